@@ -1,0 +1,246 @@
+"""The native core: every message. (The decisions are in `hbroker.protocol`.)
+
+Time is an `int` of microseconds on any monotonic clock, always an argument. An address is `(ip, port)`, the ip as text.
+A packet is a serialised `hbroker.v1.Packet`. A link is an opaque `int`. Sections (§) are those of docs/protocol.md.
+
+`Engine` is sans-IO: the simulator and the tests run it in virtual time. `Endpoint` runs one engine in each of N threads
+with a real socket, under the same verbs, less the four that an engine's driver calls (`handle_datagram`,
+`handle_timeout`, `poll_transmit`, `poll_timeout`) and without `now`.
+"""
+
+from collections.abc import Sequence
+from typing import Final, TypeAlias, final
+
+Address: TypeAlias = tuple[str, int]
+Cut: TypeAlias = tuple[str, str, Address, int]
+"""(subtree, node, address, epoch): a delegation, as the `Cut` of the wire protocol."""
+
+VERSION: Final[str]
+
+class NativeError(Exception):
+    """The caller erred: the text says how. (Bad input from the network is dropped and counted, never raised.)"""
+
+@final
+class Config:
+    """Who an engine is, and its limits.
+
+    `session`: the session id of the links that it opens, 64 random bits. `incarnation`: random for each run.
+    `publisher`: its publisher id. `token_keys`: 16-byte keys of the address-validation tokens, the newest first (§4);
+    nodes that share them accept each other's. `node`: forwards (a node) instead of handing messages up (a client).
+    """
+
+    def __new__(
+        cls,
+        *,
+        node: bool,
+        session: int,
+        incarnation: int,
+        publisher: int,
+        token_keys: Sequence[bytes],
+        seed: int,
+        max_links: int = 1_000_000,
+        max_datagram: int = 1_200,
+        link_queue_bytes: int = 16_777_216,
+        event_queue: int = 100_000,
+        message_queue_bytes: int = 67_108_864,
+        keep_alive_us: int = 2_000_000,
+        idle_timeout_us: int = 15_000_000,
+    ) -> Config: ...
+
+# Events -------------------------------------------------------------------------------------------------------------
+# poll_events() returns a list of these frozen classes.
+
+@final
+class ControlEvent:
+    """A packet that Python decides on. `link` is None outside of a session; the source has then proved its address."""
+
+    link: int | None
+    source: Address
+    packet: bytes
+    inbound: bool
+    """The link was opened by the peer (a client, a child), not by this engine (towards an owner, a parent)."""
+
+@final
+class LinkUpEvent:
+    """A link has its first acknowledgement, or its first datagram from a proven address."""
+
+    link: int
+    address: Address
+    session: int
+    inbound: bool
+
+@final
+class LinkDownEvent:
+    """A link is gone, with its subscriptions. `reason`: "timeout", "reset", "restarted", "closed"."""
+
+    link: int
+    address: Address
+    session: int
+    inbound: bool
+    reason: str
+
+@final
+class UnresolvedEvent:
+    """Client: no zone in the cache covers the topic of a message that waits. Answer with `install_zone` or `reject`.
+
+    `start`: the deepest node known to be above the owner; None: the root.
+    """
+
+    topic: str
+    start: Address | None
+
+@final
+class Message:
+    """Client: a message for one or more of its subscriptions. Reading it from `poll_messages` acknowledges it."""
+
+    topic: str
+    payload: bytes
+    qos: int
+    retain: bool
+    retained: bool
+    publisher: int
+    sequence: int
+    published_at_us: int
+    expiry_s: int | None
+    content_type: str
+    payload_format: int | None
+    response_topic: str
+    correlation_data: bytes
+    user_properties: list[tuple[str, str]]
+    subscriptions: list[int]
+
+@final
+class PublishedEvent:
+    """Client: what became of a message of QoS 1 or 2 (`reason` is a `Reason` of the wire protocol)."""
+
+    sequence: int
+    topic: str
+    reason: int
+
+Event: TypeAlias = ControlEvent | LinkUpEvent | LinkDownEvent | UnresolvedEvent | PublishedEvent
+
+class _Core:
+    """The verbs that `Engine` and `Endpoint` share. `now` is an `Engine`'s; an `Endpoint` takes None and reads the clock."""
+
+    # Out
+    def poll_events(self, limit: int = 1024) -> list[Event]: ...
+    def poll_messages(self, limit: int = 1024) -> list[Message]: ...
+    def counters(self) -> dict[str, int]:
+        """Monotonic counters and gauges by name; drops are `drop.<reason>`."""
+
+    # Links and control packets
+    def connect(self, address: Address, token: bytes = b"") -> int:
+        """Opens a link to a node, or returns the one that is open."""
+    def adopt(self, session: int, address: Address) -> int:
+        """Node: opens the link of a session that another node handed over (§5.4), or returns the one that is open."""
+    def close(self, link: int) -> None:
+        """Forgets a link, its queue and its subscriptions; LinkDownEvent follows (reason "closed")."""
+    def send(self, link: int, packet: bytes) -> bool:
+        """Queues a control packet: reliable, in order, once. False: there is no such link."""
+    def send_to(self, address: Address, packet: bytes, token: bytes = b"", pad_to: int = 0) -> None:
+        """Sends one datagram outside of any session, padded to at least `pad_to` bytes. Unreliable."""
+    def token_for(self, address: Address) -> bytes:
+        """A token that proves `address` to this node (§4.2)."""
+
+    # Node: jurisdiction and subscriptions
+    def grant(self, subtree: str, epoch: int, serving: bool) -> None:
+        """Owns this subtree (a node may own several). Not serving: PUBLISH is refused with HANDOVER."""
+    def revoke(self, subtree: str) -> None: ...
+    def cut(self, cut: Cut) -> None:
+        """Delegated: PUBLISH below is refused with NOT_RESPONSIBLE and this cut. Replaces one of the same subtree."""
+    def uncut(self, subtree: str) -> None: ...
+    def subscribe(
+        self, link: int, filter: str, qos: int, *, no_local: bool = False, retain_as_published: bool = False
+    ) -> bool:
+        """Adds or replaces. False: it was there already. An `Endpoint` returns once every worker has it."""
+    def unsubscribe(self, link: int, filter: str) -> bool: ...
+    def send_retained(self, link: int, filter: str, qos: int) -> int:
+        """Sends the retained messages that match; returns how many."""
+    def retained(self, subtree: str) -> list[bytes]:
+        """The retained messages below a subtree, each a serialised Publish, for handover."""
+    def take_retained(self, messages: Sequence[bytes]) -> None: ...
+    def drop_retained(self, subtree: str) -> None: ...
+    def matching(self, topic: str) -> int:
+        """How many subscriptions match a topic."""
+
+    # Client: zones, publishing, delivery
+    def install_zone(
+        self, scope: str, cuts: Sequence[Cut], owner: Address, token: bytes, ttl_us: int
+    ) -> None:
+        """Caches a jurisdiction and releases the messages that waited for it."""
+    def forget_zones(self, owner: Address | None = None) -> None: ...
+    def zone(self, topic: str) -> tuple[Address, bool] | None:
+        """(owner, True), or (the node of the deepest known cut, False), or None: ask the root."""
+    def reject(self, topic: str, reason: int) -> None:
+        """The messages that wait for this topic's owner fail (PublishedEvent) or are dropped (QoS 0)."""
+    def publish(
+        self,
+        topic: str,
+        payload: bytes,
+        qos: int = 0,
+        retain: bool = False,
+        *,
+        published_at_us: int = 0,
+        expiry_s: int | None = None,
+        ack_queued: bool = False,
+        content_type: str = "",
+        payload_format: int | None = None,
+        response_topic: str = "",
+        correlation_data: bytes = b"",
+        user_properties: Sequence[tuple[str, str]] = (),
+    ) -> int | None:
+        """Queues a message; returns its sequence number, or None where queue or credit is full (try again).
+
+        A node publishes to its own jurisdiction. Raises NativeError for a topic that is not valid or a payload too large.
+        """
+    def listen(self, subscription: int, filter: str) -> None:
+        """Client: messages that match are handed up for this subscription."""
+    def unlisten(self, subscription: int) -> None: ...
+
+@final
+class Engine(_Core):
+    def __new__(cls, config: Config) -> Engine: ...
+    # Every verb of _Core acts at the time last given by one of these:
+    def handle_datagram(self, now: int, source: Address, datagram: bytes) -> None: ...
+    def handle_timeout(self, now: int) -> None: ...
+    def poll_transmit(self) -> list[tuple[Address, bytes]]:
+        """All datagrams that may leave now. Sealing the bundles is part of this call."""
+    def poll_timeout(self) -> int | None:
+        """When to call handle_timeout next."""
+
+@final
+class Endpoint(_Core):
+    def __new__(cls, config: Config, listen: Address, workers: int = 1) -> Endpoint:
+        """Binds (port 0: any free one) and starts the threads. Raises OSError."""
+    @property
+    def address(self) -> Address: ...
+    def fileno(self) -> int:
+        """Readable when there are events or messages to poll."""
+    def wait(self, timeout_s: float) -> bool:
+        """Blocks, without the GIL, until there are events or messages. False: the time is over."""
+    def drain(self, timeout_s: float) -> bool:
+        """Blocks until everything queued has been sent and, where it asks for it, acknowledged."""
+    def shutdown(self) -> None:
+        """Stops the threads and closes the sockets. Idempotent."""
+
+# Topics (§7.1) --------------------------------------------------------------------------------------------------------
+
+def topic_is_valid(topic: str) -> bool: ...
+def filter_is_valid(filter: str) -> bool: ...
+def topic_matches(filter: str, topic: str) -> bool: ...
+def filter_touches(filter: str, subtree: str) -> bool:
+    """Whether some topic at or below the subtree can match the filter."""
+
+# For tests and tools ---------------------------------------------------------------------------------------------------
+
+def decode(datagram: bytes) -> tuple[tuple[object, ...], list[tuple[object, ...]]] | None:
+    """The fast path's view of a datagram; None where it is malformed. For the test that holds both codecs equal."""
+
+class SubscriptionTrie:
+    """The forwarding table's trie, alone, for property tests and benchmarks."""
+
+    def __new__(cls) -> SubscriptionTrie: ...
+    def insert(self, filter: str, subscriber: int) -> bool: ...
+    def remove(self, filter: str, subscriber: int) -> bool: ...
+    def matches(self, topic: str) -> list[int]: ...
+    def __len__(self) -> int: ...
