@@ -1,0 +1,510 @@
+from google.protobuf.internal import containers as _containers
+from google.protobuf.internal import enum_type_wrapper as _enum_type_wrapper
+from google.protobuf import descriptor as _descriptor
+from google.protobuf import message as _message
+from collections.abc import Iterable as _Iterable, Mapping as _Mapping
+from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
+
+DESCRIPTOR: _descriptor.FileDescriptor
+
+class Reason(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+    __slots__ = ()
+    REASON_SUCCESS: _ClassVar[Reason]
+    REASON_NO_MATCHING_SUBSCRIBERS: _ClassVar[Reason]
+    REASON_NOT_RESPONSIBLE: _ClassVar[Reason]
+    REASON_HANDOVER: _ClassVar[Reason]
+    REASON_ADDRESS_UNPROVEN: _ClassVar[Reason]
+    REASON_NOT_AUTHORIZED: _ClassVar[Reason]
+    REASON_OVERLAP: _ClassVar[Reason]
+    REASON_OUTSIDE_JURISDICTION: _ClassVar[Reason]
+    REASON_STALE_EPOCH: _ClassVar[Reason]
+    REASON_TOPIC_NAME_INVALID: _ClassVar[Reason]
+    REASON_TOPIC_FILTER_INVALID: _ClassVar[Reason]
+    REASON_QUOTA_EXCEEDED: _ClassVar[Reason]
+    REASON_OWNER_UNREACHABLE: _ClassVar[Reason]
+    REASON_NOT_SERVING: _ClassVar[Reason]
+    REASON_PACKET_TOO_LARGE: _ClassVar[Reason]
+    REASON_PROTOCOL_ERROR: _ClassVar[Reason]
+    REASON_NO_SUBSCRIPTION_EXISTED: _ClassVar[Reason]
+    REASON_NORMAL_DISCONNECTION: _ClassVar[Reason]
+    REASON_MESSAGE_EXPIRED: _ClassVar[Reason]
+
+class Mode(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+    __slots__ = ()
+    MODE_RECURSIVE: _ClassVar[Mode]
+    MODE_REFERRAL: _ClassVar[Mode]
+
+class Qos(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+    __slots__ = ()
+    QOS_AT_MOST_ONCE: _ClassVar[Qos]
+    QOS_AT_LEAST_ONCE: _ClassVar[Qos]
+    QOS_EXACTLY_ONCE: _ClassVar[Qos]
+
+class PayloadFormat(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+    __slots__ = ()
+    PAYLOAD_FORMAT_BYTES: _ClassVar[PayloadFormat]
+    PAYLOAD_FORMAT_UTF8: _ClassVar[PayloadFormat]
+
+class AckMode(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+    __slots__ = ()
+    ACK_MODE_DISTRIBUTED: _ClassVar[AckMode]
+    ACK_MODE_QUEUED: _ClassVar[AckMode]
+
+class RetainHandling(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+    __slots__ = ()
+    RETAIN_HANDLING_SEND: _ClassVar[RetainHandling]
+    RETAIN_HANDLING_SEND_IF_NEW: _ClassVar[RetainHandling]
+    RETAIN_HANDLING_DO_NOT_SEND: _ClassVar[RetainHandling]
+
+class LeasePolicy(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+    __slots__ = ()
+    LEASE_POLICY_FENCE: _ClassVar[LeasePolicy]
+    LEASE_POLICY_SERVE: _ClassVar[LeasePolicy]
+
+class TransferPhase(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+    __slots__ = ()
+    TRANSFER_PHASE_RECORDS: _ClassVar[TransferPhase]
+    TRANSFER_PHASE_READY: _ClassVar[TransferPhase]
+    TRANSFER_PHASE_COMMIT: _ClassVar[TransferPhase]
+    TRANSFER_PHASE_DONE: _ClassVar[TransferPhase]
+REASON_SUCCESS: Reason
+REASON_NO_MATCHING_SUBSCRIBERS: Reason
+REASON_NOT_RESPONSIBLE: Reason
+REASON_HANDOVER: Reason
+REASON_ADDRESS_UNPROVEN: Reason
+REASON_NOT_AUTHORIZED: Reason
+REASON_OVERLAP: Reason
+REASON_OUTSIDE_JURISDICTION: Reason
+REASON_STALE_EPOCH: Reason
+REASON_TOPIC_NAME_INVALID: Reason
+REASON_TOPIC_FILTER_INVALID: Reason
+REASON_QUOTA_EXCEEDED: Reason
+REASON_OWNER_UNREACHABLE: Reason
+REASON_NOT_SERVING: Reason
+REASON_PACKET_TOO_LARGE: Reason
+REASON_PROTOCOL_ERROR: Reason
+REASON_NO_SUBSCRIPTION_EXISTED: Reason
+REASON_NORMAL_DISCONNECTION: Reason
+REASON_MESSAGE_EXPIRED: Reason
+MODE_RECURSIVE: Mode
+MODE_REFERRAL: Mode
+QOS_AT_MOST_ONCE: Qos
+QOS_AT_LEAST_ONCE: Qos
+QOS_EXACTLY_ONCE: Qos
+PAYLOAD_FORMAT_BYTES: PayloadFormat
+PAYLOAD_FORMAT_UTF8: PayloadFormat
+ACK_MODE_DISTRIBUTED: AckMode
+ACK_MODE_QUEUED: AckMode
+RETAIN_HANDLING_SEND: RetainHandling
+RETAIN_HANDLING_SEND_IF_NEW: RetainHandling
+RETAIN_HANDLING_DO_NOT_SEND: RetainHandling
+LEASE_POLICY_FENCE: LeasePolicy
+LEASE_POLICY_SERVE: LeasePolicy
+TRANSFER_PHASE_RECORDS: TransferPhase
+TRANSFER_PHASE_READY: TransferPhase
+TRANSFER_PHASE_COMMIT: TransferPhase
+TRANSFER_PHASE_DONE: TransferPhase
+
+class Datagram(_message.Message):
+    __slots__ = ("header", "packets", "padding")
+    HEADER_FIELD_NUMBER: _ClassVar[int]
+    PACKETS_FIELD_NUMBER: _ClassVar[int]
+    PADDING_FIELD_NUMBER: _ClassVar[int]
+    header: Header
+    packets: _containers.RepeatedCompositeFieldContainer[Packet]
+    padding: bytes
+    def __init__(self, header: _Optional[_Union[Header, _Mapping]] = ..., packets: _Optional[_Iterable[_Union[Packet, _Mapping]]] = ..., padding: _Optional[bytes] = ...) -> None: ...
+
+class Header(_message.Message):
+    __slots__ = ("session", "incarnation", "number", "ack", "token")
+    SESSION_FIELD_NUMBER: _ClassVar[int]
+    INCARNATION_FIELD_NUMBER: _ClassVar[int]
+    NUMBER_FIELD_NUMBER: _ClassVar[int]
+    ACK_FIELD_NUMBER: _ClassVar[int]
+    TOKEN_FIELD_NUMBER: _ClassVar[int]
+    session: int
+    incarnation: int
+    number: int
+    ack: Ack
+    token: bytes
+    def __init__(self, session: _Optional[int] = ..., incarnation: _Optional[int] = ..., number: _Optional[int] = ..., ack: _Optional[_Union[Ack, _Mapping]] = ..., token: _Optional[bytes] = ...) -> None: ...
+
+class Ack(_message.Message):
+    __slots__ = ("largest", "delay_us", "ranges")
+    LARGEST_FIELD_NUMBER: _ClassVar[int]
+    DELAY_US_FIELD_NUMBER: _ClassVar[int]
+    RANGES_FIELD_NUMBER: _ClassVar[int]
+    largest: int
+    delay_us: int
+    ranges: _containers.RepeatedScalarFieldContainer[int]
+    def __init__(self, largest: _Optional[int] = ..., delay_us: _Optional[int] = ..., ranges: _Optional[_Iterable[int]] = ...) -> None: ...
+
+class Packet(_message.Message):
+    __slots__ = ("delivery", "after", "retained", "publish", "puback", "pubconnect", "pubaccept", "subscribe", "suback", "unsubscribe", "ping", "pong", "join", "joinack", "leave", "challenge", "referral", "reset", "transfer")
+    DELIVERY_FIELD_NUMBER: _ClassVar[int]
+    AFTER_FIELD_NUMBER: _ClassVar[int]
+    RETAINED_FIELD_NUMBER: _ClassVar[int]
+    PUBLISH_FIELD_NUMBER: _ClassVar[int]
+    PUBACK_FIELD_NUMBER: _ClassVar[int]
+    PUBCONNECT_FIELD_NUMBER: _ClassVar[int]
+    PUBACCEPT_FIELD_NUMBER: _ClassVar[int]
+    SUBSCRIBE_FIELD_NUMBER: _ClassVar[int]
+    SUBACK_FIELD_NUMBER: _ClassVar[int]
+    UNSUBSCRIBE_FIELD_NUMBER: _ClassVar[int]
+    PING_FIELD_NUMBER: _ClassVar[int]
+    PONG_FIELD_NUMBER: _ClassVar[int]
+    JOIN_FIELD_NUMBER: _ClassVar[int]
+    JOINACK_FIELD_NUMBER: _ClassVar[int]
+    LEAVE_FIELD_NUMBER: _ClassVar[int]
+    CHALLENGE_FIELD_NUMBER: _ClassVar[int]
+    REFERRAL_FIELD_NUMBER: _ClassVar[int]
+    RESET_FIELD_NUMBER: _ClassVar[int]
+    TRANSFER_FIELD_NUMBER: _ClassVar[int]
+    delivery: int
+    after: int
+    retained: bool
+    publish: Publish
+    puback: PubAck
+    pubconnect: PubConnect
+    pubaccept: PubAccept
+    subscribe: Subscribe
+    suback: SubAck
+    unsubscribe: Unsubscribe
+    ping: Ping
+    pong: Pong
+    join: Join
+    joinack: JoinAck
+    leave: Leave
+    challenge: Challenge
+    referral: Referral
+    reset: Reset
+    transfer: Transfer
+    def __init__(self, delivery: _Optional[int] = ..., after: _Optional[int] = ..., retained: _Optional[bool] = ..., publish: _Optional[_Union[Publish, _Mapping]] = ..., puback: _Optional[_Union[PubAck, _Mapping]] = ..., pubconnect: _Optional[_Union[PubConnect, _Mapping]] = ..., pubaccept: _Optional[_Union[PubAccept, _Mapping]] = ..., subscribe: _Optional[_Union[Subscribe, _Mapping]] = ..., suback: _Optional[_Union[SubAck, _Mapping]] = ..., unsubscribe: _Optional[_Union[Unsubscribe, _Mapping]] = ..., ping: _Optional[_Union[Ping, _Mapping]] = ..., pong: _Optional[_Union[Pong, _Mapping]] = ..., join: _Optional[_Union[Join, _Mapping]] = ..., joinack: _Optional[_Union[JoinAck, _Mapping]] = ..., leave: _Optional[_Union[Leave, _Mapping]] = ..., challenge: _Optional[_Union[Challenge, _Mapping]] = ..., referral: _Optional[_Union[Referral, _Mapping]] = ..., reset: _Optional[_Union[Reset, _Mapping]] = ..., transfer: _Optional[_Union[Transfer, _Mapping]] = ...) -> None: ...
+
+class Address(_message.Message):
+    __slots__ = ("ip", "port")
+    IP_FIELD_NUMBER: _ClassVar[int]
+    PORT_FIELD_NUMBER: _ClassVar[int]
+    ip: bytes
+    port: int
+    def __init__(self, ip: _Optional[bytes] = ..., port: _Optional[int] = ...) -> None: ...
+
+class Cut(_message.Message):
+    __slots__ = ("subtree", "node", "address", "epoch")
+    SUBTREE_FIELD_NUMBER: _ClassVar[int]
+    NODE_FIELD_NUMBER: _ClassVar[int]
+    ADDRESS_FIELD_NUMBER: _ClassVar[int]
+    EPOCH_FIELD_NUMBER: _ClassVar[int]
+    subtree: str
+    node: str
+    address: Address
+    epoch: int
+    def __init__(self, subtree: _Optional[str] = ..., node: _Optional[str] = ..., address: _Optional[_Union[Address, _Mapping]] = ..., epoch: _Optional[int] = ...) -> None: ...
+
+class Zone(_message.Message):
+    __slots__ = ("subtree", "epoch", "serial", "scope", "cuts")
+    SUBTREE_FIELD_NUMBER: _ClassVar[int]
+    EPOCH_FIELD_NUMBER: _ClassVar[int]
+    SERIAL_FIELD_NUMBER: _ClassVar[int]
+    SCOPE_FIELD_NUMBER: _ClassVar[int]
+    CUTS_FIELD_NUMBER: _ClassVar[int]
+    subtree: str
+    epoch: int
+    serial: int
+    scope: str
+    cuts: _containers.RepeatedCompositeFieldContainer[Cut]
+    def __init__(self, subtree: _Optional[str] = ..., epoch: _Optional[int] = ..., serial: _Optional[int] = ..., scope: _Optional[str] = ..., cuts: _Optional[_Iterable[_Union[Cut, _Mapping]]] = ...) -> None: ...
+
+class Origin(_message.Message):
+    __slots__ = ("address", "hops")
+    ADDRESS_FIELD_NUMBER: _ClassVar[int]
+    HOPS_FIELD_NUMBER: _ClassVar[int]
+    address: Address
+    hops: int
+    def __init__(self, address: _Optional[_Union[Address, _Mapping]] = ..., hops: _Optional[int] = ...) -> None: ...
+
+class Fragment(_message.Message):
+    __slots__ = ("index", "count", "total")
+    INDEX_FIELD_NUMBER: _ClassVar[int]
+    COUNT_FIELD_NUMBER: _ClassVar[int]
+    TOTAL_FIELD_NUMBER: _ClassVar[int]
+    index: int
+    count: int
+    total: int
+    def __init__(self, index: _Optional[int] = ..., count: _Optional[int] = ..., total: _Optional[int] = ...) -> None: ...
+
+class UserProperty(_message.Message):
+    __slots__ = ("name", "value")
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    VALUE_FIELD_NUMBER: _ClassVar[int]
+    name: str
+    value: str
+    def __init__(self, name: _Optional[str] = ..., value: _Optional[str] = ...) -> None: ...
+
+class Publish(_message.Message):
+    __slots__ = ("topic", "payload", "publisher", "sequence", "qos", "retain", "published_at_us", "expiry_s", "fragment", "ack_mode", "content_type", "payload_format", "response_topic", "correlation_data", "user_properties")
+    TOPIC_FIELD_NUMBER: _ClassVar[int]
+    PAYLOAD_FIELD_NUMBER: _ClassVar[int]
+    PUBLISHER_FIELD_NUMBER: _ClassVar[int]
+    SEQUENCE_FIELD_NUMBER: _ClassVar[int]
+    QOS_FIELD_NUMBER: _ClassVar[int]
+    RETAIN_FIELD_NUMBER: _ClassVar[int]
+    PUBLISHED_AT_US_FIELD_NUMBER: _ClassVar[int]
+    EXPIRY_S_FIELD_NUMBER: _ClassVar[int]
+    FRAGMENT_FIELD_NUMBER: _ClassVar[int]
+    ACK_MODE_FIELD_NUMBER: _ClassVar[int]
+    CONTENT_TYPE_FIELD_NUMBER: _ClassVar[int]
+    PAYLOAD_FORMAT_FIELD_NUMBER: _ClassVar[int]
+    RESPONSE_TOPIC_FIELD_NUMBER: _ClassVar[int]
+    CORRELATION_DATA_FIELD_NUMBER: _ClassVar[int]
+    USER_PROPERTIES_FIELD_NUMBER: _ClassVar[int]
+    topic: str
+    payload: bytes
+    publisher: int
+    sequence: int
+    qos: Qos
+    retain: bool
+    published_at_us: int
+    expiry_s: int
+    fragment: Fragment
+    ack_mode: AckMode
+    content_type: str
+    payload_format: PayloadFormat
+    response_topic: str
+    correlation_data: bytes
+    user_properties: _containers.RepeatedCompositeFieldContainer[UserProperty]
+    def __init__(self, topic: _Optional[str] = ..., payload: _Optional[bytes] = ..., publisher: _Optional[int] = ..., sequence: _Optional[int] = ..., qos: _Optional[_Union[Qos, str]] = ..., retain: _Optional[bool] = ..., published_at_us: _Optional[int] = ..., expiry_s: _Optional[int] = ..., fragment: _Optional[_Union[Fragment, _Mapping]] = ..., ack_mode: _Optional[_Union[AckMode, str]] = ..., content_type: _Optional[str] = ..., payload_format: _Optional[_Union[PayloadFormat, str]] = ..., response_topic: _Optional[str] = ..., correlation_data: _Optional[bytes] = ..., user_properties: _Optional[_Iterable[_Union[UserProperty, _Mapping]]] = ...) -> None: ...
+
+class PubAck(_message.Message):
+    __slots__ = ("ranges", "reason", "referral", "topic")
+    RANGES_FIELD_NUMBER: _ClassVar[int]
+    REASON_FIELD_NUMBER: _ClassVar[int]
+    REFERRAL_FIELD_NUMBER: _ClassVar[int]
+    TOPIC_FIELD_NUMBER: _ClassVar[int]
+    ranges: _containers.RepeatedScalarFieldContainer[int]
+    reason: Reason
+    referral: Cut
+    topic: str
+    def __init__(self, ranges: _Optional[_Iterable[int]] = ..., reason: _Optional[_Union[Reason, str]] = ..., referral: _Optional[_Union[Cut, _Mapping]] = ..., topic: _Optional[str] = ...) -> None: ...
+
+class PubConnect(_message.Message):
+    __slots__ = ("request", "topic", "mode", "origin")
+    REQUEST_FIELD_NUMBER: _ClassVar[int]
+    TOPIC_FIELD_NUMBER: _ClassVar[int]
+    MODE_FIELD_NUMBER: _ClassVar[int]
+    ORIGIN_FIELD_NUMBER: _ClassVar[int]
+    request: int
+    topic: str
+    mode: Mode
+    origin: Origin
+    def __init__(self, request: _Optional[int] = ..., topic: _Optional[str] = ..., mode: _Optional[_Union[Mode, str]] = ..., origin: _Optional[_Union[Origin, _Mapping]] = ...) -> None: ...
+
+class PubAccept(_message.Message):
+    __slots__ = ("request", "reason", "node", "address", "zone", "ttl_s", "subscriptions", "token", "hops")
+    REQUEST_FIELD_NUMBER: _ClassVar[int]
+    REASON_FIELD_NUMBER: _ClassVar[int]
+    NODE_FIELD_NUMBER: _ClassVar[int]
+    ADDRESS_FIELD_NUMBER: _ClassVar[int]
+    ZONE_FIELD_NUMBER: _ClassVar[int]
+    TTL_S_FIELD_NUMBER: _ClassVar[int]
+    SUBSCRIPTIONS_FIELD_NUMBER: _ClassVar[int]
+    TOKEN_FIELD_NUMBER: _ClassVar[int]
+    HOPS_FIELD_NUMBER: _ClassVar[int]
+    request: int
+    reason: Reason
+    node: str
+    address: Address
+    zone: Zone
+    ttl_s: int
+    subscriptions: int
+    token: bytes
+    hops: int
+    def __init__(self, request: _Optional[int] = ..., reason: _Optional[_Union[Reason, str]] = ..., node: _Optional[str] = ..., address: _Optional[_Union[Address, _Mapping]] = ..., zone: _Optional[_Union[Zone, _Mapping]] = ..., ttl_s: _Optional[int] = ..., subscriptions: _Optional[int] = ..., token: _Optional[bytes] = ..., hops: _Optional[int] = ...) -> None: ...
+
+class Subscribe(_message.Message):
+    __slots__ = ("request", "filter", "qos", "no_local", "retain_as_published", "retain_handling", "mode", "origin", "client")
+    REQUEST_FIELD_NUMBER: _ClassVar[int]
+    FILTER_FIELD_NUMBER: _ClassVar[int]
+    QOS_FIELD_NUMBER: _ClassVar[int]
+    NO_LOCAL_FIELD_NUMBER: _ClassVar[int]
+    RETAIN_AS_PUBLISHED_FIELD_NUMBER: _ClassVar[int]
+    RETAIN_HANDLING_FIELD_NUMBER: _ClassVar[int]
+    MODE_FIELD_NUMBER: _ClassVar[int]
+    ORIGIN_FIELD_NUMBER: _ClassVar[int]
+    CLIENT_FIELD_NUMBER: _ClassVar[int]
+    request: int
+    filter: str
+    qos: Qos
+    no_local: bool
+    retain_as_published: bool
+    retain_handling: RetainHandling
+    mode: Mode
+    origin: Origin
+    client: str
+    def __init__(self, request: _Optional[int] = ..., filter: _Optional[str] = ..., qos: _Optional[_Union[Qos, str]] = ..., no_local: _Optional[bool] = ..., retain_as_published: _Optional[bool] = ..., retain_handling: _Optional[_Union[RetainHandling, str]] = ..., mode: _Optional[_Union[Mode, str]] = ..., origin: _Optional[_Union[Origin, _Mapping]] = ..., client: _Optional[str] = ...) -> None: ...
+
+class SubAck(_message.Message):
+    __slots__ = ("request", "reason", "node", "address", "zone", "filter", "responsible", "active", "passed_to", "token", "qos", "hops")
+    REQUEST_FIELD_NUMBER: _ClassVar[int]
+    REASON_FIELD_NUMBER: _ClassVar[int]
+    NODE_FIELD_NUMBER: _ClassVar[int]
+    ADDRESS_FIELD_NUMBER: _ClassVar[int]
+    ZONE_FIELD_NUMBER: _ClassVar[int]
+    FILTER_FIELD_NUMBER: _ClassVar[int]
+    RESPONSIBLE_FIELD_NUMBER: _ClassVar[int]
+    ACTIVE_FIELD_NUMBER: _ClassVar[int]
+    PASSED_TO_FIELD_NUMBER: _ClassVar[int]
+    TOKEN_FIELD_NUMBER: _ClassVar[int]
+    QOS_FIELD_NUMBER: _ClassVar[int]
+    HOPS_FIELD_NUMBER: _ClassVar[int]
+    request: int
+    reason: Reason
+    node: str
+    address: Address
+    zone: Zone
+    filter: str
+    responsible: bool
+    active: bool
+    passed_to: _containers.RepeatedCompositeFieldContainer[Cut]
+    token: bytes
+    qos: Qos
+    hops: int
+    def __init__(self, request: _Optional[int] = ..., reason: _Optional[_Union[Reason, str]] = ..., node: _Optional[str] = ..., address: _Optional[_Union[Address, _Mapping]] = ..., zone: _Optional[_Union[Zone, _Mapping]] = ..., filter: _Optional[str] = ..., responsible: _Optional[bool] = ..., active: _Optional[bool] = ..., passed_to: _Optional[_Iterable[_Union[Cut, _Mapping]]] = ..., token: _Optional[bytes] = ..., qos: _Optional[_Union[Qos, str]] = ..., hops: _Optional[int] = ...) -> None: ...
+
+class Unsubscribe(_message.Message):
+    __slots__ = ("request", "filter")
+    REQUEST_FIELD_NUMBER: _ClassVar[int]
+    FILTER_FIELD_NUMBER: _ClassVar[int]
+    request: int
+    filter: str
+    def __init__(self, request: _Optional[int] = ..., filter: _Optional[str] = ...) -> None: ...
+
+class Ping(_message.Message):
+    __slots__ = ("sent_at_us",)
+    SENT_AT_US_FIELD_NUMBER: _ClassVar[int]
+    sent_at_us: int
+    def __init__(self, sent_at_us: _Optional[int] = ...) -> None: ...
+
+class Pong(_message.Message):
+    __slots__ = ("sent_at_us",)
+    SENT_AT_US_FIELD_NUMBER: _ClassVar[int]
+    sent_at_us: int
+    def __init__(self, sent_at_us: _Optional[int] = ...) -> None: ...
+
+class Join(_message.Message):
+    __slots__ = ("request", "node", "subtree", "address", "incarnation", "epoch", "policy", "origin", "credential")
+    REQUEST_FIELD_NUMBER: _ClassVar[int]
+    NODE_FIELD_NUMBER: _ClassVar[int]
+    SUBTREE_FIELD_NUMBER: _ClassVar[int]
+    ADDRESS_FIELD_NUMBER: _ClassVar[int]
+    INCARNATION_FIELD_NUMBER: _ClassVar[int]
+    EPOCH_FIELD_NUMBER: _ClassVar[int]
+    POLICY_FIELD_NUMBER: _ClassVar[int]
+    ORIGIN_FIELD_NUMBER: _ClassVar[int]
+    CREDENTIAL_FIELD_NUMBER: _ClassVar[int]
+    request: int
+    node: str
+    subtree: str
+    address: Address
+    incarnation: int
+    epoch: int
+    policy: LeasePolicy
+    origin: Origin
+    credential: bytes
+    def __init__(self, request: _Optional[int] = ..., node: _Optional[str] = ..., subtree: _Optional[str] = ..., address: _Optional[_Union[Address, _Mapping]] = ..., incarnation: _Optional[int] = ..., epoch: _Optional[int] = ..., policy: _Optional[_Union[LeasePolicy, str]] = ..., origin: _Optional[_Union[Origin, _Mapping]] = ..., credential: _Optional[bytes] = ...) -> None: ...
+
+class JoinAck(_message.Message):
+    __slots__ = ("request", "reason", "node", "address", "subtree", "epoch", "lease_ms", "token", "holder")
+    REQUEST_FIELD_NUMBER: _ClassVar[int]
+    REASON_FIELD_NUMBER: _ClassVar[int]
+    NODE_FIELD_NUMBER: _ClassVar[int]
+    ADDRESS_FIELD_NUMBER: _ClassVar[int]
+    SUBTREE_FIELD_NUMBER: _ClassVar[int]
+    EPOCH_FIELD_NUMBER: _ClassVar[int]
+    LEASE_MS_FIELD_NUMBER: _ClassVar[int]
+    TOKEN_FIELD_NUMBER: _ClassVar[int]
+    HOLDER_FIELD_NUMBER: _ClassVar[int]
+    request: int
+    reason: Reason
+    node: str
+    address: Address
+    subtree: str
+    epoch: int
+    lease_ms: int
+    token: bytes
+    holder: Cut
+    def __init__(self, request: _Optional[int] = ..., reason: _Optional[_Union[Reason, str]] = ..., node: _Optional[str] = ..., address: _Optional[_Union[Address, _Mapping]] = ..., subtree: _Optional[str] = ..., epoch: _Optional[int] = ..., lease_ms: _Optional[int] = ..., token: _Optional[bytes] = ..., holder: _Optional[_Union[Cut, _Mapping]] = ...) -> None: ...
+
+class Leave(_message.Message):
+    __slots__ = ("request", "subtree", "epoch", "reason")
+    REQUEST_FIELD_NUMBER: _ClassVar[int]
+    SUBTREE_FIELD_NUMBER: _ClassVar[int]
+    EPOCH_FIELD_NUMBER: _ClassVar[int]
+    REASON_FIELD_NUMBER: _ClassVar[int]
+    request: int
+    subtree: str
+    epoch: int
+    reason: Reason
+    def __init__(self, request: _Optional[int] = ..., subtree: _Optional[str] = ..., epoch: _Optional[int] = ..., reason: _Optional[_Union[Reason, str]] = ...) -> None: ...
+
+class Challenge(_message.Message):
+    __slots__ = ("token", "lifetime_s")
+    TOKEN_FIELD_NUMBER: _ClassVar[int]
+    LIFETIME_S_FIELD_NUMBER: _ClassVar[int]
+    token: bytes
+    lifetime_s: int
+    def __init__(self, token: _Optional[bytes] = ..., lifetime_s: _Optional[int] = ...) -> None: ...
+
+class Referral(_message.Message):
+    __slots__ = ("request", "node", "zone", "next")
+    REQUEST_FIELD_NUMBER: _ClassVar[int]
+    NODE_FIELD_NUMBER: _ClassVar[int]
+    ZONE_FIELD_NUMBER: _ClassVar[int]
+    NEXT_FIELD_NUMBER: _ClassVar[int]
+    request: int
+    node: str
+    zone: Zone
+    next: Cut
+    def __init__(self, request: _Optional[int] = ..., node: _Optional[str] = ..., zone: _Optional[_Union[Zone, _Mapping]] = ..., next: _Optional[_Union[Cut, _Mapping]] = ...) -> None: ...
+
+class Reset(_message.Message):
+    __slots__ = ("session", "token")
+    SESSION_FIELD_NUMBER: _ClassVar[int]
+    TOKEN_FIELD_NUMBER: _ClassVar[int]
+    session: int
+    token: bytes
+    def __init__(self, session: _Optional[int] = ..., token: _Optional[bytes] = ...) -> None: ...
+
+class SubscriptionRecord(_message.Message):
+    __slots__ = ("filter", "qos", "no_local", "retain_as_published", "session", "address", "client")
+    FILTER_FIELD_NUMBER: _ClassVar[int]
+    QOS_FIELD_NUMBER: _ClassVar[int]
+    NO_LOCAL_FIELD_NUMBER: _ClassVar[int]
+    RETAIN_AS_PUBLISHED_FIELD_NUMBER: _ClassVar[int]
+    SESSION_FIELD_NUMBER: _ClassVar[int]
+    ADDRESS_FIELD_NUMBER: _ClassVar[int]
+    CLIENT_FIELD_NUMBER: _ClassVar[int]
+    filter: str
+    qos: Qos
+    no_local: bool
+    retain_as_published: bool
+    session: int
+    address: Address
+    client: str
+    def __init__(self, filter: _Optional[str] = ..., qos: _Optional[_Union[Qos, str]] = ..., no_local: _Optional[bool] = ..., retain_as_published: _Optional[bool] = ..., session: _Optional[int] = ..., address: _Optional[_Union[Address, _Mapping]] = ..., client: _Optional[str] = ...) -> None: ...
+
+class Transfer(_message.Message):
+    __slots__ = ("subtree", "epoch", "phase", "last", "subscriptions", "retained")
+    SUBTREE_FIELD_NUMBER: _ClassVar[int]
+    EPOCH_FIELD_NUMBER: _ClassVar[int]
+    PHASE_FIELD_NUMBER: _ClassVar[int]
+    LAST_FIELD_NUMBER: _ClassVar[int]
+    SUBSCRIPTIONS_FIELD_NUMBER: _ClassVar[int]
+    RETAINED_FIELD_NUMBER: _ClassVar[int]
+    subtree: str
+    epoch: int
+    phase: TransferPhase
+    last: bool
+    subscriptions: _containers.RepeatedCompositeFieldContainer[SubscriptionRecord]
+    retained: _containers.RepeatedScalarFieldContainer[bytes]
+    def __init__(self, subtree: _Optional[str] = ..., epoch: _Optional[int] = ..., phase: _Optional[_Union[TransferPhase, str]] = ..., last: _Optional[bool] = ..., subscriptions: _Optional[_Iterable[_Union[SubscriptionRecord, _Mapping]]] = ..., retained: _Optional[_Iterable[bytes]] = ...) -> None: ...

@@ -1,0 +1,34 @@
+"""Every period of the control protocol (docs/protocol.md §9), in microseconds.
+
+Each machine keeps its own deadlines; these say how far ahead they lie.
+"""
+
+from __future__ import annotations
+
+from random import Random
+from typing import Final
+
+SECOND: Final = 1_000_000
+
+KEEP_ALIVE: Final = 2 * SECOND
+IDLE_TIMEOUT: Final = 15 * SECOND
+
+LEASE: Final = 15 * SECOND
+LEASE_RENEWALS: Final = 3
+"""How often a lease is renewed in its length."""
+LEASE_DRIFT: Final = 1 * SECOND
+"""The owner stops this long before its lease ends; the parent takes back this long after."""
+
+RETRY_FIRST: Final = SECOND // 4
+RETRY_FACTOR: Final = 2
+RETRY_MOST: Final = 4 * SECOND
+RETRY_JITTER: Final = 0.25
+
+ZONE_TTL: Final = 300 * SECOND
+NEGATIVE_TTL: Final = 1 * SECOND
+
+
+def retry_after(attempt: int, random: Random) -> int:
+    """How long to wait for an answer to the `attempt`-th try (from 0) before the next: jittered, exponential."""
+    period = min(RETRY_FIRST * RETRY_FACTOR**min(attempt, 16), RETRY_MOST)
+    return round(period * random.uniform(1 - RETRY_JITTER, 1 + RETRY_JITTER))
