@@ -1,1 +1,255 @@
-//! (See docs/architecture.md.)
+//! The verbs of the border, once for all who drive engines.
+//!
+//! A core is one engine in virtual time, or one for each worker thread of an [`Endpoint`]. What concerns a link goes to the worker that has it;
+//! tables (jurisdiction, subscriptions) are changed in every worker before the verb returns; retained messages are shared.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+
+use crate::Micros;
+use crate::config::Config;
+use crate::directory::Directory;
+use crate::endpoint::Endpoint;
+use crate::engine::{Engine, Shared};
+use crate::event::{Event, Message};
+use crate::jurisdiction::Cut;
+use crate::link_id::LinkId;
+use crate::retained::RetainedStore;
+use crate::sink::DatagramSink;
+use crate::trie::Subscriber;
+
+pub struct Core {
+    driver: Driver,
+    shared: Shared,
+    node: bool,
+}
+
+enum Driver {
+    /// `now` is what the engine was last told.
+    Virtual(Mutex<(Engine, Micros)>),
+    Threads(Endpoint<Engine>),
+}
+
+impl Core {
+    /// One engine, in virtual time.
+    pub fn in_virtual_time(config: Config) -> Self {
+        let (shared, node) = (Shared::new(&config), config.node);
+        let engine = Engine::new(config, 0, 1, shared.clone());
+        Self { driver: Driver::Virtual(Mutex::new((engine, 0))), shared, node }
+    }
+
+    /// One engine for each of `workers` threads, on one address.
+    ///
+    /// # Errors
+    /// The address cannot be bound, or a thread not be started.
+    pub fn on_threads(config: Config, listen: SocketAddr, workers: u8) -> io::Result<Self> {
+        let (shared, node) = (Shared::new(&config), config.node);
+        let engines = (0..workers).map(|worker| Engine::new(config.clone(), worker, workers, shared.clone()));
+        let endpoint = Endpoint::new(engines.collect(), listen)?;
+        Ok(Self { driver: Driver::Threads(endpoint), shared, node })
+    }
+
+    /// The threads and sockets; `None` in virtual time.
+    pub fn endpoint(&self) -> Option<&Endpoint<Engine>> {
+        match &self.driver {
+            Driver::Virtual(_) => None,
+            Driver::Threads(endpoint) => Some(endpoint),
+        }
+    }
+
+    /// Runs the engine of a virtual core at a time.
+    pub fn at<R>(&self, now: Option<Micros>, act: impl FnOnce(&mut Engine, Micros) -> R) -> Option<R> {
+        let Driver::Virtual(engine) = &self.driver else { return None };
+        let mut guard = engine.lock();
+        let (engine, last) = &mut *guard;
+        *last = now.unwrap_or(*last).max(*last);
+        Some(act(engine, *last))
+    }
+
+    pub fn take_events(&self, limit: usize) -> Vec<Event> {
+        self.gather(limit, Engine::take_events)
+    }
+
+    pub fn take_messages(&self, limit: usize) -> Vec<Message> {
+        self.gather(limit, Engine::take_messages)
+    }
+
+    pub fn connect(&self, address: SocketAddr, token: Vec<u8>) -> Option<LinkId> {
+        self.on(0, |engine, now| engine.connect(now, address, token))
+    }
+
+    pub fn adopt(&self, session: u64, address: SocketAddr) -> Option<LinkId> {
+        let worker = self.shared.directory.worker_of(session).unwrap_or(0);
+        self.on(worker, |engine, now| engine.adopt(now, session, address))
+    }
+
+    pub fn close(&self, link: LinkId) {
+        self.on(link.worker(), |engine, now| engine.close(now, link));
+    }
+
+    pub fn send(&self, link: LinkId, packet: Vec<u8>) -> bool {
+        self.on(link.worker(), |engine, _| engine.send(link, packet))
+    }
+
+    pub fn send_to(&self, address: SocketAddr, packet: &[u8], token: &[u8], pad_to: usize) {
+        self.on(0, |engine, _| engine.send_to(address, packet, token, pad_to));
+    }
+
+    pub fn token_for(&self, address: SocketAddr) -> Vec<u8> {
+        self.on(0, |engine, now| engine.token_for(now, address))
+    }
+
+    pub fn grant(&self, subtree: &str, epoch: u64, serving: bool) {
+        self.each(|engine, _| engine.grant(subtree, epoch, serving));
+    }
+
+    pub fn revoke(&self, subtree: &str) {
+        self.each(|engine, _| engine.revoke(subtree));
+    }
+
+    pub fn cut(&self, cut: &Cut) {
+        self.each(|engine, _| engine.cut(cut.clone()));
+    }
+
+    pub fn uncut(&self, subtree: &str) {
+        self.each(|engine, _| engine.uncut(subtree));
+    }
+
+    /// Whether the subscription is new.
+    pub fn subscribe(&self, filter: &str, subscriber: Subscriber) -> bool {
+        let fresh = self.on(subscriber.link.worker(), |engine, _| engine.subscribe(filter, subscriber));
+        self.others(subscriber.link.worker(), |engine| _ = engine.subscribe(filter, subscriber));
+        fresh
+    }
+
+    /// Whether there was such a subscription.
+    pub fn unsubscribe(&self, filter: &str, link: LinkId) -> bool {
+        self.others(link.worker(), |engine| _ = engine.unsubscribe(filter, link));
+        self.on(link.worker(), |engine, _| engine.unsubscribe(filter, link))
+    }
+
+    pub fn send_retained(&self, link: LinkId, filter: &str, qos: u8) -> usize {
+        self.on(link.worker(), |engine, _| engine.send_retained(link, filter, qos))
+    }
+
+    /// The retained messages below a subtree, each part a serialised `Publish`.
+    pub fn retained(&self, subtree: &str) -> Vec<Vec<u8>> {
+        self.shared.retained.lock().publishes_below(subtree)
+    }
+
+    /// Takes retained messages over; how many there was no room for.
+    pub fn take_retained(&self, messages: &[Vec<u8>]) -> usize {
+        let mut retained = self.shared.retained.lock();
+        messages.iter().filter(|message| !retained.take_publish(message)).count()
+    }
+
+    pub fn drop_retained(&self, subtree: &str) {
+        self.shared.retained.lock().drop_below(subtree);
+    }
+
+    pub fn matching(&self, topic: &str) -> usize {
+        self.on(0, |engine, _| engine.matching(topic))
+    }
+
+    /// Every counter and gauge by name, summed over the workers.
+    pub fn counters(&self) -> BTreeMap<String, u64> {
+        let mut sums: BTreeMap<String, u64> = BTreeMap::new();
+        let mut add = |name: &str, value: u64| {
+            if let Some(sum) = sums.get_mut(name) {
+                *sum += value;
+            } else {
+                sums.insert(name.to_owned(), value);
+            }
+        };
+        self.each(|engine, _| {
+            engine.counters().each(&mut add);
+            engine.gauges(&mut add);
+        });
+        add("subscriptions", self.on(0, |engine, _| engine.subscriptions()) as u64);
+        add("retained", self.shared.retained.lock().len() as u64);
+        if let Some(endpoint) = self.endpoint() {
+            for (name, value) in endpoint.counters() {
+                add(name, value);
+            }
+        }
+        sums
+    }
+
+    /// Runs the engine of one worker.
+    pub fn on<R>(&self, worker: u8, act: impl FnOnce(&mut Engine, Micros) -> R) -> R {
+        match &self.driver {
+            Driver::Virtual(engine) => {
+                let mut guard = engine.lock();
+                let (engine, now) = &mut *guard;
+                act(engine, *now)
+            }
+            // A link id may be made up by the caller; there is always a worker 0.
+            Driver::Threads(endpoint) => {
+                let worker = usize::from(worker);
+                endpoint.with_machine(if worker < endpoint.workers() { worker } else { 0 }, act)
+            }
+        }
+    }
+
+    pub fn is_node(&self) -> bool {
+        self.node
+    }
+
+    fn workers(&self) -> u8 {
+        match &self.driver {
+            Driver::Virtual(_) => 1,
+            Driver::Threads(endpoint) => u8::try_from(endpoint.workers()).unwrap_or(u8::MAX),
+        }
+    }
+
+    fn each(&self, mut act: impl FnMut(&mut Engine, Micros)) {
+        for worker in 0..self.workers() {
+            self.on(worker, &mut act);
+        }
+    }
+
+    fn others(&self, but: u8, mut act: impl FnMut(&mut Engine)) {
+        for worker in (0..self.workers()).filter(|&worker| worker != but) {
+            self.on(worker, |engine, _| act(engine));
+        }
+    }
+
+    fn gather<T>(&self, limit: usize, take: impl Fn(&mut Engine, Micros, usize) -> Vec<T>) -> Vec<T> {
+        let mut gathered = Vec::new();
+        for worker in 0..self.workers() {
+            let left = limit - gathered.len();
+            gathered.extend(self.on(worker, |engine, now| take(engine, now, left)));
+        }
+        gathered
+    }
+}
+
+/// Keeps datagrams apart, for a core in virtual time.
+#[derive(Default)]
+pub struct Datagrams {
+    buffer: Vec<u8>,
+    pub sent: Vec<(SocketAddr, Vec<u8>)>,
+}
+
+impl DatagramSink for Datagrams {
+    fn buffer(&mut self) -> &mut Vec<u8> {
+        &mut self.buffer
+    }
+
+    fn commit(&mut self, destination: SocketAddr, start: usize) {
+        self.sent.push((destination, self.buffer.split_off(start)));
+    }
+}
+
+impl Shared {
+    fn new(config: &Config) -> Self {
+        Self {
+            directory: Arc::new(Directory::new(config.seed)),
+            retained: Arc::new(Mutex::new(RetainedStore::new(config.retained_bytes))),
+        }
+    }
+}

@@ -1,1 +1,126 @@
-//! (See docs/architecture.md.)
+//! What an engine counts. Counters only rise; gauges are asked of the engine when they are read.
+
+/// Why something that came in, or was to go out, did not go on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(usize)]
+pub enum Drop {
+    /// A datagram that is no protobuf `Datagram` (§2.1).
+    Malformed,
+    /// A datagram for a session that is not known here (§3.6).
+    UnknownSession,
+    /// A request from an address that has not proved itself (§4.1).
+    AddressUnproven,
+    /// A packet that has no place where it came (§2.3).
+    UnexpectedPacket,
+    /// A datagram that was here before (§3.2).
+    DuplicateDatagram,
+    /// A reliable packet that was here before (§3.3).
+    DuplicateDelivery,
+    /// A message that was handed on before, by its id (§7.4).
+    DuplicateMessage,
+    /// A datagram that could not be kept, and so is not acknowledged (§3.3).
+    NoRoom,
+    /// A message for a topic that this node does not own (§7.2).
+    NotResponsible,
+    /// A message for a subtree that is being handed over (§7.2).
+    Handover,
+    /// A message that breaks a rule: topic, `QoS`, fragment (§7.2).
+    InvalidMessage,
+    /// A message that a subscriber's queue had no room for.
+    QueueFull,
+    /// A message that was queued for a session that ended.
+    SessionEnded,
+    /// A retained message that the store had no room for.
+    RetainedFull,
+    /// A message that nobody read in time at this client.
+    InboxFull,
+    /// A part of a message whose other parts never came, or had no room.
+    Incomplete,
+    /// A message whose owner could not be found.
+    Unresolved,
+    /// More answers outside of sessions than the rate limit allows.
+    RateLimited,
+    /// A link more than the limit allows.
+    TooManyLinks,
+    /// An event that Python did not take in time.
+    EventQueueFull,
+}
+
+const DROPS: [&str; 20] = [
+    "malformed",
+    "unknown_session",
+    "address_unproven",
+    "unexpected_packet",
+    "duplicate_datagram",
+    "duplicate_delivery",
+    "duplicate_message",
+    "no_room",
+    "not_responsible",
+    "handover",
+    "invalid_message",
+    "queue_full",
+    "session_ended",
+    "retained_full",
+    "inbox_full",
+    "incomplete",
+    "unresolved",
+    "rate_limited",
+    "too_many_links",
+    "event_queue_full",
+];
+
+/// The counters of one engine.
+#[derive(Clone, Default)]
+pub struct Counters {
+    pub datagrams_in: u64,
+    pub datagrams_out: u64,
+    pub bytes_in: u64,
+    pub bytes_out: u64,
+    pub messages_in: u64,
+    pub messages_out: u64,
+    drops: [u64; DROPS.len()],
+}
+
+impl Counters {
+    pub fn drop(&mut self, why: Drop) {
+        self.drop_many(why, 1);
+    }
+
+    pub fn drop_many(&mut self, why: Drop, count: u64) {
+        self.drops[why as usize] += count;
+    }
+
+    /// Every counter by name; drops as `drop.<reason>`, those that are zero left out.
+    pub fn each(&self, mut with: impl FnMut(&str, u64)) {
+        with("datagrams_in", self.datagrams_in);
+        with("datagrams_out", self.datagrams_out);
+        with("bytes_in", self.bytes_in);
+        with("bytes_out", self.bytes_out);
+        with("messages_in", self.messages_in);
+        with("messages_out", self.messages_out);
+        for (name, count) in DROPS.iter().zip(self.drops) {
+            if count > 0 {
+                with(&format!("drop.{name}"), count);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_reason_has_its_name() {
+        let mut counters = Counters::default();
+        counters.drop(Drop::EventQueueFull);
+        counters.drop(Drop::Malformed);
+        let mut seen = Vec::new();
+        counters.each(|name, count| {
+            if count > 0 {
+                seen.push(name.to_owned());
+            }
+        });
+        assert_eq!(seen, ["drop.malformed", "drop.event_queue_full"]);
+    }
+}

@@ -1,1 +1,279 @@
-//! (See docs/architecture.md.)
+//! The engine: one socket's worth of the network, sans-IO.
+//!
+//! Datagrams and time come in (`handle_datagram`, `handle_timeout`); datagrams, events and a deadline come out
+//! (`poll_transmit`, `poll_event`, `poll_timeout`). It finds the link that a datagram belongs to, runs the packets that are the
+//! core's own (PUBLISH, PUBACK, PING), and hands up all others. What a PUBLISH means depends on the side: at a node it is
+//! forwarded (`forward`), at a client it is read (`inbox`).
+
+mod client;
+mod commands;
+mod datagrams;
+mod node;
+mod outside;
+
+use std::collections::VecDeque;
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use parking_lot::Mutex;
+
+use crate::Micros;
+use crate::config::Config;
+use crate::counters::{Counters, Drop};
+use crate::directory::Directory;
+use crate::event::{DownReason, Event, Events};
+use crate::forward::Forwarder;
+use crate::inbox::Inbox;
+use crate::keyed::Keyed;
+use crate::link::{Link, LinkConfig, Liveness, Role};
+use crate::link_id::LinkId;
+use crate::links::Links;
+use crate::outlet::{Handoff, Outlet};
+use crate::parts::Splitter;
+use crate::publisher::Publisher;
+use crate::rate::RateLimit;
+use crate::retained::RetainedStore;
+use crate::sink::DatagramSink;
+use crate::token::TokenKeys;
+
+/// How often what waits for missing parts is looked through.
+const HOUSEKEEPING: Micros = 5_000_000;
+
+/// What the workers of one core share. No datagram of an established link needs it.
+#[derive(Clone)]
+pub struct Shared {
+    pub directory: Arc<Directory>,
+    pub retained: Arc<Mutex<RetainedStore>>,
+}
+
+/// What this end of the network does with messages.
+enum Side {
+    Node(Box<Forwarder>),
+    Client(Box<Client>),
+}
+
+/// A client's messages: out and in.
+struct Client {
+    publisher: Publisher,
+    inbox: Inbox,
+    /// Tokens for owners that were resolved and not yet written to.
+    tokens: std::collections::HashMap<SocketAddr, Vec<u8>, Keyed>,
+    /// Some link had no room for a message that waits.
+    blocked: bool,
+}
+
+pub struct Engine {
+    config: Config,
+    worker: u8,
+    workers: u8,
+    shared: Shared,
+    out: Outlet,
+    side: Side,
+    splitter: Splitter,
+    events: Events,
+    tokens: TokenKeys,
+    /// Datagrams outside of any link.
+    loose: Vec<(SocketAddr, Vec<u8>)>,
+    /// For answers to strangers: CHALLENGE, RESET, refusals at `QoS` 0.
+    strangers: RateLimit,
+    /// Links opened so far: each has an incarnation of its own, so that its peer can tell it from the one before.
+    opened: u64,
+    /// Links whose released packets wait for room (§3.3).
+    stalled: Vec<LinkId>,
+    housekeeping: Micros,
+}
+
+impl Engine {
+    /// The engine of worker number `worker` of `workers`.
+    pub fn new(config: Config, worker: u8, workers: u8, shared: Shared) -> Self {
+        let keyed = Keyed::new(config.seed);
+        let side = if config.node {
+            Side::Node(Box::new(Forwarder::new(worker, Arc::clone(&shared.retained), config.seed)))
+        } else {
+            Side::Client(Box::new(Client::new(&config, keyed)))
+        };
+        Self {
+            worker,
+            workers,
+            out: Outlet { links: Links::new(worker, keyed), counters: Counters::default(), handoffs: VecDeque::new() },
+            side,
+            splitter: Splitter::new(config.publisher, config.max_datagram),
+            events: Events::new(config.event_queue),
+            tokens: TokenKeys::new(config.token_keys.clone()),
+            loose: Vec::new(),
+            strangers: RateLimit::new(config.stranger_rate, config.stranger_rate),
+            opened: 0,
+            stalled: Vec::new(),
+            housekeeping: Micros::MAX,
+            shared,
+            config,
+        }
+    }
+
+    /// Runs what is due at `now`.
+    pub fn handle_timeout(&mut self, now: Micros) {
+        while let Some(id) = self.out.links.pop_due(now) {
+            let Some(entry) = self.out.links.get_mut(id) else { continue };
+            match entry.link.handle_timeout(now) {
+                Liveness::Alive => self.out.links.touch(id),
+                Liveness::TimedOut => self.end_link(now, id, DownReason::Timeout),
+            }
+        }
+        if now >= self.housekeeping {
+            self.housekeeping = Micros::MAX;
+            if let Side::Client(client) = &mut self.side
+                && client.inbox.expire(now, &mut self.out.counters)
+            {
+                self.housekeeping = now + HOUSEKEEPING;
+            }
+        }
+    }
+
+    /// Seals what is queued into datagrams.
+    pub fn poll_transmit(&mut self, now: Micros, sink: &mut impl DatagramSink) {
+        let mut counted = Counted { sink, counters: &mut self.out.counters };
+        for (destination, datagram) in self.loose.drain(..) {
+            let buffer = counted.buffer();
+            let start = buffer.len();
+            buffer.extend_from_slice(&datagram);
+            counted.commit(destination, start);
+        }
+        self.out.links.drain_touched(|entry| entry.link.poll_transmit(now, &mut counted));
+    }
+
+    /// When `handle_timeout` is to be called next.
+    pub fn poll_timeout(&self) -> Option<Micros> {
+        let links = self.out.links.next_timeout().unwrap_or(Micros::MAX);
+        Some(links.min(self.housekeeping)).filter(|&deadline| deadline != Micros::MAX)
+    }
+
+    pub fn poll_handoff(&mut self) -> Option<(u8, Handoff)> {
+        self.out.handoffs.pop_front()
+    }
+
+    /// Does what another worker asks.
+    pub fn handle_handoff(&mut self, now: Micros, handoff: Handoff) {
+        let Side::Node(forwarder) = &mut self.side else { return };
+        match handoff {
+            Handoff::Deliver { field, chain, targets, ticket } => {
+                forwarder.deliver(&field, chain, &targets, ticket, &mut self.out);
+            }
+            Handoff::Settled { ticket } => forwarder.settle(ticket, &mut self.out),
+            Handoff::Gone { link } => _ = forwarder.subscriptions.remove_link(link),
+            Handoff::Datagram { source, datagram } => self.handle_datagram(now, source, &datagram),
+        }
+    }
+
+    /// Whether Python has something to poll.
+    pub fn has_output(&self) -> bool {
+        !self.events.is_empty() || matches!(&self.side, Side::Client(client) if !client.inbox.is_empty())
+    }
+
+    /// Whether nothing is queued, waits or is unacknowledged.
+    pub fn is_drained(&self) -> bool {
+        self.loose.is_empty()
+            && self.out.handoffs.is_empty()
+            && self.out.links.iter().all(|entry| entry.link.is_drained())
+            && match &self.side {
+                Side::Node(forwarder) => forwarder.open_messages() == 0,
+                Side::Client(client) => client.publisher.is_drained(),
+            }
+    }
+
+    /// Opens the link of a session; finds it where it is open.
+    fn open_link(&mut self, now: Micros, role: Role, session: u64, peer: SocketAddr, token: Vec<u8>) -> Option<LinkId> {
+        let inbound = role != Role::Initiator;
+        let links = &mut self.out.links;
+        let known = if inbound { links.by_session(session) } else { links.by_address(peer) };
+        if known.is_some() {
+            return known;
+        }
+        if links.len() >= self.config.max_links {
+            self.out.counters.drop(Drop::TooManyLinks);
+            return None;
+        }
+        let incarnation = match role {
+            Role::Initiator => self.config.incarnation.wrapping_add(self.opened),
+            Role::Acceptor | Role::Adopter => self.config.incarnation,
+        };
+        self.opened += 1;
+        let config = LinkConfig {
+            session,
+            incarnation,
+            max_datagram: self.config.max_datagram,
+            queue_bytes: self.config.link_queue_bytes,
+            keep_alive: self.config.keep_alive,
+            idle_timeout: self.config.idle_timeout,
+            role,
+        };
+        let id = links.insert(Link::new(config, peer, token, now), session, inbound);
+        if inbound {
+            self.shared.directory.add(session, self.worker);
+        }
+        links.touch(id);
+        Some(id)
+    }
+
+    /// Ends a link: settles what it owed, takes back what it did not get through, and tells Python.
+    fn end_link(&mut self, now: Micros, id: LinkId, reason: DownReason) {
+        let Some(mut entry) = self.out.links.remove(id) else { return };
+        if entry.inbound {
+            self.shared.directory.remove(entry.session, self.worker);
+        }
+        let peer = entry.peer();
+        let tickets: Vec<_> = entry.ledger.take_all().collect();
+        match &mut self.side {
+            Side::Node(forwarder) => {
+                forwarder.subscriptions.remove_link(id);
+                self.out.counters.drop_many(Drop::SessionEnded, tickets.len() as u64);
+                for ticket in tickets {
+                    forwarder.settle(ticket, &mut self.out);
+                }
+                for worker in (0..self.workers).filter(|&worker| worker != self.worker) {
+                    self.out.handoffs.push_back((worker, Handoff::Gone { link: id }));
+                }
+            }
+            Side::Client(client) => {
+                client.inbox.forget_link(id);
+                client.publisher.zones.forget(Some(peer.address));
+                let parts = tickets.into_iter().map(|ticket| client.publisher.settle(ticket)).collect();
+                self.wait_all(now, parts);
+            }
+        }
+        self.events.push(Event::LinkDown(peer, reason));
+    }
+
+    fn announce(&mut self, id: LinkId) {
+        if let Some(entry) = self.out.links.get_mut(id)
+            && !entry.announced
+            && entry.link.is_established()
+        {
+            entry.announced = true;
+            let peer = entry.peer();
+            self.events.push(Event::LinkUp(peer));
+        }
+    }
+
+    fn queue_control(&mut self, id: LinkId, body_field: Vec<u8>) -> bool {
+        self.out.queue_control(id, Bytes::from(body_field))
+    }
+}
+
+/// Counts what passes.
+struct Counted<'a, S> {
+    sink: &'a mut S,
+    counters: &'a mut Counters,
+}
+
+impl<S: DatagramSink> DatagramSink for Counted<'_, S> {
+    fn buffer(&mut self) -> &mut Vec<u8> {
+        self.sink.buffer()
+    }
+
+    fn commit(&mut self, destination: SocketAddr, start: usize) {
+        self.counters.datagrams_out += 1;
+        self.counters.bytes_out += (self.sink.buffer().len() - start) as u64;
+        self.sink.commit(destination, start);
+    }
+}

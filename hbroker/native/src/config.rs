@@ -1,0 +1,29 @@
+//! Who an engine is, and its limits.
+
+use crate::Micros;
+
+/// The settings of a core's engines; `_native.pyi` tells what each means.
+#[derive(Clone, Debug)]
+pub struct Config {
+    /// Forwards messages; else it is a client's, and hands them up.
+    pub node: bool,
+    /// The session id of the links that it opens.
+    pub session: u64,
+    /// Random for each run.
+    pub incarnation: u64,
+    pub publisher: u64,
+    /// Keys of address-validation tokens, the newest first.
+    pub token_keys: Vec<[u8; 16]>,
+    /// For hash keys; secret.
+    pub seed: u64,
+    pub max_links: usize,
+    pub max_datagram: usize,
+    pub link_queue_bytes: usize,
+    pub event_queue: usize,
+    pub message_queue_bytes: usize,
+    pub retained_bytes: usize,
+    /// Answers to unproven addresses, a second.
+    pub stranger_rate: u32,
+    pub keep_alive: Micros,
+    pub idle_timeout: Micros,
+}

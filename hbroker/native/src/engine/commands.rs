@@ -1,0 +1,202 @@
+//! What Python has an engine do: links, control packets, tables, messages.
+
+use std::net::SocketAddr;
+
+use bytes::Bytes;
+
+use super::{Engine, Side};
+use crate::Micros;
+use crate::counters::Counters;
+use crate::event::{DownReason, Event};
+use crate::forward::Forwarder;
+use crate::jurisdiction::Cut;
+use crate::link::Role;
+use crate::link_id::LinkId;
+use crate::topic;
+use crate::trie::Subscriber;
+use crate::wire::{Body, PacketView, PublishOut};
+
+/// Why a message cannot be published at all.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Unpublishable {
+    InvalidTopic,
+    InvalidQos,
+    TooLarge,
+    /// A node publishes only what it owns.
+    NotOwned,
+}
+
+impl Engine {
+    /// The next events for Python.
+    pub fn take_events(&mut self, now: Micros, limit: usize) -> Vec<Event> {
+        let events = self.events.take(limit).collect();
+        self.release_stalled(now);
+        events
+    }
+
+    /// Opens a link to a node, or finds the one that is open; `None`: there are too many.
+    pub fn connect(&mut self, now: Micros, address: SocketAddr, token: Vec<u8>) -> Option<LinkId> {
+        self.open_link(now, Role::Initiator, self.config.session, address, token)
+    }
+
+    /// Opens the link of a session that was handed over (§5.4), or finds the one that is open; `None`: there are too many.
+    pub fn adopt(&mut self, now: Micros, session: u64, address: SocketAddr) -> Option<LinkId> {
+        self.open_link(now, Role::Adopter, session, address, Vec::new())
+    }
+
+    pub fn close(&mut self, now: Micros, link: LinkId) {
+        self.end_link(now, link, DownReason::Closed);
+    }
+
+    /// Queues a control packet; false: there is no such link.
+    pub fn send(&mut self, link: LinkId, packet: Vec<u8>) -> bool {
+        self.out.queue_control(link, Bytes::from(packet))
+    }
+
+    pub fn subscribe(&mut self, filter: &str, subscriber: Subscriber) -> bool {
+        let known = self.out.links.get(subscriber.link).is_some() || subscriber.link.worker() != self.worker;
+        known && !self.node(|node| node.subscriptions.insert(filter, subscriber)).unwrap_or(true)
+    }
+
+    pub fn unsubscribe(&mut self, filter: &str, link: LinkId) -> bool {
+        self.node(|node| node.subscriptions.remove(filter, link)).unwrap_or(false)
+    }
+
+    pub fn grant(&mut self, subtree: &str, epoch: u64, serving: bool) {
+        self.node(|node| node.jurisdiction.grant(subtree, epoch, serving));
+    }
+
+    pub fn revoke(&mut self, subtree: &str) {
+        self.node(|node| node.jurisdiction.revoke(subtree));
+    }
+
+    pub fn cut(&mut self, cut: Cut) {
+        self.node(|node| node.jurisdiction.cut(cut));
+    }
+
+    pub fn uncut(&mut self, subtree: &str) {
+        self.node(|node| node.jurisdiction.uncut(subtree));
+    }
+
+    pub fn matching(&mut self, topic: &str) -> usize {
+        self.node(|node| node.matching(topic)).unwrap_or(0)
+    }
+
+    pub fn send_retained(&mut self, link: LinkId, filter: &str, qos: u8) -> usize {
+        match &mut self.side {
+            Side::Node(forwarder) => forwarder.send_retained(link, filter, qos, &mut self.out),
+            Side::Client(_) => 0,
+        }
+    }
+
+    pub fn install_zone(
+        &mut self,
+        now: Micros,
+        scope: &str,
+        cuts: &[Cut],
+        owner: SocketAddr,
+        token: Vec<u8>,
+        ttl: Micros,
+    ) {
+        self.keep_token(owner, token);
+        if let Side::Client(client) = &mut self.side {
+            client.publisher.zones.install(scope, cuts, owner, now.saturating_add(ttl));
+        }
+        self.send_waiting(now);
+    }
+
+    pub fn forget_zones(&mut self, owner: Option<SocketAddr>) {
+        if let Side::Client(client) = &mut self.side {
+            client.publisher.zones.forget(owner);
+        }
+    }
+
+    pub fn zone(&mut self, now: Micros, topic: &str) -> crate::zones::Lookup {
+        match &self.side {
+            Side::Client(client) => client.publisher.zones.lookup(topic, now),
+            Side::Node(_) => crate::zones::Lookup::Unknown,
+        }
+    }
+
+    /// The messages that wait for this topic's owner fail.
+    pub fn reject(&mut self, topic: &str, reason: i32) {
+        self.fail_waiting(topic, reason);
+    }
+
+    /// Publishes a message; `Ok(None)`: there is no room, try again.
+    ///
+    /// # Errors
+    /// What is wrong with the message.
+    pub fn publish(&mut self, now: Micros, message: &PublishOut<'_>) -> Result<Option<u64>, Unpublishable> {
+        if !topic::topic_is_valid(message.topic) {
+            return Err(Unpublishable::InvalidTopic);
+        }
+        if message.qos > 2 {
+            return Err(Unpublishable::InvalidQos);
+        }
+        if message.payload.len() > self.config.link_queue_bytes / 2 {
+            return Err(Unpublishable::TooLarge);
+        }
+        match self.side {
+            Side::Client(_) => Ok(self.publish_out(now, message)),
+            Side::Node(_) => self.publish_here(message).map(Some),
+        }
+    }
+
+    /// Has messages that match handed up for this subscription.
+    pub fn listen(&mut self, subscription: u64, filter: &str, qos: u8) {
+        if let Side::Client(client) = &mut self.side {
+            client.inbox.listen(subscription, filter, qos);
+        }
+    }
+
+    pub fn unlisten(&mut self, subscription: u64) {
+        if let Side::Client(client) = &mut self.side {
+            client.inbox.unlisten(subscription);
+        }
+    }
+
+    pub fn counters(&self) -> &Counters {
+        &self.out.counters
+    }
+
+    /// What there is now, by name.
+    pub fn gauges(&self, mut with: impl FnMut(&str, u64)) {
+        let links = &self.out.links;
+        with("links", links.len() as u64);
+        with("sessions", links.iter().filter(|entry| entry.inbound).count() as u64);
+        with("publishers", links.iter().filter(|entry| entry.published).count() as u64);
+        with("queued_bytes", links.iter().map(|entry| entry.link.queued_bytes() as u64).sum());
+        match &self.side {
+            Side::Node(node) => with("inflight", node.open_messages() as u64),
+            Side::Client(client) => {
+                with("inflight", client.publisher.in_flight() as u64);
+                with("waiting", client.publisher.waiting() as u64);
+            }
+        }
+    }
+
+    /// Subscriptions that are stored here; every worker stores all of them.
+    pub fn subscriptions(&mut self) -> usize {
+        self.node(|node| node.subscriptions.len()).unwrap_or(0)
+    }
+
+    fn node<R>(&mut self, act: impl FnOnce(&mut Forwarder) -> R) -> Option<R> {
+        match &mut self.side {
+            Side::Node(forwarder) => Some(act(forwarder)),
+            Side::Client(_) => None,
+        }
+    }
+
+    fn publish_here(&mut self, message: &PublishOut<'_>) -> Result<u64, Unpublishable> {
+        let parts = self.splitter.split(message);
+        let Side::Node(forwarder) = &mut self.side else { return Err(Unpublishable::NotOwned) };
+        for part in &parts {
+            let Ok(PacketView { body: Body::Publish(publish), .. }) = PacketView::from_raw(&part.field) else {
+                return Err(Unpublishable::InvalidTopic);
+            };
+            forwarder.forward(&publish, None, &mut self.out).map_err(|_| Unpublishable::NotOwned)?;
+        }
+        Ok(parts.first().map_or(0, |part| part.message))
+    }
+}

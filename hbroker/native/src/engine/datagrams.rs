@@ -1,0 +1,263 @@
+//! Datagrams of a session: from the header to each packet (§3).
+
+use std::net::SocketAddr;
+
+use bytes::Bytes;
+
+use super::{Engine, Side};
+use crate::Micros;
+use crate::counters::Drop;
+use crate::event::{DownReason, Event};
+use crate::link::{Arrival, Receipt, Role};
+use crate::link_id::LinkId;
+use crate::outlet::Handoff;
+use crate::wire::{Body, DatagramView, Kind, PacketView};
+
+/// How often an opening link takes a new token before it waits for its timer.
+const TOKEN_RENEWALS: u8 = 4;
+
+impl Engine {
+    /// Takes one datagram in. Whatever it holds, it is handled, or dropped and counted.
+    pub fn handle_datagram(&mut self, now: Micros, source: SocketAddr, datagram: &[u8]) {
+        self.out.counters.datagrams_in += 1;
+        self.out.counters.bytes_in += datagram.len() as u64;
+        let Ok(view) = DatagramView::parse(datagram) else {
+            self.out.counters.drop(Drop::Malformed);
+            return;
+        };
+        match view.header.session {
+            0 => self.handle_outside(now, source, &view, datagram.len()),
+            session => match self.find_link(session, source) {
+                Some(id) => self.handle_inside(now, id, source, &view, datagram.len()),
+                None => self.handle_first_contact(now, source, &view, datagram),
+            },
+        }
+    }
+
+    fn find_link(&self, session: u64, source: SocketAddr) -> Option<LinkId> {
+        if session == self.config.session {
+            self.out.links.by_address(source)
+        } else {
+            self.out.links.by_session(session)
+        }
+    }
+
+    fn handle_inside(&mut self, now: Micros, id: LinkId, source: SocketAddr, view: &DatagramView<'_>, received: usize) {
+        if view.header.number == 0 && self.handle_reset(now, id, view) {
+            return;
+        }
+        let Some(entry) = self.out.links.get_mut(id) else { return };
+        match entry.link.handle_header(now, &view.header, source) {
+            Arrival::Fresh => {}
+            Arrival::Moved => {
+                if self.tokens.verify(self.token_clock(now), source, view.header.token) {
+                    self.move_link(id, source);
+                }
+            }
+            Arrival::Duplicate => {
+                self.out.counters.drop(Drop::DuplicateDatagram);
+                self.out.links.touch(id);
+                return;
+            }
+            Arrival::Restarted => return self.handle_restart(now, id, source, view, received),
+        }
+        self.handle_packets(now, id, source, view);
+    }
+
+    fn handle_packets(&mut self, now: Micros, id: LinkId, source: SocketAddr, view: &DatagramView<'_>) {
+        let numbered = view.header.number != 0;
+        let mut kept = true;
+        for packet in view.packets() {
+            if !numbered {
+                self.out.counters.drop(Drop::UnexpectedPacket);
+            } else if !self.handle_packet(now, id, source, packet) {
+                self.out.counters.drop(Drop::NoRoom);
+                kept = false;
+            }
+        }
+        if let Some(entry) = self.out.links.get_mut(id) {
+            if numbered {
+                entry.link.finish_datagram(now, view.header.number, view.has_packets(), kept);
+            }
+            self.announce(id);
+            self.out.links.touch(id);
+        }
+        self.retry_blocked(now);
+    }
+
+    /// Takes one packet; false where it cannot be kept, so that its datagram must not be acknowledged (§3.3).
+    fn handle_packet(&mut self, now: Micros, id: LinkId, source: SocketAddr, packet: &PacketView<'_>) -> bool {
+        if packet.delivery == 0 {
+            self.handle_body(now, id, source, packet);
+            return true;
+        }
+        if !self.has_room(packet) {
+            return false;
+        }
+        let Some(entry) = self.out.links.get_mut(id) else { return true };
+        match entry.link.receive(packet.delivery, packet.after, packet.raw) {
+            Receipt::Deliver => {
+                self.handle_body(now, id, source, packet);
+                self.release(now, id);
+                true
+            }
+            Receipt::Held => true,
+            Receipt::Duplicate => {
+                self.out.counters.drop(Drop::DuplicateDelivery);
+                true
+            }
+            Receipt::Refused => false,
+        }
+    }
+
+    /// Hands on the packets that waited for the one before them.
+    pub(super) fn release(&mut self, now: Micros, id: LinkId) {
+        while let Some(entry) = self.out.links.get_mut(id) {
+            if self.events.is_full() || matches!(&self.side, Side::Client(client) if client.inbox.is_full()) {
+                self.stalled.push(id);
+                return;
+            }
+            let Some(raw) = entry.link.next_released() else { return };
+            let source = entry.link.peer();
+            // It was parsed when it was held.
+            if let Ok(packet) = PacketView::from_raw(&raw) {
+                self.handle_body(now, id, source, &packet);
+            }
+        }
+    }
+
+    /// Hands on what had no room until Python took events or messages.
+    pub(super) fn release_stalled(&mut self, now: Micros) {
+        for id in std::mem::take(&mut self.stalled) {
+            self.release(now, id);
+        }
+    }
+
+    fn has_room(&self, packet: &PacketView<'_>) -> bool {
+        match (&packet.body, &self.side) {
+            (Body::Publish(_), Side::Client(client)) => !client.inbox.is_full(),
+            (Body::Control(_), _) => !self.events.is_full(),
+            _ => true,
+        }
+    }
+
+    fn handle_body(&mut self, now: Micros, id: LinkId, source: SocketAddr, packet: &PacketView<'_>) {
+        match &packet.body {
+            Body::Publish(publish) => match self.side {
+                Side::Node(_) => self.forward(now, id, packet.delivery, publish),
+                Side::Client(_) => self.read(now, id, packet, publish),
+            },
+            Body::PubAck(puback) => match self.side {
+                Side::Node(_) => self.settle(id, puback),
+                Side::Client(_) => self.complete(now, id, puback),
+            },
+            Body::Ping { sent_at_us } => {
+                if let Some(entry) = self.out.links.get_mut(id) {
+                    entry.link.answer_ping(*sent_at_us);
+                }
+            }
+            Body::Control(_) => self.hand_up(id, source, packet.raw),
+            Body::Reset { .. } | Body::Challenge { .. } => self.out.counters.drop(Drop::UnexpectedPacket),
+            Body::Pong { .. } | Body::None => {}
+        }
+    }
+
+    fn hand_up(&mut self, id: LinkId, source: SocketAddr, packet: &[u8]) {
+        let Some(entry) = self.out.links.get(id) else { return };
+        if self.events.is_full() {
+            self.out.counters.drop(Drop::EventQueueFull);
+            return;
+        }
+        let inbound = entry.inbound;
+        self.events.push(Event::Control { link: Some(id), source, packet: packet.to_vec(), inbound });
+    }
+
+    /// The first datagram of a session that this worker does not have (§3.1).
+    fn handle_first_contact(&mut self, now: Micros, source: SocketAddr, view: &DatagramView<'_>, datagram: &[u8]) {
+        let session = view.header.session;
+        if session == self.config.session {
+            // A node that was handed our session opens its link (§5.4). Nodes hand theirs to nobody.
+            match self.side {
+                Side::Client(_) => self.accept(now, Role::Initiator, source, view, datagram.len()),
+                Side::Node(_) => self.out.counters.drop(Drop::UnknownSession),
+            }
+            return;
+        }
+        if matches!(self.side, Side::Client(_)) {
+            self.out.counters.drop(Drop::UnknownSession);
+            return;
+        }
+        if let Some(worker) = self.shared.directory.worker_of(session).filter(|&worker| worker != self.worker) {
+            let datagram = Bytes::copy_from_slice(datagram);
+            self.out.handoffs.push_back((worker, Handoff::Datagram { source, datagram }));
+            return;
+        }
+        if self.tokens.verify(self.token_clock(now), source, view.header.token) {
+            self.accept(now, Role::Acceptor, source, view, datagram.len());
+        } else {
+            self.out.counters.drop(Drop::UnknownSession);
+            self.answer_reset(now, source, session, datagram.len());
+        }
+    }
+
+    fn accept(&mut self, now: Micros, role: Role, source: SocketAddr, view: &DatagramView<'_>, received: usize) {
+        // Unnumbered is what an acknowledgement or a RESET is: nothing begins with those.
+        if view.header.number == 0 {
+            self.out.counters.drop(Drop::UnknownSession);
+            return;
+        }
+        if let Some(id) = self.open_link(now, role, view.header.session, source, Vec::new()) {
+            self.handle_inside(now, id, source, view, received);
+        }
+    }
+
+    /// RESET (§3.6); false where the datagram holds none for this link.
+    fn handle_reset(&mut self, now: Micros, id: LinkId, view: &DatagramView<'_>) -> bool {
+        let Some(entry) = self.out.links.get_mut(id).filter(|entry| !entry.inbound) else { return false };
+        let token = view.packets().iter().find_map(|packet| match packet.body {
+            Body::Reset { session, token } if session == entry.session => Some(token),
+            _ => None,
+        });
+        let Some(token) = token else { return false };
+        if entry.link.is_established() {
+            self.end_link(now, id, DownReason::Reset);
+        } else if entry.token_renewals < TOKEN_RENEWALS {
+            entry.token_renewals += 1;
+            entry.link.renew_token(now, token.to_vec());
+            self.out.links.touch(id);
+        }
+        true
+    }
+
+    /// The peer runs under another incarnation: an initiator begins a link anew, an acceptor is another process (§3.6).
+    fn handle_restart(
+        &mut self,
+        now: Micros,
+        id: LinkId,
+        source: SocketAddr,
+        view: &DatagramView<'_>,
+        received: usize,
+    ) {
+        let Some(entry) = self.out.links.get(id) else { return };
+        let inbound = entry.inbound;
+        if inbound && !self.tokens.verify(self.token_clock(now), source, view.header.token) {
+            self.answer_reset(now, source, view.header.session, received);
+            return;
+        }
+        self.end_link(now, id, DownReason::Restarted);
+        if inbound {
+            self.accept(now, Role::Acceptor, source, view, received);
+        }
+    }
+
+    fn move_link(&mut self, id: LinkId, address: SocketAddr) {
+        if let Some(entry) = self.out.links.get_mut(id).filter(|entry| entry.inbound) {
+            entry.link.move_to(address);
+        }
+    }
+}
+
+/// Whether a node takes this packet outside of a session, from an address that has proved itself.
+pub(super) fn is_request(kind: Kind) -> bool {
+    matches!(kind, Kind::PubConnect | Kind::Subscribe | Kind::Join)
+}

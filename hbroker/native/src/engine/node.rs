@@ -1,0 +1,74 @@
+//! A node's messages: PUBLISH from publishers, PUBACK from subscribers.
+
+use super::{Engine, Side};
+use crate::Micros;
+use crate::counters::Drop;
+use crate::distribution::Origin;
+use crate::forward::Refusal;
+use crate::ledger::Ticket;
+use crate::link_id::LinkId;
+use crate::outlet::Outlet;
+use crate::reason;
+use crate::wire::{self, PubAckView, PublishView};
+
+impl Engine {
+    pub(super) fn forward(&mut self, now: Micros, id: LinkId, delivery: u64, publish: &PublishView<'_>) {
+        let Side::Node(forwarder) = &mut self.side else { return };
+        let Some(entry) = self.out.links.get_mut(id).filter(|entry| entry.inbound) else {
+            self.out.counters.drop(Drop::UnexpectedPacket);
+            return;
+        };
+        entry.published = true;
+        if let Err(refusal) = forwarder.forward(publish, Some(Origin { link: id, delivery }), &mut self.out) {
+            self.refuse(now, id, delivery, publish, &refusal);
+        }
+    }
+
+    pub(super) fn settle(&mut self, id: LinkId, puback: &PubAckView<'_>) {
+        let Side::Node(forwarder) = &mut self.side else { return };
+        for (first, last) in puback.ranges() {
+            settle_range(&mut self.out, id, first, last, |ticket, out| forwarder.settle(ticket, out));
+        }
+    }
+
+    /// Tells a publisher why its message was not taken over. A refusal of `QoS` 1 or 2 must arrive, so it is a reliable packet.
+    fn refuse(&mut self, now: Micros, id: LinkId, delivery: u64, publish: &PublishView<'_>, refusal: &Refusal) {
+        let (why, reason, cut) = match refusal {
+            Refusal::InvalidTopic => (Drop::InvalidMessage, reason::TOPIC_NAME_INVALID, None),
+            Refusal::InvalidMessage => (Drop::InvalidMessage, reason::PROTOCOL_ERROR, None),
+            Refusal::NotResponsible(cut) => (Drop::NotResponsible, reason::NOT_RESPONSIBLE, cut.as_ref()),
+            Refusal::Handover => (Drop::Handover, reason::HANDOVER, None),
+        };
+        self.out.counters.drop(why);
+        // A topic that is not valid may be longer than a datagram; its publisher knows it by the delivery.
+        let topic = if why == Drop::InvalidMessage { "" } else { publish.topic };
+        let mut body = Vec::new();
+        if delivery > 0 {
+            wire::put_puback_field(&mut body, &[(delivery, delivery)], reason, cut, topic);
+            self.queue_control(id, body);
+        } else if self.strangers.take(now) {
+            wire::put_puback_field(&mut body, &[], reason, cut, topic);
+            if let Some(entry) = self.out.links.get_mut(id) {
+                _ = entry.link.queue_unreliable(&body, false);
+                self.out.links.touch(id);
+            }
+        }
+    }
+}
+
+/// Settles the open entries of a range of deliveries.
+pub(super) fn settle_range(
+    out: &mut Outlet,
+    id: LinkId,
+    first: u64,
+    last: u64,
+    mut settle: impl FnMut(Ticket, &mut Outlet),
+) {
+    let Some(entry) = out.links.get(id) else { return };
+    for delivery in entry.ledger.within(first, last) {
+        let ticket = out.links.get_mut(id).and_then(|entry| entry.ledger.settle(delivery));
+        if let Some(ticket) = ticket {
+            settle(ticket, out);
+        }
+    }
+}

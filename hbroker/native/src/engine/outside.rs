@@ -1,0 +1,113 @@
+//! Datagrams outside of any session: requests, their answers, and the proof of addresses (§4).
+//!
+//! A stranger costs no memory: until its address is proved, all it gets is a token, and never more bytes than it sent times three.
+
+use std::net::SocketAddr;
+
+use super::datagrams::is_request;
+use super::{Engine, Side};
+use crate::Micros;
+use crate::counters::Drop;
+use crate::event::Event;
+use crate::token::LIFETIME_S;
+use crate::wire::{self, Body, DatagramView, HeaderOut, Kind, PacketView};
+
+/// What an unproven address may be sent for each byte that came from it (RFC 9000 §8.1).
+const AMPLIFICATION: usize = 3;
+
+impl Engine {
+    pub(super) fn handle_outside(
+        &mut self,
+        now: Micros,
+        source: SocketAddr,
+        view: &DatagramView<'_>,
+        received: usize,
+    ) {
+        let proved = self.tokens.verify(self.token_clock(now), source, view.header.token);
+        let mut challenged = false;
+        for packet in view.packets() {
+            match (packet.body, &self.side) {
+                (Body::Control(kind), Side::Node(_)) if is_request(kind) && proved => {
+                    self.hand_up_outside(source, packet);
+                }
+                (Body::Control(kind), Side::Node(_)) if is_request(kind) => {
+                    self.out.counters.drop(Drop::AddressUnproven);
+                    if !challenged {
+                        challenged = true;
+                        self.answer_challenge(now, source, received);
+                    }
+                }
+                (Body::Control(Kind::JoinAck) | Body::Challenge { .. }, Side::Node(_)) => {
+                    if self.strangers.take(now) {
+                        self.hand_up_outside(source, packet);
+                    } else {
+                        self.out.counters.drop(Drop::RateLimited);
+                    }
+                }
+                (
+                    Body::Control(Kind::PubAccept | Kind::SubAck | Kind::Referral) | Body::Challenge { .. },
+                    Side::Client(_),
+                ) => self.hand_up_outside(source, packet),
+                (Body::None, _) => {}
+                _ => self.out.counters.drop(Drop::UnexpectedPacket),
+            }
+        }
+    }
+
+    /// Sends one datagram outside of any session, padded to at least `pad_to` bytes.
+    pub fn send_to(&mut self, destination: SocketAddr, packet: &[u8], token: &[u8], pad_to: usize) {
+        let mut datagram = Vec::with_capacity(pad_to.max(packet.len() + 64));
+        wire::put_header(&mut datagram, &HeaderOut { incarnation: self.config.incarnation, token, ..HeaderOut::default() });
+        wire::put_packet(&mut datagram, 0, 0, false, packet);
+        let missing = pad_to.saturating_sub(datagram.len());
+        if missing > 0 {
+            wire::put_padding(&mut datagram, missing.max(2));
+        }
+        self.loose.push((destination, datagram));
+    }
+
+    /// A token that proves `address` to this node and to those that share its keys.
+    pub fn token_for(&self, now: Micros, address: SocketAddr) -> Vec<u8> {
+        self.tokens.issue(self.token_clock(now), address).to_vec()
+    }
+
+    pub(super) fn answer_reset(&mut self, now: Micros, source: SocketAddr, session: u64, received: usize) {
+        let token = self.token_for(now, source);
+        let mut body = Vec::new();
+        wire::put_reset_field(&mut body, session, &token);
+        self.answer_stranger(now, source, session, &body, received);
+    }
+
+    /// Seconds for tokens: engines run on a clock of microseconds since the Unix epoch.
+    #[allow(clippy::unused_self, clippy::cast_possible_truncation)]
+    pub(super) fn token_clock(&self, now: Micros) -> u32 {
+        (now / 1_000_000) as u32
+    }
+
+    fn answer_challenge(&mut self, now: Micros, source: SocketAddr, received: usize) {
+        let token = self.token_for(now, source);
+        let mut body = Vec::new();
+        wire::put_challenge_field(&mut body, &token, LIFETIME_S);
+        self.answer_stranger(now, source, 0, &body, received);
+    }
+
+    fn answer_stranger(&mut self, now: Micros, source: SocketAddr, session: u64, body: &[u8], received: usize) {
+        let mut datagram = Vec::with_capacity(96);
+        let header = HeaderOut { session, incarnation: self.config.incarnation, ..HeaderOut::default() };
+        wire::put_header(&mut datagram, &header);
+        wire::put_packet(&mut datagram, 0, 0, false, body);
+        if datagram.len() > received.saturating_mul(AMPLIFICATION) || !self.strangers.take(now) {
+            self.out.counters.drop(Drop::RateLimited);
+            return;
+        }
+        self.loose.push((source, datagram));
+    }
+
+    fn hand_up_outside(&mut self, source: SocketAddr, packet: &PacketView<'_>) {
+        if self.events.is_full() {
+            self.out.counters.drop(Drop::EventQueueFull);
+            return;
+        }
+        self.events.push(Event::Control { link: None, source, packet: packet.raw.to_vec(), inbound: true });
+    }
+}
