@@ -1,1 +1,124 @@
-//! (See docs/architecture.md.)
+//! What a node owns (§1): the subtrees granted to it, less the cuts delegated out of them.
+//!
+//! The longest entry that holds a topic decides. A message looks up only prefixes as long as the longest entry.
+
+use std::net::SocketAddr;
+
+use hashbrown::HashMap;
+
+use crate::keyed::Keyed;
+use crate::topic;
+
+/// A subtree delegated to another node.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Cut {
+    /// What was delegated.
+    pub subtree: Box<str>,
+    /// The name of the node that holds it.
+    pub node: Box<str>,
+    /// Where to reach that node.
+    pub address: SocketAddr,
+    /// The epoch of the delegation.
+    pub epoch: u64,
+}
+
+/// Whose a topic is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Decision<'a> {
+    /// This node's, and it serves it.
+    Own,
+    /// This node's, but on its way to it or from it: nobody serves it now (§5.4).
+    HandingOver,
+    /// Delegated.
+    Elsewhere(&'a Cut),
+    /// Outside of all that was granted.
+    NotMine,
+}
+
+/// The grants and cuts of one node.
+pub struct Jurisdiction {
+    entries: HashMap<Box<str>, Entry, Keyed>,
+    deepest: usize,
+}
+
+/// What is known of one subtree. Cut and granted at once, it is cut: in doubt a node does not serve.
+#[derive(Default)]
+struct Entry {
+    cut: Option<Cut>,
+    grant: Option<Grant>,
+}
+
+struct Grant {
+    epoch: u64,
+    serving: bool,
+}
+
+impl Jurisdiction {
+    /// Owns nothing. `seed`: random and secret.
+    pub fn new(seed: u64) -> Self {
+        Self { entries: HashMap::with_hasher(Keyed::new(seed)), deepest: 0 }
+    }
+
+    /// Owns this subtree from now on. False: it holds it under a higher epoch; nothing is changed.
+    pub fn grant(&mut self, subtree: &str, epoch: u64, serving: bool) -> bool {
+        let entry = self.entry(subtree);
+        if entry.grant.as_ref().is_some_and(|held| held.epoch > epoch) {
+            return false;
+        }
+        entry.grant = Some(Grant { epoch, serving });
+        true
+    }
+
+    /// Owns this subtree no longer. False: it did not.
+    pub fn revoke(&mut self, subtree: &str) -> bool {
+        self.take(subtree, |entry| entry.grant.take().is_some())
+    }
+
+    /// Delegates a subtree. False: it is delegated under a higher epoch; nothing is changed.
+    pub fn cut(&mut self, cut: Cut) -> bool {
+        let entry = self.entry(&cut.subtree);
+        if entry.cut.as_ref().is_some_and(|held| held.epoch > cut.epoch) {
+            return false;
+        }
+        entry.cut = Some(cut);
+        true
+    }
+
+    /// Takes a delegation back. False: there was none.
+    pub fn uncut(&mut self, subtree: &str) -> bool {
+        self.take(subtree, |entry| entry.cut.take().is_some())
+    }
+
+    /// Whose this topic is.
+    pub fn decide(&self, topic: &str) -> Decision<'_> {
+        topic::prefixes_to_depth(topic, self.deepest)
+            .find_map(|prefix| self.entries.get(prefix).map(Entry::decision))
+            .unwrap_or(Decision::NotMine)
+    }
+
+    fn entry(&mut self, subtree: &str) -> &mut Entry {
+        self.deepest = self.deepest.max(topic::depth(subtree));
+        self.entries.entry_ref(subtree).or_default()
+    }
+
+    fn take(&mut self, subtree: &str, take: impl FnOnce(&mut Entry) -> bool) -> bool {
+        let Some(entry) = self.entries.get_mut(subtree) else { return false };
+        let taken = take(entry);
+        if entry.cut.is_none() && entry.grant.is_none() {
+            self.entries.remove(subtree);
+            self.deepest = self.entries.keys().map(|key| topic::depth(key)).max().unwrap_or(0);
+        }
+        taken
+    }
+}
+
+impl Entry {
+    fn decision(&self) -> Decision<'_> {
+        match (&self.cut, &self.grant) {
+            (Some(cut), _) => Decision::Elsewhere(cut),
+            (None, Some(grant)) if grant.serving => Decision::Own,
+            (None, Some(_)) => Decision::HandingOver,
+            (None, None) => Decision::NotMine,
+        }
+    }
+}

@@ -1,1 +1,71 @@
-//! (See docs/architecture.md.)
+//! Address-validation tokens (§4.2): a stateless proof that a peer receives at its address.
+//!
+//! As the DNS cookies of RFC 9018: a version, a time, and a keyed hash of both and of the address. Every node with the same key
+//! can verify what any of them issued, and none keeps anything for it.
+
+use std::hash::Hasher;
+use std::net::{IpAddr, SocketAddr};
+
+use siphasher::sip128::{Hasher128, SipHasher24};
+
+/// The length of a token in bytes.
+pub const TOKEN_BYTES: usize = 21;
+/// How long a token is valid, in seconds.
+pub const LIFETIME_S: u32 = 120;
+/// How far the clock of the issuer may be ahead, in seconds.
+const SKEW_S: u32 = 5;
+const VERSION: u8 = 1;
+const STAMP_BYTES: usize = 5;
+
+/// The keys of a node, the newest first: it issues under the newest and takes all of them, so that keys can be changed.
+pub struct TokenKeys {
+    keys: Vec<[u8; 16]>,
+}
+
+impl TokenKeys {
+    /// Without keys (a client has none) it takes no token, and what it issues nobody takes.
+    pub fn new(keys: Vec<[u8; 16]>) -> Self {
+        Self { keys }
+    }
+
+    /// A token for this address. `now_s`: seconds since the Unix epoch.
+    pub fn issue(&self, now_s: u32, address: SocketAddr) -> [u8; TOKEN_BYTES] {
+        let mut token = [0; TOKEN_BYTES];
+        token[0] = VERSION;
+        token[1..STAMP_BYTES].copy_from_slice(&now_s.to_be_bytes());
+        if let Some(key) = self.keys.first() {
+            let hash = keyed_hash(key, &token[..STAMP_BYTES], address);
+            token[STAMP_BYTES..].copy_from_slice(&hash);
+        }
+        token
+    }
+
+    /// Whether a node with one of these keys issued this token for this address, lately.
+    pub fn verify(&self, now_s: u32, address: SocketAddr, token: &[u8]) -> bool {
+        let Ok(token) = <&[u8; TOKEN_BYTES]>::try_from(token) else { return false };
+        let (stamp, hash) = token.split_at(STAMP_BYTES);
+        let issued_s = u32::from_be_bytes([stamp[1], stamp[2], stamp[3], stamp[4]]);
+        stamp[0] == VERSION
+            && issued_s <= now_s.saturating_add(SKEW_S)
+            && now_s.saturating_sub(issued_s) <= LIFETIME_S
+            && self.keys.iter().any(|key| equal_in_constant_time(&keyed_hash(key, stamp, address), hash))
+    }
+}
+
+fn keyed_hash(key: &[u8; 16], stamp: &[u8], address: SocketAddr) -> [u8; 16] {
+    let mut hasher = SipHasher24::new_with_key(key);
+    hasher.write(stamp);
+    // A socket for both families shows an IPv4 peer as a mapped IPv6 address: it is the same peer.
+    match address.ip().to_canonical() {
+        IpAddr::V4(ip) => hasher.write(&ip.octets()),
+        IpAddr::V6(ip) => hasher.write(&ip.octets()),
+    }
+    hasher.write(&address.port().to_be_bytes());
+    hasher.finish128().as_bytes()
+}
+
+/// Takes the same time wherever the first difference is, so that timing tells nothing about the right hash.
+fn equal_in_constant_time(ours: &[u8; 16], theirs: &[u8]) -> bool {
+    let difference = ours.iter().zip(theirs).fold(0, |sum, (a, b)| sum | (a ^ b));
+    std::hint::black_box(difference) == 0
+}

@@ -1,1 +1,107 @@
-//! (See docs/architecture.md.)
+//! Topic names and filters (§7.1; MQTT 5 §4.7).
+//!
+//! A topic is a path of levels, separated by `/`; a level may be empty. A filter is a topic in which `+` may stand for one
+//! level and a last `#` for any number of them, none included. Topics whose first level begins with `$` are apart: no
+//! wildcard at the first level matches them.
+//!
+//! A subtree is a path of whole levels, and the empty string is the whole hierarchy. (The path of one empty level, above
+//! `/a`, is the empty string as well: it cannot be told from the whole hierarchy, so it cannot be delegated.)
+//!
+//! All functions but the first two take valid topics, filters and subtrees, and never allocate.
+
+/// The longest topic or filter, in bytes (MQTT 5 §1.5.4).
+pub const MAX_TOPIC: usize = 65_535;
+
+/// Whether this is a topic name that a message can be published to.
+pub fn topic_is_valid(topic: &str) -> bool {
+    has_valid_length(topic) && !topic.bytes().any(|byte| matches!(byte, 0 | b'+' | b'#'))
+}
+
+/// Whether this is a topic filter: wildcards fill a level, and `#` is the last.
+pub fn filter_is_valid(filter: &str) -> bool {
+    if !has_valid_length(filter) || filter.bytes().any(|byte| byte == 0) {
+        return false;
+    }
+    let path = filter.strip_suffix('#').map_or(filter, |path| if path.is_empty() { "+" } else { path });
+    if path.len() != filter.len() && path != "+" && !path.ends_with('/') {
+        return false;
+    }
+    path.split('/').all(|level| level == "+" || !level.bytes().any(|byte| matches!(byte, b'+' | b'#')))
+}
+
+/// Whether a topic matches a filter.
+pub fn matches(filter: &str, topic: &str) -> bool {
+    if is_apart(filter, topic) {
+        return false;
+    }
+    let mut levels = topic.split('/');
+    for wanted in filter.split('/') {
+        if wanted == "#" {
+            return true;
+        }
+        match levels.next() {
+            Some(level) if wanted == "+" || wanted == level => {}
+            _ => return false,
+        }
+    }
+    levels.next().is_none()
+}
+
+/// Whether some topic at or below the subtree can match the filter.
+pub fn filter_touches(filter: &str, subtree: &str) -> bool {
+    if subtree.is_empty() {
+        return true;
+    }
+    if is_apart(filter, subtree) {
+        return false;
+    }
+    let mut wanted = filter.split('/');
+    for level in subtree.split('/') {
+        match wanted.next() {
+            Some("#") => return true,
+            Some(name) if name == "+" || name == level => {}
+            _ => return false,
+        }
+    }
+    true
+}
+
+/// Whether a topic, or a subtree, lies at or below `subtree`.
+pub fn is_within(path: &str, subtree: &str) -> bool {
+    match path.as_bytes().strip_prefix(subtree.as_bytes()) {
+        Some(rest) => subtree.is_empty() || rest.is_empty() || rest[0] == b'/',
+        None => false,
+    }
+}
+
+/// The subtrees that hold a topic, from the topic itself up to the whole hierarchy.
+pub fn prefixes(topic: &str) -> impl Iterator<Item = &str> {
+    std::iter::successors(Some(topic), |path| match path.rfind('/') {
+        Some(end) => Some(&path[..end]),
+        None if path.is_empty() => None,
+        None => Some(""),
+    })
+}
+
+/// The same, less the prefixes of more than `depth` levels: a table whose keys have at most that many needs no others.
+pub fn prefixes_to_depth(topic: &str, depth: usize) -> impl Iterator<Item = &str> {
+    let end = match depth {
+        0 => 0,
+        _ => topic.bytes().enumerate().filter(|(_, byte)| *byte == b'/').nth(depth - 1).map_or(topic.len(), |(at, _)| at),
+    };
+    prefixes(&topic[..end])
+}
+
+/// How many levels a subtree has; the whole hierarchy has none.
+pub fn depth(subtree: &str) -> usize {
+    if subtree.is_empty() { 0 } else { subtree.split('/').count() }
+}
+
+fn has_valid_length(text: &str) -> bool {
+    (1..=MAX_TOPIC).contains(&text.len())
+}
+
+/// MQTT 5 §4.7.2: a wildcard at the first level matches nothing that begins with `$`.
+fn is_apart(filter: &str, path: &str) -> bool {
+    path.starts_with('$') && filter.starts_with(['+', '#'])
+}
