@@ -98,7 +98,7 @@ impl Jurisdiction {
 
     fn entry(&mut self, subtree: &str) -> &mut Entry {
         self.deepest = self.deepest.max(topic::depth(subtree));
-        self.entries.entry_ref(subtree).or_default()
+        self.entries.entry(subtree.into()).or_default()
     }
 
     fn take(&mut self, subtree: &str, take: impl FnOnce(&mut Entry) -> bool) -> bool {

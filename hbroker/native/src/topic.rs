@@ -19,14 +19,11 @@ pub fn topic_is_valid(topic: &str) -> bool {
 
 /// Whether this is a topic filter: wildcards fill a level, and `#` is the last.
 pub fn filter_is_valid(filter: &str) -> bool {
-    if !has_valid_length(filter) || filter.bytes().any(|byte| byte == 0) {
-        return false;
-    }
-    let path = filter.strip_suffix('#').map_or(filter, |path| if path.is_empty() { "+" } else { path });
-    if path.len() != filter.len() && path != "+" && !path.ends_with('/') {
-        return false;
-    }
-    path.split('/').all(|level| level == "+" || !level.bytes().any(|byte| matches!(byte, b'+' | b'#')))
+    let (above, last) = filter.rsplit_once('/').map_or((None, filter), |(above, last)| (Some(above), last));
+    has_valid_length(filter)
+        && !filter.bytes().any(|byte| byte == 0)
+        && (last == "#" || is_name_or_plus(last))
+        && above.is_none_or(|levels| levels.split('/').all(is_name_or_plus))
 }
 
 /// Whether a topic matches a filter.
@@ -95,6 +92,10 @@ pub fn prefixes_to_depth(topic: &str, depth: usize) -> impl Iterator<Item = &str
 /// How many levels a subtree has; the whole hierarchy has none.
 pub fn depth(subtree: &str) -> usize {
     if subtree.is_empty() { 0 } else { subtree.split('/').count() }
+}
+
+fn is_name_or_plus(level: &str) -> bool {
+    level == "+" || !level.bytes().any(|byte| matches!(byte, b'+' | b'#'))
 }
 
 fn has_valid_length(text: &str) -> bool {
