@@ -56,7 +56,10 @@ struct Grant {
 impl Jurisdiction {
     /// Owns nothing. `seed`: random and secret.
     pub fn new(seed: u64) -> Self {
-        Self { entries: HashMap::with_hasher(Keyed::new(seed)), deepest: 0 }
+        Self {
+            entries: HashMap::with_hasher(Keyed::new(seed)),
+            deepest: 0,
+        }
     }
 
     /// Owns this subtree from now on. False: it holds it under a higher epoch; nothing is changed.
@@ -77,7 +80,11 @@ impl Jurisdiction {
     /// Delegates a subtree. False: it is delegated under a higher epoch; nothing is changed.
     pub fn cut(&mut self, cut: Cut) -> bool {
         let entry = self.entry(&cut.subtree);
-        if entry.cut.as_ref().is_some_and(|held| held.epoch > cut.epoch) {
+        if entry
+            .cut
+            .as_ref()
+            .is_some_and(|held| held.epoch > cut.epoch)
+        {
             return false;
         }
         entry.cut = Some(cut);
@@ -102,11 +109,18 @@ impl Jurisdiction {
     }
 
     fn take(&mut self, subtree: &str, take: impl FnOnce(&mut Entry) -> bool) -> bool {
-        let Some(entry) = self.entries.get_mut(subtree) else { return false };
+        let Some(entry) = self.entries.get_mut(subtree) else {
+            return false;
+        };
         let taken = take(entry);
         if entry.cut.is_none() && entry.grant.is_none() {
             self.entries.remove(subtree);
-            self.deepest = self.entries.keys().map(|key| topic::depth(key)).max().unwrap_or(0);
+            self.deepest = self
+                .entries
+                .keys()
+                .map(|key| topic::depth(key))
+                .max()
+                .unwrap_or(0);
         }
         taken
     }
@@ -120,5 +134,130 @@ impl Entry {
             (None, Some(_)) => Decision::HandingOver,
             (None, None) => Decision::NotMine,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use rand::rngs::SmallRng;
+    use rand::{Rng, SeedableRng};
+
+    use super::*;
+
+    const SUBTREES: [&str; 9] = [
+        "",
+        "a",
+        "a/b",
+        "a/b/c",
+        "a/",
+        "/",
+        "b",
+        "ab",
+        "$SYS/nodes/x",
+    ];
+    const TOPICS: [&str; 13] = [
+        "a",
+        "a/b",
+        "a/b/c",
+        "a/b/c/d",
+        "a/bc",
+        "ab",
+        "abc/d",
+        "b/a",
+        "/",
+        "//x",
+        "a//b",
+        "$SYS/nodes/x/y",
+        "c",
+    ];
+
+    fn cut(subtree: &str, epoch: u64) -> Cut {
+        Cut {
+            subtree: subtree.into(),
+            node: "n".into(),
+            address: ([127, 0, 0, 1], 7).into(),
+            epoch,
+        }
+    }
+
+    #[test]
+    fn the_longest_entry_decides() {
+        let mut jurisdiction = Jurisdiction::new(1);
+        assert_eq!(jurisdiction.decide("home"), Decision::NotMine);
+        jurisdiction.grant("home", 1, true);
+        jurisdiction.cut(cut("home/kitchen", 5));
+        jurisdiction.grant("home/kitchen/oven", 1, false);
+        assert_eq!(jurisdiction.decide("home"), Decision::Own);
+        assert_eq!(jurisdiction.decide("home/kitchenette"), Decision::Own);
+        assert_eq!(
+            jurisdiction.decide("home/kitchen"),
+            Decision::Elsewhere(&cut("home/kitchen", 5))
+        );
+        assert_eq!(
+            jurisdiction.decide("home/kitchen/oven/door"),
+            Decision::HandingOver
+        );
+        assert_eq!(jurisdiction.decide("homes"), Decision::NotMine);
+    }
+
+    #[test]
+    fn a_lower_epoch_is_refused() {
+        let mut jurisdiction = Jurisdiction::new(1);
+        assert!(jurisdiction.grant("a", 5, true) && !jurisdiction.grant("a", 4, false));
+        assert_eq!(jurisdiction.decide("a"), Decision::Own);
+        assert!(jurisdiction.cut(cut("a/b", 5)) && !jurisdiction.cut(cut("a/b", 4)));
+        assert!(
+            jurisdiction.uncut("a/b")
+                && !jurisdiction.uncut("a/b")
+                && jurisdiction.cut(cut("a/b", 4))
+        );
+    }
+
+    #[test]
+    fn agrees_with_a_search_through_all_entries() {
+        let mut random = SmallRng::seed_from_u64(1);
+        let mut jurisdiction = Jurisdiction::new(1);
+        let (mut grants, mut cuts) = (BTreeMap::new(), BTreeMap::new());
+        let mut seen = [0; 4];
+        for epoch in 0..20_000 {
+            let subtree = SUBTREES[random.random_range(0..SUBTREES.len())];
+            match random.random_range(0..6) {
+                0 => {
+                    let serving = random.random();
+                    jurisdiction.grant(subtree, epoch, serving);
+                    grants.insert(subtree, serving);
+                }
+                1 => {
+                    jurisdiction.cut(cut(subtree, epoch));
+                    cuts.insert(subtree, cut(subtree, epoch));
+                }
+                2 | 3 => assert_eq!(
+                    jurisdiction.revoke(subtree),
+                    grants.remove(subtree).is_some()
+                ),
+                _ => assert_eq!(jurisdiction.uncut(subtree), cuts.remove(subtree).is_some()),
+            }
+            let topic = TOPICS[random.random_range(0..TOPICS.len())];
+            let holder = grants
+                .keys()
+                .chain(cuts.keys())
+                .filter(|path| topic::is_within(topic, path));
+            let expected = match holder.max_by_key(|path| path.len()) {
+                None => Decision::NotMine,
+                Some(path) if cuts.contains_key(path) => Decision::Elsewhere(&cuts[path]),
+                Some(path) if grants[path] => Decision::Own,
+                Some(_) => Decision::HandingOver,
+            };
+            assert_eq!(jurisdiction.decide(topic), expected, "for {topic:?}");
+            seen[match expected {
+                Decision::Own => 0,
+                Decision::HandingOver => 1,
+                Decision::Elsewhere(_) => 2,
+                Decision::NotMine => 3,
+            }] += 1;
+        }
+        assert!(seen.iter().all(|count| *count > 500), "{seen:?}");
     }
 }

@@ -42,13 +42,18 @@ impl TokenKeys {
 
     /// Whether a node with one of these keys issued this token for this address, lately.
     pub fn verify(&self, now_s: u32, address: SocketAddr, token: &[u8]) -> bool {
-        let Ok(token) = <&[u8; TOKEN_BYTES]>::try_from(token) else { return false };
+        let Ok(token) = <&[u8; TOKEN_BYTES]>::try_from(token) else {
+            return false;
+        };
         let (stamp, hash) = token.split_at(STAMP_BYTES);
         let issued_s = u32::from_be_bytes([stamp[1], stamp[2], stamp[3], stamp[4]]);
         stamp[0] == VERSION
             && issued_s <= now_s.saturating_add(SKEW_S)
             && now_s.saturating_sub(issued_s) <= LIFETIME_S
-            && self.keys.iter().any(|key| equal_in_constant_time(&keyed_hash(key, stamp, address), hash))
+            && self
+                .keys
+                .iter()
+                .any(|key| equal_in_constant_time(&keyed_hash(key, stamp, address), hash))
     }
 }
 
@@ -68,4 +73,85 @@ fn keyed_hash(key: &[u8; 16], stamp: &[u8], address: SocketAddr) -> [u8; 16] {
 fn equal_in_constant_time(ours: &[u8; 16], theirs: &[u8]) -> bool {
     let difference = ours.iter().zip(theirs).fold(0, |sum, (a, b)| sum | (a ^ b));
     std::hint::black_box(difference) == 0
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const NOW: u32 = 1_800_000_000;
+
+    fn address(text: &str) -> SocketAddr {
+        text.parse().expect("an address")
+    }
+
+    #[test]
+    fn is_valid_for_its_time_and_address_only() {
+        let keys = TokenKeys::new(vec![[1; 16]]);
+        let token = keys.issue(NOW, address("192.0.2.1:7700"));
+        for (now, expected) in [
+            (NOW, true),
+            (NOW + 120, true),
+            (NOW + 121, false),
+            (NOW - 5, true),
+            (NOW - 6, false),
+            (0, false),
+        ] {
+            assert_eq!(
+                keys.verify(now, address("192.0.2.1:7700"), &token),
+                expected,
+                "at {now}"
+            );
+        }
+        for other in [
+            "192.0.2.1:7701",
+            "192.0.2.2:7700",
+            "[2001:db8::1]:7700",
+            "[::c000:201]:7700",
+        ] {
+            assert!(!keys.verify(NOW, address(other), &token), "{other}");
+        }
+        assert!(
+            keys.verify(NOW, address("[::ffff:192.0.2.1]:7700"), &token),
+            "the same peer, seen by another socket"
+        );
+    }
+
+    #[test]
+    fn every_bit_counts() {
+        let keys = TokenKeys::new(vec![[1; 16]]);
+        let peer = address("[2001:db8::1]:9");
+        let token = keys.issue(NOW, peer);
+        for bit in 0..TOKEN_BYTES * 8 {
+            let mut forged = token;
+            forged[bit / 8] ^= 1 << (bit % 8);
+            assert!(!keys.verify(NOW, peer, &forged), "bit {bit}");
+        }
+        let longer = [&token[..], &[0]].concat();
+        assert!(
+            !keys.verify(NOW, peer, &longer)
+                && !keys.verify(NOW, peer, &token[..20])
+                && !keys.verify(NOW, peer, b"")
+        );
+    }
+
+    #[test]
+    fn keys_can_be_changed() {
+        let peer = address("192.0.2.1:7700");
+        let (old, new) = (
+            TokenKeys::new(vec![[1; 16]]),
+            TokenKeys::new(vec![[2; 16], [1; 16]]),
+        );
+        assert!(new.verify(NOW, peer, &old.issue(NOW, peer)));
+        assert!(new.verify(NOW, peer, &new.issue(NOW, peer)));
+        assert!(!old.verify(NOW, peer, &new.issue(NOW, peer)));
+    }
+
+    #[test]
+    fn without_keys_nothing_is_proved() {
+        let (none, some) = (TokenKeys::new(vec![]), TokenKeys::new(vec![[0; 16]]));
+        let peer = address("192.0.2.1:7700");
+        let token = none.issue(NOW, peer);
+        assert!(!none.verify(NOW, peer, &token) && !some.verify(NOW, peer, &token));
+    }
 }
