@@ -5,12 +5,17 @@
 //! messages (`forward`), publishes (`publisher`), and holds one `link` for each peer. `endpoint` and `worker` give engines threads, and `socket`
 //! (alone in unsafe) gives them UDP.
 
+mod arena;
 mod delivery;
 mod engine;
 mod forward;
 mod fragment;
 mod jurisdiction;
+mod keyed;
+mod level_names;
 mod link;
+mod link_id;
+mod match_set;
 mod ranges;
 mod recovery;
 mod retained;
@@ -23,6 +28,7 @@ mod trie;
 mod window;
 mod wire;
 mod worker;
+mod zones;
 mod core;
 mod counters;
 mod endpoint;

@@ -1,1 +1,456 @@
-//! (See docs/architecture.md.)
+//! The subscription trie: from a topic to the links whose filters match it.
+//!
+//! A node stands for the first levels of some filters. Below it hang its named children, found in one hash table for
+//! the whole trie under (node, name), and two wildcard children, `+` and `#`, in slots of their own. A lookup keeps the
+//! set of nodes that match the levels so far and moves it down level by level; so its cost depends on the topic's levels and on the
+//! wildcards met on the way, and not on how many filters there are. It neither recurses nor allocates.
+//!
+//! A subscription is known in two places, at its node and at its link, and each holds its position in the other: so both are removed
+//! in constant time, and a link that ends costs no more than its own filters.
+
+use hashbrown::{HashMap, HashTable};
+use rustc_hash::FxBuildHasher;
+use smallvec::SmallVec;
+
+use crate::arena::Arena;
+use crate::level_names::LevelNames;
+use crate::link_id::LinkId;
+pub use crate::match_set::{MatchSet, Subscriber};
+
+const ROOT: u32 = 0;
+/// No node.
+const NONE: u32 = u32::MAX;
+/// Instead of a name's number: the node hangs in one of its parent's wildcard slots.
+const PLUS: u32 = u32::MAX;
+const HASH: u32 = u32::MAX - 1;
+
+/// Filters, and the links that subscribed to each.
+pub struct SubscriptionTrie {
+    seed: u64,
+    names: LevelNames,
+    nodes: Arena<Node>,
+    /// The named children of all nodes.
+    children: HashTable<u32>,
+    /// The subscriptions of each node that has had more than one.
+    crowds: Arena<Vec<Subscription>>,
+    links: Arena<Link>,
+    link_slots: HashMap<LinkId, u32, FxBuildHasher>,
+    len: usize,
+}
+
+struct Node {
+    parent: u32,
+    name: u32,
+    plus: u32,
+    hash: u32,
+    children: u32,
+    subscribers: Subscribers,
+}
+
+/// Nearly all nodes have no subscription, or one.
+enum Subscribers {
+    Nobody,
+    One(Subscription),
+    Crowd(u32),
+}
+
+#[derive(Clone, Copy)]
+struct Subscription {
+    link: u32,
+    /// Where among the link's filters this one is.
+    position: u32,
+    options: Options,
+}
+
+/// A subscriber less its link.
+#[derive(Clone, Copy)]
+struct Options {
+    qos: u8,
+    no_local: bool,
+    retain_as_published: bool,
+}
+
+struct Link {
+    id: LinkId,
+    filters: SmallVec<[Filter; 2]>,
+}
+
+#[derive(Clone, Copy)]
+struct Filter {
+    node: u32,
+    /// Where among the node's subscriptions this one is.
+    position: u32,
+}
+
+impl SubscriptionTrie {
+    /// No filters. `seed`: random and secret.
+    pub fn new(seed: u64) -> Self {
+        let mut nodes = Arena::default();
+        nodes.insert(Node::default());
+        Self {
+            seed,
+            names: LevelNames::new(seed),
+            nodes,
+            children: HashTable::new(),
+            crowds: Arena::default(),
+            links: Arena::default(),
+            link_slots: HashMap::default(),
+            len: 0,
+        }
+    }
+
+    /// Adds a link's subscription to a valid filter, or replaces its options. Whether it was there before.
+    pub fn insert(&mut self, filter: &str, subscriber: Subscriber) -> bool {
+        let Subscriber {
+            link,
+            qos,
+            no_local,
+            retain_as_published,
+        } = subscriber;
+        let options = Options {
+            qos,
+            no_local,
+            retain_as_published,
+        };
+        let (node, link) = (self.make_node(filter), self.make_link(link));
+        if let Some(position) = self.position(node, link) {
+            self.subscriptions_mut(node)[position as usize].options = options;
+            return true;
+        }
+        let position = self.subscriptions(node).len() as u32;
+        let filters = &mut self.links[link].filters;
+        filters.push(Filter { node, position });
+        let subscription = Subscription {
+            link,
+            position: filters.len() as u32 - 1,
+            options,
+        };
+        self.push_subscription(node, subscription);
+        self.len += 1;
+        false
+    }
+
+    /// Removes a link's subscription to a filter. Whether there was one.
+    pub fn remove(&mut self, filter: &str, link: LinkId) -> bool {
+        let Some(&link) = self.link_slots.get(&link) else {
+            return false;
+        };
+        let Some(node) = self.find_node(filter) else {
+            return false;
+        };
+        let Some(position) = self.position(node, link) else {
+            return false;
+        };
+        self.detach(node, position);
+        true
+    }
+
+    /// Removes all subscriptions of a link; returns how many there were.
+    pub fn remove_link(&mut self, link: LinkId) -> usize {
+        let Some(&slot) = self.link_slots.get(&link) else {
+            return 0;
+        };
+        let count = self.links[slot].filters.len();
+        for remaining in (0..count).rev() {
+            let Filter { node, position } = self.links[slot].filters[remaining];
+            self.detach(node, position);
+        }
+        count
+    }
+
+    /// Finds the subscriptions whose filters match a valid topic, in place of what `found` held.
+    pub fn collect_matches(&self, topic: &str, found: &mut MatchSet) {
+        found.begin(self.links.end());
+        let (mut frontier, mut next) = (
+            std::mem::take(&mut found.frontier),
+            std::mem::take(&mut found.next),
+        );
+        frontier.push(ROOT);
+        // MQTT 5 §4.7.2: no wildcard at the first level matches a topic that begins with `$`.
+        let mut wildcards = !topic.starts_with('$');
+        for level in topic.split('/') {
+            let hash = self.names.hash(level);
+            for &node in &frontier {
+                let Node {
+                    plus,
+                    hash: rest,
+                    children,
+                    ..
+                } = self.nodes[node];
+                if wildcards && rest != NONE {
+                    self.collect(rest, found);
+                }
+                if wildcards && plus != NONE {
+                    next.push(plus);
+                }
+                if children > 0 {
+                    next.extend(self.child(node, hash, level));
+                }
+            }
+            wildcards = true;
+            std::mem::swap(&mut frontier, &mut next);
+            next.clear();
+            if frontier.is_empty() {
+                break;
+            }
+        }
+        for &node in &frontier {
+            self.collect(node, found);
+            if self.nodes[node].hash != NONE {
+                self.collect(self.nodes[node].hash, found);
+            }
+        }
+        (found.frontier, found.next) = (frontier, next);
+    }
+
+    /// How many subscriptions there are.
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    /// How many links have a subscription.
+    pub fn links(&self) -> usize {
+        self.links.len()
+    }
+
+    fn collect(&self, node: u32, found: &mut MatchSet) {
+        for &Subscription { link, options, .. } in self.subscriptions(node) {
+            let Options {
+                qos,
+                no_local,
+                retain_as_published,
+            } = options;
+            found.add(
+                link,
+                Subscriber {
+                    link: self.links[link].id,
+                    qos,
+                    no_local,
+                    retain_as_published,
+                },
+            );
+        }
+    }
+}
+
+/// Nodes.
+impl SubscriptionTrie {
+    fn find_node(&self, filter: &str) -> Option<u32> {
+        filter
+            .split('/')
+            .try_fold(ROOT, |node, level| self.step(node, level))
+    }
+
+    fn make_node(&mut self, filter: &str) -> u32 {
+        filter
+            .split('/')
+            .fold(ROOT, |node, level| match self.step(node, level) {
+                Some(child) => child,
+                None => self.add_child(node, level),
+            })
+    }
+
+    fn step(&self, node: u32, level: &str) -> Option<u32> {
+        match level {
+            "+" => Some(self.nodes[node].plus).filter(|&child| child != NONE),
+            "#" => Some(self.nodes[node].hash).filter(|&child| child != NONE),
+            _ => self.child(node, self.names.hash(level), level),
+        }
+    }
+
+    fn child(&self, parent: u32, name_hash: u64, name: &str) -> Option<u32> {
+        let is_it = |&child: &u32| {
+            let child = &self.nodes[child];
+            child.parent == parent && self.names.is(child.name, name)
+        };
+        self.children
+            .find(child_hash(parent, name_hash), is_it)
+            .copied()
+    }
+
+    fn add_child(&mut self, parent: u32, level: &str) -> u32 {
+        let name = match level {
+            "+" => PLUS,
+            "#" => HASH,
+            _ => self.names.acquire(level),
+        };
+        let child = self.nodes.insert(Node {
+            parent,
+            name,
+            ..Node::default()
+        });
+        match name {
+            PLUS => self.nodes[parent].plus = child,
+            HASH => self.nodes[parent].hash = child,
+            _ => {
+                self.nodes[parent].children += 1;
+                let hash_of = |nodes: &Arena<Node>, names: &LevelNames, id: u32| {
+                    child_hash(nodes[id].parent, names.hash_of(nodes[id].name))
+                };
+                let hash = hash_of(&self.nodes, &self.names, child);
+                self.children
+                    .insert_unique(hash, child, |&id| hash_of(&self.nodes, &self.names, id));
+            }
+        }
+        child
+    }
+
+    /// Removes a node that serves nothing any more, and then those above it that served it alone.
+    fn prune(&mut self, mut node: u32) {
+        while node != ROOT && self.nodes[node].is_bare() {
+            let Node { parent, name, .. } = self.nodes.take(node);
+            match name {
+                PLUS => self.nodes[parent].plus = NONE,
+                HASH => self.nodes[parent].hash = NONE,
+                _ => {
+                    self.nodes[parent].children -= 1;
+                    let hash = child_hash(parent, self.names.hash_of(name));
+                    if let Ok(entry) = self.children.find_entry(hash, |&child| child == node) {
+                        entry.remove();
+                    }
+                    self.names.release(name);
+                }
+            }
+            node = parent;
+        }
+    }
+}
+
+/// Subscriptions, at their node and at their link.
+impl SubscriptionTrie {
+    fn make_link(&mut self, id: LinkId) -> u32 {
+        let links = &mut self.links;
+        *self.link_slots.entry(id).or_insert_with(|| {
+            links.insert(Link {
+                id,
+                filters: SmallVec::new(),
+            })
+        })
+    }
+
+    /// Where among the node's subscriptions the link's is. Searched for in the shorter of the two lists.
+    fn position(&self, node: u32, link: u32) -> Option<u32> {
+        let (subscriptions, filters) = (self.subscriptions(node), &self.links[link].filters);
+        if subscriptions.len() <= filters.len() {
+            subscriptions
+                .iter()
+                .position(|each| each.link == link)
+                .map(|position| position as u32)
+        } else {
+            filters
+                .iter()
+                .find(|filter| filter.node == node)
+                .map(|filter| filter.position)
+        }
+    }
+
+    /// Removes the subscription at this position of a node, and what existed only for it.
+    fn detach(&mut self, node: u32, position: u32) {
+        let gone = self.swap_remove_subscription(node, position);
+        if let Some(&moved) = self.subscriptions(node).get(position as usize) {
+            self.links[moved.link].filters[moved.position as usize].position = position;
+        }
+        self.links[gone.link]
+            .filters
+            .swap_remove(gone.position as usize);
+        if let Some(&moved) = self.links[gone.link].filters.get(gone.position as usize) {
+            self.subscriptions_mut(moved.node)[moved.position as usize].position = gone.position;
+        }
+        if self.links[gone.link].filters.is_empty() {
+            self.link_slots.remove(&self.links.take(gone.link).id);
+        }
+        self.prune(node);
+        self.len -= 1;
+        if self.len == 0 {
+            *self = Self::new(self.seed); // Gives the memory back.
+        }
+    }
+
+    fn subscriptions(&self, node: u32) -> &[Subscription] {
+        match &self.nodes[node].subscribers {
+            Subscribers::Nobody => &[],
+            Subscribers::One(subscription) => std::slice::from_ref(subscription),
+            Subscribers::Crowd(crowd) => &self.crowds[*crowd],
+        }
+    }
+
+    fn subscriptions_mut(&mut self, node: u32) -> &mut [Subscription] {
+        match &mut self.nodes[node].subscribers {
+            Subscribers::Nobody => &mut [],
+            Subscribers::One(subscription) => std::slice::from_mut(subscription),
+            Subscribers::Crowd(crowd) => &mut self.crowds[*crowd],
+        }
+    }
+
+    fn push_subscription(&mut self, node: u32, subscription: Subscription) {
+        let subscribers = &mut self.nodes[node].subscribers;
+        match *subscribers {
+            Subscribers::Nobody => *subscribers = Subscribers::One(subscription),
+            Subscribers::One(first) => {
+                *subscribers = Subscribers::Crowd(self.crowds.insert(vec![first, subscription]));
+            }
+            Subscribers::Crowd(crowd) => self.crowds[crowd].push(subscription),
+        }
+    }
+
+    fn swap_remove_subscription(&mut self, node: u32, position: u32) -> Subscription {
+        let subscribers = &mut self.nodes[node].subscribers;
+        match *subscribers {
+            Subscribers::Nobody => {
+                unreachable!("a link's filter names a node that has its subscription")
+            }
+            Subscribers::One(subscription) => {
+                *subscribers = Subscribers::Nobody;
+                subscription
+            }
+            Subscribers::Crowd(crowd) => {
+                let gone = self.crowds[crowd].swap_remove(position as usize);
+                if self.crowds[crowd].is_empty() {
+                    *subscribers = Subscribers::Nobody;
+                    self.crowds.take(crowd);
+                }
+                gone
+            }
+        }
+    }
+}
+
+impl Default for Node {
+    fn default() -> Self {
+        Self {
+            parent: NONE,
+            name: NONE,
+            plus: NONE,
+            hash: NONE,
+            children: 0,
+            subscribers: Subscribers::Nobody,
+        }
+    }
+}
+
+impl Node {
+    fn is_bare(&self) -> bool {
+        self.children == 0
+            && self.plus == NONE
+            && self.hash == NONE
+            && matches!(self.subscribers, Subscribers::Nobody)
+    }
+}
+
+impl Default for Link {
+    fn default() -> Self {
+        Self {
+            id: LinkId(0),
+            filters: SmallVec::new(),
+        }
+    }
+}
+
+/// The name's hash is keyed, and so is the sum; the odd factor (2^64 over the golden ratio) spreads one name's many parents.
+fn child_hash(parent: u32, name_hash: u64) -> u64 {
+    name_hash.wrapping_add(u64::from(parent).wrapping_mul(0x9e37_79b9_7f4a_7c15))
+}
+
+#[cfg(test)]
+#[path = "trie_tests.rs"]
+mod tests;

@@ -1,0 +1,41 @@
+//! Hashing under a secret key.
+//!
+//! Topics, filters and publisher ids are chosen by strangers. Under a hash function that they can compute, they could
+//! choose them all to fall into one bucket (Crosby and Wallach, 2003); SipHash with a secret key takes that from them.
+
+use std::hash::{BuildHasher, Hasher};
+
+use rand::rngs::SmallRng;
+use rand::{RngCore, SeedableRng};
+use siphasher::sip::SipHasher13;
+
+/// Makes hashers under one key.
+#[derive(Clone, Copy)]
+pub struct Keyed {
+    keys: (u64, u64),
+}
+
+impl Keyed {
+    /// The key is drawn from `seed`, which must be random and stay secret.
+    pub fn new(seed: u64) -> Self {
+        let mut random = SmallRng::seed_from_u64(seed);
+        Self {
+            keys: (random.next_u64(), random.next_u64()),
+        }
+    }
+
+    /// Hashes a string of bytes.
+    pub fn hash_bytes(&self, bytes: &[u8]) -> u64 {
+        let mut hasher = self.build_hasher();
+        hasher.write(bytes);
+        hasher.finish()
+    }
+}
+
+impl BuildHasher for Keyed {
+    type Hasher = SipHasher13;
+
+    fn build_hasher(&self) -> SipHasher13 {
+        SipHasher13::new_with_keys(self.keys.0, self.keys.1)
+    }
+}

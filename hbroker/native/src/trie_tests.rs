@@ -1,0 +1,203 @@
+use std::collections::BTreeMap;
+
+use rand::rngs::SmallRng;
+use rand::{Rng, SeedableRng};
+
+use super::*;
+use crate::topic;
+
+fn subscriber(link: u64, qos: u8) -> Subscriber {
+    Subscriber {
+        link: LinkId(link),
+        qos,
+        no_local: false,
+        retain_as_published: false,
+    }
+}
+
+fn random_path(random: &mut SmallRng, names: &[&str]) -> String {
+    let levels = random.random_range(1..=4);
+    (0..levels)
+        .map(|_| names[random.random_range(0..names.len())])
+        .collect::<Vec<_>>()
+        .join("/")
+}
+
+fn random_filter(random: &mut SmallRng) -> String {
+    loop {
+        let filter = random_path(random, &["a", "b", "", "$s", "+", "+", "#"]);
+        if topic::filter_is_valid(&filter) {
+            return filter;
+        }
+    }
+}
+
+fn random_topic(random: &mut SmallRng) -> String {
+    loop {
+        let topic = random_path(random, &["a", "b", "", "$s", "c"]);
+        if topic::topic_is_valid(&topic) {
+            return topic;
+        }
+    }
+}
+
+type Model = BTreeMap<(String, u64), Subscriber>;
+
+fn expected(model: &Model, topic: &str) -> BTreeMap<u64, Subscriber> {
+    let mut found = BTreeMap::<u64, Subscriber>::new();
+    for ((filter, link), subscriber) in model {
+        if topic::matches(filter, topic) {
+            let merged = found.entry(*link).or_insert(*subscriber);
+            merged.qos = merged.qos.max(subscriber.qos);
+            merged.no_local &= subscriber.no_local;
+            merged.retain_as_published |= subscriber.retain_as_published;
+        }
+    }
+    found
+}
+
+fn assert_agrees(
+    trie: &SubscriptionTrie,
+    model: &Model,
+    topic: &str,
+    found: &mut MatchSet,
+) -> usize {
+    trie.collect_matches(topic, found);
+    let got: BTreeMap<u64, Subscriber> = found
+        .subscribers()
+        .iter()
+        .map(|each| (each.link.0, *each))
+        .collect();
+    assert_eq!(
+        got.len(),
+        found.subscribers().len(),
+        "a link twice for {topic:?}"
+    );
+    assert_eq!(got, expected(model, topic), "for {topic:?}");
+    assert_eq!(
+        found.subscriptions(),
+        model
+            .keys()
+            .filter(|(filter, _)| topic::matches(filter, topic))
+            .count()
+    );
+    found.subscriptions()
+}
+
+#[test]
+fn agrees_with_brute_force_under_random_change() {
+    let mut random = SmallRng::seed_from_u64(1);
+    let (mut trie, mut model, mut found) =
+        (SubscriptionTrie::new(7), Model::new(), MatchSet::default());
+    let mut matched = 0;
+    for step in 0..20_000 {
+        let (filter, link) = (random_filter(&mut random), random.random_range(0..12));
+        match random.random_range(0..100) {
+            0..55 => {
+                let subscriber = Subscriber {
+                    link: LinkId(link),
+                    qos: random.random_range(0..3),
+                    no_local: random.random(),
+                    retain_as_published: random.random(),
+                };
+                let replaced = trie.insert(&filter, subscriber);
+                assert_eq!(replaced, model.insert((filter, link), subscriber).is_some());
+            }
+            55..96 => {
+                let removed = trie.remove(&filter, LinkId(link));
+                assert_eq!(removed, model.remove(&(filter, link)).is_some());
+            }
+            _ => {
+                let before = model.len();
+                model.retain(|(_, other), _| *other != link);
+                assert_eq!(trie.remove_link(LinkId(link)), before - model.len());
+            }
+        }
+        assert_eq!(trie.len(), model.len());
+        if step % 4 == 0 {
+            matched += assert_agrees(&trie, &model, &random_topic(&mut random), &mut found);
+        }
+    }
+    assert!(
+        matched > 10_000,
+        "only {matched} matches: the test shows little"
+    );
+}
+
+#[test]
+fn removal_frees_everything() {
+    let mut random = SmallRng::seed_from_u64(2);
+    let mut trie = SubscriptionTrie::new(7);
+    trie.insert("stays", subscriber(99, 0));
+    for _ in 0..50 {
+        for link in 0..40 {
+            trie.insert(&random_filter(&mut random), subscriber(link, 1));
+        }
+        for link in 0..40 {
+            trie.remove_link(LinkId(link));
+        }
+    }
+    assert_eq!((trie.len(), trie.links(), trie.nodes.len()), (1, 1, 2));
+    assert_eq!(
+        (trie.children.len(), trie.names.len(), trie.crowds.len()),
+        (1, 1, 0)
+    );
+    assert!(trie.nodes.end() < 500, "slots are used again");
+}
+
+#[test]
+fn a_link_is_found_once_at_its_highest_qos() {
+    let mut trie = SubscriptionTrie::new(7);
+    let mut found = MatchSet::default();
+    let local = |qos| Subscriber {
+        no_local: true,
+        ..subscriber(1, qos)
+    };
+    trie.insert("a/+", local(0));
+    trie.insert("a/#", local(2));
+    trie.insert("a/b", local(1));
+    trie.collect_matches("a/b", &mut found);
+    assert_eq!(found.subscribers(), [local(2)]);
+    assert_eq!(found.subscriptions(), 3);
+    trie.insert(
+        "+/b",
+        Subscriber {
+            retain_as_published: true,
+            ..local(0)
+        },
+    );
+    trie.insert("#", subscriber(1, 0));
+    trie.collect_matches("a/b", &mut found);
+    assert_eq!(
+        found.subscribers(),
+        [Subscriber {
+            retain_as_published: true,
+            ..subscriber(1, 2)
+        }]
+    );
+}
+
+#[test]
+fn takes_the_deepest_filter_and_topic_there_can_be() {
+    let mut trie = SubscriptionTrie::new(7);
+    let mut found = MatchSet::default();
+    let deep = "/".repeat(topic::MAX_TOPIC);
+    let wild = vec!["+"; topic::MAX_TOPIC / 2].join("/");
+    trie.insert(&deep, subscriber(1, 0));
+    trie.insert(&wild, subscriber(2, 0));
+    trie.insert(&format!("{}#", &deep[1..]), subscriber(3, 0));
+    trie.collect_matches(&deep, &mut found);
+    let links: Vec<u64> = found.subscribers().iter().map(|each| each.link.0).collect();
+    assert_eq!(links, [3, 1]);
+    trie.collect_matches(&deep[..topic::MAX_TOPIC / 2 - 1], &mut found);
+    assert_eq!(found.subscribers(), [subscriber(2, 0)]);
+    for link in 1..=3 {
+        assert_eq!(trie.remove_link(LinkId(link)), 1);
+    }
+    assert_eq!(trie.nodes.len(), 1);
+}
+
+#[test]
+fn a_node_is_small() {
+    assert_eq!((size_of::<Node>(), size_of::<Link>()), (32, 40));
+}
