@@ -5,15 +5,20 @@
 //! messages (`forward`), publishes (`publisher`), and holds one `link` for each peer. `endpoint` and `worker` give engines threads, and `socket`
 //! (alone in unsafe) gives them UDP.
 
+mod acks;
+mod arrivals;
+mod congestion;
 mod delivery;
 mod engine;
 mod forward;
 mod fragment;
 mod jurisdiction;
 mod link;
+mod outbox;
 mod ranges;
 mod recovery;
 mod retained;
+mod rtt;
 mod schema;
 mod sink;
 mod socket;
