@@ -6,6 +6,9 @@
 //! (alone in unsafe) gives them UDP.
 
 mod arena;
+mod acks;
+mod arrivals;
+mod congestion;
 mod delivery;
 mod engine;
 mod forward;
@@ -16,9 +19,11 @@ mod level_names;
 mod link;
 mod link_id;
 mod match_set;
+mod outbox;
 mod ranges;
 mod recovery;
 mod retained;
+mod rtt;
 mod schema;
 mod sink;
 mod socket;

@@ -1,0 +1,92 @@
+//! The round-trip time of a path, as RFC 9002 §5 estimates it.
+
+use crate::Micros;
+
+/// Until a first sample. RFC 9002 §6.2.2 takes 333 ms for want of a better guess; the first probe then comes after a second. Here the
+/// first probe is to come about when the control protocol would repeat a request (§9), after 305 ms.
+const INITIAL_RTT: Micros = 100_000;
+/// RFC 9002 §6.1.2, kGranularity.
+const GRANULARITY: Micros = 1_000;
+
+/// Smoothed round-trip time, its variation and its minimum.
+#[derive(Debug)]
+pub struct RttEstimator {
+    smoothed: Micros,
+    variation: Micros,
+    least: Micros,
+    latest: Option<Micros>,
+}
+
+impl RttEstimator {
+    /// Knows nothing yet.
+    pub fn new() -> Self {
+        Self { smoothed: INITIAL_RTT, variation: INITIAL_RTT / 2, least: INITIAL_RTT, latest: None }
+    }
+
+    /// Takes a sample, of which the peer says that it held the acknowledgement back for `ack_delay`.
+    pub fn sample(&mut self, round_trip: Micros, ack_delay: Micros) {
+        if self.latest.replace(round_trip).is_none() {
+            self.least = round_trip;
+            self.smoothed = round_trip;
+            self.variation = round_trip / 2;
+            return;
+        }
+        self.least = self.least.min(round_trip);
+        let adjusted = if round_trip >= self.least + ack_delay { round_trip - ack_delay } else { round_trip };
+        self.variation = (3 * self.variation + self.smoothed.abs_diff(adjusted)) / 4;
+        self.smoothed = (7 * self.smoothed + adjusted) / 8;
+    }
+
+    /// The smoothed round-trip time; a guess before the first sample.
+    pub fn smoothed(&self) -> Micros {
+        self.smoothed
+    }
+
+    /// Whether there was a sample.
+    pub fn is_measured(&self) -> bool {
+        self.latest.is_some()
+    }
+
+    /// How long after a later datagram's acknowledgement an earlier one is lost (RFC 9002 §6.1.2).
+    pub fn loss_delay(&self) -> Micros {
+        let round_trip = self.smoothed.max(self.latest.unwrap_or(0));
+        (round_trip + round_trip / 8).max(GRANULARITY)
+    }
+
+    /// How long to wait for an acknowledgement before probing (RFC 9002 §6.2.1).
+    pub fn probe_timeout(&self, max_ack_delay: Micros) -> Micros {
+        self.smoothed + (4 * self.variation).max(GRANULARITY) + max_ack_delay
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_first_sample_replaces_the_guess() {
+        let mut rtt = RttEstimator::new();
+        assert!(!rtt.is_measured());
+        rtt.sample(20_000, 5_000);
+        assert_eq!((rtt.smoothed(), rtt.probe_timeout(5_000)), (20_000, 20_000 + 40_000 + 5_000));
+    }
+
+    #[test]
+    fn ack_delay_is_taken_off_but_never_below_the_minimum() {
+        let mut rtt = RttEstimator::new();
+        rtt.sample(20_000, 0);
+        rtt.sample(24_000, 4_000);
+        assert_eq!(rtt.smoothed(), 20_000);
+        rtt.sample(21_000, 4_000);
+        assert_eq!(rtt.smoothed(), 20_125);
+    }
+
+    #[test]
+    fn a_steady_path_has_a_tight_probe_timeout() {
+        let mut rtt = RttEstimator::new();
+        for _ in 0..100 {
+            rtt.sample(100, 0);
+        }
+        assert_eq!((rtt.probe_timeout(0), rtt.loss_delay()), (1_100, GRANULARITY));
+    }
+}
