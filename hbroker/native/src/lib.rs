@@ -6,6 +6,7 @@
 //! (alone in unsafe) gives them UDP.
 
 mod delivery;
+mod egress;
 mod engine;
 mod forward;
 mod fragment;
@@ -20,6 +21,7 @@ mod socket;
 mod token;
 mod topic;
 mod trie;
+mod waker;
 mod window;
 mod wire;
 mod worker;
