@@ -2,7 +2,7 @@
 
 use std::io;
 use std::net::SocketAddr;
-use std::os::fd::RawFd;
+use std::os::fd::{AsRawFd, RawFd};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::thread::{self, JoinHandle};
@@ -111,7 +111,7 @@ impl<M: Machine> Endpoint<M> {
 
     /// Readable exactly as long as some machine has output (or after a fault). Not to be read from or closed.
     pub fn fileno(&self) -> RawFd {
-        self.fleet.output.fileno()
+        self.fleet.output.as_fd().as_raw_fd()
     }
 
     /// Blocks until some machine has output (or after a fault). False: the time is over.
@@ -181,3 +181,6 @@ fn bind_all(count: usize, listen: SocketAddr, options: Options) -> io::Result<Ve
     }
     Ok(sockets)
 }
+
+#[cfg(test)]
+mod tests;

@@ -15,7 +15,7 @@ use std::os::fd::{FromRawFd, OwnedFd};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use libc::{c_int, c_short};
+use libc::c_int;
 use socket2::{Domain, Protocol, Socket as Builder, Type};
 
 #[cfg(target_os = "linux")]
@@ -94,15 +94,15 @@ impl Counters {
         .map(|(name, value)| (name, value.load(Ordering::Relaxed)))
     }
 
-    /// Counts a datagram that could not leave.
-    pub fn count_dropped(&self, error: &SendError) {
+    /// Counts datagrams that could not leave.
+    pub fn count_dropped(&self, error: &SendError, datagrams: usize) {
         add(
             match error {
                 SendError::TooLarge => &self.send_too_large,
                 SendError::Unreachable => &self.send_unreachable,
                 SendError::Blocked | SendError::Refused | SendError::Dead(_) => &self.send_refused,
             },
-            1,
+            datagrams,
         );
     }
 }
@@ -125,7 +125,7 @@ impl Outgoing {
         self.range.len() > self.segment
     }
 
-    fn datagrams(&self) -> usize {
+    pub fn datagrams(&self) -> usize {
         self.range.len().div_ceil(self.segment)
     }
 }
@@ -358,17 +358,12 @@ pub fn wait(
     bell: BorrowedFd<'_>,
     timeout: Option<Duration>,
 ) -> io::Result<bool> {
-    let mut events: c_short = 0;
-    if interest.readable {
-        events |= libc::POLLIN;
-    }
-    if interest.writable {
-        events |= libc::POLLOUT;
-    }
+    let readable = if interest.readable { libc::POLLIN } else { 0 };
+    let writable = if interest.writable { libc::POLLOUT } else { 0 };
     let mut polled = [
         libc::pollfd {
-            fd: socket.inner.as_raw_fd(),
-            events,
+            fd: socket.as_fd().as_raw_fd(),
+            events: readable | writable,
             revents: 0,
         },
         libc::pollfd {
@@ -377,19 +372,23 @@ pub fn wait(
             revents: 0,
         },
     ];
-    match poll(&mut polled, timeout) {
-        Ok(()) => {}
-        Err(error) if error.kind() == io::ErrorKind::Interrupted => return Ok(false),
-        Err(error) => return Err(error),
-    }
-    if polled.iter().any(|p| p.revents & libc::POLLNVAL != 0) {
-        return Err(io::Error::from_raw_os_error(libc::EBADF));
-    }
+    poll(&mut polled, timeout)?;
     Ok(polled[1].revents & libc::POLLIN != 0)
 }
 
+/// Blocks as `ppoll` does; a signal ends it early.
+fn poll(polled: &mut [libc::pollfd], timeout: Option<Duration>) -> io::Result<()> {
+    match check(poll_call(polled, timeout)) {
+        Ok(_) if polled.iter().any(|p| p.revents & libc::POLLNVAL != 0) => {
+            Err(io::Error::from_raw_os_error(libc::EBADF))
+        }
+        Err(error) if error.kind() != io::ErrorKind::Interrupted => Err(error),
+        Ok(_) | Err(_) => Ok(()),
+    }
+}
+
 #[cfg(target_os = "linux")]
-fn poll(polled: &mut [libc::pollfd; 2], timeout: Option<Duration>) -> io::Result<()> {
+fn poll_call(polled: &mut [libc::pollfd], timeout: Option<Duration>) -> c_int {
     let timeout = timeout.map(|t| libc::timespec {
         tv_sec: t.as_secs().try_into().unwrap_or(libc::time_t::MAX),
         tv_nsec: t.subsec_nanos().into(),
@@ -397,12 +396,20 @@ fn poll(polled: &mut [libc::pollfd; 2], timeout: Option<Duration>) -> io::Result
     let timeout = timeout
         .as_ref()
         .map_or(std::ptr::null(), std::ptr::from_ref);
-    // SAFETY: the array holds 2 entries; `timeout` is null or points to a value that outlives the call.
-    check(unsafe { libc::ppoll(polled.as_mut_ptr(), 2, timeout, std::ptr::null()) }).map(drop)
+    // SAFETY: the pointer and the count are those of one slice; `timeout` is null or points to a value that outlives the
+    // call.
+    unsafe {
+        libc::ppoll(
+            polled.as_mut_ptr(),
+            polled.len() as libc::nfds_t,
+            timeout,
+            std::ptr::null(),
+        )
+    }
 }
 
 #[cfg(not(target_os = "linux"))]
-fn poll(polled: &mut [libc::pollfd; 2], timeout: Option<Duration>) -> io::Result<()> {
+fn poll_call(polled: &mut [libc::pollfd], timeout: Option<Duration>) -> c_int {
     // Rounded up: waking before the time would only mean to wait again.
     let millis = timeout.map_or(-1, |t| {
         t.as_micros()
@@ -410,8 +417,8 @@ fn poll(polled: &mut [libc::pollfd; 2], timeout: Option<Duration>) -> io::Result
             .try_into()
             .unwrap_or(c_int::MAX)
     });
-    // SAFETY: the array holds 2 entries.
-    check(unsafe { libc::poll(polled.as_mut_ptr(), 2, millis) }).map(drop)
+    // SAFETY: the pointer and the count are those of one slice.
+    unsafe { libc::poll(polled.as_mut_ptr(), polled.len() as libc::nfds_t, millis) }
 }
 
 /// A descriptor that is readable while its counter is above zero.
@@ -734,4 +741,16 @@ mod portable {
         }
         Ok(messages.len())
     }
+}
+
+/// Whether the descriptor is readable now.
+#[cfg(test)]
+pub fn is_readable(fd: BorrowedFd<'_>) -> io::Result<bool> {
+    let mut polled = [libc::pollfd {
+        fd: fd.as_raw_fd(),
+        events: libc::POLLIN,
+        revents: 0,
+    }];
+    poll(&mut polled, Some(Duration::ZERO))?;
+    Ok(polled[0].revents & libc::POLLIN != 0)
 }

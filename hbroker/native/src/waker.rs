@@ -11,7 +11,7 @@
 use std::fs::File;
 use std::io;
 use std::io::{Read, Write};
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
+use std::os::fd::{AsFd, BorrowedFd};
 #[cfg(not(target_os = "linux"))]
 use std::os::unix::net::UnixStream;
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
@@ -148,7 +148,7 @@ impl OutputSignal {
     }
 
     /// A descriptor that is readable exactly as long as some worker has output. Not to be read from.
-    pub fn fileno(&self) -> RawFd {
+    pub fn as_fd(&self) -> BorrowedFd<'_> {
         let mut state = self.state.lock();
         if !state.watched {
             state.watched = true;
@@ -156,7 +156,7 @@ impl OutputSignal {
                 self.bell.ring();
             }
         }
-        self.bell.as_fd().as_raw_fd()
+        self.bell.as_fd()
     }
 }
 
@@ -213,5 +213,70 @@ impl Doorbell {
 
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.gong.as_fd()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_notification_before_sleep_prevents_it_once() {
+        let waker = Waker::new().unwrap();
+        waker.wake();
+        waker.wake();
+        assert!(!waker.begin_sleep());
+        assert!(waker.begin_sleep());
+        assert!(waker.is_sleeping());
+        waker.end_sleep(false);
+        assert!(!waker.is_sleeping());
+    }
+
+    #[test]
+    fn a_notification_in_sleep_rings_once_and_is_consumed() {
+        let waker = Waker::new().unwrap();
+        assert!(waker.begin_sleep());
+        waker.wake();
+        waker.wake();
+        assert!(waker.bell.is_ringing());
+        waker.end_sleep(true);
+        assert!(!waker.bell.is_ringing());
+        assert!(
+            waker.begin_sleep(),
+            "what was notified in sleep is worked through after it"
+        );
+    }
+
+    #[test]
+    fn a_signal_that_nobody_watches_costs_no_ring_until_it_is_watched() {
+        let signal = OutputSignal::new().unwrap();
+        signal.light();
+        assert!(!signal.bell.is_ringing());
+        signal.as_fd();
+        assert!(signal.bell.is_ringing());
+        signal.light();
+        signal.extinguish();
+        assert!(signal.bell.is_ringing());
+        signal.extinguish();
+        assert!(!signal.bell.is_ringing());
+    }
+
+    #[test]
+    fn a_thread_that_waits_is_told() {
+        let signal = OutputSignal::new().unwrap();
+        std::thread::scope(|scope| {
+            let waiter = scope
+                .spawn(|| signal.wait_until(Instant::now() + std::time::Duration::from_secs(20)));
+            signal.light();
+            assert!(waiter.join().unwrap());
+        });
+        signal.extinguish();
+        assert!(!signal.wait_until(Instant::now()));
+    }
+
+    impl Doorbell {
+        fn is_ringing(&self) -> bool {
+            crate::socket::is_readable(self.as_fd()).unwrap()
+        }
     }
 }

@@ -167,7 +167,9 @@ struct Outlet {
 impl Outlet {
     fn flush(&mut self, counters: &Counters) -> io::Result<bool> {
         match &self.socket {
-            Some(socket) => self.egress.flush(socket, counters),
+            Some(socket) => self.egress.flush(counters, |bytes, messages| {
+                socket.send(bytes, messages, counters)
+            }),
             None => Ok(true),
         }
     }
