@@ -1,1 +1,186 @@
-//! (See docs/architecture.md.)
+//! Machines with threads and real sockets around them: one worker for each, all at one address.
+
+use std::io;
+use std::net::SocketAddr;
+use std::os::fd::{AsRawFd, RawFd};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+
+use parking_lot::Mutex;
+
+use crate::Micros;
+use crate::socket::{Options, Socket};
+use crate::worker::{Fleet, Machine, Station, Worker};
+
+/// How long `shutdown` waits for a worker. None blocks for long, so this is for one that hangs.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// Runs machines until it is shut down or dropped.
+pub struct Endpoint<M: Machine> {
+    address: SocketAddr,
+    stations: Vec<Arc<Station<M>>>,
+    fleet: Arc<Fleet>,
+    threads: Mutex<Vec<JoinHandle<()>>>,
+}
+
+impl<M: Machine> Endpoint<M> {
+    /// Binds one socket for each machine (port 0: any free one, the same for all) and starts the threads.
+    pub fn new(machines: Vec<M>, listen: SocketAddr) -> io::Result<Self> {
+        Self::with_options(machines, listen, Options::default())
+    }
+
+    /// As `new`, with sockets set up otherwise. (`shared` follows from the number of machines.)
+    pub fn with_options(
+        machines: Vec<M>,
+        listen: SocketAddr,
+        options: Options,
+    ) -> io::Result<Self> {
+        let fleet = Arc::new(Fleet::new()?);
+        let sockets = bind_all(machines.len(), listen, options)?;
+        let address = sockets
+            .first()
+            .ok_or(io::ErrorKind::InvalidInput)?
+            .address()?;
+        let mut workers = Vec::with_capacity(machines.len());
+        for (index, (machine, socket)) in machines.into_iter().zip(sockets).enumerate() {
+            workers.push(Worker::new(index, machine, socket, Arc::clone(&fleet))?);
+        }
+        let stations: Vec<_> = workers.iter().map(Worker::station).collect();
+        let endpoint = Self {
+            address,
+            stations,
+            fleet,
+            threads: Mutex::new(Vec::new()),
+        };
+        for (index, mut worker) in workers.into_iter().enumerate() {
+            worker.introduce(&endpoint.stations);
+            endpoint.fleet.begin_one();
+            let thread = thread::Builder::new()
+                .name(format!("hbroker-{index}"))
+                .spawn(move || worker.run());
+            endpoint
+                .threads
+                .lock()
+                .push(thread.inspect_err(|_| endpoint.fleet.end_one())?);
+        }
+        Ok(endpoint)
+    }
+
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    pub fn workers(&self) -> usize {
+        self.stations.len()
+    }
+
+    /// The time that machines are given.
+    pub fn now(&self) -> Micros {
+        self.fleet.clock.now()
+    }
+
+    /// Calls with a worker's machine, locked, and the time; then sees that what has become due is sent.
+    ///
+    /// Panics where there is no such worker.
+    pub fn with_machine<R>(&self, worker: usize, call: impl FnOnce(&mut M, Micros) -> R) -> R {
+        self.stations[worker].enter(call)
+    }
+
+    /// As `with_machine`, for reading: wakes nobody.
+    pub fn inspect<R>(&self, worker: usize, read: impl FnOnce(&M) -> R) -> R {
+        self.stations[worker].inspect(read)
+    }
+
+    /// The counters of all sockets together, by name.
+    pub fn counters(&self) -> Vec<(&'static str, u64)> {
+        let mut sums = Vec::new();
+        for station in &self.stations {
+            let values = station.counters().snapshot();
+            if sums.is_empty() {
+                sums.extend(values);
+            } else {
+                sums.iter_mut()
+                    .zip(values)
+                    .for_each(|(sum, value): (&mut (&str, u64), _)| sum.1 += value.1);
+            }
+        }
+        sums
+    }
+
+    /// Readable exactly as long as some machine has output (or after a fault). Not to be read from or closed.
+    pub fn fileno(&self) -> RawFd {
+        self.fleet.output.as_fd().as_raw_fd()
+    }
+
+    /// Blocks until some machine has output (or after a fault). False: the time is over.
+    pub fn wait(&self, timeout: Duration) -> bool {
+        self.fleet.output.wait_until(Instant::now() + timeout)
+    }
+
+    /// Why a worker ended by itself, if one has: its socket died. The others go on.
+    pub fn fault(&self) -> Option<String> {
+        self.fleet.fault()
+    }
+
+    /// Blocks until every machine is drained and all is sent. False: the time is over, or a worker has ended.
+    pub fn drain(&self, timeout: Duration) -> bool {
+        let deadline = Instant::now() + timeout;
+        self.stations.iter().all(|station| station.drain(deadline))
+    }
+
+    /// Stops the threads and closes the sockets. What may leave at once still does. Idempotent.
+    pub fn shutdown(&self) {
+        self.fleet.stop.store(true, Ordering::Release);
+        self.stations.iter().for_each(|station| station.wake());
+        let threads = std::mem::take(&mut *self.threads.lock());
+        if self.fleet.wait_ended(Instant::now() + PATIENCE) {
+            for thread in threads {
+                // A panic has been reported as a fault.
+                let _ = thread.join();
+            }
+        }
+    }
+}
+
+impl<M: Machine> Drop for Endpoint<M> {
+    fn drop(&mut self) {
+        self.shutdown();
+    }
+}
+
+/// The first socket is bound alone, so that an address that somebody else has is refused even where they would share it,
+/// and is opened to the others only then.
+fn bind_all(count: usize, listen: SocketAddr, options: Options) -> io::Result<Vec<Socket>> {
+    let mut sockets = Vec::with_capacity(count);
+    for _ in 0..count {
+        let socket = match sockets.first() {
+            None => {
+                let first = Socket::bind(
+                    listen,
+                    Options {
+                        shared: false,
+                        ..options
+                    },
+                )?;
+                if count > 1 {
+                    first.share()?;
+                }
+                first
+            }
+            Some(first) => Socket::bind(
+                Socket::address(first)?,
+                Options {
+                    shared: true,
+                    ..options
+                },
+            )?,
+        };
+        sockets.push(socket);
+    }
+    Ok(sockets)
+}
+
+#[cfg(test)]
+mod tests;

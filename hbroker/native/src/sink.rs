@@ -8,4 +8,8 @@ pub trait DatagramSink {
     fn buffer(&mut self) -> &mut Vec<u8>;
     /// The bytes of the buffer from `start` on are one datagram, for `destination`.
     fn commit(&mut self, destination: SocketAddr, start: usize);
+    /// Enough for one go: keep the rest, `poll_transmit` is called again once this has been sent.
+    fn is_full(&self) -> bool {
+        false
+    }
 }
