@@ -16,11 +16,15 @@ use crate::directory::Directory;
 use crate::endpoint::Endpoint;
 use crate::engine::{Engine, Shared};
 use crate::event::{Event, Message};
+use crate::forward::retain;
 use crate::jurisdiction::Cut;
 use crate::link_id::LinkId;
+use crate::outlet::Handoff;
 use crate::retained::RetainedStore;
 use crate::sink::DatagramSink;
 use crate::trie::Subscriber;
+use crate::wire::{self, Body, PacketView};
+use crate::worker::Machine;
 
 pub struct Core {
     driver: Driver,
@@ -138,13 +142,18 @@ impl Core {
 
     /// The retained messages below a subtree, each part a serialised `Publish`.
     pub fn retained(&self, subtree: &str) -> Vec<Vec<u8>> {
-        self.shared.retained.lock().publishes_below(subtree)
+        let retained = self.shared.retained.lock();
+        retained.below(subtree).flat_map(|(_, parts)| parts).map(|field| wire::message_of(field)).collect()
     }
 
     /// Takes retained messages over; how many there was no room for.
     pub fn take_retained(&self, messages: &[Vec<u8>]) -> usize {
         let mut retained = self.shared.retained.lock();
-        messages.iter().filter(|message| !retained.take_publish(message)).count()
+        let mut kept = |message: &Vec<u8>| match PacketView::from_raw(&wire::field_of(message)) {
+            Ok(PacketView { body: Body::Publish(publish), .. }) => retain(&mut retained, &publish),
+            _ => false,
+        };
+        messages.iter().filter(|message| !kept(message)).count()
     }
 
     pub fn drop_retained(&self, subtree: &str) {
@@ -225,6 +234,46 @@ impl Core {
             gathered.extend(self.on(worker, |engine, now| take(engine, now, left)));
         }
         gathered
+    }
+}
+
+impl Machine for Engine {
+    type Handoff = Handoff;
+
+    fn handle_datagram(&mut self, now: Micros, source: SocketAddr, datagram: &[u8]) {
+        self.handle_datagram(now, source, datagram);
+    }
+
+    fn handle_timeout(&mut self, now: Micros) {
+        self.handle_timeout(now);
+    }
+
+    fn handle_handoff(&mut self, now: Micros, handoff: Handoff) {
+        self.handle_handoff(now, handoff);
+    }
+
+    fn poll_transmit(&mut self, now: Micros, sink: &mut impl DatagramSink) {
+        self.poll_transmit(now, sink);
+    }
+
+    fn poll_handoff(&mut self) -> Option<(u8, Handoff)> {
+        self.poll_handoff()
+    }
+
+    fn has_handoff(&self) -> bool {
+        self.has_handoff()
+    }
+
+    fn poll_timeout(&self) -> Option<Micros> {
+        self.poll_timeout()
+    }
+
+    fn has_output(&self) -> bool {
+        self.has_output()
+    }
+
+    fn is_drained(&self) -> bool {
+        self.is_drained()
     }
 }
 

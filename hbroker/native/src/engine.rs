@@ -37,6 +37,8 @@ use crate::retained::RetainedStore;
 use crate::sink::DatagramSink;
 use crate::token::TokenKeys;
 
+pub use commands::Unpublishable;
+
 /// How often what waits for missing parts is looked through.
 const HOUSEKEEPING: Micros = 5_000_000;
 
@@ -150,6 +152,10 @@ impl Engine {
 
     pub fn poll_handoff(&mut self) -> Option<(u8, Handoff)> {
         self.out.handoffs.pop_front()
+    }
+
+    pub fn has_handoff(&self) -> bool {
+        !self.out.handoffs.is_empty()
     }
 
     /// Does what another worker asks.

@@ -18,13 +18,14 @@ use crate::outlet::{Handoff, Outlet, Targets};
 use crate::parts::chain_of;
 use crate::retained::{Offer, RetainedPart, RetainedStore};
 use crate::topic;
-use crate::trie::{MatchSet, SubscriptionTrie};
+use crate::match_set::MatchSet;
+use crate::trie::SubscriptionTrie;
 use crate::window::DuplicateWindow;
 use crate::wire::{Body, PacketView, PublishView};
 
 /// Publishers that are remembered for recognising their messages when they come again, and how many of each.
 const WINDOW_PUBLISHERS: usize = 65_536;
-const WINDOW_SPAN: u64 = 65_536;
+const WINDOW_SPAN: usize = 65_536;
 
 /// Why an owner did not take a message over.
 #[derive(Clone, Debug)]
@@ -159,15 +160,7 @@ impl Forwarder {
     }
 
     fn retain(&mut self, publish: &PublishView<'_>, out: &mut Outlet) {
-        let part = RetainedPart {
-            topic: publish.topic,
-            field: &publish.field(),
-            payload_is_empty: publish.payload.is_empty(),
-            publisher: publish.publisher,
-            sequence: publish.sequence,
-            fragment: publish.fragment.map(|fragment| (fragment.index, fragment.count)),
-        };
-        if matches!(self.retained.lock().offer(part), Offer::Refused) {
+        if !retain(&mut self.retained.lock(), publish) {
             out.counters.drop(Drop::RetainedFull);
         }
     }
@@ -215,6 +208,19 @@ impl Forwarder {
             out.handoffs.push_back((worker, Handoff::Deliver { field: share(), chain, targets, ticket }));
         }
     }
+}
+
+/// Keeps a message as its topic's retained one; false where there is no room.
+pub fn retain(retained: &mut RetainedStore, publish: &PublishView<'_>) -> bool {
+    let part = RetainedPart {
+        topic: publish.topic,
+        field: &publish.field(),
+        payload_is_empty: publish.payload.is_empty(),
+        publisher: publish.publisher,
+        sequence: publish.sequence,
+        fragment: publish.fragment.map(|fragment| (fragment.index, fragment.count)),
+    };
+    !matches!(retained.offer(part), Offer::Refused)
 }
 
 fn send_retained_part(link: LinkId, topic: &str, field: &[u8], qos: u8, out: &mut Outlet) {

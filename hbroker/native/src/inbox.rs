@@ -6,20 +6,19 @@
 
 use std::collections::VecDeque;
 
-use bytes::Bytes;
-
 use crate::Micros;
 use crate::counters::{Counters, Drop};
 use crate::event::Message;
 use crate::fragment::{Limits, Part, Reassembler};
 use crate::link_id::LinkId;
-use crate::trie::{MatchSet, Subscriber, SubscriptionTrie};
+use crate::match_set::MatchSet;
+use crate::trie::{Subscriber, SubscriptionTrie};
 use crate::window::DuplicateWindow;
 use crate::wire::PublishView;
 
 /// Publishers that are remembered for recognising their messages when they come again, and how many of each.
 const WINDOW_PUBLISHERS: usize = 16_384;
-const WINDOW_SPAN: u64 = 65_536;
+const WINDOW_SPAN: usize = 65_536;
 /// How long a message may wait for its missing parts.
 const PATIENCE: Micros = 30_000_000;
 

@@ -6,6 +6,7 @@ use std::net::SocketAddr;
 
 use hashbrown::HashMap;
 
+use crate::wire::CutView;
 use crate::keyed::Keyed;
 use crate::topic;
 
@@ -20,6 +21,18 @@ pub struct Cut {
     pub address: SocketAddr,
     /// The epoch of the delegation.
     pub epoch: u64,
+}
+
+impl Cut {
+    /// What a packet says of a delegation; `None` where it gives no address.
+    pub fn from_view(view: CutView<'_>) -> Option<Self> {
+        let CutView { subtree, node, address, epoch } = view;
+        Some(Self { subtree: subtree.into(), node: node.into(), address: address?, epoch })
+    }
+
+    pub fn view(&self) -> CutView<'_> {
+        CutView { subtree: &self.subtree, node: &self.node, address: Some(self.address), epoch: self.epoch }
+    }
 }
 
 /// Whose a topic is.

@@ -5,23 +5,38 @@
 //! messages (`forward`), publishes (`publisher`), and holds one `link` for each peer. `endpoint` and `worker` give engines threads, and `socket`
 //! (alone in unsafe) gives them UDP.
 
-mod arena;
 mod acks;
+mod arena;
 mod arrivals;
+mod config;
 mod congestion;
+mod core;
+mod counters;
 mod delivery;
+mod directory;
+mod distribution;
 mod egress;
+mod endpoint;
 mod engine;
+mod event;
 mod forward;
 mod fragment;
+mod inbox;
 mod jurisdiction;
 mod keyed;
+mod ledger;
 mod level_names;
 mod link;
 mod link_id;
+mod links;
 mod match_set;
 mod outbox;
+mod outlet;
+mod parts;
+mod publisher;
 mod ranges;
+mod rate;
+mod reason;
 mod recovery;
 mod retained;
 mod rtt;
@@ -36,11 +51,6 @@ mod window;
 mod wire;
 mod worker;
 mod zones;
-mod core;
-mod counters;
-mod endpoint;
-mod event;
-mod publisher;
 #[cfg(feature = "python")]
 mod python;
 

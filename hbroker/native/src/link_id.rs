@@ -1,5 +1,38 @@
 //! The name of a link within one core.
 
-/// Names a link. Never used again once its link is gone.
+/// Names a link: its worker, its slot there, and a generation, so that no name is used again while anybody may remember it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct LinkId(pub u64);
+
+const SLOT_BITS: u32 = 32;
+const GENERATION_BITS: u32 = 24;
+
+impl LinkId {
+    /// `generation` wraps at 2^24.
+    pub fn new(worker: u8, generation: u32, slot: usize) -> Self {
+        let generation = u64::from(generation) & ((1 << GENERATION_BITS) - 1);
+        Self(u64::from(worker) << (SLOT_BITS + GENERATION_BITS) | generation << SLOT_BITS | slot as u64)
+    }
+
+    pub fn worker(self) -> u8 {
+        self.0.to_be_bytes()[0]
+    }
+
+    pub fn slot(self) -> usize {
+        (self.0 & ((1 << SLOT_BITS) - 1)) as usize
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::LinkId;
+
+    #[test]
+    fn its_parts_come_back() {
+        let id = LinkId::new(255, u32::MAX, (1 << 32) - 1);
+        assert_eq!((id.worker(), id.slot()), (255, (1 << 32) - 1));
+        let id = LinkId::new(3, 1, 5);
+        assert_eq!((id.worker(), id.slot()), (3, 5));
+        assert_ne!(id, LinkId::new(3, 2, 5));
+    }
+}

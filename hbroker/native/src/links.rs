@@ -69,7 +69,7 @@ impl Links {
 
     /// Adds a link: found by session where the peer opened it, else by the peer's address.
     pub fn insert(&mut self, link: Link, session: u64, inbound: bool) -> LinkId {
-        self.generation = self.generation.wrapping_add(1) & LinkId::GENERATION_MAX;
+        self.generation = self.generation.wrapping_add(1);
         let slot = self.entries.vacant_key();
         let id = LinkId::new(self.worker, self.generation, slot);
         if inbound {

@@ -1,11 +1,57 @@
-//! The border: alone in naming pyo3.
+//! The border: alone in naming pyo3. Documented, for Python's readers, in `hbroker/_native.pyi`.
+//!
+//! Plain values and frozen classes cross it, in batches, with the GIL released around work, and with no call back into Python.
 
 mod codec;
+mod config;
+mod core;
+mod events;
+mod messages;
+mod topics;
+
+use std::net::{IpAddr, SocketAddr};
 
 use pyo3::prelude::*;
 
+pyo3::create_exception!(_native, NativeError, pyo3::exceptions::PyException, "The caller erred: the text says how.");
+
+/// (ip, port), the ip as text.
+type Address = (String, u16);
+/// (subtree, node, address, epoch)
+type CutTuple = (String, String, Address, u64);
+
+fn address_in((ip, port): &Address) -> PyResult<SocketAddr> {
+    let ip: IpAddr = ip.parse().map_err(|_| NativeError::new_err(format!("{ip:?} is not an IP address")))?;
+    Ok(SocketAddr::new(ip, *port))
+}
+
+fn address_out(address: SocketAddr) -> Address {
+    (address.ip().to_string(), address.port())
+}
+
+fn cut_in((subtree, node, address, epoch): CutTuple) -> PyResult<crate::jurisdiction::Cut> {
+    let address = address_in(&address)?;
+    Ok(crate::jurisdiction::Cut { subtree: subtree.into(), node: node.into(), address, epoch })
+}
+
 #[pymodule]
 fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
+    module.add("VERSION", env!("CARGO_PKG_VERSION"))?;
+    module.add("NativeError", module.py().get_type::<NativeError>())?;
+    module.add_class::<config::Config>()?;
+    module.add_class::<core::Engine>()?;
+    module.add_class::<core::Endpoint>()?;
+    module.add_class::<events::ControlEvent>()?;
+    module.add_class::<events::LinkUpEvent>()?;
+    module.add_class::<events::LinkDownEvent>()?;
+    module.add_class::<events::UnresolvedEvent>()?;
+    module.add_class::<events::PublishedEvent>()?;
+    module.add_class::<messages::Message>()?;
+    module.add_class::<topics::SubscriptionTrie>()?;
+    module.add_function(wrap_pyfunction!(topics::topic_is_valid, module)?)?;
+    module.add_function(wrap_pyfunction!(topics::filter_is_valid, module)?)?;
+    module.add_function(wrap_pyfunction!(topics::topic_matches, module)?)?;
+    module.add_function(wrap_pyfunction!(topics::filter_touches, module)?)?;
     module.add_function(wrap_pyfunction!(codec::decode, module)?)?;
     module.add_function(wrap_pyfunction!(codec::encode, module)?)
 }

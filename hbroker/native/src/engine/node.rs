@@ -5,6 +5,7 @@ use crate::Micros;
 use crate::counters::Drop;
 use crate::distribution::Origin;
 use crate::forward::Refusal;
+use crate::jurisdiction::Cut;
 use crate::ledger::Ticket;
 use crate::link_id::LinkId;
 use crate::outlet::Outlet;
@@ -40,14 +41,15 @@ impl Engine {
             Refusal::Handover => (Drop::Handover, reason::HANDOVER, None),
         };
         self.out.counters.drop(why);
+        let cut = cut.map(Cut::view);
         // A topic that is not valid may be longer than a datagram; its publisher knows it by the delivery.
         let topic = if why == Drop::InvalidMessage { "" } else { publish.topic };
         let mut body = Vec::new();
         if delivery > 0 {
-            wire::put_puback_field(&mut body, &[(delivery, delivery)], reason, cut, topic);
+            wire::put_puback_field(&mut body, [(delivery, delivery)], reason, topic, cut.as_ref());
             self.queue_control(id, body);
         } else if self.strangers.take(now) {
-            wire::put_puback_field(&mut body, &[], reason, cut, topic);
+            wire::put_puback_field(&mut body, [], reason, topic, cut.as_ref());
             if let Some(entry) = self.out.links.get_mut(id) {
                 _ = entry.link.queue_unreliable(&body, false);
                 self.out.links.touch(id);

@@ -24,7 +24,7 @@ pub use emit::{
     put_padding, put_ping_field, put_pong_field, put_puback_field, put_publish_field,
     put_reset_field,
 };
-pub use publish::{FragmentView, Properties, PublishView};
+pub use publish::{FragmentView, PublishView, field_of, message_of};
 pub use view::{Body, DatagramView, Header, Kind, PacketView};
 
 /// The largest payload of a UDP datagram over IPv4.

@@ -132,6 +132,18 @@ impl<'a> PublishView<'a> {
     }
 }
 
+/// The serialised `Publish` in a field `publish`, as [`PublishView::field`] gives it.
+pub fn message_of(field: &[u8]) -> Vec<u8> {
+    occurrences(field, packet::PUBLISH).flatten().copied().collect()
+}
+
+/// The field `publish` that holds a serialised `Publish`.
+pub fn field_of(message: &[u8]) -> Vec<u8> {
+    let mut field = Vec::with_capacity(message.len() + 6);
+    super::emit::put_bytes(&mut field, packet::PUBLISH, message);
+    field
+}
+
 impl FragmentView {
     fn merge(&mut self, mut message: Reader<'_>) -> Result<(), Malformed> {
         while let Some(tag) = message.tag()? {

@@ -147,6 +147,11 @@ impl<'a> Header<'a> {
 }
 
 impl<'a> PacketView<'a> {
+    /// A packet from the bytes of one: of a [`Self::raw`] that was kept, or of a body field alone.
+    pub fn from_raw(raw: &'a [u8]) -> Result<Self, Malformed> {
+        Self::parse(Reader::new(raw, MAX_DEPTH - 1))
+    }
+
     fn parse(mut message: Reader<'a>) -> Result<Self, Malformed> {
         let raw = message.rest();
         let mut view = Self {

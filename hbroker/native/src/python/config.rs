@@ -1,0 +1,63 @@
+//! An engine's settings, as Python gives them.
+
+use pyo3::prelude::*;
+
+use super::NativeError;
+
+#[pyclass(module = "hbroker._native", frozen)]
+pub struct Config(pub crate::config::Config);
+
+#[pymethods]
+impl Config {
+    #[new]
+    #[pyo3(signature = (
+        *, node, session, incarnation, publisher, token_keys, seed, max_links = 1_000_000, max_datagram = 1_200,
+        link_queue_bytes = 16_777_216, event_queue = 100_000, message_queue_bytes = 67_108_864,
+        retained_bytes = 268_435_456, stranger_rate = 10_000, keep_alive_us = 2_000_000, idle_timeout_us = 15_000_000,
+    ))]
+    #[allow(clippy::too_many_arguments)]
+    fn new(
+        node: bool,
+        session: u64,
+        incarnation: u64,
+        publisher: u64,
+        token_keys: Vec<Vec<u8>>,
+        seed: u64,
+        max_links: usize,
+        max_datagram: usize,
+        link_queue_bytes: usize,
+        event_queue: usize,
+        message_queue_bytes: usize,
+        retained_bytes: usize,
+        stranger_rate: u32,
+        keep_alive_us: u64,
+        idle_timeout_us: u64,
+    ) -> PyResult<Self> {
+        let key = |key: Vec<u8>| {
+            <[u8; 16]>::try_from(key).map_err(|_| NativeError::new_err("a token key has 16 bytes"))
+        };
+        if session == 0 {
+            return Err(NativeError::new_err("session 0 means: outside of any session"));
+        }
+        if !(576..=crate::wire::MAX_DATAGRAM).contains(&max_datagram) {
+            return Err(NativeError::new_err("max_datagram lies between 576 and 65507"));
+        }
+        Ok(Self(crate::config::Config {
+            node,
+            session,
+            incarnation,
+            publisher,
+            token_keys: token_keys.into_iter().map(key).collect::<PyResult<_>>()?,
+            seed,
+            max_links,
+            max_datagram,
+            link_queue_bytes,
+            event_queue,
+            message_queue_bytes,
+            retained_bytes,
+            stranger_rate,
+            keep_alive: keep_alive_us,
+            idle_timeout: idle_timeout_us,
+        }))
+    }
+}

@@ -1,0 +1,345 @@
+//! `Engine` and `Endpoint`: a core in virtual time, and one on threads. Their common verbs are the base class `Core`'s.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use pyo3::exceptions::{PyOSError, PyValueError};
+use pyo3::prelude::*;
+use pyo3::types::PyBytes;
+
+use super::config::Config;
+use super::events::event_out;
+use super::messages::Message;
+use super::{Address, CutTuple, NativeError, address_in, address_out, cut_in};
+use crate::core::{self, Datagrams};
+use crate::engine::Unpublishable;
+use crate::link_id::LinkId;
+use crate::trie::Subscriber;
+use crate::wire::PublishOut;
+use crate::zones::Lookup;
+
+#[pyclass(module = "hbroker._native", name = "_Core", subclass, frozen)]
+pub struct Core {
+    core: core::Core,
+}
+
+#[pymethods]
+impl Core {
+    #[pyo3(signature = (limit = 1024))]
+    fn poll_events(&self, py: Python<'_>, limit: usize) -> PyResult<Vec<Py<PyAny>>> {
+        let events = py.detach(|| self.core.take_events(limit));
+        events.into_iter().map(|event| event_out(py, event)).collect()
+    }
+
+    #[pyo3(signature = (limit = 1024))]
+    fn poll_messages(&self, py: Python<'_>, limit: usize) -> Vec<Message> {
+        let messages = py.detach(|| self.core.take_messages(limit));
+        messages.into_iter().map(|message| Message::new(py, message)).collect()
+    }
+
+    fn counters(&self, py: Python<'_>) -> BTreeMap<String, u64> {
+        py.detach(|| self.core.counters())
+    }
+
+    #[pyo3(signature = (address, token = Vec::new()))]
+    fn connect(&self, py: Python<'_>, address: Address, token: Vec<u8>) -> PyResult<u64> {
+        let address = address_in(&address)?;
+        opened(py.detach(|| self.core.connect(address, token)))
+    }
+
+    fn adopt(&self, py: Python<'_>, session: u64, address: Address) -> PyResult<u64> {
+        let address = address_in(&address)?;
+        opened(py.detach(|| self.core.adopt(session, address)))
+    }
+
+    fn close(&self, py: Python<'_>, link: u64) {
+        py.detach(|| self.core.close(LinkId(link)));
+    }
+
+    fn send(&self, py: Python<'_>, link: u64, packet: Vec<u8>) -> bool {
+        py.detach(|| self.core.send(LinkId(link), packet))
+    }
+
+    #[pyo3(signature = (address, packet, token = Vec::new(), pad_to = 0))]
+    fn send_to(
+        &self,
+        py: Python<'_>,
+        address: Address,
+        packet: Vec<u8>,
+        token: Vec<u8>,
+        pad_to: usize,
+    ) -> PyResult<()> {
+        let address = address_in(&address)?;
+        py.detach(|| self.core.send_to(address, &packet, &token, pad_to));
+        Ok(())
+    }
+
+    fn token_for<'py>(&self, py: Python<'py>, address: Address) -> PyResult<Bound<'py, PyBytes>> {
+        let address = address_in(&address)?;
+        let token = py.detach(|| self.core.token_for(address));
+        Ok(PyBytes::new(py, &token))
+    }
+
+    fn grant(&self, py: Python<'_>, subtree: &str, epoch: u64, serving: bool) {
+        py.detach(|| self.core.grant(subtree, epoch, serving));
+    }
+
+    fn revoke(&self, py: Python<'_>, subtree: &str) {
+        py.detach(|| self.core.revoke(subtree));
+    }
+
+    fn cut(&self, py: Python<'_>, cut: CutTuple) -> PyResult<()> {
+        let cut = cut_in(cut)?;
+        py.detach(|| self.core.cut(&cut));
+        Ok(())
+    }
+
+    fn uncut(&self, py: Python<'_>, subtree: &str) {
+        py.detach(|| self.core.uncut(subtree));
+    }
+
+    #[pyo3(signature = (link, filter, qos, *, no_local = false, retain_as_published = false))]
+    fn subscribe(
+        &self,
+        py: Python<'_>,
+        link: u64,
+        filter: &str,
+        qos: u8,
+        no_local: bool,
+        retain_as_published: bool,
+    ) -> PyResult<bool> {
+        check_filter(filter, qos)?;
+        let subscriber = Subscriber { link: LinkId(link), qos, no_local, retain_as_published };
+        Ok(py.detach(|| self.core.subscribe(filter, subscriber)))
+    }
+
+    fn unsubscribe(&self, py: Python<'_>, link: u64, filter: &str) -> bool {
+        py.detach(|| self.core.unsubscribe(filter, LinkId(link)))
+    }
+
+    fn send_retained(&self, py: Python<'_>, link: u64, filter: &str, qos: u8) -> PyResult<usize> {
+        check_filter(filter, qos)?;
+        Ok(py.detach(|| self.core.send_retained(LinkId(link), filter, qos)))
+    }
+
+    fn retained<'py>(&self, py: Python<'py>, subtree: &str) -> Vec<Bound<'py, PyBytes>> {
+        let messages = py.detach(|| self.core.retained(subtree));
+        messages.iter().map(|message| PyBytes::new(py, message)).collect()
+    }
+
+    fn take_retained(&self, py: Python<'_>, messages: Vec<Vec<u8>>) -> usize {
+        py.detach(|| self.core.take_retained(&messages))
+    }
+
+    fn drop_retained(&self, py: Python<'_>, subtree: &str) {
+        py.detach(|| self.core.drop_retained(subtree));
+    }
+
+    fn matching(&self, py: Python<'_>, topic: &str) -> usize {
+        py.detach(|| self.core.matching(topic))
+    }
+
+    fn install_zone(
+        &self,
+        py: Python<'_>,
+        scope: &str,
+        cuts: Vec<CutTuple>,
+        owner: Address,
+        token: Vec<u8>,
+        ttl_us: u64,
+    ) -> PyResult<()> {
+        let owner = address_in(&owner)?;
+        let cuts = cuts.into_iter().map(cut_in).collect::<PyResult<Vec<_>>>()?;
+        py.detach(|| self.core.on(0, |engine, now| engine.install_zone(now, scope, &cuts, owner, token, ttl_us)));
+        Ok(())
+    }
+
+    #[pyo3(signature = (owner = None))]
+    fn forget_zones(&self, py: Python<'_>, owner: Option<Address>) -> PyResult<()> {
+        let owner = owner.as_ref().map(address_in).transpose()?;
+        py.detach(|| self.core.on(0, |engine, _| engine.forget_zones(owner)));
+        Ok(())
+    }
+
+    fn zone(&self, py: Python<'_>, topic: &str) -> Option<(Address, bool)> {
+        match py.detach(|| self.core.on(0, |engine, now| engine.zone(now, topic))) {
+            Lookup::Owner(owner) => Some((address_out(owner), true)),
+            Lookup::Below(node) => Some((address_out(node), false)),
+            Lookup::Unknown => None,
+        }
+    }
+
+    fn reject(&self, py: Python<'_>, topic: &str, reason: i32) {
+        py.detach(|| self.core.on(0, |engine, _| engine.reject(topic, reason)));
+    }
+
+    #[pyo3(signature = (
+        topic, payload, qos = 0, retain = false, *, published_at_us = 0, expiry_s = None, ack_queued = false,
+        content_type = "", payload_format = None, response_topic = "", correlation_data = Vec::new(), user_properties = Vec::new(),
+    ))]
+    #[allow(clippy::too_many_arguments)]
+    fn publish(
+        &self,
+        py: Python<'_>,
+        topic: &str,
+        payload: &[u8],
+        qos: u8,
+        retain: bool,
+        published_at_us: u64,
+        expiry_s: Option<u32>,
+        ack_queued: bool,
+        content_type: &str,
+        payload_format: Option<i32>,
+        response_topic: &str,
+        correlation_data: Vec<u8>,
+        user_properties: Vec<(String, String)>,
+    ) -> PyResult<Option<u64>> {
+        let message = PublishOut {
+            topic,
+            payload,
+            publisher: 0,
+            sequence: 0,
+            qos,
+            retain,
+            ack_queued,
+            published_at_us,
+            expiry_s,
+            fragment: None,
+            content_type,
+            payload_format,
+            response_topic,
+            correlation_data: &correlation_data,
+            user_properties: &user_properties,
+        };
+        let published = py.detach(|| self.core.on(0, |engine, now| engine.publish(now, &message)));
+        published.map_err(|why| unpublishable(why, &message))
+    }
+
+    fn listen(&self, py: Python<'_>, subscription: u64, filter: &str, qos: u8) -> PyResult<()> {
+        check_filter(filter, qos)?;
+        py.detach(|| self.core.on(0, |engine, _| engine.listen(subscription, filter, qos)));
+        Ok(())
+    }
+
+    fn unlisten(&self, py: Python<'_>, subscription: u64) {
+        py.detach(|| self.core.on(0, |engine, _| engine.unlisten(subscription)));
+    }
+}
+
+#[pyclass(module = "hbroker._native", extends = Core, frozen)]
+pub struct Engine;
+
+#[pymethods]
+impl Engine {
+    #[new]
+    fn new(config: &Config) -> PyClassInitializer<Self> {
+        let core = core::Core::in_virtual_time(config.0.clone());
+        PyClassInitializer::from(Core { core }).add_subclass(Self)
+    }
+
+    fn handle_datagram(self_: PyRef<'_, Self>, now: u64, source: Address, datagram: &[u8]) -> PyResult<()> {
+        let source = address_in(&source)?;
+        self_.as_super().core.at(Some(now), |engine, now| engine.handle_datagram(now, source, datagram));
+        Ok(())
+    }
+
+    fn handle_timeout(self_: PyRef<'_, Self>, now: u64) {
+        self_.as_super().core.at(Some(now), |engine, now| engine.handle_timeout(now));
+    }
+
+    fn poll_transmit<'py>(self_: PyRef<'py, Self>, py: Python<'py>) -> Vec<(Address, Bound<'py, PyBytes>)> {
+        let mut datagrams = Datagrams::default();
+        self_.as_super().core.at(None, |engine, now| engine.poll_transmit(now, &mut datagrams));
+        let out = |(address, bytes): (_, Vec<u8>)| (address_out(address), PyBytes::new(py, &bytes));
+        datagrams.sent.into_iter().map(out).collect()
+    }
+
+    fn poll_timeout(self_: PyRef<'_, Self>) -> Option<u64> {
+        self_.as_super().core.at(None, |engine, _| engine.poll_timeout()).flatten()
+    }
+}
+
+#[pyclass(module = "hbroker._native", extends = Core, frozen)]
+pub struct Endpoint;
+
+#[pymethods]
+impl Endpoint {
+    #[new]
+    #[pyo3(signature = (config, listen, workers = 1))]
+    fn new(py: Python<'_>, config: &Config, listen: Address, workers: u8) -> PyResult<PyClassInitializer<Self>> {
+        if workers == 0 || (workers > 1 && !config.0.node) {
+            return Err(NativeError::new_err("a client has one worker, a node one or more"));
+        }
+        let listen = address_in(&listen)?;
+        let config = config.0.clone();
+        let core = py.detach(|| core::Core::on_threads(config, listen, workers)).map_err(PyOSError::new_err)?;
+        Ok(PyClassInitializer::from(Core { core }).add_subclass(Self))
+    }
+
+    #[getter]
+    fn address(self_: PyRef<'_, Self>) -> Address {
+        address_out(endpoint(&self_).address())
+    }
+
+    fn now(self_: PyRef<'_, Self>) -> u64 {
+        endpoint(&self_).now()
+    }
+
+    fn fileno(self_: PyRef<'_, Self>) -> i32 {
+        endpoint(&self_).fileno()
+    }
+
+    #[getter]
+    fn fault(self_: PyRef<'_, Self>) -> Option<String> {
+        endpoint(&self_).fault()
+    }
+
+    fn wait(self_: PyRef<'_, Self>, py: Python<'_>, timeout_s: f64) -> PyResult<bool> {
+        let timeout = duration(timeout_s)?;
+        let core = &self_.as_super().core;
+        Ok(py.detach(|| core.endpoint().is_some_and(|endpoint| endpoint.wait(timeout))))
+    }
+
+    fn drain(self_: PyRef<'_, Self>, py: Python<'_>, timeout_s: f64) -> PyResult<bool> {
+        let timeout = duration(timeout_s)?;
+        let core = &self_.as_super().core;
+        Ok(py.detach(|| core.endpoint().is_some_and(|endpoint| endpoint.drain(timeout))))
+    }
+
+    fn shutdown(self_: PyRef<'_, Self>, py: Python<'_>) {
+        let core = &self_.as_super().core;
+        py.detach(|| core.endpoint().map(crate::endpoint::Endpoint::shutdown));
+    }
+}
+
+/// The threads of a core that has them.
+fn endpoint<'a>(self_: &'a PyRef<'_, Endpoint>) -> &'a crate::endpoint::Endpoint<crate::engine::Engine> {
+    self_.as_super().core.endpoint().expect("an Endpoint is made with threads")
+}
+
+fn duration(seconds: f64) -> PyResult<Duration> {
+    Duration::try_from_secs_f64(seconds).map_err(|error| PyValueError::new_err(error.to_string()))
+}
+
+fn opened(link: Option<LinkId>) -> PyResult<u64> {
+    link.map(|link| link.0).ok_or_else(|| NativeError::new_err("too many links are open"))
+}
+
+fn check_filter(filter: &str, qos: u8) -> PyResult<()> {
+    if !crate::topic::filter_is_valid(filter) {
+        return Err(NativeError::new_err(format!("{filter:?} is not a valid topic filter")));
+    }
+    if qos > 2 {
+        return Err(NativeError::new_err(format!("QoS {qos} is none of 0, 1 and 2")));
+    }
+    Ok(())
+}
+
+fn unpublishable(why: Unpublishable, message: &PublishOut<'_>) -> PyErr {
+    NativeError::new_err(match why {
+        Unpublishable::InvalidTopic => format!("{:?} is not a valid topic", message.topic),
+        Unpublishable::InvalidQos => format!("QoS {} is none of 0, 1 and 2", message.qos),
+        Unpublishable::TooLarge => format!("a payload of {} bytes is too large", message.payload.len()),
+        Unpublishable::NotOwned => format!("this node does not own {:?}", message.topic),
+    })
+}
