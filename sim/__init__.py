@@ -1,0 +1,1 @@
+"""Simulations: `sim.network`, a whole network in one process and in virtual time."""

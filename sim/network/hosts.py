@@ -1,0 +1,136 @@
+"""A host: one engine, its control, and its address.
+
+Control and engine talk as under `hbroker.runtime`: events of the engine go to the control, which calls the engine's verbs.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Protocol
+
+from hbroker._native import Config, Engine, Event, Message
+from hbroker.config import NodeSettings
+from hbroker.protocol.client import ClientControl
+from hbroker.protocol.node import Node
+from hbroker.protocol.notices import Notice
+from hbroker.protocol.outcome import Outcome
+from hbroker.protocol.subscription import Options
+
+if TYPE_CHECKING:
+    from sim.network.world import Address, World
+
+__all__ = ["ClientHost", "Host", "NodeHost"]
+
+
+class _Control(Protocol):
+    def handle_event(self, now: int, event: Event) -> None: ...
+    def handle_timeout(self, now: int) -> None: ...
+    def poll_timeout(self) -> int | None: ...
+
+
+class Host:
+    """One engine and its control, at one address of a world."""
+
+    control: _Control
+
+    def __init__(self, world: World, address: Address, *, node: bool, token_key: bytes) -> None:
+        random = world.random
+        self.world = world
+        self.address = address
+        self.incarnation = random.getrandbits(64)
+        self.scheduled: int | None = None
+        self.engine = Engine(
+            Config(
+                node=node,
+                session=random.getrandbits(63) + 1,
+                incarnation=self.incarnation,
+                publisher=random.getrandbits(64),
+                token_keys=[token_key] if node else [],
+                seed=random.getrandbits(64),
+            )
+        )
+        self.engine.handle_timeout(world.now)
+
+    def handle_timeout(self, now: int) -> None:
+        """Does what is due."""
+        self.engine.handle_timeout(now)
+        self.control.handle_timeout(now)
+
+    def settle(self, now: int) -> None:
+        """Takes the engine's events to the control until there are no more."""
+        while events := self.engine.poll_events():
+            for event in events:
+                self.control.handle_event(now, event)
+
+    def poll_timeout(self) -> int | None:
+        """When `handle_timeout` is due."""
+        deadlines = (self.engine.poll_timeout(), self.control.poll_timeout())
+        return min((deadline for deadline in deadlines if deadline is not None), default=None)
+
+
+class NodeHost(Host):
+    """A node. Nodes of one world have one token key each, as processes have that share none."""
+
+    def __init__(self, world: World, settings: NodeSettings) -> None:
+        super().__init__(world, settings.listen, node=True, token_key=world.random.randbytes(16))
+        self.settings = settings
+        self.notices: list[Notice] = []
+        self.control: Node = Node(
+            settings, self.engine, world.random, incarnation=self.incarnation, unix_offset_us=0
+        )
+        self.control.start(world.now)
+        world.add(self)
+
+    def settle(self, now: int) -> None:
+        super().settle(now)
+        while notice := self.control.poll_notice():
+            self.notices.append(notice)
+
+    def kill(self) -> None:
+        """Ends as a process does that is killed."""
+        self.world.remove(self)
+
+    def restart(self) -> NodeHost:
+        """Begins anew, at the same address, with nothing remembered."""
+        return NodeHost(self.world, replace(self.settings))
+
+
+class ClientHost(Host):
+    """A client: its application publishes and subscribes by the methods here."""
+
+    def __init__(self, world: World, root: Address, name: str = "") -> None:
+        super().__init__(world, world.new_address(), node=False, token_key=b"")
+        self.outcomes: list[Outcome] = []
+        self.messages: list[Message] = []
+        self.control: ClientControl = ClientControl(self.engine, world.random, root, name)
+        world.add(self)
+
+    def settle(self, now: int) -> None:
+        super().settle(now)
+        self.messages += self.engine.poll_messages()
+        while outcome := self.control.poll_outcome():
+            self.outcomes.append(outcome)
+        super().settle(now)
+
+    def publish(self, topic: str, payload: bytes, qos: int = 0, retain: bool = False) -> int | None:
+        """Publishes; the sequence number of the message, or None where there is no room."""
+        sequence = self.engine.publish(topic, payload, qos, retain)
+        self.world.settle(self)
+        return sequence
+
+    def subscribe(self, filter: str, qos: int = 0) -> int:
+        """Subscribes; the id under which its outcome is told."""
+        subscription = self.control.subscribe(self.world.now, filter, Options(qos=qos))
+        self.world.settle(self)
+        return subscription
+
+    def unsubscribe(self, subscription: int) -> None:
+        """Ends a subscription."""
+        self.control.unsubscribe(self.world.now, subscription)
+        self.world.settle(self)
+
+    def resolve(self, topic: str, *, trace: bool = False) -> int:
+        """Asks who owns a topic; the ticket under which the answer is told."""
+        ticket = self.control.resolve(self.world.now, topic, trace=trace)
+        self.world.settle(self)
+        return ticket

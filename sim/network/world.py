@@ -1,0 +1,141 @@
+"""Virtual time, and datagrams on their way.
+
+The world keeps one heap of what is to happen: a datagram arrives, or a host's deadline passes. It takes the earliest, lets the host act,
+and puts what the host sends on its path. Nothing else moves time.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass
+from random import Random
+from typing import TYPE_CHECKING, Final
+
+from hbroker._proto import packet_pb2 as pb
+from sim.network.paths import CLEAR, Faults
+
+if TYPE_CHECKING:
+    from sim.network.hosts import Host
+
+__all__ = ["Datagram", "World"]
+
+Address = tuple[str, int]
+
+START: Final = 1_700_000_000_000_000
+"""The time at which a world begins: microseconds since the Unix epoch."""
+
+
+@dataclass(frozen=True, slots=True)
+class Datagram:
+    """One datagram: when it left, whence, whither, and its bytes."""
+
+    at: int
+    source: Address
+    destination: Address
+    data: bytes
+
+    def decode(self) -> pb.Datagram:
+        """The datagram by Python's protobuf: independent of the codec under test."""
+        return pb.Datagram.FromString(self.data)
+
+    def kinds(self) -> list[str]:
+        """The names of the packets in it, in order."""
+        return [packet.WhichOneof("body") or "" for packet in self.decode().packets]
+
+
+class World:
+    """Hosts, the paths between them, and the time.
+
+    `faults` holds for all paths; `path` may say otherwise for some datagrams: it returns their faults, or None to drop them.
+    """
+
+    def __init__(self, seed: int, faults: Faults = CLEAR) -> None:
+        self.random = Random(seed)
+        self.now = START
+        self.faults = faults
+        self.path: Callable[[Datagram], Faults | None] | None = None
+        self.watch: Callable[[Datagram], None] | None = None
+        """Called for each datagram that leaves a host, before its path decides."""
+        self.sent_bytes: Counter[tuple[Address, Address]] = Counter()
+        self.hosts: dict[Address, Host] = {}
+        self._due: list[tuple[int, int, Host, Datagram | None]] = []
+        self._sequence = 0
+        self._next_port = 7_700
+
+    def new_address(self) -> Address:
+        """An address that no host has."""
+        self._next_port += 1
+        return ("10.0.0.1", self._next_port)
+
+    def add(self, host: Host) -> None:
+        """Lets a host take part, at its address, from now on."""
+        self.hosts[host.address] = host
+        self.settle(host)
+
+    def remove(self, host: Host) -> None:
+        """The host is gone, as if its process had been killed: what is on its way to it is lost."""
+        del self.hosts[host.address]
+
+    def inject(self, source: Address, destination: Address, data: bytes) -> None:
+        """Sends a datagram from anywhere, over its path."""
+        self._send(Datagram(self.now, source, destination, data))
+
+    def settle(self, host: Host) -> None:
+        """Has a host do what it can now, sends what it sends, and notes its next deadline."""
+        host.settle(self.now)
+        for destination, data in host.engine.poll_transmit():
+            self._send(Datagram(self.now, host.address, destination, data))
+        deadline = host.poll_timeout()
+        if deadline is not None and (host.scheduled is None or deadline < host.scheduled):
+            host.scheduled = max(deadline, self.now + 1)
+            self._push(host.scheduled, host, None)
+
+    def step(self) -> bool:
+        """Lets the next thing happen; False: nothing is left to happen."""
+        if not self._due:
+            return False
+        at, _, host, datagram = heapq.heappop(self._due)
+        self.now = max(self.now, at)
+        if self.hosts.get(host.address) is not host:
+            return True
+        if datagram is None:
+            if host.scheduled != at:
+                return True
+            host.scheduled = None
+            host.handle_timeout(self.now)
+        else:
+            host.engine.handle_datagram(self.now, datagram.source, datagram.data)
+        self.settle(host)
+        return True
+
+    def run(self, microseconds: int) -> None:
+        """Lets so much time pass."""
+        end = self.now + microseconds
+        while self._due and self._due[0][0] <= end:
+            self.step()
+        self.now = end
+
+    def run_until(self, done: Callable[[], bool], within: int = 60_000_000) -> None:
+        """Lets time pass until `done`. Raises TimeoutError after `within` microseconds."""
+        end = self.now + within
+        while not done():
+            if not self._due or self._due[0][0] > end:
+                raise TimeoutError(f"not done within {within / 1e6:g} s of virtual time")
+            self.step()
+
+    def _send(self, datagram: Datagram) -> None:
+        self.sent_bytes[datagram.source, datagram.destination] += len(datagram.data)
+        if self.watch is not None:
+            self.watch(datagram)
+        faults = self.faults if self.path is None else self.path(datagram)
+        host = self.hosts.get(datagram.destination)
+        if faults is None or host is None:
+            return
+        for delay in faults.arrivals(self.random):
+            self._push(self.now + delay, host, datagram)
+
+    def _push(self, at: int, host: Host, datagram: Datagram | None) -> None:
+        self._sequence += 1
+        heapq.heappush(self._due, (at, self._sequence, host, datagram))
