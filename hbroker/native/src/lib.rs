@@ -8,6 +8,7 @@
 mod delivery;
 mod egress;
 mod engine;
+mod fleet;
 mod forward;
 mod fragment;
 mod jurisdiction;
@@ -18,8 +19,10 @@ mod retained;
 mod schema;
 mod sink;
 mod socket;
+mod station;
 mod token;
 mod topic;
+mod traffic;
 mod trie;
 mod waker;
 mod window;
