@@ -223,6 +223,8 @@ fn echo_many(workers: usize, detour: bool, options: Options, rounds: u64) -> End
             });
         }
     });
+    // A datagram may come back before it is counted as sent; not before the threads have ended.
+    endpoint.shutdown();
     endpoint
 }
 
