@@ -8,7 +8,7 @@ use std::net::SocketAddr;
 use std::ops::Range;
 
 use crate::sink::DatagramSink;
-use crate::socket::{Counters, Outgoing, SendError};
+use crate::traffic::{Counters, Outgoing, SendError};
 
 /// More than this is not gathered before it is sent: it would fall out of the processor's cache.
 const FULL_BYTES: usize = 256 * 1024;

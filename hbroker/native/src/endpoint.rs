@@ -11,8 +11,10 @@ use std::time::{Duration, Instant};
 use parking_lot::Mutex;
 
 use crate::Micros;
+use crate::fleet::Fleet;
 use crate::socket::{Options, Socket};
-use crate::worker::{Fleet, Machine, Station, Worker};
+use crate::station::Station;
+use crate::worker::{Machine, Worker};
 
 /// How long `shutdown` waits for a worker. None blocks for long, so this is for one that hangs.
 const PATIENCE: Duration = Duration::from_secs(5);

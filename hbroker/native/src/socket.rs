@@ -1,4 +1,4 @@
-//! UDP, many datagrams in each system call. The only file with `unsafe`.
+//! UDP, many datagrams in each system call. The only module with `unsafe`.
 //!
 //! On Linux: `recvmmsg` with UDP_GRO (the kernel hands a run of equal datagrams over as one message and tells their size),
 //! `sendmmsg` with UDP_SEGMENT (the reverse). Elsewhere, and where the kernel has neither: one datagram at a time.
@@ -8,15 +8,20 @@
 
 use std::io;
 use std::net::{SocketAddr, UdpSocket};
-use std::ops::Range;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 #[cfg(target_os = "linux")]
 use std::os::fd::{FromRawFd, OwnedFd};
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use libc::c_int;
 use socket2::{Domain, Protocol, Socket as Builder, Type};
+
+use crate::traffic::{Counters, Outgoing, SendError, add, is_elsewhere};
+
+#[cfg(target_os = "linux")]
+mod linux;
+#[cfg(not(target_os = "linux"))]
+mod portable;
 
 #[cfg(target_os = "linux")]
 use linux::{receive, send};
@@ -53,130 +58,6 @@ impl Default for Options {
         }
     }
 }
-
-/// What a worker's socket did, since it was made.
-#[derive(Debug, Default)]
-pub struct Counters {
-    pub datagrams_in: AtomicU64,
-    pub bytes_in: AtomicU64,
-    pub receive_calls: AtomicU64,
-    /// Errors on receiving that concern some earlier datagram to somebody else (RFC 1122 §4.1.3.3).
-    pub receive_errors: AtomicU64,
-    /// What the kernel threw away because the receive buffer was full.
-    pub receive_overflow: AtomicU64,
-    pub datagrams_out: AtomicU64,
-    pub bytes_out: AtomicU64,
-    pub send_calls: AtomicU64,
-    /// The send buffer was full; nothing is lost by that.
-    pub send_blocked: AtomicU64,
-    pub send_too_large: AtomicU64,
-    pub send_refused: AtomicU64,
-    pub send_unreachable: AtomicU64,
-}
-
-impl Counters {
-    /// The values by name.
-    pub fn snapshot(&self) -> [(&'static str, u64); 12] {
-        [
-            ("socket.datagrams_in", &self.datagrams_in),
-            ("socket.bytes_in", &self.bytes_in),
-            ("socket.receive_calls", &self.receive_calls),
-            ("socket.receive_errors", &self.receive_errors),
-            ("drop.receive_overflow", &self.receive_overflow),
-            ("socket.datagrams_out", &self.datagrams_out),
-            ("socket.bytes_out", &self.bytes_out),
-            ("socket.send_calls", &self.send_calls),
-            ("socket.send_blocked", &self.send_blocked),
-            ("drop.send_too_large", &self.send_too_large),
-            ("drop.send_refused", &self.send_refused),
-            ("drop.send_unreachable", &self.send_unreachable),
-        ]
-        .map(|(name, value)| (name, value.load(Ordering::Relaxed)))
-    }
-
-    /// Counts datagrams that could not leave.
-    pub fn count_dropped(&self, error: &SendError, datagrams: usize) {
-        add(
-            match error {
-                SendError::TooLarge => &self.send_too_large,
-                SendError::Unreachable => &self.send_unreachable,
-                SendError::Blocked | SendError::Refused | SendError::Dead(_) => &self.send_refused,
-            },
-            datagrams,
-        );
-    }
-}
-
-fn add(counter: &AtomicU64, amount: usize) {
-    counter.fetch_add(amount as u64, Ordering::Relaxed);
-}
-
-/// One message to send: `range` of some buffer, cut into datagrams of `segment` bytes (the last may be shorter).
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Outgoing {
-    pub destination: SocketAddr,
-    pub range: Range<usize>,
-    pub segment: usize,
-}
-
-impl Outgoing {
-    /// More than one datagram.
-    pub fn is_segmented(&self) -> bool {
-        self.range.len() > self.segment
-    }
-
-    pub fn datagrams(&self) -> usize {
-        self.range.len().div_ceil(self.segment)
-    }
-}
-
-/// Why a message did not leave.
-#[derive(Debug)]
-pub enum SendError {
-    /// The send buffer is full: try again when the socket is writable.
-    Blocked,
-    /// A datagram of this size cannot leave here unfragmented.
-    TooLarge,
-    /// There is no way to the destination, or an earlier datagram was refused there.
-    Unreachable,
-    /// The kernel does not take this message: an odd destination, or segmentation that the device cannot do.
-    Refused,
-    /// The socket is no more.
-    Dead(io::Error),
-}
-
-impl From<io::Error> for SendError {
-    fn from(error: io::Error) -> Self {
-        match error.raw_os_error() {
-            Some(libc::EAGAIN) => Self::Blocked,
-            Some(libc::EMSGSIZE) => Self::TooLarge,
-            Some(libc::EBADF | libc::ENOTSOCK | libc::EFAULT) => Self::Dead(error),
-            _ if is_elsewhere(&error) => Self::Unreachable,
-            _ => Self::Refused,
-        }
-    }
-}
-
-/// The error is about a destination or a lack for the moment, not about the socket.
-fn is_elsewhere(error: &io::Error) -> bool {
-    matches!(
-        error.raw_os_error(),
-        Some(
-            libc::ECONNREFUSED
-                | libc::ECONNRESET
-                | libc::EHOSTUNREACH
-                | libc::EHOSTDOWN
-                | libc::ENETUNREACH
-                | libc::ENETDOWN
-                | libc::EADDRNOTAVAIL
-                | libc::EPERM
-                | libc::EACCES
-                | libc::ENOBUFS
-                | libc::ENOMEM
-        )
-    )
-}
-
 /// What one receive brought in. Made once, used again and again.
 pub struct Arrivals {
     slots: Box<[u8]>,
@@ -523,224 +404,6 @@ fn report_overflow(socket: &Builder) {
     let _ = set_option(socket, libc::SOL_SOCKET, libc::SO_RXQ_OVFL, 1);
     #[cfg(not(target_os = "linux"))]
     let _ = socket;
-}
-
-#[cfg(target_os = "linux")]
-mod linux {
-    use std::mem::MaybeUninit;
-    use std::net::{Ipv4Addr, Ipv6Addr, SocketAddrV4, SocketAddrV6};
-    use std::ptr;
-
-    use smallvec::SmallVec;
-    use socket2::SockAddr;
-
-    use super::*;
-
-    /// Ancillary data of one message, aligned as `cmsghdr` wants it: room for a segment size and a count of drops.
-    #[derive(Clone, Copy)]
-    #[repr(C, align(8))]
-    pub struct Control([u8; 64]);
-
-    impl Control {
-        pub const EMPTY: Self = Self([0; 64]);
-    }
-
-    pub fn no_name() -> libc::sockaddr_storage {
-        // SAFETY: plain data, for which all zeroes are a value (the family AF_UNSPEC).
-        unsafe { std::mem::zeroed() }
-    }
-
-    pub fn receive(
-        socket: &UdpSocket,
-        arrivals: &mut Arrivals,
-        counters: &Counters,
-    ) -> io::Result<()> {
-        let width = arrivals.width;
-        let mut vectors = [const { MaybeUninit::<libc::iovec>::uninit() }; WIDTH];
-        let mut headers = [const { MaybeUninit::<libc::mmsghdr>::uninit() }; WIDTH];
-        for (i, slot) in arrivals
-            .slots
-            .chunks_mut(SLOT_STRIDE)
-            .take(width)
-            .enumerate()
-        {
-            let vector = vectors[i].write(libc::iovec {
-                iov_base: slot.as_mut_ptr().cast(),
-                iov_len: SLOT_BYTES,
-            });
-            let header = headers[i].write(message(vector, &mut arrivals.controls[i]));
-            header.msg_hdr.msg_name = ptr::from_mut(&mut arrivals.names[i]).cast();
-            header.msg_hdr.msg_namelen = size_of::<libc::sockaddr_storage>() as libc::socklen_t;
-        }
-        // SAFETY: the first `width` headers are initialised above; each points to a slot, a name and a control buffer of
-        // the lengths given, exclusively borrowed from `arrivals` for longer than the call.
-        let received = check(unsafe {
-            libc::recvmmsg(
-                socket.as_raw_fd(),
-                headers.as_mut_ptr().cast(),
-                width as libc::c_uint,
-                libc::MSG_DONTWAIT as _,
-                ptr::null_mut(),
-            )
-        })?;
-        for (header, name) in headers.iter().zip(&arrivals.names).take(received as usize) {
-            // SAFETY: one of the first `width`.
-            let header = unsafe { header.assume_init_ref() };
-            let ancillary = ancillary(&header.msg_hdr);
-            if let Some(dropped) = ancillary.dropped {
-                counters
-                    .receive_overflow
-                    .store(dropped.into(), Ordering::Relaxed);
-            }
-            let length = header.msg_len as usize;
-            arrivals.messages.push(Arrived {
-                source: socket_address(name),
-                length,
-                segment: ancillary.segment.unwrap_or(length).max(1),
-            });
-        }
-        Ok(())
-    }
-
-    pub fn send(socket: &UdpSocket, bytes: &[u8], messages: &[Outgoing]) -> io::Result<usize> {
-        let names: SmallVec<[SockAddr; WIDTH]> =
-            messages.iter().map(|m| m.destination.into()).collect();
-        let mut vectors: SmallVec<[libc::iovec; WIDTH]> = messages
-            .iter()
-            .map(|m| libc::iovec {
-                iov_base: bytes[m.range.clone()].as_ptr().cast_mut().cast(),
-                iov_len: m.range.len(),
-            })
-            .collect();
-        let mut controls = [const { MaybeUninit::<Control>::uninit() }; WIDTH];
-        let mut headers: SmallVec<[libc::mmsghdr; WIDTH]> = SmallVec::new();
-        for (i, outgoing) in messages.iter().enumerate() {
-            let mut header = message(&mut vectors[i], controls[i].write(Control::EMPTY));
-            header.msg_hdr.msg_name = names[i].as_ptr().cast_mut().cast();
-            header.msg_hdr.msg_namelen = names[i].len();
-            set_segment(&mut header.msg_hdr, outgoing);
-            headers.push(header);
-        }
-        // SAFETY: every header points to a name, a part of `bytes` and a control buffer that outlive the call, with their
-        // lengths; sending writes to none of them.
-        let sent = check(unsafe {
-            libc::sendmmsg(
-                socket.as_raw_fd(),
-                headers.as_mut_ptr(),
-                headers.len() as libc::c_uint,
-                libc::MSG_DONTWAIT as _,
-            )
-        })?;
-        Ok(sent as usize)
-    }
-
-    fn message(vector: &mut libc::iovec, control: &mut Control) -> libc::mmsghdr {
-        // SAFETY: plain data, for which all zeroes (null pointers, no lengths) are a value. Some systems have padding
-        // fields in it, so it cannot be written as a literal.
-        let mut header: libc::mmsghdr = unsafe { std::mem::zeroed() };
-        header.msg_hdr.msg_iov = vector;
-        header.msg_hdr.msg_iovlen = 1;
-        header.msg_hdr.msg_control = ptr::from_mut(control).cast();
-        header.msg_hdr.msg_controllen = size_of::<Control>() as _;
-        header
-    }
-
-    /// Writes the segment size into the control buffer of the header, or does away with the buffer.
-    fn set_segment(header: &mut libc::msghdr, outgoing: &Outgoing) {
-        if !outgoing.is_segmented() {
-            header.msg_controllen = 0;
-            return;
-        }
-        let segment = outgoing.segment as u16;
-        // SAFETY: the header has a control buffer of 64 bytes, aligned for cmsghdr; CMSG_SPACE(2) is 24 at most.
-        unsafe {
-            header.msg_controllen = libc::CMSG_SPACE(size_of::<u16>() as _) as _;
-            let control = libc::CMSG_FIRSTHDR(header);
-            (*control).cmsg_level = libc::SOL_UDP;
-            (*control).cmsg_type = libc::UDP_SEGMENT;
-            (*control).cmsg_len = libc::CMSG_LEN(size_of::<u16>() as _) as _;
-            libc::CMSG_DATA(control)
-                .cast::<u16>()
-                .write_unaligned(segment);
-        }
-    }
-
-    #[derive(Default)]
-    struct Ancillary {
-        segment: Option<usize>,
-        dropped: Option<u32>,
-    }
-
-    fn ancillary(header: &libc::msghdr) -> Ancillary {
-        let mut found = Ancillary::default();
-        // SAFETY: the kernel has filled the control buffer and its length; the macros stay within these. Both values are
-        // 32 bits wide where their type says so.
-        unsafe {
-            let mut control = libc::CMSG_FIRSTHDR(header);
-            while let Some(head) = control.as_ref() {
-                let value = libc::CMSG_DATA(control).cast::<u32>();
-                match (head.cmsg_level, head.cmsg_type) {
-                    (libc::SOL_UDP, libc::UDP_GRO) => {
-                        found.segment = Some(value.read_unaligned() as usize)
-                    }
-                    (libc::SOL_SOCKET, libc::SO_RXQ_OVFL) => {
-                        found.dropped = Some(value.read_unaligned())
-                    }
-                    _ => {}
-                }
-                control = libc::CMSG_NXTHDR(header, control);
-            }
-        }
-        found
-    }
-
-    fn socket_address(name: &libc::sockaddr_storage) -> SocketAddr {
-        if c_int::from(name.ss_family) == libc::AF_INET6 {
-            // SAFETY: the family says that the storage, large and aligned enough for any address, holds this one.
-            let name = unsafe { &*ptr::from_ref(name).cast::<libc::sockaddr_in6>() };
-            let ip = Ipv6Addr::from(name.sin6_addr.s6_addr);
-            // The flow label may vary from datagram to datagram; it is no part of who the peer is.
-            SocketAddrV6::new(ip, u16::from_be(name.sin6_port), 0, name.sin6_scope_id).into()
-        } else {
-            // SAFETY: a UDP socket has peers of these two families only.
-            let name = unsafe { &*ptr::from_ref(name).cast::<libc::sockaddr_in>() };
-            let ip = Ipv4Addr::from(u32::from_be(name.sin_addr.s_addr));
-            SocketAddrV4::new(ip, u16::from_be(name.sin_port)).into()
-        }
-    }
-}
-
-#[cfg(not(target_os = "linux"))]
-mod portable {
-    use super::*;
-
-    pub fn receive(socket: &UdpSocket, arrivals: &mut Arrivals, _: &Counters) -> io::Result<()> {
-        for slot in arrivals.slots.chunks_mut(SLOT_STRIDE).take(arrivals.width) {
-            match socket.recv_from(&mut slot[..SLOT_BYTES]) {
-                Ok((length, source)) => {
-                    arrivals.messages.push(Arrived {
-                        source,
-                        length,
-                        segment: length.max(1),
-                    });
-                }
-                Err(_) if !arrivals.messages.is_empty() => break,
-                Err(error) => return Err(error),
-            }
-        }
-        Ok(())
-    }
-
-    pub fn send(socket: &UdpSocket, bytes: &[u8], messages: &[Outgoing]) -> io::Result<usize> {
-        for (sent, message) in messages.iter().enumerate() {
-            match socket.send_to(&bytes[message.range.clone()], message.destination) {
-                Ok(_) => {}
-                Err(error) if sent == 0 => return Err(error),
-                Err(_) => return Ok(sent),
-            }
-        }
-        Ok(messages.len())
-    }
 }
 
 /// Whether the descriptor is readable now.

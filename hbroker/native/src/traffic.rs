@@ -1,0 +1,130 @@
+//! What a socket sends, why it could not, and what it counted.
+
+use std::io;
+use std::net::SocketAddr;
+use std::ops::Range;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// What a worker's socket did, since it was made.
+#[derive(Debug, Default)]
+pub struct Counters {
+    pub datagrams_in: AtomicU64,
+    pub bytes_in: AtomicU64,
+    pub receive_calls: AtomicU64,
+    /// Errors on receiving that concern some earlier datagram to somebody else (RFC 1122 §4.1.3.3).
+    pub receive_errors: AtomicU64,
+    /// What the kernel threw away because the receive buffer was full.
+    pub receive_overflow: AtomicU64,
+    pub datagrams_out: AtomicU64,
+    pub bytes_out: AtomicU64,
+    pub send_calls: AtomicU64,
+    /// The send buffer was full; nothing is lost by that.
+    pub send_blocked: AtomicU64,
+    pub send_too_large: AtomicU64,
+    pub send_refused: AtomicU64,
+    pub send_unreachable: AtomicU64,
+}
+
+impl Counters {
+    /// The values by name.
+    pub fn snapshot(&self) -> [(&'static str, u64); 12] {
+        [
+            ("socket.datagrams_in", &self.datagrams_in),
+            ("socket.bytes_in", &self.bytes_in),
+            ("socket.receive_calls", &self.receive_calls),
+            ("socket.receive_errors", &self.receive_errors),
+            ("drop.receive_overflow", &self.receive_overflow),
+            ("socket.datagrams_out", &self.datagrams_out),
+            ("socket.bytes_out", &self.bytes_out),
+            ("socket.send_calls", &self.send_calls),
+            ("socket.send_blocked", &self.send_blocked),
+            ("drop.send_too_large", &self.send_too_large),
+            ("drop.send_refused", &self.send_refused),
+            ("drop.send_unreachable", &self.send_unreachable),
+        ]
+        .map(|(name, value)| (name, value.load(Ordering::Relaxed)))
+    }
+
+    /// Counts datagrams that could not leave.
+    pub fn count_dropped(&self, error: &SendError, datagrams: usize) {
+        add(
+            match error {
+                SendError::TooLarge => &self.send_too_large,
+                SendError::Unreachable => &self.send_unreachable,
+                SendError::Blocked | SendError::Refused | SendError::Dead(_) => &self.send_refused,
+            },
+            datagrams,
+        );
+    }
+}
+
+/// Adds to a counter that is only ever read for display.
+pub fn add(counter: &AtomicU64, amount: usize) {
+    counter.fetch_add(amount as u64, Ordering::Relaxed);
+}
+
+/// One message to send: `range` of some buffer, cut into datagrams of `segment` bytes (the last may be shorter).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Outgoing {
+    pub destination: SocketAddr,
+    pub range: Range<usize>,
+    pub segment: usize,
+}
+
+impl Outgoing {
+    /// More than one datagram.
+    pub fn is_segmented(&self) -> bool {
+        self.range.len() > self.segment
+    }
+
+    pub fn datagrams(&self) -> usize {
+        self.range.len().div_ceil(self.segment)
+    }
+}
+
+/// Why a message did not leave.
+#[derive(Debug)]
+pub enum SendError {
+    /// The send buffer is full: try again when the socket is writable.
+    Blocked,
+    /// A datagram of this size cannot leave here unfragmented.
+    TooLarge,
+    /// There is no way to the destination, or an earlier datagram was refused there.
+    Unreachable,
+    /// The kernel does not take this message: an odd destination, or segmentation that the device cannot do.
+    Refused,
+    /// The socket is no more.
+    Dead(io::Error),
+}
+
+impl From<io::Error> for SendError {
+    fn from(error: io::Error) -> Self {
+        match error.raw_os_error() {
+            Some(libc::EAGAIN) => Self::Blocked,
+            Some(libc::EMSGSIZE) => Self::TooLarge,
+            Some(libc::EBADF | libc::ENOTSOCK | libc::EFAULT) => Self::Dead(error),
+            _ if is_elsewhere(&error) => Self::Unreachable,
+            _ => Self::Refused,
+        }
+    }
+}
+
+/// The error is about a destination or a lack for the moment, not about the socket.
+pub fn is_elsewhere(error: &io::Error) -> bool {
+    matches!(
+        error.raw_os_error(),
+        Some(
+            libc::ECONNREFUSED
+                | libc::ECONNRESET
+                | libc::EHOSTUNREACH
+                | libc::EHOSTDOWN
+                | libc::ENETUNREACH
+                | libc::ENETDOWN
+                | libc::EADDRNOTAVAIL
+                | libc::EPERM
+                | libc::EACCES
+                | libc::ENOBUFS
+                | libc::ENOMEM
+        )
+    )
+}
