@@ -1,1 +1,71 @@
-//! (See docs/architecture.md.)
+//! The border to Python: the only module that names pyo3.
+
+use pyo3::prelude::*;
+use pyo3::types::PyString;
+
+use crate::link_id::LinkId;
+use crate::topic;
+use crate::trie::{self, MatchSet, Subscriber};
+
+/// The native core of hbroker. See `_native.pyi` for its documentation.
+#[pymodule]
+mod _native {
+    #[pymodule_export]
+    use super::{SubscriptionTrie, filter_is_valid, filter_touches, topic_is_valid, topic_matches};
+}
+
+#[pyfunction]
+fn topic_is_valid(topic: &Bound<'_, PyString>) -> bool {
+    // A str with lone surrogates has no UTF-8, so it is no topic.
+    topic.to_str().is_ok_and(topic::topic_is_valid)
+}
+
+#[pyfunction]
+fn filter_is_valid(filter: &Bound<'_, PyString>) -> bool {
+    filter.to_str().is_ok_and(topic::filter_is_valid)
+}
+
+#[pyfunction]
+fn topic_matches(filter: &str, topic: &str) -> bool {
+    topic::matches(filter, topic)
+}
+
+#[pyfunction]
+fn filter_touches(filter: &str, subtree: &str) -> bool {
+    topic::filter_touches(filter, subtree)
+}
+
+/// The trie alone, for tests and measurements: a subscriber is a number.
+#[pyclass(module = "hbroker._native")]
+struct SubscriptionTrie {
+    trie: trie::SubscriptionTrie,
+    found: MatchSet,
+}
+
+#[pymethods]
+impl SubscriptionTrie {
+    #[new]
+    fn new() -> Self {
+        // Those who choose its filters are the tests, so its hash key need not be secret.
+        Self { trie: trie::SubscriptionTrie::new(0), found: MatchSet::default() }
+    }
+
+    fn insert(&mut self, filter: &str, subscriber: u64) -> bool {
+        let link = LinkId(subscriber);
+        let subscriber = Subscriber { link, qos: 0, no_local: false, retain_as_published: false };
+        !self.trie.insert(filter, subscriber)
+    }
+
+    fn remove(&mut self, filter: &str, subscriber: u64) -> bool {
+        self.trie.remove(filter, LinkId(subscriber))
+    }
+
+    fn matches(&mut self, topic: &str) -> Vec<u64> {
+        self.trie.collect_matches(topic, &mut self.found);
+        self.found.subscribers().iter().map(|subscriber| subscriber.link.0).collect()
+    }
+
+    fn __len__(&self) -> usize {
+        self.trie.len()
+    }
+}
