@@ -1,12 +1,16 @@
 //! The subscription trie: from a topic to the links whose filters match it.
 //!
-//! A node stands for the first levels of some filters. Below it hang its named children, found in one hash table for
-//! the whole trie under (node, name), and two wildcard children, `+` and `#`, in slots of their own. A lookup keeps the
-//! set of nodes that match the levels so far and moves it down level by level; so its cost depends on the topic's levels and on the
-//! wildcards met on the way, and not on how many filters there are. It neither recurses nor allocates.
+//! A filter without wildcards matches one topic, so it is found by its whole text, whatever its depth. The others
+//! form a trie. A node stands for the first levels of some filters; below it hang its named children and, in slots of
+//! their own, two wildcard children, `+` and `#`. A lookup keeps the set of nodes that match the levels so far and moves
+//! it down level by level. So its cost depends on the topic's levels and on the wildcards met on the way, and not on
+//! how many filters there are. It neither recurses nor allocates.
 //!
-//! A subscription is known in two places, at its node and at its link, and each holds its position in the other: so both are removed
-//! in constant time, and a link that ends costs no more than its own filters.
+//! Whole texts are kept as if they were one level, below a root of their own; and one hash table holds the named
+//! children of all nodes, under (parent, name).
+//!
+//! A subscription is known in two places, at its node and at its link, and each holds its position in the other: so
+//! both are removed in constant time, and a link that ends costs no more than its own filters.
 
 use hashbrown::{HashMap, HashTable};
 use rustc_hash::FxBuildHasher;
@@ -17,7 +21,10 @@ use crate::level_names::LevelNames;
 use crate::link_id::LinkId;
 pub use crate::match_set::{MatchSet, Subscriber};
 
+/// Above the first levels of the filters that have wildcards.
 const ROOT: u32 = 0;
+/// Above the whole texts of those that have none.
+const PLAIN: u32 = 1;
 /// No node.
 const NONE: u32 = u32::MAX;
 /// Instead of a name's number: the node hangs in one of its parent's wildcard slots.
@@ -38,6 +45,8 @@ pub struct SubscriptionTrie {
     len: usize,
 }
 
+// Two share a cache line; none lies across two.
+#[repr(align(32))]
 struct Node {
     parent: u32,
     name: u32,
@@ -86,7 +95,10 @@ impl SubscriptionTrie {
     /// No filters. `seed`: random and secret.
     pub fn new(seed: u64) -> Self {
         let mut nodes = Arena::default();
-        nodes.insert(Node::default());
+        for root in [ROOT, PLAIN] {
+            let slot = nodes.insert(Node::default());
+            debug_assert_eq!(slot, root);
+        }
         Self {
             seed,
             names: LevelNames::new(seed),
@@ -161,6 +173,11 @@ impl SubscriptionTrie {
     /// Finds the subscriptions whose filters match a valid topic, in place of what `found` held.
     pub fn collect_matches(&self, topic: &str, found: &mut MatchSet) {
         found.begin(self.links.end());
+        if self.nodes[PLAIN].children > 0
+            && let Some(node) = self.child(PLAIN, self.names.hash(topic), topic)
+        {
+            self.collect(node, found);
+        }
         let (mut frontier, mut next) = (
             std::mem::take(&mut found.frontier),
             std::mem::take(&mut found.next),
@@ -169,7 +186,7 @@ impl SubscriptionTrie {
         // MQTT 5 §4.7.2: no wildcard at the first level matches a topic that begins with `$`.
         let mut wildcards = !topic.starts_with('$');
         for level in topic.split('/') {
-            let hash = self.names.hash(level);
+            let mut level_hash = None;
             for &node in &frontier {
                 let Node {
                     plus,
@@ -184,7 +201,8 @@ impl SubscriptionTrie {
                     next.push(plus);
                 }
                 if children > 0 {
-                    next.extend(self.child(node, hash, level));
+                    let level_hash = *level_hash.get_or_insert_with(|| self.names.hash(level));
+                    next.extend(self.child(node, level_hash, level));
                 }
             }
             wildcards = true;
@@ -236,18 +254,28 @@ impl SubscriptionTrie {
 /// Nodes.
 impl SubscriptionTrie {
     fn find_node(&self, filter: &str) -> Option<u32> {
+        if is_plain(filter) {
+            return self.step(PLAIN, filter);
+        }
         filter
             .split('/')
             .try_fold(ROOT, |node, level| self.step(node, level))
     }
 
     fn make_node(&mut self, filter: &str) -> u32 {
+        if is_plain(filter) {
+            return self.make_child(PLAIN, filter);
+        }
         filter
             .split('/')
-            .fold(ROOT, |node, level| match self.step(node, level) {
-                Some(child) => child,
-                None => self.add_child(node, level),
-            })
+            .fold(ROOT, |node, level| self.make_child(node, level))
+    }
+
+    fn make_child(&mut self, node: u32, level: &str) -> u32 {
+        match self.step(node, level) {
+            Some(child) => child,
+            None => self.add_child(node, level),
+        }
     }
 
     fn step(&self, node: u32, level: &str) -> Option<u32> {
@@ -297,7 +325,7 @@ impl SubscriptionTrie {
 
     /// Removes a node that serves nothing any more, and then those above it that served it alone.
     fn prune(&mut self, mut node: u32) {
-        while node != ROOT && self.nodes[node].is_bare() {
+        while node != ROOT && node != PLAIN && self.nodes[node].is_bare() {
             let Node { parent, name, .. } = self.nodes.take(node);
             match name {
                 PLUS => self.nodes[parent].plus = NONE,
@@ -446,7 +474,12 @@ impl Default for Link {
     }
 }
 
-/// The name's hash is keyed, and so is the sum; the odd factor (2^64 over the golden ratio) spreads one name's many parents.
+fn is_plain(filter: &str) -> bool {
+    !filter.contains(['+', '#'])
+}
+
+/// The name's hash is keyed, and so is the sum; the odd factor, 2^64 over the golden ratio, spreads the many parents
+/// that one name can have.
 fn child_hash(parent: u32, name_hash: u64) -> u64 {
     name_hash.wrapping_add(u64::from(parent).wrapping_mul(0x9e37_79b9_7f4a_7c15))
 }
