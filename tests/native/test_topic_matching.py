@@ -1,7 +1,8 @@
 """Topic matching agrees with paho-mqtt's, which is an independent implementation of MQTT 5 §4.7.
 
-paho obeys §4.7.2 (`$`-topics) and lets `#` match the parent level, so nothing is excluded but depth: it recurses
-once for each level, and Python's stack ends that at about a thousand. Deeper pairs are judged by the standard.
+paho obeys §4.7.2 (`$`-topics) and lets `#` match the parent level, so nothing is excluded but depth: it
+recurses once for each level, and Python's stack ends that at about a thousand. Deeper pairs are judged by the
+text of the standard.
 """
 
 import random

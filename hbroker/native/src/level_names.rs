@@ -1,4 +1,5 @@
-//! The names of levels (and whole topics), each stored once: all filters that end in `temperature` share it.
+//! The names of levels (and whole topics), each stored once: all filters that end in `temperature` share
+//! it.
 
 use hashbrown::HashTable;
 use smallvec::SmallVec;

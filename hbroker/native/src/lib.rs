@@ -8,6 +8,7 @@
 mod arena;
 mod delivery;
 mod engine;
+mod few;
 mod forward;
 mod fragment;
 mod jurisdiction;

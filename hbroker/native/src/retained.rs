@@ -1,8 +1,9 @@
 //! Retained messages (§7.6): the last message with `retain` of each topic, as the bytes in which it came.
 //!
-//! Topics are kept in the order of their bytes, so that a subtree is one topic and one run behind it, and a filter is searched for only within the
-//! subtree that its first levels name. A large message (§7.5) takes the place of the one before once all its parts
-//! have come; until then it waits beside it, and gives way when room is short.
+//! Topics are kept in the order of their bytes, so that a subtree is one topic and one run behind it, and
+//! a filter is searched for only within the subtree that its first levels name. A large message (§7.5)
+//! takes the place of the one before once all its parts have come; until then it waits beside it, and
+//! gives way when room is short.
 
 use std::collections::BTreeMap;
 use std::ops::Bound;
@@ -73,7 +74,8 @@ struct Waiting {
 }
 
 impl RetainedStore {
-    /// Keeps nothing yet, and never more than `max_bytes`, parts of unfinished messages and overhead included.
+    /// Keeps nothing yet, and never more than `max_bytes`, parts of unfinished messages and overhead
+    /// included.
     pub fn new(max_bytes: usize) -> Self {
         Self {
             max_bytes,
@@ -237,7 +239,8 @@ impl RetainedStore {
         }
     }
 
-    /// Makes room for `cost` where `replaced` goes; unfinished messages give way, the one longest without a new part first.
+    /// Makes room for `cost` where `replaced` goes; unfinished messages give way, the one longest without
+    /// a new part first.
     fn make_room(&mut self, cost: usize, replaced: usize) -> bool {
         while self.bytes - replaced + cost > self.max_bytes {
             if self.waiting.is_empty() {

@@ -1,22 +1,24 @@
 //! The subscription trie: from a topic to the links whose filters match it.
 //!
-//! A filter without wildcards matches one topic, so it is found by its whole text, whatever its depth. The others
-//! form a trie. A node stands for the first levels of some filters; below it hang its named children and, in slots of
-//! their own, two wildcard children, `+` and `#`. A lookup keeps the set of nodes that match the levels so far and moves
-//! it down level by level. So its cost depends on the topic's levels and on the wildcards met on the way, and not on
-//! how many filters there are. It neither recurses nor allocates.
+//! A filter without wildcards matches one topic, so it is found by its whole text, whatever its depth. The
+//! others form a trie. A node stands for the first levels of some filters; below it hang its named
+//! children and, in slots of their own, two wildcard children, `+` and `#`. A lookup keeps the set of
+//! nodes that match the levels so far and moves it down level by level. So its cost depends on the topic's
+//! levels and on the wildcards met on the way, and not on how many filters there are. It neither recurses
+//! nor allocates.
 //!
-//! Whole texts are kept as if they were one level, below a root of their own; and one hash table holds the named
-//! children of all nodes, under (parent, name).
+//! Whole texts are kept as if they were one level, below a root of their own; and one hash table holds the
+//! named children of all nodes, under (parent, name).
 //!
-//! A subscription is known in two places, at its node and at its link, and each holds its position in the other: so
-//! both are removed in constant time, and a link that ends costs no more than its own filters.
+//! A subscription is known in two places, at its node and at its link, and each holds its position in the
+//! other: so both are removed in constant time, and a link that ends costs no more than its own filters.
 
 use hashbrown::{HashMap, HashTable};
 use rustc_hash::FxBuildHasher;
 use smallvec::SmallVec;
 
 use crate::arena::Arena;
+use crate::few::{Crowds, Few};
 use crate::level_names::LevelNames;
 use crate::link_id::LinkId;
 pub use crate::match_set::{MatchSet, Subscriber};
@@ -38,8 +40,7 @@ pub struct SubscriptionTrie {
     nodes: Arena<Node>,
     /// The named children of all nodes.
     children: HashTable<u32>,
-    /// The subscriptions of each node that has had more than one.
-    crowds: Arena<Vec<Subscription>>,
+    crowds: Crowds<Subscription>,
     links: Arena<Link>,
     link_slots: HashMap<LinkId, u32, FxBuildHasher>,
     len: usize,
@@ -53,14 +54,7 @@ struct Node {
     plus: u32,
     hash: u32,
     children: u32,
-    subscribers: Subscribers,
-}
-
-/// Nearly all nodes have no subscription, or one.
-enum Subscribers {
-    Nobody,
-    One(Subscription),
-    Crowd(u32),
+    subscriptions: Few<Subscription>,
 }
 
 #[derive(Clone, Copy)]
@@ -137,7 +131,9 @@ impl SubscriptionTrie {
             position: filters.len() as u32 - 1,
             options,
         };
-        self.push_subscription(node, subscription);
+        self.nodes[node]
+            .subscriptions
+            .push(subscription, &mut self.crowds);
         self.len += 1;
         false
     }
@@ -374,7 +370,12 @@ impl SubscriptionTrie {
 
     /// Removes the subscription at this position of a node, and what existed only for it.
     fn detach(&mut self, node: u32, position: u32) {
-        let gone = self.swap_remove_subscription(node, position);
+        let Some(gone) = self.nodes[node]
+            .subscriptions
+            .swap_remove(position, &mut self.crowds)
+        else {
+            return;
+        };
         if let Some(&moved) = self.subscriptions(node).get(position as usize) {
             self.links[moved.link].filters[moved.position as usize].position = position;
         }
@@ -395,51 +396,13 @@ impl SubscriptionTrie {
     }
 
     fn subscriptions(&self, node: u32) -> &[Subscription] {
-        match &self.nodes[node].subscribers {
-            Subscribers::Nobody => &[],
-            Subscribers::One(subscription) => std::slice::from_ref(subscription),
-            Subscribers::Crowd(crowd) => &self.crowds[*crowd],
-        }
+        self.nodes[node].subscriptions.as_slice(&self.crowds)
     }
 
     fn subscriptions_mut(&mut self, node: u32) -> &mut [Subscription] {
-        match &mut self.nodes[node].subscribers {
-            Subscribers::Nobody => &mut [],
-            Subscribers::One(subscription) => std::slice::from_mut(subscription),
-            Subscribers::Crowd(crowd) => &mut self.crowds[*crowd],
-        }
-    }
-
-    fn push_subscription(&mut self, node: u32, subscription: Subscription) {
-        let subscribers = &mut self.nodes[node].subscribers;
-        match *subscribers {
-            Subscribers::Nobody => *subscribers = Subscribers::One(subscription),
-            Subscribers::One(first) => {
-                *subscribers = Subscribers::Crowd(self.crowds.insert(vec![first, subscription]));
-            }
-            Subscribers::Crowd(crowd) => self.crowds[crowd].push(subscription),
-        }
-    }
-
-    fn swap_remove_subscription(&mut self, node: u32, position: u32) -> Subscription {
-        let subscribers = &mut self.nodes[node].subscribers;
-        match *subscribers {
-            Subscribers::Nobody => {
-                unreachable!("a link's filter names a node that has its subscription")
-            }
-            Subscribers::One(subscription) => {
-                *subscribers = Subscribers::Nobody;
-                subscription
-            }
-            Subscribers::Crowd(crowd) => {
-                let gone = self.crowds[crowd].swap_remove(position as usize);
-                if self.crowds[crowd].is_empty() {
-                    *subscribers = Subscribers::Nobody;
-                    self.crowds.take(crowd);
-                }
-                gone
-            }
-        }
+        self.nodes[node]
+            .subscriptions
+            .as_mut_slice(&mut self.crowds)
     }
 }
 
@@ -451,7 +414,7 @@ impl Default for Node {
             plus: NONE,
             hash: NONE,
             children: 0,
-            subscribers: Subscribers::Nobody,
+            subscriptions: Few::None,
         }
     }
 }
@@ -461,7 +424,7 @@ impl Node {
         self.children == 0
             && self.plus == NONE
             && self.hash == NONE
-            && matches!(self.subscribers, Subscribers::Nobody)
+            && matches!(self.subscriptions, Few::None)
     }
 }
 
@@ -478,8 +441,8 @@ fn is_plain(filter: &str) -> bool {
     !filter.contains(['+', '#'])
 }
 
-/// The name's hash is keyed, and so is the sum; the odd factor, 2^64 over the golden ratio, spreads the many parents
-/// that one name can have.
+/// The name's hash is keyed, and so is the sum; the odd factor, 2^64 over the golden ratio, spreads the
+/// many parents that one name can have.
 fn child_hash(parent: u32, name_hash: u64) -> u64 {
     name_hash.wrapping_add(u64::from(parent).wrapping_mul(0x9e37_79b9_7f4a_7c15))
 }
