@@ -13,9 +13,10 @@
 //! A subscription is known in two places, at its node and at its link, and each holds its position in the
 //! other: so both are removed in constant time, and a link that ends costs no more than its own filters.
 
-use hashbrown::{HashMap, HashTable};
+use std::hash::BuildHasher;
+
+use hashbrown::HashTable;
 use rustc_hash::FxBuildHasher;
-use smallvec::SmallVec;
 
 use crate::arena::Arena;
 use crate::few::{Crowds, Few};
@@ -41,8 +42,9 @@ pub struct SubscriptionTrie {
     /// The named children of all nodes.
     children: HashTable<u32>,
     crowds: Crowds<Subscription>,
+    link_crowds: Crowds<Filter>,
     links: Arena<Link>,
-    link_slots: HashMap<LinkId, u32, FxBuildHasher>,
+    link_slots: HashTable<u32>,
     len: usize,
 }
 
@@ -75,7 +77,7 @@ struct Options {
 
 struct Link {
     id: LinkId,
-    filters: SmallVec<[Filter; 2]>,
+    filters: Few<Filter>,
 }
 
 #[derive(Clone, Copy)]
@@ -99,8 +101,9 @@ impl SubscriptionTrie {
             nodes,
             children: HashTable::new(),
             crowds: Arena::default(),
+            link_crowds: Arena::default(),
             links: Arena::default(),
-            link_slots: HashMap::default(),
+            link_slots: HashTable::new(),
             len: 0,
         }
     }
@@ -124,11 +127,12 @@ impl SubscriptionTrie {
             return true;
         }
         let position = self.subscriptions(node).len() as u32;
-        let filters = &mut self.links[link].filters;
-        filters.push(Filter { node, position });
+        self.links[link]
+            .filters
+            .push(Filter { node, position }, &mut self.link_crowds);
         let subscription = Subscription {
             link,
-            position: filters.len() as u32 - 1,
+            position: self.filters(link).len() as u32 - 1,
             options,
         };
         self.nodes[node]
@@ -140,7 +144,7 @@ impl SubscriptionTrie {
 
     /// Removes a link's subscription to a filter. Whether there was one.
     pub fn remove(&mut self, filter: &str, link: LinkId) -> bool {
-        let Some(&link) = self.link_slots.get(&link) else {
+        let Some(link) = self.find_link(link) else {
             return false;
         };
         let Some(node) = self.find_node(filter) else {
@@ -155,12 +159,12 @@ impl SubscriptionTrie {
 
     /// Removes all subscriptions of a link; returns how many there were.
     pub fn remove_link(&mut self, link: LinkId) -> usize {
-        let Some(&slot) = self.link_slots.get(&link) else {
+        let Some(slot) = self.find_link(link) else {
             return 0;
         };
-        let count = self.links[slot].filters.len();
+        let count = self.filters(slot).len();
         for remaining in (0..count).rev() {
-            let Filter { node, position } = self.links[slot].filters[remaining];
+            let Filter { node, position } = self.filters(slot)[remaining];
             self.detach(node, position);
         }
         count
@@ -342,19 +346,34 @@ impl SubscriptionTrie {
 
 /// Subscriptions, at their node and at their link.
 impl SubscriptionTrie {
+    fn find_link(&self, id: LinkId) -> Option<u32> {
+        self.link_slots
+            .find(link_hash(id), |&slot| self.links[slot].id == id)
+            .copied()
+    }
+
     fn make_link(&mut self, id: LinkId) -> u32 {
-        let links = &mut self.links;
-        *self.link_slots.entry(id).or_insert_with(|| {
-            links.insert(Link {
+        self.find_link(id).unwrap_or_else(|| {
+            let slot = self.links.insert(Link {
                 id,
-                filters: SmallVec::new(),
-            })
+                filters: Few::None,
+            });
+            self.link_slots
+                .insert_unique(link_hash(id), slot, |&slot| link_hash(self.links[slot].id));
+            slot
         })
+    }
+
+    fn drop_link(&mut self, slot: u32) {
+        let hash = link_hash(self.links.take(slot).id);
+        if let Ok(entry) = self.link_slots.find_entry(hash, |&other| other == slot) {
+            entry.remove();
+        }
     }
 
     /// Where among the node's subscriptions the link's is. Searched for in the shorter of the two lists.
     fn position(&self, node: u32, link: u32) -> Option<u32> {
-        let (subscriptions, filters) = (self.subscriptions(node), &self.links[link].filters);
+        let (subscriptions, filters) = (self.subscriptions(node), self.filters(link));
         if subscriptions.len() <= filters.len() {
             subscriptions
                 .iter()
@@ -377,16 +396,16 @@ impl SubscriptionTrie {
             return;
         };
         if let Some(&moved) = self.subscriptions(node).get(position as usize) {
-            self.links[moved.link].filters[moved.position as usize].position = position;
+            self.filters_mut(moved.link)[moved.position as usize].position = position;
         }
         self.links[gone.link]
             .filters
-            .swap_remove(gone.position as usize);
-        if let Some(&moved) = self.links[gone.link].filters.get(gone.position as usize) {
+            .swap_remove(gone.position, &mut self.link_crowds);
+        if let Some(&moved) = self.filters(gone.link).get(gone.position as usize) {
             self.subscriptions_mut(moved.node)[moved.position as usize].position = gone.position;
         }
-        if self.links[gone.link].filters.is_empty() {
-            self.link_slots.remove(&self.links.take(gone.link).id);
+        if self.filters(gone.link).is_empty() {
+            self.drop_link(gone.link);
         }
         self.prune(node);
         self.len -= 1;
@@ -397,6 +416,14 @@ impl SubscriptionTrie {
 
     fn subscriptions(&self, node: u32) -> &[Subscription] {
         self.nodes[node].subscriptions.as_slice(&self.crowds)
+    }
+
+    fn filters(&self, link: u32) -> &[Filter] {
+        self.links[link].filters.as_slice(&self.link_crowds)
+    }
+
+    fn filters_mut(&mut self, link: u32) -> &mut [Filter] {
+        self.links[link].filters.as_mut_slice(&mut self.link_crowds)
     }
 
     fn subscriptions_mut(&mut self, node: u32) -> &mut [Subscription] {
@@ -432,7 +459,7 @@ impl Default for Link {
     fn default() -> Self {
         Self {
             id: LinkId(0),
-            filters: SmallVec::new(),
+            filters: Few::None,
         }
     }
 }
@@ -445,6 +472,11 @@ fn is_plain(filter: &str) -> bool {
 /// many parents that one name can have.
 fn child_hash(parent: u32, name_hash: u64) -> u64 {
     name_hash.wrapping_add(u64::from(parent).wrapping_mul(0x9e37_79b9_7f4a_7c15))
+}
+
+/// Links are named by this core, not by strangers.
+fn link_hash(id: LinkId) -> u64 {
+    FxBuildHasher.hash_one(id)
 }
 
 #[cfg(test)]
