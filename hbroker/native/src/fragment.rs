@@ -1,8 +1,8 @@
 //! Puts messages together that came in parts (§7.5).
 //!
-//! Nothing that a part *says* of its message reserves memory: `count` and `total` are checked only against what has come. Each part
-//! is charged its bytes and what keeping it costs; beyond its share a publisher loses its own oldest message, and
-//! beyond the whole the oldest goes, whoever's it is.
+//! Nothing that a part *says* of its message reserves memory: `count` and `total` are checked only against
+//! what has come. Each part is charged its bytes and what keeping it costs; beyond its share a publisher
+//! loses its own oldest message, and beyond the whole the oldest goes, whoever's it is.
 
 use std::collections::BTreeMap;
 
@@ -139,7 +139,8 @@ impl Reassembler {
         }
     }
 
-    /// How many messages were given up so far: for want of parts or of room, or because their parts disagreed.
+    /// How many messages were given up so far: for want of parts or of room, or because their parts
+    /// disagreed.
     pub fn abandoned(&self) -> u64 {
         self.abandoned
     }

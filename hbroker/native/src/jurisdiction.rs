@@ -1,6 +1,7 @@
 //! What a node owns (§1): the subtrees granted to it, less the cuts delegated out of them.
 //!
-//! The longest entry that holds a topic decides. A message looks up only prefixes as long as the longest entry.
+//! The longest entry that holds a topic decides. A message looks up only prefixes as long as the longest
+//! entry.
 
 use std::net::SocketAddr;
 

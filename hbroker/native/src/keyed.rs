@@ -1,7 +1,8 @@
 //! Hashing under a secret key.
 //!
-//! Topics, filters and publisher ids are chosen by strangers. Under a hash function that they can compute, they could
-//! choose them all to fall into one bucket (Crosby and Wallach, 2003); SipHash with a secret key takes that from them.
+//! Topics, filters and publisher ids are chosen by strangers. Under a hash function that they can compute,
+//! they could choose them all to fall into one bucket (Crosby and Wallach, 2003); SipHash with a secret
+//! key takes that from them.
 
 use std::hash::{BuildHasher, Hasher};
 

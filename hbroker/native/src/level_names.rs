@@ -1,4 +1,5 @@
-//! The names of levels, each stored once: a million filters that end in `temperature` share it.
+//! The names of levels (and whole topics), each stored once: all filters that end in `temperature` share
+//! it.
 
 use hashbrown::HashTable;
 use smallvec::SmallVec;
@@ -13,12 +14,13 @@ pub struct LevelNames {
     table: HashTable<u32>,
 }
 
+// One cache line: most names are short enough to lie in place.
 #[derive(Default)]
+#[repr(align(64))]
 struct Name {
     hash: u64,
     uses: u32,
-    // Most names are short: in place they cost no allocation, and reading them no second cache line.
-    text: SmallVec<[u8; 20]>,
+    text: SmallVec<[u8; 36]>,
 }
 
 impl LevelNames {

@@ -19,6 +19,7 @@ mod egress;
 mod endpoint;
 mod engine;
 mod event;
+mod few;
 mod fleet;
 mod forward;
 mod fragment;

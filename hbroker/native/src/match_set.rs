@@ -16,7 +16,8 @@ pub struct Subscriber {
 }
 
 impl Subscriber {
-    /// Satisfies two subscriptions of one link: the higher QoS, and each message and each flag that one of them asks for.
+    /// Satisfies two subscriptions of one link: the higher QoS, and each message and each flag that one of
+    /// them asks for.
     fn merge(&mut self, other: Subscriber) {
         self.qos = self.qos.max(other.qos);
         self.no_local &= other.no_local;
@@ -29,7 +30,8 @@ impl Subscriber {
 pub struct MatchSet {
     found: Vec<Subscriber>,
     subscriptions: usize,
-    /// By link slot: where in `found` the link is, if `round` is the present one. So nothing is cleared between topics.
+    /// By link slot: where in `found` the link is, if `round` is the present one. So nothing is cleared
+    /// between topics.
     marks: Vec<Mark>,
     round: u32,
     /// The trie's nodes that match the levels so far, and one level further.

@@ -1,8 +1,9 @@
 //! Retained messages (§7.6): the last message with `retain` of each topic, as the bytes in which it came.
 //!
-//! Topics are kept in the order of their bytes, so that a subtree is one topic and one run behind it, and a filter is searched for only within the
-//! subtree that its first levels name. A large message (§7.5) takes the place of the one before once all its parts
-//! have come; until then it waits beside it, and gives way when room is short.
+//! Topics are kept in the order of their bytes, so that a subtree is one topic and one run behind it, and
+//! a filter is searched for only within the subtree that its first levels name. A large message (§7.5)
+//! takes the place of the one before once all its parts have come; until then it waits beside it, and
+//! gives way when room is short.
 
 use std::collections::BTreeMap;
 use std::ops::Bound;
@@ -69,10 +70,12 @@ struct Waiting {
     sequence: u64,
     count: u32,
     parts: BTreeMap<u32, Box<[u8]>>,
+    cost: usize,
 }
 
 impl RetainedStore {
-    /// Keeps nothing yet, and never more than `max_bytes`, parts of unfinished messages and overhead included.
+    /// Keeps nothing yet, and never more than `max_bytes`, parts of unfinished messages and overhead
+    /// included.
     pub fn new(max_bytes: usize) -> Self {
         Self {
             max_bytes,
@@ -116,7 +119,7 @@ impl RetainedStore {
         mut visit: impl FnMut(&'a str, &'a [Box<[u8]>]),
     ) {
         let named = match filter.find(['+', '#']) {
-            Some(wildcard) => filter[..wildcard].trim_end_matches('/'),
+            Some(wildcard) => filter[..wildcard].strip_suffix('/').unwrap_or_default(),
             None => {
                 return self
                     .kept
@@ -208,6 +211,7 @@ impl RetainedStore {
         let is_new = waiting.count == count && !waiting.parts.contains_key(&index);
         if is_new {
             waiting.parts.insert(index, part.field.into());
+            waiting.cost += part.field.len() + OVERHEAD;
         }
         if waiting.parts.len() == waiting.count as usize {
             let parts = waiting.parts.into_values().collect();
@@ -223,10 +227,10 @@ impl RetainedStore {
         if self.waiting.len() >= MAX_WAITING {
             self.take_waiting(0);
         }
-        if !self.make_room(waiting.cost(), 0) {
+        if !self.make_room(waiting.cost, 0) {
             return Offer::Refused;
         }
-        self.bytes += waiting.cost();
+        self.bytes += waiting.cost;
         self.waiting.push(waiting);
         if is_new {
             Offer::Incomplete
@@ -235,7 +239,8 @@ impl RetainedStore {
         }
     }
 
-    /// Makes room for `cost` where `replaced` goes; unfinished messages give way, the one longest without a new part first.
+    /// Makes room for `cost` where `replaced` goes; unfinished messages give way, the one longest without
+    /// a new part first.
     fn make_room(&mut self, cost: usize, replaced: usize) -> bool {
         while self.bytes - replaced + cost > self.max_bytes {
             if self.waiting.is_empty() {
@@ -248,7 +253,7 @@ impl RetainedStore {
 
     fn take_waiting(&mut self, at: usize) -> Waiting {
         let waiting = self.waiting.remove(at);
-        self.bytes -= waiting.cost();
+        self.bytes -= waiting.cost;
         waiting
     }
 
@@ -256,7 +261,7 @@ impl RetainedStore {
         self.waiting.retain(|waiting| {
             let goes = may_go(waiting);
             if goes {
-                self.bytes -= waiting.cost();
+                self.bytes -= waiting.cost;
             }
             !goes
         });
@@ -265,32 +270,36 @@ impl RetainedStore {
 
 impl Kept {
     fn cost(&self, topic: &str) -> usize {
-        cost(topic, self.parts.iter())
+        topic.len()
+            + OVERHEAD
+            + self
+                .parts
+                .iter()
+                .map(|part| part.len() + OVERHEAD)
+                .sum::<usize>()
     }
 }
 
 impl Waiting {
     fn new(part: &RetainedPart<'_>, sequence: u64, count: u32) -> Self {
+        let (topic, publisher, cost) = (
+            part.topic.into(),
+            part.publisher,
+            part.topic.len() + OVERHEAD,
+        );
         Self {
-            topic: part.topic.into(),
-            publisher: part.publisher,
+            topic,
+            publisher,
             sequence,
             count,
             parts: BTreeMap::new(),
+            cost,
         }
     }
 
     fn is_of(&self, topic: &str, publisher: u64) -> bool {
         &*self.topic == topic && self.publisher == publisher
     }
-
-    fn cost(&self) -> usize {
-        cost(&self.topic, self.parts.values())
-    }
-}
-
-fn cost<'a>(topic: &str, parts: impl Iterator<Item = &'a Box<[u8]>>) -> usize {
-    topic.len() + OVERHEAD + parts.map(|part| part.len() + OVERHEAD).sum::<usize>()
 }
 
 /// The bounds of the topics that begin with the subtree and `/`. (`0` is the byte after `/`.)

@@ -42,7 +42,11 @@ fn real_cost(store: &RetainedStore) -> usize {
         .iter()
         .map(|(topic, kept)| kept.cost(topic))
         .sum();
-    kept + store.waiting.iter().map(Waiting::cost).sum::<usize>()
+    let cost = |waiting: &Waiting| {
+        let parts = waiting.parts.values();
+        waiting.topic.len() + OVERHEAD + parts.map(|part| part.len() + OVERHEAD).sum::<usize>()
+    };
+    kept + store.waiting.iter().map(cost).sum::<usize>()
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! Address-validation tokens (§4.2): a stateless proof that a peer receives at its address.
 //!
-//! As the DNS cookies of RFC 9018: a version, a time, and a keyed hash of both and of the address. Every node with the same key
-//! can verify what any of them issued, and none keeps anything for it.
+//! As the DNS cookies of RFC 9018: a version, a time, and a keyed hash of both and of the address. Every
+//! node with the same key can verify what any of them issued, and none keeps anything for it.
 
 use std::hash::Hasher;
 use std::net::{IpAddr, SocketAddr};
@@ -17,7 +17,8 @@ const SKEW_S: u32 = 5;
 const VERSION: u8 = 1;
 const STAMP_BYTES: usize = 5;
 
-/// The keys of a node, the newest first: it issues under the newest and takes all of them, so that keys can be changed.
+/// The keys of a node, the newest first: it issues under the newest and takes all of them, so that keys
+/// can be changed.
 pub struct TokenKeys {
     keys: Vec<[u8; 16]>,
 }

@@ -1,11 +1,12 @@
 //! Topic names and filters (§7.1; MQTT 5 §4.7).
 //!
-//! A topic is a path of levels, separated by `/`; a level may be empty. A filter is a topic in which `+` may stand for one
-//! level and a last `#` for any number of them, none included. Topics whose first level begins with `$` are apart: no
-//! wildcard at the first level matches them.
+//! A topic is a path of levels, separated by `/`; a level may be empty. A filter is a topic in which `+`
+//! may stand for one level and a last `#` for any number of them, none included. Topics whose first level
+//! begins with `$` are apart: no wildcard at the first level matches them.
 //!
-//! A subtree is a path of whole levels, and the empty string is the whole hierarchy. (The path of one empty level, above
-//! `/a`, is the empty string as well: it cannot be told from the whole hierarchy, so it cannot be delegated.)
+//! A subtree is a path of whole levels, and the empty string is the whole hierarchy. (The path of one
+//! empty level, above `/a`, is the empty string as well: it cannot be told from the whole hierarchy, so it
+//! cannot be delegated.)
 //!
 //! All functions but the first two take valid topics, filters and subtrees, and never allocate.
 
@@ -82,7 +83,8 @@ pub fn prefixes(topic: &str) -> impl Iterator<Item = &str> {
     })
 }
 
-/// The same, less the prefixes of more than `depth` levels: a table whose keys have at most that many needs no others.
+/// The same, less the prefixes of more than `depth` levels: a table whose keys have at most that many
+/// needs no others.
 pub fn prefixes_to_depth(topic: &str, depth: usize) -> impl Iterator<Item = &str> {
     let end = match depth {
         0 => 0,

@@ -1,23 +1,33 @@
 //! The subscription trie: from a topic to the links whose filters match it.
 //!
-//! A node stands for the first levels of some filters. Below it hang its named children, found in one hash table for
-//! the whole trie under (node, name), and two wildcard children, `+` and `#`, in slots of their own. A lookup keeps the
-//! set of nodes that match the levels so far and moves it down level by level; so its cost depends on the topic's levels and on the
-//! wildcards met on the way, and not on how many filters there are. It neither recurses nor allocates.
+//! A filter without wildcards matches one topic, so it is found by its whole text, whatever its depth. The
+//! others form a trie. A node stands for the first levels of some filters; below it hang its named
+//! children and, in slots of their own, two wildcard children, `+` and `#`. A lookup keeps the set of
+//! nodes that match the levels so far and moves it down level by level. So its cost depends on the topic's
+//! levels and on the wildcards met on the way, and not on how many filters there are. It neither recurses
+//! nor allocates.
 //!
-//! A subscription is known in two places, at its node and at its link, and each holds its position in the other: so both are removed
-//! in constant time, and a link that ends costs no more than its own filters.
+//! Whole texts are kept as if they were one level, below a root of their own; and one hash table holds the
+//! named children of all nodes, under (parent, name).
+//!
+//! A subscription is known in two places, at its node and at its link, and each holds its position in the
+//! other: so both are removed in constant time, and a link that ends costs no more than its own filters.
 
-use hashbrown::{HashMap, HashTable};
+use std::hash::BuildHasher;
+
+use hashbrown::HashTable;
 use rustc_hash::FxBuildHasher;
-use smallvec::SmallVec;
 
 use crate::arena::Arena;
+use crate::few::{Crowds, Few};
 use crate::level_names::LevelNames;
 use crate::link_id::LinkId;
 pub use crate::match_set::{MatchSet, Subscriber};
 
+/// Above the first levels of the filters that have wildcards.
 const ROOT: u32 = 0;
+/// Above the whole texts of those that have none.
+const PLAIN: u32 = 1;
 /// No node.
 const NONE: u32 = u32::MAX;
 /// Instead of a name's number: the node hangs in one of its parent's wildcard slots.
@@ -31,27 +41,22 @@ pub struct SubscriptionTrie {
     nodes: Arena<Node>,
     /// The named children of all nodes.
     children: HashTable<u32>,
-    /// The subscriptions of each node that has had more than one.
-    crowds: Arena<Vec<Subscription>>,
+    crowds: Crowds<Subscription>,
+    link_crowds: Crowds<Filter>,
     links: Arena<Link>,
-    link_slots: HashMap<LinkId, u32, FxBuildHasher>,
+    link_slots: HashTable<u32>,
     len: usize,
 }
 
+// Two share a cache line; none lies across two.
+#[repr(align(32))]
 struct Node {
     parent: u32,
     name: u32,
     plus: u32,
     hash: u32,
     children: u32,
-    subscribers: Subscribers,
-}
-
-/// Nearly all nodes have no subscription, or one.
-enum Subscribers {
-    Nobody,
-    One(Subscription),
-    Crowd(u32),
+    subscriptions: Few<Subscription>,
 }
 
 #[derive(Clone, Copy)]
@@ -72,7 +77,7 @@ struct Options {
 
 struct Link {
     id: LinkId,
-    filters: SmallVec<[Filter; 2]>,
+    filters: Few<Filter>,
 }
 
 #[derive(Clone, Copy)]
@@ -86,15 +91,19 @@ impl SubscriptionTrie {
     /// No filters. `seed`: random and secret.
     pub fn new(seed: u64) -> Self {
         let mut nodes = Arena::default();
-        nodes.insert(Node::default());
+        for root in [ROOT, PLAIN] {
+            let slot = nodes.insert(Node::default());
+            debug_assert_eq!(slot, root);
+        }
         Self {
             seed,
             names: LevelNames::new(seed),
             nodes,
             children: HashTable::new(),
             crowds: Arena::default(),
+            link_crowds: Arena::default(),
             links: Arena::default(),
-            link_slots: HashMap::default(),
+            link_slots: HashTable::new(),
             len: 0,
         }
     }
@@ -118,21 +127,24 @@ impl SubscriptionTrie {
             return true;
         }
         let position = self.subscriptions(node).len() as u32;
-        let filters = &mut self.links[link].filters;
-        filters.push(Filter { node, position });
+        self.links[link]
+            .filters
+            .push(Filter { node, position }, &mut self.link_crowds);
         let subscription = Subscription {
             link,
-            position: filters.len() as u32 - 1,
+            position: self.filters(link).len() as u32 - 1,
             options,
         };
-        self.push_subscription(node, subscription);
+        self.nodes[node]
+            .subscriptions
+            .push(subscription, &mut self.crowds);
         self.len += 1;
         false
     }
 
     /// Removes a link's subscription to a filter. Whether there was one.
     pub fn remove(&mut self, filter: &str, link: LinkId) -> bool {
-        let Some(&link) = self.link_slots.get(&link) else {
+        let Some(link) = self.find_link(link) else {
             return false;
         };
         let Some(node) = self.find_node(filter) else {
@@ -147,12 +159,12 @@ impl SubscriptionTrie {
 
     /// Removes all subscriptions of a link; returns how many there were.
     pub fn remove_link(&mut self, link: LinkId) -> usize {
-        let Some(&slot) = self.link_slots.get(&link) else {
+        let Some(slot) = self.find_link(link) else {
             return 0;
         };
-        let count = self.links[slot].filters.len();
+        let count = self.filters(slot).len();
         for remaining in (0..count).rev() {
-            let Filter { node, position } = self.links[slot].filters[remaining];
+            let Filter { node, position } = self.filters(slot)[remaining];
             self.detach(node, position);
         }
         count
@@ -161,6 +173,11 @@ impl SubscriptionTrie {
     /// Finds the subscriptions whose filters match a valid topic, in place of what `found` held.
     pub fn collect_matches(&self, topic: &str, found: &mut MatchSet) {
         found.begin(self.links.end());
+        if self.nodes[PLAIN].children > 0
+            && let Some(node) = self.child(PLAIN, self.names.hash(topic), topic)
+        {
+            self.collect(node, found);
+        }
         let (mut frontier, mut next) = (
             std::mem::take(&mut found.frontier),
             std::mem::take(&mut found.next),
@@ -169,7 +186,7 @@ impl SubscriptionTrie {
         // MQTT 5 §4.7.2: no wildcard at the first level matches a topic that begins with `$`.
         let mut wildcards = !topic.starts_with('$');
         for level in topic.split('/') {
-            let hash = self.names.hash(level);
+            let mut level_hash = None;
             for &node in &frontier {
                 let Node {
                     plus,
@@ -184,7 +201,8 @@ impl SubscriptionTrie {
                     next.push(plus);
                 }
                 if children > 0 {
-                    next.extend(self.child(node, hash, level));
+                    let level_hash = *level_hash.get_or_insert_with(|| self.names.hash(level));
+                    next.extend(self.child(node, level_hash, level));
                 }
             }
             wildcards = true;
@@ -236,18 +254,28 @@ impl SubscriptionTrie {
 /// Nodes.
 impl SubscriptionTrie {
     fn find_node(&self, filter: &str) -> Option<u32> {
+        if is_plain(filter) {
+            return self.step(PLAIN, filter);
+        }
         filter
             .split('/')
             .try_fold(ROOT, |node, level| self.step(node, level))
     }
 
     fn make_node(&mut self, filter: &str) -> u32 {
+        if is_plain(filter) {
+            return self.make_child(PLAIN, filter);
+        }
         filter
             .split('/')
-            .fold(ROOT, |node, level| match self.step(node, level) {
-                Some(child) => child,
-                None => self.add_child(node, level),
-            })
+            .fold(ROOT, |node, level| self.make_child(node, level))
+    }
+
+    fn make_child(&mut self, node: u32, level: &str) -> u32 {
+        match self.step(node, level) {
+            Some(child) => child,
+            None => self.add_child(node, level),
+        }
     }
 
     fn step(&self, node: u32, level: &str) -> Option<u32> {
@@ -297,7 +325,7 @@ impl SubscriptionTrie {
 
     /// Removes a node that serves nothing any more, and then those above it that served it alone.
     fn prune(&mut self, mut node: u32) {
-        while node != ROOT && self.nodes[node].is_bare() {
+        while node != ROOT && node != PLAIN && self.nodes[node].is_bare() {
             let Node { parent, name, .. } = self.nodes.take(node);
             match name {
                 PLUS => self.nodes[parent].plus = NONE,
@@ -318,19 +346,34 @@ impl SubscriptionTrie {
 
 /// Subscriptions, at their node and at their link.
 impl SubscriptionTrie {
+    fn find_link(&self, id: LinkId) -> Option<u32> {
+        self.link_slots
+            .find(link_hash(id), |&slot| self.links[slot].id == id)
+            .copied()
+    }
+
     fn make_link(&mut self, id: LinkId) -> u32 {
-        let links = &mut self.links;
-        *self.link_slots.entry(id).or_insert_with(|| {
-            links.insert(Link {
+        self.find_link(id).unwrap_or_else(|| {
+            let slot = self.links.insert(Link {
                 id,
-                filters: SmallVec::new(),
-            })
+                filters: Few::None,
+            });
+            self.link_slots
+                .insert_unique(link_hash(id), slot, |&slot| link_hash(self.links[slot].id));
+            slot
         })
+    }
+
+    fn drop_link(&mut self, slot: u32) {
+        let hash = link_hash(self.links.take(slot).id);
+        if let Ok(entry) = self.link_slots.find_entry(hash, |&other| other == slot) {
+            entry.remove();
+        }
     }
 
     /// Where among the node's subscriptions the link's is. Searched for in the shorter of the two lists.
     fn position(&self, node: u32, link: u32) -> Option<u32> {
-        let (subscriptions, filters) = (self.subscriptions(node), &self.links[link].filters);
+        let (subscriptions, filters) = (self.subscriptions(node), self.filters(link));
         if subscriptions.len() <= filters.len() {
             subscriptions
                 .iter()
@@ -346,18 +389,23 @@ impl SubscriptionTrie {
 
     /// Removes the subscription at this position of a node, and what existed only for it.
     fn detach(&mut self, node: u32, position: u32) {
-        let gone = self.swap_remove_subscription(node, position);
+        let Some(gone) = self.nodes[node]
+            .subscriptions
+            .swap_remove(position, &mut self.crowds)
+        else {
+            return;
+        };
         if let Some(&moved) = self.subscriptions(node).get(position as usize) {
-            self.links[moved.link].filters[moved.position as usize].position = position;
+            self.filters_mut(moved.link)[moved.position as usize].position = position;
         }
         self.links[gone.link]
             .filters
-            .swap_remove(gone.position as usize);
-        if let Some(&moved) = self.links[gone.link].filters.get(gone.position as usize) {
+            .swap_remove(gone.position, &mut self.link_crowds);
+        if let Some(&moved) = self.filters(gone.link).get(gone.position as usize) {
             self.subscriptions_mut(moved.node)[moved.position as usize].position = gone.position;
         }
-        if self.links[gone.link].filters.is_empty() {
-            self.link_slots.remove(&self.links.take(gone.link).id);
+        if self.filters(gone.link).is_empty() {
+            self.drop_link(gone.link);
         }
         self.prune(node);
         self.len -= 1;
@@ -367,51 +415,21 @@ impl SubscriptionTrie {
     }
 
     fn subscriptions(&self, node: u32) -> &[Subscription] {
-        match &self.nodes[node].subscribers {
-            Subscribers::Nobody => &[],
-            Subscribers::One(subscription) => std::slice::from_ref(subscription),
-            Subscribers::Crowd(crowd) => &self.crowds[*crowd],
-        }
+        self.nodes[node].subscriptions.as_slice(&self.crowds)
+    }
+
+    fn filters(&self, link: u32) -> &[Filter] {
+        self.links[link].filters.as_slice(&self.link_crowds)
+    }
+
+    fn filters_mut(&mut self, link: u32) -> &mut [Filter] {
+        self.links[link].filters.as_mut_slice(&mut self.link_crowds)
     }
 
     fn subscriptions_mut(&mut self, node: u32) -> &mut [Subscription] {
-        match &mut self.nodes[node].subscribers {
-            Subscribers::Nobody => &mut [],
-            Subscribers::One(subscription) => std::slice::from_mut(subscription),
-            Subscribers::Crowd(crowd) => &mut self.crowds[*crowd],
-        }
-    }
-
-    fn push_subscription(&mut self, node: u32, subscription: Subscription) {
-        let subscribers = &mut self.nodes[node].subscribers;
-        match *subscribers {
-            Subscribers::Nobody => *subscribers = Subscribers::One(subscription),
-            Subscribers::One(first) => {
-                *subscribers = Subscribers::Crowd(self.crowds.insert(vec![first, subscription]));
-            }
-            Subscribers::Crowd(crowd) => self.crowds[crowd].push(subscription),
-        }
-    }
-
-    fn swap_remove_subscription(&mut self, node: u32, position: u32) -> Subscription {
-        let subscribers = &mut self.nodes[node].subscribers;
-        match *subscribers {
-            Subscribers::Nobody => {
-                unreachable!("a link's filter names a node that has its subscription")
-            }
-            Subscribers::One(subscription) => {
-                *subscribers = Subscribers::Nobody;
-                subscription
-            }
-            Subscribers::Crowd(crowd) => {
-                let gone = self.crowds[crowd].swap_remove(position as usize);
-                if self.crowds[crowd].is_empty() {
-                    *subscribers = Subscribers::Nobody;
-                    self.crowds.take(crowd);
-                }
-                gone
-            }
-        }
+        self.nodes[node]
+            .subscriptions
+            .as_mut_slice(&mut self.crowds)
     }
 }
 
@@ -423,7 +441,7 @@ impl Default for Node {
             plus: NONE,
             hash: NONE,
             children: 0,
-            subscribers: Subscribers::Nobody,
+            subscriptions: Few::None,
         }
     }
 }
@@ -433,7 +451,7 @@ impl Node {
         self.children == 0
             && self.plus == NONE
             && self.hash == NONE
-            && matches!(self.subscribers, Subscribers::Nobody)
+            && matches!(self.subscriptions, Few::None)
     }
 }
 
@@ -441,14 +459,24 @@ impl Default for Link {
     fn default() -> Self {
         Self {
             id: LinkId(0),
-            filters: SmallVec::new(),
+            filters: Few::None,
         }
     }
 }
 
-/// The name's hash is keyed, and so is the sum; the odd factor (2^64 over the golden ratio) spreads one name's many parents.
+fn is_plain(filter: &str) -> bool {
+    !filter.contains(['+', '#'])
+}
+
+/// The name's hash is keyed, and so is the sum; the odd factor, 2^64 over the golden ratio, spreads the
+/// many parents that one name can have.
 fn child_hash(parent: u32, name_hash: u64) -> u64 {
     name_hash.wrapping_add(u64::from(parent).wrapping_mul(0x9e37_79b9_7f4a_7c15))
+}
+
+/// Links are named by this core, not by strangers.
+fn link_hash(id: LinkId) -> u64 {
+    FxBuildHasher.hash_one(id)
 }
 
 #[cfg(test)]

@@ -1,11 +1,12 @@
 //! Recognises messages that come again (§7.4), by the publisher's sequence numbers.
 //!
-//! As the anti-replay window of IPsec (RFC 4303 §3.4.3), a bit for each of the newest numbers, and what lies below the window counts
-//! as seen: exactly once must not become twice. But a node sees only those of a publisher's numbers that are its own, so only the words of bits
-//! that have one are kept. Gaps cost nothing then, and a leap far ahead does not push the window past what is still under way.
+//! As the anti-replay window of IPsec (RFC 4303 §3.4.3), a bit for each of the newest numbers, and what
+//! lies below the window counts as seen: exactly once must not become twice. But a node sees only those of
+//! a publisher's numbers that are its own, so only the words of bits that have one are kept. Gaps cost
+//! nothing then, and a leap far ahead does not push the window past what is still under way.
 //!
-//! How many publishers are remembered is bounded; the one to forget is found by the clock algorithm (Corbató, 1968), which
-//! comes near to the least recently used at a constant cost.
+//! How many publishers are remembered is bounded; the one to forget is found by the clock algorithm
+//! (Corbató, 1968), which comes near to the least recently used at a constant cost.
 
 use std::collections::BTreeMap;
 
@@ -35,8 +36,8 @@ struct Window {
 }
 
 impl DuplicateWindow {
-    /// Remembers `max_publishers` (at least one), and of each its `span` newest numbers where there are no gaps between them;
-    /// where there are, at least the `span / 64` newest.
+    /// Remembers `max_publishers` (at least one), and of each its `span` newest numbers where there are no
+    /// gaps between them; where there are, at least the `span / 64` newest.
     pub fn new(max_publishers: usize, span: usize, seed: u64) -> Self {
         Self {
             max_publishers: max_publishers.max(1),

@@ -1,8 +1,8 @@
 //! The zones that a client knows (§5.3), as a resolver caches zones of the DNS.
 //!
-//! For each subtree at most two facts: somebody serves it, and somebody above delegated it. The longest subtree that
-//! holds a topic and of which a fact is known decides; served beats delegated, since it is the nearer knowledge. Every fact
-//! has a source, the owner who told it, and an end.
+//! For each subtree at most two facts: somebody serves it, and somebody above delegated it. The longest
+//! subtree that holds a topic and of which a fact is known decides; served beats delegated, since it is
+//! the nearer knowledge. Every fact has a source, the owner who told it, and an end.
 
 use std::net::SocketAddr;
 
@@ -37,7 +37,8 @@ struct Entry {
     cut: Option<Fact>,
 }
 
-/// `source` says until `expires`: this subtree is `node`'s. (Of what is served the source is the node itself.)
+/// `source` says until `expires`: this subtree is `node`'s. (Of what is served the source is the node
+/// itself.)
 #[derive(Clone, Copy)]
 struct Fact {
     node: SocketAddr,
@@ -46,7 +47,8 @@ struct Fact {
 }
 
 impl Zones {
-    /// Knows nothing, and never of more than `max_entries` (at least one) subtrees. `seed`: random and secret.
+    /// Knows nothing, and never of more than `max_entries` (at least one) subtrees. `seed`: random and
+    /// secret.
     pub fn new(max_entries: usize, seed: u64) -> Self {
         Self {
             max_entries: max_entries.max(1),
@@ -99,10 +101,11 @@ impl Zones {
         }
     }
 
-    /// `owner` refused a message on `topic` and told of `cut` (§7.2). Afterwards `owner` is not taken for the topic's owner.
+    /// `owner` refused a message on `topic` and told of `cut` (§7.2). Afterwards `owner` is not taken for
+    /// the topic's owner.
     ///
-    /// A cut that does not hold the topic explains nothing (the empty subtree says as much: begin at the root): then all that `owner`
-    /// told is forgotten.
+    /// A cut that does not hold the topic explains nothing (the empty subtree says as much: begin at the
+    /// root): then all that `owner` told is forgotten.
     pub fn learn_cut(&mut self, owner: SocketAddr, topic: &str, cut: &Cut, expires: Micros) {
         if cut.subtree.is_empty() || !topic::is_within(topic, &cut.subtree) {
             return self.forget(Some(owner));
