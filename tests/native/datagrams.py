@@ -1,9 +1,9 @@
 """Datagrams to test parsers with: valid, odd and broken, all from a seeded generator.
 
-`datagram` is built with protobuf and is valid. `odd_datagram` is written field by field after the schema, with
-all that the encoding allows and no library writes: a field more than once, a oneof's members in turn, elements
-packed and single, overlong varints, unknown fields, groups, wire types that do not fit. Parsers differ there, if
-anywhere. `mutated` breaks bytes.
+`datagram` is built with protobuf and is valid. `odd_datagram` is written field by field after the schema,
+with all that the encoding allows and no library writes: a field more than once, a oneof's members in
+turn, elements packed and single, overlong varints, unknown fields, groups, wire types that do not fit.
+Parsers differ there, if anywhere. `mutated` breaks bytes.
 """
 
 from random import Random

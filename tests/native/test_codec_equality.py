@@ -1,8 +1,8 @@
 """The native codec and Python's protobuf are one codec (§2.1): same datagrams accepted, same values read.
 
-Protobuf is the reference. `header_values` and `packet_values` say what the native view of a parsed datagram must
-be. The invariant, `assert_equal`, is held against valid, odd and mutated bytes; then protobuf reads what the core
-writes.
+Protobuf is the reference. `header_values` and `packet_values` say what the native view of a parsed
+datagram must be. The invariant, `assert_equal`, is held against valid, odd and mutated bytes; then
+protobuf reads what the core writes.
 """
 
 from collections.abc import Iterator
