@@ -9,7 +9,7 @@ with a real socket, under the same verbs, less the four that an engine's driver 
 """
 
 from collections.abc import Sequence
-from typing import Final, TypeAlias, final
+from typing import Any, Final, TypeAlias, final
 
 Address: TypeAlias = tuple[str, int]
 Cut: TypeAlias = tuple[str, str, Address, int]
@@ -233,8 +233,14 @@ def filter_touches(filter: str, subtree: str) -> bool:
 
 # For tests and tools ---------------------------------------------------------------------------------------------------
 
-def decode(datagram: bytes) -> tuple[tuple[object, ...], list[tuple[object, ...]]] | None:
-    """The fast path's view of a datagram; None where it is malformed. For the test that holds both codecs equal."""
+def decode(datagram: bytes) -> tuple[tuple[Any, ...], list[tuple[Any, ...]]] | None:
+    """The fast path's view of a datagram: (header, packets), as native/src/python/codec.rs lists their values.
+
+    None where it is malformed. For the test that holds both codecs equal.
+    """
+
+def encode(header: tuple[Any, ...], packets: Sequence[tuple[Any, ...]], padding: int = 0) -> bytes:
+    """The datagram that `decode` would read so, and `padding` more bytes (1 is impossible: it adds none)."""
 
 class SubscriptionTrie:
     """The forwarding table's trie, alone, for property tests and benchmarks."""

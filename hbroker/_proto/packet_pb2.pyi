@@ -113,7 +113,7 @@ class Datagram(_message.Message):
     header: Header
     packets: _containers.RepeatedCompositeFieldContainer[Packet]
     padding: bytes
-    def __init__(self, header: _Optional[_Union[Header, _Mapping]] = ..., packets: _Optional[_Iterable[_Union[Packet, _Mapping]]] = ..., padding: _Optional[bytes] = ...) -> None: ...
+    def __init__(self, header: _Optional[_Union[Header, _Mapping[str, object]]] = ..., packets: _Optional[_Iterable[_Union[Packet, _Mapping[str, object]]]] = ..., padding: _Optional[bytes] = ...) -> None: ...
 
 class Header(_message.Message):
     __slots__ = ("session", "incarnation", "number", "ack", "token")
@@ -127,7 +127,7 @@ class Header(_message.Message):
     number: int
     ack: Ack
     token: bytes
-    def __init__(self, session: _Optional[int] = ..., incarnation: _Optional[int] = ..., number: _Optional[int] = ..., ack: _Optional[_Union[Ack, _Mapping]] = ..., token: _Optional[bytes] = ...) -> None: ...
+    def __init__(self, session: _Optional[int] = ..., incarnation: _Optional[int] = ..., number: _Optional[int] = ..., ack: _Optional[_Union[Ack, _Mapping[str, object]]] = ..., token: _Optional[bytes] = ...) -> None: ...
 
 class Ack(_message.Message):
     __slots__ = ("largest", "delay_us", "ranges")
@@ -179,7 +179,7 @@ class Packet(_message.Message):
     referral: Referral
     reset: Reset
     transfer: Transfer
-    def __init__(self, delivery: _Optional[int] = ..., after: _Optional[int] = ..., retained: _Optional[bool] = ..., publish: _Optional[_Union[Publish, _Mapping]] = ..., puback: _Optional[_Union[PubAck, _Mapping]] = ..., pubconnect: _Optional[_Union[PubConnect, _Mapping]] = ..., pubaccept: _Optional[_Union[PubAccept, _Mapping]] = ..., subscribe: _Optional[_Union[Subscribe, _Mapping]] = ..., suback: _Optional[_Union[SubAck, _Mapping]] = ..., unsubscribe: _Optional[_Union[Unsubscribe, _Mapping]] = ..., ping: _Optional[_Union[Ping, _Mapping]] = ..., pong: _Optional[_Union[Pong, _Mapping]] = ..., join: _Optional[_Union[Join, _Mapping]] = ..., joinack: _Optional[_Union[JoinAck, _Mapping]] = ..., leave: _Optional[_Union[Leave, _Mapping]] = ..., challenge: _Optional[_Union[Challenge, _Mapping]] = ..., referral: _Optional[_Union[Referral, _Mapping]] = ..., reset: _Optional[_Union[Reset, _Mapping]] = ..., transfer: _Optional[_Union[Transfer, _Mapping]] = ...) -> None: ...
+    def __init__(self, delivery: _Optional[int] = ..., after: _Optional[int] = ..., retained: _Optional[bool] = ..., publish: _Optional[_Union[Publish, _Mapping[str, object]]] = ..., puback: _Optional[_Union[PubAck, _Mapping[str, object]]] = ..., pubconnect: _Optional[_Union[PubConnect, _Mapping[str, object]]] = ..., pubaccept: _Optional[_Union[PubAccept, _Mapping[str, object]]] = ..., subscribe: _Optional[_Union[Subscribe, _Mapping[str, object]]] = ..., suback: _Optional[_Union[SubAck, _Mapping[str, object]]] = ..., unsubscribe: _Optional[_Union[Unsubscribe, _Mapping[str, object]]] = ..., ping: _Optional[_Union[Ping, _Mapping[str, object]]] = ..., pong: _Optional[_Union[Pong, _Mapping[str, object]]] = ..., join: _Optional[_Union[Join, _Mapping[str, object]]] = ..., joinack: _Optional[_Union[JoinAck, _Mapping[str, object]]] = ..., leave: _Optional[_Union[Leave, _Mapping[str, object]]] = ..., challenge: _Optional[_Union[Challenge, _Mapping[str, object]]] = ..., referral: _Optional[_Union[Referral, _Mapping[str, object]]] = ..., reset: _Optional[_Union[Reset, _Mapping[str, object]]] = ..., transfer: _Optional[_Union[Transfer, _Mapping[str, object]]] = ...) -> None: ...
 
 class Address(_message.Message):
     __slots__ = ("ip", "port")
@@ -199,7 +199,7 @@ class Cut(_message.Message):
     node: str
     address: Address
     epoch: int
-    def __init__(self, subtree: _Optional[str] = ..., node: _Optional[str] = ..., address: _Optional[_Union[Address, _Mapping]] = ..., epoch: _Optional[int] = ...) -> None: ...
+    def __init__(self, subtree: _Optional[str] = ..., node: _Optional[str] = ..., address: _Optional[_Union[Address, _Mapping[str, object]]] = ..., epoch: _Optional[int] = ...) -> None: ...
 
 class Zone(_message.Message):
     __slots__ = ("subtree", "epoch", "serial", "scope", "cuts")
@@ -213,7 +213,7 @@ class Zone(_message.Message):
     serial: int
     scope: str
     cuts: _containers.RepeatedCompositeFieldContainer[Cut]
-    def __init__(self, subtree: _Optional[str] = ..., epoch: _Optional[int] = ..., serial: _Optional[int] = ..., scope: _Optional[str] = ..., cuts: _Optional[_Iterable[_Union[Cut, _Mapping]]] = ...) -> None: ...
+    def __init__(self, subtree: _Optional[str] = ..., epoch: _Optional[int] = ..., serial: _Optional[int] = ..., scope: _Optional[str] = ..., cuts: _Optional[_Iterable[_Union[Cut, _Mapping[str, object]]]] = ...) -> None: ...
 
 class Origin(_message.Message):
     __slots__ = ("address", "hops")
@@ -221,7 +221,7 @@ class Origin(_message.Message):
     HOPS_FIELD_NUMBER: _ClassVar[int]
     address: Address
     hops: int
-    def __init__(self, address: _Optional[_Union[Address, _Mapping]] = ..., hops: _Optional[int] = ...) -> None: ...
+    def __init__(self, address: _Optional[_Union[Address, _Mapping[str, object]]] = ..., hops: _Optional[int] = ...) -> None: ...
 
 class Fragment(_message.Message):
     __slots__ = ("index", "count", "total")
@@ -273,7 +273,7 @@ class Publish(_message.Message):
     response_topic: str
     correlation_data: bytes
     user_properties: _containers.RepeatedCompositeFieldContainer[UserProperty]
-    def __init__(self, topic: _Optional[str] = ..., payload: _Optional[bytes] = ..., publisher: _Optional[int] = ..., sequence: _Optional[int] = ..., qos: _Optional[_Union[Qos, str]] = ..., retain: _Optional[bool] = ..., published_at_us: _Optional[int] = ..., expiry_s: _Optional[int] = ..., fragment: _Optional[_Union[Fragment, _Mapping]] = ..., ack_mode: _Optional[_Union[AckMode, str]] = ..., content_type: _Optional[str] = ..., payload_format: _Optional[_Union[PayloadFormat, str]] = ..., response_topic: _Optional[str] = ..., correlation_data: _Optional[bytes] = ..., user_properties: _Optional[_Iterable[_Union[UserProperty, _Mapping]]] = ...) -> None: ...
+    def __init__(self, topic: _Optional[str] = ..., payload: _Optional[bytes] = ..., publisher: _Optional[int] = ..., sequence: _Optional[int] = ..., qos: _Optional[_Union[Qos, str]] = ..., retain: _Optional[bool] = ..., published_at_us: _Optional[int] = ..., expiry_s: _Optional[int] = ..., fragment: _Optional[_Union[Fragment, _Mapping[str, object]]] = ..., ack_mode: _Optional[_Union[AckMode, str]] = ..., content_type: _Optional[str] = ..., payload_format: _Optional[_Union[PayloadFormat, str]] = ..., response_topic: _Optional[str] = ..., correlation_data: _Optional[bytes] = ..., user_properties: _Optional[_Iterable[_Union[UserProperty, _Mapping[str, object]]]] = ...) -> None: ...
 
 class PubAck(_message.Message):
     __slots__ = ("ranges", "reason", "referral", "topic")
@@ -285,7 +285,7 @@ class PubAck(_message.Message):
     reason: Reason
     referral: Cut
     topic: str
-    def __init__(self, ranges: _Optional[_Iterable[int]] = ..., reason: _Optional[_Union[Reason, str]] = ..., referral: _Optional[_Union[Cut, _Mapping]] = ..., topic: _Optional[str] = ...) -> None: ...
+    def __init__(self, ranges: _Optional[_Iterable[int]] = ..., reason: _Optional[_Union[Reason, str]] = ..., referral: _Optional[_Union[Cut, _Mapping[str, object]]] = ..., topic: _Optional[str] = ...) -> None: ...
 
 class PubConnect(_message.Message):
     __slots__ = ("request", "topic", "mode", "origin")
@@ -297,7 +297,7 @@ class PubConnect(_message.Message):
     topic: str
     mode: Mode
     origin: Origin
-    def __init__(self, request: _Optional[int] = ..., topic: _Optional[str] = ..., mode: _Optional[_Union[Mode, str]] = ..., origin: _Optional[_Union[Origin, _Mapping]] = ...) -> None: ...
+    def __init__(self, request: _Optional[int] = ..., topic: _Optional[str] = ..., mode: _Optional[_Union[Mode, str]] = ..., origin: _Optional[_Union[Origin, _Mapping[str, object]]] = ...) -> None: ...
 
 class PubAccept(_message.Message):
     __slots__ = ("request", "reason", "node", "address", "zone", "ttl_s", "subscriptions", "token", "hops")
@@ -319,7 +319,7 @@ class PubAccept(_message.Message):
     subscriptions: int
     token: bytes
     hops: int
-    def __init__(self, request: _Optional[int] = ..., reason: _Optional[_Union[Reason, str]] = ..., node: _Optional[str] = ..., address: _Optional[_Union[Address, _Mapping]] = ..., zone: _Optional[_Union[Zone, _Mapping]] = ..., ttl_s: _Optional[int] = ..., subscriptions: _Optional[int] = ..., token: _Optional[bytes] = ..., hops: _Optional[int] = ...) -> None: ...
+    def __init__(self, request: _Optional[int] = ..., reason: _Optional[_Union[Reason, str]] = ..., node: _Optional[str] = ..., address: _Optional[_Union[Address, _Mapping[str, object]]] = ..., zone: _Optional[_Union[Zone, _Mapping[str, object]]] = ..., ttl_s: _Optional[int] = ..., subscriptions: _Optional[int] = ..., token: _Optional[bytes] = ..., hops: _Optional[int] = ...) -> None: ...
 
 class Subscribe(_message.Message):
     __slots__ = ("request", "filter", "qos", "no_local", "retain_as_published", "retain_handling", "mode", "origin", "client")
@@ -341,7 +341,7 @@ class Subscribe(_message.Message):
     mode: Mode
     origin: Origin
     client: str
-    def __init__(self, request: _Optional[int] = ..., filter: _Optional[str] = ..., qos: _Optional[_Union[Qos, str]] = ..., no_local: _Optional[bool] = ..., retain_as_published: _Optional[bool] = ..., retain_handling: _Optional[_Union[RetainHandling, str]] = ..., mode: _Optional[_Union[Mode, str]] = ..., origin: _Optional[_Union[Origin, _Mapping]] = ..., client: _Optional[str] = ...) -> None: ...
+    def __init__(self, request: _Optional[int] = ..., filter: _Optional[str] = ..., qos: _Optional[_Union[Qos, str]] = ..., no_local: _Optional[bool] = ..., retain_as_published: _Optional[bool] = ..., retain_handling: _Optional[_Union[RetainHandling, str]] = ..., mode: _Optional[_Union[Mode, str]] = ..., origin: _Optional[_Union[Origin, _Mapping[str, object]]] = ..., client: _Optional[str] = ...) -> None: ...
 
 class SubAck(_message.Message):
     __slots__ = ("request", "reason", "node", "address", "zone", "filter", "responsible", "active", "passed_to", "token", "qos", "hops")
@@ -369,7 +369,7 @@ class SubAck(_message.Message):
     token: bytes
     qos: Qos
     hops: int
-    def __init__(self, request: _Optional[int] = ..., reason: _Optional[_Union[Reason, str]] = ..., node: _Optional[str] = ..., address: _Optional[_Union[Address, _Mapping]] = ..., zone: _Optional[_Union[Zone, _Mapping]] = ..., filter: _Optional[str] = ..., responsible: _Optional[bool] = ..., active: _Optional[bool] = ..., passed_to: _Optional[_Iterable[_Union[Cut, _Mapping]]] = ..., token: _Optional[bytes] = ..., qos: _Optional[_Union[Qos, str]] = ..., hops: _Optional[int] = ...) -> None: ...
+    def __init__(self, request: _Optional[int] = ..., reason: _Optional[_Union[Reason, str]] = ..., node: _Optional[str] = ..., address: _Optional[_Union[Address, _Mapping[str, object]]] = ..., zone: _Optional[_Union[Zone, _Mapping[str, object]]] = ..., filter: _Optional[str] = ..., responsible: _Optional[bool] = ..., active: _Optional[bool] = ..., passed_to: _Optional[_Iterable[_Union[Cut, _Mapping[str, object]]]] = ..., token: _Optional[bytes] = ..., qos: _Optional[_Union[Qos, str]] = ..., hops: _Optional[int] = ...) -> None: ...
 
 class Unsubscribe(_message.Message):
     __slots__ = ("request", "filter")
@@ -411,7 +411,7 @@ class Join(_message.Message):
     policy: LeasePolicy
     origin: Origin
     credential: bytes
-    def __init__(self, request: _Optional[int] = ..., node: _Optional[str] = ..., subtree: _Optional[str] = ..., address: _Optional[_Union[Address, _Mapping]] = ..., incarnation: _Optional[int] = ..., epoch: _Optional[int] = ..., policy: _Optional[_Union[LeasePolicy, str]] = ..., origin: _Optional[_Union[Origin, _Mapping]] = ..., credential: _Optional[bytes] = ...) -> None: ...
+    def __init__(self, request: _Optional[int] = ..., node: _Optional[str] = ..., subtree: _Optional[str] = ..., address: _Optional[_Union[Address, _Mapping[str, object]]] = ..., incarnation: _Optional[int] = ..., epoch: _Optional[int] = ..., policy: _Optional[_Union[LeasePolicy, str]] = ..., origin: _Optional[_Union[Origin, _Mapping[str, object]]] = ..., credential: _Optional[bytes] = ...) -> None: ...
 
 class JoinAck(_message.Message):
     __slots__ = ("request", "reason", "node", "address", "subtree", "epoch", "lease_ms", "token", "holder")
@@ -433,7 +433,7 @@ class JoinAck(_message.Message):
     lease_ms: int
     token: bytes
     holder: Cut
-    def __init__(self, request: _Optional[int] = ..., reason: _Optional[_Union[Reason, str]] = ..., node: _Optional[str] = ..., address: _Optional[_Union[Address, _Mapping]] = ..., subtree: _Optional[str] = ..., epoch: _Optional[int] = ..., lease_ms: _Optional[int] = ..., token: _Optional[bytes] = ..., holder: _Optional[_Union[Cut, _Mapping]] = ...) -> None: ...
+    def __init__(self, request: _Optional[int] = ..., reason: _Optional[_Union[Reason, str]] = ..., node: _Optional[str] = ..., address: _Optional[_Union[Address, _Mapping[str, object]]] = ..., subtree: _Optional[str] = ..., epoch: _Optional[int] = ..., lease_ms: _Optional[int] = ..., token: _Optional[bytes] = ..., holder: _Optional[_Union[Cut, _Mapping[str, object]]] = ...) -> None: ...
 
 class Leave(_message.Message):
     __slots__ = ("request", "subtree", "epoch", "reason")
@@ -465,7 +465,7 @@ class Referral(_message.Message):
     node: str
     zone: Zone
     next: Cut
-    def __init__(self, request: _Optional[int] = ..., node: _Optional[str] = ..., zone: _Optional[_Union[Zone, _Mapping]] = ..., next: _Optional[_Union[Cut, _Mapping]] = ...) -> None: ...
+    def __init__(self, request: _Optional[int] = ..., node: _Optional[str] = ..., zone: _Optional[_Union[Zone, _Mapping[str, object]]] = ..., next: _Optional[_Union[Cut, _Mapping[str, object]]] = ...) -> None: ...
 
 class Reset(_message.Message):
     __slots__ = ("session", "token")
@@ -491,7 +491,7 @@ class SubscriptionRecord(_message.Message):
     session: int
     address: Address
     client: str
-    def __init__(self, filter: _Optional[str] = ..., qos: _Optional[_Union[Qos, str]] = ..., no_local: _Optional[bool] = ..., retain_as_published: _Optional[bool] = ..., session: _Optional[int] = ..., address: _Optional[_Union[Address, _Mapping]] = ..., client: _Optional[str] = ...) -> None: ...
+    def __init__(self, filter: _Optional[str] = ..., qos: _Optional[_Union[Qos, str]] = ..., no_local: _Optional[bool] = ..., retain_as_published: _Optional[bool] = ..., session: _Optional[int] = ..., address: _Optional[_Union[Address, _Mapping[str, object]]] = ..., client: _Optional[str] = ...) -> None: ...
 
 class Transfer(_message.Message):
     __slots__ = ("subtree", "epoch", "phase", "last", "subscriptions", "retained")
@@ -507,4 +507,4 @@ class Transfer(_message.Message):
     last: bool
     subscriptions: _containers.RepeatedCompositeFieldContainer[SubscriptionRecord]
     retained: _containers.RepeatedScalarFieldContainer[bytes]
-    def __init__(self, subtree: _Optional[str] = ..., epoch: _Optional[int] = ..., phase: _Optional[_Union[TransferPhase, str]] = ..., last: _Optional[bool] = ..., subscriptions: _Optional[_Iterable[_Union[SubscriptionRecord, _Mapping]]] = ..., retained: _Optional[_Iterable[bytes]] = ...) -> None: ...
+    def __init__(self, subtree: _Optional[str] = ..., epoch: _Optional[int] = ..., phase: _Optional[_Union[TransferPhase, str]] = ..., last: _Optional[bool] = ..., subscriptions: _Optional[_Iterable[_Union[SubscriptionRecord, _Mapping[str, object]]]] = ..., retained: _Optional[_Iterable[bytes]] = ...) -> None: ...

@@ -18,6 +18,9 @@ mod publish;
 mod reader;
 mod view;
 
+#[cfg(test)]
+mod tests;
+
 pub use acks::{AckView, CutView, PubAckView};
 pub use emit::{
     AckOut, HeaderOut, PublishOut, packet_len, put_challenge_field, put_header, put_packet,

@@ -192,46 +192,39 @@ impl<'a> PacketView<'a> {
                         puback.set_fields(&raw[start..raw.len() - message.left()]);
                     }
                 }
-                _ => view.body.merge(tag, &mut message)?,
+                packet::PING | packet::PONG | packet::RESET | packet::CHALLENGE => {
+                    view.body.merge(tag, message.message()?)?;
+                }
+                _ => match control(tag) {
+                    Some((kind, checks)) => {
+                        check(message.message()?, checks)?;
+                        view.body = Body::Control(kind);
+                    }
+                    None => message.skip(tag)?,
+                },
             }
         }
     }
 }
 
 impl<'a> Body<'a> {
-    /// Takes in the field `tag`: a body that is not of the fast path, or a field that this version does not know.
-    fn merge(&mut self, tag: u32, packet: &mut Reader<'a>) -> Result<(), Malformed> {
-        let before = *self;
-        *self = match tag {
-            packet::PING => {
-                let before = if let Self::Ping { sent_at_us } = before {
-                    sent_at_us
-                } else {
-                    0
-                };
-                Self::Ping {
-                    sent_at_us: merge_sent_at(packet.message()?, ping::SENT_AT_US, before)?,
-                }
-            }
-            packet::PONG => {
-                let before = if let Self::Pong { sent_at_us } = before {
-                    sent_at_us
-                } else {
-                    0
-                };
-                Self::Pong {
-                    sent_at_us: merge_sent_at(packet.message()?, pong::SENT_AT_US, before)?,
-                }
-            }
-            packet::RESET => merge_reset(packet.message()?, before)?,
-            packet::CHALLENGE => merge_challenge(packet.message()?, before)?,
-            _ => match control(tag) {
-                Some((kind, checks)) => {
-                    check(packet.message()?, checks)?;
-                    Self::Control(kind)
-                }
-                None => return packet.skip(tag),
+    /// Takes in the content of the field `tag`, one of the link's own packets.
+    fn merge(&mut self, tag: u32, content: Reader<'a>) -> Result<(), Malformed> {
+        *self = match (tag, *self) {
+            (packet::PING, Self::Ping { sent_at_us }) => Self::Ping {
+                sent_at_us: merge_sent_at(content, ping::SENT_AT_US, sent_at_us)?,
             },
+            (packet::PING, _) => Self::Ping {
+                sent_at_us: merge_sent_at(content, ping::SENT_AT_US, 0)?,
+            },
+            (packet::PONG, Self::Pong { sent_at_us }) => Self::Pong {
+                sent_at_us: merge_sent_at(content, pong::SENT_AT_US, sent_at_us)?,
+            },
+            (packet::PONG, _) => Self::Pong {
+                sent_at_us: merge_sent_at(content, pong::SENT_AT_US, 0)?,
+            },
+            (packet::RESET, before) => merge_reset(content, before)?,
+            (_, before) => merge_challenge(content, before)?,
         };
         Ok(())
     }
