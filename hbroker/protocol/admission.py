@@ -1,4 +1,4 @@
-"""Who may join, and where (§5.1, §5.5): a judgement over the jurisdiction and the request alone, with no effects."""
+"""Who may join, and where (§5.1, §5.5): a judgement over jurisdiction and request alone, with no effects."""
 
 from __future__ import annotations
 
@@ -79,9 +79,7 @@ def applicant_from(join: pb.Join) -> Applicant | None:
     if address is None or not named or not topic_is_valid(join.subtree):
         return None
     policy = LeasePolicy.SERVE if join.policy == pb.LEASE_POLICY_SERVE else LeasePolicy.FENCE
-    return Applicant(
-        join.request, join.node, join.subtree, address, join.incarnation, join.epoch, policy
-    )
+    return Applicant(join.request, join.node, join.subtree, address, join.incarnation, join.epoch, policy)
 
 
 def credential(key: bytes, join: pb.Join) -> bytes:
@@ -99,9 +97,7 @@ def credential(key: bytes, join: pb.Join) -> bytes:
     return proof.digest()
 
 
-def judge(
-    applicant: Applicant, jurisdiction: Jurisdiction, pending: Iterable[Delegation]
-) -> Verdict:
+def judge(applicant: Applicant, jurisdiction: Jurisdiction, pending: Iterable[Delegation]) -> Verdict:
     """Who decides about a JOIN, and how this node does. `pending`: delegations whose handover has begun."""
     subtree = applicant.subtree
     if is_within(subtree, "$SYS") and subtree != f"{STATUS_ROOT}/{applicant.node}":

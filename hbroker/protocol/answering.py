@@ -1,7 +1,7 @@
 """Who owns this topic? A node's answer to PUBCONNECT (§5.2).
 
-The owner answers whoever asked, directly. Another node passes the question down to the child that holds the topic, or, in
-referral mode, names that child. Nothing is remembered of a question.
+The owner answers whoever asked, directly. Another node passes the question down to the child that holds the
+topic, or, in referral mode, names that child. Nothing is remembered of a question.
 """
 
 from __future__ import annotations
@@ -38,7 +38,9 @@ class Answering:
         decider = self._jurisdiction.lookup(request.topic)
         parent = inquiry.parent_link
         if parent is not None and not self._jurisdiction.holds_from(parent, request.topic):
-            decider = None  # The parent's table is ahead of this node's or behind it: going on could go round.
+            decider = (
+                None  # The parent's table is ahead of this node's or behind it: going on could go round.
+            )
         match decider:
             case Grant() if decider.serving:
                 self._accept(inquiry, request, decider)
@@ -60,9 +62,7 @@ class Answering:
         inquiry.answer(self._core, answer)
 
     def _refer(self, inquiry: Inquiry, request: pb.PubConnect, delegation: Delegation) -> None:
-        referral = pb.Referral(
-            request=request.request, node=self._name, next=cut_of(delegation.as_cut())
-        )
+        referral = pb.Referral(request=request.request, node=self._name, next=cut_of(delegation.as_cut()))
         grant = self._jurisdiction.enclosing(delegation.subtree)
         if grant is not None:
             referral.zone.CopyFrom(self._jurisdiction.zone(request.topic, grant))

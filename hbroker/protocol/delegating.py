@@ -1,8 +1,9 @@
-"""A node as a parent: it grants subtrees to children, keeps their leases, and takes back what they leave (§5.1, §5.6).
+"""A node as a parent: it grants subtrees, keeps their leases, and takes back what is left (§5.1, §5.6).
 
-A child's subtree goes through `DELEGATION`: handed over, held, handed back. Until the handover commits the parent owns
-it; from then on only the child does, until it hands it back or its lease ends. No lease is granted that outlives the
-parent's own, so whoever takes back a parent's subtree finds everything below it at rest.
+A child's subtree goes through `DELEGATION`: handed over, held, handed back. Until the handover commits the
+parent owns it; from then on only the child does, until it hands it back or its lease ends. No lease is
+granted that outlives the parent's own, so whoever takes back a parent's subtree finds everything below it
+at rest.
 """
 
 from __future__ import annotations
@@ -77,7 +78,10 @@ class _Child:
 
 
 class Delegating:
-    """The parent's side of every subtree delegated by this node. `epoch_at(now)`: the least epoch to grant (§5.1)."""
+    """The parent's side of every subtree delegated by this node.
+
+    `epoch_at(now)`: the least epoch to grant (§5.1).
+    """
 
     def __init__(
         self,
@@ -108,13 +112,11 @@ class Delegating:
             delegation.link = None
             delegation.until = now + timers.LEASE
             self._highest_epoch = max(self._highest_epoch, delegation.epoch)
-            self._children[delegation.subtree] = _Child(
-                delegation, Machine(DELEGATION, DelegationState.HELD)
-            )
+            self._children[delegation.subtree] = _Child(delegation, Machine(DELEGATION, DelegationState.HELD))
             self._jurisdiction.delegate(delegation)
 
     def handle_join(self, now: int, inquiry: Inquiry, join: pb.Join) -> None:
-        """A JOIN: outside of a session or passed down an invitation is the answer, within a session a grant."""
+        """A JOIN is answered with an invitation; within a session, with a grant."""
         applicant = applicant_from(join)
         if applicant is None:
             self._turn(inquiry, join, Turned(Reason.REASON_PROTOCOL_ERROR))

@@ -8,8 +8,9 @@
                                                serves
                                       <------  DONE
 
-Between COMMIT's two ends nobody serves the subtree, so no message is ever accepted by two owners, and none by an owner
-that lacks a subscription made before. The order rests on the link: in a session packets arrive once and in order.
+Between COMMIT's two ends nobody serves the subtree, so no message is ever accepted by two owners, and none
+by an owner that lacks a subscription made before. The order rests on the link: in a session packets arrive
+once and in order.
 """
 
 from __future__ import annotations
@@ -40,7 +41,10 @@ __all__ = [
 ]
 
 CHUNK: Final = 900
-"""Bytes of records in one packet, so that it fits a datagram of 1,200. A single larger record travels alone."""
+"""Bytes of records in one packet, so that it fits a datagram of 1,200.
+
+A single larger record travels alone.
+"""
 MOST_RECORDS: Final = 10_000_000
 
 
@@ -106,14 +110,20 @@ class Giving:
         self._send(pb.Transfer(phase=pb.TRANSFER_PHASE_RECORDS, last=True))
 
     def follow(self, subscription: Subscription, ended: bool) -> None:
-        """A subscription was made or ended meanwhile. After COMMIT the client and the new owner settle it alone."""
+        """A subscription was made or ended meanwhile.
+
+        After COMMIT the client and the new owner settle it alone.
+        """
         waiting = self._machine.state is GivingState.AWAIT_READY
         if waiting and filter_touches(subscription.filter, self._subtree):
             record = ended_of(subscription) if ended else record_of(subscription)
             self._send(pb.Transfer(phase=pb.TRANSFER_PHASE_RECORDS, subscriptions=[record]))
 
     def handle(self, transfer: pb.Transfer) -> GivingState | None:
-        """The new owner's answer; None where it is not due. AWAIT_DONE asks the caller to stop serving, then `commit`."""
+        """The new owner's answer; None where it is not due.
+
+        AWAIT_DONE asks the caller to stop serving, then `commit`.
+        """
         event = _GIVING_EVENTS.get(transfer.phase)
         if event is None or transfer.epoch != self._epoch or not self._machine.accepts(event):
             return None

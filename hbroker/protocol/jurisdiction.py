@@ -1,8 +1,8 @@
 """What a node owns: the subtrees it was granted, less the cuts that it delegated out of them (§5).
 
-In DNS terms a grant is a zone and a delegation a zone cut. The longest of both that holds a topic decides about it: a
-grant says "mine", a delegation "ask below". Every change here is made in the native core in the same step, so that what is
-answered to a look-up and what is done with a PUBLISH never differ.
+In DNS terms a grant is a zone and a delegation a zone cut. The longest of both that holds a topic decides
+about it: a grant says "mine", a delegation "ask below". Every change here is made in the native core in the
+same step, so that what is answered to a look-up and what is done with a PUBLISH never differ.
 """
 
 from __future__ import annotations
@@ -48,7 +48,10 @@ class Delegation:
     policy: LeasePolicy
     link: int | None
     until: int
-    """When the lease granted ends, in microseconds. The subtree is taken back a drift allowance later (§5.6)."""
+    """When the lease granted ends, in microseconds.
+
+    The subtree is taken back a drift allowance later (§5.6).
+    """
 
     def as_cut(self) -> Cut:
         return self.subtree, self.node, self.address, self.epoch
@@ -131,9 +134,10 @@ class Jurisdiction:
         return list(self._cuts_below.get(subtree, {}).values())
 
     def zone(self, topic: str, grant: Grant) -> pb.Zone:
-        """The zone as it is told to somebody who asked for `topic` (§5.3): the widest scope with few enough cuts.
+        """The zone as told to somebody who asked for `topic` (§5.3): the widest scope with few enough cuts.
 
-        Where even the topic itself has too many cuts below it, some are told: an owner corrects the rest when asked.
+        Where even the topic itself has too many cuts below it, some are told: an owner corrects the rest
+        when asked.
         """
         scope = topic
         for prefix in _prefixes(topic, self._deepest + 1):
@@ -150,7 +154,7 @@ class Jurisdiction:
         )
 
     def children(self, filter: str, parent_link: int | None = None) -> list[Delegation]:
-        """The delegations that a filter touches; of a request from a parent, those below that parent's grants.
+        """The delegations that a filter touches; for a parent's request, those below that parent's grants.
 
         A node is reached from several parents, and each request goes on below the one it came from alone. So
         it arrives once for each delegation on its way, and never goes round.
@@ -165,7 +169,8 @@ class Jurisdiction:
         """A grant less its cuts that can hold a topic that matches; None: there is none (§6.1)."""
         for grant in self._grants.values():
             if filter_touches(filter, grant.subtree) and not any(
-                matches_only_below(filter, grant.subtree, cut.subtree) for cut in self.cuts_below(grant.subtree)
+                matches_only_below(filter, grant.subtree, cut.subtree)
+                for cut in self.cuts_below(grant.subtree)
             ):
                 return grant
         return None
@@ -189,8 +194,8 @@ def is_within(topic: str, subtree: str) -> bool:
 def matches_only_below(filter: str, subtree: str, cut: str) -> bool:
     """Whether every topic of `subtree` that the filter matches lies in `cut`.
 
-    Inside the subtree its levels are given, so a wildcard there is no choice; below, each is a choice of endlessly many
-    names, of which a cut takes one. So no set of cuts covers what none of them covers alone.
+    Inside the subtree its levels are given, so a wildcard there is no choice; below, each is a choice of
+    endlessly many names, of which a cut takes one. So no set of cuts covers what none of them covers alone.
     """
     above = subtree.split("/") if subtree else []
     levels = filter.split("/")
@@ -206,7 +211,7 @@ def _levels(subtree: str) -> int:
 
 
 def _prefixes(topic: str, most: int) -> Iterator[str]:
-    """The prefixes of a topic by whole levels, from the empty one to `most` levels: never more work than is known."""
+    """The prefixes of a topic by whole levels, from the empty one to one of `most` levels."""
     yield ""
     end = -1
     for _ in range(most):

@@ -1,8 +1,8 @@
-"""A node's control: events of the native core in, changes of its tables and packets out (docs/protocol.md §5, §6).
+"""A node's control: events of the native core in, changes of its tables and packets out (§5, §6).
 
-`Node` only routes: whence a packet came decides who reads it. What is decided is decided in `uplink` (this node
-as a child), `delegating` (as a parent), `answering` (PUBCONNECT) and `subscribing` (SUBSCRIBE), over one `Jurisdiction`.
-Whatever makes no sense where it arrives is dropped and counted.
+`Node` only routes: whence a packet came decides who reads it. What is decided is decided in `uplink` (this
+node as a child), `delegating` (as a parent), `answering` (PUBCONNECT) and `subscribing` (SUBSCRIBE), over
+one `Jurisdiction`. Whatever makes no sense where it arrives is dropped and counted.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from hbroker.protocol.delegating import Delegating
 from hbroker.protocol.inquiry import Inquiry
 from hbroker.protocol.jurisdiction import Delegation, Grant, Jurisdiction
 from hbroker.protocol.notices import Ledger, Notice
-from hbroker.protocol.packets import Address, address_from, body_of
+from hbroker.protocol.packets import address_from, body_of
 from hbroker.protocol.status import StatusTopic, split_drops
 from hbroker.protocol.subscribers import Subscription
 from hbroker.protocol.subscribing import Subscribing
@@ -36,8 +36,9 @@ _Request: TypeAlias = pb.Join | pb.Subscribe | pb.PubConnect
 class Node:
     """The control of one node. `now` is in microseconds on one monotonic clock.
 
-    `incarnation` is that of the core's `Config`. `unix_offset_us`: what to add to `now` for microseconds since the Unix
-    epoch, for the epochs of delegations (§5.1). `restored`: what an earlier run of this node had delegated.
+    `incarnation` is that of the core's `Config`. `unix_offset_us`: what to add to `now` for microseconds
+    since the Unix epoch, for the epochs of delegations (§5.1). `restored`: what an earlier run of this node
+    had delegated.
     """
 
     def __init__(

@@ -1,7 +1,7 @@
 """A node's account of itself, as a retained message in its own `$SYS` subtree (DESIGN §4, §8).
 
-It is refreshed just before a SUBSCRIBE that touches it is stored, so a reader's first message is never stale, and from then
-on every `PERIOD` while anybody is subscribed. Nobody reads, nobody writes.
+It is refreshed just before a SUBSCRIBE that touches it is stored, so a reader's first message is never
+stale, and from then on every `PERIOD` while anybody is subscribed. Nobody reads, nobody writes.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The subscriptions that a node stores: soft state, one record for each session and filter (§6.3).
 
-The native core holds the same in its trie, for matching; here they are kept for what a decision needs: which of
-them a subtree touches when it is handed over, and whose they are.
+The native core holds the same in its trie, for matching; here they are kept for what a decision needs:
+which of them a subtree touches when it is handed over, and whose they are.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """Subscriptions at a node: who is told of a filter, what is stored, what moves with a subtree (§6, §5.4).
 
-Discovery stores nothing: each node says whether its own jurisdiction can hold a match, and passes the request to each child
-that the filter touches. Only a SUBSCRIBE within a session, with a responsible node, makes a record.
+Discovery stores nothing: each node says whether its own jurisdiction can hold a match, and passes the
+request to each child that the filter touches. Only a SUBSCRIBE within a session, with a responsible node,
+makes a record.
 """
 
 from __future__ import annotations
@@ -64,7 +65,7 @@ class Subscribing:
             self._watch(subscription, True)
 
     def handle_subscribe(self, inquiry: Inquiry, request: pb.Subscribe) -> None:
-        """Discovery outside of a session or from the parent; within a client's session the subscription itself."""
+        """Discovery, outside of a session or from the parent; within a client's session, the subscription."""
         ack = self._ack(request.request, request.filter, min(request.qos, _MOST_QOS))
         ack.hops = inquiry.hops
         if not filter_is_valid(request.filter):
@@ -98,7 +99,7 @@ class Subscribing:
             self._tell(link, subscription, [])
 
     def moved(self, cut: Cut) -> None:
-        """A subtree has gone to a new owner: its subscribers are told, and what touches nothing here is dropped."""
+        """A subtree has gone to a new owner: tells its subscribers, and drops what touches nothing here."""
         for link, subscription in list(self._subscribers.touching(cut[0])):
             if self._jurisdiction.responsible(subscription.filter) is None:
                 self._remove(link, subscription.filter)

@@ -1,9 +1,9 @@
 """A node as a child: one machine for each subtree that it claims (§5.1, §5.6).
 
-It asks the root for its parent, opens a link there, takes the subtree over and then renews its lease. When the link is lost
-it serves on while the lease lasts and asks again, the parent first and then the root, because the parent may have gone
-for good. The lease counts from when the JOIN was sent, and ends a drift allowance early: the parent counts from later and
-waits longer, so its clock need not agree.
+It asks the root for its parent, opens a link there, takes the subtree over and then renews its lease. When
+the link is lost it serves on while the lease lasts and asks again, the parent first and then the root,
+because the parent may have gone for good. The lease counts from when the JOIN was sent, and ends a drift
+allowance early: the parent counts from later and waits longer, so its clock need not agree.
 """
 
 from __future__ import annotations
@@ -97,6 +97,7 @@ UPLINK: Final = {
     (UplinkState.AWAIT_TAKE_BACK, UplinkEvent.TIMED_OUT): UplinkState.STOPPED,
 }
 
+
 class Uplink:
     """One subtree's claim. `root`: where to join."""
 
@@ -151,7 +152,10 @@ class Uplink:
             self._ask_root(now)
 
     def handle_joinack(self, now: int, link: int | None, ack: pb.JoinAck) -> bool:
-        """Whether it answers a JOIN of this machine. An invitation comes outside of a session, a grant within."""
+        """Whether it answers a JOIN of this machine.
+
+        An invitation comes outside of a session, a grant within.
+        """
         sent_at = self._asked.pop(ack.request, None)
         if sent_at is None or ack.subtree != self.subtree:
             return False
@@ -197,7 +201,10 @@ class Uplink:
             self._retry(now)
 
     def leave(self, now: int) -> None:
-        """Hands the subtree back. What this node delegated below it cannot go along: then the lease runs out instead."""
+        """Hands the subtree back.
+
+        What this node delegated below it cannot go along: then the lease runs out instead.
+        """
         if not self._machine.accepts(UplinkEvent.LEAVE):
             return
         state = self._machine.handle(UplinkEvent.LEAVE)
@@ -341,12 +348,15 @@ class Uplink:
             self._attempt = max(self._attempt + 1, 0 if temporary else REFUSED_WAIT)
             wait = timers.retry_after(self._attempt, self._random)
             self._retry_at = None if is_final else now + wait
-        elif temporary:
-            self._again_after(now, timers.retry_after(self._attempt, self._random))
-        elif ack.reason == Reason.REASON_OUTSIDE_JURISDICTION and state is UplinkState.AWAIT_RENEWAL:
+        elif temporary or self._seeks_another(ack.reason):
             self._again_after(now, timers.retry_after(self._attempt, self._random))
         elif self._machine.accepts(UplinkEvent.FENCED):
             self._fence(now)
+
+    def _seeks_another(self, reason: pb.Reason) -> bool:
+        """While the lease lasts, the parent it was is no longer, and the root may know another."""
+        outside = reason == Reason.REASON_OUTSIDE_JURISDICTION
+        return outside and self._machine.state is UplinkState.AWAIT_RENEWAL
 
     # Handover
 

@@ -1,7 +1,8 @@
 """A control plane without a data plane: recording cores, joined by a deterministic network in virtual time.
 
-What the link layer guarantees, the network keeps: packets in a session arrive once and in order, and what cannot arrive
-ends the link. Packets outside of a session are lost, doubled and reordered as `Faults` says. One seed gives one run.
+What the link layer guarantees, the network keeps: packets in a session arrive once and in order, and what
+cannot arrive ends the link. Packets outside of a session are lost, doubled and reordered as `Faults` says.
+One seed gives one run.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 import heapq
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import count
 from random import Random
 from typing import Protocol
@@ -231,7 +233,7 @@ class Network:
         """Lets this much time pass."""
         end = self.now + duration
         while True:
-            timeouts = [(c.control.poll_timeout(), c) for c in self._live()]
+            timeouts = [(control.poll_timeout(), control) for control in self._live()]
             when = min((t for t, _ in timeouts if t is not None), default=end + 1)
             if self._due and self._due[0][0] <= when:
                 at, _, action = self._due[0]
@@ -242,9 +244,9 @@ class Network:
                 action()
             elif when <= end:
                 self.now = max(self.now, when)
-                for timeout, core in timeouts:
+                for timeout, control in timeouts:
                     if timeout is not None and timeout <= self.now:
-                        core.control.handle_timeout(self.now)
+                        control.handle_timeout(self.now)
             else:
                 break
             self.on_step()
@@ -306,7 +308,7 @@ class Network:
             inbound = core is conversation.acceptor
             peer = conversation.peer_of(core).address
             event = LinkDownEvent(link, peer, conversation.session, inbound, reason)
-            self._at(1, lambda core=core, event=event: self._hand(core, event))
+            self._at(1, partial(self._hand, core, event))
 
     def _arrive(self, sender: FakeCore, address: Address, packet: bytes) -> None:
         receiver = self.hosts.get(address)
@@ -326,8 +328,8 @@ class Network:
         if core.alive and core.control is not None:
             core.control.handle_event(self.now, event)
 
-    def _live(self) -> list[FakeCore]:
-        return [c for c in self.hosts.values() if c.alive and c.control is not None]
+    def _live(self) -> list[Control]:
+        return [c.control for c in self.hosts.values() if c.alive and c.control is not None]
 
     def _parted(self, one: FakeCore, other: FakeCore) -> bool:
         apart = frozenset((one.address, other.address)) in self._cut
