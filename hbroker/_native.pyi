@@ -48,11 +48,13 @@ class Config:
     ) -> Config: ...
 
 # Events -------------------------------------------------------------------------------------------------------------
-# poll_events() returns a list of these frozen classes.
+# poll_events() returns a list of these frozen classes. Those that control logic reads can be made, for its tests.
 
 @final
 class ControlEvent:
     """A packet that Python decides on. `link` is None outside of a session; the source has then proved its address."""
+
+    def __new__(cls, link: int | None, source: Address, packet: bytes, inbound: bool) -> ControlEvent: ...
 
     link: int | None
     source: Address
@@ -64,6 +66,8 @@ class ControlEvent:
 class LinkUpEvent:
     """A link has its first acknowledgement, or its first datagram from a proven address."""
 
+    def __new__(cls, link: int, address: Address, session: int, inbound: bool) -> LinkUpEvent: ...
+
     link: int
     address: Address
     session: int
@@ -72,6 +76,10 @@ class LinkUpEvent:
 @final
 class LinkDownEvent:
     """A link is gone, with its subscriptions. `reason`: "timeout", "reset", "restarted", "closed"."""
+
+    def __new__(
+        cls, link: int, address: Address, session: int, inbound: bool, reason: str
+    ) -> LinkDownEvent: ...
 
     link: int
     address: Address

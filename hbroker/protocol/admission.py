@@ -1,0 +1,129 @@
+"""Who may join, and where (§5.1, §5.5): a judgement over jurisdiction and request alone, with no effects."""
+
+from __future__ import annotations
+
+import hmac
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Final, TypeAlias
+
+from hbroker._native import topic_is_valid
+from hbroker._proto import packet_pb2 as pb
+from hbroker.config import LeasePolicy
+from hbroker.protocol.jurisdiction import Delegation, Grant, Jurisdiction, is_within
+from hbroker.protocol.packets import Address, Reason, address_from
+
+__all__ = [
+    "STATUS_ROOT",
+    "Admitted",
+    "Applicant",
+    "Below",
+    "Turned",
+    "applicant_from",
+    "credential",
+    "judge",
+]
+
+STATUS_ROOT: Final = "$SYS/nodes"
+"""Every node owns what lies below this under its own name, which keeps names unique."""
+
+NAME_LENGTH: Final = 255
+
+
+@dataclass(frozen=True, slots=True)
+class Applicant:
+    """A JOIN that is well formed."""
+
+    request: int
+    node: str
+    subtree: str
+    address: Address
+    incarnation: int
+    epoch: int
+    policy: LeasePolicy
+
+    def is_holder(self, delegation: Delegation) -> bool:
+        """The same node, this run of it or another (§5.1)."""
+        return (delegation.node, delegation.address) == (self.node, self.address)
+
+
+@dataclass(frozen=True, slots=True)
+class Admitted:
+    """This node is the parent, by this grant."""
+
+    grant: Grant
+
+
+@dataclass(frozen=True, slots=True)
+class Below:
+    """The child that holds this delegation is to decide."""
+
+    delegation: Delegation
+
+
+@dataclass(frozen=True, slots=True)
+class Turned:
+    """Refused, for `reason` (a `Reason`)."""
+
+    reason: pb.Reason
+    holder: Delegation | None = None
+
+
+Verdict: TypeAlias = Admitted | Below | Turned
+
+
+def applicant_from(join: pb.Join) -> Applicant | None:
+    """None: the JOIN breaks the protocol."""
+    address = address_from(join.address)
+    named = 0 < len(join.node.encode()) <= NAME_LENGTH and topic_is_valid(join.node) and "/" not in join.node
+    if address is None or not named or not topic_is_valid(join.subtree):
+        return None
+    policy = LeasePolicy.SERVE if join.policy == pb.LEASE_POLICY_SERVE else LeasePolicy.FENCE
+    return Applicant(join.request, join.node, join.subtree, address, join.incarnation, join.epoch, policy)
+
+
+def credential(key: bytes, join: pb.Join) -> bytes:
+    """The proof of the network's join key (§5.5); empty where there is none."""
+    if not key:
+        return b""
+    address = address_from(join.address)
+    where = "" if address is None else f"{address[0]}:{address[1]}"
+    proof = hmac.new(key, digestmod="sha256")
+    for number in (join.request, join.incarnation, join.epoch):
+        proof.update(number.to_bytes(8, "big"))
+    for text in (join.node, join.subtree, where):
+        encoded = text.encode()
+        proof.update(len(encoded).to_bytes(2, "big") + encoded)
+    return proof.digest()
+
+
+def judge(applicant: Applicant, jurisdiction: Jurisdiction, pending: Iterable[Delegation]) -> Verdict:
+    """Who decides about a JOIN, and how this node does. `pending`: delegations whose handover has begun."""
+    subtree = applicant.subtree
+    if is_within(subtree, "$SYS") and subtree != f"{STATUS_ROOT}/{applicant.node}":
+        return Turned(Reason.REASON_NOT_AUTHORIZED)
+    decider = jurisdiction.lookup(subtree)
+    if decider is None:
+        starting = not jurisdiction.grants
+        return Turned(Reason.REASON_NOT_SERVING if starting else Reason.REASON_OUTSIDE_JURISDICTION)
+    if isinstance(decider, Delegation):
+        if decider.subtree != subtree:
+            return Below(decider)
+        if not applicant.is_holder(decider) and applicant.epoch <= decider.epoch:
+            return Turned(Reason.REASON_OVERLAP, decider)
+        return _by_enclosing(applicant, jurisdiction)
+    if decider.subtree == subtree:
+        return Turned(Reason.REASON_OVERLAP)
+    for other in (*jurisdiction.cuts_below(subtree), *pending):
+        overlaps = is_within(other.subtree, subtree) or is_within(subtree, other.subtree)
+        if overlaps and not applicant.is_holder(other):
+            return Turned(Reason.REASON_OVERLAP, other)
+    return Admitted(decider) if decider.serving else Turned(Reason.REASON_NOT_SERVING)
+
+
+def _by_enclosing(applicant: Applicant, jurisdiction: Jurisdiction) -> Verdict:
+    """For a subtree that is delegated already, the grant that it was cut out of."""
+    grant = jurisdiction.enclosing(applicant.subtree)
+    if grant is None:
+        return Turned(Reason.REASON_OUTSIDE_JURISDICTION)
+    return Admitted(grant) if grant.serving else Turned(Reason.REASON_NOT_SERVING)

@@ -1,0 +1,223 @@
+"""What a node owns: the subtrees it was granted, less the cuts that it delegated out of them (§5).
+
+In DNS terms a grant is a zone and a delegation a zone cut. The longest of both that holds a topic decides
+about it: a grant says "mine", a delegation "ask below". Every change here is made in the native core in the
+same step, so that what is answered to a look-up and what is done with a PUBLISH never differ.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Final
+
+from hbroker._native import filter_touches
+from hbroker._proto import packet_pb2 as pb
+from hbroker.config import LeasePolicy
+from hbroker.protocol.core import NodeCore
+from hbroker.protocol.packets import Address, Cut, cut_of
+
+__all__ = ["Delegation", "Grant", "Jurisdiction", "is_within", "matches_only_below"]
+
+MOST_CUTS_TOLD: Final = 16
+"""A zone that would tell more cuts than this is narrowed (§5.3)."""
+
+
+@dataclass(slots=True)
+class Grant:
+    """A subtree that this node owns. `link`: to the parent that granted it, None for the root's own."""
+
+    subtree: str
+    epoch: int
+    link: int | None
+    serving: bool
+    until: int | None
+    """When the lease ends, in microseconds; None: never."""
+    serial: int = 0
+
+
+@dataclass(slots=True)
+class Delegation:
+    """A subtree that a child owns. `link`: from that child, None while it is away."""
+
+    subtree: str
+    node: str
+    address: Address
+    incarnation: int
+    epoch: int
+    policy: LeasePolicy
+    link: int | None
+    until: int
+    """When the lease granted ends, in microseconds.
+
+    The subtree is taken back a drift allowance later (§5.6).
+    """
+
+    def as_cut(self) -> Cut:
+        return self.subtree, self.node, self.address, self.epoch
+
+
+class Jurisdiction:
+    """The grants and cuts of one node."""
+
+    def __init__(self, core: NodeCore) -> None:
+        self._core = core
+        self._grants: dict[str, Grant] = {}
+        self._delegations: dict[str, Delegation] = {}
+        self._cuts_below: dict[str, dict[str, Delegation]] = {}
+        self._deepest = 0
+
+    def hold(self, grant: Grant) -> None:
+        """Owns a subtree, or changes how: a new epoch, serving or not."""
+        self._grants[grant.subtree] = grant
+        self._core.grant(grant.subtree, grant.epoch, grant.serving)
+        self._measure()
+
+    def drop(self, subtree: str) -> None:
+        """Owns a subtree no more. What was delegated out of it stays delegated."""
+        if self._grants.pop(subtree, None) is not None:
+            self._core.revoke(subtree)
+            self._measure()
+
+    def delegate(self, delegation: Delegation) -> None:
+        """Cuts a subtree out, or replaces the cut of the same subtree."""
+        self._delegations[delegation.subtree] = delegation
+        for prefix in _prefixes(delegation.subtree, _levels(delegation.subtree)):
+            self._cuts_below.setdefault(prefix, {})[delegation.subtree] = delegation
+        self._core.cut(delegation.as_cut())
+        self._cuts_changed(delegation.subtree)
+
+    def take_back(self, subtree: str) -> None:
+        """Ends a delegation: the subtree is this node's again."""
+        if self._delegations.pop(subtree, None) is None:
+            return
+        for prefix in _prefixes(subtree, _levels(subtree)):
+            below = self._cuts_below[prefix]
+            del below[subtree]
+            if not below:
+                del self._cuts_below[prefix]
+        self._core.uncut(subtree)
+        self._cuts_changed(subtree)
+
+    @property
+    def grants(self) -> list[Grant]:
+        return list(self._grants.values())
+
+    @property
+    def delegations(self) -> list[Delegation]:
+        return list(self._delegations.values())
+
+    def grant_of(self, subtree: str) -> Grant | None:
+        return self._grants.get(subtree)
+
+    def delegation_of(self, subtree: str) -> Delegation | None:
+        return self._delegations.get(subtree)
+
+    def lookup(self, topic: str) -> Grant | Delegation | None:
+        """Who decides about a topic: the longest grant or delegation that holds it."""
+        found: Grant | Delegation | None = None
+        for prefix in _prefixes(topic, self._deepest):
+            found = self._delegations.get(prefix) or self._grants.get(prefix) or found
+        return found
+
+    def enclosing(self, subtree: str) -> Grant | None:
+        """The longest grant that a delegation of `subtree` is, or would be, cut out of."""
+        grants = [g for g in self._grants.values() if g.subtree != subtree and is_within(subtree, g.subtree)]
+        return max(grants, key=lambda g: len(g.subtree), default=None)
+
+    def holds_from(self, link: int, topic: str) -> bool:
+        """Whether a grant from the parent at `link` holds a topic: only then may that parent pass it down."""
+        return any(g.link == link and is_within(topic, g.subtree) for g in self._grants.values())
+
+    def cuts_below(self, subtree: str) -> list[Delegation]:
+        """The delegations at or below a subtree."""
+        return list(self._cuts_below.get(subtree, {}).values())
+
+    def zone(self, topic: str, grant: Grant) -> pb.Zone:
+        """The zone as told to somebody who asked for `topic` (§5.3): the widest scope with few enough cuts.
+
+        Where even the topic itself has too many cuts below it, some are told: an owner corrects the rest
+        when asked.
+        """
+        scope = topic
+        for prefix in _prefixes(topic, self._deepest + 1):
+            if is_within(prefix, grant.subtree) and len(self._cuts_below.get(prefix, {})) <= MOST_CUTS_TOLD:
+                scope = prefix
+                break
+        cuts = self.cuts_below(scope)[:MOST_CUTS_TOLD]
+        return pb.Zone(
+            subtree=grant.subtree,
+            epoch=grant.epoch,
+            serial=grant.serial,
+            scope=scope,
+            cuts=[cut_of(d.as_cut()) for d in cuts],
+        )
+
+    def children(self, filter: str, parent_link: int | None = None) -> list[Delegation]:
+        """The delegations that a filter touches; for a parent's request, those below that parent's grants.
+
+        A node is reached from several parents, and each request goes on below the one it came from alone. So
+        it arrives once for each delegation on its way, and never goes round.
+        """
+        touched = [d for d in self._delegations.values() if filter_touches(filter, d.subtree)]
+        if parent_link is None:
+            return touched
+        enclosing = ((d, self.enclosing(d.subtree)) for d in touched)
+        return [d for d, grant in enclosing if grant is not None and grant.link == parent_link]
+
+    def responsible(self, filter: str) -> Grant | None:
+        """A grant less its cuts that can hold a topic that matches; None: there is none (§6.1)."""
+        for grant in self._grants.values():
+            if filter_touches(filter, grant.subtree) and not any(
+                matches_only_below(filter, grant.subtree, cut.subtree)
+                for cut in self.cuts_below(grant.subtree)
+            ):
+                return grant
+        return None
+
+    def _cuts_changed(self, subtree: str) -> None:
+        self._measure()
+        for grant in self._grants.values():
+            if is_within(subtree, grant.subtree):
+                grant.serial += 1
+
+    def _measure(self) -> None:
+        held = (*self._grants, *self._delegations)
+        self._deepest = max(map(_levels, held), default=0)
+
+
+def is_within(topic: str, subtree: str) -> bool:
+    """Whether a topic or subtree lies in a subtree, by whole levels. The empty subtree holds all."""
+    return not subtree or topic == subtree or topic.startswith(subtree + "/")
+
+
+def matches_only_below(filter: str, subtree: str, cut: str) -> bool:
+    """Whether every topic of `subtree` that the filter matches lies in `cut`.
+
+    Inside the subtree its levels are given, so a wildcard there is no choice; below, each is a choice of
+    endlessly many names, of which a cut takes one. So no set of cuts covers what none of them covers alone.
+    """
+    above = subtree.split("/") if subtree else []
+    levels = filter.split("/")
+    given = above + levels[len(above) :]
+    if "#" in levels[: len(above)]:
+        given = [*above, "#"]
+    wanted = cut.split("/")
+    return given[: len(wanted)] == wanted
+
+
+def _levels(subtree: str) -> int:
+    return subtree.count("/") + 1 if subtree else 0
+
+
+def _prefixes(topic: str, most: int) -> Iterator[str]:
+    """The prefixes of a topic by whole levels, from the empty one to one of `most` levels."""
+    yield ""
+    end = -1
+    for _ in range(most):
+        end = topic.find("/", end + 1)
+        if end < 0:
+            if topic:
+                yield topic
+            return
+        yield topic[:end]

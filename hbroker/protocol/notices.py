@@ -1,0 +1,116 @@
+"""What a node tells those who run it: facts for the log and the launcher, and counts of what it dropped."""
+
+from __future__ import annotations
+
+from collections import Counter, deque
+from dataclasses import dataclass
+from typing import Final, TypeAlias
+
+from hbroker.protocol.packets import Address
+
+__all__ = [
+    "ChildAway",
+    "ChildJoined",
+    "ChildLeft",
+    "Joined",
+    "LeaseLost",
+    "Ledger",
+    "Left",
+    "Notice",
+    "Refused",
+    "TookBack",
+]
+
+MOST_NOTICES: Final = 10_000
+
+
+@dataclass(frozen=True, slots=True)
+class Joined:
+    """This node serves a subtree."""
+
+    subtree: str
+    parent: str
+    epoch: int
+
+
+@dataclass(frozen=True, slots=True)
+class Refused:
+    """A parent refused a JOIN. `reason` is a `Reason`; `holder` who has the subtree, where that is why."""
+
+    subtree: str
+    reason: int
+    holder: str
+    final: bool
+    """This node will not try again."""
+
+
+@dataclass(frozen=True, slots=True)
+class LeaseLost:
+    """This node stopped serving a subtree: its lease ran out, or a higher epoch fenced it."""
+
+    subtree: str
+
+
+@dataclass(frozen=True, slots=True)
+class Left:
+    """This node gave a subtree back."""
+
+    subtree: str
+
+
+@dataclass(frozen=True, slots=True)
+class ChildJoined:
+    """A child holds a subtree by this node's grant."""
+
+    subtree: str
+    node: str
+    address: Address
+    epoch: int
+
+
+@dataclass(frozen=True, slots=True)
+class ChildAway:
+    """The link to a child is down; its lease goes on."""
+
+    subtree: str
+    node: str
+
+
+@dataclass(frozen=True, slots=True)
+class ChildLeft:
+    """A child handed a subtree back."""
+
+    subtree: str
+    node: str
+
+
+@dataclass(frozen=True, slots=True)
+class TookBack:
+    """A child's lease ran out and this node serves the subtree again."""
+
+    subtree: str
+    node: str
+
+
+Notice: TypeAlias = Joined | Refused | LeaseLost | Left | ChildJoined | ChildAway | ChildLeft | TookBack
+
+
+class Ledger:
+    """Counters by name, and the notices that nobody has read yet (the oldest give way)."""
+
+    def __init__(self) -> None:
+        self.counters: Counter[str] = Counter()
+        self._notices: deque[Notice] = deque(maxlen=MOST_NOTICES)
+
+    def count(self, name: str) -> None:
+        self.counters[name] += 1
+
+    def drop(self, reason: str) -> None:
+        """Bad network input is dropped and counted, never raised."""
+        self.count(f"drop.{reason}")
+
+    def note(self, notice: Notice) -> None:
+        self._notices.append(notice)
+
+    def poll(self) -> Notice | None:
+        return self._notices.popleft() if self._notices else None

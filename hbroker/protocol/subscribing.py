@@ -1,0 +1,210 @@
+"""Subscriptions at a node: who is told of a filter, what is stored, what moves with a subtree (§6, §5.4).
+
+Discovery stores nothing: each node says whether its own jurisdiction can hold a match, and passes the
+request to each child that the filter touches. Only a SUBSCRIBE within a session, with a responsible node,
+makes a record.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Final
+
+from hbroker._native import filter_is_valid
+from hbroker._proto import packet_pb2 as pb
+from hbroker.config import NodeSettings
+from hbroker.protocol.core import NodeCore
+from hbroker.protocol.inquiry import Inquiry
+from hbroker.protocol.jurisdiction import Delegation, Jurisdiction, is_within
+from hbroker.protocol.notices import Ledger
+from hbroker.protocol.packets import Address, Cut, Reason, address_of, cut_of, pack
+from hbroker.protocol.subscribers import Subscribers, Subscription
+
+__all__ = ["Subscribing"]
+
+_MOST_QOS: Final = 2
+
+
+class Subscribing:
+    """A node's side of §6. `watch(subscription, ended)` hears of every change, for handovers under way."""
+
+    def __init__(
+        self,
+        settings: NodeSettings,
+        address: Address,
+        core: NodeCore,
+        jurisdiction: Jurisdiction,
+        ledger: Ledger,
+        watch: Callable[[Subscription, bool], None],
+    ) -> None:
+        self._name = settings.name
+        self._address = address
+        self._core = core
+        self._jurisdiction = jurisdiction
+        self._ledger = ledger
+        self._watch = watch
+        self._sessions: dict[int, tuple[int, Address]] = {}
+        self._subscribers = Subscribers()
+
+    @property
+    def subscribers(self) -> Subscribers:
+        return self._subscribers
+
+    @property
+    def sessions(self) -> int:
+        """Links that peers opened to this node."""
+        return len(self._sessions)
+
+    def handle_link_up(self, link: int, session: int, address: Address) -> None:
+        self._sessions[link] = session, address
+
+    def handle_link_down(self, link: int) -> None:
+        """The core has forgotten the link's subscriptions itself."""
+        self._sessions.pop(link, None)
+        for subscription in self._subscribers.remove_link(link):
+            self._watch(subscription, True)
+
+    def handle_subscribe(self, inquiry: Inquiry, request: pb.Subscribe) -> None:
+        """Discovery, outside of a session or from the parent; within a client's session, the subscription."""
+        ack = self._ack(request.request, request.filter, min(request.qos, _MOST_QOS))
+        ack.hops = inquiry.hops
+        if not filter_is_valid(request.filter):
+            ack.reason = Reason.REASON_TOPIC_FILTER_INVALID
+        elif request.qos > _MOST_QOS:
+            ack.reason = Reason.REASON_PROTOCOL_ERROR
+        elif not self._jurisdiction.grants:
+            ack.reason = Reason.REASON_NOT_SERVING
+        else:
+            self._describe(ack, inquiry)
+            if inquiry.session_link is not None:
+                self._store(inquiry.session_link, request, ack)
+                return
+            if request.mode == pb.MODE_RECURSIVE:
+                self._pass_down(inquiry, request)
+        inquiry.answer(self._core, ack)
+
+    def handle_unsubscribe(self, link: int, request: pb.Unsubscribe) -> None:
+        removed = self._remove(link, request.filter)
+        ack = self._ack(request.request, request.filter)
+        if not removed:
+            ack.reason = Reason.REASON_NO_SUBSCRIPTION_EXISTED
+        self._core.send(link, pack(ack))
+
+    def take_over(self, subscriptions: Iterable[Subscription]) -> None:
+        """Opens the sessions that were handed over, and tells each that its subscription is active here."""
+        for subscription in subscriptions:
+            link = self._core.adopt(subscription.session, subscription.address)
+            self._sessions.setdefault(link, (subscription.session, subscription.address))
+            self._add(link, subscription)
+            self._tell(link, subscription, [])
+
+    def moved(self, cut: Cut) -> None:
+        """A subtree has gone to a new owner: tells its subscribers, and drops what touches nothing here."""
+        for link, subscription in list(self._subscribers.touching(cut[0])):
+            if self._jurisdiction.responsible(subscription.filter) is None:
+                self._remove(link, subscription.filter)
+            self._tell(link, subscription, [cut])
+
+    def sweep(self) -> None:
+        """A grant is gone without a handover: what touches nothing that is left is dropped."""
+        for link, subscription in list(self._subscribers):
+            if self._jurisdiction.responsible(subscription.filter) is None:
+                self._remove(link, subscription.filter)
+
+    def _describe(self, ack: pb.SubAck, inquiry: Inquiry) -> None:
+        grant = self._jurisdiction.responsible(ack.filter)
+        ack.responsible = grant is not None
+        if grant is not None:
+            given = _given_levels(ack.filter)
+            topic = given if is_within(given, grant.subtree) else grant.subtree
+            ack.zone.CopyFrom(self._jurisdiction.zone(topic, grant))
+        children = self._jurisdiction.children(ack.filter, inquiry.parent_link)
+        ack.passed_to.extend(cut_of(d.as_cut()) for d in children)
+        ack.token = self._core.token_for(inquiry.origin)
+
+    def _store(self, link: int, request: pb.Subscribe, ack: pb.SubAck) -> None:
+        if link not in self._sessions:
+            self._ledger.drop("unexpected_packet")
+            return
+        if not ack.responsible:
+            ack.reason = Reason.REASON_NOT_RESPONSIBLE
+        elif not self._subscribers.has_room(link, request.filter):
+            ack.reason = Reason.REASON_QUOTA_EXCEEDED
+        else:
+            session, address = self._sessions[link]
+            is_new = self._add(
+                link,
+                Subscription(
+                    session,
+                    address,
+                    request.filter,
+                    request.qos,
+                    request.no_local,
+                    request.retain_as_published,
+                    request.client,
+                ),
+            )
+            ack.active = True
+        self._core.send(link, pack(ack))
+        if ack.active and _wants_retained(request.retain_handling, is_new):
+            self._core.send_retained(link, request.filter, request.qos)
+
+    def _pass_down(self, inquiry: Inquiry, request: pb.Subscribe) -> None:
+        origin = inquiry.onward()
+        if origin is None:
+            self._ledger.drop("too_many_hops")
+            return
+        onward = pb.Subscribe()
+        onward.CopyFrom(request)
+        onward.origin.CopyFrom(origin)
+        packet = pack(onward)
+        for link in _links(self._jurisdiction.children(request.filter, inquiry.parent_link)):
+            self._core.send(link, packet)
+
+    def _add(self, link: int, subscription: Subscription) -> bool:
+        self._subscribers.add(link, subscription)
+        self._watch(subscription, False)
+        return self._core.subscribe(
+            link,
+            subscription.filter,
+            subscription.qos,
+            no_local=subscription.no_local,
+            retain_as_published=subscription.retain_as_published,
+        )
+
+    def _remove(self, link: int, filter: str) -> bool:
+        removed = self._subscribers.remove(link, filter)
+        if removed is not None:
+            self._core.unsubscribe(link, filter)
+            self._watch(removed, True)
+        return removed is not None
+
+    def _tell(self, link: int, subscription: Subscription, passed_to: list[Cut]) -> None:
+        ack = self._ack(0, subscription.filter, subscription.qos)
+        ack.responsible = ack.active = self._jurisdiction.responsible(subscription.filter) is not None
+        ack.passed_to.extend(map(cut_of, passed_to))
+        self._core.send(link, pack(ack))
+
+    def _ack(self, request: int, filter: str, qos: int = 0) -> pb.SubAck:
+        return pb.SubAck(
+            request=request,
+            node=self._name,
+            address=address_of(self._address),
+            filter=filter,
+            qos=pb.Qos.Name(qos),
+        )
+
+
+def _wants_retained(handling: int, is_new: bool) -> bool:
+    return handling == pb.RETAIN_HANDLING_SEND or (handling == pb.RETAIN_HANDLING_SEND_IF_NEW and is_new)
+
+
+def _given_levels(filter: str) -> str:
+    """The filter up to its first wildcard: what all its topics begin with."""
+    levels = filter.split("/")
+    return "/".join(levels[: next((i for i, level in enumerate(levels) if level in ("+", "#")), len(levels))])
+
+
+def _links(children: Iterable[Delegation]) -> list[int]:
+    """Each child once, however many subtrees it holds."""
+    return list(dict.fromkeys(d.link for d in children if d.link is not None))

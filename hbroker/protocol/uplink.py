@@ -1,0 +1,432 @@
+"""A node as a child: one machine for each subtree that it claims (§5.1, §5.6).
+
+It asks the root for its parent, opens a link there, takes the subtree over and then renews its lease. When
+the link is lost it serves on while the lease lasts and asks again, the parent first and then the root,
+because the parent may have gone for good. The lease counts from when the JOIN was sent, and ends a drift
+allowance early: the parent counts from later and waits longer, so its clock need not agree.
+"""
+
+from __future__ import annotations
+
+from enum import Enum, auto
+from random import Random
+from typing import Final
+
+from hbroker._proto import packet_pb2 as pb
+from hbroker.config import LeasePolicy, NodeSettings
+from hbroker.protocol import timers
+from hbroker.protocol.admission import credential
+from hbroker.protocol.core import NodeCore
+from hbroker.protocol.handover import Giving, GivingState, Taking, TakingState
+from hbroker.protocol.jurisdiction import Grant, Jurisdiction
+from hbroker.protocol.machine import Machine
+from hbroker.protocol.notices import Joined, LeaseLost, Ledger, Left, Refused
+from hbroker.protocol.packets import REQUEST_PADDING, Address, Reason, address_from, address_of, pack
+from hbroker.protocol.subscribers import Subscription, subscription_from
+from hbroker.protocol.subscribing import Subscribing
+
+__all__ = ["UPLINK", "Uplink", "UplinkEvent", "UplinkState"]
+
+GRANT_WAIT: Final = 2 * timers.SECOND
+"""How long a parent that invited may take to grant."""
+LEAVE_WAIT: Final = 3 * timers.SECOND
+"""How long a parent may take to take a subtree back."""
+REFUSED_WAIT: Final = 4
+"""A refusal is like this many tries without an answer: the next is far off."""
+FINAL_REASONS: Final = frozenset({Reason.REASON_NOT_AUTHORIZED, Reason.REASON_PROTOCOL_ERROR})
+
+
+class UplinkState(Enum):
+    AWAIT_INVITATION = auto()
+    AWAIT_GRANT = auto()
+    AWAIT_HANDOVER = auto()
+    SERVING = auto()
+    AWAIT_RENEWAL = auto()
+    """Serving on, without a link to the parent."""
+    AWAIT_TAKE_BACK = auto()
+    STOPPED = auto()
+
+
+class UplinkEvent(Enum):
+    INVITED = auto()
+    GRANTED = auto()
+    HANDED_OVER = auto()
+    RENEWED = auto()
+    LINK_LOST = auto()
+    FENCED = auto()
+    """The lease ran out, or the parent refused to renew it."""
+    TIMED_OUT = auto()
+    REFUSED = auto()
+    TURNED_AWAY = auto()
+    """Refused for good."""
+    LEAVE = auto()
+    TAKEN_BACK = auto()
+
+
+UPLINK: Final = {
+    (UplinkState.AWAIT_INVITATION, UplinkEvent.INVITED): UplinkState.AWAIT_GRANT,
+    (UplinkState.AWAIT_INVITATION, UplinkEvent.TIMED_OUT): UplinkState.AWAIT_INVITATION,
+    (UplinkState.AWAIT_INVITATION, UplinkEvent.REFUSED): UplinkState.AWAIT_INVITATION,
+    (UplinkState.AWAIT_INVITATION, UplinkEvent.TURNED_AWAY): UplinkState.STOPPED,
+    (UplinkState.AWAIT_INVITATION, UplinkEvent.LEAVE): UplinkState.STOPPED,
+    (UplinkState.AWAIT_GRANT, UplinkEvent.GRANTED): UplinkState.AWAIT_HANDOVER,
+    (UplinkState.AWAIT_GRANT, UplinkEvent.LINK_LOST): UplinkState.AWAIT_INVITATION,
+    (UplinkState.AWAIT_GRANT, UplinkEvent.TIMED_OUT): UplinkState.AWAIT_INVITATION,
+    (UplinkState.AWAIT_GRANT, UplinkEvent.REFUSED): UplinkState.AWAIT_INVITATION,
+    (UplinkState.AWAIT_GRANT, UplinkEvent.TURNED_AWAY): UplinkState.STOPPED,
+    (UplinkState.AWAIT_GRANT, UplinkEvent.LEAVE): UplinkState.STOPPED,
+    (UplinkState.AWAIT_HANDOVER, UplinkEvent.HANDED_OVER): UplinkState.SERVING,
+    (UplinkState.AWAIT_HANDOVER, UplinkEvent.RENEWED): UplinkState.AWAIT_HANDOVER,
+    (UplinkState.AWAIT_HANDOVER, UplinkEvent.LINK_LOST): UplinkState.AWAIT_INVITATION,
+    (UplinkState.AWAIT_HANDOVER, UplinkEvent.FENCED): UplinkState.AWAIT_INVITATION,
+    (UplinkState.AWAIT_HANDOVER, UplinkEvent.LEAVE): UplinkState.STOPPED,
+    (UplinkState.SERVING, UplinkEvent.RENEWED): UplinkState.SERVING,
+    (UplinkState.SERVING, UplinkEvent.LINK_LOST): UplinkState.AWAIT_RENEWAL,
+    (UplinkState.SERVING, UplinkEvent.FENCED): UplinkState.AWAIT_INVITATION,
+    (UplinkState.SERVING, UplinkEvent.LEAVE): UplinkState.AWAIT_TAKE_BACK,
+    (UplinkState.AWAIT_RENEWAL, UplinkEvent.INVITED): UplinkState.AWAIT_RENEWAL,
+    (UplinkState.AWAIT_RENEWAL, UplinkEvent.RENEWED): UplinkState.SERVING,
+    (UplinkState.AWAIT_RENEWAL, UplinkEvent.LINK_LOST): UplinkState.AWAIT_RENEWAL,
+    (UplinkState.AWAIT_RENEWAL, UplinkEvent.TIMED_OUT): UplinkState.AWAIT_RENEWAL,
+    (UplinkState.AWAIT_RENEWAL, UplinkEvent.REFUSED): UplinkState.AWAIT_RENEWAL,
+    (UplinkState.AWAIT_RENEWAL, UplinkEvent.FENCED): UplinkState.AWAIT_INVITATION,
+    (UplinkState.AWAIT_RENEWAL, UplinkEvent.LEAVE): UplinkState.STOPPED,
+    (UplinkState.AWAIT_TAKE_BACK, UplinkEvent.TAKEN_BACK): UplinkState.STOPPED,
+    (UplinkState.AWAIT_TAKE_BACK, UplinkEvent.LINK_LOST): UplinkState.STOPPED,
+    (UplinkState.AWAIT_TAKE_BACK, UplinkEvent.FENCED): UplinkState.STOPPED,
+    (UplinkState.AWAIT_TAKE_BACK, UplinkEvent.TIMED_OUT): UplinkState.STOPPED,
+}
+
+
+class Uplink:
+    """One subtree's claim. `root`: where to join."""
+
+    def __init__(
+        self,
+        settings: NodeSettings,
+        subtree: str,
+        root: Address,
+        address: Address,
+        incarnation: int,
+        core: NodeCore,
+        jurisdiction: Jurisdiction,
+        subscribing: Subscribing,
+        ledger: Ledger,
+        random: Random,
+    ) -> None:
+        self.subtree: Final = subtree
+        self._settings = settings
+        self._root = root
+        self._address = address
+        self._incarnation = incarnation
+        self._core = core
+        self._jurisdiction = jurisdiction
+        self._subscribing = subscribing
+        self._ledger = ledger
+        self._random = random
+        self._machine = Machine(UPLINK, UplinkState.AWAIT_INVITATION)
+        self._parent: Address | None = None
+        self._parent_name = ""
+        self._token = b""
+        self._link: int | None = None
+        self._epoch = 0
+        self._until: int | None = None
+        """When to stop serving."""
+        self._asked: dict[int, int] = {}
+        """When each JOIN without an answer yet was sent, by request."""
+        self._attempt = 0
+        self._retry_at: int | None = None
+        self._taking: Taking | None = None
+        self._giving: Giving | None = None
+
+    # Change
+
+    def start(self, now: int) -> None:
+        self._ask_root(now)
+
+    def handle_challenge(self, now: int, source: Address, challenge: pb.Challenge) -> None:
+        """The root wants proof of this address: the request goes again, with it."""
+        asking = self._machine.state in (UplinkState.AWAIT_INVITATION, UplinkState.AWAIT_RENEWAL)
+        if source == self._root and asking and self._asked and challenge.token != self._token:
+            self._token = challenge.token
+            self._ask_root(now)
+
+    def handle_joinack(self, now: int, link: int | None, ack: pb.JoinAck) -> bool:
+        """Whether it answers a JOIN of this machine.
+
+        An invitation comes outside of a session, a grant within.
+        """
+        sent_at = self._asked.pop(ack.request, None)
+        if sent_at is None or ack.subtree != self.subtree:
+            return False
+        if ack.reason != Reason.REASON_SUCCESS:
+            self._refused(now, ack)
+        elif link is None:
+            self._invited(now, ack)
+        elif link == self._link and ack.epoch:
+            self._granted(now, sent_at, link, ack)
+        return True
+
+    def handle_transfer(self, now: int, link: int, transfer: pb.Transfer) -> bool:
+        """Whether it was due: the parent's part of a handover, in either direction."""
+        if link != self._link or transfer.epoch != self._epoch:
+            return False
+        if self._taking is not None:
+            return self._take(now, self._taking, transfer)
+        if self._giving is not None:
+            return self._give(self._giving, transfer)
+        if self._machine.state is UplinkState.SERVING and transfer.phase == pb.TRANSFER_PHASE_RECORDS:
+            self._take_strays(transfer)
+            return True
+        return False
+
+    def handle_link_down(self, now: int, link: int) -> None:
+        if link != self._link:
+            return
+        self._link = None
+        self._asked.clear()
+        if self._machine.accepts(UplinkEvent.LINK_LOST):
+            was = self._machine.state
+            state = self._machine.handle(UplinkEvent.LINK_LOST)
+            if was is not state:
+                self._attempt = 0
+            self._settle(now, state)
+
+    def handle_timeout(self, now: int) -> None:
+        """Stops serving first, then whatever else is due."""
+        if self._until is not None and now >= self._until and self._machine.accepts(UplinkEvent.FENCED):
+            self._fence(now)
+        if self._retry_at is not None and now >= self._retry_at:
+            self._retry_at = None
+            self._retry(now)
+
+    def leave(self, now: int) -> None:
+        """Hands the subtree back.
+
+        What this node delegated below it cannot go along: then the lease runs out instead.
+        """
+        if not self._machine.accepts(UplinkEvent.LEAVE):
+            return
+        state = self._machine.handle(UplinkEvent.LEAVE)
+        link = self._link
+        if state is not UplinkState.AWAIT_TAKE_BACK or link is None:
+            self._settle(now, UplinkState.STOPPED)
+        elif self._jurisdiction.cuts_below(self.subtree):
+            self._machine.handle(UplinkEvent.TIMED_OUT)
+            self._settle(now, UplinkState.STOPPED)
+        else:
+            self._core.send(link, pack(pb.Leave(subtree=self.subtree, epoch=self._epoch)))
+            self._giving = Giving(self._core, self.subtree, self._epoch, link)
+            self._giving.begin([s for _, s in self._subscribing.subscribers.touching(self.subtree)])
+            self._retry_at = now + LEAVE_WAIT
+
+    def follow(self, subscription: Subscription, ended: bool) -> None:
+        """A subscription changed: a handover under way hears of it."""
+        if self._giving is not None:
+            self._giving.follow(subscription, ended)
+
+    # Read
+
+    @property
+    def state(self) -> UplinkState:
+        return self._machine.state
+
+    @property
+    def link(self) -> int | None:
+        return self._link
+
+    @property
+    def parent(self) -> str:
+        """The parent's name; empty until there is one."""
+        return self._parent_name
+
+    def poll_timeout(self) -> int | None:
+        return min((t for t in (self._until, self._retry_at) if t is not None), default=None)
+
+    # Asking
+
+    def _ask_root(self, now: int) -> None:
+        packet = self._join(now)
+        self._core.send_to(self._root, packet, self._token, REQUEST_PADDING)
+        self._again_after(now, timers.retry_after(self._attempt, self._random))
+
+    def _ask_parent(self, now: int, parent: Address) -> None:
+        self._link = self._core.connect(parent, self._token)
+        self._core.send(self._link, self._join(now))
+        self._again_after(now, GRANT_WAIT)
+
+    def _join(self, now: int) -> bytes:
+        if len(self._asked) > timers.LEASE_RENEWALS:
+            del self._asked[next(iter(self._asked))]
+        request = self._random.getrandbits(64)
+        self._asked[request] = now
+        serve = self._settings.policy is LeasePolicy.SERVE
+        join = pb.Join(
+            request=request,
+            node=self._settings.name,
+            subtree=self.subtree,
+            address=address_of(self._address),
+            incarnation=self._incarnation,
+            epoch=self._epoch,
+            policy=pb.LEASE_POLICY_SERVE if serve else pb.LEASE_POLICY_FENCE,
+        )
+        join.credential = credential(self._settings.join_key, join)
+        return pack(join)
+
+    def _again_after(self, now: int, period: int) -> None:
+        self._retry_at = now + period
+
+    def _retry(self, now: int) -> None:
+        match self._machine.state:
+            case UplinkState.AWAIT_INVITATION:
+                self._attempt += 1
+                self._ask_root(now)
+            case UplinkState.AWAIT_GRANT:
+                self._hang_up()
+                self._attempt += 1
+                self._machine.handle(UplinkEvent.TIMED_OUT)
+                self._ask_root(now)
+            case UplinkState.AWAIT_HANDOVER | UplinkState.SERVING:
+                assert self._link is not None
+                self._core.send(self._link, self._join(now))
+                self._again_after(now, GRANT_WAIT)
+            case UplinkState.AWAIT_RENEWAL:
+                self._machine.handle(UplinkEvent.TIMED_OUT)
+                self._rejoin(now)
+            case UplinkState.AWAIT_TAKE_BACK:
+                self._settle(now, self._machine.handle(UplinkEvent.TIMED_OUT))
+
+    def _rejoin(self, now: int) -> None:
+        """Turns to the parent and to the root in turn."""
+        self._attempt += 1
+        if self._attempt % 2 and self._parent is not None:
+            self._ask_parent(now, self._parent)
+        else:
+            self._link = None
+            self._ask_root(now)
+
+    # Answers
+
+    def _invited(self, now: int, ack: pb.JoinAck) -> None:
+        parent = address_from(ack.address)
+        if parent is None or not self._machine.accepts(UplinkEvent.INVITED):
+            self._ledger.drop("unexpected_packet")
+            return
+        self._machine.handle(UplinkEvent.INVITED)
+        self._parent, self._token = parent, ack.token
+        self._asked.clear()
+        self._ask_parent(now, parent)
+
+    def _granted(self, now: int, sent_at: int, link: int, ack: pb.JoinAck) -> None:
+        lease = ack.lease_ms * 1000
+        self._parent_name, self._token = ack.node, ack.token
+        if self._machine.accepts(UplinkEvent.GRANTED):
+            self._machine.handle(UplinkEvent.GRANTED)
+            self._epoch = ack.epoch
+            self._taking = Taking(self._core, self.subtree, ack.epoch, link)
+        elif self._machine.accepts(UplinkEvent.RENEWED) and ack.epoch == self._epoch:
+            self._machine.handle(UplinkEvent.RENEWED)
+        else:
+            self._ledger.drop("unexpected_packet")
+            return
+        self._attempt = 0
+        fence = self._settings.policy is LeasePolicy.FENCE
+        self._until = sent_at + lease - timers.LEASE_DRIFT if fence else None
+        self._hold(serving=self._machine.state is UplinkState.SERVING)
+        self._again_after(now, lease // timers.LEASE_RENEWALS)
+
+    def _refused(self, now: int, ack: pb.JoinAck) -> None:
+        state = self._machine.state
+        is_final = ack.reason in FINAL_REASONS
+        temporary = ack.reason in (Reason.REASON_NOT_SERVING, Reason.REASON_OWNER_UNREACHABLE)
+        self._ledger.note(Refused(self.subtree, ack.reason, ack.holder.node, is_final))
+        if state in (UplinkState.AWAIT_INVITATION, UplinkState.AWAIT_GRANT):
+            self._link = None
+            self._asked.clear()
+            event = UplinkEvent.TURNED_AWAY if is_final else UplinkEvent.REFUSED
+            self._machine.handle(event)
+            self._attempt = max(self._attempt + 1, 0 if temporary else REFUSED_WAIT)
+            wait = timers.retry_after(self._attempt, self._random)
+            self._retry_at = None if is_final else now + wait
+        elif temporary or self._seeks_another(ack.reason):
+            self._again_after(now, timers.retry_after(self._attempt, self._random))
+        elif self._machine.accepts(UplinkEvent.FENCED):
+            self._fence(now)
+
+    def _seeks_another(self, reason: pb.Reason) -> bool:
+        """While the lease lasts, the parent it was is no longer, and the root may know another."""
+        outside = reason == Reason.REASON_OUTSIDE_JURISDICTION
+        return outside and self._machine.state is UplinkState.AWAIT_RENEWAL
+
+    # Handover
+
+    def _take(self, now: int, taking: Taking, transfer: pb.Transfer) -> bool:
+        state = taking.handle(transfer)
+        if state is TakingState.COMPLETE:
+            self._taking = None
+            self._machine.handle(UplinkEvent.HANDED_OVER)
+            self._subscribing.take_over(taking.subscriptions)
+            self._hold(serving=True)
+            taking.done()
+            self._ledger.note(Joined(self.subtree, self._parent_name, self._epoch))
+        return state is not None
+
+    def _take_strays(self, transfer: pb.Transfer) -> None:
+        """A restarted parent took these in before it knew of this node (§5.1)."""
+        found = map(subscription_from, transfer.subscriptions)
+        self._subscribing.take_over([s for s in found if s is not None])
+        self._core.take_retained(list(transfer.retained))
+
+    def _give(self, giving: Giving, transfer: pb.Transfer) -> bool:
+        state = giving.handle(transfer)
+        if state is GivingState.AWAIT_DONE:
+            self._hold(serving=False)
+            giving.commit()
+        elif state is GivingState.COMPLETE:
+            self._machine.handle(UplinkEvent.TAKEN_BACK)
+            self._ledger.note(Left(self.subtree))
+            self._jurisdiction.drop(self.subtree)
+            if self._parent is not None:
+                self._subscribing.moved((self.subtree, self._parent_name, self._parent, self._epoch))
+            self._stop()
+        return state is not None
+
+    def _hold(self, *, serving: bool) -> None:
+        before = self._jurisdiction.grant_of(self.subtree)
+        same = before is not None and before.epoch == self._epoch
+        serial = before.serial if before is not None and same else 0
+        ends = None if self._until is None else self._until + timers.LEASE_DRIFT
+        self._jurisdiction.hold(Grant(self.subtree, self._epoch, self._link, serving, ends, serial))
+
+    # Endings
+
+    def _fence(self, now: int) -> None:
+        state = self._machine.handle(UplinkEvent.FENCED)
+        self._ledger.note(LeaseLost(self.subtree))
+        self._settle(now, state)
+
+    def _settle(self, now: int, state: UplinkState) -> None:
+        """Enters a state that a failure led to."""
+        if state is UplinkState.AWAIT_RENEWAL:
+            self._hold(serving=True)
+            self._again_after(now, timers.retry_after(0, self._random))
+            return
+        self._stop()
+        if state is UplinkState.AWAIT_INVITATION:
+            self._again_after(now, timers.retry_after(self._attempt, self._random))
+
+    def _stop(self) -> None:
+        if self._taking is not None:
+            self._taking.abandon()
+        self._taking = self._giving = None
+        self._epoch = 0
+        self._until = self._retry_at = None
+        self._link = None
+        self._asked.clear()
+        if self._jurisdiction.grant_of(self.subtree) is not None:
+            self._jurisdiction.drop(self.subtree)
+            self._subscribing.sweep()
+
+    def _hang_up(self) -> None:
+        self._link = None
+        self._asked.clear()

@@ -1,0 +1,163 @@
+"""A network of nodes and clients, in the few verbs that transcripts and properties are written in."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from itertools import count
+from random import Random
+
+from hbroker._native import ControlEvent, Event
+from hbroker._proto import packet_pb2 as pb
+from hbroker.config import LeasePolicy, NodeSettings
+from hbroker.protocol import timers
+from hbroker.protocol.node import Node
+from hbroker.protocol.notices import Notice
+from hbroker.protocol.packets import Address, Body, address_from, body_of, pack
+from tests.protocol.fakes import FakeCore, Faults, Network
+
+UNIX_OFFSET_US = 1_700_000_000 * timers.SECOND
+ROOT: Address = ("10.0.0.1", 7700)
+
+
+@dataclass(slots=True)
+class Running:
+    """A node process."""
+
+    settings: NodeSettings
+    core: FakeCore
+    node: Node
+
+
+@dataclass(slots=True)
+class Client:
+    """A host that only writes down what it is told."""
+
+    core: FakeCore
+    heard: list[tuple[Address, int | None, Body]] = field(default_factory=list)
+
+    def handle_event(self, now: int, event: Event) -> None:
+        if isinstance(event, ControlEvent):
+            body = body_of(event.packet)
+            assert body is not None
+            self.heard.append((event.source, event.link, body))
+
+    def handle_timeout(self, now: int) -> None:
+        pass
+
+    def poll_timeout(self) -> int | None:
+        return None
+
+    def answers(self, request: int) -> list[Body]:
+        return [body for _, _, body in self.heard if getattr(body, "request", None) == request]
+
+
+class World:
+    """Starts, kills and asks. Time passes only in `advance` and in the verbs that wait for answers."""
+
+    def __init__(self, seed: int = 0, faults: Faults | None = None) -> None:
+        self.network = Network(seed, faults)
+        self.nodes: dict[str, Running] = {}
+        self.clients: dict[str, Client] = {}
+        self._hosts = count(2)
+        self._requests = count(1)
+        self._random = Random(seed)
+
+    def start_root(self, name: str = "root", join_key: bytes = b"") -> Running:
+        return self._start(NodeSettings(name, "", ROOT, join_key=join_key))
+
+    def start_node(
+        self,
+        name: str,
+        subtree: str,
+        policy: LeasePolicy = LeasePolicy.FENCE,
+        join_key: bytes = b"",
+    ) -> Running:
+        listen = (f"10.0.1.{next(self._hosts)}", 7700)
+        return self._start(NodeSettings(name, subtree, listen, ROOT, policy=policy, join_key=join_key))
+
+    def restart(self, name: str) -> Running:
+        """The same node in a new process, which remembers what it had delegated."""
+        before = self.nodes[name]
+        if before.core.alive:
+            self.kill(name)
+        running = self._start(before.settings, before.node)
+        self.network.restarted(before.settings.listen)
+        return running
+
+    def kill(self, name: str) -> None:
+        self.network.kill(self.nodes[name].settings.listen)
+
+    def leave(self, name: str) -> None:
+        self.nodes[name].node.leave(self.network.now)
+
+    def advance(self, seconds: float) -> None:
+        self.network.run(round(seconds * timers.SECOND))
+
+    def notices(self, name: str) -> list[Notice]:
+        node = self.nodes[name].node
+        return list(iter(node.poll_notice, None))
+
+    def name_at(self, address: Address | None) -> str:
+        names = [n for n, running in self.nodes.items() if running.settings.listen == address]
+        return names[0] if names else str(address)
+
+    # Clients
+
+    def client(self, name: str) -> Client:
+        if name not in self.clients:
+            core = self.network.attach((f"10.0.2.{next(self._hosts)}", 5000))
+            core.control = self.clients[name] = Client(core)
+        return self.clients[name]
+
+    def ask(self, name: str, body: pb.PubConnect | pb.Subscribe | pb.Join, to: str = "root") -> list[Body]:
+        """Sends one request outside of a session; returns every answer that came within half a second."""
+        body.request = next(self._requests)
+        client = self.client(name)
+        client.core.send_to(self.nodes[to].settings.listen, pack(body))
+        self.advance(0.5)
+        return client.answers(body.request)
+
+    def tell(
+        self, name: str, to: Address, body: pb.Subscribe | pb.Unsubscribe | pb.Leave | pb.Join
+    ) -> list[Body]:
+        """The same within a session."""
+        body.request = next(self._requests)
+        client = self.client(name)
+        client.core.send(client.core.connect(to), pack(body))
+        self.advance(0.5)
+        return client.answers(body.request)
+
+    def subscribe(self, name: str, filter: str, qos: int = 0) -> list[pb.SubAck]:
+        """Discovery, and then a subscription with every responsible node (§6)."""
+        asked = self.ask(name, pb.Subscribe(filter=filter))
+        found = [ack for ack in asked if isinstance(ack, pb.SubAck)]
+        for ack in {ack.node: ack for ack in found if ack.responsible}.values():
+            address = address_from(ack.address)
+            assert address is not None
+            self.tell(name, address, pb.Subscribe(filter=filter, qos=pb.Qos.Name(qos)))
+        return found
+
+    # Invariants
+
+    def owners(self, topic: str) -> list[str]:
+        """The nodes that would take a PUBLISH to a topic now."""
+        return [name for name, running in self.nodes.items() if running.core.serves(topic)]
+
+    def storing(self, filter: str) -> list[str]:
+        return sorted(n for n, r in self.nodes.items() if r.core.alive and r.core.stores(filter))
+
+    def _start(self, settings: NodeSettings, before: Node | None = None) -> Running:
+        core = self.network.attach(settings.listen)
+        restored = [] if before is None else before.jurisdiction.delegations
+        node = Node(
+            settings,
+            core,
+            Random(self._random.getrandbits(64)),
+            incarnation=self._random.getrandbits(64),
+            unix_offset_us=UNIX_OFFSET_US,
+            restored=restored,
+        )
+        core.control = node
+        running = self.nodes[settings.name] = Running(settings, core, node)
+        node.start(self.network.now)
+        return running
