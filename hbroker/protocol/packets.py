@@ -1,0 +1,125 @@
+"""Control packets as Python sees them: typed messages in, serialised `Packet`s out, and back (§2.3).
+
+A body knows its own place in the packet's `oneof`, so callers build the message they mean and `pack` it.
+Addresses cross the border to the native core as `(ip, port)` with the ip as text, and the wire as bytes in
+network order. Sections (§) are those of docs/protocol.md.
+"""
+
+from __future__ import annotations
+
+from ipaddress import ip_address
+from typing import Final, TypeAlias, cast
+
+from google.protobuf.message import DecodeError
+
+from hbroker._proto import packet_pb2 as pb
+
+__all__ = [
+    "REQUEST_PADDING",
+    "Address",
+    "Body",
+    "Cut",
+    "Reason",
+    "address_from",
+    "address_of",
+    "body_of",
+    "cut_from",
+    "cut_of",
+    "pack",
+    "reason_name",
+    "unpack",
+]
+
+Address: TypeAlias = tuple[str, int]
+"""(ip as text, port)."""
+
+Cut: TypeAlias = tuple[str, str, Address, int]
+"""(subtree, node, address, epoch), as the native core takes it."""
+
+Body: TypeAlias = (
+    pb.PubConnect
+    | pb.PubAccept
+    | pb.Subscribe
+    | pb.SubAck
+    | pb.Unsubscribe
+    | pb.Join
+    | pb.JoinAck
+    | pb.Leave
+    | pb.Challenge
+    | pb.Referral
+    | pb.Transfer
+)
+"""The packets that Python sends and reads. PUBLISH, PUBACK, PING, PONG and RESET stay in the native core."""
+
+Reason = pb.Reason
+
+REQUEST_PADDING: Final = 512
+"""A request outside of a session fills its datagram up to this many bytes (§4.1)."""
+
+_FIELD_OF: Final = {
+    "PubConnect": "pubconnect",
+    "PubAccept": "pubaccept",
+    "Subscribe": "subscribe",
+    "SubAck": "suback",
+    "Unsubscribe": "unsubscribe",
+    "Join": "join",
+    "JoinAck": "joinack",
+    "Leave": "leave",
+    "Challenge": "challenge",
+    "Referral": "referral",
+    "Transfer": "transfer",
+}
+_FIELDS: Final = frozenset(_FIELD_OF.values())
+
+
+def pack(body: Body) -> bytes:
+    """A serialised `Packet` that holds `body`. The core adds the delivery numbers."""
+    packet = pb.Packet()
+    getattr(packet, _FIELD_OF[type(body).__name__]).CopyFrom(body)
+    return packet.SerializeToString()
+
+
+def unpack(packet: bytes) -> pb.Packet:
+    """The inverse of `pack`. What does not parse is a packet without a body, which readers skip (§2.3)."""
+    try:
+        return pb.Packet.FromString(packet)
+    except DecodeError:
+        return pb.Packet()
+
+
+def body_of(packet: bytes) -> Body | None:
+    """The body in a serialised `Packet`; None where it has none that Python reads."""
+    parsed = unpack(packet)
+    kind = parsed.WhichOneof("body")
+    return cast(Body, getattr(parsed, kind)) if kind in _FIELDS else None
+
+
+def address_of(address: Address) -> pb.Address:
+    """`(ip, port)` as the wire carries it. Raises ValueError for an ip that is not one."""
+    ip, port = address
+    return pb.Address(ip=ip_address(ip).packed, port=port)
+
+
+def address_from(address: pb.Address) -> Address | None:
+    """The inverse of `address_of`; None for a wrong length, or a port out of range."""
+    if len(address.ip) not in (4, 16) or not 0 < address.port < 65_536:
+        return None
+    return str(ip_address(address.ip)), address.port
+
+
+def cut_of(cut: Cut) -> pb.Cut:
+    """A delegation as the wire carries it."""
+    subtree, node, address, epoch = cut
+    return pb.Cut(subtree=subtree, node=node, address=address_of(address), epoch=epoch)
+
+
+def cut_from(cut: pb.Cut) -> Cut | None:
+    """The inverse of `cut_of`; None where its address is none."""
+    address = address_from(cut.address)
+    return None if address is None else (cut.subtree, cut.node, address, cut.epoch)
+
+
+def reason_name(reason: int) -> str:
+    """`OVERLAP` for `REASON_OVERLAP`; the number as text where this version does not know it."""
+    value = Reason.DESCRIPTOR.values_by_number.get(reason)
+    return str(reason) if value is None else value.name.removeprefix("REASON_")
