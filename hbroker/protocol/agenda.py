@@ -7,7 +7,7 @@ proportional to the deadlines that stand.
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from collections.abc import Hashable, Iterator
 from heapq import heapify, heappop, heappush
 from typing import Final, Generic, TypeVar
 
@@ -41,14 +41,15 @@ class Agenda(Generic[KeyT]):
         """`key` is due no more. One that never was is ignored."""
         self._deadlines.pop(key, None)
 
-    def due(self, now: int) -> list[KeyT]:
-        """Takes out the keys whose time has come, the earliest first."""
-        keys = []
+    def due(self, now: int) -> Iterator[KeyT]:
+        """Takes out one key after the other whose time has come, the earliest first.
+
+        What is set or cancelled in between counts.
+        """
         while (first := self.next()) is not None and first <= now:
             key = heappop(self._heap)[2]
             del self._deadlines[key]
-            keys.append(key)
-        return keys
+            yield key
 
     def next(self) -> int | None:
         """The earliest deadline; None where nothing is planned."""

@@ -15,8 +15,9 @@ from typing import Final
 from hbroker.protocol.machine import Machine
 from hbroker.protocol.packets import Address
 from hbroker.protocol.requests import Request
+from hbroker.protocol.timers import NEGATIVE_TTL
 
-__all__ = ["TRANSITIONS", "Event", "Hop", "Lookup", "Resolution", "State", "is_within"]
+__all__ = ["TRANSITIONS", "Event", "Hop", "Lookup", "Resolution", "State", "address_text", "is_within"]
 
 
 class State(Enum):
@@ -41,6 +42,8 @@ class Event(Enum):
     """Its turn has come: in recursive mode."""
     ASK_BY_REFERRAL = auto()
     """Its turn has come: by referral."""
+    COVER = auto()
+    """A zone that came for another topic covers this one."""
     REPEAT = auto()
     """A try went unanswered, and another is worth it."""
     FALL_BACK = auto()
@@ -60,6 +63,8 @@ class Event(Enum):
 TRANSITIONS: Final[dict[tuple[State, Event], State]] = {
     (State.QUEUED, Event.ASK): State.EXPECT_OWNER,
     (State.QUEUED, Event.ASK_BY_REFERRAL): State.EXPECT_HOP,
+    (State.QUEUED, Event.COVER): State.RESOLVED,
+    (State.QUEUED, Event.EXPIRE): State.FAILED,
     (State.EXPECT_OWNER, Event.REPEAT): State.EXPECT_OWNER,
     (State.EXPECT_OWNER, Event.FALL_BACK): State.EXPECT_HOP,
     (State.EXPECT_OWNER, Event.DEFER): State.BACKING_OFF,
@@ -81,8 +86,8 @@ TRANSITIONS: Final[dict[tuple[State, Event], State]] = {
 
 @dataclass(frozen=True, slots=True)
 class Hop:
-    """One answer on the way. `time_us`: from the question to it. `cache`: what was known of the topic before
-    ("hit": its owner, "cut": a node above it, "miss": nothing)."""
+    """One answer on the way. `time_ms`: from the last time the question was sent. `cache`: what the client knew of the
+    topic before it asked ("hit": its owner, "cut": a node above the owner, "miss": nothing)."""
 
     node: str
     address: Address
@@ -90,19 +95,19 @@ class Hop:
     subtree: str
     epoch: int
     ttl_s: int
-    time_us: int
+    time_ms: float
     cache: str
 
     def to_json(self) -> dict[str, object]:
         """As `hbroker resolve --trace --json` prints it."""
         return {
             "node": self.node,
-            "address": _text(self.address),
+            "address": address_text(self.address),
             "packet": self.packet,
             "subtree": self.subtree,
             "epoch": self.epoch,
             "ttl_s": self.ttl_s,
-            "time_ms": self.time_us / 1000,
+            "time_ms": self.time_ms,
             "cache": self.cache,
         }
 
@@ -127,7 +132,7 @@ class Resolution:
         return {
             "topic": self.topic,
             "owner": self.owner,
-            "address": _text(self.address),
+            "address": address_text(self.address),
             "epoch": self.epoch,
             "ttl_s": self.ttl_s,
             "subtree": self.subtree,
@@ -143,6 +148,8 @@ class Lookup:
 
     `ticket`: the application's, None for the messages that wait in the core. `subtree`: what the node that was
     asked last was said to hold, None at the start. `requests`: all that are open, the present one last.
+    `turn`: the starting node whose turn this lookup has.
+    `fell_back`: nobody answered in recursive mode. `reason`, `negative_ttl`: of the last refusal.
     """
 
     topic: str
@@ -154,10 +161,13 @@ class Lookup:
     machine: Machine[State, Event] = field(default_factory=lambda: Machine(TRANSITIONS, State.QUEUED))
     requests: list[Request[Lookup]] = field(default_factory=list)
     subtree: str | None = None
+    turn: Address | None = None
+    fell_back: bool = False
     restarts: int = 0
     reason: int = 0
+    negative_ttl: int = NEGATIVE_TTL
     trace: list[Hop] = field(default_factory=list)
-    tried: dict[Address, str] = field(default_factory=dict)
+    tried: dict[Address, None] = field(default_factory=dict)
 
 
 def is_within(topic: str, subtree: str) -> bool:
@@ -165,6 +175,7 @@ def is_within(topic: str, subtree: str) -> bool:
     return not subtree or topic == subtree or topic.startswith(f"{subtree}/")
 
 
-def _text(address: Address) -> str:
+def address_text(address: Address) -> str:
+    """`ip:port`, or `[ip]:port` for IPv6."""
     ip, port = address
     return f"[{ip}]:{port}" if ":" in ip else f"{ip}:{port}"

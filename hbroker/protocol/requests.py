@@ -11,6 +11,7 @@ new try. How often a challenge is obeyed in one try is bounded, so that two peer
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from random import Random
 from typing import Final, Generic, TypeAlias, TypeVar
@@ -19,10 +20,10 @@ from hbroker._proto import packet_pb2 as pb
 from hbroker.protocol.agenda import Agenda
 from hbroker.protocol.core import Core
 from hbroker.protocol.expiring import ExpiringCache
-from hbroker.protocol.packets import REQUEST_PADDING, Address, pack
+from hbroker.protocol.packets import REQUEST_PADDING, Address, address_from, pack
 from hbroker.protocol.timers import SECOND, retry_after
 
-__all__ = ["TOKEN_LIFETIME", "Request", "Requests", "TokenCache", "keep_token"]
+__all__ = ["TOKEN_LIFETIME", "Request", "Requests", "TokenCache", "keep_token", "reachable"]
 
 OwnerT = TypeVar("OwnerT")
 
@@ -31,12 +32,19 @@ TokenCache: TypeAlias = ExpiringCache[Address, bytes]
 TOKEN_LIFETIME: Final = 120 * SECOND
 _LONGEST_TOKEN: Final = 64
 _CHALLENGES_PER_TRY: Final = 3
+_UNSPECIFIED: Final = frozenset({"0.0.0.0", "::"})
 
 
 def keep_token(tokens: TokenCache, now: int, address: Address, token: bytes, lifetime: int) -> None:
     """Remembers a token that a node gave (§4.2); an empty or an oversized one is none."""
     if 0 < len(token) <= _LONGEST_TOKEN:
         tokens.put(address, token, now + min(lifetime, TOKEN_LIFETIME))
+
+
+def reachable(told: pb.Address, instead: Address) -> Address:
+    """The address that a node tells of itself; one that nobody can send to gives way to `instead`."""
+    address = address_from(told)
+    return instead if address is None or address[0] in _UNSPECIFIED else address
 
 
 @dataclass(slots=True, eq=False)
@@ -100,7 +108,9 @@ class Requests(Generic[OwnerT]):
         asked = self._at.get(source)
         if not asked or not challenge.token:
             return
-        keep_token(self._tokens, now, source, challenge.token, challenge.lifetime_s * SECOND or TOKEN_LIFETIME)
+        keep_token(
+            self._tokens, now, source, challenge.token, challenge.lifetime_s * SECOND or TOKEN_LIFETIME
+        )
         for request in list(asked.values()):
             if request.token != challenge.token and request.challenges < _CHALLENGES_PER_TRY:
                 request.challenges += 1
@@ -110,9 +120,10 @@ class Requests(Generic[OwnerT]):
         """The open request under this id."""
         return self._open.get(request_id)
 
-    def unanswered(self, now: int) -> list[Request[OwnerT]]:
-        """The requests whose present try has waited long enough: repeat, settle or close each."""
-        return [self._open[request_id] for request_id in self._agenda.due(now)]
+    def unanswered(self, now: int) -> Iterator[Request[OwnerT]]:
+        """One after the other whose present try has waited long enough: repeat, settle or close it."""
+        for request_id in self._agenda.due(now):
+            yield self._open[request_id]
 
     def poll_timeout(self) -> int | None:
         """When the next try has waited long enough."""
