@@ -6,6 +6,7 @@ asked for them; a packet that nobody asked for is dropped.
 
 from __future__ import annotations
 
+from collections import deque
 from random import Random
 from typing import Final
 
@@ -39,7 +40,7 @@ class ClientControl:
         tokens: TokenCache = ExpiringCache(_MOST_TOKENS)
         self._resolver = Resolver(core, random, tokens, root)
         self._subscriber = Subscriber(core, random, tokens, root, client_id)
-        self._published: list[Outcome] = []
+        self._published: deque[Outcome] = deque()
         self._links: set[int] = set()
         self._last_id = 0
 
@@ -58,9 +59,7 @@ class ClientControl:
         self._resolver.resolve(now, ticket, topic, trace=trace, patience=patience)
         return ticket
 
-    def subscribe(
-        self, now: int, filter: str, options: Options = Options(), *, patience: int = PATIENCE
-    ) -> int:
+    def subscribe(self, now: int, filter: str, options: Options, *, patience: int = PATIENCE) -> int:
         """Subscribes to a valid filter. Returns the id of the `Subscribed` or `SubscriptionFailed` that follows."""
         subscription = self._next_id()
         self._subscriber.subscribe(now, subscription, filter, options, patience)
@@ -107,7 +106,7 @@ class ClientControl:
     def poll_outcome(self) -> Outcome | None:
         """The next outcome; None: there is no more now."""
         if self._published:
-            return self._published.pop()
+            return self._published.popleft()
         return self._resolver.poll_outcome() or self._subscriber.poll_outcome()
 
     def _handle_packet(self, now: int, event: ControlEvent) -> None:

@@ -1,70 +1,22 @@
 """Runs a sans-IO control object over a native endpoint, on asyncio.
 
-The control (a node's or a client's) takes events and the time and keeps a deadline; the endpoint has a file
-descriptor that is readable while something waits. A *turn* takes a batch of events, tells the control when its
-deadline has passed, and arms one timer for the next deadline. A full batch is followed by another turn only after
-the loop has served its other callbacks, so that a flood of events never starves them.
+The endpoint has a file descriptor that is readable while something waits; a turn is taken when it is, and when the
+control's deadline comes. A turn that left something behind is followed by another only after the loop has
+served its other callbacks, so that a flood of events never starves them.
 """
 
 from __future__ import annotations
 
 import asyncio
-import logging
-import time
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Final, ParamSpec, Protocol, TypeVar
 
-if TYPE_CHECKING:
-    from hbroker._native import Event
+from hbroker.runtime.turns import BATCH, HOLD_S, Control, Pollable, Turns, clock
 
-__all__ = ["BATCH", "Control", "Driver", "Pollable", "clock"]
-
-P = ParamSpec("P")
-R = TypeVar("R")
-
-logger = logging.getLogger("hbroker.driver")
-
-BATCH: Final = 512
-"""Events taken in one turn."""
-SHORTEST: Final = 1_000
-"""The shortest timer, in microseconds: a deadline that stays in the past must not spin."""
-
-
-class Control(Protocol):
-    """What decides: `hbroker.protocol.node.Node` or `hbroker.protocol.client.ClientControl`."""
-
-    def handle_event(self, now: int, event: Event) -> None:
-        """Takes one event of the core."""
-
-    def handle_timeout(self, now: int) -> None:
-        """Does what is due."""
-
-    def poll_timeout(self) -> int | None:
-        """When `handle_timeout` is due next (µs); None: never."""
-
-
-class Pollable(Protocol):
-    """The part of `hbroker._native.Endpoint` that a driver uses."""
-
-    def fileno(self) -> int:
-        """Readable while something waits."""
-
-    def poll_events(self, limit: int = 1024) -> list[Event]:
-        """The events that wait, at most `limit`."""
-
-
-def clock() -> int:
-    """The endpoint's clock: monotonic, in microseconds."""
-    return time.monotonic_ns() // 1000
+__all__ = ["BATCH", "HOLD_S", "Control", "Driver", "Pollable", "Turns", "clock"]
 
 
 class Driver:
-    """One control over one endpoint, in one event loop.
-
-    `on_turn(now)` is called after each turn; where it returns True another turn follows at once. `on_error` is told
-    of an exception that a handler raised, which is a defect of this program: it is logged, and the driver goes on
-    with the next event.
-    """
+    """One control over one endpoint, in one event loop. `on_turn` and `on_error`: as in `Turns`."""
 
     def __init__(
         self,
@@ -75,17 +27,16 @@ class Driver:
         on_error: Callable[[Exception], None] | None = None,
     ) -> None:
         self._endpoint = endpoint
-        self._control = control
-        self._on_turn = on_turn
-        self._on_error = on_error
+        self._turns = Turns(endpoint, control, on_turn, on_error)
         self._loop: asyncio.AbstractEventLoop | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._next: asyncio.Handle | None = None
+        self._is_watching = False
 
     def start(self) -> None:
         """Begins to run in the current event loop."""
         self._loop = asyncio.get_running_loop()
-        self._loop.add_reader(self._endpoint.fileno(), self._turn)
+        self.watch(True)
         self.wake()
 
     def wake(self) -> None:
@@ -93,11 +44,22 @@ class Driver:
         if self._loop is not None and self._next is None:
             self._next = self._loop.call_soon(self._turn)
 
+    def watch(self, wanted: bool) -> None:
+        """Whether to look at the descriptor. A caller that leaves messages unread on purpose looks away: the
+        descriptor stays readable, and events are taken every `HOLD_S` instead."""
+        if self._loop is None or wanted == self._is_watching:
+            return
+        self._is_watching = wanted
+        if wanted:
+            self._loop.add_reader(self._endpoint.fileno(), self._turn)
+        else:
+            self._loop.remove_reader(self._endpoint.fileno())
+
     def stop(self) -> None:
         """Ends. The endpoint stays open. Idempotent."""
         if self._loop is None:
             return
-        self._loop.remove_reader(self._endpoint.fileno())
+        self.watch(False)
         for handle in (self._timer, self._next):
             if handle is not None:
                 handle.cancel()
@@ -108,32 +70,13 @@ class Driver:
             self._next.cancel()
             self._next = None
         now = clock()
-        events = self._endpoint.poll_events(BATCH)
-        for event in events:
-            self._guard(self._control.handle_event, now, event)
-        deadline = self._control.poll_timeout()
-        if deadline is not None and deadline <= now:
-            self._guard(self._control.handle_timeout, now)
-        more = self._on_turn is not None and bool(self._guard(self._on_turn, now))
-        if more or len(events) == BATCH:
+        if self._turns.take(now):
             self.wake()
-        self._arm(now)
-
-    def _arm(self, now: int) -> None:
-        if self._loop is None:  # on_turn may have stopped the driver
+        if self._loop is None:  # `on_turn` stopped the driver
             return
         if self._timer is not None:
             self._timer.cancel()
-            self._timer = None
-        deadline = self._control.poll_timeout()
-        if deadline is not None:
-            self._timer = self._loop.call_later(max(SHORTEST, deadline - now) / 1e6, self._turn)
-
-    def _guard(self, handler: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R | None:
-        try:
-            return handler(*args, **kwargs)
-        except Exception as error:
-            logger.exception("a handler of the control failed: a defect of this program")
-            if self._on_error is not None:
-                self._on_error(error)
-            return None
+        pause = self._turns.pause_s(now)
+        if not self._is_watching:
+            pause = HOLD_S if pause is None else min(pause, HOLD_S)
+        self._timer = None if pause is None else self._loop.call_later(pause, self._turn)
