@@ -1,0 +1,82 @@
+"""hbroker: a publish/subscribe network in which every topic has one owner.
+
+Importing this package loads nothing else: each name is loaded when it is first used, so that a command that needs
+little starts fast.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from hbroker import sync
+    from hbroker._native import VERSION as __version__
+    from hbroker._native import Message
+    from hbroker.errors import (
+        Backpressure,
+        ConfigError,
+        HBrokerError,
+        InvalidTopic,
+        LocalError,
+        NotConnected,
+        PayloadTooLarge,
+        Refused,
+        RemoteError,
+        Unreachable,
+    )
+    from hbroker.protocol.lookup import Hop, Resolution
+    from hbroker.protocol.packets import Reason
+    from hbroker.runtime.client import Client, Subscription, connect
+    from hbroker.runtime.hub import Receipt
+
+__all__ = [
+    "Backpressure",
+    "Client",
+    "ConfigError",
+    "HBrokerError",
+    "Hop",
+    "InvalidTopic",
+    "LocalError",
+    "Message",
+    "NotConnected",
+    "PayloadTooLarge",
+    "Reason",
+    "Receipt",
+    "Refused",
+    "RemoteError",
+    "Resolution",
+    "Subscription",
+    "Unreachable",
+    "__version__",
+    "connect",
+    "sync",
+]
+
+_MODULES: Final = {
+    "Client": "hbroker.runtime.client",
+    "Hop": "hbroker.protocol.lookup",
+    "Message": "hbroker._native",
+    "Reason": "hbroker.protocol.packets",
+    "Receipt": "hbroker.runtime.hub",
+    "Resolution": "hbroker.protocol.lookup",
+    "Subscription": "hbroker.runtime.client",
+    "connect": "hbroker.runtime.client",
+}
+
+
+def __getattr__(name: str) -> object:
+    if name not in __all__:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    if name == "sync":
+        return import_module("hbroker.sync")
+    if name == "__version__":
+        value: object = import_module("hbroker._native").VERSION
+    else:
+        value = getattr(import_module(_MODULES.get(name, "hbroker.errors")), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

@@ -1,0 +1,337 @@
+"""The client's resolver (§5.2, §5.3): topics in, zones into the core's cache out.
+
+The core asks when a message waits for a topic that no cached zone covers; the application asks for `resolve`. Many cold
+topics at once mostly lie in few zones, so the resolver asks *one question at a time of each starting node*: the
+answer brings a zone, and whatever waited for that node is looked up in the cache again before the next question.
+A question that stays unanswered for one try gives its turn up, so one dead subtree holds nothing else back.
+A thousand cold topics below five known cuts thus cost one question to each of the five.
+
+Failures are kept for the time that the answer states, and given to the core at once when it asks again.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from random import Random
+from typing import Final
+
+from hbroker._proto import packet_pb2 as pb
+from hbroker.protocol.agenda import Agenda, earliest
+from hbroker.protocol.core import ClientCore
+from hbroker.protocol.expiring import ExpiringCache
+from hbroker.protocol.lookup import Event, Hop, Lookup, Resolution, State, address_text, is_within
+from hbroker.protocol.outcome import Outcome, Resolved, ResolveFailed
+from hbroker.protocol.packets import Address, Reason, cut_from
+from hbroker.protocol.requests import TOKEN_LIFETIME, Request, Requests, TokenCache, keep_token, reachable
+from hbroker.protocol.timers import NEGATIVE_TTL, SECOND, ZONE_TTL, retry_after
+
+__all__ = ["PATIENCE", "Resolver"]
+
+PATIENCE: Final = 10 * SECOND
+"""How long messages wait for their topic's owner before they fail."""
+
+_RECURSIVE_TRIES: Final = 2
+_HOP_TRIES: Final = 3
+_MOST_HOPS: Final = 64
+_MOST_WAITING: Final = 100_000
+_MOST_OPEN: Final = 512
+_MOST_NEGATIVES: Final = 4_096
+_LONGEST_NEGATIVE: Final = 60 * SECOND
+_LONGEST_TTL: Final = 86_400 * SECOND
+
+# §8: what to do about these is to try again later, or to begin at the root.
+_PASSING: Final = frozenset(
+    {
+        Reason.REASON_NOT_RESPONSIBLE,
+        Reason.REASON_HANDOVER,
+        Reason.REASON_QUOTA_EXCEEDED,
+        Reason.REASON_OWNER_UNREACHABLE,
+        Reason.REASON_NOT_SERVING,
+    }
+)
+
+
+class Resolver:
+    """All lookups of one client."""
+
+    def __init__(self, core: ClientCore, random: Random, tokens: TokenCache, root: Address) -> None:
+        self._core = core
+        self._random = random
+        self._tokens = tokens
+        self._root = root
+        self._requests: Requests[Lookup] = Requests(core, random, tokens)
+        self._agenda: Agenda[Lookup] = Agenda()
+        self._by_topic: dict[str, Lookup] = {}
+        self._queues: dict[Address, deque[Lookup]] = {}
+        self._turns: dict[Address, Lookup] = {}
+        self._negatives: ExpiringCache[str, int] = ExpiringCache(_MOST_NEGATIVES)
+        self._referral_until = 0
+        self._outcomes: deque[Outcome] = deque()
+
+    # In
+
+    def handle_unresolved(self, now: int, topic: str, start: Address | None) -> None:
+        """Messages wait in the core for the owner of `topic`, which lies below `start` (None: the root)."""
+        reason = self._negatives.get(now, topic)
+        if reason is not None:
+            self._core.reject(topic, reason)
+        elif topic in self._by_topic:
+            return
+        elif len(self._by_topic) >= _MOST_WAITING:
+            self._core.reject(topic, Reason.REASON_QUOTA_EXCEEDED)
+        else:
+            lookup = Lookup(topic, start or self._root, now + PATIENCE)
+            self._by_topic[topic] = lookup
+            self._agenda.set(lookup, lookup.deadline)
+            self._queues.setdefault(lookup.start, deque()).append(lookup)
+            self._advance(now)
+
+    def resolve(self, now: int, ticket: int, topic: str, *, trace: bool, patience: int) -> None:
+        """Asks who owns `topic`, however well it is known. With `trace` every node from the root down is asked."""
+        known = self._core.zone(topic)
+        cache = "miss" if known is None else "hit" if known[1] else "cut"
+        start = self._root if known is None or trace else known[0]
+        lookup = Lookup(topic, start, now + patience, ticket, by_referral=trace, cache=cache)
+        self._agenda.set(lookup, lookup.deadline)
+        self._begin(now, lookup)
+
+    def handle_challenge(self, now: int, source: Address, challenge: pb.Challenge) -> None:
+        """§4.1."""
+        self._requests.handle_challenge(now, source, challenge)
+
+    def handle_accept(self, now: int, source: Address, accept: pb.PubAccept) -> None:
+        """An owner's answer, or a node's that cannot find one."""
+        request = self._requests.find(accept.request)
+        if request is None:
+            return
+        lookup = request.owner
+        if accept.reason == Reason.REASON_SUCCESS:
+            self._accept(now, lookup, request, source, accept)
+        elif request is lookup.requests[-1]:
+            self._refuse(now, lookup, request, accept)
+
+    def handle_referral(self, now: int, referral: pb.Referral) -> None:
+        """A node names the next one (§5.2). One that leads no deeper is a node that cannot help."""
+        request = self._requests.find(referral.request)
+        if request is None or request is not request.owner.requests[-1]:
+            return
+        lookup = request.owner
+        cut = cut_from(referral.next)
+        if not lookup.machine.accepts(Event.REFER):
+            return
+        self._trace(now, lookup, request, "REFERRAL", referral.node, request.address, referral.zone, 0)
+        if cut is None or not _leads_on(lookup, cut[0]):
+            self._defer(now, lookup)
+            return
+        if is_within(lookup.topic, referral.zone.scope):
+            token = self._tokens.get(now, request.address) or b""
+            self._install(referral.zone, request.address, token, ZONE_TTL)
+        lookup.machine.handle(Event.REFER)
+        lookup.subtree = cut[0]
+        self._requests.settle(request)
+        self._ask(now, lookup, cut[2], pb.MODE_REFERRAL)
+
+    def handle_timeout(self, now: int) -> None:
+        """Repeats what went unanswered, begins again after pauses, ends what took too long."""
+        for lookup in self._agenda.due(now):
+            if now >= lookup.deadline:
+                lookup.machine.handle(Event.EXPIRE)
+                self._fail(now, lookup)
+            else:
+                lookup.start, lookup.subtree = self._root, None
+                self._begin(now, lookup)
+        for request in self._requests.unanswered(now):
+            self._silence(now, request.owner, request)
+
+    # Out
+
+    def poll_timeout(self) -> int | None:
+        """When `handle_timeout` is due."""
+        return earliest(self._agenda.next(), self._requests.poll_timeout())
+
+    def poll_outcome(self) -> Outcome | None:
+        """What became of `resolve`."""
+        return self._outcomes.popleft() if self._outcomes else None
+
+    def __len__(self) -> int:
+        return len(self._agenda)
+
+    # Turns: one question at a time of each starting node
+
+    def _advance(self, now: int) -> None:
+        starts = deque(self._queues)
+        while starts:
+            starts.extend(self._advance_at(now, starts.popleft()))
+
+    def _advance_at(self, now: int, start: Address) -> list[Address]:
+        """Asks the next question of `start`, if it may; returns the starts to which topics moved over."""
+        queue = self._queues.get(start, deque())
+        moved: dict[Address, None] = {}
+        while queue and start not in self._turns and len(self._requests) < _MOST_OPEN:
+            lookup = queue.popleft()
+            if lookup.machine.state is not State.QUEUED:
+                continue
+            known = self._core.zone(lookup.topic)
+            if known is not None and known[1]:
+                lookup.machine.handle(Event.COVER)
+                self._forget(lookup)
+            elif known is not None and known[0] != start:
+                lookup.start = known[0]
+                self._queues.setdefault(lookup.start, deque()).append(lookup)
+                moved[lookup.start] = None
+            else:
+                self._turns[start], lookup.turn = lookup, start
+                self._begin(now, lookup)
+        if not queue:
+            self._queues.pop(start, None)
+        return list(moved)
+
+    def _pass_turn(self, now: int, lookup: Lookup) -> None:
+        if lookup.turn is not None:
+            del self._turns[lookup.turn]
+            lookup.turn = None
+            self._advance(now)
+
+    # One lookup
+
+    def _begin(self, now: int, lookup: Lookup) -> None:
+        by_referral = lookup.by_referral or now < self._referral_until
+        lookup.machine.handle(Event.ASK_BY_REFERRAL if by_referral else Event.ASK)
+        self._agenda.set(lookup, lookup.deadline)
+        self._close_requests(lookup)
+        self._ask(now, lookup, lookup.start, pb.MODE_REFERRAL if by_referral else pb.MODE_RECURSIVE)
+
+    def _ask(self, now: int, lookup: Lookup, address: Address, mode: pb.Mode) -> None:
+        body = pb.PubConnect(topic=lookup.topic, mode=mode)
+        lookup.tried[address] = None
+        lookup.requests.append(self._requests.ask(now, lookup, address, body))
+
+    def _silence(self, now: int, lookup: Lookup, request: Request[Lookup]) -> None:
+        by_referral = lookup.machine.state is State.EXPECT_HOP
+        if request.tries < (_HOP_TRIES if by_referral else _RECURSIVE_TRIES):
+            lookup.machine.handle(Event.REPEAT)
+            self._requests.repeat(now, request)
+        elif by_referral:
+            self._defer(now, lookup)
+        else:
+            lookup.machine.handle(Event.FALL_BACK)
+            lookup.fell_back = True
+            self._ask(now, lookup, request.address, pb.MODE_REFERRAL)
+        self._pass_turn(now, lookup)
+
+    def _defer(self, now: int, lookup: Lookup, *, at_once: bool = False) -> None:
+        """Begins again at the root, after a pause."""
+        lookup.machine.handle(Event.DEFER)
+        for request in lookup.requests:
+            self._requests.settle(request)
+        pause = 0 if at_once else retry_after(lookup.restarts, self._random)
+        lookup.restarts += 1
+        self._agenda.set(lookup, min(lookup.deadline, now + pause))
+        self._pass_turn(now, lookup)
+
+    def _accept(
+        self, now: int, lookup: Lookup, request: Request[Lookup], source: Address, accept: pb.PubAccept
+    ) -> None:
+        if not _covers(
+            accept.zone, lookup.topic
+        ):  # delegated while the answer was made, or a defect of the node
+            if request is lookup.requests[-1] and lookup.machine.accepts(Event.DEFER):
+                self._defer(now, lookup)
+            return
+        owner = reachable(accept.address, source)
+        ttl = min(accept.ttl_s * SECOND, _LONGEST_TTL) or ZONE_TTL
+        keep_token(self._tokens, now, owner, accept.token, TOKEN_LIFETIME)
+        self._trace(now, lookup, request, "PUBACCEPT", accept.node, owner, accept.zone, accept.ttl_s)
+        self._install(accept.zone, owner, accept.token, ttl)
+        if lookup.fell_back:
+            self._referral_until = now + ZONE_TTL
+        lookup.machine.handle(Event.ACCEPT)
+        if lookup.ticket is not None:
+            self._outcomes.append(Resolved(lookup.ticket, _resolution(lookup, owner, accept)))
+        self._end(now, lookup)
+
+    def _refuse(self, now: int, lookup: Lookup, request: Request[Lookup], accept: pb.PubAccept) -> None:
+        if not lookup.machine.accepts(Event.DEFER):
+            return
+        owner = reachable(accept.address, request.address)
+        self._trace(now, lookup, request, "PUBACCEPT", accept.node, owner, accept.zone, accept.ttl_s)
+        lookup.reason = accept.reason
+        lookup.negative_ttl = min(accept.ttl_s * SECOND, _LONGEST_NEGATIVE) or NEGATIVE_TTL
+        if accept.reason in _PASSING:
+            stale_start = accept.reason == Reason.REASON_NOT_RESPONSIBLE and request.address != self._root
+            self._defer(now, lookup, at_once=stale_start)
+        else:
+            lookup.machine.handle(Event.REFUSE)
+            self._fail(now, lookup)
+
+    def _fail(self, now: int, lookup: Lookup) -> None:
+        reason = lookup.reason or Reason.REASON_OWNER_UNREACHABLE
+        self._negatives.put(lookup.topic, reason, now + lookup.negative_ttl)
+        if lookup.ticket is None:
+            self._core.reject(lookup.topic, reason)
+        else:
+            tried = tuple(map(address_text, lookup.tried))
+            answered = lookup.reason != Reason.REASON_SUCCESS
+            self._outcomes.append(ResolveFailed(lookup.ticket, lookup.topic, reason, answered, tried))
+        self._end(now, lookup)
+
+    def _end(self, now: int, lookup: Lookup) -> None:
+        self._forget(lookup)
+        self._pass_turn(now, lookup)
+
+    def _forget(self, lookup: Lookup) -> None:
+        self._close_requests(lookup)
+        self._agenda.cancel(lookup)
+        if lookup.ticket is None:
+            self._by_topic.pop(lookup.topic, None)
+
+    def _close_requests(self, lookup: Lookup) -> None:
+        for request in lookup.requests:
+            self._requests.close(request)
+        lookup.requests.clear()
+
+    def _install(self, zone: pb.Zone, owner: Address, token: bytes, ttl: int) -> None:
+        cuts = [cut for cut in map(cut_from, zone.cuts) if cut is not None]
+        self._core.install_zone(zone.scope, cuts, owner, token, ttl)
+
+    def _trace(
+        self,
+        now: int,
+        lookup: Lookup,
+        request: Request[Lookup],
+        packet: str,
+        node: str,
+        address: Address,
+        zone: pb.Zone,
+        ttl_s: int,
+    ) -> None:
+        if lookup.ticket is not None and len(lookup.trace) < _MOST_HOPS:
+            time_ms = (now - request.sent_at) / 1000
+            lookup.trace.append(
+                Hop(node, address, packet, zone.subtree, zone.epoch, ttl_s, time_ms, lookup.cache)
+            )
+
+
+def _leads_on(lookup: Lookup, subtree: str) -> bool:
+    """Whether a referral to this subtree comes closer to the topic than what was asked last."""
+    closer = lookup.subtree is None or len(subtree) > len(lookup.subtree)
+    return bool(subtree) and closer and is_within(lookup.topic, subtree) and len(lookup.requests) < _MOST_HOPS
+
+
+def _covers(zone: pb.Zone, topic: str) -> bool:
+    """Whether the zone says that its owner owns the topic (§5.3)."""
+    return is_within(topic, zone.scope) and not any(is_within(topic, cut.subtree) for cut in zone.cuts)
+
+
+def _resolution(lookup: Lookup, owner: Address, accept: pb.PubAccept) -> Resolution:
+    return Resolution(
+        topic=lookup.topic,
+        owner=accept.node,
+        address=owner,
+        epoch=accept.zone.epoch,
+        ttl_s=accept.ttl_s,
+        subtree=accept.zone.subtree,
+        scope=accept.zone.scope,
+        subscriptions=accept.subscriptions,
+        trace=tuple(lookup.trace),
+    )

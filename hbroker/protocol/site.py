@@ -1,0 +1,135 @@
+"""One node's part in one subscription (§6): has it answered, is it responsible, does it hold the subscription?"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import Enum, auto
+from typing import TYPE_CHECKING, Final
+
+from hbroker.protocol.lookup import address_text
+from hbroker.protocol.machine import Machine
+from hbroker.protocol.packets import Address
+from hbroker.protocol.requests import Request
+
+if TYPE_CHECKING:
+    from hbroker.protocol.subscription import Subscription
+
+_MOST_CUTS: Final = 1_000
+
+__all__ = ["TRANSITIONS", "Event", "Site", "State"]
+
+
+class State(Enum):
+    """What the client waits for from this node."""
+
+    EXPECTED = auto()
+    """The answer to a SUBSCRIBE that another node passed on to it."""
+    ASKED = auto()
+    """The answer to a SUBSCRIBE of our own."""
+    CLEAR = auto()
+    """Nothing: no topic of its jurisdiction can match."""
+    CONFIRMING = auto()
+    """That it says, within the session, that the subscription is active."""
+    ACTIVE = auto()
+    """Nothing: it holds the subscription."""
+    BACKING_OFF = auto()
+    """The end of a pause, to make the subscription again."""
+
+
+class Event(Enum):
+    """What happens to a node's part."""
+
+    SILENCE = auto()
+    """No answer in time: ask it directly, or again."""
+    CLAIM = auto()
+    """It says that it is responsible."""
+    DISCLAIM = auto()
+    """It says that it is not, or not any more."""
+    ACTIVATE = auto()
+    """It says that the subscription is active."""
+    RENEW = auto()
+    """The application wants more of the subscription than the node was told."""
+    DEFER = auto()
+    """It asks to come back later."""
+    LINK_DOWN = auto()
+    """The session with it is gone, and the subscription with it."""
+    RESUME = auto()
+    """The pause is over."""
+
+
+TRANSITIONS: Final[dict[tuple[State, Event], State]] = {
+    (State.EXPECTED, Event.SILENCE): State.ASKED,
+    (State.EXPECTED, Event.CLAIM): State.CONFIRMING,
+    (State.EXPECTED, Event.DISCLAIM): State.CLEAR,
+    (State.EXPECTED, Event.ACTIVATE): State.ACTIVE,
+    (State.ASKED, Event.SILENCE): State.ASKED,
+    (State.ASKED, Event.CLAIM): State.CONFIRMING,
+    (State.ASKED, Event.DISCLAIM): State.CLEAR,
+    (State.ASKED, Event.ACTIVATE): State.ACTIVE,
+    (State.CLEAR, Event.SILENCE): State.ASKED,
+    (State.CLEAR, Event.CLAIM): State.CONFIRMING,
+    (State.CLEAR, Event.DISCLAIM): State.CLEAR,
+    (State.CLEAR, Event.ACTIVATE): State.ACTIVE,
+    (State.CONFIRMING, Event.CLAIM): State.CONFIRMING,
+    (State.CONFIRMING, Event.DISCLAIM): State.CLEAR,
+    (State.CONFIRMING, Event.ACTIVATE): State.ACTIVE,
+    (State.CONFIRMING, Event.RENEW): State.CONFIRMING,
+    (State.CONFIRMING, Event.DEFER): State.BACKING_OFF,
+    (State.CONFIRMING, Event.LINK_DOWN): State.BACKING_OFF,
+    (State.ACTIVE, Event.CLAIM): State.ACTIVE,
+    (State.ACTIVE, Event.DISCLAIM): State.CLEAR,
+    (State.ACTIVE, Event.ACTIVATE): State.ACTIVE,
+    (State.ACTIVE, Event.RENEW): State.CONFIRMING,
+    (State.ACTIVE, Event.LINK_DOWN): State.BACKING_OFF,
+    (State.BACKING_OFF, Event.CLAIM): State.BACKING_OFF,
+    (State.BACKING_OFF, Event.DISCLAIM): State.CLEAR,
+    (State.BACKING_OFF, Event.ACTIVATE): State.ACTIVE,
+    (State.BACKING_OFF, Event.RESUME): State.CONFIRMING,
+}
+
+
+@dataclass(slots=True, eq=False)
+class Site:
+    """A node, as one subscription sees it.
+
+    `cuts`: the delegations (subtree, epoch) by which it was named. `question`: the request outside of a session.
+    `confirmation`: the id of the SUBSCRIBE within the session `link`. `failures`: pauses since it was last active.
+    """
+
+    subscription: Subscription
+    node: str
+    address: Address
+    machine: Machine[State, Event]
+    cuts: set[tuple[str, int]] = field(default_factory=set)
+    question: Request[Site] | None = None
+    link: int | None = None
+    confirmation: int = 0
+    failures: int = 0
+
+    def took_note_of(self, subtree: str, epoch: int) -> bool:
+        """Remembers a delegation by which the node was named; False: it was known."""
+        if (subtree, epoch) in self.cuts or len(self.cuts) >= _MOST_CUTS:
+            return False
+        self.cuts.add((subtree, epoch))
+        return True
+
+    @property
+    def text(self) -> str:
+        """For messages to people."""
+        address = address_text(self.address)
+        return f"{self.node} ({address})" if self.node else address
+
+    @property
+    def state(self) -> State:
+        """What the client waits for from this node."""
+        return self.machine.state
+
+    @property
+    def has_answered(self) -> bool:
+        """Whether it said if it is responsible."""
+        return self.machine.state not in (State.EXPECTED, State.ASKED)
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether nothing is awaited from it."""
+        return self.machine.state in (State.CLEAR, State.ACTIVE)

@@ -1,0 +1,377 @@
+"""The client's subscriptions over its links (§6): discovers, confirms, recovers, ends.
+
+Two streams of answers meet here. Outside of a session every node that the filter touches tells whether it is
+responsible, and to whom it passed the question on; within the sessions the responsible ones confirm. Who stays
+silent is asked directly; a session that is lost is made again with the same node once, and then by a new
+discovery, because the subtree may have moved (§6.3). Owners also come and go of themselves, by handover: they say so
+with a SUBACK that answers no request (§5.4).
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable
+from random import Random
+from typing import Final
+
+from hbroker._proto import packet_pb2 as pb
+from hbroker.protocol import subscription
+from hbroker.protocol.agenda import Agenda, earliest
+from hbroker.protocol.core import ClientCore
+from hbroker.protocol.machine import Machine
+from hbroker.protocol.outcome import Outcome, Subscribed, SubscriptionFailed
+from hbroker.protocol.packets import Address, Reason, cut_from, pack
+from hbroker.protocol.requests import (
+    TOKEN_LIFETIME,
+    Request,
+    Requests,
+    TokenCache,
+    keep_token,
+    reachable,
+)
+from hbroker.protocol.site import TRANSITIONS, Event, Site, State
+from hbroker.protocol.subscription import Options, Subscription
+from hbroker.protocol.timers import SECOND, retry_after
+from hbroker.protocol.unsubscription import Unsubscriptions
+
+__all__ = ["Subscriber"]
+
+_DIRECT_TRIES: Final = 4
+_CONFIRM_PATIENCE: Final = 5 * SECOND
+_MOST_SITES: Final = 10_000
+
+# §8: what to do about these is to try again later.
+_PASSING: Final = frozenset(
+    {
+        Reason.REASON_HANDOVER,
+        Reason.REASON_QUOTA_EXCEEDED,
+        Reason.REASON_OWNER_UNREACHABLE,
+        Reason.REASON_NOT_SERVING,
+    }
+)
+
+
+class Subscriber:
+    """All subscriptions of one client."""
+
+    def __init__(
+        self, core: ClientCore, random: Random, tokens: TokenCache, root: Address, client_id: str
+    ) -> None:
+        self._core = core
+        self._random = random
+        self._tokens = tokens
+        self._root = root
+        self._client_id = client_id
+        self._questions: Requests[Site] = Requests(core, random, tokens)
+        self._by_filter: dict[str, Subscription] = {}
+        self._by_id: dict[int, Subscription] = {}
+        self._by_link: dict[int, dict[Site, None]] = {}
+        self._confirmations: dict[int, Site] = {}
+        self._pauses: Agenda[Site] = Agenda()
+        self._deadlines: Agenda[int] = Agenda()
+        self._unsubscriptions = Unsubscriptions(core, random)
+        self._outcomes: deque[Outcome] = deque()
+
+    # In: the application
+
+    def subscribe(self, now: int, listener: int, filter: str, options: Options, patience: int) -> None:
+        """Adds a listener. Messages may come for it from now on; `Subscribed` says that they all do."""
+        self._core.listen(listener, filter)
+        self._deadlines.set(listener, now + patience)
+        known = self._by_filter.get(filter)
+        is_new = known is None
+        before = None if known is None else known.options
+        if known is None:
+            known = self._by_filter[filter] = Subscription(filter)
+        known.listeners[listener] = options
+        known.waiting.add(listener)
+        self._by_id[listener] = known
+        if is_new:
+            self._discover(now, known)
+        elif known.options != before or options.retain_handling == pb.RETAIN_HANDLING_SEND:
+            self._renew(now, known)
+        self._review(known)
+
+    def unsubscribe(self, now: int, listener: int) -> None:
+        """Removes a listener; the last one takes the subscription along. `Unsubscribed` follows."""
+        known = self._by_id.get(listener)
+        links = self._remove(listener)
+        self._unsubscriptions.start(now, listener, "" if known is None else known.filter, links)
+
+    # In: the network
+
+    def handle_challenge(self, now: int, source: Address, challenge: pb.Challenge) -> None:
+        """§4.1."""
+        self._questions.handle_challenge(now, source, challenge)
+
+    def handle_answer(self, now: int, source: Address, suback: pb.SubAck) -> None:
+        """§6.1: a SUBACK outside of a session says who is responsible, and who was asked besides."""
+        question = self._questions.find(suback.request)
+        if question is None or not suback.node:
+            return
+        asked = question.owner
+        known = asked.subscription
+        is_direct = asked is not known.entry
+        self._name(now, known, suback.passed_to, ask=is_direct)
+        if suback.reason != Reason.REASON_SUCCESS:
+            self._refused(now, known, suback.reason)
+            return
+        if not is_direct and (source == question.address or suback.hops == 0):
+            asked.machine.handle(Event.DISCLAIM)
+            self._questions.settle(question)
+        elif is_direct and asked.node != suback.node:  # another node has this address now
+            asked.machine.handle(Event.DISCLAIM)
+            self._release(asked)
+        site = self._site(known, suback.node, reachable(suback.address, source))
+        keep_token(self._tokens, now, site.address, suback.token, TOKEN_LIFETIME)
+        self._judge(now, site, suback.responsible)
+        self._review(known)
+
+    def handle_confirmation(self, now: int, link: int, source: Address, suback: pb.SubAck) -> None:
+        """§6.2, §5.4: a SUBACK within a session answers our SUBSCRIBE or UNSUBSCRIBE, or (request 0) tells news."""
+        if not suback.request:
+            self._announced(now, link, source, suback)
+        elif not self._unsubscriptions.handle_suback(suback.request):
+            site = self._confirmations.get(suback.request)
+            if site is not None and site.link == link:
+                self._confirmed(now, site, suback)
+
+    def handle_link_down(self, now: int, link: int) -> None:
+        """§6.3: every subscription in that session is to be made again."""
+        self._unsubscriptions.handle_link_down(link)
+        for site in list(self._by_link.get(link, ())):
+            self._pause(now, site, Event.LINK_DOWN)
+            self._review(site.subscription)
+
+    def handle_timeout(self, now: int) -> None:
+        """Asks the silent, makes again what was lost, gives up what took too long."""
+        for listener in self._deadlines.due(now):
+            known = self._by_id[listener]
+            self._fail(now, listener, known.reason or Reason.REASON_OWNER_UNREACHABLE, answered=False)
+        for question in self._questions.unanswered(now):
+            self._unanswered(now, question.owner, question)
+        for site in self._pauses.due(now):
+            self._pause_over(now, site)
+        self._unsubscriptions.handle_timeout(now)
+
+    # Out
+
+    def poll_timeout(self) -> int | None:
+        """When `handle_timeout` is due."""
+        return earliest(
+            self._deadlines.next(),
+            self._questions.poll_timeout(),
+            self._pauses.next(),
+            self._unsubscriptions.poll_timeout(),
+        )
+
+    def poll_outcome(self) -> Outcome | None:
+        """What became of the application's subscriptions."""
+        return self._outcomes.popleft() if self._outcomes else self._unsubscriptions.poll_outcome()
+
+    # Discovery
+
+    def _discover(self, now: int, known: Subscription) -> None:
+        for site in known.restart():
+            self._release(site)
+        known.entry = Site(known, "", self._root, Machine(TRANSITIONS, State.ASKED))
+        self._ask(now, known.entry, pb.MODE_RECURSIVE)
+
+    def _ask(self, now: int, site: Site, mode: pb.Mode) -> None:
+        known = site.subscription
+        body = known.packet(self._client_id)
+        body.mode = mode
+        self._close_question(site)
+        site.question = self._questions.ask(now, site, site.address, body)
+
+    def _name(self, now: int, known: Subscription, cuts: Iterable[pb.Cut], *, ask: bool) -> None:
+        """Takes note of the nodes in a `passed_to`. `ask`: nobody passes the question on to them, so we ask."""
+        for subtree, node, address, epoch in filter(None, map(cut_from, cuts)):
+            site = known.sites.get(node)
+            is_new = site is None
+            if site is None:
+                if len(known.sites) >= _MOST_SITES or not node:
+                    continue
+                site = known.name(node, address)
+                self._pauses.set(site, now + retry_after(0, self._random))
+            is_news = site.took_note_of(subtree, epoch)
+            if ask and is_news and (is_new or site.state is State.CLEAR):
+                self._ask_directly(now, site)
+
+    def _ask_directly(self, now: int, site: Site) -> None:
+        site.machine.handle(Event.SILENCE)
+        self._pauses.cancel(site)
+        self._ask(now, site, pb.MODE_REFERRAL)
+
+    def _unanswered(self, now: int, site: Site, question: Request[Site]) -> None:
+        site.machine.handle(Event.SILENCE)
+        if site is site.subscription.entry or question.tries < _DIRECT_TRIES:
+            self._questions.repeat(now, question)
+        else:
+            self._start_over(now, site.subscription)
+
+    def _start_over(self, now: int, known: Subscription) -> None:
+        known.restarts += 1
+        self._discover(now, known)
+        self._review(known)
+
+    def _site(self, known: Subscription, node: str, address: Address) -> Site:
+        site = known.sites.get(node) or known.name(node, address)
+        if site.link is None:
+            site.address = address
+        return site
+
+    def _judge(self, now: int, site: Site, responsible: bool) -> None:
+        """What a node says outside of a session counts until the session with it begins; it may be old news."""
+        if site.link is not None or site.state is State.BACKING_OFF:
+            return
+        site.machine.handle(Event.CLAIM if responsible else Event.DISCLAIM)
+        self._release(site)
+        if responsible:
+            self._confirm(now, site)
+
+    # Within sessions
+
+    def _confirm(self, now: int, site: Site) -> None:
+        """§6.2: makes the subscription in the session with this node, or renews it."""
+        self._release(site)
+        known = site.subscription
+        site.confirmation = self._random.getrandbits(64) or 1
+        self._confirmations[site.confirmation] = site
+        self._attach(site, self._core.connect(site.address, self._tokens.get(now, site.address) or b""))
+        body = known.packet(self._client_id)
+        body.request = site.confirmation
+        if site.link is not None and self._core.send(site.link, pack(body)):
+            self._pauses.set(site, now + _CONFIRM_PATIENCE)
+        else:
+            self._pause(now, site, Event.LINK_DOWN)
+
+    def _confirmed(self, now: int, site: Site, suback: pb.SubAck) -> None:
+        known = site.subscription
+        self._name(now, known, suback.passed_to, ask=True)
+        if suback.reason in _PASSING:
+            known.reason = suback.reason
+            self._pause(now, site, Event.DEFER)
+        elif suback.reason not in (Reason.REASON_SUCCESS, Reason.REASON_NOT_RESPONSIBLE):
+            self._refused(now, known, suback.reason)
+        elif suback.active:
+            self._activate(site)
+        else:
+            site.machine.handle(Event.DISCLAIM)
+            self._release(site)
+            if not suback.passed_to:  # §6.3: it does not say who is responsible instead
+                self._start_over(now, known)
+        self._review(known)
+
+    def _announced(self, now: int, link: int, source: Address, suback: pb.SubAck) -> None:
+        """§5.4: an owner that came or went of itself."""
+        known = self._by_filter.get(suback.filter)
+        if known is None:
+            if suback.active:  # it took over what we gave up in the meantime
+                self._unsubscriptions.forget(link, suback.filter)
+            return
+        if not suback.node:
+            return
+        site = self._site(known, suback.node, reachable(suback.address, source))
+        self._name(now, known, suback.passed_to, ask=False)
+        if suback.active:
+            self._release(site)
+            self._attach(site, link)
+            self._activate(site)
+        else:
+            site.machine.handle(Event.DISCLAIM)
+            self._release(site)
+        self._review(known)
+
+    def _activate(self, site: Site) -> None:
+        site.machine.handle(Event.ACTIVATE)
+        site.failures = 0
+        self._pauses.cancel(site)
+        self._confirmations.pop(site.confirmation, None)
+
+    def _renew(self, now: int, known: Subscription) -> None:
+        for site in known.everyone:
+            if site.machine.accepts(Event.RENEW):
+                site.machine.handle(Event.RENEW)
+                self._confirm(now, site)
+
+    def _pause(self, now: int, site: Site, event: Event) -> None:
+        """Makes the subscription again later (§6.3)."""
+        site.machine.handle(event)
+        self._release(site)
+        attempts = site.failures + site.subscription.restarts
+        site.failures += 1
+        self._pauses.set(site, now + retry_after(attempts, self._random))
+
+    def _pause_over(self, now: int, site: Site) -> None:
+        if site.state is State.EXPECTED:
+            self._ask_directly(now, site)
+        elif site.state is State.BACKING_OFF and site.failures == 1:
+            site.machine.handle(Event.RESUME)
+            self._confirm(now, site)
+        else:  # it did not answer a second time, or is silent in its session: the subtree may have moved
+            self._start_over(now, site.subscription)
+
+    def _attach(self, site: Site, link: int) -> None:
+        site.link = link
+        self._by_link.setdefault(link, {})[site] = None
+
+    # Ends
+
+    def _release(self, site: Site) -> None:
+        """Awaits nothing more from this node, and forgets the session with it."""
+        self._close_question(site)
+        self._pauses.cancel(site)
+        self._confirmations.pop(site.confirmation, None)
+        if site.link is not None:
+            there = self._by_link[site.link]
+            del there[site]
+            if not there:
+                del self._by_link[site.link]
+            site.link = None
+
+    def _close_question(self, site: Site) -> None:
+        if site.question is not None:
+            self._questions.close(site.question)
+            site.question = None
+
+    def _review(self, known: Subscription) -> None:
+        known.review()
+        if known.is_complete:
+            known.restarts = 0
+            for listener in sorted(known.waiting):
+                self._deadlines.cancel(listener)
+                self._outcomes.append(Subscribed(listener, known.owners))
+            known.waiting.clear()
+
+    def _refused(self, now: int, known: Subscription, reason: int) -> None:
+        """§8: a passing reason is like silence, and is repeated; another one ends the subscription."""
+        known.reason = reason
+        if reason not in _PASSING:
+            for listener in sorted(known.listeners):
+                self._fail(now, listener, reason, answered=True)
+
+    def _fail(self, now: int, listener: int, reason: int, *, answered: bool) -> None:
+        known = self._by_id[listener]
+        tried = tuple(site.text for site in known.silent)
+        self._outcomes.append(SubscriptionFailed(listener, known.filter, reason, answered, tried))
+        for link in self._remove(listener):
+            self._unsubscriptions.forget(link, known.filter)
+
+    def _remove(self, listener: int) -> list[int]:
+        """Takes a listener out; returns the sessions in which the subscription is to be ended."""
+        self._core.unlisten(listener)
+        self._deadlines.cancel(listener)
+        known = self._by_id.pop(listener, None)
+        if known is None:
+            return []
+        del known.listeners[listener]
+        known.waiting.discard(listener)
+        if known.listeners:
+            return []
+        del self._by_filter[known.filter]
+        known.machine.handle(subscription.Event.END)
+        links = [site.link for site in known.everyone if site.link is not None]
+        for site in known.everyone:
+            self._release(site)
+        return links

@@ -1,0 +1,164 @@
+"""One filter's subscription at all its owners, and when it is complete (§6).
+
+A subscription is complete when *every node in any `passed_to` has answered and every responsible one says active* (§6.2).
+So it keeps one `Site` for each node that was named, and one for its entry, the root, whose answer names the
+first of them. The rule is evaluated after whatever happens to a site; there is no count to go wrong.
+
+The application may subscribe to one filter several times: that is one subscription of the network, with as much
+as the most demanding of its listeners asks for.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import Enum, auto
+from typing import Final
+
+from hbroker._proto import packet_pb2 as pb
+from hbroker.protocol import site
+from hbroker.protocol.machine import Machine
+from hbroker.protocol.packets import Address
+from hbroker.protocol.site import Site
+
+__all__ = ["TRANSITIONS", "Event", "Options", "State", "Subscription"]
+
+
+class State(Enum):
+    """What a subscription waits for."""
+
+    DISCOVERING = auto()
+    """The answer of every node that was named."""
+    CONFIRMING = auto()
+    """The confirmation of every responsible node."""
+    COMPLETE = auto()
+    """Nothing."""
+    ENDED = auto()
+
+
+class Event(Enum):
+    """What happens to a subscription."""
+
+    DISCOVER = auto()
+    """The root is asked (again)."""
+    MISS = auto()
+    """A node was named that has not answered."""
+    ANSWERED = auto()
+    """Every node that was named has answered."""
+    LOSE = auto()
+    """A responsible node does not hold the subscription, or not as it is wanted now."""
+    CONFIRMED = auto()
+    """Every responsible node holds the subscription."""
+    END = auto()
+    """The application wants it no more, or it failed."""
+
+
+TRANSITIONS: Final[dict[tuple[State, Event], State]] = {
+    (State.DISCOVERING, Event.DISCOVER): State.DISCOVERING,
+    (State.DISCOVERING, Event.ANSWERED): State.CONFIRMING,
+    (State.DISCOVERING, Event.END): State.ENDED,
+    (State.CONFIRMING, Event.DISCOVER): State.DISCOVERING,
+    (State.CONFIRMING, Event.MISS): State.DISCOVERING,
+    (State.CONFIRMING, Event.CONFIRMED): State.COMPLETE,
+    (State.CONFIRMING, Event.END): State.ENDED,
+    (State.COMPLETE, Event.DISCOVER): State.DISCOVERING,
+    (State.COMPLETE, Event.MISS): State.DISCOVERING,
+    (State.COMPLETE, Event.LOSE): State.CONFIRMING,
+    (State.COMPLETE, Event.END): State.ENDED,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """How messages are wanted: the fields of SUBSCRIBE (`retain_handling` as MQTT 5 §3.8.3.1)."""
+
+    qos: int = 0
+    no_local: bool = False
+    retain_as_published: bool = False
+    retain_handling: int = 0
+
+
+@dataclass(slots=True, eq=False)
+class Subscription:
+    """A filter, who listens to it, and who holds it.
+
+    `listeners`: the application's subscriptions by id. `waiting`: those that were not told yet that it is complete.
+    `restarts`: discoveries since it was last complete. `reason`: of the last refusal.
+    """
+
+    filter: str
+    listeners: dict[int, Options] = field(default_factory=dict)
+    waiting: set[int] = field(default_factory=set)
+    machine: Machine[State, Event] = field(default_factory=lambda: Machine(TRANSITIONS, State.DISCOVERING))
+    entry: Site | None = None
+    sites: dict[str, Site] = field(default_factory=dict)
+    restarts: int = 0
+    reason: int = 0
+
+    def restart(self) -> list[Site]:
+        """A new discovery: returns what is forgotten, all but the nodes that hold the subscription."""
+        self.machine.handle(Event.DISCOVER)
+        dropped = [at for at in self.everyone if at.state is not site.State.ACTIVE]
+        self.sites = {node: at for node, at in self.sites.items() if at.state is site.State.ACTIVE}
+        return dropped
+
+    def name(self, node: str, address: Address) -> Site:
+        """A node that was not known yet, and is expected to answer."""
+        named = Site(self, node, address, Machine(site.TRANSITIONS, site.State.EXPECTED))
+        self.sites[node] = named
+        return named
+
+    def review(self) -> None:
+        """Brings the state up to date with the sites."""
+        has_answered = all(at.has_answered for at in self.everyone)
+        is_settled = all(at.is_settled for at in self.everyone)
+        for event, holds in (
+            (Event.MISS, not has_answered),
+            (Event.ANSWERED, has_answered),
+            (Event.LOSE, has_answered and not is_settled),
+            (Event.CONFIRMED, is_settled),
+        ):
+            if holds and self.machine.accepts(event):
+                self.machine.handle(event)
+
+    @property
+    def everyone(self) -> list[Site]:
+        """The entry, and all nodes that were named."""
+        return [*self.sites.values()] if self.entry is None else [self.entry, *self.sites.values()]
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether every owner has it."""
+        return self.machine.state is State.COMPLETE
+
+    @property
+    def options(self) -> Options:
+        """What satisfies every listener."""
+        wanted = self.listeners.values()
+        return Options(
+            qos=max(options.qos for options in wanted),
+            no_local=all(options.no_local for options in wanted),
+            retain_as_published=any(options.retain_as_published for options in wanted),
+            retain_handling=min(options.retain_handling for options in wanted),
+        )
+
+    def packet(self, client_id: str) -> pb.Subscribe:
+        """The SUBSCRIBE that satisfies every listener."""
+        options = self.options
+        return pb.Subscribe(
+            filter=self.filter,
+            qos=pb.Qos.Name(options.qos),
+            no_local=options.no_local,
+            retain_as_published=options.retain_as_published,
+            retain_handling=pb.RetainHandling.Name(options.retain_handling),
+            client=client_id,
+        )
+
+    @property
+    def owners(self) -> tuple[str, ...]:
+        """The nodes that hold it."""
+        return tuple(sorted(node for node, at in self.sites.items() if at.state is site.State.ACTIVE))
+
+    @property
+    def silent(self) -> list[Site]:
+        """The nodes from which something is awaited."""
+        return [at for at in self.everyone if not at.is_settled]

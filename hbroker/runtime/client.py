@@ -1,0 +1,362 @@
+"""The asynchronous API: `hbroker.connect`, `Client`, `Subscription`.
+
+    async with hbroker.connect("127.0.0.1:7700") as client:
+        await client.publish("home/kitchen/oven/temperature", b"180", qos=1)
+        async with client.subscribe("home/+/oven/#", qos=1) as messages:
+            async for message in messages:
+                print(message.topic, message.payload)
+
+A client belongs to the event loop in which it was connected. Times are seconds.
+"""
+# ruff: noqa: ASYNC109 (a timeout of one's own turns into an error that says what was tried)
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from collections.abc import AsyncIterator, Generator
+from types import TracebackType
+from typing import TYPE_CHECKING, Final, Unpack
+
+from hbroker.errors import Backpressure, InvalidTopic
+from hbroker.protocol.outcome import (
+    Outcome,
+    Published,
+    Resolved,
+    ResolveFailed,
+    Subscribed,
+    SubscriptionFailed,
+)
+from hbroker.protocol.subscription import Options
+from hbroker.runtime import failure
+from hbroker.runtime.address import Place, first_address, listen_for, place_of
+from hbroker.runtime.driver import Driver
+from hbroker.runtime.hub import (
+    Hub,
+    Properties,
+    Publication,
+    Receipt,
+    microseconds,
+    new_client_id,
+    new_endpoint,
+)
+
+if TYPE_CHECKING:
+    from hbroker._native import Message
+    from hbroker.protocol.lookup import Resolution
+    from hbroker.protocol.packets import Address
+
+__all__ = ["Client", "Connecting", "Subscription", "connect"]
+
+TIMEOUT: Final = 10.0
+_ROOM_POLL: Final = (0.001, 0.02)
+
+
+def connect(
+    root: Place = None, *, client_id: str | None = None, listen: Place = None, timeout: float = TIMEOUT
+) -> Connecting:
+    """Connects to the network at its root: `await` it, or use it with `async with`.
+
+    `root`: as `Place` says. `client_id`: shown to those who operate the network; None: a random one. `listen`: where the
+    client's socket is; None: any free port. `timeout`: the default of every request of the client. Raises
+    Unreachable where no root answers, OSError where it has no address or cannot listen, ValueError for a wrong `root`.
+    """
+    return Connecting(place_of(root), client_id or new_client_id(), listen, timeout)
+
+
+class Connecting:
+    """What `connect` returns: becomes a `Client`."""
+
+    def __init__(self, root: tuple[str, int], client_id: str, listen: Place, timeout: float) -> None:
+        self._root = root
+        self._client_id = client_id
+        self._listen = listen
+        self._timeout = timeout
+        self._client: Client | None = None
+
+    def __await__(self) -> Generator[object, None, Client]:
+        return self._connect().__await__()
+
+    async def __aenter__(self) -> Client:
+        self._client = await self._connect()
+        return self._client
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._client is not None:
+            await self._client.close()
+
+    async def _connect(self) -> Client:
+        root = await _address_of(*self._root)
+        listen = listen_for(root) if self._listen is None else await _address_of(*place_of(self._listen))
+        client = Client(root, self._client_id, listen, self._timeout)
+        try:
+            await client._start()
+        except BaseException:
+            client._stop()
+            raise
+        return client
+
+
+class Client:
+    """A publisher and subscriber. Made by `connect`."""
+
+    def __init__(self, root: Address, client_id: str, listen: Address, timeout: float) -> None:
+        self.client_id = client_id
+        self.root = root
+        self._timeout = timeout
+        self._hub = Hub(new_endpoint(listen), root, client_id, self._on_room)
+        self._driver = Driver(self._hub.endpoint, self._hub.control, on_turn=self._on_turn)
+
+    # Change
+
+    async def publish(
+        self,
+        topic: str,
+        payload: bytes | str = b"",
+        *,
+        timeout: float | None = None,
+        **properties: Unpack[Properties],
+    ) -> Receipt:
+        """Publishes a message.
+
+        At QoS 0 it returns when the message is queued; at QoS 1 and 2 when it is distributed (§7.3). While queue or
+        credit is full it waits. Raises InvalidTopic, PayloadTooLarge, Refused, Unreachable (after `timeout`: then the
+        message may still be distributed), NotConnected.
+        """
+        message = Publication(topic, payload, **properties)
+        timeout = self._timeout if timeout is None else timeout
+        try:
+            async with asyncio.timeout(timeout):
+                return await self._publish(message)
+        except TimeoutError:
+            raise failure.publication_timeout(topic, timeout) from None
+
+    def try_publish(
+        self,
+        topic: str,
+        payload: bytes | str = b"",
+        **properties: Unpack[Properties],
+    ) -> int:
+        """Queues a message and returns its sequence number at once. Raises Backpressure instead of waiting."""
+        message = Publication(topic, payload, **properties)
+        return self._hub.publish(message)
+
+    def subscribe(
+        self,
+        *filters: str,
+        qos: int = 0,
+        no_local: bool = False,
+        retain_as_published: bool = False,
+        retain_handling: int = 0,
+        queue: int = 10_000,
+        timeout: float | None = None,
+    ) -> Subscription:
+        """Subscribes to one or more filters: `await` it, or use it with `async with`.
+
+        Entered, every owner of matching topics has the subscription (§6.2). A message that matches several of its filters
+        comes once. `queue`: messages that wait for a slow reader; more are dropped and counted at QoS 0, and held back
+        by their owners at QoS 1 and 2. Subscribing again to a filter brings its retained messages again. Raises
+        InvalidTopic, Refused, Unreachable.
+        """
+        if not filters:
+            raise InvalidTopic("subscribe: at least one filter is needed")
+        options = Options(qos, no_local, retain_as_published, retain_handling)
+        return Subscription(self, filters, options, queue, self._timeout if timeout is None else timeout)
+
+    async def resolve(self, topic: str, *, trace: bool = False, timeout: float | None = None) -> Resolution:
+        """Who owns a topic. With `trace` every node from the root down is asked. Raises Refused, Unreachable."""
+        timeout = self._timeout if timeout is None else timeout
+        waiting = _Waiting()
+        self._hub.resolve(topic, trace, microseconds(timeout), waiting.set)
+        self._driver.wake()
+        match await waiting:
+            case Resolved(resolution=resolution):
+                return resolution
+            case ResolveFailed() as failed:
+                raise failure.of_request(failed, timeout)
+        raise AssertionError("a look-up ends in one of these")
+
+    async def drain(self, timeout: float | None = None) -> bool:
+        """Waits until all that was published is sent and, at QoS 1 and 2, acknowledged. False: the time was over."""
+        limit = self._timeout if timeout is None else timeout
+        return await asyncio.to_thread(self._hub.endpoint.drain, limit)
+
+    async def close(self, timeout: float | None = None) -> None:
+        """Drains, leaves every session, and closes the socket. Idempotent."""
+        if self._hub.is_closed:
+            return
+        await self.drain(timeout)
+        self._hub.close()
+        await asyncio.to_thread(self._hub.endpoint.drain, 0.2)
+        self._stop()
+
+    # Read
+
+    @property
+    def address(self) -> Address:
+        """Where the client's socket is."""
+        return self._hub.endpoint.address
+
+    def counters(self) -> dict[str, int]:
+        """The native core's counters and gauges by name."""
+        return self._hub.endpoint.counters()
+
+    # Within this module
+
+    async def _start(self) -> None:
+        waiting = _Waiting()
+        self._hub.start(microseconds(self._timeout), waiting.set)
+        self._driver.start()
+        match await waiting:
+            case ResolveFailed() as failed:
+                raise failure.of_root(failed, self._timeout)
+
+    def _stop(self) -> None:
+        self._driver.stop()
+        self._hub.endpoint.shutdown()
+
+    async def _publish(self, message: Publication) -> Receipt:
+        waiting = _Waiting()
+        pause, longest = _ROOM_POLL
+        while True:
+            try:
+                sequence = self._hub.publish(message, waiting.set)
+                break
+            except Backpressure:
+                await asyncio.sleep(pause)
+                pause = min(2 * pause, longest)
+        if message.qos == 0:
+            return Receipt(message.topic, sequence, 0, None)
+        try:
+            outcome = await waiting
+        finally:
+            self._hub.abandon(sequence)
+        assert isinstance(outcome, Published)
+        error = failure.of_publication(outcome)
+        if error is not None:
+            raise error
+        return Receipt(message.topic, sequence, message.qos, outcome.reason)
+
+    def _on_turn(self, now: int) -> bool:
+        more = self._hub.turn(now)
+        self._driver.watch(not self._hub.is_blocked)
+        return more
+
+    def _on_room(self) -> None:
+        self._driver.wake()
+
+
+class Subscription:
+    """Messages of some filters, as an asynchronous iterator. Made by `Client.subscribe`."""
+
+    def __init__(
+        self, client: Client, filters: tuple[str, ...], options: Options, queue: int, timeout: float
+    ) -> None:
+        self.filters = filters
+        self.qos = options.qos
+        self.owners: tuple[str, ...] = ()
+        """The names of the nodes that hold it, as of when it became complete."""
+        self._client = client
+        self._options = options
+        self._timeout = timeout
+        self._ready = asyncio.Event()
+        self._inbox = client._hub.new_inbox(queue, options.qos, self._ready.set)
+        self._ids: list[int] = []
+
+    def __await__(self) -> Generator[object, None, Subscription]:
+        return self._open().__await__()
+
+    async def __aenter__(self) -> Subscription:
+        return await self._open()
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()
+
+    def __aiter__(self) -> AsyncIterator[Message]:
+        return self
+
+    async def __anext__(self) -> Message:
+        message = await self._take()
+        if message is None:
+            raise StopAsyncIteration
+        return message
+
+    async def next(self, timeout: float | None = None) -> Message | None:
+        """The next message; None: none came within `timeout` seconds, or the subscription is closed."""
+        try:
+            async with asyncio.timeout(timeout):
+                return await self._take()
+        except TimeoutError:
+            return None
+
+    async def close(self) -> None:
+        """Unsubscribes at every owner. What was not read is dropped. Idempotent."""
+        ids, self._ids = self._ids, []
+        self._inbox.close()
+        if self._client._hub.is_closed:
+            return
+        waiting = []
+        for subscription in ids:
+            waiting.append(_Waiting())
+            self._client._hub.unsubscribe(subscription, waiting[-1].set)
+        self._client._driver.wake()
+        for ended in waiting:
+            await ended
+
+    @property
+    def dropped(self) -> int:
+        """QoS 0 messages that were dropped because they were not read in time."""
+        return self._inbox.dropped
+
+    async def _open(self) -> Subscription:
+        hub = self._client._hub
+        waiting = []
+        try:
+            for filter in self.filters:
+                waiting.append(_Waiting())
+                patience = microseconds(self._timeout)
+                self._ids.append(hub.subscribe(filter, self._options, self._inbox, patience, waiting[-1].set))
+            self._client._driver.wake()
+            owners: set[str] = set()
+            for complete in waiting:
+                match await complete:
+                    case Subscribed(owners=some):
+                        owners.update(some)
+                    case SubscriptionFailed() as failed:
+                        raise failure.of_request(failed, self._timeout)
+        except BaseException:
+            await self.close()
+            raise
+        self.owners = tuple(sorted(owners))
+        return self
+
+    async def _take(self) -> Message | None:
+        while True:
+            self._ready.clear()
+            message = self._inbox.take()
+            if message is not None or self._inbox.is_closed:
+                return message
+            await self._ready.wait()
+
+
+class _Waiting:
+    """One outcome, awaited."""
+
+    def __init__(self) -> None:
+        self._future: asyncio.Future[Outcome] = asyncio.get_running_loop().create_future()
+
+    def set(self, outcome: Outcome) -> None:
+        if not self._future.done():
+            self._future.set_result(outcome)
+
+    def __await__(self) -> Generator[object, None, Outcome]:
+        return self._future.__await__()
+
+
+async def _address_of(host: str, port: int) -> Address:
+    loop = asyncio.get_running_loop()
+    return first_address(await loop.getaddrinfo(host, port, type=socket.SOCK_DGRAM))

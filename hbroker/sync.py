@@ -1,0 +1,351 @@
+"""The blocking API: the same as `hbroker.connect` and its `Client`, for threads, without an event loop.
+
+    with hbroker.sync.connect("127.0.0.1:7700") as client:
+        client.publish("home/kitchen/oven/temperature", b"180", qos=1)
+        with client.subscribe("home/+/oven/#", qos=1) as messages:
+            for message in messages:
+                print(message.topic, message.payload)
+
+Any number of threads may use one client. One thread of its own takes the turns of the control under the client's
+lock, so that links, leases and look-ups go on while the caller does something else; callers wait on a condition.
+Times are seconds.
+"""
+
+from __future__ import annotations
+
+import os
+import select
+import threading
+from collections.abc import Callable, Iterator
+from types import TracebackType
+from typing import TYPE_CHECKING, Final, Unpack
+
+from hbroker.errors import Backpressure, InvalidTopic
+from hbroker.protocol.outcome import (
+    Outcome,
+    Published,
+    Resolved,
+    ResolveFailed,
+    Subscribed,
+    SubscriptionFailed,
+)
+from hbroker.protocol.subscription import Options
+from hbroker.runtime import failure
+from hbroker.runtime.address import Place, listen_for, place_of, resolve
+from hbroker.runtime.hub import (
+    Hub,
+    Properties,
+    Publication,
+    Receipt,
+    microseconds,
+    new_client_id,
+    new_endpoint,
+)
+from hbroker.runtime.turns import HOLD_S, Turns, clock
+
+if TYPE_CHECKING:
+    from hbroker._native import Message
+    from hbroker.protocol.lookup import Resolution
+    from hbroker.protocol.packets import Address
+
+__all__ = ["Client", "Subscription", "connect"]
+
+TIMEOUT: Final = 10.0
+_ROOM_POLL: Final = (0.001, 0.02)
+_GRACE: Final = 1.0
+"""Longer than the protocol's own patience, so that its answer, which says why, comes first."""
+
+
+def connect(
+    root: Place = None, *, client_id: str | None = None, listen: Place = None, timeout: float = TIMEOUT
+) -> Client:
+    """Connects to the network at its root, as `hbroker.connect`. The client is a context manager."""
+    address = resolve(*place_of(root))
+    here = listen_for(address) if listen is None else resolve(*place_of(listen))
+    client = Client(address, client_id or new_client_id(), here, timeout)
+    try:
+        client._start()
+    except BaseException:
+        client._stop()
+        raise
+    return client
+
+
+class Client:
+    """A publisher and subscriber. Made by `connect`."""
+
+    def __init__(self, root: Address, client_id: str, listen: Address, timeout: float) -> None:
+        self.client_id = client_id
+        self.root = root
+        self._timeout = timeout
+        self._hub = Hub(new_endpoint(listen), root, client_id, self._wake)
+        self._condition = threading.Condition()
+        self._wake_reader, self._wake_writer = os.pipe()
+        os.set_blocking(self._wake_writer, False)
+        self._is_running = True
+        self._thread = threading.Thread(target=self._run, name="hbroker-client", daemon=True)
+
+    def __enter__(self) -> Client:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    # Change
+
+    def publish(
+        self,
+        topic: str,
+        payload: bytes | str = b"",
+        *,
+        timeout: float | None = None,
+        **properties: Unpack[Properties],
+    ) -> Receipt:
+        """As `hbroker.Client.publish`."""
+        message = Publication(topic, payload, **properties)
+        limit = self._timeout if timeout is None else timeout
+        deadline = clock() + microseconds(limit)
+        waiting = _Waiting(self._condition)
+        with self._condition:
+            sequence = self._publish(message, waiting, deadline, limit)
+            if message.qos == 0:
+                return Receipt(topic, sequence, 0, None)
+            if not waiting.wait(max(0, deadline - clock()) / 1e6):
+                self._hub.abandon(sequence)
+                raise failure.publication_timeout(topic, limit)
+        outcome = waiting.outcome
+        assert isinstance(outcome, Published)
+        error = failure.of_publication(outcome)
+        if error is not None:
+            raise error
+        return Receipt(topic, sequence, message.qos, outcome.reason)
+
+    def try_publish(self, topic: str, payload: bytes | str = b"", **properties: Unpack[Properties]) -> int:
+        """As `hbroker.Client.try_publish`."""
+        with self._condition:
+            return self._hub.publish(Publication(topic, payload, **properties))
+
+    def subscribe(
+        self,
+        *filters: str,
+        qos: int = 0,
+        no_local: bool = False,
+        retain_as_published: bool = False,
+        retain_handling: int = 0,
+        queue: int = 10_000,
+        timeout: float | None = None,
+    ) -> Subscription:
+        """As `hbroker.Client.subscribe`, but that it is complete when this returns."""
+        if not filters:
+            raise InvalidTopic("subscribe: at least one filter is needed")
+        options = Options(qos, no_local, retain_as_published, retain_handling)
+        opened = Subscription(self, filters, options, queue)
+        opened._open(self._timeout if timeout is None else timeout)
+        return opened
+
+    def resolve(self, topic: str, *, trace: bool = False, timeout: float | None = None) -> Resolution:
+        """As `hbroker.Client.resolve`."""
+        limit = self._timeout if timeout is None else timeout
+        match self._ask(lambda set: self._hub.resolve(topic, trace, microseconds(limit), set), limit):
+            case Resolved(resolution=resolution):
+                return resolution
+            case ResolveFailed() as failed:
+                raise failure.of_request(failed, limit)
+        raise AssertionError("a look-up ends in one of these")
+
+    def drain(self, timeout: float | None = None) -> bool:
+        """As `hbroker.Client.drain`."""
+        return self._hub.endpoint.drain(self._timeout if timeout is None else timeout)
+
+    def close(self, timeout: float | None = None) -> None:
+        """As `hbroker.Client.close`."""
+        if self._hub.is_closed:
+            return
+        self.drain(timeout)
+        with self._condition:
+            self._hub.close()
+            self._condition.notify_all()
+        self._hub.endpoint.drain(0.2)
+        self._stop()
+
+    # Read
+
+    @property
+    def address(self) -> Address:
+        """Where the client's socket is."""
+        return self._hub.endpoint.address
+
+    def counters(self) -> dict[str, int]:
+        """The native core's counters and gauges by name."""
+        return self._hub.endpoint.counters()
+
+    # Within this module
+
+    def _start(self) -> None:
+        self._thread.start()
+        limit = self._timeout
+        match self._ask(lambda set: self._hub.start(microseconds(limit), set), limit):
+            case ResolveFailed() as failed:
+                raise failure.of_root(failed, limit)
+
+    def _stop(self) -> None:
+        self._is_running = False
+        self._wake()
+        if self._thread.ident is not None:
+            self._thread.join()
+        self._hub.endpoint.shutdown()
+        os.close(self._wake_reader)
+        os.close(self._wake_writer)
+
+    def _ask(self, ask: Callable[[Callable[[Outcome], None]], object], timeout: float) -> Outcome:
+        waiting = _Waiting(self._condition)
+        with self._condition:
+            ask(waiting.set)
+            self._wake()
+            waiting.wait(timeout + _GRACE)
+        return waiting.result()
+
+    def _publish(self, message: Publication, waiting: _Waiting, deadline: int, limit: float) -> int:
+        pause, longest = _ROOM_POLL
+        while True:
+            try:
+                return self._hub.publish(message, waiting.set)
+            except Backpressure:
+                if clock() >= deadline:
+                    raise failure.publication_timeout(message.topic, limit) from None
+                self._condition.wait(pause)
+                pause = min(2 * pause, longest)
+
+    def _run(self) -> None:
+        turns = Turns(self._hub.endpoint, self._hub.control, self._hub.turn)
+        watched = select.poll()
+        watched.register(self._wake_reader, select.POLLIN)
+        is_watching = False
+        while self._is_running:
+            with self._condition:
+                now = clock()
+                has_more = turns.take(now)
+                pause = turns.pause_s(now)
+                is_blocked = self._hub.is_blocked
+                self._condition.notify_all()
+            if is_watching == is_blocked:
+                is_watching = not is_blocked
+                watched.register(self._hub.endpoint.fileno(), select.POLLIN if is_watching else 0)
+            if is_blocked:
+                pause = HOLD_S if pause is None else min(pause, HOLD_S)
+            ready = watched.poll(0 if has_more else None if pause is None else pause * 1000)
+            if any(descriptor == self._wake_reader for descriptor, _ in ready):
+                os.read(self._wake_reader, 4096)
+
+    def _wake(self) -> None:
+        try:
+            os.write(self._wake_writer, b"\0")
+        except BlockingIOError:
+            return  # it is full: the thread wakes anyway
+
+
+class Subscription:
+    """Messages of some filters, as an iterator that blocks. Made by `Client.subscribe`."""
+
+    def __init__(self, client: Client, filters: tuple[str, ...], options: Options, queue: int) -> None:
+        self.filters = filters
+        self.qos = options.qos
+        self.owners: tuple[str, ...] = ()
+        """The names of the nodes that hold it, as of when it became complete."""
+        self._client = client
+        self._condition = client._condition
+        self._options = options
+        self._inbox = client._hub.new_inbox(queue, options.qos, self._condition.notify_all)
+        self._ids: list[int] = []
+
+    def __enter__(self) -> Subscription:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def __iter__(self) -> Iterator[Message]:
+        while (message := self.next()) is not None:
+            yield message
+
+    def next(self, timeout: float | None = None) -> Message | None:
+        """The next message; None: none came within `timeout` seconds, or the subscription is closed."""
+        deadline = None if timeout is None else clock() + microseconds(timeout)
+        with self._condition:
+            while True:
+                message = self._inbox.take()
+                if message is not None or self._inbox.is_closed:
+                    return message
+                pause = None if deadline is None else (deadline - clock()) / 1e6
+                if pause is not None and pause <= 0:
+                    return None
+                self._condition.wait(pause)
+
+    def close(self) -> None:
+        """Unsubscribes at every owner. What was not read is dropped. Idempotent."""
+        hub = self._client._hub
+        with self._condition:
+            ids, self._ids = self._ids, []
+            self._inbox.close()
+            if hub.is_closed:
+                return
+            waiting = [_Waiting(self._condition) for _ in ids]
+            for subscription, ended in zip(ids, waiting, strict=True):
+                hub.unsubscribe(subscription, ended.set)
+            self._client._wake()
+            for ended in waiting:
+                ended.wait(self._client._timeout)
+
+    @property
+    def dropped(self) -> int:
+        """QoS 0 messages that were dropped because they were not read in time."""
+        return self._inbox.dropped
+
+    def _open(self, timeout: float) -> None:
+        hub = self._client._hub
+        owners: set[str] = set()
+        try:
+            with self._condition:
+                waiting = [_Waiting(self._condition) for _ in self.filters]
+                for filter, complete in zip(self.filters, waiting, strict=True):
+                    patience = microseconds(timeout)
+                    self._ids.append(
+                        hub.subscribe(filter, self._options, self._inbox, patience, complete.set)
+                    )
+                self._client._wake()
+                for complete in waiting:
+                    complete.wait(timeout + _GRACE)
+            for complete in waiting:
+                match complete.result():
+                    case Subscribed(owners=some):
+                        owners.update(some)
+                    case SubscriptionFailed() as failed:
+                        raise failure.of_request(failed, timeout)
+        except BaseException:
+            self.close()
+            raise
+        self.owners = tuple(sorted(owners))
+
+
+class _Waiting:
+    """One outcome, waited for under the client's condition."""
+
+    def __init__(self, condition: threading.Condition) -> None:
+        self._condition = condition
+        self.outcome: Outcome | None = None
+
+    def set(self, outcome: Outcome) -> None:
+        self.outcome = outcome
+        self._condition.notify_all()
+
+    def wait(self, timeout: float) -> bool:
+        return self._condition.wait_for(lambda: self.outcome is not None, timeout)
+
+    def result(self) -> Outcome:
+        if self.outcome is None:
+            raise RuntimeError("the client's thread has stopped")
+        return self.outcome
