@@ -1,0 +1,17 @@
+"""What all tests share: how the randomised ones draw their examples.
+
+`make test` draws the same examples in every run, so that a failure is a change's and not chance's. `make soak`
+draws fresh ones, and more. Hypothesis prints what reproduces a failure.
+"""
+
+from __future__ import annotations
+
+from hypothesis import HealthCheck, settings
+
+settings.register_profile(
+    "repeatable", deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow]
+)
+settings.register_profile(
+    "soak", deadline=None, max_examples=5_000, print_blob=True, suppress_health_check=[HealthCheck.too_slow]
+)
+settings.load_profile("repeatable")

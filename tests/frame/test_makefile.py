@@ -1,0 +1,44 @@
+"""The Makefile: every target that the documents name is there, is listed by `make help`, runs what exists."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from tests.frame.checkout import ROOT, run
+
+TARGETS = ["bench", "check", "clean", "demo", "docs", "help", "proto", "soak", "test"]
+DOCUMENTS = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
+
+
+def test_help_lists_the_targets() -> None:
+    listed = re.findall(r"^  make (\S+) +\S", run(["make"]).stdout, flags=re.MULTILINE)
+    assert set(TARGETS) <= set(listed)
+    assert run(["make", "help"]).stdout == run(["make"]).stdout
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_target_is_known_and_runs_what_exists(target: str) -> None:
+    plan = run(["make", "--dry-run", "--always-make", target])
+    assert plan.returncode == 0, plan.stderr
+    for program in re.findall(r"\b[\w/]+\.(?:py|sh)\b", plan.stdout):
+        assert (ROOT / program).is_file(), program
+    for module in re.findall(r"-m (hbroker[\w.]*)", plan.stdout):
+        path = ROOT / module.replace(".", "/")
+        assert path.with_suffix(".py").is_file() or (path / "__main__.py").is_file(), module
+
+
+def test_documents_name_only_targets_that_exist() -> None:
+    listed = set(re.findall(r"^([a-z]+):", (ROOT / "Makefile").read_text("utf-8"), re.MULTILINE))
+    for document in DOCUMENTS:
+        named = set(re.findall(r"(?:^|`)make ([a-z]+)\b", document.read_text("utf-8"), re.MULTILINE))
+        assert named <= listed, document
+
+
+def test_ci_runs_what_a_developer_runs() -> None:
+    script = ROOT / ".ci" / "run"
+    assert script.stat().st_mode & 0o111
+    text = script.read_text(encoding="utf-8")
+    assert "set -euo pipefail" in text
+    assert re.findall(r"^make (\w+)$", text, flags=re.MULTILINE) == ["check", "test"]
