@@ -1,7 +1,7 @@
 """What all tests share: how the randomised ones draw their examples.
 
-`make test` draws the same examples in every run, so that a failure is a change's and not chance's. `make soak`
-draws fresh ones, and more. Hypothesis prints what reproduces a failure.
+`make test` draws the same examples in every run, so that a failure is a change's and not chance's. `make
+soak` draws fresh ones, and more. Hypothesis prints what reproduces a failure.
 """
 
 from __future__ import annotations

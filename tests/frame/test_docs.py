@@ -57,9 +57,9 @@ def test_command_reference_names_every_flag(program: str) -> None:
 
 
 def _commands(program: str) -> list[list[str]]:
-    """The program, or, where its help lists subcommands in braces, those of it."""
-    braces = re.search(r"\{([\w,-]+)\}", run([program, "--help"]).stdout) if program == "hbroker" else None
-    return [[program, name] for name in braces[1].split(",")] if braces else [[program]]
+    """The program, and each subcommand that its help lists."""
+    listed = re.findall(r"^ {4}([a-z]+)\b", run([program, "--help"]).stdout, re.MULTILINE)
+    return [[program], *([program, name] for name in listed if program == "hbroker")]
 
 
 def _long_flags(text: str) -> set[str]:
