@@ -35,12 +35,16 @@ def rust_code(path: Path) -> str:
 
 
 def run(command: Sequence[str | Path], *, cwd: Path = ROOT, **env: str) -> subprocess.CompletedProcess[str]:
-    """Runs a program to its end, this environment's own programs first on PATH; captures what it says."""
+    """Runs a program to its end, this environment's own programs first on PATH; captures what it says.
+
+    It does not learn of the `make` that may have started the tests.
+    """
+    inherited = {name: value for name, value in os.environ.items() if not name.startswith(("MAKE", "MFLAGS"))}
     path = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", "")])
     return subprocess.run(
         [str(part) for part in command],
         cwd=cwd,
-        env={**os.environ, "PATH": path, **env},
+        env={**inherited, "PATH": path, **env},
         capture_output=True,
         text=True,
         check=False,

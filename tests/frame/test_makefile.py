@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import re
+import shutil
+import sys
+from pathlib import Path
 
 import pytest
 
@@ -42,3 +45,36 @@ def test_ci_runs_what_a_developer_runs() -> None:
     text = script.read_text(encoding="utf-8")
     assert "set -euo pipefail" in text
     assert re.findall(r"^make (\w+)$", text, flags=re.MULTILINE) == ["check", "test"]
+
+
+@pytest.mark.parametrize(
+    ("missing", "advice"),
+    [("cargo", "https://rustup.rs"), ("cc", "apt install gcc"), ("python3", "make PYTHON=")],
+)
+def test_what_is_missing_is_said_before_anything_is_built(tmp_path: Path, missing: str, advice: str) -> None:
+    _offer(tmp_path, {"bash", "cargo", "cc", "cut", "head", "java", "sort"} - {missing})
+    (tmp_path / "python3").symlink_to(sys.executable if missing != "python3" else tmp_path / "nowhere")
+    answer = run([tmp_path / "bash", ROOT / "scripts" / "preflight.sh"], PATH=str(tmp_path), PYTHON="python3")
+    assert answer.returncode == 1
+    assert missing.removesuffix("3").lower() in answer.stderr.lower()
+    assert advice in answer.stderr
+
+
+def test_preflight_prints_the_python_alone(tmp_path: Path) -> None:
+    _offer(tmp_path, {"bash", "cargo", "cc", "cut", "head", "sort"})
+    (tmp_path / "python3").symlink_to(sys.executable)
+    answer = run([tmp_path / "bash", ROOT / "scripts" / "preflight.sh"], PATH=str(tmp_path), PYTHON="python3")
+    assert answer.returncode == 0, answer.stderr
+    assert answer.stdout == f"{tmp_path / 'python3'}\n"
+    assert "java is missing" in answer.stderr
+
+
+def _offer(directory: Path, programs: set[str]) -> None:
+    """A directory that, as PATH, offers these programs and no other."""
+    for program in programs:
+        found = shutil.which(program)
+        if program == "cargo" or found is None:
+            (directory / program).write_text("#!/bin/bash\necho cargo 99.0.0\n", encoding="utf-8")
+            (directory / program).chmod(0o755)
+        else:
+            (directory / program).symlink_to(found)
