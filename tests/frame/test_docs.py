@@ -13,8 +13,10 @@ from tests.frame.checkout import ROOT, python_sources, run, rust_sources
 DOCS = ROOT / "docs"
 COMMANDS = DOCS / "commands.md"
 
-# A § of this project's protocol, not one of an RFC or of MQTT's, which are named before theirs.
-CITATION = re.compile(r"(?P<of>(?:RFC \d+|MQTT 5(?:\.0)?|DESIGN(?:\.md)?),? )?§(?P<section>\d+(?:\.\d+)*)")
+# A § of this project's protocol, which has two levels; not of an RFC or of MQTT, which are named before it.
+CITATION = re.compile(
+    r"(?P<of>(?:RFC \d+|MQTT 5(?:\.0)?|DESIGN(?:\.md)?),? )?§(?P<section>\d+(?:\.\d+)?)(?!\.?\d)"
+)
 
 
 def test_site_builds_strictly(tmp_path: Path) -> None:

@@ -23,7 +23,7 @@ SHIPPED_SUFFIXES = {".py", ".pyi", ".typed", ".yaml"}
 IMPORT_EVERYTHING = """
 import importlib, json, pkgutil, hbroker
 
-optional = {"psutil", "scapy"}
+optional = {"psutil", "rich", "scapy"}
 names, refused = [], []
 for module in pkgutil.walk_packages(hbroker.__path__, "hbroker."):
     if module.name.endswith("__main__"):
