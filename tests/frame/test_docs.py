@@ -36,6 +36,12 @@ def test_code_cites_sections_that_exist() -> None:
         assert cited <= sections, path
 
 
+@pytest.mark.parametrize("page", ["README.md", "CONTRIBUTING.md", "CHANGELOG.md"])
+def test_pages_outside_the_site_link_to_what_exists(page: str) -> None:
+    for target in re.findall(r"\]\(([^)#]+)", (ROOT / page).read_text("utf-8")):
+        assert target.startswith("https://") or (ROOT / target).exists(), target
+
+
 def test_decision_records_are_numbered_and_listed() -> None:
     records = sorted((DOCS / "adr").glob("[0-9]*.md"))
     index = (DOCS / "adr" / "index.md").read_text("utf-8")
