@@ -1,11 +1,17 @@
-"""Control logic can be tested where the native core is not built: then a stand-in takes its place."""
+"""What all tests share: how the randomised ones draw their examples.
+
+`make test` draws the same examples in every run, so that a failure is a change's and not chance's. `make
+soak` draws fresh ones, and more. Hypothesis prints what reproduces a failure.
+"""
 
 from __future__ import annotations
 
-import importlib.util
-import sys
+from hypothesis import HealthCheck, settings
 
-if importlib.util.find_spec("hbroker._native") is None:
-    from tests.protocol import native_stand_in
-
-    sys.modules["hbroker._native"] = native_stand_in
+settings.register_profile(
+    "repeatable", deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow]
+)
+settings.register_profile(
+    "soak", deadline=None, max_examples=5_000, print_blob=True, suppress_health_check=[HealthCheck.too_slow]
+)
+settings.load_profile("repeatable")

@@ -1,0 +1,113 @@
+# Every target sets up what it needs: a virtual environment in .venv, and the native core, built in release mode. Both are
+# made again only when what they are made from has changed.
+
+SHELL := /bin/bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+.ONESHELL:
+.DELETE_ON_ERROR:
+MAKEFLAGS += --no-builtin-rules
+
+VENV := .venv
+BIN := $(VENV)/bin
+PY := $(BIN)/python
+CORE := hbroker/_native.abi3.so
+CORE_SOURCES := Cargo.toml Cargo.lock hbroker/native/Cargo.toml $(shell find hbroker/native -name '*.rs')
+
+# pyo3 asks this interpreter which ABI to build for, wherever cargo is called from.
+export PYO3_PYTHON := $(CURDIR)/$(PY)
+# One answer for every tool, whatever the shell that called make had activated.
+export VIRTUAL_ENV := $(CURDIR)/$(VENV)
+export PIP_DISABLE_PIP_VERSION_CHECK := 1
+export PIP_QUIET := 1
+export NO_MKDOCS_2_WARNING := 1
+
+.PHONY: help
+help: ## List the targets (this is the default)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-9s %s\n", $$1, $$2 }' Makefile
+
+# Set-up ---------------------------------------------------------------------------------------------------------------
+
+$(VENV)/.created: scripts/preflight.sh
+	@python=$$(scripts/preflight.sh)
+	echo "making $(VENV) with $$($$python --version)"
+	$$python -m venv $(VENV)
+	$(PY) -m pip install --upgrade 'pip>=25.1'
+	touch $@
+
+$(VENV)/.installed: $(VENV)/.created pyproject.toml
+	@echo "installing the development tools"
+	$(PY) -m pip install --group dev
+	touch $@
+
+$(CORE): $(VENV)/.installed $(CORE_SOURCES)
+	@echo "building the native core (release mode)"
+	$(BIN)/maturin develop --release --quiet --extras capture,demo
+	touch $@
+
+.PHONY: setup
+setup: $(CORE) ## Make the environment and build the core; the other targets do so by themselves
+
+# What a user does -----------------------------------------------------------------------------------------------------
+
+.PHONY: demo
+demo: $(CORE) ## A house of six brokers, live, for about ten seconds
+	@$(PY) -m hbroker.demo
+
+.PHONY: bench
+bench: $(CORE) ## Measure messages per second, beside mosquitto's where it is installed
+	@$(PY) bench/first.py
+
+# What a developer does ------------------------------------------------------------------------------------------------
+
+.PHONY: test
+test: $(CORE) ## All tests, Rust and Python (under 10 minutes)
+	@cargo test --workspace --quiet
+	$(PY) -m pytest --quiet
+
+.PHONY: soak
+soak: $(CORE) ## The randomised tests alone, with many times the examples and fresh seeds
+	@$(PY) -m pytest --quiet -m hypothesis --hypothesis-profile soak --timeout 3600
+
+.PHONY: check
+check: lint types layers generated rust docs ## Every static check, as CI makes them
+
+.PHONY: lint types layers generated rust
+lint: $(VENV)/.installed
+	@$(BIN)/ruff format --check
+	$(BIN)/ruff check
+
+types: $(CORE)
+	@$(BIN)/mypy
+	$(PY) -m mypy.stubtest --allowlist scripts/stubtest-allowlist.txt hbroker._native
+
+layers: $(VENV)/.installed
+	@$(BIN)/lint-imports
+
+generated: $(VENV)/.installed
+	@$(PY) scripts/proto.py --check
+
+rust: $(VENV)/.installed
+	@cargo fmt --all --check
+	cargo clippy --workspace --all-targets --quiet -- -D warnings
+	cargo clippy --workspace --all-targets --quiet --features python -- -D warnings
+
+.PHONY: docs
+docs: $(VENV)/.installed ## Build the documentation into site/ (strict: a dead link fails)
+	@$(BIN)/mkdocs build --strict --quiet
+
+.PHONY: proto
+proto: $(VENV)/.installed ## Generate the code that comes from packet.proto
+	@$(PY) scripts/proto.py
+
+.PHONY: format
+format: $(VENV)/.installed ## Format Python and Rust
+	@$(BIN)/ruff format
+	$(BIN)/ruff check --fix
+	cargo fmt --all
+
+.PHONY: clean
+clean: ## Remove everything that was made, the environment too
+	rm -rf $(VENV) target dist site .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	rm -f $(CORE)
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -1,0 +1,57 @@
+"""The borders of the Rust half (docs/architecture.md, "Borders"): who may name Python, `unsafe`, a clock."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from tests.frame.checkout import RUST, rust_code, rust_sources
+
+SHELL = {"endpoint", "python", "socket", "waker", "worker"}
+"""The modules that may know of threads, clocks and sockets. All others are sans-IO."""
+
+
+@pytest.mark.parametrize(
+    ("what", "pattern", "allowed"),
+    [
+        ("Python", r"\bpyo3\b", {"python"}),
+        ("unsafe code", r"\bunsafe\b|allow\(unsafe_code\)", {"socket"}),
+        ("a clock", r"\b(Instant|SystemTime)\b", SHELL),
+        ("a socket", r"\b(socket2|libc|UdpSocket|TcpStream)\b", SHELL),
+        ("a thread", r"\bthread::|\bsleep\(", SHELL),
+        ("the system's randomness", r"\b(thread_rng|from_os_rng|OsRng|getrandom)\b", {"python"}),
+    ],
+)
+def test_only_these_modules_name(what: str, pattern: str, allowed: set[str]) -> None:
+    naming = {_module(path) for path in rust_sources() if re.search(pattern, _shipped(path))}
+    assert naming <= allowed, f"{what}: {sorted(naming - allowed)}"
+
+
+def test_every_file_is_a_module_of_the_crate() -> None:
+    declaration = re.compile(r'\bmod (\w+);|#\[path = "(\w+)\.rs"\]')
+    declared = {
+        name for path in rust_sources() for names in declaration.findall(rust_code(path)) for name in names
+    }
+    files = {path.parent.name if path.stem == "mod" else path.stem for path in rust_sources()}
+    assert files - {"lib"} <= declared | {"schema"}
+
+
+def test_comments_are_no_code() -> None:
+    assert "pyo3" in (RUST / "lib.rs").read_text("utf-8")
+    assert "pyo3" not in rust_code(RUST / "lib.rs")
+
+
+def _shipped(path: Path) -> str:
+    """A file's code less its tests, which stand last."""
+    return (
+        ""
+        if path.stem.endswith("tests")
+        else re.split(r"#\[cfg\(test\)\]\s+mod tests \{", rust_code(path))[0]
+    )
+
+
+def _module(path: Path) -> str:
+    """The module of the crate to which a file belongs, submodules included."""
+    return path.relative_to(RUST).parts[0].removesuffix(".rs")

@@ -1,0 +1,74 @@
+"""The documentation builds without a warning, and what the code cites is there."""
+
+from __future__ import annotations
+
+import re
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.frame.checkout import ROOT, python_sources, run, rust_sources
+
+DOCS = ROOT / "docs"
+COMMANDS = DOCS / "commands.md"
+
+# A § of this project's protocol, which has two levels; not of an RFC or of MQTT, which are named before it.
+CITATION = re.compile(
+    r"(?P<of>(?:RFC \d+|MQTT 5(?:\.0)?|DESIGN(?:\.md)?),? )?§(?P<section>\d+(?:\.\d+)?)(?!\.?\d)"
+)
+
+
+def test_site_builds_strictly(tmp_path: Path) -> None:
+    build = run([sys.executable, "-m", "mkdocs", "build", "--strict", "--site-dir", tmp_path / "site"])
+    assert build.returncode == 0, build.stderr
+    assert (tmp_path / "site" / "protocol" / "index.html").is_file()
+
+
+def test_code_cites_sections_that_exist() -> None:
+    sections = set(re.findall(r"^#+ ([\d.]+?)\.? ", (DOCS / "protocol.md").read_text("utf-8"), re.MULTILINE))
+    assert "5.4" in sections
+    files = [*python_sources("hbroker", "clients", "tests"), *rust_sources(), DOCS / "protocol.md"]
+    for path in files:
+        cited = {
+            match["section"] for match in CITATION.finditer(path.read_text("utf-8")) if match["of"] is None
+        }
+        assert cited <= sections, path
+
+
+@pytest.mark.parametrize("page", ["README.md", "CONTRIBUTING.md", "CHANGELOG.md"])
+def test_pages_outside_the_site_link_to_what_exists(page: str) -> None:
+    for target in re.findall(r"\]\(([^)#]+)", (ROOT / page).read_text("utf-8")):
+        assert target.startswith("https://") or (ROOT / target).exists(), target
+
+
+def test_decision_records_are_numbered_and_listed() -> None:
+    records = sorted((DOCS / "adr").glob("[0-9]*.md"))
+    index = (DOCS / "adr" / "index.md").read_text("utf-8")
+    for number, record in enumerate(records, start=1):
+        assert record.name.startswith(f"{number:04}-")
+        title = record.read_text("utf-8").splitlines()[0].removeprefix("# ")
+        assert f"[{title}]({record.name})" in index
+
+
+@pytest.mark.parametrize("program", ["hbroker", "hpub", "hsub"])
+def test_command_reference_names_every_flag(program: str) -> None:
+    """Each command's own section names its flags, all of them, and none that it has not."""
+    reference = COMMANDS.read_text("utf-8")
+    for command in _commands(program):
+        answer = run([*command, "--help"])
+        assert answer.returncode == 0, answer.stderr
+        heading = f"## {' '.join(command)}\n"
+        assert heading in reference, heading
+        section = reference.partition(heading)[2].partition("\n## ")[0]
+        assert _long_flags(section) | {"--help"} == _long_flags(answer.stdout), command
+
+
+def _commands(program: str) -> list[list[str]]:
+    """The program, and each subcommand that its help lists."""
+    listed = re.findall(r"^ {4}([a-z]+)\b", run([program, "--help"]).stdout, re.MULTILINE)
+    return [[program], *([program, name] for name in listed if program == "hbroker")]
+
+
+def _long_flags(text: str) -> set[str]:
+    return set(re.findall(r"(?<![\w-])--[a-z][a-z-]*", text))

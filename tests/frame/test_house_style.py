@@ -1,0 +1,41 @@
+"""What the house asks of every source file and no other tool checks."""
+
+from __future__ import annotations
+
+import ast
+import re
+
+from tests.frame.checkout import python_sources, rust_sources
+
+LONGEST_FILE = 600
+LONGEST_FUNCTION = 60
+TOPS = ("hbroker", "clients", "scripts", "tests")
+
+# Spelt so that this file does not find itself.
+UNFINISHED = re.compile(r"\b(TO" r"DO|FIX" r"ME|XX" r"X|HA" r"CK)\b|\b(to" r"do|unimple" r"mented)!")
+
+
+def test_no_file_collects_everything() -> None:
+    for path in [*python_sources(*TOPS), *rust_sources()]:
+        assert len(path.read_text("utf-8").splitlines()) <= LONGEST_FILE, path
+
+
+def test_functions_are_small() -> None:
+    for path in python_sources(*TOPS):
+        for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+                lines = (node.end_lineno or node.lineno) - node.lineno + 1
+                assert lines <= LONGEST_FUNCTION, f"{path}:{node.lineno} {node.name}"
+
+
+def test_every_module_opens_with_its_theory() -> None:
+    for path in python_sources(*TOPS):
+        tree = ast.parse(path.read_text("utf-8"))
+        assert ast.get_docstring(tree) or not tree.body, path
+    for path in rust_sources():
+        assert path.read_text("utf-8").startswith(("//!", "#!")), path
+
+
+def test_nothing_is_left_unfinished() -> None:
+    for path in [*python_sources(*TOPS), *rust_sources()]:
+        assert UNFINISHED.search(path.read_text("utf-8")) is None, path
