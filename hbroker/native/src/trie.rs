@@ -40,7 +40,7 @@ pub struct SubscriptionTrie {
     names: LevelNames,
     nodes: Arena<Node>,
     /// The named children of all nodes.
-    children: HashTable<u32>,
+    children: HashTable<Child>,
     crowds: Crowds<Subscription>,
     link_crowds: Crowds<Filter>,
     links: Arena<Link>,
@@ -57,6 +57,14 @@ struct Node {
     hash: u32,
     children: u32,
     subscriptions: Few<Subscription>,
+}
+
+/// An entry of the table of children. It repeats what the node holds, so that a lookup waits for one cache
+/// line less.
+struct Child {
+    parent: u32,
+    name: u32,
+    node: u32,
 }
 
 #[derive(Clone, Copy)]
@@ -287,13 +295,9 @@ impl SubscriptionTrie {
     }
 
     fn child(&self, parent: u32, name_hash: u64, name: &str) -> Option<u32> {
-        let is_it = |&child: &u32| {
-            let child = &self.nodes[child];
-            child.parent == parent && self.names.is(child.name, name)
-        };
-        self.children
-            .find(child_hash(parent, name_hash), is_it)
-            .copied()
+        let is_it = |child: &Child| child.parent == parent && self.names.is(child.name, name);
+        let child = self.children.find(child_hash(parent, name_hash), is_it);
+        child.map(|child| child.node)
     }
 
     fn add_child(&mut self, parent: u32, level: &str) -> u32 {
@@ -302,25 +306,23 @@ impl SubscriptionTrie {
             "#" => HASH,
             _ => self.names.acquire(level),
         };
-        let child = self.nodes.insert(Node {
+        let node = self.nodes.insert(Node {
             parent,
             name,
             ..Node::default()
         });
         match name {
-            PLUS => self.nodes[parent].plus = child,
-            HASH => self.nodes[parent].hash = child,
+            PLUS => self.nodes[parent].plus = node,
+            HASH => self.nodes[parent].hash = node,
             _ => {
                 self.nodes[parent].children += 1;
-                let hash_of = |nodes: &Arena<Node>, names: &LevelNames, id: u32| {
-                    child_hash(nodes[id].parent, names.hash_of(nodes[id].name))
-                };
-                let hash = hash_of(&self.nodes, &self.names, child);
-                self.children
-                    .insert_unique(hash, child, |&id| hash_of(&self.nodes, &self.names, id));
+                let child = Child { parent, name, node };
+                let hash_of =
+                    |child: &Child| child_hash(child.parent, self.names.hash_of(child.name));
+                self.children.insert_unique(hash_of(&child), child, hash_of);
             }
         }
-        child
+        node
     }
 
     /// Removes a node that serves nothing any more, and then those above it that served it alone.
@@ -333,7 +335,7 @@ impl SubscriptionTrie {
                 _ => {
                     self.nodes[parent].children -= 1;
                     let hash = child_hash(parent, self.names.hash_of(name));
-                    if let Ok(entry) = self.children.find_entry(hash, |&child| child == node) {
+                    if let Ok(entry) = self.children.find_entry(hash, |child| child.node == node) {
                         entry.remove();
                     }
                     self.names.release(name);

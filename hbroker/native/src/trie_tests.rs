@@ -139,7 +139,11 @@ fn removal_frees_everything() {
     }
     assert_eq!((trie.len(), trie.links(), trie.nodes.len()), (1, 1, 3));
     assert_eq!(
-        (trie.children.len(), trie.names.len(), trie.crowds.len() + trie.link_crowds.len()),
+        (
+            trie.children.len(),
+            trie.names.len(),
+            trie.crowds.len() + trie.link_crowds.len()
+        ),
         (1, 1, 0)
     );
     assert!(trie.nodes.end() < 500, "slots are used again");
