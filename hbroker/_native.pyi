@@ -1,18 +1,18 @@
 """The native core: every message. (The decisions are in `hbroker.protocol`.)
 
-Time is an `int` of microseconds on any monotonic clock, always an argument. An address is `(ip, port)`, the ip as text.
+Time is an `int` of microseconds since the Unix epoch that never goes back, always an argument. An address is `(ip, port)`, the ip as text.
 A packet is a serialised `hbroker.v1.Packet`. A link is an opaque `int`. Sections (§) are those of docs/protocol.md.
 
 `Engine` is sans-IO: the simulator and the tests run it in virtual time. `Endpoint` runs one engine in each of N threads
 with a real socket, under the same verbs, less the four that an engine's driver calls (`handle_datagram`,
-`handle_timeout`, `poll_transmit`, `poll_timeout`) and without `now`.
+`handle_timeout`, `poll_transmit`, `poll_timeout`).
 """
 
 from collections.abc import Sequence
 from typing import Any, Final, TypeAlias, final
 
 Address: TypeAlias = tuple[str, int]
-Cut: TypeAlias = tuple[str, str, Address, int]
+Cut: TypeAlias = tuple[str, str, _Address, int]
 """(subtree, node, address, epoch): a delegation, as the `Cut` of the wire protocol."""
 
 VERSION: Final[str]
@@ -27,6 +27,7 @@ class Config:
     `session`: the session id of the links that it opens, 64 random bits. `incarnation`: random for each run.
     `publisher`: its publisher id. `token_keys`: 16-byte keys of the address-validation tokens, the newest first (§4);
     nodes that share them accept each other's. `node`: forwards (a node) instead of handing messages up (a client).
+    `stranger_rate`: answers to unproven addresses, a second.
     """
 
     def __new__(
@@ -43,6 +44,8 @@ class Config:
         link_queue_bytes: int = 16_777_216,
         event_queue: int = 100_000,
         message_queue_bytes: int = 67_108_864,
+        retained_bytes: int = 268_435_456,
+        stranger_rate: int = 10_000,
         keep_alive_us: int = 2_000_000,
         idle_timeout_us: int = 15_000_000,
     ) -> Config: ...
@@ -54,10 +57,10 @@ class Config:
 class ControlEvent:
     """A packet that Python decides on. `link` is None outside of a session; the source has then proved its address."""
 
-    def __new__(cls, link: int | None, source: Address, packet: bytes, inbound: bool) -> ControlEvent: ...
+    def __new__(cls, link: int | None, source: _Address, packet: bytes, inbound: bool) -> ControlEvent: ...
 
     link: int | None
-    source: Address
+    source: _Address
     packet: bytes
     inbound: bool
     """The link was opened by the peer (a client, a child), not by this engine (towards an owner, a parent)."""
@@ -66,10 +69,10 @@ class ControlEvent:
 class LinkUpEvent:
     """A link has its first acknowledgement, or its first datagram from a proven address."""
 
-    def __new__(cls, link: int, address: Address, session: int, inbound: bool) -> LinkUpEvent: ...
+    def __new__(cls, link: int, address: _Address, session: int, inbound: bool) -> LinkUpEvent: ...
 
     link: int
-    address: Address
+    address: _Address
     session: int
     inbound: bool
 
@@ -78,11 +81,11 @@ class LinkDownEvent:
     """A link is gone, with its subscriptions. `reason`: "timeout", "reset", "restarted", "closed"."""
 
     def __new__(
-        cls, link: int, address: Address, session: int, inbound: bool, reason: str
+        cls, link: int, address: _Address, session: int, inbound: bool, reason: str
     ) -> LinkDownEvent: ...
 
     link: int
-    address: Address
+    address: _Address
     session: int
     inbound: bool
     reason: str
@@ -95,7 +98,7 @@ class UnresolvedEvent:
     """
 
     topic: str
-    start: Address | None
+    start: _Address | None
 
 @final
 class Message:
@@ -125,36 +128,36 @@ class PublishedEvent:
     topic: str
     reason: int
 
-Event: TypeAlias = ControlEvent | LinkUpEvent | LinkDownEvent | UnresolvedEvent | PublishedEvent
+_Event: TypeAlias = ControlEvent | LinkUpEvent | LinkDownEvent | UnresolvedEvent | PublishedEvent
 
 class _Core:
-    """The verbs that `Engine` and `Endpoint` share. `now` is an `Engine`'s; an `Endpoint` takes None and reads the clock."""
+    """The verbs that `Engine` and `Endpoint` share."""
 
     # Out
-    def poll_events(self, limit: int = 1024) -> list[Event]: ...
+    def poll_events(self, limit: int = 1024) -> list[_Event]: ...
     def poll_messages(self, limit: int = 1024) -> list[Message]: ...
     def counters(self) -> dict[str, int]:
         """Monotonic counters and gauges by name; drops are `drop.<reason>`."""
 
     # Links and control packets
-    def connect(self, address: Address, token: bytes = b"") -> int:
+    def connect(self, address: _Address, token: bytes = b"") -> int:
         """Opens a link to a node, or returns the one that is open."""
-    def adopt(self, session: int, address: Address) -> int:
+    def adopt(self, session: int, address: _Address) -> int:
         """Node: opens the link of a session that another node handed over (§5.4), or returns the one that is open."""
     def close(self, link: int) -> None:
         """Forgets a link, its queue and its subscriptions; LinkDownEvent follows (reason "closed")."""
     def send(self, link: int, packet: bytes) -> bool:
         """Queues a control packet: reliable, in order, once. False: there is no such link."""
-    def send_to(self, address: Address, packet: bytes, token: bytes = b"", pad_to: int = 0) -> None:
+    def send_to(self, address: _Address, packet: bytes, token: bytes = b"", pad_to: int = 0) -> None:
         """Sends one datagram outside of any session, padded to at least `pad_to` bytes. Unreliable."""
-    def token_for(self, address: Address) -> bytes:
+    def token_for(self, address: _Address) -> bytes:
         """A token that proves `address` to this node (§4.2)."""
 
     # Node: jurisdiction and subscriptions
     def grant(self, subtree: str, epoch: int, serving: bool) -> None:
         """Owns this subtree (a node may own several). Not serving: PUBLISH is refused with HANDOVER."""
     def revoke(self, subtree: str) -> None: ...
-    def cut(self, cut: Cut) -> None:
+    def cut(self, cut: _Cut) -> None:
         """Delegated: PUBLISH below is refused with NOT_RESPONSIBLE and this cut. Replaces one of the same subtree."""
     def uncut(self, subtree: str) -> None: ...
     def subscribe(
@@ -166,18 +169,19 @@ class _Core:
         """Sends the retained messages that match; returns how many."""
     def retained(self, subtree: str) -> list[bytes]:
         """The retained messages below a subtree, each a serialised Publish, for handover."""
-    def take_retained(self, messages: Sequence[bytes]) -> None: ...
+    def take_retained(self, messages: Sequence[bytes]) -> int:
+        """Takes them over; returns how many there was no room for."""
     def drop_retained(self, subtree: str) -> None: ...
     def matching(self, topic: str) -> int:
         """How many subscriptions match a topic."""
 
     # Client: zones, publishing, delivery
     def install_zone(
-        self, scope: str, cuts: Sequence[Cut], owner: Address, token: bytes, ttl_us: int
+        self, scope: str, cuts: Sequence[_Cut], owner: _Address, token: bytes, ttl_us: int
     ) -> None:
         """Caches a jurisdiction and releases the messages that waited for it."""
-    def forget_zones(self, owner: Address | None = None) -> None: ...
-    def zone(self, topic: str) -> tuple[Address, bool] | None:
+    def forget_zones(self, owner: _Address | None = None) -> None: ...
+    def zone(self, topic: str) -> tuple[_Address, bool] | None:
         """(owner, True), or (the node of the deepest known cut, False), or None: ask the root."""
     def reject(self, topic: str, reason: int) -> None:
         """The messages that wait for this topic's owner fail (PublishedEvent) or are dropped (QoS 0)."""
@@ -201,24 +205,24 @@ class _Core:
 
         A node publishes to its own jurisdiction. Raises NativeError for a topic that is not valid or a payload too large.
         """
-    def listen(self, subscription: int, filter: str) -> None:
-        """Client: messages that match are handed up for this subscription."""
+    def listen(self, subscription: int, filter: str, qos: int) -> None:
+        """Client: messages that match are handed up for this subscription, at this QoS at most."""
     def unlisten(self, subscription: int) -> None: ...
 
 @final
 class Engine(_Core):
     def __new__(cls, config: Config) -> Engine: ...
     # Every verb of _Core acts at the time last given by one of these:
-    def handle_datagram(self, now: int, source: Address, datagram: bytes) -> None: ...
+    def handle_datagram(self, now: int, source: _Address, datagram: bytes) -> None: ...
     def handle_timeout(self, now: int) -> None: ...
-    def poll_transmit(self) -> list[tuple[Address, bytes]]:
+    def poll_transmit(self) -> list[tuple[_Address, bytes]]:
         """All datagrams that may leave now. Sealing the bundles is part of this call."""
     def poll_timeout(self) -> int | None:
         """When to call handle_timeout next."""
 
 @final
 class Endpoint(_Core):
-    def __new__(cls, config: Config, listen: Address, workers: int = 1) -> Endpoint:
+    def __new__(cls, config: Config, listen: _Address, workers: int = 1) -> Endpoint:
         """Binds (port 0: any free one) and starts the threads. Raises OSError."""
     @property
     def address(self) -> Address: ...

@@ -10,10 +10,10 @@ from collections import deque
 from random import Random
 from typing import Final
 
-from hbroker._native import ControlEvent, Event, LinkDownEvent, LinkUpEvent, PublishedEvent, UnresolvedEvent
+from hbroker._native import ControlEvent, LinkDownEvent, LinkUpEvent, PublishedEvent, UnresolvedEvent
 from hbroker._proto import packet_pb2 as pb
 from hbroker.protocol.agenda import earliest
-from hbroker.protocol.core import ClientCore
+from hbroker.protocol.core import ClientCore, Event
 from hbroker.protocol.expiring import ExpiringCache
 from hbroker.protocol.outcome import Outcome, Published
 from hbroker.protocol.packets import Address, body_of, pack

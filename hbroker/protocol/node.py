@@ -12,12 +12,12 @@ from collections.abc import Iterable
 from random import Random
 from typing import TypeAlias
 
-from hbroker._native import ControlEvent, Event, LinkDownEvent, LinkUpEvent
+from hbroker._native import ControlEvent, LinkDownEvent, LinkUpEvent
 from hbroker._proto import packet_pb2 as pb
 from hbroker.config import NodeSettings
 from hbroker.protocol.admission import STATUS_ROOT
 from hbroker.protocol.answering import Answering
-from hbroker.protocol.core import NodeCore
+from hbroker.protocol.core import Event, NodeCore
 from hbroker.protocol.delegating import Delegating
 from hbroker.protocol.inquiry import Inquiry
 from hbroker.protocol.jurisdiction import Delegation, Grant, Jurisdiction

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Final, ParamSpec, Protocol, TypeVar
 
 if TYPE_CHECKING:
-    from hbroker._native import Event
+    from hbroker.protocol.core import Event
 
 __all__ = ["BATCH", "HOLD_S", "Control", "Pollable", "Turns", "clock"]
 

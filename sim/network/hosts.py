@@ -8,9 +8,10 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Protocol
 
-from hbroker._native import Config, Engine, Event, Message
+from hbroker._native import Config, Engine, Message
 from hbroker.config import NodeSettings
 from hbroker.protocol.client import ClientControl
+from hbroker.protocol.core import Event
 from hbroker.protocol.node import Node
 from hbroker.protocol.notices import Notice
 from hbroker.protocol.outcome import Outcome

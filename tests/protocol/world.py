@@ -6,10 +6,11 @@ from dataclasses import dataclass, field
 from itertools import count
 from random import Random
 
-from hbroker._native import ControlEvent, Event
+from hbroker._native import ControlEvent
 from hbroker._proto import packet_pb2 as pb
 from hbroker.config import LeasePolicy, NodeSettings
 from hbroker.protocol import timers
+from hbroker.protocol.core import Event
 from hbroker.protocol.node import Node
 from hbroker.protocol.notices import Notice
 from hbroker.protocol.packets import Address, Body, address_from, body_of, pack
