@@ -225,7 +225,10 @@ class Endpoint(_Core):
     def __new__(cls, config: Config, listen: _Address, workers: int = 1) -> Endpoint:
         """Binds (port 0: any free one) and starts the threads. Raises OSError."""
     @property
-    def address(self) -> Address: ...
+    def address(self) -> _Address: ...
+    @property
+    def fault(self) -> str | None:
+        """Why a worker ended by itself, if one has: its socket died. Shut the endpoint down."""
     def fileno(self) -> int:
         """Readable when there are events or messages to poll."""
     def wait(self, timeout_s: float) -> bool:

@@ -76,7 +76,7 @@ class Subscriber:
 
     def subscribe(self, now: int, listener: int, filter: str, options: Options, patience: int) -> None:
         """Adds a listener. Messages may come for it from now on; `Subscribed` says that they all do."""
-        self._core.listen(listener, filter)
+        self._core.listen(listener, filter, options.qos)
         self._deadlines.set(listener, now + patience)
         known = self._by_filter.get(filter)
         is_new = known is None

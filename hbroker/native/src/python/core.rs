@@ -281,10 +281,6 @@ impl Endpoint {
         address_out(endpoint(&self_).address())
     }
 
-    fn now(self_: PyRef<'_, Self>) -> u64 {
-        endpoint(&self_).now()
-    }
-
     fn fileno(self_: PyRef<'_, Self>) -> i32 {
         endpoint(&self_).fileno()
     }

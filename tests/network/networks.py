@@ -1,0 +1,70 @@
+"""Networks for tests: a tree of nodes in a simulated world, and what crosses it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from hbroker.config import NodeSettings
+from hbroker.protocol.notices import Joined
+from sim.network import ClientHost, Datagram, Faults, NodeHost, World
+from sim.network.paths import CLEAR
+
+HOME = ("home/kitchen", "home/livingroom", "home/bedroom", "home/outside", "home/outside/securitycams")
+
+
+@dataclass
+class Tree:
+    """A root, the nodes below it by subtree, and the PUBLISH datagrams that left any host."""
+
+    world: World
+    root: NodeHost
+    nodes: dict[str, NodeHost] = field(default_factory=dict)
+    published: list[Datagram] = field(default_factory=list)
+
+    @classmethod
+    def grow(cls, seed: int, subtrees: Iterable[str] = (), faults: Faults = CLEAR) -> Tree:
+        """Starts a root and a node for each subtree, and waits until all serve."""
+        world = World(seed, faults)
+        root = NodeHost(world, NodeSettings("root", "", world.new_address()))
+        tree = cls(world, root)
+        world.watch = tree._watch
+        for subtree in subtrees:
+            tree.join(subtree)
+        return tree
+
+    def join(self, subtree: str, *, wait: bool = True) -> NodeHost:
+        """Starts a node for a subtree; it is named for its last level."""
+        name = subtree.rsplit("/", 1)[-1]
+        settings = NodeSettings(name, subtree, self.world.new_address(), root=self.root.address)
+        node = self.nodes[subtree] = NodeHost(self.world, settings)
+        if wait:
+            self.world.run_until(lambda: self.serves(node))
+        return node
+
+    def client(self, name: str = "") -> ClientHost:
+        """A client that knows the root."""
+        return ClientHost(self.world, self.root.address, name)
+
+    def serves(self, node: NodeHost) -> bool:
+        """Whether a node serves both its subtree and its own part of `$SYS`."""
+        served = {notice.subtree for notice in node.notices if isinstance(notice, Joined)}
+        return {node.settings.subtree, f"$SYS/nodes/{node.settings.name}"} <= served
+
+    def owner(self, topic: str) -> NodeHost:
+        """The node that owns a topic, by the tree as it was grown."""
+        above = [subtree for subtree in self.nodes if topic == subtree or topic.startswith(subtree + "/")]
+        return self.nodes[max(above, key=len)] if above else self.root
+
+    def brokers(self) -> set[tuple[str, int]]:
+        """The addresses of all nodes."""
+        return {self.root.address, *(node.address for node in self.nodes.values())}
+
+    def between_brokers(self) -> list[Datagram]:
+        """The datagrams with a PUBLISH that went from one node to another."""
+        brokers = self.brokers()
+        return [d for d in self.published if d.source in brokers and d.destination in brokers]
+
+    def _watch(self, datagram: Datagram) -> None:
+        if "publish" in datagram.kinds():
+            self.published.append(datagram)
