@@ -32,6 +32,7 @@ mod core;
 mod counters;
 mod endpoint;
 mod event;
+mod pubacks;
 mod publisher;
 #[cfg(feature = "python")]
 mod python;

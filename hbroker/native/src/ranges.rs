@@ -56,9 +56,9 @@ impl RangeSet {
         number <= self.floor || self.runs.get(at).is_some_and(|run| run.0 <= number)
     }
 
-    /// Forgets every run that ends at or below `number`.
-    pub fn forget_through(&mut self, number: u64) {
-        let end = self.runs.partition_point(|run| run.1 <= number);
+    /// Forgets every run that ends below `number`.
+    pub fn forget_below(&mut self, number: u64) {
+        let end = self.runs.partition_point(|run| run.1 < number);
         if end > 0 {
             self.floor = self.runs[end - 1].1;
             self.runs.drain(..end);
@@ -162,7 +162,7 @@ mod tests {
             set.insert(number);
         }
         assert_eq!(set.take_lowest(2).collect::<Vec<_>>(), [(1, 1), (3, 3)]);
-        set.forget_through(6);
+        set.forget_below(6);
         assert_eq!(set.descending().collect::<Vec<_>>(), [(7, 7)]);
         assert!(set.contains(5));
     }

@@ -1,0 +1,335 @@
+//! Writes packets and datagrams: exact protobuf, appended to a buffer. As proto3 wants, a field that has its default value
+//! is not written.
+//!
+//! A datagram is its header field, then one field for each packet, then padding: in any order to a parser, since each
+//! function appends whole fields of `Datagram`, and each `*_field` whole fields of `Packet`.
+
+use std::net::{IpAddr, SocketAddr};
+
+use super::acks::CutView;
+use super::publish::{ACK_MODE_QUEUED, FragmentView};
+use crate::schema::{
+    ack, address, challenge, cut, datagram, fragment, header, packet, ping, pong, pub_ack, publish,
+    reset, user_property,
+};
+
+/// The link header to send (§2.2).
+#[derive(Debug, Clone, Copy, Default)]
+pub struct HeaderOut<'a> {
+    pub session: u64,
+    pub incarnation: u64,
+    pub number: u64,
+    pub ack: Option<AckOut<'a>>,
+    pub token: &'a [u8],
+}
+
+/// What was received (§3.2).
+#[derive(Debug, Clone, Copy)]
+pub struct AckOut<'a> {
+    pub delay_us: u64,
+    /// Inclusive (low, high), from the highest down, with at least one number between two of them.
+    pub ranges: &'a [(u64, u64)],
+}
+
+/// The message to publish (§7).
+#[derive(Debug, Clone, Copy, Default)]
+pub struct PublishOut<'a> {
+    pub topic: &'a str,
+    pub payload: &'a [u8],
+    pub publisher: u64,
+    pub sequence: u64,
+    pub qos: u8,
+    pub retain: bool,
+    pub ack_queued: bool,
+    pub published_at_us: u64,
+    pub expiry_s: Option<u32>,
+    pub fragment: Option<FragmentView>,
+    pub content_type: &'a str,
+    pub payload_format: Option<i32>,
+    pub response_topic: &'a str,
+    pub correlation_data: &'a [u8],
+    pub user_properties: &'a [(String, String)],
+}
+
+// Fields of Datagram
+
+/// The field `header`.
+pub fn put_header(out: &mut Vec<u8>, header: &HeaderOut<'_>) {
+    put_message(out, datagram::HEADER, |out| {
+        put_fixed64(out, header::SESSION, header.session);
+        put_fixed64(out, header::INCARNATION, header.incarnation);
+        put_number(out, header::NUMBER, header.number);
+        if let Some(ack) = &header.ack {
+            put_ack(out, ack);
+        }
+        put_bytes_unless_empty(out, header::TOKEN, header.token);
+    });
+}
+
+/// One field `packets`: `body_field` is what one of the `put_*_field` wrote, or a whole serialised control packet.
+pub fn put_packet(out: &mut Vec<u8>, delivery: u64, after: u64, retained: bool, body_field: &[u8]) {
+    put_varint(out, datagram::PACKETS.into());
+    put_varint(
+        out,
+        content_len(delivery, after, retained, body_field.len()) as u64,
+    );
+    // Before the body: a control packet has no numbers of its own.
+    put_number(out, packet::DELIVERY, delivery);
+    put_number(out, packet::AFTER, after);
+    put_number(out, packet::RETAINED, retained.into());
+    out.extend_from_slice(body_field);
+}
+
+/// How many bytes [`put_packet`] appends, for a body field of `body_field` bytes.
+pub fn packet_len(delivery: u64, after: u64, retained: bool, body_field: usize) -> usize {
+    let content = content_len(delivery, after, retained, body_field);
+    varint_len(datagram::PACKETS.into()) + varint_len(content as u64) + content
+}
+
+/// Pads a datagram by exactly `bytes`. The least is 2, a tag and a length: fewer cannot be written, and nothing is.
+pub fn put_padding(out: &mut Vec<u8>, bytes: usize) {
+    let Some(rest) = bytes.checked_sub(2) else {
+        return;
+    };
+    // The lengths of one field have gaps, where its own length takes one byte more: a second field fills them.
+    let content = (0..3)
+        .map(|extra| rest.saturating_sub(extra))
+        .find(|&n| varint_len(n as u64) + 1 + n == bytes);
+    match content {
+        Some(content) => {
+            put_varint(out, datagram::PADDING.into());
+            put_varint(out, content as u64);
+            out.resize(out.len() + content, 0);
+        }
+        None => {
+            put_padding(out, 2);
+            put_padding(out, rest);
+        }
+    }
+}
+
+// Fields of Packet
+
+pub fn put_publish_field(out: &mut Vec<u8>, message: &PublishOut<'_>) {
+    put_message(out, packet::PUBLISH, |out| {
+        put_bytes_unless_empty(out, publish::TOPIC, message.topic.as_bytes());
+        put_bytes_unless_empty(out, publish::PAYLOAD, message.payload);
+        put_fixed64(out, publish::PUBLISHER, message.publisher);
+        put_number(out, publish::SEQUENCE, message.sequence);
+        put_number(out, publish::QOS, message.qos.into());
+        put_number(out, publish::RETAIN, message.retain.into());
+        put_number(out, publish::PUBLISHED_AT_US, message.published_at_us);
+        put_present(out, publish::EXPIRY_S, message.expiry_s.map(u64::from));
+        if let Some(part) = &message.fragment {
+            put_fragment(out, part);
+        }
+        if message.ack_queued {
+            put_enum(out, publish::ACK_MODE, ACK_MODE_QUEUED);
+        }
+        put_bytes_unless_empty(out, publish::CONTENT_TYPE, message.content_type.as_bytes());
+        put_present(
+            out,
+            publish::PAYLOAD_FORMAT,
+            message.payload_format.map(sign_extended),
+        );
+        put_bytes_unless_empty(
+            out,
+            publish::RESPONSE_TOPIC,
+            message.response_topic.as_bytes(),
+        );
+        put_bytes_unless_empty(out, publish::CORRELATION_DATA, message.correlation_data);
+        for (name, value) in message.user_properties {
+            put_message(out, publish::USER_PROPERTIES, |out| {
+                put_bytes_unless_empty(out, user_property::NAME, name.as_bytes());
+                put_bytes_unless_empty(out, user_property::VALUE, value.as_bytes());
+            });
+        }
+    });
+}
+
+/// `ranges`: inclusive (first, last) of delivery numbers, from 1, ascending and apart.
+pub fn put_puback_field(
+    out: &mut Vec<u8>,
+    ranges: impl IntoIterator<Item = (u64, u64)>,
+    reason: i32,
+    topic: &str,
+    referral: Option<&CutView<'_>>,
+) {
+    put_message(out, packet::PUBACK, |out| {
+        let mut end = 0;
+        put_message_unless_empty(out, pub_ack::RANGES, |out| {
+            for (first, last) in ranges {
+                put_varint(out, first - end);
+                put_varint(out, last - first + 1);
+                end = last;
+            }
+        });
+        put_enum(out, pub_ack::REASON, reason);
+        if let Some(cut) = referral {
+            put_cut(out, pub_ack::REFERRAL, cut);
+        }
+        put_bytes_unless_empty(out, pub_ack::TOPIC, topic.as_bytes());
+    });
+}
+
+pub fn put_ping_field(out: &mut Vec<u8>, sent_at_us: u64) {
+    put_message(out, packet::PING, |out| {
+        put_number(out, ping::SENT_AT_US, sent_at_us)
+    });
+}
+
+pub fn put_pong_field(out: &mut Vec<u8>, sent_at_us: u64) {
+    put_message(out, packet::PONG, |out| {
+        put_number(out, pong::SENT_AT_US, sent_at_us)
+    });
+}
+
+pub fn put_reset_field(out: &mut Vec<u8>, session: u64, token: &[u8]) {
+    put_message(out, packet::RESET, |out| {
+        put_fixed64(out, reset::SESSION, session);
+        put_bytes_unless_empty(out, reset::TOKEN, token);
+    });
+}
+
+pub fn put_challenge_field(out: &mut Vec<u8>, token: &[u8], lifetime_s: u32) {
+    put_message(out, packet::CHALLENGE, |out| {
+        put_bytes_unless_empty(out, challenge::TOKEN, token);
+        put_number(out, challenge::LIFETIME_S, lifetime_s.into());
+    });
+}
+
+// Messages within
+
+fn put_ack(out: &mut Vec<u8>, ack: &AckOut<'_>) {
+    let [(low, largest), below @ ..] = ack.ranges else {
+        return;
+    };
+    put_message(out, header::ACK, |out| {
+        put_number(out, ack::LARGEST, *largest);
+        put_number(out, ack::DELAY_US, ack.delay_us);
+        put_message(out, ack::RANGES, |out| {
+            put_varint(out, largest - low);
+            let mut lowest = *low;
+            for (low, high) in below {
+                // RFC 9000 §19.3.1: the gap is told less one, as no gap is empty.
+                put_varint(out, lowest - high - 2);
+                put_varint(out, high - low);
+                lowest = *low;
+            }
+        });
+    });
+}
+
+fn put_fragment(out: &mut Vec<u8>, part: &FragmentView) {
+    put_message(out, publish::FRAGMENT, |out| {
+        put_number(out, fragment::INDEX, part.index.into());
+        put_number(out, fragment::COUNT, part.count.into());
+        put_number(out, fragment::TOTAL, part.total);
+    });
+}
+
+fn put_cut(out: &mut Vec<u8>, field: u32, cut: &CutView<'_>) {
+    put_message(out, field, |out| {
+        put_bytes_unless_empty(out, cut::SUBTREE, cut.subtree.as_bytes());
+        put_bytes_unless_empty(out, cut::NODE, cut.node.as_bytes());
+        if let Some(at) = cut.address {
+            put_address(out, cut::ADDRESS, at);
+        }
+        put_number(out, cut::EPOCH, cut.epoch);
+    });
+}
+
+fn put_address(out: &mut Vec<u8>, field: u32, at: SocketAddr) {
+    put_message(out, field, |out| {
+        match at.ip() {
+            IpAddr::V4(ip) => put_bytes(out, address::IP, &ip.octets()),
+            IpAddr::V6(ip) => put_bytes(out, address::IP, &ip.octets()),
+        }
+        put_number(out, address::PORT, at.port().into());
+    });
+}
+
+// Fields
+
+/// A varint field; not written if 0.
+fn put_number(out: &mut Vec<u8>, tag: u32, value: u64) {
+    if value != 0 {
+        put_present(out, tag, Some(value));
+    }
+}
+
+/// A varint field with presence: written even if 0.
+fn put_present(out: &mut Vec<u8>, tag: u32, value: Option<u64>) {
+    if let Some(value) = value {
+        put_varint(out, tag.into());
+        put_varint(out, value);
+    }
+}
+
+fn put_enum(out: &mut Vec<u8>, tag: u32, value: i32) {
+    put_number(out, tag, sign_extended(value));
+}
+
+fn put_fixed64(out: &mut Vec<u8>, tag: u32, value: u64) {
+    if value != 0 {
+        put_varint(out, tag.into());
+        out.extend_from_slice(&value.to_le_bytes());
+    }
+}
+
+pub(super) fn put_bytes(out: &mut Vec<u8>, tag: u32, value: &[u8]) {
+    put_varint(out, tag.into());
+    put_varint(out, value.len() as u64);
+    out.extend_from_slice(value);
+}
+
+fn put_bytes_unless_empty(out: &mut Vec<u8>, tag: u32, value: &[u8]) {
+    if !value.is_empty() {
+        put_bytes(out, tag, value);
+    }
+}
+
+/// A length-delimited field whose content `write` appends. Its length, known only then, is put in between afterwards.
+fn put_message(out: &mut Vec<u8>, tag: u32, write: impl FnOnce(&mut Vec<u8>)) {
+    put_varint(out, tag.into());
+    let start = out.len();
+    write(out);
+    let length = out.len() - start;
+    put_varint(out, length as u64);
+    out[start..].rotate_right(varint_len(length as u64));
+}
+
+fn put_message_unless_empty(out: &mut Vec<u8>, tag: u32, write: impl FnOnce(&mut Vec<u8>)) {
+    let before = out.len();
+    put_message(out, tag, write);
+    if out.len() == before + varint_len(tag.into()) + 1 {
+        out.truncate(before);
+    }
+}
+
+#[inline]
+fn put_varint(out: &mut Vec<u8>, mut value: u64) {
+    while value >= 0x80 {
+        out.push(value as u8 | 0x80);
+        value >>= 7;
+    }
+    out.push(value as u8);
+}
+
+// Lengths
+
+fn content_len(delivery: u64, after: u64, retained: bool, body_field: usize) -> usize {
+    let number_len = |value| if value == 0 { 0 } else { 1 + varint_len(value) };
+    number_len(delivery) + number_len(after) + number_len(retained.into()) + body_field
+}
+
+#[inline]
+fn varint_len(value: u64) -> usize {
+    // 7 bits to a byte: the number of bits, divided by 7 and rounded up; 0 takes one byte, too.
+    (70 - (value | 1).leading_zeros() as usize) / 7
+}
+
+/// How protobuf writes an enum: as 64 bits with the sign extended.
+fn sign_extended(value: i32) -> u64 {
+    i64::from(value) as u64
+}

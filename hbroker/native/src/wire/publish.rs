@@ -1,0 +1,162 @@
+//! The message (§7), as the path from publisher to subscriber reads it.
+//!
+//! The view holds what a node needs for each message. What only the subscriber's application reads, MQTT's properties,
+//! was checked with the rest and is looked up in the bytes by [`PublishView::properties`].
+
+use std::borrow::Cow;
+
+use super::Malformed;
+use super::check::check;
+use super::reader::{MAX_DEPTH, Reader, occurrences};
+use crate::schema::{fragment, packet, publish, user_property};
+
+/// `AckMode::ACK_MODE_QUEUED`.
+pub(super) const ACK_MODE_QUEUED: i32 = 1;
+
+/// A message, or one part of a large one.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct PublishView<'a> {
+    pub topic: &'a str,
+    pub payload: &'a [u8],
+    pub publisher: u64,
+    pub sequence: u64,
+    /// As on the wire, so perhaps no QoS at all; `u8::MAX` for whatever does not fit.
+    pub qos: u8,
+    pub retain: bool,
+    /// The publisher wants its PUBACK as soon as the message is queued.
+    pub ack_queued: bool,
+    pub published_at_us: u64,
+    /// Seconds after `published_at_us`. None: it never expires.
+    pub expiry_s: Option<u32>,
+    /// None: the message is whole.
+    pub fragment: Option<FragmentView>,
+    /// From the first field `publish` of the packet to the end of the last.
+    fields: &'a [u8],
+    /// There is more than one.
+    split: bool,
+}
+
+/// Which part of a large message (§7.5). Nothing here was checked: `index` may not lie below `count`.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct FragmentView {
+    pub index: u32,
+    pub count: u32,
+    /// Bytes of the whole payload.
+    pub total: u64,
+}
+
+/// The properties of MQTT 5 that only an application reads.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Properties<'a> {
+    pub content_type: &'a str,
+    pub payload_format: Option<i32>,
+    pub response_topic: &'a str,
+    pub correlation_data: &'a [u8],
+}
+
+impl<'a> PublishView<'a> {
+    /// The field `publish`, tag and length included, to be copied into the packet that relays it (§2.3). Borrowed,
+    /// unless the sender tore it in several: then they follow one another here.
+    pub fn field(&self) -> Cow<'a, [u8]> {
+        if !self.split {
+            return Cow::Borrowed(self.fields);
+        }
+        let mut joined = Vec::with_capacity(self.fields.len());
+        for content in self.contents() {
+            super::emit::put_bytes(&mut joined, packet::PUBLISH, content);
+        }
+        Cow::Owned(joined)
+    }
+
+    pub fn properties(&self) -> Properties<'a> {
+        let mut properties = Properties::default();
+        for content in self.contents() {
+            // It was parsed before: it ends without an error.
+            let _ = properties.merge(Reader::new(content, MAX_DEPTH));
+        }
+        properties
+    }
+
+    /// (name, value), in the publisher's order.
+    pub fn user_properties(&self) -> impl Iterator<Item = (&'a str, &'a str)> + use<'a> {
+        self.contents()
+            .flat_map(|content| occurrences(content, publish::USER_PROPERTIES))
+            .map(|property| {
+                let text = |field| {
+                    occurrences(property, field)
+                        .last()
+                        .and_then(|text| str::from_utf8(text).ok())
+                };
+                (
+                    text(user_property::NAME).unwrap_or(""),
+                    text(user_property::VALUE).unwrap_or(""),
+                )
+            })
+    }
+
+    /// What the fields `publish` hold, one after the other.
+    fn contents(&self) -> impl Iterator<Item = &'a [u8]> + use<'a> {
+        occurrences(self.fields, packet::PUBLISH)
+    }
+
+    #[inline]
+    pub(super) fn merge(&mut self, mut message: Reader<'a>) -> Result<(), Malformed> {
+        while let Some(tag) = message.tag()? {
+            match tag {
+                publish::TOPIC => self.topic = message.text()?,
+                publish::PAYLOAD => self.payload = message.bytes()?,
+                publish::PUBLISHER => self.publisher = message.fixed64()?,
+                publish::SEQUENCE => self.sequence = message.varint()?,
+                publish::QOS => self.qos = u8::try_from(message.open_enum()?).unwrap_or(u8::MAX),
+                publish::RETAIN => self.retain = message.boolean()?,
+                publish::PUBLISHED_AT_US => self.published_at_us = message.varint()?,
+                publish::EXPIRY_S => self.expiry_s = Some(message.varint32()?),
+                publish::FRAGMENT => self
+                    .fragment
+                    .get_or_insert_default()
+                    .merge(message.message()?)?,
+                publish::ACK_MODE => self.ack_queued = message.open_enum()? == ACK_MODE_QUEUED,
+                publish::CONTENT_TYPE | publish::RESPONSE_TOPIC => message.text().map(drop)?,
+                publish::USER_PROPERTIES => check(message.message()?, user_property::CHECKS)?,
+                _ => message.skip(tag)?,
+            }
+        }
+        Ok(())
+    }
+
+    /// One more field was merged; `fields` reaches from the first to this one.
+    #[inline]
+    pub(super) fn add_field(&mut self, fields: &'a [u8]) {
+        self.split = !self.fields.is_empty();
+        self.fields = fields;
+    }
+}
+
+impl FragmentView {
+    fn merge(&mut self, mut message: Reader<'_>) -> Result<(), Malformed> {
+        while let Some(tag) = message.tag()? {
+            match tag {
+                fragment::INDEX => self.index = message.varint32()?,
+                fragment::COUNT => self.count = message.varint32()?,
+                fragment::TOTAL => self.total = message.varint()?,
+                _ => message.skip(tag)?,
+            }
+        }
+        Ok(())
+    }
+}
+
+impl<'a> Properties<'a> {
+    fn merge(&mut self, mut message: Reader<'a>) -> Result<(), Malformed> {
+        while let Some(tag) = message.tag()? {
+            match tag {
+                publish::CONTENT_TYPE => self.content_type = message.text()?,
+                publish::PAYLOAD_FORMAT => self.payload_format = Some(message.open_enum()?),
+                publish::RESPONSE_TOPIC => self.response_topic = message.text()?,
+                publish::CORRELATION_DATA => self.correlation_data = message.bytes()?,
+                _ => message.skip(tag)?,
+            }
+        }
+        Ok(())
+    }
+}

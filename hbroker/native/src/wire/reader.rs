@@ -1,0 +1,235 @@
+//! Protobuf's encoding, one field at a time: tags, varints, lengths, and how to skip what is not known.
+//!
+//! A tag is kept as it stands on the wire, field number and wire type together: a known field of the wrong wire type
+//! then matches no known tag, and is skipped as the unknown field that it is. Limits are those of the reference parser
+//! (upb), found by fuzzing against it: a tag and a length take at most 5 bytes and a varint 10, in which bits beyond the
+//! value's width are dropped; sub-messages and groups nest at most [`MAX_DEPTH`] deep.
+
+use std::iter;
+
+use super::Malformed;
+
+/// How deep sub-messages and groups may nest in a datagram.
+pub const MAX_DEPTH: u32 = 100;
+
+const VARINT: u32 = 0;
+const FIXED64: u32 = 1;
+const LENGTH_DELIMITED: u32 = 2;
+const START_GROUP: u32 = 3;
+const END_GROUP: u32 = 4;
+const FIXED32: u32 = 5;
+
+/// The bytes of a message not yet read, and how deep fields may still nest in them.
+#[derive(Clone, Copy)]
+pub struct Reader<'a> {
+    rest: &'a [u8],
+    depth: u32,
+}
+
+impl<'a> Reader<'a> {
+    /// Reads a message in which fields may nest `depth` deep.
+    #[inline]
+    pub fn new(message: &'a [u8], depth: u32) -> Self {
+        Self {
+            rest: message,
+            depth,
+        }
+    }
+
+    #[inline]
+    pub fn rest(&self) -> &'a [u8] {
+        self.rest
+    }
+
+    /// How many bytes are left: a position, counted from the end.
+    #[inline]
+    pub fn left(&self) -> usize {
+        self.rest.len()
+    }
+
+    /// The next field's tag; None at the end of the message.
+    #[inline]
+    pub fn tag(&mut self) -> Result<Option<u32>, Malformed> {
+        if self.rest.is_empty() {
+            return Ok(None);
+        }
+        let tag = self.short_varint()?;
+        if is_field_zero(tag) {
+            Err(Malformed)
+        } else {
+            Ok(Some(tag))
+        }
+    }
+
+    #[inline]
+    pub fn varint(&mut self) -> Result<u64, Malformed> {
+        match *self.rest {
+            [first, ref rest @ ..] if first < 0x80 => {
+                self.rest = rest;
+                Ok(u64::from(first))
+            }
+            _ => self.long_varint(10),
+        }
+    }
+
+    /// A varint's lower half: how fields of 32 bits are read.
+    #[inline]
+    pub fn varint32(&mut self) -> Result<u32, Malformed> {
+        self.varint().map(|value| value as u32)
+    }
+
+    /// An enum. The enums of proto3 are open: any value is kept.
+    #[inline]
+    pub fn open_enum(&mut self) -> Result<i32, Malformed> {
+        self.varint().map(|value| value as i32)
+    }
+
+    #[inline]
+    pub fn boolean(&mut self) -> Result<bool, Malformed> {
+        self.varint().map(|value| value != 0)
+    }
+
+    #[inline]
+    pub fn fixed64(&mut self) -> Result<u64, Malformed> {
+        let (value, rest) = self.rest.split_first_chunk().ok_or(Malformed)?;
+        self.rest = rest;
+        Ok(u64::from_le_bytes(*value))
+    }
+
+    #[inline]
+    pub fn bytes(&mut self) -> Result<&'a [u8], Malformed> {
+        let length = self.short_varint()? as usize;
+        let (value, rest) = self.rest.split_at_checked(length).ok_or(Malformed)?;
+        self.rest = rest;
+        Ok(value)
+    }
+
+    #[inline]
+    pub fn text(&mut self) -> Result<&'a str, Malformed> {
+        str::from_utf8(self.bytes()?).map_err(|_| Malformed)
+    }
+
+    /// A sub-message.
+    #[inline]
+    pub fn message(&mut self) -> Result<Reader<'a>, Malformed> {
+        let depth = self.depth.checked_sub(1).ok_or(Malformed)?;
+        Ok(Self {
+            rest: self.bytes()?,
+            depth,
+        })
+    }
+
+    /// A packed field of varints: checked, and left for [`elements`] to read.
+    pub fn varints(&mut self) -> Result<(), Malformed> {
+        let mut packed = Self {
+            rest: self.bytes()?,
+            depth: 0,
+        };
+        while packed.left() > 0 {
+            packed.varint()?;
+        }
+        Ok(())
+    }
+
+    /// Skips the value of the field whose tag was read.
+    pub fn skip(&mut self, tag: u32) -> Result<(), Malformed> {
+        match wire_type(tag) {
+            VARINT => self.varint().map(drop),
+            FIXED64 => self.advance(8),
+            LENGTH_DELIMITED => self.bytes().map(drop),
+            START_GROUP => self.skip_group(tag),
+            FIXED32 => self.advance(4),
+            _ => Err(Malformed),
+        }
+    }
+
+    /// Skips a group to the end that belongs to it. (Inside of one even field number 0 passes.)
+    fn skip_group(&mut self, start: u32) -> Result<(), Malformed> {
+        let outside = self.depth;
+        self.depth = outside.checked_sub(1).ok_or(Malformed)?;
+        let end = start - START_GROUP + END_GROUP;
+        loop {
+            let tag = self.short_varint()?;
+            if tag == end {
+                self.depth = outside;
+                return Ok(());
+            }
+            self.skip(tag)?;
+        }
+    }
+
+    fn advance(&mut self, count: usize) -> Result<(), Malformed> {
+        self.rest = self.rest.get(count..).ok_or(Malformed)?;
+        Ok(())
+    }
+
+    /// A tag or a length.
+    #[inline]
+    fn short_varint(&mut self) -> Result<u32, Malformed> {
+        match *self.rest {
+            [first, ref rest @ ..] if first < 0x80 => {
+                self.rest = rest;
+                Ok(u32::from(first))
+            }
+            _ => u32::try_from(self.long_varint(5)?).map_err(|_| Malformed),
+        }
+    }
+
+    fn long_varint(&mut self, limit: usize) -> Result<u64, Malformed> {
+        let mut value = 0;
+        for (index, &byte) in self.rest.iter().take(limit).enumerate() {
+            value |= u64::from(byte & 0x7f) << (7 * index);
+            if byte < 0x80 {
+                self.rest = &self.rest[index + 1..];
+                return Ok(value);
+            }
+        }
+        Err(Malformed)
+    }
+}
+
+/// What a length-delimited field holds, each time that it occurs in a message that was parsed before.
+pub fn occurrences(message: &[u8], field: u32) -> impl Iterator<Item = &[u8]> {
+    let mut reader = Reader::new(message, MAX_DEPTH);
+    iter::from_fn(move || {
+        loop {
+            let tag = reader.tag().ok()??;
+            if tag == field {
+                return reader.bytes().ok();
+            }
+            reader.skip(tag).ok()?;
+        }
+    })
+}
+
+/// The elements of a repeated varint field, packed (`field`) or not (`element`), in a message that was parsed before.
+pub fn elements(message: &[u8], field: u32, element: u32) -> impl Iterator<Item = u64> {
+    let mut reader = Reader::new(message, MAX_DEPTH);
+    let mut packed = Reader::new(&[], 0);
+    iter::from_fn(move || {
+        loop {
+            if packed.left() > 0 {
+                return packed.varint().ok();
+            }
+            let tag = reader.tag().ok()??;
+            if tag == field {
+                packed = Reader::new(reader.bytes().ok()?, 0);
+            } else if tag == element {
+                return reader.varint().ok();
+            } else {
+                reader.skip(tag).ok()?;
+            }
+        }
+    })
+}
+
+/// Whether a tag names field 0, which no message has.
+#[inline]
+fn is_field_zero(tag: u32) -> bool {
+    tag < 1 << 3
+}
+
+#[inline]
+fn wire_type(tag: u32) -> u32 {
+    tag & 0b111
+}

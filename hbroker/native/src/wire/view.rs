@@ -1,0 +1,295 @@
+//! A datagram, and its packets, as views of the bytes received (§2.2, §2.3).
+
+use smallvec::SmallVec;
+
+use super::Malformed;
+use super::acks::{AckView, PubAckView};
+use super::check::check;
+use super::publish::PublishView;
+use super::reader::{MAX_DEPTH, Reader};
+use crate::schema::{self, Checks, challenge, datagram, header, packet, ping, pong, reset};
+
+/// A datagram that is valid as a whole.
+#[derive(Debug)]
+pub struct DatagramView<'a> {
+    pub header: Header<'a>,
+    packets: SmallVec<[PacketView<'a>; 1]>,
+}
+
+/// The link header (§2.2).
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Header<'a> {
+    /// 0: outside of any session.
+    pub session: u64,
+    pub incarnation: u64,
+    /// 0: unnumbered.
+    pub number: u64,
+    pub ack: Option<AckView<'a>>,
+    pub token: &'a [u8],
+}
+
+/// One packet (§2.3).
+#[derive(Debug, Clone, Copy)]
+pub struct PacketView<'a> {
+    /// 0: unreliable.
+    pub delivery: u64,
+    /// 0: none.
+    pub after: u64,
+    pub retained: bool,
+    pub body: Body<'a>,
+    /// The whole Packet, as it came.
+    pub raw: &'a [u8],
+}
+
+/// What a packet is about.
+#[derive(Debug, Clone, Copy)]
+pub enum Body<'a> {
+    /// No body, or one that this version does not know.
+    None,
+    Publish(PublishView<'a>),
+    PubAck(PubAckView<'a>),
+    Ping {
+        sent_at_us: u64,
+    },
+    Pong {
+        sent_at_us: u64,
+    },
+    Reset {
+        session: u64,
+        token: &'a [u8],
+    },
+    Challenge {
+        token: &'a [u8],
+        lifetime_s: u32,
+    },
+    /// Handed up to Python, as [`PacketView::raw`]. It is valid.
+    Control(Kind),
+}
+
+/// The packets that Python decides on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kind {
+    PubConnect,
+    PubAccept,
+    Subscribe,
+    SubAck,
+    Unsubscribe,
+    Join,
+    JoinAck,
+    Leave,
+    Referral,
+    Transfer,
+}
+
+impl<'a> DatagramView<'a> {
+    /// Takes what a conforming protobuf parser takes, and nothing else. All of it is checked here, so no accessor of the
+    /// view can fail.
+    pub fn parse(bytes: &'a [u8]) -> Result<Self, Malformed> {
+        let mut view = Self {
+            header: Header::default(),
+            packets: SmallVec::new(),
+        };
+        let mut reader = Reader::new(bytes, MAX_DEPTH);
+        let mut headers = None;
+        loop {
+            let field = bytes.len() - reader.left();
+            match reader.tag()? {
+                None => return Ok(view),
+                Some(datagram::PACKETS) => {
+                    let packet = PacketView::parse(reader.message()?)?;
+                    view.make_room(packet.raw.len(), reader.left());
+                    view.packets.push(packet);
+                }
+                Some(datagram::HEADER) => {
+                    view.header.merge(reader.message()?)?;
+                    let first = *headers.get_or_insert(field);
+                    if let Some(ack) = &mut view.header.ack {
+                        ack.set_headers(&bytes[first..bytes.len() - reader.left()]);
+                    }
+                }
+                Some(tag) => reader.skip(tag)?,
+            }
+        }
+    }
+
+    pub fn packets(&self) -> &[PacketView<'a>] {
+        &self.packets
+    }
+
+    /// Whether it holds more than a header and padding, and so is to be acknowledged (§3.2).
+    pub fn has_packets(&self) -> bool {
+        !self.packets.is_empty()
+    }
+
+    /// Makes room for all packets of a bundle at once, on the guess that the rest are as long as this one.
+    #[inline]
+    fn make_room(&mut self, packet: usize, left: usize) {
+        if self.packets.len() == self.packets.capacity() {
+            self.packets.reserve(1 + left / (packet + 2));
+        }
+    }
+}
+
+impl<'a> Header<'a> {
+    fn merge(&mut self, mut message: Reader<'a>) -> Result<(), Malformed> {
+        while let Some(tag) = message.tag()? {
+            match tag {
+                header::SESSION => self.session = message.fixed64()?,
+                header::INCARNATION => self.incarnation = message.fixed64()?,
+                header::NUMBER => self.number = message.varint()?,
+                header::ACK => self.ack.get_or_insert_default().merge(message.message()?)?,
+                header::TOKEN => self.token = message.bytes()?,
+                _ => message.skip(tag)?,
+            }
+        }
+        Ok(())
+    }
+}
+
+impl<'a> PacketView<'a> {
+    fn parse(mut message: Reader<'a>) -> Result<Self, Malformed> {
+        let raw = message.rest();
+        let mut view = Self {
+            delivery: 0,
+            after: 0,
+            retained: false,
+            body: Body::None,
+            raw,
+        };
+        // Where the body begins. Bodies of one kind merge, a body of another kind takes the place of the one before.
+        let mut start = 0;
+        loop {
+            let field = raw.len() - message.left();
+            let Some(tag) = message.tag()? else {
+                return Ok(view);
+            };
+            match tag {
+                packet::DELIVERY => view.delivery = message.varint()?,
+                packet::AFTER => view.after = message.varint()?,
+                packet::RETAINED => view.retained = message.boolean()?,
+                packet::PUBLISH => {
+                    if !matches!(view.body, Body::Publish(_)) {
+                        view.body = Body::Publish(PublishView::default());
+                        start = field;
+                    }
+                    if let Body::Publish(publish) = &mut view.body {
+                        publish.merge(message.message()?)?;
+                        publish.add_field(&raw[start..raw.len() - message.left()]);
+                    }
+                }
+                packet::PUBACK => {
+                    if !matches!(view.body, Body::PubAck(_)) {
+                        view.body = Body::PubAck(PubAckView::default());
+                        start = field;
+                    }
+                    if let Body::PubAck(puback) = &mut view.body {
+                        puback.merge(message.message()?)?;
+                        puback.set_fields(&raw[start..raw.len() - message.left()]);
+                    }
+                }
+                _ => view.body.merge(tag, &mut message)?,
+            }
+        }
+    }
+}
+
+impl<'a> Body<'a> {
+    /// Takes in the field `tag`: a body that is not of the fast path, or a field that this version does not know.
+    fn merge(&mut self, tag: u32, packet: &mut Reader<'a>) -> Result<(), Malformed> {
+        let before = *self;
+        *self = match tag {
+            packet::PING => {
+                let before = if let Self::Ping { sent_at_us } = before {
+                    sent_at_us
+                } else {
+                    0
+                };
+                Self::Ping {
+                    sent_at_us: merge_sent_at(packet.message()?, ping::SENT_AT_US, before)?,
+                }
+            }
+            packet::PONG => {
+                let before = if let Self::Pong { sent_at_us } = before {
+                    sent_at_us
+                } else {
+                    0
+                };
+                Self::Pong {
+                    sent_at_us: merge_sent_at(packet.message()?, pong::SENT_AT_US, before)?,
+                }
+            }
+            packet::RESET => merge_reset(packet.message()?, before)?,
+            packet::CHALLENGE => merge_challenge(packet.message()?, before)?,
+            _ => match control(tag) {
+                Some((kind, checks)) => {
+                    check(packet.message()?, checks)?;
+                    Self::Control(kind)
+                }
+                None => return packet.skip(tag),
+            },
+        };
+        Ok(())
+    }
+}
+
+fn merge_sent_at(
+    mut message: Reader<'_>,
+    field: u32,
+    mut sent_at_us: u64,
+) -> Result<u64, Malformed> {
+    while let Some(tag) = message.tag()? {
+        if tag == field {
+            sent_at_us = message.varint()?;
+        } else {
+            message.skip(tag)?;
+        }
+    }
+    Ok(sent_at_us)
+}
+
+fn merge_reset<'a>(mut message: Reader<'a>, before: Body<'a>) -> Result<Body<'a>, Malformed> {
+    let (mut session, mut token) = match before {
+        Body::Reset { session, token } => (session, token),
+        _ => Default::default(),
+    };
+    while let Some(tag) = message.tag()? {
+        match tag {
+            reset::SESSION => session = message.fixed64()?,
+            reset::TOKEN => token = message.bytes()?,
+            _ => message.skip(tag)?,
+        }
+    }
+    Ok(Body::Reset { session, token })
+}
+
+fn merge_challenge<'a>(mut message: Reader<'a>, before: Body<'a>) -> Result<Body<'a>, Malformed> {
+    let (mut token, mut lifetime_s) = match before {
+        Body::Challenge { token, lifetime_s } => (token, lifetime_s),
+        _ => Default::default(),
+    };
+    while let Some(tag) = message.tag()? {
+        match tag {
+            challenge::TOKEN => token = message.bytes()?,
+            challenge::LIFETIME_S => lifetime_s = message.varint32()?,
+            _ => message.skip(tag)?,
+        }
+    }
+    Ok(Body::Challenge { token, lifetime_s })
+}
+
+/// The packets that go up to Python: what to call each, and what its content must satisfy.
+fn control(tag: u32) -> Option<(Kind, Checks)> {
+    Some(match tag {
+        packet::PUBCONNECT => (Kind::PubConnect, schema::pub_connect::CHECKS),
+        packet::PUBACCEPT => (Kind::PubAccept, schema::pub_accept::CHECKS),
+        packet::SUBSCRIBE => (Kind::Subscribe, schema::subscribe::CHECKS),
+        packet::SUBACK => (Kind::SubAck, schema::sub_ack::CHECKS),
+        packet::UNSUBSCRIBE => (Kind::Unsubscribe, schema::unsubscribe::CHECKS),
+        packet::JOIN => (Kind::Join, schema::join::CHECKS),
+        packet::JOINACK => (Kind::JoinAck, schema::join_ack::CHECKS),
+        packet::LEAVE => (Kind::Leave, schema::leave::CHECKS),
+        packet::REFERRAL => (Kind::Referral, schema::referral::CHECKS),
+        packet::TRANSFER => (Kind::Transfer, schema::transfer::CHECKS),
+        _ => return None,
+    })
+}
