@@ -7,6 +7,7 @@ use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
 
 use super::*;
+use crate::sink::DatagramSink;
 use crate::wire::{Body, DatagramView, PublishOut};
 
 const MAX_DATAGRAM: usize = 1_200;
@@ -82,7 +83,12 @@ pub fn body(id: u64, payload: usize) -> Vec<u8> {
     let payload = vec![0; payload];
     wire::put_publish_field(
         &mut field,
-        &PublishOut { topic: "t", payload: &payload, sequence: id, ..PublishOut::default() },
+        &PublishOut {
+            topic: "t",
+            payload: &payload,
+            sequence: id,
+            ..PublishOut::default()
+        },
     );
     field
 }
@@ -112,7 +118,9 @@ impl Pair {
     }
 
     pub fn queue_reliable(&mut self, end: usize, chain: Chain, id: u64, payload: usize) {
-        self.links[end].queue_reliable(chain, body(id, payload).into(), false).unwrap();
+        self.links[end]
+            .queue_reliable(chain, body(id, payload).into(), false)
+            .unwrap();
         self.queued[end].push((chain, id));
     }
 
@@ -127,7 +135,11 @@ impl Pair {
             if is_quiet {
                 return;
             }
-            assert!(self.now < limit, "not quiet by {limit}: {:?}", self.links.each_ref().map(Link::stats));
+            assert!(
+                self.now < limit,
+                "not quiet by {limit}: {:?}",
+                self.links.each_ref().map(Link::stats)
+            );
             self.step(limit);
         }
     }
@@ -147,12 +159,23 @@ impl Pair {
         link.poll_transmit(self.now, &mut sink);
         let stats = link.stats();
         assert!(
-            is_probing || stats.in_flight == before || stats.in_flight <= stats.window.max(self.largest_allowed),
+            is_probing
+                || stats.in_flight == before
+                || stats.in_flight <= stats.window.max(self.largest_allowed),
             "more in flight than the window: {stats:?}"
         );
         for (index, &start) in sink.starts.iter().enumerate() {
-            let datagram = &sink.bytes[start..sink.starts.get(index + 1).copied().unwrap_or(sink.bytes.len())];
-            assert!(datagram.len() <= self.largest_allowed, "{} bytes", datagram.len());
+            let datagram = &sink.bytes[start
+                ..sink
+                    .starts
+                    .get(index + 1)
+                    .copied()
+                    .unwrap_or(sink.bytes.len())];
+            assert!(
+                datagram.len() <= self.largest_allowed,
+                "{} bytes",
+                datagram.len()
+            );
             self.carry(1 - end, datagram);
         }
     }
@@ -170,7 +193,8 @@ impl Pair {
         for _ in 0..copies {
             let at = self.now + self.faults.delay + self.rng.random_range(0..=self.faults.jitter);
             self.serial += 1;
-            self.in_pipe.push(Reverse((at, self.serial, to, datagram.to_vec())));
+            self.in_pipe
+                .push(Reverse((at, self.serial, to, datagram.to_vec())));
         }
     }
 
@@ -178,15 +202,30 @@ impl Pair {
     fn step(&mut self, limit: Micros) {
         let arrival = self.in_pipe.peek().map(|Reverse((at, ..))| *at);
         let deadlines = self.links.iter().filter_map(Link::poll_timeout);
-        self.now = arrival.into_iter().chain(deadlines).min().unwrap_or(limit).min(limit);
-        while self.in_pipe.peek().is_some_and(|Reverse((at, ..))| *at <= self.now) {
-            let Some(Reverse((_, _, to, datagram))) = self.in_pipe.pop() else { break };
+        self.now = arrival
+            .into_iter()
+            .chain(deadlines)
+            .min()
+            .unwrap_or(limit)
+            .min(limit);
+        while self
+            .in_pipe
+            .peek()
+            .is_some_and(|Reverse((at, ..))| *at <= self.now)
+        {
+            let Some(Reverse((_, _, to, datagram))) = self.in_pipe.pop() else {
+                break;
+            };
             self.handle_datagram(to, &datagram);
         }
         for link in &mut self.links {
             link.handle_timeout(self.now);
             let next = link.poll_timeout();
-            assert!(next.is_none_or(|next| next > self.now), "no progress at {}: {next:?}", self.now);
+            assert!(
+                next.is_none_or(|next| next > self.now),
+                "no progress at {}: {next:?}",
+                self.now
+            );
         }
     }
 
@@ -228,7 +267,9 @@ impl Pair {
     }
 
     fn hand_on(&mut self, end: usize, delivery: u64, body: &Body<'_>) {
-        let Body::Publish(publish) = body else { panic!("only PUBLISH is sent as a delivery") };
+        let Body::Publish(publish) = body else {
+            panic!("only PUBLISH is sent as a delivery")
+        };
         self.received[end].push(publish.sequence);
         self.links[end].acknowledge(delivery);
     }
@@ -239,7 +280,11 @@ impl Pair {
             Body::Ping { sent_at_us } => self.links[end].answer_ping(*sent_at_us),
             Body::PubAck(puback) => {
                 let deliveries = puback.ranges().flat_map(|(first, last)| first..=last);
-                let log = if puback.reason == 0 { &mut self.pubacks } else { &mut self.refused };
+                let log = if puback.reason == 0 {
+                    &mut self.pubacks
+                } else {
+                    &mut self.refused
+                };
                 log[end].extend(deliveries);
             }
             _ => {}
