@@ -8,6 +8,7 @@ use std::collections::VecDeque;
 
 use bytes::Bytes;
 use hashbrown::HashMap;
+use hashbrown::hash_map::Entry;
 
 use crate::wire;
 
@@ -141,8 +142,10 @@ impl Deliveries {
         delivery.state = State::Acknowledged;
         let chain = delivery.chain;
         self.bytes -= std::mem::take(&mut delivery.body_field).len() + RECORD_BYTES;
-        if self.tails.get(&chain) == Some(&number) {
-            self.tails.remove(&chain);
+        if let Entry::Occupied(tail) = self.tails.entry(chain)
+            && *tail.get() == number
+        {
+            tail.remove();
         }
         while self
             .records

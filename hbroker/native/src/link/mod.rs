@@ -9,6 +9,7 @@
 //! [`Link::finish_datagram`]. After a batch of them, or of packets queued: [`Link::poll_transmit`].
 
 mod config;
+mod contents;
 mod seal;
 #[cfg(test)]
 mod tests;
@@ -16,7 +17,6 @@ mod tests;
 use std::net::SocketAddr;
 
 use bytes::Bytes;
-use smallvec::SmallVec;
 
 use crate::Micros;
 use crate::acks::Acks;
@@ -29,6 +29,7 @@ use crate::pubacks::Pubacks;
 use crate::recovery::Recovery;
 use crate::wire::{self, AckView, Header};
 pub use config::{Arrival, LinkConfig, LinkStats, Liveness, QueueFull, Role};
+use contents::Contents;
 
 /// A peer that leaves so many probes unanswered in the idle timeout is gone: the waits between them double only so far.
 const PROBES_BEFORE_TIMEOUT: Micros = 10;
@@ -65,23 +66,6 @@ pub struct Link {
     last_active: Micros,
     is_timed_out: bool,
     body_field: Vec<u8>,
-}
-
-/// What a datagram held that matters once it is acknowledged or lost. (Unreliable packets do not.)
-#[derive(Debug)]
-struct Contents {
-    /// The highest number that it acknowledged; 0: none.
-    acknowledged_through: u64,
-    carried: SmallVec<[Carried; 2]>,
-}
-
-#[derive(Debug, Clone, Copy)]
-enum Carried {
-    /// Reliable packets, by their first and last number.
-    Deliveries(u64, u64),
-    /// Successes in a PUBACK, by the first and last number of a run.
-    Success(u64, u64),
-    Refusal(u64),
 }
 
 impl Link {
@@ -150,8 +134,8 @@ impl Link {
         self.arrivals.next_released()
     }
 
-    /// Ends a datagram that was fresh. If all of it was `kept` it will be acknowledged; if not, it comes again, and what
-    /// was kept of it is then known.
+    /// Ends a datagram that was fresh. If all of it was `kept` it will be acknowledged; if not, its reliable packets come
+    /// again, and those that were kept are then known.
     pub fn finish_datagram(&mut self, now: Micros, number: u64, ack_eliciting: bool, kept: bool) {
         if kept && number != 0 {
             self.acks.record(now, number, ack_eliciting);
@@ -387,44 +371,5 @@ impl Link {
         self.recovery
             .waiting_since()
             .map(|since| since + self.config.idle_timeout)
-    }
-}
-
-impl Contents {
-    fn settle(&self, deliveries: &mut Deliveries, pubacks: &mut Pubacks) {
-        for &carried in &self.carried {
-            match carried {
-                Carried::Deliveries(first, last) => {
-                    (first..=last).for_each(|number| deliveries.on_acknowledged(number));
-                }
-                Carried::Success(..) => {}
-                Carried::Refusal(refusal) => pubacks.on_refusal_acknowledged(refusal),
-            }
-        }
-    }
-
-    /// The datagram `number`, which held this, was lost.
-    fn send_again(&self, number: u64, deliveries: &mut Deliveries, pubacks: &mut Pubacks) {
-        for &carried in &self.carried {
-            match carried {
-                Carried::Deliveries(first, last) => {
-                    (first..=last).for_each(|delivery| deliveries.on_lost(delivery, number));
-                }
-                Carried::Success(first, last) => pubacks.acknowledge(first, last),
-                Carried::Refusal(refusal) => pubacks.refuse_again(refusal),
-            }
-        }
-    }
-
-    fn probe(&self, deliveries: &mut Deliveries, pubacks: &mut Pubacks) {
-        for &carried in &self.carried {
-            match carried {
-                Carried::Deliveries(first, last) => {
-                    (first..=last).for_each(|delivery| deliveries.probe(delivery));
-                }
-                Carried::Success(first, last) => pubacks.acknowledge(first, last),
-                Carried::Refusal(refusal) => pubacks.refuse_again(refusal),
-            }
-        }
     }
 }

@@ -5,7 +5,8 @@
 
 use smallvec::SmallVec;
 
-use super::{Carried, Contents, Link};
+use super::Link;
+use super::contents::{Carried, Contents};
 use crate::Micros;
 use crate::outbox::Turn;
 use crate::pubacks;
@@ -190,6 +191,7 @@ impl Link {
                 }
                 Turn::Unreliable(_) => return,
                 Turn::Reliable => {
+                    // A full window holds back what was queued later, unreliable or not: the order of queueing is kept.
                     let Some(delivery) = self.deliveries.next_fresh() else {
                         return;
                     };

@@ -21,6 +21,9 @@ pub struct Faults {
     pub jitter: Micros,
 }
 
+/// When a datagram arrives, its serial number, at which end, and its bytes.
+type OnItsWay = (Micros, u64, usize, Vec<u8>);
+
 /// Two links, the initiator first.
 pub struct Pair {
     pub now: Micros,
@@ -41,7 +44,7 @@ pub struct Pair {
     /// The second end can keep no reliable packet.
     pub inbox_is_full: bool,
     pub largest_allowed: usize,
-    in_pipe: BinaryHeap<Reverse<(Micros, u64, usize, Vec<u8>)>>,
+    in_pipe: BinaryHeap<Reverse<OnItsWay>>,
     serial: u64,
 }
 
