@@ -1,9 +1,11 @@
-//! Protobuf's encoding, one field at a time: tags, varints, lengths, and how to skip what is not known.
+//! Protobuf's encoding, one field at a time: tags, varints, lengths, and how to skip what is not
+//! known.
 //!
-//! A tag is kept as it stands on the wire, field number and wire type together: a known field of the wrong wire type
-//! then matches no known tag, and is skipped as the unknown field that it is. Limits are those of the reference parser
-//! (upb), found by fuzzing against it: a tag and a length take at most 5 bytes and a varint 10, in which bits beyond the
-//! value's width are dropped; sub-messages and groups nest at most [`MAX_DEPTH`] deep.
+//! A tag is kept as it stands on the wire, field number and wire type together: a known field of
+//! the wrong wire type then matches no known tag, and is skipped as the unknown field that it is.
+//! Limits are those of the reference parser (upb), found by fuzzing against it: a tag and a length
+//! take at most 5 bytes and a varint 10, in which bits beyond the value's width are dropped;
+//! sub-messages and groups nest at most [`MAX_DEPTH`] deep.
 
 use std::iter;
 
@@ -132,34 +134,9 @@ impl<'a> Reader<'a> {
     }
 
     /// Skips the value of the field whose tag was read.
+    #[inline]
     pub fn skip(&mut self, tag: u32) -> Result<(), Malformed> {
-        match wire_type(tag) {
-            VARINT => self.varint().map(drop),
-            FIXED64 => self.advance(8),
-            LENGTH_DELIMITED => self.bytes().map(drop),
-            START_GROUP => self.skip_group(tag),
-            FIXED32 => self.advance(4),
-            _ => Err(Malformed),
-        }
-    }
-
-    /// Skips a group to the end that belongs to it. (Inside of one even field number 0 passes.)
-    fn skip_group(&mut self, start: u32) -> Result<(), Malformed> {
-        let outside = self.depth;
-        self.depth = outside.checked_sub(1).ok_or(Malformed)?;
-        let end = start - START_GROUP + END_GROUP;
-        loop {
-            let tag = self.short_varint()?;
-            if tag == end {
-                self.depth = outside;
-                return Ok(());
-            }
-            self.skip(tag)?;
-        }
-    }
-
-    fn advance(&mut self, count: usize) -> Result<(), Malformed> {
-        self.rest = self.rest.get(count..).ok_or(Malformed)?;
+        self.rest = skip_value(self.rest, tag, self.depth)?;
         Ok(())
     }
 
@@ -175,20 +152,59 @@ impl<'a> Reader<'a> {
         }
     }
 
+    #[inline]
     fn long_varint(&mut self, limit: usize) -> Result<u64, Malformed> {
-        let mut value = 0;
-        for (index, &byte) in self.rest.iter().take(limit).enumerate() {
-            value |= u64::from(byte & 0x7f) << (7 * index);
-            if byte < 0x80 {
-                self.rest = &self.rest[index + 1..];
-                return Ok(value);
-            }
-        }
-        Err(Malformed)
+        let (value, rest) = split_varint(self.rest, limit)?;
+        self.rest = rest;
+        Ok(value)
     }
 }
 
-/// What a length-delimited field holds, each time that it occurs in a message that was parsed before.
+// These take and return the bytes by value: a reader whose address escapes into a call would be
+// kept in memory, and cost the loops over fields a store and a load at every step.
+
+fn split_varint(bytes: &[u8], limit: usize) -> Result<(u64, &[u8]), Malformed> {
+    let mut value = 0;
+    for (index, &byte) in bytes.iter().take(limit).enumerate() {
+        value |= u64::from(byte & 0x7f) << (7 * index);
+        if byte < 0x80 {
+            return Ok((value, &bytes[index + 1..]));
+        }
+    }
+    Err(Malformed)
+}
+
+fn skip_value(bytes: &[u8], tag: u32, depth: u32) -> Result<&[u8], Malformed> {
+    let mut reader = Reader { rest: bytes, depth };
+    match wire_type(tag) {
+        VARINT => reader.varint().map(drop)?,
+        LENGTH_DELIMITED => reader.bytes().map(drop)?,
+        START_GROUP => return skip_group(bytes, tag, depth),
+        FIXED64 => return bytes.get(8..).ok_or(Malformed),
+        FIXED32 => return bytes.get(4..).ok_or(Malformed),
+        _ => return Err(Malformed),
+    }
+    Ok(reader.rest)
+}
+
+/// Skips a group to the end that belongs to it. (Inside of one even field number 0 passes.)
+fn skip_group(bytes: &[u8], start: u32, depth: u32) -> Result<&[u8], Malformed> {
+    let mut reader = Reader {
+        rest: bytes,
+        depth: depth.checked_sub(1).ok_or(Malformed)?,
+    };
+    let end = start - START_GROUP + END_GROUP;
+    loop {
+        let tag = reader.short_varint()?;
+        if tag == end {
+            return Ok(reader.rest);
+        }
+        reader.skip(tag)?;
+    }
+}
+
+/// What a length-delimited field holds, each time that it occurs in a message that was parsed
+/// before.
 pub fn occurrences(message: &[u8], field: u32) -> impl Iterator<Item = &[u8]> {
     let mut reader = Reader::new(message, MAX_DEPTH);
     iter::from_fn(move || {
@@ -202,7 +218,8 @@ pub fn occurrences(message: &[u8], field: u32) -> impl Iterator<Item = &[u8]> {
     })
 }
 
-/// The elements of a repeated varint field, packed (`field`) or not (`element`), in a message that was parsed before.
+/// The elements of a repeated varint field, packed (`field`) or not (`element`), in a message that
+/// was parsed before.
 pub fn elements(message: &[u8], field: u32, element: u32) -> impl Iterator<Item = u64> {
     let mut reader = Reader::new(message, MAX_DEPTH);
     let mut packed = Reader::new(&[], 0);

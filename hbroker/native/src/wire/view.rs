@@ -82,8 +82,8 @@ pub enum Kind {
 }
 
 impl<'a> DatagramView<'a> {
-    /// Takes what a conforming protobuf parser takes, and nothing else. All of it is checked here, so no accessor of the
-    /// view can fail.
+    /// Takes what a conforming protobuf parser takes, and nothing else. All of it is checked here,
+    /// so no accessor of the view can fail.
     pub fn parse(bytes: &'a [u8]) -> Result<Self, Malformed> {
         let mut view = Self {
             header: Header::default(),
@@ -121,7 +121,8 @@ impl<'a> DatagramView<'a> {
         !self.packets.is_empty()
     }
 
-    /// Makes room for all packets of a bundle at once, on the guess that the rest are as long as this one.
+    /// Makes room for all packets of a bundle at once, on the guess that the rest are as long as
+    /// this one.
     #[inline]
     fn make_room(&mut self, packet: usize, left: usize) {
         if self.packets.len() == self.packets.capacity() {
@@ -156,7 +157,8 @@ impl<'a> PacketView<'a> {
             body: Body::None,
             raw,
         };
-        // Where the body begins. Bodies of one kind merge, a body of another kind takes the place of the one before.
+        // Where the body begins. Bodies of one kind merge, a body of another kind takes the place
+        // of the one before.
         let mut start = 0;
         loop {
             let field = raw.len() - message.left();
@@ -187,46 +189,39 @@ impl<'a> PacketView<'a> {
                         puback.set_fields(&raw[start..raw.len() - message.left()]);
                     }
                 }
-                _ => view.body.merge(tag, &mut message)?,
+                packet::PING | packet::PONG | packet::RESET | packet::CHALLENGE => {
+                    view.body.merge(tag, message.message()?)?;
+                }
+                _ => match control(tag) {
+                    Some((kind, checks)) => {
+                        check(message.message()?, checks)?;
+                        view.body = Body::Control(kind);
+                    }
+                    None => message.skip(tag)?,
+                },
             }
         }
     }
 }
 
 impl<'a> Body<'a> {
-    /// Takes in the field `tag`: a body that is not of the fast path, or a field that this version does not know.
-    fn merge(&mut self, tag: u32, packet: &mut Reader<'a>) -> Result<(), Malformed> {
-        let before = *self;
-        *self = match tag {
-            packet::PING => {
-                let before = if let Self::Ping { sent_at_us } = before {
-                    sent_at_us
-                } else {
-                    0
-                };
-                Self::Ping {
-                    sent_at_us: merge_sent_at(packet.message()?, ping::SENT_AT_US, before)?,
-                }
-            }
-            packet::PONG => {
-                let before = if let Self::Pong { sent_at_us } = before {
-                    sent_at_us
-                } else {
-                    0
-                };
-                Self::Pong {
-                    sent_at_us: merge_sent_at(packet.message()?, pong::SENT_AT_US, before)?,
-                }
-            }
-            packet::RESET => merge_reset(packet.message()?, before)?,
-            packet::CHALLENGE => merge_challenge(packet.message()?, before)?,
-            _ => match control(tag) {
-                Some((kind, checks)) => {
-                    check(packet.message()?, checks)?;
-                    Self::Control(kind)
-                }
-                None => return packet.skip(tag),
+    /// Takes in the content of the field `tag`, one of the link's own packets.
+    fn merge(&mut self, tag: u32, content: Reader<'a>) -> Result<(), Malformed> {
+        *self = match (tag, *self) {
+            (packet::PING, Self::Ping { sent_at_us }) => Self::Ping {
+                sent_at_us: merge_sent_at(content, ping::SENT_AT_US, sent_at_us)?,
             },
+            (packet::PING, _) => Self::Ping {
+                sent_at_us: merge_sent_at(content, ping::SENT_AT_US, 0)?,
+            },
+            (packet::PONG, Self::Pong { sent_at_us }) => Self::Pong {
+                sent_at_us: merge_sent_at(content, pong::SENT_AT_US, sent_at_us)?,
+            },
+            (packet::PONG, _) => Self::Pong {
+                sent_at_us: merge_sent_at(content, pong::SENT_AT_US, 0)?,
+            },
+            (packet::RESET, before) => merge_reset(content, before)?,
+            (_, before) => merge_challenge(content, before)?,
         };
         Ok(())
     }

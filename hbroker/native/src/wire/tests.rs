@@ -1,0 +1,258 @@
+//! What the codec promises by itself. That it agrees with protobuf is for
+//! tests/native/test_codec_equality.py.
+
+use std::borrow::Cow;
+
+use rand::rngs::SmallRng;
+use rand::{Rng, SeedableRng};
+
+use super::*;
+
+const MESSAGE: PublishOut<'_> = PublishOut {
+    topic: "home/kitchen/oven/temperature",
+    payload: &[b'x'; 59],
+    publisher: 0x0123_4567_89ab_cdef,
+    sequence: 70_000,
+    qos: 1,
+    retain: false,
+    ack_queued: false,
+    published_at_us: 1_790_000_000_000_000,
+    expiry_s: None,
+    fragment: None,
+    content_type: "",
+    payload_format: None,
+    response_topic: "",
+    correlation_data: &[],
+    user_properties: &[],
+};
+
+fn publish_field(message: &PublishOut<'_>) -> Vec<u8> {
+    let mut field = Vec::new();
+    put_publish_field(&mut field, message);
+    field
+}
+
+fn bundle(messages: u64) -> Vec<u8> {
+    let ranges = [(90, 99), (70, 88), (1, 1)];
+    let ack = Some(AckOut {
+        delay_us: 250,
+        ranges: &ranges,
+    });
+    let mut datagram = Vec::new();
+    put_header(
+        &mut datagram,
+        &HeaderOut {
+            session: 1,
+            incarnation: 2,
+            number: 3,
+            ack,
+            token: b"t",
+        },
+    );
+    for delivery in 1..=messages {
+        let field = publish_field(&PublishOut {
+            sequence: 70_000 + delivery,
+            ..MESSAGE
+        });
+        put_packet(&mut datagram, delivery, delivery - 1, false, &field);
+    }
+    datagram
+}
+
+fn publish<'a>(packet: &PacketView<'a>) -> PublishView<'a> {
+    match packet.body {
+        Body::Publish(publish) => publish,
+        ref other => panic!("not a PUBLISH: {other:?}"),
+    }
+}
+
+#[test]
+fn a_bundle_is_its_packets_in_order() {
+    let datagram = bundle(20);
+    let view = DatagramView::parse(&datagram).unwrap();
+    assert_eq!(
+        (
+            view.header.session,
+            view.header.incarnation,
+            view.header.number
+        ),
+        (1, 2, 3)
+    );
+    assert!(view.has_packets());
+    for (packet, delivery) in view.packets().iter().zip(1..) {
+        assert_eq!((packet.delivery, packet.after), (delivery, delivery - 1));
+        assert_eq!(publish(packet).sequence, 70_000 + delivery);
+        assert_eq!(publish(packet).topic, MESSAGE.topic);
+    }
+    assert_eq!(view.packets().len(), 20);
+}
+
+#[test]
+fn bundles_concatenate() {
+    let mut datagram = bundle(3);
+    datagram.extend_from_slice(&bundle(2));
+    let view = DatagramView::parse(&datagram).unwrap();
+    assert_eq!(view.packets().len(), 5);
+    // The headers merge: the ranges of the second acknowledgement follow those of the first.
+    let ranges: Vec<_> = view.header.ack.unwrap().ranges().collect();
+    assert_eq!(ranges[..3], [(90, 99), (70, 88), (1, 1)]);
+}
+
+#[test]
+fn one_bad_packet_refuses_the_whole_datagram() {
+    let mut datagram = bundle(3);
+    put_packet(&mut datagram, 4, 0, false, &[0x42, 0x03, 0x0a, 0x01, 0xff]); // A topic that is not UTF-8.
+    assert_eq!(DatagramView::parse(&datagram).err(), Some(Malformed));
+}
+
+#[test]
+fn nothing_is_copied() {
+    let datagram = bundle(1);
+    let view = DatagramView::parse(&datagram).unwrap();
+    let publish = publish(&view.packets()[0]);
+    let Cow::Borrowed(field) = publish.field() else {
+        panic!("copied")
+    };
+    for part in [field, publish.payload, publish.topic.as_bytes()] {
+        assert!(datagram.as_ptr_range().contains(&part.as_ptr()));
+    }
+    assert_eq!(
+        field,
+        publish_field(&PublishOut {
+            sequence: 70_001,
+            ..MESSAGE
+        })
+    );
+}
+
+#[test]
+fn padding_and_a_header_ask_for_no_acknowledgement() {
+    let mut datagram = bundle(0);
+    put_padding(&mut datagram, 100);
+    assert!(!DatagramView::parse(&datagram).unwrap().has_packets());
+    assert!(!DatagramView::parse(&[]).unwrap().has_packets());
+}
+
+#[test]
+fn packet_len_is_exact() {
+    for body in [0, 1, 100, 125, 126, 127, 128, 16_380, 16_384, 60_000] {
+        for (delivery, after, retained) in [
+            (0, 0, false),
+            (1, 0, true),
+            (300, 299, true),
+            (u64::MAX, 1, false),
+        ] {
+            let mut out = Vec::new();
+            put_packet(&mut out, delivery, after, retained, &vec![0; body]);
+            assert_eq!(out.len(), packet_len(delivery, after, retained, body));
+        }
+    }
+}
+
+#[test]
+fn ranges_that_lie_end_early() {
+    let ack = |largest, ranges: &[u8]| {
+        let mut content = vec![0x08, largest, 0x1a, ranges.len() as u8];
+        content.extend_from_slice(ranges);
+        let mut datagram = vec![0x0a, content.len() as u8 + 2, 0x22, content.len() as u8];
+        datagram.extend_from_slice(&content);
+        DatagramView::parse(&datagram)
+            .unwrap()
+            .header
+            .ack
+            .unwrap()
+            .ranges()
+            .collect::<Vec<_>>()
+    };
+    assert_eq!(ack(10, &[]), [(10, 10)]);
+    assert_eq!(ack(10, &[11]), []);
+    assert_eq!(ack(10, &[2, 0, 1]), [(8, 10), (5, 6)]);
+    assert_eq!(ack(10, &[2, 0]), [(8, 10)]);
+    assert_eq!(ack(10, &[2, 7, 0]), [(8, 10)]);
+    assert_eq!(ack(10, &[2, 0, 7]), [(8, 10)]);
+
+    let puback = |ranges: &[u8]| {
+        let mut packet = vec![0x4a, ranges.len() as u8 + 2, 0x0a, ranges.len() as u8];
+        packet.extend_from_slice(ranges);
+        let mut datagram = vec![0x12, packet.len() as u8];
+        datagram.extend_from_slice(&packet);
+        match DatagramView::parse(&datagram).unwrap().packets()[0].body {
+            Body::PubAck(puback) => puback.ranges().collect::<Vec<_>>(),
+            ref other => panic!("not a PUBACK: {other:?}"),
+        }
+    };
+    assert_eq!(puback(&[3, 2, 1, 1]), [(3, 4), (5, 5)]);
+    assert_eq!(puback(&[3, 2, 0, 1]), [(3, 4)]);
+    assert_eq!(puback(&[3, 0, 1, 1]), []);
+    assert_eq!(puback(&[3]), []);
+}
+
+/// Reads all that can be read of a view. (In a debug build arithmetic that overflows panics, too.)
+fn exhaust(view: &DatagramView<'_>) -> usize {
+    let acked = view.header.ack.map_or(0, |ack| ack.ranges().count());
+    let read = |packet: &PacketView<'_>| match packet.body {
+        Body::Publish(publish) => {
+            let properties = publish.properties();
+            publish.field().len()
+                + publish.user_properties().count()
+                + properties.content_type.len()
+        }
+        Body::PubAck(puback) => puback.ranges().count() + usize::from(puback.referral().is_some()),
+        _ => packet.raw.len(),
+    };
+    acked + view.packets().iter().map(read).sum::<usize>()
+}
+
+#[test]
+fn parse_never_panics() {
+    let mut rng = SmallRng::seed_from_u64(7);
+    let (mut taken, mut read) = (0, 0);
+    for _ in 0..100_000 {
+        let mut datagram = bundle(rng.random_range(0..3));
+        for _ in 0..rng.random_range(0..4) {
+            let at = rng.random_range(0..datagram.len());
+            match rng.random_range(0..4) {
+                0 => datagram[at] ^= 1 << rng.random_range(0..8),
+                1 => datagram[at] = rng.random(),
+                2 => datagram.insert(at, rng.random()),
+                _ => datagram.truncate(at + 1),
+            }
+        }
+        if let Ok(view) = DatagramView::parse(&datagram) {
+            taken += 1;
+            read += exhaust(&view);
+        }
+    }
+    assert!((10_000..90_000).contains(&taken));
+    assert!(read > 0);
+}
+
+/// Run with `cargo test --release -- --ignored --nocapture parse_time`.
+#[test]
+#[ignore = "a measurement"]
+fn parse_time() {
+    use std::hint::black_box;
+    use std::time::Instant;
+
+    let field = publish_field(&MESSAGE).len();
+    for messages in [1, 8, 64] {
+        let datagram = bundle(messages);
+        let round = |_| {
+            let start = Instant::now();
+            for _ in 0..1_000 {
+                let view = DatagramView::parse(black_box(&datagram)).unwrap();
+                for packet in view.packets() {
+                    black_box(publish(packet).topic);
+                }
+            }
+            start.elapsed() / 1_000
+        };
+        // The least of many: what the machine does besides only ever adds.
+        let best = (0..1_000).map(round).min().unwrap();
+        println!(
+            "{messages} messages of {field} bytes: {best:?} a datagram, {:?} a message; a view has {} bytes",
+            best / messages as u32,
+            size_of::<PacketView<'_>>(),
+        );
+    }
+}
