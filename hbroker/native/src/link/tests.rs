@@ -437,26 +437,35 @@ fn a_large_packet_leaves_alone() {
 
 #[test]
 fn a_full_body_fits_a_bundle_beside_the_largest_header() {
-    let mut pair = Pair::new(
-        1,
-        Faults {
-            loss: 0.3,
-            delay: 1_000,
-            ..Faults::default()
-        },
+    let token = vec![9; 21];
+    let mut link = Link::new(
+        config(u64::MAX, Role::Initiator),
+        pipe::address(1),
+        token,
+        0,
     );
-    for id in 0..300 {
-        let spare = body(id, 0).len() + 3;
-        pair.queue_reliable(0, Chain::Topic(1), id, 1_200 - DATAGRAM_OVERHEAD - spare);
-        pair.queue_reliable(
-            1,
-            Chain::Topic(1),
-            1_000 + id,
-            1_200 - DATAGRAM_OVERHEAD - spare,
+    for gap in 1..=64 {
+        let header = Header {
+            number: gap << 57,
+            ..Header::default()
+        };
+        assert_eq!(
+            link.handle_header(0, &header, pipe::address(1)),
+            Arrival::Fresh
         );
+        link.finish_datagram(0, header.number, true, true);
     }
-    pair.run_until_quiet(600 * SECOND);
-    assert_delivered(&pair, 1);
+    let full = Bytes::from(vec![0; 1_200 - DATAGRAM_OVERHEAD]);
+    link.queue_reliable(Chain::Topic(1), full.clone(), false)
+        .unwrap();
+    link.queue_reliable(Chain::Topic(1), full, true).unwrap();
+    let sizes = pipe::sealed(&mut link, SECOND);
+    assert_eq!(sizes.len(), 2);
+    assert!(
+        sizes.iter().all(|size| (1_100..=1_200).contains(size)),
+        "{sizes:?}"
+    );
+    assert_eq!(link.stats().sent, 2);
 }
 
 #[test]

@@ -54,6 +54,17 @@ struct Sink {
     starts: Vec<usize>,
 }
 
+impl Sink {
+    fn datagrams(&self) -> impl Iterator<Item = &[u8]> {
+        let ends = self.starts.iter().skip(1).copied();
+        let ends = ends.chain([self.bytes.len()]);
+        self.starts
+            .iter()
+            .zip(ends)
+            .map(|(&start, end)| &self.bytes[start..end])
+    }
+}
+
 impl DatagramSink for Sink {
     fn buffer(&mut self) -> &mut Vec<u8> {
         &mut self.bytes
@@ -78,6 +89,13 @@ pub fn config(incarnation: u64, role: Role) -> LinkConfig {
         idle_timeout: 15 * SECOND,
         role,
     }
+}
+
+/// The sizes of the datagrams that a link sends now.
+pub fn sealed(link: &mut Link, now: Micros) -> Vec<usize> {
+    let mut sink = Sink::default();
+    link.poll_transmit(now, &mut sink);
+    sink.datagrams().map(<[u8]>::len).collect()
 }
 
 /// A PUBLISH that is told apart by its id.
@@ -167,13 +185,7 @@ impl Pair {
                 || stats.in_flight <= stats.window.max(self.largest_allowed),
             "more in flight than the window: {stats:?}"
         );
-        for (index, &start) in sink.starts.iter().enumerate() {
-            let datagram = &sink.bytes[start
-                ..sink
-                    .starts
-                    .get(index + 1)
-                    .copied()
-                    .unwrap_or(sink.bytes.len())];
+        for datagram in sink.datagrams() {
             assert!(
                 datagram.len() <= self.largest_allowed,
                 "{} bytes",
