@@ -35,6 +35,7 @@ mod match_set;
 mod outbox;
 mod outlet;
 mod parts;
+mod pubacks;
 mod publisher;
 mod ranges;
 mod rate;

@@ -16,7 +16,11 @@ pub struct RangeSet {
 impl RangeSet {
     /// An empty set that keeps at most `limit` runs.
     pub fn new(limit: usize) -> Self {
-        Self { runs: Vec::new(), limit, floor: 0 }
+        Self {
+            runs: Vec::new(),
+            limit,
+            floor: 0,
+        }
     }
 
     /// Adds a number. False: it was there, or is too old to tell.
@@ -36,8 +40,12 @@ impl RangeSet {
 
     /// Adds every number from `low` to `high`.
     pub fn insert_run(&mut self, low: u64, high: u64) {
-        let first = self.runs.partition_point(|run| run.1 < low.saturating_sub(1));
-        let end = self.runs.partition_point(|run| run.0 <= high.saturating_add(1));
+        let first = self
+            .runs
+            .partition_point(|run| run.1 < low.saturating_sub(1));
+        let end = self
+            .runs
+            .partition_point(|run| run.0 <= high.saturating_add(1));
         if first == end {
             self.runs.insert(first, (low, high));
         } else {
@@ -56,9 +64,9 @@ impl RangeSet {
         number <= self.floor || self.runs.get(at).is_some_and(|run| run.0 <= number)
     }
 
-    /// Forgets every run that ends at or below `number`.
-    pub fn forget_through(&mut self, number: u64) {
-        let end = self.runs.partition_point(|run| run.1 <= number);
+    /// Forgets every run that ends below `number`.
+    pub fn forget_below(&mut self, number: u64) {
+        let end = self.runs.partition_point(|run| run.1 < number);
         if end > 0 {
             self.floor = self.runs[end - 1].1;
             self.runs.drain(..end);
@@ -152,7 +160,10 @@ mod tests {
         let mut set = RangeSet::new(usize::MAX);
         assert!(set.insert(u64::MAX) && !set.insert(u64::MAX));
         assert!(set.insert(u64::MAX - 1) && set.insert(1));
-        assert_eq!(set.descending().collect::<Vec<_>>(), [(u64::MAX - 1, u64::MAX), (1, 1)]);
+        assert_eq!(
+            set.descending().collect::<Vec<_>>(),
+            [(u64::MAX - 1, u64::MAX), (1, 1)]
+        );
     }
 
     #[test]
@@ -162,7 +173,7 @@ mod tests {
             set.insert(number);
         }
         assert_eq!(set.take_lowest(2).collect::<Vec<_>>(), [(1, 1), (3, 3)]);
-        set.forget_through(6);
+        set.forget_below(6);
         assert_eq!(set.descending().collect::<Vec<_>>(), [(7, 7)]);
         assert!(set.contains(5));
     }

@@ -1,7 +1,8 @@
 //! Acknowledgements: of datagrams (§3.2), and of messages (§7.3).
 //!
-//! Their ranges stay in the datagram, in all the fields that a parser would merge, and are read while they are
-//! iterated. What they claim is a stranger's word: numbers may lie far beyond anything ever sent.
+//! Their ranges stay in the datagram, in all the fields that a parser would merge, and are read
+//! while they are iterated. What they claim is a stranger's word: numbers may lie far beyond
+//! anything ever sent.
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -21,8 +22,8 @@ pub struct AckView<'a> {
 }
 
 impl<'a> AckView<'a> {
-    /// The inclusive ranges (low, high), from the highest down, as in RFC 9000 §19.3.1. A range that would begin below
-    /// 0 ends them.
+    /// The inclusive ranges (low, high), from the highest down, as in RFC 9000 §19.3.1. A range
+    /// that would begin below 0 ends them.
     pub fn ranges(&self) -> impl Iterator<Item = (u64, u64)> + use<'a> {
         let mut counts = occurrences(self.headers, datagram::HEADER)
             .flat_map(|content| occurrences(content, header::ACK))
@@ -66,8 +67,8 @@ pub struct PubAckView<'a> {
 }
 
 impl<'a> PubAckView<'a> {
-    /// The inclusive ranges (first, last) of delivery numbers, ascending. One that is empty, or does not lie above the
-    /// one before, ends them.
+    /// The inclusive ranges (first, last) of delivery numbers, ascending. One that is empty, or
+    /// does not lie above the one before, ends them.
     pub fn ranges(&self) -> impl Iterator<Item = (u64, u64)> + use<'a> {
         let mut numbers = self
             .contents()

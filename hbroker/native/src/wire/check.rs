@@ -1,10 +1,12 @@
-//! Checks the messages that nothing here reads: the control packets, which go up to Python as they came.
+//! Checks the messages that nothing here reads: the control packets, which go up to Python as they
+//! came.
 
 use super::Malformed;
 use super::reader::Reader;
 use crate::schema::{Check, Checks};
 
-/// Whether a protobuf parser takes this message. (It recurses as deep as the schema, which has no cycles.)
+/// Whether a protobuf parser takes this message. (It recurses as deep as the schema, which has no
+/// cycles.)
 pub fn check(mut message: Reader<'_>, checks: Checks) -> Result<(), Malformed> {
     while let Some(tag) = message.tag()? {
         match checks.iter().find(|(known, _)| *known == tag) {

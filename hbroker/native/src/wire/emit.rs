@@ -1,8 +1,9 @@
-//! Writes packets and datagrams: exact protobuf, appended to a buffer. As proto3 wants, a field that has its default value
-//! is not written.
+//! Writes packets and datagrams: exact protobuf, appended to a buffer. As proto3 wants, a field
+//! that has its default value is not written.
 //!
-//! A datagram is its header field, then one field for each packet, then padding: in any order to a parser, since each
-//! function appends whole fields of `Datagram`, and each `*_field` whole fields of `Packet`.
+//! A datagram is its header field, then one field for each packet, then padding: in any order to a
+//! parser, since each function appends whole fields of `Datagram`, and each `*_field` whole fields
+//! of `Packet`.
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -66,7 +67,8 @@ pub fn put_header(out: &mut Vec<u8>, header: &HeaderOut<'_>) {
     });
 }
 
-/// One field `packets`: `body_field` is what one of the `put_*_field` wrote, or a whole serialised control packet.
+/// One field `packets`: `body_field` is what one of the `put_*_field` wrote, or a whole serialised
+/// control packet.
 pub fn put_packet(out: &mut Vec<u8>, delivery: u64, after: u64, retained: bool, body_field: &[u8]) {
     put_varint(out, datagram::PACKETS.into());
     put_varint(
@@ -86,12 +88,14 @@ pub fn packet_len(delivery: u64, after: u64, retained: bool, body_field: usize) 
     varint_len(datagram::PACKETS.into()) + varint_len(content as u64) + content
 }
 
-/// Pads a datagram by exactly `bytes`. The least is 2, a tag and a length: fewer cannot be written, and nothing is.
+/// Pads a datagram by exactly `bytes`. The least is 2, a tag and a length: fewer cannot be written,
+/// and nothing is.
 pub fn put_padding(out: &mut Vec<u8>, bytes: usize) {
     let Some(rest) = bytes.checked_sub(2) else {
         return;
     };
-    // The lengths of one field have gaps, where its own length takes one byte more: a second field fills them.
+    // The lengths of one field have gaps, where its own length takes one byte more: a second field
+    // fills them.
     let content = (0..3)
         .map(|extra| rest.saturating_sub(extra))
         .find(|&n| varint_len(n as u64) + 1 + n == bytes);
@@ -289,7 +293,8 @@ fn put_bytes_unless_empty(out: &mut Vec<u8>, tag: u32, value: &[u8]) {
     }
 }
 
-/// A length-delimited field whose content `write` appends. Its length, known only then, is put in between afterwards.
+/// A length-delimited field whose content `write` appends. Its length, known only then, is put in
+/// between afterwards.
 fn put_message(out: &mut Vec<u8>, tag: u32, write: impl FnOnce(&mut Vec<u8>)) {
     put_varint(out, tag.into());
     let start = out.len();

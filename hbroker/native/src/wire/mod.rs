@@ -1,10 +1,12 @@
-//! The wire codec: datagrams as views of the bytes that came, and packets appended to the bytes that go (§2).
+//! The wire codec: datagrams as views of the bytes that came, and packets appended to the bytes
+//! that go (§2).
 //!
-//! A receiver takes exactly what a conforming protobuf parser takes (§2.1), so that a node of this implementation and a
-//! client of another never disagree on whether a datagram was valid. [`DatagramView::parse`] is the only door: it
-//! walks the datagram once, refuses it whole if any part is malformed, and records one view for each packet. What the
-//! fast path reads of a message stands in its view; the rest is found in the bytes when it is asked for, and cannot fail
-//! then. Nothing is copied: a relay passes on the bytes of the field `publish` as they came (§2.3).
+//! A receiver takes exactly what a conforming protobuf parser takes (§2.1), so that a node of this
+//! implementation and a client of another never disagree on whether a datagram was valid.
+//! [`DatagramView::parse`] is the only door: it walks the datagram once, refuses it whole if any
+//! part is malformed, and records one view for each packet. What the fast path reads of a message
+//! stands in its view; the rest is found in the bytes when it is asked for, and cannot fail then.
+//! Nothing is copied: a relay passes on the bytes of the field `publish` as they came (§2.3).
 //!
 //! - `reader`: varints, tags, lengths: protobuf's encoding, one field at a time
 //! - `check`: walks the messages that the core hands up unread, by the schema generated from the `.proto`

@@ -1,7 +1,8 @@
 //! The message (§7), as the path from publisher to subscriber reads it.
 //!
-//! The view holds what a node needs for each message. What only the subscriber's application reads, MQTT's properties,
-//! was checked with the rest and is looked up in the bytes by [`PublishView::properties`].
+//! The view holds what a node needs for each message. What only the subscriber's application reads,
+//! MQTT's properties, was checked with the rest and is looked up in the bytes by
+//! [`PublishView::properties`].
 
 use std::borrow::Cow;
 
@@ -36,7 +37,8 @@ pub struct PublishView<'a> {
     split: bool,
 }
 
-/// Which part of a large message (§7.5). Nothing here was checked: `index` may not lie below `count`.
+/// Which part of a large message (§7.5). Nothing here was checked: `index` may not lie below
+/// `count`.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct FragmentView {
     pub index: u32,
@@ -55,8 +57,8 @@ pub struct Properties<'a> {
 }
 
 impl<'a> PublishView<'a> {
-    /// The field `publish`, tag and length included, to be copied into the packet that relays it (§2.3). Borrowed,
-    /// unless the sender tore it in several: then they follow one another here.
+    /// The field `publish`, tag and length included, to be copied into the packet that relays it
+    /// (§2.3). Borrowed, unless the sender tore it in several: then they follow one another here.
     pub fn field(&self) -> Cow<'a, [u8]> {
         if !self.split {
             return Cow::Borrowed(self.fields);

@@ -1,9 +1,11 @@
-//! Protobuf's encoding, one field at a time: tags, varints, lengths, and how to skip what is not known.
+//! Protobuf's encoding, one field at a time: tags, varints, lengths, and how to skip what is not
+//! known.
 //!
-//! A tag is kept as it stands on the wire, field number and wire type together: a known field of the wrong wire type
-//! then matches no known tag, and is skipped as the unknown field that it is. Limits are those of the reference parser
-//! (upb), found by fuzzing against it: a tag and a length take at most 5 bytes and a varint 10, in which bits beyond the
-//! value's width are dropped; sub-messages and groups nest at most [`MAX_DEPTH`] deep.
+//! A tag is kept as it stands on the wire, field number and wire type together: a known field of
+//! the wrong wire type then matches no known tag, and is skipped as the unknown field that it is.
+//! Limits are those of the reference parser (upb), found by fuzzing against it: a tag and a length
+//! take at most 5 bytes and a varint 10, in which bits beyond the value's width are dropped;
+//! sub-messages and groups nest at most [`MAX_DEPTH`] deep.
 
 use std::iter;
 
@@ -158,8 +160,8 @@ impl<'a> Reader<'a> {
     }
 }
 
-// These take and return the bytes by value: a reader whose address escapes into a call would be kept in memory, and
-// cost the loops over fields a store and a load at every step.
+// These take and return the bytes by value: a reader whose address escapes into a call would be
+// kept in memory, and cost the loops over fields a store and a load at every step.
 
 fn split_varint(bytes: &[u8], limit: usize) -> Result<(u64, &[u8]), Malformed> {
     let mut value = 0;
@@ -201,7 +203,8 @@ fn skip_group(bytes: &[u8], start: u32, depth: u32) -> Result<&[u8], Malformed> 
     }
 }
 
-/// What a length-delimited field holds, each time that it occurs in a message that was parsed before.
+/// What a length-delimited field holds, each time that it occurs in a message that was parsed
+/// before.
 pub fn occurrences(message: &[u8], field: u32) -> impl Iterator<Item = &[u8]> {
     let mut reader = Reader::new(message, MAX_DEPTH);
     iter::from_fn(move || {
@@ -215,7 +218,8 @@ pub fn occurrences(message: &[u8], field: u32) -> impl Iterator<Item = &[u8]> {
     })
 }
 
-/// The elements of a repeated varint field, packed (`field`) or not (`element`), in a message that was parsed before.
+/// The elements of a repeated varint field, packed (`field`) or not (`element`), in a message that
+/// was parsed before.
 pub fn elements(message: &[u8], field: u32, element: u32) -> impl Iterator<Item = u64> {
     let mut reader = Reader::new(message, MAX_DEPTH);
     let mut packed = Reader::new(&[], 0);

@@ -1,4 +1,5 @@
-//! What the codec promises by itself. That it agrees with protobuf is for tests/native/test_codec_equality.py.
+//! What the codec promises by itself. That it agrees with protobuf is for
+//! tests/native/test_codec_equality.py.
 
 use std::borrow::Cow;
 
@@ -9,7 +10,7 @@ use super::*;
 
 const MESSAGE: PublishOut<'_> = PublishOut {
     topic: "home/kitchen/oven/temperature",
-    payload: &[b'x'; 50],
+    payload: &[b'x'; 59],
     publisher: 0x0123_4567_89ab_cdef,
     sequence: 70_000,
     qos: 1,

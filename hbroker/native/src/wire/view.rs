@@ -82,8 +82,8 @@ pub enum Kind {
 }
 
 impl<'a> DatagramView<'a> {
-    /// Takes what a conforming protobuf parser takes, and nothing else. All of it is checked here, so no accessor of the
-    /// view can fail.
+    /// Takes what a conforming protobuf parser takes, and nothing else. All of it is checked here,
+    /// so no accessor of the view can fail.
     pub fn parse(bytes: &'a [u8]) -> Result<Self, Malformed> {
         let mut view = Self {
             header: Header::default(),
@@ -121,7 +121,8 @@ impl<'a> DatagramView<'a> {
         !self.packets.is_empty()
     }
 
-    /// Makes room for all packets of a bundle at once, on the guess that the rest are as long as this one.
+    /// Makes room for all packets of a bundle at once, on the guess that the rest are as long as
+    /// this one.
     #[inline]
     fn make_room(&mut self, packet: usize, left: usize) {
         if self.packets.len() == self.packets.capacity() {
@@ -161,7 +162,8 @@ impl<'a> PacketView<'a> {
             body: Body::None,
             raw,
         };
-        // Where the body begins. Bodies of one kind merge, a body of another kind takes the place of the one before.
+        // Where the body begins. Bodies of one kind merge, a body of another kind takes the place
+        // of the one before.
         let mut start = 0;
         loop {
             let field = raw.len() - message.left();

@@ -1,0 +1,66 @@
+//! What the link remembers of a datagram in flight: whatever must be done once it is acknowledged or lost.
+
+use smallvec::SmallVec;
+
+use crate::delivery::Deliveries;
+use crate::pubacks::Pubacks;
+
+/// What a datagram held that matters later. (Unreliable packets do not.)
+#[derive(Debug)]
+pub struct Contents {
+    /// The highest number that it acknowledged; 0: none.
+    pub acknowledged_through: u64,
+    pub carried: SmallVec<[Carried; 2]>,
+}
+
+/// Packets of one datagram that are repeated until one that carries them is acknowledged.
+#[derive(Debug, Clone, Copy)]
+pub enum Carried {
+    /// Reliable packets, by their first and last number.
+    Deliveries(u64, u64),
+    /// Successes in a PUBACK, by the first and last number of a run.
+    Success(u64, u64),
+    /// A PUBACK of one failure.
+    Refusal(u64),
+}
+
+impl Contents {
+    /// It was acknowledged.
+    pub fn settle(&self, deliveries: &mut Deliveries, pubacks: &mut Pubacks) {
+        for &carried in &self.carried {
+            match carried {
+                Carried::Deliveries(first, last) => {
+                    (first..=last).for_each(|number| deliveries.on_acknowledged(number));
+                }
+                Carried::Success(..) => {}
+                Carried::Refusal(refusal) => pubacks.on_refusal_acknowledged(refusal),
+            }
+        }
+    }
+
+    /// The datagram `number`, which held this, was lost.
+    pub fn send_again(&self, number: u64, deliveries: &mut Deliveries, pubacks: &mut Pubacks) {
+        for &carried in &self.carried {
+            match carried {
+                Carried::Deliveries(first, last) => {
+                    (first..=last).for_each(|delivery| deliveries.on_lost(delivery, number));
+                }
+                Carried::Success(first, last) => pubacks.acknowledge(first, last),
+                Carried::Refusal(refusal) => pubacks.refuse_again(refusal),
+            }
+        }
+    }
+
+    /// Its datagram may be lost: what it held makes the best probe.
+    pub fn probe(&self, deliveries: &mut Deliveries, pubacks: &mut Pubacks) {
+        for &carried in &self.carried {
+            match carried {
+                Carried::Deliveries(first, last) => {
+                    (first..=last).for_each(|delivery| deliveries.probe(delivery));
+                }
+                Carried::Success(first, last) => pubacks.acknowledge(first, last),
+                Carried::Refusal(refusal) => pubacks.refuse_again(refusal),
+            }
+        }
+    }
+}

@@ -1,0 +1,238 @@
+//! Makes datagrams of what is due (docs/protocol.md §3.4).
+//!
+//! Each datagram is a header, and then packets in this order: PUBACKs, what was lost, what was never sent. It is
+//! written straight into the sink's buffer. A packet that is larger than a bundle may be leaves alone in a datagram.
+
+use smallvec::SmallVec;
+
+use super::Link;
+use super::contents::{Carried, Contents};
+use crate::Micros;
+use crate::outbox::Turn;
+use crate::pubacks;
+use crate::sink::DatagramSink;
+use crate::wire::{self, AckOut, HeaderOut};
+
+/// Ranges told in one acknowledgement: the newest.
+const MOST_ACK_RANGES: usize = 32;
+/// What a datagram's header takes at most: all but the ranges after the first, and the token.
+const HEADER_BYTES: usize = 72;
+/// What a range takes at most: two numbers.
+const RANGE_BYTES: usize = 20;
+/// `Reason` of packet.proto.
+const REASON_SUCCESS: i32 = 0;
+
+/// A datagram that is being filled.
+struct Bundle<'a> {
+    out: &'a mut Vec<u8>,
+    /// Where the packets begin.
+    packets: usize,
+    /// Where the datagram must end.
+    end: usize,
+    carried: SmallVec<[Carried; 2]>,
+}
+
+impl Link {
+    /// Sends as many datagrams as are due and as the window lets through.
+    pub fn poll_transmit(&mut self, now: Micros, sink: &mut impl DatagramSink) {
+        let mut is_due = self.first_due();
+        while let Some(size) = is_due {
+            if self.probes == 0 && !self.recovery.has_room(size.max(self.config.max_datagram)) {
+                break;
+            }
+            self.seal(now, size, sink);
+            is_due = self.first_due();
+        }
+        self.recovery.set_window_limited(is_due.is_some());
+        if self.acks.is_due() {
+            self.seal_acknowledgement(now, sink);
+        }
+    }
+
+    /// The least size of the next datagram; None: nothing is due.
+    fn first_due(&mut self) -> Option<usize> {
+        let first_packet = if self.pubacks.has_due() {
+            pubacks::MOST_RUNS * RANGE_BYTES
+        } else if let Some((_, body_field)) = self.pubacks.next_refusal() {
+            wire::packet_len(0, 0, false, body_field.len())
+        } else if let Some(delivery) = self.deliveries.next_again() {
+            self.deliveries.encoded_len(delivery)
+        } else {
+            match self.outbox.front() {
+                Some(Turn::Unreliable(size)) => size,
+                Some(Turn::Reliable) => match self.deliveries.next_fresh() {
+                    Some(delivery) => self.deliveries.encoded_len(delivery),
+                    None if self.probes > 0 => 0,
+                    None => return None,
+                },
+                None if self.probes > 0 => 0,
+                None => return None,
+            }
+        };
+        Some(HEADER_BYTES + self.token.len() + first_packet)
+    }
+
+    /// Seals a datagram of which the parts that cannot wait take up to `least` bytes.
+    fn seal(&mut self, now: Micros, least: usize, sink: &mut impl DatagramSink) {
+        let number = self.recovery.next_number();
+        let out = sink.buffer();
+        let start = out.len();
+        let ranges = self.config.max_datagram.saturating_sub(least) / RANGE_BYTES;
+        let acknowledged_through = self.put_header(now, number, ranges, out);
+        let end = start + self.config.max_datagram;
+        let mut bundle = Bundle {
+            packets: out.len(),
+            out,
+            end,
+            carried: SmallVec::new(),
+        };
+        self.put_pubacks(&mut bundle);
+        self.put_refusals(&mut bundle);
+        self.put_again(&mut bundle, number);
+        self.put_queued(&mut bundle, number);
+        if bundle.is_empty() {
+            self.put_probe(now, &mut bundle);
+        }
+        self.probes = self.probes.saturating_sub(1);
+        let (size, carried) = (bundle.out.len() - start, bundle.carried);
+        self.recovery.on_sent(
+            now,
+            size,
+            Contents {
+                acknowledged_through,
+                carried,
+            },
+        );
+        self.last_active = now;
+        sink.commit(self.peer, start);
+    }
+
+    /// A datagram that only acknowledges is not numbered: nothing acknowledges it.
+    fn seal_acknowledgement(&mut self, now: Micros, sink: &mut impl DatagramSink) {
+        let out = sink.buffer();
+        let start = out.len();
+        self.put_header(now, 0, MOST_ACK_RANGES, out);
+        sink.commit(self.peer, start);
+    }
+
+    /// Returns the highest number that the header acknowledges; 0: none. `more`: ranges that it has room for, beside one.
+    fn put_header(&mut self, now: Micros, number: u64, more: usize, out: &mut Vec<u8>) -> u64 {
+        let mut ranges: SmallVec<[(u64, u64); 8]> = SmallVec::new();
+        if self.acks.is_pending() {
+            ranges.extend(
+                self.acks
+                    .received()
+                    .descending()
+                    .take(1 + more.min(MOST_ACK_RANGES - 1)),
+            );
+            self.acks.on_sent();
+        }
+        let ack = (!ranges.is_empty()).then(|| AckOut {
+            delay_us: self.acks.delay(now),
+            ranges: &ranges,
+        });
+        let header = HeaderOut {
+            session: self.config.session,
+            incarnation: self.config.incarnation,
+            number,
+            ack,
+            token: &self.token,
+        };
+        wire::put_header(out, &header);
+        ranges.first().map_or(0, |range| range.1)
+    }
+
+    fn put_pubacks(&mut self, bundle: &mut Bundle<'_>) {
+        if !self.pubacks.has_due() {
+            return;
+        }
+        let Self {
+            pubacks,
+            body_field,
+            ..
+        } = self;
+        let runs: SmallVec<[(u64, u64); 8]> = pubacks.take_due().collect();
+        body_field.clear();
+        wire::put_puback_field(body_field, runs.iter().copied(), REASON_SUCCESS, "", None);
+        wire::put_packet(bundle.out, 0, 0, false, body_field);
+        bundle.carried.extend(
+            runs.iter()
+                .map(|&(first, last)| Carried::Success(first, last)),
+        );
+    }
+
+    fn put_refusals(&mut self, bundle: &mut Bundle<'_>) {
+        while let Some((refusal, body_field)) = self.pubacks.next_refusal() {
+            if !bundle.fits(wire::packet_len(0, 0, false, body_field.len())) {
+                return;
+            }
+            wire::put_packet(bundle.out, 0, 0, false, body_field);
+            bundle.carried.push(Carried::Refusal(refusal));
+            self.pubacks.on_refusal_sealed();
+        }
+    }
+
+    fn put_again(&mut self, bundle: &mut Bundle<'_>, number: u64) {
+        while let Some(delivery) = self.deliveries.next_again() {
+            if !bundle.fits(self.deliveries.encoded_len(delivery)) {
+                return;
+            }
+            self.deliveries.seal(bundle.out, delivery, number);
+            bundle.carry_delivery(delivery);
+        }
+    }
+
+    fn put_queued(&mut self, bundle: &mut Bundle<'_>, number: u64) {
+        while let Some(turn) = self.outbox.front() {
+            match turn {
+                Turn::Unreliable(size) if bundle.fits(size) => {
+                    self.outbox
+                        .seal_unreliable(bundle.out, bundle.room().max(size));
+                }
+                Turn::Unreliable(_) => return,
+                Turn::Reliable => {
+                    // A full window holds back what was queued later, unreliable or not: the order of queueing is kept.
+                    let Some(delivery) = self.deliveries.next_fresh() else {
+                        return;
+                    };
+                    if !bundle.fits(self.deliveries.encoded_len(delivery)) {
+                        return;
+                    }
+                    self.outbox.pop_reliable();
+                    self.deliveries.seal(bundle.out, delivery, number);
+                    bundle.carry_delivery(delivery);
+                }
+            }
+        }
+    }
+
+    /// A probe that has nothing to carry: one PING asks for an acknowledgement as well as two.
+    fn put_probe(&mut self, now: Micros, bundle: &mut Bundle<'_>) {
+        self.body_field.clear();
+        wire::put_ping_field(&mut self.body_field, now);
+        wire::put_packet(bundle.out, 0, 0, false, &self.body_field);
+        self.probes = 0;
+    }
+}
+
+impl Bundle<'_> {
+    /// Whether a packet of so many bytes may join. The first always may.
+    fn fits(&self, size: usize) -> bool {
+        self.is_empty() || size <= self.room()
+    }
+
+    fn room(&self) -> usize {
+        self.end.saturating_sub(self.out.len())
+    }
+
+    fn is_empty(&self) -> bool {
+        self.out.len() == self.packets
+    }
+
+    fn carry_delivery(&mut self, delivery: u64) {
+        match self.carried.last_mut() {
+            Some(Carried::Deliveries(_, last)) if *last + 1 == delivery => *last = delivery,
+            _ => self.carried.push(Carried::Deliveries(delivery, delivery)),
+        }
+    }
+}

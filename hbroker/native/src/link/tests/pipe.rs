@@ -1,0 +1,308 @@
+//! The pipe between two links, and what stands for an engine at each end.
+
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+
+use rand::rngs::SmallRng;
+use rand::{Rng, SeedableRng};
+
+use super::*;
+use crate::sink::DatagramSink;
+use crate::wire::{Body, DatagramView, PublishOut};
+
+const MAX_DATAGRAM: usize = 1_200;
+
+/// What the pipe does to datagrams. Times are in microseconds.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Faults {
+    pub loss: f64,
+    pub duplication: f64,
+    pub delay: Micros,
+    pub jitter: Micros,
+}
+
+/// When a datagram arrives, its serial number, at which end, and its bytes.
+type OnItsWay = (Micros, u64, usize, Vec<u8>);
+
+/// Two links, the initiator first.
+pub struct Pair {
+    pub now: Micros,
+    pub rng: SmallRng,
+    pub faults: Faults,
+    pub links: [Link; 2],
+    /// The chain and id of each reliable packet queued at each end, in order.
+    pub queued: [Vec<(Chain, u64)>; 2],
+    /// The ids handed on at each end, in order.
+    pub received: [Vec<u64>; 2],
+    /// The deliveries of each end for which a PUBACK came.
+    pub pubacks: [Vec<u64>; 2],
+    pub refused: [Vec<u64>; 2],
+    pub datagrams: usize,
+    pub tokens_seen: usize,
+    /// So many of the next datagrams are lost.
+    pub lose_next: usize,
+    /// The second end can keep no reliable packet.
+    pub inbox_is_full: bool,
+    pub largest_allowed: usize,
+    in_pipe: BinaryHeap<Reverse<OnItsWay>>,
+    serial: u64,
+}
+
+#[derive(Default)]
+struct Sink {
+    bytes: Vec<u8>,
+    starts: Vec<usize>,
+}
+
+impl Sink {
+    fn datagrams(&self) -> impl Iterator<Item = &[u8]> {
+        let ends = self.starts.iter().skip(1).copied();
+        let ends = ends.chain([self.bytes.len()]);
+        self.starts
+            .iter()
+            .zip(ends)
+            .map(|(&start, end)| &self.bytes[start..end])
+    }
+}
+
+impl DatagramSink for Sink {
+    fn buffer(&mut self) -> &mut Vec<u8> {
+        &mut self.bytes
+    }
+
+    fn commit(&mut self, _destination: SocketAddr, start: usize) {
+        self.starts.push(start);
+    }
+}
+
+pub fn address(end: usize) -> SocketAddr {
+    SocketAddr::from(([127, 0, 0, 1], 7_700 + u16::try_from(end).unwrap()))
+}
+
+pub fn config(incarnation: u64, role: Role) -> LinkConfig {
+    LinkConfig {
+        session: 7,
+        incarnation,
+        max_datagram: MAX_DATAGRAM,
+        queue_bytes: 4 << 20,
+        keep_alive: 2 * SECOND,
+        idle_timeout: 15 * SECOND,
+        role,
+    }
+}
+
+/// The sizes of the datagrams that a link sends now.
+pub fn sealed(link: &mut Link, now: Micros) -> Vec<usize> {
+    let mut sink = Sink::default();
+    link.poll_transmit(now, &mut sink);
+    sink.datagrams().map(<[u8]>::len).collect()
+}
+
+/// A PUBLISH that is told apart by its id.
+pub fn body(id: u64, payload: usize) -> Vec<u8> {
+    let mut field = Vec::new();
+    let payload = vec![0; payload];
+    wire::put_publish_field(
+        &mut field,
+        &PublishOut {
+            topic: "t",
+            payload: &payload,
+            sequence: id,
+            ..PublishOut::default()
+        },
+    );
+    field
+}
+
+impl Pair {
+    pub fn new(seed: u64, faults: Faults) -> Self {
+        Self {
+            now: 0,
+            rng: SmallRng::seed_from_u64(seed),
+            faults,
+            links: [
+                Link::new(config(1, Role::Initiator), address(1), vec![9; 21], 0),
+                Link::new(config(2, Role::Acceptor), address(0), Vec::new(), 0),
+            ],
+            queued: Default::default(),
+            received: Default::default(),
+            pubacks: Default::default(),
+            refused: Default::default(),
+            datagrams: 0,
+            tokens_seen: 0,
+            lose_next: 0,
+            inbox_is_full: false,
+            largest_allowed: MAX_DATAGRAM,
+            in_pipe: BinaryHeap::new(),
+            serial: 0,
+        }
+    }
+
+    pub fn queue_reliable(&mut self, end: usize, chain: Chain, id: u64, payload: usize) {
+        self.links[end]
+            .queue_reliable(chain, body(id, payload).into(), false)
+            .unwrap();
+        self.queued[end].push((chain, id));
+    }
+
+    /// Runs until nothing is outstanding and nothing is on its way.
+    pub fn run_until_quiet(&mut self, limit: Micros) {
+        loop {
+            (0..2).for_each(|end| self.transmit(end));
+            let is_quiet = self.in_pipe.is_empty()
+                && self.links.iter().all(|link| {
+                    link.is_drained() && link.stats().in_flight == 0 && !link.acks.is_pending()
+                });
+            if is_quiet {
+                return;
+            }
+            assert!(
+                self.now < limit,
+                "not quiet by {limit}: {:?}",
+                self.links.each_ref().map(Link::stats)
+            );
+            self.step(limit);
+        }
+    }
+
+    pub fn run_until(&mut self, until: Micros) {
+        while self.now < until {
+            (0..2).for_each(|end| self.transmit(end));
+            self.step(until);
+        }
+    }
+
+    /// Seals what is due at one end, and gives it to the pipe.
+    pub fn transmit(&mut self, end: usize) {
+        let mut sink = Sink::default();
+        let link = &mut self.links[end];
+        let (is_probing, before) = (link.probes > 0, link.stats().in_flight);
+        link.poll_transmit(self.now, &mut sink);
+        let stats = link.stats();
+        assert!(
+            is_probing
+                || stats.in_flight == before
+                || stats.in_flight <= stats.window.max(self.largest_allowed),
+            "more in flight than the window: {stats:?}"
+        );
+        for datagram in sink.datagrams() {
+            assert!(
+                datagram.len() <= self.largest_allowed,
+                "{} bytes",
+                datagram.len()
+            );
+            self.carry(1 - end, datagram);
+        }
+    }
+
+    fn carry(&mut self, to: usize, datagram: &[u8]) {
+        self.datagrams += 1;
+        if self.lose_next > 0 {
+            self.lose_next -= 1;
+            return;
+        }
+        if self.rng.random_bool(self.faults.loss) {
+            return;
+        }
+        let copies = 1 + usize::from(self.rng.random_bool(self.faults.duplication));
+        for _ in 0..copies {
+            let at = self.now + self.faults.delay + self.rng.random_range(0..=self.faults.jitter);
+            self.serial += 1;
+            self.in_pipe
+                .push(Reverse((at, self.serial, to, datagram.to_vec())));
+        }
+    }
+
+    /// Goes on to the next arrival or deadline.
+    fn step(&mut self, limit: Micros) {
+        let arrival = self.in_pipe.peek().map(|Reverse((at, ..))| *at);
+        let deadlines = self.links.iter().filter_map(Link::poll_timeout);
+        self.now = arrival
+            .into_iter()
+            .chain(deadlines)
+            .min()
+            .unwrap_or(limit)
+            .min(limit);
+        while self
+            .in_pipe
+            .peek()
+            .is_some_and(|Reverse((at, ..))| *at <= self.now)
+        {
+            let Some(Reverse((_, _, to, datagram))) = self.in_pipe.pop() else {
+                break;
+            };
+            self.handle_datagram(to, &datagram);
+        }
+        for link in &mut self.links {
+            link.handle_timeout(self.now);
+            let next = link.poll_timeout();
+            assert!(
+                next.is_none_or(|next| next > self.now),
+                "no progress at {}: {next:?}",
+                self.now
+            );
+        }
+    }
+
+    fn handle_datagram(&mut self, end: usize, bytes: &[u8]) {
+        let datagram = DatagramView::parse(bytes).expect("links write valid datagrams");
+        let header = &datagram.header;
+        self.tokens_seen += usize::from(!header.token.is_empty());
+        match self.links[end].handle_header(self.now, header, address(1 - end)) {
+            Arrival::Fresh => {}
+            Arrival::Duplicate => return,
+            other => panic!("{other:?}"),
+        }
+        let mut kept = true;
+        for packet in datagram.packets() {
+            if packet.delivery == 0 {
+                self.handle_unreliable(end, &packet.body);
+            } else if self.inbox_is_full && end == 1 {
+                kept = false;
+            } else {
+                match self.links[end].receive(packet.delivery, packet.after, packet.raw) {
+                    Receipt::Deliver => self.hand_on(end, packet.delivery, &packet.body),
+                    Receipt::Refused => kept = false,
+                    Receipt::Held | Receipt::Duplicate => {}
+                }
+                self.drain_released(end);
+            }
+        }
+        self.links[end].finish_datagram(self.now, header.number, datagram.has_packets(), kept);
+    }
+
+    fn drain_released(&mut self, end: usize) {
+        while let Some(raw) = self.links[end].next_released() {
+            let mut wrapped = Vec::new();
+            wire::put_packet(&mut wrapped, 0, 0, false, &raw);
+            let view = DatagramView::parse(&wrapped).expect("it was part of a valid datagram");
+            let packet = &view.packets()[0];
+            self.hand_on(end, packet.delivery, &packet.body);
+        }
+    }
+
+    fn hand_on(&mut self, end: usize, delivery: u64, body: &Body<'_>) {
+        let Body::Publish(publish) = body else {
+            panic!("only PUBLISH is sent as a delivery")
+        };
+        self.received[end].push(publish.sequence);
+        self.links[end].acknowledge(delivery);
+    }
+
+    fn handle_unreliable(&mut self, end: usize, body: &Body<'_>) {
+        match body {
+            Body::Publish(publish) => self.received[end].push(publish.sequence),
+            Body::Ping { sent_at_us } => self.links[end].answer_ping(*sent_at_us),
+            Body::PubAck(puback) => {
+                let deliveries = puback.ranges().flat_map(|(first, last)| first..=last);
+                let log = if puback.reason == 0 {
+                    &mut self.pubacks
+                } else {
+                    &mut self.refused
+                };
+                log[end].extend(deliveries);
+            }
+            _ => {}
+        }
+    }
+}
