@@ -1,7 +1,7 @@
 """Runs a transcript: commands, `----`, and what they print (after the test data of etcd's raft).
 
-A block is one or more command lines, a line `----`, and the expected output up to an empty line. The network lives
-as long as the file. Rewrite what is expected with `HBROKER_REWRITE=1`, and read the diff.
+A block is one or more command lines, a line `----`, and the expected output up to an empty line. The network
+lives as long as the file. Rewrite what is expected with `HBROKER_REWRITE=1`, and read the diff.
 """
 
 from __future__ import annotations
@@ -120,11 +120,9 @@ class _Script:
     def _do_heard(self, client: str) -> list[str]:
         """What a client was told without asking (request 0)."""
         heard = self._world.client(client).heard
-        lines = [
-            f"{self._world.name_at(source)}: {_line(body)}" for source, _, body in heard if _unasked(body)
-        ]
+        unasked = [(self._world.name_at(source), body) for source, _, body in heard if _unasked(body)]
         heard.clear()
-        return sorted(lines)
+        return sorted(f"{name}: {_line(body)}" for name, body in unasked)
 
     # The state of the network
 
