@@ -8,13 +8,13 @@ one `Jurisdiction`. Whatever makes no sense where it arrives is dropped and coun
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
 from random import Random
 from typing import TypeAlias
 
 from hbroker._native import ControlEvent, LinkDownEvent, LinkUpEvent
 from hbroker._proto import packet_pb2 as pb
-from hbroker.config import NodeSettings
+from hbroker.config import NodeSettings, format_address
 from hbroker.protocol.admission import STATUS_ROOT
 from hbroker.protocol.answering import Answering
 from hbroker.protocol.core import Event, NodeCore
@@ -38,7 +38,7 @@ class Node:
 
     `incarnation` is that of the core's `Config`. `unix_offset_us`: what to add to `now` for microseconds
     since the Unix epoch, for the epochs of delegations (§5.1). `restored`: what an earlier run of this node
-    had delegated.
+    had delegated, as `remember` was told last.
     """
 
     def __init__(
@@ -50,15 +50,16 @@ class Node:
         incarnation: int,
         unix_offset_us: int,
         restored: Iterable[Delegation] = (),
+        remember: Callable[[Sequence[Delegation]], None] = lambda cuts: None,
     ) -> None:
         self._settings = settings
         self._core = core
         self._restored = list(restored)
         self._unix_offset_us = unix_offset_us
-        address = settings.advertise or settings.listen
+        address = settings.address
         self._address = address
         self._ledger = Ledger()
-        self._jurisdiction = Jurisdiction(core)
+        self._jurisdiction = Jurisdiction(core, remember)
         self._status = StatusTopic(settings.name, core)
         self._subscribing = Subscribing(
             settings, address, core, self._jurisdiction, self._ledger, self._subscription_changed
@@ -160,7 +161,7 @@ class Node:
             "name": self._settings.name,
             "subtree": self._settings.subtree,
             "parent": self._uplinks[0].parent if self._uplinks else None,
-            "address": f"{self._address[0]}:{self._address[1]}",
+            "address": format_address(self._address),
             "epoch": 0 if own is None else own.epoch,
             "serving": self.is_serving,
             "children": sorted(d.subtree for d in self._jurisdiction.delegations),

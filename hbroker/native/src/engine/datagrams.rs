@@ -223,7 +223,7 @@ impl Engine {
             self.end_link(now, id, DownReason::Reset);
         } else if entry.token_renewals < TOKEN_RENEWALS {
             entry.token_renewals += 1;
-            entry.link.renew_token(now, token.to_vec());
+            entry.link.renew_token(token.to_vec());
             self.out.links.touch(id);
         }
         true
