@@ -1,10 +1,10 @@
 """The client's subscriptions over its links (§6): discovers, confirms, recovers, ends.
 
-Two streams of answers meet here. Outside of a session every node that the filter touches tells whether it is
-responsible, and to whom it passed the question on; within the sessions the responsible ones confirm. Who stays
-silent is asked directly; a session that is lost is made again with the same node once, and then by a new
-discovery, because the subtree may have moved (§6.3). Owners also come and go of themselves, by handover: they say so
-with a SUBACK that answers no request (§5.4).
+Two streams of answers meet here. Outside of a session every node that the filter touches tells whether it
+is responsible, and to whom it passed the question on; within the sessions the responsible ones confirm. Who
+stays silent is asked directly; a session that is lost is made again with the same node once, and then by a
+new discovery, because the subtree may have moved (§6.3). Owners also come and go of themselves, by
+handover: they say so with a SUBACK that answers no request (§5.4).
 """
 
 from __future__ import annotations
@@ -128,7 +128,8 @@ class Subscriber:
         self._review(known)
 
     def handle_confirmation(self, now: int, link: int, source: Address, suback: pb.SubAck) -> None:
-        """§6.2, §5.4: a SUBACK within a session answers our SUBSCRIBE or UNSUBSCRIBE, or (request 0) tells news."""
+        """§6.2, §5.4: a SUBACK within a session answers our SUBSCRIBE or UNSUBSCRIBE, or (request 0) tells
+        news."""
         if not suback.request:
             self._announced(now, link, source, suback)
         elif not self._unsubscriptions.handle_suback(suback.request):
@@ -185,7 +186,8 @@ class Subscriber:
         site.question = self._questions.ask(now, site, site.address, body)
 
     def _name(self, now: int, known: Subscription, cuts: Iterable[pb.Cut], *, ask: bool) -> None:
-        """Takes note of the nodes in a `passed_to`. `ask`: nobody passes the question on to them, so we ask."""
+        """Takes note of the nodes in a `passed_to`. `ask`: nobody passes the question on to them, so we
+        ask."""
         for subtree, node, address, epoch in filter(None, map(cut_from, cuts)):
             site = known.sites.get(node)
             is_new = site is None
@@ -222,7 +224,8 @@ class Subscriber:
         return site
 
     def _judge(self, now: int, site: Site, responsible: bool) -> None:
-        """What a node says outside of a session counts until the session with it begins; it may be old news."""
+        """What a node says outside of a session counts until the session with it begins; it may be old
+        news."""
         if site.link is not None or site.state is State.BACKING_OFF:
             return
         site.machine.handle(Event.CLAIM if responsible else Event.DISCLAIM)
