@@ -89,7 +89,7 @@ class Subscriber:
         if is_new:
             self._discover(now, known)
         elif known.options != before or options.retain_handling == pb.RETAIN_HANDLING_SEND:
-            self._renew(now, known)
+            self._renew(now, known, is_news=True)
         self._review(known)
 
     def unsubscribe(self, now: int, listener: int) -> None:
@@ -213,8 +213,10 @@ class Subscriber:
             self._start_over(now, site.subscription)
 
     def _start_over(self, now: int, known: Subscription) -> None:
+        """Discovers anew. Who holds the subscription is asked again in its session, and so names its cuts again."""
         known.restarts += 1
         self._discover(now, known)
+        self._renew(now, known, is_news=False)
         self._review(known)
 
     def _site(self, known: Subscription, node: str, address: Address) -> Site:
@@ -235,8 +237,9 @@ class Subscriber:
 
     # Within sessions
 
-    def _confirm(self, now: int, site: Site) -> None:
-        """§6.2: makes the subscription in the session with this node, or renews it."""
+    def _confirm(self, now: int, site: Site, *, is_news: bool = True) -> None:
+        """§6.2: makes the subscription in the session with this node, or renews it. `is_news`: the application
+        has not had the retained messages."""
         self._release(site)
         known = site.subscription
         site.confirmation = self._random.getrandbits(64) or 1
@@ -244,6 +247,8 @@ class Subscriber:
         self._attach(site, self._core.connect(site.address, self._tokens.get(now, site.address) or b""))
         body = known.packet(self._client_id)
         body.request = site.confirmation
+        if not is_news and body.retain_handling == pb.RETAIN_HANDLING_SEND:
+            body.retain_handling = pb.RETAIN_HANDLING_SEND_IF_NEW
         if site.link is not None and self._core.send(site.link, pack(body)):
             self._pauses.set(site, now + _CONFIRM_PATIENCE)
         else:
@@ -292,11 +297,11 @@ class Subscriber:
         self._pauses.cancel(site)
         self._confirmations.pop(site.confirmation, None)
 
-    def _renew(self, now: int, known: Subscription) -> None:
+    def _renew(self, now: int, known: Subscription, *, is_news: bool) -> None:
         for site in known.everyone:
             if site.machine.accepts(Event.RENEW):
                 site.machine.handle(Event.RENEW)
-                self._confirm(now, site)
+                self._confirm(now, site, is_news=is_news)
 
     def _pause(self, now: int, site: Site, event: Event) -> None:
         """Makes the subscription again later (§6.3)."""

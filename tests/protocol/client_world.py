@@ -216,6 +216,7 @@ class World:
     def run(self, until: Callable[[], object] = lambda: False, seconds: float = 60.0) -> bool:
         """Runs until something holds; False: the time was over, or nothing is left to happen."""
         end = self.now + round(seconds * SECOND)
+        self._collect()
         while not until():
             due = self.control.poll_timeout()
             first = self._queue[0][0] if self._queue else None

@@ -172,7 +172,12 @@ def test_answers_that_nobody_asked_for_change_nothing() -> None:
         accept = pb.PubAccept(request=request, node="forger", address=address_of(forger), zone=zone, ttl_s=60)
         referral = pb.Referral(request=request, node="forger", zone=zone)
         referral.next.CopyFrom(pb.Cut(subtree="home", node="forger", address=address_of(forger)))
-        for body in (accept, referral, pb.Challenge(token=b"x" * 21, lifetime_s=1), pb.SubAck(request=request)):
+        for body in (
+            accept,
+            referral,
+            pb.Challenge(token=b"x" * 21, lifetime_s=1),
+            pb.SubAck(request=request),
+        ):
             world.event(ControlEvent(None, forger, pack(body)))
     assert not world.zones
     assert all(address != forger for address, _, _ in world.sent)
@@ -183,7 +188,9 @@ def test_challenges_are_obeyed_a_bounded_number_of_times() -> None:
     world.root.alive = False
     world.resolve("a/b")
     for n in range(1_000):
-        world.event(ControlEvent(None, world.root.address, pack(pb.Challenge(token=n.to_bytes(4), lifetime_s=9))))
+        world.event(
+            ControlEvent(None, world.root.address, pack(pb.Challenge(token=n.to_bytes(4), lifetime_s=9)))
+        )
     assert len(world.sent) == 4
 
 
