@@ -1,7 +1,7 @@
 """hbroker: a publish/subscribe network in which every topic has one owner.
 
-Importing this package loads nothing else: each name is loaded when it is first used, so that a command that needs
-little starts fast.
+Importing this package loads nothing else: each name is loaded when it is first used, so that a command that
+needs little starts fast.
 """
 
 from __future__ import annotations

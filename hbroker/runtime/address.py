@@ -16,7 +16,8 @@ DEFAULT_ROOT: Final = "127.0.0.1:7700"
 _DEFAULT_PORT: Final = 7700
 
 Place: TypeAlias = "str | tuple[str, int] | None"
-"""`"host"`, `"host:port"`, `"[ipv6]:port"` or `(host, port)`; None: `HBROKER_ROOT`, or else `127.0.0.1:7700`."""
+"""`"host"`, `"host:port"`, `"[ipv6]:port"` or `(host, port)`; None: `HBROKER_ROOT`, or else
+`127.0.0.1:7700`."""
 
 
 def place_of(place: Place) -> tuple[str, int]:
