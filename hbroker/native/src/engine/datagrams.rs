@@ -65,6 +65,7 @@ impl Engine {
     }
 
     fn handle_packets(&mut self, now: Micros, id: LinkId, source: SocketAddr, view: &DatagramView<'_>) {
+        self.announce(id);
         let numbered = view.header.number != 0;
         let mut kept = true;
         for packet in view.packets() {
@@ -79,7 +80,6 @@ impl Engine {
             if numbered {
                 entry.link.finish_datagram(now, view.header.number, view.has_packets(), kept);
             }
-            self.announce(id);
             self.out.links.touch(id);
         }
         self.retry_blocked(now);

@@ -32,7 +32,7 @@ impl Engine {
         }
     }
 
-    /// Tells a publisher why its message was not taken over. A refusal of `QoS` 1 or 2 must arrive, so it is a reliable packet.
+    /// Tells a publisher why its message was not taken over: at `QoS` 1 and 2 until it has heard it, at 0 once, if at all.
     fn refuse(&mut self, now: Micros, id: LinkId, delivery: u64, publish: &PublishView<'_>, refusal: &Refusal) {
         let (why, reason, cut) = match refusal {
             Refusal::InvalidTopic => (Drop::InvalidMessage, reason::TOPIC_NAME_INVALID, None),
@@ -42,19 +42,22 @@ impl Engine {
         };
         self.out.counters.drop(why);
         let cut = cut.map(Cut::view);
-        // A topic that is not valid may be longer than a datagram; its publisher knows it by the delivery.
-        let topic = if why == Drop::InvalidMessage { "" } else { publish.topic };
+        let Some(entry) = self.out.links.get_mut(id) else { return };
         let mut body = Vec::new();
-        if delivery > 0 {
-            wire::put_puback_field(&mut body, [(delivery, delivery)], reason, topic, cut.as_ref());
-            self.queue_control(id, body);
+        let queued = if delivery > 0 {
+            // Its publisher knows the topic by the delivery.
+            wire::put_puback_field(&mut body, [(delivery, delivery)], reason, "", cut.as_ref());
+            entry.link.refuse(body.into())
         } else if self.strangers.take(now) {
-            wire::put_puback_field(&mut body, [], reason, topic, cut.as_ref());
-            if let Some(entry) = self.out.links.get_mut(id) {
-                _ = entry.link.queue_unreliable(&body, false);
-                self.out.links.touch(id);
-            }
+            wire::put_puback_field(&mut body, [], reason, publish.topic, cut.as_ref());
+            entry.link.queue_unreliable(&body, false)
+        } else {
+            return self.out.counters.drop(Drop::RateLimited);
+        };
+        if queued.is_err() {
+            self.out.counters.drop(Drop::QueueFull);
         }
+        self.out.links.touch(id);
     }
 }
 
