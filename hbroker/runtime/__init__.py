@@ -1,0 +1,1 @@
+"""The shell around the protocol: event loop, sockets, clocks and processes. The one place with side effects."""
