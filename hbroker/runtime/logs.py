@@ -1,10 +1,10 @@
 """Logs: one event a line, for a person or for a program.
 
     2026-11-21T08:50:01.123Z info  kitchen joined parent=root subtree=home/kitchen epoch=12
-    {"time": "2026-11-21T08:50:01.123Z", "level": "info", "node": "kitchen", "event": "joined", "parent": "root", ...}
+    {"time": "2026-11-21T08:50:01.123Z", "level": "info", "node": "kitchen", "event": "joined", ...}
 
-An event has a short name in the past tense and fields; never a sentence. Over the standard library's logging, so an
-application that embeds a node routes it as it does the rest of its logs.
+An event has a short name in the past tense and fields; never a sentence. Over the standard library's logging,
+so an application that embeds a node routes it as it does the rest of its logs.
 """
 
 from __future__ import annotations
@@ -82,7 +82,10 @@ class TextFormatter(logging.Formatter):
 
 
 class JsonFormatter(logging.Formatter):
-    """One JSON object a line. A field that is named like `time`, `level`, `node` or `event` does not replace it."""
+    """One JSON object a line.
+
+    A field that is named like `time`, `level`, `node` or `event` does not replace it.
+    """
 
     def __init__(self, node: str) -> None:
         super().__init__()

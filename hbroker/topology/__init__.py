@@ -1,8 +1,8 @@
 """A topology: the nodes of a network, as a YAML file lists them (docs/topology.md).
 
 Nothing needs to be listed in advance, since nodes join by themselves (docs/protocol.md §5.1); a file is a
-convenience for those that start together. It is read in three steps, each in a module of its own, and each goes on
-after an error, so that one run tells all that is wrong:
+convenience for those that start together. It is read in three steps, each in a module of its own, and each
+goes on after an error, so that one run tells all that is wrong:
 
     document    text -> YAML nodes that know their line
     sections    YAML nodes -> typed entries, one by one

@@ -1,8 +1,8 @@
 """From the text of a file to YAML nodes that know their line, and a place to note what is wrong with them.
 
-The text is composed, never constructed: no object is made of it, tags mean nothing, aliases are not expanded. So
-what a hostile file costs is bounded by its size. A value's kind is the one YAML gave it (`name: on` is a truth value,
-not a name), and an error says so.
+The text is composed, never constructed: no object is made of it, tags mean nothing, aliases are not expanded.
+So what a hostile file costs is bounded by its size. A value's kind is the one YAML gave it (`name: on` is a
+truth value, not a name), and an error says so.
 """
 
 from __future__ import annotations
@@ -47,7 +47,10 @@ class Report:
             raise ConfigErrors(sorted(self._errors, key=lambda error: error.line or 0))
 
     def mapping(self, node: yaml.Node, what: str, keys: tuple[str, ...]) -> dict[str, yaml.Node]:
-        """The values of a mapping by key. Notes what is no mapping, and keys that are unknown or occur twice."""
+        """The values of a mapping by key.
+
+        Notes what is no mapping, and keys that are unknown or occur twice.
+        """
         if not isinstance(node, yaml.MappingNode):
             self.error(
                 node,

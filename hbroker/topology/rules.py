@@ -1,7 +1,8 @@
 """What must hold between the nodes of a topology.
 
-Subtrees are prefixes by whole levels, so of two that differ one holds the other or they share nothing: to nest is
-the only way to overlap. What is left to check: exactly one root, and no name, subtree or address twice.
+Subtrees are prefixes by whole levels, so of two that differ one holds the other or they share nothing: to
+nest is the only way to overlap. What is left to check: exactly one root, and no name, subtree or address
+twice.
 """
 
 from __future__ import annotations
