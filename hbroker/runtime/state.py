@@ -93,26 +93,28 @@ class RunDirectory:
         except BlockingIOError:
             os.close(lock)
             raise AlreadyRunning(f"the network {self.network!r} runs already") from None
+        os.truncate(lock, 0)
+        os.write(lock, b"%d\n" % os.getpid())
         return lock
 
-    def is_running(self) -> bool:
-        """Whether a launcher holds the lock."""
+    def launcher(self) -> int | None:
+        """The process id of the launcher that holds the lock; None: this network does not run."""
         try:
             lock = os.open(self.path / "lock", os.O_RDWR | os.O_CLOEXEC)
         except OSError:
-            return False
+            return None
         try:
             fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
         except BlockingIOError:
-            return True
+            return int(os.read(lock, 32) or b"0") or None
         finally:
             os.close(lock)
-        return False
+        return None
 
     def await_end(self, timeout: float) -> bool:
         """Waits until no launcher holds the lock. False: `timeout` seconds are over."""
         deadline = time.monotonic() + timeout
-        while self.is_running():
+        while self.launcher() is not None:
             if time.monotonic() >= deadline:
                 return False
             time.sleep(0.02)
@@ -156,4 +158,4 @@ def running(base: Path) -> list[RunDirectory]:
         names = sorted(entry.name for entry in base.iterdir() if entry.is_dir())
     except OSError:
         return []
-    return [directory for name in names if (directory := RunDirectory(base, name)).is_running()]
+    return [directory for name in names if (directory := RunDirectory(base, name)).launcher()]

@@ -155,9 +155,9 @@ def compose(text: str, report: Report) -> yaml.Node | None:
     return node
 
 
-def line_of(node: yaml.Node) -> int:
-    """The line, from 1, on which a YAML node begins."""
-    return int(node.start_mark.line) + 1
+def line_of(node: yaml.Node) -> int | None:
+    """The line, from 1, on which a YAML node begins; None for one that comes from the command line."""
+    return int(node.start_mark.line) + 1 if node.start_mark else None
 
 
 def kind(node: yaml.Node) -> str:

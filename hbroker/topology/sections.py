@@ -35,7 +35,7 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,62}")
 class NodeEntry:
     """One item of `nodes`, as far as it could be read; None: absent or wrong, and then noted."""
 
-    line: int
+    line: int | None
     name: str | None
     subtree: str | None
     listen: Address | None
@@ -115,12 +115,12 @@ def subtree_error(subtree: str) -> tuple[str, str] | None:
 
 def read_listen(node: yaml.Node, report: Report, resolve: Resolver) -> Address | None:
     """The address that a node binds; port 0: any free one."""
-    return _read_address(node, "listen", report, resolve, None)
+    return read_address(node, "listen", report, resolve, None)
 
 
 def read_advertise(node: yaml.Node, report: Report, resolve: Resolver) -> Address | None:
     """The address that a node tells others; without a port (0 here), the one it listens on."""
-    address = _read_address(node, "advertise", report, resolve, 0)
+    address = read_address(node, "advertise", report, resolve, 0)
     if address and address[0] in ANY_ADDRESS:
         report.error(
             node,
@@ -129,6 +129,29 @@ def read_advertise(node: yaml.Node, report: Report, resolve: Resolver) -> Addres
         )
         return None
     return address
+
+
+def read_address(
+    node: yaml.Node, what: str, report: Report, resolve: Resolver, default_port: int | None
+) -> Address | None:
+    """`host:port`, the host resolved; without `default_port` the port must be there."""
+    text = node.value if isinstance(node, yaml.ScalarNode) else report.text(node, what)
+    if text is None:
+        return None
+    try:
+        host, port = parse_address(text, default_port=default_port)
+    except ValueError as error:
+        remedy = "write `<address>:<port>` with a port from 1 to 65535, or 0 for any free one"
+        report.error(node, f"{what} is not an address: {error}", remedy)
+        return None
+    try:
+        return resolve(host), port
+    except OSError as error:
+        reason = error.strerror or error
+        report.error(
+            node, f"{what}: the host {host!r} is not known ({reason})", "write an IP address, or fix the name"
+        )
+        return None
 
 
 def read_policy(node: yaml.Node, report: Report) -> LeasePolicy | None:
@@ -184,28 +207,6 @@ def _require(
     for key in keys:
         if key not in values:
             report.error(node, f"{what} has no `{key}`", remedies[key])
-
-
-def _read_address(
-    node: yaml.Node, what: str, report: Report, resolve: Resolver, default_port: int | None
-) -> Address | None:
-    text = node.value if isinstance(node, yaml.ScalarNode) else report.text(node, what)
-    if text is None:
-        return None
-    try:
-        host, port = parse_address(text, default_port=default_port)
-    except ValueError as error:
-        remedy = "write `<address>:<port>` with a port from 1 to 65535, or 0 for any free one"
-        report.error(node, f"{what} is not an address: {error}", remedy)
-        return None
-    try:
-        return resolve(host), port
-    except OSError as error:
-        reason = error.strerror or error
-        report.error(
-            node, f"{what}: the host {host!r} is not known ({reason})", "write an IP address, or fix the name"
-        )
-        return None
 
 
 def _read_key_file(node: yaml.Node, report: Report, directory: Path) -> bytes:
