@@ -66,4 +66,5 @@ def _print(result: dict[str, Any]) -> None:
         where = file if error["line"] is None else f"{file}:{error['line']}"
         print(f"{where}: {error['message']}; {error['remedy']}", file=sys.stderr)
     if result["valid"]:
-        print(f"{file}: valid, {result['nodes']} nodes")
+        count = result["nodes"]
+        print(f"{file}: valid, {count} node{'s' if count > 1 else ''}")

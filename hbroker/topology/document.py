@@ -46,29 +46,27 @@ class Report:
         if self._errors:
             raise ConfigErrors(sorted(self._errors, key=lambda error: error.line or 0))
 
-    def mapping(self, node: yaml.Node, what: str, keys: tuple[str, ...]) -> dict[str, yaml.Node]:
+    def mapping(
+        self, node: yaml.Node, what: str, keys: tuple[str, ...], later: tuple[str, ...] = ()
+    ) -> dict[str, yaml.Node]:
         """The values of a mapping by key.
 
-        Notes what is no mapping, and keys that are unknown or occur twice.
+        Notes what is no mapping, and keys that are unknown, occur twice, or belong to a `later` version.
         """
         if not isinstance(node, yaml.MappingNode):
-            self.error(
-                node,
-                f"{what} is {kind(node)}, not a mapping",
-                f"write it as `key: value` lines with {listed(keys)}",
-            )
+            remedy = f"write it as `key: value` lines with {listed(keys)}"
+            self.error(node, f"{what} is {kind(node)}, not a mapping", remedy)
             return {}
         values: dict[str, yaml.Node] = {}
         for key, value in node.value:
             name = key.value if isinstance(key, yaml.ScalarNode) else ""
-            if name not in keys:
+            if name in later:
+                self.error(key, f"this version of hbroker knows no `{name}`", f"remove the section `{name}`")
+            elif name not in keys:
                 self.error(key, f"{what} has an unknown key {name!r}", _instead(name, keys))
             elif name in values:
-                self.error(
-                    key,
-                    f"{what} has the key {name!r} twice",
-                    f"keep one (the first is on line {line_of(values[name])})",
-                )
+                remedy = f"keep one (the first is on line {line_of(values[name])})"
+                self.error(key, f"{what} has the key {name!r} twice", remedy)
             else:
                 values[name] = value
         return values
@@ -85,8 +83,11 @@ class Report:
         """A text, which may be empty if it is quoted. Notes any other kind."""
         if isinstance(node, yaml.ScalarNode) and _tag(node) == "str":
             return str(node.value)
-        quote = "put it into quotes" if isinstance(node, yaml.ScalarNode) else "write a text"
-        self.error(node, f"{what} is {kind(node)}, not a text", quote)
+        if _tag(node) == "null":
+            self.error(node, f"{what} has no value", 'write one, or `""` for an empty text')
+        else:
+            quote = "put it into quotes" if isinstance(node, yaml.ScalarNode) else "write a text"
+            self.error(node, f"{what} is {kind(node)}, not a text", quote)
         return None
 
     def integer(self, node: yaml.Node, what: str, low: int, high: int) -> int | None:
@@ -182,6 +183,6 @@ def _instead(name: str, keys: tuple[str, ...]) -> str:
 def _syntax_remedy(problem: str) -> str:
     if "'\\t'" in problem:
         return "indent with spaces, not with tabs"
-    if "expected a single document" in problem:
+    if "another document" in problem:
         return "keep one document in the file: remove the `---`"
     return "check indentation, colons and quotes on this line and the one before"

@@ -40,18 +40,9 @@ def parse(text: str, *, file: str = "topology.yaml", resolve: Resolver = resolve
 
 def _sections(document: yaml.Node, report: Report) -> dict[str, yaml.Node]:
     if not isinstance(document, yaml.MappingNode):
-        report.error(
-            document,
-            f"the file holds {kind(document)}, not a mapping",
-            f"write the sections {listed(SECTIONS)}",
-        )
+        report.error(document, f"the file holds {kind(document)}, not a mapping", f"write the sections {listed(SECTIONS)}")
         return {}
-    sections = report.mapping(document, "the file", SECTIONS + LATER)
-    for name in LATER:
-        if name in sections:
-            report.error(
-                sections.pop(name), f"this version knows no `{name}`", f"remove the section `{name}`"
-            )
+    sections = report.mapping(document, "the file", SECTIONS, LATER)
     if "nodes" not in sections:
         report.error(line_of(document), "the file has no `nodes`", "list at least one node under `nodes:`")
     return sections

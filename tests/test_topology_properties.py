@@ -1,0 +1,127 @@
+"""For every topology and every text: what is valid comes back as it was, and only ConfigErrors comes out."""
+
+from __future__ import annotations
+
+import string
+from dataclasses import replace
+
+import pytest
+import yaml
+from hypothesis import given
+from hypothesis import strategies as st
+
+from hbroker import topology
+from hbroker.config import LeasePolicy, Limits, NodeSettings
+from hbroker.errors import ConfigErrors
+from hbroker.topology import Topology
+from hbroker.topology.model import holds, with_root
+from tests.test_topology import offline
+
+ALNUM = string.ascii_letters + string.digits
+LEVEL = st.text(st.characters(exclude_characters="/+#$\0", exclude_categories=["Cs"]), min_size=1, max_size=8)
+SUBTREE = st.lists(LEVEL, min_size=1, max_size=4).map("/".join)
+NAME = st.builds(str.__add__, st.sampled_from(ALNUM), st.text(ALNUM + "_.-", max_size=12))
+HOST = st.one_of(st.ip_addresses(v=4), st.ip_addresses(v=6)).map(str).filter(lambda host: host not in ("0.0.0.0", "::"))
+KEYS = st.text(st.characters(min_codepoint=33, max_codepoint=126), min_size=16, max_size=40)
+
+
+@st.composite
+def networks(draw: st.DrawFn) -> Topology:
+    """Any valid topology, with subtrees that nest and that do not."""
+    names = draw(st.lists(NAME, min_size=1, max_size=8, unique=True))
+    subtrees = draw(st.lists(SUBTREE, min_size=len(names) - 1, max_size=len(names) - 1, unique=True))
+    ports = draw(st.lists(st.integers(1, 65_535), min_size=len(names), max_size=len(names), unique=True))
+    key = draw(st.one_of(st.just(""), KEYS)).encode()
+    limits = draw(st.builds(Limits, st.integers(1, 10_000_000), st.integers(65_536, 1 << 32)))
+    nodes = [
+        NodeSettings(
+            name=name,
+            subtree=subtree,
+            listen=(draw(HOST), port),
+            advertise=draw(st.one_of(st.none(), st.tuples(HOST, st.just(0)))),
+            workers=draw(st.integers(1, 64)),
+            policy=draw(st.sampled_from(LeasePolicy)),
+            join_key=key,
+            limits=limits,
+        )
+        for name, subtree, port in zip(names, ["", *subtrees], ports, strict=True)
+    ]
+    return Topology("any", with_root(nodes))
+
+
+@given(networks())
+def test_a_valid_topology_comes_back_as_it_was(network: Topology) -> None:
+    assert topology.parse(topology.render(network), file="any.yaml", resolve=offline) == network
+
+
+@given(networks())
+def test_a_parent_holds_its_children_and_none_lies_between(network: Topology) -> None:
+    for node in network.nodes[1:]:
+        parent = network.parent(node)
+        assert parent is not None
+        assert holds(parent.subtree, node.subtree)
+        assert not any(
+            holds(parent.subtree, between.subtree) and holds(between.subtree, node.subtree) for between in network.nodes
+        )
+
+
+@given(networks(), st.data())
+def test_a_node_that_repeats_another_is_refused(network: Topology, data: st.DataObject) -> None:
+    node = data.draw(st.sampled_from(network.nodes))
+    what = data.draw(st.sampled_from(["name", "subtree", "listen"]))
+    fresh = replace(node, name="fresh-1", subtree="fresh/1", listen=("203.0.113.9", 9), advertise=None)
+    twin = replace(fresh, **{what: getattr(node, what)})
+    broken = replace(network, nodes=(*network.nodes, twin))
+    with pytest.raises(ConfigErrors):
+        topology.parse(topology.render(broken), resolve=offline)
+
+
+SCALARS = st.one_of(st.none(), st.booleans(), st.integers(), st.floats(), st.text(max_size=20), st.dates())
+KNOWN = st.sampled_from(
+    ["nodes", "auth", "limits", "gateways", "name", "subtree", "listen", "advertise", "workers", "policy"]
+    + ["join_key", "join_key_file", "sessions", "queue_bytes"]
+)
+VALUES = st.one_of(SCALARS, st.sampled_from(["", "127.0.0.1:7700", "[::1]:1", "home/kitchen", "serve", "[", ":", "::"]))
+DOCUMENTS = st.recursive(
+    VALUES,
+    lambda inner: st.one_of(st.lists(inner, max_size=4), st.dictionaries(st.one_of(KNOWN, SCALARS), inner, max_size=6)),
+    max_leaves=30,
+)
+
+
+def only_config_errors(text: str) -> None:
+    try:
+        topology.parse(text, resolve=offline)
+    except ConfigErrors as wrong:
+        lines = text.count("\n") + 2
+        assert wrong.errors
+        assert all(error.line is None or 1 <= error.line <= lines for error in wrong.errors)
+        assert all(error.message and error.remedy for error in wrong.errors)
+
+
+@given(DOCUMENTS)
+def test_any_document_is_read_or_refused(document: object) -> None:
+    only_config_errors(yaml.safe_dump(document))
+
+
+@given(st.dictionaries(KNOWN, DOCUMENTS, max_size=5), st.lists(st.dictionaries(KNOWN, DOCUMENTS), max_size=4))
+def test_any_nodes_are_read_or_refused(sections: dict[str, object], nodes: list[object]) -> None:
+    only_config_errors(yaml.safe_dump({**sections, "nodes": nodes}))
+
+
+@given(st.text())
+def test_any_text_is_read_or_refused(text: str) -> None:
+    only_config_errors(text)
+
+
+@given(st.lists(st.sampled_from(list("{}[]:,-#&*!|>'\"%@`\t\n ?<=01aé\x85\u2028\ufeff\x00\\")), max_size=60).map("".join))
+def test_any_punctuation_is_read_or_refused(text: str) -> None:
+    only_config_errors(text)
+
+
+@given(networks(), st.data())
+def test_a_mutated_file_is_read_or_refused(network: Topology, data: st.DataObject) -> None:
+    text = topology.render(network)
+    at = data.draw(st.integers(0, len(text) - 1))
+    length = data.draw(st.integers(0, 6))
+    only_config_errors(text[:at] + data.draw(st.text(max_size=4)) + text[at + length :])
