@@ -145,6 +145,8 @@ class Launcher:
         self._selector.register(child.ready, selectors.EVENT_READ, lambda _: self._handle_ready(node, child))
 
     def _handle_ready(self, node: _NodeProcess, child: Child) -> None:
+        if node.child is not child:
+            return  # Its end was seen first, in this very turn.
         self._selector.unregister(child.ready)
         if not child.read_ready():
             return  # It ended; SIGCHLD tells of that.
@@ -175,11 +177,12 @@ class Launcher:
                 self._handle_exit(node, code)
 
     def _handle_exit(self, node: _NodeProcess, code: int) -> None:
-        child, node.child = node.child, None
+        child = node.child
         assert child is not None, "only a child that was there can end"
         if child.ready in self._selector.get_map():
             self._handle_ready(node, child)
         os.close(child.ready)
+        node.child = None
         now = time.monotonic()
         pause = self._supervisor.handle_exit(now, node.settings.name)
         if pause is None:

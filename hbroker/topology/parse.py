@@ -40,7 +40,11 @@ def parse(text: str, *, file: str = "topology.yaml", resolve: Resolver = resolve
 
 def _sections(document: yaml.Node, report: Report) -> dict[str, yaml.Node]:
     if not isinstance(document, yaml.MappingNode):
-        report.error(document, f"the file holds {kind(document)}, not a mapping", f"write the sections {listed(SECTIONS)}")
+        report.error(
+            document,
+            f"the file holds {kind(document)}, not a mapping",
+            f"write the sections {listed(SECTIONS)}",
+        )
         return {}
     sections = report.mapping(document, "the file", SECTIONS, LATER)
     if "nodes" not in sections:

@@ -104,12 +104,10 @@ def subtree_error(subtree: str) -> tuple[str, str] | None:
         return "it has an empty level", f"write {'/'.join(level for level in subtree.split('/') if level)!r}"
     if subtree.startswith("$"):
         return "topics that begin with `$` are the nodes' own", "choose a first level without `$`"
-    if "\0" in subtree:
-        return "it holds U+0000", "delete it"
-    if len(subtree.encode("utf-8", "surrogatepass")) > MAX_SUBTREE_BYTES:
+    if not subtree.isprintable():
+        return "it holds a control character", "delete it"
+    if len(subtree.encode()) > MAX_SUBTREE_BYTES:
         return f"it is over {MAX_SUBTREE_BYTES} bytes", "shorten it"
-    if any("\ud800" <= c <= "\udfff" for c in subtree):
-        return "it cannot be written in UTF-8", "remove the surrogate"
     return None
 
 
