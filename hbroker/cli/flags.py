@@ -69,9 +69,10 @@ def add_root(parser: argparse.ArgumentParser) -> None:
     """`--root`, `--timeout`: for commands that ask a running network."""
     parser.add_argument(
         "--root",
+        type=address,
         default=os.environ.get("HBROKER_ROOT") or "127.0.0.1:7700",
         metavar="HOST:PORT",
-        help="the network's root (default: $HBROKER_ROOT, or 127.0.0.1:7700)",
+        help="the root of the network (default: $HBROKER_ROOT, or 127.0.0.1:7700)",
     )
     parser.add_argument(
         "--timeout",
@@ -80,6 +81,16 @@ def add_root(parser: argparse.ArgumentParser) -> None:
         metavar="SECONDS",
         help="how long to wait (default: %(default)s)",
     )
+
+
+def address(text: str) -> str:
+    """A host, with a port or without. Raises argparse.ArgumentTypeError."""
+    from hbroker.config import DEFAULT_PORT, format_address, parse_address
+
+    try:
+        return format_address(parse_address(text, default_port=DEFAULT_PORT))
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
 
 
 def positive(text: str) -> float:

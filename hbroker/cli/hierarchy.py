@@ -8,38 +8,11 @@ whoever answers but does not deliver a status is there, and ill.
 from __future__ import annotations
 
 import json
-import time
 from collections.abc import Sequence
 from typing import Any, TypeAlias
 
-from hbroker import sync
-
-STATUS_FILTER = "$SYS/nodes/+/status"
-
 Status: TypeAlias = dict[str, Any]
 """As `tree --json` has it; only `name` is sure to be there."""
-
-
-def read_statuses(root: str, timeout: float) -> tuple[list[Status], list[str]]:
-    """The status of every node that tells it in time, and the names of those that do not.
-
-    Raises Unreachable where the root does not answer.
-    """
-    deadline = time.monotonic() + timeout
-    with (
-        sync.connect(root, timeout=timeout) as client,
-        client.subscribe(STATUS_FILTER, timeout=timeout) as messages,
-    ):
-        statuses: dict[str, Status] = {}
-        while set(messages.owners) - statuses.keys():
-            message = messages.next(timeout=max(deadline - time.monotonic(), 0.0))
-            if message is None:
-                break
-            status = parse_status(message.topic, message.payload)
-            if status is not None:
-                statuses[status["name"]] = status
-        silent = sorted(set(messages.owners) - statuses.keys())
-    return in_order(list(statuses.values())), silent
 
 
 def parse_status(topic: str, payload: bytes) -> Status | None:

@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import argparse
 import sys
-from typing import TYPE_CHECKING, Any
+import time
+from typing import TYPE_CHECKING
 
 from hbroker.cli.exits import DONE, UNREACHABLE
 from hbroker.cli.flags import add_json, add_root, command
+from hbroker.cli.hierarchy import Status, drawing, in_order, parse_status
 from hbroker.cli.output import Style, print_json, print_table, styled
 
 if TYPE_CHECKING:
     from hbroker.cli.flags import Commands
+
+STATUS_FILTER = "$SYS/nodes/+/status"
 
 _COLUMNS = (
     ("SUBSCRIPTIONS", "subscriptions"),
@@ -48,9 +52,7 @@ def add(commands: Commands) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Returns 0 only if every node told its status."""
-    from hbroker.cli.hierarchy import read_statuses
-
-    statuses, silent = read_statuses(options.root, options.timeout)
+    statuses, silent = _read_statuses(options.root, options.timeout)
     if options.json:
         print_json({"nodes": statuses, "silent": silent})
     else:
@@ -60,9 +62,31 @@ def run(options: argparse.Namespace) -> int:
     return DONE if statuses and not silent else UNREACHABLE
 
 
-def _print(statuses: list[dict[str, Any]]) -> None:
-    from hbroker.cli.hierarchy import drawing
+def _read_statuses(root: str, timeout: float) -> tuple[list[Status], list[str]]:
+    """The status of every node that tells it in time, and the names of those that do not.
 
+    Raises Unreachable where the root does not answer.
+    """
+    from hbroker import sync
+
+    deadline = time.monotonic() + timeout
+    with (
+        sync.connect(root, timeout=timeout) as client,
+        client.subscribe(STATUS_FILTER, timeout=timeout) as messages,
+    ):
+        statuses: dict[str, Status] = {}
+        while set(messages.owners) - statuses.keys():
+            message = messages.next(timeout=max(deadline - time.monotonic(), 0.0))
+            if message is None:
+                break
+            status = parse_status(message.topic, message.payload)
+            if status is not None:
+                statuses[status["name"]] = status
+        silent = sorted(set(messages.owners) - statuses.keys())
+    return in_order(list(statuses.values())), silent
+
+
+def _print(statuses: list[Status]) -> None:
     header = (
         "NODE",
         "SUBTREE",

@@ -26,7 +26,7 @@ so at once. What runs is in .hbroker/<network>/state.json, what the nodes say in
 examples:
   hbroker up                            topologies/home.yaml
   hbroker up topologies/campus.yaml     40 nodes
-  hbroker up --any-port my.yaml         on free ports, whatever the file says; the ready line names the root's
+  hbroker up --any-port my.yaml         on free ports; the ready line tells the root
 
 exit codes: 0 stopped as asked, 1 a port is taken or the network runs already, 2 the topology is wrong
 """
