@@ -26,7 +26,7 @@ HOST = st.sampled_from(["127.0.0.1", "192.0.2.7", "255.255.255.255", "::1", "200
 KEYS = st.text(st.characters(min_codepoint=33, max_codepoint=126), min_size=16, max_size=40)
 
 
-few = settings(max_examples=50, deadline=None)
+few = settings(max_examples=max(settings().max_examples // 2, 1), deadline=None)
 
 
 @st.composite

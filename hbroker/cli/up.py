@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import os
+from importlib.resources import files
 from typing import TYPE_CHECKING
 
 from hbroker.cli.exits import DONE
@@ -28,14 +29,15 @@ examples:
   hbroker up topologies/campus.yaml     40 nodes
   hbroker up --any-port my.yaml         on free ports; the ready line tells the root
 
-exit codes: 0 stopped as asked, 1 a port is taken or the network runs already, 2 the topology is wrong
+exit codes: 0 stopped as asked, 1 a port is taken or the network runs already,
+  2 the topology is wrong
 """
 
 
 def add(commands: Commands) -> None:
     """Declares the command."""
     parser = command(commands, "up", run, "launch a topology and keep it running", _TEXT)
-    parser.add_argument("file", nargs="?", default=DEFAULT_FILE, metavar="FILE", help="default: %(default)s")
+    parser.add_argument("file", nargs="?", metavar="FILE", help=f"default: {DEFAULT_FILE}")
     parser.add_argument("--any-port", action="store_true", help="give every node a free port")
     add_state_directory(parser)
     add_logs(parser)
@@ -50,17 +52,26 @@ def run(options: argparse.Namespace) -> int:
     from hbroker.runtime.launcher import Launcher
     from hbroker.runtime.state import RunDirectory
 
-    wanted = topology.load(options.file)
+    file = options.file or _default_file()
+    wanted = topology.load(file)
     directory = RunDirectory(options.state_dir, wanted.name)
     lock = directory.acquire()
     try:
         network = ports.assign(wanted, any_port=options.any_port)
         body = _node_body(options.log_format, options.log_level)
         tell = tell_json if options.json else Console(network, directory.path).tell
-        Launcher(network, options.file, directory, body, unbreakable(tell)).run()
+        Launcher(network, file, directory, body, unbreakable(tell)).run()
     finally:
         os.close(lock)
     return DONE
+
+
+def _default_file() -> str:
+    """The one of this directory, or the one that hbroker brings."""
+    if os.path.exists(DEFAULT_FILE):
+        return DEFAULT_FILE
+    brought = files("hbroker") / DEFAULT_FILE
+    return str(brought) if brought.is_file() else DEFAULT_FILE
 
 
 def _node_body(log_format: Style, log_level: str) -> Body:

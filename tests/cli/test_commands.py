@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -14,6 +15,7 @@ import pytest
 from hbroker.cli import main
 from hbroker.cli.exits import DONE, FAILED, USAGE
 from hbroker.cli.output import duration
+from hbroker.runtime.state import RunDirectory
 from tests.runtime.launched import PATIENCE, Launch, await_gone, launch
 
 __all__ = ["launch"]
@@ -89,10 +91,15 @@ def test_up_refuses_what_check_refuses(tmp_path: Path, capsys: Capture) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
-def test_up_without_its_default_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Capture) -> None:
-    monkeypatch.chdir(tmp_path)
-    assert main(["up"]) == USAGE
-    assert "topologies/home.yaml: cannot read the file (No such file or directory)" in capsys.readouterr().err
+def test_up_refuses_a_port_that_is_taken(tmp_path: Path, capsys: Capture) -> None:
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as taken:
+        taken.bind(("127.0.0.1", 0))
+        port = taken.getsockname()[1]
+        file = tmp_path / "one.yaml"
+        file.write_text(f'nodes: [{{name: root, subtree: "", listen: "127.0.0.1:{port}"}}]')
+        assert main(["up", str(file), "--state-dir", str(tmp_path)]) == FAILED
+    assert f"127.0.0.1:{port} is in use by another process" in capsys.readouterr().err
+    assert RunDirectory(tmp_path, "one").launcher() is None
 
 
 def test_nothing_runs(tmp_path: Path, capsys: Capture) -> None:
