@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from hbroker.cli.flags import add_logs, command
@@ -19,7 +20,8 @@ it gives its subtree back to its parent and ends.
 
 examples:
   hbroker node --config site.yaml --name kitchen
-  hbroker node --name root --subtree '' --listen 0.0.0.0:7700 --advertise 192.0.2.1
+  hbroker node --name root --subtree '' --listen 0.0.0.0:7700 --advertise 192.0.2.1 \\
+    --memory /var/lib/hbroker/root.cuts
   hbroker node --name kitchen --subtree home/kitchen --listen 192.0.2.7:7701 --root 192.0.2.1:7700
 
 exit codes: 0 ended as asked, 1 it could not run, 2 wrong flags or topology
@@ -43,6 +45,9 @@ def add(commands: Commands) -> None:
     flags.add_argument("--join-key-file", metavar="FILE", help="holds the secret that a join must prove")
     flags.add_argument("--sessions", metavar="N", help="clients and children at most")
     flags.add_argument("--queue-bytes", metavar="N", help="bytes that wait for one session at most")
+    parser.add_argument(
+        "--memory", type=Path, metavar="FILE", help="remember there, for the next start, what it delegated"
+    )
     add_logs(parser)
 
 
@@ -55,7 +60,7 @@ def run(options: argparse.Namespace) -> int:
 
     logs.configure(node=settings.name, style=options.log_format, level=options.log_level)
     ports.require_free(settings.listen)
-    return run_node(settings, ready=lambda address: _say_ready(settings, address))
+    return run_node(settings, ready=lambda address: _say_ready(settings, address), memory=options.memory)
 
 
 def _from_file(options: argparse.Namespace) -> NodeSettings:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import os
-from importlib.resources import files
 from typing import TYPE_CHECKING
 
 from hbroker.cli.exits import DONE
@@ -15,6 +14,8 @@ if TYPE_CHECKING:
     from hbroker.config import NodeSettings
     from hbroker.runtime.logs import Style
     from hbroker.runtime.spawn import Body, Ready
+    from hbroker.runtime.state import RunDirectory
+    from hbroker.topology import Topology
 
 DEFAULT_FILE = "topologies/home.yaml"
 
@@ -58,7 +59,8 @@ def run(options: argparse.Namespace) -> int:
     lock = directory.acquire()
     try:
         network = ports.assign(wanted, any_port=options.any_port)
-        body = _node_body(options.log_format, options.log_level)
+        _forget_the_dead(network, directory)
+        body = _node_body(directory, options.log_format, options.log_level)
         tell = tell_json if options.json else Console(network, directory.path).tell
         Launcher(network, file, directory, body, unbreakable(tell)).run()
     finally:
@@ -68,19 +70,35 @@ def run(options: argparse.Namespace) -> int:
 
 def _default_file() -> str:
     """The one of this directory, or the one that hbroker brings."""
+    from importlib.resources import files
+
     if os.path.exists(DEFAULT_FILE):
         return DEFAULT_FILE
     brought = files("hbroker") / DEFAULT_FILE
     return str(brought) if brought.is_file() else DEFAULT_FILE
 
 
-def _node_body(log_format: Style, log_level: str) -> Body:
+def _forget_the_dead(network: Topology, directory: RunDirectory) -> None:
+    """No node of the last run is left: what was delegated to one need not wait for its lease to end.
+
+    What a node delegated to others, which were started elsewhere, it goes on knowing.
+    """
+    from hbroker.runtime.memory import DelegationFile
+
+    for node in network.nodes:
+        memory = DelegationFile(directory.memory_file(node.name))
+        delegations = memory.recall()
+        if delegations:
+            memory.store([cut for cut in delegations if network.node(cut.node) is None])
+
+
+def _node_body(directory: RunDirectory, log_format: Style, log_level: str) -> Body:
     """A node's process, with all that it needs loaded already (the launcher forks it)."""
     from hbroker.runtime import logs
     from hbroker.runtime.node import run_node
 
     def body(settings: NodeSettings, ready: Ready) -> int:
         logs.configure(node=settings.name, style=log_format, level=log_level)
-        return run_node(settings, ready=ready)
+        return run_node(settings, ready=ready, memory=directory.memory_file(settings.name))
 
     return body

@@ -1,8 +1,10 @@
 """What runs: the directory `.hbroker/<network>/` of a launcher, for `status`, `down` and whoever looks.
 
-lock          held (flock) by the launcher as long as it lives, so no stale file can claim that it runs
-state.json    the launcher and its nodes; replaced by rename, so a reader sees all of it or what was
-before <node>.log    what the node logs; the one before the last start as <node>.log.1 once it is large
+lock          held (flock) by the launcher as long as it lives, so no stale file can claim that it runs;
+              holds its process id
+state.json    the launcher and its nodes; replaced by rename, so a reader sees all of it or what was before
+<node>.log    what the node logs; put aside as <node>.log.1 when the node starts, if it is large
+<node>.cuts   what the node delegated, for its next start
 """
 
 from __future__ import annotations
@@ -80,6 +82,10 @@ class RunDirectory:
     def log_file(self, node: str) -> Path:
         """What the node's process writes to stdout and stderr."""
         return self.path / f"{node}.log"
+
+    def memory_file(self, node: str) -> Path:
+        """What the node must know again when it is started again (`hbroker.runtime.memory`)."""
+        return self.path / f"{node}.cuts"
 
     def acquire(self) -> int:
         """Makes the directory and takes its lock, until the returned descriptor is closed.
