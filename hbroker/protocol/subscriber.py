@@ -213,7 +213,8 @@ class Subscriber:
             self._start_over(now, site.subscription)
 
     def _start_over(self, now: int, known: Subscription) -> None:
-        """Discovers anew. Who holds the subscription is asked again in its session, and so names its cuts again."""
+        """Discovers anew. Who holds the subscription is asked again in its session, and so names its cuts
+        again."""
         known.restarts += 1
         self._discover(now, known)
         self._renew(now, known, is_news=False)
@@ -238,8 +239,8 @@ class Subscriber:
     # Within sessions
 
     def _confirm(self, now: int, site: Site, *, is_news: bool = True) -> None:
-        """§6.2: makes the subscription in the session with this node, or renews it. `is_news`: the application
-        has not had the retained messages."""
+        """§6.2: makes the subscription in the session with this node, or renews it. `is_news`: the
+        application has not had the retained messages."""
         self._release(site)
         known = site.subscription
         site.confirmation = self._random.getrandbits(64) or 1

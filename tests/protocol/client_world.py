@@ -1,7 +1,7 @@
 """One client's control among scripted nodes, in virtual time, over a network that loses, doubles and delays.
 
-Nodes follow docs/protocol.md §§4.1, 5.2, 5.3, 6; the link layer is taken as given: what is sent in a session arrives once
-and in order. Everything is drawn from one seed.
+Nodes follow docs/protocol.md §§4.1, 5.2, 5.3, 6; the link layer is taken as given: what is sent in a
+session arrives once and in order. Everything is drawn from one seed.
 """
 
 from __future__ import annotations
@@ -70,7 +70,8 @@ class Node:
         return [child for child in self.children if filter_touches(filter, child.subtree)]
 
     def owns_match(self, filter: str) -> bool:
-        """Exact enough for the filters of these tests: only a filter wholly below a cut leaves nothing here."""
+        """Exact enough for the filters of these tests: only a filter wholly below a cut leaves nothing
+        here."""
         return filter_touches(filter, self.subtree) and not any(
             is_within(filter.removesuffix("/#"), child.subtree) for child in self.children
         )
@@ -147,7 +148,8 @@ class Node:
         self.world.to_client(self, pack(body))
 
     def take_over(self, child: Node) -> None:
-        """A handover to a new child: subscriptions that touch it move, and the client is told by both (§5.4)."""
+        """A handover to a new child: subscriptions that touch it move, and the client is told by both
+        (§5.4)."""
         self.children.append(child)
         for filter in list(self.subscriptions):
             if filter_touches(filter, child.subtree):

@@ -1,4 +1,5 @@
-"""Resolution (docs/protocol.md §§4.1, 5.2, 5.3) among scripted nodes: the owner is found, cheaply, and only by true answers."""
+"""Resolution (docs/protocol.md §§4.1, 5.2, 5.3) among scripted nodes: the owner is found, cheaply, and only
+by true answers."""
 
 from __future__ import annotations
 

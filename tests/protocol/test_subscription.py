@@ -1,4 +1,5 @@
-"""Subscriptions (docs/protocol.md §6) among scripted nodes: complete means that every owner has it, whatever happens."""
+"""Subscriptions (docs/protocol.md §6) among scripted nodes: complete means that every owner has it,
+whatever happens."""
 
 from __future__ import annotations
 
