@@ -134,9 +134,8 @@ def test_a_reader_of_the_status_gets_fresh_numbers() -> None:
 def test_retained_messages_follow_their_handling() -> None:
     world = chain()
     home = world.nodes["home"]
-    handling = pb.RetainHandling
     for value, sent in (("SEND", 1), ("SEND_IF_NEW", 1), ("DO_NOT_SEND", 1), ("SEND", 2)):
-        request = pb.Subscribe(filter="home/x", retain_handling=handling.Value(f"RETAIN_HANDLING_{value}"))
+        request = pb.Subscribe(filter="home/x", retain_handling=f"RETAIN_HANDLING_{value}")
         world.tell("alice", home.settings.listen, request)
         assert len(home.core.retained_sent) == sent, value
 

@@ -6,14 +6,22 @@ lost, doubled or late: no topic ever has two owners that would take a message fo
 
 from __future__ import annotations
 
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from tests.protocol.fakes import Faults
 from tests.protocol.world import World
 
-SUBTREES = ["a", "a/b", "a/b/c", "a/d", "e", "e/f", "e/f/g/h"]
-TOPICS = [*SUBTREES, "a/b/c/x", "a/x", "e/f/g", "other", *(f"$SYS/nodes/n{i}/status" for i in range(7))]
+SUBTREES = ["a", "a/b", "a/b/c", "a/d", "e", "e/f", "e/f/g/h", "a", "e/f"]
+"""By node: two of them are wanted twice."""
+TOPICS = [
+    *dict.fromkeys(SUBTREES),
+    "a/b/c/x",
+    "a/x",
+    "e/f/g",
+    "other",
+    *(f"$SYS/nodes/n{i}/status" for i in range(9)),
+]
 NODES = [f"n{i}" for i in range(len(SUBTREES))]
 
 nodes = st.sampled_from(NODES)
@@ -33,6 +41,10 @@ steps = st.tuples(
     steps=st.lists(steps, max_size=12),
     loss=st.sampled_from([0.0, 0.3]),
 )
+@example(seed=0, first=["n0"], steps=[("part", "n0", "root", 16.5)], loss=0.0)
+@example(seed=0, first=["n0", "n1"], steps=[("part", "n0", "root", 16.5)], loss=0.0)
+@example(seed=0, first=["n0", "n1"], steps=[("restart_root", "n0", "root", 0.0)], loss=0.0)
+@example(seed=0, first=["n0", "n7"], steps=[], loss=0.0)
 def test_no_topic_has_two_owners_and_epochs_only_rise(
     seed: int, first: list[str], steps: list[tuple[str, str, str, float]], loss: float
 ) -> None:
