@@ -155,9 +155,6 @@ class Resolver:
         """What became of `resolve`."""
         return self._outcomes.popleft() if self._outcomes else None
 
-    def __len__(self) -> int:
-        return len(self._agenda)
-
     # Turns: one question at a time of each starting node
 
     def _advance(self, now: int) -> None:
