@@ -1,5 +1,4 @@
-"""The client's control as a whole (docs/protocol.md §§2.3, 5.2, 6): packets find who asked for them, and nothing
-from the network raises."""
+"""The client's control as a whole (docs/protocol.md §§2.3, 5.2, 6): nothing from the network raises."""
 
 from __future__ import annotations
 
