@@ -56,15 +56,13 @@ class ClientControl:
         return self.resolve(now, _ROOTS_OWN, trace=True, patience=patience)
 
     def resolve(self, now: int, topic: str, *, trace: bool = False, patience: int = PATIENCE) -> int:
-        """Asks who owns a valid topic. Returns the ticket of the `Resolved` or `ResolveFailed` that
-        follows."""
+        """Asks who owns a valid topic. Returns the ticket of the outcome that follows."""
         ticket = self._next_id()
         self._resolver.resolve(now, ticket, topic, trace=trace, patience=patience)
         return ticket
 
     def subscribe(self, now: int, filter: str, options: Options, *, patience: int = PATIENCE) -> int:
-        """Subscribes to a valid filter. Returns the id of the `Subscribed` or `SubscriptionFailed` that
-        follows."""
+        """Subscribes to a valid filter. Returns the id of the outcome that follows."""
         subscription = self._next_id()
         self._subscriber.subscribe(now, subscription, filter, options, patience)
         return subscription

@@ -48,8 +48,7 @@ class Subscribed:
 
 @dataclass(frozen=True, slots=True)
 class SubscriptionFailed:
-    """The subscription was given up; as `ResolveFailed`. `tried`: the nodes that did not answer, or
-    refused."""
+    """The subscription was given up; as `ResolveFailed`. `tried`: who did not answer, or refused."""
 
     subscription: int
     filter: str

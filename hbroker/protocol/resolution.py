@@ -88,8 +88,7 @@ class Resolver:
             self._advance(now)
 
     def resolve(self, now: int, ticket: int, topic: str, *, trace: bool, patience: int) -> None:
-        """Asks who owns `topic`, however well it is known. With `trace` every node from the root down is
-        asked."""
+        """Asks who owns `topic`, though it be known. `trace`: asks every node from the root down."""
         known = self._core.zone(topic)
         cache = "miss" if known is None else "hit" if known[1] else "cut"
         start = self._root if known is None or trace else known[0]
@@ -154,9 +153,6 @@ class Resolver:
     def poll_outcome(self) -> Outcome | None:
         """What became of `resolve`."""
         return self._outcomes.popleft() if self._outcomes else None
-
-    def __len__(self) -> int:
-        return len(self._agenda)
 
     # Turns: one question at a time of each starting node
 

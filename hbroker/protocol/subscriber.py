@@ -128,8 +128,7 @@ class Subscriber:
         self._review(known)
 
     def handle_confirmation(self, now: int, link: int, source: Address, suback: pb.SubAck) -> None:
-        """§6.2, §5.4: a SUBACK within a session answers our SUBSCRIBE or UNSUBSCRIBE, or (request 0) tells
-        news."""
+        """§6.2, §5.4: a SUBACK within a session: an answer, or (request 0) news."""
         if not suback.request:
             self._announced(now, link, source, suback)
         elif not self._unsubscriptions.handle_suback(suback.request):
@@ -186,8 +185,7 @@ class Subscriber:
         site.question = self._questions.ask(now, site, site.address, body)
 
     def _name(self, now: int, known: Subscription, cuts: Iterable[pb.Cut], *, ask: bool) -> None:
-        """Takes note of the nodes in a `passed_to`. `ask`: nobody passes the question on to them, so we
-        ask."""
+        """Takes note of a `passed_to`. `ask`: the question was not passed on to them, so we ask."""
         for subtree, node, address, epoch in filter(None, map(cut_from, cuts)):
             site = known.sites.get(node)
             is_new = site is None
@@ -213,8 +211,7 @@ class Subscriber:
             self._start_over(now, site.subscription)
 
     def _start_over(self, now: int, known: Subscription) -> None:
-        """Discovers anew. Who holds the subscription is asked again in its session, and so names its cuts
-        again."""
+        """Discovers anew. Who holds the subscription is asked again in its session, to name its cuts."""
         known.restarts += 1
         self._discover(now, known)
         self._renew(now, known, is_news=False)
@@ -227,8 +224,7 @@ class Subscriber:
         return site
 
     def _judge(self, now: int, site: Site, responsible: bool) -> None:
-        """What a node says outside of a session counts until the session with it begins; it may be old
-        news."""
+        """What a node says outside of a session counts only until the session with it begins."""
         if site.link is not None or site.state is State.BACKING_OFF:
             return
         site.machine.handle(Event.CLAIM if responsible else Event.DISCLAIM)

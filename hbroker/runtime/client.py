@@ -140,8 +140,7 @@ class Client:
         payload: bytes | str = b"",
         **properties: Unpack[Properties],
     ) -> int:
-        """Queues a message and returns its sequence number at once. Raises Backpressure instead of
-        waiting."""
+        """Queues a message and returns its sequence number. Raises Backpressure instead of waiting."""
         message = Publication(topic, payload, **properties)
         return self._hub.publish(message)
 
@@ -168,8 +167,7 @@ class Client:
         return Subscription(self, filters, options, queue, self._timeout if timeout is None else timeout)
 
     async def resolve(self, topic: str, *, trace: bool = False, timeout: float | None = None) -> Resolution:
-        """Who owns a topic. With `trace` every node from the root down is asked. Raises Refused,
-        Unreachable."""
+        """Who owns a topic. `trace`: asks every node from the root down. Raises Refused, Unreachable."""
         timeout = self._timeout if timeout is None else timeout
         waiting = _Waiting()
         self._hub.resolve(topic, trace, microseconds(timeout), waiting.set)
@@ -182,8 +180,7 @@ class Client:
         raise AssertionError("a look-up ends in one of these")
 
     async def drain(self, timeout: float | None = None) -> bool:
-        """Waits until all that was published is sent and, at QoS 1 and 2, acknowledged. False: the time was
-        over."""
+        """Waits until what was published is sent and, where asked for, acknowledged. False: time is over."""
         limit = self._timeout if timeout is None else timeout
         return await asyncio.to_thread(self._hub.endpoint.drain, limit)
 

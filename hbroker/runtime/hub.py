@@ -219,8 +219,7 @@ class Hub:
         return len(messages) == BATCH
 
     def close(self) -> None:
-        """Leaves every session and shuts the endpoint down; whoever still waits on an inbox is told.
-        Idempotent."""
+        """Leaves every session; whoever waits on an inbox is told. The endpoint stays open. Idempotent."""
         if self._error is not None:
             return
         self._error = NotConnected("the client is closed")

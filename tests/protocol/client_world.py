@@ -289,15 +289,15 @@ class World:
     def connect(self, address: Address, token: bytes = b"") -> int:
         if address not in self.links:
             link = self.links[address] = next(self._link_ids)
-            node = self.nodes[address]
-            if node.alive:
+            node = self.nodes.get(address)
+            if node is not None and node.alive:
                 self._in_order(address, lambda: self.event(LinkUpEvent(link, address)))
             else:
                 self.later(lambda: self._time_out(address, link), 2 * SECOND)
         return self.links[address]
 
     def _time_out(self, address: Address, link: int) -> None:
-        if self.links.get(address) == link and not self.nodes[address].alive:
+        if self.links.get(address) == link and not (address in self.nodes and self.nodes[address].alive):
             del self.links[address]
             self.event(LinkDownEvent(link, address))
 
@@ -308,7 +308,8 @@ class World:
         address = next((address for address, known in self.links.items() if known == link), None)
         if address is None:
             return False
-        self._in_order(address, lambda: self.nodes[address].receive_in_session(packet))
+        if address in self.nodes:
+            self._in_order(address, lambda: self.nodes[address].receive_in_session(packet))
         return True
 
     def send_to(self, address: Address, packet: bytes, token: bytes = b"", pad_to: int = 0) -> None:
@@ -323,7 +324,7 @@ class World:
         self.waiting = {topic for topic in self.waiting if not (self.zone(topic) or ("", False))[1]}
 
     def forget_zones(self, owner: Address | None = None) -> None:
-        self.zones.clear()
+        self.zones = {scope: zone for scope, zone in self.zones.items() if zone[0] != owner}
 
     def zone(self, topic: str) -> tuple[Address, bool] | None:
         scopes = [scope for scope in self.zones if is_within(topic, scope)]
