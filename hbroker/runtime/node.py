@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import hmac
+import resource
 import secrets
 import signal
 import time
@@ -68,6 +69,7 @@ class _Process:
             unix_offset_us=time.time_ns() // 1000 - clock(),
             restored=restored,
             remember=(lambda cuts: None) if file is None else file.store,
+            vitals=_vitals,
         )
         self._driver = Driver(self._endpoint, self._node, on_turn=self._after_turn)
         self._is_stopping = False
@@ -115,6 +117,12 @@ class _Process:
             self._log.warning(event, **told)
         else:
             self._log.info(event, **told)
+
+
+def _vitals() -> dict[str, float]:
+    """Processor time (s) and the most memory ever held (bytes; getrusage tells KiB)."""
+    used = resource.getrusage(resource.RUSAGE_SELF)
+    return {"cpu_s": used.ru_utime + used.ru_stime, "rss_bytes": used.ru_maxrss * 1024}
 
 
 def _config(settings: NodeSettings, incarnation: int) -> Config:
