@@ -110,7 +110,7 @@ class Node:
             case ControlEvent():
                 self._handle_packet(now, event)
             case LinkUpEvent() if event.inbound:
-                self._subscribing.handle_link_up(event.link, event.session, event.address)
+                self._subscribing.handle_link_up(event.link, event.session)
             case LinkDownEvent():
                 self._subscribing.handle_link_down(event.link)
                 self._delegating.handle_link_down(event.link)

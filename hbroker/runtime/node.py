@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import hmac
+import re
 import resource
 import secrets
 import signal
@@ -18,9 +19,9 @@ from random import Random
 from typing import Final
 
 from hbroker._native import Config, Endpoint
-from hbroker.config import Address, NodeSettings
+from hbroker.config import Address, NodeSettings, format_address
 from hbroker.protocol.node import Node
-from hbroker.protocol.notices import LeaseLost, Notice, Refused
+from hbroker.protocol.notices import ChildJoined, LeaseLost, Notice, Refused
 from hbroker.protocol.packets import reason_name
 from hbroker.runtime.driver import Driver, clock
 from hbroker.runtime.logs import EventLog
@@ -79,7 +80,8 @@ class _Process:
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, self._stop)
-        self._log.info("started", address=self._settings.address, subtree=self._settings.subtree)
+        address = format_address(self._settings.address)
+        self._log.info("started", address=address, subtree=self._settings.subtree)
         try:
             self._node.start(clock())
             self._driver.start()
@@ -112,7 +114,9 @@ class _Process:
         told = {field.name: getattr(notice, field.name) for field in fields(notice)}
         if isinstance(notice, Refused):
             told["reason"] = reason_name(notice.reason)
-        event = "".join(f" {c.lower()}" if c.isupper() else c for c in type(notice).__name__).strip()
+        if isinstance(notice, ChildJoined):
+            told["address"] = format_address(notice.address)
+        event = re.sub(r"(?<!^)(?=[A-Z])", "_", type(notice).__name__).lower()
         if isinstance(notice, Refused | LeaseLost):
             self._log.warning(event, **told)
         else:
