@@ -72,8 +72,10 @@ class Jurisdiction:
 
     def hold(self, grant: Grant) -> None:
         """Owns a subtree, or changes how: a new epoch, serving or not."""
+        before = self._grants.get(grant.subtree)
         self._grants[grant.subtree] = grant
-        self._core.grant(grant.subtree, grant.epoch, grant.serving)
+        if before is None or (before.epoch, before.serving) != (grant.epoch, grant.serving):
+            self._core.grant(grant.subtree, grant.epoch, grant.serving)
         self._measure()
 
     def drop(self, subtree: str) -> None:

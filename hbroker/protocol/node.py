@@ -8,7 +8,7 @@ one `Jurisdiction`. Whatever makes no sense where it arrives is dropped and coun
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from random import Random
 from typing import TYPE_CHECKING, TypeAlias
 
@@ -41,7 +41,8 @@ class Node:
 
     `incarnation` is that of the core's `Config`. `unix_offset_us`: what to add to `now` for microseconds
     since the Unix epoch, for the epochs of delegations (§5.1). `restored`: what an earlier run of this node
-    had delegated, as `remember` was told last.
+    had delegated, as `remember` was told last. `vitals`: what the process alone
+    knows of itself, for the status.
     """
 
     def __init__(
@@ -54,6 +55,7 @@ class Node:
         unix_offset_us: int,
         restored: Iterable[Delegation] = (),
         remember: Callable[[Sequence[Delegation]], None] = lambda cuts: None,
+        vitals: Callable[[], Mapping[str, float]] = dict,
     ) -> None:
         self._settings = settings
         self._core = core
@@ -61,6 +63,7 @@ class Node:
         self._unix_offset_us = unix_offset_us
         address = settings.address
         self._address = address
+        self._vitals = vitals
         self._ledger = Ledger()
         self._jurisdiction = Jurisdiction(core, remember)
         self._status = StatusTopic(settings.name, core)
@@ -107,7 +110,7 @@ class Node:
             case ControlEvent():
                 self._handle_packet(now, event)
             case LinkUpEvent() if event.inbound:
-                self._subscribing.handle_link_up(event.link, event.session, event.address)
+                self._subscribing.handle_link_up(event.link, event.session)
             case LinkDownEvent():
                 self._subscribing.handle_link_down(event.link)
                 self._delegating.handle_link_down(event.link)
@@ -175,6 +178,7 @@ class Node:
             "messages_out": counters.get("messages_out", 0),
             "bytes_in": counters.get("bytes_in", 0),
             "bytes_out": counters.get("bytes_out", 0),
+            **self._vitals(),
             "drops": drops,
             "counters": counters,
             "at_us": now + self._unix_offset_us,

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import asyncio
 import hmac
+import re
+import resource
 import secrets
 import signal
 import time
@@ -17,9 +19,9 @@ from random import Random
 from typing import Final
 
 from hbroker._native import Config, Endpoint
-from hbroker.config import Address, NodeSettings
+from hbroker.config import Address, NodeSettings, format_address
 from hbroker.protocol.node import Node
-from hbroker.protocol.notices import LeaseLost, Notice, Refused
+from hbroker.protocol.notices import ChildJoined, LeaseLost, Notice, Refused
 from hbroker.protocol.packets import reason_name
 from hbroker.runtime.driver import Driver, clock
 from hbroker.runtime.logs import EventLog
@@ -68,6 +70,7 @@ class _Process:
             unix_offset_us=time.time_ns() // 1000 - clock(),
             restored=restored,
             remember=(lambda cuts: None) if file is None else file.store,
+            vitals=_vitals,
         )
         self._driver = Driver(self._endpoint, self._node, on_turn=self._after_turn)
         self._is_stopping = False
@@ -77,7 +80,8 @@ class _Process:
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, self._stop)
-        self._log.info("started", address=self._settings.address, subtree=self._settings.subtree)
+        address = format_address(self._settings.address)
+        self._log.info("started", address=address, subtree=self._settings.subtree)
         try:
             self._node.start(clock())
             self._driver.start()
@@ -110,11 +114,19 @@ class _Process:
         told = {field.name: getattr(notice, field.name) for field in fields(notice)}
         if isinstance(notice, Refused):
             told["reason"] = reason_name(notice.reason)
-        event = "".join(f" {c.lower()}" if c.isupper() else c for c in type(notice).__name__).strip()
+        if isinstance(notice, ChildJoined):
+            told["address"] = format_address(notice.address)
+        event = re.sub(r"(?<!^)(?=[A-Z])", "_", type(notice).__name__).lower()
         if isinstance(notice, Refused | LeaseLost):
             self._log.warning(event, **told)
         else:
             self._log.info(event, **told)
+
+
+def _vitals() -> dict[str, float]:
+    """Processor time (s) and the most memory ever held (bytes; getrusage tells KiB)."""
+    used = resource.getrusage(resource.RUSAGE_SELF)
+    return {"cpu_s": used.ru_utime + used.ru_stime, "rss_bytes": used.ru_maxrss * 1024}
 
 
 def _config(settings: NodeSettings, incarnation: int) -> Config:
