@@ -1,9 +1,10 @@
 """Which process is to run when: the decisions of the launcher, without processes or clocks.
 
-Every node is to run until the network is stopped. One that ends without being asked to is started again after
-a pause that grows with every failure in a row (exponential back-off, with jitter so that nodes that died
-together do not return together) and shrinks back once it has run well. Stopping asks all at once with
-SIGTERM, and ends what is left with SIGKILL after a grace period.
+A node is first started once its parent serves: one that asked sooner would be refused, or would stand in its
+parent's way (docs/protocol.md §5.1). From then on it is to run until the network is stopped. One that ends
+without being asked to is started again after a pause that grows with every failure in a row (exponential
+back-off, with jitter so that nodes that died together do not return together) and shrinks back once it has
+run well. Stopping asks all at once with SIGTERM, and ends what is left with SIGKILL after a grace period.
 
 The grammar is that of the protocol: `handle_…` in, `poll_…` out, `now` an argument, in seconds.
 """
@@ -12,7 +13,7 @@ from __future__ import annotations
 
 import signal
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 from random import Random
@@ -31,6 +32,8 @@ GRACE: Final = 2.0
 class State(Enum):
     """What a node's process is doing, or what is waited for."""
 
+    AWAITING_PARENT = "pending"
+    """It has not been started: its parent does not serve yet."""
     AWAITING_START = "waiting"
     """The pause before a start."""
     AWAITING_READY = "joining"
@@ -44,6 +47,7 @@ class State(Enum):
 class Event(Enum):
     """What happens to a node's process."""
 
+    PARENT_READY = "its parent has joined, for the first time"
     DUE = "its pause is over"
     READY = "it says that it has joined"
     EXIT = "it ended"
@@ -51,6 +55,8 @@ class Event(Enum):
 
 
 TRANSITIONS: Final[dict[tuple[State, Event], State]] = {
+    (State.AWAITING_PARENT, Event.PARENT_READY): State.AWAITING_START,
+    (State.AWAITING_PARENT, Event.STOP): State.ENDED,
     (State.AWAITING_START, Event.DUE): State.AWAITING_READY,
     (State.AWAITING_START, Event.STOP): State.ENDED,
     (State.AWAITING_READY, Event.READY): State.SERVING,
@@ -100,7 +106,8 @@ class Backoff:
 @dataclass(slots=True)
 class _Process:
     backoff: Backoff
-    state: State = State.AWAITING_START
+    parent: str | None
+    state: State
     due: float = 0.0
     """When to start it (AWAITING_START)."""
     serving_since: float = 0.0
@@ -108,10 +115,21 @@ class _Process:
 
 
 class Supervisor:
-    """Keeps the processes of a network running, until told to stop them."""
+    """Keeps the processes of a network running, until told to stop them.
 
-    def __init__(self, names: Iterable[str], now: float, random: Random) -> None:
-        self._processes = {name: _Process(Backoff(random), due=now) for name in names}
+    `parents`: the node above each node; None: it waits for nobody.
+    """
+
+    def __init__(self, parents: Mapping[str, str | None], now: float, random: Random) -> None:
+        self._processes = {
+            name: _Process(
+                Backoff(random),
+                parent,
+                State.AWAITING_START if parent is None else State.AWAITING_PARENT,
+                due=now,
+            )
+            for name, parent in parents.items()
+        }
         self._actions: deque[Action] = deque()
         self._kill_at: float | None = None
         self._stopping = False
@@ -132,6 +150,12 @@ class Supervisor:
         process = self._processes[name]
         process.serving_since = now
         self._move(process, Event.READY)
+        if process.state is not State.SERVING:
+            return
+        for child in self._processes.values():
+            if child.parent == name and child.state is State.AWAITING_PARENT:
+                self._move(child, Event.PARENT_READY)
+                child.due = now
 
     def handle_exit(self, now: float, name: str) -> float | None:
         """The node's process ended. Returns the seconds until its next start; None: it stays down."""
