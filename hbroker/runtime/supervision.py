@@ -4,7 +4,9 @@ A node is first started once its parent serves: one that asked sooner would be r
 parent's way (docs/protocol.md §5.1). From then on it is to run until the network is stopped. One that ends
 without being asked to is started again after a pause that grows with every failure in a row (exponential
 back-off, with jitter so that nodes that died together do not return together) and shrinks back once it has
-run well. Stopping asks all at once with SIGTERM, and ends what is left with SIGKILL after a grace period.
+run well. Stopping goes from the leaves to the root, so that each node can give its subtree back to a parent
+that is there: SIGTERM to a node once its children have ended, and SIGKILL to all that is left after a grace
+period.
 
 The grammar is that of the protocol: `handle_…` in, `poll_…` out, `now` an argument, in seconds.
 """
@@ -39,6 +41,8 @@ class State(Enum):
     AWAITING_READY = "joining"
     """It runs, and has not joined yet."""
     SERVING = "up"
+    AWAITING_CHILDREN = "leaving"
+    """It is to end, once its children have."""
     AWAITING_EXIT = "stopping"
     """It was asked to end."""
     ENDED = "down"
@@ -52,6 +56,7 @@ class Event(Enum):
     READY = "it says that it has joined"
     EXIT = "it ended"
     STOP = "the network is being stopped"
+    CHILDREN_ENDED = "none of its children is left"
 
 
 TRANSITIONS: Final[dict[tuple[State, Event], State]] = {
@@ -61,9 +66,13 @@ TRANSITIONS: Final[dict[tuple[State, Event], State]] = {
     (State.AWAITING_START, Event.STOP): State.ENDED,
     (State.AWAITING_READY, Event.READY): State.SERVING,
     (State.AWAITING_READY, Event.EXIT): State.AWAITING_START,
-    (State.AWAITING_READY, Event.STOP): State.AWAITING_EXIT,
+    (State.AWAITING_READY, Event.STOP): State.AWAITING_CHILDREN,
     (State.SERVING, Event.EXIT): State.AWAITING_START,
-    (State.SERVING, Event.STOP): State.AWAITING_EXIT,
+    (State.SERVING, Event.STOP): State.AWAITING_CHILDREN,
+    (State.AWAITING_CHILDREN, Event.READY): State.AWAITING_CHILDREN,
+    (State.AWAITING_CHILDREN, Event.EXIT): State.ENDED,
+    (State.AWAITING_CHILDREN, Event.STOP): State.AWAITING_CHILDREN,
+    (State.AWAITING_CHILDREN, Event.CHILDREN_ENDED): State.AWAITING_EXIT,
     (State.AWAITING_EXIT, Event.READY): State.AWAITING_EXIT,
     (State.AWAITING_EXIT, Event.EXIT): State.ENDED,
     (State.AWAITING_EXIT, Event.STOP): State.AWAITING_EXIT,
@@ -142,8 +151,7 @@ class Supervisor:
                 process.starts += 1
                 self._actions.append(Start(name))
         if self._kill_at is not None and self._kill_at <= now:
-            self._kill_at = None
-            self._signal_all(signal.SIGKILL)
+            self.stop_now()
 
     def handle_ready(self, now: float, name: str) -> None:
         """The node has joined."""
@@ -163,25 +171,27 @@ class Supervisor:
         served = now - process.serving_since if process.state is State.SERVING else 0.0
         self._move(process, Event.EXIT)
         if process.state is State.ENDED:
+            self._ask_leaves()
             return None
         pause = process.backoff.after_failure(served)
         process.due = now + pause
         return pause
 
     def stop(self, now: float) -> None:
-        """Asks every process to end; those that have not by the end of the grace period are killed."""
+        """Has every process end; those that have not by the end of the grace period are killed."""
         if self._stopping:
             return
         self._stopping = True
         self._kill_at = now + GRACE
         for process in self._processes.values():
             self._move(process, Event.STOP)
-        self._signal_all(signal.SIGTERM)
+        self._ask_leaves()
 
     def stop_now(self) -> None:
-        """Kills what is still there (asked to stop a second time)."""
+        """Kills what is still there: the grace period is over, or was cut short."""
         self._kill_at = None
-        self._signal_all(signal.SIGKILL)
+        left = self.names_in(State.AWAITING_CHILDREN) + self.names_in(State.AWAITING_EXIT)
+        self._actions.extend(Signal(name, signal.SIGKILL) for name in left)
 
     def poll_action(self) -> Action | None:
         """What to do next; None: nothing now."""
@@ -213,5 +223,9 @@ class Supervisor:
     def _move(self, process: _Process, event: Event) -> None:
         process.state = TRANSITIONS[process.state, event]
 
-    def _signal_all(self, number: signal.Signals) -> None:
-        self._actions.extend(Signal(name, number) for name in self.names_in(State.AWAITING_EXIT))
+    def _ask_leaves(self) -> None:
+        parents = {process.parent for process in self._processes.values() if process.state is not State.ENDED}
+        for name in self.names_in(State.AWAITING_CHILDREN):
+            if name not in parents:
+                self._move(self._processes[name], Event.CHILDREN_ENDED)
+                self._actions.append(Signal(name, signal.SIGTERM))

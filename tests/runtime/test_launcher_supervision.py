@@ -142,6 +142,25 @@ def test_stop_asks_and_then_kills_what_is_left() -> None:
     assert supervisor.poll_timeout() is None
 
 
+def test_a_parent_is_asked_once_its_children_have_ended() -> None:
+    supervisor = Supervisor(HOUSE, 0.0, Random(7))
+    for _ in range(3):
+        supervisor.handle_timeout(0.0)
+        for action in actions(supervisor):
+            supervisor.handle_ready(0.0, action.name)
+    supervisor.stop(1.0)
+    waves = []
+    while not supervisor.all_in(State.ENDED):
+        wave = [
+            action.name for action in actions(supervisor) if action == Signal(action.name, signal.SIGTERM)
+        ]
+        for name in wave:
+            supervisor.handle_exit(1.1, name)
+        waves.append(wave)
+        assert wave
+    assert waves == [["kitchen", "securitycams"], ["outside"], ["root"]]
+
+
 def test_a_second_request_kills_at_once() -> None:
     supervisor = serving()
     supervisor.stop(50.0)
@@ -161,7 +180,7 @@ def test_a_node_in_its_pause_is_not_started_once_stopping() -> None:
 
 def test_every_state_can_be_stopped_and_every_process_can_end() -> None:
     assert {state for state, event in TRANSITIONS if event is Event.STOP} == set(State)
-    running = {State.AWAITING_READY, State.SERVING, State.AWAITING_EXIT}
+    running = {State.AWAITING_READY, State.SERVING, State.AWAITING_CHILDREN, State.AWAITING_EXIT}
     assert {state for state, event in TRANSITIONS if event is Event.EXIT} == running
 
 
