@@ -1,16 +1,16 @@
 """The errors of hbroker: each says who is at fault.
 
-    HBrokerError
-        LocalError                  the caller erred, or this process cannot go on
-            InvalidTopic            a topic name or filter that MQTT 5 §4.7 does not allow
-            PayloadTooLarge
-            NotConnected            the client was closed
-            Backpressure            queue or credit is full: try again later
-        RemoteError                 the peer erred or refused; carries its reason code
-            Refused                 a node refused a request
-            Unreachable             no answer within the deadline
-        ConfigError                 a file or a flag is wrong: names file, line and remedy
-        ConfigErrors                all that is wrong with one file
+HBrokerError
+    LocalError                  the caller erred, or this process cannot go on
+        InvalidTopic            a topic name or filter that MQTT 5 §4.7 does not allow
+        PayloadTooLarge
+        NotConnected            the client was closed
+        Backpressure            queue or credit is full: try again later
+    RemoteError                 the peer erred or refused; carries its reason code
+        Refused                 a node refused a request
+        Unreachable             no answer within the deadline
+    ConfigError                 a file or a flag is wrong: names file, line and remedy
+    ConfigErrors                all that is wrong with one file
 """
 
 from __future__ import annotations

@@ -17,7 +17,8 @@ if TYPE_CHECKING:
 _TEXT = """\
 The processes, as their launcher sees them. What the nodes themselves say: `hbroker tree`.
 
-states: up, joining, waiting (for its next start), stopping, down
+states: up, joining, pending (its parent has not joined), waiting (for its next start),
+  leaving (once its children have ended), stopping, down
 
 examples:
   hbroker status

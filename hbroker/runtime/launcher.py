@@ -92,7 +92,9 @@ class Launcher:
         self._selector = selectors.DefaultSelector()
         self._started_at = time.time()
         self._began = time.monotonic()
-        self._supervisor = Supervisor(self._nodes, self._began, Random())
+        above = {node.name: topology.parent(node) for node in topology.nodes}
+        parents = {name: parent.name if parent else None for name, parent in above.items()}
+        self._supervisor = Supervisor(parents, self._began, Random())
         self._remind_at: float | None = self._began + REMIND_AFTER
         self._stopping_since: float | None = None
         self._written: NetworkRun | None = None

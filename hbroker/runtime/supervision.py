@@ -1,9 +1,12 @@
 """Which process is to run when: the decisions of the launcher, without processes or clocks.
 
-Every node is to run until the network is stopped. One that ends without being asked to is started again after
-a pause that grows with every failure in a row (exponential back-off, with jitter so that nodes that died
-together do not return together) and shrinks back once it has run well. Stopping asks all at once with
-SIGTERM, and ends what is left with SIGKILL after a grace period.
+A node is first started once its parent serves: one that asked sooner would be refused, or would stand in its
+parent's way (docs/protocol.md §5.1). From then on it is to run until the network is stopped. One that ends
+without being asked to is started again after a pause that grows with every failure in a row (exponential
+back-off, with jitter so that nodes that died together do not return together) and shrinks back once it has
+run well. Stopping goes from the leaves to the root, so that each node can give its subtree back to a parent
+that is there: SIGTERM to a node once its children have ended, and SIGKILL to all that is left after a grace
+period.
 
 The grammar is that of the protocol: `handle_…` in, `poll_…` out, `now` an argument, in seconds.
 """
@@ -12,7 +15,7 @@ from __future__ import annotations
 
 import signal
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 from random import Random
@@ -31,11 +34,15 @@ GRACE: Final = 2.0
 class State(Enum):
     """What a node's process is doing, or what is waited for."""
 
+    AWAITING_PARENT = "pending"
+    """It has not been started: its parent does not serve yet."""
     AWAITING_START = "waiting"
     """The pause before a start."""
     AWAITING_READY = "joining"
     """It runs, and has not joined yet."""
     SERVING = "up"
+    AWAITING_CHILDREN = "leaving"
+    """It is to end, once its children have."""
     AWAITING_EXIT = "stopping"
     """It was asked to end."""
     ENDED = "down"
@@ -44,20 +51,28 @@ class State(Enum):
 class Event(Enum):
     """What happens to a node's process."""
 
+    PARENT_READY = "its parent has joined, for the first time"
     DUE = "its pause is over"
     READY = "it says that it has joined"
     EXIT = "it ended"
     STOP = "the network is being stopped"
+    CHILDREN_ENDED = "none of its children is left"
 
 
 TRANSITIONS: Final[dict[tuple[State, Event], State]] = {
+    (State.AWAITING_PARENT, Event.PARENT_READY): State.AWAITING_START,
+    (State.AWAITING_PARENT, Event.STOP): State.ENDED,
     (State.AWAITING_START, Event.DUE): State.AWAITING_READY,
     (State.AWAITING_START, Event.STOP): State.ENDED,
     (State.AWAITING_READY, Event.READY): State.SERVING,
     (State.AWAITING_READY, Event.EXIT): State.AWAITING_START,
-    (State.AWAITING_READY, Event.STOP): State.AWAITING_EXIT,
+    (State.AWAITING_READY, Event.STOP): State.AWAITING_CHILDREN,
     (State.SERVING, Event.EXIT): State.AWAITING_START,
-    (State.SERVING, Event.STOP): State.AWAITING_EXIT,
+    (State.SERVING, Event.STOP): State.AWAITING_CHILDREN,
+    (State.AWAITING_CHILDREN, Event.READY): State.AWAITING_CHILDREN,
+    (State.AWAITING_CHILDREN, Event.EXIT): State.ENDED,
+    (State.AWAITING_CHILDREN, Event.STOP): State.AWAITING_CHILDREN,
+    (State.AWAITING_CHILDREN, Event.CHILDREN_ENDED): State.AWAITING_EXIT,
     (State.AWAITING_EXIT, Event.READY): State.AWAITING_EXIT,
     (State.AWAITING_EXIT, Event.EXIT): State.ENDED,
     (State.AWAITING_EXIT, Event.STOP): State.AWAITING_EXIT,
@@ -100,7 +115,8 @@ class Backoff:
 @dataclass(slots=True)
 class _Process:
     backoff: Backoff
-    state: State = State.AWAITING_START
+    parent: str | None
+    state: State
     due: float = 0.0
     """When to start it (AWAITING_START)."""
     serving_since: float = 0.0
@@ -108,10 +124,21 @@ class _Process:
 
 
 class Supervisor:
-    """Keeps the processes of a network running, until told to stop them."""
+    """Keeps the processes of a network running, until told to stop them.
 
-    def __init__(self, names: Iterable[str], now: float, random: Random) -> None:
-        self._processes = {name: _Process(Backoff(random), due=now) for name in names}
+    `parents`: the node above each node; None: it waits for nobody.
+    """
+
+    def __init__(self, parents: Mapping[str, str | None], now: float, random: Random) -> None:
+        self._processes = {
+            name: _Process(
+                Backoff(random),
+                parent,
+                State.AWAITING_START if parent is None else State.AWAITING_PARENT,
+                due=now,
+            )
+            for name, parent in parents.items()
+        }
         self._actions: deque[Action] = deque()
         self._kill_at: float | None = None
         self._stopping = False
@@ -124,14 +151,19 @@ class Supervisor:
                 process.starts += 1
                 self._actions.append(Start(name))
         if self._kill_at is not None and self._kill_at <= now:
-            self._kill_at = None
-            self._signal_all(signal.SIGKILL)
+            self.stop_now()
 
     def handle_ready(self, now: float, name: str) -> None:
         """The node has joined."""
         process = self._processes[name]
         process.serving_since = now
         self._move(process, Event.READY)
+        if process.state is not State.SERVING:
+            return
+        for child in self._processes.values():
+            if child.parent == name and child.state is State.AWAITING_PARENT:
+                self._move(child, Event.PARENT_READY)
+                child.due = now
 
     def handle_exit(self, now: float, name: str) -> float | None:
         """The node's process ended. Returns the seconds until its next start; None: it stays down."""
@@ -139,25 +171,27 @@ class Supervisor:
         served = now - process.serving_since if process.state is State.SERVING else 0.0
         self._move(process, Event.EXIT)
         if process.state is State.ENDED:
+            self._ask_leaves()
             return None
         pause = process.backoff.after_failure(served)
         process.due = now + pause
         return pause
 
     def stop(self, now: float) -> None:
-        """Asks every process to end; those that have not by the end of the grace period are killed."""
+        """Has every process end; those that have not by the end of the grace period are killed."""
         if self._stopping:
             return
         self._stopping = True
         self._kill_at = now + GRACE
         for process in self._processes.values():
             self._move(process, Event.STOP)
-        self._signal_all(signal.SIGTERM)
+        self._ask_leaves()
 
     def stop_now(self) -> None:
-        """Kills what is still there (asked to stop a second time)."""
+        """Kills what is still there: the grace period is over, or was cut short."""
         self._kill_at = None
-        self._signal_all(signal.SIGKILL)
+        left = self.names_in(State.AWAITING_CHILDREN) + self.names_in(State.AWAITING_EXIT)
+        self._actions.extend(Signal(name, signal.SIGKILL) for name in left)
 
     def poll_action(self) -> Action | None:
         """What to do next; None: nothing now."""
@@ -189,5 +223,9 @@ class Supervisor:
     def _move(self, process: _Process, event: Event) -> None:
         process.state = TRANSITIONS[process.state, event]
 
-    def _signal_all(self, number: signal.Signals) -> None:
-        self._actions.extend(Signal(name, number) for name in self.names_in(State.AWAITING_EXIT))
+    def _ask_leaves(self) -> None:
+        parents = {process.parent for process in self._processes.values() if process.state is not State.ENDED}
+        for name in self.names_in(State.AWAITING_CHILDREN):
+            if name not in parents:
+                self._move(self._processes[name], Event.CHILDREN_ENDED)
+                self._actions.append(Signal(name, signal.SIGTERM))

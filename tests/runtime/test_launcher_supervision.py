@@ -35,7 +35,7 @@ def actions(supervisor: Supervisor) -> list[Action]:
 
 
 def serving(now: float = 0.0) -> Supervisor:
-    supervisor = Supervisor(NAMES, now, Random(7))
+    supervisor = Supervisor(dict.fromkeys(NAMES), now, Random(7))
     supervisor.handle_timeout(now)
     actions(supervisor)
     for name in NAMES:
@@ -44,12 +44,52 @@ def serving(now: float = 0.0) -> Supervisor:
 
 
 def test_all_are_started_at_once() -> None:
-    supervisor = Supervisor(NAMES, 5.0, Random(7))
+    supervisor = Supervisor(dict.fromkeys(NAMES), 5.0, Random(7))
     assert supervisor.poll_timeout() == 5.0
     supervisor.handle_timeout(5.0)
     assert actions(supervisor) == [Start(name) for name in NAMES]
     assert supervisor.all_in(State.AWAITING_READY)
     assert supervisor.poll_timeout() is None
+
+
+HOUSE = {"root": None, "outside": "root", "kitchen": "root", "securitycams": "outside"}
+
+
+def test_a_node_is_first_started_once_its_parent_serves() -> None:
+    supervisor = Supervisor(HOUSE, 0.0, Random(7))
+    started = []
+    for _ in range(3):
+        supervisor.handle_timeout(0.0)
+        wave = [action.name for action in actions(supervisor)]
+        assert supervisor.poll_timeout() is None
+        for name in wave:
+            supervisor.handle_ready(0.0, name)
+        started.append(wave)
+    assert started == [["root"], ["outside", "kitchen"], ["securitycams"]]
+    assert supervisor.all_in(State.SERVING)
+
+
+def test_a_child_of_a_node_that_died_before_it_served_waits_on() -> None:
+    supervisor = Supervisor(HOUSE, 0.0, Random(7))
+    supervisor.handle_timeout(0.0)
+    supervisor.handle_exit(0.1, "root")
+    assert supervisor.state("outside") is State.AWAITING_PARENT
+    supervisor.stop(0.2)
+    assert supervisor.all_in(State.ENDED)
+
+
+def test_a_parent_that_dies_later_takes_no_child_with_it() -> None:
+    supervisor = Supervisor(HOUSE, 0.0, Random(7))
+    for _ in range(3):
+        supervisor.handle_timeout(0.0)
+        for action in actions(supervisor):
+            supervisor.handle_ready(0.0, action.name)
+    supervisor.handle_exit(1.0, "outside")
+    supervisor.handle_timeout(9.0)
+    assert actions(supervisor) == [Start("outside")]
+    supervisor.handle_ready(9.1, "outside")
+    assert actions(supervisor) == []
+    assert supervisor.state("securitycams") is State.SERVING
 
 
 def test_a_node_that_dies_is_started_again_after_a_pause() -> None:
@@ -102,6 +142,25 @@ def test_stop_asks_and_then_kills_what_is_left() -> None:
     assert supervisor.poll_timeout() is None
 
 
+def test_a_parent_is_asked_once_its_children_have_ended() -> None:
+    supervisor = Supervisor(HOUSE, 0.0, Random(7))
+    for _ in range(3):
+        supervisor.handle_timeout(0.0)
+        for action in actions(supervisor):
+            supervisor.handle_ready(0.0, action.name)
+    supervisor.stop(1.0)
+    waves = []
+    while not supervisor.all_in(State.ENDED):
+        wave = [
+            action.name for action in actions(supervisor) if action == Signal(action.name, signal.SIGTERM)
+        ]
+        for name in wave:
+            supervisor.handle_exit(1.1, name)
+        waves.append(wave)
+        assert wave
+    assert waves == [["kitchen", "securitycams"], ["outside"], ["root"]]
+
+
 def test_a_second_request_kills_at_once() -> None:
     supervisor = serving()
     supervisor.stop(50.0)
@@ -121,7 +180,7 @@ def test_a_node_in_its_pause_is_not_started_once_stopping() -> None:
 
 def test_every_state_can_be_stopped_and_every_process_can_end() -> None:
     assert {state for state, event in TRANSITIONS if event is Event.STOP} == set(State)
-    running = {State.AWAITING_READY, State.SERVING, State.AWAITING_EXIT}
+    running = {State.AWAITING_READY, State.SERVING, State.AWAITING_CHILDREN, State.AWAITING_EXIT}
     assert {state for state, event in TRANSITIONS if event is Event.EXIT} == running
 
 
@@ -132,7 +191,7 @@ def test_every_state_can_be_stopped_and_every_process_can_end() -> None:
 def test_no_process_is_started_twice_nor_left_behind(steps: list[tuple[str, int]]) -> None:
     """A model of the processes: whatever happens in whatever order, and then a stop, none remains."""
     now = 0.0
-    supervisor = Supervisor(NAMES, now, Random(1))
+    supervisor = Supervisor({"root": None, "kitchen": "root", "bedroom": "kitchen"}, now, Random(1))
     alive: dict[str, bool] = {}
     """Running processes, and whether each has said that it is ready."""
 
