@@ -42,38 +42,21 @@ impl<M: Machine> Endpoint<M> {
     }
 
     /// As `new`, with sockets set up otherwise. (`shared` follows from the number of machines.)
-    pub fn with_options(
-        machines: Vec<M>,
-        listen: SocketAddr,
-        options: Options,
-    ) -> io::Result<Self> {
+    pub fn with_options(machines: Vec<M>, listen: SocketAddr, options: Options) -> io::Result<Self> {
         let fleet = Arc::new(Fleet::new()?);
         let sockets = bind_all(machines.len(), listen, options)?;
-        let address = sockets
-            .first()
-            .ok_or(io::ErrorKind::InvalidInput)?
-            .address()?;
+        let address = sockets.first().ok_or(io::ErrorKind::InvalidInput)?.address()?;
         let mut workers = Vec::with_capacity(machines.len());
         for (index, (machine, socket)) in machines.into_iter().zip(sockets).enumerate() {
             workers.push(Worker::new(index, machine, socket, Arc::clone(&fleet))?);
         }
         let stations: Vec<_> = workers.iter().map(Worker::station).collect();
-        let endpoint = Self {
-            address,
-            stations,
-            fleet,
-            threads: Mutex::new(Vec::new()),
-        };
+        let endpoint = Self { address, stations, fleet, threads: Mutex::new(Vec::new()) };
         for (index, mut worker) in workers.into_iter().enumerate() {
             worker.introduce(&endpoint.stations);
             endpoint.fleet.begin_one();
-            let thread = thread::Builder::new()
-                .name(format!("hbroker-{index}"))
-                .spawn(move || worker.run());
-            endpoint
-                .threads
-                .lock()
-                .push(thread.inspect_err(|_| endpoint.fleet.end_one())?);
+            let thread = thread::Builder::new().name(format!("hbroker-{index}")).spawn(move || worker.run());
+            endpoint.threads.lock().push(thread.inspect_err(|_| endpoint.fleet.end_one())?);
         }
         Ok(endpoint)
     }
@@ -111,9 +94,7 @@ impl<M: Machine> Endpoint<M> {
             if sums.is_empty() {
                 sums.extend(values);
             } else {
-                sums.iter_mut()
-                    .zip(values)
-                    .for_each(|(sum, value): (&mut (&str, u64), _)| sum.1 += value.1);
+                sums.iter_mut().zip(values).for_each(|(sum, value): (&mut (&str, u64), _)| sum.1 += value.1);
             }
         }
         sums
@@ -167,25 +148,13 @@ fn bind_all(count: usize, listen: SocketAddr, options: Options) -> io::Result<Ve
     for _ in 0..count {
         let socket = match sockets.first() {
             None => {
-                let first = Socket::bind(
-                    listen,
-                    Options {
-                        shared: false,
-                        ..options
-                    },
-                )?;
+                let first = Socket::bind(listen, Options { shared: false, ..options })?;
                 if count > 1 {
                     first.share()?;
                 }
                 first
             }
-            Some(first) => Socket::bind(
-                Socket::address(first)?,
-                Options {
-                    shared: true,
-                    ..options
-                },
-            )?,
+            Some(first) => Socket::bind(Socket::address(first)?, Options { shared: true, ..options })?,
         };
         sockets.push(socket);
     }

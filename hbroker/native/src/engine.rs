@@ -105,11 +105,7 @@ impl Engine {
     pub fn new(config: Config, worker: u8, workers: u8, shared: Shared) -> Self {
         let keyed = Keyed::new(config.seed);
         let side = if config.node {
-            Side::Node(Box::new(Forwarder::new(
-                worker,
-                Arc::clone(&shared.retained),
-                config.seed,
-            )))
+            Side::Node(Box::new(Forwarder::new(worker, Arc::clone(&shared.retained), config.seed)))
         } else {
             Side::Client(Box::new(Client::new(&config, keyed)))
         };
@@ -158,19 +154,14 @@ impl Engine {
 
     /// Seals what is queued into datagrams.
     pub fn poll_transmit(&mut self, now: Micros, sink: &mut impl DatagramSink) {
-        let mut counted = Counted {
-            sink,
-            counters: &mut self.out.counters,
-        };
+        let mut counted = Counted { sink, counters: &mut self.out.counters };
         for (destination, datagram) in self.loose.drain(..) {
             let buffer = counted.buffer();
             let start = buffer.len();
             buffer.extend_from_slice(&datagram);
             counted.commit(destination, start);
         }
-        self.out
-            .links
-            .drain_touched(|entry| entry.link.poll_transmit(now, &mut counted));
+        self.out.links.drain_touched(|entry| entry.link.poll_transmit(now, &mut counted));
     }
 
     /// When `handle_timeout` is to be called next.
@@ -193,12 +184,7 @@ impl Engine {
             return;
         };
         match handoff {
-            Handoff::Deliver {
-                field,
-                chain,
-                targets,
-                ticket,
-            } => {
+            Handoff::Deliver { field, chain, targets, ticket } => {
                 forwarder.deliver(&field, chain, &targets, ticket, &mut self.out);
             }
             Handoff::Settled { ticket } => forwarder.settle(ticket, &mut self.out),
@@ -209,8 +195,7 @@ impl Engine {
 
     /// Whether Python has something to poll.
     pub fn has_output(&self) -> bool {
-        !self.events.is_empty()
-            || matches!(&self.side, Side::Client(client) if !client.inbox.is_empty())
+        !self.events.is_empty() || matches!(&self.side, Side::Client(client) if !client.inbox.is_empty())
     }
 
     /// Whether nothing is queued, waits or is unacknowledged.
@@ -235,11 +220,7 @@ impl Engine {
     ) -> Option<LinkId> {
         let inbound = role != Role::Initiator;
         let links = &mut self.out.links;
-        let known = if inbound {
-            links.by_session(session)
-        } else {
-            links.by_address(peer)
-        };
+        let known = if inbound { links.by_session(session) } else { links.by_address(peer) };
         if known.is_some() {
             return known;
         }
@@ -282,25 +263,18 @@ impl Engine {
         match &mut self.side {
             Side::Node(forwarder) => {
                 forwarder.subscriptions.remove_link(id);
-                self.out
-                    .counters
-                    .drop_many(Drop::SessionEnded, tickets.len() as u64);
+                self.out.counters.drop_many(Drop::SessionEnded, tickets.len() as u64);
                 for ticket in tickets {
                     forwarder.settle(ticket, &mut self.out);
                 }
                 for worker in (0..self.workers).filter(|&worker| worker != self.worker) {
-                    self.out
-                        .handoffs
-                        .push_back((worker, Handoff::Gone { link: id }));
+                    self.out.handoffs.push_back((worker, Handoff::Gone { link: id }));
                 }
             }
             Side::Client(client) => {
                 client.inbox.forget_link(id);
                 client.publisher.zones.forget(Some(peer.address));
-                let parts = tickets
-                    .into_iter()
-                    .map(|ticket| client.publisher.settle(ticket))
-                    .collect();
+                let parts = tickets.into_iter().map(|ticket| client.publisher.settle(ticket)).collect();
                 self.wait_all(now, parts);
             }
         }

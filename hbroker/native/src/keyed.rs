@@ -20,9 +20,7 @@ impl Keyed {
     /// The key is drawn from `seed`, which must be random and stay secret.
     pub fn new(seed: u64) -> Self {
         let mut random = SmallRng::seed_from_u64(seed);
-        Self {
-            keys: (random.next_u64(), random.next_u64()),
-        }
+        Self { keys: (random.next_u64(), random.next_u64()) }
     }
 
     /// Hashes a string of bytes.

@@ -91,10 +91,7 @@ impl Link {
             outbox: Outbox::default(),
             deliveries: Deliveries::default(),
             pubacks: Pubacks::new(),
-            recovery: Recovery::new(
-                config.max_datagram,
-                config.idle_timeout / PROBES_BEFORE_TIMEOUT,
-            ),
+            recovery: Recovery::new(config.max_datagram, config.idle_timeout / PROBES_BEFORE_TIMEOUT),
             probes: 0,
             last_received: now,
             last_active: now,
@@ -107,12 +104,7 @@ impl Link {
     // In
 
     /// Takes a datagram's header, which names this link's session, and the acknowledgement in it.
-    pub fn handle_header(
-        &mut self,
-        now: Micros,
-        header: &Header<'_>,
-        source: SocketAddr,
-    ) -> Arrival {
+    pub fn handle_header(&mut self, now: Micros, header: &Header<'_>, source: SocketAddr) -> Arrival {
         if *self.peer_incarnation.get_or_insert(header.incarnation) != header.incarnation {
             return Arrival::Restarted;
         }
@@ -185,12 +177,7 @@ impl Link {
             return;
         }
         self.token = token;
-        let Self {
-            recovery,
-            deliveries,
-            pubacks,
-            ..
-        } = self;
+        let Self { recovery, deliveries, pubacks, .. } = self;
         recovery.abandon(|number, contents| contents.send_again(number, deliveries, pubacks));
     }
 
@@ -213,11 +200,7 @@ impl Link {
         body_field: Bytes,
         retained: bool,
     ) -> Result<u64, QueueFull> {
-        let reserve = if chain == Chain::Control {
-            CONTROL_RESERVE
-        } else {
-            0
-        };
+        let reserve = if chain == Chain::Control { CONTROL_RESERVE } else { 0 };
         let queued = self.deliveries.bytes() + body_field.len();
         if queued > self.config.queue_bytes + reserve || body_field.len() > MOST_BODY {
             return Err(QueueFull);
@@ -248,10 +231,8 @@ impl Link {
 
     /// Does what is due by now; `poll_transmit` then sends what came of it.
     pub fn handle_timeout(&mut self, now: Micros) -> Liveness {
-        let has_passed =
-            |deadline: Option<Micros>| deadline.is_some_and(|deadline| deadline <= now);
-        self.is_timed_out |=
-            has_passed(self.idle_deadline()) || has_passed(self.silence_deadline());
+        let has_passed = |deadline: Option<Micros>| deadline.is_some_and(|deadline| deadline <= now);
+        self.is_timed_out |= has_passed(self.idle_deadline()) || has_passed(self.silence_deadline());
         if self.is_timed_out {
             return Liveness::TimedOut;
         }
@@ -310,13 +291,7 @@ impl Link {
     // Below
 
     fn handle_acknowledgement(&mut self, now: Micros, ack: &AckView<'_>) {
-        let Self {
-            recovery,
-            deliveries,
-            pubacks,
-            acks,
-            ..
-        } = self;
+        let Self { recovery, deliveries, pubacks, acks, .. } = self;
         let mut is_progress = false;
         recovery.on_acknowledgement(now, ack.largest, ack.ranges(), ack.delay_us, |contents| {
             is_progress = true;
@@ -331,25 +306,13 @@ impl Link {
     }
 
     fn detect_lost(&mut self, now: Micros) {
-        let Self {
-            recovery,
-            deliveries,
-            pubacks,
-            ..
-        } = self;
-        recovery.detect_lost(now, |number, contents| {
-            contents.send_again(number, deliveries, pubacks)
-        });
+        let Self { recovery, deliveries, pubacks, .. } = self;
+        recovery.detect_lost(now, |number, contents| contents.send_again(number, deliveries, pubacks));
     }
 
     /// Asks for an acknowledgement, best with what may have been lost.
     fn probe(&mut self) {
-        let Self {
-            recovery,
-            deliveries,
-            pubacks,
-            ..
-        } = self;
+        let Self { recovery, deliveries, pubacks, .. } = self;
         for contents in recovery.oldest(PROBE_DATAGRAMS as usize) {
             contents.probe(deliveries, pubacks);
         }
@@ -378,8 +341,6 @@ impl Link {
 
     /// When a link is down because nothing is acknowledged (§3.2).
     fn silence_deadline(&self) -> Option<Micros> {
-        self.recovery
-            .waiting_since()
-            .map(|since| since + self.config.idle_timeout)
+        self.recovery.waiting_since().map(|since| since + self.config.idle_timeout)
     }
 }

@@ -26,9 +26,7 @@ type Address = (String, u16);
 type CutTuple = (String, String, Address, u64);
 
 fn address_in((ip, port): &Address) -> PyResult<SocketAddr> {
-    let ip: IpAddr = ip
-        .parse()
-        .map_err(|_| NativeError::new_err(format!("{ip:?} is not an IP address")))?;
+    let ip: IpAddr = ip.parse().map_err(|_| NativeError::new_err(format!("{ip:?} is not an IP address")))?;
     Ok(SocketAddr::new(ip, *port))
 }
 
@@ -38,12 +36,7 @@ fn address_out(address: SocketAddr) -> Address {
 
 fn cut_in((subtree, node, address, epoch): CutTuple) -> PyResult<crate::tables::jurisdiction::Cut> {
     let address = address_in(&address)?;
-    Ok(crate::tables::jurisdiction::Cut {
-        subtree: subtree.into(),
-        node: node.into(),
-        address,
-        epoch,
-    })
+    Ok(crate::tables::jurisdiction::Cut { subtree: subtree.into(), node: node.into(), address, epoch })
 }
 
 #[pymodule]

@@ -24,10 +24,8 @@ pub mod datagram {
     pub const HEADER: u32 = 0x0a;
     pub const PACKETS: u32 = 0x12;
     pub const PADDING: u32 = 0x1a;
-    pub const CHECKS: Checks = &[
-        (HEADER, Check::Message(super::header::CHECKS)),
-        (PACKETS, Check::Message(super::packet::CHECKS)),
-    ];
+    pub const CHECKS: Checks =
+        &[(HEADER, Check::Message(super::header::CHECKS)), (PACKETS, Check::Message(super::packet::CHECKS))];
 }
 
 pub mod header {
@@ -108,11 +106,8 @@ pub mod cut {
     pub const NODE: u32 = 0x12;
     pub const ADDRESS: u32 = 0x1a;
     pub const EPOCH: u32 = 0x20;
-    pub const CHECKS: Checks = &[
-        (SUBTREE, Check::Utf8),
-        (NODE, Check::Utf8),
-        (ADDRESS, Check::Message(super::address::CHECKS)),
-    ];
+    pub const CHECKS: Checks =
+        &[(SUBTREE, Check::Utf8), (NODE, Check::Utf8), (ADDRESS, Check::Message(super::address::CHECKS))];
 }
 
 pub mod zone {
@@ -123,11 +118,8 @@ pub mod zone {
     pub const SERIAL: u32 = 0x18;
     pub const SCOPE: u32 = 0x22;
     pub const CUTS: u32 = 0x2a;
-    pub const CHECKS: Checks = &[
-        (SUBTREE, Check::Utf8),
-        (SCOPE, Check::Utf8),
-        (CUTS, Check::Message(super::cut::CHECKS)),
-    ];
+    pub const CHECKS: Checks =
+        &[(SUBTREE, Check::Utf8), (SCOPE, Check::Utf8), (CUTS, Check::Message(super::cut::CHECKS))];
 }
 
 pub mod origin {
@@ -178,10 +170,7 @@ pub mod publish {
         (FRAGMENT, Check::Message(super::fragment::CHECKS)),
         (CONTENT_TYPE, Check::Utf8),
         (RESPONSE_TOPIC, Check::Utf8),
-        (
-            USER_PROPERTIES,
-            Check::Message(super::user_property::CHECKS),
-        ),
+        (USER_PROPERTIES, Check::Message(super::user_property::CHECKS)),
     ];
 }
 
@@ -193,11 +182,8 @@ pub mod pub_ack {
     pub const REASON: u32 = 0x10;
     pub const REFERRAL: u32 = 0x1a;
     pub const TOPIC: u32 = 0x22;
-    pub const CHECKS: Checks = &[
-        (RANGES, Check::Varints),
-        (REFERRAL, Check::Message(super::cut::CHECKS)),
-        (TOPIC, Check::Utf8),
-    ];
+    pub const CHECKS: Checks =
+        &[(RANGES, Check::Varints), (REFERRAL, Check::Message(super::cut::CHECKS)), (TOPIC, Check::Utf8)];
 }
 
 pub mod pub_connect {
@@ -207,10 +193,7 @@ pub mod pub_connect {
     pub const TOPIC: u32 = 0x12;
     pub const MODE: u32 = 0x18;
     pub const ORIGIN: u32 = 0x22;
-    pub const CHECKS: Checks = &[
-        (TOPIC, Check::Utf8),
-        (ORIGIN, Check::Message(super::origin::CHECKS)),
-    ];
+    pub const CHECKS: Checks = &[(TOPIC, Check::Utf8), (ORIGIN, Check::Message(super::origin::CHECKS))];
 }
 
 pub mod pub_accept {
@@ -244,11 +227,8 @@ pub mod subscribe {
     pub const MODE: u32 = 0x38;
     pub const ORIGIN: u32 = 0x42;
     pub const CLIENT: u32 = 0x4a;
-    pub const CHECKS: Checks = &[
-        (FILTER, Check::Utf8),
-        (ORIGIN, Check::Message(super::origin::CHECKS)),
-        (CLIENT, Check::Utf8),
-    ];
+    pub const CHECKS: Checks =
+        &[(FILTER, Check::Utf8), (ORIGIN, Check::Message(super::origin::CHECKS)), (CLIENT, Check::Utf8)];
 }
 
 pub mod sub_ack {
@@ -387,11 +367,8 @@ pub mod subscription_record {
     pub const SESSION: u32 = 0x29;
     pub const ADDRESS: u32 = 0x32;
     pub const CLIENT: u32 = 0x3a;
-    pub const CHECKS: Checks = &[
-        (FILTER, Check::Utf8),
-        (ADDRESS, Check::Message(super::address::CHECKS)),
-        (CLIENT, Check::Utf8),
-    ];
+    pub const CHECKS: Checks =
+        &[(FILTER, Check::Utf8), (ADDRESS, Check::Message(super::address::CHECKS)), (CLIENT, Check::Utf8)];
 }
 
 pub mod transfer {
@@ -403,11 +380,6 @@ pub mod transfer {
     pub const LAST: u32 = 0x20;
     pub const SUBSCRIPTIONS: u32 = 0x2a;
     pub const RETAINED: u32 = 0x32;
-    pub const CHECKS: Checks = &[
-        (SUBTREE, Check::Utf8),
-        (
-            SUBSCRIPTIONS,
-            Check::Message(super::subscription_record::CHECKS),
-        ),
-    ];
+    pub const CHECKS: Checks =
+        &[(SUBTREE, Check::Utf8), (SUBSCRIPTIONS, Check::Message(super::subscription_record::CHECKS))];
 }

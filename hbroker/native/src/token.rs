@@ -51,10 +51,7 @@ impl TokenKeys {
         stamp[0] == VERSION
             && issued_s <= now_s.saturating_add(SKEW_S)
             && now_s.saturating_sub(issued_s) <= LIFETIME_S
-            && self
-                .keys
-                .iter()
-                .any(|key| equal_in_constant_time(&keyed_hash(key, stamp, address), hash))
+            && self.keys.iter().any(|key| equal_in_constant_time(&keyed_hash(key, stamp, address), hash))
     }
 }
 
@@ -98,18 +95,9 @@ mod tests {
             (NOW - 6, false),
             (0, false),
         ] {
-            assert_eq!(
-                keys.verify(now, address("192.0.2.1:7700"), &token),
-                expected,
-                "at {now}"
-            );
+            assert_eq!(keys.verify(now, address("192.0.2.1:7700"), &token), expected, "at {now}");
         }
-        for other in [
-            "192.0.2.1:7701",
-            "192.0.2.2:7700",
-            "[2001:db8::1]:7700",
-            "[::c000:201]:7700",
-        ] {
+        for other in ["192.0.2.1:7701", "192.0.2.2:7700", "[2001:db8::1]:7700", "[::c000:201]:7700"] {
             assert!(!keys.verify(NOW, address(other), &token), "{other}");
         }
         assert!(
@@ -139,10 +127,7 @@ mod tests {
     #[test]
     fn keys_can_be_changed() {
         let peer = address("192.0.2.1:7700");
-        let (old, new) = (
-            TokenKeys::new(vec![[1; 16]]),
-            TokenKeys::new(vec![[2; 16], [1; 16]]),
-        );
+        let (old, new) = (TokenKeys::new(vec![[1; 16]]), TokenKeys::new(vec![[2; 16], [1; 16]]));
         assert!(new.verify(NOW, peer, &old.issue(NOW, peer)));
         assert!(new.verify(NOW, peer, &new.issue(NOW, peer)));
         assert!(!old.verify(NOW, peer, &new.issue(NOW, peer)));

@@ -20,9 +20,7 @@ pub fn topic_is_valid(topic: &str) -> bool {
 
 /// Whether this is a topic filter: wildcards fill a level, and `#` is the last.
 pub fn filter_is_valid(filter: &str) -> bool {
-    let (above, last) = filter
-        .rsplit_once('/')
-        .map_or((None, filter), |(above, last)| (Some(above), last));
+    let (above, last) = filter.rsplit_once('/').map_or((None, filter), |(above, last)| (Some(above), last));
     has_valid_length(filter)
         && !filter.bytes().any(|byte| byte == 0)
         && (last == "#" || is_name_or_plus(last))
@@ -100,11 +98,7 @@ pub fn prefixes_to_depth(topic: &str, depth: usize) -> impl Iterator<Item = &str
 
 /// How many levels a subtree has; the whole hierarchy has none.
 pub fn depth(subtree: &str) -> usize {
-    if subtree.is_empty() {
-        0
-    } else {
-        subtree.split('/').count()
-    }
+    if subtree.is_empty() { 0 } else { subtree.split('/').count() }
 }
 
 fn is_name_or_plus(level: &str) -> bool {
@@ -126,36 +120,17 @@ mod tests {
 
     #[test]
     fn validity() {
-        for topic in [
-            "a",
-            "/",
-            "a//b",
-            " ",
-            "$SYS",
-            "\u{10ffff}",
-            &"x".repeat(MAX_TOPIC),
-        ] {
+        for topic in ["a", "/", "a//b", " ", "$SYS", "\u{10ffff}", &"x".repeat(MAX_TOPIC)] {
             assert!(topic_is_valid(topic) && filter_is_valid(topic), "{topic:?}");
         }
         for neither in ["", "a\0b", &"x".repeat(MAX_TOPIC + 1)] {
-            assert!(
-                !topic_is_valid(neither) && !filter_is_valid(neither),
-                "{neither:?}"
-            );
+            assert!(!topic_is_valid(neither) && !filter_is_valid(neither), "{neither:?}");
         }
         for filter in ["#", "+", "+/+", "/#", "a/#", "+/a/#", "/+", "+//#"] {
-            assert!(
-                !topic_is_valid(filter) && filter_is_valid(filter),
-                "{filter:?}"
-            );
+            assert!(!topic_is_valid(filter) && filter_is_valid(filter), "{filter:?}");
         }
-        for neither in [
-            "a#", "#/", "#/a", "a+", "+a", "++", "a/+b", "##", "a/#/b", "+#", "/#/", "a/##",
-        ] {
-            assert!(
-                !topic_is_valid(neither) && !filter_is_valid(neither),
-                "{neither:?}"
-            );
+        for neither in ["a#", "#/", "#/a", "a+", "+a", "++", "a/+b", "##", "a/#/b", "+#", "/#/", "a/##"] {
+            assert!(!topic_is_valid(neither) && !filter_is_valid(neither), "{neither:?}");
         }
     }
 
@@ -201,10 +176,8 @@ mod tests {
         let mut all: Vec<String> = names.iter().map(|name| (*name).to_owned()).collect();
         let mut last = all.clone();
         for _ in 1..levels {
-            last = last
-                .iter()
-                .flat_map(|path| names.iter().map(move |name| format!("{path}/{name}")))
-                .collect();
+            last =
+                last.iter().flat_map(|path| names.iter().map(move |name| format!("{path}/{name}"))).collect();
             all.extend(last.iter().cloned());
         }
         all
@@ -214,23 +187,12 @@ mod tests {
     fn a_filter_touches_a_subtree_if_it_matches_a_topic_within() {
         let topics = paths(5, &["a", "", "$s"]);
         let mut touching = 0;
-        for filter in paths(3, &["a", "", "$s", "+", "#"])
-            .iter()
-            .filter(|filter| filter_is_valid(filter))
-        {
-            let matched: Vec<&String> = topics
-                .iter()
-                .filter(|topic| matches(filter, topic))
-                .collect();
+        for filter in paths(3, &["a", "", "$s", "+", "#"]).iter().filter(|filter| filter_is_valid(filter)) {
+            let matched: Vec<&String> = topics.iter().filter(|topic| matches(filter, topic)).collect();
             for subtree in paths(3, &["a", "", "$s"]) {
-                let expected = matched
-                    .iter()
-                    .any(|topic| topic_is_valid(topic) && is_within(topic, &subtree));
-                assert_eq!(
-                    filter_touches(filter, &subtree),
-                    expected,
-                    "{filter:?} {subtree:?}"
-                );
+                let expected =
+                    matched.iter().any(|topic| topic_is_valid(topic) && is_within(topic, &subtree));
+                assert_eq!(filter_touches(filter, &subtree), expected, "{filter:?} {subtree:?}");
                 touching += usize::from(expected);
             }
         }
@@ -242,21 +204,14 @@ mod tests {
         let all = paths(4, &["a", "", "bb"]);
         for topic in all.iter().filter(|topic| topic_is_valid(topic)) {
             let prefixes: Vec<&str> = prefixes(topic).collect();
-            let mut expected: Vec<&str> = all
-                .iter()
-                .map(String::as_str)
-                .filter(|path| is_within(topic, path))
-                .collect();
+            let mut expected: Vec<&str> =
+                all.iter().map(String::as_str).filter(|path| is_within(topic, path)).collect();
             expected.sort_by_key(|path| std::cmp::Reverse(path.len()));
             assert_eq!(prefixes, expected, "{topic:?}");
             for limit in 0..5 {
                 let limited: Vec<&str> = prefixes_to_depth(topic, limit).collect();
                 expected.retain(|path| prefixes.contains(path));
-                let short: Vec<&str> = expected
-                    .iter()
-                    .copied()
-                    .filter(|path| depth(path) <= limit)
-                    .collect();
+                let short: Vec<&str> = expected.iter().copied().filter(|path| depth(path) <= limit).collect();
                 assert_eq!(limited, short, "{topic:?} {limit}");
             }
         }

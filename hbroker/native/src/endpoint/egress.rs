@@ -87,11 +87,7 @@ impl Egress {
     }
 
     fn cut_up_next(&mut self) {
-        let Outgoing {
-            destination,
-            range,
-            segment,
-        } = self.messages[self.next].clone();
+        let Outgoing { destination, range, segment } = self.messages[self.next].clone();
         let pieces = range.clone().step_by(segment).map(|start| Outgoing {
             destination,
             range: start..range.end.min(start + segment),
@@ -128,11 +124,7 @@ impl DatagramSink for Egress {
     fn commit(&mut self, destination: SocketAddr, start: usize) {
         let datagram = start..self.bytes.len();
         if !datagram.is_empty() && !self.joins_last(destination, &datagram) {
-            self.messages.push(Outgoing {
-                destination,
-                segment: datagram.len(),
-                range: datagram,
-            });
+            self.messages.push(Outgoing { destination, segment: datagram.len(), range: datagram });
         }
     }
 
@@ -170,32 +162,12 @@ mod tests {
     #[test]
     fn a_run_to_one_peer_is_one_message_up_to_the_first_shorter_datagram() {
         let mut egress = Egress::new(true);
-        for (port, length) in [
-            (1, 100),
-            (1, 100),
-            (1, 60),
-            (1, 60),
-            (1, 61),
-            (2, 61),
-            (1, 61),
-        ] {
+        for (port, length) in [(1, 100), (1, 100), (1, 60), (1, 60), (1, 61), (2, 61), (1, 61)] {
             put(&mut egress, address(port), &vec![7; length]);
         }
-        let shapes: Vec<_> = egress
-            .messages
-            .iter()
-            .map(|m| (m.destination.port(), m.range.len(), m.segment))
-            .collect();
-        assert_eq!(
-            shapes,
-            [
-                (1, 260, 100),
-                (1, 60, 60),
-                (1, 61, 61),
-                (2, 61, 61),
-                (1, 61, 61)
-            ]
-        );
+        let shapes: Vec<_> =
+            egress.messages.iter().map(|m| (m.destination.port(), m.range.len(), m.segment)).collect();
+        assert_eq!(shapes, [(1, 260, 100), (1, 60, 60), (1, 61, 61), (2, 61, 61), (1, 61, 61)]);
     }
 
     #[test]
@@ -203,11 +175,7 @@ mod tests {
         for size in [1, 1_200, 1_472, 9_000, 32_753, 65_507] {
             let mut egress = Egress::new(true);
             (0..200).for_each(|_| put(&mut egress, address(1), &vec![7; size]));
-            let datagrams: usize = egress
-                .messages
-                .iter()
-                .map(|m| m.range.len() / m.segment)
-                .sum();
+            let datagrams: usize = egress.messages.iter().map(|m| m.range.len() / m.segment).sum();
             assert_eq!(datagrams, 200);
             let most = (MAX_MESSAGE / size).min(MAX_SEGMENTS);
             assert_eq!(egress.messages.len(), 200usize.div_ceil(most));
@@ -223,11 +191,7 @@ mod tests {
             let (mut egress, counters) = (Egress::new(true), Counters::default());
             let (mut offered, mut sent, mut dropped) = (Vec::new(), Vec::new(), Vec::new());
             for id in 0..rng.random_range(1..200u32) {
-                let length = if rng.random_bool(0.7) {
-                    40
-                } else {
-                    rng.random_range(4..60)
-                };
+                let length = if rng.random_bool(0.7) { 40 } else { rng.random_range(4..60) };
                 let mut datagram = vec![0; length];
                 datagram[..4].copy_from_slice(&id.to_be_bytes());
                 let destination = address(rng.random_range(1..3));
@@ -239,15 +203,8 @@ mod tests {
             let mut both: Vec<_> = sent.iter().chain(&dropped).cloned().collect();
             both.sort_by(|a, b| a.1[..4].cmp(&b.1[..4]));
             assert_eq!(both, offered, "seed {seed}");
-            assert!(
-                sent.is_sorted_by_key(|(_, datagram)| datagram[..4].to_vec()),
-                "seed {seed}"
-            );
-            let counted = [
-                &counters.send_too_large,
-                &counters.send_refused,
-                &counters.send_unreachable,
-            ];
+            assert!(sent.is_sorted_by_key(|(_, datagram)| datagram[..4].to_vec()), "seed {seed}");
+            let counted = [&counters.send_too_large, &counters.send_refused, &counters.send_unreachable];
             let counted: u64 = counted.iter().map(|c| c.load(Ordering::Relaxed)).sum();
             assert_eq!(counted, dropped.len() as u64, "seed {seed}");
         }
@@ -268,9 +225,7 @@ mod tests {
                 3 => SendError::Unreachable,
                 _ => {
                     let count = rng.random_range(1..=messages.len());
-                    messages[..count]
-                        .iter()
-                        .for_each(|m| sent.extend(cut(bytes, m)));
+                    messages[..count].iter().for_each(|m| sent.extend(cut(bytes, m)));
                     return Ok(count);
                 }
             };
@@ -292,11 +247,7 @@ mod tests {
         let (mut egress, counters) = (Egress::new(true), Counters::default());
         (0..3).for_each(|_| put(&mut egress, address(1), &[7; 50]));
         let picky = |_: &[u8], messages: &[Outgoing]| {
-            if messages[0].is_segmented() {
-                Err(SendError::Refused)
-            } else {
-                Ok(1)
-            }
+            if messages[0].is_segmented() { Err(SendError::Refused) } else { Ok(1) }
         };
         assert!(egress.flush(&counters, picky).is_ok_and(|all| all));
         (0..3).for_each(|_| put(&mut egress, address(1), &[7; 50]));
@@ -308,11 +259,7 @@ mod tests {
     fn segmentation_is_kept_where_the_destination_is_to_blame() {
         let (mut egress, counters) = (Egress::new(true), Counters::default());
         (0..3).for_each(|_| put(&mut egress, address(0), &[7; 50]));
-        assert!(
-            egress
-                .flush(&counters, |_, _| Err(SendError::Refused))
-                .is_ok_and(|all| all)
-        );
+        assert!(egress.flush(&counters, |_, _| Err(SendError::Refused)).is_ok_and(|all| all));
         assert_eq!(counters.send_refused.load(Ordering::Relaxed), 3);
         (0..3).for_each(|_| put(&mut egress, address(1), &[7; 50]));
         assert_eq!(egress.messages.len(), 1);
@@ -322,9 +269,7 @@ mod tests {
     fn the_end_of_the_socket_is_an_error() {
         let (mut egress, counters) = (Egress::new(true), Counters::default());
         put(&mut egress, address(1), &[7; 50]);
-        let dead = |_: &[u8], _: &[Outgoing]| {
-            Err(SendError::Dead(io::Error::from_raw_os_error(libc::EBADF)))
-        };
+        let dead = |_: &[u8], _: &[Outgoing]| Err(SendError::Dead(io::Error::from_raw_os_error(libc::EBADF)));
         assert!(egress.flush(&counters, dead).is_err());
     }
 }

@@ -20,10 +20,7 @@ pub struct Clock {
 impl Clock {
     pub fn start() -> Self {
         let since_epoch = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
-        Self {
-            origin: Instant::now(),
-            started: since_epoch.map_or(0, micros),
-        }
+        Self { origin: Instant::now(), started: since_epoch.map_or(0, micros) }
     }
 
     pub fn now(&self) -> Micros {
@@ -56,10 +53,7 @@ impl Fleet {
             clock: Clock::start(),
             output: OutputSignal::new()?,
             stop: AtomicBool::new(false),
-            state: Mutex::new(FleetState {
-                running: 0,
-                fault: None,
-            }),
+            state: Mutex::new(FleetState { running: 0, fault: None }),
             ended: Condvar::new(),
         })
     }

@@ -51,11 +51,7 @@ pub struct Options {
 
 impl Default for Options {
     fn default() -> Self {
-        Self {
-            shared: false,
-            segmentation: true,
-            buffer_bytes: 8 * 1024 * 1024,
-        }
+        Self { shared: false, segmentation: true, buffer_bytes: 8 * 1024 * 1024 }
     }
 }
 /// What one receive brought in. Made once, used again and again.
@@ -91,14 +87,9 @@ impl Arrivals {
 
     /// The datagrams, in order of arrival, each with its source.
     pub fn datagrams(&self) -> impl Iterator<Item = (SocketAddr, &[u8])> {
-        self.messages
-            .iter()
-            .zip(self.slots.chunks(SLOT_STRIDE))
-            .flat_map(|(message, slot)| {
-                slot[..message.length]
-                    .chunks(message.segment)
-                    .map(|datagram| (message.source, datagram))
-            })
+        self.messages.iter().zip(self.slots.chunks(SLOT_STRIDE)).flat_map(|(message, slot)| {
+            slot[..message.length].chunks(message.segment).map(|datagram| (message.source, datagram))
+        })
     }
 
     /// Forgets them.
@@ -108,11 +99,7 @@ impl Arrivals {
 
     fn settle(&mut self, counters: &Counters) -> usize {
         let bytes: usize = self.messages.iter().map(|m| m.length).sum();
-        let datagrams = self
-            .messages
-            .iter()
-            .map(|m| m.length.div_ceil(m.segment))
-            .sum();
+        let datagrams = self.messages.iter().map(|m| m.length.div_ceil(m.segment)).sum();
         add(&counters.datagrams_in, datagrams);
         add(&counters.bytes_in, bytes);
         if let Some(mean) = bytes.checked_div(self.messages.len()) {
@@ -133,11 +120,7 @@ impl Socket {
     ///
     /// A socket bound to an IPv6 address takes IPv6 alone.
     pub fn bind(listen: SocketAddr, options: Options) -> io::Result<Self> {
-        let socket = Builder::new(
-            Domain::for_address(listen),
-            Type::DGRAM,
-            Some(Protocol::UDP),
-        )?;
+        let socket = Builder::new(Domain::for_address(listen), Type::DGRAM, Some(Protocol::UDP))?;
         if listen.is_ipv6() {
             socket.set_only_v6(true)?;
         }
@@ -148,10 +131,7 @@ impl Socket {
         let segments = options.segmentation && enable_segmentation(&socket);
         report_overflow(&socket);
         socket.bind(&listen.into())?;
-        Ok(Self {
-            inner: socket.into(),
-            segments,
-        })
+        Ok(Self { inner: socket.into(), segments })
     }
 
     /// From now on others may bind to the same address, if they ask for it ([`Options::shared`]).
@@ -184,12 +164,7 @@ impl Socket {
     }
 
     /// Sends the messages in order, up to a batch; returns how many left. An error is about the first.
-    pub fn send(
-        &self,
-        bytes: &[u8],
-        messages: &[Outgoing],
-        counters: &Counters,
-    ) -> Result<usize, SendError> {
+    pub fn send(&self, bytes: &[u8], messages: &[Outgoing], counters: &Counters) -> Result<usize, SendError> {
         let batch = &messages[..messages.len().min(WIDTH)];
         let sent = loop {
             add(&counters.send_calls, 1);
@@ -198,22 +173,13 @@ impl Socket {
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 Err(error) => {
                     let error = SendError::from(error);
-                    add(
-                        &counters.send_blocked,
-                        usize::from(matches!(error, SendError::Blocked)),
-                    );
+                    add(&counters.send_blocked, usize::from(matches!(error, SendError::Blocked)));
                     return Err(error);
                 }
             }
         };
-        add(
-            &counters.datagrams_out,
-            batch[..sent].iter().map(Outgoing::datagrams).sum(),
-        );
-        add(
-            &counters.bytes_out,
-            batch[..sent].iter().map(|m| m.range.len()).sum(),
-        );
+        add(&counters.datagrams_out, batch[..sent].iter().map(Outgoing::datagrams).sum());
+        add(&counters.bytes_out, batch[..sent].iter().map(|m| m.range.len()).sum());
         Ok(sent)
     }
 }
@@ -242,16 +208,8 @@ pub fn wait(
     let readable = if interest.readable { libc::POLLIN } else { 0 };
     let writable = if interest.writable { libc::POLLOUT } else { 0 };
     let mut polled = [
-        libc::pollfd {
-            fd: socket.as_fd().as_raw_fd(),
-            events: readable | writable,
-            revents: 0,
-        },
-        libc::pollfd {
-            fd: bell.as_raw_fd(),
-            events: libc::POLLIN,
-            revents: 0,
-        },
+        libc::pollfd { fd: socket.as_fd().as_raw_fd(), events: readable | writable, revents: 0 },
+        libc::pollfd { fd: bell.as_raw_fd(), events: libc::POLLIN, revents: 0 },
     ];
     poll(&mut polled, timeout)?;
     Ok(polled[1].revents & libc::POLLIN != 0)
@@ -274,30 +232,16 @@ fn poll_call(polled: &mut [libc::pollfd], timeout: Option<Duration>) -> c_int {
         tv_sec: t.as_secs().try_into().unwrap_or(libc::time_t::MAX),
         tv_nsec: t.subsec_nanos().into(),
     });
-    let timeout = timeout
-        .as_ref()
-        .map_or(std::ptr::null(), std::ptr::from_ref);
+    let timeout = timeout.as_ref().map_or(std::ptr::null(), std::ptr::from_ref);
     // SAFETY: the pointer and the count are those of one slice; `timeout` is null or points to a value that outlives the
     // call.
-    unsafe {
-        libc::ppoll(
-            polled.as_mut_ptr(),
-            polled.len() as libc::nfds_t,
-            timeout,
-            std::ptr::null(),
-        )
-    }
+    unsafe { libc::ppoll(polled.as_mut_ptr(), polled.len() as libc::nfds_t, timeout, std::ptr::null()) }
 }
 
 #[cfg(not(target_os = "linux"))]
 fn poll_call(polled: &mut [libc::pollfd], timeout: Option<Duration>) -> c_int {
     // Rounded up: waking before the time would only mean to wait again.
-    let millis = timeout.map_or(-1, |t| {
-        t.as_micros()
-            .div_ceil(1000)
-            .try_into()
-            .unwrap_or(c_int::MAX)
-    });
+    let millis = timeout.map_or(-1, |t| t.as_micros().div_ceil(1000).try_into().unwrap_or(c_int::MAX));
     // SAFETY: the pointer and the count are those of one slice.
     unsafe { libc::poll(polled.as_mut_ptr(), polled.len() as libc::nfds_t, millis) }
 }
@@ -306,20 +250,11 @@ fn poll_call(polled: &mut [libc::pollfd], timeout: Option<Duration>) -> c_int {
 #[cfg(target_os = "linux")]
 pub fn event_fd() -> io::Result<OwnedFd> {
     // SAFETY: takes no pointers; the descriptor is new and nobody else's.
-    unsafe {
-        Ok(OwnedFd::from_raw_fd(check(libc::eventfd(
-            0,
-            libc::EFD_CLOEXEC | libc::EFD_NONBLOCK,
-        ))?))
-    }
+    unsafe { Ok(OwnedFd::from_raw_fd(check(libc::eventfd(0, libc::EFD_CLOEXEC | libc::EFD_NONBLOCK))?)) }
 }
 
 fn check(result: c_int) -> io::Result<c_int> {
-    if result < 0 {
-        Err(io::Error::last_os_error())
-    } else {
-        Ok(result)
-    }
+    if result < 0 { Err(io::Error::last_os_error()) } else { Ok(result) }
 }
 
 fn set_option(socket: &Builder, level: c_int, name: c_int, value: c_int) -> io::Result<()> {
@@ -340,19 +275,9 @@ fn set_option(socket: &Builder, level: c_int, name: c_int, value: c_int) -> io::
 fn forbid_fragmentation(socket: &Builder, listen: SocketAddr) -> io::Result<()> {
     // PROBE rather than DO: the path MTU is found by our own probes, ICMP (which anyone can forge) has no say in it.
     if listen.is_ipv4() {
-        set_option(
-            socket,
-            libc::IPPROTO_IP,
-            libc::IP_MTU_DISCOVER,
-            libc::IP_PMTUDISC_PROBE,
-        )
+        set_option(socket, libc::IPPROTO_IP, libc::IP_MTU_DISCOVER, libc::IP_PMTUDISC_PROBE)
     } else {
-        set_option(
-            socket,
-            libc::IPPROTO_IPV6,
-            libc::IPV6_MTU_DISCOVER,
-            libc::IPV6_PMTUDISC_PROBE,
-        )
+        set_option(socket, libc::IPPROTO_IPV6, libc::IPV6_MTU_DISCOVER, libc::IPV6_PMTUDISC_PROBE)
     }
 }
 
@@ -409,11 +334,7 @@ fn report_overflow(socket: &Builder) {
 /// Whether the descriptor is readable now.
 #[cfg(test)]
 pub fn is_readable(fd: BorrowedFd<'_>) -> io::Result<bool> {
-    let mut polled = [libc::pollfd {
-        fd: fd.as_raw_fd(),
-        events: libc::POLLIN,
-        revents: 0,
-    }];
+    let mut polled = [libc::pollfd { fd: fd.as_raw_fd(), events: libc::POLLIN, revents: 0 }];
     poll(&mut polled, Some(Duration::ZERO))?;
     Ok(polled[0].revents & libc::POLLIN != 0)
 }

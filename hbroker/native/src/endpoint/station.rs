@@ -65,9 +65,9 @@ impl Outlet {
     /// Sends what the socket takes; see [`Egress::flush`].
     pub fn flush(&mut self, counters: &Counters) -> io::Result<bool> {
         match &self.socket {
-            Some(socket) => self.egress.flush(counters, |bytes, messages| {
-                socket.send(bytes, messages, counters)
-            }),
+            Some(socket) => {
+                self.egress.flush(counters, |bytes, messages| socket.send(bytes, messages, counters))
+            }
             None => Ok(true),
         }
     }
@@ -82,16 +82,8 @@ impl<M: Machine> Station<M> {
     ) -> io::Result<(Self, Receiver<M::Handoff>)> {
         let (mailbox, mail) = sync_channel(MAILBOX);
         let station = Self {
-            seat: Mutex::new(Seat {
-                machine,
-                lit: false,
-                sent_at: 0,
-                closed: false,
-            }),
-            outlet: Mutex::new(Outlet {
-                egress: Egress::new(socket.segments()),
-                socket: Some(socket),
-            }),
+            seat: Mutex::new(Seat { machine, lit: false, sent_at: 0, closed: false }),
+            outlet: Mutex::new(Outlet { egress: Egress::new(socket.segments()), socket: Some(socket) }),
             waker: Waker::new()?,
             mailbox,
             starved: AtomicBool::new(false),
@@ -143,11 +135,7 @@ impl<M: Machine> Station<M> {
         let leave_it_to_worker = seat.machine.has_handoff()
             || !self.waker.is_sleeping()
             || now < seat.sent_at.saturating_add(LULL);
-        let outlet = if leave_it_to_worker {
-            None
-        } else {
-            self.outlet.try_lock()
-        };
+        let outlet = if leave_it_to_worker { None } else { self.outlet.try_lock() };
         let Some(mut outlet) = outlet.filter(|o| o.egress.is_empty() && o.socket.is_some()) else {
             drop(seat);
             return self.waker.wake();
@@ -173,11 +161,7 @@ impl<M: Machine> Station<M> {
         let lit = seat.machine.has_output();
         if lit != seat.lit {
             seat.lit = lit;
-            if lit {
-                self.fleet.output.light()
-            } else {
-                self.fleet.output.extinguish()
-            }
+            if lit { self.fleet.output.light() } else { self.fleet.output.extinguish() }
         }
     }
 

@@ -91,10 +91,7 @@ impl Machine for Echo {
 /// CPU time of the calling thread; 0 where the system does not tell.
 fn thread_cpu_ns() -> u64 {
     let text = std::fs::read_to_string("/proc/thread-self/schedstat").unwrap_or_default();
-    text.split(' ')
-        .next()
-        .and_then(|field| field.parse().ok())
-        .unwrap_or(0)
+    text.split(' ').next().and_then(|field| field.parse().ok()).unwrap_or(0)
 }
 
 fn start(machines: Vec<Echo>) -> Endpoint<Echo> {
@@ -112,12 +109,7 @@ fn std_client() -> UdpSocket {
 }
 
 fn counter(endpoint: &Endpoint<Echo>, name: &str) -> u64 {
-    endpoint
-        .counters()
-        .iter()
-        .find(|(n, _)| *n == name)
-        .unwrap()
-        .1
+    endpoint.counters().iter().find(|(n, _)| *n == name).unwrap().1
 }
 
 fn is_readable(endpoint: &Endpoint<Echo>) -> bool {
@@ -137,50 +129,25 @@ impl BatchClient {
     fn new(options: Options) -> Self {
         let socket = Socket::bind(LOCAL.parse().unwrap(), options).unwrap();
         let egress = Egress::new(socket.segments());
-        Self {
-            socket,
-            egress,
-            arrivals: Arrivals::new(),
-            counters: Counters::default(),
-        }
+        Self { socket, egress, arrivals: Arrivals::new(), counters: Counters::default() }
     }
 
-    fn exchange(
-        &mut self,
-        bell: BorrowedFd<'_>,
-        server: SocketAddr,
-        datagrams: &[Vec<u8>],
-    ) -> Vec<Vec<u8>> {
+    fn exchange(&mut self, bell: BorrowedFd<'_>, server: SocketAddr, datagrams: &[Vec<u8>]) -> Vec<Vec<u8>> {
         for datagram in datagrams {
             let start = self.egress.buffer().len();
             self.egress.buffer().extend_from_slice(datagram);
             self.egress.commit(server, start);
         }
-        let all = self
-            .egress
-            .flush(&self.counters, |b, m| {
-                self.socket.send(b, m, &self.counters)
-            })
-            .unwrap();
+        let all = self.egress.flush(&self.counters, |b, m| self.socket.send(b, m, &self.counters)).unwrap();
         assert!(all);
         let mut back = Vec::new();
         let deadline = Instant::now() + SOON;
         while back.len() < datagrams.len() {
-            assert!(
-                Instant::now() < deadline,
-                "{} of {} came back",
-                back.len(),
-                datagrams.len()
-            );
-            self.socket
-                .receive(&mut self.arrivals, &self.counters)
-                .unwrap();
+            assert!(Instant::now() < deadline, "{} of {} came back", back.len(), datagrams.len());
+            self.socket.receive(&mut self.arrivals, &self.counters).unwrap();
             back.extend(self.arrivals.datagrams().map(|(_, d)| d.to_vec()));
             if back.len() < datagrams.len() {
-                let interest = Interest {
-                    readable: true,
-                    writable: false,
-                };
+                let interest = Interest { readable: true, writable: false };
                 socket::wait(&self.socket, interest, bell, Some(SOON)).unwrap();
             }
         }
@@ -191,10 +158,7 @@ impl BatchClient {
 /// 8 clients, `rounds` runs of up to 64 datagrams each; every one comes back once and whole.
 fn echo_many(workers: usize, detour: bool, options: Options, rounds: u64) -> Endpoint<Echo> {
     let machines = (0..workers)
-        .map(|i| Echo {
-            detour: detour.then_some(((i + 1) % workers) as u8),
-            ..Echo::default()
-        })
+        .map(|i| Echo { detour: detour.then_some(((i + 1) % workers) as u8), ..Echo::default() })
         .collect();
     let endpoint = Endpoint::with_options(machines, LOCAL.parse().unwrap(), options).unwrap();
     let server = endpoint.address();
@@ -233,28 +197,17 @@ fn many_datagrams_come_back_through_several_workers() {
     let endpoint = echo_many(3, false, Options::default(), 200);
     assert_eq!(counter(&endpoint, "socket.datagrams_in"), 8 * 200 * 64);
     assert_eq!(counter(&endpoint, "socket.datagrams_out"), 8 * 200 * 64);
-    assert_eq!(
-        counter(&endpoint, "socket.bytes_in"),
-        counter(&endpoint, "socket.bytes_out")
-    );
+    assert_eq!(counter(&endpoint, "socket.bytes_in"), counter(&endpoint, "socket.bytes_out"));
     if cfg!(target_os = "linux") {
-        assert!(
-            counter(&endpoint, "socket.send_calls") * 16
-                < counter(&endpoint, "socket.datagrams_out")
-        );
-        let busy = (0..3)
-            .filter(|&w| endpoint.inspect(w, |m| m.turns) > 10)
-            .count();
+        assert!(counter(&endpoint, "socket.send_calls") * 16 < counter(&endpoint, "socket.datagrams_out"));
+        let busy = (0..3).filter(|&w| endpoint.inspect(w, |m| m.turns) > 10).count();
         assert!(busy > 1, "one worker alone has all peers");
     }
 }
 
 #[test]
 fn the_same_without_segmentation() {
-    let options = Options {
-        segmentation: false,
-        ..Options::default()
-    };
+    let options = Options { segmentation: false, ..Options::default() };
     let endpoint = echo_many(2, false, options, 50);
     assert_eq!(counter(&endpoint, "socket.datagrams_out"), 8 * 50 * 64);
 }
@@ -273,9 +226,7 @@ fn more_handoffs_than_a_mailbox_holds_arrive_all() {
     let to = nobody.local_addr().unwrap();
     for worker in 0..2u8 {
         endpoint.with_machine(worker.into(), |machine, _| {
-            machine
-                .handoffs
-                .extend((0..20_000).map(|_| (1 - worker, (to, vec![1]))));
+            machine.handoffs.extend((0..20_000).map(|_| (1 - worker, (to, vec![1]))));
         });
     }
     let deadline = Instant::now() + SOON;
@@ -308,12 +259,8 @@ fn publish_and_wait(endpoint: &Endpoint<Echo>, seed: u64) {
     for number in 0..3_000u64 {
         (0..rng.random_range(0..2_000)).for_each(|_| std::hint::spin_loop());
         let worker = rng.random_range(0..2);
-        endpoint.with_machine(worker, |m, _| {
-            m.outgoing.push_back((to, number.to_be_bytes().to_vec()))
-        });
-        let length = client
-            .recv(&mut buffer)
-            .unwrap_or_else(|_| panic!("seed {seed}: {number} never left"));
+        endpoint.with_machine(worker, |m, _| m.outgoing.push_back((to, number.to_be_bytes().to_vec())));
+        let length = client.recv(&mut buffer).unwrap_or_else(|_| panic!("seed {seed}: {number} never left"));
         assert_eq!(buffer[..length], number.to_be_bytes());
     }
 }
@@ -324,10 +271,7 @@ fn a_new_deadline_gets_the_worker_up_in_time() {
     for _ in 0..300 {
         endpoint.with_machine(0, |machine, now| machine.due = Some(now + 500));
         assert!(endpoint.wait(SOON));
-        assert_eq!(
-            endpoint.with_machine(0, |machine, _| std::mem::take(&mut machine.output)),
-            1
-        );
+        assert_eq!(endpoint.with_machine(0, |machine, _| std::mem::take(&mut machine.output)), 1);
     }
 }
 
@@ -359,11 +303,7 @@ fn an_idle_worker_uses_no_time() {
     assert!(endpoint.wait(SOON));
     let (turns, cpu) = endpoint.inspect(0, |machine| (machine.turns - before, machine.cpu.clone()));
     assert!(turns <= 4, "{turns} turns with nothing to do");
-    assert!(
-        cpu[1] - cpu[0] < 5_000_000,
-        "{} ns of CPU in 300 ms",
-        cpu[1] - cpu[0]
-    );
+    assert!(cpu[1] - cpu[0] < 5_000_000, "{} ns of CPU in 300 ms", cpu[1] - cpu[0]);
 }
 
 #[test]
@@ -388,9 +328,7 @@ fn shutdown_ends_the_threads_and_frees_the_port() {
 fn an_address_in_use_is_refused_to_one_and_to_many() {
     let endpoint = start(echoes(2));
     for workers in [1, 2] {
-        let error = Endpoint::new(echoes(workers), endpoint.address())
-            .err()
-            .expect("it is in use");
+        let error = Endpoint::new(echoes(workers), endpoint.address()).err().expect("it is in use");
         assert_eq!(error.kind(), io::ErrorKind::AddrInUse);
     }
 }
@@ -404,12 +342,8 @@ fn closed_ports_and_oversize_do_not_hurt_the_others() {
     for _ in 0..200 {
         endpoint.with_machine(0, |machine, _| {
             machine.outgoing.push_back((closed, vec![1; 100]));
-            machine
-                .outgoing
-                .push_back((SocketAddr::new(closed.ip(), 0), vec![1; 100]));
-            machine
-                .outgoing
-                .push_back((SocketAddr::new(closed.ip(), 0), vec![1; 100]));
+            machine.outgoing.push_back((SocketAddr::new(closed.ip(), 0), vec![1; 100]));
+            machine.outgoing.push_back((SocketAddr::new(closed.ip(), 0), vec![1; 100]));
             machine.outgoing.push_back((closed, vec![1; 70_000]));
             machine.outgoing.push_back((open, vec![2; 100]));
         });
@@ -417,10 +351,7 @@ fn closed_ports_and_oversize_do_not_hurt_the_others() {
     }
     assert_eq!(counter(&endpoint, "drop.send_too_large"), 200);
     // Nobody has port 0; systems differ in how they say so.
-    assert_eq!(
-        counter(&endpoint, "drop.send_refused") + counter(&endpoint, "drop.send_unreachable"),
-        400
-    );
+    assert_eq!(counter(&endpoint, "drop.send_refused") + counter(&endpoint, "drop.send_unreachable"), 400);
     client.send_to(b"still there?", endpoint.address()).unwrap();
     assert_eq!(client.recv(&mut [0; 200]).unwrap(), 12);
     assert_eq!(endpoint.fault(), None);
@@ -437,12 +368,7 @@ fn drain_waits_for_the_last_datagram() {
         });
         assert!(endpoint.drain(SOON));
         client.set_nonblocking(true).unwrap();
-        assert_eq!(
-            (0..100)
-                .filter(|_| client.recv(&mut [0; 32]).is_ok())
-                .count(),
-            100
-        );
+        assert_eq!((0..100).filter(|_| client.recv(&mut [0; 32]).is_ok()).count(), 100);
     }
 }
 
@@ -480,10 +406,7 @@ fn ipv6_works_too() {
 #[test]
 #[cfg(target_os = "linux")]
 fn what_the_kernel_drops_is_counted() {
-    let options = Options {
-        buffer_bytes: 1,
-        ..Options::default()
-    };
+    let options = Options { buffer_bytes: 1, ..Options::default() };
     let endpoint = Endpoint::with_options(echoes(1), LOCAL.parse().unwrap(), options).unwrap();
     let client = std_client();
     // The machine is held while they come, so the worker cannot keep up.
@@ -491,9 +414,7 @@ fn what_the_kernel_drops_is_counted() {
         (0..1_000).for_each(|_| assert!(client.send_to(&[1; 64], endpoint.address()).is_ok()));
     });
     // The count comes with the next datagram that finds room.
-    client
-        .set_read_timeout(Some(Duration::from_millis(100)))
-        .unwrap();
+    client.set_read_timeout(Some(Duration::from_millis(100))).unwrap();
     let deadline = Instant::now() + SOON;
     let mut sent = 1_000;
     let mut back = 0;
@@ -501,9 +422,7 @@ fn what_the_kernel_drops_is_counted() {
         assert!(Instant::now() < deadline);
         client.send_to(b"count", endpoint.address()).unwrap();
         sent += 1;
-        back = std::iter::from_fn(|| client.recv(&mut [0; 100]).ok())
-            .find(|&n| n == 5)
-            .unwrap_or(0);
+        back = std::iter::from_fn(|| client.recv(&mut [0; 100]).ok()).find(|&n| n == 5).unwrap_or(0);
     }
     let dropped = counter(&endpoint, "drop.receive_overflow");
     assert!(dropped > 0);

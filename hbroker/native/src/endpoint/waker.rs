@@ -54,8 +54,7 @@ impl Waker {
 
     /// The worker announces when it will be up by itself. Called with the engine locked, as is `deadline`.
     pub fn set_deadline(&self, deadline: Option<Micros>) {
-        self.deadline
-            .store(deadline.unwrap_or(Micros::MAX), Ordering::Relaxed);
+        self.deadline.store(deadline.unwrap_or(Micros::MAX), Ordering::Relaxed);
     }
 
     /// When the worker will be up by itself.
@@ -65,10 +64,7 @@ impl Waker {
 
     /// The worker announces its sleep. False: it was notified since it last woke, and must not.
     pub fn begin_sleep(&self) -> bool {
-        let slept = self
-            .state
-            .compare_exchange(AWAKE, SLEEPING, Ordering::AcqRel, Ordering::Acquire)
-            .is_ok();
+        let slept = self.state.compare_exchange(AWAKE, SLEEPING, Ordering::AcqRel, Ordering::Acquire).is_ok();
         if !slept {
             self.state.store(AWAKE, Ordering::Release);
         }
@@ -106,10 +102,7 @@ struct Signalled {
 impl OutputSignal {
     pub fn new() -> io::Result<Self> {
         Ok(Self {
-            state: Mutex::new(Signalled {
-                lit: 0,
-                watched: false,
-            }),
+            state: Mutex::new(Signalled { lit: 0, watched: false }),
             changed: Condvar::new(),
             bell: Doorbell::new()?,
         })
@@ -173,9 +166,7 @@ struct Doorbell {
 #[cfg(target_os = "linux")]
 impl Doorbell {
     fn new() -> io::Result<Self> {
-        Ok(Self {
-            event: File::from(crate::endpoint::socket::event_fd()?),
-        })
+        Ok(Self { event: File::from(crate::endpoint::socket::event_fd()?) })
     }
 
     fn ring(&self) {
@@ -241,10 +232,7 @@ mod tests {
         assert!(waker.bell.is_ringing());
         waker.end_sleep(true);
         assert!(!waker.bell.is_ringing());
-        assert!(
-            waker.begin_sleep(),
-            "what was notified in sleep is worked through after it"
-        );
+        assert!(waker.begin_sleep(), "what was notified in sleep is worked through after it");
     }
 
     #[test]
@@ -265,8 +253,8 @@ mod tests {
     fn a_thread_that_waits_is_told() {
         let signal = OutputSignal::new().unwrap();
         std::thread::scope(|scope| {
-            let waiter = scope
-                .spawn(|| signal.wait_until(Instant::now() + std::time::Duration::from_secs(20)));
+            let waiter =
+                scope.spawn(|| signal.wait_until(Instant::now() + std::time::Duration::from_secs(20)));
             signal.light();
             assert!(waiter.join().unwrap());
         });

@@ -90,11 +90,7 @@ impl<M: Machine> Worker<M> {
 
     /// Works until it is told to stop, or the socket dies.
     pub fn run(mut self) {
-        let farewell = Farewell {
-            index: self.index,
-            station: self.station(),
-            clean: false,
-        };
+        let farewell = Farewell { index: self.index, station: self.station(), clean: false };
         let ended = self.work();
         farewell.say(ended);
     }
@@ -117,8 +113,7 @@ impl<M: Machine> Worker<M> {
         if self.stalled.is_some() {
             return Ok(0);
         }
-        self.socket
-            .receive(&mut self.arrivals, &self.station.counters)
+        self.socket.receive(&mut self.arrivals, &self.station.counters)
     }
 
     /// Works through what came in, under the lock, and sends what follows from it, mostly without.
@@ -149,9 +144,7 @@ impl<M: Machine> Worker<M> {
         for worker in wake {
             self.peers[usize::from(worker)].wake();
         }
-        Ok(Turn {
-            again: more_mail || (more_datagrams && !self.blocked),
-        })
+        Ok(Turn { again: more_mail || (more_datagrams && !self.blocked) })
     }
 
     /// Takes in handoffs from other workers; true: there may be more.
@@ -194,14 +187,9 @@ impl<M: Machine> Worker<M> {
         }
         let timeout = match waker.deadline() {
             Micros::MAX => None,
-            deadline => Some(Duration::from_micros(
-                deadline.saturating_sub(self.station.fleet.clock.now()),
-            )),
+            deadline => Some(Duration::from_micros(deadline.saturating_sub(self.station.fleet.clock.now()))),
         };
-        let interest = Interest {
-            readable: self.stalled.is_none(),
-            writable: self.blocked,
-        };
+        let interest = Interest { readable: self.stalled.is_none(), writable: self.blocked };
         let rung = socket::wait(&self.socket, interest, waker.as_fd(), timeout);
         waker.end_sleep(*rung.as_ref().unwrap_or(&false));
         rung.map(drop)
@@ -219,9 +207,7 @@ impl<M: Machine> Farewell<M> {
     fn say(mut self, ended: io::Result<()>) {
         self.clean = true;
         if let Err(error) = ended {
-            self.station
-                .fleet
-                .fail(format!("worker {}: {error}", self.index));
+            self.station.fleet.fail(format!("worker {}: {error}", self.index));
         }
     }
 }
@@ -229,9 +215,7 @@ impl<M: Machine> Farewell<M> {
 impl<M: Machine> Drop for Farewell<M> {
     fn drop(&mut self) {
         if !self.clean {
-            self.station
-                .fleet
-                .fail(format!("worker {} panicked", self.index));
+            self.station.fleet.fail(format!("worker {} panicked", self.index));
         }
         self.station.close();
         self.station.fleet.end_one();

@@ -27,11 +27,7 @@ const MAX_TOKENS: usize = 4_096;
 impl Client {
     pub(super) fn new(config: &Config, keyed: Keyed) -> Self {
         Self {
-            publisher: Publisher::new(
-                Zones::new(MAX_ZONES, config.seed),
-                config.link_queue_bytes,
-                keyed,
-            ),
+            publisher: Publisher::new(Zones::new(MAX_ZONES, config.seed), config.link_queue_bytes, keyed),
             inbox: Inbox::new(config.message_queue_bytes, config.seed),
             tokens: HashMap::with_hasher(keyed),
             blocked: false,
@@ -49,11 +45,7 @@ impl Engine {
         let room = match route {
             Route::Ask(_) => client.publisher.may_wait(message.payload.len()),
             Route::Owner(owner) => {
-                let queued = self
-                    .out
-                    .links
-                    .by_address(owner)
-                    .and_then(|id| self.out.links.get(id));
+                let queued = self.out.links.by_address(owner).and_then(|id| self.out.links.get(id));
                 let queued = queued.map_or(0, |entry| entry.link.queued_bytes());
                 queued + message.payload.len() + message.topic.len() < self.config.link_queue_bytes
             }
@@ -65,9 +57,7 @@ impl Engine {
         client.publisher.open(&parts);
         let sequence = parts.first().map(|part| part.message);
         match route {
-            Route::Owner(owner) => parts
-                .into_iter()
-                .for_each(|part| self.send_part(now, owner, part)),
+            Route::Owner(owner) => parts.into_iter().for_each(|part| self.send_part(now, owner, part)),
             Route::Ask(_) => self.wait_all(now, parts),
         }
         sequence
@@ -120,13 +110,7 @@ impl Engine {
             return;
         };
         let receipt = (packet.delivery > 0).then_some((id, packet.delivery));
-        let taken = client.inbox.take(
-            now,
-            publish,
-            packet.retained,
-            receipt,
-            &mut self.out.counters,
-        );
+        let taken = client.inbox.take(now, publish, packet.retained, receipt, &mut self.out.counters);
         if client.inbox.is_waiting_for_parts() && self.housekeeping == Micros::MAX {
             self.housekeeping = now + HOUSEKEEPING;
         }
@@ -164,19 +148,13 @@ impl Engine {
                 return;
             };
             for delivery in entry.ledger.within(first, last) {
-                let ticket = self
-                    .out
-                    .links
-                    .get_mut(id)
-                    .and_then(|entry| entry.ledger.settle(delivery));
+                let ticket = self.out.links.get_mut(id).and_then(|entry| entry.ledger.settle(delivery));
                 let (Some(ticket), Side::Client(client)) = (ticket, &mut self.side) else {
                     continue;
                 };
                 let part = client.publisher.settle(ticket);
                 match puback.reason {
-                    reason::SUCCESS | reason::NO_MATCHING_SUBSCRIBERS => {
-                        self.finish(&part, puback.reason)
-                    }
+                    reason::SUCCESS | reason::NO_MATCHING_SUBSCRIBERS => self.finish(&part, puback.reason),
                     reason if moves(reason) => {
                         self.learn(now, owner, &part.topic, referral.as_ref());
                         self.wait(now, part);
@@ -211,8 +189,7 @@ impl Engine {
             self.out.queue_copy(id, &part.field, false);
             return;
         }
-        let (Side::Client(client), Some(entry)) = (&mut self.side, self.out.links.get_mut(id))
-        else {
+        let (Side::Client(client), Some(entry)) = (&mut self.side, self.out.links.get_mut(id)) else {
             return;
         };
         let chain = Chain::Topic(chain_of(self.splitter.publisher(), part.topic.as_bytes()));
@@ -249,11 +226,7 @@ impl Engine {
         };
         if client.publisher.completes(part) {
             let (sequence, topic) = (part.message, part.topic.clone());
-            self.events.push(Event::Published {
-                sequence,
-                topic,
-                reason,
-            });
+            self.events.push(Event::Published { sequence, topic, reason });
         }
     }
 
@@ -265,11 +238,7 @@ impl Engine {
             self.out.counters.drop(Drop::Unresolved);
         } else if client.publisher.abandon(part) {
             let (sequence, topic) = (part.message, part.topic.clone());
-            self.events.push(Event::Published {
-                sequence,
-                topic,
-                reason,
-            });
+            self.events.push(Event::Published { sequence, topic, reason });
         }
     }
 

@@ -59,10 +59,7 @@ impl Engine {
         match entry.link.handle_header(now, &view.header, source) {
             Arrival::Fresh => {}
             Arrival::Moved => {
-                if self
-                    .tokens
-                    .verify(self.token_clock(now), source, view.header.token)
-                {
+                if self.tokens.verify(self.token_clock(now), source, view.header.token) {
                     self.move_link(id, source);
                 }
             }
@@ -76,13 +73,7 @@ impl Engine {
         self.handle_packets(now, id, source, view);
     }
 
-    fn handle_packets(
-        &mut self,
-        now: Micros,
-        id: LinkId,
-        source: SocketAddr,
-        view: &DatagramView<'_>,
-    ) {
+    fn handle_packets(&mut self, now: Micros, id: LinkId, source: SocketAddr, view: &DatagramView<'_>) {
         self.announce(id);
         let numbered = view.header.number != 0;
         let mut kept = true;
@@ -96,9 +87,7 @@ impl Engine {
         }
         if let Some(entry) = self.out.links.get_mut(id) {
             if numbered {
-                entry
-                    .link
-                    .finish_datagram(now, view.header.number, view.has_packets(), kept);
+                entry.link.finish_datagram(now, view.header.number, view.has_packets(), kept);
             }
             self.out.links.touch(id);
         }
@@ -123,10 +112,7 @@ impl Engine {
         let Some(entry) = self.out.links.get_mut(id) else {
             return true;
         };
-        match entry
-            .link
-            .receive(packet.delivery, packet.after, packet.raw)
-        {
+        match entry.link.receive(packet.delivery, packet.after, packet.raw) {
             Receipt::Deliver => {
                 self.handle_body(now, id, source, packet);
                 self.release(now, id);
@@ -144,9 +130,7 @@ impl Engine {
     /// Hands on the packets that waited for the one before them.
     pub(super) fn release(&mut self, now: Micros, id: LinkId) {
         while let Some(entry) = self.out.links.get_mut(id) {
-            if self.events.is_full()
-                || matches!(&self.side, Side::Client(client) if client.inbox.is_full())
-            {
+            if self.events.is_full() || matches!(&self.side, Side::Client(client) if client.inbox.is_full()) {
                 self.stalled.push(id);
                 return;
             }
@@ -176,13 +160,7 @@ impl Engine {
         }
     }
 
-    fn handle_body(
-        &mut self,
-        now: Micros,
-        id: LinkId,
-        source: SocketAddr,
-        packet: &PacketView<'_>,
-    ) {
+    fn handle_body(&mut self, now: Micros, id: LinkId, source: SocketAddr, packet: &PacketView<'_>) {
         match &packet.body {
             Body::Publish(publish) => match self.side {
                 Side::Node(_) => self.forward(now, id, packet.delivery, publish),
@@ -198,9 +176,7 @@ impl Engine {
                 }
             }
             Body::Control(_) => self.hand_up(id, source, packet.raw),
-            Body::Reset { .. } | Body::Challenge { .. } => {
-                self.out.counters.drop(Drop::UnexpectedPacket)
-            }
+            Body::Reset { .. } | Body::Challenge { .. } => self.out.counters.drop(Drop::UnexpectedPacket),
             Body::Pong { .. } | Body::None => {}
         }
     }
@@ -214,12 +190,7 @@ impl Engine {
             return;
         }
         let inbound = entry.inbound;
-        self.events.push(Event::Control {
-            link: Some(id),
-            source,
-            packet: packet.to_vec(),
-            inbound,
-        });
+        self.events.push(Event::Control { link: Some(id), source, packet: packet.to_vec(), inbound });
     }
 
     /// The first datagram of a session that this worker does not have (§3.1).
@@ -243,22 +214,13 @@ impl Engine {
             self.out.counters.drop(Drop::UnknownSession);
             return;
         }
-        if let Some(worker) = self
-            .shared
-            .directory
-            .worker_of(session)
-            .filter(|&worker| worker != self.worker)
+        if let Some(worker) = self.shared.directory.worker_of(session).filter(|&worker| worker != self.worker)
         {
             let datagram = Bytes::copy_from_slice(datagram);
-            self.out
-                .handoffs
-                .push_back((worker, Handoff::Datagram { source, datagram }));
+            self.out.handoffs.push_back((worker, Handoff::Datagram { source, datagram }));
             return;
         }
-        if self
-            .tokens
-            .verify(self.token_clock(now), source, view.header.token)
-        {
+        if self.tokens.verify(self.token_clock(now), source, view.header.token) {
             self.accept(now, Role::Acceptor, source, view, datagram.len());
         } else {
             self.out.counters.drop(Drop::UnknownSession);
@@ -317,11 +279,7 @@ impl Engine {
             return;
         };
         let inbound = entry.inbound;
-        if inbound
-            && !self
-                .tokens
-                .verify(self.token_clock(now), source, view.header.token)
-        {
+        if inbound && !self.tokens.verify(self.token_clock(now), source, view.header.token) {
             self.answer_reset(now, source, view.header.session, received);
             return;
         }

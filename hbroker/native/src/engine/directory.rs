@@ -15,9 +15,7 @@ pub struct Directory {
 
 impl Directory {
     pub fn new(seed: u64) -> Self {
-        Self {
-            workers: Mutex::new(HashMap::with_hasher(Keyed::new(seed))),
-        }
+        Self { workers: Mutex::new(HashMap::with_hasher(Keyed::new(seed))) }
     }
 
     pub fn add(&self, session: u64, worker: u8) {

@@ -28,10 +28,7 @@ pub struct Distribution {
 
 impl Distribution {
     pub fn new(worker: u8) -> Self {
-        Self {
-            worker,
-            pending: Slab::new(),
-        }
+        Self { worker, pending: Slab::new() }
     }
 
     /// Opens a message. Its copies are added with [`Self::add_copies`]; the caller holds one ticket itself until all are
@@ -67,10 +64,7 @@ mod tests {
 
     #[test]
     fn completes_with_the_last_ticket() {
-        let origin = Origin {
-            link: LinkId(7),
-            delivery: 3,
-        };
+        let origin = Origin { link: LinkId(7), delivery: 3 };
         let mut distribution = Distribution::new(0);
         let ticket = distribution.open(origin);
         distribution.add_copies(ticket, 2);

@@ -96,10 +96,7 @@ pub struct Events {
 
 impl Events {
     pub fn new(limit: usize) -> Self {
-        Self {
-            queue: VecDeque::new(),
-            limit,
-        }
+        Self { queue: VecDeque::new(), limit }
     }
 
     pub fn is_full(&self) -> bool {

@@ -83,9 +83,7 @@ impl Forwarder {
         if publish.retain {
             self.retain(publish, out);
         }
-        let ticket = reliable
-            .filter(|_| !publish.ack_queued)
-            .map(|origin| self.distribution.open(origin));
+        let ticket = reliable.filter(|_| !publish.ack_queued).map(|origin| self.distribution.open(origin));
         self.distribute(publish, origin, ticket, out);
         match ticket {
             Some(ticket) => self.settle(ticket, out),
@@ -97,8 +95,7 @@ impl Forwarder {
     /// Returns a ticket: to its message here, or to the worker that took the message over.
     pub fn settle(&mut self, ticket: Ticket, out: &mut Outlet) {
         if ticket.worker != self.worker {
-            out.handoffs
-                .push_back((ticket.worker, Handoff::Settled { ticket }));
+            out.handoffs.push_back((ticket.worker, Handoff::Settled { ticket }));
         } else if let Some(origin) = self.distribution.settle(ticket) {
             out.acknowledge(origin);
         }
@@ -125,13 +122,7 @@ impl Forwarder {
     }
 
     /// Sends what is retained and matches, and says how many messages that was.
-    pub fn send_retained(
-        &mut self,
-        link: LinkId,
-        filter: &str,
-        qos: u8,
-        out: &mut Outlet,
-    ) -> usize {
+    pub fn send_retained(&mut self, link: LinkId, filter: &str, qos: u8, out: &mut Outlet) -> usize {
         let mut sent = 0;
         self.retained.lock().for_each_match(filter, |topic, parts| {
             sent += 1;
@@ -154,9 +145,7 @@ impl Forwarder {
     }
 
     fn admit(&self, publish: &PublishView<'_>, origin: Option<Origin>) -> Result<(), Refusal> {
-        if publish.qos > 2
-            || origin.is_some_and(|origin| (publish.qos > 0) != (origin.delivery > 0))
-        {
+        if publish.qos > 2 || origin.is_some_and(|origin| (publish.qos > 0) != (origin.delivery > 0)) {
             return Err(Refusal::InvalidMessage);
         }
         if !topic::topic_is_valid(publish.topic) {
@@ -184,17 +173,12 @@ impl Forwarder {
         out: &mut Outlet,
     ) {
         let mut matches = std::mem::take(&mut self.matches);
-        self.subscriptions
-            .collect_matches(publish.topic, &mut matches);
+        self.subscriptions.collect_matches(publish.topic, &mut matches);
         let chain = chain_of(publish.publisher, publish.topic.as_bytes());
         let field = publish.field();
         // One allocation serves all copies that are kept, and is made only if there is one.
         let mut shared: Option<Bytes> = None;
-        let mut share = || {
-            shared
-                .get_or_insert_with(|| Bytes::copy_from_slice(&field))
-                .clone()
-        };
+        let mut share = || shared.get_or_insert_with(|| Bytes::copy_from_slice(&field)).clone();
         let mut remote: SmallVec<[(u8, Targets); 4]> = SmallVec::new();
         for subscriber in matches.subscribers() {
             let link = subscriber.link;
@@ -203,10 +187,7 @@ impl Forwarder {
             }
             let qos = subscriber.qos.min(publish.qos);
             if link.worker() != self.worker {
-                match remote
-                    .iter_mut()
-                    .find(|(worker, _)| *worker == link.worker())
-                {
+                match remote.iter_mut().find(|(worker, _)| *worker == link.worker()) {
                     Some((_, targets)) => targets.push((link, qos)),
                     None => remote.push((link.worker(), SmallVec::from_elem((link, qos), 1))),
                 }
@@ -222,18 +203,9 @@ impl Forwarder {
         for (worker, targets) in remote {
             if let Some(ticket) = ticket {
                 let kept = targets.iter().filter(|(_, qos)| *qos > 0).count();
-                self.distribution
-                    .add_copies(ticket, u32::try_from(kept).unwrap_or(u32::MAX));
+                self.distribution.add_copies(ticket, u32::try_from(kept).unwrap_or(u32::MAX));
             }
-            out.handoffs.push_back((
-                worker,
-                Handoff::Deliver {
-                    field: share(),
-                    chain,
-                    targets,
-                    ticket,
-                },
-            ));
+            out.handoffs.push_back((worker, Handoff::Deliver { field: share(), chain, targets, ticket }));
         }
     }
 }
@@ -246,20 +218,14 @@ pub fn retain(retained: &mut RetainedStore, publish: &PublishView<'_>) -> bool {
         payload_is_empty: publish.payload.is_empty(),
         publisher: publish.publisher,
         sequence: publish.sequence,
-        fragment: publish
-            .fragment
-            .map(|fragment| (fragment.index, fragment.count)),
+        fragment: publish.fragment.map(|fragment| (fragment.index, fragment.count)),
     };
     !matches!(retained.offer(part), Offer::Refused)
 }
 
 fn send_retained_part(link: LinkId, topic: &str, field: &[u8], qos: u8, out: &mut Outlet) {
     // A field was checked when it came in; what does not parse any more cannot have been stored.
-    let Ok(PacketView {
-        body: Body::Publish(publish),
-        ..
-    }) = PacketView::from_raw(field)
-    else {
+    let Ok(PacketView { body: Body::Publish(publish), .. }) = PacketView::from_raw(field) else {
         return;
     };
     if qos.min(publish.qos) == 0 {

@@ -66,8 +66,7 @@ struct Partial {
 
 impl Partial {
     fn wants(&self, part: &Part<'_>) -> bool {
-        (self.count, self.total) == (part.count, part.total)
-            && !self.parts.contains_key(&part.index)
+        (self.count, self.total) == (part.count, part.total) && !self.parts.contains_key(&part.index)
     }
 
     fn cost(&self) -> usize {
@@ -91,26 +90,14 @@ impl Reassembler {
 
     /// Takes a part. Returns the whole payload with the last of its parts, whatever their order.
     pub fn add(&mut self, now: Micros, part: Part<'_>) -> Option<Vec<u8>> {
-        let id = (
-            part.publisher,
-            part.sequence.wrapping_sub(u64::from(part.index)),
-        );
-        let is_wanted = part.index < part.count
-            && self
-                .partials
-                .get(&id)
-                .is_none_or(|partial| partial.wants(&part));
+        let id = (part.publisher, part.sequence.wrapping_sub(u64::from(part.index)));
+        let is_wanted =
+            part.index < part.count && self.partials.get(&id).is_none_or(|partial| partial.wants(&part));
         if !is_wanted || !self.make_room(id, &part, now) {
             return None;
         }
         let (count, total) = (part.count, part.total);
-        let new = || Partial {
-            count,
-            total,
-            parts: BTreeMap::new(),
-            payload_bytes: 0,
-            touched: now,
-        };
+        let new = || Partial { count, total, parts: BTreeMap::new(), payload_bytes: 0, touched: now };
         let partial = self.partials.entry(id).or_insert_with(new);
         partial.parts.insert(part.index, part.bytes.into());
         partial.payload_bytes += part.bytes.len() as u64;
@@ -128,12 +115,8 @@ impl Reassembler {
     /// Gives up the messages of which no part has come for too long.
     pub fn expire(&mut self, now: Micros) {
         let limit = now.saturating_sub(self.limits.patience);
-        let stale: Vec<MessageId> = self
-            .partials
-            .iter()
-            .filter(|(_, partial)| partial.touched < limit)
-            .map(|(id, _)| *id)
-            .collect();
+        let stale: Vec<MessageId> =
+            self.partials.iter().filter(|(_, partial)| partial.touched < limit).map(|(id, _)| *id).collect();
         for id in stale {
             self.abandon(id);
         }
@@ -177,10 +160,7 @@ impl Reassembler {
             self.abandon(id);
             return false;
         }
-        while self
-            .publisher_bytes
-            .get(&id.0)
-            .is_some_and(|bytes| bytes + need > self.limits.publisher_bytes)
+        while self.publisher_bytes.get(&id.0).is_some_and(|bytes| bytes + need > self.limits.publisher_bytes)
         {
             self.abandon_oldest(|other| other.0 == id.0 && *other != id);
         }
@@ -197,10 +177,7 @@ impl Reassembler {
 
     fn abandon_oldest(&mut self, may_go: impl Fn(&MessageId) -> bool) {
         let candidates = self.partials.iter().filter(|(id, _)| may_go(id));
-        if let Some(id) = candidates
-            .min_by_key(|(_, partial)| partial.touched)
-            .map(|(id, _)| *id)
-        {
+        if let Some(id) = candidates.min_by_key(|(_, partial)| partial.touched).map(|(id, _)| *id) {
             self.abandon(id);
         }
     }
@@ -230,30 +207,12 @@ mod tests {
 
     use super::*;
 
-    const LIMITS: Limits = Limits {
-        publisher_bytes: 20_000,
-        total_bytes: 50_000,
-        messages: 20,
-        patience: 1_000,
-    };
+    const LIMITS: Limits =
+        Limits { publisher_bytes: 20_000, total_bytes: 50_000, messages: 20, patience: 1_000 };
 
-    fn part(
-        publisher: u64,
-        first: u64,
-        index: u32,
-        count: u32,
-        total: usize,
-        bytes: &[u8],
-    ) -> Part<'_> {
+    fn part(publisher: u64, first: u64, index: u32, count: u32, total: usize, bytes: &[u8]) -> Part<'_> {
         let sequence = first.wrapping_add(u64::from(index));
-        Part {
-            publisher,
-            sequence,
-            index,
-            count,
-            total: total as u64,
-            bytes,
-        }
+        Part { publisher, sequence, index, count, total: total as u64, bytes }
     }
 
     #[test]
@@ -261,12 +220,9 @@ mod tests {
         let mut random = SmallRng::seed_from_u64(5);
         let mut reassembler = Reassembler::new(LIMITS, 1);
         for round in 0..500 {
-            let payload: Vec<u8> = (0..random.random_range(1..5_000))
-                .map(|_| random.random())
-                .collect();
-            let chunks: Vec<&[u8]> = payload
-                .chunks(random.random_range(1..2_000).max(payload.len() / 50))
-                .collect();
+            let payload: Vec<u8> = (0..random.random_range(1..5_000)).map(|_| random.random()).collect();
+            let chunks: Vec<&[u8]> =
+                payload.chunks(random.random_range(1..2_000).max(payload.len() / 50)).collect();
             let mut order: Vec<usize> = (0..chunks.len()).collect();
             order.shuffle(&mut random);
             let (last, others) = order.split_last().expect("there is a part");
@@ -274,14 +230,7 @@ mod tests {
                 let first = (u64::MAX - 10).wrapping_add(round * 1_000);
                 reassembler.add(
                     round,
-                    part(
-                        7,
-                        first,
-                        index as u32,
-                        chunks.len() as u32,
-                        payload.len(),
-                        chunks[index],
-                    ),
+                    part(7, first, index as u32, chunks.len() as u32, payload.len(), chunks[index]),
                 )
             };
             for index in others.iter().chain(others) {
@@ -289,11 +238,7 @@ mod tests {
             }
             assert_eq!(send(&mut reassembler, *last).as_ref(), Some(&payload));
             assert_eq!(
-                (
-                    reassembler.len(),
-                    reassembler.bytes(),
-                    reassembler.publisher_bytes.len()
-                ),
+                (reassembler.len(), reassembler.bytes(), reassembler.publisher_bytes.len()),
                 (0, 0, 0)
             );
         }
@@ -310,38 +255,16 @@ mod tests {
                 publisher: random.random_range(0..5),
                 sequence: random.random_range(0..60),
                 index: random.random_range(0..4),
-                count: *[0, 1, 2, 3, u32::MAX]
-                    .get(random.random_range(0..5))
-                    .expect("in range"),
-                total: *[0, 10, 20, u64::MAX]
-                    .get(random.random_range(0..4))
-                    .expect("in range"),
-                bytes: &bytes[..*[0, 10, 10, 3_000, 30_000]
-                    .get(random.random_range(0..5))
-                    .expect("in range")],
+                count: *[0, 1, 2, 3, u32::MAX].get(random.random_range(0..5)).expect("in range"),
+                total: *[0, 10, 20, u64::MAX].get(random.random_range(0..4)).expect("in range"),
+                bytes: &bytes
+                    [..*[0, 10, 10, 3_000, 30_000].get(random.random_range(0..5)).expect("in range")],
             };
             whole += usize::from(reassembler.add(now, lie).is_some());
-            assert!(
-                reassembler.bytes() <= LIMITS.total_bytes && reassembler.len() <= LIMITS.messages
-            );
-            assert!(
-                reassembler
-                    .publisher_bytes
-                    .values()
-                    .all(|bytes| *bytes <= LIMITS.publisher_bytes)
-            );
-            assert_eq!(
-                reassembler.bytes(),
-                reassembler.publisher_bytes.values().sum::<usize>()
-            );
-            assert_eq!(
-                reassembler.bytes(),
-                reassembler
-                    .partials
-                    .values()
-                    .map(Partial::cost)
-                    .sum::<usize>()
-            );
+            assert!(reassembler.bytes() <= LIMITS.total_bytes && reassembler.len() <= LIMITS.messages);
+            assert!(reassembler.publisher_bytes.values().all(|bytes| *bytes <= LIMITS.publisher_bytes));
+            assert_eq!(reassembler.bytes(), reassembler.publisher_bytes.values().sum::<usize>());
+            assert_eq!(reassembler.bytes(), reassembler.partials.values().map(Partial::cost).sum::<usize>());
         }
         assert!(whole > 100 && reassembler.abandoned() > 100);
         reassembler.expire(1_000_000);
@@ -350,25 +273,13 @@ mod tests {
 
     #[test]
     fn gives_up_in_order_of_age() {
-        let mut reassembler = Reassembler::new(
-            Limits {
-                messages: 2,
-                ..LIMITS
-            },
-            1,
-        );
+        let mut reassembler = Reassembler::new(Limits { messages: 2, ..LIMITS }, 1);
         for (now, first) in [(0, 100), (1, 200), (2, 300)] {
             assert_eq!(reassembler.add(now, part(1, first, 0, 2, 2, b"a")), None);
         }
         assert_eq!(reassembler.abandoned(), 1);
-        assert_eq!(
-            reassembler.add(3, part(1, 200, 1, 2, 2, b"b")),
-            Some(b"ab".to_vec())
-        );
-        assert_eq!(
-            reassembler.add(3, part(1, 300, 1, 2, 2, b"b")),
-            Some(b"ab".to_vec())
-        );
+        assert_eq!(reassembler.add(3, part(1, 200, 1, 2, 2, b"b")), Some(b"ab".to_vec()));
+        assert_eq!(reassembler.add(3, part(1, 300, 1, 2, 2, b"b")), Some(b"ab".to_vec()));
         assert_eq!(reassembler.add(3, part(1, 100, 1, 2, 2, b"b")), None);
     }
 }

@@ -44,12 +44,8 @@ pub struct Inbox {
 
 impl Inbox {
     pub fn new(limit: usize, seed: u64) -> Self {
-        let limits = Limits {
-            publisher_bytes: limit / 2,
-            total_bytes: limit,
-            messages: 1024,
-            patience: PATIENCE,
-        };
+        let limits =
+            Limits { publisher_bytes: limit / 2, total_bytes: limit, messages: 1024, patience: PATIENCE };
         Self {
             listeners: SubscriptionTrie::new(seed),
             matches: MatchSet::default(),
@@ -64,12 +60,8 @@ impl Inbox {
 
     /// Has messages that match handed to this listener, at this `QoS` at most.
     pub fn listen(&mut self, listener: u64, filter: &str, qos: u8) {
-        let subscriber = Subscriber {
-            link: LinkId(listener),
-            qos,
-            no_local: false,
-            retain_as_published: false,
-        };
+        let subscriber =
+            Subscriber { link: LinkId(listener), qos, no_local: false, retain_as_published: false };
         self.listeners.insert(filter, subscriber);
     }
 
@@ -90,8 +82,7 @@ impl Inbox {
             counters.drop(Drop::InboxFull);
             return Taken::Done;
         }
-        self.listeners
-            .collect_matches(publish.topic, &mut self.matches);
+        self.listeners.collect_matches(publish.topic, &mut self.matches);
         if self.matches.subscribers().is_empty() {
             return Taken::Done;
         }
@@ -168,20 +159,12 @@ impl Inbox {
         receipt: Option<(LinkId, u64)>,
     ) {
         let wanted = self.matches.subscribers();
-        let granted = wanted
-            .iter()
-            .map(|listener| listener.qos)
-            .max()
-            .unwrap_or(0);
+        let granted = wanted.iter().map(|listener| listener.qos).max().unwrap_or(0);
         let message = Message {
             publish: publish.field().into_owned().into(),
             whole,
             retained,
-            qos: if receipt.is_some() {
-                publish.qos.min(granted)
-            } else {
-                0
-            },
+            qos: if receipt.is_some() { publish.qos.min(granted) } else { 0 },
             subscriptions: wanted.iter().map(|listener| listener.link.0).collect(),
             receipt,
         };

@@ -40,12 +40,7 @@ pub struct Entry {
 
 impl Entry {
     pub fn peer(&self) -> Peer {
-        Peer {
-            link: self.id,
-            address: self.link.peer(),
-            session: self.session,
-            inbound: self.inbound,
-        }
+        Peer { link: self.id, address: self.link.peer(), session: self.session, inbound: self.inbound }
     }
 }
 
@@ -123,18 +118,12 @@ impl Links {
 
     /// The link, to change it. The caller says with [`Self::touch`] that it may now have something to send.
     pub fn get_mut(&mut self, id: LinkId) -> Option<&mut Entry> {
-        self.entries
-            .get_mut(id.slot())
-            .filter(|entry| entry.id == id)
+        self.entries.get_mut(id.slot()).filter(|entry| entry.id == id)
     }
 
     /// Has the link looked at when datagrams are next sealed.
     pub fn touch(&mut self, id: LinkId) {
-        if let Some(entry) = self
-            .entries
-            .get_mut(id.slot())
-            .filter(|entry| entry.id == id && !entry.dirty)
-        {
+        if let Some(entry) = self.entries.get_mut(id.slot()).filter(|entry| entry.id == id && !entry.dirty) {
             entry.dirty = true;
             self.dirty.push(id);
         }
@@ -144,20 +133,12 @@ impl Links {
     pub fn drain_touched(&mut self, mut seal: impl FnMut(&mut Entry)) {
         let mut dirty = std::mem::take(&mut self.dirty);
         for id in dirty.drain(..) {
-            let Some(entry) = self
-                .entries
-                .get_mut(id.slot())
-                .filter(|entry| entry.id == id)
-            else {
+            let Some(entry) = self.entries.get_mut(id.slot()).filter(|entry| entry.id == id) else {
                 continue;
             };
             entry.dirty = false;
             seal(entry);
-            if let Some(deadline) = entry
-                .link
-                .poll_timeout()
-                .filter(|&deadline| deadline < entry.scheduled)
-            {
+            if let Some(deadline) = entry.link.poll_timeout().filter(|&deadline| deadline < entry.scheduled) {
                 entry.scheduled = deadline;
                 self.timers.push(Reverse((deadline, id)));
             }
@@ -181,11 +162,7 @@ impl Links {
                 return None;
             }
             self.timers.pop();
-            let Some(entry) = self
-                .entries
-                .get_mut(id.slot())
-                .filter(|entry| entry.id == id)
-            else {
+            let Some(entry) = self.entries.get_mut(id.slot()).filter(|entry| entry.id == id) else {
                 continue;
             };
             if entry.scheduled == deadline {

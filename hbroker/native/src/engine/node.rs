@@ -13,13 +13,7 @@ use crate::tables::jurisdiction::Cut;
 use crate::wire::{self, PubAckView, PublishView};
 
 impl Engine {
-    pub(super) fn forward(
-        &mut self,
-        now: Micros,
-        id: LinkId,
-        delivery: u64,
-        publish: &PublishView<'_>,
-    ) {
+    pub(super) fn forward(&mut self, now: Micros, id: LinkId, delivery: u64, publish: &PublishView<'_>) {
         let Side::Node(forwarder) = &mut self.side else {
             return;
         };
@@ -28,9 +22,7 @@ impl Engine {
             return;
         };
         entry.published = true;
-        if let Err(refusal) =
-            forwarder.forward(publish, Some(Origin { link: id, delivery }), &mut self.out)
-        {
+        if let Err(refusal) = forwarder.forward(publish, Some(Origin { link: id, delivery }), &mut self.out) {
             self.refuse(now, id, delivery, publish, &refusal);
         }
     }
@@ -40,9 +32,7 @@ impl Engine {
             return;
         };
         for (first, last) in puback.ranges() {
-            settle_range(&mut self.out, id, first, last, |ticket, out| {
-                forwarder.settle(ticket, out)
-            });
+            settle_range(&mut self.out, id, first, last, |ticket, out| forwarder.settle(ticket, out));
         }
     }
 
@@ -58,9 +48,7 @@ impl Engine {
         let (why, reason, cut) = match refusal {
             Refusal::InvalidTopic => (Drop::InvalidMessage, reason::TOPIC_NAME_INVALID, None),
             Refusal::InvalidMessage => (Drop::InvalidMessage, reason::PROTOCOL_ERROR, None),
-            Refusal::NotResponsible(cut) => {
-                (Drop::NotResponsible, reason::NOT_RESPONSIBLE, cut.as_ref())
-            }
+            Refusal::NotResponsible(cut) => (Drop::NotResponsible, reason::NOT_RESPONSIBLE, cut.as_ref()),
             Refusal::Handover => (Drop::Handover, reason::HANDOVER, None),
         };
         self.out.counters.drop(why);
@@ -98,10 +86,7 @@ pub(super) fn settle_range(
         return;
     };
     for delivery in entry.ledger.within(first, last) {
-        let ticket = out
-            .links
-            .get_mut(id)
-            .and_then(|entry| entry.ledger.settle(delivery));
+        let ticket = out.links.get_mut(id).and_then(|entry| entry.ledger.settle(delivery));
         if let Some(ticket) = ticket {
             settle(ticket, out);
         }

@@ -16,21 +16,13 @@ use crate::link_id::LinkId;
 #[derive(Clone, Debug)]
 pub enum Handoff {
     /// Queue this message for these links, which are yours, each at its `QoS`.
-    Deliver {
-        field: Bytes,
-        chain: u64,
-        targets: Targets,
-        ticket: Option<Ticket>,
-    },
+    Deliver { field: Bytes, chain: u64, targets: Targets, ticket: Option<Ticket> },
     /// A copy of a message that you took over is settled.
     Settled { ticket: Ticket },
     /// A link is gone: forget its subscriptions.
     Gone { link: LinkId },
     /// A datagram for a session that you have.
-    Datagram {
-        source: std::net::SocketAddr,
-        datagram: Bytes,
-    },
+    Datagram { source: std::net::SocketAddr, datagram: Bytes },
 }
 
 /// Links and the `QoS` that each gets a message at.
@@ -79,10 +71,7 @@ impl Outlet {
             self.counters.drop(Drop::SessionEnded);
             return false;
         };
-        match entry
-            .link
-            .queue_reliable(Chain::Topic(chain), field.clone(), retained)
-        {
+        match entry.link.queue_reliable(Chain::Topic(chain), field.clone(), retained) {
             Ok(delivery) => {
                 if let Some(ticket) = ticket {
                     entry.ledger.open(delivery, ticket);
@@ -103,10 +92,7 @@ impl Outlet {
         let Some(entry) = self.links.get_mut(id) else {
             return false;
         };
-        let queued = entry
-            .link
-            .queue_reliable(Chain::Control, packet, false)
-            .is_ok();
+        let queued = entry.link.queue_reliable(Chain::Control, packet, false).is_ok();
         if !queued {
             self.counters.drop(Drop::QueueFull);
         }

@@ -23,9 +23,7 @@ impl Engine {
         view: &DatagramView<'_>,
         received: usize,
     ) {
-        let proved = self
-            .tokens
-            .verify(self.token_clock(now), source, view.header.token);
+        let proved = self.tokens.verify(self.token_clock(now), source, view.header.token);
         let mut challenged = false;
         for packet in view.packets() {
             match (packet.body, &self.side) {
@@ -47,8 +45,7 @@ impl Engine {
                     }
                 }
                 (
-                    Body::Control(Kind::PubAccept | Kind::SubAck | Kind::Referral)
-                    | Body::Challenge { .. },
+                    Body::Control(Kind::PubAccept | Kind::SubAck | Kind::Referral) | Body::Challenge { .. },
                     Side::Client(_),
                 ) => self.hand_up_outside(source, packet),
                 (Body::None, _) => {}
@@ -62,11 +59,7 @@ impl Engine {
         let mut datagram = Vec::with_capacity(pad_to.max(packet.len() + 64));
         wire::put_header(
             &mut datagram,
-            &HeaderOut {
-                incarnation: self.config.incarnation,
-                token,
-                ..HeaderOut::default()
-            },
+            &HeaderOut { incarnation: self.config.incarnation, token, ..HeaderOut::default() },
         );
         wire::put_packet(&mut datagram, 0, 0, false, packet);
         let missing = pad_to.saturating_sub(datagram.len());
@@ -81,13 +74,7 @@ impl Engine {
         self.tokens.issue(self.token_clock(now), address).to_vec()
     }
 
-    pub(super) fn answer_reset(
-        &mut self,
-        now: Micros,
-        source: SocketAddr,
-        session: u64,
-        received: usize,
-    ) {
+    pub(super) fn answer_reset(&mut self, now: Micros, source: SocketAddr, session: u64, received: usize) {
         let token = self.token_for(now, source);
         let mut body = Vec::new();
         wire::put_reset_field(&mut body, session, &token);
@@ -116,11 +103,7 @@ impl Engine {
         received: usize,
     ) {
         let mut datagram = Vec::with_capacity(96);
-        let header = HeaderOut {
-            session,
-            incarnation: self.config.incarnation,
-            ..HeaderOut::default()
-        };
+        let header = HeaderOut { session, incarnation: self.config.incarnation, ..HeaderOut::default() };
         wire::put_header(&mut datagram, &header);
         wire::put_packet(&mut datagram, 0, 0, false, body);
         if datagram.len() > received.saturating_mul(AMPLIFICATION) || !self.strangers.take(now) {
@@ -135,11 +118,6 @@ impl Engine {
             self.out.counters.drop(Drop::EventQueueFull);
             return;
         }
-        self.events.push(Event::Control {
-            link: None,
-            source,
-            packet: packet.raw.to_vec(),
-            inbound: true,
-        });
+        self.events.push(Event::Control { link: None, source, packet: packet.raw.to_vec(), inbound: true });
     }
 }

@@ -44,11 +44,7 @@ pub struct Splitter {
 
 impl Splitter {
     pub fn new(publisher: u64, max_datagram: usize) -> Self {
-        Self {
-            publisher,
-            next_sequence: 1,
-            max_datagram,
-        }
+        Self { publisher, next_sequence: 1, max_datagram }
     }
 
     pub fn publisher(&self) -> u64 {
@@ -64,21 +60,11 @@ impl Splitter {
         let part = |index: u32| {
             let start = index as usize * room;
             let payload = &message.payload[start..(start + room).min(message.payload.len())];
-            let fragment = (count > 1).then_some(FragmentView {
-                index,
-                count,
-                total: message.payload.len() as u64,
-            });
+            let fragment =
+                (count > 1).then_some(FragmentView { index, count, total: message.payload.len() as u64 });
             let sequence = first + u64::from(index);
-            let publish = PublishOut {
-                payload,
-                publisher: self.publisher,
-                sequence,
-                fragment,
-                ..*message
-            };
-            let mut field =
-                Vec::with_capacity(payload.len() + message.topic.len() + DATAGRAM_OVERHEAD);
+            let publish = PublishOut { payload, publisher: self.publisher, sequence, fragment, ..*message };
+            let mut field = Vec::with_capacity(payload.len() + message.topic.len() + DATAGRAM_OVERHEAD);
             wire::put_publish_field(&mut field, &publish);
             Part {
                 topic: message.topic.into(),
@@ -95,15 +81,7 @@ impl Splitter {
     /// Payload bytes that one part of this message takes.
     fn room(&self, message: &PublishOut<'_>) -> usize {
         let mut bare = Vec::new();
-        wire::put_publish_field(
-            &mut bare,
-            &PublishOut {
-                payload: &[],
-                ..*message
-            },
-        );
-        self.max_datagram
-            .saturating_sub(DATAGRAM_OVERHEAD + bare.len())
-            .max(PART_MIN)
+        wire::put_publish_field(&mut bare, &PublishOut { payload: &[], ..*message });
+        self.max_datagram.saturating_sub(DATAGRAM_OVERHEAD + bare.len()).max(PART_MIN)
     }
 }

@@ -103,23 +103,15 @@ impl Publisher {
         };
         let mut routable = Vec::new();
         for (owner, topic) in topics {
-            routable.extend(
-                self.take_waiting(&topic)
-                    .into_iter()
-                    .map(|part| (owner, part)),
-            );
+            routable.extend(self.take_waiting(&topic).into_iter().map(|part| (owner, part)));
         }
         routable
     }
 
     /// Takes what waits on one topic.
     pub fn take_waiting(&mut self, topic: &str) -> VecDeque<Part> {
-        let parts: VecDeque<Part> = self
-            .waiting
-            .remove(topic)
-            .into_iter()
-            .flat_map(BTreeMap::into_values)
-            .collect();
+        let parts: VecDeque<Part> =
+            self.waiting.remove(topic).into_iter().flat_map(BTreeMap::into_values).collect();
         self.waiting_bytes -= parts.iter().map(|part| part.field.len()).sum::<usize>();
         parts
     }
@@ -136,10 +128,7 @@ impl Publisher {
     /// Keeps a part until its PUBACK; the ticket goes into the link's ledger.
     pub fn keep(&mut self, part: Part) -> Ticket {
         let key = self.in_flight.insert(part);
-        Ticket {
-            worker: 0,
-            key: u32::try_from(key).expect("fewer than 2^32 parts fit in memory"),
-        }
+        Ticket { worker: 0, key: u32::try_from(key).expect("fewer than 2^32 parts fit in memory") }
     }
 
     /// Gives back the part of a ticket, which is spent.

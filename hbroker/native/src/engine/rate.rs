@@ -15,22 +15,14 @@ pub struct RateLimit {
 impl RateLimit {
     pub fn new(rate: u32, burst: u32) -> Self {
         let most = u64::from(burst) * 1_000_000;
-        Self {
-            rate: rate.into(),
-            level: most,
-            most,
-            at: 0,
-        }
+        Self { rate: rate.into(), level: most, most, at: 0 }
     }
 
     /// Takes one event; false where there is none left.
     pub fn take(&mut self, now: Micros) -> bool {
         let elapsed = now.saturating_sub(self.at);
         self.at = self.at.max(now);
-        self.level = self
-            .level
-            .saturating_add(elapsed.saturating_mul(self.rate))
-            .min(self.most);
+        self.level = self.level.saturating_add(elapsed.saturating_mul(self.rate)).min(self.most);
         let allowed = self.level >= 1_000_000;
         if allowed {
             self.level -= 1_000_000;
@@ -51,10 +43,6 @@ mod tests {
         assert_eq!(taken(&mut limit, 99_999), 0);
         assert_eq!(taken(&mut limit, 100_000), 1);
         assert_eq!(taken(&mut limit, 10_000_000), 3);
-        assert_eq!(
-            taken(&mut limit, 5_000_000),
-            0,
-            "time that goes back adds nothing"
-        );
+        assert_eq!(taken(&mut limit, 5_000_000), 0, "time that goes back adds nothing");
     }
 }

@@ -50,17 +50,12 @@ impl Acks {
 
     /// Whether a number is higher than all received.
     pub fn is_newest(&self, number: u64) -> bool {
-        self.received
-            .highest()
-            .is_none_or(|highest| number > highest)
+        self.received.highest().is_none_or(|highest| number > highest)
     }
 
     /// Records that a datagram was received and kept.
     pub fn record(&mut self, now: Micros, number: u64, ack_eliciting: bool) {
-        let expected = self
-            .received
-            .highest()
-            .map(|highest| highest.saturating_add(1));
+        let expected = self.received.highest().map(|highest| highest.saturating_add(1));
         if self.is_newest(number) {
             self.highest_at = now;
         }

@@ -122,20 +122,14 @@ impl Arrivals {
                 }
             }
         }
-        while self
-            .slots
-            .front()
-            .is_some_and(|slot| matches!(slot.state, State::HandedOn))
-        {
+        while self.slots.front().is_some_and(|slot| matches!(slot.state, State::HandedOn)) {
             self.slots.pop_front();
             self.settled += 1;
         }
     }
 
     fn state(&self, delivery: u64) -> &State {
-        self.slots
-            .get(self.index(delivery))
-            .map_or(&State::Missing, |slot| &slot.state)
+        self.slots.get(self.index(delivery)).map_or(&State::Missing, |slot| &slot.state)
     }
 
     /// The slot of a number above `settled` and within the window.
@@ -157,9 +151,7 @@ mod tests {
     use super::*;
 
     fn released(arrivals: &mut Arrivals) -> Vec<u8> {
-        std::iter::from_fn(|| arrivals.next_released())
-            .map(|raw| raw[0])
-            .collect()
+        std::iter::from_fn(|| arrivals.next_released()).map(|raw| raw[0]).collect()
     }
 
     #[test]
@@ -173,10 +165,7 @@ mod tests {
         assert_eq!(arrivals.receive(2, 0, b"b"), Receipt::Duplicate);
         assert_eq!(arrivals.receive(1, 0, b"a"), Receipt::Deliver);
         assert_eq!(released(&mut arrivals), b"cd");
-        assert_eq!(
-            (arrivals.settled, arrivals.slots.len(), arrivals.held_bytes),
-            (4, 0, 0)
-        );
+        assert_eq!((arrivals.settled, arrivals.slots.len(), arrivals.held_bytes), (4, 0, 0));
         assert_eq!(arrivals.receive(4, 3, b"d"), Receipt::Duplicate);
         assert_eq!(arrivals.duplicates(), 3);
     }
@@ -186,31 +175,16 @@ mod tests {
         let mut arrivals = Arrivals::default();
         assert_eq!(arrivals.receive(WINDOW + 1, 0, b"x"), Receipt::Refused);
         assert_eq!(arrivals.receive(u64::MAX, u64::MAX, b"x"), Receipt::Refused);
-        assert_eq!(
-            arrivals.receive(WINDOW, WINDOW, b"x"),
-            Receipt::Deliver,
-            "follows itself"
-        );
-        assert_eq!(
-            arrivals.receive(2, 3, b"x"),
-            Receipt::Deliver,
-            "follows a later one"
-        );
+        assert_eq!(arrivals.receive(WINDOW, WINDOW, b"x"), Receipt::Deliver, "follows itself");
+        assert_eq!(arrivals.receive(2, 3, b"x"), Receipt::Deliver, "follows a later one");
         let large = vec![0; 60_000];
         let mut held = 0;
         while arrivals.receive(3 + held, 1, &large) == Receipt::Held {
             held += 1;
         }
         assert!(held as usize * large.len() <= HELD_BYTES && held > 50);
-        assert_eq!(
-            arrivals.receive(1, 0, &large),
-            Receipt::Deliver,
-            "what releases others is never refused"
-        );
-        assert_eq!(
-            std::iter::from_fn(|| arrivals.next_released()).count() as u64,
-            held
-        );
+        assert_eq!(arrivals.receive(1, 0, &large), Receipt::Deliver, "what releases others is never refused");
+        assert_eq!(std::iter::from_fn(|| arrivals.next_released()).count() as u64, held);
         assert_eq!(arrivals.held_bytes, 0);
     }
 
@@ -219,11 +193,7 @@ mod tests {
         let mut arrivals = Arrivals::default();
         arrivals.receive(2, 1, b"b");
         arrivals.receive(1, 0, b"a");
-        assert_eq!(
-            arrivals.receive(3, 2, b"c"),
-            Receipt::Refused,
-            "b is not handed on yet"
-        );
+        assert_eq!(arrivals.receive(3, 2, b"c"), Receipt::Refused, "b is not handed on yet");
         assert_eq!(released(&mut arrivals), b"b");
         assert_eq!(arrivals.receive(3, 2, b"c"), Receipt::Deliver);
     }

@@ -120,10 +120,7 @@ mod tests {
             controller.on_acknowledged(11, 600);
             acknowledged += 600;
         }
-        assert_eq!(
-            (acknowledged, controller.window()),
-            (before, before + 1_200)
-        );
+        assert_eq!((acknowledged, controller.window()), (before, before + 1_200));
     }
 
     #[test]

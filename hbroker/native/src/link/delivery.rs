@@ -68,23 +68,14 @@ impl Deliveries {
         let number = self.settled + self.records.len() as u64 + 1;
         let after = self.tails.insert(chain, number).unwrap_or(0);
         self.bytes += body_field.len() + RECORD_BYTES;
-        self.records.push_back(Delivery {
-            body_field,
-            chain,
-            after,
-            retained,
-            state: State::Waiting,
-        });
+        self.records.push_back(Delivery { body_field, chain, after, retained, state: State::Waiting });
         number
     }
 
     /// The next delivery to be sent again.
     pub fn next_again(&mut self) -> Option<u64> {
         while let Some(&number) = self.again.front() {
-            if self
-                .record(number)
-                .is_some_and(|delivery| delivery.state == State::Again)
-            {
+            if self.record(number).is_some_and(|delivery| delivery.state == State::Again) {
                 return Some(number);
             }
             self.again.pop_front();
@@ -101,12 +92,7 @@ impl Deliveries {
     /// The size of a delivery as a packet of a datagram.
     pub fn encoded_len(&self, number: u64) -> usize {
         self.record(number).map_or(0, |delivery| {
-            wire::packet_len(
-                number,
-                delivery.after,
-                delivery.retained,
-                delivery.body_field.len(),
-            )
+            wire::packet_len(number, delivery.after, delivery.retained, delivery.body_field.len())
         })
     }
 
@@ -115,13 +101,7 @@ impl Deliveries {
         let Some(delivery) = self.record_mut(number) else {
             return;
         };
-        wire::put_packet(
-            out,
-            number,
-            delivery.after,
-            delivery.retained,
-            &delivery.body_field,
-        );
+        wire::put_packet(out, number, delivery.after, delivery.retained, &delivery.body_field);
         delivery.state = State::InFlight(datagram);
         if number > self.sent {
             self.sent = number;
@@ -147,11 +127,7 @@ impl Deliveries {
         {
             tail.remove();
         }
-        while self
-            .records
-            .front()
-            .is_some_and(|delivery| delivery.state == State::Acknowledged)
-        {
+        while self.records.front().is_some_and(|delivery| delivery.state == State::Acknowledged) {
             self.records.pop_front();
             self.settled += 1;
         }
@@ -235,24 +211,12 @@ mod tests {
 
     #[test]
     fn each_follows_the_last_unacknowledged_of_its_chain() {
-        let mut deliveries = with(&[
-            Chain::Topic(7),
-            Chain::Control,
-            Chain::Topic(7),
-            Chain::Control,
-        ]);
-        let after: Vec<_> = deliveries
-            .records
-            .iter()
-            .map(|delivery| delivery.after)
-            .collect();
+        let mut deliveries = with(&[Chain::Topic(7), Chain::Control, Chain::Topic(7), Chain::Control]);
+        let after: Vec<_> = deliveries.records.iter().map(|delivery| delivery.after).collect();
         assert_eq!(after, [0, 0, 1, 2]);
         deliveries.on_acknowledged(3);
         deliveries.push(Chain::Topic(7), Bytes::new(), false);
-        assert_eq!(
-            deliveries.records[4].after, 0,
-            "the chain's last is acknowledged"
-        );
+        assert_eq!(deliveries.records[4].after, 0, "the chain's last is acknowledged");
         assert_eq!(deliveries.tails.len(), 2);
     }
 
@@ -275,19 +239,11 @@ mod tests {
         assert_eq!(deliveries.next_again(), Some(1));
         deliveries.seal(&mut Vec::new(), 1, 11);
         deliveries.on_lost(1, 10);
-        assert_eq!(
-            deliveries.next_again(),
-            None,
-            "datagram 11 carries it still"
-        );
+        assert_eq!(deliveries.next_again(), None, "datagram 11 carries it still");
         deliveries.on_lost(1, 11);
         assert_eq!(deliveries.next_again(), Some(1));
         deliveries.on_acknowledged(1);
-        assert_eq!(
-            deliveries.next_again(),
-            None,
-            "a late acknowledgement spares the repetition"
-        );
+        assert_eq!(deliveries.next_again(), None, "a late acknowledgement spares the repetition");
         assert!(deliveries.is_empty() && deliveries.bytes() == 0);
     }
 
@@ -296,10 +252,7 @@ mod tests {
         let mut deliveries = with(&[Chain::Control, Chain::Topic(1), Chain::Control]);
         send_fresh(&mut deliveries, 1);
         deliveries.on_acknowledged(2);
-        let numbers: Vec<_> = deliveries
-            .into_unacknowledged()
-            .map(|(number, _)| number)
-            .collect();
+        let numbers: Vec<_> = deliveries.into_unacknowledged().map(|(number, _)| number).collect();
         assert_eq!(numbers, [1, 3]);
     }
 }

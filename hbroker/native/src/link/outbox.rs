@@ -36,8 +36,7 @@ impl Outbox {
         self.reclaim();
         let before = self.bytes.len();
         wire::put_packet(&mut self.bytes, 0, 0, retained, body_field);
-        let length =
-            u32::try_from(self.bytes.len() - before).expect("a packet is shorter than a datagram");
+        let length = u32::try_from(self.bytes.len() - before).expect("a packet is shorter than a datagram");
         self.turns.push_back(length);
     }
 
@@ -105,18 +104,12 @@ mod tests {
         outbox.push_unreliable(b"\x7a\x02\x08\x01", false);
         outbox.push_reliable();
         outbox.push_unreliable(b"\x7a\x00", true);
-        let Some(Turn::Unreliable(first)) = outbox.front() else {
-            panic!("an unreliable packet is first")
-        };
+        let Some(Turn::Unreliable(first)) = outbox.front() else { panic!("an unreliable packet is first") };
         let mut out = Vec::new();
         outbox.seal_unreliable(&mut out, first + 1);
         assert_eq!(out.len(), first, "the second does not fit");
         outbox.seal_unreliable(&mut out, 1_000);
-        assert_eq!(
-            outbox.front(),
-            Some(Turn::Reliable),
-            "not past the reliable packet's turn"
-        );
+        assert_eq!(outbox.front(), Some(Turn::Reliable), "not past the reliable packet's turn");
         outbox.pop_reliable();
         outbox.seal_unreliable(&mut out, 1_000);
         assert!(outbox.is_empty() && outbox.unreliable_bytes() == 0);
@@ -137,10 +130,6 @@ mod tests {
             outbox.push_unreliable(&[0; 100], false);
             outbox.seal_unreliable(&mut Vec::new(), 110);
         }
-        assert!(
-            outbox.bytes.len() <= 3 * outbox.unreliable_bytes(),
-            "{}",
-            outbox.bytes.len()
-        );
+        assert!(outbox.bytes.len() <= 3 * outbox.unreliable_bytes(), "{}", outbox.bytes.len());
     }
 }

@@ -125,10 +125,7 @@ mod tests {
         pubacks.refuse_again(refusal);
         pubacks.refuse_again(refusal);
         pubacks.on_refusal_sealed();
-        assert!(
-            pubacks.next_refusal().is_none(),
-            "due once, however often it was found lost"
-        );
+        assert!(pubacks.next_refusal().is_none(), "due once, however often it was found lost");
         pubacks.refuse_again(refusal);
         pubacks.on_refusal_acknowledged(refusal);
         assert!(pubacks.next_refusal().is_none() && pubacks.is_empty());
@@ -139,9 +136,6 @@ mod tests {
     #[test]
     fn refusals_are_bounded() {
         let mut pubacks = Pubacks::new();
-        assert_eq!(
-            (0..5_000).filter(|_| pubacks.refuse(Bytes::new())).count(),
-            MOST_REFUSALS
-        );
+        assert_eq!((0..5_000).filter(|_| pubacks.refuse(Bytes::new())).count(), MOST_REFUSALS);
     }
 }

@@ -16,11 +16,7 @@ pub struct RangeSet {
 impl RangeSet {
     /// An empty set that keeps at most `limit` runs.
     pub fn new(limit: usize) -> Self {
-        Self {
-            runs: Vec::new(),
-            limit,
-            floor: 0,
-        }
+        Self { runs: Vec::new(), limit, floor: 0 }
     }
 
     /// Adds a number. False: it was there, or is too old to tell.
@@ -40,12 +36,8 @@ impl RangeSet {
 
     /// Adds every number from `low` to `high`.
     pub fn insert_run(&mut self, low: u64, high: u64) {
-        let first = self
-            .runs
-            .partition_point(|run| run.1 < low.saturating_sub(1));
-        let end = self
-            .runs
-            .partition_point(|run| run.0 <= high.saturating_add(1));
+        let first = self.runs.partition_point(|run| run.1 < low.saturating_sub(1));
+        let end = self.runs.partition_point(|run| run.0 <= high.saturating_add(1));
         if first == end {
             self.runs.insert(first, (low, high));
         } else {
@@ -160,10 +152,7 @@ mod tests {
         let mut set = RangeSet::new(usize::MAX);
         assert!(set.insert(u64::MAX) && !set.insert(u64::MAX));
         assert!(set.insert(u64::MAX - 1) && set.insert(1));
-        assert_eq!(
-            set.descending().collect::<Vec<_>>(),
-            [(u64::MAX - 1, u64::MAX), (1, 1)]
-        );
+        assert_eq!(set.descending().collect::<Vec<_>>(), [(u64::MAX - 1, u64::MAX), (1, 1)]);
     }
 
     #[test]

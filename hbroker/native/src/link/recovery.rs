@@ -74,11 +74,7 @@ impl<C> Recovery<C> {
 
     /// Records the datagram `next_number`.
     pub fn on_sent(&mut self, now: Micros, size: usize, contents: C) {
-        self.records.push_back(Some(Sent {
-            at: now,
-            size,
-            contents,
-        }));
+        self.records.push_back(Some(Sent { at: now, size, contents }));
         self.outstanding += 1;
         self.in_flight += size;
         self.probe_from = now;
@@ -106,8 +102,7 @@ impl<C> Recovery<C> {
                 };
                 if number == largest {
                     self.first_sample_at.get_or_insert(now);
-                    self.rtt
-                        .sample(now.saturating_sub(sent.at), delay.min(MAX_ACK_DELAY));
+                    self.rtt.sample(now.saturating_sub(sent.at), delay.min(MAX_ACK_DELAY));
                 }
                 self.congestion.on_acknowledged(sent.at, sent.size);
                 acknowledged(sent.contents);
@@ -145,9 +140,7 @@ impl<C> Recovery<C> {
             newest = Some(at);
             let start = *run_start.get_or_insert(at);
             is_persistent |= at - start > self.persistent_period()
-                && self
-                    .first_sample_at
-                    .is_some_and(|sampled_at| sampled_at < start);
+                && self.first_sample_at.is_some_and(|sampled_at| sampled_at < start);
             lost(number, sent.contents);
         }
         if let Some(sent_at) = newest {
@@ -164,10 +157,8 @@ impl<C> Recovery<C> {
 
     /// Whether the wait for any acknowledgement is over: then a probe is to be sent, whatever the window says.
     pub fn is_probe_due(&mut self, now: Micros) -> bool {
-        let is_due = self.loss_deadline.is_none()
-            && self
-                .probe_deadline()
-                .is_some_and(|deadline| deadline <= now);
+        let is_due =
+            self.loss_deadline.is_none() && self.probe_deadline().is_some_and(|deadline| deadline <= now);
         if is_due {
             self.backoff += 1;
             self.probe_from = now;
@@ -203,8 +194,7 @@ impl<C> Recovery<C> {
     /// Whether a datagram of `size` bytes may be sent. One that is larger than the window may be sent alone.
     pub fn has_room(&self, size: usize) -> bool {
         self.in_flight == 0
-            || (size <= self.congestion.allowance(self.in_flight)
-                && self.records.len() < MOST_RECORDS)
+            || (size <= self.congestion.allowance(self.in_flight) && self.records.len() < MOST_RECORDS)
     }
 
     /// When `detect_lost` or `is_probe_due` will have something to say.
@@ -224,11 +214,7 @@ impl<C> Recovery<C> {
 
     /// What the oldest datagrams in flight hold.
     pub fn oldest(&self, count: usize) -> impl Iterator<Item = &C> {
-        self.records
-            .iter()
-            .flatten()
-            .take(count)
-            .map(|sent| &sent.contents)
+        self.records.iter().flatten().take(count).map(|sent| &sent.contents)
     }
 
     /// Bytes sent, and neither acknowledged nor lost.
@@ -346,16 +332,10 @@ mod tests {
             waits.push(deadline - now);
             now = deadline;
         }
-        assert_eq!(
-            waits,
-            [305_000, 610_000, 1_220_000, LONGEST, LONGEST, LONGEST]
-        );
+        assert_eq!(waits, [305_000, 610_000, 1_220_000, LONGEST, LONGEST, LONGEST]);
         assert_eq!(recovery.waiting_since(), Some(10));
         acknowledge(&mut recovery, now, &[(1, 1)]);
-        assert_eq!(
-            (recovery.deadline(), recovery.waiting_since()),
-            (None, None)
-        );
+        assert_eq!((recovery.deadline(), recovery.waiting_since()), (None, None));
     }
 
     #[test]
@@ -384,15 +364,8 @@ mod tests {
         let mut recovery = sent(3, 10);
         let mut abandoned = Vec::new();
         recovery.abandon(|_, number| abandoned.push(number));
-        assert_eq!(
-            (abandoned, recovery.in_flight(), recovery.window()),
-            (vec![1, 2, 3], 0, 12_000)
-        );
+        assert_eq!((abandoned, recovery.in_flight(), recovery.window()), (vec![1, 2, 3], 0, 12_000));
         assert_eq!((recovery.next_number(), recovery.deadline()), (4, None));
-        assert_eq!(
-            recovery.waiting_since(),
-            Some(10),
-            "the peer still owes an acknowledgement"
-        );
+        assert_eq!(recovery.waiting_since(), Some(10), "the peer still owes an acknowledgement");
     }
 }

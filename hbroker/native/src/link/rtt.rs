@@ -20,12 +20,7 @@ pub struct RttEstimator {
 impl RttEstimator {
     /// Knows nothing yet.
     pub fn new() -> Self {
-        Self {
-            smoothed: INITIAL_RTT,
-            variation: INITIAL_RTT / 2,
-            least: INITIAL_RTT,
-            latest: None,
-        }
+        Self { smoothed: INITIAL_RTT, variation: INITIAL_RTT / 2, least: INITIAL_RTT, latest: None }
     }
 
     /// Takes a sample, of which the peer says that it held the acknowledgement back for `ack_delay`.
@@ -37,11 +32,7 @@ impl RttEstimator {
             return;
         }
         self.least = self.least.min(round_trip);
-        let adjusted = if round_trip >= self.least + ack_delay {
-            round_trip - ack_delay
-        } else {
-            round_trip
-        };
+        let adjusted = if round_trip >= self.least + ack_delay { round_trip - ack_delay } else { round_trip };
         self.variation = (3 * self.variation + self.smoothed.abs_diff(adjusted)) / 4;
         self.smoothed = (7 * self.smoothed + adjusted) / 8;
     }
@@ -77,10 +68,7 @@ mod tests {
         let mut rtt = RttEstimator::new();
         assert!(!rtt.is_measured());
         rtt.sample(20_000, 5_000);
-        assert_eq!(
-            (rtt.smoothed(), rtt.probe_timeout(5_000)),
-            (20_000, 20_000 + 40_000 + 5_000)
-        );
+        assert_eq!((rtt.smoothed(), rtt.probe_timeout(5_000)), (20_000, 20_000 + 40_000 + 5_000));
     }
 
     #[test]
@@ -99,9 +87,6 @@ mod tests {
         for _ in 0..100 {
             rtt.sample(100, 0);
         }
-        assert_eq!(
-            (rtt.probe_timeout(0), rtt.loss_delay()),
-            (1_100, GRANULARITY)
-        );
+        assert_eq!((rtt.probe_timeout(0), rtt.loss_delay()), (1_100, GRANULARITY));
     }
 }

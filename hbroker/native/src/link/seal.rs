@@ -80,12 +80,7 @@ impl Link {
         let ranges = self.config.max_datagram.saturating_sub(least) / RANGE_BYTES;
         let acknowledged_through = self.put_header(now, number, ranges, out);
         let end = start + self.config.max_datagram;
-        let mut bundle = Bundle {
-            packets: out.len(),
-            out,
-            end,
-            carried: SmallVec::new(),
-        };
+        let mut bundle = Bundle { packets: out.len(), out, end, carried: SmallVec::new() };
         self.put_pubacks(&mut bundle);
         self.put_refusals(&mut bundle);
         self.put_again(&mut bundle, number);
@@ -95,14 +90,7 @@ impl Link {
         }
         self.probes = self.probes.saturating_sub(1);
         let (size, carried) = (bundle.out.len() - start, bundle.carried);
-        self.recovery.on_sent(
-            now,
-            size,
-            Contents {
-                acknowledged_through,
-                carried,
-            },
-        );
+        self.recovery.on_sent(now, size, Contents { acknowledged_through, carried });
         self.last_active = now;
         sink.commit(self.peer, start);
     }
@@ -119,18 +107,10 @@ impl Link {
     fn put_header(&mut self, now: Micros, number: u64, more: usize, out: &mut Vec<u8>) -> u64 {
         let mut ranges: SmallVec<[(u64, u64); 8]> = SmallVec::new();
         if self.acks.is_pending() {
-            ranges.extend(
-                self.acks
-                    .received()
-                    .descending()
-                    .take(1 + more.min(MOST_ACK_RANGES - 1)),
-            );
+            ranges.extend(self.acks.received().descending().take(1 + more.min(MOST_ACK_RANGES - 1)));
             self.acks.on_sent();
         }
-        let ack = (!ranges.is_empty()).then(|| AckOut {
-            delay_us: self.acks.delay(now),
-            ranges: &ranges,
-        });
+        let ack = (!ranges.is_empty()).then(|| AckOut { delay_us: self.acks.delay(now), ranges: &ranges });
         let header = HeaderOut {
             session: self.config.session,
             incarnation: self.config.incarnation,
@@ -146,19 +126,12 @@ impl Link {
         if !self.pubacks.has_due() {
             return;
         }
-        let Self {
-            pubacks,
-            body_field,
-            ..
-        } = self;
+        let Self { pubacks, body_field, .. } = self;
         let runs: SmallVec<[(u64, u64); 8]> = pubacks.take_due().collect();
         body_field.clear();
         wire::put_puback_field(body_field, runs.iter().copied(), REASON_SUCCESS, "", None);
         wire::put_packet(bundle.out, 0, 0, false, body_field);
-        bundle.carried.extend(
-            runs.iter()
-                .map(|&(first, last)| Carried::Success(first, last)),
-        );
+        bundle.carried.extend(runs.iter().map(|&(first, last)| Carried::Success(first, last)));
     }
 
     fn put_refusals(&mut self, bundle: &mut Bundle<'_>) {
@@ -186,8 +159,7 @@ impl Link {
         while let Some(turn) = self.outbox.front() {
             match turn {
                 Turn::Unreliable(size) if bundle.fits(size) => {
-                    self.outbox
-                        .seal_unreliable(bundle.out, bundle.room().max(size));
+                    self.outbox.seal_unreliable(bundle.out, bundle.room().max(size));
                 }
                 Turn::Unreliable(_) => return,
                 Turn::Reliable => {

@@ -17,17 +17,11 @@ const SECOND: Micros = 1_000_000;
 fn queue(pair: &mut Pair, end: usize, count: u64, first_id: u64) {
     for id in first_id..first_id + count {
         let chain = pair.rng.random_range(0..8);
-        let chain = if chain == 0 {
-            Chain::Control
-        } else {
-            Chain::Topic(chain)
-        };
+        let chain = if chain == 0 { Chain::Control } else { Chain::Topic(chain) };
         let size = pair.rng.random_range(0..600);
         pair.queue_reliable(end, chain, id, size);
         if pair.rng.random_bool(0.3) {
-            pair.links[end]
-                .queue_unreliable(&body(1_000_000 + id, 50), false)
-                .unwrap();
+            pair.links[end].queue_unreliable(&body(1_000_000 + id, 50), false).unwrap();
         }
     }
 }
@@ -38,43 +32,23 @@ fn assert_delivered(pair: &Pair, seed: u64) {
         let (sent, received) = (&pair.queued[end], &pair.received[1 - end]);
         let mut of_chain: HashMap<Chain, Vec<u64>> = HashMap::new();
         for id in received.iter().filter(|&&id| id < 1_000_000) {
-            let chain = sent
-                .iter()
-                .find(|(_, sent)| sent == id)
-                .expect("it was sent")
-                .0;
+            let chain = sent.iter().find(|(_, sent)| sent == id).expect("it was sent").0;
             of_chain.entry(chain).or_default().push(*id);
         }
         for (chain, ids) in &of_chain {
-            let expected: Vec<_> = sent
-                .iter()
-                .filter(|(of, _)| of == chain)
-                .map(|(_, id)| *id)
-                .collect();
+            let expected: Vec<_> = sent.iter().filter(|(of, _)| of == chain).map(|(_, id)| *id).collect();
             assert_eq!(ids, &expected, "seed {seed}, chain {chain:?}");
         }
-        assert_eq!(
-            of_chain.values().map(Vec::len).sum::<usize>(),
-            sent.len(),
-            "seed {seed}"
-        );
+        assert_eq!(of_chain.values().map(Vec::len).sum::<usize>(), sent.len(), "seed {seed}");
         let mut unreliable: Vec<_> = received.iter().filter(|&&id| id >= 1_000_000).collect();
         let count = unreliable.len();
         unreliable.sort_unstable();
         unreliable.dedup();
-        assert_eq!(
-            unreliable.len(),
-            count,
-            "seed {seed}: an unreliable packet came twice"
-        );
+        assert_eq!(unreliable.len(), count, "seed {seed}: an unreliable packet came twice");
         let mut acknowledged = pair.pubacks[end].clone();
         acknowledged.sort_unstable();
         acknowledged.dedup();
-        assert_eq!(
-            acknowledged,
-            (1..=sent.len() as u64).collect::<Vec<_>>(),
-            "seed {seed}: PUBACKs"
-        );
+        assert_eq!(acknowledged, (1..=sent.len() as u64).collect::<Vec<_>>(), "seed {seed}: PUBACKs");
     }
 }
 
@@ -100,24 +74,14 @@ fn all_is_delivered_once_and_in_order_whatever_the_faults() {
 #[test]
 fn a_path_without_faults_repeats_nothing() {
     for seed in 0..50 {
-        let mut pair = Pair::new(
-            seed,
-            Faults {
-                delay: 5_000,
-                ..Faults::default()
-            },
-        );
+        let mut pair = Pair::new(seed, Faults { delay: 5_000, ..Faults::default() });
         queue(&mut pair, 0, 400, 0);
         queue(&mut pair, 1, 10, 1_000);
         pair.run_until_quiet(60 * SECOND);
         assert_delivered(&pair, seed);
         for link in &pair.links {
             let stats = link.stats();
-            assert_eq!(
-                (stats.retransmits, stats.lost, stats.duplicates),
-                (0, 0, 0),
-                "seed {seed}"
-            );
+            assert_eq!((stats.retransmits, stats.lost, stats.duplicates), (0, 0, 0), "seed {seed}");
             assert!((5_000..25_000).contains(&stats.rtt), "{stats:?}");
         }
     }
@@ -125,34 +89,19 @@ fn a_path_without_faults_repeats_nothing() {
 
 #[test]
 fn quiet_ends_stay_quiet_but_for_the_keep_alive() {
-    let mut pair = Pair::new(
-        1,
-        Faults {
-            delay: 1_000,
-            ..Faults::default()
-        },
-    );
+    let mut pair = Pair::new(1, Faults { delay: 1_000, ..Faults::default() });
     queue(&mut pair, 0, 20, 0);
     pair.run_until_quiet(10 * SECOND);
     let (start, before) = (pair.now, pair.datagrams);
     pair.run_until(start + 60 * SECOND);
     assert!(pair.links.iter().all(|link| !link.is_timed_out));
     let per_ping = (pair.datagrams - before) as f64 / 30.0;
-    assert!(
-        (2.0..=3.0).contains(&per_ping),
-        "PING, PONG and their acknowledgements: {per_ping}"
-    );
+    assert!((2.0..=3.0).contains(&per_ping), "PING, PONG and their acknowledgements: {per_ping}");
 }
 
 #[test]
 fn a_loss_holds_back_its_own_chain_only() {
-    let mut pair = Pair::new(
-        1,
-        Faults {
-            delay: 1_000,
-            ..Faults::default()
-        },
-    );
+    let mut pair = Pair::new(1, Faults { delay: 1_000, ..Faults::default() });
     pair.queue_reliable(0, Chain::Topic(1), 0, 1_000);
     pair.lose_next = 1;
     pair.transmit(0);
@@ -160,28 +109,16 @@ fn a_loss_holds_back_its_own_chain_only() {
         pair.queue_reliable(0, Chain::Topic(id % 2 + 1), id, 1_000);
     }
     pair.run_until_quiet(10 * SECOND);
-    let (one, two): (Vec<u64>, Vec<u64>) = pair.received[1]
-        .iter()
-        .partition(|&&id| id == 0 || id % 2 == 0);
+    let (one, two): (Vec<u64>, Vec<u64>) = pair.received[1].iter().partition(|&&id| id == 0 || id % 2 == 0);
     assert_eq!((one, two), (vec![0, 2, 4, 6, 8], vec![1, 3, 5, 7]));
     let lost = pair.received[1].iter().position(|&id| id == 0).unwrap();
-    assert_eq!(
-        lost, 4,
-        "the other chain is through: {:?}",
-        pair.received[1]
-    );
+    assert_eq!(lost, 4, "the other chain is through: {:?}", pair.received[1]);
     assert_eq!(pair.links[0].stats().retransmits, 1);
 }
 
 #[test]
 fn the_token_is_sent_until_the_first_acknowledgement() {
-    let mut pair = Pair::new(
-        1,
-        Faults {
-            delay: 1_000,
-            ..Faults::default()
-        },
-    );
+    let mut pair = Pair::new(1, Faults { delay: 1_000, ..Faults::default() });
     assert!(!pair.links[0].is_established() && pair.links[1].is_established());
     pair.queue_reliable(0, Chain::Control, 0, 10);
     pair.lose_next = 1;
@@ -196,13 +133,7 @@ fn the_token_is_sent_until_the_first_acknowledgement() {
 
 #[test]
 fn a_renewed_token_sends_all_again_at_once() {
-    let mut pair = Pair::new(
-        1,
-        Faults {
-            delay: 1_000,
-            ..Faults::default()
-        },
-    );
+    let mut pair = Pair::new(1, Faults { delay: 1_000, ..Faults::default() });
     pair.queue_reliable(0, Chain::Control, 0, 10);
     pair.lose_next = 1;
     pair.transmit(0);
@@ -214,19 +145,8 @@ fn a_renewed_token_sends_all_again_at_once() {
 
 #[test]
 fn an_adopted_link_needs_no_token() {
-    let mut pair = Pair::new(
-        1,
-        Faults {
-            delay: 1_000,
-            ..Faults::default()
-        },
-    );
-    pair.links[1] = Link::new(
-        config(1, Role::Adopter),
-        pair.links[0].peer(),
-        Vec::new(),
-        0,
-    );
+    let mut pair = Pair::new(1, Faults { delay: 1_000, ..Faults::default() });
+    pair.links[1] = Link::new(config(1, Role::Adopter), pair.links[0].peer(), Vec::new(), 0);
     pair.links[1].peer = pipe::address(0);
     assert!(!pair.links[1].is_established());
     pair.queue_reliable(1, Chain::Control, 0, 10);
@@ -240,13 +160,7 @@ fn an_adopted_link_needs_no_token() {
 #[test]
 fn a_dead_peer_is_noticed_at_both_ends_after_the_idle_timeout() {
     for has_something_to_send in [false, true] {
-        let mut pair = Pair::new(
-            1,
-            Faults {
-                delay: 1_000,
-                ..Faults::default()
-            },
-        );
+        let mut pair = Pair::new(1, Faults { delay: 1_000, ..Faults::default() });
         queue(&mut pair, 0, 5, 0);
         pair.run_until_quiet(10 * SECOND);
         let start = pair.now;
@@ -258,26 +172,15 @@ fn a_dead_peer_is_noticed_at_both_ends_after_the_idle_timeout() {
         pair.run_until(start + 14 * SECOND);
         assert!(pair.links.iter().all(|link| !link.is_timed_out));
         pair.run_until(start + 18 * SECOND);
-        assert!(
-            pair.links
-                .iter()
-                .all(|link| link.is_timed_out && link.poll_timeout().is_none())
-        );
+        assert!(pair.links.iter().all(|link| link.is_timed_out && link.poll_timeout().is_none()));
     }
 }
 
 #[test]
 fn a_deadline_always_lies_ahead_even_if_nothing_is_sent() {
     for seed in 0..50 {
-        let mut pair = Pair::new(
-            seed,
-            Faults {
-                loss: 0.3,
-                delay: 3_000,
-                jitter: 2_000,
-                ..Faults::default()
-            },
-        );
+        let mut pair =
+            Pair::new(seed, Faults { loss: 0.3, delay: 3_000, jitter: 2_000, ..Faults::default() });
         queue(&mut pair, 0, 50, 0);
         queue(&mut pair, 1, 50, 1_000);
         let until = pair.rng.random_range(1..200) * MILLISECOND;
@@ -290,15 +193,9 @@ fn a_deadline_always_lies_ahead_even_if_nothing_is_sent() {
                 };
                 now = now.max(deadline) + pair.rng.random_range(0..2_000);
                 link.handle_timeout(now);
-                assert!(
-                    link.poll_timeout().is_none_or(|next| next > now),
-                    "seed {seed}"
-                );
+                assert!(link.poll_timeout().is_none_or(|next| next > now), "seed {seed}");
             }
-            assert!(
-                link.queued_bytes() < 100_000,
-                "what is not sent does not pile up"
-            );
+            assert!(link.queued_bytes() < 100_000, "what is not sent does not pile up");
         }
     }
 }
@@ -306,51 +203,24 @@ fn a_deadline_always_lies_ahead_even_if_nothing_is_sent() {
 #[test]
 fn a_new_incarnation_ends_the_link_and_a_new_address_does_not() {
     let mut link = Link::new(config(1, Role::Acceptor), pipe::address(0), Vec::new(), 0);
-    let mut header = Header {
-        session: 7,
-        incarnation: 5,
-        number: 1,
-        ..Header::default()
-    };
-    assert_eq!(
-        link.handle_header(0, &header, pipe::address(0)),
-        Arrival::Fresh
-    );
+    let mut header = Header { session: 7, incarnation: 5, number: 1, ..Header::default() };
+    assert_eq!(link.handle_header(0, &header, pipe::address(0)), Arrival::Fresh);
     link.finish_datagram(0, 1, true, true);
-    assert_eq!(
-        link.handle_header(0, &header, pipe::address(0)),
-        Arrival::Duplicate
-    );
+    assert_eq!(link.handle_header(0, &header, pipe::address(0)), Arrival::Duplicate);
     header.number = 3;
-    assert_eq!(
-        link.handle_header(0, &header, pipe::address(9)),
-        Arrival::Moved
-    );
+    assert_eq!(link.handle_header(0, &header, pipe::address(9)), Arrival::Moved);
     link.finish_datagram(0, 3, true, true);
     link.move_to(pipe::address(9));
     assert_eq!(link.peer(), pipe::address(9));
     header.number = 2;
-    assert_eq!(
-        link.handle_header(0, &header, pipe::address(0)),
-        Arrival::Fresh,
-        "a late one moves nothing"
-    );
+    assert_eq!(link.handle_header(0, &header, pipe::address(0)), Arrival::Fresh, "a late one moves nothing");
     header.incarnation = 6;
-    assert_eq!(
-        link.handle_header(0, &header, pipe::address(0)),
-        Arrival::Restarted
-    );
+    assert_eq!(link.handle_header(0, &header, pipe::address(0)), Arrival::Restarted);
 }
 
 #[test]
 fn what_the_receiver_cannot_keep_comes_again() {
-    let mut pair = Pair::new(
-        1,
-        Faults {
-            delay: 1_000,
-            ..Faults::default()
-        },
-    );
+    let mut pair = Pair::new(1, Faults { delay: 1_000, ..Faults::default() });
     pair.inbox_is_full = true;
     queue(&mut pair, 0, 10, 0);
     pair.run_until(5 * SECOND);
@@ -358,26 +228,13 @@ fn what_the_receiver_cannot_keep_comes_again() {
     assert!(!pair.links[0].is_drained());
     pair.inbox_is_full = false;
     pair.run_until_quiet(20 * SECOND);
-    assert_eq!(
-        pair.received[1]
-            .iter()
-            .filter(|&&id| id < 1_000_000)
-            .count(),
-        10
-    );
+    assert_eq!(pair.received[1].iter().filter(|&&id| id < 1_000_000).count(), 10);
 }
 
 #[test]
 fn a_refusal_arrives_whatever_is_lost() {
     for seed in 0..50 {
-        let mut pair = Pair::new(
-            seed,
-            Faults {
-                loss: 0.3,
-                delay: 1_000,
-                ..Faults::default()
-            },
-        );
+        let mut pair = Pair::new(seed, Faults { loss: 0.3, delay: 1_000, ..Faults::default() });
         let mut refusal = Vec::new();
         wire::put_puback_field(&mut refusal, [(7, 7)], 9, "a/topic", None);
         pair.links[1].refuse(refusal.into()).unwrap();
@@ -391,41 +248,20 @@ fn the_queues_are_bounded_and_control_has_a_reserve() {
     let mut link = Link::new(config(1, Role::Acceptor), pipe::address(0), Vec::new(), 0);
     let limit = link.config.queue_bytes;
     while link.queue_unreliable(&[0; 1_000], false).is_ok() {}
-    while link
-        .queue_reliable(Chain::Topic(1), Bytes::from_static(&[0; 1_000]), false)
-        .is_ok()
-    {}
+    while link.queue_reliable(Chain::Topic(1), Bytes::from_static(&[0; 1_000]), false).is_ok() {}
     assert!((2 * limit - 10_000..=2 * limit).contains(&link.queued_bytes()));
-    assert!(
-        link.queue_reliable(Chain::Control, Bytes::from_static(&[0; 1_000]), false)
-            .is_ok()
-    );
+    assert!(link.queue_reliable(Chain::Control, Bytes::from_static(&[0; 1_000]), false).is_ok());
     let mut empty = 0;
-    while link
-        .queue_reliable(Chain::Control, Bytes::new(), false)
-        .is_ok()
-    {
+    while link.queue_reliable(Chain::Control, Bytes::new(), false).is_ok() {
         empty += 1;
     }
-    assert!(
-        empty <= CONTROL_RESERVE / 32,
-        "empty packets are not free: {empty}"
-    );
-    assert_eq!(
-        link.queue_unreliable(&[0; MOST_BODY + 1], false),
-        Err(QueueFull)
-    );
+    assert!(empty <= CONTROL_RESERVE / 32, "empty packets are not free: {empty}");
+    assert_eq!(link.queue_unreliable(&[0; MOST_BODY + 1], false), Err(QueueFull));
 }
 
 #[test]
 fn a_large_packet_leaves_alone() {
-    let mut pair = Pair::new(
-        1,
-        Faults {
-            delay: 1_000,
-            ..Faults::default()
-        },
-    );
+    let mut pair = Pair::new(1, Faults { delay: 1_000, ..Faults::default() });
     pair.largest_allowed = 41_000;
     pair.queue_reliable(0, Chain::Control, 0, 10);
     pair.queue_reliable(0, Chain::Control, 1, 40_000);
@@ -438,45 +274,24 @@ fn a_large_packet_leaves_alone() {
 #[test]
 fn a_full_body_fits_a_bundle_beside_the_largest_header() {
     let token = vec![9; 21];
-    let mut link = Link::new(
-        config(u64::MAX, Role::Initiator),
-        pipe::address(1),
-        token,
-        0,
-    );
+    let mut link = Link::new(config(u64::MAX, Role::Initiator), pipe::address(1), token, 0);
     for gap in 1..=64 {
-        let header = Header {
-            number: gap << 57,
-            ..Header::default()
-        };
-        assert_eq!(
-            link.handle_header(0, &header, pipe::address(1)),
-            Arrival::Fresh
-        );
+        let header = Header { number: gap << 57, ..Header::default() };
+        assert_eq!(link.handle_header(0, &header, pipe::address(1)), Arrival::Fresh);
         link.finish_datagram(0, header.number, true, true);
     }
     let full = Bytes::from(vec![0; 1_200 - DATAGRAM_OVERHEAD]);
-    link.queue_reliable(Chain::Topic(1), full.clone(), false)
-        .unwrap();
+    link.queue_reliable(Chain::Topic(1), full.clone(), false).unwrap();
     link.queue_reliable(Chain::Topic(1), full, true).unwrap();
     let sizes = pipe::sealed(&mut link, SECOND);
     assert_eq!(sizes.len(), 2);
-    assert!(
-        sizes.iter().all(|size| (1_100..=1_200).contains(size)),
-        "{sizes:?}"
-    );
+    assert!(sizes.iter().all(|size| (1_100..=1_200).contains(size)), "{sizes:?}");
     assert_eq!(link.stats().sent, 2);
 }
 
 #[test]
 fn what_was_not_acknowledged_is_given_back() {
-    let mut pair = Pair::new(
-        1,
-        Faults {
-            delay: 1_000,
-            ..Faults::default()
-        },
-    );
+    let mut pair = Pair::new(1, Faults { delay: 1_000, ..Faults::default() });
     queue(&mut pair, 0, 3, 0);
     pair.run_until_quiet(10 * SECOND);
     pair.faults.loss = 1.0;
@@ -485,9 +300,6 @@ fn what_was_not_acknowledged_is_given_back() {
     }
     pair.run_until(pair.now + SECOND);
     let [link, _] = pair.links;
-    let numbers: Vec<_> = link
-        .into_unacknowledged()
-        .map(|(number, _)| number)
-        .collect();
+    let numbers: Vec<_> = link.into_unacknowledged().map(|(number, _)| number).collect();
     assert_eq!(numbers, (4..=103).collect::<Vec<_>>());
 }

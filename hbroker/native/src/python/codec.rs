@@ -23,8 +23,8 @@ use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 
 use crate::wire::{
-    self, AckOut, AckView, Body, CutView, DatagramView, FragmentView, Header, HeaderOut, Kind,
-    PacketView, PubAckView, PublishOut, PublishView,
+    self, AckOut, AckView, Body, CutView, DatagramView, FragmentView, Header, HeaderOut, Kind, PacketView,
+    PubAckView, PublishOut, PublishView,
 };
 
 type Ranges = Vec<(u64, u64)>;
@@ -50,11 +50,8 @@ pub fn decode<'py>(py: Python<'py>, datagram: &[u8]) -> PyResult<Option<Bound<'p
     let Ok(view) = DatagramView::parse(datagram) else {
         return Ok(None);
     };
-    let packets = view
-        .packets()
-        .iter()
-        .map(|packet| packet_values(py, packet))
-        .collect::<PyResult<Vec<_>>>()?;
+    let packets =
+        view.packets().iter().map(|packet| packet_values(py, packet)).collect::<PyResult<Vec<_>>>()?;
     object(py, (header_values(py, &view.header)?, packets)).map(Some)
 }
 
@@ -69,19 +66,10 @@ pub fn encode<'py>(
 ) -> PyResult<Bound<'py, PyBytes>> {
     let mut out = Vec::new();
     let (session, incarnation, number, ack, token) = &header;
-    let ack = ack.as_ref().map(|(_, delay_us, ranges)| AckOut {
-        delay_us: *delay_us,
-        ranges,
-    });
+    let ack = ack.as_ref().map(|(_, delay_us, ranges)| AckOut { delay_us: *delay_us, ranges });
     wire::put_header(
         &mut out,
-        &HeaderOut {
-            session: *session,
-            incarnation: *incarnation,
-            number: *number,
-            ack,
-            token,
-        },
+        &HeaderOut { session: *session, incarnation: *incarnation, number: *number, ack, token },
     );
     for (delivery, after, retained, kind, content) in &packets {
         let mut body = Vec::new();
@@ -89,9 +77,7 @@ pub fn encode<'py>(
         let before = out.len();
         wire::put_packet(&mut out, *delivery, *after, *retained, &body);
         if out.len() - before != wire::packet_len(*delivery, *after, *retained, body.len()) {
-            return Err(PyValueError::new_err(
-                "packet_len is not the length of the packet",
-            ));
+            return Err(PyValueError::new_err("packet_len is not the length of the packet"));
         }
     }
     wire::put_padding(&mut out, padding);
@@ -103,16 +89,7 @@ pub fn encode<'py>(
 fn header_values<'py>(py: Python<'py>, header: &Header<'_>) -> PyResult<Bound<'py, PyAny>> {
     let ack = |ack: AckView<'_>| (ack.largest, ack.delay_us, ack.ranges().collect::<Ranges>());
     let token = PyBytes::new(py, header.token);
-    object(
-        py,
-        (
-            header.session,
-            header.incarnation,
-            header.number,
-            header.ack.map(ack),
-            token,
-        ),
-    )
+    object(py, (header.session, header.incarnation, header.number, header.ack.map(ack), token))
 }
 
 fn packet_values<'py>(py: Python<'py>, packet: &PacketView<'_>) -> PyResult<Bound<'py, PyAny>> {
@@ -122,25 +99,13 @@ fn packet_values<'py>(py: Python<'py>, packet: &PacketView<'_>) -> PyResult<Boun
         Body::PubAck(puback) => ("puback", puback_values(py, &puback)?),
         Body::Ping { sent_at_us } => ("ping", object(py, sent_at_us)?),
         Body::Pong { sent_at_us } => ("pong", object(py, sent_at_us)?),
-        Body::Reset { session, token } => {
-            ("reset", object(py, (session, PyBytes::new(py, token)))?)
+        Body::Reset { session, token } => ("reset", object(py, (session, PyBytes::new(py, token)))?),
+        Body::Challenge { token, lifetime_s } => {
+            ("challenge", object(py, (PyBytes::new(py, token), lifetime_s))?)
         }
-        Body::Challenge { token, lifetime_s } => (
-            "challenge",
-            object(py, (PyBytes::new(py, token), lifetime_s))?,
-        ),
         Body::Control(kind) => (kind_name(kind), PyBytes::new(py, packet.raw).into_any()),
     };
-    object(
-        py,
-        (
-            packet.delivery,
-            packet.after,
-            packet.retained,
-            kind,
-            content,
-        ),
-    )
+    object(py, (packet.delivery, packet.after, packet.retained, kind, content))
 }
 
 fn publish_values<'py>(py: Python<'py>, message: &PublishView<'_>) -> PyResult<Bound<'py, PyAny>> {
@@ -152,9 +117,7 @@ fn publish_values<'py>(py: Python<'py>, message: &PublishView<'_>) -> PyResult<B
         (message.qos, message.retain, message.ack_queued),
         message.published_at_us,
         message.expiry_s,
-        message
-            .fragment
-            .map(|part| (part.index, part.count, part.total)),
+        message.fragment.map(|part| (part.index, part.count, part.total)),
         (
             properties.content_type,
             properties.payload_format,
@@ -169,26 +132,11 @@ fn publish_values<'py>(py: Python<'py>, message: &PublishView<'_>) -> PyResult<B
 
 fn puback_values<'py>(py: Python<'py>, puback: &PubAckView<'_>) -> PyResult<Bound<'py, PyAny>> {
     let cut = |cut: CutView<'_>| {
-        let address = cut
-            .address
-            .map(|address| (address.ip().to_string(), address.port()));
-        (
-            cut.subtree.to_owned(),
-            cut.node.to_owned(),
-            address,
-            cut.epoch,
-        )
+        let address = cut.address.map(|address| (address.ip().to_string(), address.port()));
+        (cut.subtree.to_owned(), cut.node.to_owned(), address, cut.epoch)
     };
     let ranges: Ranges = puback.ranges().collect();
-    object(
-        py,
-        (
-            puback.reason,
-            puback.topic,
-            ranges,
-            puback.referral().map(cut),
-        ),
-    )
+    object(py, (puback.reason, puback.topic, ranges, puback.referral().map(cut)))
 }
 
 fn kind_name(kind: Kind) -> &'static str {
@@ -234,8 +182,7 @@ fn put_body(out: &mut Vec<u8>, kind: &str, content: &Bound<'_, PyAny>) -> PyResu
 
 fn put_publish(out: &mut Vec<u8>, values: Publish<'_>) {
     let (topic, payload, id, flags, published_at_us, expiry_s, fragment, properties, _) = values;
-    let (content_type, payload_format, response_topic, correlation_data, user_properties) =
-        properties;
+    let (content_type, payload_format, response_topic, correlation_data, user_properties) = properties;
     let message = PublishOut {
         topic: &topic,
         payload: &payload,
@@ -246,11 +193,7 @@ fn put_publish(out: &mut Vec<u8>, values: Publish<'_>) {
         ack_queued: flags.2,
         published_at_us,
         expiry_s,
-        fragment: fragment.map(|(index, count, total)| FragmentView {
-            index,
-            count,
-            total,
-        }),
+        fragment: fragment.map(|(index, count, total)| FragmentView { index, count, total }),
         content_type: &content_type,
         payload_format,
         response_topic: &response_topic,
@@ -262,13 +205,11 @@ fn put_publish(out: &mut Vec<u8>, values: Publish<'_>) {
 
 fn put_puback(out: &mut Vec<u8>, values: (i32, String, Ranges, Option<Cut>)) {
     let (reason, topic, ranges, referral) = values;
-    let cut = referral
-        .as_ref()
-        .map(|(subtree, node, address, epoch)| CutView {
-            subtree,
-            node,
-            address: address.map(SocketAddr::from),
-            epoch: *epoch,
-        });
+    let cut = referral.as_ref().map(|(subtree, node, address, epoch)| CutView {
+        subtree,
+        node,
+        address: address.map(SocketAddr::from),
+        epoch: *epoch,
+    });
     wire::put_puback_field(out, ranges, reason, &topic, cut.as_ref());
 }

@@ -60,10 +60,7 @@ impl ControlEvent {
 impl LinkUpEvent {
     fn __repr__(&self) -> String {
         let (ip, port) = &self.address;
-        format!(
-            "LinkUpEvent(link={}, address={ip}:{port}, inbound={})",
-            self.link, self.inbound
-        )
+        format!("LinkUpEvent(link={}, address={ip}:{port}, inbound={})", self.link, self.inbound)
     }
 }
 
@@ -81,88 +78,37 @@ impl LinkDownEvent {
 #[pymethods]
 impl UnresolvedEvent {
     fn __repr__(&self) -> String {
-        format!(
-            "UnresolvedEvent(topic={:?}, start={:?})",
-            self.topic, self.start
-        )
+        format!("UnresolvedEvent(topic={:?}, start={:?})", self.topic, self.start)
     }
 }
 
 #[pymethods]
 impl PublishedEvent {
     fn __repr__(&self) -> String {
-        format!(
-            "PublishedEvent(sequence={}, topic={:?}, reason={})",
-            self.sequence, self.topic, self.reason
-        )
+        format!("PublishedEvent(sequence={}, topic={:?}, reason={})", self.sequence, self.topic, self.reason)
     }
 }
 
 /// One event as its class.
 pub fn event_out(py: Python<'_>, event: Event) -> PyResult<Py<PyAny>> {
     Ok(match event {
-        Event::Control {
-            link,
-            source,
-            packet,
-            inbound,
-        } => {
+        Event::Control { link, source, packet, inbound } => {
             let packet = PyBytes::new(py, &packet).unbind();
             let link = link.map(|link| link.0);
-            Py::new(
-                py,
-                ControlEvent {
-                    link,
-                    source: address_out(source),
-                    packet,
-                    inbound,
-                },
-            )?
-            .into_any()
+            Py::new(py, ControlEvent { link, source: address_out(source), packet, inbound })?.into_any()
         }
-        Event::LinkUp(Peer {
-            link,
-            address,
-            session,
-            inbound,
-        }) => {
+        Event::LinkUp(Peer { link, address, session, inbound }) => {
             let (link, address) = (link.0, address_out(address));
-            Py::new(
-                py,
-                LinkUpEvent {
-                    link,
-                    address,
-                    session,
-                    inbound,
-                },
-            )?
-            .into_any()
+            Py::new(py, LinkUpEvent { link, address, session, inbound })?.into_any()
         }
         Event::LinkDown(peer, reason) => Py::new(py, down(peer, reason))?.into_any(),
         Event::Unresolved { topic, start } => {
             let start = start.map(address_out);
-            Py::new(
-                py,
-                UnresolvedEvent {
-                    topic: topic.into(),
-                    start,
-                },
-            )?
-            .into_any()
+            Py::new(py, UnresolvedEvent { topic: topic.into(), start })?.into_any()
         }
-        Event::Published {
-            sequence,
-            topic,
-            reason,
-        } => Py::new(
-            py,
-            PublishedEvent {
-                sequence,
-                topic: topic.into(),
-                reason,
-            },
-        )?
-        .into_any(),
+        Event::Published { sequence, topic, reason } => {
+            Py::new(py, PublishedEvent { sequence, topic: topic.into(), reason })?.into_any()
+        }
     })
 }
 

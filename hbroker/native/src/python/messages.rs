@@ -20,20 +20,10 @@ impl Message {
         let (topic, payload) = {
             let publish = view(&message);
             let payload = message.whole.as_deref().unwrap_or(publish.payload);
-            (
-                PyString::new(py, publish.topic).unbind(),
-                PyBytes::new(py, payload).unbind(),
-            )
+            (PyString::new(py, publish.topic).unbind(), PyBytes::new(py, payload).unbind())
         };
         // The payload is Python's now.
-        Self {
-            topic,
-            payload,
-            message: event::Message {
-                whole: None,
-                ..message
-            },
-        }
+        Self { topic, payload, message: event::Message { whole: None, ..message } }
     }
 
     fn view(&self) -> PublishView<'_> {
@@ -68,10 +58,7 @@ impl Message {
         let publish = self.view();
         // The message's own number is that of its first part (§7.5).
         publish.sequence
-            - publish
-                .fragment
-                .map_or(0, |fragment| u64::from(fragment.index))
-                .min(publish.sequence)
+            - publish.fragment.map_or(0, |fragment| u64::from(fragment.index)).min(publish.sequence)
     }
 
     #[getter]
@@ -116,20 +103,13 @@ impl Message {
 
     fn __repr__(&self, py: Python<'_>) -> String {
         let bytes = self.payload.bind(py).as_any().len().unwrap_or(0);
-        format!(
-            "Message(topic={:?}, {bytes} bytes, qos={})",
-            self.view().topic,
-            self.message.qos
-        )
+        format!("Message(topic={:?}, {bytes} bytes, qos={})", self.view().topic, self.message.qos)
     }
 }
 
 fn view(message: &event::Message) -> PublishView<'_> {
     match PacketView::from_raw(&message.publish) {
-        Ok(PacketView {
-            body: Body::Publish(publish),
-            ..
-        }) => publish,
+        Ok(PacketView { body: Body::Publish(publish), .. }) => publish,
         // It was parsed when it came in.
         _ => PublishView::default(),
     }

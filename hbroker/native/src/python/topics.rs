@@ -41,20 +41,12 @@ impl SubscriptionTrie {
     #[new]
     fn new() -> Self {
         // Those who choose its filters are the tests, so its hash key need not be secret.
-        Self {
-            trie: trie::SubscriptionTrie::new(0),
-            found: MatchSet::default(),
-        }
+        Self { trie: trie::SubscriptionTrie::new(0), found: MatchSet::default() }
     }
 
     fn insert(&mut self, filter: &str, subscriber: u64) -> bool {
         let link = LinkId(subscriber);
-        let subscriber = Subscriber {
-            link,
-            qos: 0,
-            no_local: false,
-            retain_as_published: false,
-        };
+        let subscriber = Subscriber { link, qos: 0, no_local: false, retain_as_published: false };
         !self.trie.insert(filter, subscriber)
     }
 
@@ -64,11 +56,7 @@ impl SubscriptionTrie {
 
     fn matches(&mut self, topic: &str) -> Vec<u64> {
         self.trie.collect_matches(topic, &mut self.found);
-        self.found
-            .subscribers()
-            .iter()
-            .map(|subscriber| subscriber.link.0)
-            .collect()
+        self.found.subscribers().iter().map(|subscriber| subscriber.link.0).collect()
     }
 
     fn __len__(&self) -> usize {

@@ -27,27 +27,12 @@ pub struct Cut {
 impl Cut {
     /// What a packet says of a delegation; `None` where it gives no address.
     pub fn from_view(view: CutView<'_>) -> Option<Self> {
-        let CutView {
-            subtree,
-            node,
-            address,
-            epoch,
-        } = view;
-        Some(Self {
-            subtree: subtree.into(),
-            node: node.into(),
-            address: address?,
-            epoch,
-        })
+        let CutView { subtree, node, address, epoch } = view;
+        Some(Self { subtree: subtree.into(), node: node.into(), address: address?, epoch })
     }
 
     pub fn view(&self) -> CutView<'_> {
-        CutView {
-            subtree: &self.subtree,
-            node: &self.node,
-            address: Some(self.address),
-            epoch: self.epoch,
-        }
+        CutView { subtree: &self.subtree, node: &self.node, address: Some(self.address), epoch: self.epoch }
     }
 }
 
@@ -85,10 +70,7 @@ struct Grant {
 impl Jurisdiction {
     /// Owns nothing. `seed`: random and secret.
     pub fn new(seed: u64) -> Self {
-        Self {
-            entries: HashMap::with_hasher(Keyed::new(seed)),
-            deepest: 0,
-        }
+        Self { entries: HashMap::with_hasher(Keyed::new(seed)), deepest: 0 }
     }
 
     /// Owns this subtree from now on. False: it holds it under a higher epoch; nothing is changed.
@@ -109,11 +91,7 @@ impl Jurisdiction {
     /// Delegates a subtree. False: it is delegated under a higher epoch; nothing is changed.
     pub fn cut(&mut self, cut: Cut) -> bool {
         let entry = self.entry(&cut.subtree);
-        if entry
-            .cut
-            .as_ref()
-            .is_some_and(|held| held.epoch > cut.epoch)
-        {
+        if entry.cut.as_ref().is_some_and(|held| held.epoch > cut.epoch) {
             return false;
         }
         entry.cut = Some(cut);
@@ -144,12 +122,7 @@ impl Jurisdiction {
         let taken = take(entry);
         if entry.cut.is_none() && entry.grant.is_none() {
             self.entries.remove(subtree);
-            self.deepest = self
-                .entries
-                .keys()
-                .map(|key| topic::depth(key))
-                .max()
-                .unwrap_or(0);
+            self.deepest = self.entries.keys().map(|key| topic::depth(key)).max().unwrap_or(0);
         }
         taken
     }
@@ -175,17 +148,7 @@ mod tests {
 
     use super::*;
 
-    const SUBTREES: [&str; 9] = [
-        "",
-        "a",
-        "a/b",
-        "a/b/c",
-        "a/",
-        "/",
-        "b",
-        "ab",
-        "$SYS/nodes/x",
-    ];
+    const SUBTREES: [&str; 9] = ["", "a", "a/b", "a/b/c", "a/", "/", "b", "ab", "$SYS/nodes/x"];
     const TOPICS: [&str; 13] = [
         "a",
         "a/b",
@@ -203,12 +166,7 @@ mod tests {
     ];
 
     fn cut(subtree: &str, epoch: u64) -> Cut {
-        Cut {
-            subtree: subtree.into(),
-            node: "n".into(),
-            address: ([127, 0, 0, 1], 7).into(),
-            epoch,
-        }
+        Cut { subtree: subtree.into(), node: "n".into(), address: ([127, 0, 0, 1], 7).into(), epoch }
     }
 
     #[test]
@@ -220,14 +178,8 @@ mod tests {
         jurisdiction.grant("home/kitchen/oven", 1, false);
         assert_eq!(jurisdiction.decide("home"), Decision::Own);
         assert_eq!(jurisdiction.decide("home/kitchenette"), Decision::Own);
-        assert_eq!(
-            jurisdiction.decide("home/kitchen"),
-            Decision::Elsewhere(&cut("home/kitchen", 5))
-        );
-        assert_eq!(
-            jurisdiction.decide("home/kitchen/oven/door"),
-            Decision::HandingOver
-        );
+        assert_eq!(jurisdiction.decide("home/kitchen"), Decision::Elsewhere(&cut("home/kitchen", 5)));
+        assert_eq!(jurisdiction.decide("home/kitchen/oven/door"), Decision::HandingOver);
         assert_eq!(jurisdiction.decide("homes"), Decision::NotMine);
     }
 
@@ -237,11 +189,7 @@ mod tests {
         assert!(jurisdiction.grant("a", 5, true) && !jurisdiction.grant("a", 4, false));
         assert_eq!(jurisdiction.decide("a"), Decision::Own);
         assert!(jurisdiction.cut(cut("a/b", 5)) && !jurisdiction.cut(cut("a/b", 4)));
-        assert!(
-            jurisdiction.uncut("a/b")
-                && !jurisdiction.uncut("a/b")
-                && jurisdiction.cut(cut("a/b", 4))
-        );
+        assert!(jurisdiction.uncut("a/b") && !jurisdiction.uncut("a/b") && jurisdiction.cut(cut("a/b", 4)));
     }
 
     #[test]
@@ -262,17 +210,11 @@ mod tests {
                     jurisdiction.cut(cut(subtree, epoch));
                     cuts.insert(subtree, cut(subtree, epoch));
                 }
-                2 | 3 => assert_eq!(
-                    jurisdiction.revoke(subtree),
-                    grants.remove(subtree).is_some()
-                ),
+                2 | 3 => assert_eq!(jurisdiction.revoke(subtree), grants.remove(subtree).is_some()),
                 _ => assert_eq!(jurisdiction.uncut(subtree), cuts.remove(subtree).is_some()),
             }
             let topic = TOPICS[random.random_range(0..TOPICS.len())];
-            let holder = grants
-                .keys()
-                .chain(cuts.keys())
-                .filter(|path| topic::is_within(topic, path));
+            let holder = grants.keys().chain(cuts.keys()).filter(|path| topic::is_within(topic, path));
             let expected = match holder.max_by_key(|path| path.len()) {
                 None => Decision::NotMine,
                 Some(path) if cuts.contains_key(path) => Decision::Elsewhere(&cuts[path]),

@@ -26,11 +26,7 @@ struct Name {
 impl LevelNames {
     /// No names. `seed`: random and secret.
     pub fn new(seed: u64) -> Self {
-        Self {
-            keyed: Keyed::new(seed),
-            names: Arena::default(),
-            table: HashTable::new(),
-        }
+        Self { keyed: Keyed::new(seed), names: Arena::default(), table: HashTable::new() }
     }
 
     /// The hash by which a name is found.
@@ -45,13 +41,8 @@ impl LevelNames {
             self.names[id].uses += 1;
             return id;
         }
-        let id = self.names.insert(Name {
-            hash,
-            uses: 1,
-            text: SmallVec::from_slice(text.as_bytes()),
-        });
-        self.table
-            .insert_unique(hash, id, |&id| self.names[id].hash);
+        let id = self.names.insert(Name { hash, uses: 1, text: SmallVec::from_slice(text.as_bytes()) });
+        self.table.insert_unique(hash, id, |&id| self.names[id].hash);
         id
     }
 

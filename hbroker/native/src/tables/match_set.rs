@@ -79,10 +79,7 @@ impl MatchSet {
             self.found[mark.index as usize].merge(subscriber);
         } else {
             // Fits: there is at most one for each link slot, and those are numbered in 32 bits.
-            *mark = Mark {
-                round: self.round,
-                index: self.found.len() as u32,
-            };
+            *mark = Mark { round: self.round, index: self.found.len() as u32 };
             self.found.push(subscriber);
         }
     }

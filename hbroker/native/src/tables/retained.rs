@@ -77,12 +77,7 @@ impl RetainedStore {
     /// Keeps nothing yet, and never more than `max_bytes`, parts of unfinished messages and overhead
     /// included.
     pub fn new(max_bytes: usize) -> Self {
-        Self {
-            max_bytes,
-            bytes: 0,
-            kept: BTreeMap::new(),
-            waiting: Vec::new(),
-        }
+        Self { max_bytes, bytes: 0, kept: BTreeMap::new(), waiting: Vec::new() }
     }
 
     /// Takes a message that was published with `retain`.
@@ -104,20 +99,12 @@ impl RetainedStore {
         }
         self.keep(
             part.topic,
-            Kept {
-                publisher: part.publisher,
-                sequence,
-                parts: Box::new([part.field.into()]),
-            },
+            Kept { publisher: part.publisher, sequence, parts: Box::new([part.field.into()]) },
         )
     }
 
     /// Visits each message whose topic matches: the topic, and the fields `publish` of its parts, in order.
-    pub fn for_each_match<'a>(
-        &'a self,
-        filter: &str,
-        mut visit: impl FnMut(&'a str, &'a [Box<[u8]>]),
-    ) {
+    pub fn for_each_match<'a>(&'a self, filter: &str, mut visit: impl FnMut(&'a str, &'a [Box<[u8]>])) {
         let named = match filter.find(['+', '#']) {
             Some(wildcard) => filter[..wildcard].strip_suffix('/').unwrap_or_default(),
             None => {
@@ -137,19 +124,11 @@ impl RetainedStore {
 
     /// The messages at and below a subtree.
     pub fn below<'a>(&'a self, subtree: &str) -> impl Iterator<Item = (&'a str, &'a [Box<[u8]>])> {
-        let at = if subtree.is_empty() {
-            None
-        } else {
-            self.kept.get_key_value(subtree)
-        };
+        let at = if subtree.is_empty() { None } else { self.kept.get_key_value(subtree) };
         let (from, to) = run_below(subtree);
-        let below = self.kept.range::<str, _>((
-            from.as_ref().map(String::as_str),
-            to.as_ref().map(String::as_str),
-        ));
-        at.into_iter()
-            .chain(below)
-            .map(|(topic, kept)| (&**topic, &*kept.parts))
+        let below =
+            self.kept.range::<str, _>((from.as_ref().map(String::as_str), to.as_ref().map(String::as_str)));
+        at.into_iter().chain(below).map(|(topic, kept)| (&**topic, &*kept.parts))
     }
 
     /// Drops the messages at and below a subtree; returns how many there were.
@@ -194,16 +173,9 @@ impl RetainedStore {
         }
     }
 
-    fn offer_part(
-        &mut self,
-        part: &RetainedPart<'_>,
-        sequence: u64,
-        index: u32,
-        count: u32,
-    ) -> Offer {
-        let is_it = |waiting: &Waiting| {
-            waiting.is_of(part.topic, part.publisher) && waiting.sequence == sequence
-        };
+    fn offer_part(&mut self, part: &RetainedPart<'_>, sequence: u64, index: u32, count: u32) -> Offer {
+        let is_it =
+            |waiting: &Waiting| waiting.is_of(part.topic, part.publisher) && waiting.sequence == sequence;
         let mut waiting = match self.waiting.iter().position(is_it) {
             Some(at) => self.take_waiting(at),
             None => Waiting::new(part, sequence, count),
@@ -215,14 +187,7 @@ impl RetainedStore {
         }
         if waiting.parts.len() == waiting.count as usize {
             let parts = waiting.parts.into_values().collect();
-            return self.keep(
-                part.topic,
-                Kept {
-                    publisher: part.publisher,
-                    sequence,
-                    parts,
-                },
-            );
+            return self.keep(part.topic, Kept { publisher: part.publisher, sequence, parts });
         }
         if self.waiting.len() >= MAX_WAITING {
             self.take_waiting(0);
@@ -232,11 +197,7 @@ impl RetainedStore {
         }
         self.bytes += waiting.cost;
         self.waiting.push(waiting);
-        if is_new {
-            Offer::Incomplete
-        } else {
-            Offer::Ignored
-        }
+        if is_new { Offer::Incomplete } else { Offer::Ignored }
     }
 
     /// Makes room for `cost` where `replaced` goes; unfinished messages give way, the one longest without
@@ -270,31 +231,14 @@ impl RetainedStore {
 
 impl Kept {
     fn cost(&self, topic: &str) -> usize {
-        topic.len()
-            + OVERHEAD
-            + self
-                .parts
-                .iter()
-                .map(|part| part.len() + OVERHEAD)
-                .sum::<usize>()
+        topic.len() + OVERHEAD + self.parts.iter().map(|part| part.len() + OVERHEAD).sum::<usize>()
     }
 }
 
 impl Waiting {
     fn new(part: &RetainedPart<'_>, sequence: u64, count: u32) -> Self {
-        let (topic, publisher, cost) = (
-            part.topic.into(),
-            part.publisher,
-            part.topic.len() + OVERHEAD,
-        );
-        Self {
-            topic,
-            publisher,
-            sequence,
-            count,
-            parts: BTreeMap::new(),
-            cost,
-        }
+        let (topic, publisher, cost) = (part.topic.into(), part.publisher, part.topic.len() + OVERHEAD);
+        Self { topic, publisher, sequence, count, parts: BTreeMap::new(), cost }
     }
 
     fn is_of(&self, topic: &str, publisher: u64) -> bool {
@@ -307,10 +251,7 @@ fn run_below(subtree: &str) -> (Bound<String>, Bound<String>) {
     if subtree.is_empty() {
         return (Bound::Unbounded, Bound::Unbounded);
     }
-    (
-        Bound::Included(format!("{subtree}/")),
-        Bound::Excluded(format!("{subtree}0")),
-    )
+    (Bound::Included(format!("{subtree}/")), Bound::Excluded(format!("{subtree}0")))
 }
 
 #[cfg(test)]

@@ -118,34 +118,17 @@ impl SubscriptionTrie {
 
     /// Adds a link's subscription to a valid filter, or replaces its options. Whether it was there before.
     pub fn insert(&mut self, filter: &str, subscriber: Subscriber) -> bool {
-        let Subscriber {
-            link,
-            qos,
-            no_local,
-            retain_as_published,
-        } = subscriber;
-        let options = Options {
-            qos,
-            no_local,
-            retain_as_published,
-        };
+        let Subscriber { link, qos, no_local, retain_as_published } = subscriber;
+        let options = Options { qos, no_local, retain_as_published };
         let (node, link) = (self.make_node(filter), self.make_link(link));
         if let Some(position) = self.position(node, link) {
             self.subscriptions_mut(node)[position as usize].options = options;
             return true;
         }
         let position = self.subscriptions(node).len() as u32;
-        self.links[link]
-            .filters
-            .push(Filter { node, position }, &mut self.link_crowds);
-        let subscription = Subscription {
-            link,
-            position: self.filters(link).len() as u32 - 1,
-            options,
-        };
-        self.nodes[node]
-            .subscriptions
-            .push(subscription, &mut self.crowds);
+        self.links[link].filters.push(Filter { node, position }, &mut self.link_crowds);
+        let subscription = Subscription { link, position: self.filters(link).len() as u32 - 1, options };
+        self.nodes[node].subscriptions.push(subscription, &mut self.crowds);
         self.len += 1;
         false
     }
@@ -186,22 +169,14 @@ impl SubscriptionTrie {
         {
             self.collect(node, found);
         }
-        let (mut frontier, mut next) = (
-            std::mem::take(&mut found.frontier),
-            std::mem::take(&mut found.next),
-        );
+        let (mut frontier, mut next) = (std::mem::take(&mut found.frontier), std::mem::take(&mut found.next));
         frontier.push(ROOT);
         // MQTT 5 §4.7.2: no wildcard at the first level matches a topic that begins with `$`.
         let mut wildcards = !topic.starts_with('$');
         for level in topic.split('/') {
             let mut level_hash = None;
             for &node in &frontier {
-                let Node {
-                    plus,
-                    hash: rest,
-                    children,
-                    ..
-                } = self.nodes[node];
+                let Node { plus, hash: rest, children, .. } = self.nodes[node];
                 if wildcards && rest != NONE {
                     self.collect(rest, found);
                 }
@@ -241,20 +216,8 @@ impl SubscriptionTrie {
 
     fn collect(&self, node: u32, found: &mut MatchSet) {
         for &Subscription { link, options, .. } in self.subscriptions(node) {
-            let Options {
-                qos,
-                no_local,
-                retain_as_published,
-            } = options;
-            found.add(
-                link,
-                Subscriber {
-                    link: self.links[link].id,
-                    qos,
-                    no_local,
-                    retain_as_published,
-                },
-            );
+            let Options { qos, no_local, retain_as_published } = options;
+            found.add(link, Subscriber { link: self.links[link].id, qos, no_local, retain_as_published });
         }
     }
 }
@@ -265,18 +228,14 @@ impl SubscriptionTrie {
         if is_plain(filter) {
             return self.step(PLAIN, filter);
         }
-        filter
-            .split('/')
-            .try_fold(ROOT, |node, level| self.step(node, level))
+        filter.split('/').try_fold(ROOT, |node, level| self.step(node, level))
     }
 
     fn make_node(&mut self, filter: &str) -> u32 {
         if is_plain(filter) {
             return self.make_child(PLAIN, filter);
         }
-        filter
-            .split('/')
-            .fold(ROOT, |node, level| self.make_child(node, level))
+        filter.split('/').fold(ROOT, |node, level| self.make_child(node, level))
     }
 
     fn make_child(&mut self, node: u32, level: &str) -> u32 {
@@ -306,19 +265,14 @@ impl SubscriptionTrie {
             "#" => HASH,
             _ => self.names.acquire(level),
         };
-        let node = self.nodes.insert(Node {
-            parent,
-            name,
-            ..Node::default()
-        });
+        let node = self.nodes.insert(Node { parent, name, ..Node::default() });
         match name {
             PLUS => self.nodes[parent].plus = node,
             HASH => self.nodes[parent].hash = node,
             _ => {
                 self.nodes[parent].children += 1;
                 let child = Child { parent, name, node };
-                let hash_of =
-                    |child: &Child| child_hash(child.parent, self.names.hash_of(child.name));
+                let hash_of = |child: &Child| child_hash(child.parent, self.names.hash_of(child.name));
                 self.children.insert_unique(hash_of(&child), child, hash_of);
             }
         }
@@ -349,19 +303,13 @@ impl SubscriptionTrie {
 /// Subscriptions, at their node and at their link.
 impl SubscriptionTrie {
     fn find_link(&self, id: LinkId) -> Option<u32> {
-        self.link_slots
-            .find(link_hash(id), |&slot| self.links[slot].id == id)
-            .copied()
+        self.link_slots.find(link_hash(id), |&slot| self.links[slot].id == id).copied()
     }
 
     fn make_link(&mut self, id: LinkId) -> u32 {
         self.find_link(id).unwrap_or_else(|| {
-            let slot = self.links.insert(Link {
-                id,
-                filters: Few::None,
-            });
-            self.link_slots
-                .insert_unique(link_hash(id), slot, |&slot| link_hash(self.links[slot].id));
+            let slot = self.links.insert(Link { id, filters: Few::None });
+            self.link_slots.insert_unique(link_hash(id), slot, |&slot| link_hash(self.links[slot].id));
             slot
         })
     }
@@ -377,32 +325,21 @@ impl SubscriptionTrie {
     fn position(&self, node: u32, link: u32) -> Option<u32> {
         let (subscriptions, filters) = (self.subscriptions(node), self.filters(link));
         if subscriptions.len() <= filters.len() {
-            subscriptions
-                .iter()
-                .position(|each| each.link == link)
-                .map(|position| position as u32)
+            subscriptions.iter().position(|each| each.link == link).map(|position| position as u32)
         } else {
-            filters
-                .iter()
-                .find(|filter| filter.node == node)
-                .map(|filter| filter.position)
+            filters.iter().find(|filter| filter.node == node).map(|filter| filter.position)
         }
     }
 
     /// Removes the subscription at this position of a node, and what existed only for it.
     fn detach(&mut self, node: u32, position: u32) {
-        let Some(gone) = self.nodes[node]
-            .subscriptions
-            .swap_remove(position, &mut self.crowds)
-        else {
+        let Some(gone) = self.nodes[node].subscriptions.swap_remove(position, &mut self.crowds) else {
             return;
         };
         if let Some(&moved) = self.subscriptions(node).get(position as usize) {
             self.filters_mut(moved.link)[moved.position as usize].position = position;
         }
-        self.links[gone.link]
-            .filters
-            .swap_remove(gone.position, &mut self.link_crowds);
+        self.links[gone.link].filters.swap_remove(gone.position, &mut self.link_crowds);
         if let Some(&moved) = self.filters(gone.link).get(gone.position as usize) {
             self.subscriptions_mut(moved.node)[moved.position as usize].position = gone.position;
         }
@@ -429,22 +366,13 @@ impl SubscriptionTrie {
     }
 
     fn subscriptions_mut(&mut self, node: u32) -> &mut [Subscription] {
-        self.nodes[node]
-            .subscriptions
-            .as_mut_slice(&mut self.crowds)
+        self.nodes[node].subscriptions.as_mut_slice(&mut self.crowds)
     }
 }
 
 impl Default for Node {
     fn default() -> Self {
-        Self {
-            parent: NONE,
-            name: NONE,
-            plus: NONE,
-            hash: NONE,
-            children: 0,
-            subscriptions: Few::None,
-        }
+        Self { parent: NONE, name: NONE, plus: NONE, hash: NONE, children: 0, subscriptions: Few::None }
     }
 }
 
@@ -459,10 +387,7 @@ impl Node {
 
 impl Default for Link {
     fn default() -> Self {
-        Self {
-            id: LinkId(0),
-            filters: Few::None,
-        }
+        Self { id: LinkId(0), filters: Few::None }
     }
 }
 

@@ -65,12 +65,7 @@ impl DuplicateWindow {
     }
 
     fn admit(&mut self, publisher: u64) -> usize {
-        let window = Window {
-            publisher,
-            used_lately: false,
-            floor: 0,
-            words: BTreeMap::new(),
-        };
+        let window = Window { publisher, used_lately: false, floor: 0, words: BTreeMap::new() };
         let slot = if self.windows.len() < self.max_publishers {
             self.windows.push(window);
             self.windows.len() - 1
@@ -168,10 +163,7 @@ mod tests {
         assert!(window.first_seen(1, 1));
         assert!(!window.first_seen(1, 1));
         assert!(window.first_seen(1, 6_000_000_000));
-        assert!(
-            !window.first_seen(1, 1),
-            "it was forgotten, so it counts as seen"
-        );
+        assert!(!window.first_seen(1, 1), "it was forgotten, so it counts as seen");
         assert!(window.first_seen(1, 4_000_000_000), "this one was not");
     }
 
@@ -180,11 +172,7 @@ mod tests {
         let mut window = DuplicateWindow::new(100, 64, 9);
         for stranger in 0..100_000 {
             assert!(window.first_seen(stranger + 1_000, 1));
-            assert_eq!(
-                window.first_seen(1, 1),
-                stranger == 0,
-                "the busy publisher is remembered"
-            );
+            assert_eq!(window.first_seen(1, 1), stranger == 0, "the busy publisher is remembered");
         }
         assert_eq!((window.publishers(), window.slots.len()), (100, 100));
     }

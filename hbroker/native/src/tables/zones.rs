@@ -50,11 +50,7 @@ impl Zones {
     /// Knows nothing, and never of more than `max_entries` (at least one) subtrees. `seed`: random and
     /// secret.
     pub fn new(max_entries: usize, seed: u64) -> Self {
-        Self {
-            max_entries: max_entries.max(1),
-            entries: HashMap::with_hasher(Keyed::new(seed)),
-            deepest: 0,
-        }
+        Self { max_entries: max_entries.max(1), entries: HashMap::with_hasher(Keyed::new(seed)), deepest: 0 }
     }
 
     /// Where to turn with a topic now.
@@ -81,22 +77,9 @@ impl Zones {
                 Some(_) => entry.forget(|fact| fact.source == owner),
             }
         });
-        self.entry(scope, |entry| {
-            entry.served = Some(Fact {
-                node: owner,
-                source: owner,
-                expires,
-            })
-        });
-        for cut in cuts
-            .iter()
-            .filter(|cut| topic::is_within(&cut.subtree, scope))
-        {
-            let fact = Fact {
-                node: cut.address,
-                source: owner,
-                expires,
-            };
+        self.entry(scope, |entry| entry.served = Some(Fact { node: owner, source: owner, expires }));
+        for cut in cuts.iter().filter(|cut| topic::is_within(&cut.subtree, scope)) {
+            let fact = Fact { node: cut.address, source: owner, expires };
             self.entry(&cut.subtree, |entry| entry.cut = Some(fact));
         }
     }
@@ -115,11 +98,7 @@ impl Zones {
                 entry.forget(|fact| fact.source == owner);
             }
         });
-        let fact = Fact {
-            node: cut.address,
-            source: owner,
-            expires,
-        };
+        let fact = Fact { node: cut.address, source: owner, expires };
         self.entry(&cut.subtree, |entry| entry.cut = Some(fact));
     }
 
@@ -143,11 +122,8 @@ impl Zones {
 
     /// Forgets the subtree of which all knowledge ends first.
     fn evict(&mut self) {
-        let first = self
-            .entries
-            .iter()
-            .min_by_key(|(_, entry)| entry.expires())
-            .map(|(path, _)| path.clone());
+        let first =
+            self.entries.iter().min_by_key(|(_, entry)| entry.expires()).map(|(path, _)| path.clone());
         if let Some(path) = first {
             self.entries.remove(&path);
         }
@@ -170,17 +146,8 @@ impl Zones {
 impl Entry {
     fn lookup(&self, now: Micros) -> Option<Lookup> {
         let holds = |fact: &&Fact| now < fact.expires;
-        let served = self
-            .served
-            .as_ref()
-            .filter(holds)
-            .map(|fact| Lookup::Owner(fact.node));
-        served.or_else(|| {
-            self.cut
-                .as_ref()
-                .filter(holds)
-                .map(|fact| Lookup::Below(fact.node))
-        })
+        let served = self.served.as_ref().filter(holds).map(|fact| Lookup::Owner(fact.node));
+        served.or_else(|| self.cut.as_ref().filter(holds).map(|fact| Lookup::Below(fact.node)))
     }
 
     fn forget(&mut self, is_it: impl Fn(&Fact) -> bool) {
@@ -189,11 +156,7 @@ impl Entry {
     }
 
     fn expires(&self) -> Option<Micros> {
-        self.served
-            .iter()
-            .chain(&self.cut)
-            .map(|fact| fact.expires)
-            .max()
+        self.served.iter().chain(&self.cut).map(|fact| fact.expires).max()
     }
 }
 

@@ -28,10 +28,7 @@ impl<'a> AckView<'a> {
         let mut counts = occurrences(self.headers, datagram::HEADER)
             .flat_map(|content| occurrences(content, header::ACK))
             .flat_map(|content| elements(content, ack::RANGES, ack::RANGES_ELEMENT));
-        let first = self
-            .largest
-            .checked_sub(counts.next().unwrap_or(0))
-            .map(|low| (low, self.largest));
+        let first = self.largest.checked_sub(counts.next().unwrap_or(0)).map(|low| (low, self.largest));
         std::iter::successors(first, move |&(low, _)| {
             let gap = counts.next()?;
             let high = low.checked_sub(gap)?.checked_sub(2)?;
@@ -70,14 +67,11 @@ impl<'a> PubAckView<'a> {
     /// The inclusive ranges (first, last) of delivery numbers, ascending. One that is empty, or
     /// does not lie above the one before, ends them.
     pub fn ranges(&self) -> impl Iterator<Item = (u64, u64)> + use<'a> {
-        let mut numbers = self
-            .contents()
-            .flat_map(|content| elements(content, pub_ack::RANGES, pub_ack::RANGES_ELEMENT));
+        let mut numbers =
+            self.contents().flat_map(|content| elements(content, pub_ack::RANGES, pub_ack::RANGES_ELEMENT));
         let mut end = 0u64;
         std::iter::from_fn(move || {
-            let first = end
-                .checked_add(numbers.next()?)
-                .filter(|&first| first > end)?;
+            let first = end.checked_add(numbers.next()?).filter(|&first| first > end)?;
             let length = numbers.next()?;
             end = first.checked_add(length.checked_sub(1)?)?;
             Some((first, end))
@@ -87,14 +81,8 @@ impl<'a> PubAckView<'a> {
     /// Where to look (§5.3), if the packet says.
     pub fn referral(&self) -> Option<CutView<'a>> {
         let mut referral = None;
-        for content in self
-            .contents()
-            .flat_map(|content| occurrences(content, pub_ack::REFERRAL))
-        {
-            referral
-                .get_or_insert_with(CutParts::default)
-                .merge(content)
-                .ok()?;
+        for content in self.contents().flat_map(|content| occurrences(content, pub_ack::REFERRAL)) {
+            referral.get_or_insert_with(CutParts::default).merge(content).ok()?;
         }
         referral.map(CutParts::view)
     }
@@ -172,11 +160,6 @@ impl<'a> CutParts<'a> {
             .or_else(|_| <[u8; 16]>::try_from(self.ip).map(IpAddr::from));
         let port = u16::try_from(self.port);
         let address = ip.ok().zip(port.ok()).map(SocketAddr::from);
-        CutView {
-            subtree: self.subtree,
-            node: self.node,
-            address,
-            epoch: self.epoch,
-        }
+        CutView { subtree: self.subtree, node: self.node, address, epoch: self.epoch }
     }
 }

@@ -10,8 +10,8 @@ use std::net::{IpAddr, SocketAddr};
 use super::acks::CutView;
 use super::publish::{ACK_MODE_QUEUED, FragmentView};
 use crate::schema::{
-    ack, address, challenge, cut, datagram, fragment, header, packet, ping, pong, pub_ack, publish,
-    reset, user_property,
+    ack, address, challenge, cut, datagram, fragment, header, packet, ping, pong, pub_ack, publish, reset,
+    user_property,
 };
 
 /// The link header to send (§2.2).
@@ -71,10 +71,7 @@ pub fn put_header(out: &mut Vec<u8>, header: &HeaderOut<'_>) {
 /// control packet.
 pub fn put_packet(out: &mut Vec<u8>, delivery: u64, after: u64, retained: bool, body_field: &[u8]) {
     put_varint(out, datagram::PACKETS.into());
-    put_varint(
-        out,
-        content_len(delivery, after, retained, body_field.len()) as u64,
-    );
+    put_varint(out, content_len(delivery, after, retained, body_field.len()) as u64);
     // Before the body: a control packet has no numbers of its own.
     put_number(out, packet::DELIVERY, delivery);
     put_number(out, packet::AFTER, after);
@@ -96,9 +93,8 @@ pub fn put_padding(out: &mut Vec<u8>, bytes: usize) {
     };
     // The lengths of one field have gaps, where its own length takes one byte more: a second field
     // fills them.
-    let content = (0..3)
-        .map(|extra| rest.saturating_sub(extra))
-        .find(|&n| varint_len(n as u64) + 1 + n == bytes);
+    let content =
+        (0..3).map(|extra| rest.saturating_sub(extra)).find(|&n| varint_len(n as u64) + 1 + n == bytes);
     match content {
         Some(content) => {
             put_varint(out, datagram::PADDING.into());
@@ -131,16 +127,8 @@ pub fn put_publish_field(out: &mut Vec<u8>, message: &PublishOut<'_>) {
             put_enum(out, publish::ACK_MODE, ACK_MODE_QUEUED);
         }
         put_bytes_unless_empty(out, publish::CONTENT_TYPE, message.content_type.as_bytes());
-        put_present(
-            out,
-            publish::PAYLOAD_FORMAT,
-            message.payload_format.map(sign_extended),
-        );
-        put_bytes_unless_empty(
-            out,
-            publish::RESPONSE_TOPIC,
-            message.response_topic.as_bytes(),
-        );
+        put_present(out, publish::PAYLOAD_FORMAT, message.payload_format.map(sign_extended));
+        put_bytes_unless_empty(out, publish::RESPONSE_TOPIC, message.response_topic.as_bytes());
         put_bytes_unless_empty(out, publish::CORRELATION_DATA, message.correlation_data);
         for (name, value) in message.user_properties {
             put_message(out, publish::USER_PROPERTIES, |out| {
@@ -177,15 +165,11 @@ pub fn put_puback_field(
 }
 
 pub fn put_ping_field(out: &mut Vec<u8>, sent_at_us: u64) {
-    put_message(out, packet::PING, |out| {
-        put_number(out, ping::SENT_AT_US, sent_at_us)
-    });
+    put_message(out, packet::PING, |out| put_number(out, ping::SENT_AT_US, sent_at_us));
 }
 
 pub fn put_pong_field(out: &mut Vec<u8>, sent_at_us: u64) {
-    put_message(out, packet::PONG, |out| {
-        put_number(out, pong::SENT_AT_US, sent_at_us)
-    });
+    put_message(out, packet::PONG, |out| put_number(out, pong::SENT_AT_US, sent_at_us));
 }
 
 pub fn put_reset_field(out: &mut Vec<u8>, session: u64, token: &[u8]) {

@@ -81,19 +81,10 @@ impl<'a> PublishView<'a> {
 
     /// (name, value), in the publisher's order.
     pub fn user_properties(&self) -> impl Iterator<Item = (&'a str, &'a str)> + use<'a> {
-        self.contents()
-            .flat_map(|content| occurrences(content, publish::USER_PROPERTIES))
-            .map(|property| {
-                let text = |field| {
-                    occurrences(property, field)
-                        .last()
-                        .and_then(|text| str::from_utf8(text).ok())
-                };
-                (
-                    text(user_property::NAME).unwrap_or(""),
-                    text(user_property::VALUE).unwrap_or(""),
-                )
-            })
+        self.contents().flat_map(|content| occurrences(content, publish::USER_PROPERTIES)).map(|property| {
+            let text = |field| occurrences(property, field).last().and_then(|text| str::from_utf8(text).ok());
+            (text(user_property::NAME).unwrap_or(""), text(user_property::VALUE).unwrap_or(""))
+        })
     }
 
     /// What the fields `publish` hold, one after the other.
@@ -113,10 +104,7 @@ impl<'a> PublishView<'a> {
                 publish::RETAIN => self.retain = message.boolean()?,
                 publish::PUBLISHED_AT_US => self.published_at_us = message.varint()?,
                 publish::EXPIRY_S => self.expiry_s = Some(message.varint32()?),
-                publish::FRAGMENT => self
-                    .fragment
-                    .get_or_insert_default()
-                    .merge(message.message()?)?,
+                publish::FRAGMENT => self.fragment.get_or_insert_default().merge(message.message()?)?,
                 publish::ACK_MODE => self.ack_queued = message.open_enum()? == ACK_MODE_QUEUED,
                 publish::CONTENT_TYPE | publish::RESPONSE_TOPIC => message.text().map(drop)?,
                 publish::USER_PROPERTIES => check(message.message()?, user_property::CHECKS)?,
@@ -136,10 +124,7 @@ impl<'a> PublishView<'a> {
 
 /// The serialised `Publish` in a field `publish`, as [`PublishView::field`] gives it.
 pub fn message_of(field: &[u8]) -> Vec<u8> {
-    occurrences(field, packet::PUBLISH)
-        .flatten()
-        .copied()
-        .collect()
+    occurrences(field, packet::PUBLISH).flatten().copied().collect()
 }
 
 /// The field `publish` that holds a serialised `Publish`.

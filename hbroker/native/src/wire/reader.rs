@@ -32,10 +32,7 @@ impl<'a> Reader<'a> {
     /// Reads a message in which fields may nest `depth` deep.
     #[inline]
     pub fn new(message: &'a [u8], depth: u32) -> Self {
-        Self {
-            rest: message,
-            depth,
-        }
+        Self { rest: message, depth }
     }
 
     #[inline]
@@ -56,11 +53,7 @@ impl<'a> Reader<'a> {
             return Ok(None);
         }
         let tag = self.short_varint()?;
-        if is_field_zero(tag) {
-            Err(Malformed)
-        } else {
-            Ok(Some(tag))
-        }
+        if is_field_zero(tag) { Err(Malformed) } else { Ok(Some(tag)) }
     }
 
     #[inline]
@@ -115,18 +108,12 @@ impl<'a> Reader<'a> {
     #[inline]
     pub fn message(&mut self) -> Result<Reader<'a>, Malformed> {
         let depth = self.depth.checked_sub(1).ok_or(Malformed)?;
-        Ok(Self {
-            rest: self.bytes()?,
-            depth,
-        })
+        Ok(Self { rest: self.bytes()?, depth })
     }
 
     /// A packed field of varints: checked, and left for [`elements`] to read.
     pub fn varints(&mut self) -> Result<(), Malformed> {
-        let mut packed = Self {
-            rest: self.bytes()?,
-            depth: 0,
-        };
+        let mut packed = Self { rest: self.bytes()?, depth: 0 };
         while packed.left() > 0 {
             packed.varint()?;
         }
@@ -189,10 +176,7 @@ fn skip_value(bytes: &[u8], tag: u32, depth: u32) -> Result<&[u8], Malformed> {
 
 /// Skips a group to the end that belongs to it. (Inside of one even field number 0 passes.)
 fn skip_group(bytes: &[u8], start: u32, depth: u32) -> Result<&[u8], Malformed> {
-    let mut reader = Reader {
-        rest: bytes,
-        depth: depth.checked_sub(1).ok_or(Malformed)?,
-    };
+    let mut reader = Reader { rest: bytes, depth: depth.checked_sub(1).ok_or(Malformed)? };
     let end = start - START_GROUP + END_GROUP;
     loop {
         let tag = reader.short_varint()?;

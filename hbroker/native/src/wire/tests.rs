@@ -34,26 +34,11 @@ fn publish_field(message: &PublishOut<'_>) -> Vec<u8> {
 
 fn bundle(messages: u64) -> Vec<u8> {
     let ranges = [(90, 99), (70, 88), (1, 1)];
-    let ack = Some(AckOut {
-        delay_us: 250,
-        ranges: &ranges,
-    });
+    let ack = Some(AckOut { delay_us: 250, ranges: &ranges });
     let mut datagram = Vec::new();
-    put_header(
-        &mut datagram,
-        &HeaderOut {
-            session: 1,
-            incarnation: 2,
-            number: 3,
-            ack,
-            token: b"t",
-        },
-    );
+    put_header(&mut datagram, &HeaderOut { session: 1, incarnation: 2, number: 3, ack, token: b"t" });
     for delivery in 1..=messages {
-        let field = publish_field(&PublishOut {
-            sequence: 70_000 + delivery,
-            ..MESSAGE
-        });
+        let field = publish_field(&PublishOut { sequence: 70_000 + delivery, ..MESSAGE });
         put_packet(&mut datagram, delivery, delivery - 1, false, &field);
     }
     datagram
@@ -70,14 +55,7 @@ fn publish<'a>(packet: &PacketView<'a>) -> PublishView<'a> {
 fn a_bundle_is_its_packets_in_order() {
     let datagram = bundle(20);
     let view = DatagramView::parse(&datagram).unwrap();
-    assert_eq!(
-        (
-            view.header.session,
-            view.header.incarnation,
-            view.header.number
-        ),
-        (1, 2, 3)
-    );
+    assert_eq!((view.header.session, view.header.incarnation, view.header.number), (1, 2, 3));
     assert!(view.has_packets());
     for (packet, delivery) in view.packets().iter().zip(1..) {
         assert_eq!((packet.delivery, packet.after), (delivery, delivery - 1));
@@ -110,19 +88,11 @@ fn nothing_is_copied() {
     let datagram = bundle(1);
     let view = DatagramView::parse(&datagram).unwrap();
     let publish = publish(&view.packets()[0]);
-    let Cow::Borrowed(field) = publish.field() else {
-        panic!("copied")
-    };
+    let Cow::Borrowed(field) = publish.field() else { panic!("copied") };
     for part in [field, publish.payload, publish.topic.as_bytes()] {
         assert!(datagram.as_ptr_range().contains(&part.as_ptr()));
     }
-    assert_eq!(
-        field,
-        publish_field(&PublishOut {
-            sequence: 70_001,
-            ..MESSAGE
-        })
-    );
+    assert_eq!(field, publish_field(&PublishOut { sequence: 70_001, ..MESSAGE }));
 }
 
 #[test]
@@ -136,12 +106,9 @@ fn padding_and_a_header_ask_for_no_acknowledgement() {
 #[test]
 fn packet_len_is_exact() {
     for body in [0, 1, 100, 125, 126, 127, 128, 16_380, 16_384, 60_000] {
-        for (delivery, after, retained) in [
-            (0, 0, false),
-            (1, 0, true),
-            (300, 299, true),
-            (u64::MAX, 1, false),
-        ] {
+        for (delivery, after, retained) in
+            [(0, 0, false), (1, 0, true), (300, 299, true), (u64::MAX, 1, false)]
+        {
             let mut out = Vec::new();
             put_packet(&mut out, delivery, after, retained, &vec![0; body]);
             assert_eq!(out.len(), packet_len(delivery, after, retained, body));
@@ -156,13 +123,7 @@ fn ranges_that_lie_end_early() {
         content.extend_from_slice(ranges);
         let mut datagram = vec![0x0a, content.len() as u8 + 2, 0x22, content.len() as u8];
         datagram.extend_from_slice(&content);
-        DatagramView::parse(&datagram)
-            .unwrap()
-            .header
-            .ack
-            .unwrap()
-            .ranges()
-            .collect::<Vec<_>>()
+        DatagramView::parse(&datagram).unwrap().header.ack.unwrap().ranges().collect::<Vec<_>>()
     };
     assert_eq!(ack(10, &[]), [(10, 10)]);
     assert_eq!(ack(10, &[11]), []);
@@ -193,9 +154,7 @@ fn exhaust(view: &DatagramView<'_>) -> usize {
     let read = |packet: &PacketView<'_>| match packet.body {
         Body::Publish(publish) => {
             let properties = publish.properties();
-            publish.field().len()
-                + publish.user_properties().count()
-                + properties.content_type.len()
+            publish.field().len() + publish.user_properties().count() + properties.content_type.len()
         }
         Body::PubAck(puback) => puback.ranges().count() + usize::from(puback.referral().is_some()),
         _ => packet.raw.len(),

@@ -85,10 +85,7 @@ impl<'a> DatagramView<'a> {
     /// Takes what a conforming protobuf parser takes, and nothing else. All of it is checked here,
     /// so no accessor of the view can fail.
     pub fn parse(bytes: &'a [u8]) -> Result<Self, Malformed> {
-        let mut view = Self {
-            header: Header::default(),
-            packets: SmallVec::new(),
-        };
+        let mut view = Self { header: Header::default(), packets: SmallVec::new() };
         let mut reader = Reader::new(bytes, MAX_DEPTH);
         let mut headers = None;
         loop {
@@ -155,13 +152,7 @@ impl<'a> PacketView<'a> {
 
     fn parse(mut message: Reader<'a>) -> Result<Self, Malformed> {
         let raw = message.rest();
-        let mut view = Self {
-            delivery: 0,
-            after: 0,
-            retained: false,
-            body: Body::None,
-            raw,
-        };
+        let mut view = Self { delivery: 0, after: 0, retained: false, body: Body::None, raw };
         // Where the body begins. Bodies of one kind merge, a body of another kind takes the place
         // of the one before.
         let mut start = 0;
@@ -213,18 +204,14 @@ impl<'a> Body<'a> {
     /// Takes in the content of the field `tag`, one of the link's own packets.
     fn merge(&mut self, tag: u32, content: Reader<'a>) -> Result<(), Malformed> {
         *self = match (tag, *self) {
-            (packet::PING, Self::Ping { sent_at_us }) => Self::Ping {
-                sent_at_us: merge_sent_at(content, ping::SENT_AT_US, sent_at_us)?,
-            },
-            (packet::PING, _) => Self::Ping {
-                sent_at_us: merge_sent_at(content, ping::SENT_AT_US, 0)?,
-            },
-            (packet::PONG, Self::Pong { sent_at_us }) => Self::Pong {
-                sent_at_us: merge_sent_at(content, pong::SENT_AT_US, sent_at_us)?,
-            },
-            (packet::PONG, _) => Self::Pong {
-                sent_at_us: merge_sent_at(content, pong::SENT_AT_US, 0)?,
-            },
+            (packet::PING, Self::Ping { sent_at_us }) => {
+                Self::Ping { sent_at_us: merge_sent_at(content, ping::SENT_AT_US, sent_at_us)? }
+            }
+            (packet::PING, _) => Self::Ping { sent_at_us: merge_sent_at(content, ping::SENT_AT_US, 0)? },
+            (packet::PONG, Self::Pong { sent_at_us }) => {
+                Self::Pong { sent_at_us: merge_sent_at(content, pong::SENT_AT_US, sent_at_us)? }
+            }
+            (packet::PONG, _) => Self::Pong { sent_at_us: merge_sent_at(content, pong::SENT_AT_US, 0)? },
             (packet::RESET, before) => merge_reset(content, before)?,
             (_, before) => merge_challenge(content, before)?,
         };
@@ -232,11 +219,7 @@ impl<'a> Body<'a> {
     }
 }
 
-fn merge_sent_at(
-    mut message: Reader<'_>,
-    field: u32,
-    mut sent_at_us: u64,
-) -> Result<u64, Malformed> {
+fn merge_sent_at(mut message: Reader<'_>, field: u32, mut sent_at_us: u64) -> Result<u64, Malformed> {
     while let Some(tag) = message.tag()? {
         if tag == field {
             sent_at_us = message.varint()?;

@@ -32,16 +32,9 @@ pub fn receive(socket: &UdpSocket, arrivals: &mut Arrivals, counters: &Counters)
     let width = arrivals.width;
     let mut vectors = [const { MaybeUninit::<libc::iovec>::uninit() }; WIDTH];
     let mut headers = [const { MaybeUninit::<libc::mmsghdr>::uninit() }; WIDTH];
-    for (i, slot) in arrivals
-        .slots
-        .chunks_mut(SLOT_STRIDE)
-        .take(width)
-        .enumerate()
-    {
-        let vector = vectors[i].write(libc::iovec {
-            iov_base: slot.as_mut_ptr().cast(),
-            iov_len: SLOT_BYTES,
-        });
+    for (i, slot) in arrivals.slots.chunks_mut(SLOT_STRIDE).take(width).enumerate() {
+        let vector =
+            vectors[i].write(libc::iovec { iov_base: slot.as_mut_ptr().cast(), iov_len: SLOT_BYTES });
         let header = headers[i].write(message(vector, &mut arrivals.controls[i]));
         header.msg_hdr.msg_name = ptr::from_mut(&mut arrivals.names[i]).cast();
         header.msg_hdr.msg_namelen = size_of::<libc::sockaddr_storage>() as libc::socklen_t;
@@ -62,9 +55,7 @@ pub fn receive(socket: &UdpSocket, arrivals: &mut Arrivals, counters: &Counters)
         let header = unsafe { header.assume_init_ref() };
         let ancillary = ancillary(&header.msg_hdr);
         if let Some(dropped) = ancillary.dropped {
-            counters
-                .receive_overflow
-                .store(dropped.into(), Ordering::Relaxed);
+            counters.receive_overflow.store(dropped.into(), Ordering::Relaxed);
         }
         let length = header.msg_len as usize;
         arrivals.messages.push(Arrived {
@@ -77,8 +68,7 @@ pub fn receive(socket: &UdpSocket, arrivals: &mut Arrivals, counters: &Counters)
 }
 
 pub fn send(socket: &UdpSocket, bytes: &[u8], messages: &[Outgoing]) -> io::Result<usize> {
-    let names: SmallVec<[SockAddr; WIDTH]> =
-        messages.iter().map(|m| m.destination.into()).collect();
+    let names: SmallVec<[SockAddr; WIDTH]> = messages.iter().map(|m| m.destination.into()).collect();
     let mut vectors: SmallVec<[libc::iovec; WIDTH]> = messages
         .iter()
         .map(|m| libc::iovec {
@@ -133,9 +123,7 @@ fn set_segment(header: &mut libc::msghdr, outgoing: &Outgoing) {
         (*control).cmsg_level = libc::SOL_UDP;
         (*control).cmsg_type = libc::UDP_SEGMENT;
         (*control).cmsg_len = libc::CMSG_LEN(size_of::<u16>() as _) as _;
-        libc::CMSG_DATA(control)
-            .cast::<u16>()
-            .write_unaligned(segment);
+        libc::CMSG_DATA(control).cast::<u16>().write_unaligned(segment);
     }
 }
 
@@ -154,12 +142,8 @@ fn ancillary(header: &libc::msghdr) -> Ancillary {
         while let Some(head) = control.as_ref() {
             let value = libc::CMSG_DATA(control).cast::<u32>();
             match (head.cmsg_level, head.cmsg_type) {
-                (libc::SOL_UDP, libc::UDP_GRO) => {
-                    found.segment = Some(value.read_unaligned() as usize)
-                }
-                (libc::SOL_SOCKET, libc::SO_RXQ_OVFL) => {
-                    found.dropped = Some(value.read_unaligned())
-                }
+                (libc::SOL_UDP, libc::UDP_GRO) => found.segment = Some(value.read_unaligned() as usize),
+                (libc::SOL_SOCKET, libc::SO_RXQ_OVFL) => found.dropped = Some(value.read_unaligned()),
                 _ => {}
             }
             control = libc::CMSG_NXTHDR(header, control);

@@ -10,11 +10,7 @@ pub fn receive(socket: &UdpSocket, arrivals: &mut Arrivals, _: &Counters) -> io:
     for slot in arrivals.slots.chunks_mut(SLOT_STRIDE).take(arrivals.width) {
         match socket.recv_from(&mut slot[..SLOT_BYTES]) {
             Ok((length, source)) => {
-                arrivals.messages.push(Arrived {
-                    source,
-                    length,
-                    segment: length.max(1),
-                });
+                arrivals.messages.push(Arrived { source, length, segment: length.max(1) });
             }
             Err(_) if !arrivals.messages.is_empty() => break,
             Err(error) => return Err(error),

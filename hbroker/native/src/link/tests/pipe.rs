@@ -58,10 +58,7 @@ impl Sink {
     fn datagrams(&self) -> impl Iterator<Item = &[u8]> {
         let ends = self.starts.iter().skip(1).copied();
         let ends = ends.chain([self.bytes.len()]);
-        self.starts
-            .iter()
-            .zip(ends)
-            .map(|(&start, end)| &self.bytes[start..end])
+        self.starts.iter().zip(ends).map(|(&start, end)| &self.bytes[start..end])
     }
 }
 
@@ -104,12 +101,7 @@ pub fn body(id: u64, payload: usize) -> Vec<u8> {
     let payload = vec![0; payload];
     wire::put_publish_field(
         &mut field,
-        &PublishOut {
-            topic: "t",
-            payload: &payload,
-            sequence: id,
-            ..PublishOut::default()
-        },
+        &PublishOut { topic: "t", payload: &payload, sequence: id, ..PublishOut::default() },
     );
     field
 }
@@ -139,9 +131,7 @@ impl Pair {
     }
 
     pub fn queue_reliable(&mut self, end: usize, chain: Chain, id: u64, payload: usize) {
-        self.links[end]
-            .queue_reliable(chain, body(id, payload).into(), false)
-            .unwrap();
+        self.links[end].queue_reliable(chain, body(id, payload).into(), false).unwrap();
         self.queued[end].push((chain, id));
     }
 
@@ -150,17 +140,14 @@ impl Pair {
         loop {
             (0..2).for_each(|end| self.transmit(end));
             let is_quiet = self.in_pipe.is_empty()
-                && self.links.iter().all(|link| {
-                    link.is_drained() && link.stats().in_flight == 0 && !link.acks.is_pending()
-                });
+                && self
+                    .links
+                    .iter()
+                    .all(|link| link.is_drained() && link.stats().in_flight == 0 && !link.acks.is_pending());
             if is_quiet {
                 return;
             }
-            assert!(
-                self.now < limit,
-                "not quiet by {limit}: {:?}",
-                self.links.each_ref().map(Link::stats)
-            );
+            assert!(self.now < limit, "not quiet by {limit}: {:?}", self.links.each_ref().map(Link::stats));
             self.step(limit);
         }
     }
@@ -186,11 +173,7 @@ impl Pair {
             "more in flight than the window: {stats:?}"
         );
         for datagram in sink.datagrams() {
-            assert!(
-                datagram.len() <= self.largest_allowed,
-                "{} bytes",
-                datagram.len()
-            );
+            assert!(datagram.len() <= self.largest_allowed, "{} bytes", datagram.len());
             self.carry(1 - end, datagram);
         }
     }
@@ -208,8 +191,7 @@ impl Pair {
         for _ in 0..copies {
             let at = self.now + self.faults.delay + self.rng.random_range(0..=self.faults.jitter);
             self.serial += 1;
-            self.in_pipe
-                .push(Reverse((at, self.serial, to, datagram.to_vec())));
+            self.in_pipe.push(Reverse((at, self.serial, to, datagram.to_vec())));
         }
     }
 
@@ -217,17 +199,8 @@ impl Pair {
     fn step(&mut self, limit: Micros) {
         let arrival = self.in_pipe.peek().map(|Reverse((at, ..))| *at);
         let deadlines = self.links.iter().filter_map(Link::poll_timeout);
-        self.now = arrival
-            .into_iter()
-            .chain(deadlines)
-            .min()
-            .unwrap_or(limit)
-            .min(limit);
-        while self
-            .in_pipe
-            .peek()
-            .is_some_and(|Reverse((at, ..))| *at <= self.now)
-        {
+        self.now = arrival.into_iter().chain(deadlines).min().unwrap_or(limit).min(limit);
+        while self.in_pipe.peek().is_some_and(|Reverse((at, ..))| *at <= self.now) {
             let Some(Reverse((_, _, to, datagram))) = self.in_pipe.pop() else {
                 break;
             };
@@ -236,11 +209,7 @@ impl Pair {
         for link in &mut self.links {
             link.handle_timeout(self.now);
             let next = link.poll_timeout();
-            assert!(
-                next.is_none_or(|next| next > self.now),
-                "no progress at {}: {next:?}",
-                self.now
-            );
+            assert!(next.is_none_or(|next| next > self.now), "no progress at {}: {next:?}", self.now);
         }
     }
 
@@ -282,9 +251,7 @@ impl Pair {
     }
 
     fn hand_on(&mut self, end: usize, delivery: u64, body: &Body<'_>) {
-        let Body::Publish(publish) = body else {
-            panic!("only PUBLISH is sent as a delivery")
-        };
+        let Body::Publish(publish) = body else { panic!("only PUBLISH is sent as a delivery") };
         self.received[end].push(publish.sequence);
         self.links[end].acknowledge(delivery);
     }
@@ -295,11 +262,7 @@ impl Pair {
             Body::Ping { sent_at_us } => self.links[end].answer_ping(*sent_at_us),
             Body::PubAck(puback) => {
                 let deliveries = puback.ranges().flat_map(|(first, last)| first..=last);
-                let log = if puback.reason == 0 {
-                    &mut self.pubacks
-                } else {
-                    &mut self.refused
-                };
+                let log = if puback.reason == 0 { &mut self.pubacks } else { &mut self.refused };
                 log[end].extend(deliveries);
             }
             _ => {}

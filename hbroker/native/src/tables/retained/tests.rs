@@ -4,44 +4,22 @@ use rand::{Rng, SeedableRng};
 use super::*;
 
 fn whole<'a>(topic: &'a str, field: &'a [u8], sequence: u64) -> RetainedPart<'a> {
-    RetainedPart {
-        topic,
-        field,
-        payload_is_empty: field.is_empty(),
-        publisher: 1,
-        sequence,
-        fragment: None,
-    }
+    RetainedPart { topic, field, payload_is_empty: field.is_empty(), publisher: 1, sequence, fragment: None }
 }
 
-fn part<'a>(
-    topic: &'a str,
-    field: &'a [u8],
-    first: u64,
-    index: u32,
-    count: u32,
-) -> RetainedPart<'a> {
+fn part<'a>(topic: &'a str, field: &'a [u8], first: u64, index: u32, count: u32) -> RetainedPart<'a> {
     let sequence = first + u64::from(index);
-    RetainedPart {
-        fragment: Some((index, count)),
-        ..whole(topic, field, sequence)
-    }
+    RetainedPart { fragment: Some((index, count)), ..whole(topic, field, sequence) }
 }
 
 fn found(store: &RetainedStore, filter: &str) -> Vec<(String, Vec<u8>)> {
     let mut found = Vec::new();
-    store.for_each_match(filter, |topic, parts| {
-        found.push((topic.to_owned(), parts.concat()))
-    });
+    store.for_each_match(filter, |topic, parts| found.push((topic.to_owned(), parts.concat())));
     found
 }
 
 fn real_cost(store: &RetainedStore) -> usize {
-    let kept: usize = store
-        .kept
-        .iter()
-        .map(|(topic, kept)| kept.cost(topic))
-        .sum();
+    let kept: usize = store.kept.iter().map(|(topic, kept)| kept.cost(topic)).sum();
     let cost = |waiting: &Waiting| {
         let parts = waiting.parts.values();
         waiting.topic.len() + OVERHEAD + parts.map(|part| part.len() + OVERHEAD).sum::<usize>()
@@ -55,13 +33,7 @@ fn the_last_message_is_kept() {
     assert_eq!(store.offer(whole("a", b"one", 1)), Offer::Kept);
     assert_eq!(store.offer(whole("a", b"two", 2)), Offer::Kept);
     assert_eq!(store.offer(whole("a", b"one", 1)), Offer::Ignored);
-    assert_eq!(
-        store.offer(RetainedPart {
-            publisher: 2,
-            ..whole("a", b"three", 1)
-        }),
-        Offer::Kept
-    );
+    assert_eq!(store.offer(RetainedPart { publisher: 2, ..whole("a", b"three", 1) }), Offer::Kept);
     assert_eq!(found(&store, "a"), [("a".to_owned(), b"three".to_vec())]);
     assert_eq!(store.offer(whole("a", b"", 3)), Offer::Cleared);
     assert_eq!((store.len(), store.bytes()), (0, 0));
@@ -87,10 +59,7 @@ fn a_large_message_replaces_when_it_is_whole() {
 #[test]
 fn what_waits_gives_way_and_what_is_kept_stays() {
     let mut store = RetainedStore::new(1_000);
-    assert_eq!(
-        store.offer(part("w", &[0; 300], 1, 0, 2)),
-        Offer::Incomplete
-    );
+    assert_eq!(store.offer(part("w", &[0; 300], 1, 0, 2)), Offer::Incomplete);
     assert_eq!(store.offer(whole("a", &[0; 400], 9)), Offer::Kept);
     assert!(store.waiting.is_empty());
     assert_eq!(store.offer(whole("b", &[0; 400], 10)), Offer::Refused);
@@ -103,43 +72,26 @@ fn what_waits_gives_way_and_what_is_kept_stays() {
 fn agrees_with_a_search_through_all_topics() {
     let mut random = SmallRng::seed_from_u64(1);
     let mut store = RetainedStore::new(4_000);
-    let topics = [
-        "a", "a/b", "a/b/c", "a!", "a0", "a/", "/", "/a", "ab/c", "$s/a", "b/x/c", "b/y/c",
-    ];
-    let filters = [
-        "#", "a", "a/#", "a/+", "+", "+/#", "/+", "/#", "b/+/c", "$s/#", "a/b/c/#", "none",
-    ];
+    let topics = ["a", "a/b", "a/b/c", "a!", "a0", "a/", "/", "/a", "ab/c", "$s/a", "b/x/c", "b/y/c"];
+    let filters = ["#", "a", "a/#", "a/+", "+", "+/#", "/+", "/#", "b/+/c", "$s/#", "a/b/c/#", "none"];
     let (mut refused, mut matched) = (0, 0);
     for sequence in 1..20_000 {
         let topic = topics[random.random_range(0..topics.len())];
         let field = vec![7; random.random_range(0..300)];
         let offer = match random.random_range(0..4) {
-            0 => store.offer(part(
-                topic,
-                &field,
-                sequence - sequence % 3,
-                (sequence % 3) as u32,
-                3,
-            )),
+            0 => store.offer(part(topic, &field, sequence - sequence % 3, (sequence % 3) as u32, 3)),
             _ => store.offer(whole(topic, &field, sequence)),
         };
         refused += usize::from(offer == Offer::Refused);
         if random.random_range(0..50) == 0 {
-            let expected = store
-                .kept
-                .keys()
-                .filter(|topic| topic::is_within(topic, "a"))
-                .count();
+            let expected = store.kept.keys().filter(|topic| topic::is_within(topic, "a")).count();
             assert_eq!(store.drop_below("a"), expected);
             assert!(!store.kept.keys().any(|topic| topic::is_within(topic, "a")));
         }
         assert!(store.bytes() <= 4_000 && store.waiting.len() <= MAX_WAITING);
         assert_eq!(store.bytes(), real_cost(&store));
         let filter = filters[random.random_range(0..filters.len())];
-        let mut got: Vec<String> = found(&store, filter)
-            .into_iter()
-            .map(|(topic, _)| topic)
-            .collect();
+        let mut got: Vec<String> = found(&store, filter).into_iter().map(|(topic, _)| topic).collect();
         got.sort();
         let all = store.kept.keys().map(|topic| String::from(&**topic));
         let expected: Vec<String> = all.filter(|topic| topic::matches(filter, topic)).collect();

@@ -7,20 +7,12 @@ use super::*;
 use crate::topic;
 
 fn subscriber(link: u64, qos: u8) -> Subscriber {
-    Subscriber {
-        link: LinkId(link),
-        qos,
-        no_local: false,
-        retain_as_published: false,
-    }
+    Subscriber { link: LinkId(link), qos, no_local: false, retain_as_published: false }
 }
 
 fn random_path(random: &mut SmallRng, names: &[&str]) -> String {
     let levels = random.random_range(1..=4);
-    (0..levels)
-        .map(|_| names[random.random_range(0..names.len())])
-        .collect::<Vec<_>>()
-        .join("/")
+    (0..levels).map(|_| names[random.random_range(0..names.len())]).collect::<Vec<_>>().join("/")
 }
 
 fn random_filter(random: &mut SmallRng) -> String {
@@ -56,30 +48,15 @@ fn expected(model: &Model, topic: &str) -> BTreeMap<u64, Subscriber> {
     found
 }
 
-fn assert_agrees(
-    trie: &SubscriptionTrie,
-    model: &Model,
-    topic: &str,
-    found: &mut MatchSet,
-) -> usize {
+fn assert_agrees(trie: &SubscriptionTrie, model: &Model, topic: &str, found: &mut MatchSet) -> usize {
     trie.collect_matches(topic, found);
-    let got: BTreeMap<u64, Subscriber> = found
-        .subscribers()
-        .iter()
-        .map(|each| (each.link.0, *each))
-        .collect();
-    assert_eq!(
-        got.len(),
-        found.subscribers().len(),
-        "a link twice for {topic:?}"
-    );
+    let got: BTreeMap<u64, Subscriber> =
+        found.subscribers().iter().map(|each| (each.link.0, *each)).collect();
+    assert_eq!(got.len(), found.subscribers().len(), "a link twice for {topic:?}");
     assert_eq!(got, expected(model, topic), "for {topic:?}");
     assert_eq!(
         found.subscriptions(),
-        model
-            .keys()
-            .filter(|(filter, _)| topic::matches(filter, topic))
-            .count()
+        model.keys().filter(|(filter, _)| topic::matches(filter, topic)).count()
     );
     found.subscriptions()
 }
@@ -87,8 +64,7 @@ fn assert_agrees(
 #[test]
 fn agrees_with_brute_force_under_random_change() {
     let mut random = SmallRng::seed_from_u64(1);
-    let (mut trie, mut model, mut found) =
-        (SubscriptionTrie::new(7), Model::new(), MatchSet::default());
+    let (mut trie, mut model, mut found) = (SubscriptionTrie::new(7), Model::new(), MatchSet::default());
     let mut matched = 0;
     for step in 0..20_000 {
         let (filter, link) = (random_filter(&mut random), random.random_range(0..12));
@@ -118,10 +94,7 @@ fn agrees_with_brute_force_under_random_change() {
             matched += assert_agrees(&trie, &model, &random_topic(&mut random), &mut found);
         }
     }
-    assert!(
-        matched > 10_000,
-        "only {matched} matches: the test shows little"
-    );
+    assert!(matched > 10_000, "only {matched} matches: the test shows little");
 }
 
 #[test]
@@ -139,11 +112,7 @@ fn removal_frees_everything() {
     }
     assert_eq!((trie.len(), trie.links(), trie.nodes.len()), (1, 1, 3));
     assert_eq!(
-        (
-            trie.children.len(),
-            trie.names.len(),
-            trie.crowds.len() + trie.link_crowds.len()
-        ),
+        (trie.children.len(), trie.names.len(), trie.crowds.len() + trie.link_crowds.len()),
         (1, 1, 0)
     );
     assert!(trie.nodes.end() < 500, "slots are used again");
@@ -153,32 +122,17 @@ fn removal_frees_everything() {
 fn a_link_is_found_once_at_its_highest_qos() {
     let mut trie = SubscriptionTrie::new(7);
     let mut found = MatchSet::default();
-    let local = |qos| Subscriber {
-        no_local: true,
-        ..subscriber(1, qos)
-    };
+    let local = |qos| Subscriber { no_local: true, ..subscriber(1, qos) };
     trie.insert("a/+", local(0));
     trie.insert("a/#", local(2));
     trie.insert("a/b", local(1));
     trie.collect_matches("a/b", &mut found);
     assert_eq!(found.subscribers(), [local(2)]);
     assert_eq!(found.subscriptions(), 3);
-    trie.insert(
-        "+/b",
-        Subscriber {
-            retain_as_published: true,
-            ..local(0)
-        },
-    );
+    trie.insert("+/b", Subscriber { retain_as_published: true, ..local(0) });
     trie.insert("#", subscriber(1, 0));
     trie.collect_matches("a/b", &mut found);
-    assert_eq!(
-        found.subscribers(),
-        [Subscriber {
-            retain_as_published: true,
-            ..subscriber(1, 2)
-        }]
-    );
+    assert_eq!(found.subscribers(), [Subscriber { retain_as_published: true, ..subscriber(1, 2) }]);
 }
 
 #[test]
