@@ -18,6 +18,7 @@ from pathlib import Path
 
 from google.protobuf.descriptor_pb2 import (
     DescriptorProto,
+    EnumDescriptorProto,
     FieldDescriptorProto,
     FileDescriptorProto,
     FileDescriptorSet,
@@ -93,6 +94,7 @@ HEADER = f"""\
 //!
 //! For each message: the tags of its fields as they stand on the wire (number and wire type), and
 //! `CHECKS`: the fields whose content, not only their length, decides whether a parser takes it.
+//! And the values of the enum `Reason`.
 
 #![allow(dead_code)] // Every field has its tag here; the fast path reads only some.
 
@@ -126,11 +128,19 @@ WIRE_TYPES = {
 
 
 def rust_schema(file: FileDescriptorProto) -> str:
-    source = HEADER + "".join(rust_module(message) for message in file.message_type)
+    reasons = next(enum for enum in file.enum_type if enum.name == "Reason")
+    source = HEADER + rust_constants(reasons) + "".join(rust_module(message) for message in file.message_type)
     formatted = subprocess.run(
-        ["rustfmt", "--edition", "2024"], input=source, capture_output=True, text=True, check=True
+        ["rustfmt", "--edition", "2024"], cwd=ROOT, input=source, capture_output=True, text=True, check=True
     )
     return formatted.stdout
+
+
+def rust_constants(enum: EnumDescriptorProto) -> str:
+    """A module with an `i32` for each value of the enum."""
+    prefix = f"{enum.name.upper()}_"
+    lines = (f"pub const {value.name.removeprefix(prefix)}: i32 = {value.number};" for value in enum.value)
+    return "\n".join(["", f"pub mod {module_name(enum.name)} {{", *lines, "}", ""])
 
 
 def rust_module(message: DescriptorProto) -> str:

@@ -29,21 +29,20 @@ use crate::wire::{self, Body, PacketView};
 pub struct Core {
     driver: Driver,
     shared: Shared,
-    node: bool,
 }
 
 enum Driver {
     /// `now` is what the engine was last told.
-    Virtual(Mutex<(Engine, Micros)>),
+    Virtual(Box<Mutex<(Engine, Micros)>>),
     Threads(Endpoint<Engine>),
 }
 
 impl Core {
     /// One engine, in virtual time.
     pub fn in_virtual_time(config: Config) -> Self {
-        let (shared, node) = (Shared::new(&config), config.node);
+        let shared = Shared::new(&config);
         let engine = Engine::new(config, 0, 1, shared.clone());
-        Self { driver: Driver::Virtual(Mutex::new((engine, 0))), shared, node }
+        Self { driver: Driver::Virtual(Box::new(Mutex::new((engine, 0)))), shared }
     }
 
     /// One engine for each of `workers` threads, on one address.
@@ -51,10 +50,10 @@ impl Core {
     /// # Errors
     /// The address cannot be bound, or a thread not be started.
     pub fn on_threads(config: Config, listen: SocketAddr, workers: u8) -> io::Result<Self> {
-        let (shared, node) = (Shared::new(&config), config.node);
+        let shared = Shared::new(&config);
         let engines = (0..workers).map(|worker| Engine::new(config.clone(), worker, workers, shared.clone()));
         let endpoint = Endpoint::new(engines.collect(), listen)?;
-        Ok(Self { driver: Driver::Threads(endpoint), shared, node })
+        Ok(Self { driver: Driver::Threads(endpoint), shared })
     }
 
     /// The threads and sockets; `None` in virtual time.
@@ -127,9 +126,16 @@ impl Core {
 
     /// Whether the subscription is new.
     pub fn subscribe(&self, filter: &str, subscriber: Subscriber) -> bool {
-        let fresh = self.on(subscriber.link.worker(), |engine, _| engine.subscribe(filter, subscriber));
-        self.others(subscriber.link.worker(), |engine| _ = engine.subscribe(filter, subscriber));
-        fresh
+        let (link, home) = (subscriber.link, subscriber.link.worker());
+        let Some(is_new) = self.on(home, |engine, _| engine.subscribe(filter, subscriber)) else {
+            return false;
+        };
+        self.others(home, |engine| _ = engine.subscribe(filter, subscriber));
+        // A link that ended meanwhile had the other workers forget its subscriptions, perhaps before this one was there.
+        if self.workers() > 1 && !self.on(home, |engine, _| engine.has_link(link)) {
+            self.others(home, |engine| engine.unsubscribe_all(link));
+        }
+        is_new
     }
 
     /// Whether there was such a subscription.
@@ -177,7 +183,7 @@ impl Core {
             }
         };
         self.each(|engine, _| {
-            engine.counters().each(&mut add);
+            engine.counters(&mut add);
             engine.gauges(&mut add);
         });
         add("subscriptions", self.on(0, |engine, _| engine.subscriptions()) as u64);
@@ -204,10 +210,6 @@ impl Core {
                 endpoint.with_machine(if worker < endpoint.workers() { worker } else { 0 }, act)
             }
         }
-    }
-
-    pub fn is_node(&self) -> bool {
-        self.node
     }
 
     fn workers(&self) -> u8 {

@@ -69,11 +69,6 @@ impl<M: Machine> Endpoint<M> {
         self.stations.len()
     }
 
-    /// The time that machines are given.
-    pub fn now(&self) -> Micros {
-        self.fleet.clock.now()
-    }
-
     /// Calls with a worker's machine, locked, and the time; then sees that what has become due is sent.
     ///
     /// Panics where there is no such worker.
@@ -82,6 +77,7 @@ impl<M: Machine> Endpoint<M> {
     }
 
     /// As `with_machine`, for reading: wakes nobody.
+    #[cfg(test)]
     pub fn inspect<R>(&self, worker: usize, read: impl FnOnce(&M) -> R) -> R {
         self.stations[worker].inspect(read)
     }

@@ -23,13 +23,11 @@ mod outside;
 pub mod parts;
 pub mod publisher;
 pub mod rate;
-pub mod reason;
 
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-use bytes::Bytes;
 use parking_lot::Mutex;
 
 use crate::Micros;
@@ -75,8 +73,10 @@ struct Client {
     inbox: Inbox,
     /// Tokens for owners that were resolved and not yet written to.
     tokens: std::collections::HashMap<SocketAddr, Vec<u8>, Keyed>,
-    /// Some link had no room for a message that waits.
-    blocked: bool,
+    /// The topics whose first message that waits found no room on its link.
+    blocked: BTreeSet<Box<str>>,
+    /// The topics whose messages wait for a handover to end, and until when.
+    paused: VecDeque<(Micros, Box<str>)>,
 }
 
 pub struct Engine {
@@ -90,7 +90,7 @@ pub struct Engine {
     events: Events,
     tokens: TokenKeys,
     /// Datagrams outside of any link.
-    loose: Vec<(SocketAddr, Vec<u8>)>,
+    loose: VecDeque<(SocketAddr, Vec<u8>)>,
     /// For answers to strangers: CHALLENGE, RESET, refusals at `QoS` 0.
     strangers: RateLimit,
     /// Links opened so far: each has an incarnation of its own, so that its peer can tell it from the one before.
@@ -121,7 +121,7 @@ impl Engine {
             splitter: Splitter::new(config.publisher, config.max_datagram),
             events: Events::new(config.event_queue),
             tokens: TokenKeys::new(config.token_keys.clone()),
-            loose: Vec::new(),
+            loose: VecDeque::new(),
             strangers: RateLimit::new(config.stranger_rate, config.stranger_rate),
             opened: 0,
             stalled: Vec::new(),
@@ -142,6 +142,7 @@ impl Engine {
                 Liveness::TimedOut => self.end_link(now, id, DownReason::Timeout),
             }
         }
+        self.resume_paused(now);
         if now >= self.housekeeping {
             self.housekeeping = Micros::MAX;
             if let Side::Client(client) = &mut self.side
@@ -152,22 +153,30 @@ impl Engine {
         }
     }
 
-    /// Seals what is queued into datagrams.
+    /// Seals what is queued into datagrams, until the sink is full.
     pub fn poll_transmit(&mut self, now: Micros, sink: &mut impl DatagramSink) {
-        let mut counted = Counted { sink, counters: &mut self.out.counters };
-        for (destination, datagram) in self.loose.drain(..) {
+        let Outlet { links, counters, .. } = &mut self.out;
+        let mut counted = Counted { sink, counters };
+        while !counted.is_full()
+            && let Some((destination, datagram)) = self.loose.pop_front()
+        {
             let buffer = counted.buffer();
             let start = buffer.len();
             buffer.extend_from_slice(&datagram);
             counted.commit(destination, start);
         }
-        self.out.links.drain_touched(|entry| entry.link.poll_transmit(now, &mut counted));
+        links.drain_touched(|entry| entry.link.poll_transmit(now, &mut counted));
     }
 
     /// When `handle_timeout` is to be called next.
     pub fn poll_timeout(&self) -> Option<Micros> {
         let links = self.out.links.next_timeout().unwrap_or(Micros::MAX);
-        Some(links.min(self.housekeeping)).filter(|&deadline| deadline != Micros::MAX)
+        let paused = match &self.side {
+            Side::Client(client) => client.paused.front().map(|(until, _)| *until),
+            Side::Node(_) => None,
+        };
+        let deadline = links.min(self.housekeeping).min(paused.unwrap_or(Micros::MAX));
+        (deadline != Micros::MAX).then_some(deadline)
     }
 
     pub fn poll_handoff(&mut self) -> Option<(u8, Handoff)> {
@@ -189,7 +198,7 @@ impl Engine {
             }
             Handoff::Settled { ticket } => forwarder.settle(ticket, &mut self.out),
             Handoff::Gone { link } => _ = forwarder.subscriptions.remove_link(link),
-            Handoff::Datagram { source, datagram } => self.handle_datagram(now, source, &datagram),
+            Handoff::Datagram { source, datagram } => self.take_datagram(now, source, &datagram),
         }
     }
 
@@ -260,6 +269,7 @@ impl Engine {
         }
         let peer = entry.peer();
         let tickets: Vec<_> = entry.ledger.take_all().collect();
+        self.out.counters.drop_many(Drop::SessionEnded, entry.link.unsent() as u64);
         match &mut self.side {
             Side::Node(forwarder) => {
                 forwarder.subscriptions.remove_link(id);
@@ -274,8 +284,7 @@ impl Engine {
             Side::Client(client) => {
                 client.inbox.forget_link(id);
                 client.publisher.zones.forget(Some(peer.address));
-                let parts = tickets.into_iter().map(|ticket| client.publisher.settle(ticket)).collect();
-                self.wait_all(now, parts);
+                self.take_back(now, tickets);
             }
         }
         self.events.push(Event::LinkDown(peer, reason));
@@ -290,10 +299,6 @@ impl Engine {
             let peer = entry.peer();
             self.events.push(Event::LinkUp(peer));
         }
-    }
-
-    fn queue_control(&mut self, id: LinkId, body_field: Vec<u8>) -> bool {
-        self.out.queue_control(id, Bytes::from(body_field))
     }
 }
 
@@ -312,5 +317,9 @@ impl<S: DatagramSink> DatagramSink for Counted<'_, S> {
         self.counters.datagrams_out += 1;
         self.counters.bytes_out += (self.sink.buffer().len() - start) as u64;
         self.sink.commit(destination, start);
+    }
+
+    fn is_full(&self) -> bool {
+        self.sink.is_full()
     }
 }

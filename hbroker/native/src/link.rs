@@ -131,6 +131,11 @@ impl Link {
         self.arrivals.receive(delivery, after, raw)
     }
 
+    /// The packet that `next_released` would give.
+    pub fn peek_released(&self) -> Option<&[u8]> {
+        self.arrivals.peek_released()
+    }
+
     /// The next packet that was held, and whose predecessor was handed on.
     pub fn next_released(&mut self) -> Option<Box<[u8]>> {
         self.arrivals.next_released()
@@ -209,9 +214,9 @@ impl Link {
         Ok(self.deliveries.push(chain, body_field, retained))
     }
 
-    /// Ends the link: takes back the reliable packets that were not acknowledged, with their numbers, oldest first.
-    pub fn into_unacknowledged(self) -> impl Iterator<Item = (u64, Bytes)> {
-        self.deliveries.into_unacknowledged()
+    /// Unreliable packets that were never sent.
+    pub fn unsent(&self) -> usize {
+        self.outbox.unreliable_packets()
     }
 
     /// When to call `handle_timeout`.
@@ -250,14 +255,14 @@ impl Link {
 
     // Read
 
-    /// The session's id.
-    pub fn session(&self) -> u64 {
-        self.config.session
-    }
-
     /// The peer's address.
     pub fn peer(&self) -> SocketAddr {
         self.peer
+    }
+
+    /// Whether this incarnation of the peer came before the one that it has now. (They may wrap around.)
+    pub fn is_of_past(&self, incarnation: u64) -> bool {
+        self.peer_incarnation.is_some_and(|now| incarnation.wrapping_sub(now).cast_signed() < 0)
     }
 
     /// Whether the peer is known to know this link.
@@ -275,17 +280,9 @@ impl Link {
         self.outbox.unreliable_bytes() + self.deliveries.bytes()
     }
 
-    /// What it measured and counted.
+    /// What it counted.
     pub fn stats(&self) -> LinkStats {
-        LinkStats {
-            rtt: self.recovery.rtt(),
-            window: self.recovery.window(),
-            in_flight: self.recovery.in_flight(),
-            sent: self.recovery.next_number() - 1,
-            lost: self.recovery.lost(),
-            retransmits: self.deliveries.retransmits(),
-            duplicates: self.acks.duplicates() + self.arrivals.duplicates(),
-        }
+        LinkStats { lost: self.recovery.lost(), retransmits: self.deliveries.retransmits() }
     }
 
     // Below

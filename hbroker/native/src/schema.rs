@@ -2,6 +2,7 @@
 //!
 //! For each message: the tags of its fields as they stand on the wire (number and wire type), and
 //! `CHECKS`: the fields whose content, not only their length, decides whether a parser takes it.
+//! And the values of the enum `Reason`.
 
 #![allow(dead_code)] // Every field has its tag here; the fast path reads only some.
 
@@ -17,6 +18,28 @@ pub enum Check {
 
 /// The checks of a message: tag and check.
 pub type Checks = &'static [(u32, Check)];
+
+pub mod reason {
+    pub const SUCCESS: i32 = 0;
+    pub const NO_MATCHING_SUBSCRIBERS: i32 = 1;
+    pub const NOT_RESPONSIBLE: i32 = 2;
+    pub const HANDOVER: i32 = 3;
+    pub const ADDRESS_UNPROVEN: i32 = 4;
+    pub const NOT_AUTHORIZED: i32 = 5;
+    pub const OVERLAP: i32 = 6;
+    pub const OUTSIDE_JURISDICTION: i32 = 7;
+    pub const STALE_EPOCH: i32 = 8;
+    pub const TOPIC_NAME_INVALID: i32 = 9;
+    pub const TOPIC_FILTER_INVALID: i32 = 10;
+    pub const QUOTA_EXCEEDED: i32 = 11;
+    pub const OWNER_UNREACHABLE: i32 = 12;
+    pub const NOT_SERVING: i32 = 13;
+    pub const PACKET_TOO_LARGE: i32 = 14;
+    pub const PROTOCOL_ERROR: i32 = 15;
+    pub const NO_SUBSCRIPTION_EXISTED: i32 = 16;
+    pub const NORMAL_DISCONNECTION: i32 = 17;
+    pub const MESSAGE_EXPIRED: i32 = 18;
+}
 
 pub mod datagram {
     use super::{Check, Checks};

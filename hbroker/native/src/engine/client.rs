@@ -1,6 +1,6 @@
 //! A client's messages: out to the owners of their topics, in to its application.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::net::SocketAddr;
 
 use super::{Client, Engine, HOUSEKEEPING, Side};
@@ -9,20 +9,23 @@ use crate::config::Config;
 use crate::engine::counters::Drop;
 use crate::engine::event::{Event, Message};
 use crate::engine::inbox::{Inbox, Taken};
+use crate::engine::ledger::Ticket;
 use crate::engine::parts::{Part, chain_of};
-use crate::engine::publisher::{Publisher, Route};
-use crate::engine::reason;
+use crate::engine::publisher::{Next, Publisher};
 use crate::keyed::Keyed;
 use crate::link::{Chain, Role};
 use crate::link_id::LinkId;
+use crate::schema::reason;
 use crate::tables::jurisdiction::Cut;
-use crate::tables::zones::{Lookup, Zones};
+use crate::tables::zones::Zones;
 use crate::wire::{PacketView, PubAckView, PublishOut, PublishView};
 
 /// Zones and cuts that a client remembers.
 const MAX_ZONES: usize = 100_000;
 /// Tokens that wait for the first message to their owner.
 const MAX_TOKENS: usize = 4_096;
+/// How long a message waits for a handover to end before it is sent again.
+const HANDOVER_PAUSE: Micros = 50_000;
 
 impl Client {
     pub(super) fn new(config: &Config, keyed: Keyed) -> Self {
@@ -30,44 +33,54 @@ impl Client {
             publisher: Publisher::new(Zones::new(MAX_ZONES, config.seed), config.link_queue_bytes, keyed),
             inbox: Inbox::new(config.message_queue_bytes, config.seed),
             tokens: HashMap::with_hasher(keyed),
-            blocked: false,
+            blocked: BTreeSet::new(),
+            paused: VecDeque::new(),
         }
     }
 }
 
 impl Engine {
-    /// Sends a message to its owner, or has it wait for one; `None` where there is no room: try again.
+    /// Sends a message to its owner, or has it wait; `None` where there is no room: try again.
     pub(super) fn publish_out(&mut self, now: Micros, message: &PublishOut<'_>) -> Option<u64> {
         let Side::Client(client) = &mut self.side else {
             return None;
         };
-        let route = client.publisher.route(now, message.topic);
-        let room = match route {
-            Route::Ask(_) => client.publisher.may_wait(message.payload.len()),
-            Route::Owner(owner) => {
+        let owner = client.publisher.route(now, message.topic);
+        let has_room = match owner {
+            None => client.publisher.may_wait(message.payload.len()),
+            Some(owner) => {
                 let queued = self.out.links.by_address(owner).and_then(|id| self.out.links.get(id));
                 let queued = queued.map_or(0, |entry| entry.link.queued_bytes());
                 queued + message.payload.len() + message.topic.len() < self.config.link_queue_bytes
             }
         };
-        if !room {
+        if !has_room {
             return None;
         }
         let parts = self.splitter.split(message);
-        client.publisher.open(&parts);
         let sequence = parts.first().map(|part| part.message);
-        match route {
-            Route::Owner(owner) => parts.into_iter().for_each(|part| self.send_part(now, owner, part)),
-            Route::Ask(_) => self.wait_all(now, parts),
+        client.publisher.open(&parts);
+        let was_waiting = client.publisher.is_waiting(message.topic);
+        self.send_parts(now, owner, parts);
+        if owner.is_none() && !was_waiting {
+            self.send_topic(now, message.topic);
         }
         sequence
     }
 
-    /// Has parts wait for the owner of their topic, and asks Python for it where nobody did.
-    pub(super) fn wait_all(&mut self, now: Micros, parts: Vec<Part>) {
-        for part in parts {
-            self.wait(now, part);
+    /// Takes back the parts that a link did not get through, and sends them elsewhere.
+    pub(super) fn take_back(&mut self, now: Micros, tickets: Vec<Ticket>) {
+        let Side::Client(client) = &mut self.side else {
+            return;
+        };
+        let mut topics = BTreeSet::new();
+        for ticket in tickets {
+            let part = client.publisher.settle(ticket);
+            topics.insert(part.topic.clone());
+            client.publisher.wait(part);
         }
+        topics.extend(std::mem::take(&mut client.blocked));
+        self.send_topics(now, topics);
     }
 
     /// A zone is known: what waited for it goes.
@@ -75,25 +88,35 @@ impl Engine {
         let Side::Client(client) = &mut self.side else {
             return;
         };
-        client.blocked = false;
-        for (owner, part) in client.publisher.take_routable(now) {
-            self.send_part(now, owner, part);
-        }
+        let topics = client.publisher.routable(now);
+        self.send_topics(now, topics);
     }
 
     /// Tries again to queue what a full link left waiting.
     pub(super) fn retry_blocked(&mut self, now: Micros) {
-        if matches!(&self.side, Side::Client(client) if client.blocked) {
-            self.send_waiting(now);
+        if let Side::Client(client) = &mut self.side
+            && !client.blocked.is_empty()
+        {
+            let topics = std::mem::take(&mut client.blocked);
+            self.send_topics(now, topics);
+        }
+    }
+
+    /// Sends what a handover held up, once it has waited long enough.
+    pub(super) fn resume_paused(&mut self, now: Micros) {
+        while let Side::Client(client) = &mut self.side
+            && client.paused.front().is_some_and(|(until, _)| *until <= now)
+            && let Some((_, topic)) = client.paused.pop_front()
+        {
+            self.send_topic(now, &topic);
         }
     }
 
     /// The messages that wait for a topic's owner fail.
     pub(super) fn fail_waiting(&mut self, topic: &str, reason: i32) {
-        let Side::Client(client) = &mut self.side else {
-            return;
-        };
-        for part in client.publisher.take_waiting(topic) {
+        while let Side::Client(client) = &mut self.side
+            && let Some(part) = client.publisher.take_first(topic)
+        {
             self.fail(&part, reason);
         }
     }
@@ -139,85 +162,141 @@ impl Engine {
         let Some(owner) = self.out.links.get(id).map(|entry| entry.link.peer()) else {
             return;
         };
-        let referral = puback.referral().and_then(Cut::from_view);
-        if moves(puback.reason) && !puback.topic.is_empty() {
-            self.learn(now, owner, puback.topic, referral.as_ref());
+        if !puback.topic.is_empty() {
+            self.learn(now, owner, puback.topic, puback);
         }
+        let mut topics = BTreeSet::new();
         for (first, last) in puback.ranges() {
-            let Some(entry) = self.out.links.get(id) else {
-                return;
-            };
-            for delivery in entry.ledger.within(first, last) {
-                let ticket = self.out.links.get_mut(id).and_then(|entry| entry.ledger.settle(delivery));
-                let (Some(ticket), Side::Client(client)) = (ticket, &mut self.side) else {
-                    continue;
-                };
+            while let Some(entry) = self.out.links.get_mut(id)
+                && let Some(ticket) = entry.ledger.settle_within(first, last)
+                && let Side::Client(client) = &mut self.side
+            {
                 let part = client.publisher.settle(ticket);
-                match puback.reason {
-                    reason::SUCCESS | reason::NO_MATCHING_SUBSCRIBERS => self.finish(&part, puback.reason),
-                    reason if moves(reason) => {
-                        self.learn(now, owner, &part.topic, referral.as_ref());
-                        self.wait(now, part);
-                    }
-                    reason => self.fail(&part, reason),
+                if client.publisher.is_waiting(&part.topic) || moves(puback.reason) {
+                    topics.insert(part.topic.clone());
+                }
+                self.end_part(now, owner, part, puback);
+            }
+        }
+        if puback.reason == reason::HANDOVER {
+            self.pause(now, topics);
+        } else {
+            self.send_topics(now, topics);
+        }
+    }
+
+    fn end_part(&mut self, now: Micros, owner: SocketAddr, part: Part, puback: &PubAckView<'_>) {
+        match puback.reason {
+            reason::SUCCESS | reason::NO_MATCHING_SUBSCRIBERS => self.finish(&part, puback.reason),
+            reason if moves(reason) => {
+                self.learn(now, owner, &part.topic, puback);
+                if let Side::Client(client) = &mut self.side {
+                    client.publisher.wait(part);
                 }
             }
+            reason => self.fail(&part, reason),
         }
     }
 
-    fn learn(&mut self, now: Micros, owner: SocketAddr, topic: &str, referral: Option<&Cut>) {
+    /// Corrects the zones by a refusal. One that says HANDOVER and no more comes from the owner to be (§5.4): there is nothing to correct.
+    fn learn(&mut self, now: Micros, owner: SocketAddr, topic: &str, puback: &PubAckView<'_>) {
         let Side::Client(client) = &mut self.side else {
             return;
         };
-        match referral {
-            Some(cut) => client.publisher.learn(now, owner, topic, cut),
-            None => client.publisher.zones.forget(Some(owner)),
+        match puback.referral().and_then(Cut::from_view) {
+            Some(cut) if moves(puback.reason) => client.publisher.learn(now, owner, topic, &cut),
+            None if puback.reason == reason::NOT_RESPONSIBLE => client.publisher.zones.forget(Some(owner)),
+            _ => {}
         }
     }
 
-    fn send_part(&mut self, now: Micros, owner: SocketAddr, part: Part) {
-        let Side::Client(client) = &mut self.side else {
-            return;
-        };
-        let token = client.tokens.remove(&owner).unwrap_or_default();
-        let session = self.config.session;
-        let Some(id) = self.open_link(now, Role::Initiator, session, owner, token) else {
-            self.fail(&part, reason::QUOTA_EXCEEDED);
-            return;
-        };
-        if part.qos == 0 {
-            self.out.queue_copy(id, &part.field, false);
-            return;
+    fn pause(&mut self, now: Micros, topics: BTreeSet<Box<str>>) {
+        if let Side::Client(client) = &mut self.side {
+            client.paused.extend(topics.into_iter().map(|topic| (now + HANDOVER_PAUSE, topic)));
         }
-        let (Side::Client(client), Some(entry)) = (&mut self.side, self.out.links.get_mut(id)) else {
-            return;
-        };
-        let chain = Chain::Topic(chain_of(self.splitter.publisher(), part.topic.as_bytes()));
-        match entry.link.queue_reliable(chain, part.field.clone(), false) {
-            Ok(delivery) => {
-                self.out.counters.messages_out += 1;
-                entry.ledger.open(delivery, client.publisher.keep(part));
-                self.out.links.touch(id);
+    }
+
+    fn send_topics(&mut self, now: Micros, topics: impl IntoIterator<Item = Box<str>>) {
+        for topic in topics {
+            self.send_topic(now, &topic);
+        }
+    }
+
+    /// Sends what waits on a topic, as far as that goes now; asks Python for its owner where nobody is known.
+    fn send_topic(&mut self, now: Micros, topic: &str) {
+        while let Side::Client(client) = &mut self.side {
+            match client.publisher.next(now, topic) {
+                Next::Send(owner) => {
+                    let part = client.publisher.take_first(topic);
+                    if !self.send_parts(now, Some(owner), part) {
+                        return;
+                    }
+                }
+                Next::Ask(start) => {
+                    return self.events.push(Event::Unresolved { topic: topic.into(), start });
+                }
+                Next::Hold | Next::Nothing => return,
             }
-            Err(_) => {
-                client.blocked = true;
+        }
+    }
+
+    /// Queues parts of one topic on the link to its owner. From the first on that has no room there, or where there is no
+    /// owner, they wait; then false.
+    fn send_parts(
+        &mut self,
+        now: Micros,
+        owner: Option<SocketAddr>,
+        parts: impl IntoIterator<Item = Part>,
+    ) -> bool {
+        let mut open = owner;
+        for part in parts {
+            let refused = match open {
+                Some(owner) => self.send_part(now, owner, part),
+                None => Some(part),
+            };
+            if let (Some(part), Side::Client(client)) = (refused, &mut self.side) {
+                if open.take().is_some() {
+                    client.blocked.insert(part.topic.clone());
+                }
                 client.publisher.wait(part);
             }
         }
+        open.is_some()
     }
 
-    fn wait(&mut self, now: Micros, part: Part) {
-        let Side::Client(client) = &mut self.side else {
-            return;
+    /// Queues a part on the link to its owner; gives it back where there is no room.
+    fn send_part(&mut self, now: Micros, owner: SocketAddr, part: Part) -> Option<Part> {
+        let Some(id) = self.link_to(now, owner) else {
+            self.fail(&part, reason::QUOTA_EXCEEDED);
+            return None;
         };
-        let start = match client.publisher.zones.lookup(&part.topic, now) {
-            Lookup::Below(node) => Some(node),
-            Lookup::Owner(_) | Lookup::Unknown => None,
-        };
-        let topic = part.topic.clone();
-        if client.publisher.wait(part) {
-            self.events.push(Event::Unresolved { topic, start });
+        if part.qos == 0 {
+            self.out.queue_copy(id, &part.field, false);
+            return None;
         }
+        let (Side::Client(client), Some(entry)) = (&mut self.side, self.out.links.get_mut(id)) else {
+            return None;
+        };
+        let chain = Chain::Topic(chain_of(self.splitter.publisher(), part.topic.as_bytes()));
+        let Ok(delivery) = entry.link.queue_reliable(chain, part.field.clone(), false) else {
+            return Some(part);
+        };
+        entry.ledger.open(delivery, client.publisher.keep(owner, part));
+        self.out.counters.messages_out += 1;
+        self.out.links.touch(id);
+        None
+    }
+
+    /// The link to an owner, opened with the token that was kept for it.
+    fn link_to(&mut self, now: Micros, owner: SocketAddr) -> Option<LinkId> {
+        let known = self.out.links.by_address(owner);
+        known.or_else(|| {
+            let Side::Client(client) = &mut self.side else {
+                return None;
+            };
+            let token = client.tokens.remove(&owner).unwrap_or_default();
+            self.open_link(now, Role::Initiator, self.config.session, owner, token)
+        })
     }
 
     fn finish(&mut self, part: &Part, reason: i32) {

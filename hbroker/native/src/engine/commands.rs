@@ -6,10 +6,9 @@ use bytes::Bytes;
 
 use super::{Engine, Side};
 use crate::Micros;
-use crate::engine::counters::Counters;
 use crate::engine::event::{DownReason, Event};
 use crate::engine::forward::Forwarder;
-use crate::link::Role;
+use crate::link::{LinkStats, Role};
 use crate::link_id::LinkId;
 use crate::tables::jurisdiction::Cut;
 use crate::tables::trie::Subscriber;
@@ -53,9 +52,22 @@ impl Engine {
         self.out.queue_control(link, Bytes::from(packet))
     }
 
-    pub fn subscribe(&mut self, filter: &str, subscriber: Subscriber) -> bool {
-        let known = self.out.links.get(subscriber.link).is_some() || subscriber.link.worker() != self.worker;
-        known && !self.node(|node| node.subscriptions.insert(filter, subscriber)).unwrap_or(true)
+    /// Whether the subscription is new; `None`: its link, which is this worker's, is gone.
+    pub fn subscribe(&mut self, filter: &str, subscriber: Subscriber) -> Option<bool> {
+        let is_gone = subscriber.link.worker() == self.worker && !self.has_link(subscriber.link);
+        if is_gone {
+            return None;
+        }
+        self.node(|node| !node.subscriptions.insert(filter, subscriber))
+    }
+
+    pub fn has_link(&self, link: LinkId) -> bool {
+        self.out.links.get(link).is_some()
+    }
+
+    /// Forgets the subscriptions of a link.
+    pub fn unsubscribe_all(&mut self, link: LinkId) {
+        self.node(|node| node.subscriptions.remove_link(link));
     }
 
     pub fn unsubscribe(&mut self, filter: &str, link: LinkId) -> bool {
@@ -156,8 +168,12 @@ impl Engine {
         }
     }
 
-    pub fn counters(&self) -> &Counters {
-        &self.out.counters
+    /// Every counter by name. They only rise.
+    pub fn counters(&self, mut with: impl FnMut(&str, u64)) {
+        self.out.counters.each(&mut with);
+        let LinkStats { lost, retransmits } = self.out.links.stats();
+        with("datagrams_lost", lost);
+        with("retransmits", retransmits);
     }
 
     /// What there is now, by name.

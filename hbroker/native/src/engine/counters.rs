@@ -28,7 +28,7 @@ pub enum Drop {
     InvalidMessage,
     /// A message that a subscriber's queue had no room for.
     QueueFull,
-    /// A message that was queued for a session that ended.
+    /// A message that was queued for a session that ended, and not acknowledged.
     SessionEnded,
     /// A retained message that the store had no room for.
     RetainedFull,
@@ -44,9 +44,11 @@ pub enum Drop {
     TooManyLinks,
     /// An event that Python did not take in time.
     EventQueueFull,
+    /// A datagram outside of sessions that could not leave in time.
+    EgressFull,
 }
 
-const DROPS: [&str; 20] = [
+const DROPS: [&str; 21] = [
     "malformed",
     "unknown_session",
     "address_unproven",
@@ -67,6 +69,7 @@ const DROPS: [&str; 20] = [
     "rate_limited",
     "too_many_links",
     "event_queue_full",
+    "egress_full",
 ];
 
 /// The counters of one engine.
@@ -113,7 +116,7 @@ mod tests {
     #[test]
     fn every_reason_has_its_name() {
         let mut counters = Counters::default();
-        counters.drop(Drop::EventQueueFull);
+        counters.drop(Drop::EgressFull);
         counters.drop(Drop::Malformed);
         let mut seen = Vec::new();
         counters.each(|name, count| {
@@ -121,6 +124,6 @@ mod tests {
                 seen.push(name.to_owned());
             }
         });
-        assert_eq!(seen, ["drop.malformed", "drop.event_queue_full"]);
+        assert_eq!(seen, ["drop.malformed", "drop.egress_full"]);
     }
 }

@@ -21,6 +21,11 @@ impl Engine {
     pub fn handle_datagram(&mut self, now: Micros, source: SocketAddr, datagram: &[u8]) {
         self.out.counters.datagrams_in += 1;
         self.out.counters.bytes_in += datagram.len() as u64;
+        self.take_datagram(now, source, datagram);
+    }
+
+    /// Takes in a datagram that this worker or another one received.
+    pub(super) fn take_datagram(&mut self, now: Micros, source: SocketAddr, datagram: &[u8]) {
         let Ok(view) = DatagramView::parse(datagram) else {
             self.out.counters.drop(Drop::Malformed);
             return;
@@ -75,71 +80,80 @@ impl Engine {
 
     fn handle_packets(&mut self, now: Micros, id: LinkId, source: SocketAddr, view: &DatagramView<'_>) {
         self.announce(id);
-        let numbered = view.header.number != 0;
+        if view.header.number == 0 {
+            self.out.counters.drop_many(Drop::UnexpectedPacket, view.packets().len() as u64);
+            self.out.links.touch(id);
+            return self.retry_blocked(now);
+        }
+        // The reliable ones first: where one of them cannot be kept, the whole datagram comes again under another number, and
+        // what is not reliable must not be handled twice.
         let mut kept = true;
-        for packet in view.packets() {
-            if !numbered {
-                self.out.counters.drop(Drop::UnexpectedPacket);
-            } else if !self.handle_packet(now, id, source, packet) {
+        for packet in view.packets().iter().filter(|packet| packet.delivery > 0) {
+            kept &= self.handle_reliable(now, id, source, packet);
+        }
+        for packet in view.packets().iter().filter(|packet| packet.delivery == 0) {
+            if kept {
+                self.handle_body(now, id, source, packet);
+            } else {
                 self.out.counters.drop(Drop::NoRoom);
-                kept = false;
             }
         }
         if let Some(entry) = self.out.links.get_mut(id) {
-            if numbered {
-                entry.link.finish_datagram(now, view.header.number, view.has_packets(), kept);
-            }
+            entry.link.finish_datagram(now, view.header.number, view.has_packets(), kept);
             self.out.links.touch(id);
         }
         self.retry_blocked(now);
     }
 
-    /// Takes one packet; false where it cannot be kept, so that its datagram must not be acknowledged (§3.3).
-    fn handle_packet(
+    /// Takes one reliable packet; false, and counted, where it cannot be kept, so that its datagram must not be
+    /// acknowledged (§3.3).
+    fn handle_reliable(
         &mut self,
         now: Micros,
         id: LinkId,
         source: SocketAddr,
         packet: &PacketView<'_>,
     ) -> bool {
-        if packet.delivery == 0 {
-            self.handle_body(now, id, source, packet);
-            return true;
-        }
-        if !self.has_room(packet) {
+        let has_room = self.has_room(packet);
+        let Some(entry) = self.out.links.get_mut(id).filter(|_| has_room) else {
+            self.out.counters.drop(Drop::NoRoom);
             return false;
-        }
-        let Some(entry) = self.out.links.get_mut(id) else {
-            return true;
         };
         match entry.link.receive(packet.delivery, packet.after, packet.raw) {
             Receipt::Deliver => {
                 self.handle_body(now, id, source, packet);
                 self.release(now, id);
-                true
             }
-            Receipt::Held => true,
-            Receipt::Duplicate => {
-                self.out.counters.drop(Drop::DuplicateDelivery);
-                true
+            Receipt::Held => {}
+            Receipt::Duplicate => self.out.counters.drop(Drop::DuplicateDelivery),
+            Receipt::Refused => {
+                self.out.counters.drop(Drop::NoRoom);
+                return false;
             }
-            Receipt::Refused => false,
         }
+        true
     }
 
-    /// Hands on the packets that waited for the one before them.
+    /// Hands on the packets that waited for the one before them, as far as there is room.
     pub(super) fn release(&mut self, now: Micros, id: LinkId) {
-        while let Some(entry) = self.out.links.get_mut(id) {
-            if self.events.is_full() || matches!(&self.side, Side::Client(client) if client.inbox.is_full()) {
-                self.stalled.push(id);
-                return;
-            }
-            let Some(raw) = entry.link.next_released() else {
-                return;
-            };
+        while let Some(entry) = self.out.links.get(id)
+            && let Some(raw) = entry.link.peek_released()
+        {
             let source = entry.link.peer();
             // It was parsed when it was held.
-            if let Ok(packet) = PacketView::from_raw(&raw) {
+            let has_room = PacketView::from_raw(raw).is_ok_and(|packet| self.has_room(&packet));
+            let Some(entry) = self.out.links.get_mut(id) else {
+                return;
+            };
+            if !has_room {
+                if !std::mem::replace(&mut entry.stalled, true) {
+                    self.stalled.push(id);
+                }
+                return;
+            }
+            if let Some(raw) = entry.link.next_released()
+                && let Ok(packet) = PacketView::from_raw(&raw)
+            {
                 self.handle_body(now, id, source, &packet);
             }
         }
@@ -148,7 +162,10 @@ impl Engine {
     /// Hands on what had no room until Python took events or messages.
     pub(super) fn release_stalled(&mut self, now: Micros) {
         for id in std::mem::take(&mut self.stalled) {
-            self.release(now, id);
+            if let Some(entry) = self.out.links.get_mut(id) {
+                entry.stalled = false;
+                self.release(now, id);
+            }
         }
     }
 
@@ -202,23 +219,22 @@ impl Engine {
         datagram: &[u8],
     ) {
         let session = view.header.session;
-        if session == self.config.session {
-            // A node that was handed our session opens its link (§5.4). Nodes hand theirs to nobody.
-            match self.side {
-                Side::Client(_) => self.accept(now, Role::Initiator, source, view, datagram.len()),
-                Side::Node(_) => self.out.counters.drop(Drop::UnknownSession),
-            }
-            return;
+        // Nothing begins with an acknowledgement or a RESET: those are not answered, so that no two nodes answer each other for ever.
+        if view.header.number == 0 {
+            return match self.home_of(session) {
+                Some(worker) => self.hand_over(worker, source, datagram),
+                None => self.out.counters.drop(Drop::UnknownSession),
+            };
         }
-        if matches!(self.side, Side::Client(_)) {
-            self.out.counters.drop(Drop::UnknownSession);
-            return;
+        if let Some(worker) = self.home_of(session) {
+            return self.hand_over(worker, source, datagram);
         }
-        if let Some(worker) = self.shared.directory.worker_of(session).filter(|&worker| worker != self.worker)
-        {
-            let datagram = Bytes::copy_from_slice(datagram);
-            self.out.handoffs.push_back((worker, Handoff::Datagram { source, datagram }));
-            return;
+        if matches!(self.side, Side::Client(_)) && session == self.config.session {
+            // A node that was handed our session opens its link (§5.4).
+            return self.accept(now, Role::Initiator, source, view, datagram.len());
+        }
+        if matches!(self.side, Side::Client(_)) || session == self.config.session {
+            return self.out.counters.drop(Drop::UnknownSession);
         }
         if self.tokens.verify(self.token_clock(now), source, view.header.token) {
             self.accept(now, Role::Acceptor, source, view, datagram.len());
@@ -226,6 +242,21 @@ impl Engine {
             self.out.counters.drop(Drop::UnknownSession);
             self.answer_reset(now, source, session, datagram.len());
         }
+    }
+
+    /// The other worker that has a session. Links that this node opened are the first worker's.
+    fn home_of(&self, session: u64) -> Option<u8> {
+        if self.workers == 1 {
+            return None;
+        }
+        let home =
+            if session == self.config.session { Some(0) } else { self.shared.directory.worker_of(session) };
+        home.filter(|&worker| worker != self.worker)
+    }
+
+    fn hand_over(&mut self, worker: u8, source: SocketAddr, datagram: &[u8]) {
+        let datagram = Bytes::copy_from_slice(datagram);
+        self.out.handoffs.push_back((worker, Handoff::Datagram { source, datagram }));
     }
 
     fn accept(
@@ -236,10 +267,9 @@ impl Engine {
         view: &DatagramView<'_>,
         received: usize,
     ) {
-        // Unnumbered is what an acknowledgement or a RESET is: nothing begins with those.
-        if view.header.number == 0 {
-            self.out.counters.drop(Drop::UnknownSession);
-            return;
+        // A link brings two events that Python must get (§3.5).
+        if self.events.is_full() {
+            return self.out.counters.drop(Drop::NoRoom);
         }
         if let Some(id) = self.open_link(now, role, view.header.session, source, Vec::new()) {
             self.handle_inside(now, id, source, view, received);
@@ -279,8 +309,18 @@ impl Engine {
             return;
         };
         let inbound = entry.inbound;
+        // The links of one run have rising incarnations: this one is of a link that is over.
+        if inbound && entry.link.is_of_past(view.header.incarnation) {
+            return self.out.counters.drop(Drop::UnknownSession);
+        }
+        if self.events.is_full() {
+            return self.out.counters.drop(Drop::NoRoom);
+        }
         if inbound && !self.tokens.verify(self.token_clock(now), source, view.header.token) {
-            self.answer_reset(now, source, view.header.session, received);
+            self.out.counters.drop(Drop::UnknownSession);
+            if view.header.number != 0 {
+                self.answer_reset(now, source, view.header.session, received);
+            }
             return;
         }
         self.end_link(now, id, DownReason::Restarted);

@@ -5,32 +5,32 @@
 
 use std::collections::HashMap;
 
-use parking_lot::Mutex;
+use parking_lot::RwLock;
 
 use crate::keyed::Keyed;
 
 pub struct Directory {
-    workers: Mutex<HashMap<u64, u8, Keyed>>,
+    workers: RwLock<HashMap<u64, u8, Keyed>>,
 }
 
 impl Directory {
     pub fn new(seed: u64) -> Self {
-        Self { workers: Mutex::new(HashMap::with_hasher(Keyed::new(seed))) }
+        Self { workers: RwLock::new(HashMap::with_hasher(Keyed::new(seed))) }
     }
 
     pub fn add(&self, session: u64, worker: u8) {
-        self.workers.lock().insert(session, worker);
+        self.workers.write().insert(session, worker);
     }
 
     /// Forgets a session, if this worker has it.
     pub fn remove(&self, session: u64, worker: u8) {
-        let mut workers = self.workers.lock();
+        let mut workers = self.workers.write();
         if workers.get(&session) == Some(&worker) {
             workers.remove(&session);
         }
     }
 
     pub fn worker_of(&self, session: u64) -> Option<u8> {
-        self.workers.lock().get(&session).copied()
+        self.workers.read().get(&session).copied()
     }
 }

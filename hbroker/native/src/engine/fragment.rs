@@ -134,6 +134,7 @@ impl Reassembler {
     }
 
     /// Messages begun and not yet whole.
+    #[cfg(test)]
     pub fn len(&self) -> usize {
         self.partials.len()
     }

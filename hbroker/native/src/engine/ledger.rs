@@ -1,9 +1,9 @@
 //! What each delivery of one direction of a link stands for, until the peer's PUBACK settles it (§7.3).
 //!
-//! Delivery numbers rise without gaps, so the ledger is a queue that starts at the oldest open entry; a delivery that needs no
-//! PUBACK (a control packet) takes no place of its own.
+//! Only deliveries that need a PUBACK have an entry; a control packet has none. Entries are kept in order, so that a PUBACK
+//! costs what it settles, whatever ranges a hostile peer names.
 
-use std::collections::VecDeque;
+use std::collections::BTreeMap;
 
 /// What a delivery stands for: at an owner a copy of a message that `worker` took over, at a client a part of one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -15,61 +15,27 @@ pub struct Ticket {
 /// Open entries by delivery number.
 #[derive(Default)]
 pub struct Ledger {
-    first: u64,
-    entries: VecDeque<Option<Ticket>>,
-    open: usize,
+    entries: BTreeMap<u64, Ticket>,
 }
 
 impl Ledger {
-    /// Opens an entry. Deliveries must come in rising order.
+    /// Opens an entry.
     pub fn open(&mut self, delivery: u64, ticket: Ticket) {
-        if self.entries.is_empty() {
-            self.first = delivery;
-        }
-        let next = self.first + self.entries.len() as u64;
-        debug_assert!(delivery >= next, "deliveries rise");
-        for _ in next..delivery {
-            self.entries.push_back(None);
-        }
-        self.entries.push_back(Some(ticket));
-        self.open += 1;
+        self.entries.insert(delivery, ticket);
     }
 
-    /// Settles an entry; `None` where it is not open (settled before, or never there).
-    pub fn settle(&mut self, delivery: u64) -> Option<Ticket> {
-        let index = usize::try_from(delivery.checked_sub(self.first)?).ok()?;
-        let entry = self.entries.get_mut(index)?.take()?;
-        self.open -= 1;
-        while let Some(None) = self.entries.front() {
-            self.entries.pop_front();
-            self.first += 1;
+    /// Settles the lowest open entry from `first` to `last`; `None`: none is open there.
+    pub fn settle_within(&mut self, first: u64, last: u64) -> Option<Ticket> {
+        if first > last {
+            return None;
         }
-        Some(entry)
-    }
-
-    /// The part of a peer's range that can be open at all: what a liar may make us walk is bounded by what we sent.
-    pub fn within(&self, first: u64, last: u64) -> std::ops::RangeInclusive<u64> {
-        let end = self.first + self.entries.len() as u64;
-        if self.entries.is_empty() || last < self.first || first >= end {
-            #[allow(clippy::reversed_empty_ranges)]
-            return 1..=0;
-        }
-        first.max(self.first)..=last.min(end - 1)
+        let (&delivery, _) = self.entries.range(first..=last).next()?;
+        self.entries.remove(&delivery)
     }
 
     /// Takes every open entry, oldest first.
-    pub fn take_all(&mut self) -> impl Iterator<Item = Ticket> + '_ {
-        self.first += self.entries.len() as u64;
-        self.open = 0;
-        self.entries.drain(..).flatten()
-    }
-
-    pub fn len(&self) -> usize {
-        self.open
-    }
-
-    pub fn is_empty(&self) -> bool {
-        self.open == 0
+    pub fn take_all(&mut self) -> impl Iterator<Item = Ticket> {
+        std::mem::take(&mut self.entries).into_values()
     }
 }
 
@@ -82,33 +48,19 @@ mod tests {
     }
 
     #[test]
-    fn settles_each_entry_once() {
+    fn settles_each_entry_once_and_lowest_first() {
         let mut ledger = Ledger::default();
-        ledger.open(3, ticket(1));
-        ledger.open(4, ticket(2));
-        ledger.open(7, ticket(3));
-        assert_eq!(ledger.settle(5), None);
-        assert_eq!(ledger.settle(4), Some(ticket(2)));
-        assert_eq!(ledger.settle(4), None);
-        assert_eq!(ledger.settle(3), Some(ticket(1)));
-        assert_eq!(ledger.len(), 1);
-        assert_eq!(ledger.settle(3), None);
-        assert_eq!(ledger.settle(7), Some(ticket(3)));
-        assert!(ledger.is_empty());
-        ledger.open(9, ticket(4));
+        for (delivery, key) in [(3, 1), (4, 2), (7, 3), (9, 4)] {
+            ledger.open(delivery, ticket(key));
+        }
+        assert_eq!(ledger.settle_within(5, 6), None);
+        assert_eq!(ledger.settle_within(4, 4), Some(ticket(2)));
+        assert_eq!(ledger.settle_within(4, 4), None);
+        assert_eq!(ledger.settle_within(0, 7), Some(ticket(1)));
+        assert_eq!(ledger.settle_within(0, 7), Some(ticket(3)));
+        assert_eq!(ledger.settle_within(0, 7), None);
+        assert_eq!(ledger.settle_within(u64::MAX, 0), None);
         assert_eq!(ledger.take_all().collect::<Vec<_>>(), [ticket(4)]);
-        assert_eq!(ledger.settle(9), None);
-    }
-
-    #[test]
-    fn a_range_is_cut_to_what_is_open() {
-        let mut ledger = Ledger::default();
-        assert_eq!(ledger.within(1, u64::MAX).count(), 0);
-        ledger.open(5, ticket(1));
-        ledger.open(8, ticket(2));
-        assert_eq!(ledger.within(0, u64::MAX), 5..=8);
-        assert_eq!(ledger.within(6, 7), 6..=7);
-        assert_eq!(ledger.within(9, u64::MAX).count(), 0);
-        assert_eq!(ledger.within(0, 4).count(), 0);
+        assert_eq!(ledger.settle_within(0, u64::MAX), None);
     }
 }

@@ -1,11 +1,10 @@
 //! All links of one engine: how they are found, which have something to send, and which timer is next.
 //!
 //! An accepted link is found by its session, whatever the source address (§3.1); one that this side opened by its peer's address.
-//! Timers lie in a heap with at most one live entry for each link: a link whose deadline moved back keeps its earlier entry,
+//! Timers lie in one ordered set with at most one entry for each link: a link whose deadline moved back keeps its earlier entry,
 //! and is looked at once for nothing.
 
-use std::cmp::Reverse;
-use std::collections::BinaryHeap;
+use std::collections::BTreeSet;
 use std::net::SocketAddr;
 
 use hashbrown::HashMap;
@@ -15,7 +14,7 @@ use crate::Micros;
 use crate::engine::event::Peer;
 use crate::engine::ledger::Ledger;
 use crate::keyed::Keyed;
-use crate::link::Link;
+use crate::link::{Link, LinkStats};
 use crate::link_id::LinkId;
 
 /// A link and what the engine knows of it beside the link layer.
@@ -32,9 +31,11 @@ pub struct Entry {
     pub token_renewals: u8,
     /// What each delivery that needs a PUBACK stands for.
     pub ledger: Ledger,
+    /// Released packets wait for room (§3.3); it stands in the engine's list of such links.
+    pub stalled: bool,
     id: LinkId,
     dirty: bool,
-    /// The earliest entry in the timer heap; `Micros::MAX`: none.
+    /// Its entry among the timers; `Micros::MAX`: none.
     scheduled: Micros,
 }
 
@@ -51,7 +52,9 @@ pub struct Links {
     by_session: HashMap<u64, LinkId, Keyed>,
     by_address: HashMap<SocketAddr, LinkId, Keyed>,
     dirty: Vec<LinkId>,
-    timers: BinaryHeap<Reverse<(Micros, LinkId)>>,
+    timers: BTreeSet<(Micros, LinkId)>,
+    /// What the links counted that are gone.
+    ended: LinkStats,
 }
 
 impl Links {
@@ -60,10 +63,11 @@ impl Links {
             worker,
             generation: 0,
             entries: Slab::new(),
-            by_session: HashMap::with_hasher(hasher.clone()),
+            by_session: HashMap::with_hasher(hasher),
             by_address: HashMap::with_hasher(hasher),
             dirty: Vec::new(),
-            timers: BinaryHeap::new(),
+            timers: BTreeSet::new(),
+            ended: LinkStats::default(),
         }
     }
 
@@ -85,6 +89,7 @@ impl Links {
             published: false,
             token_renewals: 0,
             ledger: Ledger::default(),
+            stalled: false,
             id,
             dirty: false,
             scheduled: Micros::MAX,
@@ -96,6 +101,8 @@ impl Links {
     pub fn remove(&mut self, id: LinkId) -> Option<Entry> {
         self.get(id)?;
         let entry = self.entries.remove(id.slot());
+        self.timers.remove(&(entry.scheduled, id));
+        self.ended += entry.link.stats();
         if entry.inbound {
             self.by_session.remove(&entry.session);
         } else {
@@ -129,48 +136,43 @@ impl Links {
         }
     }
 
-    /// Calls `seal` for each link that was touched, and sets its timer anew.
-    pub fn drain_touched(&mut self, mut seal: impl FnMut(&mut Entry)) {
+    /// Calls `seal` for each link that was touched, until it says that there is room for no more; and sets their timers anew.
+    /// Those that are left stay touched.
+    pub fn drain_touched(&mut self, mut seal: impl FnMut(&mut Entry) -> bool) {
         let mut dirty = std::mem::take(&mut self.dirty);
-        for id in dirty.drain(..) {
-            let Some(entry) = self.entries.get_mut(id.slot()).filter(|entry| entry.id == id) else {
-                continue;
-            };
-            entry.dirty = false;
-            seal(entry);
-            if let Some(deadline) = entry.link.poll_timeout().filter(|&deadline| deadline < entry.scheduled) {
-                entry.scheduled = deadline;
-                self.timers.push(Reverse((deadline, id)));
+        let mut done = 0;
+        for &id in &dirty {
+            if let Some(entry) = self.entries.get_mut(id.slot()).filter(|entry| entry.id == id) {
+                entry.dirty = seal(entry);
+                schedule(&mut self.timers, entry);
+                if entry.dirty {
+                    break;
+                }
             }
+            done += 1;
         }
+        dirty.drain(..done);
         self.dirty = dirty;
-    }
-
-    pub fn has_touched(&self) -> bool {
-        !self.dirty.is_empty()
     }
 
     /// The earliest time at which some link may need its timer.
     pub fn next_timeout(&self) -> Option<Micros> {
-        self.timers.peek().map(|Reverse((deadline, _))| *deadline)
+        self.timers.first().map(|&(deadline, _)| deadline)
     }
 
     /// The next link whose timer is due; `None`: no more are.
     pub fn pop_due(&mut self, now: Micros) -> Option<LinkId> {
-        while let Some(&Reverse((deadline, id))) = self.timers.peek() {
-            if deadline > now {
-                return None;
-            }
-            self.timers.pop();
-            let Some(entry) = self.entries.get_mut(id.slot()).filter(|entry| entry.id == id) else {
-                continue;
-            };
-            if entry.scheduled == deadline {
-                entry.scheduled = Micros::MAX;
-                return Some(id);
-            }
-        }
-        None
+        let &(deadline, id) = self.timers.first().filter(|&&(deadline, _)| deadline <= now)?;
+        self.timers.remove(&(deadline, id));
+        self.get_mut(id)?.scheduled = Micros::MAX;
+        Some(id)
+    }
+
+    /// What all links counted, those that are gone too.
+    pub fn stats(&self) -> LinkStats {
+        let mut stats = self.ended;
+        self.iter().for_each(|entry| stats += entry.link.stats());
+        stats
     }
 
     pub fn iter(&self) -> impl Iterator<Item = &Entry> {
@@ -179,5 +181,14 @@ impl Links {
 
     pub fn len(&self) -> usize {
         self.entries.len()
+    }
+}
+
+fn schedule(timers: &mut BTreeSet<(Micros, LinkId)>, entry: &mut Entry) {
+    let deadline = entry.link.poll_timeout().unwrap_or(Micros::MAX);
+    if deadline < entry.scheduled {
+        timers.remove(&(entry.scheduled, entry.id));
+        timers.insert((deadline, entry.id));
+        entry.scheduled = deadline;
     }
 }

@@ -5,10 +5,8 @@ use crate::Micros;
 use crate::engine::counters::Drop;
 use crate::engine::distribution::Origin;
 use crate::engine::forward::Refusal;
-use crate::engine::ledger::Ticket;
-use crate::engine::outlet::Outlet;
-use crate::engine::reason;
 use crate::link_id::LinkId;
+use crate::schema::reason;
 use crate::tables::jurisdiction::Cut;
 use crate::wire::{self, PubAckView, PublishView};
 
@@ -32,7 +30,11 @@ impl Engine {
             return;
         };
         for (first, last) in puback.ranges() {
-            settle_range(&mut self.out, id, first, last, |ticket, out| forwarder.settle(ticket, out));
+            while let Some(entry) = self.out.links.get_mut(id)
+                && let Some(ticket) = entry.ledger.settle_within(first, last)
+            {
+                forwarder.settle(ticket, &mut self.out);
+            }
         }
     }
 
@@ -71,24 +73,5 @@ impl Engine {
             self.out.counters.drop(Drop::QueueFull);
         }
         self.out.links.touch(id);
-    }
-}
-
-/// Settles the open entries of a range of deliveries.
-pub(super) fn settle_range(
-    out: &mut Outlet,
-    id: LinkId,
-    first: u64,
-    last: u64,
-    mut settle: impl FnMut(Ticket, &mut Outlet),
-) {
-    let Some(entry) = out.links.get(id) else {
-        return;
-    };
-    for delivery in entry.ledger.within(first, last) {
-        let ticket = out.links.get_mut(id).and_then(|entry| entry.ledger.settle(delivery));
-        if let Some(ticket) = ticket {
-            settle(ticket, out);
-        }
     }
 }

@@ -1,6 +1,6 @@
 //! Datagrams outside of any session: requests, their answers, and the proof of addresses (§4).
 //!
-//! A stranger costs no memory: until its address is proved, all it gets is a token, and never more bytes than it sent times three.
+//! A stranger costs no memory: until its address is proved, all it gets is a token, in no more bytes than it sent.
 
 use std::net::SocketAddr;
 
@@ -12,8 +12,8 @@ use crate::engine::event::Event;
 use crate::token::LIFETIME_S;
 use crate::wire::{self, Body, DatagramView, HeaderOut, Kind, PacketView};
 
-/// What an unproven address may be sent for each byte that came from it (RFC 9000 §8.1).
-const AMPLIFICATION: usize = 3;
+/// Datagrams that may wait to be sent outside of any session.
+const MOST_WAITING: usize = 8_192;
 
 impl Engine {
     pub(super) fn handle_outside(
@@ -66,7 +66,7 @@ impl Engine {
         if missing > 0 {
             wire::put_padding(&mut datagram, missing.max(2));
         }
-        self.loose.push((destination, datagram));
+        self.send_loose(destination, datagram);
     }
 
     /// A token that proves `address` to this node and to those that share its keys.
@@ -106,11 +106,20 @@ impl Engine {
         let header = HeaderOut { session, incarnation: self.config.incarnation, ..HeaderOut::default() };
         wire::put_header(&mut datagram, &header);
         wire::put_packet(&mut datagram, 0, 0, false, body);
-        if datagram.len() > received.saturating_mul(AMPLIFICATION) || !self.strangers.take(now) {
+        // §3.6, §4.1: never longer than what it answers.
+        if datagram.len() > received || !self.strangers.take(now) {
             self.out.counters.drop(Drop::RateLimited);
             return;
         }
-        self.loose.push((source, datagram));
+        self.send_loose(source, datagram);
+    }
+
+    fn send_loose(&mut self, destination: SocketAddr, datagram: Vec<u8>) {
+        if self.loose.len() < MOST_WAITING {
+            self.loose.push_back((destination, datagram));
+        } else {
+            self.out.counters.drop(Drop::EgressFull);
+        }
     }
 
     fn hand_up_outside(&mut self, source: SocketAddr, packet: &PacketView<'_>) {

@@ -5,10 +5,9 @@ use std::hash::Hasher;
 use bytes::Bytes;
 use rustc_hash::FxHasher;
 
+use crate::link::DATAGRAM_OVERHEAD;
 use crate::wire::{self, FragmentView, PublishOut};
 
-/// Room for the header, the acknowledgements and the packet's own fields around a PUBLISH in a datagram.
-const DATAGRAM_OVERHEAD: usize = 128;
 /// No part is made smaller than this, however long the topic.
 const PART_MIN: usize = 256;
 

@@ -1,12 +1,13 @@
 //! A client's outgoing messages: from `publish` to the owner's PUBACK (§§5.3, 7).
 //!
-//! A message is in one of two places. *Waiting*: the owner of its topic is not known; Python resolves it. *In flight*: on the link
-//! to an owner, under the delivery number that the link's ledger maps to its ticket. A refusal (NOT_RESPONSIBLE, HANDOVER)
-//! or the end of the link brings it back to waiting under the same message id; the owner's PUBACK ends it. Messages of one topic wait in the
-//! order of their sequence numbers, and nothing is sent past them.
+//! A part of a message is in one of two places. *Waiting*: for its topic's owner to be known, for room on the link to it, or for
+//! its turn. *In flight*: on the link to an owner, under the delivery number that the link's ledger maps to its ticket. A
+//! refusal (NOT_RESPONSIBLE, HANDOVER) or the end of the link brings it back to waiting under the same message id; the owner's
+//! PUBACK ends it.
+//!
+//! Messages of one topic keep their order through all of this: they wait in the order of their sequence numbers, nothing is sent past
+//! those that wait, and nothing goes to one owner while an older message, or one that may come back, is in flight to another.
 
-use std::collections::VecDeque;
-use std::collections::hash_map::Entry as MapEntry;
 use std::collections::{BTreeMap, HashMap};
 use std::net::SocketAddr;
 
@@ -22,12 +23,17 @@ use crate::tables::zones::{Lookup, Zones};
 /// How long a cut that a refusal told is believed.
 const CUT_TTL: Micros = 300_000_000;
 
-/// Where to send a part.
+/// What is to be done about the messages that wait on a topic.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Route {
-    Owner(SocketAddr),
-    /// Ask, from there or (`None`) from the root.
+pub enum Next {
+    /// The first is to be sent to this owner.
+    Send(SocketAddr),
+    /// Somebody must be asked for the owner: this node, or (`None`) the root.
     Ask(Option<SocketAddr>),
+    /// Those in flight come first.
+    Hold,
+    /// There are none.
+    Nothing,
 }
 
 /// What a client keeps of what it publishes.
@@ -37,83 +43,96 @@ pub struct Publisher {
     waiting_bytes: usize,
     waiting_limit: usize,
     in_flight: Slab<Part>,
+    flights: HashMap<Box<str>, Flight, Keyed>,
     /// Parts still out, for messages of more than one.
     parts_out: HashMap<u64, u32, Keyed>,
+}
+
+/// What is in flight on one topic: all of it to one owner.
+struct Flight {
+    owner: SocketAddr,
+    parts: u32,
+    /// The highest sequence number that was sent.
+    newest: u64,
 }
 
 impl Publisher {
     pub fn new(zones: Zones, waiting_limit: usize, hasher: Keyed) -> Self {
         Self {
             zones,
-            waiting: HashMap::with_hasher(hasher.clone()),
+            waiting: HashMap::with_hasher(hasher),
             waiting_bytes: 0,
             waiting_limit,
             in_flight: Slab::new(),
+            flights: HashMap::with_hasher(hasher),
             parts_out: HashMap::with_hasher(hasher),
         }
     }
 
-    /// Where a message on this topic goes now.
-    pub fn route(&mut self, now: Micros, topic: &str) -> Route {
-        if self.waiting.contains_key(topic) {
-            return Route::Ask(None);
-        }
-        self.look_up(now, topic)
+    /// Where a new message on this topic goes at once; `None`: it has to wait.
+    pub fn route(&self, now: Micros, topic: &str) -> Option<SocketAddr> {
+        let Lookup::Owner(owner) = self.zones.lookup(topic, now) else {
+            return None;
+        };
+        let is_free =
+            !self.is_waiting(topic) && self.flights.get(topic).is_none_or(|flight| flight.owner == owner);
+        is_free.then_some(owner)
     }
 
-    fn look_up(&mut self, now: Micros, topic: &str) -> Route {
-        match self.zones.lookup(topic, now) {
-            Lookup::Owner(owner) => Route::Owner(owner),
-            Lookup::Below(node) => Route::Ask(Some(node)),
-            Lookup::Unknown => Route::Ask(None),
-        }
-    }
-
-    /// Whether another message of so many bytes may wait for its owner.
+    /// Whether another message of so many bytes may wait.
     pub fn may_wait(&self, bytes: usize) -> bool {
         self.waiting_bytes == 0 || self.waiting_bytes + bytes <= self.waiting_limit
     }
 
-    /// Puts a part among those that wait. True: its topic was not waiting before, so Python is to be asked.
-    pub fn wait(&mut self, part: Part) -> bool {
+    /// Whether something waits on this topic.
+    pub fn is_waiting(&self, topic: &str) -> bool {
+        self.waiting.contains_key(topic)
+    }
+
+    /// Puts a part among those that wait, unless its message has failed.
+    pub fn wait(&mut self, part: Part) {
+        if !self.is_open(&part) {
+            return;
+        }
         self.waiting_bytes += part.field.len();
-        match self.waiting.entry(part.topic.clone()) {
-            MapEntry::Occupied(mut topic) => {
-                topic.get_mut().insert(part.sequence, part);
-                false
-            }
-            MapEntry::Vacant(topic) => {
-                topic.insert(BTreeMap::from([(part.sequence, part)]));
-                true
-            }
+        match self.waiting.get_mut(&part.topic) {
+            Some(parts) => _ = parts.insert(part.sequence, part),
+            None => _ = self.waiting.insert(part.topic.clone(), BTreeMap::from([(part.sequence, part)])),
         }
     }
 
-    /// Takes all that waits for an owner that is now known, topic by topic, each in order.
-    pub fn take_routable(&mut self, now: Micros) -> Vec<(SocketAddr, Part)> {
-        let topics: Vec<(SocketAddr, Box<str>)> = {
-            let zones = &mut self.zones;
-            self.waiting
-                .keys()
-                .filter_map(|topic| match zones.lookup(topic, now) {
-                    Lookup::Owner(owner) => Some((owner, topic.clone())),
-                    _ => None,
-                })
-                .collect()
+    /// What is to be done next about a topic.
+    pub fn next(&self, now: Micros, topic: &str) -> Next {
+        let Some((&first, _)) = self.waiting.get(topic).and_then(BTreeMap::first_key_value) else {
+            return Next::Nothing;
         };
-        let mut routable = Vec::new();
-        for (owner, topic) in topics {
-            routable.extend(self.take_waiting(&topic).into_iter().map(|part| (owner, part)));
+        let lookup = self.zones.lookup(topic, now);
+        match (lookup, self.flights.get(topic)) {
+            (Lookup::Owner(owner), Some(flight)) if flight.owner == owner && flight.newest < first => {
+                Next::Send(owner)
+            }
+            (_, Some(_)) => Next::Hold,
+            (Lookup::Owner(owner), None) => Next::Send(owner),
+            (Lookup::Below(node), None) => Next::Ask(Some(node)),
+            (Lookup::Unknown, None) => Next::Ask(None),
         }
-        routable
     }
 
-    /// Takes what waits on one topic.
-    pub fn take_waiting(&mut self, topic: &str) -> VecDeque<Part> {
-        let parts: VecDeque<Part> =
-            self.waiting.remove(topic).into_iter().flat_map(BTreeMap::into_values).collect();
-        self.waiting_bytes -= parts.iter().map(|part| part.field.len()).sum::<usize>();
-        parts
+    /// The topics on which something waits and whose owner is known.
+    pub fn routable(&self, now: Micros) -> Vec<Box<str>> {
+        let is_routable = |topic: &str| matches!(self.zones.lookup(topic, now), Lookup::Owner(_));
+        self.waiting.keys().filter(|topic| is_routable(topic)).cloned().collect()
+    }
+
+    /// Takes the first part that waits on a topic.
+    pub fn take_first(&mut self, topic: &str) -> Option<Part> {
+        let parts = self.waiting.get_mut(topic)?;
+        let (_, part) = parts.pop_first()?;
+        if parts.is_empty() {
+            self.waiting.remove(topic);
+        }
+        self.waiting_bytes -= part.field.len();
+        Some(part)
     }
 
     /// Opens a message: it ends when all its parts have.
@@ -125,15 +144,32 @@ impl Publisher {
         }
     }
 
-    /// Keeps a part until its PUBACK; the ticket goes into the link's ledger.
-    pub fn keep(&mut self, part: Part) -> Ticket {
+    /// Keeps a part that was sent until its PUBACK; the ticket goes into the link's ledger.
+    pub fn keep(&mut self, owner: SocketAddr, part: Part) -> Ticket {
+        match self.flights.get_mut(&part.topic) {
+            Some(flight) => {
+                flight.parts += 1;
+                flight.newest = flight.newest.max(part.sequence);
+            }
+            None => {
+                let flight = Flight { owner, parts: 1, newest: part.sequence };
+                self.flights.insert(part.topic.clone(), flight);
+            }
+        }
         let key = self.in_flight.insert(part);
         Ticket { worker: 0, key: u32::try_from(key).expect("fewer than 2^32 parts fit in memory") }
     }
 
     /// Gives back the part of a ticket, which is spent.
     pub fn settle(&mut self, ticket: Ticket) -> Part {
-        self.in_flight.remove(ticket.key as usize)
+        let part = self.in_flight.remove(ticket.key as usize);
+        if let Some(flight) = self.flights.get_mut(&part.topic) {
+            flight.parts -= 1;
+            if flight.parts == 0 {
+                self.flights.remove(&part.topic);
+            }
+        }
+        part
     }
 
     /// Counts a part as ended; true when the whole message is.
@@ -152,9 +188,22 @@ impl Publisher {
         done
     }
 
-    /// Ends a message of several parts at once (it failed); true if it was open.
+    /// Ends a whole message, since this part of it failed: parts that wait go, and those in flight will not wait again.
+    /// True if it was open.
     pub fn abandon(&mut self, part: &Part) -> bool {
-        part.parts == 1 || self.parts_out.remove(&part.message).is_some()
+        if part.parts == 1 {
+            return true;
+        }
+        let was_open = self.parts_out.remove(&part.message).is_some();
+        if let Some(parts) = self.waiting.get_mut(&part.topic) {
+            for sequence in part.message..part.message + u64::from(part.parts) {
+                self.waiting_bytes -= parts.remove(&sequence).map_or(0, |part| part.field.len());
+            }
+            if parts.is_empty() {
+                self.waiting.remove(&part.topic);
+            }
+        }
+        was_open
     }
 
     /// What a refusal teaches (§5.3).
@@ -172,5 +221,68 @@ impl Publisher {
 
     pub fn waiting(&self) -> usize {
         self.waiting.values().map(BTreeMap::len).sum()
+    }
+
+    fn is_open(&self, part: &Part) -> bool {
+        part.parts == 1 || part.qos == 0 || self.parts_out.contains_key(&part.message)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const HERE: ([u8; 4], u16) = ([10, 0, 0, 1], 1);
+    const THERE: ([u8; 4], u16) = ([10, 0, 0, 2], 1);
+
+    fn publisher() -> Publisher {
+        Publisher::new(Zones::new(10, 1), 10_000, Keyed::new(1))
+    }
+
+    fn part(message: u64, sequence: u64, parts: u32) -> Part {
+        Part { topic: "a".into(), field: vec![0; 100].into(), qos: 1, message, sequence, parts }
+    }
+
+    #[test]
+    fn nothing_overtakes_what_is_in_flight_elsewhere_or_may_come_back() {
+        let mut publisher = publisher();
+        let (here, there) = (HERE.into(), THERE.into());
+        publisher.zones.install("", &[], here, 1_000);
+        let first = publisher.keep(here, part(1, 1, 1));
+        let second = publisher.keep(here, part(2, 2, 1));
+        assert_eq!(publisher.route(0, "a"), Some(here));
+        publisher.zones.install("", &[], there, 1_000);
+        assert_eq!(publisher.route(0, "a"), None, "two are in flight to the old owner");
+        let refused = publisher.settle(first);
+        publisher.wait(refused);
+        publisher.wait(part(3, 3, 1));
+        assert_eq!(publisher.next(0, "a"), Next::Hold, "the second may come back");
+        publisher.zones.install("", &[], here, 1_000);
+        assert_eq!(publisher.next(0, "a"), Next::Hold, "the second would be overtaken by the first");
+        let refused = publisher.settle(second);
+        publisher.wait(refused);
+        assert_eq!(publisher.next(0, "a"), Next::Send(here));
+        let order: Vec<u64> =
+            std::iter::from_fn(|| publisher.take_first("a")).map(|part| part.sequence).collect();
+        assert_eq!(order, [1, 2, 3]);
+        assert!(publisher.is_drained() && publisher.waiting_bytes == 0 && publisher.flights.is_empty());
+    }
+
+    #[test]
+    fn a_message_that_failed_in_one_part_leaves_none_behind() {
+        let mut publisher = publisher();
+        let parts: Vec<Part> = (5..8).map(|sequence| part(5, sequence, 3)).collect();
+        publisher.open(&parts);
+        let [first, second, third] = <[Part; 3]>::try_from(parts).expect("three");
+        let tickets = [publisher.keep(HERE.into(), first), publisher.keep(HERE.into(), second)];
+        publisher.wait(third);
+        publisher.wait(part(9, 9, 1));
+        let failed = publisher.settle(tickets[0]);
+        assert!(publisher.abandon(&failed));
+        assert_eq!(publisher.waiting(), 1, "the next message waits on");
+        let refused = publisher.settle(tickets[1]);
+        assert!(!publisher.abandon(&refused) && !publisher.completes(&refused));
+        publisher.wait(refused);
+        assert_eq!((publisher.waiting(), publisher.waiting_bytes), (1, 100));
     }
 }

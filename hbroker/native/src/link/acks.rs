@@ -22,27 +22,18 @@ pub struct Acks {
     waiting: u32,
     deadline: Option<Micros>,
     is_due: bool,
-    duplicates: u64,
 }
 
 impl Acks {
     /// Nothing received yet.
     pub fn new() -> Self {
-        Self {
-            received: RangeSet::new(MOST_RUNS),
-            highest_at: 0,
-            waiting: 0,
-            deadline: None,
-            is_due: false,
-            duplicates: 0,
-        }
+        Self { received: RangeSet::new(MOST_RUNS), highest_at: 0, waiting: 0, deadline: None, is_due: false }
     }
 
     /// Whether a number was received. If so, its sender does not know: the acknowledgement becomes due.
     pub fn is_duplicate(&mut self, number: u64) -> bool {
         let is_known = self.received.contains(number);
         if is_known {
-            self.duplicates += 1;
             self.is_due = true;
         }
         is_known
@@ -113,11 +104,6 @@ impl Acks {
     /// The peer has the acknowledgement up to this number: runs below need not be repeated (RFC 9000 §13.2.4).
     pub fn on_acknowledged(&mut self, through: u64) {
         self.received.forget_below(through);
-    }
-
-    /// How many datagrams came again.
-    pub fn duplicates(&self) -> u64 {
-        self.duplicates
     }
 }
 

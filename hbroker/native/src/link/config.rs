@@ -59,21 +59,18 @@ pub enum Liveness {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct QueueFull;
 
-/// What a link measured and counted.
+/// What links counted.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct LinkStats {
-    /// Smoothed round-trip time; a guess before the first acknowledgement.
-    pub rtt: Micros,
-    /// Congestion window, in bytes.
-    pub window: usize,
-    /// Bytes sent and neither acknowledged nor lost.
-    pub in_flight: usize,
-    /// Numbered datagrams sent.
-    pub sent: u64,
     /// Numbered datagrams that were lost.
     pub lost: u64,
     /// Reliable packets sent again.
     pub retransmits: u64,
-    /// Datagrams and reliable packets that came more than once.
-    pub duplicates: u64,
+}
+
+impl std::ops::AddAssign for LinkStats {
+    fn add_assign(&mut self, other: Self) {
+        self.lost += other.lost;
+        self.retransmits += other.retransmits;
+    }
 }

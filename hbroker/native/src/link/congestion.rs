@@ -82,6 +82,7 @@ impl NewReno {
     }
 
     /// Bytes that may be in flight.
+    #[cfg(test)]
     pub fn window(&self) -> usize {
         self.window
     }

@@ -153,14 +153,6 @@ impl Deliveries {
         }
     }
 
-    /// Takes back all that was not acknowledged, oldest first.
-    pub fn into_unacknowledged(self) -> impl Iterator<Item = (u64, Bytes)> {
-        (self.settled + 1..)
-            .zip(self.records)
-            .filter(|(_, delivery)| delivery.state != State::Acknowledged)
-            .map(|(number, delivery)| (number, delivery.body_field))
-    }
-
     /// Bytes of the packets that are kept, and of their records.
     pub fn bytes(&self) -> usize {
         self.bytes
@@ -245,14 +237,5 @@ mod tests {
         deliveries.on_acknowledged(1);
         assert_eq!(deliveries.next_again(), None, "a late acknowledgement spares the repetition");
         assert!(deliveries.is_empty() && deliveries.bytes() == 0);
-    }
-
-    #[test]
-    fn gives_back_what_was_not_acknowledged() {
-        let mut deliveries = with(&[Chain::Control, Chain::Topic(1), Chain::Control]);
-        send_fresh(&mut deliveries, 1);
-        deliveries.on_acknowledged(2);
-        let numbers: Vec<_> = deliveries.into_unacknowledged().map(|(number, _)| number).collect();
-        assert_eq!(numbers, [1, 3]);
     }
 }

@@ -79,6 +79,11 @@ impl Outbox {
         self.bytes.len() - self.head
     }
 
+    /// How many unreliable packets wait.
+    pub fn unreliable_packets(&self) -> usize {
+        self.turns.iter().filter(|&&length| length != RELIABLE).count()
+    }
+
     /// Whether nothing waits.
     pub fn is_empty(&self) -> bool {
         self.turns.is_empty()

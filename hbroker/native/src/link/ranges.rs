@@ -80,11 +80,6 @@ impl RangeSet {
         self.runs.iter().rev().copied()
     }
 
-    /// How many runs there are.
-    pub fn run_count(&self) -> usize {
-        self.runs.len()
-    }
-
     /// Whether there is no run.
     pub fn is_empty(&self) -> bool {
         self.runs.is_empty()

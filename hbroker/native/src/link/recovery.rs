@@ -218,16 +218,19 @@ impl<C> Recovery<C> {
     }
 
     /// Bytes sent, and neither acknowledged nor lost.
+    #[cfg(test)]
     pub fn in_flight(&self) -> usize {
         self.in_flight
     }
 
     /// The congestion window, in bytes.
+    #[cfg(test)]
     pub fn window(&self) -> usize {
         self.congestion.window()
     }
 
     /// The smoothed round-trip time; a guess until there was a sample.
+    #[cfg(test)]
     pub fn rtt(&self) -> Micros {
         self.rtt.smoothed()
     }
@@ -313,10 +316,10 @@ mod tests {
     fn time_makes_a_loss_and_the_deadline_says_when() {
         let mut recovery = sent(2, 10);
         acknowledge(&mut recovery, 20_020, &[(2, 2)]);
-        assert_eq!(lost(&mut recovery, 20_020), []);
+        assert!(lost(&mut recovery, 20_020).is_empty());
         let deadline = recovery.deadline().unwrap();
         assert_eq!(deadline, 10 + 20_000 + 2_500);
-        assert_eq!(lost(&mut recovery, deadline - 1), []);
+        assert!(lost(&mut recovery, deadline - 1).is_empty());
         assert_eq!(lost(&mut recovery, deadline), [1]);
         assert_eq!((recovery.deadline(), recovery.in_flight()), (None, 0));
     }
@@ -341,10 +344,10 @@ mod tests {
     #[test]
     fn an_acknowledgement_of_the_unsent_is_ignored() {
         let mut recovery = sent(2, 10);
-        assert_eq!(acknowledge(&mut recovery, 100, &[(1, 3)]), []);
-        assert_eq!(acknowledge(&mut recovery, 100, &[(1, u64::MAX)]), []);
+        assert!(acknowledge(&mut recovery, 100, &[(1, 3)]).is_empty());
+        assert!(acknowledge(&mut recovery, 100, &[(1, u64::MAX)]).is_empty());
         assert_eq!(acknowledge(&mut recovery, 100, &[(0, 2)]), [1, 2]);
-        assert_eq!(acknowledge(&mut recovery, 100, &[(0, 2)]), []);
+        assert!(acknowledge(&mut recovery, 100, &[(0, 2)]).is_empty());
     }
 
     #[test]

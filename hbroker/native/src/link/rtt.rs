@@ -38,11 +38,13 @@ impl RttEstimator {
     }
 
     /// The smoothed round-trip time; a guess before the first sample.
+    #[cfg(test)]
     pub fn smoothed(&self) -> Micros {
         self.smoothed
     }
 
     /// Whether there was a sample.
+    #[cfg(test)]
     pub fn is_measured(&self) -> bool {
         self.latest.is_some()
     }

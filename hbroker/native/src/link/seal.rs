@@ -5,11 +5,12 @@
 
 use smallvec::SmallVec;
 
-use super::Link;
 use super::contents::{Carried, Contents};
+use super::{Link, Role};
 use crate::Micros;
 use crate::link::outbox::Turn;
 use crate::link::pubacks;
+use crate::schema::reason;
 use crate::sink::DatagramSink;
 use crate::wire::{self, AckOut, HeaderOut};
 
@@ -19,8 +20,8 @@ const MOST_ACK_RANGES: usize = 32;
 const HEADER_BYTES: usize = 72;
 /// What a range takes at most: two numbers.
 const RANGE_BYTES: usize = 20;
-/// `Reason` of packet.proto.
-const REASON_SUCCESS: i32 = 0;
+/// No datagram of an initiator is smaller: RESET, which is never longer than what it answers (§3.6), can so answer any.
+const LEAST_DATAGRAM: usize = 64;
 
 /// A datagram that is being filled.
 struct Bundle<'a> {
@@ -33,10 +34,14 @@ struct Bundle<'a> {
 }
 
 impl Link {
-    /// Sends as many datagrams as are due and as the window lets through.
-    pub fn poll_transmit(&mut self, now: Micros, sink: &mut impl DatagramSink) {
+    /// Sends as many datagrams as are due, and as the window and the sink let through. True: the sink is full, and
+    /// there may be more.
+    pub fn poll_transmit(&mut self, now: Micros, sink: &mut impl DatagramSink) -> bool {
         let mut is_due = self.first_due();
         while let Some(size) = is_due {
+            if sink.is_full() {
+                return true;
+            }
             if self.probes == 0 && !self.recovery.has_room(size.max(self.config.max_datagram)) {
                 break;
             }
@@ -47,6 +52,7 @@ impl Link {
         if self.acks.is_due() {
             self.seal_acknowledgement(now, sink);
         }
+        false
     }
 
     /// The least size of the next datagram; None: nothing is due.
@@ -87,6 +93,9 @@ impl Link {
         self.put_queued(&mut bundle, number);
         if bundle.is_empty() {
             self.put_probe(now, &mut bundle);
+        }
+        if self.config.role == Role::Initiator {
+            bundle.pad(start + LEAST_DATAGRAM);
         }
         self.probes = self.probes.saturating_sub(1);
         let (size, carried) = (bundle.out.len() - start, bundle.carried);
@@ -129,7 +138,7 @@ impl Link {
         let Self { pubacks, body_field, .. } = self;
         let runs: SmallVec<[(u64, u64); 8]> = pubacks.take_due().collect();
         body_field.clear();
-        wire::put_puback_field(body_field, runs.iter().copied(), REASON_SUCCESS, "", None);
+        wire::put_puback_field(body_field, runs.iter().copied(), reason::SUCCESS, "", None);
         wire::put_packet(bundle.out, 0, 0, false, body_field);
         bundle.carried.extend(runs.iter().map(|&(first, last)| Carried::Success(first, last)));
     }
@@ -195,6 +204,13 @@ impl Bundle<'_> {
 
     fn room(&self) -> usize {
         self.end.saturating_sub(self.out.len())
+    }
+
+    /// Fills the datagram up to this end.
+    fn pad(&mut self, end: usize) {
+        if self.out.len() < end {
+            wire::put_padding(self.out, (end - self.out.len()).max(2));
+        }
     }
 
     fn is_empty(&self) -> bool {

@@ -151,7 +151,7 @@ impl Core {
         let owner = address_in(&owner)?;
         let cuts = cuts.into_iter().map(cut_in).collect::<PyResult<Vec<_>>>()?;
         py.detach(|| {
-            self.core.on(0, |engine, now| engine.install_zone(now, scope, &cuts, owner, token, ttl_us))
+            self.core.on(0, |engine, now| engine.install_zone(now, scope, &cuts, owner, token, ttl_us));
         });
         Ok(())
     }

@@ -69,6 +69,7 @@ impl LevelNames {
     }
 
     /// Names in use.
+    #[cfg(test)]
     pub fn len(&self) -> usize {
         self.names.len()
     }

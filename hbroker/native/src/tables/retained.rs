@@ -147,6 +147,7 @@ impl RetainedStore {
     }
 
     /// Bytes held, with the cost of keeping them.
+    #[cfg(test)]
     pub fn bytes(&self) -> usize {
         self.bytes
     }

@@ -210,6 +210,7 @@ impl SubscriptionTrie {
     }
 
     /// How many links have a subscription.
+    #[cfg(test)]
     pub fn links(&self) -> usize {
         self.links.len()
     }

@@ -60,6 +60,7 @@ impl DuplicateWindow {
     }
 
     /// How many publishers are remembered.
+    #[cfg(test)]
     pub fn publishers(&self) -> usize {
         self.windows.len()
     }

@@ -108,6 +108,7 @@ impl Zones {
     }
 
     /// Of how many subtrees something is known.
+    #[cfg(test)]
     pub fn len(&self) -> usize {
         self.entries.len()
     }

@@ -140,10 +140,9 @@ impl Pair {
         loop {
             (0..2).for_each(|end| self.transmit(end));
             let is_quiet = self.in_pipe.is_empty()
-                && self
-                    .links
-                    .iter()
-                    .all(|link| link.is_drained() && link.stats().in_flight == 0 && !link.acks.is_pending());
+                && self.links.iter().all(|link| {
+                    link.is_drained() && link.recovery.in_flight() == 0 && !link.acks.is_pending()
+                });
             if is_quiet {
                 return;
             }
@@ -163,14 +162,12 @@ impl Pair {
     pub fn transmit(&mut self, end: usize) {
         let mut sink = Sink::default();
         let link = &mut self.links[end];
-        let (is_probing, before) = (link.probes > 0, link.stats().in_flight);
+        let (is_probing, before) = (link.probes > 0, link.recovery.in_flight());
         link.poll_transmit(self.now, &mut sink);
-        let stats = link.stats();
+        let (in_flight, window) = (link.recovery.in_flight(), link.recovery.window());
         assert!(
-            is_probing
-                || stats.in_flight == before
-                || stats.in_flight <= stats.window.max(self.largest_allowed),
-            "more in flight than the window: {stats:?}"
+            is_probing || in_flight == before || in_flight <= window.max(self.largest_allowed),
+            "{in_flight} in flight, more than the window of {window}"
         );
         for datagram in sink.datagrams() {
             assert!(datagram.len() <= self.largest_allowed, "{} bytes", datagram.len());
