@@ -1,6 +1,7 @@
 """A host: one engine, its control, and its address.
 
-Control and engine talk as under `hbroker.runtime`: events of the engine go to the control, which calls the engine's verbs.
+Control and engine talk as under `hbroker.runtime`: events of the engine go to the control, which calls the
+engine's verbs.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Resolving costs the tree little, and works through whatever stands between client and owner (§5.2, §5.3)."""
+"""Resolving costs the tree little, and works through what stands between client and owner (§5.2, §5.3)."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tests.network.networks import HOME, Tree
 
 
 def count_pubconnects(tree: Tree) -> Counter[tuple[str, int]]:
-    """Counts, from here on, the PUBCONNECTs that clients send to each node. Those that only fetch a token count, too."""
+    """Counts, from here on, the PUBCONNECTs that clients send to each node, those that only fetch a token, too."""
     counts: Counter[tuple[str, int]] = Counter()
     brokers = tree.brokers()
 
