@@ -52,7 +52,7 @@ def subscribed_tree(seed: int) -> tuple[Tree, list[ClientHost]]:
 
 
 def touches(filter: str) -> bool:
-    """By example, not by the function under test: every filter here has more levels than the subtree, or misses."""
+    """By example, not by the function under test: each filter has more levels than the subtree, or misses."""
     levels = filter.split("/")
     fits = (level in ("+", wanted) for level, wanted in zip(levels, ("home", "kitchen"), strict=False))
     return all(fits) and len(levels) > 2

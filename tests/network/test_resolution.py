@@ -10,7 +10,7 @@ from tests.network.networks import HOME, Tree
 
 
 def count_pubconnects(tree: Tree) -> Counter[tuple[str, int]]:
-    """Counts, from here on, the PUBCONNECTs that clients send to each node, those that only fetch a token, too."""
+    """Counts the PUBCONNECTs that clients send to each node from here on; those that fetch a token, too."""
     counts: Counter[tuple[str, int]] = Counter()
     brokers = tree.brokers()
 
