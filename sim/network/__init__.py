@@ -3,7 +3,8 @@
 The nodes and clients are the real ones: `hbroker.protocol` over `hbroker._native.Engine`, as in production,
 less sockets and clocks. `world` carries datagrams from engine to engine at the time that `paths` says, if it
 says so at all; `hosts` drives one engine and its control. Everything random comes from the world's seed, so a
-run can be repeated to the last bit."""
+run can be repeated to the last bit.
+"""
 
 from sim.network.hosts import ClientHost, Host, NodeHost
 from sim.network.paths import CLEAR, Faults

@@ -49,7 +49,8 @@ class World:
     """Hosts, the paths between them, and the time.
 
     `faults` holds for all paths; `path` may say otherwise for some datagrams: it returns their faults, or
-    None to drop them."""
+    None to drop them.
+    """
 
     def __init__(self, seed: int, faults: Faults = CLEAR) -> None:
         self.random = Random(seed)
