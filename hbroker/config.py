@@ -2,11 +2,23 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+import socket
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
 from enum import Enum
 
 Address = tuple[str, int]
 """An IP address as text, and a UDP port."""
+
+Resolver = Callable[[str], str]
+"""A host name to an IP address as text; raises OSError where there is none."""
+
+DEFAULT_PORT = 7700
+DEFAULT_ROOT: Address = ("127.0.0.1", DEFAULT_PORT)
+ANY_ADDRESS = frozenset({"0.0.0.0", "::"})
+"""Listening there means: on every address of the host. It can be told to nobody."""
+
+MAX_WORKERS = 64
 
 
 class LeasePolicy(Enum):
@@ -31,9 +43,9 @@ class Limits:
 class NodeSettings:
     """One node process.
 
-    `subtree`: the empty string is the root's. `root`: where to join; None in the root itself. `advertise`: the
-    address that others are told; None: the one it listens on. `join_key`: the secret that a JOIN must prove
-    (docs/protocol.md §5.5); empty: none is asked.
+    `subtree`: the empty string is the root's. `root`: where to join; None in the root itself. `advertise`:
+    the address that others are told, with port 0 for the port it listens on; None: the one it listens on.
+    `join_key`: the secret that a JOIN must prove (docs/protocol.md §5.5); empty: none is asked.
     """
 
     name: str
@@ -43,10 +55,66 @@ class NodeSettings:
     advertise: Address | None = None
     workers: int = 1
     policy: LeasePolicy = LeasePolicy.FENCE
-    join_key: bytes = b""
+    join_key: bytes = field(default=b"", repr=False)
     limits: Limits = field(default_factory=Limits)
 
     @property
     def is_root(self) -> bool:
         """Whether this node owns the whole hierarchy, less its cuts."""
         return self.root is None
+
+    @property
+    def address(self) -> Address:
+        """Where others reach this node: as advertised, else where it listens."""
+        host, port = self.advertise or self.listen
+        return host, port or self.listen[1]
+
+    def on_port(self, port: int) -> NodeSettings:
+        """The same node, listening on another port, and told to others with that one."""
+        advertise = self.advertise and (self.advertise[0], 0)
+        return replace(self, listen=(self.listen[0], port), advertise=advertise)
+
+
+def parse_address(text: str, *, default_port: int | None = None) -> tuple[str, int]:
+    """Host and port of `host:port`, `[v6]:port` or, with a default port, of a host alone.
+
+    The host may still be a name. Raises ValueError, which says what is wrong.
+    """
+    host, port = _split(text, default_port)
+    if not host or any(c.isspace() or c in "/@[]" for c in host):
+        raise ValueError(f"{text!r} names no host")
+    if not (port.isascii() and port.isdigit()):
+        raise ValueError(f"{port!r} is not a port number")
+    if int(port[:6]) > 65_535:
+        raise ValueError(f"port {port} is over 65535")
+    return host, int(port)
+
+
+def format_address(address: Address) -> str:
+    """`ip:port`, and `[ip]:port` for IPv6."""
+    host, port = address
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
+def resolve_host(host: str) -> str:
+    """The first IP address of a name; an IP address is its own. Raises OSError where there is none."""
+    try:
+        found = socket.getaddrinfo(host, None, type=socket.SOCK_DGRAM)
+    except UnicodeError as error:
+        raise OSError(f"not a host name: {error}") from None
+    return str(found[0][4][0])
+
+
+def _split(text: str, default_port: int | None) -> tuple[str, str]:
+    port = "" if default_port is None else str(default_port)
+    if text.startswith("["):
+        host, bracket, rest = text[1:].partition("]")
+        if not bracket or (rest and not rest.startswith(":")):
+            raise ValueError(f"{text!r} is not an address")
+        return host, rest[1:] if rest else port
+    if text.count(":") > 1:
+        raise ValueError(f"{text!r}: an IPv6 address goes into square brackets, as in '[::1]:7700'")
+    host, colon, given = text.partition(":")
+    if not colon and default_port is None:
+        raise ValueError(f"{text!r} has no port")
+    return host, given if colon else port

@@ -1,22 +1,26 @@
 """The errors of hbroker: each says who is at fault.
 
-    HBrokerError
-        LocalError                  the caller erred, or this process cannot go on
-            InvalidTopic            a topic name or filter that MQTT 5 §4.7 does not allow
-            PayloadTooLarge
-            NotConnected            the client was closed
-            Backpressure            queue or credit is full: try again later
-        RemoteError                 the peer erred or refused; carries its reason code
-            Refused                 a node refused a request
-            Unreachable             no answer within the deadline
-        ConfigError                 a file or a flag is wrong: names file, line and remedy
+HBrokerError
+    LocalError                  the caller erred, or this process cannot go on
+        InvalidTopic            a topic name or filter that MQTT 5 §4.7 does not allow
+        PayloadTooLarge
+        NotConnected            the client was closed
+        Backpressure            queue or credit is full: try again later
+    RemoteError                 the peer erred or refused; carries its reason code
+        Refused                 a node refused a request
+        Unreachable             no answer within the deadline
+    ConfigError                 a file or a flag is wrong: names file, line and remedy
+    ConfigErrors                all that is wrong with one file
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 __all__ = [
     "Backpressure",
     "ConfigError",
+    "ConfigErrors",
     "HBrokerError",
     "InvalidTopic",
     "LocalError",
@@ -84,3 +88,11 @@ class ConfigError(HBrokerError):
         self.file = file
         self.line = line
         self.remedy = remedy
+
+
+class ConfigErrors(HBrokerError):
+    """All that is wrong with one file, in the order of its lines. Never empty."""
+
+    def __init__(self, errors: Sequence[ConfigError]) -> None:
+        super().__init__("\n".join(str(error) for error in errors))
+        self.errors = tuple(errors)

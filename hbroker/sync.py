@@ -6,9 +6,9 @@
             for message in messages:
                 print(message.topic, message.payload)
 
-Any number of threads may use one client. One thread of its own takes the turns of the control under the client's
-lock, so that links, leases and look-ups go on while the caller does something else; callers wait on a condition.
-Times are seconds.
+Any number of threads may use one client. One thread of its own takes the turns of the control under the
+client's lock, so that links, leases and look-ups go on while the caller does something else; callers wait
+on a condition. Times are seconds.
 """
 
 from __future__ import annotations

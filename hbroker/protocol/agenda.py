@@ -1,8 +1,8 @@
 """What is due when: one deadline for each key, the earliest first.
 
-A heap with lazy deletion: a deadline that was moved or cancelled stays in the heap until it comes up, and the heap is
-rebuilt when more than half of it is such remains. So every call costs O(log n) amortised, and memory is
-proportional to the deadlines that stand.
+A heap with lazy deletion: a deadline that was moved or cancelled stays in the heap until it comes up, and
+the heap is rebuilt when more than half of it is such remains. So every call costs O(log n) amortised, and
+memory is proportional to the deadlines that stand.
 """
 
 from __future__ import annotations

@@ -1,4 +1,5 @@
-"""A client's control: the core's events in, packets and changes of its zones out, outcomes for the application (§5.2, §6).
+"""A client's control: the core's events in, packets and changes of its zones out, outcomes for the
+application (§5.2, §6).
 
 Resolver and subscriber are two halves that share the address tokens. This is where packets find the half that
 asked for them; a packet that nobody asked for is dropped.
@@ -31,7 +32,8 @@ _ROOTS_OWN: Final = "$SYS"
 class ClientControl:
     """Every decision of one client. Times are microseconds of one monotonic clock.
 
-    `root` is where look-ups and discoveries begin. `client_id` is told to the owners, for those who operate the network.
+    `root` is where look-ups and discoveries begin. `client_id` is told to the owners, for those who operate
+    the network.
     """
 
     def __init__(self, core: ClientCore, random: Random, root: Address, client_id: str = "") -> None:
@@ -54,13 +56,13 @@ class ClientControl:
         return self.resolve(now, _ROOTS_OWN, trace=True, patience=patience)
 
     def resolve(self, now: int, topic: str, *, trace: bool = False, patience: int = PATIENCE) -> int:
-        """Asks who owns a valid topic. Returns the ticket of the `Resolved` or `ResolveFailed` that follows."""
+        """Asks who owns a valid topic. Returns the ticket of the outcome that follows."""
         ticket = self._next_id()
         self._resolver.resolve(now, ticket, topic, trace=trace, patience=patience)
         return ticket
 
     def subscribe(self, now: int, filter: str, options: Options, *, patience: int = PATIENCE) -> int:
-        """Subscribes to a valid filter. Returns the id of the `Subscribed` or `SubscriptionFailed` that follows."""
+        """Subscribes to a valid filter. Returns the id of the outcome that follows."""
         subscription = self._next_id()
         self._subscriber.subscribe(now, subscription, filter, options, patience)
         return subscription

@@ -7,7 +7,7 @@ same step, so that what is answered to a look-up and what is done with a PUBLISH
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -58,10 +58,13 @@ class Delegation:
 
 
 class Jurisdiction:
-    """The grants and cuts of one node."""
+    """The grants and cuts of one node. `remember` hears of all cuts before one is made and after one ends."""
 
-    def __init__(self, core: NodeCore) -> None:
+    def __init__(
+        self, core: NodeCore, remember: Callable[[Sequence[Delegation]], None] = lambda cuts: None
+    ) -> None:
         self._core = core
+        self._remember = remember
         self._grants: dict[str, Grant] = {}
         self._delegations: dict[str, Delegation] = {}
         self._cuts_below: dict[str, dict[str, Delegation]] = {}
@@ -69,8 +72,10 @@ class Jurisdiction:
 
     def hold(self, grant: Grant) -> None:
         """Owns a subtree, or changes how: a new epoch, serving or not."""
+        before = self._grants.get(grant.subtree)
         self._grants[grant.subtree] = grant
-        self._core.grant(grant.subtree, grant.epoch, grant.serving)
+        if before is None or (before.epoch, before.serving) != (grant.epoch, grant.serving):
+            self._core.grant(grant.subtree, grant.epoch, grant.serving)
         self._measure()
 
     def drop(self, subtree: str) -> None:
@@ -84,6 +89,7 @@ class Jurisdiction:
         self._delegations[delegation.subtree] = delegation
         for prefix in _prefixes(delegation.subtree, _levels(delegation.subtree)):
             self._cuts_below.setdefault(prefix, {})[delegation.subtree] = delegation
+        self._remember(self.delegations)
         self._core.cut(delegation.as_cut())
         self._cuts_changed(delegation.subtree)
 
@@ -97,6 +103,7 @@ class Jurisdiction:
             if not below:
                 del self._cuts_below[prefix]
         self._core.uncut(subtree)
+        self._remember(self.delegations)
         self._cuts_changed(subtree)
 
     @property

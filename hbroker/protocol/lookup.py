@@ -1,9 +1,10 @@
 """One topic on its way to its owner (§5.2): the states of a lookup, and what comes out of it.
 
-A lookup asks in recursive mode first. Two tries without an answer mean, more often than loss, that the owner's
-direct answer cannot reach this client (NAT, a stateful firewall); then it goes on by referral, where every
-node answers from the address that was asked. Each referral must lead to a subtree deeper than the last, so the
-walk ends by itself; a node on it that stays silent sends the lookup back to the root, after a pause.
+A lookup asks in recursive mode first. Two tries without an answer mean, more often than loss, that the
+owner's direct answer cannot reach this client (NAT, a stateful firewall); then it goes on by referral,
+where every node answers from the address that was asked. Each referral must lead to a subtree deeper than
+the last, so the walk ends by itself; a node on it that stays silent sends the lookup back to the root,
+after a pause.
 """
 
 from __future__ import annotations
@@ -86,8 +87,8 @@ TRANSITIONS: Final[dict[tuple[State, Event], State]] = {
 
 @dataclass(frozen=True, slots=True)
 class Hop:
-    """One answer on the way. `time_ms`: from the last time the question was sent. `cache`: what the client knew of the
-    topic before it asked ("hit": its owner, "cut": a node above the owner, "miss": nothing)."""
+    """One answer on the way. `time_ms`: from the last time the question was sent. `cache`: what the client
+    knew of the topic before it asked ("hit": its owner, "cut": a node above the owner, "miss": nothing)."""
 
     node: str
     address: Address
@@ -114,8 +115,8 @@ class Hop:
 
 @dataclass(frozen=True, slots=True)
 class Resolution:
-    """Who owns a topic. `scope`: what this answer holds for (§5.3), but for the cuts below it. `subscriptions`:
-    how many match the topic. `trace`: the answers on the way, the first first."""
+    """Who owns a topic. `scope`: what this answer holds for (§5.3), but for the cuts below it.
+    `subscriptions`: how many match the topic. `trace`: the answers on the way, the first first."""
 
     topic: str
     owner: str
@@ -146,10 +147,10 @@ class Resolution:
 class Lookup:
     """One topic that is being resolved.
 
-    `ticket`: the application's, None for the messages that wait in the core. `subtree`: what the node that was
-    asked last was said to hold, None at the start. `requests`: all that are open, the present one last.
-    `turn`: the starting node whose turn this lookup has.
-    `fell_back`: nobody answered in recursive mode. `reason`, `negative_ttl`: of the last refusal.
+    `ticket`: the application's, None for the messages that wait in the core. `subtree`: what the node that
+    was asked last was said to hold, None at the start. `requests`: all that are open, the present one last.
+    `turn`: the starting node whose turn this lookup has. `fell_back`: nobody answered in recursive mode.
+    `reason`, `negative_ttl`: of the last refusal.
     """
 
     topic: str

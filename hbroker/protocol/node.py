@@ -8,13 +8,13 @@ one `Jurisdiction`. Whatever makes no sense where it arrives is dropped and coun
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from random import Random
-from typing import TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 from hbroker._native import ControlEvent, LinkDownEvent, LinkUpEvent
 from hbroker._proto import packet_pb2 as pb
-from hbroker.config import NodeSettings
+from hbroker.config import NodeSettings, format_address
 from hbroker.protocol.admission import STATUS_ROOT
 from hbroker.protocol.answering import Answering
 from hbroker.protocol.core import Event, NodeCore
@@ -28,6 +28,9 @@ from hbroker.protocol.subscribers import Subscription
 from hbroker.protocol.subscribing import Subscribing
 from hbroker.protocol.uplink import Uplink, UplinkState
 
+if TYPE_CHECKING:
+    from hbroker._native import Event
+
 __all__ = ["Node"]
 
 _Request: TypeAlias = pb.Join | pb.Subscribe | pb.PubConnect
@@ -38,7 +41,8 @@ class Node:
 
     `incarnation` is that of the core's `Config`. `unix_offset_us`: what to add to `now` for microseconds
     since the Unix epoch, for the epochs of delegations (§5.1). `restored`: what an earlier run of this node
-    had delegated.
+    had delegated, as `remember` was told last. `vitals`: what the process alone
+    knows of itself, for the status.
     """
 
     def __init__(
@@ -50,15 +54,18 @@ class Node:
         incarnation: int,
         unix_offset_us: int,
         restored: Iterable[Delegation] = (),
+        remember: Callable[[Sequence[Delegation]], None] = lambda cuts: None,
+        vitals: Callable[[], Mapping[str, float]] = dict,
     ) -> None:
         self._settings = settings
         self._core = core
         self._restored = list(restored)
         self._unix_offset_us = unix_offset_us
-        address = settings.advertise or settings.listen
+        address = settings.address
         self._address = address
+        self._vitals = vitals
         self._ledger = Ledger()
-        self._jurisdiction = Jurisdiction(core)
+        self._jurisdiction = Jurisdiction(core, remember)
         self._status = StatusTopic(settings.name, core)
         self._subscribing = Subscribing(
             settings, address, core, self._jurisdiction, self._ledger, self._subscription_changed
@@ -103,7 +110,7 @@ class Node:
             case ControlEvent():
                 self._handle_packet(now, event)
             case LinkUpEvent() if event.inbound:
-                self._subscribing.handle_link_up(event.link, event.session, event.address)
+                self._subscribing.handle_link_up(event.link, event.session)
             case LinkDownEvent():
                 self._subscribing.handle_link_down(event.link)
                 self._delegating.handle_link_down(event.link)
@@ -160,7 +167,7 @@ class Node:
             "name": self._settings.name,
             "subtree": self._settings.subtree,
             "parent": self._uplinks[0].parent if self._uplinks else None,
-            "address": f"{self._address[0]}:{self._address[1]}",
+            "address": format_address(self._address),
             "epoch": 0 if own is None else own.epoch,
             "serving": self.is_serving,
             "children": sorted(d.subtree for d in self._jurisdiction.delegations),
@@ -171,6 +178,7 @@ class Node:
             "messages_out": counters.get("messages_out", 0),
             "bytes_in": counters.get("bytes_in", 0),
             "bytes_out": counters.get("bytes_out", 0),
+            **self._vitals(),
             "drops": drops,
             "counters": counters,
             "at_us": now + self._unix_offset_us,

@@ -28,8 +28,8 @@ class Resolved:
 
 @dataclass(frozen=True, slots=True)
 class ResolveFailed:
-    """`resolve` found no owner, because of `reason`. `answered`: a node said so; else nobody answered in time.
-    `tried`: the nodes that were asked, as text."""
+    """`resolve` found no owner, because of `reason`. `answered`: a node said so; else nobody answered in
+    time. `tried`: the nodes that were asked, as text."""
 
     ticket: int
     topic: str
@@ -48,7 +48,7 @@ class Subscribed:
 
 @dataclass(frozen=True, slots=True)
 class SubscriptionFailed:
-    """The subscription was given up; as `ResolveFailed`. `tried`: the nodes that did not answer, or refused."""
+    """The subscription was given up; as `ResolveFailed`. `tried`: who did not answer, or refused."""
 
     subscription: int
     filter: str

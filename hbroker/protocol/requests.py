@@ -4,9 +4,10 @@ A request has 64 random bits as its id. An answer counts only for a request that
 whatever address it comes: the owner that answers may be a node that the client never wrote to. Somebody who
 cannot read the client's datagrams cannot guess the id.
 
-A node that does not know the client's address answers CHALLENGE, which names no request: it concerns all requests
-that were sent to its source with another token, or with none. Those are sent again at once, and that is no
-new try. How often a challenge is obeyed in one try is bounded, so that two peers cannot keep each other busy.
+A node that does not know the client's address answers CHALLENGE, which names no request: it concerns all
+requests that were sent to its source with another token, or with none. Those are sent again at once, and
+that is no new try. How often a challenge is obeyed in one try is bounded, so that two peers cannot keep
+each other busy.
 """
 
 from __future__ import annotations

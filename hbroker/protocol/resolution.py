@@ -1,10 +1,11 @@
 """The client's resolver (§5.2, §5.3): topics in, zones into the core's cache out.
 
-The core asks when a message waits for a topic that no cached zone covers; the application asks for `resolve`. Many cold
-topics at once mostly lie in few zones, so the resolver asks *one question at a time of each starting node*: the
-answer brings a zone, and whatever waited for that node is looked up in the cache again before the next question.
-A question that stays unanswered for one try gives its turn up, so one dead subtree holds nothing else back.
-A thousand cold topics below five known cuts thus cost one question to each of the five.
+The core asks when a message waits for a topic that no cached zone covers; the application asks for
+`resolve`. Many cold topics at once mostly lie in few zones, so the resolver asks *one question at a time of
+each starting node*: the answer brings a zone, and whatever waited for that node is looked up in the cache
+again before the next question. A question that stays unanswered for one try gives its turn up, so one dead
+subtree holds nothing else back. A thousand cold topics below five known cuts thus cost one question to each
+of the five.
 
 Failures are kept for the time that the answer states, and given to the core at once when it asks again.
 """
@@ -87,7 +88,7 @@ class Resolver:
             self._advance(now)
 
     def resolve(self, now: int, ticket: int, topic: str, *, trace: bool, patience: int) -> None:
-        """Asks who owns `topic`, however well it is known. With `trace` every node from the root down is asked."""
+        """Asks who owns `topic`, though it be known. `trace`: asks every node from the root down."""
         known = self._core.zone(topic)
         cache = "miss" if known is None else "hit" if known[1] else "cut"
         start = self._root if known is None or trace else known[0]
@@ -152,9 +153,6 @@ class Resolver:
     def poll_outcome(self) -> Outcome | None:
         """What became of `resolve`."""
         return self._outcomes.popleft() if self._outcomes else None
-
-    def __len__(self) -> int:
-        return len(self._agenda)
 
     # Turns: one question at a time of each starting node
 

@@ -1,4 +1,5 @@
-"""One node's part in one subscription (§6): has it answered, is it responsible, does it hold the subscription?"""
+"""One node's part in one subscription (§6): has it answered, is it responsible, does it hold the
+subscription?"""
 
 from __future__ import annotations
 
@@ -92,8 +93,9 @@ TRANSITIONS: Final[dict[tuple[State, Event], State]] = {
 class Site:
     """A node, as one subscription sees it.
 
-    `cuts`: the delegations (subtree, epoch) by which it was named. `question`: the request outside of a session.
-    `confirmation`: the id of the SUBSCRIBE within the session `link`. `failures`: pauses since it was last active.
+    `cuts`: the delegations (subtree, epoch) by which it was named. `question`: the request outside of a
+    session. `confirmation`: the id of the SUBSCRIBE within the session `link`. `failures`: pauses since it
+    was last active.
     """
 
     subscription: Subscription

@@ -1,10 +1,10 @@
 """The client's subscriptions over its links (§6): discovers, confirms, recovers, ends.
 
-Two streams of answers meet here. Outside of a session every node that the filter touches tells whether it is
-responsible, and to whom it passed the question on; within the sessions the responsible ones confirm. Who stays
-silent is asked directly; a session that is lost is made again with the same node once, and then by a new
-discovery, because the subtree may have moved (§6.3). Owners also come and go of themselves, by handover: they say so
-with a SUBACK that answers no request (§5.4).
+Two streams of answers meet here. Outside of a session every node that the filter touches tells whether it
+is responsible, and to whom it passed the question on; within the sessions the responsible ones confirm. Who
+stays silent is asked directly; a session that is lost is made again with the same node once, and then by a
+new discovery, because the subtree may have moved (§6.3). Owners also come and go of themselves, by
+handover: they say so with a SUBACK that answers no request (§5.4).
 """
 
 from __future__ import annotations
@@ -89,7 +89,7 @@ class Subscriber:
         if is_new:
             self._discover(now, known)
         elif known.options != before or options.retain_handling == pb.RETAIN_HANDLING_SEND:
-            self._renew(now, known)
+            self._renew(now, known, is_news=True)
         self._review(known)
 
     def unsubscribe(self, now: int, listener: int) -> None:
@@ -128,7 +128,7 @@ class Subscriber:
         self._review(known)
 
     def handle_confirmation(self, now: int, link: int, source: Address, suback: pb.SubAck) -> None:
-        """§6.2, §5.4: a SUBACK within a session answers our SUBSCRIBE or UNSUBSCRIBE, or (request 0) tells news."""
+        """§6.2, §5.4: a SUBACK within a session: an answer, or (request 0) news."""
         if not suback.request:
             self._announced(now, link, source, suback)
         elif not self._unsubscriptions.handle_suback(suback.request):
@@ -185,7 +185,7 @@ class Subscriber:
         site.question = self._questions.ask(now, site, site.address, body)
 
     def _name(self, now: int, known: Subscription, cuts: Iterable[pb.Cut], *, ask: bool) -> None:
-        """Takes note of the nodes in a `passed_to`. `ask`: nobody passes the question on to them, so we ask."""
+        """Takes note of a `passed_to`. `ask`: the question was not passed on to them, so we ask."""
         for subtree, node, address, epoch in filter(None, map(cut_from, cuts)):
             site = known.sites.get(node)
             is_new = site is None
@@ -211,8 +211,10 @@ class Subscriber:
             self._start_over(now, site.subscription)
 
     def _start_over(self, now: int, known: Subscription) -> None:
+        """Discovers anew. Who holds the subscription is asked again in its session, to name its cuts."""
         known.restarts += 1
         self._discover(now, known)
+        self._renew(now, known, is_news=False)
         self._review(known)
 
     def _site(self, known: Subscription, node: str, address: Address) -> Site:
@@ -222,7 +224,7 @@ class Subscriber:
         return site
 
     def _judge(self, now: int, site: Site, responsible: bool) -> None:
-        """What a node says outside of a session counts until the session with it begins; it may be old news."""
+        """What a node says outside of a session counts only until the session with it begins."""
         if site.link is not None or site.state is State.BACKING_OFF:
             return
         site.machine.handle(Event.CLAIM if responsible else Event.DISCLAIM)
@@ -232,8 +234,9 @@ class Subscriber:
 
     # Within sessions
 
-    def _confirm(self, now: int, site: Site) -> None:
-        """§6.2: makes the subscription in the session with this node, or renews it."""
+    def _confirm(self, now: int, site: Site, *, is_news: bool = True) -> None:
+        """§6.2: makes the subscription in the session with this node, or renews it. `is_news`: the
+        application has not had the retained messages."""
         self._release(site)
         known = site.subscription
         site.confirmation = self._random.getrandbits(64) or 1
@@ -241,6 +244,8 @@ class Subscriber:
         self._attach(site, self._core.connect(site.address, self._tokens.get(now, site.address) or b""))
         body = known.packet(self._client_id)
         body.request = site.confirmation
+        if not is_news and body.retain_handling == pb.RETAIN_HANDLING_SEND:
+            body.retain_handling = pb.RETAIN_HANDLING_SEND_IF_NEW
         if site.link is not None and self._core.send(site.link, pack(body)):
             self._pauses.set(site, now + _CONFIRM_PATIENCE)
         else:
@@ -289,11 +294,11 @@ class Subscriber:
         self._pauses.cancel(site)
         self._confirmations.pop(site.confirmation, None)
 
-    def _renew(self, now: int, known: Subscription) -> None:
+    def _renew(self, now: int, known: Subscription, *, is_news: bool) -> None:
         for site in known.everyone:
             if site.machine.accepts(Event.RENEW):
                 site.machine.handle(Event.RENEW)
-                self._confirm(now, site)
+                self._confirm(now, site, is_news=is_news)
 
     def _pause(self, now: int, site: Site, event: Event) -> None:
         """Makes the subscription again later (§6.3)."""

@@ -43,7 +43,8 @@ class Subscribing:
         self._jurisdiction = jurisdiction
         self._ledger = ledger
         self._watch = watch
-        self._sessions: dict[int, tuple[int, Address]] = {}
+        self._sessions: dict[int, int] = {}
+        """Session ids by link."""
         self._subscribers = Subscribers()
 
     @property
@@ -55,8 +56,8 @@ class Subscribing:
         """Links that peers opened to this node."""
         return len(self._sessions)
 
-    def handle_link_up(self, link: int, session: int, address: Address) -> None:
-        self._sessions[link] = session, address
+    def handle_link_up(self, link: int, session: int) -> None:
+        self._sessions[link] = session
 
     def handle_link_down(self, link: int) -> None:
         """The core has forgotten the link's subscriptions itself."""
@@ -77,7 +78,7 @@ class Subscribing:
         else:
             self._describe(ack, inquiry)
             if inquiry.session_link is not None:
-                self._store(inquiry.session_link, request, ack)
+                self._store(inquiry.session_link, inquiry.origin, request, ack)
                 return
             if request.mode == pb.MODE_RECURSIVE:
                 self._pass_down(inquiry, request)
@@ -94,7 +95,7 @@ class Subscribing:
         """Opens the sessions that were handed over, and tells each that its subscription is active here."""
         for subscription in subscriptions:
             link = self._core.adopt(subscription.session, subscription.address)
-            self._sessions.setdefault(link, (subscription.session, subscription.address))
+            self._sessions[link] = subscription.session
             self._add(link, subscription)
             self._tell(link, subscription, [])
 
@@ -122,7 +123,7 @@ class Subscribing:
         ack.passed_to.extend(cut_of(d.as_cut()) for d in children)
         ack.token = self._core.token_for(inquiry.origin)
 
-    def _store(self, link: int, request: pb.Subscribe, ack: pb.SubAck) -> None:
+    def _store(self, link: int, address: Address, request: pb.Subscribe, ack: pb.SubAck) -> None:
         if link not in self._sessions:
             self._ledger.drop("unexpected_packet")
             return
@@ -131,11 +132,10 @@ class Subscribing:
         elif not self._subscribers.has_room(link, request.filter):
             ack.reason = Reason.REASON_QUOTA_EXCEEDED
         else:
-            session, address = self._sessions[link]
             is_new = self._add(
                 link,
                 Subscription(
-                    session,
+                    self._sessions[link],
                     address,
                     request.filter,
                     request.qos,

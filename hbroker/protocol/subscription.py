@@ -1,11 +1,12 @@
 """One filter's subscription at all its owners, and when it is complete (§6).
 
-A subscription is complete when *every node in any `passed_to` has answered and every responsible one says active* (§6.2).
-So it keeps one `Site` for each node that was named, and one for its entry, the root, whose answer names the
-first of them. The rule is evaluated after whatever happens to a site; there is no count to go wrong.
+A subscription is complete when *every node in any `passed_to` has answered and every responsible one says
+active* (§6.2). So it keeps one `Site` for each node that was named, and one for its entry, the root, whose
+answer names the first of them. The rule is evaluated after whatever happens to a site; there is no count to
+go wrong.
 
-The application may subscribe to one filter several times: that is one subscription of the network, with as much
-as the most demanding of its listeners asks for.
+The application may subscribe to one filter several times: that is one subscription of the network, with as
+much as the most demanding of its listeners asks for.
 """
 
 from __future__ import annotations
@@ -81,8 +82,8 @@ class Options:
 class Subscription:
     """A filter, who listens to it, and who holds it.
 
-    `listeners`: the application's subscriptions by id. `waiting`: those that were not told yet that it is complete.
-    `restarts`: discoveries since it was last complete. `reason`: of the last refusal.
+    `listeners`: the application's subscriptions by id. `waiting`: those that were not told yet that it is
+    complete. `restarts`: discoveries since it was last complete. `reason`: of the last refusal.
     """
 
     filter: str

@@ -1,7 +1,7 @@
 """The end of a subscription (§6.4): UNSUBSCRIBE to every owner, and the answers.
 
-An owner whose link goes down has dropped the subscription with it. One that does not answer in time is left to the end
-of its session: the application is not kept waiting for it.
+An owner whose link goes down has dropped the subscription with it. One that does not answer in time is left
+to the end of its session: the application is not kept waiting for it.
 """
 
 from __future__ import annotations

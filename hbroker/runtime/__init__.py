@@ -1,1 +1,2 @@
-"""The shell around the protocol: event loop, sockets, clocks and processes. The one place with side effects."""
+"""The shell around the protocol: event loop, sockets, clocks and processes. The one place with side
+effects."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import socket
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
@@ -14,9 +15,11 @@ __all__ = ["DEFAULT_ROOT", "Place", "first_address", "listen_for", "place_of", "
 
 DEFAULT_ROOT: Final = "127.0.0.1:7700"
 _DEFAULT_PORT: Final = 7700
+_PLACE: Final = re.compile(r"(?:\[(?P<ipv6>[^\[\]]+)\]|(?P<host>[^:\[\]]+))(?::(?P<port>[0-9]{1,5}))?")
 
 Place: TypeAlias = "str | tuple[str, int] | None"
-"""`"host"`, `"host:port"`, `"[ipv6]:port"` or `(host, port)`; None: `HBROKER_ROOT`, or else `127.0.0.1:7700`."""
+"""`"host"`, `"host:port"`, `"[ipv6]:port"` or `(host, port)`; None: `HBROKER_ROOT`, or else
+`127.0.0.1:7700`."""
 
 
 def place_of(place: Place) -> tuple[str, int]:
@@ -48,9 +51,7 @@ def listen_for(root: Address) -> Address:
 def _split(text: str) -> tuple[str, int]:
     if text.count(":") > 1 and not text.startswith("["):  # an IPv6 address alone
         return text, _DEFAULT_PORT
-    host, _, port = text.removeprefix("[").rpartition("]:") if text.startswith("[") else text.rpartition(":")
-    if not host:
-        host, port = text.strip("[]"), ""
-    if port and not (port.isascii() and port.isdigit()):
+    match = _PLACE.fullmatch(text)
+    if match is None:
         return "", 0
-    return host, int(port or _DEFAULT_PORT)
+    return match["ipv6"] or match["host"], int(match["port"] or _DEFAULT_PORT)

@@ -57,9 +57,10 @@ def connect(
 ) -> Connecting:
     """Connects to the network at its root: `await` it, or use it with `async with`.
 
-    `root`: as `Place` says. `client_id`: shown to those who operate the network; None: a random one. `listen`: where the
-    client's socket is; None: any free port. `timeout`: the default of every request of the client. Raises
-    Unreachable where no root answers, OSError where it has no address or cannot listen, ValueError for a wrong `root`.
+    `root`: as `Place` says. `client_id`: shown to those who operate the network; None: a random one.
+    `listen`: where the client's socket is; None: any free port. `timeout`: the default of every request of
+    the client. Raises Unreachable where no root answers, OSError where it has no address or cannot listen,
+    ValueError for a wrong `root`.
     """
     return Connecting(place_of(root), client_id or new_client_id(), listen, timeout)
 
@@ -121,9 +122,9 @@ class Client:
     ) -> Receipt:
         """Publishes a message.
 
-        At QoS 0 it returns when the message is queued; at QoS 1 and 2 when it is distributed (§7.3). While queue or
-        credit is full it waits. Raises InvalidTopic, PayloadTooLarge, Refused, Unreachable (after `timeout`: then the
-        message may still be distributed), NotConnected.
+        At QoS 0 it returns when the message is queued; at QoS 1 and 2 when it is distributed (§7.3). While
+        queue or credit is full it waits. Raises InvalidTopic, PayloadTooLarge, Refused, Unreachable (after
+        `timeout`: then the message may still be distributed), NotConnected.
         """
         message = Publication(topic, payload, **properties)
         timeout = self._timeout if timeout is None else timeout
@@ -139,7 +140,7 @@ class Client:
         payload: bytes | str = b"",
         **properties: Unpack[Properties],
     ) -> int:
-        """Queues a message and returns its sequence number at once. Raises Backpressure instead of waiting."""
+        """Queues a message and returns its sequence number. Raises Backpressure instead of waiting."""
         message = Publication(topic, payload, **properties)
         return self._hub.publish(message)
 
@@ -155,10 +156,10 @@ class Client:
     ) -> Subscription:
         """Subscribes to one or more filters: `await` it, or use it with `async with`.
 
-        Entered, every owner of matching topics has the subscription (§6.2). A message that matches several of its filters
-        comes once. `queue`: messages that wait for a slow reader; more are dropped and counted at QoS 0, and held back
-        by their owners at QoS 1 and 2. Subscribing again to a filter brings its retained messages again. Raises
-        InvalidTopic, Refused, Unreachable.
+        Entered, every owner of matching topics has the subscription (§6.2). A message that matches several
+        of its filters comes once. `queue`: messages that wait for a slow reader; more are dropped and
+        counted at QoS 0, and held back by their owners at QoS 1 and 2. Subscribing again to a filter brings
+        its retained messages again. Raises InvalidTopic, Refused, Unreachable.
         """
         if not filters:
             raise InvalidTopic("subscribe: at least one filter is needed")
@@ -166,7 +167,7 @@ class Client:
         return Subscription(self, filters, options, queue, self._timeout if timeout is None else timeout)
 
     async def resolve(self, topic: str, *, trace: bool = False, timeout: float | None = None) -> Resolution:
-        """Who owns a topic. With `trace` every node from the root down is asked. Raises Refused, Unreachable."""
+        """Who owns a topic. `trace`: asks every node from the root down. Raises Refused, Unreachable."""
         timeout = self._timeout if timeout is None else timeout
         waiting = _Waiting()
         self._hub.resolve(topic, trace, microseconds(timeout), waiting.set)
@@ -179,7 +180,7 @@ class Client:
         raise AssertionError("a look-up ends in one of these")
 
     async def drain(self, timeout: float | None = None) -> bool:
-        """Waits until all that was published is sent and, at QoS 1 and 2, acknowledged. False: the time was over."""
+        """Waits until what was published is sent and, where asked for, acknowledged. False: time is over."""
         limit = self._timeout if timeout is None else timeout
         return await asyncio.to_thread(self._hub.endpoint.drain, limit)
 

@@ -1,8 +1,8 @@
 """Runs a sans-IO control object over a native endpoint, on asyncio.
 
-The endpoint has a file descriptor that is readable while something waits; a turn is taken when it is, and when the
-control's deadline comes. A turn that left something behind is followed by another only after the loop has
-served its other callbacks, so that a flood of events never starves them.
+The endpoint has a file descriptor that is readable while something waits; a turn is taken when it is, and
+when the control's deadline comes. A turn that left something behind is followed by another only after the
+loop has served its other callbacks, so that a flood of events never starves them.
 """
 
 from __future__ import annotations

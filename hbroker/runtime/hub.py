@@ -1,8 +1,8 @@
 """Between one client's control and those who wait for it, whatever they wait with.
 
-Both shells, `hbroker.runtime.client` (asyncio) and `hbroker.sync` (threads), call it under their own rule of one caller at
-a time. It hands each outcome to the callback that waits for it, and each message to the inboxes that it is for, in
-batches. Messages are left in the core while an inbox that must not drop is full.
+Both shells, `hbroker.runtime.client` (asyncio) and `hbroker.sync` (threads), call it under their own rule
+of one caller at a time. It hands each outcome to the callback that waits for it, and each message to the
+inboxes that it is for, in batches. Messages are left in the core while an inbox that must not drop is full.
 """
 
 from __future__ import annotations
@@ -52,8 +52,9 @@ _SECOND: Final = 1_000_000
 
 @dataclass(frozen=True, slots=True)
 class Receipt:
-    """What became of a message. `reason`: `REASON_SUCCESS` or `REASON_NO_MATCHING_SUBSCRIBERS`; None: QoS 0, which is
-    only known to be queued. (`publisher`, `sequence`) is the message's id; the publisher is the client."""
+    """What became of a message. `reason`: `REASON_SUCCESS` or `REASON_NO_MATCHING_SUBSCRIBERS`; None: QoS
+    0, which is only known to be queued. (`publisher`, `sequence`) is the message's id; the publisher is the
+    client."""
 
     topic: str
     sequence: int
@@ -62,8 +63,9 @@ class Receipt:
 
 
 class Properties(TypedDict, total=False):
-    """What may be said of a message besides topic and payload. `expiry_s`: seconds after which it is worth nothing.
-    `ack_queued`: acknowledge as soon as it is queued for every subscriber (§7.3). The last five are MQTT 5's (§3.3.2.3)."""
+    """What may be said of a message besides topic and payload. `expiry_s`: seconds after which it is worth
+    nothing. `ack_queued`: acknowledge as soon as it is queued for every subscriber (§7.3). The last five
+    are MQTT 5's (§3.3.2.3)."""
 
     qos: int
     retain: bool
@@ -141,7 +143,8 @@ class Hub:
         self._requests[self.control.start(clock(), patience)] = callback
 
     def publish(self, message: Publication, callback: Callback | None = None) -> int:
-        """Queues a message and returns its sequence number; at QoS 1 and 2 the callback is told what became of it.
+        """Queues a message and returns its sequence number; at QoS 1 and 2 the callback is told what became
+        of it.
 
         Raises Backpressure where queue or credit is full, InvalidTopic, PayloadTooLarge.
         """
@@ -216,7 +219,7 @@ class Hub:
         return len(messages) == BATCH
 
     def close(self) -> None:
-        """Leaves every session and shuts the endpoint down; whoever still waits on an inbox is told. Idempotent."""
+        """Leaves every session; whoever waits on an inbox is told. The endpoint stays open. Idempotent."""
         if self._error is not None:
             return
         self._error = NotConnected("the client is closed")

@@ -1,8 +1,8 @@
 """Messages that were read from the core and wait for one consumer, bounded.
 
-A consumer that falls behind costs itself alone where it can: at QoS 0 the messages beyond the limit are dropped and
-counted. At QoS 1 and 2 nothing is dropped: a full inbox stops the reading from the core, so that nothing more is
-acknowledged, and the owners hold the messages back (§7.3).
+A consumer that falls behind costs itself alone where it can: at QoS 0 the messages beyond the limit are
+dropped and counted. At QoS 1 and 2 nothing is dropped: a full inbox stops the reading from the core, so
+that nothing more is acknowledged, and the owners hold the messages back (§7.3).
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ __all__ = ["Inbox"]
 
 
 class Inbox:
-    """The queue of one `Subscription`. `on_ready`: something can be taken. `on_room`: it is no longer full."""
+    """The queue of one `Subscription`. `on_ready`: something can be taken. `on_room`: it blocks no more."""
 
     def __init__(
         self, limit: int, qos: int, on_ready: Callable[[], None], on_room: Callable[[], None]
@@ -44,7 +44,7 @@ class Inbox:
         self._on_ready()
 
     def take(self) -> Message | None:
-        """The next message; None: none is there now. Raises the error that ended the inbox, once it is empty."""
+        """The next message; None: there is none. At the end it raises the error that ended the inbox."""
         if not self._messages:
             if self._error is not None:
                 raise self._error

@@ -1,8 +1,8 @@
 """One turn of a sans-IO control object over a native endpoint, whoever calls for it.
 
-The control (a node's or a client's) takes events and the time and keeps a deadline. A turn takes a batch of events,
-tells the control when its deadline has passed, and then the caller. The two drivers, of an event loop and of a
-thread, differ only in how they wait between turns.
+The control (a node's or a client's) takes events and the time and keeps a deadline. A turn takes a batch of
+events, tells the control when its deadline has passed, and then the caller. The two drivers, of an event
+loop and of a thread, differ only in how they wait between turns.
 """
 
 from __future__ import annotations
@@ -61,8 +61,9 @@ def clock() -> int:
 class Turns:
     """Turns of one control over one endpoint, whoever calls for them.
 
-    `on_turn(now)` is called at the end of each; it returns whether it wants another at once. `on_error` is told of an
-    exception that a handler raised, which is a defect of this program: it is logged, and the next event is taken.
+    `on_turn(now)` is called at the end of each; it returns whether it wants another at once. `on_error` is
+    told of an exception that a handler raised, which is a defect of this program: it is logged, and the
+    next event is taken.
     """
 
     def __init__(

@@ -13,11 +13,10 @@ from dataclasses import dataclass, field
 from functools import partial
 from itertools import count
 from random import Random
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from hbroker._native import (
     ControlEvent,
-    Event,
     LinkDownEvent,
     LinkUpEvent,
     filter_touches,
@@ -27,6 +26,9 @@ from hbroker._proto import packet_pb2 as pb
 from hbroker.protocol import timers
 from hbroker.protocol.jurisdiction import is_within
 from hbroker.protocol.packets import Address, Cut
+
+if TYPE_CHECKING:
+    from hbroker._native import Event
 
 DELAY = (200, 2_000)
 """Shortest and longest way of a packet, in microseconds."""

@@ -6,28 +6,47 @@ lost, doubled or late: no topic ever has two owners that would take a message fo
 
 from __future__ import annotations
 
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from tests.protocol.fakes import Faults
-from tests.protocol.world import ROOT, World
+from tests.protocol.world import World
 
-SUBTREES = ["a", "a/b", "a/b/c", "a/d", "e", "e/f", "e/f/g/h"]
-TOPICS = [*SUBTREES, "a/b/c/x", "a/x", "e/f/g", "other", *(f"$SYS/nodes/n{i}/status" for i in range(7))]
+SUBTREES = ["a", "a/b", "a/b/c", "a/d", "e", "e/f", "e/f/g/h", "a", "e/f"]
+"""By node: two of them are wanted twice."""
+TOPICS = [
+    *dict.fromkeys(SUBTREES),
+    "a/b/c/x",
+    "a/x",
+    "e/f/g",
+    "other",
+    *(f"$SYS/nodes/n{i}/status" for i in range(9)),
+]
 NODES = [f"n{i}" for i in range(len(SUBTREES))]
 
 nodes = st.sampled_from(NODES)
-steps = st.one_of(
-    st.tuples(st.sampled_from(["start", "kill", "restart", "leave", "part"]), nodes),
-    st.tuples(st.just("advance"), st.sampled_from([0.05, 0.3, 1.0, 4.0, 9.0, 14.2, 16.5])),
-    st.tuples(st.sampled_from(["heal", "restart_root"]), st.none()),
+waits = st.sampled_from([0.0, 0.05, 0.3, 1.0, 4.0, 9.0, 14.2, 16.5, 20.0])
+steps = st.tuples(
+    st.sampled_from(["start", "kill", "restart", "leave", "part", "part", "heal", "restart_root"]),
+    nodes,
+    st.sampled_from(["root", *NODES]),
+    waits,
 )
 
 
-@settings(max_examples=120, deadline=None, suppress_health_check=list(HealthCheck))
-@given(seed=st.integers(0, 2**32), steps=st.lists(steps, max_size=30), loss=st.sampled_from([0.0, 0.3]))
+@settings(max_examples=150, deadline=None, suppress_health_check=list(HealthCheck))
+@given(
+    seed=st.integers(0, 2**32),
+    first=st.lists(nodes, unique=True),
+    steps=st.lists(steps, max_size=12),
+    loss=st.sampled_from([0.0, 0.3]),
+)
+@example(seed=0, first=["n0"], steps=[("part", "n0", "root", 16.5)], loss=0.0)
+@example(seed=0, first=["n0", "n1"], steps=[("part", "n0", "root", 16.5)], loss=0.0)
+@example(seed=0, first=["n0", "n1"], steps=[("restart_root", "n0", "root", 0.0)], loss=0.0)
+@example(seed=0, first=["n0", "n7"], steps=[], loss=0.0)
 def test_no_topic_has_two_owners_and_epochs_only_rise(
-    seed: int, steps: list[tuple[str, object]], loss: float
+    seed: int, first: list[str], steps: list[tuple[str, str, str, float]], loss: float
 ) -> None:
     world = World(seed, Faults(loss=loss, duplication=0.2, late=0.2))
     world.start_root()
@@ -39,9 +58,14 @@ def test_no_topic_has_two_owners_and_epochs_only_rise(
         assert not world.network.epochs_fell
 
     world.network.on_step = hold_the_promise
-    for step, argument in [*steps, ("heal", None), ("advance", 1.0)]:
-        take(world, step, argument)
+    for name in sorted(first, key=NODES.index):
+        take(world, "start", name, "root")
+        world.advance(0.4)
+    for step, name, other, wait in steps:
+        take(world, step, name, other)
+        world.advance(wait)
 
+    world.network.heal()
     for name in NODES:
         if name in world.nodes and not world.nodes[name].core.alive:
             world.restart(name)
@@ -50,21 +74,19 @@ def test_no_topic_has_two_owners_and_epochs_only_rise(
         assert len(world.owners(topic)) == 1, topic
 
 
-def take(world: World, step: str, argument: object) -> None:
-    match step, argument:
-        case "advance", float(seconds):
-            world.advance(seconds)
-        case "heal", _:
+def take(world: World, step: str, name: str, other: str) -> None:
+    match step:
+        case "heal":
             world.network.heal()
-        case "restart_root", _:
+        case "restart_root":
             world.restart("root")
-        case "start", str(name) if name not in world.nodes:
+        case "start" if name not in world.nodes:
             world.start_node(name, SUBTREES[NODES.index(name)])
-        case "restart", str(name) if name in world.nodes:
+        case "restart" if name in world.nodes:
             world.restart(name)
-        case "kill", str(name) if name in world.nodes and world.nodes[name].core.alive:
+        case "kill" if name in world.nodes and world.nodes[name].core.alive:
             world.kill(name)
-        case "leave", str(name) if name in world.nodes and world.nodes[name].core.alive:
+        case "leave" if name in world.nodes and world.nodes[name].core.alive:
             world.leave(name)
-        case "part", str(name) if name in world.nodes:
-            world.network.part(ROOT, world.nodes[name].settings.listen)
+        case "part" if name in world.nodes and other in world.nodes and name != other:
+            world.network.part(world.nodes[name].settings.listen, world.nodes[other].settings.listen)

@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import count
 from random import Random
+from typing import TYPE_CHECKING
 
 from hbroker._native import ControlEvent
 from hbroker._proto import packet_pb2 as pb
 from hbroker.config import LeasePolicy, NodeSettings
 from hbroker.protocol import timers
 from hbroker.protocol.core import Event
+from hbroker.protocol.jurisdiction import Delegation
 from hbroker.protocol.node import Node
 from hbroker.protocol.notices import Notice
 from hbroker.protocol.packets import Address, Body, address_from, body_of, pack
 from tests.protocol.fakes import FakeCore, Faults, Network
+
+if TYPE_CHECKING:
+    from hbroker._native import Event
 
 UNIX_OFFSET_US = 1_700_000_000 * timers.SECOND
 ROOT: Address = ("10.0.0.1", 7700)
@@ -59,6 +64,7 @@ class World:
         self.network = Network(seed, faults)
         self.nodes: dict[str, Running] = {}
         self.clients: dict[str, Client] = {}
+        self._remembered: dict[str, list[Delegation]] = {}
         self._hosts = count(2)
         self._requests = count(1)
         self._random = Random(seed)
@@ -81,7 +87,7 @@ class World:
         before = self.nodes[name]
         if before.core.alive:
             self.kill(name)
-        running = self._start(before.settings, before.node)
+        running = self._start(before.settings)
         self.network.restarted(before.settings.listen)
         return running
 
@@ -147,16 +153,17 @@ class World:
     def storing(self, filter: str) -> list[str]:
         return sorted(n for n, r in self.nodes.items() if r.core.alive and r.core.stores(filter))
 
-    def _start(self, settings: NodeSettings, before: Node | None = None) -> Running:
+    def _start(self, settings: NodeSettings) -> Running:
         core = self.network.attach(settings.listen)
-        restored = [] if before is None else before.jurisdiction.delegations
+        name = settings.name
         node = Node(
             settings,
             core,
             Random(self._random.getrandbits(64)),
             incarnation=self._random.getrandbits(64),
             unix_offset_us=UNIX_OFFSET_US,
-            restored=restored,
+            restored=self._remembered.get(name, []),
+            remember=lambda cuts: self._remembered.__setitem__(name, [replace(cut) for cut in cuts]),
         )
         core.control = node
         running = self.nodes[settings.name] = Running(settings, core, node)

@@ -12,19 +12,19 @@ use parking_lot::Mutex;
 
 use crate::Micros;
 use crate::config::Config;
-use crate::directory::Directory;
 use crate::endpoint::Endpoint;
+use crate::endpoint::worker::Machine;
+use crate::engine::directory::Directory;
+use crate::engine::event::{Event, Message};
+use crate::engine::forward::retain;
+use crate::engine::outlet::Handoff;
 use crate::engine::{Engine, Shared};
-use crate::event::{Event, Message};
-use crate::forward::retain;
-use crate::jurisdiction::Cut;
 use crate::link_id::LinkId;
-use crate::outlet::Handoff;
-use crate::retained::RetainedStore;
 use crate::sink::DatagramSink;
-use crate::trie::Subscriber;
+use crate::tables::jurisdiction::Cut;
+use crate::tables::retained::RetainedStore;
+use crate::tables::trie::Subscriber;
 use crate::wire::{self, Body, PacketView};
-use crate::worker::Machine;
 
 pub struct Core {
     driver: Driver,
@@ -43,7 +43,11 @@ impl Core {
     pub fn in_virtual_time(config: Config) -> Self {
         let (shared, node) = (Shared::new(&config), config.node);
         let engine = Engine::new(config, 0, 1, shared.clone());
-        Self { driver: Driver::Virtual(Mutex::new((engine, 0))), shared, node }
+        Self {
+            driver: Driver::Virtual(Mutex::new((engine, 0))),
+            shared,
+            node,
+        }
     }
 
     /// One engine for each of `workers` threads, on one address.
@@ -52,9 +56,14 @@ impl Core {
     /// The address cannot be bound, or a thread not be started.
     pub fn on_threads(config: Config, listen: SocketAddr, workers: u8) -> io::Result<Self> {
         let (shared, node) = (Shared::new(&config), config.node);
-        let engines = (0..workers).map(|worker| Engine::new(config.clone(), worker, workers, shared.clone()));
+        let engines =
+            (0..workers).map(|worker| Engine::new(config.clone(), worker, workers, shared.clone()));
         let endpoint = Endpoint::new(engines.collect(), listen)?;
-        Ok(Self { driver: Driver::Threads(endpoint), shared, node })
+        Ok(Self {
+            driver: Driver::Threads(endpoint),
+            shared,
+            node,
+        })
     }
 
     /// The threads and sockets; `None` in virtual time.
@@ -66,8 +75,14 @@ impl Core {
     }
 
     /// Runs the engine of a virtual core at a time.
-    pub fn at<R>(&self, now: Option<Micros>, act: impl FnOnce(&mut Engine, Micros) -> R) -> Option<R> {
-        let Driver::Virtual(engine) = &self.driver else { return None };
+    pub fn at<R>(
+        &self,
+        now: Option<Micros>,
+        act: impl FnOnce(&mut Engine, Micros) -> R,
+    ) -> Option<R> {
+        let Driver::Virtual(engine) = &self.driver else {
+            return None;
+        };
         let mut guard = engine.lock();
         let (engine, last) = &mut *guard;
         *last = now.unwrap_or(*last).max(*last);
@@ -100,7 +115,9 @@ impl Core {
     }
 
     pub fn send_to(&self, address: SocketAddr, packet: &[u8], token: &[u8], pad_to: usize) {
-        self.on(0, |engine, _| engine.send_to(address, packet, token, pad_to));
+        self.on(0, |engine, _| {
+            engine.send_to(address, packet, token, pad_to)
+        });
     }
 
     pub fn token_for(&self, address: SocketAddr) -> Vec<u8> {
@@ -125,8 +142,12 @@ impl Core {
 
     /// Whether the subscription is new.
     pub fn subscribe(&self, filter: &str, subscriber: Subscriber) -> bool {
-        let fresh = self.on(subscriber.link.worker(), |engine, _| engine.subscribe(filter, subscriber));
-        self.others(subscriber.link.worker(), |engine| _ = engine.subscribe(filter, subscriber));
+        let fresh = self.on(subscriber.link.worker(), |engine, _| {
+            engine.subscribe(filter, subscriber)
+        });
+        self.others(subscriber.link.worker(), |engine| {
+            _ = engine.subscribe(filter, subscriber)
+        });
         fresh
     }
 
@@ -137,20 +158,29 @@ impl Core {
     }
 
     pub fn send_retained(&self, link: LinkId, filter: &str, qos: u8) -> usize {
-        self.on(link.worker(), |engine, _| engine.send_retained(link, filter, qos))
+        self.on(link.worker(), |engine, _| {
+            engine.send_retained(link, filter, qos)
+        })
     }
 
     /// The retained messages below a subtree, each part a serialised `Publish`.
     pub fn retained(&self, subtree: &str) -> Vec<Vec<u8>> {
         let retained = self.shared.retained.lock();
-        retained.below(subtree).flat_map(|(_, parts)| parts).map(|field| wire::message_of(field)).collect()
+        retained
+            .below(subtree)
+            .flat_map(|(_, parts)| parts)
+            .map(|field| wire::message_of(field))
+            .collect()
     }
 
     /// Takes retained messages over; how many there was no room for.
     pub fn take_retained(&self, messages: &[Vec<u8>]) -> usize {
         let mut retained = self.shared.retained.lock();
         let mut kept = |message: &Vec<u8>| match PacketView::from_raw(&wire::field_of(message)) {
-            Ok(PacketView { body: Body::Publish(publish), .. }) => retain(&mut retained, &publish),
+            Ok(PacketView {
+                body: Body::Publish(publish),
+                ..
+            }) => retain(&mut retained, &publish),
             _ => false,
         };
         messages.iter().filter(|message| !kept(message)).count()
@@ -178,7 +208,10 @@ impl Core {
             engine.counters().each(&mut add);
             engine.gauges(&mut add);
         });
-        add("subscriptions", self.on(0, |engine, _| engine.subscriptions()) as u64);
+        add(
+            "subscriptions",
+            self.on(0, |engine, _| engine.subscriptions()) as u64,
+        );
         add("retained", self.shared.retained.lock().len() as u64);
         if let Some(endpoint) = self.endpoint() {
             for (name, value) in endpoint.counters() {
@@ -199,7 +232,14 @@ impl Core {
             // A link id may be made up by the caller; there is always a worker 0.
             Driver::Threads(endpoint) => {
                 let worker = usize::from(worker);
-                endpoint.with_machine(if worker < endpoint.workers() { worker } else { 0 }, act)
+                endpoint.with_machine(
+                    if worker < endpoint.workers() {
+                        worker
+                    } else {
+                        0
+                    },
+                    act,
+                )
             }
         }
     }
@@ -227,7 +267,11 @@ impl Core {
         }
     }
 
-    fn gather<T>(&self, limit: usize, take: impl Fn(&mut Engine, Micros, usize) -> Vec<T>) -> Vec<T> {
+    fn gather<T>(
+        &self,
+        limit: usize,
+        take: impl Fn(&mut Engine, Micros, usize) -> Vec<T>,
+    ) -> Vec<T> {
         let mut gathered = Vec::new();
         for worker in 0..self.workers() {
             let left = limit - gathered.len();

@@ -1,5 +1,13 @@
 //! Machines with threads and real sockets around them: one worker for each, all at one address.
 
+pub mod egress;
+pub mod fleet;
+pub mod socket;
+pub mod station;
+pub mod traffic;
+pub mod waker;
+pub mod worker;
+
 use std::io;
 use std::net::SocketAddr;
 use std::os::fd::{AsRawFd, RawFd};
@@ -11,10 +19,10 @@ use std::time::{Duration, Instant};
 use parking_lot::Mutex;
 
 use crate::Micros;
-use crate::fleet::Fleet;
-use crate::socket::{Options, Socket};
-use crate::station::Station;
-use crate::worker::{Machine, Worker};
+use crate::endpoint::fleet::Fleet;
+use crate::endpoint::socket::{Options, Socket};
+use crate::endpoint::station::Station;
+use crate::endpoint::worker::{Machine, Worker};
 
 /// How long `shutdown` waits for a worker. None blocks for long, so this is for one that hangs.
 const PATIENCE: Duration = Duration::from_secs(5);

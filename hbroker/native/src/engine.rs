@@ -7,9 +7,23 @@
 
 mod client;
 mod commands;
+pub mod counters;
 mod datagrams;
+pub mod directory;
+pub mod distribution;
+pub mod event;
+pub mod forward;
+pub mod fragment;
+pub mod inbox;
+pub mod ledger;
+pub mod links;
 mod node;
+pub mod outlet;
 mod outside;
+pub mod parts;
+pub mod publisher;
+pub mod rate;
+pub mod reason;
 
 use std::collections::VecDeque;
 use std::net::SocketAddr;
@@ -20,21 +34,21 @@ use parking_lot::Mutex;
 
 use crate::Micros;
 use crate::config::Config;
-use crate::counters::{Counters, Drop};
-use crate::directory::Directory;
-use crate::event::{DownReason, Event, Events};
-use crate::forward::Forwarder;
-use crate::inbox::Inbox;
+use crate::engine::counters::{Counters, Drop};
+use crate::engine::directory::Directory;
+use crate::engine::event::{DownReason, Event, Events};
+use crate::engine::forward::Forwarder;
+use crate::engine::inbox::Inbox;
+use crate::engine::links::Links;
+use crate::engine::outlet::{Handoff, Outlet};
+use crate::engine::parts::Splitter;
+use crate::engine::publisher::Publisher;
+use crate::engine::rate::RateLimit;
 use crate::keyed::Keyed;
 use crate::link::{Link, LinkConfig, Liveness, Role};
 use crate::link_id::LinkId;
-use crate::links::Links;
-use crate::outlet::{Handoff, Outlet};
-use crate::parts::Splitter;
-use crate::publisher::Publisher;
-use crate::rate::RateLimit;
-use crate::retained::RetainedStore;
 use crate::sink::DatagramSink;
+use crate::tables::retained::RetainedStore;
 use crate::token::TokenKeys;
 
 pub use commands::Unpublishable;
@@ -91,14 +105,22 @@ impl Engine {
     pub fn new(config: Config, worker: u8, workers: u8, shared: Shared) -> Self {
         let keyed = Keyed::new(config.seed);
         let side = if config.node {
-            Side::Node(Box::new(Forwarder::new(worker, Arc::clone(&shared.retained), config.seed)))
+            Side::Node(Box::new(Forwarder::new(
+                worker,
+                Arc::clone(&shared.retained),
+                config.seed,
+            )))
         } else {
             Side::Client(Box::new(Client::new(&config, keyed)))
         };
         Self {
             worker,
             workers,
-            out: Outlet { links: Links::new(worker, keyed), counters: Counters::default(), handoffs: VecDeque::new() },
+            out: Outlet {
+                links: Links::new(worker, keyed),
+                counters: Counters::default(),
+                handoffs: VecDeque::new(),
+            },
             side,
             splitter: Splitter::new(config.publisher, config.max_datagram),
             events: Events::new(config.event_queue),
@@ -116,7 +138,9 @@ impl Engine {
     /// Runs what is due at `now`.
     pub fn handle_timeout(&mut self, now: Micros) {
         while let Some(id) = self.out.links.pop_due(now) {
-            let Some(entry) = self.out.links.get_mut(id) else { continue };
+            let Some(entry) = self.out.links.get_mut(id) else {
+                continue;
+            };
             match entry.link.handle_timeout(now) {
                 Liveness::Alive => self.out.links.touch(id),
                 Liveness::TimedOut => self.end_link(now, id, DownReason::Timeout),
@@ -134,14 +158,19 @@ impl Engine {
 
     /// Seals what is queued into datagrams.
     pub fn poll_transmit(&mut self, now: Micros, sink: &mut impl DatagramSink) {
-        let mut counted = Counted { sink, counters: &mut self.out.counters };
+        let mut counted = Counted {
+            sink,
+            counters: &mut self.out.counters,
+        };
         for (destination, datagram) in self.loose.drain(..) {
             let buffer = counted.buffer();
             let start = buffer.len();
             buffer.extend_from_slice(&datagram);
             counted.commit(destination, start);
         }
-        self.out.links.drain_touched(|entry| entry.link.poll_transmit(now, &mut counted));
+        self.out
+            .links
+            .drain_touched(|entry| entry.link.poll_transmit(now, &mut counted));
     }
 
     /// When `handle_timeout` is to be called next.
@@ -160,9 +189,16 @@ impl Engine {
 
     /// Does what another worker asks.
     pub fn handle_handoff(&mut self, now: Micros, handoff: Handoff) {
-        let Side::Node(forwarder) = &mut self.side else { return };
+        let Side::Node(forwarder) = &mut self.side else {
+            return;
+        };
         match handoff {
-            Handoff::Deliver { field, chain, targets, ticket } => {
+            Handoff::Deliver {
+                field,
+                chain,
+                targets,
+                ticket,
+            } => {
                 forwarder.deliver(&field, chain, &targets, ticket, &mut self.out);
             }
             Handoff::Settled { ticket } => forwarder.settle(ticket, &mut self.out),
@@ -173,7 +209,8 @@ impl Engine {
 
     /// Whether Python has something to poll.
     pub fn has_output(&self) -> bool {
-        !self.events.is_empty() || matches!(&self.side, Side::Client(client) if !client.inbox.is_empty())
+        !self.events.is_empty()
+            || matches!(&self.side, Side::Client(client) if !client.inbox.is_empty())
     }
 
     /// Whether nothing is queued, waits or is unacknowledged.
@@ -188,10 +225,21 @@ impl Engine {
     }
 
     /// Opens the link of a session; finds it where it is open.
-    fn open_link(&mut self, now: Micros, role: Role, session: u64, peer: SocketAddr, token: Vec<u8>) -> Option<LinkId> {
+    fn open_link(
+        &mut self,
+        now: Micros,
+        role: Role,
+        session: u64,
+        peer: SocketAddr,
+        token: Vec<u8>,
+    ) -> Option<LinkId> {
         let inbound = role != Role::Initiator;
         let links = &mut self.out.links;
-        let known = if inbound { links.by_session(session) } else { links.by_address(peer) };
+        let known = if inbound {
+            links.by_session(session)
+        } else {
+            links.by_address(peer)
+        };
         if known.is_some() {
             return known;
         }
@@ -223,7 +271,9 @@ impl Engine {
 
     /// Ends a link: settles what it owed, takes back what it did not get through, and tells Python.
     fn end_link(&mut self, now: Micros, id: LinkId, reason: DownReason) {
-        let Some(mut entry) = self.out.links.remove(id) else { return };
+        let Some(mut entry) = self.out.links.remove(id) else {
+            return;
+        };
         if entry.inbound {
             self.shared.directory.remove(entry.session, self.worker);
         }
@@ -232,18 +282,25 @@ impl Engine {
         match &mut self.side {
             Side::Node(forwarder) => {
                 forwarder.subscriptions.remove_link(id);
-                self.out.counters.drop_many(Drop::SessionEnded, tickets.len() as u64);
+                self.out
+                    .counters
+                    .drop_many(Drop::SessionEnded, tickets.len() as u64);
                 for ticket in tickets {
                     forwarder.settle(ticket, &mut self.out);
                 }
                 for worker in (0..self.workers).filter(|&worker| worker != self.worker) {
-                    self.out.handoffs.push_back((worker, Handoff::Gone { link: id }));
+                    self.out
+                        .handoffs
+                        .push_back((worker, Handoff::Gone { link: id }));
                 }
             }
             Side::Client(client) => {
                 client.inbox.forget_link(id);
                 client.publisher.zones.forget(Some(peer.address));
-                let parts = tickets.into_iter().map(|ticket| client.publisher.settle(ticket)).collect();
+                let parts = tickets
+                    .into_iter()
+                    .map(|ticket| client.publisher.settle(ticket))
+                    .collect();
                 self.wait_all(now, parts);
             }
         }

@@ -11,7 +11,11 @@ impl LinkId {
     /// `generation` wraps at 2^24.
     pub fn new(worker: u8, generation: u32, slot: usize) -> Self {
         let generation = u64::from(generation) & ((1 << GENERATION_BITS) - 1);
-        Self(u64::from(worker) << (SLOT_BITS + GENERATION_BITS) | generation << SLOT_BITS | slot as u64)
+        Self(
+            u64::from(worker) << (SLOT_BITS + GENERATION_BITS)
+                | generation << SLOT_BITS
+                | slot as u64,
+        )
     }
 
     pub fn worker(self) -> u8 {

@@ -13,7 +13,12 @@ use std::net::{IpAddr, SocketAddr};
 
 use pyo3::prelude::*;
 
-pyo3::create_exception!(_native, NativeError, pyo3::exceptions::PyException, "The caller erred: the text says how.");
+pyo3::create_exception!(
+    _native,
+    NativeError,
+    pyo3::exceptions::PyException,
+    "The caller erred: the text says how."
+);
 
 /// (ip, port), the ip as text.
 type Address = (String, u16);
@@ -21,7 +26,9 @@ type Address = (String, u16);
 type CutTuple = (String, String, Address, u64);
 
 fn address_in((ip, port): &Address) -> PyResult<SocketAddr> {
-    let ip: IpAddr = ip.parse().map_err(|_| NativeError::new_err(format!("{ip:?} is not an IP address")))?;
+    let ip: IpAddr = ip
+        .parse()
+        .map_err(|_| NativeError::new_err(format!("{ip:?} is not an IP address")))?;
     Ok(SocketAddr::new(ip, *port))
 }
 
@@ -29,9 +36,14 @@ fn address_out(address: SocketAddr) -> Address {
     (address.ip().to_string(), address.port())
 }
 
-fn cut_in((subtree, node, address, epoch): CutTuple) -> PyResult<crate::jurisdiction::Cut> {
+fn cut_in((subtree, node, address, epoch): CutTuple) -> PyResult<crate::tables::jurisdiction::Cut> {
     let address = address_in(&address)?;
-    Ok(crate::jurisdiction::Cut { subtree: subtree.into(), node: node.into(), address, epoch })
+    Ok(crate::tables::jurisdiction::Cut {
+        subtree: subtree.into(),
+        node: node.into(),
+        address,
+        epoch,
+    })
 }
 
 #[pymodule]

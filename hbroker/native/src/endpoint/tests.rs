@@ -10,10 +10,10 @@ use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
 
 use super::*;
-use crate::egress::Egress;
+use crate::endpoint::egress::Egress;
+use crate::endpoint::socket::{self, Arrivals, Interest};
+use crate::endpoint::traffic::Counters;
 use crate::sink::DatagramSink;
-use crate::socket::{self, Arrivals, Interest};
-use crate::traffic::Counters;
 
 const LOCAL: &str = "127.0.0.1:0";
 const SOON: Duration = Duration::from_secs(20);

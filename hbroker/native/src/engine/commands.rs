@@ -6,14 +6,14 @@ use bytes::Bytes;
 
 use super::{Engine, Side};
 use crate::Micros;
-use crate::counters::Counters;
-use crate::event::{DownReason, Event};
-use crate::forward::Forwarder;
-use crate::jurisdiction::Cut;
+use crate::engine::counters::Counters;
+use crate::engine::event::{DownReason, Event};
+use crate::engine::forward::Forwarder;
 use crate::link::Role;
 use crate::link_id::LinkId;
+use crate::tables::jurisdiction::Cut;
+use crate::tables::trie::Subscriber;
 use crate::topic;
-use crate::trie::Subscriber;
 use crate::wire::{Body, PacketView, PublishOut};
 
 /// Why a message cannot be published at all.
@@ -54,12 +54,17 @@ impl Engine {
     }
 
     pub fn subscribe(&mut self, filter: &str, subscriber: Subscriber) -> bool {
-        let known = self.out.links.get(subscriber.link).is_some() || subscriber.link.worker() != self.worker;
-        known && !self.node(|node| node.subscriptions.insert(filter, subscriber)).unwrap_or(true)
+        let known = self.out.links.get(subscriber.link).is_some()
+            || subscriber.link.worker() != self.worker;
+        known
+            && !self
+                .node(|node| node.subscriptions.insert(filter, subscriber))
+                .unwrap_or(true)
     }
 
     pub fn unsubscribe(&mut self, filter: &str, link: LinkId) -> bool {
-        self.node(|node| node.subscriptions.remove(filter, link)).unwrap_or(false)
+        self.node(|node| node.subscriptions.remove(filter, link))
+            .unwrap_or(false)
     }
 
     pub fn grant(&mut self, subtree: &str, epoch: u64, serving: bool) {
@@ -100,7 +105,10 @@ impl Engine {
     ) {
         self.keep_token(owner, token);
         if let Side::Client(client) = &mut self.side {
-            client.publisher.zones.install(scope, cuts, owner, now.saturating_add(ttl));
+            client
+                .publisher
+                .zones
+                .install(scope, cuts, owner, now.saturating_add(ttl));
         }
         self.send_waiting(now);
     }
@@ -111,10 +119,10 @@ impl Engine {
         }
     }
 
-    pub fn zone(&mut self, now: Micros, topic: &str) -> crate::zones::Lookup {
+    pub fn zone(&mut self, now: Micros, topic: &str) -> crate::tables::zones::Lookup {
         match &self.side {
             Side::Client(client) => client.publisher.zones.lookup(topic, now),
-            Side::Node(_) => crate::zones::Lookup::Unknown,
+            Side::Node(_) => crate::tables::zones::Lookup::Unknown,
         }
     }
 
@@ -127,7 +135,11 @@ impl Engine {
     ///
     /// # Errors
     /// What is wrong with the message.
-    pub fn publish(&mut self, now: Micros, message: &PublishOut<'_>) -> Result<Option<u64>, Unpublishable> {
+    pub fn publish(
+        &mut self,
+        now: Micros,
+        message: &PublishOut<'_>,
+    ) -> Result<Option<u64>, Unpublishable> {
         if !topic::topic_is_valid(message.topic) {
             return Err(Unpublishable::InvalidTopic);
         }
@@ -164,9 +176,21 @@ impl Engine {
     pub fn gauges(&self, mut with: impl FnMut(&str, u64)) {
         let links = &self.out.links;
         with("links", links.len() as u64);
-        with("sessions", links.iter().filter(|entry| entry.inbound).count() as u64);
-        with("publishers", links.iter().filter(|entry| entry.published).count() as u64);
-        with("queued_bytes", links.iter().map(|entry| entry.link.queued_bytes() as u64).sum());
+        with(
+            "sessions",
+            links.iter().filter(|entry| entry.inbound).count() as u64,
+        );
+        with(
+            "publishers",
+            links.iter().filter(|entry| entry.published).count() as u64,
+        );
+        with(
+            "queued_bytes",
+            links
+                .iter()
+                .map(|entry| entry.link.queued_bytes() as u64)
+                .sum(),
+        );
         match &self.side {
             Side::Node(node) => with("inflight", node.open_messages() as u64),
             Side::Client(client) => {
@@ -190,12 +214,20 @@ impl Engine {
 
     fn publish_here(&mut self, message: &PublishOut<'_>) -> Result<u64, Unpublishable> {
         let parts = self.splitter.split(message);
-        let Side::Node(forwarder) = &mut self.side else { return Err(Unpublishable::NotOwned) };
+        let Side::Node(forwarder) = &mut self.side else {
+            return Err(Unpublishable::NotOwned);
+        };
         for part in &parts {
-            let Ok(PacketView { body: Body::Publish(publish), .. }) = PacketView::from_raw(&part.field) else {
+            let Ok(PacketView {
+                body: Body::Publish(publish),
+                ..
+            }) = PacketView::from_raw(&part.field)
+            else {
                 return Err(Unpublishable::InvalidTopic);
             };
-            forwarder.forward(&publish, None, &mut self.out).map_err(|_| Unpublishable::NotOwned)?;
+            forwarder
+                .forward(&publish, None, &mut self.out)
+                .map_err(|_| Unpublishable::NotOwned)?;
         }
         Ok(parts.first().map_or(0, |part| part.message))
     }

@@ -6,11 +6,11 @@ use bytes::Bytes;
 
 use super::{Engine, Side};
 use crate::Micros;
-use crate::counters::Drop;
-use crate::event::{DownReason, Event};
+use crate::engine::counters::Drop;
+use crate::engine::event::{DownReason, Event};
+use crate::engine::outlet::Handoff;
 use crate::link::{Arrival, Receipt, Role};
 use crate::link_id::LinkId;
-use crate::outlet::Handoff;
 use crate::wire::{Body, DatagramView, Kind, PacketView};
 
 /// How often an opening link takes a new token before it waits for its timer.
@@ -42,15 +42,27 @@ impl Engine {
         }
     }
 
-    fn handle_inside(&mut self, now: Micros, id: LinkId, source: SocketAddr, view: &DatagramView<'_>, received: usize) {
+    fn handle_inside(
+        &mut self,
+        now: Micros,
+        id: LinkId,
+        source: SocketAddr,
+        view: &DatagramView<'_>,
+        received: usize,
+    ) {
         if view.header.number == 0 && self.handle_reset(now, id, view) {
             return;
         }
-        let Some(entry) = self.out.links.get_mut(id) else { return };
+        let Some(entry) = self.out.links.get_mut(id) else {
+            return;
+        };
         match entry.link.handle_header(now, &view.header, source) {
             Arrival::Fresh => {}
             Arrival::Moved => {
-                if self.tokens.verify(self.token_clock(now), source, view.header.token) {
+                if self
+                    .tokens
+                    .verify(self.token_clock(now), source, view.header.token)
+                {
                     self.move_link(id, source);
                 }
             }
@@ -64,7 +76,14 @@ impl Engine {
         self.handle_packets(now, id, source, view);
     }
 
-    fn handle_packets(&mut self, now: Micros, id: LinkId, source: SocketAddr, view: &DatagramView<'_>) {
+    fn handle_packets(
+        &mut self,
+        now: Micros,
+        id: LinkId,
+        source: SocketAddr,
+        view: &DatagramView<'_>,
+    ) {
+        self.announce(id);
         let numbered = view.header.number != 0;
         let mut kept = true;
         for packet in view.packets() {
@@ -77,16 +96,23 @@ impl Engine {
         }
         if let Some(entry) = self.out.links.get_mut(id) {
             if numbered {
-                entry.link.finish_datagram(now, view.header.number, view.has_packets(), kept);
+                entry
+                    .link
+                    .finish_datagram(now, view.header.number, view.has_packets(), kept);
             }
-            self.announce(id);
             self.out.links.touch(id);
         }
         self.retry_blocked(now);
     }
 
     /// Takes one packet; false where it cannot be kept, so that its datagram must not be acknowledged (§3.3).
-    fn handle_packet(&mut self, now: Micros, id: LinkId, source: SocketAddr, packet: &PacketView<'_>) -> bool {
+    fn handle_packet(
+        &mut self,
+        now: Micros,
+        id: LinkId,
+        source: SocketAddr,
+        packet: &PacketView<'_>,
+    ) -> bool {
         if packet.delivery == 0 {
             self.handle_body(now, id, source, packet);
             return true;
@@ -94,8 +120,13 @@ impl Engine {
         if !self.has_room(packet) {
             return false;
         }
-        let Some(entry) = self.out.links.get_mut(id) else { return true };
-        match entry.link.receive(packet.delivery, packet.after, packet.raw) {
+        let Some(entry) = self.out.links.get_mut(id) else {
+            return true;
+        };
+        match entry
+            .link
+            .receive(packet.delivery, packet.after, packet.raw)
+        {
             Receipt::Deliver => {
                 self.handle_body(now, id, source, packet);
                 self.release(now, id);
@@ -113,11 +144,15 @@ impl Engine {
     /// Hands on the packets that waited for the one before them.
     pub(super) fn release(&mut self, now: Micros, id: LinkId) {
         while let Some(entry) = self.out.links.get_mut(id) {
-            if self.events.is_full() || matches!(&self.side, Side::Client(client) if client.inbox.is_full()) {
+            if self.events.is_full()
+                || matches!(&self.side, Side::Client(client) if client.inbox.is_full())
+            {
                 self.stalled.push(id);
                 return;
             }
-            let Some(raw) = entry.link.next_released() else { return };
+            let Some(raw) = entry.link.next_released() else {
+                return;
+            };
             let source = entry.link.peer();
             // It was parsed when it was held.
             if let Ok(packet) = PacketView::from_raw(&raw) {
@@ -141,7 +176,13 @@ impl Engine {
         }
     }
 
-    fn handle_body(&mut self, now: Micros, id: LinkId, source: SocketAddr, packet: &PacketView<'_>) {
+    fn handle_body(
+        &mut self,
+        now: Micros,
+        id: LinkId,
+        source: SocketAddr,
+        packet: &PacketView<'_>,
+    ) {
         match &packet.body {
             Body::Publish(publish) => match self.side {
                 Side::Node(_) => self.forward(now, id, packet.delivery, publish),
@@ -157,23 +198,38 @@ impl Engine {
                 }
             }
             Body::Control(_) => self.hand_up(id, source, packet.raw),
-            Body::Reset { .. } | Body::Challenge { .. } => self.out.counters.drop(Drop::UnexpectedPacket),
+            Body::Reset { .. } | Body::Challenge { .. } => {
+                self.out.counters.drop(Drop::UnexpectedPacket)
+            }
             Body::Pong { .. } | Body::None => {}
         }
     }
 
     fn hand_up(&mut self, id: LinkId, source: SocketAddr, packet: &[u8]) {
-        let Some(entry) = self.out.links.get(id) else { return };
+        let Some(entry) = self.out.links.get(id) else {
+            return;
+        };
         if self.events.is_full() {
             self.out.counters.drop(Drop::EventQueueFull);
             return;
         }
         let inbound = entry.inbound;
-        self.events.push(Event::Control { link: Some(id), source, packet: packet.to_vec(), inbound });
+        self.events.push(Event::Control {
+            link: Some(id),
+            source,
+            packet: packet.to_vec(),
+            inbound,
+        });
     }
 
     /// The first datagram of a session that this worker does not have (§3.1).
-    fn handle_first_contact(&mut self, now: Micros, source: SocketAddr, view: &DatagramView<'_>, datagram: &[u8]) {
+    fn handle_first_contact(
+        &mut self,
+        now: Micros,
+        source: SocketAddr,
+        view: &DatagramView<'_>,
+        datagram: &[u8],
+    ) {
         let session = view.header.session;
         if session == self.config.session {
             // A node that was handed our session opens its link (§5.4). Nodes hand theirs to nobody.
@@ -187,12 +243,22 @@ impl Engine {
             self.out.counters.drop(Drop::UnknownSession);
             return;
         }
-        if let Some(worker) = self.shared.directory.worker_of(session).filter(|&worker| worker != self.worker) {
+        if let Some(worker) = self
+            .shared
+            .directory
+            .worker_of(session)
+            .filter(|&worker| worker != self.worker)
+        {
             let datagram = Bytes::copy_from_slice(datagram);
-            self.out.handoffs.push_back((worker, Handoff::Datagram { source, datagram }));
+            self.out
+                .handoffs
+                .push_back((worker, Handoff::Datagram { source, datagram }));
             return;
         }
-        if self.tokens.verify(self.token_clock(now), source, view.header.token) {
+        if self
+            .tokens
+            .verify(self.token_clock(now), source, view.header.token)
+        {
             self.accept(now, Role::Acceptor, source, view, datagram.len());
         } else {
             self.out.counters.drop(Drop::UnknownSession);
@@ -200,7 +266,14 @@ impl Engine {
         }
     }
 
-    fn accept(&mut self, now: Micros, role: Role, source: SocketAddr, view: &DatagramView<'_>, received: usize) {
+    fn accept(
+        &mut self,
+        now: Micros,
+        role: Role,
+        source: SocketAddr,
+        view: &DatagramView<'_>,
+        received: usize,
+    ) {
         // Unnumbered is what an acknowledgement or a RESET is: nothing begins with those.
         if view.header.number == 0 {
             self.out.counters.drop(Drop::UnknownSession);
@@ -213,7 +286,9 @@ impl Engine {
 
     /// RESET (§3.6); false where the datagram holds none for this link.
     fn handle_reset(&mut self, now: Micros, id: LinkId, view: &DatagramView<'_>) -> bool {
-        let Some(entry) = self.out.links.get_mut(id).filter(|entry| !entry.inbound) else { return false };
+        let Some(entry) = self.out.links.get_mut(id).filter(|entry| !entry.inbound) else {
+            return false;
+        };
         let token = view.packets().iter().find_map(|packet| match packet.body {
             Body::Reset { session, token } if session == entry.session => Some(token),
             _ => None,
@@ -223,7 +298,7 @@ impl Engine {
             self.end_link(now, id, DownReason::Reset);
         } else if entry.token_renewals < TOKEN_RENEWALS {
             entry.token_renewals += 1;
-            entry.link.renew_token(now, token.to_vec());
+            entry.link.renew_token(token.to_vec());
             self.out.links.touch(id);
         }
         true
@@ -238,9 +313,15 @@ impl Engine {
         view: &DatagramView<'_>,
         received: usize,
     ) {
-        let Some(entry) = self.out.links.get(id) else { return };
+        let Some(entry) = self.out.links.get(id) else {
+            return;
+        };
         let inbound = entry.inbound;
-        if inbound && !self.tokens.verify(self.token_clock(now), source, view.header.token) {
+        if inbound
+            && !self
+                .tokens
+                .verify(self.token_clock(now), source, view.header.token)
+        {
             self.answer_reset(now, source, view.header.session, received);
             return;
         }

@@ -7,8 +7,8 @@ use std::net::SocketAddr;
 use super::datagrams::is_request;
 use super::{Engine, Side};
 use crate::Micros;
-use crate::counters::Drop;
-use crate::event::Event;
+use crate::engine::counters::Drop;
+use crate::engine::event::Event;
 use crate::token::LIFETIME_S;
 use crate::wire::{self, Body, DatagramView, HeaderOut, Kind, PacketView};
 
@@ -23,7 +23,9 @@ impl Engine {
         view: &DatagramView<'_>,
         received: usize,
     ) {
-        let proved = self.tokens.verify(self.token_clock(now), source, view.header.token);
+        let proved = self
+            .tokens
+            .verify(self.token_clock(now), source, view.header.token);
         let mut challenged = false;
         for packet in view.packets() {
             match (packet.body, &self.side) {
@@ -45,7 +47,8 @@ impl Engine {
                     }
                 }
                 (
-                    Body::Control(Kind::PubAccept | Kind::SubAck | Kind::Referral) | Body::Challenge { .. },
+                    Body::Control(Kind::PubAccept | Kind::SubAck | Kind::Referral)
+                    | Body::Challenge { .. },
                     Side::Client(_),
                 ) => self.hand_up_outside(source, packet),
                 (Body::None, _) => {}
@@ -57,7 +60,14 @@ impl Engine {
     /// Sends one datagram outside of any session, padded to at least `pad_to` bytes.
     pub fn send_to(&mut self, destination: SocketAddr, packet: &[u8], token: &[u8], pad_to: usize) {
         let mut datagram = Vec::with_capacity(pad_to.max(packet.len() + 64));
-        wire::put_header(&mut datagram, &HeaderOut { incarnation: self.config.incarnation, token, ..HeaderOut::default() });
+        wire::put_header(
+            &mut datagram,
+            &HeaderOut {
+                incarnation: self.config.incarnation,
+                token,
+                ..HeaderOut::default()
+            },
+        );
         wire::put_packet(&mut datagram, 0, 0, false, packet);
         let missing = pad_to.saturating_sub(datagram.len());
         if missing > 0 {
@@ -71,7 +81,13 @@ impl Engine {
         self.tokens.issue(self.token_clock(now), address).to_vec()
     }
 
-    pub(super) fn answer_reset(&mut self, now: Micros, source: SocketAddr, session: u64, received: usize) {
+    pub(super) fn answer_reset(
+        &mut self,
+        now: Micros,
+        source: SocketAddr,
+        session: u64,
+        received: usize,
+    ) {
         let token = self.token_for(now, source);
         let mut body = Vec::new();
         wire::put_reset_field(&mut body, session, &token);
@@ -91,9 +107,20 @@ impl Engine {
         self.answer_stranger(now, source, 0, &body, received);
     }
 
-    fn answer_stranger(&mut self, now: Micros, source: SocketAddr, session: u64, body: &[u8], received: usize) {
+    fn answer_stranger(
+        &mut self,
+        now: Micros,
+        source: SocketAddr,
+        session: u64,
+        body: &[u8],
+        received: usize,
+    ) {
         let mut datagram = Vec::with_capacity(96);
-        let header = HeaderOut { session, incarnation: self.config.incarnation, ..HeaderOut::default() };
+        let header = HeaderOut {
+            session,
+            incarnation: self.config.incarnation,
+            ..HeaderOut::default()
+        };
         wire::put_header(&mut datagram, &header);
         wire::put_packet(&mut datagram, 0, 0, false, body);
         if datagram.len() > received.saturating_mul(AMPLIFICATION) || !self.strangers.take(now) {
@@ -108,6 +135,11 @@ impl Engine {
             self.out.counters.drop(Drop::EventQueueFull);
             return;
         }
-        self.events.push(Event::Control { link: None, source, packet: packet.raw.to_vec(), inbound: true });
+        self.events.push(Event::Control {
+            link: None,
+            source,
+            packet: packet.raw.to_vec(),
+            inbound: true,
+        });
     }
 }

@@ -2,8 +2,8 @@
 
 use smallvec::SmallVec;
 
-use crate::delivery::Deliveries;
-use crate::pubacks::Pubacks;
+use crate::link::delivery::Deliveries;
+use crate::link::pubacks::Pubacks;
 
 /// What a datagram held that matters later. (Unreliable packets do not.)
 #[derive(Debug)]

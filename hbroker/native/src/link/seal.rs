@@ -8,8 +8,8 @@ use smallvec::SmallVec;
 use super::Link;
 use super::contents::{Carried, Contents};
 use crate::Micros;
-use crate::outbox::Turn;
-use crate::pubacks;
+use crate::link::outbox::Turn;
+use crate::link::pubacks;
 use crate::sink::DatagramSink;
 use crate::wire::{self, AckOut, HeaderOut};
 

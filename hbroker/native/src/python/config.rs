@@ -37,10 +37,14 @@ impl Config {
             <[u8; 16]>::try_from(key).map_err(|_| NativeError::new_err("a token key has 16 bytes"))
         };
         if session == 0 {
-            return Err(NativeError::new_err("session 0 means: outside of any session"));
+            return Err(NativeError::new_err(
+                "session 0 means: outside of any session",
+            ));
         }
         if !(576..=crate::wire::MAX_DATAGRAM).contains(&max_datagram) {
-            return Err(NativeError::new_err("max_datagram lies between 576 and 65507"));
+            return Err(NativeError::new_err(
+                "max_datagram lies between 576 and 65507",
+            ));
         }
         Ok(Self(crate::config::Config {
             node,

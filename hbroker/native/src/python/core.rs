@@ -14,9 +14,9 @@ use super::{Address, CutTuple, NativeError, address_in, address_out, cut_in};
 use crate::core::{self, Datagrams};
 use crate::engine::Unpublishable;
 use crate::link_id::LinkId;
-use crate::trie::Subscriber;
+use crate::tables::trie::Subscriber;
+use crate::tables::zones::Lookup;
 use crate::wire::PublishOut;
-use crate::zones::Lookup;
 
 #[pyclass(module = "hbroker._native", name = "_Core", subclass, frozen)]
 pub struct Core {
@@ -28,13 +28,19 @@ impl Core {
     #[pyo3(signature = (limit = 1024))]
     fn poll_events(&self, py: Python<'_>, limit: usize) -> PyResult<Vec<Py<PyAny>>> {
         let events = py.detach(|| self.core.take_events(limit));
-        events.into_iter().map(|event| event_out(py, event)).collect()
+        events
+            .into_iter()
+            .map(|event| event_out(py, event))
+            .collect()
     }
 
     #[pyo3(signature = (limit = 1024))]
     fn poll_messages(&self, py: Python<'_>, limit: usize) -> Vec<Message> {
         let messages = py.detach(|| self.core.take_messages(limit));
-        messages.into_iter().map(|message| Message::new(py, message)).collect()
+        messages
+            .into_iter()
+            .map(|message| Message::new(py, message))
+            .collect()
     }
 
     fn counters(&self, py: Python<'_>) -> BTreeMap<String, u64> {
@@ -109,7 +115,12 @@ impl Core {
         retain_as_published: bool,
     ) -> PyResult<bool> {
         check_filter(filter, qos)?;
-        let subscriber = Subscriber { link: LinkId(link), qos, no_local, retain_as_published };
+        let subscriber = Subscriber {
+            link: LinkId(link),
+            qos,
+            no_local,
+            retain_as_published,
+        };
         Ok(py.detach(|| self.core.subscribe(filter, subscriber)))
     }
 
@@ -124,7 +135,10 @@ impl Core {
 
     fn retained<'py>(&self, py: Python<'py>, subtree: &str) -> Vec<Bound<'py, PyBytes>> {
         let messages = py.detach(|| self.core.retained(subtree));
-        messages.iter().map(|message| PyBytes::new(py, message)).collect()
+        messages
+            .iter()
+            .map(|message| PyBytes::new(py, message))
+            .collect()
     }
 
     fn take_retained(&self, py: Python<'_>, messages: Vec<Vec<u8>>) -> usize {
@@ -150,7 +164,11 @@ impl Core {
     ) -> PyResult<()> {
         let owner = address_in(&owner)?;
         let cuts = cuts.into_iter().map(cut_in).collect::<PyResult<Vec<_>>>()?;
-        py.detach(|| self.core.on(0, |engine, now| engine.install_zone(now, scope, &cuts, owner, token, ttl_us)));
+        py.detach(|| {
+            self.core.on(0, |engine, now| {
+                engine.install_zone(now, scope, &cuts, owner, token, ttl_us)
+            })
+        });
         Ok(())
     }
 
@@ -217,7 +235,10 @@ impl Core {
 
     fn listen(&self, py: Python<'_>, subscription: u64, filter: &str, qos: u8) -> PyResult<()> {
         check_filter(filter, qos)?;
-        py.detach(|| self.core.on(0, |engine, _| engine.listen(subscription, filter, qos)));
+        py.detach(|| {
+            self.core
+                .on(0, |engine, _| engine.listen(subscription, filter, qos))
+        });
         Ok(())
     }
 
@@ -237,25 +258,44 @@ impl Engine {
         PyClassInitializer::from(Core { core }).add_subclass(Self)
     }
 
-    fn handle_datagram(self_: PyRef<'_, Self>, now: u64, source: Address, datagram: &[u8]) -> PyResult<()> {
+    fn handle_datagram(
+        self_: PyRef<'_, Self>,
+        now: u64,
+        source: Address,
+        datagram: &[u8],
+    ) -> PyResult<()> {
         let source = address_in(&source)?;
-        self_.as_super().core.at(Some(now), |engine, now| engine.handle_datagram(now, source, datagram));
+        self_.as_super().core.at(Some(now), |engine, now| {
+            engine.handle_datagram(now, source, datagram)
+        });
         Ok(())
     }
 
     fn handle_timeout(self_: PyRef<'_, Self>, now: u64) {
-        self_.as_super().core.at(Some(now), |engine, now| engine.handle_timeout(now));
+        self_
+            .as_super()
+            .core
+            .at(Some(now), |engine, now| engine.handle_timeout(now));
     }
 
-    fn poll_transmit<'py>(self_: PyRef<'py, Self>, py: Python<'py>) -> Vec<(Address, Bound<'py, PyBytes>)> {
+    fn poll_transmit<'py>(
+        self_: PyRef<'py, Self>,
+        py: Python<'py>,
+    ) -> Vec<(Address, Bound<'py, PyBytes>)> {
         let mut datagrams = Datagrams::default();
-        self_.as_super().core.at(None, |engine, now| engine.poll_transmit(now, &mut datagrams));
+        self_.as_super().core.at(None, |engine, now| {
+            engine.poll_transmit(now, &mut datagrams)
+        });
         let out = |(address, bytes): (_, Vec<u8>)| (address_out(address), PyBytes::new(py, &bytes));
         datagrams.sent.into_iter().map(out).collect()
     }
 
     fn poll_timeout(self_: PyRef<'_, Self>) -> Option<u64> {
-        self_.as_super().core.at(None, |engine, _| engine.poll_timeout()).flatten()
+        self_
+            .as_super()
+            .core
+            .at(None, |engine, _| engine.poll_timeout())
+            .flatten()
     }
 }
 
@@ -266,13 +306,22 @@ pub struct Endpoint;
 impl Endpoint {
     #[new]
     #[pyo3(signature = (config, listen, workers = 1))]
-    fn new(py: Python<'_>, config: &Config, listen: Address, workers: u8) -> PyResult<PyClassInitializer<Self>> {
+    fn new(
+        py: Python<'_>,
+        config: &Config,
+        listen: Address,
+        workers: u8,
+    ) -> PyResult<PyClassInitializer<Self>> {
         if workers == 0 || (workers > 1 && !config.0.node) {
-            return Err(NativeError::new_err("a client has one worker, a node one or more"));
+            return Err(NativeError::new_err(
+                "a client has one worker, a node one or more",
+            ));
         }
         let listen = address_in(&listen)?;
         let config = config.0.clone();
-        let core = py.detach(|| core::Core::on_threads(config, listen, workers)).map_err(PyOSError::new_err)?;
+        let core = py
+            .detach(|| core::Core::on_threads(config, listen, workers))
+            .map_err(PyOSError::new_err)?;
         Ok(PyClassInitializer::from(Core { core }).add_subclass(Self))
     }
 
@@ -293,13 +342,19 @@ impl Endpoint {
     fn wait(self_: PyRef<'_, Self>, py: Python<'_>, timeout_s: f64) -> PyResult<bool> {
         let timeout = duration(timeout_s)?;
         let core = &self_.as_super().core;
-        Ok(py.detach(|| core.endpoint().is_some_and(|endpoint| endpoint.wait(timeout))))
+        Ok(py.detach(|| {
+            core.endpoint()
+                .is_some_and(|endpoint| endpoint.wait(timeout))
+        }))
     }
 
     fn drain(self_: PyRef<'_, Self>, py: Python<'_>, timeout_s: f64) -> PyResult<bool> {
         let timeout = duration(timeout_s)?;
         let core = &self_.as_super().core;
-        Ok(py.detach(|| core.endpoint().is_some_and(|endpoint| endpoint.drain(timeout))))
+        Ok(py.detach(|| {
+            core.endpoint()
+                .is_some_and(|endpoint| endpoint.drain(timeout))
+        }))
     }
 
     fn shutdown(self_: PyRef<'_, Self>, py: Python<'_>) {
@@ -309,8 +364,14 @@ impl Endpoint {
 }
 
 /// The threads of a core that has them.
-fn endpoint<'a>(self_: &'a PyRef<'_, Endpoint>) -> &'a crate::endpoint::Endpoint<crate::engine::Engine> {
-    self_.as_super().core.endpoint().expect("an Endpoint is made with threads")
+fn endpoint<'a>(
+    self_: &'a PyRef<'_, Endpoint>,
+) -> &'a crate::endpoint::Endpoint<crate::engine::Engine> {
+    self_
+        .as_super()
+        .core
+        .endpoint()
+        .expect("an Endpoint is made with threads")
 }
 
 fn duration(seconds: f64) -> PyResult<Duration> {
@@ -318,15 +379,20 @@ fn duration(seconds: f64) -> PyResult<Duration> {
 }
 
 fn opened(link: Option<LinkId>) -> PyResult<u64> {
-    link.map(|link| link.0).ok_or_else(|| NativeError::new_err("too many links are open"))
+    link.map(|link| link.0)
+        .ok_or_else(|| NativeError::new_err("too many links are open"))
 }
 
 fn check_filter(filter: &str, qos: u8) -> PyResult<()> {
     if !crate::topic::filter_is_valid(filter) {
-        return Err(NativeError::new_err(format!("{filter:?} is not a valid topic filter")));
+        return Err(NativeError::new_err(format!(
+            "{filter:?} is not a valid topic filter"
+        )));
     }
     if qos > 2 {
-        return Err(NativeError::new_err(format!("QoS {qos} is none of 0, 1 and 2")));
+        return Err(NativeError::new_err(format!(
+            "QoS {qos} is none of 0, 1 and 2"
+        )));
     }
     Ok(())
 }
@@ -335,7 +401,9 @@ fn unpublishable(why: Unpublishable, message: &PublishOut<'_>) -> PyErr {
     NativeError::new_err(match why {
         Unpublishable::InvalidTopic => format!("{:?} is not a valid topic", message.topic),
         Unpublishable::InvalidQos => format!("QoS {} is none of 0, 1 and 2", message.qos),
-        Unpublishable::TooLarge => format!("a payload of {} bytes is too large", message.payload.len()),
+        Unpublishable::TooLarge => {
+            format!("a payload of {} bytes is too large", message.payload.len())
+        }
         Unpublishable::NotOwned => format!("this node does not own {:?}", message.topic),
     })
 }

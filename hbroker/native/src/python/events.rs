@@ -4,7 +4,7 @@ use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 
 use super::{Address, address_out};
-use crate::event::{DownReason, Event, Peer};
+use crate::engine::event::{DownReason, Event, Peer};
 
 #[pyclass(module = "hbroker._native", frozen, get_all)]
 pub struct ControlEvent {
@@ -49,7 +49,10 @@ impl ControlEvent {
     fn __repr__(&self, py: Python<'_>) -> String {
         let (ip, port) = &self.source;
         let bytes = self.packet.bind(py).as_any().len().unwrap_or(0);
-        format!("ControlEvent(link={:?}, source={ip}:{port}, {bytes} bytes, inbound={})", self.link, self.inbound)
+        format!(
+            "ControlEvent(link={:?}, source={ip}:{port}, {bytes} bytes, inbound={})",
+            self.link, self.inbound
+        )
     }
 }
 
@@ -57,7 +60,10 @@ impl ControlEvent {
 impl LinkUpEvent {
     fn __repr__(&self) -> String {
         let (ip, port) = &self.address;
-        format!("LinkUpEvent(link={}, address={ip}:{port}, inbound={})", self.link, self.inbound)
+        format!(
+            "LinkUpEvent(link={}, address={ip}:{port}, inbound={})",
+            self.link, self.inbound
+        )
     }
 }
 
@@ -75,37 +81,88 @@ impl LinkDownEvent {
 #[pymethods]
 impl UnresolvedEvent {
     fn __repr__(&self) -> String {
-        format!("UnresolvedEvent(topic={:?}, start={:?})", self.topic, self.start)
+        format!(
+            "UnresolvedEvent(topic={:?}, start={:?})",
+            self.topic, self.start
+        )
     }
 }
 
 #[pymethods]
 impl PublishedEvent {
     fn __repr__(&self) -> String {
-        format!("PublishedEvent(sequence={}, topic={:?}, reason={})", self.sequence, self.topic, self.reason)
+        format!(
+            "PublishedEvent(sequence={}, topic={:?}, reason={})",
+            self.sequence, self.topic, self.reason
+        )
     }
 }
 
 /// One event as its class.
 pub fn event_out(py: Python<'_>, event: Event) -> PyResult<Py<PyAny>> {
     Ok(match event {
-        Event::Control { link, source, packet, inbound } => {
+        Event::Control {
+            link,
+            source,
+            packet,
+            inbound,
+        } => {
             let packet = PyBytes::new(py, &packet).unbind();
             let link = link.map(|link| link.0);
-            Py::new(py, ControlEvent { link, source: address_out(source), packet, inbound })?.into_any()
+            Py::new(
+                py,
+                ControlEvent {
+                    link,
+                    source: address_out(source),
+                    packet,
+                    inbound,
+                },
+            )?
+            .into_any()
         }
-        Event::LinkUp(Peer { link, address, session, inbound }) => {
+        Event::LinkUp(Peer {
+            link,
+            address,
+            session,
+            inbound,
+        }) => {
             let (link, address) = (link.0, address_out(address));
-            Py::new(py, LinkUpEvent { link, address, session, inbound })?.into_any()
+            Py::new(
+                py,
+                LinkUpEvent {
+                    link,
+                    address,
+                    session,
+                    inbound,
+                },
+            )?
+            .into_any()
         }
         Event::LinkDown(peer, reason) => Py::new(py, down(peer, reason))?.into_any(),
         Event::Unresolved { topic, start } => {
             let start = start.map(address_out);
-            Py::new(py, UnresolvedEvent { topic: topic.into(), start })?.into_any()
+            Py::new(
+                py,
+                UnresolvedEvent {
+                    topic: topic.into(),
+                    start,
+                },
+            )?
+            .into_any()
         }
-        Event::Published { sequence, topic, reason } => {
-            Py::new(py, PublishedEvent { sequence, topic: topic.into(), reason })?.into_any()
-        }
+        Event::Published {
+            sequence,
+            topic,
+            reason,
+        } => Py::new(
+            py,
+            PublishedEvent {
+                sequence,
+                topic: topic.into(),
+                reason,
+            },
+        )?
+        .into_any(),
     })
 }
 

@@ -3,7 +3,7 @@
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyString};
 
-use crate::event;
+use crate::engine::event;
 use crate::wire::{Body, PacketView, PublishView};
 
 #[pyclass(module = "hbroker._native", frozen)]
@@ -20,10 +20,20 @@ impl Message {
         let (topic, payload) = {
             let publish = view(&message);
             let payload = message.whole.as_deref().unwrap_or(publish.payload);
-            (PyString::new(py, publish.topic).unbind(), PyBytes::new(py, payload).unbind())
+            (
+                PyString::new(py, publish.topic).unbind(),
+                PyBytes::new(py, payload).unbind(),
+            )
         };
         // The payload is Python's now.
-        Self { topic, payload, message: event::Message { whole: None, ..message } }
+        Self {
+            topic,
+            payload,
+            message: event::Message {
+                whole: None,
+                ..message
+            },
+        }
     }
 
     fn view(&self) -> PublishView<'_> {
@@ -57,7 +67,11 @@ impl Message {
     fn sequence(&self) -> u64 {
         let publish = self.view();
         // The message's own number is that of its first part (§7.5).
-        publish.sequence - publish.fragment.map_or(0, |fragment| u64::from(fragment.index)).min(publish.sequence)
+        publish.sequence
+            - publish
+                .fragment
+                .map_or(0, |fragment| u64::from(fragment.index))
+                .min(publish.sequence)
     }
 
     #[getter]
@@ -102,13 +116,20 @@ impl Message {
 
     fn __repr__(&self, py: Python<'_>) -> String {
         let bytes = self.payload.bind(py).as_any().len().unwrap_or(0);
-        format!("Message(topic={:?}, {bytes} bytes, qos={})", self.view().topic, self.message.qos)
+        format!(
+            "Message(topic={:?}, {bytes} bytes, qos={})",
+            self.view().topic,
+            self.message.qos
+        )
     }
 }
 
 fn view(message: &event::Message) -> PublishView<'_> {
     match PacketView::from_raw(&message.publish) {
-        Ok(PacketView { body: Body::Publish(publish), .. }) => publish,
+        Ok(PacketView {
+            body: Body::Publish(publish),
+            ..
+        }) => publish,
         // It was parsed when it came in.
         _ => PublishView::default(),
     }

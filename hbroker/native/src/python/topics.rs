@@ -4,9 +4,9 @@ use pyo3::prelude::*;
 use pyo3::types::PyString;
 
 use crate::link_id::LinkId;
-use crate::match_set::MatchSet;
+use crate::tables::match_set::MatchSet;
+use crate::tables::trie::{self, Subscriber};
 use crate::topic;
-use crate::trie::{self, Subscriber};
 
 #[pyfunction]
 pub fn topic_is_valid(topic: &Bound<'_, PyString>) -> bool {
@@ -41,12 +41,20 @@ impl SubscriptionTrie {
     #[new]
     fn new() -> Self {
         // Those who choose its filters are the tests, so its hash key need not be secret.
-        Self { trie: trie::SubscriptionTrie::new(0), found: MatchSet::default() }
+        Self {
+            trie: trie::SubscriptionTrie::new(0),
+            found: MatchSet::default(),
+        }
     }
 
     fn insert(&mut self, filter: &str, subscriber: u64) -> bool {
         let link = LinkId(subscriber);
-        let subscriber = Subscriber { link, qos: 0, no_local: false, retain_as_published: false };
+        let subscriber = Subscriber {
+            link,
+            qos: 0,
+            no_local: false,
+            retain_as_published: false,
+        };
         !self.trie.insert(filter, subscriber)
     }
 
@@ -56,7 +64,11 @@ impl SubscriptionTrie {
 
     fn matches(&mut self, topic: &str) -> Vec<u64> {
         self.trie.collect_matches(topic, &mut self.found);
-        self.found.subscribers().iter().map(|subscriber| subscriber.link.0).collect()
+        self.found
+            .subscribers()
+            .iter()
+            .map(|subscriber| subscriber.link.0)
+            .collect()
     }
 
     fn __len__(&self) -> usize {

@@ -136,7 +136,10 @@ impl<'a> PublishView<'a> {
 
 /// The serialised `Publish` in a field `publish`, as [`PublishView::field`] gives it.
 pub fn message_of(field: &[u8]) -> Vec<u8> {
-    occurrences(field, packet::PUBLISH).flatten().copied().collect()
+    occurrences(field, packet::PUBLISH)
+        .flatten()
+        .copied()
+        .collect()
 }
 
 /// The field `publish` that holds a serialised `Publish`.

@@ -1,0 +1,72 @@
+"""The command line: `hbroker <command> …` (docs/commands.md).
+
+Each command is a module with `add(commands)`, which declares its flags, and a function that runs it and
+returns an exit code. A module loads what its command needs when it runs, so `--help` costs no more than the
+interpreter and argparse; argparse because it is enough, and costs a tenth of what a command-line framework
+takes to load.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+
+from hbroker.cli import check, down, node, resolve, status, tree, up
+from hbroker.cli.exits import FAILED, INTERRUPTED, UNREACHABLE, USAGE
+from hbroker.cli.output import discard_output
+from hbroker.errors import ConfigError, ConfigErrors, HBrokerError, Unreachable
+
+_COMMANDS = (up, status, down, check, tree, resolve, node)
+
+_DESCRIPTION = """\
+A publish/subscribe network for devices: every topic has one owner, and no message goes from broker to broker.
+"""
+
+_EPILOG = """\
+begin here:
+  hbroker up topologies/home.yaml       start the nodes of a small house; Ctrl-C stops them
+  hbroker tree                          in another terminal: who owns what
+  hsub -v -t 'home/+/temperature'       listen in every room
+  hpub -t home/kitchen/temperature -m 21.5
+
+exit codes: 0 done, 1 failed, 2 wrong flags or topology, 3 no answer, 130 interrupted
+"""
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Runs one command and returns its exit code (`hbroker.cli.exits`)."""
+    options = _parser().parse_args(arguments)
+    try:
+        code: int = options.run(options)
+    except (ConfigError, ConfigErrors) as error:
+        return _fail(str(error), USAGE, prefix="")
+    except Unreachable as error:
+        return _fail(str(error), UNREACHABLE)
+    except (HBrokerError, OSError) as error:
+        if isinstance(error, BrokenPipeError):
+            discard_output()
+            return FAILED
+        return _fail(str(error), FAILED)
+    except KeyboardInterrupt:
+        return INTERRUPTED
+    return code
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="hbroker",
+        description=_DESCRIPTION,
+        epilog=_EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+    commands = parser.add_subparsers(title="commands", metavar="<command>", required=True)
+    for command in _COMMANDS:
+        command.add(commands)
+    return parser
+
+
+def _fail(message: str, code: int, prefix: str = "hbroker: ") -> int:
+    print(f"{prefix}{message}", file=sys.stderr)
+    return code

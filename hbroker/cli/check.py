@@ -1,0 +1,70 @@
+"""`hbroker check`: validates topology files."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from typing import TYPE_CHECKING, Any
+
+from hbroker.cli.exits import DONE, USAGE
+from hbroker.cli.flags import add_json, command
+from hbroker.cli.output import print_json
+
+if TYPE_CHECKING:
+    from hbroker.cli.flags import Commands
+    from hbroker.topology import Topology
+
+_TEXT = """\
+Tells every error of every file, with its line and what to do about it.
+
+examples:
+  hbroker check topologies/home.yaml
+  hbroker check topologies/*.yaml --json
+
+--json prints {valid, files: [{file, valid, nodes, errors: [{line, message, remedy}]}]}
+
+exit codes: 0 all are valid, 2 one is not
+"""
+
+
+def add(commands: Commands) -> None:
+    """Declares the command."""
+    parser = command(commands, "check", run, "validate topology files", _TEXT)
+    parser.add_argument("files", nargs="+", metavar="FILE")
+    add_json(parser)
+
+
+def run(options: argparse.Namespace) -> int:
+    """Returns 0 only if every file is valid."""
+    results = [_check(file) for file in options.files]
+    valid = all(not result["errors"] for result in results)
+    if options.json:
+        print_json({"valid": valid, "files": results})
+        return DONE if valid else USAGE
+    for result in results:
+        _print(result)
+    return DONE if valid else USAGE
+
+
+def _check(file: str) -> dict[str, Any]:
+    from hbroker import topology
+    from hbroker.errors import ConfigErrors
+
+    network: Topology | None = None
+    errors: list[dict[str, Any]] = []
+    try:
+        network = topology.load(file)
+    except ConfigErrors as wrong:
+        errors = [{"line": e.line, "message": e.message, "remedy": e.remedy} for e in wrong.errors]
+    nodes = len(network.nodes) if network else None
+    return {"file": file, "valid": network is not None, "nodes": nodes, "errors": errors}
+
+
+def _print(result: dict[str, Any]) -> None:
+    file = result["file"]
+    for error in result["errors"]:
+        where = file if error["line"] is None else f"{file}:{error['line']}"
+        print(f"{where}: {error['message']}; {error['remedy']}", file=sys.stderr)
+    if result["valid"]:
+        count = result["nodes"]
+        print(f"{file}: valid, {count} node{'s' if count > 1 else ''}")

@@ -1,0 +1,104 @@
+"""Flags that several commands share, and how commands are declared."""
+
+from __future__ import annotations
+
+import argparse
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, TypeAlias
+
+if TYPE_CHECKING:
+    Commands: TypeAlias = "argparse._SubParsersAction[argparse.ArgumentParser]"
+
+Run = Callable[[argparse.Namespace], int]
+
+
+def command(commands: Commands, name: str, run: Run, summary: str, text: str) -> argparse.ArgumentParser:
+    """Declares a command. `text`: what follows the flags in its help, with examples."""
+    parser = commands.add_parser(
+        name,
+        help=summary,
+        description=summary[0].upper() + summary[1:] + ".",
+        epilog=text,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+    parser.set_defaults(run=run)
+    return parser
+
+
+def add_json(parser: argparse.ArgumentParser, shape: str = "print JSON") -> None:
+    """`--json`"""
+    parser.add_argument("--json", action="store_true", help=shape)
+
+
+def add_state_directory(parser: argparse.ArgumentParser) -> None:
+    """`--state-dir`"""
+    parser.add_argument(
+        "--state-dir",
+        type=Path,
+        default=Path(".hbroker"),
+        metavar="DIR",
+        help="where launchers keep what runs, and logs (default: %(default)s)",
+    )
+
+
+def add_network(parser: argparse.ArgumentParser) -> None:
+    """The network that a command is about."""
+    parser.add_argument(
+        "network",
+        nargs="?",
+        metavar="NETWORK",
+        help="a network's name (home) or its topology file; needed only where several run",
+    )
+
+
+def add_logs(parser: argparse.ArgumentParser) -> None:
+    """`--log-format`, `--log-level`"""
+    parser.add_argument("--log-format", choices=("text", "json"), default="text", help="default: %(default)s")
+    parser.add_argument(
+        "--log-level",
+        choices=("debug", "info", "warning", "error"),
+        default="info",
+        help="default: %(default)s",
+    )
+
+
+def add_root(parser: argparse.ArgumentParser) -> None:
+    """`--root`, `--timeout`: for commands that ask a running network."""
+    parser.add_argument(
+        "--root",
+        type=address,
+        default=os.environ.get("HBROKER_ROOT") or "127.0.0.1:7700",
+        metavar="HOST:PORT",
+        help="the root of the network (default: $HBROKER_ROOT, or 127.0.0.1:7700)",
+    )
+    parser.add_argument(
+        "--timeout",
+        type=positive,
+        default=5.0,
+        metavar="SECONDS",
+        help="how long to wait (default: %(default)s)",
+    )
+
+
+def address(text: str) -> str:
+    """A host, with a port or without. Raises argparse.ArgumentTypeError."""
+    from hbroker.config import DEFAULT_PORT, format_address, parse_address
+
+    try:
+        return format_address(parse_address(text, default_port=DEFAULT_PORT))
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
+
+
+def positive(text: str) -> float:
+    """A number over 0. Raises argparse.ArgumentTypeError."""
+    try:
+        value = float(text)
+    except ValueError:
+        value = 0.0
+    if not 0 < value < 1e9:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number over 0")
+    return value

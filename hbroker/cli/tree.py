@@ -1,0 +1,123 @@
+"""`hbroker tree`: the live hierarchy."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+from typing import TYPE_CHECKING
+
+from hbroker.cli.exits import DONE, UNREACHABLE
+from hbroker.cli.flags import add_json, add_root, command
+from hbroker.cli.hierarchy import Status, drawing, in_order, parse_status
+from hbroker.cli.output import Style, print_json, print_table, styled
+
+if TYPE_CHECKING:
+    from hbroker.cli.flags import Commands
+
+STATUS_FILTER = "$SYS/nodes/+/status"
+
+_COLUMNS = (
+    ("SUBSCRIPTIONS", "subscriptions"),
+    ("PUBLISHERS", "publishers"),
+    ("SESSIONS", "sessions"),
+    ("IN", "messages_in"),
+    ("OUT", "messages_out"),
+)
+
+_TEXT = """\
+Each node says for itself what it owns and how much it moved. IN and OUT are messages since
+it started; DROPS counts the datagrams and messages that it dropped, whatever the reason
+(--json tells them apart).
+
+examples:
+  hbroker tree
+  hbroker tree --root 192.0.2.1:7700
+  hbroker tree --json | jq '.nodes[] | {name, drops}'
+
+--json prints {silent: [name], nodes: [{name, subtree, parent, address, epoch, subscriptions,
+  publishers, sessions, messages_in, messages_out, bytes_in, bytes_out, drops: {reason: n},
+  cpu_s, rss_bytes}]}
+
+exit codes: 0 every node answered, 3 one did not, or the root
+"""
+
+
+def add(commands: Commands) -> None:
+    """Declares the command."""
+    parser = command(commands, "tree", run, "show the live hierarchy: who owns what, and its load", _TEXT)
+    add_root(parser)
+    add_json(parser)
+
+
+def run(options: argparse.Namespace) -> int:
+    """Returns 0 only if every node told its status."""
+    statuses, silent = _read_statuses(options.root, options.timeout)
+    if options.json:
+        print_json({"nodes": statuses, "silent": silent})
+    else:
+        _print(statuses)
+        for name in silent:
+            print(styled(f"{name} does not tell its status", Style.BAD), file=sys.stderr)
+    return DONE if statuses and not silent else UNREACHABLE
+
+
+def _read_statuses(root: str, timeout: float) -> tuple[list[Status], list[str]]:
+    """The status of every node that tells it in time, and the names of those that do not.
+
+    Raises Unreachable where the root does not answer.
+    """
+    from hbroker import sync
+
+    deadline = time.monotonic() + timeout
+    with (
+        sync.connect(root, timeout=timeout) as client,
+        client.subscribe(STATUS_FILTER, timeout=timeout) as messages,
+    ):
+        statuses: dict[str, Status] = {}
+        while set(messages.owners) - statuses.keys():
+            message = messages.next(timeout=max(deadline - time.monotonic(), 0.0))
+            if message is None:
+                break
+            status = parse_status(message.topic, message.payload)
+            if status is not None:
+                statuses[status["name"]] = status
+        silent = sorted(set(messages.owners) - statuses.keys())
+    return in_order(list(statuses.values())), silent
+
+
+def _print(statuses: list[Status]) -> None:
+    header = (
+        "NODE",
+        "SUBTREE",
+        "ADDRESS",
+        "EPOCH",
+        *(title for title, _ in _COLUMNS),
+        "DROPS",
+        "CPU s",
+        "MiB",
+    )
+    rows = [
+        (
+            label,
+            status.get("subtree") or '""',
+            status.get("address", "-"),
+            status.get("epoch", "-"),
+            *(status.get(key, "-") for _, key in _COLUMNS),
+            _total(status.get("drops")),
+            _fixed(status.get("cpu_s"), 1, "{:.1f}"),
+            _fixed(status.get("rss_bytes"), 1 << 20, "{:.0f}"),
+        )
+        for label, status in zip(drawing(statuses), statuses, strict=True)
+    ]
+    print_table(header, rows, numbers=header[3:])
+
+
+def _total(drops: object) -> object:
+    if not isinstance(drops, dict):
+        return "-"
+    return sum(count for count in drops.values() if isinstance(count, int))
+
+
+def _fixed(value: object, unit: int, form: str) -> str:
+    return form.format(value / unit) if isinstance(value, int | float) else "-"

@@ -1,0 +1,104 @@
+"""`hbroker up`: launches a topology and keeps it running."""
+
+from __future__ import annotations
+
+import argparse
+import os
+from typing import TYPE_CHECKING
+
+from hbroker.cli.exits import DONE
+from hbroker.cli.flags import add_json, add_logs, add_state_directory, command
+
+if TYPE_CHECKING:
+    from hbroker.cli.flags import Commands
+    from hbroker.config import NodeSettings
+    from hbroker.runtime.logs import Style
+    from hbroker.runtime.spawn import Body, Ready
+    from hbroker.runtime.state import RunDirectory
+    from hbroker.topology import Topology
+
+DEFAULT_FILE = "topologies/home.yaml"
+
+_TEXT = """\
+Every node runs as a process of its own. One that dies is started again. A line that begins
+with `ready` comes once every node has joined. Ctrl-C stops all of them; a second Ctrl-C does
+so at once. What runs is in .hbroker/<network>/state.json, what the nodes say in
+.hbroker/<network>/<node>.log.
+
+examples:
+  hbroker up                            topologies/home.yaml
+  hbroker up topologies/campus.yaml     40 nodes
+  hbroker up --any-port my.yaml         on free ports; the ready line tells the root
+
+exit codes: 0 stopped as asked, 1 a port is taken or the network runs already,
+  2 the topology is wrong
+"""
+
+
+def add(commands: Commands) -> None:
+    """Declares the command."""
+    parser = command(commands, "up", run, "launch a topology and keep it running", _TEXT)
+    parser.add_argument("file", nargs="?", metavar="FILE", help=f"default: {DEFAULT_FILE}")
+    parser.add_argument("--any-port", action="store_true", help="give every node a free port")
+    add_state_directory(parser)
+    add_logs(parser)
+    add_json(parser, "print every event as one JSON object a line")
+
+
+def run(options: argparse.Namespace) -> int:
+    """Returns when the network was stopped."""
+    from hbroker import topology
+    from hbroker.cli.notices import Console, tell_json, unbreakable
+    from hbroker.runtime import ports
+    from hbroker.runtime.launcher import Launcher
+    from hbroker.runtime.state import RunDirectory
+
+    file = options.file or _default_file()
+    wanted = topology.load(file)
+    directory = RunDirectory(options.state_dir, wanted.name)
+    lock = directory.acquire()
+    try:
+        network = ports.assign(wanted, any_port=options.any_port)
+        _forget_the_dead(network, directory)
+        body = _node_body(directory, options.log_format, options.log_level)
+        tell = tell_json if options.json else Console(network, directory.path).tell
+        Launcher(network, file, directory, body, unbreakable(tell)).run()
+    finally:
+        os.close(lock)
+    return DONE
+
+
+def _default_file() -> str:
+    """The one of this directory, or the one that hbroker brings."""
+    from importlib.resources import files
+
+    if os.path.exists(DEFAULT_FILE):
+        return DEFAULT_FILE
+    brought = files("hbroker") / DEFAULT_FILE
+    return str(brought) if brought.is_file() else DEFAULT_FILE
+
+
+def _forget_the_dead(network: Topology, directory: RunDirectory) -> None:
+    """No node of the last run is left: what was delegated to one need not wait for its lease to end.
+
+    What a node delegated to others, which were started elsewhere, it goes on knowing.
+    """
+    from hbroker.runtime.memory import DelegationFile
+
+    for node in network.nodes:
+        memory = DelegationFile(directory.memory_file(node.name))
+        delegations = memory.recall()
+        if delegations:
+            memory.store([cut for cut in delegations if network.node(cut.node) is None])
+
+
+def _node_body(directory: RunDirectory, log_format: Style, log_level: str) -> Body:
+    """A node's process, with all that it needs loaded already (the launcher forks it)."""
+    from hbroker.runtime import logs
+    from hbroker.runtime.node import run_node
+
+    def body(settings: NodeSettings, ready: Ready) -> int:
+        logs.configure(node=settings.name, style=log_format, level=log_level)
+        return run_node(settings, ready=ready, memory=directory.memory_file(settings.name))
+
+    return body

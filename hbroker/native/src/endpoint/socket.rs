@@ -1,0 +1,419 @@
+//! UDP, many datagrams in each system call. The only module with `unsafe`.
+//!
+//! On Linux: `recvmmsg` with UDP_GRO (the kernel hands a run of equal datagrams over as one message and tells their size),
+//! `sendmmsg` with UDP_SEGMENT (the reverse). Elsewhere, and where the kernel has neither: one datagram at a time.
+//! Nothing is ever fragmented by IP: a datagram that is too large for the path is refused or lost (RFC 8899 §3).
+
+#![allow(unsafe_code)]
+
+use std::io;
+use std::net::{SocketAddr, UdpSocket};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
+#[cfg(target_os = "linux")]
+use std::os::fd::{FromRawFd, OwnedFd};
+use std::time::Duration;
+
+use libc::c_int;
+use socket2::{Domain, Protocol, Socket as Builder, Type};
+
+use crate::endpoint::traffic::{Counters, Outgoing, SendError, add, is_elsewhere};
+
+#[cfg(target_os = "linux")]
+mod linux;
+#[cfg(not(target_os = "linux"))]
+mod portable;
+
+#[cfg(target_os = "linux")]
+use linux::{receive, send};
+#[cfg(not(target_os = "linux"))]
+use portable::{receive, send};
+
+/// Messages in one system call, at most.
+const WIDTH: usize = 32;
+/// No UDP message is longer, even one that GRO put together.
+const SLOT_BYTES: usize = 65_536;
+/// Slots are not a power of two apart, or they would compete for the same lines of the cache.
+const SLOT_STRIDE: usize = SLOT_BYTES + 33 * 64;
+/// What one receive may bring in, so that it stays in the cache until it is worked through.
+const BATCH_BYTES: usize = 256 * 1024;
+const MIN_WIDTH: usize = 4;
+
+/// How a socket is set up.
+#[derive(Clone, Copy, Debug)]
+pub struct Options {
+    /// Several sockets share one address; the kernel spreads the peers over them.
+    pub shared: bool,
+    /// Use UDP_GRO and UDP_SEGMENT where the kernel has them.
+    pub segmentation: bool,
+    /// What the kernel should buffer in each direction; less where the system's limit is lower.
+    pub buffer_bytes: usize,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            shared: false,
+            segmentation: true,
+            buffer_bytes: 8 * 1024 * 1024,
+        }
+    }
+}
+/// What one receive brought in. Made once, used again and again.
+pub struct Arrivals {
+    slots: Box<[u8]>,
+    messages: Vec<Arrived>,
+    /// How many messages the next receive may take, so that `BATCH_BYTES` are not exceeded by much.
+    width: usize,
+    #[cfg(target_os = "linux")]
+    names: Box<[libc::sockaddr_storage]>,
+    #[cfg(target_os = "linux")]
+    controls: Box<[linux::Control]>,
+}
+
+struct Arrived {
+    source: SocketAddr,
+    length: usize,
+    segment: usize,
+}
+
+impl Arrivals {
+    pub fn new() -> Self {
+        Self {
+            slots: vec![0; WIDTH * SLOT_STRIDE].into_boxed_slice(),
+            messages: Vec::with_capacity(WIDTH),
+            width: WIDTH,
+            #[cfg(target_os = "linux")]
+            names: vec![linux::no_name(); WIDTH].into_boxed_slice(),
+            #[cfg(target_os = "linux")]
+            controls: vec![linux::Control::EMPTY; WIDTH].into_boxed_slice(),
+        }
+    }
+
+    /// The datagrams, in order of arrival, each with its source.
+    pub fn datagrams(&self) -> impl Iterator<Item = (SocketAddr, &[u8])> {
+        self.messages
+            .iter()
+            .zip(self.slots.chunks(SLOT_STRIDE))
+            .flat_map(|(message, slot)| {
+                slot[..message.length]
+                    .chunks(message.segment)
+                    .map(|datagram| (message.source, datagram))
+            })
+    }
+
+    /// Forgets them.
+    pub fn clear(&mut self) {
+        self.messages.clear();
+    }
+
+    fn settle(&mut self, counters: &Counters) -> usize {
+        let bytes: usize = self.messages.iter().map(|m| m.length).sum();
+        let datagrams = self
+            .messages
+            .iter()
+            .map(|m| m.length.div_ceil(m.segment))
+            .sum();
+        add(&counters.datagrams_in, datagrams);
+        add(&counters.bytes_in, bytes);
+        if let Some(mean) = bytes.checked_div(self.messages.len()) {
+            self.width = (BATCH_BYTES / mean.max(1)).clamp(MIN_WIDTH, WIDTH);
+        }
+        datagrams
+    }
+}
+
+/// A bound, non-blocking UDP socket.
+pub struct Socket {
+    inner: UdpSocket,
+    segments: bool,
+}
+
+impl Socket {
+    /// Binds. Fails as `bind` does; lesser wishes (large buffers, segmentation) are dropped where they cannot be had.
+    ///
+    /// A socket bound to an IPv6 address takes IPv6 alone.
+    pub fn bind(listen: SocketAddr, options: Options) -> io::Result<Self> {
+        let socket = Builder::new(
+            Domain::for_address(listen),
+            Type::DGRAM,
+            Some(Protocol::UDP),
+        )?;
+        if listen.is_ipv6() {
+            socket.set_only_v6(true)?;
+        }
+        socket.set_reuse_port(options.shared)?;
+        socket.set_nonblocking(true)?;
+        forbid_fragmentation(&socket, listen)?;
+        enlarge_buffers(&socket, options.buffer_bytes);
+        let segments = options.segmentation && enable_segmentation(&socket);
+        report_overflow(&socket);
+        socket.bind(&listen.into())?;
+        Ok(Self {
+            inner: socket.into(),
+            segments,
+        })
+    }
+
+    /// From now on others may bind to the same address, if they ask for it ([`Options::shared`]).
+    pub fn share(&self) -> io::Result<()> {
+        socket2::SockRef::from(&self.inner).set_reuse_port(true)
+    }
+
+    pub fn address(&self) -> io::Result<SocketAddr> {
+        self.inner.local_addr()
+    }
+
+    /// Messages of many segments can be sent.
+    pub fn segments(&self) -> bool {
+        self.segments
+    }
+
+    /// Takes in what waits, up to a batch; returns how many datagrams that was (0: nothing waits).
+    pub fn receive(&self, arrivals: &mut Arrivals, counters: &Counters) -> io::Result<usize> {
+        arrivals.messages.clear();
+        add(&counters.receive_calls, 1);
+        match receive(&self.inner, arrivals, counters) {
+            Ok(()) => Ok(arrivals.settle(counters)),
+            Err(error) if matches!(error.raw_os_error(), Some(libc::EAGAIN | libc::EINTR)) => Ok(0),
+            Err(error) if is_elsewhere(&error) => {
+                add(&counters.receive_errors, 1);
+                Ok(0)
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Sends the messages in order, up to a batch; returns how many left. An error is about the first.
+    pub fn send(
+        &self,
+        bytes: &[u8],
+        messages: &[Outgoing],
+        counters: &Counters,
+    ) -> Result<usize, SendError> {
+        let batch = &messages[..messages.len().min(WIDTH)];
+        let sent = loop {
+            add(&counters.send_calls, 1);
+            match send(&self.inner, bytes, batch) {
+                Ok(sent) => break sent,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => {
+                    let error = SendError::from(error);
+                    add(
+                        &counters.send_blocked,
+                        usize::from(matches!(error, SendError::Blocked)),
+                    );
+                    return Err(error);
+                }
+            }
+        };
+        add(
+            &counters.datagrams_out,
+            batch[..sent].iter().map(Outgoing::datagrams).sum(),
+        );
+        add(
+            &counters.bytes_out,
+            batch[..sent].iter().map(|m| m.range.len()).sum(),
+        );
+        Ok(sent)
+    }
+}
+
+impl AsFd for Socket {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.inner.as_fd()
+    }
+}
+
+/// What to wait for on the socket.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Interest {
+    pub readable: bool,
+    pub writable: bool,
+}
+
+/// Blocks until the socket is ready as wished, or the bell is readable, or the time is over (None: never).
+/// Returns whether the bell is readable.
+pub fn wait(
+    socket: &Socket,
+    interest: Interest,
+    bell: BorrowedFd<'_>,
+    timeout: Option<Duration>,
+) -> io::Result<bool> {
+    let readable = if interest.readable { libc::POLLIN } else { 0 };
+    let writable = if interest.writable { libc::POLLOUT } else { 0 };
+    let mut polled = [
+        libc::pollfd {
+            fd: socket.as_fd().as_raw_fd(),
+            events: readable | writable,
+            revents: 0,
+        },
+        libc::pollfd {
+            fd: bell.as_raw_fd(),
+            events: libc::POLLIN,
+            revents: 0,
+        },
+    ];
+    poll(&mut polled, timeout)?;
+    Ok(polled[1].revents & libc::POLLIN != 0)
+}
+
+/// Blocks as `ppoll` does; a signal ends it early.
+fn poll(polled: &mut [libc::pollfd], timeout: Option<Duration>) -> io::Result<()> {
+    match check(poll_call(polled, timeout)) {
+        Ok(_) if polled.iter().any(|p| p.revents & libc::POLLNVAL != 0) => {
+            Err(io::Error::from_raw_os_error(libc::EBADF))
+        }
+        Err(error) if error.kind() != io::ErrorKind::Interrupted => Err(error),
+        Ok(_) | Err(_) => Ok(()),
+    }
+}
+
+#[cfg(target_os = "linux")]
+fn poll_call(polled: &mut [libc::pollfd], timeout: Option<Duration>) -> c_int {
+    let timeout = timeout.map(|t| libc::timespec {
+        tv_sec: t.as_secs().try_into().unwrap_or(libc::time_t::MAX),
+        tv_nsec: t.subsec_nanos().into(),
+    });
+    let timeout = timeout
+        .as_ref()
+        .map_or(std::ptr::null(), std::ptr::from_ref);
+    // SAFETY: the pointer and the count are those of one slice; `timeout` is null or points to a value that outlives the
+    // call.
+    unsafe {
+        libc::ppoll(
+            polled.as_mut_ptr(),
+            polled.len() as libc::nfds_t,
+            timeout,
+            std::ptr::null(),
+        )
+    }
+}
+
+#[cfg(not(target_os = "linux"))]
+fn poll_call(polled: &mut [libc::pollfd], timeout: Option<Duration>) -> c_int {
+    // Rounded up: waking before the time would only mean to wait again.
+    let millis = timeout.map_or(-1, |t| {
+        t.as_micros()
+            .div_ceil(1000)
+            .try_into()
+            .unwrap_or(c_int::MAX)
+    });
+    // SAFETY: the pointer and the count are those of one slice.
+    unsafe { libc::poll(polled.as_mut_ptr(), polled.len() as libc::nfds_t, millis) }
+}
+
+/// A descriptor that is readable while its counter is above zero.
+#[cfg(target_os = "linux")]
+pub fn event_fd() -> io::Result<OwnedFd> {
+    // SAFETY: takes no pointers; the descriptor is new and nobody else's.
+    unsafe {
+        Ok(OwnedFd::from_raw_fd(check(libc::eventfd(
+            0,
+            libc::EFD_CLOEXEC | libc::EFD_NONBLOCK,
+        ))?))
+    }
+}
+
+fn check(result: c_int) -> io::Result<c_int> {
+    if result < 0 {
+        Err(io::Error::last_os_error())
+    } else {
+        Ok(result)
+    }
+}
+
+fn set_option(socket: &Builder, level: c_int, name: c_int, value: c_int) -> io::Result<()> {
+    // SAFETY: the pointer is to a c_int, whose size is given, that outlives the call.
+    check(unsafe {
+        libc::setsockopt(
+            socket.as_raw_fd(),
+            level,
+            name,
+            std::ptr::from_ref(&value).cast(),
+            size_of::<c_int>() as libc::socklen_t,
+        )
+    })
+    .map(drop)
+}
+
+#[cfg(target_os = "linux")]
+fn forbid_fragmentation(socket: &Builder, listen: SocketAddr) -> io::Result<()> {
+    // PROBE rather than DO: the path MTU is found by our own probes, ICMP (which anyone can forge) has no say in it.
+    if listen.is_ipv4() {
+        set_option(
+            socket,
+            libc::IPPROTO_IP,
+            libc::IP_MTU_DISCOVER,
+            libc::IP_PMTUDISC_PROBE,
+        )
+    } else {
+        set_option(
+            socket,
+            libc::IPPROTO_IPV6,
+            libc::IPV6_MTU_DISCOVER,
+            libc::IPV6_PMTUDISC_PROBE,
+        )
+    }
+}
+
+#[cfg(target_vendor = "apple")]
+fn forbid_fragmentation(socket: &Builder, listen: SocketAddr) -> io::Result<()> {
+    if listen.is_ipv4() {
+        set_option(socket, libc::IPPROTO_IP, libc::IP_DONTFRAG, 1)
+    } else {
+        set_option(socket, libc::IPPROTO_IPV6, libc::IPV6_DONTFRAG, 1)
+    }
+}
+
+#[cfg(not(any(target_os = "linux", target_vendor = "apple")))]
+fn forbid_fragmentation(_: &Builder, _: SocketAddr) -> io::Result<()> {
+    Ok(())
+}
+
+/// As large as asked for with privilege, else as the system allows.
+fn enlarge_buffers(socket: &Builder, bytes: usize) {
+    #[cfg(target_os = "linux")]
+    {
+        let wish = c_int::try_from(bytes).unwrap_or(c_int::MAX);
+        if set_option(socket, libc::SOL_SOCKET, libc::SO_RCVBUFFORCE, wish).is_ok()
+            && set_option(socket, libc::SOL_SOCKET, libc::SO_SNDBUFFORCE, wish).is_ok()
+        {
+            return;
+        }
+    }
+    let _ = socket.set_recv_buffer_size(bytes);
+    let _ = socket.set_send_buffer_size(bytes);
+}
+
+/// UDP_GRO for receiving; true where UDP_SEGMENT can be sent.
+#[cfg(target_os = "linux")]
+fn enable_segmentation(socket: &Builder) -> bool {
+    let _ = set_option(socket, libc::SOL_UDP, libc::UDP_GRO, 1);
+    // 0 as the size for all messages means none, so this only asks whether the kernel knows the option.
+    set_option(socket, libc::SOL_UDP, libc::UDP_SEGMENT, 0).is_ok()
+}
+
+#[cfg(not(target_os = "linux"))]
+fn enable_segmentation(_: &Builder) -> bool {
+    false
+}
+
+/// Asks the kernel to tell what it dropped. Where it cannot, the counter stays 0.
+fn report_overflow(socket: &Builder) {
+    #[cfg(target_os = "linux")]
+    let _ = set_option(socket, libc::SOL_SOCKET, libc::SO_RXQ_OVFL, 1);
+    #[cfg(not(target_os = "linux"))]
+    let _ = socket;
+}
+
+/// Whether the descriptor is readable now.
+#[cfg(test)]
+pub fn is_readable(fd: BorrowedFd<'_>) -> io::Result<bool> {
+    let mut polled = [libc::pollfd {
+        fd: fd.as_raw_fd(),
+        events: libc::POLLIN,
+        revents: 0,
+    }];
+    poll(&mut polled, Some(Duration::ZERO))?;
+    Ok(polled[0].revents & libc::POLLIN != 0)
+}

@@ -1,0 +1,205 @@
+//! A worker as other threads see it: its machine behind a lock, its way out, its mailbox, its waker.
+//!
+//! Datagrams leave under a second lock, which is taken while the first is still held (hand over hand): so they leave in
+//! the order in which they were sealed, and the machine is free while the kernel works.
+//!
+//! A caller's thread that finds the worker asleep sends by itself, which spares the time to wake a thread (on loopback
+//! that halves the latency). If it calls again within [`LULL`] it wakes the worker instead: what it queues meanwhile
+//! leaves together.
+
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
+use std::time::Instant;
+
+use parking_lot::{Condvar, Mutex, MutexGuard};
+
+use crate::Micros;
+use crate::endpoint::egress::Egress;
+use crate::endpoint::fleet::Fleet;
+use crate::endpoint::socket::Socket;
+use crate::endpoint::traffic::Counters;
+use crate::endpoint::waker::Waker;
+use crate::endpoint::worker::Machine;
+use crate::sink::DatagramSink;
+
+/// A caller that sends by itself more often than this leaves it to the worker, which bundles.
+const LULL: Micros = 100;
+/// Handoffs that may wait for a worker.
+const MAILBOX: usize = 4_096;
+
+/// The side of a worker that other threads see.
+pub struct Station<M: Machine> {
+    pub seat: Mutex<Seat<M>>,
+    pub outlet: Mutex<Outlet>,
+    pub waker: Waker,
+    mailbox: SyncSender<M::Handoff>,
+    /// A sender found the mailbox full and wants to be woken when it is not.
+    pub starved: AtomicBool,
+    /// A turn is over: the machine may have drained.
+    pub turned: Condvar,
+    pub counters: Counters,
+    pub fleet: Arc<Fleet>,
+}
+
+/// The machine, and what is kept of it under its lock.
+pub struct Seat<M> {
+    pub machine: M,
+    /// Its output is signalled.
+    lit: bool,
+    /// When a caller last sent by itself.
+    sent_at: Micros,
+    /// The worker has ended.
+    closed: bool,
+}
+
+/// What is to leave, and through what.
+pub struct Outlet {
+    pub egress: Egress,
+    /// None once the worker has ended.
+    socket: Option<Arc<Socket>>,
+}
+
+impl Outlet {
+    /// Sends what the socket takes; see [`Egress::flush`].
+    pub fn flush(&mut self, counters: &Counters) -> io::Result<bool> {
+        match &self.socket {
+            Some(socket) => self.egress.flush(counters, |bytes, messages| {
+                socket.send(bytes, messages, counters)
+            }),
+            None => Ok(true),
+        }
+    }
+}
+
+impl<M: Machine> Station<M> {
+    /// The station, and where its worker finds its mail.
+    pub fn new(
+        machine: M,
+        socket: Arc<Socket>,
+        fleet: Arc<Fleet>,
+    ) -> io::Result<(Self, Receiver<M::Handoff>)> {
+        let (mailbox, mail) = sync_channel(MAILBOX);
+        let station = Self {
+            seat: Mutex::new(Seat {
+                machine,
+                lit: false,
+                sent_at: 0,
+                closed: false,
+            }),
+            outlet: Mutex::new(Outlet {
+                egress: Egress::new(socket.segments()),
+                socket: Some(socket),
+            }),
+            waker: Waker::new()?,
+            mailbox,
+            starved: AtomicBool::new(false),
+            turned: Condvar::new(),
+            counters: Counters::default(),
+            fleet,
+        };
+        Ok((station, mail))
+    }
+
+    /// Lets the caller at the machine, then sees to it that what follows from the call happens.
+    pub fn enter<R>(&self, call: impl FnOnce(&mut M, Micros) -> R) -> R {
+        let mut seat = self.seat.lock();
+        let now = self.fleet.clock.now();
+        let result = call(&mut seat.machine, now);
+        self.follow_up(seat, now);
+        result
+    }
+
+    /// Lets the caller read.
+    pub fn inspect<R>(&self, read: impl FnOnce(&M) -> R) -> R {
+        read(&self.seat.lock().machine)
+    }
+
+    pub fn counters(&self) -> &Counters {
+        &self.counters
+    }
+
+    pub fn wake(&self) {
+        self.waker.wake();
+    }
+
+    /// Waits until the machine is drained and all of it is sent. False: the deadline, or the worker's end, came first.
+    pub fn drain(&self, deadline: Instant) -> bool {
+        let mut seat = self.seat.lock();
+        loop {
+            // The second lock is never held by one who waits for the first.
+            if seat.machine.is_drained() && self.outlet.lock().egress.is_empty() {
+                return true;
+            }
+            if seat.closed || self.turned.wait_until(&mut seat, deadline).timed_out() {
+                return false;
+            }
+        }
+    }
+
+    fn follow_up(&self, mut seat: MutexGuard<'_, Seat<M>>, now: Micros) {
+        self.show_output(&mut seat);
+        let leave_it_to_worker = seat.machine.has_handoff()
+            || !self.waker.is_sleeping()
+            || now < seat.sent_at.saturating_add(LULL);
+        let outlet = if leave_it_to_worker {
+            None
+        } else {
+            self.outlet.try_lock()
+        };
+        let Some(mut outlet) = outlet.filter(|o| o.egress.is_empty() && o.socket.is_some()) else {
+            drop(seat);
+            return self.waker.wake();
+        };
+        seat.machine.poll_transmit(now, &mut outlet.egress);
+        if !outlet.egress.is_empty() {
+            seat.sent_at = now;
+        }
+        let more = outlet.egress.is_full();
+        let sooner = seat.machine.poll_timeout().unwrap_or(Micros::MAX) < self.waker.deadline();
+        self.turned.notify_all();
+        drop(seat);
+        // An error is left to the worker, which will meet it again.
+        let all_sent = outlet.flush(&self.counters).unwrap_or(false);
+        drop(outlet);
+        if more || sooner || !all_sent {
+            self.waker.wake();
+        }
+    }
+
+    /// Signals to the reader that the machine has output, or has none any more.
+    pub fn show_output(&self, seat: &mut Seat<M>) {
+        let lit = seat.machine.has_output();
+        if lit != seat.lit {
+            seat.lit = lit;
+            if lit {
+                self.fleet.output.light()
+            } else {
+                self.fleet.output.extinguish()
+            }
+        }
+    }
+
+    /// Puts a handoff into the mailbox; gives it back where that is full, and wakes everyone when it no longer is.
+    pub fn post(&self, handoff: M::Handoff) -> Result<(), M::Handoff> {
+        let Err(TrySendError::Full(handoff)) = self.mailbox.try_send(handoff) else {
+            return Ok(());
+        };
+        self.starved.store(true, Ordering::SeqCst);
+        // Again, because it may have been emptied before the flag was seen.
+        match self.mailbox.try_send(handoff) {
+            Err(TrySendError::Full(handoff)) => Err(handoff),
+            Ok(()) | Err(TrySendError::Disconnected(_)) => Ok(()),
+        }
+    }
+
+    /// The worker has ended: nothing is sent any more.
+    pub fn close(&self) {
+        let mut seat = self.seat.lock();
+        seat.closed = true;
+        let mut outlet = self.outlet.lock();
+        outlet.socket = None;
+        self.turned.notify_all();
+    }
+}

@@ -1,0 +1,282 @@
+//! Waking without losing a wake-up, and without paying for one that nobody needs.
+//!
+//! [`Waker`] gets a worker out of `poll`. Its state is that of a parker: awake, sleeping, or notified. Whoever has work
+//! for the worker notifies; only where the worker had announced that it sleeps does that cost a system call. A worker that
+//! is about to sleep finds the notification that came in the meantime and stays up.
+//!
+//! [`OutputSignal`] tells the reader (Python) that events or messages wait: a descriptor that is readable exactly as long
+//! as they do, for a selector, and a condition variable for a thread that blocks.
+
+#[cfg(target_os = "linux")]
+use std::fs::File;
+use std::io;
+use std::io::{Read, Write};
+use std::os::fd::{AsFd, BorrowedFd};
+#[cfg(not(target_os = "linux"))]
+use std::os::unix::net::UnixStream;
+use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
+use std::time::Instant;
+
+use parking_lot::{Condvar, Mutex};
+
+use crate::Micros;
+
+const AWAKE: u8 = 0;
+const SLEEPING: u8 = 1;
+const NOTIFIED: u8 = 2;
+
+/// Gets one worker out of `poll`.
+pub struct Waker {
+    state: AtomicU8,
+    deadline: AtomicU64,
+    bell: Doorbell,
+}
+
+impl Waker {
+    pub fn new() -> io::Result<Self> {
+        Ok(Self {
+            state: AtomicU8::new(AWAKE),
+            deadline: AtomicU64::new(Micros::MAX),
+            bell: Doorbell::new()?,
+        })
+    }
+
+    /// Makes the worker look at its engine again: at once where it sleeps, else before it next does.
+    pub fn wake(&self) {
+        if self.state.swap(NOTIFIED, Ordering::AcqRel) == SLEEPING {
+            self.bell.ring();
+        }
+    }
+
+    pub fn is_sleeping(&self) -> bool {
+        self.state.load(Ordering::Acquire) == SLEEPING
+    }
+
+    /// The worker announces when it will be up by itself. Called with the engine locked, as is `deadline`.
+    pub fn set_deadline(&self, deadline: Option<Micros>) {
+        self.deadline
+            .store(deadline.unwrap_or(Micros::MAX), Ordering::Relaxed);
+    }
+
+    /// When the worker will be up by itself.
+    pub fn deadline(&self) -> Micros {
+        self.deadline.load(Ordering::Relaxed)
+    }
+
+    /// The worker announces its sleep. False: it was notified since it last woke, and must not.
+    pub fn begin_sleep(&self) -> bool {
+        let slept = self
+            .state
+            .compare_exchange(AWAKE, SLEEPING, Ordering::AcqRel, Ordering::Acquire)
+            .is_ok();
+        if !slept {
+            self.state.store(AWAKE, Ordering::Release);
+        }
+        slept
+    }
+
+    /// The worker is up again; `rung`: its descriptor was readable.
+    pub fn end_sleep(&self, rung: bool) {
+        self.state.swap(AWAKE, Ordering::AcqRel);
+        if rung {
+            self.bell.silence();
+        }
+    }
+
+    /// What the worker polls for reading while it sleeps.
+    pub fn as_fd(&self) -> BorrowedFd<'_> {
+        self.bell.as_fd()
+    }
+}
+
+/// Tells a reader that at least one of several workers has output for it.
+pub struct OutputSignal {
+    state: Mutex<Signalled>,
+    changed: Condvar,
+    bell: Doorbell,
+}
+
+struct Signalled {
+    /// How many workers have output.
+    lit: usize,
+    /// Somebody asked for the descriptor, so it has to be kept true.
+    watched: bool,
+}
+
+impl OutputSignal {
+    pub fn new() -> io::Result<Self> {
+        Ok(Self {
+            state: Mutex::new(Signalled {
+                lit: 0,
+                watched: false,
+            }),
+            changed: Condvar::new(),
+            bell: Doorbell::new()?,
+        })
+    }
+
+    /// One more worker has output.
+    pub fn light(&self) {
+        let mut state = self.state.lock();
+        state.lit += 1;
+        if state.lit == 1 {
+            if state.watched {
+                self.bell.ring();
+            }
+            self.changed.notify_all();
+        }
+    }
+
+    /// One worker less has output.
+    pub fn extinguish(&self) {
+        let mut state = self.state.lock();
+        state.lit -= 1;
+        if state.lit == 0 && state.watched {
+            self.bell.silence();
+        }
+    }
+
+    /// Blocks until some worker has output. False: the deadline came first.
+    pub fn wait_until(&self, deadline: Instant) -> bool {
+        let mut state = self.state.lock();
+        while state.lit == 0 {
+            if self.changed.wait_until(&mut state, deadline).timed_out() {
+                return state.lit > 0;
+            }
+        }
+        true
+    }
+
+    /// A descriptor that is readable exactly as long as some worker has output. Not to be read from.
+    pub fn as_fd(&self) -> BorrowedFd<'_> {
+        let mut state = self.state.lock();
+        if !state.watched {
+            state.watched = true;
+            if state.lit > 0 {
+                self.bell.ring();
+            }
+        }
+        self.bell.as_fd()
+    }
+}
+
+/// A descriptor that one side makes readable and the other unreadable: eventfd, or a pair of sockets where there is none.
+struct Doorbell {
+    #[cfg(target_os = "linux")]
+    event: File,
+    #[cfg(not(target_os = "linux"))]
+    button: UnixStream,
+    #[cfg(not(target_os = "linux"))]
+    gong: UnixStream,
+}
+
+#[cfg(target_os = "linux")]
+impl Doorbell {
+    fn new() -> io::Result<Self> {
+        Ok(Self {
+            event: File::from(crate::endpoint::socket::event_fd()?),
+        })
+    }
+
+    fn ring(&self) {
+        // The only error is a counter at its limit, and then the descriptor is readable already.
+        let _ = (&self.event).write(&1u64.to_ne_bytes());
+    }
+
+    fn silence(&self) {
+        // The only error is a counter of zero: silent already.
+        let _ = (&self.event).read(&mut [0; 8]);
+    }
+
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.event.as_fd()
+    }
+}
+
+#[cfg(not(target_os = "linux"))]
+impl Doorbell {
+    fn new() -> io::Result<Self> {
+        let (button, gong) = UnixStream::pair()?;
+        button.set_nonblocking(true)?;
+        gong.set_nonblocking(true)?;
+        Ok(Self { button, gong })
+    }
+
+    fn ring(&self) {
+        // The only error is a full buffer, and then the descriptor is readable already.
+        let _ = (&self.button).write(&[1]);
+    }
+
+    fn silence(&self) {
+        while matches!((&self.gong).read(&mut [0; 64]), Ok(64)) {}
+    }
+
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.gong.as_fd()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_notification_before_sleep_prevents_it_once() {
+        let waker = Waker::new().unwrap();
+        waker.wake();
+        waker.wake();
+        assert!(!waker.begin_sleep());
+        assert!(waker.begin_sleep());
+        assert!(waker.is_sleeping());
+        waker.end_sleep(false);
+        assert!(!waker.is_sleeping());
+    }
+
+    #[test]
+    fn a_notification_in_sleep_rings_once_and_is_consumed() {
+        let waker = Waker::new().unwrap();
+        assert!(waker.begin_sleep());
+        waker.wake();
+        waker.wake();
+        assert!(waker.bell.is_ringing());
+        waker.end_sleep(true);
+        assert!(!waker.bell.is_ringing());
+        assert!(
+            waker.begin_sleep(),
+            "what was notified in sleep is worked through after it"
+        );
+    }
+
+    #[test]
+    fn a_signal_that_nobody_watches_costs_no_ring_until_it_is_watched() {
+        let signal = OutputSignal::new().unwrap();
+        signal.light();
+        assert!(!signal.bell.is_ringing());
+        signal.as_fd();
+        assert!(signal.bell.is_ringing());
+        signal.light();
+        signal.extinguish();
+        assert!(signal.bell.is_ringing());
+        signal.extinguish();
+        assert!(!signal.bell.is_ringing());
+    }
+
+    #[test]
+    fn a_thread_that_waits_is_told() {
+        let signal = OutputSignal::new().unwrap();
+        std::thread::scope(|scope| {
+            let waiter = scope
+                .spawn(|| signal.wait_until(Instant::now() + std::time::Duration::from_secs(20)));
+            signal.light();
+            assert!(waiter.join().unwrap());
+        });
+        signal.extinguish();
+        assert!(!signal.wait_until(Instant::now()));
+    }
+
+    impl Doorbell {
+        fn is_ringing(&self) -> bool {
+            crate::endpoint::socket::is_readable(self.as_fd()).unwrap()
+        }
+    }
+}

@@ -1,0 +1,239 @@
+//! One thread, one socket, one sans-IO machine.
+//!
+//! The worker takes the machine's lock for one batch at a time, so that a caller's thread gets its turn. It does not sleep
+//! before it has asked the socket once more; while it works, everything due to a peer gathers and leaves together.
+
+use std::io;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::sync::mpsc::Receiver;
+use std::time::Duration;
+
+use crate::Micros;
+use crate::endpoint::fleet::Fleet;
+use crate::endpoint::socket::{self, Arrivals, Interest, Socket};
+use crate::endpoint::station::Station;
+use crate::sink::DatagramSink;
+
+/// Handoffs that a worker takes in under one hold of the lock.
+const HANDOFFS_PER_TURN: usize = 512;
+
+/// What a worker drives: bytes and time come in; datagrams, output and a deadline come out.
+pub trait Machine: Send + 'static {
+    /// What one worker's machine has for another's.
+    type Handoff: Send + 'static;
+
+    fn handle_datagram(&mut self, now: Micros, source: SocketAddr, datagram: &[u8]);
+    fn handle_timeout(&mut self, now: Micros);
+    fn handle_handoff(&mut self, now: Micros, handoff: Self::Handoff);
+
+    /// Seals what may leave now. Once the sink is full the rest should wait; the call is then repeated.
+    fn poll_transmit(&mut self, now: Micros, sink: &mut impl DatagramSink);
+    /// The next handoff and the worker it is for.
+    fn poll_handoff(&mut self) -> Option<(u8, Self::Handoff)>;
+    /// `poll_handoff` has something.
+    fn has_handoff(&self) -> bool;
+    /// When `handle_timeout` is due.
+    fn poll_timeout(&self) -> Option<Micros>;
+    /// Events or messages wait for the reader.
+    fn has_output(&self) -> bool;
+    /// Nothing is queued and nothing unacknowledged.
+    fn is_drained(&self) -> bool;
+}
+
+/// The thread's side of a worker.
+pub struct Worker<M: Machine> {
+    index: usize,
+    station: Arc<Station<M>>,
+    peers: Vec<Arc<Station<M>>>,
+    socket: Arc<Socket>,
+    arrivals: Arrivals,
+    mail: Receiver<M::Handoff>,
+    /// A handoff whose mailbox is full. Until it is delivered the worker takes in no more datagrams.
+    stalled: Option<(u8, M::Handoff)>,
+    blocked: bool,
+}
+
+/// How a turn ended.
+struct Turn {
+    /// There is more to do at once.
+    again: bool,
+}
+
+impl<M: Machine> Worker<M> {
+    /// `index`: its number among its peers, which are told by [`Worker::introduce`].
+    pub fn new(index: usize, machine: M, socket: Socket, fleet: Arc<Fleet>) -> io::Result<Self> {
+        let socket = Arc::new(socket);
+        let (station, mail) = Station::new(machine, Arc::clone(&socket), fleet)?;
+        let station = Arc::new(station);
+        Ok(Self {
+            index,
+            station,
+            peers: Vec::new(),
+            socket,
+            arrivals: Arrivals::new(),
+            mail,
+            stalled: None,
+            blocked: false,
+        })
+    }
+
+    pub fn station(&self) -> Arc<Station<M>> {
+        Arc::clone(&self.station)
+    }
+
+    /// All workers of the endpoint, itself included, by number.
+    pub fn introduce(&mut self, peers: &[Arc<Station<M>>]) {
+        self.peers = peers.to_vec();
+    }
+
+    /// Works until it is told to stop, or the socket dies.
+    pub fn run(mut self) {
+        let farewell = Farewell {
+            index: self.index,
+            station: self.station(),
+            clean: false,
+        };
+        let ended = self.work();
+        farewell.say(ended);
+    }
+
+    fn work(&mut self) -> io::Result<()> {
+        let mut due = true;
+        while !self.station.fleet.stop.load(Ordering::Acquire) {
+            let received = self.receive()?;
+            if received > 0 || due {
+                due = self.turn()?.again;
+            } else {
+                self.sleep()?;
+                due = true;
+            }
+        }
+        self.turn().map(drop)
+    }
+
+    fn receive(&mut self) -> io::Result<usize> {
+        if self.stalled.is_some() {
+            return Ok(0);
+        }
+        self.socket
+            .receive(&mut self.arrivals, &self.station.counters)
+    }
+
+    /// Works through what came in, under the lock, and sends what follows from it, mostly without.
+    fn turn(&mut self) -> io::Result<Turn> {
+        let station = Arc::clone(&self.station);
+        let now = station.fleet.clock.now();
+        let mut seat = station.seat.lock();
+        for (source, datagram) in self.arrivals.datagrams() {
+            seat.machine.handle_datagram(now, source, datagram);
+        }
+        self.arrivals.clear();
+        let more_mail = self.take_mail(&mut seat.machine, now);
+        if seat.machine.poll_timeout().is_some_and(|due| due <= now) {
+            seat.machine.handle_timeout(now);
+        }
+        let wake = self.post_handoffs(&mut seat.machine);
+        station.show_output(&mut seat);
+        let mut outlet = station.outlet.lock();
+        if outlet.flush(&station.counters)? {
+            seat.machine.poll_transmit(now, &mut outlet.egress);
+        }
+        let more_datagrams = outlet.egress.is_full();
+        station.waker.set_deadline(seat.machine.poll_timeout());
+        station.turned.notify_all();
+        drop(seat);
+        self.blocked = !outlet.flush(&station.counters)?;
+        drop(outlet);
+        for worker in wake {
+            self.peers[usize::from(worker)].wake();
+        }
+        Ok(Turn {
+            again: more_mail || (more_datagrams && !self.blocked),
+        })
+    }
+
+    /// Takes in handoffs from other workers; true: there may be more.
+    fn take_mail(&mut self, machine: &mut M, now: Micros) -> bool {
+        let mut taken = 0;
+        for handoff in self.mail.try_iter().take(HANDOFFS_PER_TURN) {
+            machine.handle_handoff(now, handoff);
+            taken += 1;
+        }
+        if taken > 0 && self.station.starved.swap(false, Ordering::SeqCst) {
+            self.peers.iter().for_each(|peer| peer.wake());
+        }
+        taken == HANDOFFS_PER_TURN
+    }
+
+    /// Delivers handoffs to other workers' mailboxes; returns whom to wake.
+    fn post_handoffs(&mut self, machine: &mut M) -> Vec<u8> {
+        let mut wake = Vec::new();
+        while let Some((to, handoff)) = self.stalled.take().or_else(|| machine.poll_handoff()) {
+            // A machine that names a worker that does not exist loses the handoff, as with one that has ended.
+            let Some(peer) = self.peers.get(usize::from(to)) else {
+                continue;
+            };
+            match peer.post(handoff) {
+                Ok(()) if wake.contains(&to) => {}
+                Ok(()) => wake.push(to),
+                Err(handoff) => {
+                    self.stalled = Some((to, handoff));
+                    break;
+                }
+            }
+        }
+        wake
+    }
+
+    fn sleep(&mut self) -> io::Result<()> {
+        let waker = &self.station.waker;
+        if !waker.begin_sleep() {
+            return Ok(());
+        }
+        let timeout = match waker.deadline() {
+            Micros::MAX => None,
+            deadline => Some(Duration::from_micros(
+                deadline.saturating_sub(self.station.fleet.clock.now()),
+            )),
+        };
+        let interest = Interest {
+            readable: self.stalled.is_none(),
+            writable: self.blocked,
+        };
+        let rung = socket::wait(&self.socket, interest, waker.as_fd(), timeout);
+        waker.end_sleep(*rung.as_ref().unwrap_or(&false));
+        rung.map(drop)
+    }
+}
+
+/// Sees to it that a worker's end is known, also where it ends by a panic.
+struct Farewell<M: Machine> {
+    index: usize,
+    station: Arc<Station<M>>,
+    clean: bool,
+}
+
+impl<M: Machine> Farewell<M> {
+    fn say(mut self, ended: io::Result<()>) {
+        self.clean = true;
+        if let Err(error) = ended {
+            self.station
+                .fleet
+                .fail(format!("worker {}: {error}", self.index));
+        }
+    }
+}
+
+impl<M: Machine> Drop for Farewell<M> {
+    fn drop(&mut self) {
+        if !self.clean {
+            self.station
+                .fleet
+                .fail(format!("worker {} panicked", self.index));
+        }
+        self.station.close();
+        self.station.fleet.end_one();
+    }
+}

@@ -1,0 +1,121 @@
+//! What an engine hands up to Python: decisions to take, and messages to read.
+
+use std::collections::VecDeque;
+use std::net::SocketAddr;
+
+use bytes::Bytes;
+
+use crate::link_id::LinkId;
+
+/// Why a link is gone.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum DownReason {
+    /// The peer was silent for too long (§3.2, §3.5).
+    Timeout,
+    /// The peer does not know the session (§3.6).
+    Reset,
+    /// The peer runs under another incarnation (§3.6).
+    Restarted,
+    /// This side closed it.
+    Closed,
+}
+
+impl DownReason {
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Timeout => "timeout",
+            Self::Reset => "reset",
+            Self::Restarted => "restarted",
+            Self::Closed => "closed",
+        }
+    }
+}
+
+/// Who is at the other end of a link.
+#[derive(Clone, Copy, Debug)]
+pub struct Peer {
+    pub link: LinkId,
+    pub address: SocketAddr,
+    pub session: u64,
+    /// The peer opened it.
+    pub inbound: bool,
+}
+
+/// A decision for Python to take, or news that it needs for one.
+#[derive(Clone, Debug)]
+pub enum Event {
+    /// A control packet. `link`: `None` outside of a session.
+    Control {
+        link: Option<LinkId>,
+        source: SocketAddr,
+        packet: Vec<u8>,
+        inbound: bool,
+    },
+    LinkUp(Peer),
+    LinkDown(Peer, DownReason),
+    /// A client's message waits for the owner of its topic. `start`: where to ask; `None`: the root.
+    Unresolved {
+        topic: Box<str>,
+        start: Option<SocketAddr>,
+    },
+    /// What became of a client's message of `QoS` 1 or 2.
+    Published {
+        sequence: u64,
+        topic: Box<str>,
+        reason: i32,
+    },
+}
+
+/// A message for a client's application.
+#[derive(Clone, Debug)]
+pub struct Message {
+    /// The body of a serialised `Publish`, all but its payload where that came in fragments.
+    pub publish: Bytes,
+    /// The payload put together from fragments; `None`: it is in `publish`.
+    pub whole: Option<Vec<u8>>,
+    pub retained: bool,
+    pub qos: u8,
+    /// The listeners that it matches.
+    pub subscriptions: Vec<u64>,
+    /// What to acknowledge once the application has it.
+    pub receipt: Option<(LinkId, u64)>,
+}
+
+impl Message {
+    /// What it counts for in a bounded queue.
+    pub fn bytes(&self) -> usize {
+        self.publish.len() + self.whole.as_ref().map_or(0, Vec::len) + 64
+    }
+}
+
+/// A queue of events with an end. News of links is always taken: there is no more of it than links.
+pub struct Events {
+    queue: VecDeque<Event>,
+    limit: usize,
+}
+
+impl Events {
+    pub fn new(limit: usize) -> Self {
+        Self {
+            queue: VecDeque::new(),
+            limit,
+        }
+    }
+
+    pub fn is_full(&self) -> bool {
+        self.queue.len() >= self.limit
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.queue.is_empty()
+    }
+
+    pub fn push(&mut self, event: Event) {
+        self.queue.push_back(event);
+    }
+
+    pub fn take(&mut self, limit: usize) -> impl Iterator<Item = Event> + '_ {
+        let count = self.queue.len().min(limit);
+        self.queue.drain(..count)
+    }
+}

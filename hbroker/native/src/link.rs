@@ -1,0 +1,385 @@
+//! One end of the conversation with one peer (docs/protocol.md §3), after QUIC (RFC 9000, RFC 9002).
+//!
+//! A link is made of parts that know nothing of each other. In: `acks` remembers which datagrams came and when to say
+//! so, `arrivals` puts reliable packets into the order of their chains. Out: `outbox` holds what was never sent,
+//! `deliveries` and `pubacks` what must be repeated until it is acknowledged, and `recovery` decides what is
+//! acknowledged, what is lost and how much may be in flight. A link knows nothing of topics.
+//!
+//! For each datagram: [`Link::handle_header`], then [`Link::receive`] for each reliable packet, then
+//! [`Link::finish_datagram`]. After a batch of them, or of packets queued: [`Link::poll_transmit`].
+
+pub mod acks;
+pub mod arrivals;
+mod config;
+pub mod congestion;
+mod contents;
+pub mod delivery;
+pub mod outbox;
+pub mod pubacks;
+pub mod ranges;
+pub mod recovery;
+pub mod rtt;
+mod seal;
+
+#[cfg(test)]
+mod tests;
+
+use std::net::SocketAddr;
+
+use bytes::Bytes;
+
+use crate::Micros;
+use crate::link::acks::Acks;
+use crate::link::arrivals::Arrivals;
+pub use crate::link::arrivals::Receipt;
+pub use crate::link::delivery::Chain;
+use crate::link::delivery::Deliveries;
+use crate::link::outbox::Outbox;
+use crate::link::pubacks::Pubacks;
+use crate::link::recovery::Recovery;
+use crate::wire::{self, AckView, Header};
+pub use config::{Arrival, LinkConfig, LinkStats, Liveness, QueueFull, Role};
+use contents::Contents;
+
+/// A peer that leaves so many probes unanswered in the idle timeout is gone: the waits between them double only so far.
+const PROBES_BEFORE_TIMEOUT: Micros = 10;
+/// RFC 9002 §6.2.4: a probe timeout sends up to two datagrams.
+const PROBE_DATAGRAMS: u32 = 2;
+/// Room in the queue that only control packets may use.
+const CONTROL_RESERVE: usize = 1 << 20;
+/// What a datagram takes at most beside one body field: one of `max_datagram` less this fits into a bundle.
+pub const DATAGRAM_OVERHEAD: usize = 128;
+/// The largest body field: what remains of a UDP datagram once the largest link header is in it.
+const MOST_BODY: usize = wire::MAX_DATAGRAM - 1_024;
+
+/// One end of a link.
+#[derive(Debug)]
+pub struct Link {
+    config: LinkConfig,
+    peer: SocketAddr,
+    /// Sent in every datagram until the first acknowledgement; then empty.
+    token: Vec<u8>,
+    is_established: bool,
+    peer_incarnation: Option<u64>,
+
+    acks: Acks,
+    arrivals: Arrivals,
+    outbox: Outbox,
+    deliveries: Deliveries,
+    pubacks: Pubacks,
+    recovery: Recovery<Contents>,
+
+    /// Datagrams that are to leave whatever the window says.
+    probes: u32,
+    last_received: Micros,
+    /// When a datagram was last received, or a numbered one sent, or a PING queued.
+    last_active: Micros,
+    is_timed_out: bool,
+    body_field: Vec<u8>,
+}
+
+impl Link {
+    /// A link to `peer`. The token proves this end's address to it; it may be empty where none is needed.
+    pub fn new(config: LinkConfig, peer: SocketAddr, token: Vec<u8>, now: Micros) -> Self {
+        Self {
+            peer,
+            token,
+            is_established: config.role == Role::Acceptor,
+            peer_incarnation: None,
+            acks: Acks::new(),
+            arrivals: Arrivals::default(),
+            outbox: Outbox::default(),
+            deliveries: Deliveries::default(),
+            pubacks: Pubacks::new(),
+            recovery: Recovery::new(
+                config.max_datagram,
+                config.idle_timeout / PROBES_BEFORE_TIMEOUT,
+            ),
+            probes: 0,
+            last_received: now,
+            last_active: now,
+            is_timed_out: false,
+            body_field: Vec::new(),
+            config,
+        }
+    }
+
+    // In
+
+    /// Takes a datagram's header, which names this link's session, and the acknowledgement in it.
+    pub fn handle_header(
+        &mut self,
+        now: Micros,
+        header: &Header<'_>,
+        source: SocketAddr,
+    ) -> Arrival {
+        if *self.peer_incarnation.get_or_insert(header.incarnation) != header.incarnation {
+            return Arrival::Restarted;
+        }
+        self.last_received = now;
+        self.last_active = now;
+        if let Some(ack) = &header.ack {
+            self.handle_acknowledgement(now, ack);
+        }
+        if header.number == 0 {
+            return Arrival::Fresh;
+        }
+        let is_newest = self.acks.is_newest(header.number);
+        if self.acks.is_duplicate(header.number) {
+            Arrival::Duplicate
+        } else if is_newest && source != self.peer {
+            Arrival::Moved
+        } else {
+            Arrival::Fresh
+        }
+    }
+
+    /// Takes a reliable packet, `raw` as it came. Drain `next_released` before the next.
+    pub fn receive(&mut self, delivery: u64, after: u64, raw: &[u8]) -> Receipt {
+        self.arrivals.receive(delivery, after, raw)
+    }
+
+    /// The next packet that was held, and whose predecessor was handed on.
+    pub fn next_released(&mut self) -> Option<Box<[u8]>> {
+        self.arrivals.next_released()
+    }
+
+    /// Ends a datagram that was fresh. If all of it was `kept` it will be acknowledged; if not, its reliable packets come
+    /// again, and those that were kept are then known.
+    pub fn finish_datagram(&mut self, now: Micros, number: u64, ack_eliciting: bool, kept: bool) {
+        if kept && number != 0 {
+            self.acks.record(now, number, ack_eliciting);
+        }
+    }
+
+    /// Answers a PING, unless the queue is full.
+    pub fn answer_ping(&mut self, sent_at_us: u64) {
+        if self.outbox.unreliable_bytes() > self.config.queue_bytes {
+            return;
+        }
+        self.body_field.clear();
+        wire::put_pong_field(&mut self.body_field, sent_at_us);
+        self.outbox.push_unreliable(&self.body_field, false);
+    }
+
+    /// Success: a PUBACK for the peer's delivery is due.
+    pub fn acknowledge(&mut self, delivery: u64) {
+        self.pubacks.acknowledge(delivery, delivery);
+    }
+
+    /// Failure: this PUBACK is due, and is repeated until it arrives.
+    pub fn refuse(&mut self, puback_field: Bytes) -> Result<(), QueueFull> {
+        let is_taken = puback_field.len() <= MOST_BODY && self.pubacks.refuse(puback_field);
+        if is_taken { Ok(()) } else { Err(QueueFull) }
+    }
+
+    /// The peer's address is another now. What the path carries is unknown again.
+    pub fn move_to(&mut self, peer: SocketAddr) {
+        self.peer = peer;
+        self.recovery.reset_path();
+    }
+
+    /// The peer answered RESET before it acknowledged anything: sends all again, with this token (§3.6).
+    pub fn renew_token(&mut self, token: Vec<u8>) {
+        if self.is_established {
+            return;
+        }
+        self.token = token;
+        let Self {
+            recovery,
+            deliveries,
+            pubacks,
+            ..
+        } = self;
+        recovery.abandon(|number, contents| contents.send_again(number, deliveries, pubacks));
+    }
+
+    // Out
+
+    /// Queues a packet to be sent once. `body_field` is as `wire::put_packet` takes it.
+    pub fn queue_unreliable(&mut self, body_field: &[u8], retained: bool) -> Result<(), QueueFull> {
+        let queued = self.outbox.unreliable_bytes() + body_field.len();
+        if queued > self.config.queue_bytes || body_field.len() > MOST_BODY {
+            return Err(QueueFull);
+        }
+        self.outbox.push_unreliable(body_field, retained);
+        Ok(())
+    }
+
+    /// Queues a packet to be delivered; returns its number.
+    pub fn queue_reliable(
+        &mut self,
+        chain: Chain,
+        body_field: Bytes,
+        retained: bool,
+    ) -> Result<u64, QueueFull> {
+        let reserve = if chain == Chain::Control {
+            CONTROL_RESERVE
+        } else {
+            0
+        };
+        let queued = self.deliveries.bytes() + body_field.len();
+        if queued > self.config.queue_bytes + reserve || body_field.len() > MOST_BODY {
+            return Err(QueueFull);
+        }
+        self.outbox.push_reliable();
+        Ok(self.deliveries.push(chain, body_field, retained))
+    }
+
+    /// Ends the link: takes back the reliable packets that were not acknowledged, with their numbers, oldest first.
+    pub fn into_unacknowledged(self) -> impl Iterator<Item = (u64, Bytes)> {
+        self.deliveries.into_unacknowledged()
+    }
+
+    /// When to call `handle_timeout`.
+    pub fn poll_timeout(&self) -> Option<Micros> {
+        if self.is_timed_out {
+            return None;
+        }
+        let deadlines = [
+            self.recovery.deadline(),
+            self.acks.deadline(),
+            self.keep_alive_deadline(),
+            self.idle_deadline(),
+            self.silence_deadline(),
+        ];
+        deadlines.into_iter().flatten().min()
+    }
+
+    /// Does what is due by now; `poll_transmit` then sends what came of it.
+    pub fn handle_timeout(&mut self, now: Micros) -> Liveness {
+        let has_passed =
+            |deadline: Option<Micros>| deadline.is_some_and(|deadline| deadline <= now);
+        self.is_timed_out |=
+            has_passed(self.idle_deadline()) || has_passed(self.silence_deadline());
+        if self.is_timed_out {
+            return Liveness::TimedOut;
+        }
+        self.acks.handle_timeout(now);
+        self.detect_lost(now);
+        if self.recovery.is_probe_due(now) {
+            self.probe();
+        }
+        if has_passed(self.keep_alive_deadline()) {
+            self.last_active = now;
+            self.keep_alive(now);
+        }
+        Liveness::Alive
+    }
+
+    // Read
+
+    /// The session's id.
+    pub fn session(&self) -> u64 {
+        self.config.session
+    }
+
+    /// The peer's address.
+    pub fn peer(&self) -> SocketAddr {
+        self.peer
+    }
+
+    /// Whether the peer is known to know this link.
+    pub fn is_established(&self) -> bool {
+        self.is_established
+    }
+
+    /// Whether nothing waits to be sent, or to be acknowledged where that matters.
+    pub fn is_drained(&self) -> bool {
+        self.outbox.is_empty() && self.deliveries.is_empty() && self.pubacks.is_empty()
+    }
+
+    /// Bytes that the link keeps to send, or to send again.
+    pub fn queued_bytes(&self) -> usize {
+        self.outbox.unreliable_bytes() + self.deliveries.bytes()
+    }
+
+    /// What it measured and counted.
+    pub fn stats(&self) -> LinkStats {
+        LinkStats {
+            rtt: self.recovery.rtt(),
+            window: self.recovery.window(),
+            in_flight: self.recovery.in_flight(),
+            sent: self.recovery.next_number() - 1,
+            lost: self.recovery.lost(),
+            retransmits: self.deliveries.retransmits(),
+            duplicates: self.acks.duplicates() + self.arrivals.duplicates(),
+        }
+    }
+
+    // Below
+
+    fn handle_acknowledgement(&mut self, now: Micros, ack: &AckView<'_>) {
+        let Self {
+            recovery,
+            deliveries,
+            pubacks,
+            acks,
+            ..
+        } = self;
+        let mut is_progress = false;
+        recovery.on_acknowledgement(now, ack.largest, ack.ranges(), ack.delay_us, |contents| {
+            is_progress = true;
+            acks.on_acknowledged(contents.acknowledged_through);
+            contents.settle(deliveries, pubacks);
+        });
+        if is_progress && !self.token.is_empty() {
+            self.token = Vec::new();
+        }
+        self.is_established |= is_progress;
+        self.detect_lost(now);
+    }
+
+    fn detect_lost(&mut self, now: Micros) {
+        let Self {
+            recovery,
+            deliveries,
+            pubacks,
+            ..
+        } = self;
+        recovery.detect_lost(now, |number, contents| {
+            contents.send_again(number, deliveries, pubacks)
+        });
+    }
+
+    /// Asks for an acknowledgement, best with what may have been lost.
+    fn probe(&mut self) {
+        let Self {
+            recovery,
+            deliveries,
+            pubacks,
+            ..
+        } = self;
+        for contents in recovery.oldest(PROBE_DATAGRAMS as usize) {
+            contents.probe(deliveries, pubacks);
+        }
+        self.probes = PROBE_DATAGRAMS;
+    }
+
+    /// Makes sure that something will be sent.
+    fn keep_alive(&mut self, now: Micros) {
+        if !self.outbox.is_empty() {
+            return;
+        }
+        self.body_field.clear();
+        wire::put_ping_field(&mut self.body_field, now);
+        self.outbox.push_unreliable(&self.body_field, false);
+    }
+
+    /// When the initiator sends PING (§3.5).
+    fn keep_alive_deadline(&self) -> Option<Micros> {
+        (self.config.role == Role::Initiator).then(|| self.last_active + self.config.keep_alive)
+    }
+
+    /// When a session is over in which the acceptor hears nothing (§3.5).
+    fn idle_deadline(&self) -> Option<Micros> {
+        (self.config.role != Role::Initiator).then(|| self.last_received + self.config.idle_timeout)
+    }
+
+    /// When a link is down because nothing is acknowledged (§3.2).
+    fn silence_deadline(&self) -> Option<Micros> {
+        self.recovery
+            .waiting_since()
+            .map(|since| since + self.config.idle_timeout)
+    }
+}

@@ -1,0 +1,398 @@
+//! What was sent and is not acknowledged: loss detection and probing as in RFC 9002 §6, for one direction of a link.
+//!
+//! Every numbered datagram has a record here until it is acknowledged or lost; what a record says of the datagram's
+//! contents is the caller's, and is given back with the verdict. Numbers are consecutive, so the records are one queue
+//! indexed by number. A datagram is lost once one sent three later was acknowledged, or one sent 9/8 of a round trip
+//! later. When no acknowledgement comes at all, a probe asks for one; the waits double.
+
+use std::collections::VecDeque;
+
+use crate::Micros;
+use crate::link::acks::MAX_ACK_DELAY;
+use crate::link::congestion::NewReno;
+use crate::link::rtt::RttEstimator;
+
+/// RFC 9002 §6.1.1, kPacketThreshold.
+const PACKET_THRESHOLD: u64 = 3;
+/// RFC 9002 §7.6.1, kPersistentCongestionThreshold.
+const PERSISTENT_CONGESTION_THRESHOLD: Micros = 3;
+/// Records kept, so that tiny datagrams cost no more memory than the window's bytes would suggest.
+const MOST_RECORDS: usize = 65_536;
+
+/// The datagrams in flight of one direction of a link.
+#[derive(Debug)]
+pub struct Recovery<C> {
+    /// Numbers up to here are acknowledged or lost: the first record's number, less one.
+    settled: u64,
+    records: VecDeque<Option<Sent<C>>>,
+    outstanding: usize,
+    in_flight: usize,
+    largest_acknowledged: u64,
+    /// When the next datagram passes the time threshold.
+    loss_deadline: Option<Micros>,
+    /// When a datagram or a probe was last sent.
+    probe_from: Micros,
+    /// Probe timeouts since the last acknowledgement.
+    backoff: u32,
+    longest_probe_wait: Micros,
+    waiting_since: Option<Micros>,
+    first_sample_at: Option<Micros>,
+    rtt: RttEstimator,
+    congestion: NewReno,
+    max_datagram: usize,
+    lost: u64,
+}
+
+#[derive(Debug)]
+struct Sent<C> {
+    at: Micros,
+    size: usize,
+    contents: C,
+}
+
+impl<C> Recovery<C> {
+    /// `longest_probe_wait` bounds the doubling of the waits between probes.
+    pub fn new(max_datagram: usize, longest_probe_wait: Micros) -> Self {
+        Self {
+            settled: 0,
+            records: VecDeque::new(),
+            outstanding: 0,
+            in_flight: 0,
+            largest_acknowledged: 0,
+            loss_deadline: None,
+            probe_from: 0,
+            backoff: 0,
+            longest_probe_wait,
+            waiting_since: None,
+            first_sample_at: None,
+            rtt: RttEstimator::new(),
+            congestion: NewReno::new(max_datagram),
+            max_datagram,
+            lost: 0,
+        }
+    }
+
+    /// Records the datagram `next_number`.
+    pub fn on_sent(&mut self, now: Micros, size: usize, contents: C) {
+        self.records.push_back(Some(Sent {
+            at: now,
+            size,
+            contents,
+        }));
+        self.outstanding += 1;
+        self.in_flight += size;
+        self.probe_from = now;
+        self.waiting_since.get_or_insert(now);
+    }
+
+    /// Takes an acknowledgement: the largest number, the inclusive ranges from the highest down, and how long the peer
+    /// held it back. One of a datagram that was never sent is ignored.
+    pub fn on_acknowledgement(
+        &mut self,
+        now: Micros,
+        largest: u64,
+        ranges: impl Iterator<Item = (u64, u64)>,
+        delay: Micros,
+        mut acknowledged: impl FnMut(C),
+    ) {
+        if largest >= self.next_number() {
+            return;
+        }
+        let outstanding = self.outstanding;
+        for (low, high) in ranges {
+            for number in low.max(self.settled + 1)..=high {
+                let Some(sent) = self.take(number) else {
+                    continue;
+                };
+                if number == largest {
+                    self.first_sample_at.get_or_insert(now);
+                    self.rtt
+                        .sample(now.saturating_sub(sent.at), delay.min(MAX_ACK_DELAY));
+                }
+                self.congestion.on_acknowledged(sent.at, sent.size);
+                acknowledged(sent.contents);
+            }
+            if low <= self.settled {
+                break;
+            }
+        }
+        self.largest_acknowledged = self.largest_acknowledged.max(largest);
+        if self.outstanding < outstanding {
+            self.backoff = 0;
+            self.waiting_since = (self.outstanding > 0).then_some(now);
+        }
+        self.forget_settled();
+    }
+
+    /// Gives the number and the contents of each datagram that counts as lost by now to `lost`.
+    pub fn detect_lost(&mut self, now: Micros, mut lost: impl FnMut(u64, C)) {
+        self.loss_deadline = None;
+        let delay = self.rtt.loss_delay();
+        let (mut newest, mut run_start, mut is_persistent) = (None, None, false);
+        for number in self.settled + 1..self.largest_acknowledged {
+            let Some(at) = self.record(number).map(|sent| sent.at) else {
+                run_start = None;
+                continue;
+            };
+            if number + PACKET_THRESHOLD > self.largest_acknowledged && at + delay > now {
+                self.loss_deadline = Some(at + delay);
+                break;
+            }
+            let Some(sent) = self.take(number) else {
+                continue;
+            };
+            self.lost += 1;
+            newest = Some(at);
+            let start = *run_start.get_or_insert(at);
+            is_persistent |= at - start > self.persistent_period()
+                && self
+                    .first_sample_at
+                    .is_some_and(|sampled_at| sampled_at < start);
+            lost(number, sent.contents);
+        }
+        if let Some(sent_at) = newest {
+            self.congestion.on_lost(now, sent_at);
+        }
+        if is_persistent {
+            self.congestion.on_persistent_congestion();
+        }
+        self.forget_settled();
+        if self.outstanding == 0 {
+            self.waiting_since = None;
+        }
+    }
+
+    /// Whether the wait for any acknowledgement is over: then a probe is to be sent, whatever the window says.
+    pub fn is_probe_due(&mut self, now: Micros) -> bool {
+        let is_due = self.loss_deadline.is_none()
+            && self
+                .probe_deadline()
+                .is_some_and(|deadline| deadline <= now);
+        if is_due {
+            self.backoff += 1;
+            self.probe_from = now;
+        }
+        is_due
+    }
+
+    /// Gives every datagram to `lost` although none is: the peer said that it knows nothing of them.
+    pub fn abandon(&mut self, mut lost: impl FnMut(u64, C)) {
+        for number in self.settled + 1..self.next_number() {
+            if let Some(sent) = self.take(number) {
+                lost(number, sent.contents);
+            }
+        }
+        self.forget_settled();
+        self.loss_deadline = None;
+        self.backoff = 0;
+    }
+
+    /// The path is a new one: nothing is known of its round trip and its room (RFC 9000 §9.4).
+    pub fn reset_path(&mut self) {
+        self.rtt = RttEstimator::new();
+        self.congestion = NewReno::new(self.max_datagram);
+        self.first_sample_at = None;
+        self.backoff = 0;
+    }
+
+    /// The sender stopped because the window is full (true), or because it had nothing more to send.
+    pub fn set_window_limited(&mut self, is_limited: bool) {
+        self.congestion.set_limiting(is_limited);
+    }
+
+    /// Whether a datagram of `size` bytes may be sent. One that is larger than the window may be sent alone.
+    pub fn has_room(&self, size: usize) -> bool {
+        self.in_flight == 0
+            || (size <= self.congestion.allowance(self.in_flight)
+                && self.records.len() < MOST_RECORDS)
+    }
+
+    /// When `detect_lost` or `is_probe_due` will have something to say.
+    pub fn deadline(&self) -> Option<Micros> {
+        self.loss_deadline.or_else(|| self.probe_deadline())
+    }
+
+    /// When the last acknowledgement came, or, if that is later, when waiting for one began. None: nothing is outstanding.
+    pub fn waiting_since(&self) -> Option<Micros> {
+        self.waiting_since
+    }
+
+    /// The number of the next datagram.
+    pub fn next_number(&self) -> u64 {
+        self.settled + self.records.len() as u64 + 1
+    }
+
+    /// What the oldest datagrams in flight hold.
+    pub fn oldest(&self, count: usize) -> impl Iterator<Item = &C> {
+        self.records
+            .iter()
+            .flatten()
+            .take(count)
+            .map(|sent| &sent.contents)
+    }
+
+    /// Bytes sent, and neither acknowledged nor lost.
+    pub fn in_flight(&self) -> usize {
+        self.in_flight
+    }
+
+    /// The congestion window, in bytes.
+    pub fn window(&self) -> usize {
+        self.congestion.window()
+    }
+
+    /// The smoothed round-trip time; a guess until there was a sample.
+    pub fn rtt(&self) -> Micros {
+        self.rtt.smoothed()
+    }
+
+    /// How many datagrams were lost.
+    pub fn lost(&self) -> u64 {
+        self.lost
+    }
+
+    fn probe_deadline(&self) -> Option<Micros> {
+        let wait = self.rtt.probe_timeout(MAX_ACK_DELAY) << self.backoff.min(20);
+        (self.outstanding > 0).then(|| self.probe_from + wait.min(self.longest_probe_wait))
+    }
+
+    fn persistent_period(&self) -> Micros {
+        self.rtt.probe_timeout(MAX_ACK_DELAY) * PERSISTENT_CONGESTION_THRESHOLD
+    }
+
+    fn record(&self, number: u64) -> Option<&Sent<C>> {
+        self.records.get(self.index(number)?)?.as_ref()
+    }
+
+    /// Ends a datagram's flight.
+    fn take(&mut self, number: u64) -> Option<Sent<C>> {
+        let index = self.index(number)?;
+        let sent = self.records.get_mut(index)?.take()?;
+        self.outstanding -= 1;
+        self.in_flight -= sent.size;
+        Some(sent)
+    }
+
+    fn forget_settled(&mut self) {
+        while let Some(None) = self.records.front() {
+            self.records.pop_front();
+            self.settled += 1;
+        }
+    }
+
+    fn index(&self, number: u64) -> Option<usize> {
+        usize::try_from(number.checked_sub(self.settled + 1)?).ok()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LONGEST: Micros = 1_500_000;
+
+    fn sent(count: u64, interval: Micros) -> Recovery<u64> {
+        let mut recovery = Recovery::new(1_200, LONGEST);
+        for number in 1..=count {
+            recovery.on_sent(number * interval, 1_000, number);
+        }
+        recovery
+    }
+
+    /// Acknowledges ranges, highest first; returns what was acknowledged.
+    fn acknowledge(recovery: &mut Recovery<u64>, now: Micros, ranges: &[(u64, u64)]) -> Vec<u64> {
+        let mut acknowledged = Vec::new();
+        recovery.on_acknowledgement(now, ranges[0].1, ranges.iter().copied(), 0, |number| {
+            acknowledged.push(number);
+        });
+        acknowledged
+    }
+
+    fn lost(recovery: &mut Recovery<u64>, now: Micros) -> Vec<u64> {
+        let mut lost = Vec::new();
+        recovery.detect_lost(now, |_, number| lost.push(number));
+        lost
+    }
+
+    #[test]
+    fn three_later_ones_make_a_loss() {
+        let mut recovery = sent(5, 10);
+        assert_eq!(acknowledge(&mut recovery, 20_000, &[(3, 4)]), [3, 4]);
+        assert_eq!(lost(&mut recovery, 20_000), [1]);
+        assert_eq!(recovery.in_flight(), 2_000);
+        assert_eq!(recovery.lost(), 1);
+    }
+
+    #[test]
+    fn time_makes_a_loss_and_the_deadline_says_when() {
+        let mut recovery = sent(2, 10);
+        acknowledge(&mut recovery, 20_020, &[(2, 2)]);
+        assert_eq!(lost(&mut recovery, 20_020), []);
+        let deadline = recovery.deadline().unwrap();
+        assert_eq!(deadline, 10 + 20_000 + 2_500);
+        assert_eq!(lost(&mut recovery, deadline - 1), []);
+        assert_eq!(lost(&mut recovery, deadline), [1]);
+        assert_eq!((recovery.deadline(), recovery.in_flight()), (None, 0));
+    }
+
+    #[test]
+    fn probes_wait_twice_as_long_each_time_up_to_the_bound() {
+        let mut recovery = sent(1, 10);
+        let mut waits = Vec::new();
+        let mut now = 10;
+        for _ in 0..6 {
+            let deadline = recovery.deadline().unwrap();
+            assert!(!recovery.is_probe_due(deadline - 1) && recovery.is_probe_due(deadline));
+            waits.push(deadline - now);
+            now = deadline;
+        }
+        assert_eq!(
+            waits,
+            [305_000, 610_000, 1_220_000, LONGEST, LONGEST, LONGEST]
+        );
+        assert_eq!(recovery.waiting_since(), Some(10));
+        acknowledge(&mut recovery, now, &[(1, 1)]);
+        assert_eq!(
+            (recovery.deadline(), recovery.waiting_since()),
+            (None, None)
+        );
+    }
+
+    #[test]
+    fn an_acknowledgement_of_the_unsent_is_ignored() {
+        let mut recovery = sent(2, 10);
+        assert_eq!(acknowledge(&mut recovery, 100, &[(1, 3)]), []);
+        assert_eq!(acknowledge(&mut recovery, 100, &[(1, u64::MAX)]), []);
+        assert_eq!(acknowledge(&mut recovery, 100, &[(0, 2)]), [1, 2]);
+        assert_eq!(acknowledge(&mut recovery, 100, &[(0, 2)]), []);
+    }
+
+    #[test]
+    fn a_long_run_of_losses_is_persistent_congestion() {
+        let mut recovery = sent(1, 10);
+        acknowledge(&mut recovery, 1_010, &[(1, 1)]);
+        for number in 2..=10 {
+            recovery.on_sent(number * 100_000, 1_000, number);
+        }
+        acknowledge(&mut recovery, 1_001_000, &[(10, 10)]);
+        assert_eq!(lost(&mut recovery, 1_001_000).len(), 8);
+        assert_eq!(recovery.window(), 2_400);
+    }
+
+    #[test]
+    fn what_is_abandoned_does_not_shrink_the_window() {
+        let mut recovery = sent(3, 10);
+        let mut abandoned = Vec::new();
+        recovery.abandon(|_, number| abandoned.push(number));
+        assert_eq!(
+            (abandoned, recovery.in_flight(), recovery.window()),
+            (vec![1, 2, 3], 0, 12_000)
+        );
+        assert_eq!((recovery.next_number(), recovery.deadline()), (4, None));
+        assert_eq!(
+            recovery.waiting_since(),
+            Some(10),
+            "the peer still owes an acknowledgement"
+        );
+    }
+}

@@ -1,0 +1,292 @@
+//! What a node owns (§1): the subtrees granted to it, less the cuts delegated out of them.
+//!
+//! The longest entry that holds a topic decides. A message looks up only prefixes as long as the longest
+//! entry.
+
+use std::net::SocketAddr;
+
+use hashbrown::HashMap;
+
+use crate::keyed::Keyed;
+use crate::topic;
+use crate::wire::CutView;
+
+/// A subtree delegated to another node.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Cut {
+    /// What was delegated.
+    pub subtree: Box<str>,
+    /// The name of the node that holds it.
+    pub node: Box<str>,
+    /// Where to reach that node.
+    pub address: SocketAddr,
+    /// The epoch of the delegation.
+    pub epoch: u64,
+}
+
+impl Cut {
+    /// What a packet says of a delegation; `None` where it gives no address.
+    pub fn from_view(view: CutView<'_>) -> Option<Self> {
+        let CutView {
+            subtree,
+            node,
+            address,
+            epoch,
+        } = view;
+        Some(Self {
+            subtree: subtree.into(),
+            node: node.into(),
+            address: address?,
+            epoch,
+        })
+    }
+
+    pub fn view(&self) -> CutView<'_> {
+        CutView {
+            subtree: &self.subtree,
+            node: &self.node,
+            address: Some(self.address),
+            epoch: self.epoch,
+        }
+    }
+}
+
+/// Whose a topic is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Decision<'a> {
+    /// This node's, and it serves it.
+    Own,
+    /// This node's, but on its way to it or from it: nobody serves it now (§5.4).
+    HandingOver,
+    /// Delegated.
+    Elsewhere(&'a Cut),
+    /// Outside of all that was granted.
+    NotMine,
+}
+
+/// The grants and cuts of one node.
+pub struct Jurisdiction {
+    entries: HashMap<Box<str>, Entry, Keyed>,
+    deepest: usize,
+}
+
+/// What is known of one subtree. Cut and granted at once, it is cut: in doubt a node does not serve.
+#[derive(Default)]
+struct Entry {
+    cut: Option<Cut>,
+    grant: Option<Grant>,
+}
+
+struct Grant {
+    epoch: u64,
+    serving: bool,
+}
+
+impl Jurisdiction {
+    /// Owns nothing. `seed`: random and secret.
+    pub fn new(seed: u64) -> Self {
+        Self {
+            entries: HashMap::with_hasher(Keyed::new(seed)),
+            deepest: 0,
+        }
+    }
+
+    /// Owns this subtree from now on. False: it holds it under a higher epoch; nothing is changed.
+    pub fn grant(&mut self, subtree: &str, epoch: u64, serving: bool) -> bool {
+        let entry = self.entry(subtree);
+        if entry.grant.as_ref().is_some_and(|held| held.epoch > epoch) {
+            return false;
+        }
+        entry.grant = Some(Grant { epoch, serving });
+        true
+    }
+
+    /// Owns this subtree no longer. False: it did not.
+    pub fn revoke(&mut self, subtree: &str) -> bool {
+        self.take(subtree, |entry| entry.grant.take().is_some())
+    }
+
+    /// Delegates a subtree. False: it is delegated under a higher epoch; nothing is changed.
+    pub fn cut(&mut self, cut: Cut) -> bool {
+        let entry = self.entry(&cut.subtree);
+        if entry
+            .cut
+            .as_ref()
+            .is_some_and(|held| held.epoch > cut.epoch)
+        {
+            return false;
+        }
+        entry.cut = Some(cut);
+        true
+    }
+
+    /// Takes a delegation back. False: there was none.
+    pub fn uncut(&mut self, subtree: &str) -> bool {
+        self.take(subtree, |entry| entry.cut.take().is_some())
+    }
+
+    /// Whose this topic is.
+    pub fn decide(&self, topic: &str) -> Decision<'_> {
+        topic::prefixes_to_depth(topic, self.deepest)
+            .find_map(|prefix| self.entries.get(prefix).map(Entry::decision))
+            .unwrap_or(Decision::NotMine)
+    }
+
+    fn entry(&mut self, subtree: &str) -> &mut Entry {
+        self.deepest = self.deepest.max(topic::depth(subtree));
+        self.entries.entry(subtree.into()).or_default()
+    }
+
+    fn take(&mut self, subtree: &str, take: impl FnOnce(&mut Entry) -> bool) -> bool {
+        let Some(entry) = self.entries.get_mut(subtree) else {
+            return false;
+        };
+        let taken = take(entry);
+        if entry.cut.is_none() && entry.grant.is_none() {
+            self.entries.remove(subtree);
+            self.deepest = self
+                .entries
+                .keys()
+                .map(|key| topic::depth(key))
+                .max()
+                .unwrap_or(0);
+        }
+        taken
+    }
+}
+
+impl Entry {
+    fn decision(&self) -> Decision<'_> {
+        match (&self.cut, &self.grant) {
+            (Some(cut), _) => Decision::Elsewhere(cut),
+            (None, Some(grant)) if grant.serving => Decision::Own,
+            (None, Some(_)) => Decision::HandingOver,
+            (None, None) => Decision::NotMine,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use rand::rngs::SmallRng;
+    use rand::{Rng, SeedableRng};
+
+    use super::*;
+
+    const SUBTREES: [&str; 9] = [
+        "",
+        "a",
+        "a/b",
+        "a/b/c",
+        "a/",
+        "/",
+        "b",
+        "ab",
+        "$SYS/nodes/x",
+    ];
+    const TOPICS: [&str; 13] = [
+        "a",
+        "a/b",
+        "a/b/c",
+        "a/b/c/d",
+        "a/bc",
+        "ab",
+        "abc/d",
+        "b/a",
+        "/",
+        "//x",
+        "a//b",
+        "$SYS/nodes/x/y",
+        "c",
+    ];
+
+    fn cut(subtree: &str, epoch: u64) -> Cut {
+        Cut {
+            subtree: subtree.into(),
+            node: "n".into(),
+            address: ([127, 0, 0, 1], 7).into(),
+            epoch,
+        }
+    }
+
+    #[test]
+    fn the_longest_entry_decides() {
+        let mut jurisdiction = Jurisdiction::new(1);
+        assert_eq!(jurisdiction.decide("home"), Decision::NotMine);
+        jurisdiction.grant("home", 1, true);
+        jurisdiction.cut(cut("home/kitchen", 5));
+        jurisdiction.grant("home/kitchen/oven", 1, false);
+        assert_eq!(jurisdiction.decide("home"), Decision::Own);
+        assert_eq!(jurisdiction.decide("home/kitchenette"), Decision::Own);
+        assert_eq!(
+            jurisdiction.decide("home/kitchen"),
+            Decision::Elsewhere(&cut("home/kitchen", 5))
+        );
+        assert_eq!(
+            jurisdiction.decide("home/kitchen/oven/door"),
+            Decision::HandingOver
+        );
+        assert_eq!(jurisdiction.decide("homes"), Decision::NotMine);
+    }
+
+    #[test]
+    fn a_lower_epoch_is_refused() {
+        let mut jurisdiction = Jurisdiction::new(1);
+        assert!(jurisdiction.grant("a", 5, true) && !jurisdiction.grant("a", 4, false));
+        assert_eq!(jurisdiction.decide("a"), Decision::Own);
+        assert!(jurisdiction.cut(cut("a/b", 5)) && !jurisdiction.cut(cut("a/b", 4)));
+        assert!(
+            jurisdiction.uncut("a/b")
+                && !jurisdiction.uncut("a/b")
+                && jurisdiction.cut(cut("a/b", 4))
+        );
+    }
+
+    #[test]
+    fn agrees_with_a_search_through_all_entries() {
+        let mut random = SmallRng::seed_from_u64(1);
+        let mut jurisdiction = Jurisdiction::new(1);
+        let (mut grants, mut cuts) = (BTreeMap::new(), BTreeMap::new());
+        let mut seen = [0; 4];
+        for epoch in 0..20_000 {
+            let subtree = SUBTREES[random.random_range(0..SUBTREES.len())];
+            match random.random_range(0..6) {
+                0 => {
+                    let serving = random.random();
+                    jurisdiction.grant(subtree, epoch, serving);
+                    grants.insert(subtree, serving);
+                }
+                1 => {
+                    jurisdiction.cut(cut(subtree, epoch));
+                    cuts.insert(subtree, cut(subtree, epoch));
+                }
+                2 | 3 => assert_eq!(
+                    jurisdiction.revoke(subtree),
+                    grants.remove(subtree).is_some()
+                ),
+                _ => assert_eq!(jurisdiction.uncut(subtree), cuts.remove(subtree).is_some()),
+            }
+            let topic = TOPICS[random.random_range(0..TOPICS.len())];
+            let holder = grants
+                .keys()
+                .chain(cuts.keys())
+                .filter(|path| topic::is_within(topic, path));
+            let expected = match holder.max_by_key(|path| path.len()) {
+                None => Decision::NotMine,
+                Some(path) if cuts.contains_key(path) => Decision::Elsewhere(&cuts[path]),
+                Some(path) if grants[path] => Decision::Own,
+                Some(_) => Decision::HandingOver,
+            };
+            assert_eq!(jurisdiction.decide(topic), expected, "for {topic:?}");
+            seen[match expected {
+                Decision::Own => 0,
+                Decision::HandingOver => 1,
+                Decision::Elsewhere(_) => 2,
+                Decision::NotMine => 3,
+            }] += 1;
+        }
+        assert!(seen.iter().all(|count| *count > 500), "{seen:?}");
+    }
+}

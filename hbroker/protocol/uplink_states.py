@@ -1,0 +1,70 @@
+"""The states of one claim to a subtree, from the first JOIN to the last lease (§5.1, §5.6)."""
+
+from __future__ import annotations
+
+from enum import Enum, auto
+from typing import Final
+
+__all__ = ["UPLINK", "UplinkEvent", "UplinkState"]
+
+
+class UplinkState(Enum):
+    AWAIT_INVITATION = auto()
+    AWAIT_GRANT = auto()
+    AWAIT_HANDOVER = auto()
+    SERVING = auto()
+    AWAIT_RENEWAL = auto()
+    """Serving on, without a link to the parent."""
+    AWAIT_TAKE_BACK = auto()
+    STOPPED = auto()
+
+
+class UplinkEvent(Enum):
+    INVITED = auto()
+    GRANTED = auto()
+    HANDED_OVER = auto()
+    RENEWED = auto()
+    LINK_LOST = auto()
+    FENCED = auto()
+    """The lease ran out, or the parent refused to renew it."""
+    TIMED_OUT = auto()
+    REFUSED = auto()
+    TURNED_AWAY = auto()
+    """Refused for good."""
+    LEAVE = auto()
+    TAKEN_BACK = auto()
+
+
+UPLINK: Final = {
+    (UplinkState.AWAIT_INVITATION, UplinkEvent.INVITED): UplinkState.AWAIT_GRANT,
+    (UplinkState.AWAIT_INVITATION, UplinkEvent.TIMED_OUT): UplinkState.AWAIT_INVITATION,
+    (UplinkState.AWAIT_INVITATION, UplinkEvent.REFUSED): UplinkState.AWAIT_INVITATION,
+    (UplinkState.AWAIT_INVITATION, UplinkEvent.TURNED_AWAY): UplinkState.STOPPED,
+    (UplinkState.AWAIT_INVITATION, UplinkEvent.LEAVE): UplinkState.STOPPED,
+    (UplinkState.AWAIT_GRANT, UplinkEvent.GRANTED): UplinkState.AWAIT_HANDOVER,
+    (UplinkState.AWAIT_GRANT, UplinkEvent.LINK_LOST): UplinkState.AWAIT_INVITATION,
+    (UplinkState.AWAIT_GRANT, UplinkEvent.TIMED_OUT): UplinkState.AWAIT_INVITATION,
+    (UplinkState.AWAIT_GRANT, UplinkEvent.REFUSED): UplinkState.AWAIT_INVITATION,
+    (UplinkState.AWAIT_GRANT, UplinkEvent.TURNED_AWAY): UplinkState.STOPPED,
+    (UplinkState.AWAIT_GRANT, UplinkEvent.LEAVE): UplinkState.STOPPED,
+    (UplinkState.AWAIT_HANDOVER, UplinkEvent.HANDED_OVER): UplinkState.SERVING,
+    (UplinkState.AWAIT_HANDOVER, UplinkEvent.RENEWED): UplinkState.AWAIT_HANDOVER,
+    (UplinkState.AWAIT_HANDOVER, UplinkEvent.LINK_LOST): UplinkState.AWAIT_INVITATION,
+    (UplinkState.AWAIT_HANDOVER, UplinkEvent.FENCED): UplinkState.AWAIT_INVITATION,
+    (UplinkState.AWAIT_HANDOVER, UplinkEvent.LEAVE): UplinkState.STOPPED,
+    (UplinkState.SERVING, UplinkEvent.RENEWED): UplinkState.SERVING,
+    (UplinkState.SERVING, UplinkEvent.LINK_LOST): UplinkState.AWAIT_RENEWAL,
+    (UplinkState.SERVING, UplinkEvent.FENCED): UplinkState.AWAIT_INVITATION,
+    (UplinkState.SERVING, UplinkEvent.LEAVE): UplinkState.AWAIT_TAKE_BACK,
+    (UplinkState.AWAIT_RENEWAL, UplinkEvent.INVITED): UplinkState.AWAIT_RENEWAL,
+    (UplinkState.AWAIT_RENEWAL, UplinkEvent.RENEWED): UplinkState.SERVING,
+    (UplinkState.AWAIT_RENEWAL, UplinkEvent.LINK_LOST): UplinkState.AWAIT_RENEWAL,
+    (UplinkState.AWAIT_RENEWAL, UplinkEvent.TIMED_OUT): UplinkState.AWAIT_RENEWAL,
+    (UplinkState.AWAIT_RENEWAL, UplinkEvent.REFUSED): UplinkState.AWAIT_RENEWAL,
+    (UplinkState.AWAIT_RENEWAL, UplinkEvent.FENCED): UplinkState.AWAIT_INVITATION,
+    (UplinkState.AWAIT_RENEWAL, UplinkEvent.LEAVE): UplinkState.STOPPED,
+    (UplinkState.AWAIT_TAKE_BACK, UplinkEvent.TAKEN_BACK): UplinkState.STOPPED,
+    (UplinkState.AWAIT_TAKE_BACK, UplinkEvent.LINK_LOST): UplinkState.STOPPED,
+    (UplinkState.AWAIT_TAKE_BACK, UplinkEvent.FENCED): UplinkState.STOPPED,
+    (UplinkState.AWAIT_TAKE_BACK, UplinkEvent.TIMED_OUT): UplinkState.STOPPED,
+}

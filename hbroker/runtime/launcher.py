@@ -1,0 +1,265 @@
+"""`hbroker up`: the nodes of a topology, each a process of its own, kept running until told to stop.
+
+The decisions are `supervision`'s; here are the processes, signals and files. One thread waits for whatever
+comes first: a signal (SIGCHLD among them), a node that says it is ready, a deadline.
+"""
+
+from __future__ import annotations
+
+import gc
+import os
+import selectors
+import signal
+import socket
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from random import Random
+from typing import Final, TypeAlias
+
+from hbroker.config import NodeSettings, format_address
+from hbroker.runtime.spawn import SIGNALS, Body, Child, describe_exit, spawn
+from hbroker.runtime.state import NetworkRun, NodeRun, RunDirectory
+from hbroker.runtime.supervision import Signal, Start, State, Supervisor
+from hbroker.topology import Topology
+
+REMIND_AFTER: Final = 5.0
+"""Seconds between two reminders of the nodes that have not joined."""
+
+
+@dataclass(frozen=True, slots=True)
+class Ready:
+    """Every node has joined, for the first time."""
+
+    topology: Topology
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class Waiting:
+    """These nodes have not joined yet."""
+
+    names: tuple[str, ...]
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """A node's process ended without being asked to, and is started again."""
+
+    name: str
+    how: str
+    last_line: str
+    restart_in: float
+
+
+@dataclass(frozen=True, slots=True)
+class Back:
+    """A node that had ended has joined again."""
+
+    name: str
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class Stopped:
+    """No process is left."""
+
+    seconds: float
+
+
+Notice: TypeAlias = Ready | Waiting | Ended | Back | Stopped
+
+
+class Launcher:
+    """Runs one network. `tell` is given what a person, or a program, wants to know of it."""
+
+    def __init__(
+        self,
+        topology: Topology,
+        file: str,
+        directory: RunDirectory,
+        body: Body,
+        tell: Callable[[Notice], None],
+    ) -> None:
+        self._topology = topology
+        self._file = os.path.abspath(file)
+        self._directory = directory
+        self._body = body
+        self._tell = tell
+        self._nodes = {node.name: _NodeProcess(node) for node in topology.nodes}
+        self._selector = selectors.DefaultSelector()
+        self._started_at = time.time()
+        self._began = time.monotonic()
+        above = {node.name: topology.parent(node) for node in topology.nodes}
+        parents = {name: parent.name if parent else None for name, parent in above.items()}
+        self._supervisor = Supervisor(parents, self._began, Random())
+        self._remind_at: float | None = self._began + REMIND_AFTER
+        self._stopping_since: float | None = None
+        self._written: NetworkRun | None = None
+
+    def run(self) -> None:
+        """Returns once it was told to stop (SIGINT, SIGTERM or SIGHUP) and no process is left.
+
+        Raises OSError.
+        """
+        # Forked children then share the program's memory: the collector does not write to what is frozen.
+        gc.freeze()
+        with _signals() as wakeup:
+            self._selector.register(wakeup, selectors.EVENT_READ, self._handle_signals)
+            try:
+                while not self._supervisor.all_in(State.ENDED):
+                    self._turn()
+            finally:
+                self._kill_all()
+                self._selector.close()
+                self._write_state()
+        since = self._began if self._stopping_since is None else self._stopping_since
+        self._tell(Stopped(time.monotonic() - since))
+
+    def _turn(self) -> None:
+        now = time.monotonic()
+        self._supervisor.handle_timeout(now)
+        self._remind(now)
+        self._act()
+        self._write_state()
+        for key, _ in self._selector.select(self._timeout()):
+            key.data(key.fileobj)
+
+    def _act(self) -> None:
+        while (action := self._supervisor.poll_action()) is not None:
+            node = self._nodes[action.name]
+            match action:
+                case Start():
+                    self._start(node)
+                case Signal(signal=number) if node.child is not None:
+                    node.child.send(number)
+
+    def _start(self, node: _NodeProcess) -> None:
+        log = self._directory.open_log(node.settings.name)
+        try:
+            child = spawn(node.settings, self._body, log)
+        finally:
+            os.close(log)
+        node.child = child
+        node.started_at = time.time()
+        self._selector.register(child.ready, selectors.EVENT_READ, lambda _: self._handle_ready(node, child))
+
+    def _handle_ready(self, node: _NodeProcess, child: Child) -> None:
+        if node.child is not child:
+            return  # Its end was seen first, in this very turn.
+        self._selector.unregister(child.ready)
+        if not child.read_ready():
+            return  # It ended; SIGCHLD tells of that.
+        now = time.monotonic()
+        self._supervisor.handle_ready(now, node.settings.name)
+        if node.ended is not None:
+            self._tell(Back(node.settings.name, now - node.ended))
+            node.ended = None
+        if self._remind_at is not None and self._supervisor.all_in(State.SERVING):
+            self._remind_at = None
+            self._tell(Ready(self._topology, now - self._began))
+
+    def _handle_signals(self, wakeup: socket.socket) -> None:
+        for number in wakeup.recv(4096):
+            if number == signal.SIGCHLD:
+                self._reap()
+            elif self._stopping_since is None:
+                self._stopping_since = time.monotonic()
+                self._remind_at = None
+                self._supervisor.stop(self._stopping_since)
+            else:
+                self._supervisor.stop_now()
+
+    def _reap(self) -> None:
+        for node in self._nodes.values():
+            code = node.child.reap() if node.child is not None else None
+            if code is not None:
+                self._handle_exit(node, code)
+
+    def _handle_exit(self, node: _NodeProcess, code: int) -> None:
+        child = node.child
+        assert child is not None, "only a child that was there can end"
+        if child.ready in self._selector.get_map():
+            self._handle_ready(node, child)
+        os.close(child.ready)
+        node.child = None
+        now = time.monotonic()
+        pause = self._supervisor.handle_exit(now, node.settings.name)
+        if pause is None:
+            return
+        if node.ended is None:
+            node.ended = now
+        last_line = self._directory.last_line(node.settings.name) if code > 0 else ""
+        self._tell(Ended(node.settings.name, describe_exit(code), last_line, pause))
+
+    def _remind(self, now: float) -> None:
+        if self._remind_at is not None and self._remind_at <= now:
+            self._remind_at = now + REMIND_AFTER
+            missing = [name for name in self._nodes if self._supervisor.state(name) is not State.SERVING]
+            self._tell(Waiting(tuple(missing), now - self._began))
+
+    def _timeout(self) -> float | None:
+        deadlines = [at for at in (self._supervisor.poll_timeout(), self._remind_at) if at is not None]
+        return max(min(deadlines) - time.monotonic(), 0.0) if deadlines else None
+
+    def _kill_all(self) -> None:
+        """Leaves nothing behind, should the launcher itself fail."""
+        for node in self._nodes.values():
+            if node.child is not None:
+                node.child.send(signal.SIGKILL)
+                os.waitpid(node.child.pid, 0)
+                os.close(node.child.ready)
+                node.child = None
+
+    def _write_state(self) -> None:
+        runs = tuple(self._node_run(node) for node in self._nodes.values())
+        run = NetworkRun(self._topology.name, self._file, os.getpid(), self._started_at, runs)
+        if run != self._written:
+            self._directory.write(run)
+            self._written = run
+
+    def _node_run(self, node: _NodeProcess) -> NodeRun:
+        settings = node.settings
+        return NodeRun(
+            name=settings.name,
+            subtree=settings.subtree,
+            address=format_address(settings.address),
+            state=self._supervisor.state(settings.name).value,
+            pid=node.child.pid if node.child else None,
+            started_at=node.started_at if node.child else None,
+            restarts=self._supervisor.restarts(settings.name),
+        )
+
+
+@dataclass(slots=True)
+class _NodeProcess:
+    settings: NodeSettings
+    child: Child | None = None
+    started_at: float | None = None
+    """Seconds since the Unix epoch."""
+    ended: float | None = None
+    """When it first ended since it last served (monotonic)."""
+
+
+@contextmanager
+def _signals() -> Iterator[socket.socket]:
+    """A socket on which the numbers of arriving signals can be read, one byte each."""
+    reader, writer = socket.socketpair()
+    reader.setblocking(False)
+    writer.setblocking(False)
+    before = {number: signal.signal(number, _ignore) for number in SIGNALS}
+    wakeup = signal.set_wakeup_fd(writer.fileno(), warn_on_full_buffer=False)
+    try:
+        yield reader
+    finally:
+        signal.set_wakeup_fd(wakeup)
+        for number, handler in before.items():
+            signal.signal(number, handler)
+        reader.close()
+        writer.close()
+
+
+def _ignore(*_: object) -> None:
+    """The number on the wake-up socket is all that a signal has to say."""

@@ -1,0 +1,125 @@
+"""Logs: one event a line, for a person or for a program.
+
+    2026-11-21T08:50:01.123Z info  kitchen joined parent=root subtree=home/kitchen epoch=12
+    {"time": "2026-11-21T08:50:01.123Z", "level": "info", "node": "kitchen", "event": "joined", ...}
+
+An event has a short name in the past tense and fields; never a sentence. Over the standard library's logging,
+so an application that embeds a node routes it as it does the rest of its logs.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import sys
+from datetime import UTC, datetime
+from typing import IO, Literal
+
+Style = Literal["text", "json"]
+LEVELS = ("debug", "info", "warning", "error")
+
+_FIELDS = "hbroker_fields"
+_LEVEL_NAMES = {"warning": "warn"}
+
+
+class EventLog:
+    """Writes events of one part of hbroker (`hbroker.<part>` in logging)."""
+
+    def __init__(self, part: str) -> None:
+        self._logger = logging.getLogger(f"hbroker.{part}")
+
+    def debug(self, event: str, **fields: object) -> None:
+        """What only those who look for a defect want to read."""
+        self._log(logging.DEBUG, event, fields)
+
+    def info(self, event: str, **fields: object) -> None:
+        """What happened, and was meant to."""
+        self._log(logging.INFO, event, fields)
+
+    def warning(self, event: str, **fields: object) -> None:
+        """What was not meant to happen, and heals."""
+        self._log(logging.WARNING, event, fields)
+
+    def error(self, event: str, **fields: object) -> None:
+        """What needs somebody."""
+        self._log(logging.ERROR, event, fields)
+
+    def exception(self, event: str, **fields: object) -> None:
+        """As error, with the exception that is being handled and its traceback."""
+        self._log(logging.ERROR, event, fields, exc_info=True)
+
+    def _log(self, level: int, event: str, fields: dict[str, object], exc_info: bool = False) -> None:
+        if self._logger.isEnabledFor(level):
+            self._logger.log(level, "%s", event, extra={_FIELDS: fields}, exc_info=exc_info)
+
+
+def configure(
+    *, node: str, style: Style = "text", level: str = "info", stream: IO[str] | None = None
+) -> None:
+    """Writes this process's events from `level` on to `stream` (default: stderr), and nowhere else."""
+    handler = logging.StreamHandler(stream or sys.stderr)
+    handler.setFormatter(JsonFormatter(node) if style == "json" else TextFormatter(node))
+    logger = logging.getLogger("hbroker")
+    logger.handlers[:] = [handler]
+    logger.propagate = False
+    logger.setLevel(level.upper())
+
+
+class TextFormatter(logging.Formatter):
+    """`time level node event key=value…`; values with spaces or quotes are written as JSON strings."""
+
+    def __init__(self, node: str) -> None:
+        super().__init__()
+        self._node = node
+
+    def format(self, record: logging.LogRecord) -> str:
+        """One line, and the traceback's lines below it."""
+        level = _LEVEL_NAMES.get(_level(record), _level(record))
+        words = [_time(record), f"{level:<5}", self._node, _plain(record.getMessage())]
+        words += [f"{key}={_plain(value)}" for key, value in _fields(record).items()]
+        line = " ".join(words)
+        return f"{line}\n{self.formatException(record.exc_info)}" if record.exc_info else line
+
+
+class JsonFormatter(logging.Formatter):
+    """One JSON object a line.
+
+    A field that is named like `time`, `level`, `node` or `event` does not replace it.
+    """
+
+    def __init__(self, node: str) -> None:
+        super().__init__()
+        self._node = node
+
+    def format(self, record: logging.LogRecord) -> str:
+        """One line, whatever the fields hold."""
+        entry: dict[str, object] = {
+            "time": _time(record),
+            "level": _level(record),
+            "node": self._node,
+            "event": record.getMessage(),
+        }
+        entry = entry | _fields(record) | entry
+        if record.exc_info:
+            entry["traceback"] = self.formatException(record.exc_info)
+        return json.dumps(entry, default=str)
+
+
+def _time(record: logging.LogRecord) -> str:
+    moment = datetime.fromtimestamp(record.created, UTC)
+    return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def _level(record: logging.LogRecord) -> str:
+    return record.levelname.lower()
+
+
+def _fields(record: logging.LogRecord) -> dict[str, object]:
+    fields: dict[str, object] = getattr(record, _FIELDS, {})
+    return fields
+
+
+def _plain(value: object) -> str:
+    text = "null" if value is None else str(value)
+    plain = text and text.isprintable() and not any(c in ' "=' for c in text)
+    return text if plain else json.dumps(text)

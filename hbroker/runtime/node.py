@@ -1,0 +1,149 @@
+"""A node's process: the native endpoint, the control logic over it, and the world's signals.
+
+SIGTERM or SIGINT hands the node's subtrees back to their parents and then ends; a second one ends at once.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hmac
+import re
+import resource
+import secrets
+import signal
+import time
+from collections.abc import Callable
+from dataclasses import fields
+from pathlib import Path
+from random import Random
+from typing import Final
+
+from hbroker._native import Config, Endpoint
+from hbroker.config import Address, NodeSettings, format_address
+from hbroker.protocol.node import Node
+from hbroker.protocol.notices import ChildJoined, LeaseLost, Notice, Refused
+from hbroker.protocol.packets import reason_name
+from hbroker.runtime.driver import Driver, clock
+from hbroker.runtime.logs import EventLog
+from hbroker.runtime.memory import DelegationFile
+
+__all__ = ["run_node"]
+
+DRAIN_S: Final = 1.0
+"""How long the last packets may take to leave."""
+
+_STOPPED: Final = 0
+_TURNED_AWAY: Final = 1
+
+
+def run_node(
+    settings: NodeSettings,
+    *,
+    ready: Callable[[Address], None] = lambda address: None,
+    memory: Path | None = None,
+) -> int:
+    """Runs a node until it is told to end. Returns the exit code: 0 as asked, 1 turned away for good.
+
+    `ready(address)` is called once it serves all that it should. `memory`: a file for what it delegated, read
+    at the start; None: a restart within a lease may give its children's topics two owners until they renew.
+    Raises OSError where the address cannot be had, UnreadableMemory.
+    """
+    return asyncio.run(_Process(settings, ready, memory).run())
+
+
+class _Process:
+    """Endpoint, control and driver of one node."""
+
+    def __init__(self, settings: NodeSettings, ready: Callable[[Address], None], memory: Path | None) -> None:
+        incarnation = secrets.randbits(64)
+        file = None if memory is None else DelegationFile(memory)
+        restored = [] if file is None else file.recall()
+        self._endpoint = Endpoint(_config(settings, incarnation), settings.listen, settings.workers)
+        self._settings = settings.on_port(self._endpoint.address[1]) if not settings.listen[1] else settings
+        self._ready: Callable[[Address], None] | None = ready
+        self._log = EventLog("node")
+        self._node = Node(
+            self._settings,
+            self._endpoint,
+            Random(secrets.randbits(64)),
+            incarnation=incarnation,
+            unix_offset_us=time.time_ns() // 1000 - clock(),
+            restored=restored,
+            remember=(lambda cuts: None) if file is None else file.store,
+            vitals=_vitals,
+        )
+        self._driver = Driver(self._endpoint, self._node, on_turn=self._after_turn)
+        self._is_stopping = False
+        self._ended = asyncio.Event()
+
+    async def run(self) -> int:
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(number, self._stop)
+        address = format_address(self._settings.address)
+        self._log.info("started", address=address, subtree=self._settings.subtree)
+        try:
+            self._node.start(clock())
+            self._driver.start()
+            await self._ended.wait()
+        finally:
+            self._driver.stop()
+            await asyncio.to_thread(self._endpoint.drain, DRAIN_S)
+            self._endpoint.shutdown()
+        self._log.info("ended")
+        return _STOPPED if self._is_stopping else _TURNED_AWAY
+
+    def _stop(self) -> None:
+        if self._is_stopping or self._settings.is_root:
+            self._ended.set()
+        self._is_stopping = True
+        self._node.leave(clock())
+        self._driver.wake()
+
+    def _after_turn(self, now: int) -> bool:
+        while (notice := self._node.poll_notice()) is not None:
+            self._tell(notice)
+        if self._ready is not None and self._node.is_serving:
+            self._ready(self._settings.address)
+            self._ready = None
+        if self._node.has_stopped:
+            self._ended.set()
+        return False
+
+    def _tell(self, notice: Notice) -> None:
+        told = {field.name: getattr(notice, field.name) for field in fields(notice)}
+        if isinstance(notice, Refused):
+            told["reason"] = reason_name(notice.reason)
+        if isinstance(notice, ChildJoined):
+            told["address"] = format_address(notice.address)
+        event = re.sub(r"(?<!^)(?=[A-Z])", "_", type(notice).__name__).lower()
+        if isinstance(notice, Refused | LeaseLost):
+            self._log.warning(event, **told)
+        else:
+            self._log.info(event, **told)
+
+
+def _vitals() -> dict[str, float]:
+    """Processor time (s) and the most memory ever held (bytes; getrusage tells KiB)."""
+    used = resource.getrusage(resource.RUSAGE_SELF)
+    return {"cpu_s": used.ru_utime + used.ru_stime, "rss_bytes": used.ru_maxrss * 1024}
+
+
+def _config(settings: NodeSettings, incarnation: int) -> Config:
+    return Config(
+        node=True,
+        session=secrets.randbits(64) or 1,
+        incarnation=incarnation,
+        publisher=secrets.randbits(64),
+        token_keys=[_token_key(settings.join_key)],
+        seed=secrets.randbits(64),
+        max_links=settings.limits.sessions,
+        link_queue_bytes=settings.limits.queue_bytes,
+    )
+
+
+def _token_key(join_key: bytes) -> bytes:
+    """Nodes with one join key take each other's tokens (§4.2)."""
+    if not join_key:
+        return secrets.token_bytes(16)
+    return hmac.digest(join_key, b"hbroker address validation", "sha256")[:16]

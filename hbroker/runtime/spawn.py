@@ -1,0 +1,155 @@
+"""Starting a node's process, by fork.
+
+Python takes longer to load the program than a node takes to join. So the launcher loads it once, and forks: a
+node runs a few milliseconds later, and the memory of the program is shared. That is sound because the
+launcher has one thread, no event loop, and never more than the handful of descriptors that the child closes
+first.
+
+The child is a process of its own in every respect: its own session, so that Ctrl-C in the terminal reaches
+the launcher alone, which then stops the nodes in order; its own log file; and the kernel kills it when the
+launcher dies, however that happens (Linux: PR_SET_PDEATHSIG).
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import signal
+import sys
+import traceback
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final, NoReturn
+
+from hbroker.config import Address, NodeSettings, format_address
+
+Ready = Callable[[Address], None]
+"""Called once by a node that serves, with the address it is bound to."""
+
+Body = Callable[[NodeSettings, Ready], int]
+"""A node, as a blocking call that returns an exit code."""
+
+SIGNALS: Final = frozenset({signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGCHLD})
+"""Those the launcher handles; a child begins with the system's defaults."""
+
+_PR_SET_PDEATHSIG: Final = 1
+_libc: Final = ctypes.CDLL(None, use_errno=True) if sys.platform == "linux" else None
+
+
+@dataclass(frozen=True, slots=True)
+class Child:
+    """A node's process. `ready`: the pipe on which it says, in one line, where it serves."""
+
+    pid: int
+    ready: int
+
+    def read_ready(self) -> str:
+        """The line that has come (without waiting); empty: none, or the process is gone."""
+        try:
+            return os.read(self.ready, 1024).decode().strip()
+        except BlockingIOError:
+            return ""
+
+    def send(self, number: signal.Signals) -> None:
+        """Sends a signal. The process exists, or is a zombie, until `reap` has returned its status."""
+        os.kill(self.pid, number)
+
+    def reap(self) -> int | None:
+        """Its exit code, or less than 0: the signal that ended it.
+
+        None: it runs. Not to be called after that.
+        """
+        pid, status = os.waitpid(self.pid, os.WNOHANG)
+        return os.waitstatus_to_exitcode(status) if pid else None
+
+
+def spawn(settings: NodeSettings, body: Body, log: int) -> Child:
+    """Forks a process that runs `body` and writes stdout and stderr to the descriptor `log`.
+
+    Raises OSError.
+    """
+    reader, writer = os.pipe()
+    os.set_blocking(reader, False)
+    launcher = os.getpid()
+    # A signal between the fork and the child's reset would be reported to the launcher as if it were its own.
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)
+    try:
+        pid = os.fork()
+        if pid == 0:
+            _run_child(settings, body, log, writer, launcher)
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+        os.close(writer)
+    return Child(pid, reader)
+
+
+def describe_exit(code: int) -> str:
+    """What `Child.reap` returned, in words."""
+    if code >= 0:
+        return f"exit code {code}"
+    try:
+        return signal.Signals(-code).name
+    except ValueError:
+        return f"signal {-code}"
+
+
+def _run_child(settings: NodeSettings, body: Body, log: int, writer: int, launcher: int) -> NoReturn:
+    code = 1
+    try:
+        _die_with(launcher)
+        _own_descriptors(log, writer)
+        _own_signals()
+        code = body(settings, _say_ready)
+    except SystemExit as request:
+        code = request.code if isinstance(request.code, int) else 1
+    except BaseException:
+        traceback.print_exc()
+    finally:
+        # Not sys.exit: the frames below are the launcher's, and its clean-up is not the child's to do.
+        try:
+            sys.stdout.flush()
+            sys.stderr.flush()
+        finally:
+            os._exit(code)
+
+
+_READY_DESCRIPTOR: Final = 3
+
+
+def _own_descriptors(log: int, writer: int) -> None:
+    null = os.open(os.devnull, os.O_RDONLY)
+    os.dup2(null, 0)
+    # Above those that are about to be overwritten, in case one of them is among the first four.
+    log, writer = (_above_standard(descriptor) for descriptor in (log, writer))
+    os.dup2(log, 1)
+    os.dup2(log, 2)
+    os.dup2(writer, _READY_DESCRIPTOR, inheritable=False)
+    os.closerange(_READY_DESCRIPTOR + 1, os.sysconf("SC_OPEN_MAX"))
+
+
+def _above_standard(descriptor: int) -> int:
+    kept = []
+    while descriptor <= _READY_DESCRIPTOR:
+        kept.append(descriptor)
+        descriptor = os.dup(descriptor)
+    return descriptor
+
+
+def _own_signals() -> None:
+    os.setsid()
+    signal.set_wakeup_fd(-1)
+    for number in SIGNALS:
+        signal.signal(number, signal.SIG_DFL)
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, SIGNALS)
+
+
+def _die_with(launcher: int) -> None:
+    if _libc is not None and _libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0) != 0:
+        raise OSError(ctypes.get_errno(), "prctl(PR_SET_PDEATHSIG)")
+    if os.getppid() != launcher:
+        os._exit(1)  # It died before the kernel was asked.
+
+
+def _say_ready(address: Address) -> None:
+    os.write(_READY_DESCRIPTOR, f"{format_address(address)}\n".encode())

@@ -1,0 +1,167 @@
+"""What runs: the directory `.hbroker/<network>/` of a launcher, for `status`, `down` and whoever looks.
+
+lock          held (flock) by the launcher as long as it lives, so no stale file can claim that it runs;
+              holds its process id
+state.json    the launcher and its nodes; replaced by rename, so a reader sees all of it or what was before
+<node>.log    what the node logs; put aside as <node>.log.1 when the node starts, if it is large
+<node>.cuts   what the node delegated, for its next start
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import time
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, Final, Self
+
+from hbroker.errors import LocalError
+
+DEFAULT_DIRECTORY: Final = Path(".hbroker")
+LOG_BYTES: Final = 8 * 1024 * 1024
+"""A log that is larger when its node starts is put aside."""
+
+
+class AlreadyRunning(LocalError):
+    """Another launcher runs this network."""
+
+
+@dataclass(frozen=True, slots=True)
+class NodeRun:
+    """One node's process. `state`: as `supervision.State`. Times are seconds since the Unix epoch."""
+
+    name: str
+    subtree: str
+    address: str
+    state: str
+    pid: int | None
+    started_at: float | None
+    restarts: int
+
+
+@dataclass(frozen=True, slots=True)
+class NetworkRun:
+    """A launcher and its nodes. `topology`: the absolute path of the file."""
+
+    name: str
+    topology: str
+    pid: int
+    started_at: float
+    nodes: tuple[NodeRun, ...]
+
+    @property
+    def is_up(self) -> bool:
+        """Whether every node serves."""
+        return all(node.state == "up" for node in self.nodes)
+
+    def to_json(self) -> dict[str, Any]:
+        """Ready for json.dumps."""
+        return {**asdict(self), "nodes": [asdict(node) for node in self.nodes]}
+
+    @classmethod
+    def from_json(cls, entry: dict[str, Any]) -> Self:
+        """What to_json made. Raises KeyError or TypeError for anything else."""
+        nodes = tuple(NodeRun(**node) for node in entry["nodes"])
+        return cls(**{**entry, "nodes": nodes})
+
+
+class RunDirectory:
+    """The directory of one network."""
+
+    def __init__(self, base: Path, network: str) -> None:
+        self.network = network
+        self.path = base / network
+
+    @property
+    def state_file(self) -> Path:
+        """Holds the NetworkRun, as JSON."""
+        return self.path / "state.json"
+
+    def log_file(self, node: str) -> Path:
+        """What the node's process writes to stdout and stderr."""
+        return self.path / f"{node}.log"
+
+    def memory_file(self, node: str) -> Path:
+        """What the node must know again when it is started again (`hbroker.runtime.memory`)."""
+        return self.path / f"{node}.cuts"
+
+    def acquire(self) -> int:
+        """Makes the directory and takes its lock, until the returned descriptor is closed.
+
+        Raises AlreadyRunning.
+        """
+        self.path.mkdir(parents=True, exist_ok=True)
+        lock = os.open(self.path / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            os.close(lock)
+            raise AlreadyRunning(f"the network {self.network!r} runs already") from None
+        os.truncate(lock, 0)
+        os.write(lock, b"%d\n" % os.getpid())
+        return lock
+
+    def launcher(self) -> int | None:
+        """The process id of the launcher that holds the lock; None: this network does not run."""
+        try:
+            lock = os.open(self.path / "lock", os.O_RDWR | os.O_CLOEXEC)
+        except OSError:
+            return None
+        try:
+            fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return int(os.read(lock, 32) or b"0") or None
+        finally:
+            os.close(lock)
+        return None
+
+    def await_end(self, timeout: float) -> bool:
+        """Waits until no launcher holds the lock. False: `timeout` seconds are over."""
+        deadline = time.monotonic() + timeout
+        while self.launcher() is not None:
+            if time.monotonic() >= deadline:
+                return False
+            time.sleep(0.02)
+        return True
+
+    def write(self, run: NetworkRun) -> None:
+        """Replaces what is known of the network."""
+        fresh = self.state_file.with_suffix(".new")
+        fresh.write_text(json.dumps(run.to_json(), indent=1) + "\n")
+        fresh.replace(self.state_file)
+
+    def read(self) -> NetworkRun | None:
+        """What the launcher that runs, or the last one that ran, wrote; None: there is nothing to read."""
+        try:
+            return NetworkRun.from_json(json.loads(self.state_file.read_text()))
+        except (OSError, ValueError, KeyError, TypeError):
+            return None
+
+    def open_log(self, node: str) -> int:
+        """A descriptor that appends to the node's log. A large log is put aside first."""
+        path = self.log_file(node)
+        if path.exists() and path.stat().st_size > LOG_BYTES:
+            path.replace(path.with_name(f"{path.name}.1"))
+        return os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o644)
+
+    def last_line(self, node: str) -> str:
+        """The end of the node's log: why it ended, most likely. Empty: it says nothing."""
+        try:
+            with self.log_file(node).open("rb") as file:
+                file.seek(0, os.SEEK_END)
+                file.seek(max(file.tell() - 4096, 0))
+                lines = file.read().decode(errors="replace").split("\n")
+        except OSError:
+            return ""
+        return next((line.strip() for line in reversed(lines) if line.strip()), "")
+
+
+def running(base: Path) -> list[RunDirectory]:
+    """The networks below a state directory that run now."""
+    try:
+        names = sorted(entry.name for entry in base.iterdir() if entry.is_dir())
+    except OSError:
+        return []
+    return [directory for name in names if (directory := RunDirectory(base, name)).launcher()]

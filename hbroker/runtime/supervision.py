@@ -1,0 +1,231 @@
+"""Which process is to run when: the decisions of the launcher, without processes or clocks.
+
+A node is first started once its parent serves: one that asked sooner would be refused, or would stand in its
+parent's way (docs/protocol.md §5.1). From then on it is to run until the network is stopped. One that ends
+without being asked to is started again after a pause that grows with every failure in a row (exponential
+back-off, with jitter so that nodes that died together do not return together) and shrinks back once it has
+run well. Stopping goes from the leaves to the root, so that each node can give its subtree back to a parent
+that is there: SIGTERM to a node once its children have ended, and SIGKILL to all that is left after a grace
+period.
+
+The grammar is that of the protocol: `handle_…` in, `poll_…` out, `now` an argument, in seconds.
+"""
+
+from __future__ import annotations
+
+import signal
+from collections import deque
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import Enum
+from random import Random
+from typing import Final, TypeAlias
+
+FIRST_PAUSE: Final = 0.1
+PAUSE_FACTOR: Final = 2.0
+LONGEST_PAUSE: Final = 10.0
+JITTER: Final = 0.25
+RAN_WELL: Final = 10.0
+"""Seconds of service after which a failure counts as the first."""
+GRACE: Final = 2.0
+"""Seconds between SIGTERM and SIGKILL."""
+
+
+class State(Enum):
+    """What a node's process is doing, or what is waited for."""
+
+    AWAITING_PARENT = "pending"
+    """It has not been started: its parent does not serve yet."""
+    AWAITING_START = "waiting"
+    """The pause before a start."""
+    AWAITING_READY = "joining"
+    """It runs, and has not joined yet."""
+    SERVING = "up"
+    AWAITING_CHILDREN = "leaving"
+    """It is to end, once its children have."""
+    AWAITING_EXIT = "stopping"
+    """It was asked to end."""
+    ENDED = "down"
+
+
+class Event(Enum):
+    """What happens to a node's process."""
+
+    PARENT_READY = "its parent has joined, for the first time"
+    DUE = "its pause is over"
+    READY = "it says that it has joined"
+    EXIT = "it ended"
+    STOP = "the network is being stopped"
+    CHILDREN_ENDED = "none of its children is left"
+
+
+TRANSITIONS: Final[dict[tuple[State, Event], State]] = {
+    (State.AWAITING_PARENT, Event.PARENT_READY): State.AWAITING_START,
+    (State.AWAITING_PARENT, Event.STOP): State.ENDED,
+    (State.AWAITING_START, Event.DUE): State.AWAITING_READY,
+    (State.AWAITING_START, Event.STOP): State.ENDED,
+    (State.AWAITING_READY, Event.READY): State.SERVING,
+    (State.AWAITING_READY, Event.EXIT): State.AWAITING_START,
+    (State.AWAITING_READY, Event.STOP): State.AWAITING_CHILDREN,
+    (State.SERVING, Event.EXIT): State.AWAITING_START,
+    (State.SERVING, Event.STOP): State.AWAITING_CHILDREN,
+    (State.AWAITING_CHILDREN, Event.READY): State.AWAITING_CHILDREN,
+    (State.AWAITING_CHILDREN, Event.EXIT): State.ENDED,
+    (State.AWAITING_CHILDREN, Event.STOP): State.AWAITING_CHILDREN,
+    (State.AWAITING_CHILDREN, Event.CHILDREN_ENDED): State.AWAITING_EXIT,
+    (State.AWAITING_EXIT, Event.READY): State.AWAITING_EXIT,
+    (State.AWAITING_EXIT, Event.EXIT): State.ENDED,
+    (State.AWAITING_EXIT, Event.STOP): State.AWAITING_EXIT,
+    (State.ENDED, Event.STOP): State.ENDED,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Start:
+    """Start this node's process."""
+
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class Signal:
+    """Send this signal to this node's process."""
+
+    name: str
+    signal: signal.Signals
+
+
+Action: TypeAlias = Start | Signal
+
+
+class Backoff:
+    """The pause before each start of one process."""
+
+    def __init__(self, random: Random) -> None:
+        self._random = random
+        self._failures = 0
+
+    def after_failure(self, served: float) -> float:
+        """Seconds to wait, when a process ended that had served for so many seconds (0: it never did)."""
+        self._failures = 1 if served >= RAN_WELL else self._failures + 1
+        pause = min(FIRST_PAUSE * PAUSE_FACTOR ** min(self._failures - 1, 16), LONGEST_PAUSE)
+        return pause * self._random.uniform(1 - JITTER, 1 + JITTER)
+
+
+@dataclass(slots=True)
+class _Process:
+    backoff: Backoff
+    parent: str | None
+    state: State
+    due: float = 0.0
+    """When to start it (AWAITING_START)."""
+    serving_since: float = 0.0
+    starts: int = field(default=0)
+
+
+class Supervisor:
+    """Keeps the processes of a network running, until told to stop them.
+
+    `parents`: the node above each node; None: it waits for nobody.
+    """
+
+    def __init__(self, parents: Mapping[str, str | None], now: float, random: Random) -> None:
+        self._processes = {
+            name: _Process(
+                Backoff(random),
+                parent,
+                State.AWAITING_START if parent is None else State.AWAITING_PARENT,
+                due=now,
+            )
+            for name, parent in parents.items()
+        }
+        self._actions: deque[Action] = deque()
+        self._kill_at: float | None = None
+        self._stopping = False
+
+    def handle_timeout(self, now: float) -> None:
+        """Starts what is due, and ends what did not end when asked."""
+        for name, process in self._processes.items():
+            if process.state is State.AWAITING_START and process.due <= now:
+                self._move(process, Event.DUE)
+                process.starts += 1
+                self._actions.append(Start(name))
+        if self._kill_at is not None and self._kill_at <= now:
+            self.stop_now()
+
+    def handle_ready(self, now: float, name: str) -> None:
+        """The node has joined."""
+        process = self._processes[name]
+        process.serving_since = now
+        self._move(process, Event.READY)
+        if process.state is not State.SERVING:
+            return
+        for child in self._processes.values():
+            if child.parent == name and child.state is State.AWAITING_PARENT:
+                self._move(child, Event.PARENT_READY)
+                child.due = now
+
+    def handle_exit(self, now: float, name: str) -> float | None:
+        """The node's process ended. Returns the seconds until its next start; None: it stays down."""
+        process = self._processes[name]
+        served = now - process.serving_since if process.state is State.SERVING else 0.0
+        self._move(process, Event.EXIT)
+        if process.state is State.ENDED:
+            self._ask_leaves()
+            return None
+        pause = process.backoff.after_failure(served)
+        process.due = now + pause
+        return pause
+
+    def stop(self, now: float) -> None:
+        """Has every process end; those that have not by the end of the grace period are killed."""
+        if self._stopping:
+            return
+        self._stopping = True
+        self._kill_at = now + GRACE
+        for process in self._processes.values():
+            self._move(process, Event.STOP)
+        self._ask_leaves()
+
+    def stop_now(self) -> None:
+        """Kills what is still there: the grace period is over, or was cut short."""
+        self._kill_at = None
+        left = self.names_in(State.AWAITING_CHILDREN) + self.names_in(State.AWAITING_EXIT)
+        self._actions.extend(Signal(name, signal.SIGKILL) for name in left)
+
+    def poll_action(self) -> Action | None:
+        """What to do next; None: nothing now."""
+        return self._actions.popleft() if self._actions else None
+
+    def poll_timeout(self) -> float | None:
+        """When to call handle_timeout next."""
+        deadlines = [p.due for p in self._processes.values() if p.state is State.AWAITING_START]
+        if self._kill_at is not None:
+            deadlines.append(self._kill_at)
+        return min(deadlines, default=None)
+
+    def state(self, name: str) -> State:
+        """What the node's process is doing."""
+        return self._processes[name].state
+
+    def restarts(self, name: str) -> int:
+        """How often the node's process was started again."""
+        return max(self._processes[name].starts - 1, 0)
+
+    def all_in(self, state: State) -> bool:
+        """Whether every process is in this state."""
+        return all(process.state is state for process in self._processes.values())
+
+    def names_in(self, state: State) -> list[str]:
+        """The nodes whose processes are in this state."""
+        return [name for name, process in self._processes.items() if process.state is state]
+
+    def _move(self, process: _Process, event: Event) -> None:
+        process.state = TRANSITIONS[process.state, event]
+
+    def _ask_leaves(self) -> None:
+        parents = {process.parent for process in self._processes.values() if process.state is not State.ENDED}
+        for name in self.names_in(State.AWAITING_CHILDREN):
+            if name not in parents:
+                self._move(self._processes[name], Event.CHILDREN_ENDED)
+                self._actions.append(Signal(name, signal.SIGTERM))

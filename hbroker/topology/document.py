@@ -1,0 +1,188 @@
+"""From the text of a file to YAML nodes that know their line, and a place to note what is wrong with them.
+
+The text is composed, never constructed: no object is made of it, tags mean nothing, aliases are not expanded.
+So what a hostile file costs is bounded by its size. A value's kind is the one YAML gave it (`name: on` is a
+truth value, not a name), and an error says so.
+"""
+
+from __future__ import annotations
+
+from difflib import get_close_matches
+from pathlib import Path
+
+import yaml
+
+from hbroker.errors import ConfigError, ConfigErrors
+
+MAX_BYTES = 1 << 20
+"""A topology file of this size would list ten thousand nodes."""
+
+_KINDS = {
+    "str": "a text",
+    "int": "a number",
+    "float": "a number",
+    "bool": "a truth value",
+    "null": "empty",
+    "timestamp": "a date",
+    "seq": "a list",
+    "map": "a mapping",
+}
+
+
+class Report:
+    """Collects the errors of one file."""
+
+    def __init__(self, file: str) -> None:
+        self.file = file
+        self._errors: list[ConfigError] = []
+
+    def error(self, at: yaml.Node | int | None, message: str, remedy: str) -> None:
+        """Notes an error at a YAML node, at a line (from 1), or of the file as a whole."""
+        line = line_of(at) if isinstance(at, yaml.Node) else at
+        self._errors.append(ConfigError(message, file=self.file, line=line, remedy=remedy))
+
+    def raise_if_any(self) -> None:
+        """Raises ConfigErrors with all that was noted, in the order of the lines."""
+        if self._errors:
+            raise ConfigErrors(sorted(self._errors, key=lambda error: error.line or 0))
+
+    def mapping(
+        self, node: yaml.Node, what: str, keys: tuple[str, ...], later: tuple[str, ...] = ()
+    ) -> dict[str, yaml.Node]:
+        """The values of a mapping by key.
+
+        Notes what is no mapping, and keys that are unknown, occur twice, or belong to a `later` version.
+        """
+        if not isinstance(node, yaml.MappingNode):
+            remedy = f"write it as `key: value` lines with {listed(keys)}"
+            self.error(node, f"{what} is {kind(node)}, not a mapping", remedy)
+            return {}
+        values: dict[str, yaml.Node] = {}
+        for key, value in node.value:
+            name = key.value if isinstance(key, yaml.ScalarNode) else ""
+            if name in later:
+                self.error(key, f"this version of hbroker knows no `{name}`", f"remove the section `{name}`")
+            elif name not in keys:
+                self.error(key, f"{what} has an unknown key {name!r}", _instead(name, keys))
+            elif name in values:
+                remedy = f"keep one (the first is on line {line_of(values[name])})"
+                self.error(key, f"{what} has the key {name!r} twice", remedy)
+            else:
+                values[name] = value
+        return values
+
+    def items(self, node: yaml.Node, what: str) -> list[yaml.Node]:
+        """The items of a list. Notes what is none, and an empty one."""
+        if isinstance(node, yaml.SequenceNode) and node.value:
+            return list(node.value)
+        state = "an empty list" if isinstance(node, yaml.SequenceNode) else f"{kind(node)}, not a list"
+        self.error(node, f"{what} is {state}", "write one `- {name: …, subtree: …, listen: …}` line for each")
+        return []
+
+    def text(self, node: yaml.Node, what: str) -> str | None:
+        """A text, which may be empty if it is quoted. Notes any other kind."""
+        if isinstance(node, yaml.ScalarNode) and _tag(node) == "str":
+            return str(node.value)
+        if _tag(node) == "null":
+            self.error(node, f"{what} has no value", 'write one, or `""` for an empty text')
+        else:
+            quote = "put it into quotes" if isinstance(node, yaml.ScalarNode) else "write a text"
+            self.error(node, f"{what} is {kind(node)}, not a text", quote)
+        return None
+
+    def integer(self, node: yaml.Node, what: str, low: int, high: int) -> int | None:
+        """A whole number in decimal, from `low` to `high`. Notes anything else."""
+        remedy = f"write a whole number from {low} to {high}"
+        digits = node.value.removeprefix("-") if isinstance(node, yaml.ScalarNode) else ""
+        if not (
+            isinstance(node, yaml.ScalarNode)
+            and _tag(node) == "int"
+            and digits.isascii()
+            and digits.isdigit()
+        ):
+            shown = f"{node.value!r}" if isinstance(node, yaml.ScalarNode) else kind(node)
+            self.error(node, f"{what} is {shown}, not a whole number", remedy)
+            return None
+        if len(digits) > 18 or not low <= int(node.value) <= high:
+            self.error(node, f"{what} is {node.value[:20]}, out of range", remedy)
+            return None
+        return int(node.value)
+
+
+def read_text(path: Path) -> str:
+    """The text of a file. Raises ConfigErrors for one that cannot be read, is too large or is not UTF-8."""
+    report = Report(str(path))
+    try:
+        with path.open("rb") as file:
+            content = file.read(MAX_BYTES + 1)
+        if len(content) <= MAX_BYTES:
+            return content.decode("utf-8-sig")
+        report.error(None, f"the file is over {MAX_BYTES} bytes", "name a topology file")
+    except UnicodeDecodeError as error:
+        line = content.count(b"\n", 0, error.start) + 1
+        report.error(line, "the text is not UTF-8", "save the file as UTF-8")
+    except (OSError, ValueError) as error:
+        reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
+        report.error(
+            None, f"cannot read the file ({reason})", "check its name and your permission to read it"
+        )
+    report.raise_if_any()
+    raise AssertionError("an error was noted")
+
+
+def compose(text: str, report: Report) -> yaml.Node | None:
+    """The YAML document. Notes an error of syntax, and an empty document."""
+    try:
+        node = yaml.compose(text, Loader=yaml.SafeLoader)
+    except yaml.MarkedYAMLError as error:
+        mark = error.problem_mark or error.context_mark
+        line = mark.line + 1 if mark else None
+        report.error(
+            line, f"not valid YAML: {error.problem or error.context}", _syntax_remedy(error.problem or "")
+        )
+        return None
+    except yaml.reader.ReaderError as error:
+        line = text.count("\n", 0, int(error.position)) + 1
+        report.error(line, "the text holds a control character", "delete it")
+        return None
+    except RecursionError:
+        report.error(None, "lists or mappings are nested too deeply", "follow the form of docs/topology.md")
+        return None
+    except ValueError as error:
+        report.error(None, f"not valid YAML: {error}", "check the numbers and escapes")
+        return None
+    if node is None:
+        report.error(None, "the file is empty", "list at least one node under `nodes:`")
+    return node
+
+
+def line_of(node: yaml.Node) -> int | None:
+    """The line, from 1, on which a YAML node begins; None for one that comes from the command line."""
+    return int(node.start_mark.line) + 1 if node.start_mark else None
+
+
+def kind(node: yaml.Node) -> str:
+    """What a YAML node is, in words."""
+    return _KINDS.get(_tag(node), f"of the unknown kind {_tag(node)!r}")
+
+
+def listed(names: tuple[str, ...]) -> str:
+    """Names as a sentence lists them."""
+    return ", ".join(f"`{name}`" for name in names)
+
+
+def _tag(node: yaml.Node) -> str:
+    return str(node.tag).rpartition(":")[2]
+
+
+def _instead(name: str, keys: tuple[str, ...]) -> str:
+    close = get_close_matches(name, keys, n=1)
+    return f"did you mean `{close[0]}`?" if close else f"remove it; known here: {listed(keys)}"
+
+
+def _syntax_remedy(problem: str) -> str:
+    if "'\\t'" in problem:
+        return "indent with spaces, not with tabs"
+    if "another document" in problem:
+        return "keep one document in the file: remove the `---`"
+    return "check indentation, colons and quotes on this line and the one before"

@@ -1,0 +1,55 @@
+"""What a topology file means: settings for each node, and where each hangs in the hierarchy."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+from hbroker.config import NodeSettings
+
+
+@dataclass(frozen=True, slots=True)
+class Topology:
+    """A valid topology.
+
+    `name`: the network's, which is the file's without its suffix. `nodes`: parents before their children.
+    """
+
+    name: str
+    nodes: tuple[NodeSettings, ...]
+
+    @property
+    def root(self) -> NodeSettings:
+        """The node that owns the whole hierarchy, less what it delegates."""
+        return self.nodes[0]
+
+    def node(self, name: str) -> NodeSettings | None:
+        """The node of that name."""
+        return next((node for node in self.nodes if node.name == name), None)
+
+    def parent(self, node: NodeSettings) -> NodeSettings | None:
+        """The node with the longest subtree that holds this node's; None for the root."""
+        above = [other for other in self.nodes if holds(other.subtree, node.subtree)]
+        return max(above, key=lambda other: len(other.subtree), default=None)
+
+    def on_ports(self, ports: Mapping[str, int]) -> Topology:
+        """The same network with these nodes (by name) on other ports, the root's known to all."""
+        nodes = [node.on_port(ports[node.name]) if node.name in ports else node for node in self.nodes]
+        return replace(self, nodes=with_root(nodes))
+
+
+def with_root(nodes: list[NodeSettings]) -> tuple[NodeSettings, ...]:
+    """Parents first, and every sub-broker told where the root is."""
+    ordered = sorted(nodes, key=lambda node: (depth(node.subtree), node.subtree))
+    root, *others = ordered
+    return (root, *(replace(node, root=root.address) for node in others))
+
+
+def holds(subtree: str, other: str) -> bool:
+    """Whether `other` lies below `subtree`, by whole levels, and is not the same."""
+    return subtree != other and (not subtree or other.startswith(subtree + "/"))
+
+
+def depth(subtree: str) -> int:
+    """How many levels a subtree's name has: 0 for the root's."""
+    return subtree.count("/") + 1 if subtree else 0

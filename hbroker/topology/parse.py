@@ -1,0 +1,70 @@
+"""A topology file, from its text to a valid `Topology`, or to everything that is wrong with it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import yaml
+
+from hbroker.config import Limits, NodeSettings, Resolver, resolve_host
+from hbroker.topology import rules
+from hbroker.topology.document import Report, compose, kind, line_of, listed, read_text
+from hbroker.topology.model import Topology, with_root
+from hbroker.topology.sections import LATER, SECTIONS, NodeEntry, read_auth, read_limits, read_node
+
+
+def load(path: str | Path, *, resolve: Resolver = resolve_host) -> Topology:
+    """Reads a topology file. Raises ConfigErrors with all that is wrong with it, and nothing else."""
+    return parse(read_text(Path(path)), file=str(path), resolve=resolve)
+
+
+def parse(text: str, *, file: str = "topology.yaml", resolve: Resolver = resolve_host) -> Topology:
+    """As `load`, of the text of a file. `file` names the network and stands in errors."""
+    report = Report(file)
+    document = compose(text, report)
+    report.raise_if_any()
+    assert document is not None, "compose notes an error or returns a node"
+    sections = _sections(document, report)
+    directory = Path(file).parent
+    join_key = read_auth(sections["auth"], report, directory) if "auth" in sections else b""
+    limits = read_limits(sections["limits"], report) if "limits" in sections else Limits()
+    entries: list[NodeEntry] = []
+    if "nodes" in sections:
+        items = report.items(sections["nodes"], "nodes")
+        entries = [read_node(item, index, report, resolve) for index, item in enumerate(items, 1)]
+    rules.check(entries, report)
+    report.raise_if_any()
+    return Topology(Path(file).stem, with_root(_settings(entries, join_key, limits)))
+
+
+def _sections(document: yaml.Node, report: Report) -> dict[str, yaml.Node]:
+    if not isinstance(document, yaml.MappingNode):
+        report.error(
+            document,
+            f"the file holds {kind(document)}, not a mapping",
+            f"write the sections {listed(SECTIONS)}",
+        )
+        return {}
+    sections = report.mapping(document, "the file", SECTIONS, LATER)
+    if "nodes" not in sections:
+        report.error(line_of(document), "the file has no `nodes`", "list at least one node under `nodes:`")
+    return sections
+
+
+def _settings(entries: Sequence[NodeEntry], join_key: bytes, limits: Limits) -> list[NodeSettings]:
+    """Typed settings of entries that were read without an error."""
+    return [
+        NodeSettings(
+            name=entry.name,
+            subtree=entry.subtree,
+            listen=entry.listen,
+            advertise=entry.advertise,
+            workers=entry.workers,
+            policy=entry.policy,
+            join_key=join_key,
+            limits=limits,
+        )
+        for entry in entries
+        if entry.name is not None and entry.subtree is not None and entry.listen is not None
+    ]

@@ -1,0 +1,106 @@
+"""What must hold between the nodes of a topology.
+
+Subtrees are prefixes by whole levels, so of two that differ one holds the other or they share nothing: to
+nest is the only way to overlap. What is left to check: exactly one root, and no name, subtree or address
+twice.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Sequence
+
+from hbroker.config import ANY_ADDRESS, Address, format_address
+from hbroker.topology.document import Report
+from hbroker.topology.sections import NodeEntry
+
+
+def check(entries: Sequence[NodeEntry], report: Report) -> None:
+    """Notes every rule that the entries break. What could not be read of an entry breaks none."""
+    _unique(entries, lambda entry: entry.name, _same_name, report)
+    _unique(entries, lambda entry: entry.subtree, _same_subtree, report)
+    _unique(entries, lambda entry: _fixed(entry.listen), _same_address, report)
+    _unique(entries, lambda entry: _fixed(entry.advertise), _same_advertised, report)
+    _any_address_clash(entries, report)
+    if entries and all(entry.subtree for entry in entries):
+        report.error(
+            entries[0].line, "no node is the root", 'give one node `subtree: ""`, the whole hierarchy'
+        )
+
+
+Explain = Callable[[NodeEntry, NodeEntry], tuple[str, str]]
+"""Of the first entry and one that repeats it: message and remedy."""
+
+
+def _unique(
+    entries: Sequence[NodeEntry], key: Callable[[NodeEntry], Hashable], explain: Explain, report: Report
+) -> None:
+    first: dict[Hashable, NodeEntry] = {}
+    for entry in entries:
+        value = key(entry)
+        if value is None:
+            continue
+        if value in first:
+            report.error(entry.line, *explain(first[value], entry))
+        else:
+            first[value] = entry
+
+
+def _same_name(first: NodeEntry, again: NodeEntry) -> tuple[str, str]:
+    return (
+        f"the name {again.name!r} is taken by the node on line {first.line}",
+        "give each node a name of its own",
+    )
+
+
+def _same_subtree(first: NodeEntry, again: NodeEntry) -> tuple[str, str]:
+    if again.subtree == "":
+        return (
+            f"there are two roots: {_called(again)} and {_called(first)}, line {first.line}",
+            "keep one, and give the other a subtree",
+        )
+    return (
+        f"the subtree {again.subtree!r} is held by {_called(first)}, line {first.line}",
+        "every topic has one owner: choose another subtree, or one below it",
+    )
+
+
+def _same_address(first: NodeEntry, again: NodeEntry) -> tuple[str, str]:
+    at = format_address(again.listen or ("", 0))
+    return (
+        f"{_called(first)}, line {first.line}, listens on {at} already",
+        "choose another port, or 0 for any free one",
+    )
+
+
+def _same_advertised(first: NodeEntry, again: NodeEntry) -> tuple[str, str]:
+    at = format_address(again.advertise or ("", 0))
+    return (
+        f"{_called(first)}, line {first.line}, advertises {at} already",
+        "advertise each node at an address of its own",
+    )
+
+
+def _any_address_clash(entries: Sequence[NodeEntry], report: Report) -> None:
+    """A node that listens on every address leaves its port to nobody else."""
+    everywhere = {
+        entry.listen[1]: entry
+        for entry in entries
+        if entry.listen and entry.listen[0] in ANY_ADDRESS and entry.listen[1]
+    }
+    for entry in entries:
+        if entry.listen is None or entry.listen[0] in ANY_ADDRESS:
+            continue
+        other = everywhere.get(entry.listen[1])
+        if other:
+            message = (
+                f"{_called(other)}, line {other.line}, listens on port {entry.listen[1]} of every address"
+            )
+            report.error(entry.line, message, "choose another port")
+
+
+def _fixed(address: Address | None) -> Address | None:
+    return address if address and address[1] else None
+
+
+def _called(entry: NodeEntry) -> str:
+    return f"node {entry.name!r}" if entry.name else "a node"

@@ -1,0 +1,232 @@
+"""The sections of a topology file, each read into typed entries that remember their lines."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TypeVar
+
+import yaml
+
+from hbroker.config import ANY_ADDRESS, MAX_WORKERS, Address, LeasePolicy, Limits, Resolver, parse_address
+from hbroker.topology.document import Report, line_of
+
+SECTIONS = ("nodes", "auth", "limits")
+LATER = ("gateways", "admin", "telemetry")
+"""Sections that this version does not know, by names that a later one may."""
+
+NODE_KEYS = ("name", "subtree", "listen", "advertise", "workers", "policy")
+AUTH_KEYS = ("join_key", "join_key_file")
+LIMIT_KEYS = ("sessions", "queue_bytes")
+
+MIN_KEY_BYTES = 16
+MAX_KEY_BYTES = 4096
+MAX_SUBTREE_BYTES = 60_000
+"""Less than a topic's 65,535, so that there is room for topics below."""
+
+T = TypeVar("T")
+
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,62}")
+
+
+@dataclass(frozen=True, slots=True)
+class NodeEntry:
+    """One item of `nodes`, as far as it could be read; None: absent or wrong, and then noted."""
+
+    line: int | None
+    name: str | None
+    subtree: str | None
+    listen: Address | None
+    advertise: Address | None
+    workers: int
+    policy: LeasePolicy
+
+
+def read_node(node: yaml.Node, index: int, report: Report, resolve: Resolver) -> NodeEntry:
+    """One item of `nodes`; `index` counts from 1 and stands for a name that is not known yet."""
+    what = f"node {index}"
+    values = report.mapping(node, what, NODE_KEYS)
+    name = read_name(values["name"], report) if "name" in values else None
+    what = f"node {name!r}" if name else what
+    if isinstance(node, yaml.MappingNode):
+        _require(values, ("name", "subtree", "listen"), node, what, report)
+    listen = _optional(values, "listen", lambda value: read_listen(value, report, resolve))
+    advertise = _optional(values, "advertise", lambda value: read_advertise(value, report, resolve))
+    if listen and listen[0] in ANY_ADDRESS and "advertise" not in values:
+        remedy = "add `advertise: <host>`, the address at which others reach this host"
+        report.error(
+            values["listen"], f"{what} listens on every address ({listen[0]}) and advertises none", remedy
+        )
+    workers = _optional(values, "workers", lambda value: report.integer(value, "workers", 1, MAX_WORKERS))
+    policy = _optional(values, "policy", lambda value: read_policy(value, report))
+    return NodeEntry(
+        line=line_of(node),
+        name=name,
+        subtree=_optional(values, "subtree", lambda value: read_subtree(value, report)),
+        listen=listen,
+        advertise=advertise,
+        workers=workers or 1,
+        policy=policy or LeasePolicy.FENCE,
+    )
+
+
+def read_name(node: yaml.Node, report: Report) -> str | None:
+    """A node's name: one topic level ($SYS/nodes/<name>) and the name of its log file."""
+    name = report.text(node, "name")
+    if name is None or _NAME.fullmatch(name):
+        return name
+    remedy = "use letters, digits, `-`, `_` and `.`, at most 63, a letter or digit first"
+    report.error(node, f"{name[:70]!r} is not a valid name", remedy)
+    return None
+
+
+def read_subtree(node: yaml.Node, report: Report) -> str | None:
+    """A topic prefix; empty for the root."""
+    subtree = report.text(node, "subtree")
+    if subtree is None:
+        return None
+    wrong = subtree_error(subtree)
+    if wrong is None:
+        return subtree
+    report.error(node, f"{subtree[:80]!r} is not a valid subtree: {wrong[0]}", wrong[1])
+    return None
+
+
+def subtree_error(subtree: str) -> tuple[str, str] | None:
+    """What is wrong with a subtree, and what to do; None: it is valid."""
+    if "+" in subtree or "#" in subtree:
+        return "it holds a wildcard", "name one branch; all below it belongs to it without a wildcard"
+    if subtree == "/":
+        return "it has empty levels", 'write `subtree: ""` for the whole hierarchy'
+    if subtree and "" in subtree.split("/"):
+        return "it has an empty level", f"write {'/'.join(level for level in subtree.split('/') if level)!r}"
+    if subtree.startswith("$"):
+        return "topics that begin with `$` are the nodes' own", "choose a first level without `$`"
+    if not subtree.isprintable():
+        return "it holds a control character", "delete it"
+    if len(subtree.encode()) > MAX_SUBTREE_BYTES:
+        return f"it is over {MAX_SUBTREE_BYTES} bytes", "shorten it"
+    return None
+
+
+def read_listen(node: yaml.Node, report: Report, resolve: Resolver) -> Address | None:
+    """The address that a node binds; port 0: any free one."""
+    return read_address(node, "listen", report, resolve, None)
+
+
+def read_advertise(node: yaml.Node, report: Report, resolve: Resolver) -> Address | None:
+    """The address that a node tells others; without a port (0 here), the one it listens on."""
+    address = read_address(node, "advertise", report, resolve, 0)
+    if address and address[0] in ANY_ADDRESS:
+        report.error(
+            node,
+            f"advertise is {address[0]}, which reaches nobody",
+            "name the address at which others reach this host",
+        )
+        return None
+    return address
+
+
+def read_address(
+    node: yaml.Node, what: str, report: Report, resolve: Resolver, default_port: int | None
+) -> Address | None:
+    """`host:port`, the host resolved; without `default_port` the port must be there."""
+    text = node.value if isinstance(node, yaml.ScalarNode) else report.text(node, what)
+    if text is None:
+        return None
+    try:
+        host, port = parse_address(text, default_port=default_port)
+    except ValueError as error:
+        remedy = "write `<address>:<port>` with a port from 1 to 65535, or 0 for any free one"
+        report.error(node, f"{what} is not an address: {error}", remedy)
+        return None
+    try:
+        return resolve(host), port
+    except OSError as error:
+        reason = error.strerror or error
+        report.error(
+            node, f"{what}: the host {host!r} is not known ({reason})", "write an IP address, or fix the name"
+        )
+        return None
+
+
+def read_policy(node: yaml.Node, report: Report) -> LeasePolicy | None:
+    """What the node does when its lease runs out."""
+    text = report.text(node, "policy")
+    try:
+        return LeasePolicy(text) if text is not None else None
+    except ValueError:
+        choices = " or ".join(f"`{policy.value}`" for policy in LeasePolicy)
+        report.error(node, f"{text!r} is not a policy", f"write {choices}")
+        return None
+
+
+def read_auth(node: yaml.Node, report: Report, directory: Path) -> bytes:
+    """The join key, inline or from a file whose path counts from the topology's directory."""
+    values = report.mapping(node, "auth", AUTH_KEYS)
+    if len(values) == 2:
+        report.error(node, "auth has both `join_key` and `join_key_file`", "keep one of them")
+        return b""
+    if "join_key" in values:
+        key = (report.text(values["join_key"], "join_key") or "").encode("utf-8", "surrogatepass")
+        return _long_enough(key, values["join_key"], report)
+    if "join_key_file" in values:
+        return _read_key_file(values["join_key_file"], report, directory)
+    if isinstance(node, yaml.MappingNode):
+        report.error(node, "auth has no key", "add `join_key_file: <file>`, or remove `auth`")
+    return b""
+
+
+def read_limits(node: yaml.Node, report: Report) -> Limits:
+    """What each node takes at most."""
+    values = report.mapping(node, "limits", LIMIT_KEYS)
+    sessions = _optional(values, "sessions", lambda value: report.integer(value, "sessions", 1, 10_000_000))
+    queue = _optional(
+        values, "queue_bytes", lambda value: report.integer(value, "queue_bytes", 65_536, 1 << 32)
+    )
+    default = Limits()
+    return Limits(sessions=sessions or default.sessions, queue_bytes=queue or default.queue_bytes)
+
+
+def _optional(values: Mapping[str, yaml.Node], key: str, read: Callable[[yaml.Node], T | None]) -> T | None:
+    return read(values[key]) if key in values else None
+
+
+def _require(
+    values: Mapping[str, yaml.Node], keys: tuple[str, ...], node: yaml.Node, what: str, report: Report
+) -> None:
+    remedies = {
+        "name": "add `name: <name>`, one for each node",
+        "subtree": 'add `subtree: <topic prefix>`, or `subtree: ""` for the root',
+        "listen": "add `listen: 127.0.0.1:<port>`, or with the host's own address",
+    }
+    for key in keys:
+        if key not in values:
+            report.error(node, f"{what} has no `{key}`", remedies[key])
+
+
+def _read_key_file(node: yaml.Node, report: Report, directory: Path) -> bytes:
+    name = report.text(node, "join_key_file")
+    if name is None:
+        return b""
+    path = directory / name
+    try:
+        with path.open("rb") as file:
+            key = file.read(MAX_KEY_BYTES + 1).strip()
+    except (OSError, ValueError) as error:
+        reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
+        report.error(
+            node, f"cannot read the join key from {path} ({reason})", "check the file's name and permission"
+        )
+        return b""
+    return _long_enough(key, node, report)
+
+
+def _long_enough(key: bytes, node: yaml.Node, report: Report) -> bytes:
+    if not MIN_KEY_BYTES <= len(key) <= MAX_KEY_BYTES:
+        message = f"the join key has {len(key)} bytes, not {MIN_KEY_BYTES} to {MAX_KEY_BYTES}"
+        report.error(node, message, "make one with `openssl rand -hex 32`")
+        return b""
+    return key

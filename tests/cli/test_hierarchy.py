@@ -1,0 +1,51 @@
+"""The drawing of the hierarchy, and what counts as a status."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from hbroker.cli import hierarchy
+
+HOUSE: list[hierarchy.Status] = [
+    {"name": "securitycams", "subtree": "home/outside/securitycams", "parent": "outside"},
+    {"name": "outside", "subtree": "home/outside", "parent": "root"},
+    {"name": "kitchen", "subtree": "home/kitchen", "parent": "root"},
+    {"name": "root", "subtree": "", "parent": None},
+]
+
+
+def test_the_house_is_drawn_as_a_tree() -> None:
+    assert hierarchy.drawing(HOUSE) == [
+        "root",
+        "├─ kitchen",
+        "└─ outside",
+        "   └─ securitycams",
+    ]
+
+
+def test_a_node_whose_parent_is_silent_stands_alone() -> None:
+    without = [status for status in HOUSE if status["name"] != "outside"]
+    assert hierarchy.drawing(without) == ["root", "└─ kitchen", "securitycams"]
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.dictionaries(st.sampled_from("abcdef"), st.one_of(st.none(), st.sampled_from("abcdefx"))))
+def test_every_node_is_drawn_once_whoever_it_calls_its_parent(parents: dict[str, str | None]) -> None:
+    statuses = [{"name": name, "subtree": name, "parent": parent} for name, parent in parents.items()]
+    drawn = hierarchy.in_order(statuses)
+    assert sorted(status["name"] for status in drawn) == sorted(parents)
+    assert len(hierarchy.drawing(statuses)) == len(parents)
+
+
+@pytest.mark.parametrize("payload", [b"", b"{", b"[]", b"null", b"7", b'{"name": "other"}', b"\xff", b"[" * 100_000])
+def test_what_is_no_status_is_passed_over(payload: bytes) -> None:
+    assert hierarchy.parse_status("$SYS/nodes/kitchen/status", payload) is None
+
+
+def test_a_status_is_read() -> None:
+    status = {"name": "kitchen", "epoch": 3}
+    assert hierarchy.parse_status("$SYS/nodes/kitchen/status", json.dumps(status).encode()) == status

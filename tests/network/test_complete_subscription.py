@@ -1,0 +1,58 @@
+"""Subscribe is complete when it returns (§6): what is published after that arrives, whoever owns the topic."""
+
+from __future__ import annotations
+
+import pytest
+
+from hbroker._proto import packet_pb2 as pb
+from hbroker.protocol.outcome import Subscribed
+from sim.network import CLEAR, ClientHost, Datagram, Faults
+from tests.network.networks import HOME, Tree
+
+ROUNDS_PER_SEED = 100
+FAULTY = Faults(loss=0.05, delay_us=500, jitter_us=2_000, reordering=0.05, duplication=0.05)
+_DATA = {"publish", "puback"}
+
+
+def only_control_is_faulty(datagram: Datagram) -> Faults:
+    """Faults for datagrams that carry no message: what is told apart is the set-up, not delivery."""
+    return CLEAR if _DATA & set(datagram.kinds()) else FAULTY
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_a_message_published_after_subscribe_returned_arrives(seed: int) -> None:
+    tree = Tree.grow(seed, HOME)
+    world = tree.world
+    world.path = only_control_is_faulty
+    publisher = tree.client("publisher")
+    topics = [f"{subtree}/device/state" for subtree in HOME] + ["garden/device/state", "home/hall/light"]
+    for number in range(ROUNDS_PER_SEED):
+        topic = world.random.choice(topics)
+        subscriber = tree.client(f"subscriber-{number}")
+        subscribe(subscriber, world.random.choice([topic, "#", "+/#", f"{topic.rsplit('/', 1)[0]}/+"]))
+        publisher.publish(topic, str(number).encode(), qos=1)
+        world.run_until(lambda host=subscriber: bool(host.messages), within=30_000_000)
+        world.run(50_000)
+        assert [(m.topic, m.payload) for m in subscriber.messages] == [(topic, str(number).encode())]
+        world.remove(subscriber)
+    assert tree.between_brokers() == []
+
+
+def test_the_faults_do_strike() -> None:
+    """The test above would prove nothing if no control packet were lost."""
+    tree = Tree.grow(1, HOME)
+    tree.world.path = lambda datagram: None if "suback" in datagram.kinds() else CLEAR
+    subscriber = tree.client()
+    subscriber.subscribe("home/#")
+    with pytest.raises(TimeoutError):
+        tree.world.run_until(lambda: bool(subscriber.outcomes), within=5_000_000)
+
+
+def subscribe(host: ClientHost, filter: str, qos: int = 1) -> Subscribed:
+    """Subscribes and waits until the subscription is complete."""
+    subscription = host.subscribe(filter, qos)
+    host.world.run_until(lambda: bool(host.outcomes), within=60_000_000)
+    outcome = host.outcomes.pop()
+    assert isinstance(outcome, Subscribed), pb.Reason.Name(getattr(outcome, "reason", 0))
+    assert outcome.subscription == subscription
+    return outcome

@@ -1,0 +1,99 @@
+"""A node that joins after the subscribers inherits what touches its subtree, and nothing else (§5.4)."""
+
+from __future__ import annotations
+
+from hbroker._native import topic_matches
+from hbroker.protocol.outcome import Published, Subscribed
+from sim.network import ClientHost
+from tests.network.networks import Tree
+
+SUBSCRIPTIONS = 1_000
+SUBTREE = "home/kitchen"
+INSIDE = "home/kitchen/oven/temperature"
+
+
+def filters(count: int) -> list[str]:
+    """Distinct filters: of 20, seven touch `home/kitchen`."""
+    kinds = (
+        "home/kitchen/oven/{n}",
+        "home/kitchen/{n}/#",
+        "home/+/oven/{n}",
+        "+/kitchen/lamp/{n}",
+        "home/kitchen/oven/temperature/{n}/#",
+        "home/kitchen/+/{n}",
+        "home/+/+/{n}",
+        "home/kitchenette/{n}",
+        "home/bedroom/{n}/#",
+        "garden/{n}",
+        "garden/+/{n}",
+        "home/hall/{n}",
+        "$SYS/{n}",
+        "office/kitchen/{n}",
+        "home/{n}",
+        "kitchen/{n}/#",
+        "home/outside/{n}",
+        "+/bedroom/{n}",
+        "home/bedroom/+/{n}",
+        "other/#/".rstrip("/#") + "/{n}",
+    )
+    return [kinds[n % len(kinds)].format(n=n) for n in range(count)]
+
+
+def subscribed_tree(seed: int) -> tuple[Tree, list[ClientHost]]:
+    """A lone root, and ten clients that share the subscriptions."""
+    tree = Tree.grow(seed)
+    hosts = [tree.client(f"client-{n}") for n in range(10)]
+    for number, filter in enumerate(filters(SUBSCRIPTIONS)):
+        hosts[number % len(hosts)].subscribe(filter, qos=1)
+    tree.world.run_until(lambda: sum(len(host.outcomes) for host in hosts) == SUBSCRIPTIONS)
+    assert all(isinstance(outcome, Subscribed) for host in hosts for outcome in host.outcomes)
+    assert tree.root.engine.counters()["subscriptions"] == SUBSCRIPTIONS
+    return tree, hosts
+
+
+def touches(filter: str) -> bool:
+    """By example, not by the function under test: every filter here fixes how deep it can reach into the kitchen."""
+    levels = filter.split("/")
+    return all(level in ("+", wanted) for level, wanted in zip(levels, ("home", "kitchen"), strict=False)) and (
+        len(levels) > 2 or "#" in levels
+    )
+
+
+def test_it_inherits_exactly_what_touches_its_subtree() -> None:
+    tree, _ = subscribed_tree(1)
+    expected = [filter for filter in filters(SUBSCRIPTIONS) if touches(filter)]
+    assert 200 < len(expected) < 500
+    kitchen = tree.join(SUBTREE)
+    assert kitchen.engine.counters()["subscriptions"] == len(expected)
+    stays = [f for f in filters(SUBSCRIPTIONS) if not touches(f) or f.startswith("+/") or "home/+/" in f]
+    assert tree.root.engine.counters()["subscriptions"] == len(stays)
+
+
+def test_its_parent_stops_serving_and_publishers_are_redirected_without_a_repeat() -> None:
+    tree, hosts = subscribed_tree(2)
+    world = tree.world
+    listener = tree.client("listener")
+    listener.subscribe("home/kitchen/#", qos=1)
+    world.run_until(lambda: bool(listener.outcomes))
+    publisher = tree.client("publisher")
+    publisher.publish(INSIDE, b"before", qos=1)
+    world.run_until(lambda: bool(publisher.outcomes))
+    kitchen = tree.join(SUBTREE)
+    before = tree.root.engine.counters()
+    for number in range(100):
+        publisher.publish(INSIDE, str(number).encode(), qos=number % 3)
+    qos_1_and_2 = 1 + sum(number % 3 > 0 for number in range(100))
+    world.run_until(lambda: len(publisher.outcomes) == qos_1_and_2)
+    world.run(2_000_000)
+    after = tree.root.engine.counters()
+    assert all(isinstance(o, Published) and o.reason == 0 for o in publisher.outcomes)
+    assert after["messages_in"] == before["messages_in"], "the parent serves it no more"
+    assert after["drop.not_responsible"] > 0
+    payloads = [message.payload for message in listener.messages]
+    acknowledged = [b"before", *(str(n).encode() for n in range(100) if n % 3 > 0)]
+    assert [payload for payload in payloads if payload in acknowledged] == acknowledged, "once, and in order"
+    assert len(payloads) == len(set(payloads)), "nothing is sent twice"
+    assert kitchen.engine.counters()["messages_in"] >= qos_1_and_2 - 1
+    assert tree.between_brokers() == []
+    others = [message.topic for host in hosts for message in host.messages]
+    assert not any(topic_matches("home/kitchen/#", topic) for topic in others)

@@ -1,0 +1,99 @@
+"""Resolving costs the tree little, and works through whatever stands between client and owner (§5.2, §5.3)."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from hbroker.protocol.outcome import Resolved
+from sim.network import CLEAR, ClientHost, Datagram, Faults
+from tests.network.networks import HOME, Tree
+
+
+def count_pubconnects(tree: Tree) -> Counter[tuple[str, int]]:
+    """Counts, from here on, the PUBCONNECTs that clients send to each node. Those that only fetch a token count, too."""
+    counts: Counter[tuple[str, int]] = Counter()
+    brokers = tree.brokers()
+
+    def watch(datagram: Datagram) -> None:
+        if datagram.source not in brokers:
+            counts[datagram.destination] += datagram.kinds().count("pubconnect")
+
+    tree.world.watch = watch
+    return counts
+
+
+def publish_everywhere(publisher: ClientHost, topics: list[str]) -> None:
+    """One message of QoS 1 on each topic, each acknowledged."""
+    for topic in topics:
+        publisher.publish(topic, b"x", qos=1)
+    publisher.world.run_until(lambda: len(publisher.outcomes) == len(topics))
+
+
+def test_a_thousand_topics_cost_the_root_nothing_once_their_zones_are_known() -> None:
+    tree = Tree.grow(1, HOME)
+    publisher = tree.client()
+    publish_everywhere(publisher, [f"{subtree}/first" for subtree in HOME])
+    counts = count_pubconnects(tree)
+    publisher.outcomes.clear()
+    publish_everywhere(publisher, [f"{subtree}/{n}/value" for subtree in HOME for n in range(200)])
+    assert counts.total() == 0
+
+
+def test_a_thousand_cold_topics_under_five_zones_cost_the_root_at_most_five_pubconnects() -> None:
+    tree = Tree.grow(2, HOME)
+    publisher = tree.client()
+    # Its address is proved and the root's own zone known before the count begins.
+    publish_everywhere(publisher, ["elsewhere/first"])
+    counts = count_pubconnects(tree)
+    publisher.outcomes.clear()
+    publish_everywhere(publisher, [f"{subtree}/{n}/value" for n in range(200) for subtree in HOME])
+    assert counts[tree.root.address] <= 5
+    assert counts.total() <= 2 * len(HOME)
+
+
+def test_a_topic_below_a_known_cut_starts_at_the_cut() -> None:
+    tree = Tree.grow(3, HOME)
+    client = tree.client()
+    resolve(client, "home/hall")
+    resolve(client, "home/outside/pond")
+    counts = count_pubconnects(tree)
+    found = resolve(client, "home/outside/securitycams/front")
+    assert found.resolution.owner == "securitycams"
+    assert counts[tree.root.address] == 0
+    assert counts[tree.nodes["home/outside"].address] == 0
+    assert counts[tree.nodes["home/outside/securitycams"].address] > 0
+
+
+def test_clients_resolve_by_referral_where_direct_answers_cannot_reach_them() -> None:
+    tree = Tree.grow(4, HOME)
+    client = tree.client()
+    spoken: set[tuple[str, int]] = set()
+    dropped = Counter[str]()
+
+    def nat(datagram: Datagram) -> Faults | None:
+        """Lets in only answers of nodes that the client wrote to."""
+        if datagram.source == client.address:
+            spoken.add(datagram.destination)
+        if datagram.destination == client.address and datagram.source not in spoken:
+            dropped.update(datagram.kinds())
+            return None
+        return CLEAR
+
+    tree.world.path = nat
+    found = resolve(client, "home/outside/securitycams/front")
+    assert found.resolution.owner == "securitycams"
+    assert dropped["pubaccept"] > 0, "the direct answer was sent, and did not get through"
+    client.publish("home/outside/securitycams/front", b"frame", qos=1)
+    tree.world.run_until(lambda: bool(client.outcomes))
+    client.outcomes.clear()
+    client.subscribe("home/#", qos=1)
+    tree.world.run_until(lambda: bool(client.outcomes))
+
+
+def resolve(client: ClientHost, topic: str) -> Resolved:
+    """Resolves a topic and waits for the answer."""
+    client.resolve(topic)
+    client.world.run_until(lambda: bool(client.outcomes))
+    outcome = client.outcomes.pop()
+    assert isinstance(outcome, Resolved), outcome
+    return outcome

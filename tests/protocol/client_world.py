@@ -1,0 +1,354 @@
+"""One client's control among scripted nodes, in virtual time, over a network that loses, doubles and delays.
+
+Nodes follow docs/protocol.md §§4.1, 5.2, 5.3, 6; the link layer is taken as given: what is sent in a
+session arrives once and in order. Everything is drawn from one seed.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections import Counter, defaultdict
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from itertools import count
+from random import Random
+
+from hbroker._proto import packet_pb2 as pb
+from hbroker.protocol.client import ClientControl
+from hbroker.protocol.lookup import is_within
+from hbroker.protocol.outcome import Outcome
+from hbroker.protocol.packets import Address, address_of, body_of, cut_of, pack
+from hbroker.protocol.subscription import Options
+from tests.protocol.client_events import (
+    ControlEvent,
+    Event,
+    LinkDownEvent,
+    LinkUpEvent,
+    UnresolvedEvent,
+    filter_touches,
+)
+
+CLIENT: Address = ("10.9.9.9", 4000)
+SECOND = 1_000_000
+
+
+@dataclass(slots=True)
+class Faults:
+    """Probabilities for each packet outside of a session."""
+
+    loss: float = 0.0
+    duplication: float = 0.0
+    late: float = 0.0
+
+
+@dataclass(eq=False)
+class Node:
+    """A node that answers by the book."""
+
+    world: World
+    name: str
+    subtree: str
+    address: Address
+    children: list[Node] = field(default_factory=list)
+    epoch: int = 1
+    alive: bool = True
+    reason: int = 0
+    subscriptions: dict[str, pb.Subscribe] = field(default_factory=dict)
+    asked: Counter[str] = field(default_factory=Counter)
+
+    def cut(self) -> tuple[str, str, Address, int]:
+        return (self.subtree, self.name, self.address, self.epoch)
+
+    def zone(self) -> pb.Zone:
+        cuts = [cut_of(child.cut()) for child in self.children]
+        return pb.Zone(subtree=self.subtree, epoch=self.epoch, scope=self.subtree, cuts=cuts)
+
+    def below(self, topic: str) -> Node | None:
+        return next((child for child in self.children if is_within(topic, child.subtree)), None)
+
+    def touched(self, filter: str) -> list[Node]:
+        return [child for child in self.children if filter_touches(filter, child.subtree)]
+
+    def owns_match(self, filter: str) -> bool:
+        """Exact enough for the filters of these tests: only a filter wholly below a cut leaves nothing
+        here."""
+        return filter_touches(filter, self.subtree) and not any(
+            is_within(filter.removesuffix("/#"), child.subtree) for child in self.children
+        )
+
+    def receive(self, packet: bytes, token: bytes) -> None:
+        """A datagram outside of a session, from the client."""
+        body = body_of(packet)
+        self.asked[type(body).__name__] += 1
+        if token != self.token:
+            self.answer(pb.Challenge(token=self.token, lifetime_s=120))
+        elif isinstance(body, pb.PubConnect):
+            self.resolve(body, 0)
+        elif isinstance(body, pb.Subscribe):
+            self.discover(body, 0)
+
+    def resolve(self, body: pb.PubConnect, hops: int) -> None:
+        if not self.alive:
+            return
+        child = self.below(body.topic)
+        if self.reason or not is_within(body.topic, self.subtree):
+            reason = pb.Reason.Name(self.reason or pb.REASON_NOT_RESPONSIBLE)
+            self.answer(pb.PubAccept(request=body.request, reason=reason, node=self.name, ttl_s=1))
+        elif child is None:
+            accept = pb.PubAccept(request=body.request, node=self.name, address=address_of(self.address))
+            accept.zone.CopyFrom(self.zone())
+            accept.ttl_s, accept.token, accept.hops = 300, self.token, hops
+            self.answer(accept)
+        elif body.mode == pb.MODE_RECURSIVE:
+            self.world.later(lambda: child.resolve(body, hops + 1))
+        else:
+            referral = pb.Referral(request=body.request, node=self.name, next=cut_of(child.cut()))
+            referral.zone.CopyFrom(self.zone())
+            self.answer(referral)
+
+    def discover(self, body: pb.Subscribe, hops: int) -> None:
+        if not self.alive:
+            return
+        touched = self.touched(body.filter)
+        if body.mode == pb.MODE_RECURSIVE:
+            for child in touched:
+                self.world.later(lambda child=child: child.discover(body, hops + 1))
+        self.answer(self.suback(body, touched, hops))
+
+    def suback(self, body: pb.Subscribe, touched: list[Node], hops: int = 0) -> pb.SubAck:
+        return pb.SubAck(
+            request=body.request,
+            reason=pb.Reason.Name(self.reason),
+            node=self.name,
+            address=address_of(self.address),
+            filter=body.filter,
+            responsible=self.owns_match(body.filter),
+            passed_to=[cut_of(child.cut()) for child in touched],
+            token=self.token,
+            hops=hops,
+        )
+
+    def receive_in_session(self, packet: bytes) -> None:
+        body = body_of(packet)
+        if not self.alive:
+            return
+        if isinstance(body, pb.Subscribe):
+            suback = self.suback(body, self.touched(body.filter))
+            suback.active = suback.responsible
+            if suback.active:
+                self.subscriptions[body.filter] = body
+            self.world.deliver(self, suback)
+        elif isinstance(body, pb.Unsubscribe):
+            self.subscriptions.pop(body.filter, None)
+            self.world.deliver(self, pb.SubAck(request=body.request, node=self.name, filter=body.filter))
+        elif isinstance(body, pb.Leave):
+            self.subscriptions.clear()
+
+    def answer(self, body: pb.PubAccept | pb.SubAck | pb.Challenge | pb.Referral) -> None:
+        self.world.to_client(self, pack(body))
+
+    def take_over(self, child: Node) -> None:
+        """A handover to a new child: subscriptions that touch it move, and the client is told by both
+        (§5.4)."""
+        self.children.append(child)
+        for filter in list(self.subscriptions):
+            if filter_touches(filter, child.subtree):
+                child.subscriptions[filter] = self.subscriptions[filter]
+                news = pb.Subscribe(filter=filter)
+                suback = self.suback(news, [child])
+                suback.active = suback.responsible
+                if not suback.active:
+                    del self.subscriptions[filter]
+                self.world.deliver(self, suback)
+                suback = child.suback(news, [])
+                suback.active = True
+                self.world.deliver(child, suback)
+
+    @property
+    def token(self) -> bytes:
+        return f"token of {self.name}".encode()
+
+
+class World:
+    """The network, the client's core and its control. `behind_nat`: only who was written to can answer."""
+
+    def __init__(self, seed: int = 1, faults: Faults | None = None, behind_nat: bool = False) -> None:
+        self.now = 1
+        self.random = Random(seed)
+        self.faults = faults or Faults()
+        self.behind_nat = behind_nat
+        self.nodes: dict[Address, Node] = {}
+        self.outcomes: list[Outcome] = []
+        self.sent: list[tuple[Address, bytes, int]] = []
+        self.zones: dict[str, tuple[Address, list[tuple[str, Address]]]] = {}
+        self.waiting: set[str] = set()
+        self.rejected: dict[str, int] = {}
+        self.listening: dict[int, str] = {}
+        self.links: dict[Address, int] = {}
+        self._written_to: set[Address] = set()
+        self._queue: list[tuple[int, int, Callable[[], None]]] = []
+        self._order = count()
+        self._link_ids = count(1)
+        self._last_in_session: dict[Address, int] = defaultdict(int)
+        self.root = self.node("root", "")
+        self.control = ClientControl(self, Random(seed), self.root.address, "tester")
+
+    def node(self, name: str, subtree: str, parent: Node | None = None) -> Node:
+        made = Node(self, name, subtree, ("10.0.0.1", 7000 + len(self.nodes)))
+        self.nodes[made.address] = made
+        if parent is not None:
+            parent.children.append(made)
+        return made
+
+    def subscribe(self, filter: str, qos: int = 0, patience: int = 10 * SECOND) -> int:
+        return self.control.subscribe(self.now, filter, Options(qos), patience=patience)
+
+    def resolve(self, topic: str, *, trace: bool = False) -> int:
+        return self.control.resolve(self.now, topic, trace=trace)
+
+    def publish_waits_for(self, topic: str) -> None:
+        """What the core does with a message for `topic`."""
+        known = self.zone(topic)
+        if known is None or not known[1]:
+            self.waiting.add(topic)
+            self.event(UnresolvedEvent(topic, known[0] if known else None))
+
+    # Time
+
+    def run(self, until: Callable[[], object] = lambda: False, seconds: float = 60.0) -> bool:
+        """Runs until something holds; False: the time was over, or nothing is left to happen."""
+        end = self.now + round(seconds * SECOND)
+        self._collect()
+        while not until():
+            due = self.control.poll_timeout()
+            first = self._queue[0][0] if self._queue else None
+            moments = [at for at in (due, first) if at is not None]
+            if not moments or min(moments) > end:
+                self.now = end
+                return bool(until())
+            self.now = max(self.now, min(moments))
+            if first is not None and first <= self.now:
+                heapq.heappop(self._queue)[2]()
+            else:
+                self.control.handle_timeout(self.now)
+            self._collect()
+        return True
+
+    def later(self, action: Callable[[], None], delay: int | None = None) -> None:
+        at = self.now + (self.random.randint(200, 2_000) if delay is None else delay)
+        heapq.heappush(self._queue, (at, next(self._order), action))
+
+    def outcome(self, kind: type[Outcome], seconds: float = 60.0) -> Outcome:
+        """The next outcome of a kind, taken out."""
+        assert self.run(lambda: any(isinstance(o, kind) for o in self.outcomes), seconds), self.outcomes
+        found = next(o for o in self.outcomes if isinstance(o, kind))
+        self.outcomes.remove(found)
+        return found
+
+    def event(self, event: Event) -> None:
+        self.control.handle_event(self.now, event)
+        self._collect()
+
+    def _collect(self) -> None:
+        while (outcome := self.control.poll_outcome()) is not None:
+            self.outcomes.append(outcome)
+
+    # The network
+
+    def _unreliably(self, action: Callable[[], None]) -> None:
+        for _ in range(2 if self.random.random() < self.faults.duplication else 1):
+            if self.random.random() >= self.faults.loss:
+                late = self.random.random() < self.faults.late
+                self.later(action, self.random.randint(1, SECOND) if late else None)
+
+    def to_client(self, node: Node, packet: bytes) -> None:
+        if not self.behind_nat or node.address in self._written_to:
+            self._unreliably(lambda: self.event(ControlEvent(None, node.address, packet)))
+
+    def deliver(self, node: Node, body: pb.SubAck) -> None:
+        """In the session, in order; the node opens the link if there is none (§3.1)."""
+        link = self.connect(node.address)
+        self._in_order(node.address, lambda: self.event(ControlEvent(link, node.address, pack(body))))
+
+    def _in_order(self, address: Address, action: Callable[[], None]) -> None:
+        at = max(self._last_in_session[address] + 1, self.now + self.random.randint(200, 2_000))
+        self._last_in_session[address] = at
+        self.later(action, at - self.now)
+
+    def cut_off(self, node: Node) -> None:
+        """Ends the link to a node, and what it kept for the client."""
+        node.subscriptions.clear()
+        link = self.links.pop(node.address)
+        self.event(LinkDownEvent(link, node.address))
+
+    # The core's verbs
+
+    def counters(self) -> dict[str, int]:
+        return {}
+
+    def connect(self, address: Address, token: bytes = b"") -> int:
+        if address not in self.links:
+            link = self.links[address] = next(self._link_ids)
+            node = self.nodes.get(address)
+            if node is not None and node.alive:
+                self._in_order(address, lambda: self.event(LinkUpEvent(link, address)))
+            else:
+                self.later(lambda: self._time_out(address, link), 2 * SECOND)
+        return self.links[address]
+
+    def _time_out(self, address: Address, link: int) -> None:
+        if self.links.get(address) == link and not (address in self.nodes and self.nodes[address].alive):
+            del self.links[address]
+            self.event(LinkDownEvent(link, address))
+
+    def close(self, link: int) -> None:
+        self.links = {address: known for address, known in self.links.items() if known != link}
+
+    def send(self, link: int, packet: bytes) -> bool:
+        address = next((address for address, known in self.links.items() if known == link), None)
+        if address is None:
+            return False
+        if address in self.nodes:
+            self._in_order(address, lambda: self.nodes[address].receive_in_session(packet))
+        return True
+
+    def send_to(self, address: Address, packet: bytes, token: bytes = b"", pad_to: int = 0) -> None:
+        self._written_to.add(address)
+        self.sent.append((address, packet, pad_to))
+        node = self.nodes.get(address)
+        if node is not None and node.alive:
+            self._unreliably(lambda: node.receive(packet, token) if node.alive else None)
+
+    def install_zone(self, scope: str, cuts: object, owner: Address, token: bytes, ttl_us: int) -> None:
+        self.zones[scope] = (owner, [(cut[0], cut[2]) for cut in cuts])  # type: ignore[attr-defined]
+        self.waiting = {topic for topic in self.waiting if not (self.zone(topic) or ("", False))[1]}
+
+    def forget_zones(self, owner: Address | None = None) -> None:
+        self.zones = {scope: zone for scope, zone in self.zones.items() if zone[0] != owner}
+
+    def zone(self, topic: str) -> tuple[Address, bool] | None:
+        scopes = [scope for scope in self.zones if is_within(topic, scope)]
+        if not scopes:
+            return None
+        owner, cuts = self.zones[max(scopes, key=len)]
+        below = [address for subtree, address in cuts if is_within(topic, subtree)]
+        return (below[0], False) if below else (owner, True)
+
+    def reject(self, topic: str, reason: int) -> None:
+        self.waiting.discard(topic)
+        self.rejected[topic] = reason
+
+    def listen(self, subscription: int, filter: str) -> None:
+        self.listening[subscription] = filter
+
+    def unlisten(self, subscription: int) -> None:
+        self.listening.pop(subscription, None)
+
+
+def home(world: World) -> dict[str, Node]:
+    """Figure 1 of the paper: three levels."""
+    nodes = {"root": world.root}
+    for room in ("kitchen", "livingroom", "bedroom", "outside"):
+        nodes[room] = world.node(room, f"home/{room}", world.root)
+    nodes["cams"] = world.node("cams", "home/outside/securitycams", nodes["outside"])
+    return nodes

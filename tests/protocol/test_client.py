@@ -1,0 +1,113 @@
+"""The client's control as a whole (docs/protocol.md §§2.3, 5.2, 6): nothing from the network raises."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from hbroker._proto import packet_pb2 as pb
+from hbroker.protocol.lookup import TRANSITIONS, Event, State
+from hbroker.protocol.outcome import Published, Resolved, Subscribed
+from hbroker.protocol.packets import body_of, pack
+from tests.protocol.client_events import ControlEvent, PublishedEvent, use_plain_events
+from tests.protocol.client_world import World, home
+
+
+@pytest.fixture(autouse=True)
+def _events(monkeypatch: pytest.MonkeyPatch) -> None:
+    use_plain_events(monkeypatch)
+
+
+def test_start_is_answered_by_the_root_and_brings_its_cuts() -> None:
+    world = World()
+    kitchen = home(world)["kitchen"]
+    ticket = world.control.start(world.now)
+    assert world.outcome(Resolved).ticket == ticket
+    assert world.zone("home/kitchen/oven") == (kitchen.address, False)
+    assert world.zone("garden") == (world.root.address, True)
+
+
+def test_published_outcomes_keep_their_order() -> None:
+    world = World()
+    for sequence in range(5):
+        world.event(PublishedEvent(sequence, "a", 0))
+    assert world.outcomes == [Published(sequence, "a", 0) for sequence in range(5)]
+
+
+def test_leave_ends_every_session() -> None:
+    world = World()
+    nodes = home(world)
+    world.subscribe("#")
+    world.outcome(Subscribed)
+    world.control.leave()
+    world.run(seconds=1)
+    assert not any(node.subscriptions for node in nodes.values())
+
+
+def test_every_event_and_state_of_a_lookup_is_in_its_table() -> None:
+    assert {event for _, event in TRANSITIONS} == set(Event)
+    assert {state for state, _ in TRANSITIONS} | set(TRANSITIONS.values()) == set(State)
+
+
+_addresses = st.sampled_from([b"", b"\x0a\0\0\1", b"\xff" * 16, b"123"])
+_topics = st.sampled_from(["", "home", "home/kitchen", "$SYS", "a/b", "home/kitchen/#"])
+_nodes = st.sampled_from(["", "root", "kitchen", "cams", "forger"])
+_reasons = st.integers(-1, 40)
+
+
+@st.composite
+def _cuts(draw: st.DrawFn) -> pb.Cut:
+    address = pb.Address(ip=draw(_addresses), port=draw(st.sampled_from([0, 7000, 7001, 7003, 70_000])))
+    return pb.Cut(subtree=draw(_topics), node=draw(_nodes), address=address, epoch=draw(st.integers(0, 3)))
+
+
+@st.composite
+def _bodies(draw: st.DrawFn, request: int) -> bytes:
+    cuts = draw(st.lists(_cuts(), max_size=3))
+    zone = pb.Zone(subtree=draw(_topics), scope=draw(_topics), cuts=cuts)
+    reason = draw(_reasons)
+    kind = draw(st.sampled_from(["accept", "referral", "suback", "challenge", "noise"]))
+    if kind == "accept":
+        body = pb.PubAccept(
+            request=request, node=draw(_nodes), zone=zone, ttl_s=draw(st.integers(0, 2**32 - 1))
+        )
+    elif kind == "referral":
+        body = pb.Referral(request=request, node=draw(_nodes), zone=zone, next=draw(_cuts()))
+    elif kind == "suback":
+        body = pb.SubAck(request=request, node=draw(_nodes), filter=draw(_topics), passed_to=cuts)
+        body.responsible, body.active = draw(st.booleans()), draw(st.booleans())
+    elif kind == "challenge":
+        return pack(
+            pb.Challenge(token=draw(st.binary(max_size=80)), lifetime_s=draw(st.integers(0, 2**32 - 1)))
+        )
+    else:
+        return draw(st.binary(max_size=40))
+    if kind != "referral":
+        body.MergeFromString(
+            type(body)(reason=pb.REASON_SUCCESS).SerializeToString() + bytes((16, reason % 128))
+        )
+    return pack(body)
+
+
+@settings(max_examples=150, deadline=None)
+@given(seed=st.integers(0, 2**32), data=st.data())
+def test_no_packet_raises_whatever_it_says_and_whenever_it_comes(seed: int, data: st.DataObject) -> None:
+    world = World(seed)
+    nodes = home(world)
+    links: list[int | None] = [None]
+    world.subscribe("home/kitchen/#")
+    world.resolve("home/outside/x", trace=True)
+    world.publish_waits_for("home/bedroom/y")
+    for _ in range(data.draw(st.integers(1, 15))):
+        steps = data.draw(st.integers(0, 6))
+        world.run(lambda steps=steps, start=world.now: world.now > start + steps * 700, seconds=1)
+        links = [None, *world.links.values()]
+        asked = [getattr(body_of(packet), "request", 0) for _, packet, _ in world.sent]
+        confirmations = list(world.control._subscriber._confirmations)
+        request = data.draw(st.sampled_from([0, 1, *asked, *confirmations]))
+        source = data.draw(st.sampled_from([*nodes.values()])).address
+        packet = data.draw(_bodies(request))
+        world.event(ControlEvent(data.draw(st.sampled_from(links)), source, packet))
+    world.run(seconds=30)
+    assert world.control.poll_timeout() is None or world.control.poll_timeout() > world.now - 1

@@ -1,0 +1,123 @@
+"""What a node owns, held against every topic of a small alphabet."""
+
+from __future__ import annotations
+
+from itertools import product
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from hbroker._native import topic_matches
+from hbroker.config import LeasePolicy
+from hbroker.protocol.jurisdiction import Delegation, Grant, Jurisdiction, is_within, matches_only_below
+from tests.protocol.fakes import FakeCore, Network
+
+FRESH = "z"
+"""A level that no subtree or filter names: wildcards alone match it."""
+TOPICS = ["/".join(levels) for depth in range(1, 6) for levels in product("ab" + FRESH, repeat=depth)]
+
+levels = st.sampled_from(["a", "b"])
+subtrees = st.lists(levels, max_size=3).map("/".join)
+filters = st.builds(
+    lambda given, rest: "/".join([*given, *rest]) or "#",
+    st.lists(st.sampled_from(["a", "b", "+"]), max_size=3),
+    st.sampled_from([[], ["#"]]),
+)
+
+
+def jurisdiction(*cuts: str, subtree: str = "") -> Jurisdiction:
+    held = Jurisdiction(FakeCore(Network(), ("10.0.0.1", 1), 1))
+    held.hold(Grant(subtree, 7, None, True, None))
+    for cut in cuts:
+        held.delegate(delegation(cut))
+    return held
+
+
+def delegation(subtree: str, node: str = "n", link: int | None = 1) -> Delegation:
+    return Delegation(subtree, node, ("10.0.0.2", 2), 1, 8, LeasePolicy.FENCE, link, 0)
+
+
+@given(filter=filters, subtree=subtrees, cut_levels=st.lists(levels, min_size=1, max_size=2))
+def test_a_cut_takes_a_whole_filter_exactly_where_no_topic_is_left(
+    filter: str, subtree: str, cut_levels: list[str]
+) -> None:
+    cut = "/".join([*levels_of(subtree), *cut_levels])
+    matched = [t for t in TOPICS if is_within(t, subtree) and topic_matches(filter, t)]
+    if matched:
+        assert matches_only_below(filter, subtree, cut) == all(is_within(t, cut) for t in matched)
+
+
+def levels_of(subtree: str) -> list[str]:
+    return subtree.split("/") if subtree else []
+
+
+@given(filter=filters, cuts=st.lists(subtrees.filter(bool), max_size=4, unique=True))
+def test_a_node_is_responsible_exactly_where_it_can_own_a_match(filter: str, cuts: list[str]) -> None:
+    held = jurisdiction(*cuts)
+    owned = [t for t in TOPICS if isinstance(held.lookup(t), Grant) and topic_matches(filter, t)]
+    assert (held.responsible(filter) is not None) == bool(owned)
+
+
+@given(cuts=st.lists(subtrees.filter(bool), max_size=5, unique=True), topic=st.sampled_from(TOPICS))
+def test_the_longest_prefix_decides(cuts: list[str], topic: str) -> None:
+    decider = jurisdiction(*cuts).lookup(topic)
+    assert decider is not None
+    assert decider.subtree == max((c for c in ["", *cuts] if is_within(topic, c)), key=len)
+
+
+def test_a_zone_with_a_thousand_cuts_is_narrowed_to_where_few_are() -> None:
+    held = jurisdiction(*(f"floor/room{i}" for i in range(1_000)), "hall/door")
+    grant = held.grant_of("")
+    assert grant is not None
+    assert held.zone("floor/lobby/lamp", grant).scope == "floor/lobby"
+    assert held.zone("garden/gate", grant).scope == "garden"
+    hall = held.zone("hall/bell", grant)
+    assert (hall.scope, [cut.subtree for cut in hall.cuts]) == ("hall", ["hall/door"])
+    assert len(held.zone("floor", grant).cuts) == 16
+
+
+def test_a_zone_tells_every_cut_below_its_scope_or_is_narrowed() -> None:
+    cuts = [f"a/{i}" for i in range(16)]
+    held = jurisdiction(*cuts, subtree="a")
+    grant = held.grant_of("a")
+    assert grant is not None
+    told = held.zone("a/x/y", grant)
+    assert (told.scope, {cut.subtree for cut in told.cuts}) == ("a", set(cuts))
+    held.delegate(delegation("a/16"))
+    assert held.zone("a/x/y", grant).scope == "a/x"
+
+
+def test_the_serial_rises_with_every_change_of_the_cuts() -> None:
+    held = jurisdiction(subtree="a")
+    grant = held.grant_of("a")
+    assert grant is not None
+    serials = [grant.serial]
+    held.delegate(delegation("a/b"))
+    serials.append(grant.serial)
+    held.take_back("a/b")
+    serials.append(grant.serial)
+    held.delegate(delegation("b"))
+    assert [*serials, grant.serial] == [0, 1, 2, 2]
+
+
+@pytest.mark.parametrize(
+    ("topic", "subtree", "within"),
+    [("a", "a", True), ("a/b", "a", True), ("ab", "a", False), ("$SYS/x", "", True), ("a", "a/b", False)],
+)
+def test_subtrees_hold_whole_levels(topic: str, subtree: str, within: bool) -> None:
+    assert is_within(topic, subtree) is within
+
+
+def test_a_topic_of_endless_levels_costs_no_more_than_what_is_held() -> None:
+    assert isinstance(jurisdiction("a/b").lookup("/" * 60_000), Grant)
+
+
+def test_a_request_from_a_parent_goes_on_below_that_parents_grants_alone() -> None:
+    held = Jurisdiction(FakeCore(Network(), ("10.0.0.1", 1), 1))
+    held.hold(Grant("a", 7, 1, True, None))
+    held.hold(Grant("b", 7, 2, True, None))
+    held.delegate(delegation("a/x"))
+    held.delegate(delegation("b/x"))
+    assert [d.subtree for d in held.children("#", parent_link=2)] == ["b/x"]
+    assert [d.subtree for d in held.children("#")] == ["a/x", "b/x"]

@@ -1,0 +1,189 @@
+"""What a node believes, drops and answers."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from hbroker._native import ControlEvent
+from hbroker._proto import packet_pb2 as pb
+from hbroker.config import LeasePolicy
+from hbroker.protocol.delegating import DELEGATION, DelegationState
+from hbroker.protocol.inquiry import MOST_HOPS
+from hbroker.protocol.machine import ImpossibleTransition, Machine
+from hbroker.protocol.packets import Body, Reason, address_of, pack
+from hbroker.protocol.uplink import UPLINK, UplinkEvent, UplinkState
+from tests.protocol.world import ROOT, World
+
+VICTIM = ("10.9.9.9", 9)
+
+
+def chain() -> World:
+    world = World()
+    world.start_root()
+    world.start_node("home", "home")
+    world.advance(0.5)
+    world.start_node("kitchen", "home/kitchen")
+    world.advance(0.5)
+    return world
+
+
+def drops(world: World, name: str) -> dict[str, int]:
+    found = world.nodes[name].node.status(world.network.now)["drops"]
+    assert isinstance(found, dict)
+    return found
+
+
+def test_an_origin_is_not_believed_of_a_client() -> None:
+    world = chain()
+    victim = world.client("victim")
+    forged = pb.Origin(address=address_of(victim.core.address), hops=1)
+    asked = pb.PubConnect(topic="home/kitchen/x", origin=forged)
+    assert len(world.ask("mallory", asked)) == 1
+    told = pb.Subscribe(filter="home/#", origin=forged)
+    assert world.tell("mallory", ROOT, told)
+    assert not victim.heard
+
+
+def test_a_parent_may_pass_down_only_what_its_own_grant_holds() -> None:
+    world = chain()
+    home = world.nodes["home"]
+    (parent,) = {g.link for g in home.node.jurisdiction.grants}
+    origin = pb.Origin(address=address_of(world.client("alice").core.address), hops=1)
+    packet = pack(pb.PubConnect(request=1, topic="garden/gate", origin=origin))
+    home.node.handle_event(world.network.now, ControlEvent(parent, ROOT, packet, False))
+    world.advance(1)
+    (answer,) = world.client("alice").answers(1)
+    assert isinstance(answer, pb.PubAccept)
+    assert answer.reason == Reason.REASON_NOT_SERVING
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        pb.PubConnect(topic="home/kitchen/x"),
+        pb.Subscribe(filter="#"),
+        pb.Join(node="x", subtree="home/kitchen/x"),
+    ],
+    ids=["pubconnect", "subscribe", "join"],
+)
+def test_a_request_goes_no_further_than_the_most_hops(body: pb.PubConnect | pb.Subscribe | pb.Join) -> None:
+    world = chain()
+    home = world.nodes["home"]
+    parent = home.node.jurisdiction.grants[0].link
+    origin = pb.Origin(address=address_of(VICTIM), hops=MOST_HOPS)
+    body.origin.CopyFrom(origin)
+    if isinstance(body, pb.Join):
+        body.address.CopyFrom(address_of(VICTIM))
+    home.node.handle_event(world.network.now, ControlEvent(parent, ROOT, pack(body), False))
+    assert drops(world, "home") == {"too_many_hops": 1}
+
+
+bodies = st.one_of(
+    st.builds(
+        pb.JoinAck, request=st.integers(0, 3), subtree=st.sampled_from(["", "home"]), epoch=st.integers(0, 9)
+    ),
+    st.builds(
+        pb.Transfer,
+        subtree=st.sampled_from(["", "home", "home/kitchen", "x"]),
+        epoch=st.integers(0, 2**64 - 1),
+        phase=st.sampled_from([0, 1, 2, 3]),
+        last=st.booleans(),
+    ),
+    st.builds(pb.Leave, subtree=st.sampled_from(["", "home", "home/kitchen"]), epoch=st.integers(0, 9)),
+    st.builds(pb.SubAck, filter=st.text(max_size=5)),
+    st.builds(
+        pb.Join, node=st.text(max_size=3), subtree=st.text(max_size=5), epoch=st.integers(0, 2**64 - 1)
+    ),
+    st.builds(pb.Subscribe, filter=st.text(max_size=5), qos=st.sampled_from([0, 1, 2])),
+    st.builds(pb.PubConnect, topic=st.text(max_size=5)),
+    st.builds(pb.Unsubscribe, filter=st.text(max_size=5)),
+    st.builds(pb.Challenge, token=st.binary(max_size=5)),
+)
+
+
+@settings(max_examples=200, deadline=None)
+@given(packets=st.lists(st.tuples(st.one_of(bodies.map(pack), st.binary(max_size=20)), st.integers(0, 12))))
+def test_no_packet_of_a_stranger_raises_or_moves_a_subtree(packets: list[tuple[bytes, int]]) -> None:
+    world = chain()
+    before = [(r.core.grants.copy(), r.core.cuts.copy()) for r in world.nodes.values()]
+    home = world.nodes["home"]
+    for packet, link in packets:
+        stranger = ControlEvent(link + 1_000 if link else None, VICTIM, packet, True)
+        home.node.handle_event(world.network.now, stranger)
+    world.advance(1)
+    assert before == [(r.core.grants, r.core.cuts) for r in world.nodes.values()]
+
+
+def test_a_reader_of_the_status_gets_fresh_numbers() -> None:
+    world = chain()
+    world.subscribe("alice", "home/kitchen/#")
+    world.subscribe("bob", "$SYS/nodes/kitchen/#")
+    kitchen = world.nodes["kitchen"].core
+    status = json.loads(pb.Publish.FromString(kitchen.messages["$SYS/nodes/kitchen/status"]).payload)
+    assert (status["name"], status["parent"], status["subscriptions"]) == ("kitchen", "home", 1)
+    world.subscribe("alice", "home/kitchen/x/#")
+    world.advance(10.1)
+    status = json.loads(pb.Publish.FromString(kitchen.messages["$SYS/nodes/kitchen/status"]).payload)
+    assert status["subscriptions"] == 3
+
+
+def test_retained_messages_follow_their_handling() -> None:
+    world = chain()
+    home = world.nodes["home"]
+    for value, sent in (("SEND", 1), ("SEND_IF_NEW", 1), ("DO_NOT_SEND", 1), ("SEND", 2)):
+        request = pb.Subscribe(filter="home/x", retain_handling=f"RETAIN_HANDLING_{value}")
+        world.tell("alice", home.settings.listen, request)
+        assert len(home.core.retained_sent) == sent, value
+
+
+def test_a_child_may_not_outlive_a_parent_that_is_fenced() -> None:
+    world = chain()
+    world.start_node("oven", "home/kitchen/oven", LeasePolicy.SERVE)
+    world.advance(2)
+    assert world.owners("home/kitchen/oven") == ["kitchen"]
+
+
+def test_a_lease_never_outlasts_the_parents_own() -> None:
+    world = chain()
+    world.advance(47.3)
+    (own,) = [g for g in world.nodes["home"].node.jurisdiction.grants if g.subtree == "home"]
+    (cut,) = world.nodes["home"].node.jurisdiction.delegations
+    assert own.until is not None
+    assert cut.until <= own.until
+
+
+def test_messages_to_a_subtree_are_refused_until_the_handover_commits() -> None:
+    world = World()
+    world.start_root()
+    world.advance(0.1)
+    seen: set[tuple[str, ...]] = set()
+    world.network.on_step = lambda: seen.add(tuple(world.owners("a")))
+    world.start_node("a", "a")
+    world.advance(1)
+    assert seen == {("root",), (), ("a",)}
+
+
+def test_every_state_can_be_left_but_the_last() -> None:
+    left: set[object] = {state for state, _ in (*UPLINK, *DELEGATION)}
+    assert set(UplinkState) - left == {UplinkState.STOPPED}
+    assert set(DelegationState) - left == {DelegationState.GONE}
+
+
+def test_an_impossible_transition_is_a_defect() -> None:
+    machine = Machine(UPLINK, UplinkState.STOPPED)
+    assert not machine.accepts(UplinkEvent.GRANTED)
+    with pytest.raises(ImpossibleTransition):
+        machine.handle(UplinkEvent.GRANTED)
+
+
+def test_answers_go_to_whoever_asked() -> None:
+    world = chain()
+    answers: list[Body] = world.ask("alice", pb.PubConnect(topic="home/kitchen/oven"))
+    (answer,) = answers
+    assert isinstance(answer, pb.PubAccept)
+    assert (answer.node, answer.hops) == ("kitchen", 2)
+    assert answer.token

@@ -1,0 +1,226 @@
+"""Resolution (docs/protocol.md §§4.1, 5.2, 5.3) among scripted nodes: the owner is found, cheaply, and only
+by true answers."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from hbroker._proto import packet_pb2 as pb
+from hbroker.protocol.outcome import Resolved, ResolveFailed
+from hbroker.protocol.packets import address_of, body_of, pack
+from tests.protocol.client_events import ControlEvent, use_plain_events
+from tests.protocol.client_world import SECOND, Faults, Node, World, home
+
+
+@pytest.fixture(autouse=True)
+def _events(monkeypatch: pytest.MonkeyPatch) -> None:
+    use_plain_events(monkeypatch)
+
+
+CAM = "home/outside/securitycams/front"
+
+
+def test_the_owner_three_levels_down_is_found() -> None:
+    world = World()
+    cams = home(world)["cams"]
+    ticket = world.resolve(CAM)
+    done = world.outcome(Resolved)
+    assert (done.ticket, done.resolution.owner, done.resolution.address) == (ticket, "cams", cams.address)
+    assert done.resolution.scope == "home/outside/securitycams"
+    assert world.zone(CAM) == (cams.address, True)
+
+
+def test_requests_are_padded_and_carry_no_origin() -> None:
+    world = World()
+    home(world)
+    world.resolve(CAM)
+    world.outcome(Resolved)
+    assert {pad for _, _, pad in world.sent} == {512}
+    assert not any(body_of(packet).HasField("origin") for _, packet, _ in world.sent)
+
+
+def test_a_trace_names_every_hop_in_order() -> None:
+    world = World()
+    home(world)
+    world.resolve(CAM, trace=True)
+    trace = world.outcome(Resolved).resolution.trace
+    assert [(hop.node, hop.packet) for hop in trace] == [
+        ("root", "REFERRAL"),
+        ("outside", "REFERRAL"),
+        ("cams", "PUBACCEPT"),
+    ]
+    assert all(hop.time_ms > 0 for hop in trace)
+
+
+def test_behind_a_nat_owners_are_found_by_referral_and_then_at_once() -> None:
+    world = World(behind_nat=True)
+    nodes = home(world)
+    world.resolve(CAM)
+    assert world.outcome(Resolved).resolution.owner == "cams"
+    started = world.now
+    world.resolve("home/kitchen/oven")
+    assert world.outcome(Resolved).resolution.owner == "kitchen"
+    assert world.now - started < SECOND // 5, "the second look-up must not wait for recursive tries"
+    assert nodes["kitchen"].asked["PubConnect"] >= 1
+
+
+def test_a_topic_below_a_known_cut_starts_at_the_cut() -> None:
+    world = World()
+    nodes = home(world)
+    world.control.start(world.now)
+    world.outcome(Resolved)
+    before = nodes["root"].asked["PubConnect"]
+    world.publish_waits_for("home/kitchen/oven/temperature")
+    assert world.run(lambda: not world.waiting)
+    assert nodes["root"].asked["PubConnect"] == before
+    assert nodes["kitchen"].asked["PubConnect"] == 2  # challenged, then answered
+
+
+def _thousand() -> list[str]:
+    rooms = ("home/kitchen", "home/livingroom", "home/bedroom", "home/outside", "home/outside/securitycams")
+    return [f"{rooms[n % 5]}/{n}" for n in range(1_000)]
+
+
+@pytest.mark.parametrize("primed", [True, False])
+def test_a_thousand_topics_under_five_zones_cost_the_root_five_questions(primed: bool) -> None:
+    world = World()
+    nodes = home(world)
+    if primed:
+        world.control.start(world.now)
+        world.outcome(Resolved)
+    before = nodes["root"].asked["PubConnect"]
+    for topic in _thousand():
+        world.publish_waits_for(topic)
+    assert world.run(lambda: not world.waiting)
+    assert not world.rejected
+    assert nodes["root"].asked["PubConnect"] - before <= (0 if primed else 6)  # one more: the challenge
+    assert sum(node.asked["PubConnect"] for node in nodes.values()) < 25
+
+
+def test_a_dead_subtree_holds_no_other_topic_back() -> None:
+    world = World()
+    nodes = home(world)
+    nodes["kitchen"].alive = False
+    for topic in ["home/kitchen/a", "home/kitchen/b", "home/bedroom/a", "home/livingroom/a"]:
+        world.publish_waits_for(topic)
+    assert world.run(lambda: world.waiting == {"home/kitchen/a", "home/kitchen/b"}, seconds=3)
+    assert world.run(lambda: not world.waiting, seconds=30)
+    assert world.rejected == dict.fromkeys(["home/kitchen/a", "home/kitchen/b"], pb.REASON_OWNER_UNREACHABLE)
+
+
+def test_a_node_that_comes_back_is_found_by_whoever_waited() -> None:
+    world = World()
+    nodes = home(world)
+    nodes["outside"].alive = False
+    world.publish_waits_for(CAM)
+    world.run(seconds=3)
+    nodes["outside"].alive = True
+    assert world.run(lambda: not world.waiting, seconds=7)
+    assert not world.rejected
+
+
+def test_negative_answers_are_cached_for_their_time_and_no_longer() -> None:
+    world = World()
+    nodes = home(world)
+    nodes["kitchen"].reason = pb.REASON_NOT_AUTHORIZED
+    world.publish_waits_for("home/kitchen/x")
+    assert world.run(lambda: "home/kitchen/x" in world.rejected)
+    asked = len(world.sent)
+    world.publish_waits_for("home/kitchen/x")
+    assert len(world.sent) == asked
+    assert world.rejected["home/kitchen/x"] == pb.REASON_NOT_AUTHORIZED
+    nodes["kitchen"].reason = 0
+    world.now += 2 * SECOND
+    world.publish_waits_for("home/kitchen/x")
+    assert world.run(lambda: not world.waiting)
+    assert len(world.sent) > asked
+
+
+def test_a_stale_cut_leads_back_to_the_root() -> None:
+    world = World()
+    nodes = home(world)
+    world.control.start(world.now)
+    world.outcome(Resolved)
+    nodes["kitchen"].subtree = "elsewhere"
+    world.root.children.remove(nodes["kitchen"])
+    world.publish_waits_for("home/kitchen/oven")
+    assert world.run(lambda: not world.waiting, seconds=2)
+    assert world.zone("home/kitchen/oven") == (world.root.address, True)
+
+
+def test_silence_everywhere_is_an_error_that_says_who_was_asked() -> None:
+    world = World()
+    world.root.alive = False
+    started = world.now
+    world.resolve("a/b")
+    failed = world.outcome(ResolveFailed)
+    assert not failed.answered
+    assert failed.tried == ("10.0.0.1:7000",)
+    assert world.now - started == 10 * SECOND
+
+
+def test_answers_that_nobody_asked_for_change_nothing() -> None:
+    world = World()
+    home(world)
+    world.root.alive = False
+    world.resolve(CAM)
+    world.publish_waits_for("home/kitchen/oven")
+    forger = ("6.6.6.6", 666)
+    for request in (0, 1, 2**64 - 1):
+        zone = pb.Zone(scope="home", subtree="home")
+        accept = pb.PubAccept(request=request, node="forger", address=address_of(forger), zone=zone, ttl_s=60)
+        referral = pb.Referral(request=request, node="forger", zone=zone)
+        referral.next.CopyFrom(pb.Cut(subtree="home", node="forger", address=address_of(forger)))
+        for body in (
+            accept,
+            referral,
+            pb.Challenge(token=b"x" * 21, lifetime_s=1),
+            pb.SubAck(request=request),
+        ):
+            world.event(ControlEvent(None, forger, pack(body)))
+    assert not world.zones
+    assert all(address != forger for address, _, _ in world.sent)
+
+
+def test_challenges_are_obeyed_a_bounded_number_of_times() -> None:
+    world = World()
+    world.root.alive = False
+    world.resolve("a/b")
+    for n in range(1_000):
+        world.event(
+            ControlEvent(None, world.root.address, pack(pb.Challenge(token=n.to_bytes(4), lifetime_s=9)))
+        )
+    assert len(world.sent) == 4
+
+
+def test_referrals_that_lead_in_circles_end() -> None:
+    world = World()
+    a = world.node("a", "home", world.root)
+    b = world.node("b", "home/kitchen", a)
+    b.children.append(Node(world, "a", "home", a.address))
+    b.below = lambda topic: b.children[0]  # type: ignore[method-assign]
+    world.resolve("home/kitchen/oven", trace=True)
+    assert not world.outcome(ResolveFailed).answered
+    assert len(world.sent) < 100
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    seed=st.integers(0, 2**32),
+    loss=st.floats(0, 0.25),
+    duplication=st.floats(0, 0.5),
+    late=st.floats(0, 0.3),
+    nat=st.booleans(),
+)
+def test_whatever_is_lost_doubled_or_late_the_true_owner_is_found(
+    seed: int, loss: float, duplication: float, late: float, nat: bool
+) -> None:
+    world = World(seed, Faults(loss, duplication, late), behind_nat=nat)
+    nodes = home(world)
+    ticket = world.control.resolve(world.now, CAM, patience=120 * SECOND)
+    done = world.outcome(Resolved, seconds=130)
+    assert (done.ticket, done.resolution.address) == (ticket, nodes["cams"].address)
+    world.run(seconds=200)
+    assert world.control.poll_timeout() is None, "nothing is left behind"

@@ -1,0 +1,171 @@
+"""A node as a child, alone with what it hears (§5.1, §5.6)."""
+
+from __future__ import annotations
+
+from random import Random
+
+import pytest
+
+from hbroker._native import ControlEvent, LinkDownEvent
+from hbroker._proto import packet_pb2 as pb
+from hbroker.config import LeasePolicy, NodeSettings
+from hbroker.protocol import timers
+from hbroker.protocol.node import Node
+from hbroker.protocol.notices import LeaseLost, Refused
+from hbroker.protocol.packets import Address, Body, Reason, address_of, body_of, pack
+from tests.protocol.fakes import FakeCore, Network
+
+ROOT: Address = ("10.0.0.1", 7700)
+PARENT: Address = ("10.0.0.2", 7700)
+LINK = 7
+
+
+class Recorder(FakeCore):
+    """Sends nothing, and keeps what it was to send."""
+
+    def __init__(self) -> None:
+        super().__init__(Network(), ("10.0.0.3", 7700), 1)
+        self.cast: list[tuple[Address, Body, bytes]] = []
+        self.sent: list[Body] = []
+
+    def connect(self, address: Address, token: bytes = b"") -> int:
+        return LINK
+
+    def send(self, link: int, packet: bytes) -> bool:
+        body = body_of(packet)
+        assert body is not None
+        self.sent.append(body)
+        return True
+
+    def send_to(self, address: Address, packet: bytes, token: bytes = b"", pad_to: int = 0) -> None:
+        body = body_of(packet)
+        assert body is not None
+        self.cast.append((address, body, token))
+
+
+class Child:
+    """A node that claims `a`; only that claim is answered."""
+
+    def __init__(self, policy: LeasePolicy = LeasePolicy.FENCE) -> None:
+        self.core = Recorder()
+        settings = NodeSettings("n", "a", self.core.address, ROOT, policy=policy)
+        self.node = Node(settings, self.core, Random(1), incarnation=5, unix_offset_us=0)
+        self.node.start(0)
+
+    def hear(self, now: int, body: Body, link: int | None = None, source: Address = ROOT) -> None:
+        self.node.handle_event(now, ControlEvent(link, source, pack(body), False))
+
+    def joins(self, sent: list[Body]) -> list[pb.Join]:
+        return [join for join in sent if isinstance(join, pb.Join) and join.subtree == "a"]
+
+    def join(self) -> pb.Join:
+        return self.joins([body for _, body, _ in self.core.cast])[-1]
+
+    def ack(self, join: pb.Join, **fields: int) -> pb.JoinAck:
+        ack = pb.JoinAck(request=join.request, node="p", address=address_of(PARENT), subtree="a")
+        for name, value in fields.items():
+            setattr(ack, name, value)
+        return ack
+
+    def serve(self, now: int = 0, lease_ms: int = 15_000) -> None:
+        """Goes through the whole of a join, in no time."""
+        self.hear(now, self.ack(self.join()))
+        (asked,) = self.joins(self.core.sent)
+        self.hear(now, self.ack(asked, epoch=9, lease_ms=lease_ms), LINK, PARENT)
+        for phase, last in ((pb.TRANSFER_PHASE_RECORDS, True), (pb.TRANSFER_PHASE_COMMIT, False)):
+            self.hear(now, pb.Transfer(subtree="a", epoch=9, phase=phase, last=last), LINK, PARENT)
+        assert self.core.serves("a")
+
+    def run(self, start: int, end: int) -> None:
+        """Every deadline from start to end."""
+        while (deadline := self.node.poll_timeout()) is not None and deadline <= end:
+            self.node.handle_timeout(max(start, deadline))
+
+    def notices(self) -> list[object]:
+        return list(iter(self.node.poll_notice, None))
+
+
+def test_a_challenge_of_the_root_is_met_at_once_and_only_once() -> None:
+    child = Child()
+    before = len(child.core.cast)
+    child.hear(10, pb.Challenge(token=b"forged"), source=("10.6.6.6", 1))
+    assert len(child.core.cast) == before
+    child.hear(20, pb.Challenge(token=b"proof"))
+    assert [token for _, _, token in child.core.cast[before:]] == [b"proof", b"proof"]
+    child.hear(30, pb.Challenge(token=b"proof"))
+    assert len(child.core.cast) == before + 2
+
+
+def test_without_an_answer_it_asks_less_and_less_often() -> None:
+    child = Child()
+    child.run(0, 60 * timers.SECOND)
+    joins = len(child.joins([body for _, body, _ in child.core.cast]))
+    assert 12 <= joins <= 24
+
+
+def test_an_answer_that_was_not_asked_for_is_dropped() -> None:
+    child = Child()
+    child.hear(10, pb.JoinAck(request=1, subtree="a", address=address_of(PARENT)))
+    assert not child.core.sent
+    assert child.node.status(10)["drops"] == {"unexpected_packet": 1}
+
+
+def test_an_answer_counts_once() -> None:
+    child = Child()
+    invitation = child.ack(child.join())
+    child.hear(10, invitation)
+    child.hear(20, invitation)
+    assert len(child.joins(child.core.sent)) == 1
+
+
+@pytest.mark.parametrize("policy", LeasePolicy)
+def test_it_stops_a_drift_allowance_before_the_lease_that_it_asked_for_ends(policy: LeasePolicy) -> None:
+    child = Child(policy)
+    child.serve()
+    child.node.handle_event(1, LinkDownEvent(LINK, PARENT, 1, False, "timeout"))
+    child.run(1, 14 * timers.SECOND - 1)
+    assert child.core.serves("a")
+    child.run(1, 14 * timers.SECOND)
+    assert child.core.serves("a") == (policy is LeasePolicy.SERVE)
+    assert (LeaseLost("a") in child.notices()) == (policy is LeasePolicy.FENCE)
+
+
+def test_a_packet_that_comes_after_the_lease_ended_does_not_prolong_it() -> None:
+    child = Child()
+    child.serve()
+    child.run(0, 6 * timers.SECOND)
+    renewal = child.joins(child.core.sent)[-1]
+    assert renewal.epoch == 9
+    late = child.ack(renewal, epoch=9, lease_ms=15_000)
+    child.hear(14 * timers.SECOND, late, LINK, PARENT)
+    assert not child.core.serves("a")
+
+
+def test_a_lease_is_renewed_three_times_in_its_length() -> None:
+    child = Child()
+    child.serve(lease_ms=9_000)
+    child.run(0, 3 * timers.SECOND - 1)
+    assert len(child.joins(child.core.sent)) == 1
+    child.run(0, 3 * timers.SECOND)
+    assert len(child.joins(child.core.sent)) == 2
+
+
+@pytest.mark.parametrize("reason", ["STALE_EPOCH", "OVERLAP"])
+def test_a_node_that_was_fenced_stops_at_once_and_joins_anew(reason: str) -> None:
+    child = Child()
+    child.serve()
+    child.run(0, 5 * timers.SECOND)
+    renewal = child.joins(child.core.sent)[-1]
+    child.hear(5 * timers.SECOND, child.ack(renewal, reason=Reason.Value(f"REASON_{reason}")), LINK, PARENT)
+    assert not child.core.serves("a")
+    child.run(5 * timers.SECOND, 12 * timers.SECOND)
+    assert child.join().epoch == 0
+
+
+def test_a_wrong_credential_is_not_tried_again() -> None:
+    child = Child()
+    child.hear(10, child.ack(child.join(), reason=Reason.REASON_NOT_AUTHORIZED))
+    asked = len(child.joins([body for _, body, _ in child.core.cast]))
+    child.run(10, 60 * timers.SECOND)
+    assert len(child.joins([body for _, body, _ in child.core.cast])) == asked
+    assert Refused("a", Reason.REASON_NOT_AUTHORIZED, "", True) in child.notices()

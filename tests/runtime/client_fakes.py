@@ -1,0 +1,144 @@
+"""An endpoint and a client's control that do what a test tells them, for the two shells around them."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Callable
+
+import pytest
+
+from hbroker.protocol.lookup import Resolution
+from hbroker.protocol.outcome import Outcome, Published, Resolved, Subscribed, Unsubscribed
+from tests.protocol.client_events import Message, filter_is_valid, topic_is_valid
+
+
+class FakeEndpoint:
+    """Readable, as the native one, while events or messages wait."""
+
+    address = ("127.0.0.1", 4000)
+
+    def __init__(self) -> None:
+        self._reader, self._writer = os.pipe()
+        self._lock = threading.Lock()
+        self.messages: list[Message] = []
+        self.events: list[object] = []
+        self.published: list[str] = []
+        self.room = 1_000_000
+        self.is_shut = False
+        self.polls = 0
+
+    def give(self, *messages: Message) -> None:
+        with self._lock:
+            self.messages.extend(messages)
+            os.write(self._writer, b"\0")
+
+    def give_event(self, event: object) -> None:
+        with self._lock:
+            self.events.append(event)
+            os.write(self._writer, b"\0")
+
+    def fileno(self) -> int:
+        return self._reader
+
+    def poll_events(self, limit: int = 1024) -> list[object]:
+        self.polls += 1
+        return self._take(self.events, limit)
+
+    def poll_messages(self, limit: int = 1024) -> list[object]:
+        return self._take(self.messages, limit)
+
+    def _take(self, queue: list[object] | list[Message], limit: int) -> list[object]:
+        with self._lock:
+            taken, queue[:] = list(queue[:limit]), queue[limit:]
+            if not self.events and not self.messages:
+                os.set_blocking(self._reader, False)
+                try:
+                    os.read(self._reader, 1 << 16)
+                except BlockingIOError:
+                    return taken
+            return taken
+
+    def publish(
+        self, topic: str, payload: bytes, qos: int = 0, retain: bool = False, **_: object
+    ) -> int | None:
+        if self.room == 0:
+            return None
+        self.room -= 1
+        self.published.append(topic)
+        return len(self.published)
+
+    def counters(self) -> dict[str, int]:
+        return {"messages_out": len(self.published)}
+
+    def drain(self, timeout_s: float) -> bool:
+        return True
+
+    def shutdown(self) -> None:
+        self.is_shut = True
+
+
+class FakeControl:
+    """Answers at once, unless `is_silent`; `answer` overrides what."""
+
+    def __init__(self, endpoint: FakeEndpoint, *_: object) -> None:
+        self.endpoint = endpoint
+        self.outcomes: list[Outcome] = []
+        self.deadline: int | None = None
+        self.filters: dict[int, str] = {}
+        self.has_left = False
+        self.answer: Callable[[int], Outcome] | None = None
+        self._last = 0
+
+    def _id(self, usual: Callable[[int], Outcome]) -> int:
+        self._last += 1
+        self.outcomes.append((self.answer or usual)(self._last))
+        return self._last
+
+    def start(self, now: int, patience: int) -> int:
+        return self.resolve(now, "$SYS", trace=True, patience=patience)
+
+    def resolve(self, now: int, topic: str, *, trace: bool, patience: int) -> int:
+        found = Resolution(topic, "root", ("127.0.0.1", 7700), 1, 300, "", "", 0, ())
+        return self._id(lambda ticket: Resolved(ticket, found))
+
+    def subscribe(self, now: int, filter: str, options: object, *, patience: int) -> int:
+        id = self._id(lambda subscription: Subscribed(subscription, ("root",)))
+        self.filters[id] = filter
+        return id
+
+    def unsubscribe(self, now: int, subscription: int) -> None:
+        del self.filters[subscription]
+        self.outcomes.append(Unsubscribed(subscription))
+
+    def leave(self) -> None:
+        self.has_left = True
+
+    def handle_event(self, now: int, event: object) -> None:
+        if isinstance(event, Exception):
+            raise event
+        assert isinstance(event, Published)
+        self.outcomes.append(event)
+
+    def handle_timeout(self, now: int) -> None:
+        self.deadline = None
+
+    def poll_timeout(self) -> int | None:
+        return self.deadline
+
+    def poll_outcome(self) -> Outcome | None:
+        return self.outcomes.pop(0) if self.outcomes else None
+
+
+def install(monkeypatch: pytest.MonkeyPatch) -> FakeEndpoint:
+    """Puts the fakes in; returns the endpoint that the next client gets."""
+    from hbroker import sync
+    from hbroker.runtime import client, hub
+
+    endpoint = FakeEndpoint()
+    monkeypatch.setattr(hub, "ClientControl", FakeControl)
+    monkeypatch.setattr(hub, "topic_is_valid", topic_is_valid)
+    monkeypatch.setattr(hub, "filter_is_valid", filter_is_valid)
+    for shell in (client, sync):
+        monkeypatch.setattr(shell, "new_endpoint", lambda listen: endpoint)
+    return endpoint

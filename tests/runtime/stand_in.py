@@ -1,0 +1,60 @@
+"""A launcher whose nodes are stand-ins: `python stand_in.py FILE STATE_DIR BEHAVIOUR`.
+
+They need no network, and misbehave on request: what is tested is what the launcher makes of processes.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import time
+from pathlib import Path
+
+from hbroker import topology
+from hbroker.cli.notices import tell_json
+from hbroker.config import NodeSettings
+from hbroker.runtime.launcher import Launcher
+from hbroker.runtime.spawn import Ready
+from hbroker.runtime.state import RunDirectory
+
+
+def well(settings: NodeSettings, ready: Ready) -> int:
+    """Serves until it is asked to end."""
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
+    print(f"hello from {settings.name}", flush=True)
+    ready(settings.listen)
+    while True:
+        time.sleep(60)
+
+
+def stubborn(settings: NodeSettings, ready: Ready) -> int:
+    """Serves, and ignores a request to end."""
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    ready(settings.listen)
+    while True:
+        time.sleep(60)
+
+
+def failing(settings: NodeSettings, ready: Ready) -> int:
+    """Raises before it serves, all but the root."""
+    if settings.is_root:
+        return well(settings, ready)
+    raise OSError(f"{settings.name} has no luck")
+
+
+def inspecting(settings: NodeSettings, ready: Ready) -> int:
+    """Says which descriptors and which session it has."""
+    descriptors = sorted(int(entry) for entry in os.listdir("/proc/self/fd"))
+    open_ones = [number for number in descriptors if Path(f"/proc/self/fd/{number}").exists()]
+    print(f"descriptors {open_ones} leader {os.getsid(0) == os.getpid()}", flush=True)
+    return well(settings, ready)
+
+
+if __name__ == "__main__":
+    file, state, behaviour = sys.argv[1:]
+    network = topology.load(file)
+    directory = RunDirectory(Path(state), network.name)
+    lock = directory.acquire()
+    body = {"well": well, "stubborn": stubborn, "failing": failing, "inspecting": inspecting}[behaviour]
+    Launcher(network, file, directory, body, tell_json).run()

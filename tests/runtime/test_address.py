@@ -1,0 +1,42 @@
+"""Addresses as people write them."""
+
+from __future__ import annotations
+
+import pytest
+
+from hbroker.runtime.address import listen_for, place_of, resolve
+
+
+@pytest.mark.parametrize(
+    ("text", "place"),
+    [
+        ("house", ("house", 7700)),
+        ("house:1", ("house", 1)),
+        ("10.0.0.1:7701", ("10.0.0.1", 7701)),
+        ("[::1]:7701", ("::1", 7701)),
+        ("[::1]", ("::1", 7700)),
+        ("::1", ("::1", 7700)),
+        (("h", 9), ("h", 9)),
+    ],
+)
+def test_what_is_meant(text: str | tuple[str, int], place: tuple[str, int]) -> None:
+    assert place_of(text) == place
+
+
+@pytest.mark.parametrize("text", ["", ":7700", "h:x", "h:-1", "h:65536", "h:٣", ("", 1), ("h", -1), "[::1]x"])
+def test_what_is_refused(text: str | tuple[str, int]) -> None:
+    with pytest.raises(ValueError, match="not an address"):
+        place_of(text)
+
+
+def test_nothing_means_the_environment_or_this_machine(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("HBROKER_ROOT", raising=False)
+    assert place_of(None) == ("127.0.0.1", 7700)
+    monkeypatch.setenv("HBROKER_ROOT", "house:99")
+    assert place_of(None) == ("house", 99)
+
+
+def test_the_socket_is_of_the_roots_family() -> None:
+    assert resolve("127.0.0.1", 5) == ("127.0.0.1", 5)
+    assert listen_for(("127.0.0.1", 5)) == ("0.0.0.0", 0)
+    assert listen_for(("::1", 5)) == ("::", 0)

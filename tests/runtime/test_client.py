@@ -1,0 +1,242 @@
+"""The asynchronous client over a fake endpoint: waits, time-outs, back-pressure, slow consumers, ends."""
+# ruff: noqa: ASYNC110 (what a fake endpoint was told has no event to wait for)
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Coroutine
+from typing import Any
+
+import pytest
+
+from hbroker.errors import Backpressure, InvalidTopic, NotConnected, Refused, Unreachable
+from hbroker.protocol.outcome import Published, ResolveFailed, SubscriptionFailed
+from hbroker.runtime.client import Client, connect
+from tests.protocol.client_events import Message
+from tests.runtime.client_fakes import FakeControl, FakeEndpoint, install
+
+
+@pytest.fixture
+def endpoint(monkeypatch: pytest.MonkeyPatch) -> FakeEndpoint:
+    return install(monkeypatch)
+
+
+def run(scenario: Coroutine[Any, Any, None]) -> None:
+    async def limited() -> None:
+        async with asyncio.timeout(10):
+            await scenario
+
+    asyncio.run(limited())
+
+
+def control_of(client: Client) -> FakeControl:
+    control = client._hub.control
+    assert isinstance(control, FakeControl)
+    return control
+
+
+def test_connect_is_awaitable_and_a_context(endpoint: FakeEndpoint) -> None:
+    async def scenario() -> None:
+        async with connect("127.0.0.1:7700", client_id="me") as client:
+            assert (client.client_id, client.root) == ("me", ("127.0.0.1", 7700))
+            assert client.counters() == {"messages_out": 0}
+        assert endpoint.is_shut
+        assert control_of(client).has_left
+        await client.close()
+
+    run(scenario())
+
+
+def test_no_root_is_unreachable_and_says_where(
+    endpoint: FakeEndpoint, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(
+        FakeControl,
+        "start",
+        lambda self, now, patience: self._id(lambda t: ResolveFailed(t, "$SYS", 12, False, ("h:1",))),
+    )
+
+    async def scenario() -> None:
+        with pytest.raises(Unreachable, match=r"h:1 within 3 s"):
+            await connect("127.0.0.1", timeout=3)
+        assert endpoint.is_shut
+
+    run(scenario())
+
+
+def test_qos_0_returns_when_queued_and_qos_1_when_acknowledged(endpoint: FakeEndpoint) -> None:
+    async def scenario() -> None:
+        async with connect("127.0.0.1") as client:
+            assert (await client.publish("a/b", b"1")).reason is None
+            waits = asyncio.create_task(client.publish("a/c", "text", qos=1))
+            while len(endpoint.published) < 2:
+                await asyncio.sleep(0)
+            assert not waits.done()
+            endpoint.give_event(Published(2, "a/c", 1))
+            assert (await waits).reason == 1
+
+    run(scenario())
+
+
+def test_a_message_that_fails_is_an_error_with_its_reason(endpoint: FakeEndpoint) -> None:
+    async def scenario() -> None:
+        async with connect("127.0.0.1") as client:
+            endpoint.give_event(Published(999, "nobody's", 0))
+            for sequence, (reason, error) in enumerate(
+                [(5, Refused), (9, InvalidTopic), (12, Unreachable)], 1
+            ):
+                waits = asyncio.create_task(client.publish("a/b", qos=2))
+                while len(endpoint.published) < sequence:
+                    await asyncio.sleep(0)
+                endpoint.give_event(Published(sequence, "a/b", reason))
+                with pytest.raises(error, match="a/b"):
+                    await waits
+            with pytest.raises(Unreachable, match=r"within 0\.01 s"):
+                await client.publish("a/b", qos=1, timeout=0.01)
+            assert client._hub._publications == {}
+
+    run(scenario())
+
+
+def test_back_pressure_is_waited_out_or_told(endpoint: FakeEndpoint) -> None:
+    async def scenario() -> None:
+        async with connect("127.0.0.1") as client:
+            endpoint.room = 0
+            with pytest.raises(Backpressure):
+                client.try_publish("a/b")
+            waits = asyncio.create_task(client.publish("a/b"))
+            await asyncio.sleep(0)
+            assert endpoint.published == []
+            endpoint.room = 1
+            assert (await waits).sequence == 1
+
+    run(scenario())
+
+
+@pytest.mark.parametrize("bad", ["", "a/+", "a/#"])
+def test_wrong_topics_are_the_callers_fault(endpoint: FakeEndpoint, bad: str) -> None:
+    async def scenario() -> None:
+        async with connect("127.0.0.1") as client:
+            with pytest.raises(InvalidTopic):
+                await client.publish(bad)
+            with pytest.raises(InvalidTopic):
+                await client.resolve(bad)
+            with pytest.raises(InvalidTopic):
+                await client.subscribe("ok", "#/a")
+            assert control_of(client).filters == {}, "what was begun is ended"
+
+    run(scenario())
+
+
+def test_messages_reach_the_subscriptions_that_they_are_for(endpoint: FakeEndpoint) -> None:
+    async def scenario() -> None:
+        async with (
+            connect("127.0.0.1") as client,
+            client.subscribe("a/#", "+/b") as both,
+            client.subscribe("c") as other,
+        ):
+            ids = {filter: id for id, filter in control_of(client).filters.items()}
+            endpoint.give(
+                Message("a/b", subscriptions=[ids["a/#"], ids["+/b"]]),
+                Message("c", subscriptions=[ids["c"], 999]),
+                Message("a/z", subscriptions=[ids["a/#"]]),
+            )
+            assert both.owners == ("root",)
+            assert [(await anext(both)).topic for _ in range(2)] == ["a/b", "a/z"]
+            assert [(await anext(other)).topic] == ["c"]
+            assert await both.next(timeout=0.01) is None
+            await both.close()
+            assert [message async for message in both] == []
+            assert list(control_of(client).filters.values()) == ["c"]
+
+    run(scenario())
+
+
+def test_a_slow_consumer_at_qos_0_loses_what_is_counted(endpoint: FakeEndpoint) -> None:
+    async def scenario() -> None:
+        async with connect("127.0.0.1") as client, client.subscribe("a", queue=10) as messages:
+            (id,) = control_of(client).filters
+            endpoint.give(*[Message("a", str(n).encode(), 0, [id]) for n in range(25)])
+            while messages.dropped < 15:
+                await asyncio.sleep(0)
+            assert [(await anext(messages)).payload for _ in range(10)] == [
+                str(n).encode() for n in range(10)
+            ]
+
+    run(scenario())
+
+
+def test_a_slow_consumer_at_qos_1_stops_the_reading_and_loses_nothing(endpoint: FakeEndpoint) -> None:
+    total = 5_000
+
+    async def scenario() -> None:
+        async with connect("127.0.0.1") as client, client.subscribe("a", qos=1, queue=10) as messages:
+            (id,) = control_of(client).filters
+            endpoint.give(*[Message("a", str(n).encode(), 1, [id]) for n in range(total)])
+            while not client._hub.is_blocked:
+                await asyncio.sleep(0)
+            left, polls = len(endpoint.messages), endpoint.polls
+            await asyncio.sleep(0.1)
+            assert len(endpoint.messages) == left > 0, "what is not read is not acknowledged"
+            assert endpoint.polls - polls < 30, "a readable descriptor must not spin the loop"
+            waits = asyncio.create_task(client.publish("b", qos=1))
+            while not endpoint.published:
+                await asyncio.sleep(0)
+            endpoint.give_event(Published(1, "b", 0))
+            await waits  # events are still taken
+            assert [(await anext(messages)).payload for _ in range(total)] == [
+                str(n).encode() for n in range(total)
+            ]
+            assert messages.dropped == 0
+
+    run(scenario())
+
+
+def test_a_subscription_that_is_refused_or_fails_later_is_an_error(endpoint: FakeEndpoint) -> None:
+    async def scenario() -> None:
+        async with connect("127.0.0.1") as client:
+            control = control_of(client)
+            async with client.subscribe("a") as messages:
+                (id,) = control.filters
+                control.outcomes.append(SubscriptionFailed(id, "a", 5, True, ("n",)))
+                client._driver.wake()
+                with pytest.raises(Refused, match="NOT_AUTHORIZED"):
+                    await anext(messages)
+            control.answer = lambda id: SubscriptionFailed(id, "b", 12, False, ("n (1.2.3.4:5)",))
+            with pytest.raises(Unreachable, match=r"n \(1\.2\.3\.4:5\)"):
+                await client.subscribe("b", timeout=1)
+
+    run(scenario())
+
+
+def test_close_ends_every_iterator_and_refuses_what_comes_after(endpoint: FakeEndpoint) -> None:
+    async def scenario() -> None:
+        client = await connect("127.0.0.1")
+        messages = await client.subscribe("a")
+        reads = asyncio.create_task(messages.next())
+        await asyncio.sleep(0)
+        await client.close()
+        assert await reads is None
+        with pytest.raises(NotConnected):
+            await client.publish("a")
+        with pytest.raises(NotConnected):
+            client.try_publish("a")
+        await messages.close()
+
+    run(scenario())
+
+
+def test_a_handler_that_fails_is_logged_and_the_rest_goes_on(
+    endpoint: FakeEndpoint, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def scenario() -> None:
+        async with connect("127.0.0.1") as client:
+            waits = asyncio.create_task(client.publish("a", qos=1))
+            while not endpoint.published:
+                await asyncio.sleep(0)
+            endpoint.give_event(ZeroDivisionError("defect"))
+            endpoint.give_event(Published(1, "a", 0))
+            await waits
+        assert "defect" in caplog.text
+
+    run(scenario())

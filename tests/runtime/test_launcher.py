@@ -1,0 +1,122 @@
+"""The launcher and real processes: whatever is killed, what should run runs and what should not does not."""
+
+from __future__ import annotations
+
+import os
+import signal
+
+import psutil
+import pytest
+
+from hbroker.runtime.state import running
+from tests.runtime.launched import PATIENCE, Launch, await_gone, launch
+
+__all__ = ["launch"]
+
+
+def test_ready_comes_once_every_node_is(launch: Launch) -> None:
+    launched = launch("well")
+    ready = launched.event("ready")
+    assert ready["root"] == "127.0.0.1:7700"
+    assert [node["name"] for node in ready["nodes"]] == ["root", "bedroom", "kitchen"]
+    pids = launched.pids()
+    assert len(set(pids)) == 3
+    assert launched.process.pid not in pids
+    assert all(psutil.Process(pid).ppid() == launched.process.pid for pid in pids)
+    assert [directory.network for directory in running(launched.base)] == ["house"]
+    assert launched.directory.launcher() == launched.process.pid
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_a_signal_ends_all_in_time(launch: Launch, number: signal.Signals) -> None:
+    launched = launch("well")
+    launched.event("ready")
+    pids = launched.pids()
+    launched.process.send_signal(number)
+    assert launched.event("stopped")["seconds"] < 3.0
+    assert launched.process.wait(PATIENCE) == 0
+    await_gone(pids)
+    assert launched.directory.launcher() is None
+    assert {node.state for node in launched.state().nodes} == {"down"}
+    assert launched.pids() == []
+
+
+def test_what_ignores_the_request_is_killed(launch: Launch) -> None:
+    launched = launch("stubborn")
+    launched.event("ready")
+    pids = launched.pids()
+    launched.process.send_signal(signal.SIGINT)
+    assert 1.9 < launched.event("stopped")["seconds"] < 3.0
+    await_gone(pids)
+
+
+def test_a_second_ctrl_c_does_not_wait(launch: Launch) -> None:
+    launched = launch("stubborn")
+    launched.event("ready")
+    launched.process.send_signal(signal.SIGINT)
+    launched.process.send_signal(signal.SIGTERM)
+    assert launched.event("stopped")["seconds"] < 1.9
+
+
+def test_a_killed_node_is_back(launch: Launch) -> None:
+    launched = launch("well")
+    launched.event("ready")
+    before = launched.pid("kitchen")
+    others = launched.pid("root"), launched.pid("bedroom")
+    os.kill(before, signal.SIGKILL)
+    ended = launched.event("ended")
+    assert (ended["node"], ended["how"]) == ("kitchen", "SIGKILL")
+    back = launched.event("back")
+    assert back["node"] == "kitchen"
+    assert back["seconds"] < 5.0
+    launched.process.send_signal(signal.SIGTERM)
+    launched.event("stopped")
+    kitchen = next(node for node in launched.state().nodes if node.name == "kitchen")
+    assert kitchen.restarts == 1
+    await_gone([before, *others])
+
+
+def test_nodes_die_with_a_launcher_that_is_killed(launch: Launch) -> None:
+    launched = launch("stubborn")
+    launched.event("ready")
+    pids = launched.pids()
+    assert len(pids) == 3
+    launched.process.kill()
+    await_gone(pids)
+    assert launched.directory.launcher() is None
+    assert running(launched.base) == []
+
+
+def test_a_node_that_fails_says_why_and_is_tried_again(launch: Launch) -> None:
+    launched = launch("failing")
+    for _ in range(6):
+        ended = launched.event("ended")
+        assert ended["how"] == "exit code 1"
+        assert ended["last_line"] == f"OSError: {ended['node']} has no luck"
+    assert ended["restart_in_s"] > 0.25
+    launched.process.send_signal(signal.SIGINT)
+    launched.event("stopped")
+
+
+def test_a_node_has_nothing_of_its_launcher(launch: Launch) -> None:
+    launched = launch("inspecting")
+    launched.event("ready")
+    for name in ("root", "kitchen", "bedroom"):
+        lines = launched.directory.log_file(name).read_text().splitlines()
+        assert lines == ["descriptors [0, 1, 2, 3] leader True", f"hello from {name}"]
+
+
+def test_ctrl_c_in_the_terminal_reaches_the_launcher_alone(launch: Launch) -> None:
+    launched = launch("well")
+    launched.event("ready")
+    assert all(os.getpgid(pid) == pid for pid in launched.pids())
+
+
+def test_the_same_network_does_not_start_twice(launch: Launch) -> None:
+    launched = launch("well")
+    launched.event("ready")
+    second = launch("well")
+    assert second.process.wait(PATIENCE) == 1
+    assert second.process.stderr is not None
+    assert "the network 'house' runs already" in second.process.stderr.read()
+    assert launched.directory.launcher() == launched.process.pid

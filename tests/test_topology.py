@@ -1,0 +1,165 @@
+"""A topology file is read whole: into frozen settings, or into every error with its line and its remedy.
+
+Each file in tests/topologies/ is broken in one way (`many.yaml`: in several), and ends with what is to be
+said of it: `# expect <line>: <message>; <remedy>`.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+from dataclasses import FrozenInstanceError
+from pathlib import Path
+
+import pytest
+
+from hbroker import topology
+from hbroker.config import LeasePolicy, Limits
+from hbroker.errors import ConfigError, ConfigErrors
+from hbroker.topology.document import MAX_BYTES
+from hbroker.topology.model import depth, holds
+
+PROJECT = Path(__file__).parent.parent
+BROKEN = sorted((PROJECT / "tests" / "topologies").glob("*.yaml"))
+MARK = "# expect "
+
+
+def offline(host: str) -> str:
+    """A resolver that knows addresses alone."""
+    try:
+        return str(ipaddress.ip_address(host))
+    except ValueError:
+        raise OSError(-2, "Name or service not known") from None
+
+
+def errors_of(text: str) -> list[str]:
+    with pytest.raises(ConfigErrors) as caught:
+        topology.parse(text, resolve=offline)
+    return [f"{error.line}: {error.message}; {error.remedy}" for error in caught.value.errors]
+
+
+def test_there_are_enough_broken_examples() -> None:
+    assert len(BROKEN) >= 20
+
+
+@pytest.mark.parametrize("path", BROKEN, ids=lambda path: path.stem)
+def test_a_broken_file_is_told_what_is_wrong(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(path.parent)
+    expected = [line.removeprefix(MARK) for line in path.read_text().split("\n") if line.startswith(MARK)]
+    with pytest.raises(ConfigErrors) as caught:
+        topology.load(path.name, resolve=offline)
+    assert [f"{e.line}: {e.message}; {e.remedy}" for e in caught.value.errors] == expected
+    assert all(error.file == path.name for error in caught.value.errors)
+    assert all(f"{path.name}:{e.line}: " in str(caught.value) for e in caught.value.errors if e.line)
+
+
+def test_a_file_that_is_not_there() -> None:
+    with pytest.raises(ConfigErrors, match=r"cannot read the file \(No such file or directory\)"):
+        topology.load("no/such/file.yaml")
+
+
+def test_a_directory_is_no_file(tmp_path: Path) -> None:
+    with pytest.raises(ConfigErrors, match=r"cannot read the file \(Is a directory\)"):
+        topology.load(tmp_path)
+
+
+def test_a_file_that_is_not_utf8(tmp_path: Path) -> None:
+    path = tmp_path / "latin.yaml"
+    path.write_bytes("nodes:\n  - {name: küche}\n".encode("latin-1"))
+    with pytest.raises(ConfigErrors, match=r"latin\.yaml:2: the text is not UTF-8; save the file as UTF-8"):
+        topology.load(path)
+
+
+def test_a_file_that_is_too_large(tmp_path: Path) -> None:
+    path = tmp_path / "large.yaml"
+    path.write_bytes(b"#" * (MAX_BYTES + 1))
+    with pytest.raises(ConfigErrors, match="the file is over"):
+        topology.load(path)
+
+
+def test_nesting_without_end_is_an_error() -> None:
+    assert errors_of("[" * 2_000) == [
+        "None: lists or mappings are nested too deeply; follow the form of docs/topology.md"
+    ]
+
+
+def test_an_alias_that_holds_itself_is_an_error() -> None:
+    assert errors_of("nodes: &a [*a]") != []
+
+
+@pytest.mark.parametrize(
+    ("name", "nodes", "levels"),
+    [("single", 1, 0), ("home", 6, 3), ("campus", 40, 3)],
+    ids=["single", "home", "campus"],
+)
+def test_the_topologies_that_come_with_it(name: str, nodes: int, levels: int) -> None:
+    network = topology.load(PROJECT / "topologies" / f"{name}.yaml")
+    assert network.name == name
+    assert len(network.nodes) == nodes
+    assert max(depth(node.subtree) for node in network.nodes) == levels
+    assert network.root.listen == ("127.0.0.1", 7700)
+
+
+def test_the_house_has_the_rooms_of_the_paper() -> None:
+    network = topology.load(PROJECT / "topologies" / "home.yaml")
+    parents = {node.subtree: parent.name for node in network.nodes if (parent := network.parent(node))}
+    assert parents == {
+        "home/kitchen": "root",
+        "home/livingroom": "root",
+        "home/bedroom": "root",
+        "home/outside": "root",
+        "home/outside/securitycams": "outside",
+    }
+
+
+def test_every_setting_is_read() -> None:
+    network = topology.parse(
+        """
+        limits: {sessions: 10, queue_bytes: 65536}
+        auth: {join_key: 0123456789abcdef}
+        nodes:
+          - {name: kitchen, subtree: home/kitchen, listen: "[::1]:0", workers: 3, policy: serve}
+          - {name: root, subtree: "", listen: "0.0.0.0:7700", advertise: 192.0.2.1}
+        """,
+        file="house.yaml",
+        resolve=offline,
+    )
+    root, kitchen = network.nodes
+    assert network.name == "house"
+    assert (root.name, root.subtree, root.listen, root.root) == ("root", "", ("0.0.0.0", 7700), None)
+    assert root.address == ("192.0.2.1", 7700)
+    assert root.is_root
+    assert kitchen.root == ("192.0.2.1", 7700)
+    assert (kitchen.listen, kitchen.workers, kitchen.policy) == (("::1", 0), 3, LeasePolicy.SERVE)
+    assert kitchen.join_key == b"0123456789abcdef"
+    assert kitchen.limits == root.limits == Limits(sessions=10, queue_bytes=65536)
+    assert "0123456789abcdef" not in repr(network)
+    with pytest.raises(FrozenInstanceError):
+        root.name = "other"  # type: ignore[misc]
+
+
+def test_the_join_key_is_read_from_beside_the_file(tmp_path: Path) -> None:
+    (tmp_path / "network.key").write_text("a secret of some length\n")
+    path = tmp_path / "keyed.yaml"
+    path.write_text(
+        'auth: {join_key_file: network.key}\nnodes:\n  - {name: root, subtree: "", listen: "127.0.0.1:0"}\n'
+    )
+    assert topology.load(path).root.join_key == b"a secret of some length"
+
+
+def test_other_ports_are_told_to_all() -> None:
+    network = topology.load(PROJECT / "topologies" / "home.yaml")
+    moved = network.on_ports({node.name: 9000 + i for i, node in enumerate(network.nodes)})
+    assert [node.listen[1] for node in moved.nodes] == [9000, 9001, 9002, 9003, 9004, 9005]
+    assert {node.root for node in moved.nodes[1:]} == {("127.0.0.1", 9000)}
+
+
+def test_subtrees_hold_whole_levels() -> None:
+    assert holds("home/kitchen", "home/kitchen/oven")
+    assert holds("", "home")
+    assert not holds("home/kitchen", "home/kitchenette")
+    assert not holds("home/kitchen", "home/kitchen")
+
+
+def test_an_error_says_where_and_what_to_do() -> None:
+    error = ConfigError("port 0 is over", file="a.yaml", line=3, remedy="choose another")
+    assert str(error) == "a.yaml:3: port 0 is over; choose another"

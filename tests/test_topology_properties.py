@@ -1,0 +1,148 @@
+"""For every topology and every text: what is valid comes back as it was, and only ConfigErrors comes out."""
+
+from __future__ import annotations
+
+import string
+from dataclasses import replace
+
+import pytest
+import yaml
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from hbroker import topology
+from hbroker.config import LeasePolicy, Limits, NodeSettings
+from hbroker.errors import ConfigError, ConfigErrors
+from hbroker.topology import Topology
+from hbroker.topology.model import holds, with_root
+from hbroker.topology.sections import AUTH_KEYS, LATER, LIMIT_KEYS, NODE_KEYS, SECTIONS
+from tests.test_topology import offline
+
+ALNUM = string.ascii_letters + string.digits
+LEVEL = st.text(st.characters(exclude_characters="/+#$"), min_size=1, max_size=8).filter(str.isprintable)
+SUBTREE = st.lists(LEVEL, min_size=1, max_size=4).map("/".join)
+NAME = st.builds(str.__add__, st.sampled_from(ALNUM), st.text(ALNUM + "_.-", max_size=12))
+HOST = st.sampled_from(["127.0.0.1", "192.0.2.7", "255.255.255.255", "::1", "2001:db8::7", "fe80::1"])
+KEYS = st.text(st.characters(min_codepoint=33, max_codepoint=126), min_size=16, max_size=40)
+
+
+few = settings(max_examples=max(settings().max_examples // 2, 1), deadline=None)
+
+
+@st.composite
+def networks(draw: st.DrawFn) -> Topology:
+    """Any valid topology, with subtrees that nest and that do not."""
+    names = draw(st.lists(NAME, min_size=1, max_size=8, unique=True))
+    subtrees = draw(st.lists(SUBTREE, min_size=len(names) - 1, max_size=len(names) - 1, unique=True))
+    ports = draw(st.lists(st.integers(1, 65_535), min_size=len(names), max_size=len(names), unique=True))
+    key = draw(st.one_of(st.just(""), KEYS)).encode()
+    limits = draw(st.builds(Limits, st.integers(1, 10_000_000), st.integers(65_536, 1 << 32)))
+    nodes = [
+        NodeSettings(
+            name=name,
+            subtree=subtree,
+            listen=(draw(HOST), port),
+            advertise=draw(st.one_of(st.none(), st.tuples(HOST, st.just(0)))),
+            workers=draw(st.integers(1, 64)),
+            policy=draw(st.sampled_from(LeasePolicy)),
+            join_key=key,
+            limits=limits,
+        )
+        for name, subtree, port in zip(names, ["", *subtrees], ports, strict=True)
+    ]
+    return Topology("any", with_root(nodes))
+
+
+@few
+@given(networks())
+def test_a_valid_topology_comes_back_as_it_was(network: Topology) -> None:
+    assert topology.parse(topology.render(network), file="any.yaml", resolve=offline) == network
+
+
+@few
+@given(networks())
+def test_a_parent_holds_its_children_and_none_lies_between(network: Topology) -> None:
+    for node in network.nodes[1:]:
+        parent = network.parent(node)
+        assert parent is not None
+        assert holds(parent.subtree, node.subtree)
+        assert not any(
+            holds(parent.subtree, between.subtree) and holds(between.subtree, node.subtree)
+            for between in network.nodes
+        )
+
+
+@few
+@given(networks(), st.data())
+def test_a_node_that_repeats_another_is_refused(network: Topology, data: st.DataObject) -> None:
+    node = data.draw(st.sampled_from(network.nodes))
+    what = data.draw(st.sampled_from(["name", "subtree", "listen"]))
+    fresh = replace(node, name="fresh-1", subtree="fresh/1", listen=("203.0.113.9", 9), advertise=None)
+    twin = replace(fresh, **{what: getattr(node, what)})
+    broken = replace(network, nodes=(*network.nodes, twin))
+    with pytest.raises(ConfigErrors):
+        topology.parse(topology.render(broken), resolve=offline)
+
+
+SCALARS = st.one_of(st.none(), st.booleans(), st.integers(), st.floats(), st.text(max_size=20), st.dates())
+KNOWN = st.sampled_from([*SECTIONS, *LATER, *NODE_KEYS, *AUTH_KEYS, *LIMIT_KEYS])
+VALUES = st.one_of(
+    SCALARS, st.sampled_from(["", "127.0.0.1:7700", "[::1]:1", "home/kitchen", "serve", "[", ":", "::"])
+)
+DOCUMENTS = st.recursive(
+    VALUES,
+    lambda inner: st.one_of(
+        st.lists(inner, max_size=4), st.dictionaries(st.one_of(KNOWN, SCALARS), inner, max_size=6)
+    ),
+    max_leaves=30,
+)
+
+
+def only_config_errors(text: str) -> None:
+    errors: tuple[ConfigError, ...] | None = None
+    try:
+        topology.parse(text, resolve=offline)
+    except ConfigErrors as wrong:
+        errors = wrong.errors
+    if errors is not None:
+        lines = text.count("\n") + 2
+        assert errors
+        assert all(error.line is None or 1 <= error.line <= lines for error in errors)
+        assert all(error.message and error.remedy for error in errors)
+
+
+@few
+@given(DOCUMENTS)
+def test_any_document_is_read_or_refused(document: object) -> None:
+    only_config_errors(yaml.safe_dump(document))
+
+
+@few
+@given(st.dictionaries(KNOWN, DOCUMENTS, max_size=5), st.lists(st.dictionaries(KNOWN, DOCUMENTS), max_size=4))
+def test_any_nodes_are_read_or_refused(sections: dict[str, object], nodes: list[object]) -> None:
+    only_config_errors(yaml.safe_dump({**sections, "nodes": nodes}))
+
+
+@few
+@given(st.text())
+def test_any_text_is_read_or_refused(text: str) -> None:
+    only_config_errors(text)
+
+
+@few
+@given(
+    st.lists(st.sampled_from(list("{}[]:,-#&*!|>'\"%@`\t\n ?<=01aé\x85\u2028\ufeff\x00\\")), max_size=60).map(
+        "".join
+    )
+)
+def test_any_punctuation_is_read_or_refused(text: str) -> None:
+    only_config_errors(text)
+
+
+@few
+@given(networks(), st.data())
+def test_a_mutated_file_is_read_or_refused(network: Topology, data: st.DataObject) -> None:
+    text = topology.render(network)
+    at = data.draw(st.integers(0, len(text) - 1))
+    length = data.draw(st.integers(0, 6))
+    only_config_errors(text[:at] + data.draw(st.text(max_size=4)) + text[at + length :])
