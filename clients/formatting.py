@@ -134,6 +134,7 @@ def _parts(text: str, pretty: bool) -> Iterator[bytes | Format]:
             continue  # within the sequence before: "%%", "@@", "\\\\"
         yield encode_text(text[position : start.start()])
         position = start.end()
+        part: bytes | Format
         match start[0]:
             case "%":
                 part, position = _percent(text, position, pretty)
