@@ -5,21 +5,12 @@ No peer is handicapped: mosquitto gets tcp_nodelay and queues without a limit, a
 
 from __future__ import annotations
 
-import os
-import select
-import shutil
-import socket
 import subprocess
-import sys
-import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Final, Protocol
 
-from bench.transport import Address, NoAnswer, Publisher, Subscriber
+from bench.transport import Address, Publisher, Subscriber
 
 __all__ = ["BROKERS", "Broker", "Hbroker", "Mosquitto"]
 

@@ -113,9 +113,7 @@ class MqttSubscriber:
         """As `take`, for payloads that are not the cycle's."""
         packets = self._receive(pair)
         size = self._forms[pair].size
-        payloads = [
-            bytes(packets[end - PAYLOAD_BYTES : end]) for end in range(size, len(packets) + 1, size)
-        ]
+        payloads = [bytes(packets[end - PAYLOAD_BYTES : end]) for end in range(size, len(packets) + 1, size)]
         self.streams[pair].take_run(len(payloads))
         return payloads
 

@@ -109,7 +109,9 @@ class Capture:
             self._process = process
             return
         _, errors = _end(process)
-        self.refusal = (line + errors).strip().rpartition("\n")[2].removeprefix("hbroker: ") or "it did not begin"
+        self.refusal = (line + errors).strip().rpartition("\n")[2].removeprefix(
+            "hbroker: "
+        ) or "it did not begin"
 
     def stop(self) -> Tally | None:
         """What was seen; None: nothing could be."""

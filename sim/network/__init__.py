@@ -6,8 +6,8 @@ says so at all; `hosts` drives one engine and its control. Everything random com
 run can be repeated to the last bit.
 """
 
-from sim.network.hosts import ClientHost, Host, NodeHost
-from sim.network.paths import CLEAR, Faults
-from sim.network.world import Datagram, World
+from .hosts import ClientHost, Host, NodeHost
+from .paths import CLEAR, Faults
+from .world import Datagram, World
 
 __all__ = ["CLEAR", "ClientHost", "Datagram", "Faults", "Host", "NodeHost", "World"]

@@ -19,7 +19,7 @@ from hbroker.protocol.outcome import Outcome
 from hbroker.protocol.subscription import Options
 
 if TYPE_CHECKING:
-    from sim.network.world import Address, World
+    from .world import Address, World
 
 __all__ = ["ClientHost", "Host", "NodeHost"]
 

@@ -14,10 +14,11 @@ from random import Random
 from typing import TYPE_CHECKING, Final
 
 from hbroker._proto import packet_pb2 as pb
-from sim.network.paths import CLEAR, Faults
+
+from .paths import CLEAR, Faults
 
 if TYPE_CHECKING:
-    from sim.network.hosts import Host
+    from .hosts import Host
 
 __all__ = ["Datagram", "World"]
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from hbroker._native import topic_matches
 from hbroker.protocol.outcome import Published, Subscribed
-from sim.network import ClientHost
+from hbroker.sim.network import ClientHost
 from tests.network.networks import Tree
 
 SUBSCRIPTIONS = 1_000

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 
 from hbroker.protocol.outcome import Resolved
-from sim.network import CLEAR, ClientHost, Datagram, Faults
+from hbroker.sim.network import CLEAR, ClientHost, Datagram, Faults
 from tests.network.networks import HOME, Tree
 
 
