@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 if TYPE_CHECKING:
     from hbroker import sync
     from hbroker._native import VERSION as __version__
-    from hbroker._native import Message
+    from hbroker._native import Message, filter_is_valid, topic_is_valid, topic_matches
     from hbroker.errors import (
         Backpressure,
         ConfigError,
@@ -50,7 +50,10 @@ __all__ = [
     "Unreachable",
     "__version__",
     "connect",
+    "filter_is_valid",
     "sync",
+    "topic_is_valid",
+    "topic_matches",
 ]
 
 _MODULES: Final = {
@@ -62,6 +65,9 @@ _MODULES: Final = {
     "Resolution": "hbroker.protocol.lookup",
     "Subscription": "hbroker.runtime.client",
     "connect": "hbroker.runtime.client",
+    "filter_is_valid": "hbroker._native",
+    "topic_is_valid": "hbroker._native",
+    "topic_matches": "hbroker._native",
 }
 
 

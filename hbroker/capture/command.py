@@ -1,0 +1,210 @@
+"""`hbroker capture`: the network's datagrams, one line each, live or from a file."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import signal
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any, Final
+
+from hbroker.capture.tally import Address, Tally
+from hbroker.errors import HBrokerError
+
+if TYPE_CHECKING:
+    from scapy.packet import Packet
+
+__all__ = ["add_flags", "capture_main", "run"]
+
+_DONE: Final = 0
+_FAILED: Final = 1
+_POLL_S: Final = 0.2
+
+DESCRIPTION: Final = "Dissect the network's datagrams, live or from a file."
+
+EPILOG: Final = """\
+Capturing takes root or CAP_NET_RAW; reading a file takes no right at all. Ctrl-C, or SIGTERM, ends a capture.
+
+examples:
+  hbroker capture                              all of hbroker on the loopback interface
+  hbroker capture -i eth0 --port 7700 -w house.pcap
+  hbroker capture -r house.pcap --count        who sent which packets to whom
+  hbroker capture --json | jq 'select(.packets[].kind == "JOIN")'
+
+--json prints an object a line: {time, source, destination, session, incarnation, number, ack,
+  packets: [{kind, delivery, after, retained, body}]}; with --count one object at the end:
+  {datagrams, missed, flows: [{source: [ip, port], destination: [ip, port], packet, count}]}
+
+exit codes: 0 done, 1 failed (this user may not capture, no such file), 2 wrong flags
+"""
+
+
+def capture_main(arguments: Sequence[str] | None = None) -> int:
+    """Runs the command with these arguments (without its name). Returns the exit code."""
+    parser = argparse.ArgumentParser(
+        prog="hbroker capture",
+        description=DESCRIPTION,
+        epilog=EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+    add_flags(parser)
+    try:
+        return run(parser.parse_args(arguments))
+    except (HBrokerError, OSError) as error:
+        print(f"hbroker: {error}", file=sys.stderr)
+        return _FAILED
+
+
+def add_flags(parser: argparse.ArgumentParser) -> None:
+    """Declares the command's flags."""
+    parser.add_argument("-i", "--interface", default="lo", metavar="NAME", help="default: %(default)s")
+    parser.add_argument("-r", "--read", metavar="FILE", help="read a pcap file in place of an interface")
+    parser.add_argument("-w", "--write", metavar="FILE", help="keep what was dissected in a pcap file")
+    parser.add_argument(
+        "--port",
+        type=_port,
+        action="append",
+        default=[],
+        metavar="PORT",
+        help="only from or to this UDP port; repeatable",
+    )
+    parser.add_argument("--limit", type=int, metavar="N", help="end after so many datagrams")
+    parser.add_argument(
+        "--count", action="store_true", help="print who sent which packets to whom, at the end"
+    )
+    parser.add_argument("--json", action="store_true", help="print JSON")
+
+
+def run(options: argparse.Namespace) -> int:
+    """Captures until the end of the file, the limit or an interruption. Raises HBrokerError, OSError."""
+    from hbroker.capture import dissector, frames
+
+    dissector.bind()
+    tally = Tally()
+    writer = frames.open_writer(options.write) if options.write else None
+    stop = _Stop()
+    try:
+        if options.read:
+            _take(frames.read_file(options.read), options, tally, writer)
+        else:
+            with frames.Interface(options.interface) as interface:
+                print(f"capturing on {options.interface}", file=sys.stderr, flush=True)
+                _take(_live(interface, stop), options, tally, writer)
+                tally.missed = interface.missed
+    finally:
+        stop.restore()
+        if writer is not None:
+            writer.close()
+    if options.count:
+        _print_tally(tally, options.json)
+    elif tally.missed:
+        print(f"{tally.missed} datagrams came too fast and were not seen", file=sys.stderr)
+    return _DONE
+
+
+class _Stop:
+    """Notes that SIGINT or SIGTERM came; what was captured until then is still taken."""
+
+    def __init__(self) -> None:
+        self.at: float | None = None
+        self._before = {
+            number: signal.signal(number, self._handle) for number in (signal.SIGINT, signal.SIGTERM)
+        }
+
+    def restore(self) -> None:
+        """Gives the signals back."""
+        for number, handler in self._before.items():
+            signal.signal(number, handler)
+
+    def _handle(self, *_: object) -> None:
+        if self.at is not None:
+            raise KeyboardInterrupt
+        self.at = time.time()
+
+
+def _live(interface: Any, stop: _Stop) -> Iterator[Packet]:
+    while True:
+        packet = interface.read(0.0 if stop.at is not None else _POLL_S)
+        if packet is not None:
+            yield packet
+        elif stop.at is not None:
+            return
+
+
+def _take(packets: Iterator[Packet], options: argparse.Namespace, tally: Tally, writer: Any) -> None:
+    from scapy.layers.inet import UDP
+
+    from hbroker.capture.dissector import HBroker
+
+    for packet in packets:
+        if HBroker not in packet:
+            continue
+        source, destination = endpoints(packet, UDP)
+        if options.port and source[1] not in options.port and destination[1] not in options.port:
+            continue
+        datagram = packet[HBroker]
+        tally.add(source, destination, (one.kind for one in datagram.packets))
+        if writer is not None:
+            writer.write(packet[UDP].underlayer)
+        if not options.count:
+            _print(packet, datagram, source, destination, options.json)
+        if options.limit is not None and tally.datagrams >= options.limit:
+            return
+
+
+def endpoints(packet: Packet, transport: type[Packet]) -> tuple[Address, Address]:
+    """(source, destination) of a packet with this transport layer."""
+    segment = packet[transport]
+    below = segment.underlayer
+    return (below.src, segment.sport), (below.dst, segment.dport)
+
+
+def _print(packet: Packet, datagram: Packet, source: Address, destination: Address, as_json: bool) -> None:
+    if not as_json:
+        seconds, rest = divmod(float(packet.time), 1)
+        at = f"{time.strftime('%H:%M:%S', time.localtime(seconds))}.{int(rest * 1e6):06}"
+        print(f"{at} {_text(source)} > {_text(destination)} {datagram.mysummary()}", flush=True)
+        return
+    entry = {
+        "time": float(packet.time),
+        "source": _text(source),
+        "destination": _text(destination),
+        "session": datagram.session,
+        "incarnation": datagram.incarnation,
+        "number": datagram.number,
+        "ack": datagram.ack,
+        "packets": [
+            {
+                "kind": one.kind,
+                "delivery": one.delivery,
+                "after": one.after,
+                "retained": one.retained,
+                "body": one.body_as_dict(),
+            }
+            for one in datagram.packets
+        ],
+    }
+    print(json.dumps(entry, ensure_ascii=False), flush=True)
+
+
+def _print_tally(tally: Tally, as_json: bool) -> None:
+    if as_json:
+        print(json.dumps(tally.to_json()), flush=True)
+        return
+    for (source, destination, name), count in sorted(tally.counts.items()):
+        print(f"{_text(source):>24} > {_text(destination):<24} {name:<12} {count:>9}")
+    print(f"{tally.datagrams} datagrams; {tally.missed} came too fast and were not seen")
+
+
+def _text(address: Address) -> str:
+    ip, port = address
+    return f"[{ip}]:{port}" if ":" in ip else f"{ip}:{port}"
+
+
+def _port(text: str) -> int:
+    if not (text.isascii() and text.isdigit() and 0 < int(text) < 65_536):
+        raise argparse.ArgumentTypeError(f"{text!r} is not a port")
+    return int(text)

@@ -1,0 +1,170 @@
+"""A scapy layer for the protocol (§2): `HBroker`, with an `HBrokerPacket` for each packet of the bundle.
+
+    from hbroker.capture.dissector import bind
+    bind()                                     # any UDP datagram that is one of ours, whatever its ports
+    bind(7700, 7701)                           # or: what is sent from or to these ports
+
+The fields of both are views of a protobuf message, which has no fixed places: they are read out of it when
+bytes are dissected, and building gives those bytes back.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from scapy.config import conf
+from scapy.fields import Field
+from scapy.layers.inet import UDP
+from scapy.packet import Packet, bind_layers
+
+from hbroker._proto import packet_pb2 as pb
+from hbroker.capture.reading import body_as_dict, detail, kind, read
+
+__all__ = ["HBroker", "HBrokerPacket", "bind"]
+
+_MOST_NAMED: Final = 4
+
+
+def bind(*ports: int) -> None:
+    """Has scapy dissect UDP to or from these ports as ours; without ports: all UDP that nothing else claims.
+
+    Datagrams that are not ours stay raw.
+    """
+    if not ports:
+        bind_layers(UDP, HBroker)
+    for port in ports:
+        bind_layers(UDP, HBroker, sport=port)
+        bind_layers(UDP, HBroker, dport=port)
+
+
+class _View(Field[Any, Any]):
+    """A value that was read out of the message."""
+
+    __slots__ = ("_show",)
+
+    def __init__(self, name: str, default: object, show: Any = str) -> None:
+        super().__init__(name, default)
+        self._show = show
+
+    def i2repr(self, pkt: Packet | None, x: Any) -> str:
+        """As `show()` prints it."""
+        return str(self._show(x))
+
+
+class _Packets(_View):
+    """The packets of the bundle."""
+
+    islist = 1
+    holds_packets = 1
+
+
+def _hexadecimal(number: int) -> str:
+    return f"{number:#018x}" if number else "0"
+
+
+class HBrokerPacket(Packet):
+    """One packet of a bundle (§2.3). `topic`, `qos`, `publisher`, `sequence`, `size`: of a PUBLISH."""
+
+    name = "packet"
+    fields_desc = [  # noqa: RUF012  # scapy's own way to declare a layer
+        _View("kind", ""),
+        _View("delivery", 0),
+        _View("after", 0),
+        _View("retained", False),
+        _View("topic", ""),
+        _View("qos", 0),
+        _View("publisher", 0, _hexadecimal),
+        _View("sequence", 0),
+        _View("size", 0),
+        _View("detail", ""),
+    ]
+
+    def do_dissect(self, s: bytes) -> bytes:
+        """Reads a serialised `Packet`."""
+        packet = pb.Packet.FromString(s)
+        publish = packet.publish
+        self.fields.update(
+            kind=kind(packet),
+            delivery=packet.delivery,
+            after=packet.after,
+            retained=packet.retained,
+            topic=publish.topic,
+            qos=publish.qos,
+            publisher=publish.publisher,
+            sequence=publish.sequence,
+            size=len(publish.payload),
+            detail=detail(packet),
+        )
+        self.raw_packet_cache = s
+        self.explicit = 1
+        return b""
+
+    def self_build(self) -> bytes:
+        """The bytes that were dissected."""
+        return bytes(self.original)
+
+    def body_as_dict(self) -> dict[str, Any]:
+        """The whole body, ready for JSON."""
+        return body_as_dict(pb.Packet.FromString(self.original))
+
+    def mysummary(self) -> str:
+        """`PUBLISH 'home/kitchen/lamp' AT_LEAST_ONCE 5 bytes (delivery 7)`"""
+        words = [self.kind or "empty", self.detail]
+        if self.delivery:
+            words.append(f"(delivery {self.delivery})")
+        return " ".join(word for word in words if word)
+
+
+class HBroker(Packet):
+    """One datagram: its header (§2.2) and its bundle. `ack`: the largest number acknowledged. `padding`:
+    its length.
+    """
+
+    name = "HBroker"
+    fields_desc = [  # noqa: RUF012  # scapy's own way to declare a layer
+        _View("session", 0, _hexadecimal),
+        _View("incarnation", 0, _hexadecimal),
+        _View("number", 0),
+        _View("ack", 0),
+        _View("token", b"", bytes.hex),
+        _View("padding", 0),
+        _Packets("packets", []),
+    ]
+
+    @classmethod
+    def dispatch_hook(cls, _pkt: bytes | None = None, *args: object, **kwargs: object) -> type[Packet]:
+        """Leaves what is not ours to scapy's raw layer."""
+        return cls if _pkt is None or read(_pkt) is not None else conf.raw_layer
+
+    def do_dissect(self, s: bytes) -> bytes:
+        """Reads a serialised `Datagram`."""
+        datagram = read(s)
+        if datagram is None:
+            raise ValueError("not a datagram of hbroker")
+        header = datagram.header
+        self.fields.update(
+            session=header.session,
+            incarnation=header.incarnation,
+            number=header.number,
+            ack=header.ack.largest,
+            token=header.token,
+            padding=len(datagram.padding),
+            packets=[HBrokerPacket(packet.SerializeToString()) for packet in datagram.packets],
+        )
+        self.raw_packet_cache = s
+        self.explicit = 1
+        return b""
+
+    def self_build(self) -> bytes:
+        """The bytes that were dissected."""
+        return bytes(self.original)
+
+    def mysummary(self) -> str:
+        """`HBroker #12 PUBLISH 'home/kitchen/lamp' 5 bytes (delivery 7) | PUBACK`"""
+        words = [f"HBroker #{self.number}" if self.number else "HBroker"]
+        named = [packet.mysummary() for packet in self.packets[:_MOST_NAMED]]
+        if len(self.packets) > _MOST_NAMED:
+            named.append(f"and {len(self.packets) - _MOST_NAMED} more")
+        if not named:
+            named.append(f"acknowledges #{self.ack}" if self.ack else "empty")
+        return f"{words[0]} {' | '.join(named)}"

@@ -1,0 +1,95 @@
+"""What a datagram says, for people: the packets' names, and of each body the fields that tell most.
+
+Parsed by the generated protobuf classes, and so by other code than the network's own codec.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from google.protobuf.json_format import MessageToDict
+from google.protobuf.message import DecodeError
+from google.protobuf.unknown_fields import UnknownFieldSet
+
+from hbroker._proto import packet_pb2 as pb
+
+__all__ = ["body_as_dict", "detail", "kind", "read"]
+
+_TELLING: Final[dict[str, tuple[str, ...]]] = {
+    "publish": ("topic", "qos", "retain"),
+    "puback": ("reason", "topic"),
+    "pubconnect": ("topic", "mode"),
+    "pubaccept": ("node", "reason", "subscriptions"),
+    "subscribe": ("filter", "qos", "client"),
+    "suback": ("filter", "node", "reason", "responsible", "active"),
+    "unsubscribe": ("filter",),
+    "ping": (),
+    "pong": (),
+    "join": ("node", "subtree", "epoch"),
+    "joinack": ("node", "subtree", "reason", "epoch"),
+    "leave": ("subtree", "reason"),
+    "challenge": ("lifetime_s",),
+    "referral": ("node",),
+    "reset": ("session",),
+    "transfer": ("subtree", "phase", "last"),
+}
+
+
+def read(data: bytes) -> pb.Datagram | None:
+    """The datagram in these bytes; None: they are not one of ours.
+
+    Every sender writes its incarnation (§2.2), and fields that the protocol does not have are none of ours:
+    so hardly any foreign datagram passes, though protobuf accepts many.
+    """
+    datagram = pb.Datagram()
+    try:
+        datagram.ParseFromString(data)
+    except DecodeError:
+        return None
+    ours = datagram.header.incarnation != 0 and not len(UnknownFieldSet(datagram))
+    return datagram if ours else None
+
+
+def kind(packet: pb.Packet) -> str:
+    """The packet's name, as docs/protocol.md writes it; empty: it has no body."""
+    return (packet.WhichOneof("body") or "").upper()
+
+
+def detail(packet: pb.Packet) -> str:
+    """What the packet is about, in a few words; empty: there is nothing to say."""
+    field = packet.WhichOneof("body")
+    if field is None:
+        return ""
+    body = getattr(packet, field)
+    words = [_word(body, name) for name in _TELLING[field]]
+    if isinstance(body, pb.Publish):
+        words.append(f"{len(body.payload)} bytes")
+        if body.HasField("fragment"):
+            words.append(f"part {body.fragment.index + 1}/{body.fragment.count}")
+    return " ".join(word for word in words if word)
+
+
+def body_as_dict(packet: pb.Packet) -> dict[str, Any]:
+    """The body, ready for JSON; bytes are base64, and 64-bit numbers texts, as protobuf's JSON has them."""
+    field = packet.WhichOneof("body")
+    return MessageToDict(getattr(packet, field), preserving_proto_field_name=True) if field else {}
+
+
+def _word(body: Any, name: str) -> str:
+    value = getattr(body, name)
+    field = body.DESCRIPTOR.fields_by_name[name]
+    if field.enum_type is not None:
+        text: str = (
+            field.enum_type.values_by_number[value].name
+            if value in field.enum_type.values_by_number
+            else str(value)
+        )
+        prefix = "".join(
+            f"_{letter}" if letter.isupper() else letter for letter in field.enum_type.name
+        ).upper()
+        return text.removeprefix(prefix[1:] + "_") if value else ""
+    if isinstance(value, bool):
+        return name if value else ""
+    if name in ("topic", "filter", "subtree"):
+        return repr(value) if value or name == "subtree" else ""
+    return f"{name}={value}" if value else ""

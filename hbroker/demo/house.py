@@ -1,0 +1,174 @@
+"""The programs of the demo: the network, the capture, and those that look at it, each a process of this
+package.
+
+Whatever happens, leaving the context ends them: with SIGINT, as Ctrl-C would, and with SIGKILL where that
+is not enough.
+"""
+
+from __future__ import annotations
+
+import json
+import select
+import signal
+import subprocess
+import sys
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Final
+
+from hbroker.capture.tally import Address, Tally
+
+__all__ = ["Capture", "House", "HouseError", "Node", "run"]
+
+_READY_S: Final = 15.0
+_END_S: Final = 5.0
+
+
+class HouseError(Exception):
+    """A program of the demo did not do its part: the text says which and why."""
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """A broker of the network."""
+
+    name: str
+    subtree: str
+    address: Address
+
+
+class House:
+    """The network of `home.yaml`, on free ports. A context manager; `start` fills `root` and `nodes`."""
+
+    def __init__(self, directory: Path) -> None:
+        self.root = ""
+        self.nodes: tuple[Node, ...] = ()
+        self.seconds = 0.0
+        """How long it took until every node had joined."""
+        self._directory = directory
+        self._process: subprocess.Popen[str] | None = None
+
+    def __enter__(self) -> House:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.stop()
+
+    def start(self) -> None:
+        """Returns once every node has joined. Raises HouseError."""
+        command = ("up", "--any-port", "--json", "--state-dir", str(self._directory))
+        self._process = _start("hbroker", *command)
+        assert self._process.stdout is not None, "it was asked for"
+        deadline = time.monotonic() + _READY_S
+        while (line := _line(self._process, self._process.stdout, deadline)) is not None:
+            event = json.loads(line)
+            if event["event"] == "ready":
+                self.root, self.seconds = event["root"], event["seconds"]
+                self.nodes = tuple(
+                    Node(node["name"], node["subtree"], _address(node["address"])) for node in event["nodes"]
+                )
+                return
+        self.stop()
+        raise HouseError(f"the network did not come up within {_READY_S:g} s")
+
+    def stop(self) -> float:
+        """Ends all of its processes; returns the seconds that took. Idempotent."""
+        began = time.monotonic()
+        if self._process is not None:
+            _end(self._process)
+            self._process = None
+        return time.monotonic() - began
+
+
+class Capture:
+    """A capture of the loopback interface. A context manager; `refusal` says why there is none."""
+
+    def __init__(self) -> None:
+        self.refusal: str | None = None
+        self._process: subprocess.Popen[str] | None = None
+
+    def __enter__(self) -> Capture:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._process is not None:
+            _end(self._process)
+
+    def start(self) -> None:
+        """Returns once it captures, or is refused."""
+        process = _start("hbroker.capture", "--count", "--json")
+        assert process.stderr is not None, "it was asked for"
+        line = _line(process, process.stderr, time.monotonic() + _READY_S) or ""
+        if line.startswith("capturing"):
+            self._process = process
+            return
+        _, errors = _end(process)
+        self.refusal = (line + errors).strip().rpartition("\n")[2].removeprefix(
+            "hbroker: "
+        ) or "it did not begin"
+
+    def stop(self) -> Tally | None:
+        """What was seen; None: nothing could be."""
+        if self._process is None:
+            return None
+        process, self._process = self._process, None
+        output, _ = _end(process)
+        return Tally.from_json(json.loads(output)) if output else None
+
+
+def run(*arguments: str, timeout: float = 10.0) -> str:
+    """What an `hbroker` command prints. Raises HouseError."""
+    command = [sys.executable, "-m", "hbroker", *arguments]
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=timeout, check=False)
+    except subprocess.TimeoutExpired:
+        raise HouseError(f"hbroker {arguments[0]} did not end within {timeout:g} s") from None
+    if done.returncode:
+        raise HouseError(f"hbroker {arguments[0]} failed: {done.stderr.strip()}")
+    return done.stdout
+
+
+def _start(module: str, *arguments: str) -> subprocess.Popen[str]:
+    # In a session of its own: Ctrl-C reaches this program alone, which then ends the others in order.
+    return subprocess.Popen(
+        [sys.executable, "-m", module, *arguments],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
+
+
+def _line(process: subprocess.Popen[str], stream: Any, deadline: float) -> str | None:
+    """The next line; None: none comes. (It is written at once, so what is readable is a whole line.)"""
+    while (pause := deadline - time.monotonic()) > 0:
+        if select.select([stream], [], [], pause)[0]:
+            line: str = stream.readline()
+            if line:
+                return line
+            errors = process.communicate()[1].strip()
+            raise HouseError(errors or f"a program of the demo ended with code {process.returncode}")
+    return None
+
+
+def _end(process: subprocess.Popen[str]) -> tuple[str, str]:
+    """Ends a program as Ctrl-C would; returns what it still wrote, to standard output and to standard error."""
+    if process.poll() is None:
+        process.send_signal(signal.SIGINT)
+    try:
+        return process.communicate(timeout=_END_S)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        return process.communicate()
+
+
+def _address(text: str) -> Address:
+    ip, _, port = text.rpartition(":")
+    return ip.strip("[]"), int(port)

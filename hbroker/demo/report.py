@@ -1,0 +1,41 @@
+"""What the demo found: who moved how much, how one topic is resolved, and what went between brokers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from hbroker.capture.tally import Tally
+    from hbroker.demo.house import Node
+    from hbroker.demo.life import Progress
+
+__all__ = ["on_capture", "on_life"]
+
+
+def on_life(progress: Progress) -> Iterator[str]:
+    """What was published and received."""
+    by_qos = ", ".join(f"{count} at QoS {qos}" for qos, count in sorted(progress.published.items()))
+    yield f"published {progress.published.total()} messages ({by_qos or 'none'}), {progress.failed} failed"
+    for watch in progress.watches:
+        owners = ", ".join(watch.owners)
+        yield f"  {watch.filter:<20} QoS {watch.qos}: {watch.received:>6} received from {owners}"
+
+
+def on_capture(tally: Tally | None, nodes: tuple[Node, ...], refusal: str | None) -> Iterator[str]:
+    """The promise, counted: no PUBLISH between brokers."""
+    if tally is None:
+        yield f"Not captured: {refusal or 'the capture failed'}."
+        yield "The counters above are the nodes' own: each took in the messages of its own subtree, and no other."
+        return
+    brokers = {node.address for node in nodes}
+    yield f"PUBLISH packets on the loopback interface: {tally.seen('PUBLISH')}, in {tally.datagrams} datagrams"
+    yield f"PUBLISH packets between broker addresses:  {tally.between('PUBLISH', brokers)}"
+    control = sum(
+        count
+        for (source, destination, kind), count in tally.counts.items()
+        if source in brokers and destination in brokers and kind not in ("PUBLISH", "")
+    )
+    yield f"control packets between broker addresses:  {control}"
+    if tally.missed:
+        yield f"(The capture missed {tally.missed} datagrams: these numbers are too low.)"
