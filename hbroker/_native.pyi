@@ -11,9 +11,9 @@ with a real socket, under the same verbs, less the four that an engine's driver 
 from collections.abc import Sequence
 from typing import Any, Final, TypeAlias, final
 
-Address: TypeAlias = tuple[str, int]
+_Address: TypeAlias = tuple[str, int]
 # A delegation, as the `Cut` of the wire protocol: (subtree, node, address, epoch).
-Cut: TypeAlias = tuple[str, str, Address, int]
+_Cut: TypeAlias = tuple[str, str, _Address, int]
 
 VERSION: Final[str]
 
@@ -57,10 +57,10 @@ class Config:
 class ControlEvent:
     """A packet that Python decides on. `link` is None outside of a session; the source has then proved its address."""
 
-    def __new__(cls, link: int | None, source: Address, packet: bytes, inbound: bool) -> ControlEvent: ...
+    def __new__(cls, link: int | None, source: _Address, packet: bytes, inbound: bool) -> ControlEvent: ...
 
     link: int | None
-    source: Address
+    source: _Address
     packet: bytes
     inbound: bool
     """The link was opened by the peer (a client, a child), not by this engine (towards an owner, a parent)."""
@@ -69,10 +69,10 @@ class ControlEvent:
 class LinkUpEvent:
     """A link has its first acknowledgement, or its first datagram from a proven address."""
 
-    def __new__(cls, link: int, address: Address, session: int, inbound: bool) -> LinkUpEvent: ...
+    def __new__(cls, link: int, address: _Address, session: int, inbound: bool) -> LinkUpEvent: ...
 
     link: int
-    address: Address
+    address: _Address
     session: int
     inbound: bool
 
@@ -81,11 +81,11 @@ class LinkDownEvent:
     """A link is gone, with its subscriptions. `reason`: "timeout", "reset", "restarted", "closed"."""
 
     def __new__(
-        cls, link: int, address: Address, session: int, inbound: bool, reason: str
+        cls, link: int, address: _Address, session: int, inbound: bool, reason: str
     ) -> LinkDownEvent: ...
 
     link: int
-    address: Address
+    address: _Address
     session: int
     inbound: bool
     reason: str
@@ -97,8 +97,10 @@ class UnresolvedEvent:
     `start`: the deepest node known to be above the owner; None: the root.
     """
 
+    def __new__(cls, topic: str, start: _Address | None) -> UnresolvedEvent: ...
+
     topic: str
-    start: Address | None
+    start: _Address | None
 
 @final
 class Message:
@@ -124,6 +126,8 @@ class Message:
 class PublishedEvent:
     """Client: what became of a message of QoS 1 or 2 (`reason` is a `Reason` of the wire protocol)."""
 
+    def __new__(cls, sequence: int, topic: str, reason: int) -> PublishedEvent: ...
+
     sequence: int
     topic: str
     reason: int
@@ -137,27 +141,34 @@ class _Core:
     def poll_events(self, limit: int = 1024) -> list[_Event]: ...
     def poll_messages(self, limit: int = 1024) -> list[Message]: ...
     def counters(self) -> dict[str, int]:
-        """Monotonic counters and gauges by name; drops are `drop.<reason>`."""
+        """Counters and gauges by name, summed over the workers.
+
+        Counters only rise: `datagrams_in`, `datagrams_out`, `bytes_in`, `bytes_out`, `messages_in`, `messages_out`,
+        `datagrams_lost` (numbered ones, by §3.2), `retransmits` (reliable packets sent again), and `drop.<reason>` for
+        what did not go on. Gauges: `links`, `sessions` (links that peers opened), `publishers` (links that a message came
+        over), `queued_bytes`, `inflight` (messages not yet acknowledged), `waiting` (a client's, for their owner),
+        `subscriptions`, `retained`. `socket.*` and some drops are an `Endpoint`'s alone.
+        """
 
     # Links and control packets
-    def connect(self, address: Address, token: bytes = b"") -> int:
+    def connect(self, address: _Address, token: bytes = b"") -> int:
         """Opens a link to a node, or returns the one that is open."""
-    def adopt(self, session: int, address: Address) -> int:
+    def adopt(self, session: int, address: _Address) -> int:
         """Node: opens the link of a session that another node handed over (§5.4), or returns the one that is open."""
     def close(self, link: int) -> None:
         """Forgets a link, its queue and its subscriptions; LinkDownEvent follows (reason "closed")."""
     def send(self, link: int, packet: bytes) -> bool:
         """Queues a control packet: reliable, in order, once. False: there is no such link."""
-    def send_to(self, address: Address, packet: bytes, token: bytes = b"", pad_to: int = 0) -> None:
+    def send_to(self, address: _Address, packet: bytes, token: bytes = b"", pad_to: int = 0) -> None:
         """Sends one datagram outside of any session, padded to at least `pad_to` bytes. Unreliable."""
-    def token_for(self, address: Address) -> bytes:
+    def token_for(self, address: _Address) -> bytes:
         """A token that proves `address` to this node (§4.2)."""
 
     # Node: jurisdiction and subscriptions
     def grant(self, subtree: str, epoch: int, serving: bool) -> None:
         """Owns this subtree (a node may own several). Not serving: PUBLISH is refused with HANDOVER."""
     def revoke(self, subtree: str) -> None: ...
-    def cut(self, cut: Cut) -> None:
+    def cut(self, cut: _Cut) -> None:
         """Delegated: PUBLISH below is refused with NOT_RESPONSIBLE and this cut. Replaces one of the same subtree."""
     def uncut(self, subtree: str) -> None: ...
     def subscribe(
@@ -177,11 +188,11 @@ class _Core:
 
     # Client: zones, publishing, delivery
     def install_zone(
-        self, scope: str, cuts: Sequence[Cut], owner: Address, token: bytes, ttl_us: int
+        self, scope: str, cuts: Sequence[_Cut], owner: _Address, token: bytes, ttl_us: int
     ) -> None:
         """Caches a jurisdiction and releases the messages that waited for it."""
-    def forget_zones(self, owner: Address | None = None) -> None: ...
-    def zone(self, topic: str) -> tuple[Address, bool] | None:
+    def forget_zones(self, owner: _Address | None = None) -> None: ...
+    def zone(self, topic: str) -> tuple[_Address, bool] | None:
         """(owner, True), or (the node of the deepest known cut, False), or None: ask the root."""
     def reject(self, topic: str, reason: int) -> None:
         """The messages that wait for this topic's owner fail (PublishedEvent) or are dropped (QoS 0)."""
@@ -213,19 +224,19 @@ class _Core:
 class Engine(_Core):
     def __new__(cls, config: Config) -> Engine: ...
     # Every verb of _Core acts at the time last given by one of these:
-    def handle_datagram(self, now: int, source: Address, datagram: bytes) -> None: ...
+    def handle_datagram(self, now: int, source: _Address, datagram: bytes) -> None: ...
     def handle_timeout(self, now: int) -> None: ...
-    def poll_transmit(self) -> list[tuple[Address, bytes]]:
+    def poll_transmit(self) -> list[tuple[_Address, bytes]]:
         """All datagrams that may leave now. Sealing the bundles is part of this call."""
     def poll_timeout(self) -> int | None:
         """When to call handle_timeout next."""
 
 @final
 class Endpoint(_Core):
-    def __new__(cls, config: Config, listen: Address, workers: int = 1) -> Endpoint:
+    def __new__(cls, config: Config, listen: _Address, workers: int = 1) -> Endpoint:
         """Binds (port 0: any free one) and starts the threads. Raises OSError."""
     @property
-    def address(self) -> Address: ...
+    def address(self) -> _Address: ...
     @property
     def fault(self) -> str | None:
         """Why a worker ended by itself, if one has: its socket died. Shut the endpoint down."""
@@ -257,6 +268,7 @@ def decode(datagram: bytes) -> tuple[tuple[Any, ...], list[tuple[Any, ...]]] | N
 def encode(header: tuple[Any, ...], packets: Sequence[tuple[Any, ...]], padding: int = 0) -> bytes:
     """The datagram that `decode` would read so, and `padding` more bytes (1 is impossible: it adds none)."""
 
+@final
 class SubscriptionTrie:
     """The forwarding table's trie, alone, for property tests and benchmarks."""
 
