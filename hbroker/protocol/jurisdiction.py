@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import accumulate
 from typing import Final
 
 from hbroker._native import filter_touches
@@ -20,7 +21,8 @@ from hbroker.protocol.packets import Address, Cut, cut_of
 __all__ = ["Delegation", "Grant", "Jurisdiction", "is_within", "matches_only_below"]
 
 MOST_CUTS_TOLD: Final = 16
-"""A zone that would tell more cuts than this is narrowed (§5.3)."""
+MOST_CUT_BYTES: Final = 600
+"""A zone that would tell more cuts than this, or longer ones, is narrowed (§5.3)."""
 
 
 @dataclass(slots=True)
@@ -148,16 +150,15 @@ class Jurisdiction:
         """
         scope = topic
         for prefix in _prefixes(topic, self._deepest + 1):
-            if is_within(prefix, grant.subtree) and len(self._cuts_below.get(prefix, {})) <= MOST_CUTS_TOLD:
+            if is_within(prefix, grant.subtree) and self._can_be_told(prefix):
                 scope = prefix
                 break
-        cuts = self.cuts_below(scope)[:MOST_CUTS_TOLD]
         return pb.Zone(
             subtree=grant.subtree,
             epoch=grant.epoch,
             serial=grant.serial,
             scope=scope,
-            cuts=[cut_of(d.as_cut()) for d in cuts],
+            cuts=_told(self.cuts_below(scope)),
         )
 
     def children(self, filter: str, parent_link: int | None = None) -> list[Delegation]:
@@ -181,6 +182,10 @@ class Jurisdiction:
             ):
                 return grant
         return None
+
+    def _can_be_told(self, scope: str) -> bool:
+        below = self.cuts_below(scope) if len(self._cuts_below.get(scope, ())) <= MOST_CUTS_TOLD else None
+        return below is not None and len(_told(below)) == len(below)
 
     def _cuts_changed(self, subtree: str) -> None:
         self._measure()
@@ -211,6 +216,13 @@ def matches_only_below(filter: str, subtree: str, cut: str) -> bool:
         given = [*above, "#"]
     wanted = cut.split("/")
     return given[: len(wanted)] == wanted
+
+
+def _told(delegations: list[Delegation]) -> list[pb.Cut]:
+    """As many of them, from the first, as a zone has room for."""
+    cuts = [cut_of(d.as_cut()) for d in delegations[:MOST_CUTS_TOLD]]
+    sizes = accumulate(cut.ByteSize() for cut in cuts)
+    return [cut for cut, size in zip(cuts, sizes, strict=True) if size <= MOST_CUT_BYTES]
 
 
 def _levels(subtree: str) -> int:
