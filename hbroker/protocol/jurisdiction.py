@@ -17,6 +17,7 @@ from hbroker._proto import packet_pb2 as pb
 from hbroker.config import LeasePolicy
 from hbroker.protocol.core import NodeCore
 from hbroker.protocol.packets import Address, Cut, cut_of
+from hbroker.protocol.timers import LEASE_DRIFT
 
 __all__ = ["Delegation", "Grant", "Jurisdiction", "is_within", "matches_only_below"]
 
@@ -60,24 +61,33 @@ class Delegation:
 
 
 class Jurisdiction:
-    """The grants and cuts of one node. `remember` hears of all cuts before one is made and after one ends."""
+    """The grants and cuts of one node. `remember` hears of all cuts before one is made and after one ends.
+
+    `unix_offset_us`: what to add to a time of the control for one of the core.
+    """
 
     def __init__(
-        self, core: NodeCore, remember: Callable[[Sequence[Delegation]], None] = lambda cuts: None
+        self,
+        core: NodeCore,
+        remember: Callable[[Sequence[Delegation]], None] = lambda cuts: None,
+        unix_offset_us: int = 0,
     ) -> None:
         self._core = core
         self._remember = remember
+        self._unix_offset_us = unix_offset_us
         self._grants: dict[str, Grant] = {}
         self._delegations: dict[str, Delegation] = {}
         self._cuts_below: dict[str, dict[str, Delegation]] = {}
         self._deepest = 0
 
     def hold(self, grant: Grant) -> None:
-        """Owns a subtree, or changes how: a new epoch, serving or not."""
-        before = self._grants.get(grant.subtree)
+        """Owns a subtree, or changes how: a new epoch, serving or not, a later end of the lease.
+
+        The core ends the lease by itself, should this process be stopped and go on too late (§5.6).
+        """
         self._grants[grant.subtree] = grant
-        if before is None or (before.epoch, before.serving) != (grant.epoch, grant.serving):
-            self._core.grant(grant.subtree, grant.epoch, grant.serving)
+        until = None if grant.until is None else grant.until - LEASE_DRIFT + self._unix_offset_us
+        self._core.grant(grant.subtree, grant.epoch, grant.serving, until)
         self._measure()
 
     def drop(self, subtree: str) -> None:

@@ -29,7 +29,7 @@ impl Engine {
         };
         entry.published = true;
         if let Err(refusal) =
-            forwarder.forward(publish, Some(Origin { link: id, delivery }), &mut self.out)
+            forwarder.forward(now, publish, Some(Origin { link: id, delivery }), &mut self.out)
         {
             self.refuse(now, id, delivery, publish, &refusal);
         }
