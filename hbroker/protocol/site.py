@@ -95,8 +95,8 @@ class Site:
     """A node, as one subscription sees it.
 
     `cuts`: the delegations (subtree, epoch) by which it was named. `question`: the request outside of a
-    session. `parts`: which of its answer have come. `confirmation`: the id of the SUBSCRIBE within the session `link`. `failures`: pauses since it
-    was last active.
+    session. `parts`: which of its answer have come. `confirmation`: the id of the SUBSCRIBE within the
+    session `link`. `failures`: pauses since it was last active.
     """
 
     subscription: Subscription

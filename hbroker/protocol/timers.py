@@ -29,6 +29,6 @@ NEGATIVE_TTL: Final = 1 * SECOND
 
 
 def retry_after(attempt: int, random: Random) -> int:
-    """How long to wait for an answer to the `attempt`-th try (from 0) before the next: jittered, exponential."""
+    """How long the `attempt`-th try (from 0) waits for an answer before the next: jittered, exponential."""
     period = min(RETRY_FIRST * RETRY_FACTOR ** min(attempt, 16), RETRY_MOST)
     return round(period * random.uniform(1 - RETRY_JITTER, 1 + RETRY_JITTER))
