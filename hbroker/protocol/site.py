@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from enum import Enum, auto
 from typing import TYPE_CHECKING, Final
 
-from hbroker.protocol.lookup import address_text
+from hbroker.config import format_address
 from hbroker.protocol.machine import Machine
 from hbroker.protocol.packets import Address
 from hbroker.protocol.parts import Parts
@@ -120,7 +120,7 @@ class Site:
     @property
     def text(self) -> str:
         """For messages to people."""
-        address = address_text(self.address)
+        address = format_address(self.address)
         return f"{self.node} ({address})" if self.node else address
 
     @property

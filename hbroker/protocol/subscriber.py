@@ -96,7 +96,7 @@ class Subscriber:
     def unsubscribe(self, now: int, listener: int) -> None:
         """Removes a listener; the last one takes the subscription along. `Unsubscribed` follows."""
         known = self._by_id.get(listener)
-        links = self._remove(listener)
+        links = self._remove(now, listener)
         self._unsubscriptions.start(now, listener, "" if known is None else known.filter, links)
 
     # In: the network
@@ -370,19 +370,26 @@ class Subscriber:
         known = self._by_id[listener]
         tried = tuple(site.text for site in known.silent)
         self._outcomes.append(SubscriptionFailed(listener, known.filter, reason, answered, tried))
-        for link in self._remove(listener):
+        for link in self._remove(now, listener):
             self._unsubscriptions.forget(link, known.filter)
 
-    def _remove(self, listener: int) -> list[int]:
-        """Takes a listener out; returns the sessions in which the subscription is to be ended."""
+    def _remove(self, now: int, listener: int) -> list[int]:
+        """Takes a listener out; returns the sessions in which the subscription is to be ended.
+
+        Those that stay may ask for less: then the owners are told.
+        """
         self._core.unlisten(listener)
         self._deadlines.cancel(listener)
         known = self._by_id.pop(listener, None)
         if known is None:
             return []
+        before = known.options
         del known.listeners[listener]
         known.waiting.discard(listener)
         if known.listeners:
+            if known.options != before:
+                self._renew(now, known, is_news=False)
+                self._review(known)
             return []
         del self._by_filter[known.filter]
         known.machine.handle(subscription.Event.END)

@@ -57,7 +57,9 @@ def test_a_campus_joins_subscribes_resolves_and_changes_hands() -> None:
     for node in sorted(nodes, key=lambda node: node.subtree.count("/")):
         tree.join(node.subtree, name=node.name)
     assert len(tree.nodes) == len(nodes) > 30
-    assert set(subscribe(tree, "#").owners) == {node.settings.name for node in (tree.root, *tree.nodes.values())}
+    assert set(subscribe(tree, "#").owners) == {
+        node.settings.name for node in (tree.root, *tree.nodes.values())
+    }
     subscribe(tree, "$SYS/nodes/+/status")
     client = tree.client()
     for subtree in tree.nodes:
