@@ -165,8 +165,12 @@ class _Core:
         """A token that proves `address` to this node (§4.2)."""
 
     # Node: jurisdiction and subscriptions
-    def grant(self, subtree: str, epoch: int, serving: bool) -> None:
-        """Owns this subtree (a node may own several). Not serving: PUBLISH is refused with HANDOVER."""
+    def grant(self, subtree: str, epoch: int, serving: bool, until_us: int | None = None) -> None:
+        """Owns this subtree (a node may own several). Not serving: PUBLISH is refused with HANDOVER.
+
+        From `until_us` on PUBLISH is refused with NOT_RESPONSIBLE (§5.6), whether or not Python runs; a grant with
+        a later one renews the lease. None: it does not end.
+        """
     def revoke(self, subtree: str) -> None: ...
     def cut(self, cut: _Cut) -> None:
         """Delegated: PUBLISH below is refused with NOT_RESPONSIBLE and this cut. Replaces one of the same subtree."""

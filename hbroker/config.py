@@ -6,6 +6,7 @@ import socket
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from enum import Enum
+from ipaddress import IPv6Address
 
 Address = tuple[str, int]
 """An IP address as text, and a UDP port."""
@@ -76,7 +77,7 @@ class NodeSettings:
 
 
 def parse_address(text: str, *, default_port: int | None = None) -> tuple[str, int]:
-    """Host and port of `host:port`, `[v6]:port` or, with a default port, of a host alone.
+    """Host and port of `host:port`, `[v6]:port` or, with a default port, of a host or an IPv6 address alone.
 
     The host may still be a name. Raises ValueError, which says what is wrong.
     """
@@ -113,8 +114,18 @@ def _split(text: str, default_port: int | None) -> tuple[str, str]:
             raise ValueError(f"{text!r} is not an address")
         return host, rest[1:] if rest else port
     if text.count(":") > 1:
+        if default_port is not None and _is_ipv6(text):
+            return text, port
         raise ValueError(f"{text!r}: an IPv6 address goes into square brackets, as in '[::1]:7700'")
     host, colon, given = text.partition(":")
     if not colon and default_port is None:
         raise ValueError(f"{text!r} has no port")
     return host, given if colon else port
+
+
+def _is_ipv6(text: str) -> bool:
+    try:
+        IPv6Address(text)
+    except ValueError:
+        return False
+    return True

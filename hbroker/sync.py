@@ -33,6 +33,8 @@ from hbroker.protocol.subscription import Options
 from hbroker.runtime import failure
 from hbroker.runtime.address import Place, listen_for, place_of, resolve
 from hbroker.runtime.hub import (
+    CLOSE_TIMEOUT,
+    Callback,
     Hub,
     Properties,
     Publication,
@@ -115,7 +117,7 @@ class Client:
             if not waiting.wait(max(0, deadline - clock()) / 1e6):
                 self._hub.abandon(sequence)
                 raise failure.publication_timeout(topic, limit)
-        outcome = waiting.outcome
+        outcome = waiting.result()
         assert isinstance(outcome, Published)
         error = failure.of_publication(outcome)
         if error is not None:
@@ -163,7 +165,7 @@ class Client:
         """As `hbroker.Client.close`."""
         if self._hub.is_closed:
             return
-        self.drain(timeout)
+        self.drain(CLOSE_TIMEOUT if timeout is None else timeout)
         with self._condition:
             self._hub.close()
             self._condition.notify_all()
@@ -178,8 +180,15 @@ class Client:
         return self._hub.endpoint.address
 
     def counters(self) -> dict[str, int]:
-        """The native core's counters and gauges by name."""
-        return self._hub.endpoint.counters()
+        """As `hbroker.Client.counters`."""
+        with self._condition:
+            return self._hub.counters()
+
+    @property
+    def failures(self) -> tuple[Published, ...]:
+        """As `hbroker.Client.failures`."""
+        with self._condition:
+            return self._hub.failures
 
     # Within this module
 
@@ -199,7 +208,7 @@ class Client:
         os.close(self._wake_reader)
         os.close(self._wake_writer)
 
-    def _ask(self, ask: Callable[[Callable[[Outcome], None]], object], timeout: float) -> Outcome:
+    def _ask(self, ask: Callable[[Callback], object], timeout: float) -> Outcome:
         waiting = _Waiting(self._condition)
         with self._condition:
             ask(waiting.set)
@@ -219,7 +228,7 @@ class Client:
                 pause = min(2 * pause, longest)
 
     def _run(self) -> None:
-        turns = Turns(self._hub.endpoint, self._hub.control, self._hub.turn)
+        turns = Turns(self._hub.endpoint, self._hub.control, self._hub.turn, self._hub.fail)
         watched = select.poll()
         watched.register(self._wake_reader, select.POLLIN)
         is_watching = False
@@ -336,9 +345,9 @@ class _Waiting:
 
     def __init__(self, condition: threading.Condition) -> None:
         self._condition = condition
-        self.outcome: Outcome | None = None
+        self.outcome: Outcome | Exception | None = None
 
-    def set(self, outcome: Outcome) -> None:
+    def set(self, outcome: Outcome | Exception) -> None:
         self.outcome = outcome
         self._condition.notify_all()
 
@@ -348,4 +357,6 @@ class _Waiting:
     def result(self) -> Outcome:
         if self.outcome is None:
             raise RuntimeError("the client's thread has stopped")
+        if isinstance(self.outcome, Exception):
+            raise self.outcome
         return self.outcome

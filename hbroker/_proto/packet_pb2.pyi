@@ -344,12 +344,11 @@ class Subscribe(_message.Message):
     def __init__(self, request: _Optional[int] = ..., filter: _Optional[str] = ..., qos: _Optional[_Union[Qos, str]] = ..., no_local: _Optional[bool] = ..., retain_as_published: _Optional[bool] = ..., retain_handling: _Optional[_Union[RetainHandling, str]] = ..., mode: _Optional[_Union[Mode, str]] = ..., origin: _Optional[_Union[Origin, _Mapping[str, object]]] = ..., client: _Optional[str] = ...) -> None: ...
 
 class SubAck(_message.Message):
-    __slots__ = ("request", "reason", "node", "address", "zone", "filter", "responsible", "active", "passed_to", "token", "qos", "hops")
+    __slots__ = ("request", "reason", "node", "address", "filter", "responsible", "active", "passed_to", "token", "qos", "hops", "part", "parts", "list")
     REQUEST_FIELD_NUMBER: _ClassVar[int]
     REASON_FIELD_NUMBER: _ClassVar[int]
     NODE_FIELD_NUMBER: _ClassVar[int]
     ADDRESS_FIELD_NUMBER: _ClassVar[int]
-    ZONE_FIELD_NUMBER: _ClassVar[int]
     FILTER_FIELD_NUMBER: _ClassVar[int]
     RESPONSIBLE_FIELD_NUMBER: _ClassVar[int]
     ACTIVE_FIELD_NUMBER: _ClassVar[int]
@@ -357,11 +356,13 @@ class SubAck(_message.Message):
     TOKEN_FIELD_NUMBER: _ClassVar[int]
     QOS_FIELD_NUMBER: _ClassVar[int]
     HOPS_FIELD_NUMBER: _ClassVar[int]
+    PART_FIELD_NUMBER: _ClassVar[int]
+    PARTS_FIELD_NUMBER: _ClassVar[int]
+    LIST_FIELD_NUMBER: _ClassVar[int]
     request: int
     reason: Reason
     node: str
     address: Address
-    zone: Zone
     filter: str
     responsible: bool
     active: bool
@@ -369,7 +370,10 @@ class SubAck(_message.Message):
     token: bytes
     qos: Qos
     hops: int
-    def __init__(self, request: _Optional[int] = ..., reason: _Optional[_Union[Reason, str]] = ..., node: _Optional[str] = ..., address: _Optional[_Union[Address, _Mapping[str, object]]] = ..., zone: _Optional[_Union[Zone, _Mapping[str, object]]] = ..., filter: _Optional[str] = ..., responsible: _Optional[bool] = ..., active: _Optional[bool] = ..., passed_to: _Optional[_Iterable[_Union[Cut, _Mapping[str, object]]]] = ..., token: _Optional[bytes] = ..., qos: _Optional[_Union[Qos, str]] = ..., hops: _Optional[int] = ...) -> None: ...
+    part: int
+    parts: int
+    list: int
+    def __init__(self, request: _Optional[int] = ..., reason: _Optional[_Union[Reason, str]] = ..., node: _Optional[str] = ..., address: _Optional[_Union[Address, _Mapping[str, object]]] = ..., filter: _Optional[str] = ..., responsible: _Optional[bool] = ..., active: _Optional[bool] = ..., passed_to: _Optional[_Iterable[_Union[Cut, _Mapping[str, object]]]] = ..., token: _Optional[bytes] = ..., qos: _Optional[_Union[Qos, str]] = ..., hops: _Optional[int] = ..., part: _Optional[int] = ..., parts: _Optional[int] = ..., list: _Optional[int] = ...) -> None: ...
 
 class Unsubscribe(_message.Message):
     __slots__ = ("request", "filter")

@@ -17,6 +17,7 @@ from hbroker._proto import packet_pb2 as pb
 from hbroker.config import LeasePolicy, NodeSettings
 from hbroker.protocol import timers
 from hbroker.protocol.admission import Admitted, Applicant, Below, Turned, applicant_from, credential, judge
+from hbroker.protocol.agenda import Agenda
 from hbroker.protocol.core import NodeCore
 from hbroker.protocol.handover import Giving, GivingState, Taking, TakingState, send_records
 from hbroker.protocol.inquiry import Inquiry
@@ -101,6 +102,8 @@ class Delegating:
         self._ledger = ledger
         self._epoch_at = epoch_at
         self._children: dict[str, _Child] = {}
+        self._ends: Agenda[str] = Agenda()
+        """When to take each subtree back."""
         self._fenced: dict[str, int] = {}
         self._highest_epoch = 0
 
@@ -113,7 +116,7 @@ class Delegating:
             delegation.until = now + timers.LEASE
             self._highest_epoch = max(self._highest_epoch, delegation.epoch)
             self._children[delegation.subtree] = _Child(delegation, Machine(DELEGATION, DelegationState.HELD))
-            self._jurisdiction.delegate(delegation)
+            self._delegate(self._children[delegation.subtree])
 
     def handle_join(self, now: int, inquiry: Inquiry, join: pb.Join) -> None:
         """A JOIN is answered with an invitation; within a session, with a grant."""
@@ -146,6 +149,7 @@ class Delegating:
             return
         child.machine.handle(DelegationEvent.LEAVE)
         child.delegation.policy = LeasePolicy.FENCE  # It will not go on by itself: it leaves.
+        self._schedule(child)
         child.taking = Taking(self._core, leave.subtree, leave.epoch, link)
 
     def handle_link_down(self, link: int) -> None:
@@ -159,11 +163,12 @@ class Delegating:
             else:
                 child.machine.handle(DelegationEvent.CANCELLED)
                 del self._children[child.delegation.subtree]
+                self._ends.cancel(child.delegation.subtree)
 
     def handle_timeout(self, now: int) -> None:
         """Takes back what outlived its lease."""
-        for child in [c for c in self._children.values() if now >= self._deadline(c)]:
-            self._expire(child)
+        for subtree in self._ends.due(now):
+            self._expire(self._children[subtree])
 
     def follow(self, subscription: Subscription, ended: bool) -> None:
         """A subscription changed: the handovers under way hear of it."""
@@ -174,8 +179,7 @@ class Delegating:
     # Read
 
     def poll_timeout(self) -> int | None:
-        deadlines = [self._deadline(child) for child in self._children.values() if self._ends(child)]
-        return min(deadlines, default=None)
+        return self._ends.next()
 
     # Joining
 
@@ -227,6 +231,7 @@ class Delegating:
         )
         child = _Child(delegation, Machine(DELEGATION, DelegationState.HANDING_OVER))
         self._children[applicant.subtree] = child
+        self._schedule(child)
         self._highest_epoch = max(self._highest_epoch, epoch)
         self._grant(link, join, delegation, lease)
         if applicant.epoch:
@@ -252,12 +257,13 @@ class Delegating:
         delegation.until = now + lease
         delegation.incarnation = applicant.incarnation
         delegation.policy = applicant.policy
+        self._schedule(child)
         self._grant(link, join, delegation, lease)
 
     def _begin(self, child: _Child, link: int) -> None:
         delegation = child.delegation
         if self._jurisdiction.delegation_of(delegation.subtree) is not None:
-            self._jurisdiction.delegate(delegation)  # A restart: nobody serves it now, the cut only changes.
+            self._delegate(child)  # A restart: nobody serves it now, the cut only changes.
         child.giving = Giving(self._core, delegation.subtree, delegation.epoch, link)
         child.giving.begin([s for _, s in self._subscribing.subscribers.touching(delegation.subtree)])
 
@@ -265,7 +271,7 @@ class Delegating:
         """The child serves already. It gets what was taken in by mistake meanwhile."""
         delegation = child.delegation
         assert delegation.link is not None
-        self._jurisdiction.delegate(delegation)
+        self._delegate(child)
         records = [record_of(s) for _, s in self._subscribing.subscribers.touching(delegation.subtree)]
         retained = self._core.retained(delegation.subtree)
         send_records(self._core, delegation.link, delegation.subtree, delegation.epoch, records, retained)
@@ -276,7 +282,7 @@ class Delegating:
     def _hand_over(self, child: _Child, giving: Giving, transfer: pb.Transfer) -> None:
         match giving.handle(transfer):
             case GivingState.AWAIT_DONE:
-                self._jurisdiction.delegate(child.delegation)
+                self._delegate(child)
                 giving.commit()
                 self._subscribing.moved(child.delegation.as_cut())
             case GivingState.COMPLETE:
@@ -285,6 +291,10 @@ class Delegating:
                 self._joined(child)
             case _:
                 self._ledger.drop("unexpected_packet")
+
+    def _delegate(self, child: _Child) -> None:
+        self._jurisdiction.delegate(child.delegation)
+        self._schedule(child)
 
     # Taking back
 
@@ -312,6 +322,7 @@ class Delegating:
     def _forget(self, child: _Child) -> None:
         subtree = child.delegation.subtree
         del self._children[subtree]
+        self._ends.cancel(subtree)
         self._jurisdiction.take_back(subtree)
         self._fenced.pop(subtree, None)
         self._fenced[subtree] = child.delegation.epoch + 1
@@ -377,15 +388,16 @@ class Delegating:
         self._highest_epoch = max(self._epoch_at(now), self._highest_epoch + 1, grant.epoch + 1)
         return self._highest_epoch
 
-    def _ends(self, child: _Child) -> bool:
-        return child.delegation.policy is LeasePolicy.FENCE or not self._is_cut(child)
-
-    def _deadline(self, child: _Child) -> int:
-        return child.delegation.until + timers.LEASE_DRIFT if self._ends(child) else _NEVER
+    def _schedule(self, child: _Child) -> None:
+        """§5.6: under `serve` a subtree that was handed over is never taken back by itself."""
+        delegation = child.delegation
+        if delegation.policy is LeasePolicy.FENCE or not self._is_cut(child):
+            self._ends.set(delegation.subtree, delegation.until + timers.LEASE_DRIFT)
+        else:
+            self._ends.cancel(delegation.subtree)
 
     def _is_cut(self, child: _Child) -> bool:
         return self._jurisdiction.delegation_of(child.delegation.subtree) is child.delegation
 
 
 _STALE: Final = Turned(Reason.REASON_STALE_EPOCH)
-_NEVER: Final = 2**63 - 1

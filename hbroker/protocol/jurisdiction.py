@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import accumulate
 from typing import Final
 
 from hbroker._native import filter_touches
@@ -16,11 +17,13 @@ from hbroker._proto import packet_pb2 as pb
 from hbroker.config import LeasePolicy
 from hbroker.protocol.core import NodeCore
 from hbroker.protocol.packets import Address, Cut, cut_of
+from hbroker.protocol.timers import LEASE_DRIFT
 
 __all__ = ["Delegation", "Grant", "Jurisdiction", "is_within", "matches_only_below"]
 
 MOST_CUTS_TOLD: Final = 16
-"""A zone that would tell more cuts than this is narrowed (§5.3)."""
+MOST_CUT_BYTES: Final = 600
+"""A zone that would tell more cuts than this, or longer ones, is narrowed (§5.3)."""
 
 
 @dataclass(slots=True)
@@ -58,24 +61,33 @@ class Delegation:
 
 
 class Jurisdiction:
-    """The grants and cuts of one node. `remember` hears of all cuts before one is made and after one ends."""
+    """The grants and cuts of one node. `remember` hears of all cuts before one is made and after one ends.
+
+    `unix_offset_us`: what to add to a time of the control for one of the core.
+    """
 
     def __init__(
-        self, core: NodeCore, remember: Callable[[Sequence[Delegation]], None] = lambda cuts: None
+        self,
+        core: NodeCore,
+        remember: Callable[[Sequence[Delegation]], None] = lambda cuts: None,
+        unix_offset_us: int = 0,
     ) -> None:
         self._core = core
         self._remember = remember
+        self._unix_offset_us = unix_offset_us
         self._grants: dict[str, Grant] = {}
         self._delegations: dict[str, Delegation] = {}
         self._cuts_below: dict[str, dict[str, Delegation]] = {}
         self._deepest = 0
 
     def hold(self, grant: Grant) -> None:
-        """Owns a subtree, or changes how: a new epoch, serving or not."""
-        before = self._grants.get(grant.subtree)
+        """Owns a subtree, or changes how: a new epoch, serving or not, a later end of the lease.
+
+        The core ends the lease by itself, should this process be stopped and go on too late (§5.6).
+        """
         self._grants[grant.subtree] = grant
-        if before is None or (before.epoch, before.serving) != (grant.epoch, grant.serving):
-            self._core.grant(grant.subtree, grant.epoch, grant.serving)
+        until = None if grant.until is None else grant.until - LEASE_DRIFT + self._unix_offset_us
+        self._core.grant(grant.subtree, grant.epoch, grant.serving, until)
         self._measure()
 
     def drop(self, subtree: str) -> None:
@@ -148,16 +160,15 @@ class Jurisdiction:
         """
         scope = topic
         for prefix in _prefixes(topic, self._deepest + 1):
-            if is_within(prefix, grant.subtree) and len(self._cuts_below.get(prefix, {})) <= MOST_CUTS_TOLD:
+            if is_within(prefix, grant.subtree) and self._can_be_told(prefix):
                 scope = prefix
                 break
-        cuts = self.cuts_below(scope)[:MOST_CUTS_TOLD]
         return pb.Zone(
             subtree=grant.subtree,
             epoch=grant.epoch,
             serial=grant.serial,
             scope=scope,
-            cuts=[cut_of(d.as_cut()) for d in cuts],
+            cuts=_told(self.cuts_below(scope)),
         )
 
     def children(self, filter: str, parent_link: int | None = None) -> list[Delegation]:
@@ -181,6 +192,10 @@ class Jurisdiction:
             ):
                 return grant
         return None
+
+    def _can_be_told(self, scope: str) -> bool:
+        below = self.cuts_below(scope) if len(self._cuts_below.get(scope, ())) <= MOST_CUTS_TOLD else None
+        return below is not None and len(_told(below)) == len(below)
 
     def _cuts_changed(self, subtree: str) -> None:
         self._measure()
@@ -211,6 +226,13 @@ def matches_only_below(filter: str, subtree: str, cut: str) -> bool:
         given = [*above, "#"]
     wanted = cut.split("/")
     return given[: len(wanted)] == wanted
+
+
+def _told(delegations: list[Delegation]) -> list[pb.Cut]:
+    """As many of them, from the first, as a zone has room for."""
+    cuts = [cut_of(d.as_cut()) for d in delegations[:MOST_CUTS_TOLD]]
+    sizes = accumulate(cut.ByteSize() for cut in cuts)
+    return [cut for cut, size in zip(cuts, sizes, strict=True) if size <= MOST_CUT_BYTES]
 
 
 def _levels(subtree: str) -> int:

@@ -13,12 +13,13 @@ from dataclasses import dataclass, field
 from enum import Enum, auto
 from typing import Final
 
+from hbroker.config import format_address
 from hbroker.protocol.machine import Machine
 from hbroker.protocol.packets import Address
 from hbroker.protocol.requests import Request
 from hbroker.protocol.timers import NEGATIVE_TTL
 
-__all__ = ["TRANSITIONS", "Event", "Hop", "Lookup", "Resolution", "State", "address_text", "is_within"]
+__all__ = ["TRANSITIONS", "Event", "Hop", "Lookup", "Resolution", "State", "is_within"]
 
 
 class State(Enum):
@@ -103,7 +104,7 @@ class Hop:
         """As `hbroker resolve --trace --json` prints it."""
         return {
             "node": self.node,
-            "address": address_text(self.address),
+            "address": format_address(self.address),
             "packet": self.packet,
             "subtree": self.subtree,
             "epoch": self.epoch,
@@ -133,7 +134,7 @@ class Resolution:
         return {
             "topic": self.topic,
             "owner": self.owner,
-            "address": address_text(self.address),
+            "address": format_address(self.address),
             "epoch": self.epoch,
             "ttl_s": self.ttl_s,
             "subtree": self.subtree,
@@ -174,9 +175,3 @@ class Lookup:
 def is_within(topic: str, subtree: str) -> bool:
     """Whether a topic, or a subtree, lies in a subtree: the same levels at its beginning (§1)."""
     return not subtree or topic == subtree or topic.startswith(f"{subtree}/")
-
-
-def address_text(address: Address) -> str:
-    """`ip:port`, or `[ip]:port` for IPv6."""
-    ip, port = address
-    return f"[{ip}]:{port}" if ":" in ip else f"{ip}:{port}"

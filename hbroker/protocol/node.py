@@ -62,7 +62,7 @@ class Node:
         self._address = address
         self._vitals = vitals
         self._ledger = Ledger()
-        self._jurisdiction = Jurisdiction(core, remember)
+        self._jurisdiction = Jurisdiction(core, remember, unix_offset_us)
         self._status = StatusTopic(settings.name, core)
         self._subscribing = Subscribing(
             settings, address, core, self._jurisdiction, self._ledger, self._subscription_changed

@@ -15,6 +15,7 @@ from google.protobuf.message import DecodeError
 from hbroker._proto import packet_pb2 as pb
 
 __all__ = [
+    "PACKET_ROOM",
     "REQUEST_PADDING",
     "Address",
     "Body",
@@ -55,6 +56,9 @@ Reason = pb.Reason
 
 REQUEST_PADDING: Final = 512
 """A request outside of a session fills its datagram up to this many bytes (§4.1)."""
+
+PACKET_ROOM: Final = 1_072
+"""Bytes of a packet that fits a datagram of 1,200 with whatever else a link puts there (§3.4)."""
 
 _FIELD_OF: Final = {
     "PubConnect": "pubconnect",

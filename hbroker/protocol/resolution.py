@@ -17,10 +17,11 @@ from random import Random
 from typing import Final
 
 from hbroker._proto import packet_pb2 as pb
+from hbroker.config import format_address
 from hbroker.protocol.agenda import Agenda, earliest
 from hbroker.protocol.core import ClientCore
 from hbroker.protocol.expiring import ExpiringCache
-from hbroker.protocol.lookup import Event, Hop, Lookup, Resolution, State, address_text, is_within
+from hbroker.protocol.lookup import Event, Hop, Lookup, Resolution, State, is_within
 from hbroker.protocol.outcome import Outcome, Resolved, ResolveFailed
 from hbroker.protocol.packets import Address, Reason, cut_from
 from hbroker.protocol.requests import TOKEN_LIFETIME, Request, Requests, TokenCache, keep_token, reachable
@@ -268,7 +269,7 @@ class Resolver:
         if lookup.ticket is None:
             self._core.reject(lookup.topic, reason)
         else:
-            tried = tuple(map(address_text, lookup.tried))
+            tried = tuple(map(format_address, lookup.tried))
             answered = lookup.reason != Reason.REASON_SUCCESS
             self._outcomes.append(ResolveFailed(lookup.ticket, lookup.topic, reason, answered, tried))
         self._end(now, lookup)

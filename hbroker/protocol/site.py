@@ -7,9 +7,10 @@ from dataclasses import dataclass, field
 from enum import Enum, auto
 from typing import TYPE_CHECKING, Final
 
-from hbroker.protocol.lookup import address_text
+from hbroker.config import format_address
 from hbroker.protocol.machine import Machine
 from hbroker.protocol.packets import Address
+from hbroker.protocol.parts import Parts
 from hbroker.protocol.requests import Request
 
 if TYPE_CHECKING:
@@ -94,8 +95,8 @@ class Site:
     """A node, as one subscription sees it.
 
     `cuts`: the delegations (subtree, epoch) by which it was named. `question`: the request outside of a
-    session. `confirmation`: the id of the SUBSCRIBE within the session `link`. `failures`: pauses since it
-    was last active.
+    session. `parts`: which of its answer have come. `confirmation`: the id of the SUBSCRIBE within the
+    session `link`. `failures`: pauses since it was last active.
     """
 
     subscription: Subscription
@@ -104,6 +105,7 @@ class Site:
     machine: Machine[State, Event]
     cuts: set[tuple[str, int]] = field(default_factory=set)
     question: Request[Site] | None = None
+    parts: Parts = field(default_factory=Parts)
     link: int | None = None
     confirmation: int = 0
     failures: int = 0
@@ -118,7 +120,7 @@ class Site:
     @property
     def text(self) -> str:
         """For messages to people."""
-        address = address_text(self.address)
+        address = format_address(self.address)
         return f"{self.node} ({address})" if self.node else address
 
     @property

@@ -21,6 +21,7 @@ from hbroker.protocol.core import ClientCore
 from hbroker.protocol.machine import Machine
 from hbroker.protocol.outcome import Outcome, Subscribed, SubscriptionFailed
 from hbroker.protocol.packets import Address, Reason, cut_from, pack
+from hbroker.protocol.parts import is_last
 from hbroker.protocol.requests import (
     TOKEN_LIFETIME,
     Request,
@@ -95,7 +96,7 @@ class Subscriber:
     def unsubscribe(self, now: int, listener: int) -> None:
         """Removes a listener; the last one takes the subscription along. `Unsubscribed` follows."""
         known = self._by_id.get(listener)
-        links = self._remove(listener)
+        links = self._remove(now, listener)
         self._unsubscriptions.start(now, listener, "" if known is None else known.filter, links)
 
     # In: the network
@@ -116,14 +117,17 @@ class Subscriber:
         if suback.reason != Reason.REASON_SUCCESS:
             self._refused(now, known, suback.reason)
             return
+        site = self._site(now, known, suback.node, reachable(suback.address, source))
+        keep_token(self._tokens, now, site.address, suback.token, TOKEN_LIFETIME)
+        if not site.parts.take(suback):
+            self._review(known)
+            return
         if not is_direct and (source == question.address or suback.hops == 0):
             asked.machine.handle(Event.DISCLAIM)
             self._questions.settle(question)
         elif is_direct and asked.node != suback.node:  # another node has this address now
             asked.machine.handle(Event.DISCLAIM)
             self._release(asked)
-        site = self._site(known, suback.node, reachable(suback.address, source))
-        keep_token(self._tokens, now, site.address, suback.token, TOKEN_LIFETIME)
         self._judge(now, site, suback.responsible)
         self._review(known)
 
@@ -192,8 +196,7 @@ class Subscriber:
             if site is None:
                 if len(known.sites) >= _MOST_SITES or not node:
                     continue
-                site = known.name(node, address)
-                self._pauses.set(site, now + retry_after(0, self._random))
+                site = self._expect(now, known, node, address)
             is_news = site.took_note_of(subtree, epoch)
             if ask and is_news and (is_new or site.state is State.CLEAR):
                 self._ask_directly(now, site)
@@ -217,10 +220,15 @@ class Subscriber:
         self._renew(now, known, is_news=False)
         self._review(known)
 
-    def _site(self, known: Subscription, node: str, address: Address) -> Site:
-        site = known.sites.get(node) or known.name(node, address)
+    def _site(self, now: int, known: Subscription, node: str, address: Address) -> Site:
+        site = known.sites.get(node) or self._expect(now, known, node, address)
         if site.link is None:
             site.address = address
+        return site
+
+    def _expect(self, now: int, known: Subscription, node: str, address: Address) -> Site:
+        site = known.name(node, address)
+        self._pauses.set(site, now + retry_after(0, self._random))
         return site
 
     def _judge(self, now: int, site: Site, responsible: bool) -> None:
@@ -259,6 +267,8 @@ class Subscriber:
             self._pause(now, site, Event.DEFER)
         elif suback.reason not in (Reason.REASON_SUCCESS, Reason.REASON_NOT_RESPONSIBLE):
             self._refused(now, known, suback.reason)
+        elif not is_last(suback):
+            pass
         elif suback.active:
             self._activate(site)
         else:
@@ -277,7 +287,7 @@ class Subscriber:
             return
         if not suback.node:
             return
-        site = self._site(known, suback.node, reachable(suback.address, source))
+        site = self._site(now, known, suback.node, reachable(suback.address, source))
         self._name(now, known, suback.passed_to, ask=False)
         if suback.active:
             self._release(site)
@@ -360,19 +370,26 @@ class Subscriber:
         known = self._by_id[listener]
         tried = tuple(site.text for site in known.silent)
         self._outcomes.append(SubscriptionFailed(listener, known.filter, reason, answered, tried))
-        for link in self._remove(listener):
+        for link in self._remove(now, listener):
             self._unsubscriptions.forget(link, known.filter)
 
-    def _remove(self, listener: int) -> list[int]:
-        """Takes a listener out; returns the sessions in which the subscription is to be ended."""
+    def _remove(self, now: int, listener: int) -> list[int]:
+        """Takes a listener out; returns the sessions in which the subscription is to be ended.
+
+        Those that stay may ask for less: then the owners are told.
+        """
         self._core.unlisten(listener)
         self._deadlines.cancel(listener)
         known = self._by_id.pop(listener, None)
         if known is None:
             return []
+        before = known.options
         del known.listeners[listener]
         known.waiting.discard(listener)
         if known.listeners:
+            if known.options != before:
+                self._renew(now, known, is_news=False)
+                self._review(known)
             return []
         del self._by_filter[known.filter]
         known.machine.handle(subscription.Event.END)

@@ -15,9 +15,10 @@ from hbroker._proto import packet_pb2 as pb
 from hbroker.config import NodeSettings
 from hbroker.protocol.core import NodeCore
 from hbroker.protocol.inquiry import Inquiry
-from hbroker.protocol.jurisdiction import Delegation, Jurisdiction, is_within
+from hbroker.protocol.jurisdiction import Delegation, Jurisdiction
 from hbroker.protocol.notices import Ledger
 from hbroker.protocol.packets import Address, Cut, Reason, address_of, cut_of, pack
+from hbroker.protocol.parts import in_parts
 from hbroker.protocol.subscribers import Subscribers, Subscription
 
 __all__ = ["Subscribing"]
@@ -76,12 +77,8 @@ class Subscribing:
         elif not self._jurisdiction.grants:
             ack.reason = Reason.REASON_NOT_SERVING
         else:
-            self._describe(ack, inquiry)
-            if inquiry.session_link is not None:
-                self._store(inquiry.session_link, inquiry.origin, request, ack)
-                return
-            if request.mode == pb.MODE_RECURSIVE:
-                self._pass_down(inquiry, request)
+            self._take(inquiry, request, ack)
+            return
         inquiry.answer(self._core, ack)
 
     def handle_unsubscribe(self, link: int, request: pb.Unsubscribe) -> None:
@@ -112,18 +109,22 @@ class Subscribing:
             if self._jurisdiction.responsible(subscription.filter) is None:
                 self._remove(link, subscription.filter)
 
-    def _describe(self, ack: pb.SubAck, inquiry: Inquiry) -> None:
-        grant = self._jurisdiction.responsible(ack.filter)
-        ack.responsible = grant is not None
-        if grant is not None:
-            given = _given_levels(ack.filter)
-            topic = given if is_within(given, grant.subtree) else grant.subtree
-            ack.zone.CopyFrom(self._jurisdiction.zone(topic, grant))
-        children = self._jurisdiction.children(ack.filter, inquiry.parent_link)
-        ack.passed_to.extend(cut_of(d.as_cut()) for d in children)
+    def _take(self, inquiry: Inquiry, request: pb.Subscribe, ack: pb.SubAck) -> None:
+        ack.responsible = self._jurisdiction.responsible(ack.filter) is not None
         ack.token = self._core.token_for(inquiry.origin)
+        children = self._jurisdiction.children(ack.filter, inquiry.parent_link)
+        cuts = [cut_of(d.as_cut()) for d in children]
+        if inquiry.session_link is not None:
+            self._store(inquiry.session_link, inquiry.origin, request, ack, cuts)
+            return
+        if request.mode == pb.MODE_RECURSIVE:
+            self._pass_down(inquiry, request, children)
+        for part in in_parts(ack, cuts):
+            inquiry.answer(self._core, part)
 
-    def _store(self, link: int, address: Address, request: pb.Subscribe, ack: pb.SubAck) -> None:
+    def _store(
+        self, link: int, address: Address, request: pb.Subscribe, ack: pb.SubAck, cuts: list[pb.Cut]
+    ) -> None:
         if link not in self._sessions:
             self._ledger.drop("unexpected_packet")
             return
@@ -145,11 +146,12 @@ class Subscribing:
                 ),
             )
             ack.active = True
-        self._core.send(link, pack(ack))
+        for part in in_parts(ack, cuts):
+            self._core.send(link, pack(part))
         if ack.active and _wants_retained(request.retain_handling, is_new):
             self._core.send_retained(link, request.filter, request.qos)
 
-    def _pass_down(self, inquiry: Inquiry, request: pb.Subscribe) -> None:
+    def _pass_down(self, inquiry: Inquiry, request: pb.Subscribe, children: list[Delegation]) -> None:
         origin = inquiry.onward()
         if origin is None:
             self._ledger.drop("too_many_hops")
@@ -158,7 +160,7 @@ class Subscribing:
         onward.CopyFrom(request)
         onward.origin.CopyFrom(origin)
         packet = pack(onward)
-        for link in _links(self._jurisdiction.children(request.filter, inquiry.parent_link)):
+        for link in _links(children):
             self._core.send(link, packet)
 
     def _add(self, link: int, subscription: Subscription) -> bool:
@@ -197,12 +199,6 @@ class Subscribing:
 
 def _wants_retained(handling: int, is_new: bool) -> bool:
     return handling == pb.RETAIN_HANDLING_SEND or (handling == pb.RETAIN_HANDLING_SEND_IF_NEW and is_new)
-
-
-def _given_levels(filter: str) -> str:
-    """The filter up to its first wildcard: what all its topics begin with."""
-    levels = filter.split("/")
-    return "/".join(levels[: next((i for i, level in enumerate(levels) if level in ("+", "#")), len(levels))])
 
 
 def _links(children: Iterable[Delegation]) -> list[int]:

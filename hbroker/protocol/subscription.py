@@ -19,6 +19,7 @@ from hbroker._proto import packet_pb2 as pb
 from hbroker.protocol import site
 from hbroker.protocol.machine import Machine
 from hbroker.protocol.packets import Address
+from hbroker.protocol.parts import Parts
 from hbroker.protocol.site import Site
 
 __all__ = ["TRANSITIONS", "Event", "Options", "State", "Subscription"]
@@ -100,6 +101,8 @@ class Subscription:
         self.machine.handle(Event.DISCOVER)
         dropped = [at for at in self.everyone if at.state is not site.State.ACTIVE]
         self.sites = {node: at for node, at in self.sites.items() if at.state is site.State.ACTIVE}
+        for at in self.sites.values():
+            at.parts = Parts()
         return dropped
 
     def name(self, node: str, address: Address) -> Site:

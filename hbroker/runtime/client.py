@@ -13,7 +13,6 @@ A client belongs to the event loop in which it was connected. Times are seconds.
 from __future__ import annotations
 
 import asyncio
-import socket
 from collections.abc import AsyncIterator, Generator
 from types import TracebackType
 from typing import TYPE_CHECKING, Final, Unpack
@@ -29,9 +28,10 @@ from hbroker.protocol.outcome import (
 )
 from hbroker.protocol.subscription import Options
 from hbroker.runtime import failure
-from hbroker.runtime.address import Place, first_address, listen_for, place_of
+from hbroker.runtime.address import Place, listen_for, place_of, resolve
 from hbroker.runtime.driver import Driver
 from hbroker.runtime.hub import (
+    CLOSE_TIMEOUT,
     Hub,
     Properties,
     Publication,
@@ -108,7 +108,9 @@ class Client:
         self.root = root
         self._timeout = timeout
         self._hub = Hub(new_endpoint(listen), root, client_id, self._on_room)
-        self._driver = Driver(self._hub.endpoint, self._hub.control, on_turn=self._on_turn)
+        self._driver = Driver(
+            self._hub.endpoint, self._hub.control, on_turn=self._on_turn, on_error=self._hub.fail
+        )
 
     # Change
 
@@ -140,7 +142,10 @@ class Client:
         payload: bytes | str = b"",
         **properties: Unpack[Properties],
     ) -> int:
-        """Queues a message and returns its sequence number. Raises Backpressure instead of waiting."""
+        """Queues a message and returns its sequence number. Raises Backpressure instead of waiting.
+
+        Nobody waits for it then: if a message of QoS 1 or 2 fails, `failures` tells.
+        """
         message = Publication(topic, payload, **properties)
         return self._hub.publish(message)
 
@@ -185,10 +190,14 @@ class Client:
         return await asyncio.to_thread(self._hub.endpoint.drain, limit)
 
     async def close(self, timeout: float | None = None) -> None:
-        """Drains, leaves every session, and closes the socket. Idempotent."""
+        """Drains, leaves every session, and closes the socket. Idempotent.
+
+        `timeout`: how long to wait for owners that do not acknowledge; None: 2 s. What was not acknowledged
+        by then may be lost: `drain` first, for as long as it is worth.
+        """
         if self._hub.is_closed:
             return
-        await self.drain(timeout)
+        await self.drain(CLOSE_TIMEOUT if timeout is None else timeout)
         self._hub.close()
         await asyncio.to_thread(self._hub.endpoint.drain, 0.2)
         self._stop()
@@ -201,8 +210,13 @@ class Client:
         return self._hub.endpoint.address
 
     def counters(self) -> dict[str, int]:
-        """The native core's counters and gauges by name."""
-        return self._hub.endpoint.counters()
+        """The native core's counters and gauges by name, and `publish_failed`: messages as in `failures`."""
+        return self._hub.counters()
+
+    @property
+    def failures(self) -> tuple[Published, ...]:
+        """The latest messages of QoS 1 and 2 that failed while nobody waited for them, the oldest first."""
+        return self._hub.failures
 
     # Within this module
 
@@ -350,8 +364,12 @@ class _Waiting:
     def __init__(self) -> None:
         self._future: asyncio.Future[Outcome] = asyncio.get_running_loop().create_future()
 
-    def set(self, outcome: Outcome) -> None:
-        if not self._future.done():
+    def set(self, outcome: Outcome | Exception) -> None:
+        if self._future.done():
+            return
+        if isinstance(outcome, Exception):
+            self._future.set_exception(outcome)
+        else:
             self._future.set_result(outcome)
 
     def __await__(self) -> Generator[object, None, Outcome]:
@@ -359,5 +377,4 @@ class _Waiting:
 
 
 async def _address_of(host: str, port: int) -> Address:
-    loop = asyncio.get_running_loop()
-    return first_address(await loop.getaddrinfo(host, port, type=socket.SOCK_DGRAM))
+    return await asyncio.to_thread(resolve, host, port)

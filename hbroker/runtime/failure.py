@@ -24,7 +24,8 @@ def of_root(outcome: ResolveFailed, timeout: float) -> HBrokerError:
     asked = ", ".join(outcome.tried)
     if outcome.answered:
         return Refused(f"the root at {asked} refused: {reason_name(outcome.reason)}", outcome.reason)
-    return Unreachable(f"no root answers at {asked} within {timeout:g} s", outcome.reason)
+    check = "Is a node running there, and does UDP get through in both directions?"
+    return Unreachable(f"no root answers at {asked} within {timeout:g} s. {check}", outcome.reason)
 
 
 def of_publication(outcome: Published) -> HBrokerError | None:

@@ -7,8 +7,10 @@ inboxes that it is for, in batches. Messages are left in the core while an inbox
 
 from __future__ import annotations
 
+import logging
 import os
 import time
+from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from random import Random
@@ -27,7 +29,7 @@ from hbroker.protocol.outcome import (
     Unsubscribed,
 )
 from hbroker.protocol.subscription import Options
-from hbroker.runtime.failure import of_request
+from hbroker.runtime.failure import of_publication, of_request
 from hbroker.runtime.inbox import Inbox
 from hbroker.runtime.turns import BATCH, clock
 
@@ -35,6 +37,7 @@ if TYPE_CHECKING:
     from hbroker.protocol.packets import Address
 
 __all__ = [
+    "CLOSE_TIMEOUT",
     "Callback",
     "Hub",
     "Properties",
@@ -45,7 +48,15 @@ __all__ = [
     "new_endpoint",
 ]
 
-Callback: TypeAlias = Callable[[Outcome], None]
+Callback: TypeAlias = Callable[[Outcome | Exception], None]
+"""Told the outcome; an exception: a defect of this program, because of which there may be none."""
+
+CLOSE_TIMEOUT: Final = 2.0
+"""Seconds that `close` waits for owners: one that is dead answers never."""
+
+MOST_FAILURES: Final = 100
+
+logger = logging.getLogger(__name__)
 
 _SECOND: Final = 1_000_000
 
@@ -134,6 +145,8 @@ class Hub:
         self._requests: dict[int, Callback] = {}
         self._publications: dict[int, Callback] = {}
         self._inboxes: dict[int, Inbox] = {}
+        self._failures: deque[Published] = deque(maxlen=MOST_FAILURES)
+        self._failed = 0
         self._error: Exception | None = None
 
     # In
@@ -218,6 +231,14 @@ class Hub:
                 inbox.put(message)
         return len(messages) == BATCH
 
+    def fail(self, error: Exception) -> None:
+        """A handler raised `error`. Whose outcome it took along is not known, so all who wait are told."""
+        waiting = [*self._requests.values(), *self._publications.values()]
+        self._requests.clear()
+        self._publications.clear()
+        for callback in waiting:
+            callback(error)
+
     def close(self) -> None:
         """Leaves every session; whoever waits on an inbox is told. The endpoint stays open. Idempotent."""
         if self._error is not None:
@@ -233,6 +254,15 @@ class Hub:
     def is_blocked(self) -> bool:
         """Whether an inbox that must not drop is full."""
         return any(inbox.is_blocking for inbox in self._inboxes.values())
+
+    def counters(self) -> dict[str, int]:
+        """The core's, and `publish_failed`."""
+        return {**self.endpoint.counters(), "publish_failed": self._failed}
+
+    @property
+    def failures(self) -> tuple[Published, ...]:
+        """The latest messages that failed while nobody waited for them."""
+        return tuple(self._failures)
 
     @property
     def is_closed(self) -> bool:
@@ -252,6 +282,11 @@ class Hub:
         match outcome:
             case Published():
                 callback = self._publications.pop(outcome.sequence, None)
+                error = None if callback is not None else of_publication(outcome)
+                if error is not None:
+                    self._failed += 1
+                    self._failures.append(outcome)
+                    logger.warning("nobody waited for it: %s", error)
             case Resolved() | ResolveFailed():
                 callback = self._requests.pop(outcome.ticket, None)
             case Subscribed() | Unsubscribed():

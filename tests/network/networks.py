@@ -33,9 +33,9 @@ class Tree:
             tree.join(subtree)
         return tree
 
-    def join(self, subtree: str, *, wait: bool = True) -> NodeHost:
-        """Starts a node for a subtree; it is named for its last level."""
-        name = subtree.rsplit("/", 1)[-1]
+    def join(self, subtree: str, *, name: str = "", wait: bool = True) -> NodeHost:
+        """Starts a node for a subtree; without a name it is named for its last level."""
+        name = name or subtree.rsplit("/", 1)[-1]
         settings = NodeSettings(name, subtree, self.world.new_address(), root=self.root.address)
         node = self.nodes[subtree] = NodeHost(self.world, settings)
         if wait:

@@ -13,20 +13,14 @@ from dataclasses import dataclass, field
 from itertools import count
 from random import Random
 
+from hbroker._native import ControlEvent, LinkDownEvent, LinkUpEvent, UnresolvedEvent, filter_touches
 from hbroker._proto import packet_pb2 as pb
 from hbroker.protocol.client import ClientControl
+from hbroker.protocol.core import Event
 from hbroker.protocol.lookup import is_within
 from hbroker.protocol.outcome import Outcome
 from hbroker.protocol.packets import Address, address_of, body_of, cut_of, pack
 from hbroker.protocol.subscription import Options
-from tests.protocol.client_events import (
-    ControlEvent,
-    Event,
-    LinkDownEvent,
-    LinkUpEvent,
-    UnresolvedEvent,
-    filter_touches,
-)
 
 CLIENT: Address = ("10.9.9.9", 4000)
 SECOND = 1_000_000
@@ -263,12 +257,12 @@ class World:
 
     def to_client(self, node: Node, packet: bytes) -> None:
         if not self.behind_nat or node.address in self._written_to:
-            self._unreliably(lambda: self.event(ControlEvent(None, node.address, packet)))
+            self._unreliably(lambda: self.event(ControlEvent(None, node.address, packet, False)))
 
     def deliver(self, node: Node, body: pb.SubAck) -> None:
         """In the session, in order; the node opens the link if there is none (§3.1)."""
         link = self.connect(node.address)
-        self._in_order(node.address, lambda: self.event(ControlEvent(link, node.address, pack(body))))
+        self._in_order(node.address, lambda: self.event(ControlEvent(link, node.address, pack(body), False)))
 
     def _in_order(self, address: Address, action: Callable[[], None]) -> None:
         at = max(self._last_in_session[address] + 1, self.now + self.random.randint(200, 2_000))
@@ -279,7 +273,7 @@ class World:
         """Ends the link to a node, and what it kept for the client."""
         node.subscriptions.clear()
         link = self.links.pop(node.address)
-        self.event(LinkDownEvent(link, node.address))
+        self.event(LinkDownEvent(link, node.address, 1, False, "timeout"))
 
     # The core's verbs
 
@@ -291,7 +285,7 @@ class World:
             link = self.links[address] = next(self._link_ids)
             node = self.nodes.get(address)
             if node is not None and node.alive:
-                self._in_order(address, lambda: self.event(LinkUpEvent(link, address)))
+                self._in_order(address, lambda: self.event(LinkUpEvent(link, address, 1, False)))
             else:
                 self.later(lambda: self._time_out(address, link), 2 * SECOND)
         return self.links[address]
@@ -299,7 +293,7 @@ class World:
     def _time_out(self, address: Address, link: int) -> None:
         if self.links.get(address) == link and not (address in self.nodes and self.nodes[address].alive):
             del self.links[address]
-            self.event(LinkDownEvent(link, address))
+            self.event(LinkDownEvent(link, address, 1, False, "timeout"))
 
     def close(self, link: int) -> None:
         self.links = {address: known for address, known in self.links.items() if known != link}

@@ -118,7 +118,7 @@ class FakeCore:
 
     # Jurisdiction
 
-    def grant(self, subtree: str, epoch: int, serving: bool) -> None:
+    def grant(self, subtree: str, epoch: int, serving: bool, until_us: int | None = None) -> None:
         self.grants[subtree] = epoch, serving
         self.network.granted(self, subtree, epoch)
 

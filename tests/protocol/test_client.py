@@ -2,21 +2,15 @@
 
 from __future__ import annotations
 
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from hbroker._native import ControlEvent, PublishedEvent
 from hbroker._proto import packet_pb2 as pb
 from hbroker.protocol.lookup import TRANSITIONS, Event, State
 from hbroker.protocol.outcome import Published, Resolved, Subscribed
 from hbroker.protocol.packets import body_of, pack
-from tests.protocol.client_events import ControlEvent, PublishedEvent, use_plain_events
 from tests.protocol.client_world import World, home
-
-
-@pytest.fixture(autouse=True)
-def _events(monkeypatch: pytest.MonkeyPatch) -> None:
-    use_plain_events(monkeypatch)
 
 
 def test_start_is_answered_by_the_root_and_brings_its_cuts() -> None:
@@ -108,6 +102,6 @@ def test_no_packet_raises_whatever_it_says_and_whenever_it_comes(seed: int, data
         request = data.draw(st.sampled_from([0, 1, *asked, *confirmations]))
         source = data.draw(st.sampled_from([*nodes.values()])).address
         packet = data.draw(_bodies(request))
-        world.event(ControlEvent(data.draw(st.sampled_from(links)), source, packet))
+        world.event(ControlEvent(data.draw(st.sampled_from(links)), source, packet, False))
     world.run(seconds=30)
     assert world.control.poll_timeout() is None or world.control.poll_timeout() > world.now - 1

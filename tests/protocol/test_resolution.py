@@ -7,17 +7,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from hbroker._native import ControlEvent
 from hbroker._proto import packet_pb2 as pb
 from hbroker.protocol.outcome import Resolved, ResolveFailed
 from hbroker.protocol.packets import address_of, body_of, pack
-from tests.protocol.client_events import ControlEvent, use_plain_events
 from tests.protocol.client_world import SECOND, Faults, Node, World, home
-
-
-@pytest.fixture(autouse=True)
-def _events(monkeypatch: pytest.MonkeyPatch) -> None:
-    use_plain_events(monkeypatch)
-
 
 CAM = "home/outside/securitycams/front"
 
@@ -179,7 +173,7 @@ def test_answers_that_nobody_asked_for_change_nothing() -> None:
             pb.Challenge(token=b"x" * 21, lifetime_s=1),
             pb.SubAck(request=request),
         ):
-            world.event(ControlEvent(None, forger, pack(body)))
+            world.event(ControlEvent(None, forger, pack(body), False))
     assert not world.zones
     assert all(address != forger for address, _, _ in world.sent)
 
@@ -189,9 +183,8 @@ def test_challenges_are_obeyed_a_bounded_number_of_times() -> None:
     world.root.alive = False
     world.resolve("a/b")
     for n in range(1_000):
-        world.event(
-            ControlEvent(None, world.root.address, pack(pb.Challenge(token=n.to_bytes(4), lifetime_s=9)))
-        )
+        challenge = pack(pb.Challenge(token=n.to_bytes(4), lifetime_s=9))
+        world.event(ControlEvent(None, world.root.address, challenge, False))
     assert len(world.sent) == 4
 
 

@@ -5,12 +5,22 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Callable
+from dataclasses import dataclass, field
 
 import pytest
 
 from hbroker.protocol.lookup import Resolution
 from hbroker.protocol.outcome import Outcome, Published, Resolved, Subscribed, Unsubscribed
-from tests.protocol.client_events import Message, filter_is_valid, topic_is_valid
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """What the shells read of a message."""
+
+    topic: str
+    payload: bytes = b""
+    qos: int = 0
+    subscriptions: list[int] = field(default_factory=list)
 
 
 class FakeEndpoint:
@@ -137,8 +147,6 @@ def install(monkeypatch: pytest.MonkeyPatch) -> FakeEndpoint:
 
     endpoint = FakeEndpoint()
     monkeypatch.setattr(hub, "ClientControl", FakeControl)
-    monkeypatch.setattr(hub, "topic_is_valid", topic_is_valid)
-    monkeypatch.setattr(hub, "filter_is_valid", filter_is_valid)
     for shell in (client, sync):
         monkeypatch.setattr(shell, "new_endpoint", lambda listen: endpoint)
     return endpoint

@@ -12,8 +12,8 @@ import pytest
 from hbroker.errors import Backpressure, InvalidTopic, NotConnected, Refused, Unreachable
 from hbroker.protocol.outcome import Published, ResolveFailed, SubscriptionFailed
 from hbroker.runtime.client import Client, connect
-from tests.protocol.client_events import Message
-from tests.runtime.client_fakes import FakeControl, FakeEndpoint, install
+from hbroker.runtime.hub import CLOSE_TIMEOUT
+from tests.runtime.client_fakes import FakeControl, FakeEndpoint, Message, install
 
 
 @pytest.fixture
@@ -39,7 +39,7 @@ def test_connect_is_awaitable_and_a_context(endpoint: FakeEndpoint) -> None:
     async def scenario() -> None:
         async with connect("127.0.0.1:7700", client_id="me") as client:
             assert (client.client_id, client.root) == ("me", ("127.0.0.1", 7700))
-            assert client.counters() == {"messages_out": 0}
+            assert client.counters() == {"messages_out": 0, "publish_failed": 0}
         assert endpoint.is_shut
         assert control_of(client).has_left
         await client.close()
@@ -226,7 +226,7 @@ def test_close_ends_every_iterator_and_refuses_what_comes_after(endpoint: FakeEn
     run(scenario())
 
 
-def test_a_handler_that_fails_is_logged_and_the_rest_goes_on(
+def test_a_handler_that_fails_is_logged_and_told_to_those_who_wait(
     endpoint: FakeEndpoint, caplog: pytest.LogCaptureFixture
 ) -> None:
     async def scenario() -> None:
@@ -235,8 +235,46 @@ def test_a_handler_that_fails_is_logged_and_the_rest_goes_on(
             while not endpoint.published:
                 await asyncio.sleep(0)
             endpoint.give_event(ZeroDivisionError("defect"))
-            endpoint.give_event(Published(1, "a", 0))
-            await waits
+            with pytest.raises(ZeroDivisionError, match="defect"):
+                await waits
+            goes_on = asyncio.create_task(client.publish("a", qos=1))
+            while len(endpoint.published) < 2:
+                await asyncio.sleep(0)
+            endpoint.give_event(Published(2, "a", 0))
+            assert (await goes_on).reason == 0
         assert "defect" in caplog.text
 
     run(scenario())
+
+
+def test_a_message_that_fails_while_nobody_waits_is_counted_and_logged(
+    endpoint: FakeEndpoint, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def scenario() -> None:
+        async with connect("127.0.0.1") as client:
+            failed = Published(client.try_publish("a/b", qos=1), "a/b", 11)
+            done = Published(client.try_publish("a/c", qos=1), "a/c", 0)
+            endpoint.give_event(done)
+            endpoint.give_event(failed)
+            while not client.failures:
+                await asyncio.sleep(0)
+            assert client.failures == (failed,)
+            assert client.counters()["publish_failed"] == 1
+        assert "'a/b' failed: QUOTA_EXCEEDED" in caplog.text
+
+    run(scenario())
+
+
+def test_close_waits_for_a_dead_owner_no_longer_than_it_says(
+    endpoint: FakeEndpoint, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    waited: list[float] = []
+    monkeypatch.setattr(endpoint, "drain", waited.append)
+
+    async def scenario() -> None:
+        await (await connect("127.0.0.1")).close()
+        await (await connect("127.0.0.1")).close(timeout=0.5)
+
+    run(scenario())
+    assert [waited[0], waited[2]] == [CLOSE_TIMEOUT, 0.5]
+    assert CLOSE_TIMEOUT <= 2

@@ -9,8 +9,7 @@ import pytest
 from hbroker import sync
 from hbroker.errors import Backpressure, InvalidTopic, NotConnected, Unreachable
 from hbroker.protocol.outcome import Published, ResolveFailed, SubscriptionFailed
-from tests.protocol.client_events import Message
-from tests.runtime.client_fakes import FakeControl, FakeEndpoint, install
+from tests.runtime.client_fakes import FakeControl, FakeEndpoint, Message, install
 
 
 @pytest.fixture

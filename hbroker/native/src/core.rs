@@ -108,8 +108,8 @@ impl Core {
         self.on(0, |engine, now| engine.token_for(now, address))
     }
 
-    pub fn grant(&self, subtree: &str, epoch: u64, serving: bool) {
-        self.each(|engine, _| engine.grant(subtree, epoch, serving));
+    pub fn grant(&self, subtree: &str, epoch: u64, serving: bool, until: Micros) {
+        self.each(|engine, _| engine.grant(subtree, epoch, serving, until));
     }
 
     pub fn revoke(&self, subtree: &str) {

@@ -261,7 +261,6 @@ pub mod sub_ack {
     pub const REASON: u32 = 0x10;
     pub const NODE: u32 = 0x1a;
     pub const ADDRESS: u32 = 0x22;
-    pub const ZONE: u32 = 0x2a;
     pub const FILTER: u32 = 0x32;
     pub const RESPONSIBLE: u32 = 0x38;
     pub const ACTIVE: u32 = 0x40;
@@ -269,10 +268,12 @@ pub mod sub_ack {
     pub const TOKEN: u32 = 0x52;
     pub const QOS: u32 = 0x58;
     pub const HOPS: u32 = 0x60;
+    pub const PART: u32 = 0x68;
+    pub const PARTS: u32 = 0x70;
+    pub const LIST: u32 = 0x79;
     pub const CHECKS: Checks = &[
         (NODE, Check::Utf8),
         (ADDRESS, Check::Message(super::address::CHECKS)),
-        (ZONE, Check::Message(super::zone::CHECKS)),
         (FILTER, Check::Utf8),
         (PASSED_TO, Check::Message(super::cut::CHECKS)),
     ];

@@ -74,8 +74,8 @@ impl Engine {
         self.node(|node| node.subscriptions.remove(filter, link)).unwrap_or(false)
     }
 
-    pub fn grant(&mut self, subtree: &str, epoch: u64, serving: bool) {
-        self.node(|node| node.jurisdiction.grant(subtree, epoch, serving));
+    pub fn grant(&mut self, subtree: &str, epoch: u64, serving: bool, until: Micros) {
+        self.node(|node| node.jurisdiction.grant(subtree, epoch, serving, until));
     }
 
     pub fn revoke(&mut self, subtree: &str) {
@@ -151,7 +151,7 @@ impl Engine {
         }
         match self.side {
             Side::Client(_) => Ok(self.publish_out(now, message)),
-            Side::Node(_) => self.publish_here(message).map(Some),
+            Side::Node(_) => self.publish_here(now, message).map(Some),
         }
     }
 
@@ -204,7 +204,7 @@ impl Engine {
         }
     }
 
-    fn publish_here(&mut self, message: &PublishOut<'_>) -> Result<u64, Unpublishable> {
+    fn publish_here(&mut self, now: Micros, message: &PublishOut<'_>) -> Result<u64, Unpublishable> {
         let parts = self.splitter.split(message);
         let Side::Node(forwarder) = &mut self.side else {
             return Err(Unpublishable::NotOwned);
@@ -214,7 +214,7 @@ impl Engine {
             else {
                 return Err(Unpublishable::InvalidTopic);
             };
-            forwarder.forward(&publish, None, &mut self.out).map_err(|_| Unpublishable::NotOwned)?;
+            forwarder.forward(now, &publish, None, &mut self.out).map_err(|_| Unpublishable::NotOwned)?;
         }
         Ok(parts.first().map_or(0, |part| part.message))
     }

@@ -9,6 +9,7 @@ use bytes::Bytes;
 use parking_lot::Mutex;
 use smallvec::SmallVec;
 
+use crate::Micros;
 use crate::engine::counters::Drop;
 use crate::engine::distribution::{Distribution, Origin};
 use crate::engine::ledger::Ticket;
@@ -68,11 +69,12 @@ impl Forwarder {
     /// The refusal that its publisher is to be told.
     pub fn forward(
         &mut self,
+        now: Micros,
         publish: &PublishView<'_>,
         origin: Option<Origin>,
         out: &mut Outlet,
     ) -> Result<(), Refusal> {
-        self.admit(publish, origin)?;
+        self.admit(now, publish, origin)?;
         let reliable = origin.filter(|origin| origin.delivery > 0);
         if publish.qos == 2 && !self.window.first_seen(publish.publisher, publish.sequence) {
             out.counters.drop(Drop::DuplicateMessage);
@@ -144,14 +146,14 @@ impl Forwarder {
         self.distribution.len()
     }
 
-    fn admit(&self, publish: &PublishView<'_>, origin: Option<Origin>) -> Result<(), Refusal> {
+    fn admit(&self, now: Micros, publish: &PublishView<'_>, origin: Option<Origin>) -> Result<(), Refusal> {
         if publish.qos > 2 || origin.is_some_and(|origin| (publish.qos > 0) != (origin.delivery > 0)) {
             return Err(Refusal::InvalidMessage);
         }
         if !topic::topic_is_valid(publish.topic) {
             return Err(Refusal::InvalidTopic);
         }
-        match self.jurisdiction.decide(publish.topic) {
+        match self.jurisdiction.decide(publish.topic, now) {
             Decision::Own => Ok(()),
             Decision::HandingOver => Err(Refusal::Handover),
             Decision::Elsewhere(cut) => Err(Refusal::NotResponsible(Some(cut.clone()))),

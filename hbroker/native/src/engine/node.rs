@@ -20,7 +20,9 @@ impl Engine {
             return;
         };
         entry.published = true;
-        if let Err(refusal) = forwarder.forward(publish, Some(Origin { link: id, delivery }), &mut self.out) {
+        if let Err(refusal) =
+            forwarder.forward(now, publish, Some(Origin { link: id, delivery }), &mut self.out)
+        {
             self.refuse(now, id, delivery, publish, &refusal);
         }
     }

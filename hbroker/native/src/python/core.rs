@@ -11,6 +11,7 @@ use super::config::Config;
 use super::events::event_out;
 use super::messages::Message;
 use super::{Address, CutTuple, NativeError, address_in, address_out, cut_in};
+use crate::Micros;
 use crate::core::{self, Datagrams};
 use crate::engine::Unpublishable;
 use crate::link_id::LinkId;
@@ -80,8 +81,10 @@ impl Core {
         Ok(PyBytes::new(py, &token))
     }
 
-    fn grant(&self, py: Python<'_>, subtree: &str, epoch: u64, serving: bool) {
-        py.detach(|| self.core.grant(subtree, epoch, serving));
+    #[pyo3(signature = (subtree, epoch, serving, until_us = None))]
+    fn grant(&self, py: Python<'_>, subtree: &str, epoch: u64, serving: bool, until_us: Option<Micros>) {
+        let until = until_us.unwrap_or(Micros::MAX);
+        py.detach(|| self.core.grant(subtree, epoch, serving, until));
     }
 
     fn revoke(&self, py: Python<'_>, subtree: &str) {

@@ -7,6 +7,7 @@ use std::net::SocketAddr;
 
 use hashbrown::HashMap;
 
+use crate::Micros;
 use crate::keyed::Keyed;
 use crate::topic;
 use crate::wire::CutView;
@@ -45,7 +46,7 @@ pub enum Decision<'a> {
     HandingOver,
     /// Delegated.
     Elsewhere(&'a Cut),
-    /// Outside of all that was granted.
+    /// Outside of all that was granted, or the grant has ended.
     NotMine,
 }
 
@@ -65,6 +66,8 @@ struct Entry {
 struct Grant {
     epoch: u64,
     serving: bool,
+    /// The last moment of the lease (§5.6). It ends here, whatever becomes of the one who granted.
+    until: Micros,
 }
 
 impl Jurisdiction {
@@ -73,13 +76,13 @@ impl Jurisdiction {
         Self { entries: HashMap::with_hasher(Keyed::new(seed)), deepest: 0 }
     }
 
-    /// Owns this subtree from now on. False: it holds it under a higher epoch; nothing is changed.
-    pub fn grant(&mut self, subtree: &str, epoch: u64, serving: bool) -> bool {
+    /// Owns this subtree from now on, and before `until`. False: it holds it under a higher epoch; nothing is changed.
+    pub fn grant(&mut self, subtree: &str, epoch: u64, serving: bool, until: Micros) -> bool {
         let entry = self.entry(subtree);
         if entry.grant.as_ref().is_some_and(|held| held.epoch > epoch) {
             return false;
         }
-        entry.grant = Some(Grant { epoch, serving });
+        entry.grant = Some(Grant { epoch, serving, until });
         true
     }
 
@@ -104,9 +107,9 @@ impl Jurisdiction {
     }
 
     /// Whose this topic is.
-    pub fn decide(&self, topic: &str) -> Decision<'_> {
+    pub fn decide(&self, topic: &str, now: Micros) -> Decision<'_> {
         topic::prefixes_to_depth(topic, self.deepest)
-            .find_map(|prefix| self.entries.get(prefix).map(Entry::decision))
+            .find_map(|prefix| self.entries.get(prefix).map(|entry| entry.decision(now)))
             .unwrap_or(Decision::NotMine)
     }
 
@@ -129,9 +132,10 @@ impl Jurisdiction {
 }
 
 impl Entry {
-    fn decision(&self) -> Decision<'_> {
+    fn decision(&self, now: Micros) -> Decision<'_> {
         match (&self.cut, &self.grant) {
             (Some(cut), _) => Decision::Elsewhere(cut),
+            (None, Some(grant)) if now >= grant.until => Decision::NotMine,
             (None, Some(grant)) if grant.serving => Decision::Own,
             (None, Some(_)) => Decision::HandingOver,
             (None, None) => Decision::NotMine,
@@ -172,22 +176,40 @@ mod tests {
     #[test]
     fn the_longest_entry_decides() {
         let mut jurisdiction = Jurisdiction::new(1);
-        assert_eq!(jurisdiction.decide("home"), Decision::NotMine);
-        jurisdiction.grant("home", 1, true);
+        assert_eq!(jurisdiction.decide("home", 0), Decision::NotMine);
+        jurisdiction.grant("home", 1, true, Micros::MAX);
         jurisdiction.cut(cut("home/kitchen", 5));
-        jurisdiction.grant("home/kitchen/oven", 1, false);
-        assert_eq!(jurisdiction.decide("home"), Decision::Own);
-        assert_eq!(jurisdiction.decide("home/kitchenette"), Decision::Own);
-        assert_eq!(jurisdiction.decide("home/kitchen"), Decision::Elsewhere(&cut("home/kitchen", 5)));
-        assert_eq!(jurisdiction.decide("home/kitchen/oven/door"), Decision::HandingOver);
-        assert_eq!(jurisdiction.decide("homes"), Decision::NotMine);
+        jurisdiction.grant("home/kitchen/oven", 1, false, Micros::MAX);
+        assert_eq!(jurisdiction.decide("home", 0), Decision::Own);
+        assert_eq!(jurisdiction.decide("home/kitchenette", 0), Decision::Own);
+        assert_eq!(jurisdiction.decide("home/kitchen", 0), Decision::Elsewhere(&cut("home/kitchen", 5)));
+        assert_eq!(jurisdiction.decide("home/kitchen/oven/door", 0), Decision::HandingOver);
+        assert_eq!(jurisdiction.decide("homes", 0), Decision::NotMine);
+    }
+
+    #[test]
+    fn a_lease_ends_by_itself_and_is_renewed_by_a_later_grant() {
+        let mut jurisdiction = Jurisdiction::new(1);
+        jurisdiction.grant("", 1, true, Micros::MAX);
+        jurisdiction.grant("a", 1, true, 10);
+        assert_eq!(jurisdiction.decide("a/b", 9), Decision::Own);
+        // What encloses it was granted by somebody else: it is no reason to serve what lies below.
+        assert_eq!(jurisdiction.decide("a/b", 10), Decision::NotMine);
+        assert_eq!(jurisdiction.decide("b", 10), Decision::Own);
+        jurisdiction.grant("a", 1, true, 20);
+        assert_eq!(jurisdiction.decide("a/b", 19), Decision::Own);
+        jurisdiction.grant("a", 1, false, 20);
+        assert_eq!(jurisdiction.decide("a/b", 19), Decision::HandingOver);
+        assert_eq!(jurisdiction.decide("a/b", 20), Decision::NotMine);
     }
 
     #[test]
     fn a_lower_epoch_is_refused() {
         let mut jurisdiction = Jurisdiction::new(1);
-        assert!(jurisdiction.grant("a", 5, true) && !jurisdiction.grant("a", 4, false));
-        assert_eq!(jurisdiction.decide("a"), Decision::Own);
+        assert!(
+            jurisdiction.grant("a", 5, true, Micros::MAX) && !jurisdiction.grant("a", 4, false, Micros::MAX)
+        );
+        assert_eq!(jurisdiction.decide("a", 0), Decision::Own);
         assert!(jurisdiction.cut(cut("a/b", 5)) && !jurisdiction.cut(cut("a/b", 4)));
         assert!(jurisdiction.uncut("a/b") && !jurisdiction.uncut("a/b") && jurisdiction.cut(cut("a/b", 4)));
     }
@@ -203,7 +225,7 @@ mod tests {
             match random.random_range(0..6) {
                 0 => {
                     let serving = random.random();
-                    jurisdiction.grant(subtree, epoch, serving);
+                    jurisdiction.grant(subtree, epoch, serving, Micros::MAX);
                     grants.insert(subtree, serving);
                 }
                 1 => {
@@ -221,7 +243,7 @@ mod tests {
                 Some(path) if grants[path] => Decision::Own,
                 Some(_) => Decision::HandingOver,
             };
-            assert_eq!(jurisdiction.decide(topic), expected, "for {topic:?}");
+            assert_eq!(jurisdiction.decide(topic, 0), expected, "for {topic:?}");
             seen[match expected {
                 Decision::Own => 0,
                 Decision::HandingOver => 1,

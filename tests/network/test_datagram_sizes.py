@@ -1,0 +1,136 @@
+"""Every datagram fits 1,200 bytes, however large the network is (§3.4); one with one long name is the exception."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+
+from hbroker import topology
+from hbroker._proto import packet_pb2 as pb
+from hbroker.protocol.outcome import Published, Resolved, Subscribed
+from hbroker.protocol.packets import REQUEST_PADDING
+from sim.network import CLEAR, Datagram, Faults, World
+from tests.network.networks import Tree
+
+MOST = 1_200
+CAMPUS = Path(__file__).parents[2] / "topologies" / "campus.yaml"
+LONG = 20_000
+
+
+@dataclass
+class Sizes:
+    """What left any host."""
+
+    count: int = 0
+    too_large: list[tuple[int, list[str]]] = field(default_factory=list)
+
+    def watch(self, datagram: Datagram) -> None:
+        self.count += 1
+        if len(datagram.data) > MOST:
+            self.too_large.append((len(datagram.data), datagram.kinds()))
+
+
+def measured(seed: int) -> tuple[Tree, Sizes]:
+    tree = Tree.grow(seed)
+    sizes = Sizes()
+    tree.world.watch = sizes.watch
+    return tree, sizes
+
+
+def subscribe(tree: Tree, filter: str) -> Subscribed:
+    client = tree.client()
+    client.subscribe(filter, qos=1)
+    tree.world.run_until(lambda: bool(client.outcomes))
+    (outcome,) = client.outcomes
+    assert isinstance(outcome, Subscribed)
+    return outcome
+
+
+def test_a_campus_joins_subscribes_resolves_and_changes_hands() -> None:
+    tree, sizes = measured(1)
+    everywhere = tree.client("early")
+    for number in range(200):
+        everywhere.subscribe(f"+/+/{number}/#", qos=1)
+    nodes = [node for node in topology.load(CAMPUS).nodes if node.subtree]
+    for node in sorted(nodes, key=lambda node: node.subtree.count("/")):
+        tree.join(node.subtree, name=node.name)
+    assert len(tree.nodes) == len(nodes) > 30
+    assert set(subscribe(tree, "#").owners) == {
+        node.settings.name for node in (tree.root, *tree.nodes.values())
+    }
+    subscribe(tree, "$SYS/nodes/+/status")
+    client = tree.client()
+    for subtree in tree.nodes:
+        client.resolve(f"{subtree}/x", trace=True)
+    tree.world.run_until(lambda: len(client.outcomes) == len(tree.nodes))
+    assert all(isinstance(outcome, Resolved) for outcome in client.outcomes)
+    list(tree.nodes.values())[-1].control.leave(tree.world.now)
+    tree.world.run(20_000_000)
+    assert sizes.count > 1_000
+    assert sizes.too_large == []
+
+
+def test_a_thousand_children_are_told_in_parts_that_each_fit() -> None:
+    tree, sizes = measured(2)
+    nodes = [tree.join(f"campus/room-{number}", wait=False) for number in range(1_000)]
+    tree.world.run_until(lambda: nodes[-1].control.is_serving and all(map(tree.serves, nodes)))
+    for filter in ("campus/+/temperature", "$SYS/nodes/+/status"):
+        assert len(subscribe(tree, filter).owners) >= 1_000
+    client = tree.client()
+    client.publish("campus/room-7/temperature", b"21", qos=1)
+    tree.world.run_until(lambda: any(isinstance(o, Published) for o in client.outcomes))
+    assert sizes.count > 10_000
+    assert sizes.too_large == []
+
+
+def test_parts_that_are_lost_are_asked_for_again() -> None:
+    tree, sizes = measured(3)
+    nodes = [tree.join(f"campus/room-{number}", wait=False) for number in range(100)]
+    tree.world.run_until(lambda: all(map(tree.serves, nodes)))
+    lost: set[int] = set()
+
+    def lossy(datagram: Datagram) -> Faults | None:
+        """Loses every part the first time."""
+        parts = [p.suback for p in datagram.decode().packets if p.HasField("suback") and p.suback.parts]
+        fresh = {suback.part for suback in parts if not datagram.decode().header.session} - lost
+        lost.update(fresh)
+        return None if fresh else CLEAR
+
+    tree.world.path = lossy
+    assert len(subscribe(tree, "campus/+/temperature").owners) >= 100
+    assert len(lost) > 3
+    assert sizes.too_large == []
+
+
+@pytest.mark.parametrize("faults", [CLEAR, Faults(loss=0.1)])
+def test_a_long_name_travels_alone_in_a_larger_datagram(faults: Faults) -> None:
+    """The names alone may take 65,535 bytes; the path must carry them (§3.4)."""
+    topic = "home/" + "x" * LONG
+    tree = Tree.grow(4, ["home"], faults)
+    larger: list[list[str]] = []
+
+    def watch(datagram: Datagram) -> None:
+        if len(datagram.data) > MOST:
+            larger.append(datagram.kinds())
+
+    tree.world.watch = watch
+    subscriber, publisher = tree.client(), tree.client()
+    subscriber.subscribe(topic, qos=1)
+    tree.world.run_until(lambda: bool(subscriber.outcomes))
+    publisher.publish(topic, b"21", qos=1)
+    tree.world.run_until(lambda: bool(publisher.outcomes and subscriber.messages))
+    assert [message.topic for message in subscriber.messages] == [topic]
+    assert all(isinstance(outcome, Published) and outcome.reason == 0 for outcome in publisher.outcomes)
+    assert larger
+    assert all(len(kinds) == 1 for kinds in larger), larger
+
+
+def test_the_check_can_fail() -> None:
+    sizes = Sizes()
+    for length in (MOST, MOST + 1):
+        padding = pb.Datagram(padding=b"\0" * (length - 3)).SerializeToString()
+        assert len(padding) == length > REQUEST_PADDING
+        sizes.watch(Datagram(World(1).now, ("10.0.0.1", 1), ("10.0.0.1", 2), padding))
+    assert sizes.too_large == [(MOST + 1, [])]
