@@ -8,7 +8,7 @@ one `Jurisdiction`. Whatever makes no sense where it arrives is dropped and coun
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from random import Random
 from typing import TYPE_CHECKING, TypeAlias
 
@@ -41,7 +41,7 @@ class Node:
 
     `incarnation` is that of the core's `Config`. `unix_offset_us`: what to add to `now` for microseconds
     since the Unix epoch, for the epochs of delegations (§5.1). `restored`: what an earlier run of this node
-    had delegated, as `remember` was told last.
+    had delegated, as `remember` was told last. `usage()`: what the process costs its host, for the status.
     """
 
     def __init__(
@@ -54,7 +54,9 @@ class Node:
         unix_offset_us: int,
         restored: Iterable[Delegation] = (),
         remember: Callable[[Sequence[Delegation]], None] = lambda cuts: None,
+        usage: Callable[[], Mapping[str, object]] = dict,
     ) -> None:
+        self._usage = usage
         self._settings = settings
         self._core = core
         self._restored = list(restored)
@@ -176,6 +178,7 @@ class Node:
             "bytes_in": counters.get("bytes_in", 0),
             "bytes_out": counters.get("bytes_out", 0),
             "drops": drops,
+            **self._usage(),
             "counters": counters,
             "at_us": now + self._unix_offset_us,
         }

@@ -24,6 +24,7 @@ from hbroker.protocol.packets import reason_name
 from hbroker.runtime.driver import Driver, clock
 from hbroker.runtime.logs import EventLog
 from hbroker.runtime.memory import DelegationFile
+from hbroker.runtime.usage import process_usage
 
 __all__ = ["run_node"]
 
@@ -68,6 +69,7 @@ class _Process:
             unix_offset_us=time.time_ns() // 1000 - clock(),
             restored=restored,
             remember=(lambda cuts: None) if file is None else file.store,
+            usage=process_usage,
         )
         self._driver = Driver(self._endpoint, self._node, on_turn=self._after_turn)
         self._is_stopping = False
