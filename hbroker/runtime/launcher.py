@@ -92,8 +92,7 @@ class Launcher:
         self._selector = selectors.DefaultSelector()
         self._started_at = time.time()
         self._began = time.monotonic()
-        above = {node.name: upper.name for node in topology.nodes if (upper := topology.parent(node))}
-        self._supervisor = Supervisor(self._nodes, self._began, Random(), above)
+        self._supervisor = Supervisor(self._nodes, self._began, Random())
         self._remind_at: float | None = self._began + REMIND_AFTER
         self._stopping_since: float | None = None
         self._written: NetworkRun | None = None

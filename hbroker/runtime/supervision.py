@@ -5,9 +5,6 @@ a pause that grows with every failure in a row (exponential back-off, with jitte
 together do not return together) and shrinks back once it has run well. Stopping asks all at once with
 SIGTERM, and ends what is left with SIGKILL after a grace period.
 
-At the beginning a node is started once the one above it serves. Otherwise two nodes of one branch would race
-to join, and where the lower came first, its subtree would be in the way of the upper one's.
-
 The grammar is that of the protocol: `handle_…` in, `poll_…` out, `now` an argument, in seconds.
 """
 
@@ -15,7 +12,7 @@ from __future__ import annotations
 
 import signal
 from collections import deque
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from enum import Enum
 from random import Random
@@ -108,26 +105,13 @@ class _Process:
     """When to start it (AWAITING_START)."""
     serving_since: float = 0.0
     starts: int = field(default=0)
-    above: _Process | None = None
-    has_served: bool = False
-
-    @property
-    def may_start(self) -> bool:
-        return self.state is State.AWAITING_START and (self.above is None or self.above.has_served)
 
 
 class Supervisor:
-    """Keeps the processes of a network running, until told to stop them.
+    """Keeps the processes of a network running, until told to stop them."""
 
-    `above`: for a node the one that must have served before it is started.
-    """
-
-    def __init__(
-        self, names: Iterable[str], now: float, random: Random, above: Mapping[str, str] | None = None
-    ) -> None:
+    def __init__(self, names: Iterable[str], now: float, random: Random) -> None:
         self._processes = {name: _Process(Backoff(random), due=now) for name in names}
-        for name, upper in (above or {}).items():
-            self._processes[name].above = self._processes[upper]
         self._actions: deque[Action] = deque()
         self._kill_at: float | None = None
         self._stopping = False
@@ -135,7 +119,7 @@ class Supervisor:
     def handle_timeout(self, now: float) -> None:
         """Starts what is due, and ends what did not end when asked."""
         for name, process in self._processes.items():
-            if process.may_start and process.due <= now:
+            if process.state is State.AWAITING_START and process.due <= now:
                 self._move(process, Event.DUE)
                 process.starts += 1
                 self._actions.append(Start(name))
@@ -147,7 +131,6 @@ class Supervisor:
         """The node has joined."""
         process = self._processes[name]
         process.serving_since = now
-        process.has_served = True
         self._move(process, Event.READY)
 
     def handle_exit(self, now: float, name: str) -> float | None:
@@ -182,7 +165,7 @@ class Supervisor:
 
     def poll_timeout(self) -> float | None:
         """When to call handle_timeout next."""
-        deadlines = [p.due for p in self._processes.values() if p.may_start]
+        deadlines = [p.due for p in self._processes.values() if p.state is State.AWAITING_START]
         if self._kill_at is not None:
             deadlines.append(self._kill_at)
         return min(deadlines, default=None)
