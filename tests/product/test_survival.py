@@ -12,6 +12,7 @@ import psutil
 import pytest
 
 from hbroker import errors, sync
+from hbroker.protocol.packets import Reason
 from tests.product.network import PATIENCE, PROJECT, Network, network_up, tree
 
 HOME = PROJECT / "topologies" / "home.yaml"
@@ -30,11 +31,11 @@ def home(tmp_path: Path) -> Iterator[tuple[Network, str]]:
 
 
 class Publisher:
-    """Publishes numbers at QoS 1, one after the other, and knows when each was begun and which are done."""
+    """Publishes numbers at QoS 1, one after the other, and knows when each was begun, and which were distributed to subscribers."""
 
     def __init__(self, root: str, topic: str) -> None:
         self.begun: list[float] = []
-        self.acknowledged: set[int] = set()
+        self.distributed: set[int] = set()
         self.errors: list[errors.HBrokerError] = []
         self._client = sync.connect(root)
         self._topic = topic
@@ -55,11 +56,12 @@ class Publisher:
             number = len(self.begun)
             self.begun.append(time.monotonic())
             try:
-                self._client.publish(self._topic, str(number), qos=1, timeout=PATIENCE)
+                receipt = self._client.publish(self._topic, str(number), qos=1, timeout=PATIENCE)
             except errors.HBrokerError as error:
                 self.errors.append(error)
                 return
-            self.acknowledged.add(number)
+            if receipt.reason == Reason.REASON_SUCCESS:
+                self.distributed.add(number)
 
 
 def test_home_is_ready_in_time_and_ctrl_c_leaves_no_process(home: tuple[Network, str]) -> None:
@@ -91,7 +93,7 @@ def test_a_killed_node_serves_its_subscribers_again(home: tuple[Network, str], v
             if publisher.begun[number] > killed:
                 break
         gap = time.monotonic() - killed
-        done = set(publisher.acknowledged)
+        done = set(publisher.distributed)
         while not done <= received:
             received.add(int(next_payload(messages)))
         assert network.event("ended")["node"] == victim
