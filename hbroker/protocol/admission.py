@@ -115,9 +115,12 @@ def judge(applicant: Applicant, jurisdiction: Jurisdiction, pending: Iterable[De
     if decider.subtree == subtree:
         return Turned(Reason.REASON_OVERLAP)
     for other in (*jurisdiction.cuts_below(subtree), *pending):
-        overlaps = is_within(other.subtree, subtree) or is_within(subtree, other.subtree)
-        if overlaps and not applicant.is_holder(other):
+        if applicant.is_holder(other):
+            continue
+        if is_within(other.subtree, subtree):
             return Turned(Reason.REASON_OVERLAP, other)
+        if is_within(subtree, other.subtree):  # Soon its holder decides.
+            return Turned(Reason.REASON_HANDOVER, other)
     return Admitted(decider) if decider.serving else Turned(Reason.REASON_NOT_SERVING)
 
 

@@ -30,6 +30,8 @@ from hbroker.protocol.subscribing import Subscribing
 
 __all__ = ["DELEGATION", "Delegating", "DelegationEvent", "DelegationState"]
 
+EPOCHS_AHEAD: Final = 24 * 3600 * 1000
+"""An epoch so far ahead of this node's clock, in milliseconds, was granted by nobody: it is forged."""
 MOST_FENCED: Final = 10_000
 """Subtrees taken back whose epoch is remembered."""
 
@@ -125,6 +127,8 @@ class Delegating:
             self._turn(inquiry, join, Turned(Reason.REASON_PROTOCOL_ERROR))
         elif credential(self._settings.join_key, join) != join.credential:
             self._turn(inquiry, join, Turned(Reason.REASON_NOT_AUTHORIZED))
+        elif applicant.epoch > self._epoch_at(now) + EPOCHS_AHEAD:
+            self._turn(inquiry, join, Turned(Reason.REASON_PROTOCOL_ERROR))
         else:
             self._decide(now, inquiry, join, applicant)
 

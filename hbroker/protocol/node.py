@@ -52,7 +52,7 @@ class Node:
         unix_offset_us: int,
         restored: Iterable[Delegation] = (),
         remember: Callable[[Sequence[Delegation]], None] = lambda cuts: None,
-        vitals: Callable[[], Mapping[str, float]] = dict,
+        vitals: Callable[[], Mapping[str, object]] = dict,
     ) -> None:
         self._settings = settings
         self._core = core

@@ -33,6 +33,14 @@ LEAVE_WAIT: Final = 3 * timers.SECOND
 """How long a parent may take to take a subtree back."""
 REFUSED_WAIT: Final = 4
 """A refusal is like this many tries without an answer: the next is far off."""
+PASSING_REASONS: Final = frozenset(
+    {
+        Reason.REASON_NOT_SERVING,
+        Reason.REASON_OWNER_UNREACHABLE,
+        Reason.REASON_HANDOVER,
+        Reason.REASON_QUOTA_EXCEEDED,
+    }
+)
 FINAL_REASONS: Final = frozenset({Reason.REASON_NOT_AUTHORIZED, Reason.REASON_PROTOCOL_ERROR})
 
 
@@ -276,14 +284,14 @@ class Uplink:
     def _refused(self, now: int, ack: pb.JoinAck) -> None:
         state = self._machine.state
         is_final = ack.reason in FINAL_REASONS
-        temporary = ack.reason in (Reason.REASON_NOT_SERVING, Reason.REASON_OWNER_UNREACHABLE)
+        temporary = ack.reason in PASSING_REASONS
         self._ledger.note(Refused(self.subtree, ack.reason, ack.holder.node, is_final))
         if state in (UplinkState.AWAIT_INVITATION, UplinkState.AWAIT_GRANT):
             self._link = None
             self._asked.clear()
             event = UplinkEvent.TURNED_AWAY if is_final else UplinkEvent.REFUSED
             self._machine.handle(event)
-            self._attempt = max(self._attempt + 1, 0 if temporary else REFUSED_WAIT)
+            self._attempt = max(self._attempt, 0 if temporary else REFUSED_WAIT)
             wait = timers.retry_after(self._attempt, self._random)
             self._retry_at = None if is_final else now + wait
         elif temporary or self._seeks_another(ack.reason):

@@ -8,7 +8,6 @@ from __future__ import annotations
 import asyncio
 import hmac
 import re
-import resource
 import secrets
 import signal
 import time
@@ -26,6 +25,7 @@ from hbroker.protocol.packets import reason_name
 from hbroker.runtime.driver import Driver, clock
 from hbroker.runtime.logs import EventLog
 from hbroker.runtime.memory import DelegationFile
+from hbroker.runtime.usage import process_usage
 
 __all__ = ["run_node"]
 
@@ -70,7 +70,7 @@ class _Process:
             unix_offset_us=time.time_ns() // 1000 - clock(),
             restored=restored,
             remember=(lambda cuts: None) if file is None else file.store,
-            vitals=_vitals,
+            vitals=process_usage,
         )
         self._driver = Driver(self._endpoint, self._node, on_turn=self._after_turn)
         self._is_stopping = False
@@ -121,12 +121,6 @@ class _Process:
             self._log.warning(event, **told)
         else:
             self._log.info(event, **told)
-
-
-def _vitals() -> dict[str, float]:
-    """Processor time (s) and the most memory ever held (bytes; getrusage tells KiB)."""
-    used = resource.getrusage(resource.RUSAGE_SELF)
-    return {"cpu_s": used.ru_utime + used.ru_stime, "rss_bytes": used.ru_maxrss * 1024}
 
 
 def _config(settings: NodeSettings, incarnation: int) -> Config:

@@ -1,0 +1,105 @@
+"""A network as a user has it: `hbroker up` in a process of its own, on free ports, and its events."""
+
+from __future__ import annotations
+
+import json
+import os
+import queue
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+import psutil
+
+PROJECT = Path(__file__).parent.parent.parent
+PATIENCE = 20.0
+"""Seconds: far more than anything here takes on a machine with nothing else to do."""
+
+
+class Network:
+    """A launcher and its nodes. Made by `network_up`."""
+
+    def __init__(self, file: Path, directory: Path) -> None:
+        self.began = time.monotonic()
+        self.directory = directory
+        self.process = subprocess.Popen(
+            [*hbroker("up"), str(file), "--any-port", "--json", "--state-dir", str(directory)],
+            stdout=subprocess.PIPE,
+            text=True,
+            cwd=PROJECT,
+            env=environment(),
+        )
+        self._events: queue.Queue[dict[str, Any]] = queue.Queue()
+        self._reader = threading.Thread(target=self._read)
+        self._reader.start()
+
+    def event(self, name: str) -> dict[str, Any]:
+        """The next event of that name; others before it are passed over. Raises queue.Empty."""
+        deadline = time.monotonic() + PATIENCE
+        while True:
+            event = self._events.get(timeout=max(deadline - time.monotonic(), 0))
+            if event["event"] == name:
+                return event
+
+    def processes(self) -> dict[str, psutil.Process]:
+        """The nodes' processes by name."""
+        (state,) = self.directory.glob("*/state.json")
+        nodes = json.loads(state.read_text())["nodes"]
+        return {node["name"]: psutil.Process(node["pid"]) for node in nodes if node["pid"] is not None}
+
+    def close(self) -> None:
+        """Leaves nothing behind, however the test ended."""
+        with suppress(ProcessLookupError):
+            self.process.send_signal(signal.SIGTERM)
+        try:
+            self.process.wait(PATIENCE)
+        finally:
+            self.process.kill()
+            self._reader.join(PATIENCE)
+            assert self.process.stdout is not None
+            self.process.stdout.close()
+
+    def _read(self) -> None:
+        assert self.process.stdout is not None
+        for line in self.process.stdout:
+            self._events.put(json.loads(line))
+
+
+@contextmanager
+def network_up(file: Path, directory: Path) -> Iterator[tuple[Network, str]]:
+    """A running network and the address of its root, once it is ready."""
+    network = Network(file, directory)
+    try:
+        yield network, network.event("ready")["root"]
+    finally:
+        network.close()
+
+
+def tree(root: str) -> dict[str, dict[str, Any]]:
+    """What `hbroker tree --json` prints of each node, by name."""
+    done = subprocess.run(
+        [*hbroker("tree"), "--root", root, "--json"],
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE,
+        check=True,
+        cwd=PROJECT,
+        env=environment(),
+    )
+    return {node["name"]: node for node in json.loads(done.stdout)["nodes"]}
+
+
+def hbroker(command: str) -> list[str]:
+    """The beginning of a command line."""
+    return [sys.executable, "-m", "hbroker", command]
+
+
+def environment() -> dict[str, str]:
+    """That of the tests, with this checkout's package."""
+    return {**os.environ, "PYTHONPATH": str(PROJECT)}

@@ -1,0 +1,110 @@
+"""kill -9 of any node: it is back, with its subscribers, in under five seconds (DESIGN §4.6)."""
+
+from __future__ import annotations
+
+import signal
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import psutil
+import pytest
+
+from hbroker import errors, sync
+from hbroker.protocol.packets import Reason
+from tests.product.network import PATIENCE, PROJECT, Network, network_up, tree
+
+HOME = PROJECT / "topologies" / "home.yaml"
+TOPICS = {
+    "root": "home/office/lamp",
+    "outside": "home/outside/gate",
+    "kitchen": "home/kitchen/oven/temperature",
+    "securitycams": "home/outside/securitycams/front",
+}
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Iterator[tuple[Network, str]]:
+    with network_up(HOME, tmp_path) as network:
+        yield network
+
+
+class Publisher:
+    """Publishes numbers at QoS 1, one after the other, and knows when each was begun, and which were distributed to subscribers."""
+
+    def __init__(self, root: str, topic: str) -> None:
+        self.begun: list[float] = []
+        self.distributed: set[int] = set()
+        self.errors: list[errors.HBrokerError] = []
+        self._client = sync.connect(root)
+        self._topic = topic
+        self._is_running = True
+        self._thread = threading.Thread(target=self._run)
+
+    def __enter__(self) -> Publisher:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._is_running = False
+        self._thread.join(PATIENCE)
+        self._client.close()
+
+    def _run(self) -> None:
+        while self._is_running:
+            number = len(self.begun)
+            self.begun.append(time.monotonic())
+            try:
+                receipt = self._client.publish(self._topic, str(number), qos=1, timeout=PATIENCE)
+            except errors.HBrokerError as error:
+                self.errors.append(error)
+                return
+            if receipt.reason == Reason.REASON_SUCCESS:
+                self.distributed.add(number)
+
+
+def test_home_is_ready_in_time_and_ctrl_c_leaves_no_process(home: tuple[Network, str]) -> None:
+    network, _ = home
+    assert time.monotonic() - network.began < 5.0
+    processes = [psutil.Process(network.process.pid), *network.processes().values()]
+    assert len(processes) == 7
+    asked = time.monotonic()
+    network.process.send_signal(signal.SIGINT)
+    assert network.process.wait(PATIENCE) == 0
+    assert time.monotonic() - asked < 3.0
+    assert not [process for process in processes if process.is_running()]
+
+
+@pytest.mark.parametrize("victim", TOPICS)
+def test_a_killed_node_serves_its_subscribers_again(home: tuple[Network, str], victim: str) -> None:
+    network, root = home
+    with (
+        sync.connect(root) as client,
+        client.subscribe(TOPICS[victim], qos=1) as messages,
+        Publisher(root, TOPICS[victim]) as publisher,
+    ):
+        received = {int(next_payload(messages)) for _ in range(20)}
+        network.processes()[victim].send_signal(signal.SIGKILL)
+        killed = time.monotonic()
+        while True:
+            number = int(next_payload(messages))
+            received.add(number)
+            if publisher.begun[number] > killed:
+                break
+        gap = time.monotonic() - killed
+        done = set(publisher.distributed)
+        while not done <= received:
+            received.add(int(next_payload(messages)))
+        assert network.event("ended")["node"] == victim
+        assert network.event("back")["node"] == victim
+        assert publisher.errors == []
+    print("GAP", victim, gap)
+    assert gap < 5.0
+    assert set(tree(root)) == {"root", "kitchen", "livingroom", "bedroom", "outside", "securitycams"}
+
+
+def next_payload(messages: sync.Subscription) -> bytes:
+    message = messages.next(timeout=PATIENCE)
+    assert message is not None, "nothing was delivered in time"
+    return message.payload

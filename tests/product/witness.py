@@ -1,0 +1,61 @@
+"""A well-behaved publisher and subscriber: whatever happens around them, every message arrives, in order."""
+
+from __future__ import annotations
+
+import threading
+
+from hbroker import sync
+from tests.product.network import PATIENCE
+
+TOPIC = "witness/count"
+
+
+class Witness:
+    """Counts at QoS 1 from one client to another while the block runs. `verify` after it."""
+
+    def __init__(self, root: str) -> None:
+        self.published = 0
+        self.received: list[int] = []
+        self._errors: list[BaseException] = []
+        self._is_running = True
+        self._publisher = sync.connect(root)
+        self._subscriber = sync.connect(root)
+        self._messages = self._subscriber.subscribe(TOPIC, qos=1)
+        self._threads = [threading.Thread(target=self._guard, args=(w,)) for w in (self._publish, self._read)]
+
+    def __enter__(self) -> Witness:
+        for thread in self._threads:
+            thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._is_running = False
+        for thread in self._threads:
+            thread.join(PATIENCE)
+        self._messages.close()
+        self._subscriber.close()
+        self._publisher.close()
+
+    def verify(self, at_least: int) -> None:
+        """Every message that was published has arrived once, in order."""
+        assert self._errors == []
+        assert self.received == list(range(self.published))
+        assert self.published >= at_least
+
+    def _publish(self) -> None:
+        while self._is_running:
+            self._publisher.publish(TOPIC, str(self.published), qos=1, timeout=PATIENCE)
+            self.published += 1
+
+    def _read(self) -> None:
+        while self._is_running or len(self.received) < self.published:
+            message = self._messages.next(timeout=0.5)
+            if message is not None:
+                self.received.append(int(message.payload))
+
+    def _guard(self, work: object) -> None:
+        assert callable(work)
+        try:
+            work()
+        except Exception as error:
+            self._errors.append(error)
