@@ -54,7 +54,7 @@ def _play(console: Console, seconds: float) -> None:
         console.print(f"{len(house.nodes)} brokers are up after {house.seconds:.2f} s:")
         for node in house.nodes:
             console.print(f"  {node.name:<13} {node.subtree or '(all the rest)'}")
-        capture.start()
+        capture.start(house.nodes)
         with progress_display(console) as show:
             progress = asyncio.run(live(house.root, _households(), seconds, show))
         _print(console, "What was said", report.on_life(progress))

@@ -13,6 +13,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
@@ -100,16 +101,19 @@ class Capture:
         if self._process is not None:
             _end(self._process)
 
-    def start(self) -> None:
-        """Returns once it captures, or is refused."""
-        process = _start("hbroker.capture", "--count", "--json")
+    def start(self, nodes: Iterable[Node]) -> None:
+        """Returns once it captures what these nodes send and receive, or is refused."""
+        ports = [argument for node in nodes for argument in ("--port", str(node.address[1]))]
+        process = _start("hbroker.capture", "--count", "--json", *ports)
         assert process.stderr is not None, "it was asked for"
         line = _line(process, process.stderr, time.monotonic() + _READY_S) or ""
         if line.startswith("capturing"):
             self._process = process
             return
         _, errors = _end(process)
-        self.refusal = (line + errors).strip().rpartition("\n")[2].removeprefix("hbroker: ") or "it did not begin"
+        self.refusal = (line + errors).strip().rpartition("\n")[2].removeprefix(
+            "hbroker: "
+        ) or "it did not begin"
 
     def stop(self) -> Tally | None:
         """What was seen; None: nothing could be."""
