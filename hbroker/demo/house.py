@@ -161,7 +161,7 @@ def _line(process: subprocess.Popen[str], stream: Any, deadline: float) -> str |
 
 
 def _end(process: subprocess.Popen[str]) -> tuple[str, str]:
-    """Ends a program as Ctrl-C would; returns what it still wrote, to standard output and to standard error."""
+    """Ends a program as Ctrl-C would; returns what it still wrote: (standard output, standard error)."""
     if process.poll() is None:
         process.send_signal(signal.SIGINT)
     try:
