@@ -1,7 +1,8 @@
 """hsub: subscribes and prints what comes, with the flags of mosquitto_sub.
 
 A message passes, in this order: `--retained-only` (the first fresh message ends the program), `-T`,
-`--remove-retained`, `-R`. What is left counts for `-C`, and is printed, but for what `--random-filter` leaves out.
+`--remove-retained`, `-R`. What is left counts for `-C`, and is printed, but for what `--random-filter`
+leaves out.
 """
 
 from __future__ import annotations

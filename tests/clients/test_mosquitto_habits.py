@@ -11,6 +11,7 @@ import sys
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 from typing import TypeAlias
 
@@ -293,7 +294,7 @@ def _hold(family: Family, talk: Talk, topic: str) -> tuple[Seen, list[Seen]]:
 
 def _topic(arguments: tuple[str, ...], default: str) -> str:
     """Where this command line publishes: the last topic counts."""
-    named = [value for flag, value in zip(arguments, arguments[1:], strict=False) if flag == "-t"]
+    named = [value for flag, value in pairwise(arguments) if flag == "-t"]
     return named[-1] if named else default
 
 
