@@ -11,9 +11,9 @@ with a real socket, under the same verbs, less the four that an engine's driver 
 from collections.abc import Sequence
 from typing import Any, Final, TypeAlias, final
 
-Address: TypeAlias = tuple[str, int]
-Cut: TypeAlias = tuple[str, str, _Address, int]
-"""(subtree, node, address, epoch): a delegation, as the `Cut` of the wire protocol."""
+_Address: TypeAlias = tuple[str, int]
+# A delegation, as the `Cut` of the wire protocol: (subtree, node, address, epoch).
+_Cut: TypeAlias = tuple[str, str, _Address, int]
 
 VERSION: Final[str]
 

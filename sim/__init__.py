@@ -1,1 +1,1 @@
-"""Simulations: `sim.network`, a whole network in one process and in virtual time."""
+"""Simulations: `network`, a whole network in one process and in virtual time."""

@@ -109,7 +109,7 @@ def read_file(path: str) -> Iterator[Packet]:
     from scapy.error import Scapy_Exception
 
     try:
-        with Path(path).open("rb") as file, PcapReader(file) as reader:
+        with Path(path).open("rb") as file, PcapReader(file) as reader:  # type: ignore[arg-type]  # it takes both
             yield from reader
     except (Scapy_Exception, EOFError) as error:
         raise CaptureRefused(f"{path}: {error}") from None

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from random import Random
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TypeAlias
 
 from hbroker._native import ControlEvent, LinkDownEvent, LinkUpEvent
 from hbroker._proto import packet_pb2 as pb
@@ -27,9 +27,6 @@ from hbroker.protocol.status import StatusTopic, split_drops
 from hbroker.protocol.subscribers import Subscription
 from hbroker.protocol.subscribing import Subscribing
 from hbroker.protocol.uplink import Uplink, UplinkState
-
-if TYPE_CHECKING:
-    from hbroker._native import Event
 
 __all__ = ["Node"]
 

@@ -29,6 +29,7 @@ NEGATIVE_TTL: Final = 1 * SECOND
 
 
 def retry_after(attempt: int, random: Random) -> int:
-    """How long to wait for an answer to the `attempt`-th try (from 0) before the next: jittered, exponential."""
-    period = min(RETRY_FIRST * RETRY_FACTOR ** min(attempt, 16), RETRY_MOST)
+    """How long to wait for an answer to try `attempt` (from 0) before the next: jittered, exponential."""
+    doublings: int = RETRY_FACTOR ** min(attempt, 16)
+    period = min(RETRY_FIRST * doublings, RETRY_MOST)
     return round(period * random.uniform(1 - RETRY_JITTER, 1 + RETRY_JITTER))

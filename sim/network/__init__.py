@@ -1,12 +1,13 @@
-"""A whole network of nodes and clients in one process, in virtual time, over paths with faults, from one seed.
+"""A whole network of nodes and clients in one process, in virtual time, over faulty paths, from one seed.
 
-The nodes and clients are the real ones: `hbroker.protocol` over `hbroker._native.Engine`, as in production, without sockets and
-clocks. `world` carries datagrams from engine to engine at the time that `paths` says, if it says so at all; `hosts` drives one engine and its
-control. Everything random comes from the world's seed, so a run can be repeated to the last bit.
+The nodes and clients are the real ones: `hbroker.protocol` over `hbroker._native.Engine`, as in production,
+less sockets and clocks. `world` carries datagrams from engine to engine at the time that `paths` says, if it
+says so at all; `hosts` drives one engine and its control. Everything random comes from the world's seed, so a
+run can be repeated to the last bit.
 """
 
-from sim.network.hosts import ClientHost, Host, NodeHost
-from sim.network.paths import CLEAR, Faults
-from sim.network.world import Datagram, World
+from .hosts import ClientHost, Host, NodeHost
+from .paths import CLEAR, Faults
+from .world import Datagram, World
 
 __all__ = ["CLEAR", "ClientHost", "Datagram", "Faults", "Host", "NodeHost", "World"]

@@ -1,6 +1,7 @@
 """A host: one engine, its control, and its address.
 
-Control and engine talk as under `hbroker.runtime`: events of the engine go to the control, which calls the engine's verbs.
+Control and engine talk as under `hbroker.runtime`: events of the engine go to the control, which calls the
+engine's verbs.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from hbroker.protocol.outcome import Outcome
 from hbroker.protocol.subscription import Options
 
 if TYPE_CHECKING:
-    from sim.network.world import Address, World
+    from .world import Address, World
 
 __all__ = ["ClientHost", "Host", "NodeHost"]
 

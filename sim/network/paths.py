@@ -13,8 +13,8 @@ __all__ = ["CLEAR", "Faults"]
 class Faults:
     """The faults of one direction of a path. Shares lie between 0 and 1, times are microseconds.
 
-    A datagram takes `delay_us` and up to `jitter_us` more. One that is reordered takes `late_us` on top, so that later
-    ones pass it; one that is doubled arrives a second time, at a time of its own.
+    A datagram takes `delay_us` and up to `jitter_us` more. One that is reordered takes `late_us` on top, so
+    that later ones pass it; one that is doubled arrives a second time, at a time of its own.
     """
 
     loss: float = 0.0

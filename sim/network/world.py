@@ -1,7 +1,7 @@
 """Virtual time, and datagrams on their way.
 
-The world keeps one heap of what is to happen: a datagram arrives, or a host's deadline passes. It takes the earliest, lets the host act,
-and puts what the host sends on its path. Nothing else moves time.
+The world keeps one heap of what is to happen: a datagram arrives, or a host's deadline passes. It takes the
+earliest, lets the host act, and puts what the host sends on its path. Nothing else moves time.
 """
 
 from __future__ import annotations
@@ -14,10 +14,11 @@ from random import Random
 from typing import TYPE_CHECKING, Final
 
 from hbroker._proto import packet_pb2 as pb
-from sim.network.paths import CLEAR, Faults
+
+from .paths import CLEAR, Faults
 
 if TYPE_CHECKING:
-    from sim.network.hosts import Host
+    from .hosts import Host
 
 __all__ = ["Datagram", "World"]
 
@@ -48,7 +49,8 @@ class Datagram:
 class World:
     """Hosts, the paths between them, and the time.
 
-    `faults` holds for all paths; `path` may say otherwise for some datagrams: it returns their faults, or None to drop them.
+    `faults` holds for all paths; `path` may say otherwise for some datagrams: it returns their faults, or
+    None to drop them.
     """
 
     def __init__(self, seed: int, faults: Faults = CLEAR) -> None:

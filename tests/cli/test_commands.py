@@ -27,6 +27,8 @@ COMMANDS = ["up", "status", "down", "check", "tree", "resolve", "node"]
 
 Capture = pytest.CaptureFixture[str]
 
+NODE = ["--name", "x", "--listen", "127.0.0.1:0", "--subtree"]
+
 
 def usage_error(*arguments: str) -> None:
     with pytest.raises(SystemExit) as caught:
@@ -46,9 +48,17 @@ def test_every_command_teaches_by_examples(command: str, capsys: Capture) -> Non
 
 
 def test_the_module_runs_and_help_loads_little() -> None:
-    code = "import sys; from hbroker.cli import main\ntry: main(['--help'])\nexcept SystemExit: pass\nprint(*sys.modules)"
+    code = (
+        "import sys; from hbroker.cli import main\n"
+        "try: main(['--help'])\nexcept SystemExit: pass\nprint(*sys.modules)"
+    )
     result = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=PROJECT, timeout=PATIENCE
+        [sys.executable, "-c", code],
+        capture_output=True,
+        text=True,
+        check=True,
+        cwd=PROJECT,
+        timeout=PATIENCE,
     )
     loaded = set(result.stdout.split())
     assert not loaded & {"asyncio", "yaml", "google.protobuf", "hbroker._native", "hbroker.runtime.launcher"}
@@ -147,11 +157,11 @@ def test_status_after_the_launcher_was_killed(launch: Launch) -> None:
     [
         (["--name", "x"], "has no `subtree`"),
         (["--name", "x", "--subtree", "a"], "has no `listen`"),
-        (["--name", "x", "--subtree", "a", "--listen", "127.0.0.1:0"], "no root to join for the subtree 'a'; add --root"),
-        (["--name", "x", "--subtree", "", "--listen", "127.0.0.1:0", "--root", "127.0.0.1:1"], "joins nobody"),
-        (["--name", "x", "--subtree", "a//b", "--listen", "127.0.0.1:0", "--root", "127.0.0.1:1"], "write 'a/b'"),
-        (["--name", "x", "--subtree", "", "--listen", "127.0.0.1:0", "--workers", "x"], "write a whole number from 1"),
-        (["--name", "x", "--subtree", "", "--listen", "127.0.0.1:0", "--sessions", "0"], "sessions is 0, out of range"),
+        ([*NODE, "a"], "no root to join for the subtree 'a'; add --root"),
+        ([*NODE, "", "--root", "127.0.0.1:1"], "joins nobody"),
+        ([*NODE, "a//b", "--root", "127.0.0.1:1"], "write 'a/b'"),
+        ([*NODE, "", "--workers", "x"], "write a whole number from 1"),
+        ([*NODE, "", "--sessions", "0"], "sessions is 0, out of range"),
         (["--name", "x", "--config", HOME], "no node is called 'x'; name one of root, bedroom, "),
         (["--name", "root", "--config", HOME, "--workers", "2"], "--workers does not go with --config"),
         (["--name", "root", "--config", BROKEN], "many.yaml:2: "),

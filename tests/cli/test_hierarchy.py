@@ -41,7 +41,9 @@ def test_every_node_is_drawn_once_whoever_it_calls_its_parent(parents: dict[str,
     assert len(hierarchy.drawing(statuses)) == len(parents)
 
 
-@pytest.mark.parametrize("payload", [b"", b"{", b"[]", b"null", b"7", b'{"name": "other"}', b"\xff", b"[" * 100_000])
+@pytest.mark.parametrize(
+    "payload", [b"", b"{", b"[]", b"null", b"7", b'{"name": "other"}', b"\xff", b"[" * 100_000]
+)
 def test_what_is_no_status_is_passed_over(payload: bytes) -> None:
     assert hierarchy.parse_status("$SYS/nodes/kitchen/status", payload) is None
 

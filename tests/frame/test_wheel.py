@@ -139,7 +139,7 @@ def test_installed_wheel_works(environment: Path, tmp_path: Path) -> None:
 def test_installed_commands_answer(environment: Path, tmp_path: Path, command: str) -> None:
     answer = run([environment / command, "--help"], cwd=tmp_path)
     assert answer.returncode == 0, answer.stderr
-    assert answer.stdout.lower().startswith("usage")
+    assert "usage: " in answer.stdout.lower()
 
 
 def _built(out: Path, *command: str) -> Path:

@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 
 from hbroker.config import NodeSettings
 from hbroker.protocol.notices import Joined
-from sim.network import ClientHost, Datagram, Faults, NodeHost, World
-from sim.network.paths import CLEAR
+from hbroker.sim.network import ClientHost, Datagram, Faults, NodeHost, World
+from hbroker.sim.network.paths import CLEAR
 
 HOME = ("home/kitchen", "home/livingroom", "home/bedroom", "home/outside", "home/outside/securitycams")
 

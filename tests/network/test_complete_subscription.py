@@ -1,4 +1,4 @@
-"""Subscribe is complete when it returns (§6): what is published after that arrives, whoever owns the topic."""
+"""Subscribe is complete when it returns (§6): what is published after that arrives, whoever owns it."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import pytest
 
 from hbroker._proto import packet_pb2 as pb
 from hbroker.protocol.outcome import Subscribed
-from sim.network import CLEAR, ClientHost, Datagram, Faults
+from hbroker.sim.network import CLEAR, ClientHost, Datagram, Faults
 from tests.network.networks import HOME, Tree
 
 ROUNDS_PER_SEED = 100
@@ -31,11 +31,16 @@ def test_a_message_published_after_subscribe_returned_arrives(seed: int) -> None
         subscriber = tree.client(f"subscriber-{number}")
         subscribe(subscriber, world.random.choice([topic, "#", "+/#", f"{topic.rsplit('/', 1)[0]}/+"]))
         publisher.publish(topic, str(number).encode(), qos=1)
-        world.run_until(lambda host=subscriber: bool(host.messages), within=30_000_000)
+        await_message(subscriber)
         world.run(50_000)
         assert [(m.topic, m.payload) for m in subscriber.messages] == [(topic, str(number).encode())]
         world.remove(subscriber)
     assert tree.between_brokers() == []
+
+
+def await_message(host: ClientHost) -> None:
+    """Waits for the first message."""
+    host.world.run_until(lambda: bool(host.messages), within=30_000_000)
 
 
 def test_the_faults_do_strike() -> None:

@@ -1,16 +1,16 @@
-"""Resolving costs the tree little, and works through whatever stands between client and owner (§5.2, §5.3)."""
+"""Resolving costs the tree little, and works through what stands between client and owner (§5.2, §5.3)."""
 
 from __future__ import annotations
 
 from collections import Counter
 
 from hbroker.protocol.outcome import Resolved
-from sim.network import CLEAR, ClientHost, Datagram, Faults
+from hbroker.sim.network import CLEAR, ClientHost, Datagram, Faults
 from tests.network.networks import HOME, Tree
 
 
 def count_pubconnects(tree: Tree) -> Counter[tuple[str, int]]:
-    """Counts, from here on, the PUBCONNECTs that clients send to each node. Those that only fetch a token count, too."""
+    """Counts the PUBCONNECTs that clients send to each node from here on; those that fetch a token, too."""
     counts: Counter[tuple[str, int]] = Counter()
     brokers = tree.brokers()
 

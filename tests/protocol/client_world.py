@@ -338,7 +338,7 @@ class World:
         self.waiting.discard(topic)
         self.rejected[topic] = reason
 
-    def listen(self, subscription: int, filter: str) -> None:
+    def listen(self, subscription: int, filter: str, qos: int) -> None:
         self.listening[subscription] = filter
 
     def unlisten(self, subscription: int) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from itertools import count
 from random import Random
-from typing import TYPE_CHECKING
 
 from hbroker._native import ControlEvent
 from hbroker._proto import packet_pb2 as pb
@@ -17,9 +16,6 @@ from hbroker.protocol.node import Node
 from hbroker.protocol.notices import Notice
 from hbroker.protocol.packets import Address, Body, address_from, body_of, pack
 from tests.protocol.fakes import FakeCore, Faults, Network
-
-if TYPE_CHECKING:
-    from hbroker._native import Event
 
 UNIX_OFFSET_US = 1_700_000_000 * timers.SECOND
 ROOT: Address = ("10.0.0.1", 7700)

@@ -28,7 +28,7 @@ pub struct LinkDownEvent {
     address: Address,
     session: u64,
     inbound: bool,
-    reason: &'static str,
+    reason: String,
 }
 
 #[pyclass(module = "hbroker._native", frozen, get_all)]
@@ -46,6 +46,11 @@ pub struct PublishedEvent {
 
 #[pymethods]
 impl ControlEvent {
+    #[new]
+    fn new(link: Option<u64>, source: Address, packet: Py<PyBytes>, inbound: bool) -> Self {
+        Self { link, source, packet, inbound }
+    }
+
     fn __repr__(&self, py: Python<'_>) -> String {
         let (ip, port) = &self.source;
         let bytes = self.packet.bind(py).as_any().len().unwrap_or(0);
@@ -58,6 +63,11 @@ impl ControlEvent {
 
 #[pymethods]
 impl LinkUpEvent {
+    #[new]
+    fn new(link: u64, address: Address, session: u64, inbound: bool) -> Self {
+        Self { link, address, session, inbound }
+    }
+
     fn __repr__(&self) -> String {
         let (ip, port) = &self.address;
         format!(
@@ -69,6 +79,11 @@ impl LinkUpEvent {
 
 #[pymethods]
 impl LinkDownEvent {
+    #[new]
+    fn new(link: u64, address: Address, session: u64, inbound: bool, reason: String) -> Self {
+        Self { link, address, session, inbound, reason }
+    }
+
     fn __repr__(&self) -> String {
         let (ip, port) = &self.address;
         format!(
@@ -80,6 +95,11 @@ impl LinkDownEvent {
 
 #[pymethods]
 impl UnresolvedEvent {
+    #[new]
+    fn new(topic: String, start: Option<Address>) -> Self {
+        Self { topic, start }
+    }
+
     fn __repr__(&self) -> String {
         format!(
             "UnresolvedEvent(topic={:?}, start={:?})",
@@ -90,6 +110,11 @@ impl UnresolvedEvent {
 
 #[pymethods]
 impl PublishedEvent {
+    #[new]
+    fn new(sequence: u64, topic: String, reason: i32) -> Self {
+        Self { sequence, topic, reason }
+    }
+
     fn __repr__(&self) -> String {
         format!(
             "PublishedEvent(sequence={}, topic={:?}, reason={})",
@@ -172,6 +197,6 @@ fn down(peer: Peer, reason: DownReason) -> LinkDownEvent {
         address: address_out(peer.address),
         session: peer.session,
         inbound: peer.inbound,
-        reason: reason.name(),
+        reason: reason.name().to_owned(),
     }
 }

@@ -1,0 +1,196 @@
+"""The two load processes: one publishes for all pairs, the other receives for all pairs.
+
+*Closed loop*: the publisher keeps a window of messages that were sent and have not arrived, and sends whenever there is
+room for a burst. So a broker is asked for all that it can do and is never asked for more, and nothing need be lost.
+*Paced*: one message after another, each when it is due; its payload says when that was. The latency counts from then, so
+that a publisher that is held up does not hide the time that a message waited for it.
+"""
+
+from __future__ import annotations
+
+import itertools
+import os
+import select
+import signal
+import struct
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from multiprocessing.sharedctypes import RawValue
+from typing import Final
+
+from bench.process import sharpen_sleep
+from bench.tally import Credits, Tally
+from bench.transport import FILLER, Publisher, Subscriber
+
+__all__ = ["Plan", "Shared", "publish_load", "receive_load"]
+
+BURST: Final = 128
+"""Messages put at once for one pair."""
+_STALL_S: Final = 1.0
+"""No message arrives for so long: the window is taken to be lost."""
+_GLANCE_MS: Final = 20
+_BACK_OFF_S: Final = 0.000_2
+_DRAIN_S: Final = 2.0
+_DUE: Final = struct.Struct(">Q")
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What the load is. `rate`: messages a second in all; None: closed loop, with `window` messages under way."""
+
+    pairs: int
+    qos: int
+    window: int
+    rate: int | None
+    cpus: frozenset[int]
+
+
+class Shared:
+    """What the load processes and the measuring process share. Made before the processes are forked."""
+
+    def __init__(self) -> None:
+        self.tally = Tally()
+        self.credits = Credits()
+        self._is_stopping = RawValue("b", 0)
+        self._ready = Credits()
+
+    @property
+    def is_stopping(self) -> bool:
+        """The publisher is to end."""
+        return bool(self._is_stopping.value)
+
+    def stop(self) -> None:
+        """Tells the publisher to end."""
+        self._is_stopping.value = 1
+
+    def say_ready(self) -> None:
+        """A load process is connected."""
+        self._ready.give(1)
+
+    def wait_ready(self, timeout_s: float) -> bool:
+        """Whether a load process says in time that it is connected."""
+        return bool(self._ready.take(timeout_s))
+
+    def close(self) -> None:
+        """Gives the descriptors back."""
+        self.credits.close()
+        self._ready.close()
+
+
+def publish_load(connect: Callable[[], Publisher], plan: Plan, shared: Shared) -> None:
+    """The publishing process: until it is told to stop."""
+    _settle_in(plan)
+    publisher = connect()
+    try:
+        shared.say_ready()
+        if plan.rate is None:
+            _publish_closed(publisher, plan, shared)
+        else:
+            _publish_paced(publisher, plan.rate, shared)
+        publisher.drain(_DRAIN_S)
+        _report_publisher(publisher, shared.tally)
+    finally:
+        publisher.close()
+
+
+def receive_load(connect: Callable[[], Subscriber], plan: Plan, shared: Shared) -> None:
+    """The subscribing process: until it is terminated."""
+    _settle_in(plan)
+    subscriber = connect()
+    try:
+        shared.say_ready()
+        take = subscriber.take if plan.rate is None else _taking_latencies(subscriber, shared.tally)
+        _receive(subscriber, take, shared)
+    except _Terminated:
+        return
+    finally:
+        subscriber.close()
+
+
+class _Terminated(Exception):
+    """SIGTERM came."""
+
+
+def _settle_in(plan: Plan) -> None:
+    os.sched_setaffinity(0, plan.cpus)
+    sharpen_sleep()
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the measuring process ends us
+    signal.signal(signal.SIGTERM, _terminate)
+
+
+def _terminate(number: int, frame: object) -> None:
+    raise _Terminated
+
+
+def _publish_closed(publisher: Publisher, plan: Plan, shared: Shared) -> None:
+    tally, credits = shared.tally, shared.credits
+    room = plan.window
+    reports = itertools.cycle(range(64))
+    while not shared.is_stopping:
+        while room < BURST and not shared.is_stopping:
+            arrived = credits.take(_STALL_S)
+            room = room + arrived if arrived else plan.window
+            tally.add("stalls", not arrived)
+        sent = publisher.publish(BURST)
+        room -= sent
+        tally.add("sent", sent)
+        publisher.turn()
+        if not sent:
+            tally.add("refusals")
+            time.sleep(_BACK_OFF_S)
+        if not next(reports):
+            _report_publisher(publisher, tally)
+
+
+def _publish_paced(publisher: Publisher, rate: int, shared: Shared) -> None:
+    interval = 1_000_000_000 // rate
+    due = time.monotonic_ns()
+    while not shared.is_stopping:
+        due += interval
+        while (early := due - time.monotonic_ns()) > 0:
+            time.sleep(early / 1e9)
+        publisher.publish_one(_DUE.pack(due) + FILLER[_DUE.size :])
+        shared.tally.add("sent")
+        publisher.turn()
+
+
+def _receive(subscriber: Subscriber, take: Callable[[int], object], shared: Shared) -> None:
+    tally = shared.tally
+    pairs = {fd: pair for pair, fd in enumerate(subscriber.filenos())}
+    poll = select.poll()
+    for fd in pairs:
+        poll.register(fd, select.POLLIN)
+    credited = 0
+    for lap in itertools.count():
+        for fd, _ in poll.poll(_GLANCE_MS):
+            take(pairs[fd])
+        received = sum(stream.received for stream in subscriber.streams)
+        if received > credited:
+            shared.credits.give(received - credited)
+            credited = received
+            tally.put("received", received)
+        if not lap % 64:
+            _report_subscriber(subscriber, tally)
+
+
+def _taking_latencies(subscriber: Subscriber, tally: Tally) -> Callable[[int], None]:
+    def take(pair: int) -> None:
+        payloads = subscriber.take_payloads(pair)
+        now = time.monotonic_ns()
+        for payload in payloads:
+            tally.add_latency(now - _DUE.unpack_from(payload)[0])
+
+    return take
+
+
+def _report_publisher(publisher: Publisher, tally: Tally) -> None:
+    tally.put("acknowledged", publisher.acknowledged)
+    tally.put("datagrams_to_broker", publisher.datagrams())
+
+
+def _report_subscriber(subscriber: Subscriber, tally: Tally) -> None:
+    for name in ("duplicated", "disordered"):
+        tally.put(name, sum(getattr(stream, name) for stream in subscriber.streams))
+    tally.put("corrupted", subscriber.corrupted)
+    tally.put("datagrams_from_broker", subscriber.datagrams())

@@ -1,0 +1,219 @@
+"""Load for any MQTT 3.1.1 broker over TCP, as cheap as it can be in Python: nothing is done for each message.
+
+The publisher sends slices of one stream of PUBLISH packets that was encoded beforehand, a cycle of numbered messages.
+At QoS 0 a broker passes the packets on byte for byte, so the subscriber's stream has to *be* that cycle: one comparison
+checks a whole batch for loss, doubles, disorder and damage. At QoS 1 only the packet ids differ; they are read, blanked
+and acknowledged by strided slices, for all packets have one length. Only where a comparison fails are messages looked at
+one by one.
+"""
+
+from __future__ import annotations
+
+import socket
+import struct
+from typing import Final
+
+from bench.sequences import Stream
+from bench.transport import FILLER, PAYLOAD_BYTES, Address, NoAnswer, topic_of
+
+__all__ = ["MqttPublisher", "MqttSubscriber"]
+
+_CYCLE: Final = 16_384
+"""Messages of the cycle: more than may be under way, and packet ids of 16 bits suffice."""
+_NUMBER: Final = struct.Struct(">Q")
+_RECEIVE_BYTES: Final = 1 << 18
+_TIMEOUT_S: Final = 10.0
+
+_CONNECT, _CONNACK, _PUBLISH, _PUBACK, _SUBSCRIBE, _SUBACK = 0x10, 0x20, 0x30, 0x40, 0x82, 0x90
+_CLEAN_SESSION: Final = 0x02
+
+
+class MqttPublisher:
+    """Publishes on the topics of all pairs, in turn, each over a connection of its own."""
+
+    def __init__(self, broker: Address, pairs: int, qos: int) -> None:
+        self._forms = [_Form(topic_of(pair), qos) for pair in range(pairs)]
+        self._cycles = [memoryview(form.cycle(with_ids=True)) for form in self._forms]
+        self._sockets = [_connect(broker, f"publisher-{pair}") for pair in range(pairs)]
+        self._positions = [0] * pairs
+        self._turn = 0
+        self._acknowledgement_bytes = 0
+
+    def publish(self, count: int) -> int:
+        """The next `count` messages of the next pair."""
+        pair = self._turn = (self._turn + 1) % len(self._sockets)
+        size, start = self._forms[pair].size, self._positions[pair]
+        end = min(start + count, _CYCLE)
+        self._sockets[pair].sendall(self._cycles[pair][start * size : end * size])
+        self._positions[pair] = end % _CYCLE
+        return end - start
+
+    def publish_one(self, payload: bytes) -> None:
+        """One message on the next topic, over its connection."""
+        pair = self._turn = (self._turn + 1) % len(self._sockets)
+        number = self._positions[pair]
+        self._positions[pair] = (number + 1) % _CYCLE
+        self._sockets[pair].sendall(self._forms[pair].packet(payload, number + 1))
+
+    def turn(self) -> None:
+        """Takes in the PUBACKs of the last pair."""
+        try:
+            self._acknowledgement_bytes += len(
+                self._sockets[self._turn].recv(_RECEIVE_BYTES, socket.MSG_DONTWAIT)
+            )
+        except BlockingIOError:
+            return
+
+    @property
+    def acknowledged(self) -> int:
+        return self._acknowledgement_bytes // 4
+
+    def datagrams(self) -> int:
+        """None: it is a stream."""
+        return 0
+
+    def drain(self, timeout_s: float) -> None:
+        """Everything has been handed to the kernel already."""
+
+    def close(self) -> None:
+        """Ends the connections."""
+        for connection in self._sockets:
+            connection.close()
+
+
+class MqttSubscriber:
+    """Receives the topics of all pairs, each over a connection of its own."""
+
+    def __init__(self, broker: Address, pairs: int, qos: int) -> None:
+        self.streams = [Stream(first=0) for _ in range(pairs)]
+        self.corrupted = 0
+        self._forms = [_Form(topic_of(pair), qos) for pair in range(pairs)]
+        self._cycles = [memoryview(form.cycle(with_ids=False) * 2) for form in self._forms]
+        self._sockets = [_connect(broker, f"subscriber-{pair}") for pair in range(pairs)]
+        self._rests = [b""] * pairs
+        for pair, connection in enumerate(self._sockets):
+            _subscribe(connection, topic_of(pair), qos)
+
+    def filenos(self) -> list[int]:
+        """The sockets'."""
+        return [connection.fileno() for connection in self._sockets]
+
+    def take(self, pair: int) -> None:
+        """Takes what one connection has, and compares it with the cycle."""
+        packets = self._receive(pair)
+        form, stream = self._forms[pair], self.streams[pair]
+        size, count = form.size, len(packets) // form.size
+        start = stream.expected % _CYCLE
+        if count <= _CYCLE and packets == self._cycles[pair][start * size : (start + count) * size]:
+            stream.take_run(count)
+        else:
+            self._inspect(pair, packets)
+
+    def take_payloads(self, pair: int) -> list[bytes]:
+        """As `take`, for payloads that are not the cycle's."""
+        packets = self._receive(pair)
+        size = self._forms[pair].size
+        payloads = [bytes(packets[end - PAYLOAD_BYTES : end]) for end in range(size, len(packets) + 1, size)]
+        self.streams[pair].take_run(len(payloads))
+        return payloads
+
+    def datagrams(self) -> int:
+        """None: it is a stream."""
+        return 0
+
+    def close(self) -> None:
+        """Ends the connections."""
+        for connection in self._sockets:
+            connection.close()
+
+    def _receive(self, pair: int) -> bytearray:
+        """Whole packets, acknowledged where they are to be, their packet ids blanked."""
+        connection, form = self._sockets[pair], self._forms[pair]
+        received = connection.recv(_RECEIVE_BYTES)
+        if not received:
+            raise NoAnswer("the broker closed a connection")
+        packets = bytearray(self._rests[pair] + received)
+        whole = len(packets) - len(packets) % form.size
+        self._rests[pair] = bytes(packets[whole:])
+        del packets[whole:]
+        if form.qos and packets:
+            connection.sendall(form.take_ids(packets))
+        return packets
+
+    def _inspect(self, pair: int, packets: bytearray) -> None:
+        form, stream = self._forms[pair], self.streams[pair]
+        for start in range(0, len(packets), form.size):
+            packet = bytes(packets[start : start + form.size])
+            (number,) = _NUMBER.unpack_from(packet, form.size - PAYLOAD_BYTES)
+            if number >= _CYCLE or packet != form.numbered(number, 0):
+                self.corrupted += 1
+                continue
+            ahead = (number - stream.expected + _CYCLE // 2) % _CYCLE - _CYCLE // 2
+            stream.take([stream.expected + ahead])
+
+
+class _Form:
+    """The PUBLISH packets of one topic, all of one length (MQTT 3.1.1 §3.3)."""
+
+    def __init__(self, topic: str, qos: int) -> None:
+        self.qos = qos
+        name = topic.encode()
+        self._head = struct.pack(">H", len(name)) + name
+        self.size = len(self.packet(FILLER, 1))
+        self._id_at = self.size - PAYLOAD_BYTES - 2
+
+    def packet(self, payload: bytes, packet_id: int) -> bytes:
+        """One packet."""
+        id_field = struct.pack(">H", packet_id) if self.qos else b""
+        return _packet(_PUBLISH | self.qos << 1, self._head + id_field + payload)
+
+    def numbered(self, number: int, packet_id: int) -> bytes:
+        """The packet of one number of the cycle."""
+        return self.packet(_NUMBER.pack(number) + FILLER[_NUMBER.size :], packet_id)
+
+    def cycle(self, *, with_ids: bool) -> bytes:
+        """All packets of the cycle; their ids are 0 where they are to be compared."""
+        return b"".join(self.numbered(number, with_ids * (number + 1)) for number in range(_CYCLE))
+
+    def take_ids(self, packets: bytearray) -> bytearray:
+        """Blanks the packet ids; returns a PUBACK for each (§3.4)."""
+        count = len(packets) // self.size
+        answers = bytearray(_packet(_PUBACK, b"\0\0") * count)
+        for byte in range(2):
+            place = slice(self._id_at + byte, None, self.size)
+            answers[2 + byte :: 4] = packets[place]
+            packets[place] = bytes(count)
+        return answers
+
+
+def _connect(broker: Address, client_id: str) -> socket.socket:
+    connection = socket.create_connection(broker, _TIMEOUT_S)
+    connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    head = struct.pack(">H4sBBH", 4, b"MQTT", 4, _CLEAN_SESSION, 0)
+    connection.sendall(_packet(_CONNECT, head + _text(client_id)))
+    _expect(connection, bytes([_CONNACK, 2, 0, 0]))
+    return connection
+
+
+def _subscribe(connection: socket.socket, topic: str, qos: int) -> None:
+    connection.sendall(_packet(_SUBSCRIBE, b"\0\1" + _text(topic) + bytes([qos])))
+    _expect(connection, bytes([_SUBACK, 3, 0, 1, qos]))
+
+
+def _expect(connection: socket.socket, answer: bytes) -> None:
+    received = connection.recv(len(answer), socket.MSG_WAITALL)
+    if received != answer:
+        raise NoAnswer(f"the broker answered {received.hex()}, not {answer.hex()}")
+
+
+def _text(text: str) -> bytes:
+    return struct.pack(">H", len(text)) + text.encode()
+
+
+def _packet(kind: int, body: bytes) -> bytes:
+    length, digits = len(body), bytearray()
+    while length > 127:
+        digits.append(length & 127 | 128)
+        length >>= 7
+    digits.append(length)
+    return bytes([kind]) + bytes(digits) + body
