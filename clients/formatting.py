@@ -141,7 +141,7 @@ def _parts(text: str, pretty: bool) -> Iterator[bytes | Format]:
             case "@":
                 part, position = _at(_letter(text, position)), position + 1
             case _:
-                part, position = _escape(_letter(text, position)), position + 1
+                part, position = _escape(_letter(text, position, "escape")), position + 1
         yield part
     yield encode_text(text[position:])
 
@@ -179,9 +179,9 @@ def _escape(letter: str) -> bytes:
     return _ESCAPES[letter]
 
 
-def _letter(text: str, position: int) -> str:
+def _letter(text: str, position: int, kind: str = "format") -> str:
     if position >= len(text):
-        raise UsageError("Incomplete format specifier.")
+        raise UsageError(f"Incomplete {kind} specifier.")
     return text[position]
 
 

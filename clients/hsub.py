@@ -1,7 +1,8 @@
 """hsub: subscribes and prints what comes, with the flags of mosquitto_sub.
 
 A message passes, in this order: `--retained-only` (the first fresh message ends the program), `-T`,
-`--remove-retained`, `-R`, `--random-filter`; what is left is printed, and counts for `-C`.
+`--remove-retained`, `-R`. What is left counts for `-C`, and is printed, but for what `--random-filter`
+leaves out.
 """
 
 from __future__ import annotations
@@ -87,7 +88,7 @@ class _Reader:
         self._no_retained = NO_RETAINED in values
         self._removes = REMOVE_RETAINED in values
         self._received = 0
-        self._printed = 0
+        self._taken = 0
 
     def read(self, messages: Subscription, deadline: float | None) -> int:
         """Returns the exit code."""
@@ -101,8 +102,8 @@ class _Reader:
                 return DONE
             if self._wants(received):
                 self._print(received)
-                self._printed += 1
-                if self._printed == self._limit:
+                self._taken += 1
+                if self._taken == self._limit:
                     return DONE
 
     def _note(self, message: Message) -> Received:
@@ -124,12 +125,12 @@ class _Reader:
             return False
         if self._removes and received.is_retained:
             self._client.publish(topic, b"", qos=1, retain=True)
-        if received.is_retained and self._no_retained:
-            return False
-        return self._chance >= 100.0 or random.random() * 100.0 < self._chance
+        return not (received.is_retained and self._no_retained)
 
     def _print(self, received: Received) -> None:
         if not received.message.payload and not self._shows_empty:
+            return
+        if self._chance < 100.0 and random.random() * 100.0 >= self._chance:
             return
         try:
             text = self._format(received)

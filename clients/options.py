@@ -154,6 +154,7 @@ _SESSIONS: Final = "a client's session ends with it"
 _USERS: Final = "the network does not ask for a user name"
 _TLS: Final = "links are not encrypted"
 _WILLS: Final = "a will is for MQTT clients, at a gateway"
+_SUBSCRIBING: Final = "a subscription carries no properties"
 
 UNSUPPORTED: Final = {
     "-c": _SESSIONS,
@@ -172,4 +173,8 @@ UNSUPPORTED: Final = {
     "--proxy": "datagrams pass no SOCKS proxy",
     "--unix": "nodes listen on UDP alone",
     "-S": "there is no SRV record for hbroker",
+    "-D": _SUBSCRIBING,
+    "--property": _SUBSCRIBING,
+    "-U": _SESSIONS,
+    "--unsubscribe": _SESSIONS,
 }

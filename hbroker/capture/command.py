@@ -84,13 +84,13 @@ def run(options: argparse.Namespace) -> int:
 
     dissector.bind()
     tally = Tally()
-    writer = frames.open_writer(options.write) if options.write else None
+    writer = frames.PcapFile(options.write) if options.write else None
     stop = _Stop()
     try:
         if options.read:
             _take(frames.read_file(options.read), options, tally, writer)
         else:
-            with frames.Interface(options.interface) as interface:
+            with frames.Interface(options.interface, options.port) as interface:
                 print(f"capturing on {options.interface}", file=sys.stderr, flush=True)
                 _take(_live(interface, stop), options, tally, writer)
                 tally.missed = interface.missed
@@ -128,10 +128,10 @@ class _Stop:
 def _live(interface: Any, stop: _Stop) -> Iterator[Packet]:
     while True:
         packet = interface.read(0.0 if stop.at is not None else _POLL_S)
+        if stop.at is not None and (packet is None or packet.time > stop.at):
+            return
         if packet is not None:
             yield packet
-        elif stop.at is not None:
-            return
 
 
 def _take(packets: Iterator[Packet], options: argparse.Namespace, tally: Tally, writer: Any) -> None:
@@ -148,7 +148,9 @@ def _take(packets: Iterator[Packet], options: argparse.Namespace, tally: Tally, 
         datagram = packet[HBroker]
         tally.add(source, destination, (one.kind for one in datagram.packets))
         if writer is not None:
-            writer.write(packet[UDP].underlayer)
+            below = packet[UDP].underlayer
+            below.time = packet.time
+            writer.write(below)
         if not options.count:
             _print(packet, datagram, source, destination, options.json)
         if options.limit is not None and tally.datagrams >= options.limit:

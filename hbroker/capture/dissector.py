@@ -101,11 +101,11 @@ class HBrokerPacket(Packet):
 
     def self_build(self) -> bytes:
         """The bytes that were dissected."""
-        return bytes(self.original)
+        return self.raw_packet_cache or b""
 
     def body_as_dict(self) -> dict[str, Any]:
         """The whole body, ready for JSON."""
-        return body_as_dict(pb.Packet.FromString(self.original))
+        return body_as_dict(pb.Packet.FromString(self.self_build()))
 
     def mysummary(self) -> str:
         """`PUBLISH 'home/kitchen/lamp' AT_LEAST_ONCE 5 bytes (delivery 7)`"""
@@ -157,7 +157,7 @@ class HBroker(Packet):
 
     def self_build(self) -> bytes:
         """The bytes that were dissected."""
-        return bytes(self.original)
+        return self.raw_packet_cache or b""
 
     def mysummary(self) -> str:
         """`HBroker #12 PUBLISH 'home/kitchen/lamp' 5 bytes (delivery 7) | PUBACK`"""

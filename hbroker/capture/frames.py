@@ -8,46 +8,36 @@ that does not say so would prove nothing.
 
 from __future__ import annotations
 
-import ctypes
 import select
 import socket
 import struct
 import time
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
+from pathlib import Path
 from typing import Final
 
-from scapy.data import DLT_RAW
 from scapy.layers.inet import IP
 from scapy.layers.inet6 import IPv6
 from scapy.packet import Packet
-from scapy.utils import PcapReader, PcapWriter
+from scapy.utils import PcapReader
 
+from hbroker.capture import packet_filter
 from hbroker.errors import LocalError
 
-__all__ = ["CaptureRefused", "Interface", "open_writer", "read_file"]
+__all__ = ["CaptureRefused", "Interface", "PcapFile", "read_file"]
 
 _ETH_P_ALL: Final = 0x0003
 _PACKET_OUTGOING: Final = 4
 _SOL_PACKET: Final = 263
 _PACKET_STATISTICS: Final = 6
-_SO_ATTACH_FILTER: Final = 26
 _SO_RCVBUFFORCE: Final = 33
 _BUFFER: Final = 64 * 1024 * 1024
+_SO_TIMESTAMPNS: Final = 35
+_NOTES: Final = socket.CMSG_SPACE(struct.calcsize("ll"))
 _MOST: Final = 65_535
-
-# Classic BPF: IPv4 with protocol 17, or IPv6 with next header 17. (code, jump if true, if false, operand)
-_UDP_ALONE: Final = (
-    (0x30, 0, 0, 0),  # the first byte
-    (0x54, 0, 0, 0xF0),  # its upper half is the version
-    (0x15, 0, 2, 0x40),  # 4?
-    (0x30, 0, 0, 9),  # the protocol
-    (0x15, 3, 4, 17),
-    (0x15, 0, 3, 0x60),  # 6?
-    (0x30, 0, 0, 6),  # the next header
-    (0x15, 0, 1, 17),
-    (0x06, 0, 0, _MOST),
-    (0x06, 0, 0, 0),
-)
+_PCAP_MAGIC: Final = 0xA1B2C3D4
+_LINKTYPE_RAW: Final = 101
+"""Packets begin with the IP header."""
 
 
 class CaptureRefused(LocalError):
@@ -57,10 +47,11 @@ class CaptureRefused(LocalError):
 class Interface:
     """A capture of one interface, from the moment it is made until it is closed. A context manager.
 
+    `ports`: only what is from or to one of these UDP ports (as many as the kernel's filter takes); none: all.
     Raises CaptureRefused.
     """
 
-    def __init__(self, name: str = "lo") -> None:
+    def __init__(self, name: str = "lo", ports: Collection[int] = ()) -> None:
         self._skips_outgoing = name == "lo"
         self._missed = 0
         try:
@@ -68,8 +59,9 @@ class Interface:
         except (PermissionError, AttributeError) as error:
             raise CaptureRefused(_why_not(error)) from None
         try:
-            _attach(self._socket, _UDP_ALONE)
+            packet_filter.attach(self._socket, ports)
             _widen(self._socket)
+            self._socket.setsockopt(socket.SOL_SOCKET, _SO_TIMESTAMPNS, 1)
             self._socket.bind((name, _ETH_P_ALL))
         except OSError as error:
             self._socket.close()
@@ -87,7 +79,7 @@ class Interface:
         deadline = time.monotonic() + timeout
         while True:
             try:
-                data, place = self._socket.recvfrom(_MOST)
+                data, notes, _, place = self._socket.recvmsg(_MOST, _NOTES)
             except BlockingIOError:
                 pause = deadline - time.monotonic()
                 if pause <= 0 or not select.select([self._socket], [], [], pause)[0]:
@@ -96,7 +88,7 @@ class Interface:
             if place[2] == _PACKET_OUTGOING and self._skips_outgoing:
                 continue
             packet = IPv6(data) if data[0] >> 4 == 6 else IP(data)
-            packet.time = time.time()
+            packet.time = _arrival(notes)
             return packet
 
     @property
@@ -117,15 +109,28 @@ def read_file(path: str) -> Iterator[Packet]:
     from scapy.error import Scapy_Exception
 
     try:
-        with PcapReader(path) as reader:
+        with Path(path).open("rb") as file, PcapReader(file) as reader:  # type: ignore[arg-type]  # it takes both
             yield from reader
     except (Scapy_Exception, EOFError) as error:
         raise CaptureRefused(f"{path}: {error}") from None
 
 
-def open_writer(path: str) -> PcapWriter:
-    """Writes packets to a pcap file, each at once. Raises OSError."""
-    return PcapWriter(path, linktype=DLT_RAW, sync=True)
+class PcapFile:
+    """Writes IP packets to a pcap file, each at once, with their own times. Raises OSError."""
+
+    def __init__(self, path: str) -> None:
+        self._file = Path(path).open("wb", buffering=0)  # noqa: SIM115  # `close` closes it
+        self._file.write(struct.pack("<IHHiIII", _PCAP_MAGIC, 2, 4, 0, 0, _MOST, _LINKTYPE_RAW))
+
+    def write(self, packet: Packet) -> None:
+        """Appends a packet that begins with its IP header."""
+        data = bytes(packet)
+        seconds, rest = divmod(float(packet.time), 1)
+        self._file.write(struct.pack("<IIII", int(seconds), int(rest * 1e6), len(data), len(data)) + data)
+
+    def close(self) -> None:
+        """Idempotent."""
+        self._file.close()
 
 
 def _why_not(error: Exception) -> str:
@@ -134,13 +139,13 @@ def _why_not(error: Exception) -> str:
     return "capturing from an interface needs Linux; a file (-r) can be read anywhere"
 
 
-def _attach(to: socket.socket, program: tuple[tuple[int, int, int, int], ...]) -> None:
-    """Sets the socket's filter: struct sock_fprog of linux/filter.h."""
-    code = b"".join(struct.pack("HBBI", *instruction) for instruction in program)
-    memory = ctypes.create_string_buffer(code)
-    to.setsockopt(
-        socket.SOL_SOCKET, _SO_ATTACH_FILTER, struct.pack("HP", len(program), ctypes.addressof(memory))
-    )
+def _arrival(notes: list[tuple[int, int, bytes]]) -> float:
+    """When the kernel saw the packet (seconds since the Unix epoch): its struct timespec."""
+    for level, kind, data in notes:
+        if (level, kind) == (socket.SOL_SOCKET, _SO_TIMESTAMPNS):
+            seconds, nanoseconds = struct.unpack("ll", data)
+            return float(seconds + nanoseconds / 1e9)
+    return time.time()
 
 
 def _widen(to: socket.socket) -> None:

@@ -54,13 +54,18 @@ def _play(console: Console, seconds: float) -> None:
         console.print(f"{len(house.nodes)} brokers are up after {house.seconds:.2f} s:")
         for node in house.nodes:
             console.print(f"  {node.name:<13} {node.subtree or '(all the rest)'}")
-        capture.start()
+        capture.start(house.nodes)
+        looks: list[str] = []
+
+        def look() -> None:
+            looks.append(run("tree", "--root", house.root))
+            looks.append(run("resolve", TRACED, "--trace", "--root", house.root))
+
         with progress_display(console) as show:
-            progress = asyncio.run(live(house.root, _households(), seconds, show))
+            progress = asyncio.run(live(house.root, _households(), seconds, show, look))
+        tree, trace = looks
         _print(console, "What was said", report.on_life(progress))
-        tree = run("tree", "--root", house.root)
         _print(console, "hbroker tree", tree.splitlines())
-        trace = run("resolve", TRACED, "--trace", "--root", house.root)
         _print(console, f"hbroker resolve {TRACED} --trace", trace.splitlines())
         tally = capture.stop()
         _print(console, "What went over the wire", report.on_capture(tally, house.nodes, capture.refusal))

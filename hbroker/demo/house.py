@@ -13,6 +13,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
@@ -100,9 +101,10 @@ class Capture:
         if self._process is not None:
             _end(self._process)
 
-    def start(self) -> None:
-        """Returns once it captures, or is refused."""
-        process = _start("hbroker.capture", "--count", "--json")
+    def start(self, nodes: Iterable[Node]) -> None:
+        """Returns once it captures what these nodes send and receive, or is refused."""
+        ports = [argument for node in nodes for argument in ("--port", str(node.address[1]))]
+        process = _start("hbroker.capture", "--count", "--json", *ports)
         assert process.stderr is not None, "it was asked for"
         line = _line(process, process.stderr, time.monotonic() + _READY_S) or ""
         if line.startswith("capturing"):
@@ -159,7 +161,7 @@ def _line(process: subprocess.Popen[str], stream: Any, deadline: float) -> str |
 
 
 def _end(process: subprocess.Popen[str]) -> tuple[str, str]:
-    """Ends a program as Ctrl-C would; returns what it still wrote, to standard output and to standard error."""
+    """Ends a program as Ctrl-C would; returns what it still wrote: (standard output, standard error)."""
     if process.poll() is None:
         process.send_signal(signal.SIGINT)
     try:

@@ -51,9 +51,15 @@ class Progress:
 
 
 async def live(
-    root: str, households: Sequence[Sequence[Device]], seconds: float, show: Callable[[Progress], None]
+    root: str,
+    households: Sequence[Sequence[Device]],
+    seconds: float,
+    show: Callable[[Progress], None],
+    look: Callable[[], None],
 ) -> Progress:
     """Runs the house; each household of devices has one connection. `show` is called as time goes by.
+
+    `look` is called, in a thread, once the devices are silent and while the watchers are still there.
 
     Raises hbroker.HBrokerError where the network does not answer.
     """
@@ -72,6 +78,7 @@ async def live(
             for client in clients:
                 await client.drain()
             await _settle(progress)
+            await asyncio.to_thread(look)
             for reader in readers:
                 reader.cancel()
     progress.elapsed = seconds

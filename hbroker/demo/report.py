@@ -26,10 +26,11 @@ def on_capture(tally: Tally | None, nodes: tuple[Node, ...], refusal: str | None
     """The promise, counted: no PUBLISH between brokers."""
     if tally is None:
         yield f"Not captured: {refusal or 'the capture failed'}."
-        yield "The counters above are the nodes' own: each took in the messages of its own subtree, and no other."
+        yield "The counters above are the nodes' own: each took in the messages of its subtree alone."
         return
     brokers = {node.address for node in nodes}
-    yield f"PUBLISH packets on the loopback interface: {tally.seen('PUBLISH')}, in {tally.datagrams} datagrams"
+    seen = tally.seen("PUBLISH")
+    yield f"PUBLISH packets on the loopback interface: {seen}, in {tally.datagrams} datagrams"
     yield f"PUBLISH packets between broker addresses:  {tally.between('PUBLISH', brokers)}"
     control = sum(
         count

@@ -1,0 +1,102 @@
+"""The kernel's packet filter for a capture: UDP, from or to some ports, in classic BPF (linux/filter.h).
+
+A busy machine moves far more datagrams than Python can read. What is not asked for never leaves the kernel.
+The program sees a packet from its IP header on. Jumps lead forward only, by at most 255 instructions, which
+bounds the number of ports.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import socket
+import struct
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass
+from typing import Final
+
+__all__ = ["MOST_PORTS", "attach", "program"]
+
+MOST_PORTS: Final = 56
+"""With more ports than this, all UDP passes."""
+
+_SO_ATTACH_FILTER: Final = 26
+_WHOLE: Final = 0xFFFF
+_UDP: Final = 17
+
+_LOAD_BYTE: Final = 0x30
+_LOAD_HALF: Final = 0x28
+_LOAD_HALF_BEHIND: Final = 0x48  # at an offset from the index register
+_INDEX_HEADER_LENGTH: Final = 0xB1  # the index register becomes the length of the IPv4 header
+_AND: Final = 0x54
+_IF_EQUAL: Final = 0x15
+_IF_ANY_BIT: Final = 0x45
+_RETURN: Final = 0x06
+
+_NEXT: Final = ""
+
+
+@dataclass(frozen=True, slots=True)
+class _Step:
+    """An instruction. `then`, `otherwise`: labels to go on at; empty: the next one. `label`: its own."""
+
+    code: int
+    operand: int
+    then: str = _NEXT
+    otherwise: str = _NEXT
+    label: str = ""
+
+
+def program(ports: Collection[int]) -> tuple[tuple[int, int, int, int], ...]:
+    """(code, jump if true, jump if false, operand) of each instruction. No ports: all of UDP passes."""
+    steps = list(_steps(sorted(ports) if len(ports) <= MOST_PORTS else []))
+    places = {step.label: place for place, step in enumerate(steps) if step.label}
+
+    def jump(place: int, label: str) -> int:
+        return places[label] - place - 1 if label else 0
+
+    return tuple(
+        (step.code, jump(place, step.then), jump(place, step.otherwise), step.operand)
+        for place, step in enumerate(steps)
+    )
+
+
+def attach(to: socket.socket, ports: Collection[int]) -> None:
+    """Has the kernel drop what the program refuses. Raises OSError."""
+    instructions = program(ports)
+    code = b"".join(struct.pack("HBBI", *instruction) for instruction in instructions)
+    memory = ctypes.create_string_buffer(code)
+    to.setsockopt(
+        socket.SOL_SOCKET, _SO_ATTACH_FILTER, struct.pack("HP", len(instructions), ctypes.addressof(memory))
+    )
+
+
+def _steps(ports: list[int]) -> Iterator[_Step]:
+    yield _Step(_LOAD_BYTE, 0)
+    yield _Step(_AND, 0xF0)
+    yield _Step(_IF_EQUAL, 0x40, otherwise="not 4")
+    yield _Step(_LOAD_BYTE, 9)
+    yield _Step(_IF_EQUAL, _UDP, otherwise="refuse")
+    yield _Step(_LOAD_HALF, 6)
+    yield _Step(_IF_ANY_BIT, 0x1FFF, then="refuse")  # a later fragment has no ports
+    yield _Step(_INDEX_HEADER_LENGTH, 0)
+    yield from _ports(ports, _LOAD_HALF_BEHIND, 0)
+    yield _Step(_LOAD_BYTE, 0, label="not 4")
+    yield _Step(_AND, 0xF0)
+    yield _Step(_IF_EQUAL, 0x60, otherwise="refuse")
+    yield _Step(_LOAD_BYTE, 6)
+    yield _Step(_IF_EQUAL, _UDP, otherwise="refuse")
+    yield from _ports(ports, _LOAD_HALF, 40)
+    yield _Step(_RETURN, _WHOLE, label="accept")
+    yield _Step(_RETURN, 0, label="refuse")
+
+
+def _ports(ports: list[int], load: int, header: int) -> Iterator[_Step]:
+    """Ends with `accept` or `refuse`."""
+    if not ports:
+        yield _Step(_RETURN, _WHOLE)
+        return
+    for place in (header, header + 2):
+        yield _Step(load, place)
+        for port in ports:
+            yield _Step(_IF_EQUAL, port, then="accept")
+    yield _Step(_RETURN, 0)

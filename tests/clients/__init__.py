@@ -1,0 +1,1 @@
+"""Tests of hpub and hsub."""

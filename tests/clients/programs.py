@@ -1,0 +1,176 @@
+"""Running both pairs of programs: mosquitto's against mosquitto, ours against a root node, each on a free
+port.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import select
+import shutil
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+import pytest
+
+from hbroker import sync
+
+ROOT = Path(__file__).resolve().parents[2]
+PATIENCE = 20.0
+ENVIRONMENT = {**os.environ, "PYTHONPATH": str(ROOT), "TZ": "UTC"}
+_SBIN = f"{os.environ.get('PATH', '')}:/usr/sbin:/usr/local/sbin"
+
+
+@dataclass(frozen=True)
+class Ended:
+    """What a program left behind."""
+
+    code: int
+    output: bytes
+    errors: str
+
+    @property
+    def complaint(self) -> str:
+        """The first line on standard error that says something, with the programs' names made alike."""
+        lines = [line for line in self.errors.splitlines() if line.strip()]
+        return re.sub(r"mosquitto_(pub|sub)", r"h\1", lines[0]) if lines else ""
+
+
+class Family(Protocol):
+    """A publisher, a subscriber and their broker."""
+
+    def command(self, program: str, *arguments: str) -> list[str]:
+        """The command line of "pub" or "sub", with the flags that lead to the broker."""
+
+    def await_subscriber(self, client_id: str, topic: str) -> None:
+        """Returns once the broker has the client's subscription, which matches the topic."""
+
+
+class Mosquitto:
+    """mosquitto and its clients."""
+
+    def __init__(self, port: int, log: Path) -> None:
+        self._port = port
+        self._log = log
+
+    def command(self, program: str, *arguments: str) -> list[str]:
+        return [f"mosquitto_{program}", "-p", str(self._port), *arguments]
+
+    def await_subscriber(self, client_id: str, topic: str) -> None:
+        deadline = time.monotonic() + PATIENCE
+        while f"Sending SUBACK to {client_id}\n" not in self._log.read_text("utf-8", "replace"):
+            assert time.monotonic() < deadline, self._log.read_text("utf-8", "replace")
+            time.sleep(0.01)
+
+
+class Ours:
+    """hpub, hsub and a root node."""
+
+    def __init__(self, port: int, client: sync.Client) -> None:
+        self._port = port
+        self._client = client
+
+    def command(self, program: str, *arguments: str) -> list[str]:
+        return [sys.executable, "-m", f"hbroker.clients.h{program}", "-p", str(self._port), *arguments]
+
+    def await_subscriber(self, client_id: str, topic: str) -> None:
+        deadline = time.monotonic() + PATIENCE
+        while not self._client.resolve(topic, trace=True).subscriptions:
+            assert time.monotonic() < deadline, f"nobody subscribed to {topic}"
+            time.sleep(0.01)
+
+
+@contextmanager
+def running(command: list[str]) -> Iterator[Callable[[], Ended]]:
+    """Runs a program beside; what is yielded waits for its end, and leaving ends it."""
+    with subprocess.Popen(
+        command,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        env=ENVIRONMENT,
+        cwd=ROOT,
+    ) as process:
+        try:
+            yield lambda: _finish(process)
+        finally:
+            process.kill()
+
+
+def _finish(process: subprocess.Popen[bytes]) -> Ended:
+    output, errors = process.communicate(timeout=PATIENCE)
+    return Ended(process.returncode, output, errors.decode("utf-8", "replace"))
+
+
+def run(command: list[str], input: bytes = b"") -> Ended:
+    """Runs a program to its end."""
+    done = subprocess.run(
+        command, input=input, capture_output=True, timeout=PATIENCE, env=ENVIRONMENT, cwd=ROOT, check=False
+    )
+    return Ended(done.returncode, done.stdout, done.stderr.decode("utf-8", "replace"))
+
+
+def require_mosquitto() -> str:
+    """The path of the broker. Skips the test where it is not installed, and fails it in CI."""
+    broker = shutil.which("mosquitto", path=_SBIN)
+    if broker is None or shutil.which("mosquitto_pub") is None:
+        if os.environ.get("CI") == "true":
+            pytest.fail("mosquitto and its clients are not installed; CI needs them")
+        pytest.skip("mosquitto and its clients are not installed")
+    return broker
+
+
+@contextmanager
+def mosquitto(directory: Path) -> Iterator[Mosquitto]:
+    """A broker with a configuration of its own."""
+    broker = require_mosquitto()
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    log = directory / "mosquitto.log"
+    file = directory / "mosquitto.conf"
+    file.write_text(
+        f"listener {port} 127.0.0.1\nallow_anonymous true\npersistence false\nlog_type all\nlog_dest stderr\n"
+    )
+    with log.open("wb") as errors, subprocess.Popen([broker, "-c", str(file)], stderr=errors) as process:
+        try:
+            _await_port(port)
+            yield Mosquitto(port, log)
+        finally:
+            process.terminate()
+
+
+@contextmanager
+def root_node() -> Iterator[tuple[str, int]]:
+    """A root node on a free port; its address."""
+    command = [sys.executable, "-m", "hbroker", "node", "--name", "root", "--subtree", ""]
+    command += ["--listen", "127.0.0.1:0"]
+    with subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, env=ENVIRONMENT, cwd=ROOT, text=True
+    ) as process:
+        try:
+            assert process.stdout is not None
+            assert select.select([process.stdout], [], [], PATIENCE)[0], "the root node is not ready"
+            line = process.stdout.readline()
+            found = re.search(r"127\.0\.0\.1:(\d+)", line)
+            assert found is not None, line
+            yield "127.0.0.1", int(found[1])
+        finally:
+            process.terminate()
+
+
+def _await_port(port: int) -> None:
+    deadline = time.monotonic() + PATIENCE
+    while True:
+        with socket.socket() as probe:
+            if probe.connect_ex(("127.0.0.1", port)) == 0:
+                return
+        assert time.monotonic() < deadline, "mosquitto does not listen"
+        time.sleep(0.01)

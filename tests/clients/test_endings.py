@@ -1,0 +1,54 @@
+"""How hsub ends when somebody ends it: at once, quietly, with the shell's exit codes."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+
+import pytest
+
+from hbroker import sync
+from tests.clients.programs import ENVIRONMENT, PATIENCE, ROOT, Ours, root_node
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_signals_end_it_quietly(number: signal.Signals, code: int) -> None:
+    with root_node() as (host, port), sync.connect((host, port)) as client:
+        ours = Ours(port, client)
+        with subprocess.Popen(
+            ours.command("sub", "-t", "a"), stderr=subprocess.PIPE, env=ENVIRONMENT, cwd=ROOT
+        ) as process:
+            ours.await_subscriber("", "a")
+            process.send_signal(number)
+            _, errors = process.communicate(timeout=PATIENCE)
+    assert (process.returncode, errors) == (code, b"")
+
+
+def test_a_reader_that_goes_away_ends_it() -> None:
+    with root_node() as (host, port), sync.connect((host, port)) as client:
+        ours = Ours(port, client)
+        with subprocess.Popen(
+            ours.command("sub", "-t", "a"),
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            env=ENVIRONMENT,
+            cwd=ROOT,
+        ) as process:
+            ours.await_subscriber("", "a")
+            assert process.stdout is not None
+            process.stdout.close()
+            client.publish("a", b"x")
+            assert process.stderr is not None
+            errors = process.stderr.read()
+            assert process.wait(PATIENCE) == 1
+    assert errors == b""
+
+
+def test_no_network_is_an_error_unless_quiet() -> None:
+    command = [sys.executable, "-m", "hbroker.clients.hsub", "-h", "no.such.host.invalid", "-t", "a"]
+    told = subprocess.run(command, capture_output=True, env=ENVIRONMENT, cwd=ROOT, check=False)
+    assert told.returncode == 1
+    assert told.stderr.startswith(b"Error: ")
+    quiet = subprocess.run([*command, "--quiet"], capture_output=True, env=ENVIRONMENT, cwd=ROOT, check=False)
+    assert (quiet.returncode, quiet.stderr) == (1, b"")

@@ -1,0 +1,188 @@
+"""Reading command lines, formats and properties, without a network."""
+
+from __future__ import annotations
+
+import re
+import time
+from dataclasses import dataclass, field
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from hbroker.clients import hpub, hsub
+from hbroker.clients.flags import UsageError, Values, option, parse, switch, whole_number
+from hbroker.clients.formatting import Received, compile_format, payload_only, topic_and_payload
+from hbroker.clients.options import SHARED, UNSUPPORTED, client_id, target
+from hbroker.clients.properties import PROPERTY, Property, publish_properties
+
+
+@dataclass(frozen=True)
+class Message:
+    """As `hbroker.Message`, which only the network makes."""
+
+    topic: str = "a/b"
+    payload: bytes = b"hello"
+    qos: int = 0
+    expiry_s: int | None = None
+    content_type: str = ""
+    payload_format: int | None = None
+    response_topic: str = ""
+    correlation_data: bytes = b""
+    user_properties: list[tuple[str, str]] = field(default_factory=list)
+
+
+def received(**values: object) -> Received:
+    return Received(Message(**values), False, 0, 1_500_000_000_123_456_789)  # type: ignore[arg-type]
+
+
+def read(*arguments: str) -> Values:
+    return parse((*SHARED, PROPERTY), UNSUPPORTED, arguments)
+
+
+@given(st.binary(max_size=40), st.text(max_size=40).filter(lambda text: not re.search(r"[%@\\]", text)))
+def test_a_format_keeps_text_and_payload_exact(payload: bytes, text: str) -> None:
+    render = compile_format(text + "%p" + text)
+    encoded = text.encode("utf-8", "surrogateescape")
+    assert render(received(payload=payload)) == encoded + payload + encoded
+
+
+@given(st.text(alphabet="%@\\-0159.tplxXjJIUNnea Y", max_size=12))
+def test_a_format_is_refused_or_renders(form: str) -> None:
+    try:
+        render = compile_format(form)
+    except UsageError:
+        return
+    assert isinstance(render(received(payload=b"1")), bytes)
+
+
+@given(st.integers(1, 60), st.binary(max_size=70))
+def test_a_width_is_the_least(width: int, payload: bytes) -> None:
+    right, left = compile_format(f"%{width}p"), compile_format(f"%-{width}p")
+    assert right(received(payload=payload)) == payload.rjust(width)
+    assert left(received(payload=payload)) == payload.ljust(width)
+
+
+def test_times_are_of_the_message() -> None:
+    made = compile_format("%U|@N|@s")(received()).decode()
+    assert made == "1500000000.123456789|123456789|1500000000"
+    expected = time.strftime("%Y-%m-%dT%H:%M:%S%z", time.localtime(1_500_000_000))
+    assert compile_format("%I")(received()).decode() == expected
+    assert expected[:-5] + ".123456" + expected[-5:] in compile_format("%j")(received()).decode()
+
+
+def test_a_payload_that_is_no_text_still_makes_json() -> None:
+    assert '"payload":"a\ufffdb\\u0000"' in compile_format("%j")(received(payload=b"a\xffb\0")).decode()
+
+
+@pytest.mark.parametrize("payload", [b"{", b"NaN", b"\xff", b"[" * 100_000, b"1 2"])
+def test_what_is_no_json_is_refused(payload: bytes) -> None:
+    with pytest.raises(ValueError, match=r"not valid JSON on topic a/b\."):
+        compile_format("%J")(received(payload=payload))
+
+
+def test_plain_output() -> None:
+    assert payload_only(received(payload=b"\0\xff")) == b"\0\xff"
+    assert topic_and_payload(received(topic="é", payload=b"x")) == "é x".encode()
+    assert topic_and_payload(received(payload=b"")) == b"a/b (null)"
+
+
+@given(st.lists(st.text(max_size=5), max_size=8))
+def test_reading_ends_in_values_or_a_usage_error(arguments: list[str]) -> None:
+    try:
+        values = read(*arguments)
+    except UsageError:
+        return
+    assert isinstance(values, Values)
+
+
+@given(st.text(max_size=20))
+def test_an_argument_is_taken_whatever_it_looks_like(text: str) -> None:
+    flag = option("-m", argument="message", parse=str, help="")
+    assert parse((flag,), {}, ("-m", text)).last(flag, "") == text
+
+
+def test_the_last_occurrence_counts_and_all_are_kept() -> None:
+    flag, other = option("-t", argument="topic", parse=str, help=""), switch("-r", help="")
+    values = parse((flag, other), {}, ("-t", "a", "-t", "b"))
+    assert (values.last(flag, ""), values.all(flag), other in values) == ("b", ("a", "b"), False)
+
+
+@pytest.mark.parametrize("text", ["", "-", "1_0", "٣", "+1", " 1", "1.0", "9" * 40])
+def test_only_plain_decimal_numbers_are_numbers(text: str) -> None:
+    assert whole_number(text) is None
+
+
+@pytest.mark.parametrize(
+    ("environment", "arguments", "expected"),
+    [
+        (None, (), ("127.0.0.1", 7700)),
+        (None, ("-p", "9000"), ("127.0.0.1", 9000)),
+        (None, ("-h", "broker"), ("broker", 7700)),
+        ("house:9001", (), ("house", 9001)),
+        ("house:9001", ("-p", "9002"), ("house", 9002)),
+        ("house:9001", ("-h", "other"), ("other", 7700)),
+        (None, ("-h", "::1", "-p", "1"), ("::1", 1)),
+        (None, ("-L", "mqtt://house:9003/a/b"), ("house", 9003)),
+        (None, ("-L", "hbroker://house/a"), ("house", 7700)),
+        (None, ("-L", "hbroker://[::1]:9004/a"), ("::1", 9004)),
+    ],
+)
+def test_flags_over_environment_over_default(
+    monkeypatch: pytest.MonkeyPatch, environment: str | None, arguments: tuple[str, ...], expected: object
+) -> None:
+    if environment is None:
+        monkeypatch.delenv("HBROKER_ROOT", raising=False)
+    else:
+        monkeypatch.setenv("HBROKER_ROOT", environment)
+    assert target(read(*arguments)) == expected
+
+
+def test_names() -> None:
+    assert client_id(read()) is None
+    assert client_id(read("-i", "lamp")) == "lamp"
+    assert re.fullmatch(r"lamp\d+", client_id(read("-I", "lamp")) or "")
+
+
+def test_properties_become_arguments() -> None:
+    line = ("-D", "publish", "content-type", "text/plain", "-D", "PUBLISH", "user-property", "k", "v")
+    assert publish_properties(read(*line).all(PROPERTY)) == {
+        "content_type": "text/plain",
+        "user_properties": (("k", "v"),),
+    }
+    assert publish_properties([Property("correlation-data", "\udcff")]) == {"correlation_data": b"\xff"}
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        ("publish", "message-expiry-interval", "-1"),
+        ("publish", "message-expiry-interval", "4294967296"),
+        ("publish", "payload-format-indicator", "2"),
+        ("publish", "topic-alias", "3"),
+        ("connect", "user-property", "a", "b"),
+    ],
+)
+def test_properties_that_cannot_be_carried_are_refused(line: tuple[str, ...]) -> None:
+    with pytest.raises(UsageError):
+        publish_properties(read("-D", *line).all(PROPERTY))
+
+
+@pytest.mark.parametrize("main", [hpub.main, hsub.main])
+def test_flags_without_meaning_are_refused_with_a_reason(
+    main: object, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert callable(main)
+    assert main(["-t", "a", "--cafile", "x"]) == 1
+    assert "Option '--cafile' is not supported: links are not encrypted." in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("main", [hpub.main, hsub.main])
+def test_help_and_version(main: object, capsys: pytest.CaptureFixture[str]) -> None:
+    assert callable(main)
+    assert main(["--help"]) == 0
+    shown = capsys.readouterr().out
+    assert all(len(line) <= 110 for line in shown.splitlines())
+    assert "-t, --topic" in shown
+    assert main(["--version"]) == 0
+    assert re.fullmatch(r"h[ps]ub \d+\.\d+\.\d+\n", capsys.readouterr().out)
