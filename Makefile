@@ -56,7 +56,7 @@ demo: $(CORE) ## A house of six brokers, live, for about ten seconds
 
 .PHONY: bench
 bench: $(CORE) ## Measure messages per second, beside mosquitto's where it is installed
-	@$(PY) bench/first.py
+	@$(PY) -m bench.first
 
 # What a developer does ------------------------------------------------------------------------------------------------
 

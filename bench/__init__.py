@@ -1,1 +1,2 @@
-"""Measurements of hbroker beside its peers, in one run on one machine. Method and results: docs/benchmarks.md."""
+"""Measurements of hbroker beside its peers, in one run on one machine. Method and results:
+docs/benchmarks.md."""

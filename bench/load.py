@@ -1,9 +1,10 @@
 """The two load processes: one publishes for all pairs, the other receives for all pairs.
 
-*Closed loop*: the publisher keeps a window of messages that were sent and have not arrived, and sends whenever there is
-room for a burst. So a broker is asked for all that it can do and is never asked for more, and nothing need be lost.
-*Paced*: one message after another, each when it is due; its payload says when that was. The latency counts from then, so
-that a publisher that is held up does not hide the time that a message waited for it.
+*Closed loop*: the publisher keeps a window of messages that were sent and have not arrived, and sends
+whenever there is room for a burst. So a broker is asked for all that it can do and is never asked for more,
+and nothing need be lost. *Paced*: one message after another, each when it is due; its payload says when that
+was. The latency counts from then, so that a publisher that is held up does not hide the time that a message
+waited for it.
 """
 
 from __future__ import annotations
@@ -37,7 +38,8 @@ _DUE: Final = struct.Struct(">Q")
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What the load is. `rate`: messages a second in all; None: closed loop, with `window` messages under way."""
+    """What the load is. `rate`: messages a second in all; None: closed loop, with `window` messages under
+    way."""
 
     pairs: int
     qos: int
@@ -79,7 +81,7 @@ class Shared:
 
 
 def publish_load(connect: Callable[[], Publisher], plan: Plan, shared: Shared) -> None:
-    """The publishing process: until it is told to stop."""
+    """The publishing process: until it is told to stop, or terminated."""
     _settle_in(plan)
     publisher = connect()
     try:
@@ -90,6 +92,8 @@ def publish_load(connect: Callable[[], Publisher], plan: Plan, shared: Shared) -
             _publish_paced(publisher, plan.rate, shared)
         publisher.drain(_DRAIN_S)
         _report_publisher(publisher, shared.tally)
+    except _Terminated:
+        return
     finally:
         publisher.close()
 

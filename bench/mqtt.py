@@ -1,16 +1,18 @@
 """Load for any MQTT 3.1.1 broker over TCP, as cheap as it can be in Python: nothing is done for each message.
 
-The publisher sends slices of one stream of PUBLISH packets that was encoded beforehand, a cycle of numbered messages.
-At QoS 0 a broker passes the packets on byte for byte, so the subscriber's stream has to *be* that cycle: one comparison
-checks a whole batch for loss, doubles, disorder and damage. At QoS 1 only the packet ids differ; they are read, blanked
-and acknowledged by strided slices, for all packets have one length. Only where a comparison fails are messages looked at
-one by one.
+The publisher sends slices of one stream of PUBLISH packets that was encoded beforehand, a cycle of numbered
+messages. At QoS 0 a broker passes the packets on byte for byte, so the subscriber's stream has to *be* that
+cycle: one comparison checks a whole batch for loss, doubles, disorder and damage. At QoS 1 only the packet
+ids differ; they are read, blanked and acknowledged by strided slices, for all packets have one length. Only
+where a comparison fails are messages looked at one by one.
 """
 
 from __future__ import annotations
 
+import select
 import socket
 import struct
+import time
 from typing import Final
 
 from bench.sequences import Stream
@@ -32,11 +34,13 @@ class MqttPublisher:
     """Publishes on the topics of all pairs, in turn, each over a connection of its own."""
 
     def __init__(self, broker: Address, pairs: int, qos: int) -> None:
+        self._qos = qos
         self._forms = [_Form(topic_of(pair), qos) for pair in range(pairs)]
         self._cycles = [memoryview(form.cycle(with_ids=True)) for form in self._forms]
         self._sockets = [_connect(broker, f"publisher-{pair}") for pair in range(pairs)]
         self._positions = [0] * pairs
         self._turn = 0
+        self._published = 0
         self._acknowledgement_bytes = 0
 
     def publish(self, count: int) -> int:
@@ -46,6 +50,7 @@ class MqttPublisher:
         end = min(start + count, _CYCLE)
         self._sockets[pair].sendall(self._cycles[pair][start * size : end * size])
         self._positions[pair] = end % _CYCLE
+        self._published += end - start
         return end - start
 
     def publish_one(self, payload: bytes) -> None:
@@ -53,16 +58,12 @@ class MqttPublisher:
         pair = self._turn = (self._turn + 1) % len(self._sockets)
         number = self._positions[pair]
         self._positions[pair] = (number + 1) % _CYCLE
+        self._published += 1
         self._sockets[pair].sendall(self._forms[pair].packet(payload, number + 1))
 
     def turn(self) -> None:
         """Takes in the PUBACKs of the last pair."""
-        try:
-            self._acknowledgement_bytes += len(
-                self._sockets[self._turn].recv(_RECEIVE_BYTES, socket.MSG_DONTWAIT)
-            )
-        except BlockingIOError:
-            return
+        self._take_acknowledgements(self._sockets[self._turn])
 
     @property
     def acknowledged(self) -> int:
@@ -73,12 +74,23 @@ class MqttPublisher:
         return 0
 
     def drain(self, timeout_s: float) -> None:
-        """Everything has been handed to the kernel already."""
+        """Waits for the PUBACKs: a connection that is closed with some unread is reset, and its last messages
+        lost."""
+        deadline = time.monotonic() + timeout_s
+        while self._qos and self.acknowledged < self._published and time.monotonic() < deadline:
+            for connection in select.select(self._sockets, [], [], 0.1)[0]:
+                self._take_acknowledgements(connection)
 
     def close(self) -> None:
         """Ends the connections."""
         for connection in self._sockets:
             connection.close()
+
+    def _take_acknowledgements(self, connection: socket.socket) -> None:
+        try:
+            self._acknowledgement_bytes += len(connection.recv(_RECEIVE_BYTES, socket.MSG_DONTWAIT))
+        except BlockingIOError:
+            return
 
 
 class MqttSubscriber:
@@ -192,6 +204,7 @@ def _connect(broker: Address, client_id: str) -> socket.socket:
     head = struct.pack(">H4sBBH", 4, b"MQTT", 4, _CLEAN_SESSION, 0)
     connection.sendall(_packet(_CONNECT, head + _text(client_id)))
     _expect(connection, bytes([_CONNACK, 2, 0, 0]))
+    connection.settimeout(None)
     return connection
 
 

@@ -1,8 +1,9 @@
 """Load for hbroker: its own client, less the part of the Python API that costs time for each message.
 
-It is a third shell around the same native endpoint and the same control (`hbroker.protocol.client`), beside those of
-`hbroker.connect` and `hbroker.sync`: messages go straight to `Endpoint.publish` and come straight from
-`Endpoint.poll_messages`. One endpoint is one client of the network, with a socket and a thread of its own.
+It is a third shell around the same native endpoint and the same control (`hbroker.protocol.client`), beside
+those of `hbroker.connect` and `hbroker.sync`: messages go straight to `Endpoint.publish` and come straight
+from `Endpoint.poll_messages`. One endpoint is one client of the network, with a socket and a thread of its
+own.
 """
 
 from __future__ import annotations

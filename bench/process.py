@@ -41,7 +41,8 @@ def cpu_model() -> str:
 
 
 def sharpen_sleep() -> None:
-    """Lets this process's sleeps end on time: the kernel otherwise adds up to 50 µs (prctl(2), PR_SET_TIMERSLACK)."""
+    """Lets this process's sleeps end on time: the kernel otherwise adds up to 50 µs (prctl(2),
+    PR_SET_TIMERSLACK)."""
     ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_TIMERSLACK, 1, 0, 0, 0)
 
 

@@ -1,7 +1,7 @@
 """Whether a stream of numbered messages is whole: every number once, in order.
 
-A number beyond the expected one opens a gap. One that fills a gap later is disordered; one that was here before is
-duplicated. What is still missing at the end is lost.
+A number beyond the expected one opens a gap. One that fills a gap later is disordered; one that was here
+before is duplicated. What is still missing at the end is lost.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """What the two load processes count, in memory that the measuring process reads while they run.
 
-Each counter has one writer, so none needs a lock. The closed loop is here too: the subscriber gives a credit for each
-message that arrived, a batch at a time; the publisher has as many messages under way as it holds credits. Where
-messages are lost their credits never come back: a publisher that waits in vain counts a stall, and starts again with
-a full window.
+Each counter has one writer, so none needs a lock. The closed loop is here too: the subscriber gives a credit
+for each message that arrived, a batch at a time; the publisher has as many messages under way as it holds
+credits. Where messages are lost their credits never come back: a publisher that waits in vain counts a stall,
+and starts again with a full window.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ COUNTERS: Final = (
     "datagrams_to_broker",
     "datagrams_from_broker",
 )
-"""`received` counts each message once. `acknowledged`: by the broker, at QoS 1. `corrupted`: not what was published.
-`refusals`: the endpoint took no more for now. `overflows`: latencies that there was no room for. The datagrams are
-those that carry the messages: the publishers' out, the subscribers' in."""
+"""`received` counts each message once. `acknowledged`: by the broker, at QoS 1. `corrupted`: not what was
+published. `refusals`: the endpoint took no more for now. `overflows`: latencies that there was no room for.
+The datagrams are those that carry the messages: the publishers' out, the subscribers' in."""
 
 _INDEX: Final = {name: index for index, name in enumerate(COUNTERS)}
 _LATENCIES: Final = 1 << 18

@@ -1,12 +1,11 @@
 """What the load loops ask of a transport, and what all transports send.
 
-One publishing process and one subscribing process, each with one connection for each *pair*: pair n publishes on
-its own topic, which its own subscriber receives. Topic and payload have the same length everywhere.
+One publishing process and one subscribing process, each with one connection for each *pair*: pair n publishes
+on its own topic, which its own subscriber receives. Topic and payload have the same length everywhere.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Final, Protocol, TypeAlias
 
 from bench.sequences import Stream
@@ -57,7 +56,7 @@ class Publisher(Protocol):
 class Subscriber(Protocol):
     """The receiving side of all pairs."""
 
-    streams: Sequence[Stream]
+    streams: list[Stream]
     """Of each pair, what came."""
     corrupted: int
     """Messages that are not what was published."""

@@ -1,0 +1,191 @@
+"""The measurement as a person reads it, and as JSON."""
+
+from __future__ import annotations
+
+import os
+import platform
+from collections.abc import Sequence
+from dataclasses import asdict
+from operator import attrgetter
+from typing import Any, Final
+
+from bench.process import cpu_model
+from bench.rounds import Round
+from bench.series import Series, Spread
+
+__all__ = ["as_json", "as_text", "progress_line"]
+
+_BUSY: Final = 0.9
+"""From this share of its CPU on, a side is what limits the rate."""
+
+
+def as_text(series: Sequence[Series], missing: Sequence[str]) -> str:
+    """The tables, and what has to be said with them."""
+    flat_out = [one for one in series if one.plan.rate is None]
+    paced = [one for one in series if one.plan.rate is not None]
+    parts = [_machine()]
+    if flat_out:
+        parts.append(_table(_FLAT_OUT, [_flat_out_row(one) for one in flat_out]))
+    if paced:
+        parts.append(_table(_PACED, [_paced_row(one) for one in paced]))
+    parts.append(_faults(series))
+    parts.extend(f"{name} is not installed: not measured" for name in missing)
+    return "\n\n".join(part for part in parts if part)
+
+
+def as_json(series: Sequence[Series], missing: Sequence[str]) -> dict[str, Any]:
+    """Everything, each round of it; what the tables show is the medians of the quiet rounds."""
+    return {
+        "machine": {"cpu": cpu_model(), "cpus": os.cpu_count(), "kernel": platform.release()},
+        "missing": list(missing),
+        "series": [
+            {
+                "broker": one.broker.name,
+                "version": one.broker.version(),
+                "pairs": one.plan.pairs,
+                "qos": one.plan.qos,
+                "rate": one.plan.rate,
+                "limit": _limit(one),
+                "delivered_per_s": _median(one, "delivered_per_s"),
+                "delivered_per_cpu_s": _median(one, "delivered_per_cpu_s"),
+                "quiet_rounds": [asdict(round) for round in one.quiet],
+                "disturbed_rounds": [asdict(round) for round in one.disturbed],
+            }
+            for one in series
+        ],
+    }
+
+
+def progress_line(one: Series, round: Round) -> str:
+    """What one round showed."""
+    rate = f"{_count(round.delivered_per_s)} msg/s, {_count(round.delivered_per_cpu_s)} per CPU-second"
+    if round.latency_us is not None:
+        rate = f"p50 {round.latency_us['p50']:.0f} µs, p99 {round.latency_us['p99']:.0f} µs"
+    kept = "" if round in one.quiet else f"; discarded: others used {round.others_cpu:.0%} of a CPU"
+    return f"{one.broker.name}, {_plan(one)}: {rate}{kept}"
+
+
+_FLAT_OUT: Final = (
+    "broker",
+    "load",
+    "msg/s",
+    "msg/broker CPU-s",
+    "broker CPU",
+    "load CPU",
+    "limit",
+    "msg/datagram in, out",
+    "RSS",
+    "rounds",
+)
+_PACED: Final = ("broker", "load", "p50 µs", "p90 µs", "p99 µs", "p99.9 µs", "broker CPU", "rounds")
+
+
+def _flat_out_row(one: Series) -> list[str]:
+    rates = [_spread(one.spread(attrgetter(name))) for name in _RATES]
+    return [
+        one.broker.name,
+        _plan(one),
+        *rates,
+        *(_percent(_median(one, name)) for name in ("broker_cpu", "generator_cpu")),
+        _limit(one),
+        _bundles(one),
+        _mebibytes(_median(one, "broker_rss_bytes")),
+        _rounds(one),
+    ]
+
+
+_RATES: Final = ("delivered_per_s", "delivered_per_cpu_s")
+
+
+def _paced_row(one: Series) -> list[str]:
+    def percentile(name: str) -> str:
+        found = one.spread(lambda round: (round.latency_us or {}).get(name, float("nan")))
+        return "-" if found is None else f"{found.median:.0f} ({found.least:.0f}-{found.most:.0f})"
+
+    names = ("p50", "p90", "p99", "p999")
+    busy = _percent(_median(one, "broker_cpu"))
+    return [one.broker.name, _plan(one), *map(percentile, names), busy, _rounds(one)]
+
+
+def _faults(series: Sequence[Series]) -> str:
+    lines = []
+    for one in series:
+        sums = {name: sum(getattr(round, name) for round in one.all) for name in _FAULTS}
+        if any(sums.values()):
+            told = ", ".join(f"{count} {name}" for name, count in sums.items() if count)
+            lines.append(f"{one.broker.name}, {_plan(one)}: {told}")
+    delivered = sum(round.delivered for one in series for round in one.all)
+    whole = f"{delivered:,} messages in all rounds"
+    return (
+        "\n".join((f"{whole}; but:", *lines))
+        if lines
+        else f"{whole}: none lost, doubled, out of order, damaged"
+    )
+
+
+_FAULTS: Final = ("lost", "duplicated", "disordered", "corrupted", "stalls")
+
+
+def _limit(one: Series) -> str:
+    """What kept the rate from being higher."""
+    broker, generator = _median(one, "broker_cpu"), _median(one, "generator_cpu")
+    if broker is None or generator is None:
+        return "-"
+    if broker >= _BUSY:
+        return "broker"
+    return "load" if generator >= _BUSY else "neither"
+
+
+def _plan(one: Series) -> str:
+    pairs = "1 pair" if one.plan.pairs == 1 else f"{one.plan.pairs} pairs"
+    pace = "" if one.plan.rate is None else f", {one.plan.rate}/s"
+    return f"{pairs}, QoS {one.plan.qos}{pace}"
+
+
+def _rounds(one: Series) -> str:
+    return f"{len(one.quiet)} of {len(one.all)}"
+
+
+def _median(one: Series, name: str) -> float | None:
+    spread = one.spread(attrgetter(name))
+    return None if spread is None else spread.median
+
+
+def _bundles(one: Series) -> str:
+    def mean(name: str) -> str:
+        values = [getattr(round, name) for round in one.quiet]
+        return "" if None in values or not values else f"{sum(values) / len(values):.1f}"
+
+    into, out = mean("messages_per_datagram_in"), mean("messages_per_datagram_out")
+    return f"{into}, {out}" if into and out else "-"
+
+
+def _spread(spread: Spread | None) -> str:
+    if spread is None:
+        return "-"
+    return f"{_count(spread.median)} ({_count(spread.least)}-{_count(spread.most)})"
+
+
+def _count(value: float) -> str:
+    return f"{value / 1e6:.2f} M" if value >= 1e6 else f"{value / 1e3:.0f} k"
+
+
+def _percent(share: float | None) -> str:
+    return "-" if share is None else f"{share:.0%}"
+
+
+def _mebibytes(size: float | None) -> str:
+    return "-" if size is None else f"{size / 2**20:.0f} MiB"
+
+
+def _machine() -> str:
+    return f"{cpu_model()}, {os.cpu_count()} CPUs, Linux {platform.release()}"
+
+
+def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """In Markdown's form, aligned."""
+    lines = [head, *rows]
+    widths = [max(len(line[column]) for line in lines) for column in range(len(head))]
+    cells = ["| " + " | ".join(map(str.ljust, line, widths)) + " |" for line in lines]
+    rule = "|" + "|".join("-" * (width + 2) for width in widths) + "|"
+    return "\n".join((cells[0], rule, *cells[1:]))
