@@ -33,7 +33,7 @@ _PAGE: Final = """\
 
 Two runs of the simulated network, drawn as they happened. The nodes are `root`, `home` (which owns `home`),
 `outside` (`home/outside`) and `securitycams` (`home/outside/securitycams`). Time goes downward. Each row is a
-datagram, and `+` adds a packet of the same one. *In session*: the datagram belongs to a link. *With token*: it
+datagram; `+` adds a packet of the same one. *In session*: the datagram belongs to a link. *With token*: it
 proves its address ([§4](protocol.md#4-address-validation)). *Request 0*: a SUBACK that nobody asked for.
 
 Left out are acknowledgements of datagrams, PING, PONG, renewals, and the joins for `$SYS` (one of the two
