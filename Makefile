@@ -84,8 +84,9 @@ types: $(CORE)
 layers: $(VENV)/.installed
 	@$(BIN)/lint-imports
 
-generated: $(VENV)/.installed
+generated: $(CORE)
 	@$(PY) scripts/proto.py --check
+	$(PY) -m scripts.diagrams --check
 
 rust: $(VENV)/.installed
 	@cargo fmt --all --check
@@ -95,6 +96,10 @@ rust: $(VENV)/.installed
 .PHONY: docs
 docs: $(VENV)/.installed ## Build the documentation into site/ (strict: a dead link fails)
 	@$(BIN)/mkdocs build --strict --quiet
+
+.PHONY: diagrams
+diagrams: $(CORE) ## Generate the diagrams of the documentation from tables and from a simulated run
+	@$(PY) -m scripts.diagrams
 
 .PHONY: proto
 proto: $(VENV)/.installed ## Generate the code that comes from packet.proto

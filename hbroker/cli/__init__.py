@@ -12,12 +12,12 @@ import argparse
 import sys
 from collections.abc import Sequence
 
-from hbroker.cli import check, down, node, resolve, status, tree, up
+from hbroker.cli import capture, check, down, node, resolve, status, tree, up
 from hbroker.cli.exits import FAILED, INTERRUPTED, UNREACHABLE, USAGE
 from hbroker.cli.output import discard_output
 from hbroker.errors import ConfigError, ConfigErrors, HBrokerError, Unreachable
 
-_COMMANDS = (up, status, down, check, tree, resolve, node)
+_COMMANDS = (up, status, down, check, tree, resolve, capture, node)
 
 _DESCRIPTION = """\
 A publish/subscribe network for devices: every topic has one owner, and no message goes from broker to broker.

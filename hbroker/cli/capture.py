@@ -2,23 +2,27 @@
 
 from __future__ import annotations
 
-from argparse import Namespace
-from typing import Any
+import argparse
+from typing import TYPE_CHECKING
 
+from hbroker.capture.command import EPILOG, add_flags
 from hbroker.cli.flags import command
+from hbroker.errors import LocalError
 
-__all__ = ["add"]
+if TYPE_CHECKING:
+    from hbroker.cli.flags import Commands
 
 
-def add(commands: Any) -> None:
-    """Adds the command and its flags."""
-    from hbroker.capture.command import EPILOG, add_flags
-
+def add(commands: Commands) -> None:
+    """Declares the command."""
     add_flags(command(commands, "capture", run, "dissect the network's datagrams", EPILOG))
 
 
-def run(options: Namespace) -> int:
-    """Captures, or reads a file, until Ctrl-C or the end; returns the exit code."""
+def run(options: argparse.Namespace) -> int:
+    """Captures, or reads a file, until Ctrl-C or the end."""
     from hbroker.capture import command as capture
 
-    return capture.run(options)
+    try:
+        return capture.run(options)
+    except ModuleNotFoundError as error:
+        raise LocalError(f"{error.name} is not installed; pip install 'hbroker[capture]'") from error
