@@ -6,7 +6,6 @@
 use std::collections::BTreeMap;
 use std::io;
 use std::net::SocketAddr;
-use std::sync::Arc;
 
 use parking_lot::Mutex;
 
@@ -14,7 +13,6 @@ use crate::Micros;
 use crate::config::Config;
 use crate::endpoint::Endpoint;
 use crate::endpoint::worker::Machine;
-use crate::engine::directory::Directory;
 use crate::engine::event::{Event, Message};
 use crate::engine::forward::retain;
 use crate::engine::outlet::Handoff;
@@ -22,7 +20,6 @@ use crate::engine::{Engine, Shared};
 use crate::link_id::LinkId;
 use crate::sink::DatagramSink;
 use crate::tables::jurisdiction::Cut;
-use crate::tables::retained::RetainedStore;
 use crate::tables::trie::Subscriber;
 use crate::wire::{self, Body, PacketView};
 
@@ -295,14 +292,5 @@ impl DatagramSink for Datagrams {
 
     fn commit(&mut self, destination: SocketAddr, start: usize) {
         self.sent.push((destination, self.buffer.split_off(start)));
-    }
-}
-
-impl Shared {
-    fn new(config: &Config) -> Self {
-        Self {
-            directory: Arc::new(Directory::new(config.seed)),
-            retained: Arc::new(Mutex::new(RetainedStore::new(config.retained_bytes))),
-        }
     }
 }

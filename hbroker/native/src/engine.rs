@@ -24,6 +24,9 @@ pub mod parts;
 pub mod publisher;
 pub mod rate;
 
+#[cfg(test)]
+mod tests;
+
 use std::collections::{BTreeSet, VecDeque};
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -59,6 +62,16 @@ const HOUSEKEEPING: Micros = 5_000_000;
 pub struct Shared {
     pub directory: Arc<Directory>,
     pub retained: Arc<Mutex<RetainedStore>>,
+}
+
+impl Shared {
+    /// For the workers of one core.
+    pub fn new(config: &Config) -> Self {
+        Self {
+            directory: Arc::new(Directory::new(config.seed)),
+            retained: Arc::new(Mutex::new(RetainedStore::new(config.retained_bytes))),
+        }
+    }
 }
 
 /// What this end of the network does with messages.
@@ -205,6 +218,22 @@ impl Engine {
     /// Whether Python has something to poll.
     pub fn has_output(&self) -> bool {
         !self.events.is_empty() || matches!(&self.side, Side::Client(client) if !client.inbox.is_empty())
+    }
+
+    #[cfg(test)]
+    fn undrained(&self) -> Vec<(&'static str, usize)> {
+        let links = self.out.links.iter().filter(|entry| !entry.link.is_drained()).count();
+        let mut left =
+            vec![("loose", self.loose.len()), ("handoffs", self.out.handoffs.len()), ("links", links)];
+        match &self.side {
+            Side::Node(forwarder) => left.push(("open", forwarder.open_messages())),
+            Side::Client(client) => left.extend([
+                ("waiting", client.publisher.waiting()),
+                ("in flight", client.publisher.in_flight()),
+                ("blocked", client.blocked.len()),
+            ]),
+        }
+        left
     }
 
     /// Whether nothing is queued, waits or is unacknowledged.
