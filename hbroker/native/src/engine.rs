@@ -30,6 +30,7 @@ mod tests;
 use std::collections::{BTreeSet, VecDeque};
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use parking_lot::Mutex;
 
@@ -62,6 +63,8 @@ const HOUSEKEEPING: Micros = 5_000_000;
 pub struct Shared {
     pub directory: Arc<Directory>,
     pub retained: Arc<Mutex<RetainedStore>>,
+    /// Links opened so far: each has an incarnation of its own, so that its peer can tell it from the one before (§3.6).
+    opened: Arc<AtomicU64>,
 }
 
 impl Shared {
@@ -70,6 +73,7 @@ impl Shared {
         Self {
             directory: Arc::new(Directory::new(config.seed)),
             retained: Arc::new(Mutex::new(RetainedStore::new(config.retained_bytes))),
+            opened: Arc::default(),
         }
     }
 }
@@ -106,8 +110,6 @@ pub struct Engine {
     loose: VecDeque<(SocketAddr, Vec<u8>)>,
     /// For answers to strangers: CHALLENGE, RESET, refusals at `QoS` 0.
     strangers: RateLimit,
-    /// Links opened so far: each has an incarnation of its own, so that its peer can tell it from the one before.
-    opened: u64,
     /// Links whose released packets wait for room (§3.3).
     stalled: Vec<LinkId>,
     housekeeping: Micros,
@@ -136,7 +138,6 @@ impl Engine {
             tokens: TokenKeys::new(config.token_keys.clone()),
             loose: VecDeque::new(),
             strangers: RateLimit::new(config.stranger_rate, config.stranger_rate),
-            opened: 0,
             stalled: Vec::new(),
             housekeeping: Micros::MAX,
             shared,
@@ -266,14 +267,11 @@ impl Engine {
             self.out.counters.drop(Drop::TooManyLinks);
             return None;
         }
-        let incarnation = match role {
-            Role::Initiator => self.config.incarnation.wrapping_add(self.opened),
-            Role::Acceptor | Role::Adopter => self.config.incarnation,
-        };
-        self.opened += 1;
+        let opened = self.shared.opened.fetch_add(1, Ordering::Relaxed);
         let config = LinkConfig {
             session,
-            incarnation,
+            incarnation: self.config.incarnation.wrapping_add(opened),
+            past: if inbound { None } else { links.past(peer) },
             max_datagram: self.config.max_datagram,
             queue_bytes: self.config.link_queue_bytes,
             keep_alive: self.config.keep_alive,

@@ -5,7 +5,7 @@
 //! datagrams (`wire`), has one `link` for each peer, and looks topics up in `tables`. `endpoint` gives engines threads and sockets.
 
 mod config;
-mod core;
+pub mod core;
 mod endpoint;
 mod engine;
 mod keyed;

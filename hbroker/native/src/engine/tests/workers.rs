@@ -58,16 +58,16 @@ fn a_session_is_found_whichever_worker_gets_its_datagrams() {
     let mut network = Network::new(5, Faults::default());
     let node = network.add_node("", 3);
     // Links that a node opens, and those that it adopts, live where they were opened, not where the kernel sends their datagrams.
-    let other = network.add_node("elsewhere", 1);
-    for _ in 0..3 {
-        network.add_client();
-    }
-    let now = network.now;
+    let other = network.add_node("elsewhere", 3);
+    // Any control packet does.
+    let leave = [0x9a, 0x01, 0x00].to_vec();
     for child in 0..3 {
         let parent = network.add_node("x", 3);
         let (address, to) = (network.hosts[node].address, network.hosts[parent].address);
-        let token = network.hosts[parent].engines[0].token_for(now, address);
-        network.hosts[node].engines[0].connect(now, to, token);
+        let token = network.hosts[parent].engines[0].token_for(network.now, address);
+        let now = network.now;
+        let link = network.hosts[node].engines[0].connect(now, to, token).expect("there are few links");
+        assert!(network.hosts[node].engines[0].send(link, leave.clone()));
         network.run(50 * MILLISECOND);
         let session = network.hosts[node].session;
         assert!(network.hosts[parent].links.contains_key(&session), "parent {child}");
@@ -76,9 +76,10 @@ fn a_session_is_found_whichever_worker_gets_its_datagrams() {
     let client = network.add_client();
     let (session, address) = (network.hosts[client].session, network.hosts[client].address);
     for owner in [node, other] {
-        network.hosts[owner].engines[0].adopt(network.now, session, address);
+        let now = network.now;
+        let link = network.hosts[owner].engines[0].adopt(now, session, address).expect("there are few links");
+        assert!(network.hosts[owner].engines[0].send(link, leave.clone()));
     }
-    network.run(50 * MILLISECOND);
     network.run_until_drained();
     assert!(
         network.hosts[node].links.contains_key(&session) && network.hosts[other].links.contains_key(&session)
