@@ -53,8 +53,6 @@ use crate::sink::DatagramSink;
 use crate::tables::retained::RetainedStore;
 use crate::token::TokenKeys;
 
-pub use commands::Unpublishable;
-
 /// How often what waits for missing parts is looked through.
 const HOUSEKEEPING: Micros = 5_000_000;
 
@@ -76,6 +74,16 @@ impl Shared {
             opened: Arc::default(),
         }
     }
+}
+
+/// Why a message cannot be published at all.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Unpublishable {
+    InvalidTopic,
+    InvalidQos,
+    TooLarge,
+    /// A node publishes only what it owns.
+    NotOwned,
 }
 
 /// What this end of the network does with messages.

@@ -17,7 +17,7 @@ mod schema;
 mod sink;
 mod tables;
 mod token;
-mod topic;
+pub mod topic;
 mod wire;
 
 /// Microseconds on a monotonic clock.
