@@ -5,5 +5,5 @@ mod hostile;
 
 mod network;
 mod redirect;
-
+mod speed;
 mod workers;

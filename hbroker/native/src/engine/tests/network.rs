@@ -6,6 +6,7 @@
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap, HashMap};
 use std::net::SocketAddr;
+use std::time::{Duration, Instant};
 
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
@@ -74,6 +75,9 @@ pub struct Network {
     pub owners: Vec<(&'static str, usize)>,
     /// Nothing passes between these two.
     pub parted: Option<(usize, usize)>,
+    /// The host whose work is timed, and how long it took.
+    pub timed: Option<usize>,
+    pub spent: Duration,
     on_its_way: BinaryHeap<Reverse<OnItsWay>>,
     carried: u64,
 }
@@ -127,6 +131,8 @@ impl Network {
             hosts: Vec::new(),
             owners: Vec::new(),
             parted: None,
+            timed: None,
+            spent: Duration::ZERO,
             on_its_way: BinaryHeap::new(),
             carried: 0,
         }
@@ -268,10 +274,12 @@ impl Network {
             && *at <= self.now
             && let Some(Reverse((_, _, host, source, datagram))) = self.on_its_way.pop()
         {
+            let start = self.timed.filter(|&timed| timed == host).map(|_| Instant::now());
             let host = &mut self.hosts[host];
             // As the kernel does: the source decides which worker's socket gets it.
             let worker = usize::from(source.port()) % host.engines.len();
             host.engines[worker].handle_datagram(self.now, source, &datagram);
+            self.spent += start.map_or(Duration::ZERO, |start| start.elapsed());
         }
         for host in &mut self.hosts {
             host.engines.iter_mut().for_each(|engine| engine.handle_timeout(self.now));
@@ -355,9 +363,11 @@ impl Network {
     fn transmit(&mut self, index: usize) {
         let source = self.hosts[index].address;
         let mut out = Datagrams::default();
+        let start = self.timed.filter(|&timed| timed == index).map(|_| Instant::now());
         for engine in &mut self.hosts[index].engines {
             engine.poll_transmit(self.now, &mut out);
         }
+        self.spent += start.map_or(Duration::ZERO, |start| start.elapsed());
         for (destination, datagram) in out.sent {
             assert!(datagram.len() <= 1_200);
             let Some(to) = self.hosts.iter().position(|host| host.address == destination) else {
