@@ -181,7 +181,8 @@ impl Forwarder {
     ) {
         let mut matches = std::mem::take(&mut self.matches);
         self.subscriptions.collect_matches(publish.topic, &mut matches);
-        let chain = chain_of(publish.publisher, publish.topic.as_bytes());
+        // Only reliable packets have an order to keep.
+        let chain = if publish.qos > 0 { chain_of(publish.publisher, publish.topic.as_bytes()) } else { 0 };
         let field = publish.field();
         // One allocation serves all copies that are kept, and is made only if there is one.
         let mut shared: Option<Bytes> = None;
