@@ -6,7 +6,6 @@
 use std::collections::BTreeMap;
 use std::io;
 use std::net::SocketAddr;
-use std::sync::Arc;
 
 use parking_lot::Mutex;
 
@@ -14,7 +13,6 @@ use crate::Micros;
 use crate::config::Config;
 use crate::endpoint::Endpoint;
 use crate::endpoint::worker::Machine;
-use crate::engine::directory::Directory;
 use crate::engine::event::{Event, Message};
 use crate::engine::forward::retain;
 use crate::engine::outlet::Handoff;
@@ -22,10 +20,10 @@ use crate::engine::{Engine, Shared};
 use crate::link_id::LinkId;
 use crate::sink::DatagramSink;
 use crate::tables::jurisdiction::Cut;
-use crate::tables::retained::RetainedStore;
 use crate::tables::trie::Subscriber;
 use crate::wire::{self, Body, PacketView};
 
+/// One engine, or several, and what they share.
 pub struct Core {
     driver: Driver,
     shared: Shared,
@@ -75,51 +73,63 @@ impl Core {
         Some(act(engine, *last))
     }
 
+    /// The next events.
     pub fn take_events(&self, limit: usize) -> Vec<Event> {
         self.gather(limit, Engine::take_events)
     }
 
+    /// The next messages of a client's application, which takes them over: they are acknowledged.
     pub fn take_messages(&self, limit: usize) -> Vec<Message> {
         self.gather(limit, Engine::take_messages)
     }
 
+    /// The link to a node, opened if there was none; `None`: there are too many.
     pub fn connect(&self, address: SocketAddr, token: Vec<u8>) -> Option<LinkId> {
         self.on(0, |engine, now| engine.connect(now, address, token))
     }
 
+    /// The link of a session that another node handed over (§5.4), opened if there was none; `None`: there are too many.
     pub fn adopt(&self, session: u64, address: SocketAddr) -> Option<LinkId> {
         let worker = self.shared.directory.worker_of(session).unwrap_or(0);
         self.on(worker, |engine, now| engine.adopt(now, session, address))
     }
 
+    /// Forgets a link, its queue and its subscriptions.
     pub fn close(&self, link: LinkId) {
         self.on(link.worker(), |engine, now| engine.close(now, link));
     }
 
+    /// Queues a control packet; false: there is no such link, or no room.
     pub fn send(&self, link: LinkId, packet: Vec<u8>) -> bool {
         self.on(link.worker(), |engine, _| engine.send(link, packet))
     }
 
+    /// Sends one datagram outside of any session, padded to at least `pad_to` bytes.
     pub fn send_to(&self, address: SocketAddr, packet: &[u8], token: &[u8], pad_to: usize) {
         self.on(0, |engine, _| engine.send_to(address, packet, token, pad_to));
     }
 
+    /// A token that proves `address` to this node (§4.2).
     pub fn token_for(&self, address: SocketAddr) -> Vec<u8> {
         self.on(0, |engine, now| engine.token_for(now, address))
     }
 
+    /// Owns a subtree until then; not `serving`: its messages are refused with HANDOVER.
     pub fn grant(&self, subtree: &str, epoch: u64, serving: bool, until: Micros) {
         self.each(|engine, _| engine.grant(subtree, epoch, serving, until));
     }
 
+    /// Owns a subtree no more.
     pub fn revoke(&self, subtree: &str) {
         self.each(|engine, _| engine.revoke(subtree));
     }
 
+    /// A subtree is delegated: its messages are refused with NOT_RESPONSIBLE and this cut.
     pub fn cut(&self, cut: &Cut) {
         self.each(|engine, _| engine.cut(cut.clone()));
     }
 
+    /// A subtree is delegated no more.
     pub fn uncut(&self, subtree: &str) {
         self.each(|engine, _| engine.uncut(subtree));
     }
@@ -144,6 +154,7 @@ impl Core {
         self.on(link.worker(), |engine, _| engine.unsubscribe(filter, link))
     }
 
+    /// Sends the retained messages that match; how many there were.
     pub fn send_retained(&self, link: LinkId, filter: &str, qos: u8) -> usize {
         self.on(link.worker(), |engine, _| engine.send_retained(link, filter, qos))
     }
@@ -164,10 +175,12 @@ impl Core {
         messages.iter().filter(|message| !kept(message)).count()
     }
 
+    /// Drops the retained messages at and below a subtree.
     pub fn drop_retained(&self, subtree: &str) {
         self.shared.retained.lock().drop_below(subtree);
     }
 
+    /// How many subscriptions match a topic.
     pub fn matching(&self, topic: &str) -> usize {
         self.on(0, |engine, _| engine.matching(topic))
     }
@@ -285,6 +298,7 @@ impl Machine for Engine {
 #[derive(Default)]
 pub struct Datagrams {
     buffer: Vec<u8>,
+    /// For where, and what.
     pub sent: Vec<(SocketAddr, Vec<u8>)>,
 }
 
@@ -295,14 +309,5 @@ impl DatagramSink for Datagrams {
 
     fn commit(&mut self, destination: SocketAddr, start: usize) {
         self.sent.push((destination, self.buffer.split_off(start)));
-    }
-}
-
-impl Shared {
-    fn new(config: &Config) -> Self {
-        Self {
-            directory: Arc::new(Directory::new(config.seed)),
-            retained: Arc::new(Mutex::new(RetainedStore::new(config.retained_bytes))),
-        }
     }
 }

@@ -24,9 +24,13 @@ pub mod parts;
 pub mod publisher;
 pub mod rate;
 
+#[cfg(test)]
+mod tests;
+
 use std::collections::{BTreeSet, VecDeque};
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use parking_lot::Mutex;
 
@@ -49,8 +53,6 @@ use crate::sink::DatagramSink;
 use crate::tables::retained::RetainedStore;
 use crate::token::TokenKeys;
 
-pub use commands::Unpublishable;
-
 /// How often what waits for missing parts is looked through.
 const HOUSEKEEPING: Micros = 5_000_000;
 
@@ -59,6 +61,29 @@ const HOUSEKEEPING: Micros = 5_000_000;
 pub struct Shared {
     pub directory: Arc<Directory>,
     pub retained: Arc<Mutex<RetainedStore>>,
+    /// Links opened so far: each has an incarnation of its own, so that its peer can tell it from the one before (§3.6).
+    opened: Arc<AtomicU64>,
+}
+
+impl Shared {
+    /// For the workers of one core.
+    pub fn new(config: &Config) -> Self {
+        Self {
+            directory: Arc::new(Directory::new(config.seed)),
+            retained: Arc::new(Mutex::new(RetainedStore::new(config.retained_bytes))),
+            opened: Arc::default(),
+        }
+    }
+}
+
+/// Why a message cannot be published at all.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Unpublishable {
+    InvalidTopic,
+    InvalidQos,
+    TooLarge,
+    /// A node publishes only what it owns.
+    NotOwned,
 }
 
 /// What this end of the network does with messages.
@@ -93,8 +118,6 @@ pub struct Engine {
     loose: VecDeque<(SocketAddr, Vec<u8>)>,
     /// For answers to strangers: CHALLENGE, RESET, refusals at `QoS` 0.
     strangers: RateLimit,
-    /// Links opened so far: each has an incarnation of its own, so that its peer can tell it from the one before.
-    opened: u64,
     /// Links whose released packets wait for room (§3.3).
     stalled: Vec<LinkId>,
     housekeeping: Micros,
@@ -123,7 +146,6 @@ impl Engine {
             tokens: TokenKeys::new(config.token_keys.clone()),
             loose: VecDeque::new(),
             strangers: RateLimit::new(config.stranger_rate, config.stranger_rate),
-            opened: 0,
             stalled: Vec::new(),
             housekeeping: Micros::MAX,
             shared,
@@ -207,6 +229,22 @@ impl Engine {
         !self.events.is_empty() || matches!(&self.side, Side::Client(client) if !client.inbox.is_empty())
     }
 
+    #[cfg(test)]
+    fn undrained(&self) -> Vec<(&'static str, usize)> {
+        let links = self.out.links.iter().filter(|entry| !entry.link.is_drained()).count();
+        let mut left =
+            vec![("loose", self.loose.len()), ("handoffs", self.out.handoffs.len()), ("links", links)];
+        match &self.side {
+            Side::Node(forwarder) => left.push(("open", forwarder.open_messages())),
+            Side::Client(client) => left.extend([
+                ("waiting", client.publisher.waiting()),
+                ("in flight", client.publisher.in_flight()),
+                ("blocked", client.blocked.len()),
+            ]),
+        }
+        left
+    }
+
     /// Whether nothing is queued, waits or is unacknowledged.
     pub fn is_drained(&self) -> bool {
         self.loose.is_empty()
@@ -237,14 +275,11 @@ impl Engine {
             self.out.counters.drop(Drop::TooManyLinks);
             return None;
         }
-        let incarnation = match role {
-            Role::Initiator => self.config.incarnation.wrapping_add(self.opened),
-            Role::Acceptor | Role::Adopter => self.config.incarnation,
-        };
-        self.opened += 1;
+        let opened = self.shared.opened.fetch_add(1, Ordering::Relaxed);
         let config = LinkConfig {
             session,
-            incarnation,
+            incarnation: self.config.incarnation.wrapping_add(opened),
+            past: if inbound { None } else { links.past(peer) },
             max_datagram: self.config.max_datagram,
             queue_bytes: self.config.link_queue_bytes,
             keep_alive: self.config.keep_alive,

@@ -5,7 +5,7 @@
 //! datagrams (`wire`), has one `link` for each peer, and looks topics up in `tables`. `endpoint` gives engines threads and sockets.
 
 mod config;
-mod core;
+pub mod core;
 mod endpoint;
 mod engine;
 mod keyed;
@@ -17,7 +17,7 @@ mod schema;
 mod sink;
 mod tables;
 mod token;
-mod topic;
+pub mod topic;
 mod wire;
 
 /// Microseconds on a monotonic clock.

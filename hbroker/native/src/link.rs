@@ -45,6 +45,8 @@ use contents::Contents;
 const PROBES_BEFORE_TIMEOUT: Micros = 10;
 /// RFC 9002 §6.2.4: a probe timeout sends up to two datagrams.
 const PROBE_DATAGRAMS: u32 = 2;
+/// The incarnations of one run's links lie this close together; those of two runs do not.
+const LINKS_OF_A_RUN: u64 = 1 << 32;
 /// Room in the queue that only control packets may use.
 const CONTROL_RESERVE: usize = 1 << 20;
 /// What a datagram takes at most beside one body field: one of `max_datagram` less this fits into a bundle.
@@ -105,6 +107,9 @@ impl Link {
 
     /// Takes a datagram's header, which names this link's session, and the acknowledgement in it.
     pub fn handle_header(&mut self, now: Micros, header: &Header<'_>, source: SocketAddr) -> Arrival {
+        if self.is_past(header.incarnation) {
+            return Arrival::Past;
+        }
         if *self.peer_incarnation.get_or_insert(header.incarnation) != header.incarnation {
             return Arrival::Restarted;
         }
@@ -260,9 +265,9 @@ impl Link {
         self.peer
     }
 
-    /// Whether this incarnation of the peer came before the one that it has now. (They may wrap around.)
-    pub fn is_of_past(&self, incarnation: u64) -> bool {
-        self.peer_incarnation.is_some_and(|now| incarnation.wrapping_sub(now).cast_signed() < 0)
+    /// The peer's incarnation, once something came from it.
+    pub fn peer_incarnation(&self) -> Option<u64> {
+        self.peer_incarnation
     }
 
     /// Whether the peer is known to know this link.
@@ -305,6 +310,15 @@ impl Link {
     fn detect_lost(&mut self, now: Micros) {
         let Self { recovery, deliveries, pubacks, .. } = self;
         recovery.detect_lost(now, |number, contents| contents.send_again(number, deliveries, pubacks));
+    }
+
+    /// Whether this is the incarnation of an earlier link of the peer's run (§3.6).
+    fn is_past(&self, incarnation: u64) -> bool {
+        let is_before = |known: u64| (1..LINKS_OF_A_RUN).contains(&known.wrapping_sub(incarnation));
+        match self.peer_incarnation {
+            Some(known) => is_before(known),
+            None => self.config.past.is_some_and(|past| past == incarnation || is_before(past)),
+        }
     }
 
     /// Asks for an acknowledgement, best with what may have been lost.

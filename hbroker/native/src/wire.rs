@@ -10,12 +10,14 @@
 //!
 //! - `reader`: varints, tags, lengths: protobuf's encoding, one field at a time
 //! - `check`: walks the messages that the core hands up unread, by the schema generated from the `.proto`
-//! - `view`, `publish`, `acks`: datagram and packets; the message; acknowledgements
+//! - `view`, `publish`, `properties`, `acks`: datagram and packets; the message; what only applications read of it; acknowledgements
 //! - `emit`: the other direction
 
 mod acks;
 mod check;
 mod emit;
+#[cfg(any(feature = "python", test))]
+mod properties;
 mod publish;
 mod reader;
 mod view;

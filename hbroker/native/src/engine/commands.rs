@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 
 use bytes::Bytes;
 
-use super::{Engine, Side};
+use super::{Engine, Side, Unpublishable};
 use crate::Micros;
 use crate::engine::event::{DownReason, Event};
 use crate::engine::forward::Forwarder;
@@ -14,16 +14,6 @@ use crate::tables::jurisdiction::Cut;
 use crate::tables::trie::Subscriber;
 use crate::topic;
 use crate::wire::{Body, PacketView, PublishOut};
-
-/// Why a message cannot be published at all.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Unpublishable {
-    InvalidTopic,
-    InvalidQos,
-    TooLarge,
-    /// A node publishes only what it owns.
-    NotOwned,
-}
 
 impl Engine {
     /// The next events for Python.

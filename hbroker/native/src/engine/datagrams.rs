@@ -73,6 +73,7 @@ impl Engine {
                 self.out.links.touch(id);
                 return;
             }
+            Arrival::Past => return self.out.counters.drop(Drop::UnknownSession),
             Arrival::Restarted => return self.handle_restart(now, id, source, view, received),
         }
         self.handle_packets(now, id, source, view);
@@ -309,10 +310,6 @@ impl Engine {
             return;
         };
         let inbound = entry.inbound;
-        // The links of one run have rising incarnations: this one is of a link that is over.
-        if inbound && entry.link.is_of_past(view.header.incarnation) {
-            return self.out.counters.drop(Drop::UnknownSession);
-        }
         if self.events.is_full() {
             return self.out.counters.drop(Drop::NoRoom);
         }

@@ -107,6 +107,11 @@ impl Events {
         self.queue.is_empty()
     }
 
+    #[cfg(test)]
+    pub fn len(&self) -> usize {
+        self.queue.len()
+    }
+
     pub fn push(&mut self, event: Event) {
         self.queue.push_back(event);
     }

@@ -15,6 +15,7 @@ use crate::engine::distribution::{Distribution, Origin};
 use crate::engine::ledger::Ticket;
 use crate::engine::outlet::{Handoff, Outlet, Targets};
 use crate::engine::parts::chain_of;
+use crate::keyed::Keyed;
 use crate::link_id::LinkId;
 use crate::tables::jurisdiction::{Cut, Decision, Jurisdiction};
 use crate::tables::match_set::MatchSet;
@@ -57,7 +58,7 @@ impl Forwarder {
             subscriptions: SubscriptionTrie::new(seed),
             retained,
             window: DuplicateWindow::new(WINDOW_PUBLISHERS, WINDOW_SPAN, seed),
-            distribution: Distribution::new(worker),
+            distribution: Distribution::new(worker, Keyed::new(seed)),
             matches: MatchSet::default(),
         }
     }
@@ -76,16 +77,22 @@ impl Forwarder {
     ) -> Result<(), Refusal> {
         self.admit(now, publish, origin)?;
         let reliable = origin.filter(|origin| origin.delivery > 0);
+        let id = (publish.publisher, publish.sequence);
         if publish.qos == 2 && !self.window.first_seen(publish.publisher, publish.sequence) {
             out.counters.drop(Drop::DuplicateMessage);
-            reliable.inspect(|&origin| out.acknowledge(origin));
+            // §7.3: acknowledged once it is distributed, not because it came twice.
+            reliable
+                .filter(|&origin| publish.ack_queued || !self.distribution.redirect(id, origin))
+                .inspect(|&origin| out.acknowledge(origin));
             return Ok(());
         }
         out.counters.messages_in += 1;
         if publish.retain {
             self.retain(publish, out);
         }
-        let ticket = reliable.filter(|_| !publish.ack_queued).map(|origin| self.distribution.open(origin));
+        let ticket = reliable
+            .filter(|_| !publish.ack_queued)
+            .map(|origin| self.distribution.open(origin, (publish.qos == 2).then_some(id)));
         self.distribute(publish, origin, ticket, out);
         match ticket {
             Some(ticket) => self.settle(ticket, out),
@@ -176,7 +183,8 @@ impl Forwarder {
     ) {
         let mut matches = std::mem::take(&mut self.matches);
         self.subscriptions.collect_matches(publish.topic, &mut matches);
-        let chain = chain_of(publish.publisher, publish.topic.as_bytes());
+        // Only reliable packets have an order to keep.
+        let chain = if publish.qos > 0 { chain_of(publish.publisher, publish.topic.as_bytes()) } else { 0 };
         let field = publish.field();
         // One allocation serves all copies that are kept, and is made only if there is one.
         let mut shared: Option<Bytes> = None;

@@ -17,6 +17,9 @@ use crate::keyed::Keyed;
 use crate::link::{Link, LinkStats};
 use crate::link_id::LinkId;
 
+/// Ended links whose peers' incarnations are remembered: late datagrams are rare, and soon over.
+const MOST_PAST: usize = 4_096;
+
 /// A link and what the engine knows of it beside the link layer.
 pub struct Entry {
     pub link: Link,
@@ -53,6 +56,8 @@ pub struct Links {
     by_address: HashMap<SocketAddr, LinkId, Keyed>,
     dirty: Vec<LinkId>,
     timers: BTreeSet<(Micros, LinkId)>,
+    /// The incarnation that the peer of a link had that this side opened, and that is gone.
+    past: HashMap<SocketAddr, u64, Keyed>,
     /// What the links counted that are gone.
     ended: LinkStats,
 }
@@ -65,6 +70,7 @@ impl Links {
             entries: Slab::new(),
             by_session: HashMap::with_hasher(hasher),
             by_address: HashMap::with_hasher(hasher),
+            past: HashMap::with_hasher(hasher),
             dirty: Vec::new(),
             timers: BTreeSet::new(),
             ended: LinkStats::default(),
@@ -107,6 +113,7 @@ impl Links {
             self.by_session.remove(&entry.session);
         } else {
             self.by_address.remove(&entry.link.peer());
+            self.remember(&entry.link);
         }
         Some(entry)
     }
@@ -117,6 +124,11 @@ impl Links {
 
     pub fn by_address(&self, address: SocketAddr) -> Option<LinkId> {
         self.by_address.get(&address).copied()
+    }
+
+    /// The incarnation of this peer in the last link to it that ended.
+    pub fn past(&self, peer: SocketAddr) -> Option<u64> {
+        self.past.get(&peer).copied()
     }
 
     pub fn get(&self, id: LinkId) -> Option<&Entry> {
@@ -181,6 +193,15 @@ impl Links {
 
     pub fn len(&self) -> usize {
         self.entries.len()
+    }
+
+    fn remember(&mut self, link: &Link) {
+        if self.past.len() >= MOST_PAST {
+            self.past.clear();
+        }
+        if let Some(incarnation) = link.peer_incarnation() {
+            self.past.insert(link.peer(), incarnation);
+        }
     }
 }
 

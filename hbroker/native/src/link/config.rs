@@ -9,6 +9,8 @@ pub struct LinkConfig {
     pub session: u64,
     /// This end's incarnation.
     pub incarnation: u64,
+    /// The peer's incarnation in the link with it before this one: what comes under it is late.
+    pub past: Option<u64>,
     /// Bytes of a bundle. A packet that is larger leaves alone.
     pub max_datagram: usize,
     /// Bytes that may wait: so many of unreliable packets, and as many of reliable ones.
@@ -42,6 +44,8 @@ pub enum Arrival {
     Moved,
     /// Received before, or too old to tell: drop it.
     Duplicate,
+    /// A late datagram of a link before this one: drop it.
+    Past,
     /// The peer's incarnation changed: the link is over (§3.6).
     Restarted,
 }

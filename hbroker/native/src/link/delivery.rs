@@ -1,8 +1,8 @@
 //! The reliable packets that one end of a link sends (docs/protocol.md §3.3).
 //!
 //! They are numbered from 1 without gaps. Each keeps its body until a datagram that carried it is acknowledged, and
-//! each names the last packet of its chain that was not acknowledged when it was queued: the receiver hands it on after
-//! that one. What is lost is sent again as a packet, in whatever datagram leaves next, never as the datagram that it was in.
+//! each names the packet of its chain before it, unless the whole chain was acknowledged when it was queued: the receiver hands
+//! it on after that one. (That the one before is acknowledged is not enough: it may be held behind one that is missing.) What is lost is sent again as a packet, in whatever datagram leaves next, never as the datagram that it was in.
 
 use std::collections::VecDeque;
 
@@ -37,10 +37,18 @@ pub struct Deliveries {
     sent: u64,
     /// To be sent again, in the order in which it was noticed. Some may have been acknowledged since.
     again: VecDeque<u64>,
-    /// The last delivery of each chain that has one outstanding.
-    tails: HashMap<Chain, u64>,
+    /// The end of each chain that has a delivery outstanding.
+    tails: HashMap<Chain, Tail>,
     bytes: usize,
     retransmits: u64,
+}
+
+#[derive(Debug, Default)]
+struct Tail {
+    /// The chain's last delivery.
+    last: u64,
+    /// How many of the chain are not acknowledged.
+    outstanding: u32,
 }
 
 #[derive(Debug)]
@@ -66,7 +74,9 @@ impl Deliveries {
     /// Numbers a packet. Its turn to be sent is the caller's to keep.
     pub fn push(&mut self, chain: Chain, body_field: Bytes, retained: bool) -> u64 {
         let number = self.settled + self.records.len() as u64 + 1;
-        let after = self.tails.insert(chain, number).unwrap_or(0);
+        let tail = self.tails.entry(chain).or_default();
+        let after = std::mem::replace(&mut tail.last, number);
+        tail.outstanding += 1;
         self.bytes += body_field.len() + RECORD_BYTES;
         self.records.push_back(Delivery { body_field, chain, after, retained, state: State::Waiting });
         number
@@ -122,10 +132,11 @@ impl Deliveries {
         delivery.state = State::Acknowledged;
         let chain = delivery.chain;
         self.bytes -= std::mem::take(&mut delivery.body_field).len() + RECORD_BYTES;
-        if let Entry::Occupied(tail) = self.tails.entry(chain)
-            && *tail.get() == number
-        {
-            tail.remove();
+        if let Entry::Occupied(mut tail) = self.tails.entry(chain) {
+            tail.get_mut().outstanding -= 1;
+            if tail.get().outstanding == 0 {
+                tail.remove();
+            }
         }
         while self.records.front().is_some_and(|delivery| delivery.state == State::Acknowledged) {
             self.records.pop_front();
@@ -202,14 +213,18 @@ mod tests {
     }
 
     #[test]
-    fn each_follows_the_last_unacknowledged_of_its_chain() {
+    fn each_follows_the_one_before_until_the_whole_chain_is_acknowledged() {
         let mut deliveries = with(&[Chain::Topic(7), Chain::Control, Chain::Topic(7), Chain::Control]);
         let after: Vec<_> = deliveries.records.iter().map(|delivery| delivery.after).collect();
         assert_eq!(after, [0, 0, 1, 2]);
         deliveries.on_acknowledged(3);
         deliveries.push(Chain::Topic(7), Bytes::new(), false);
-        assert_eq!(deliveries.records[4].after, 0, "the chain's last is acknowledged");
-        assert_eq!(deliveries.tails.len(), 2);
+        assert_eq!(deliveries.records[4].after, 3, "3 may be held at the receiver: 1 is not acknowledged");
+        deliveries.on_acknowledged(1);
+        deliveries.on_acknowledged(5);
+        assert_eq!(deliveries.tails.len(), 1);
+        deliveries.push(Chain::Topic(7), Bytes::new(), false);
+        assert_eq!(deliveries.records.back().map(|delivery| delivery.after), Some(0));
     }
 
     #[test]

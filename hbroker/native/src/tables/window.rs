@@ -5,8 +5,8 @@
 //! a publisher's numbers that are its own, so only the words of bits that have one are kept. Gaps cost
 //! nothing then, and a leap far ahead does not push the window past what is still under way.
 //!
-//! How many publishers are remembered is bounded; the one to forget is found by the clock algorithm
-//! (Corbató, 1968), which comes near to the least recently used at a constant cost.
+//! How many publishers are remembered is bounded, and how many words for all of them; the publisher to forget is found by the
+//! clock algorithm (Corbató, 1968), which comes near to the least recently used at a constant cost.
 
 use std::collections::BTreeMap;
 
@@ -15,11 +15,15 @@ use hashbrown::HashMap;
 use crate::keyed::Keyed;
 
 const WORD_BITS: u64 = u64::BITS as u64;
+/// Words of bits kept for each publisher on average, where all that may be remembered are.
+const MEAN_WORDS: usize = 16;
 
 /// The sequence numbers seen lately of each publisher.
 pub struct DuplicateWindow {
     max_publishers: usize,
     max_words: usize,
+    /// Words of all publishers.
+    words: usize,
     slots: HashMap<u64, usize, Keyed>,
     windows: Vec<Window>,
     /// The clock's hand: the window to look at next for one to forget.
@@ -42,6 +46,7 @@ impl DuplicateWindow {
         Self {
             max_publishers: max_publishers.max(1),
             max_words: span.div_ceil(WORD_BITS as usize) + 1,
+            words: 0,
             slots: HashMap::with_hasher(Keyed::new(seed)),
             windows: Vec::new(),
             hand: 0,
@@ -56,7 +61,16 @@ impl DuplicateWindow {
         };
         let window = &mut self.windows[slot];
         window.used_lately = true;
-        window.record(sequence, self.max_words)
+        let before = window.words.len();
+        let is_first = window.record(sequence, self.max_words);
+        self.words = self.words + window.words.len() - before;
+        while self.words > self.max_publishers * MEAN_WORDS + self.max_words {
+            let victim = self.choose_victim();
+            if victim != slot {
+                self.words -= std::mem::take(&mut self.windows[victim].words).len();
+            }
+        }
+        is_first
     }
 
     /// How many publishers are remembered.
@@ -73,6 +87,7 @@ impl DuplicateWindow {
         } else {
             let slot = self.choose_victim();
             self.slots.remove(&self.windows[slot].publisher);
+            self.words -= self.windows[slot].words.len();
             self.windows[slot] = window;
             slot
         };
@@ -166,6 +181,17 @@ mod tests {
         assert!(window.first_seen(1, 6_000_000_000));
         assert!(!window.first_seen(1, 1), "it was forgotten, so it counts as seen");
         assert!(window.first_seen(1, 4_000_000_000), "this one was not");
+    }
+
+    #[test]
+    fn many_liars_with_wide_gaps_share_one_budget() {
+        let mut window = DuplicateWindow::new(100, 6_400, 9);
+        for step in 0..30_000_u64 {
+            assert!(window.first_seen(step % 100, step * 64));
+            assert_eq!(window.first_seen(7_777, 1), step == 0, "the busy publisher is remembered");
+            let real: usize = window.windows.iter().map(|window| window.words.len()).sum();
+            assert!(real == window.words && real <= 100 * MEAN_WORDS + 101);
+        }
     }
 
     #[test]

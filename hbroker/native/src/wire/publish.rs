@@ -8,7 +8,7 @@ use std::borrow::Cow;
 
 use super::Malformed;
 use super::check::check;
-use super::reader::{MAX_DEPTH, Reader, occurrences};
+use super::reader::{Reader, occurrences};
 use crate::schema::{fragment, packet, publish, user_property};
 
 /// `AckMode::ACK_MODE_QUEUED`.
@@ -47,15 +47,6 @@ pub struct FragmentView {
     pub total: u64,
 }
 
-/// The properties of MQTT 5 that only an application reads.
-#[derive(Debug, Clone, Copy, Default)]
-pub struct Properties<'a> {
-    pub content_type: &'a str,
-    pub payload_format: Option<i32>,
-    pub response_topic: &'a str,
-    pub correlation_data: &'a [u8],
-}
-
 impl<'a> PublishView<'a> {
     /// The field `publish`, tag and length included, to be copied into the packet that relays it
     /// (§2.3). Borrowed, unless the sender tore it in several: then they follow one another here.
@@ -70,25 +61,8 @@ impl<'a> PublishView<'a> {
         Cow::Owned(joined)
     }
 
-    pub fn properties(&self) -> Properties<'a> {
-        let mut properties = Properties::default();
-        for content in self.contents() {
-            // It was parsed before: it ends without an error.
-            let _ = properties.merge(Reader::new(content, MAX_DEPTH));
-        }
-        properties
-    }
-
-    /// (name, value), in the publisher's order.
-    pub fn user_properties(&self) -> impl Iterator<Item = (&'a str, &'a str)> + use<'a> {
-        self.contents().flat_map(|content| occurrences(content, publish::USER_PROPERTIES)).map(|property| {
-            let text = |field| occurrences(property, field).last().and_then(|text| str::from_utf8(text).ok());
-            (text(user_property::NAME).unwrap_or(""), text(user_property::VALUE).unwrap_or(""))
-        })
-    }
-
     /// What the fields `publish` hold, one after the other.
-    fn contents(&self) -> impl Iterator<Item = &'a [u8]> + use<'a> {
+    pub(super) fn contents(&self) -> impl Iterator<Item = &'a [u8]> + use<'a> {
         occurrences(self.fields, packet::PUBLISH)
     }
 
@@ -141,21 +115,6 @@ impl FragmentView {
                 fragment::INDEX => self.index = message.varint32()?,
                 fragment::COUNT => self.count = message.varint32()?,
                 fragment::TOTAL => self.total = message.varint()?,
-                _ => message.skip(tag)?,
-            }
-        }
-        Ok(())
-    }
-}
-
-impl<'a> Properties<'a> {
-    fn merge(&mut self, mut message: Reader<'a>) -> Result<(), Malformed> {
-        while let Some(tag) = message.tag()? {
-            match tag {
-                publish::CONTENT_TYPE => self.content_type = message.text()?,
-                publish::PAYLOAD_FORMAT => self.payload_format = Some(message.open_enum()?),
-                publish::RESPONSE_TOPIC => self.response_topic = message.text()?,
-                publish::CORRELATION_DATA => self.correlation_data = message.bytes()?,
                 _ => message.skip(tag)?,
             }
         }

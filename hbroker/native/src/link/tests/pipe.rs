@@ -80,6 +80,7 @@ pub fn config(incarnation: u64, role: Role) -> LinkConfig {
     LinkConfig {
         session: 7,
         incarnation,
+        past: None,
         max_datagram: MAX_DATAGRAM,
         queue_bytes: 4 << 20,
         keep_alive: 2 * SECOND,

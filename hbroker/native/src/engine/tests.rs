@@ -1,0 +1,9 @@
+//! Whole engines over a faulty network, in virtual time: what §7 promises must hold whatever the network does.
+
+mod delivery;
+mod hostile;
+
+mod network;
+mod redirect;
+mod speed;
+mod workers;

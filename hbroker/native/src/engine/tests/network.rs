@@ -1,0 +1,388 @@
+//! Nodes and clients, and the network between them: it loses, delays, reorders and duplicates, from one seed.
+//!
+//! What Python decides is reduced to what a test needs: a client that asks for an owner is told by a table, and
+//! subscriptions are made by the test.
+
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BinaryHeap, HashMap};
+use std::net::SocketAddr;
+use std::time::{Duration, Instant};
+
+use rand::rngs::SmallRng;
+use rand::{Rng, SeedableRng};
+
+use crate::Micros;
+use crate::config::Config;
+use crate::core::Datagrams;
+use crate::engine::event::Event;
+use crate::engine::{Engine, Shared};
+use crate::link_id::LinkId;
+use crate::schema::reason;
+use crate::tables::jurisdiction::Cut;
+use crate::tables::trie::Subscriber;
+use crate::topic;
+use crate::wire::{Body, PacketView, PublishOut};
+
+pub const SECOND: Micros = 1_000_000;
+pub const MILLISECOND: Micros = 1_000;
+
+/// What the network does to a datagram.
+#[derive(Clone, Copy, Default)]
+pub struct Faults {
+    pub loss: f64,
+    pub duplication: f64,
+    pub jitter: Micros,
+}
+
+impl Faults {
+    pub const HEAVY: Self = Self { loss: 0.2, duplication: 0.1, jitter: 3_000 };
+}
+
+/// A message as an application read it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Read {
+    pub topic: String,
+    pub publisher: u64,
+    pub sequence: u64,
+    pub payload: Vec<u8>,
+    pub retained: bool,
+}
+
+pub struct Host {
+    pub address: SocketAddr,
+    pub session: u64,
+    pub publisher: u64,
+    /// One for each worker.
+    pub engines: Vec<Engine>,
+    /// The links that were announced, by the peer's session or, where this host opened them, its own.
+    pub links: HashMap<u64, LinkId>,
+    pub read: Vec<Read>,
+    /// Sequence number and reason of what was published at QoS 1 and 2.
+    pub published: BTreeMap<u64, i32>,
+    /// The application reads messages.
+    pub reads: bool,
+    pub downs: usize,
+}
+
+type OnItsWay = (Micros, u64, usize, SocketAddr, Vec<u8>);
+
+pub struct Network {
+    pub now: Micros,
+    pub rng: SmallRng,
+    pub faults: Faults,
+    pub hosts: Vec<Host>,
+    /// Who owns what, the deepest first.
+    pub owners: Vec<(&'static str, usize)>,
+    /// Nothing passes between these two.
+    pub parted: Option<(usize, usize)>,
+    /// The host whose work is timed, and how long it took.
+    pub timed: Option<usize>,
+    pub spent: Duration,
+    on_its_way: BinaryHeap<Reverse<OnItsWay>>,
+    carried: u64,
+}
+
+pub fn config(node: bool, seed: u64) -> Config {
+    Config {
+        node,
+        session: seed << 32 | 1,
+        incarnation: seed << 8 | 1,
+        publisher: seed << 32 | 2,
+        token_keys: vec![[7; 16]],
+        seed,
+        max_links: 1_000,
+        max_datagram: 1_200,
+        link_queue_bytes: 1 << 24,
+        event_queue: 1_000,
+        message_queue_bytes: 1 << 24,
+        retained_bytes: 1 << 24,
+        stranger_rate: 10_000,
+        keep_alive: 2 * SECOND,
+        idle_timeout: 15 * SECOND,
+    }
+}
+
+pub fn message<'a>(topic: &'a str, payload: &'a [u8], qos: u8) -> PublishOut<'a> {
+    PublishOut {
+        topic,
+        payload,
+        publisher: 0,
+        sequence: 0,
+        qos,
+        retain: false,
+        ack_queued: false,
+        published_at_us: 0,
+        expiry_s: None,
+        fragment: None,
+        content_type: "",
+        payload_format: None,
+        response_topic: "",
+        correlation_data: &[],
+        user_properties: &[],
+    }
+}
+
+impl Network {
+    pub fn new(seed: u64, faults: Faults) -> Self {
+        Self {
+            now: 1_000 * SECOND,
+            rng: SmallRng::seed_from_u64(seed),
+            faults,
+            hosts: Vec::new(),
+            owners: Vec::new(),
+            parted: None,
+            timed: None,
+            spent: Duration::ZERO,
+            on_its_way: BinaryHeap::new(),
+            carried: 0,
+        }
+    }
+
+    /// A node that serves `subtree`, with so many workers.
+    pub fn add_node(&mut self, subtree: &'static str, workers: u8) -> usize {
+        let node = self.add(true, workers);
+        self.owners.insert(0, (subtree, node));
+        for engine in &mut self.hosts[node].engines {
+            engine.grant(subtree, 1, true);
+        }
+        node
+    }
+
+    pub fn add_client(&mut self) -> usize {
+        self.add(false, 1)
+    }
+
+    /// A client with a subscription at a node.
+    pub fn add_subscriber(&mut self, node: usize, filter: &str, qos: u8) -> usize {
+        let client = self.add_client();
+        self.hosts[client].engines[0].listen(1, filter, qos);
+        self.connect(client, node);
+        self.subscribe(client, node, filter, qos, false);
+        client
+    }
+
+    pub fn connect(&mut self, client: usize, node: usize) {
+        let (address, to) = (self.hosts[client].address, self.hosts[node].address);
+        let token = self.hosts[node].engines[0].token_for(self.now, address);
+        let session = self.hosts[client].session;
+        self.hosts[node].links.remove(&session);
+        self.hosts[client].engines[0].connect(self.now, to, token);
+        let until = self.now + 60 * SECOND;
+        while !self.hosts[node].links.contains_key(&session) {
+            assert!(self.now < until, "the link does not come up");
+            self.step(until);
+        }
+    }
+
+    pub fn subscribe(&mut self, client: usize, node: usize, filter: &str, qos: u8, no_local: bool) {
+        let link = self.hosts[node].links[&self.hosts[client].session];
+        let subscriber = Subscriber { link, qos, no_local, retain_as_published: false };
+        for engine in &mut self.hosts[node].engines {
+            assert_eq!(engine.subscribe(filter, subscriber), Some(true));
+        }
+    }
+
+    /// Publishes; the sequence number.
+    pub fn publish(&mut self, client: usize, message: &PublishOut<'_>) -> u64 {
+        let sent = self.hosts[client].engines[0].publish(self.now, message);
+        sent.expect("a valid message").expect("there is room")
+    }
+
+    pub fn cut(&mut self, from: usize, subtree: &'static str, to: usize) {
+        let address = self.hosts[to].address;
+        let cut = Cut { subtree: subtree.into(), node: "to".into(), address, epoch: 2 };
+        for engine in &mut self.hosts[from].engines {
+            engine.cut(cut.clone());
+        }
+        self.owners.retain(|&(known, _)| known != subtree);
+        self.owners.insert(0, (subtree, to));
+    }
+
+    pub fn run(&mut self, time: Micros) {
+        let until = self.now + time;
+        while self.now < until {
+            self.step(until);
+        }
+    }
+
+    /// Runs until every client's messages are settled and every engine has sent all.
+    pub fn run_until_drained(&mut self) {
+        let limit = self.now + 300 * SECOND;
+        loop {
+            self.settle();
+            if self.on_its_way.is_empty() && self.engines().all(Engine::is_drained) {
+                return;
+            }
+            assert!(
+                self.now < limit,
+                "not drained by now: {:?}",
+                self.engines().map(Engine::undrained).collect::<Vec<_>>()
+            );
+            self.step(limit);
+        }
+    }
+
+    pub fn engines(&self) -> impl Iterator<Item = &Engine> {
+        self.hosts.iter().flat_map(|host| &host.engines)
+    }
+
+    pub fn counter(&self, host: usize, name: &str) -> u64 {
+        let mut sum = 0;
+        for engine in &self.hosts[host].engines {
+            engine.counters(|known, value| sum += if known == name { value } else { 0 });
+            engine.gauges(|known, value| sum += if known == name { value } else { 0 });
+        }
+        sum
+    }
+
+    /// The sequence numbers that a host read of a topic, in order.
+    pub fn sequences(&self, host: usize, topic: &str) -> Vec<u64> {
+        self.hosts[host].read.iter().filter(|read| read.topic == topic).map(|read| read.sequence).collect()
+    }
+
+    pub fn assert_all_published(&self, client: usize, count: usize) {
+        let published = &self.hosts[client].published;
+        assert_eq!(published.len(), count);
+        assert!(published.values().all(|&why| why == reason::SUCCESS), "{published:?}");
+    }
+
+    fn add(&mut self, node: bool, workers: u8) -> usize {
+        let index = self.hosts.len();
+        let config = config(node, index as u64 + 1);
+        let shared = Shared::new(&config);
+        let engine = |worker| Engine::new(config.clone(), worker, workers, shared.clone());
+        self.hosts.push(Host {
+            address: ([10, 0, 0, 1], 1_000 + u16::try_from(index).expect("few hosts")).into(),
+            session: config.session,
+            publisher: config.publisher,
+            engines: (0..workers).map(engine).collect(),
+            links: HashMap::new(),
+            read: Vec::new(),
+            published: BTreeMap::new(),
+            reads: true,
+            downs: 0,
+        });
+        index
+    }
+
+    fn step(&mut self, until: Micros) {
+        self.settle();
+        let arrival = self.on_its_way.peek().map(|Reverse((at, ..))| *at);
+        let due = self.engines().filter_map(Engine::poll_timeout).min();
+        self.now = arrival.into_iter().chain(due).min().unwrap_or(until).clamp(self.now, until);
+        while let Some(Reverse((at, ..))) = self.on_its_way.peek()
+            && *at <= self.now
+            && let Some(Reverse((_, _, host, source, datagram))) = self.on_its_way.pop()
+        {
+            let start = self.timed.filter(|&timed| timed == host).map(|_| Instant::now());
+            let host = &mut self.hosts[host];
+            // As the kernel does: the source decides which worker's socket gets it.
+            let worker = usize::from(source.port()) % host.engines.len();
+            host.engines[worker].handle_datagram(self.now, source, &datagram);
+            self.spent += start.map_or(Duration::ZERO, |start| start.elapsed());
+        }
+        for host in &mut self.hosts {
+            host.engines.iter_mut().for_each(|engine| engine.handle_timeout(self.now));
+        }
+    }
+
+    /// Does all that is to be done at this time.
+    fn settle(&mut self) {
+        for index in 0..self.hosts.len() {
+            self.hand_over(index);
+            self.take_events(index);
+            self.read(index);
+            self.hand_over(index);
+            self.transmit(index);
+        }
+    }
+
+    fn hand_over(&mut self, index: usize) {
+        let engines = &mut self.hosts[index].engines;
+        while let Some((to, handoff)) = engines.iter_mut().find_map(Engine::poll_handoff) {
+            engines[usize::from(to)].handle_handoff(self.now, handoff);
+        }
+    }
+
+    fn take_events(&mut self, index: usize) {
+        let now = self.now;
+        let host = &mut self.hosts[index];
+        let events: Vec<Event> =
+            host.engines.iter_mut().flat_map(|engine| engine.take_events(now, 1_000)).collect();
+        for event in events {
+            match event {
+                Event::LinkUp(peer) => _ = self.hosts[index].links.insert(peer.session, peer.link),
+                Event::LinkDown(..) => self.hosts[index].downs += 1,
+                Event::Unresolved { topic, .. } => self.resolve(index, &topic),
+                Event::Published { sequence, reason, .. } => {
+                    let before = self.hosts[index].published.insert(sequence, reason);
+                    assert_eq!(before, None, "{sequence} was reported twice");
+                }
+                Event::Control { .. } => {}
+            }
+        }
+    }
+
+    fn resolve(&mut self, client: usize, topic: &str) {
+        let owned = self.owners.iter().find(|(subtree, _)| topic::is_within(topic, subtree));
+        let &(subtree, owner) = owned.expect("every topic has an owner");
+        let (address, source) = (self.hosts[owner].address, self.hosts[client].address);
+        let token = self.hosts[owner].engines[0].token_for(self.now, source);
+        let below =
+            self.owners.iter().filter(|(other, _)| *other != subtree && topic::is_within(other, subtree));
+        let cuts: Vec<Cut> = below
+            .map(|&(other, node)| Cut {
+                subtree: other.into(),
+                node: "below".into(),
+                address: self.hosts[node].address,
+                epoch: 2,
+            })
+            .collect();
+        self.hosts[client].engines[0].install_zone(self.now, subtree, &cuts, address, token, 300 * SECOND);
+    }
+
+    fn read(&mut self, index: usize) {
+        let now = self.now;
+        let host = &mut self.hosts[index];
+        if !host.reads {
+            return;
+        }
+        for message in host.engines[0].take_messages(now, 1_000) {
+            let packet = PacketView::from_raw(&message.publish).expect("it was valid");
+            let Body::Publish(publish) = packet.body else { panic!("not a message") };
+            host.read.push(Read {
+                topic: publish.topic.to_owned(),
+                publisher: publish.publisher,
+                sequence: publish.sequence,
+                payload: message.whole.unwrap_or_else(|| publish.payload.to_vec()),
+                retained: message.retained,
+            });
+        }
+    }
+
+    fn transmit(&mut self, index: usize) {
+        let source = self.hosts[index].address;
+        let mut out = Datagrams::default();
+        let start = self.timed.filter(|&timed| timed == index).map(|_| Instant::now());
+        for engine in &mut self.hosts[index].engines {
+            engine.poll_transmit(self.now, &mut out);
+        }
+        self.spent += start.map_or(Duration::ZERO, |start| start.elapsed());
+        for (destination, datagram) in out.sent {
+            assert!(datagram.len() <= 1_200);
+            let Some(to) = self.hosts.iter().position(|host| host.address == destination) else {
+                continue;
+            };
+            let is_cut =
+                self.parted.is_some_and(|(one, other)| [(one, other), (other, one)].contains(&(index, to)));
+            if is_cut || self.rng.random_bool(self.faults.loss) {
+                continue;
+            }
+            for _ in 0..1 + u8::from(self.rng.random_bool(self.faults.duplication)) {
+                let arrives = self.now + 500 + self.rng.random_range(0..=self.faults.jitter);
+                self.carried += 1;
+                self.on_its_way.push(Reverse((arrives, self.carried, to, source, datagram.clone())));
+            }
+        }
+    }
+}

@@ -1,0 +1,117 @@
+//! Messages whose owner changes, or whose link ends, on their way (§5.4, §7.4).
+
+use super::network::{Faults, MILLISECOND, Network, SECOND, message};
+
+/// The first time each came, in order.
+fn firsts(sequences: &[u64]) -> Vec<u64> {
+    let mut seen = Vec::new();
+    for &sequence in sequences {
+        if !seen.contains(&sequence) {
+            seen.push(sequence);
+        }
+    }
+    seen
+}
+
+fn publish_for(network: &mut Network, publisher: usize, count: usize, qos: u8) {
+    for _ in 0..count {
+        network.publish(publisher, &message("b/topic", b"x", qos));
+        network.run(MILLISECOND / 2);
+    }
+}
+
+#[test]
+fn a_handover_under_traffic_loses_nothing_and_keeps_the_order() {
+    for seed in 0..12 {
+        for qos in [1, 2] {
+            let mut network = Network::new(seed, Faults { loss: 0.05, duplication: 0.05, jitter: 2_000 });
+            let (old, new) = (network.add_node("", 1), network.add_node("elsewhere", 1));
+            let subscriber = network.add_subscriber(old, "b/#", 2);
+            network.connect(subscriber, new);
+            network.subscribe(subscriber, new, "b/#", 2, false);
+            let publisher = network.add_client();
+            publish_for(&mut network, publisher, 60, qos);
+            network.hosts[new].engines[0].grant("b", 2, false);
+            network.cut(old, "b", new);
+            publish_for(&mut network, publisher, 60, qos);
+            network.run(70 * MILLISECOND);
+            assert!(network.counter(new, "drop.handover") > 0, "the new owner did not serve yet");
+            network.hosts[new].engines[0].grant("b", 2, true);
+            publish_for(&mut network, publisher, 60, qos);
+            network.run_until_drained();
+            network.assert_all_published(publisher, 180);
+            let sequences = network.sequences(subscriber, "b/topic");
+            let expected: Vec<u64> = (1..=180).collect();
+            assert_eq!(firsts(&sequences), expected, "seed {seed}, QoS {qos}");
+            assert!(qos == 1 || sequences.len() == 180, "seed {seed}: QoS 2 came twice");
+            assert!(
+                network.counter(old, "drop.not_responsible") > 0 && network.counter(new, "messages_in") > 50
+            );
+        }
+    }
+}
+
+#[test]
+fn a_link_that_ends_gives_its_messages_to_the_next_in_order() {
+    for seed in 0..12 {
+        for qos in [1, 2] {
+            let mut network = Network::new(seed, Faults { loss: 0.1, duplication: 0.05, jitter: 2_000 });
+            let node = network.add_node("", 1);
+            let subscriber = network.add_subscriber(node, "b/#", 2);
+            let publisher = network.add_client();
+            for _ in 0..4 {
+                publish_for(&mut network, publisher, 20, qos);
+                let link = network.hosts[publisher].links[&network.hosts[publisher].session];
+                let now = network.now;
+                network.hosts[publisher].engines[0].close(now, link);
+            }
+            publish_for(&mut network, publisher, 20, qos);
+            network.run_until_drained();
+            network.assert_all_published(publisher, 100);
+            let sequences = network.sequences(subscriber, "b/topic");
+            assert_eq!(firsts(&sequences), (1..=100).collect::<Vec<_>>(), "seed {seed}, QoS {qos}");
+            assert!(qos == 1 || sequences.len() == 100, "seed {seed}: QoS 2 came twice");
+        }
+    }
+}
+
+#[test]
+fn a_large_message_survives_the_change_of_its_owner() {
+    for seed in 0..6 {
+        let mut network = Network::new(seed, Faults { loss: 0.05, duplication: 0.0, jitter: 1_000 });
+        let (old, new) = (network.add_node("", 1), network.add_node("b", 1));
+        network.owners.reverse();
+        network.owners.retain(|&(subtree, _)| subtree.is_empty());
+        let subscriber = network.add_subscriber(old, "b/#", 2);
+        network.connect(subscriber, new);
+        network.subscribe(subscriber, new, "b/#", 2, false);
+        let publisher = network.add_client();
+        network.publish(publisher, &message("b/topic", b"first", 2));
+        network.run(5 * MILLISECOND);
+        let payload = vec![7; 200_000];
+        network.publish(publisher, &message("b/topic", &payload, 2));
+        network.run(4 * MILLISECOND);
+        network.cut(old, "b", new);
+        network.run_until_drained();
+        network.assert_all_published(publisher, 2);
+        let read: Vec<usize> = network.hosts[subscriber].read.iter().map(|read| read.payload.len()).collect();
+        assert_eq!(read, [5, 200_000], "seed {seed}");
+    }
+}
+
+#[test]
+fn a_node_that_is_silent_too_long_is_left_and_found_again() {
+    let mut network = Network::new(9, Faults::default());
+    let node = network.add_node("", 1);
+    let publisher = network.add_client();
+    network.publish(publisher, &message("b", b"x", 1));
+    network.run(SECOND);
+    network.parted = Some((node, publisher));
+    network.publish(publisher, &message("b", b"y", 1));
+    network.run(40 * SECOND);
+    assert!(network.hosts[publisher].downs >= 1 && network.hosts[node].downs == 1);
+    assert_eq!(network.hosts[publisher].published.len(), 1);
+    network.parted = None;
+    network.run_until_drained();
+    network.assert_all_published(publisher, 2);
+}

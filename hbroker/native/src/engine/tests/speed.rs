@@ -1,0 +1,61 @@
+//! The owner's path, measured: from a datagram in to the datagrams out.
+//!
+//! `cargo test --release -p hbroker-native owner_path -- --ignored --nocapture`
+
+use super::network::{Faults, MILLISECOND, Network, SECOND, message};
+
+const CLIENTS: usize = 8;
+const ROUNDS: usize = 2_000;
+/// Messages published at once by each: they leave in full bundles.
+const BATCH: usize = 20;
+
+/// Nanoseconds for each message delivered, at a node with as many publishers as subscribers.
+fn owner_path(qos: u8) -> f64 {
+    let mut network = Network::new(1, Faults::default());
+    let node = network.add_node("", 1);
+    let subscribers: Vec<usize> =
+        (0..CLIENTS).map(|index| network.add_subscriber(node, TOPICS[index], qos)).collect();
+    let publishers: Vec<usize> = (0..CLIENTS).map(|_| network.add_client()).collect();
+    for (&publisher, topic) in publishers.iter().zip(TOPICS) {
+        network.publish(publisher, &message(topic, b"first", qos));
+    }
+    network.run(SECOND);
+    network.timed = Some(node);
+    let before = network.counter(node, "messages_out");
+    for _ in 0..ROUNDS {
+        for (&publisher, topic) in publishers.iter().zip(TOPICS) {
+            (0..BATCH).for_each(|_| _ = network.publish(publisher, &message(topic, &[5; 100], qos)));
+        }
+        network.run(10 * MILLISECOND);
+    }
+    let delivered = network.counter(node, "messages_out") - before;
+    assert!(delivered as usize >= CLIENTS * ROUNDS * BATCH * 9 / 10, "{delivered}");
+    assert!(subscribers.iter().all(|&subscriber| network.hosts[subscriber].read.len() > ROUNDS * BATCH / 2));
+    network.spent.as_nanos() as f64 / delivered as f64
+}
+
+const TOPICS: [&str; CLIENTS] = [
+    "home/a/temperature",
+    "home/b/temperature",
+    "home/c/temperature",
+    "home/d/temperature",
+    "home/e/temperature",
+    "home/f/temperature",
+    "home/g/temperature",
+    "home/h/temperature",
+];
+
+#[test]
+#[ignore = "a measurement"]
+fn owner_path_time() {
+    for qos in 0..=2 {
+        let nanoseconds = owner_path(qos);
+        // One message took this long in and out together; the measurement fails only if it is absurd.
+        assert!(nanoseconds < 100_000.0, "QoS {qos}: {nanoseconds:.0} ns for each message");
+        std::io::Write::write_fmt(
+            &mut std::io::stdout(),
+            format_args!("QoS {qos}: {nanoseconds:.0} ns for each message\n"),
+        )
+        .expect("stdout takes it");
+    }
+}
