@@ -77,6 +77,7 @@ class FakeCore:
         self.network = network
         self.address = address
         self.session = session
+        self.incarnation = session
         self.control: Control | None = None
         self.alive = True
         self.links: dict[int, Conversation] = {}
@@ -194,6 +195,8 @@ class FakeCore:
 class Network:
     """Hosts by address, and what is on its way between them."""
 
+    unix_offset_us = 1_700_000_000 * timers.SECOND
+
     def __init__(self, seed: int = 0, faults: Faults | None = None) -> None:
         self.random = Random(seed)
         self.faults = faults or Faults()
@@ -208,7 +211,7 @@ class Network:
         self._links = count(1)
         self._cut: set[frozenset[Address]] = set()
 
-    def attach(self, address: Address) -> FakeCore:
+    def attach(self, address: Address, *, is_node: bool = True) -> FakeCore:
         """A host that starts at this address; one that was there before is dead."""
         core = FakeCore(self, address, self.random.getrandbits(64))
         self.hosts[address] = core

@@ -10,6 +10,7 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from tests.protocol.fakes import Faults
+from tests.protocol.native import NativeNetwork
 from tests.protocol.world import World
 
 SUBTREES = ["a", "a/b", "a/b/c", "a/d", "e", "e/f", "e/f/g/h", "a", "e/f"]
@@ -48,7 +49,25 @@ steps = st.tuples(
 def test_no_topic_has_two_owners_and_epochs_only_rise(
     seed: int, first: list[str], steps: list[tuple[str, str, str, float]], loss: float
 ) -> None:
-    world = World(seed, Faults(loss=loss, duplication=0.2, late=0.2))
+    hold(World(seed, Faults(loss=loss, duplication=0.2, late=0.2)), first, steps)
+
+
+@settings(max_examples=8, deadline=None, suppress_health_check=list(HealthCheck))
+@given(
+    seed=st.integers(0, 2**32),
+    first=st.lists(nodes, unique=True),
+    steps=st.lists(steps, max_size=6),
+    loss=st.sampled_from([0.0, 0.3]),
+)
+@example(seed=0, first=["n0", "n1"], steps=[("part", "n0", "root", 16.5)], loss=0.0)
+@example(seed=0, first=["n0", "n1"], steps=[("restart_root", "n0", "root", 0.0)], loss=0.0)
+def test_it_holds_over_the_native_core(
+    seed: int, first: list[str], steps: list[tuple[str, str, str, float]], loss: float
+) -> None:
+    hold(World(seed, Faults(loss=loss, duplication=0.2, late=0.2), NativeNetwork), first, steps)
+
+
+def hold(world: World, first: list[str], steps: list[tuple[str, str, str, float]]) -> None:
     world.start_root()
 
     def hold_the_promise() -> None:
