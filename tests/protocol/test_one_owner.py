@@ -6,6 +6,7 @@ lost, doubled or late: no topic ever has two owners that would take a message fo
 
 from __future__ import annotations
 
+import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
@@ -109,3 +110,22 @@ def take(world: World, step: str, name: str, other: str) -> None:
             world.leave(name)
         case "part" if name in world.nodes and other in world.nodes and name != other:
             world.network.part(world.nodes[name].settings.listen, world.nodes[other].settings.listen)
+
+
+@pytest.mark.parametrize("delay_ms", [0.5 * n for n in range(1, 30)])
+def test_a_node_that_leaves_while_it_hands_over_makes_no_second_owner(delay_ms: float) -> None:
+    world = World(1)
+    world.start_root()
+    world.start_node("a", "a")
+    world.advance(1)
+
+    def hold_the_promise() -> None:
+        assert len(world.owners("a/b/x")) <= 1, world.owners("a/b/x")
+
+    world.network.on_step = hold_the_promise
+    world.start_node("b", "a/b")
+    world.advance(delay_ms / 1000)
+    world.leave("a")
+    world.advance(60)
+    assert world.owners("a/b/x") == ["b"]
+    assert world.owners("a/x") == ["root"]
