@@ -1,7 +1,8 @@
 """Runs a transcript: commands, `----`, and what they print (after the test data of etcd's raft).
 
 A block is one or more command lines, a line `----`, and the expected output up to an empty line. The network
-lives as long as the file; its nodes are the real ones, over the native core. Rewrite what is expected with `HBROKER_REWRITE=1`, and read the diff.
+lives as long as the file; its nodes are the real ones, over the native core. Rewrite what is expected with
+`HBROKER_REWRITE=1`, and read the diff.
 """
 
 from __future__ import annotations
