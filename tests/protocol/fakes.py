@@ -28,7 +28,7 @@ from hbroker.protocol.jurisdiction import is_within
 from hbroker.protocol.packets import Address, Cut
 
 if TYPE_CHECKING:
-    from hbroker._native import Event
+    from hbroker.protocol.core import Event
 
 DELAY = (200, 2_000)
 """Shortest and longest way of a packet, in microseconds."""
@@ -159,13 +159,14 @@ class FakeCore:
     def retained(self, subtree: str) -> list[bytes]:
         return [m for topic, m in self.messages.items() if is_within(topic, subtree)]
 
-    def take_retained(self, messages: Sequence[bytes]) -> None:
+    def take_retained(self, messages: Sequence[bytes]) -> int:
         for message in messages:
             publish = pb.Publish.FromString(message)
             if publish.payload:
                 self.messages[publish.topic] = message
             else:
                 self.messages.pop(publish.topic, None)
+        return 0
 
     def drop_retained(self, subtree: str) -> None:
         for topic in [t for t in self.messages if is_within(t, subtree)]:

@@ -71,9 +71,9 @@ class NativeCore(Host):
         return filter in self.filters()
 
     @property
-    def messages(self) -> list[str]:
-        """The topics that have a retained message."""
-        return [pb.Publish.FromString(message).topic for message in self.engine.retained("")]
+    def messages(self) -> dict[str, bytes]:
+        """The retained messages by topic."""
+        return {pb.Publish.FromString(message).topic: message for message in self.engine.retained("")}
 
     # As a host
 
