@@ -11,7 +11,7 @@ from hbroker._native import ControlEvent, PublishedEvent
 from hbroker._proto import packet_pb2 as pb
 from hbroker.protocol.lookup import TRANSITIONS, Event, State
 from hbroker.protocol.outcome import Published, Resolved, Subscribed
-from hbroker.protocol.packets import Body, body_of, pack
+from hbroker.protocol.packets import body_of, pack
 from tests.protocol.client_world import World, home
 
 
@@ -65,24 +65,23 @@ def _bodies(draw: st.DrawFn, request: int) -> bytes:
     reason = draw(_reasons)
     kind = draw(st.sampled_from(["accept", "referral", "suback", "challenge", "noise"]))
     if kind == "accept":
-        body: Body = pb.PubAccept(
+        body: pb.PubAccept | pb.Referral | pb.SubAck = pb.PubAccept(
             request=request, node=draw(_nodes), zone=zone, ttl_s=draw(st.integers(0, 2**32 - 1))
         )
     elif kind == "referral":
         body = pb.Referral(request=request, node=draw(_nodes), zone=zone, next=draw(_cuts()))
     elif kind == "suback":
-        said = {"responsible": draw(st.booleans()), "active": draw(st.booleans())}
-        body = pb.SubAck(request=request, node=draw(_nodes), filter=draw(_topics), passed_to=cuts, **said)
+        body = pb.SubAck(request=request, node=draw(_nodes), filter=draw(_topics), passed_to=cuts)
+        body.responsible, body.active = draw(st.booleans()), draw(st.booleans())
+        body.part, body.parts = draw(st.integers(0, 3)), draw(st.integers(0, 3))
     elif kind == "challenge":
         return pack(
             pb.Challenge(token=draw(st.binary(max_size=80)), lifetime_s=draw(st.integers(0, 2**32 - 1)))
         )
     else:
         return draw(st.binary(max_size=40))
-    if kind != "referral":
-        body.MergeFromString(
-            type(body)(reason=pb.REASON_SUCCESS).SerializeToString() + bytes((16, reason % 128))
-        )
+    if not isinstance(body, pb.Referral):
+        body.MergeFromString(bytes((16, reason % 128)))  # field 2, also with a reason that nobody knows
     return pack(body)
 
 
