@@ -107,6 +107,7 @@ class Delegating:
         self._ends: Agenda[str] = Agenda()
         """When to take each subtree back."""
         self._fenced: dict[str, int] = {}
+        self._is_leaving = False
         self._highest_epoch = 0
 
     # Change
@@ -165,9 +166,14 @@ class Delegating:
                 child.machine.handle(DelegationEvent.LINK_LOST)
                 self._ledger.note(ChildAway(child.delegation.subtree, child.delegation.node))
             else:
-                child.machine.handle(DelegationEvent.CANCELLED)
-                del self._children[child.delegation.subtree]
-                self._ends.cancel(child.delegation.subtree)
+                self._cancel(child)
+
+    def leave(self) -> None:
+        """This node hands back what it owns: it delegates nothing more of it, or two would own it (§5.4)."""
+        self._is_leaving = True
+        for child in [c for c in self._children.values() if not self._is_cut(c)]:
+            self._abandon(child)
+            self._cancel(child)
 
     def handle_timeout(self, now: int) -> None:
         """Takes back what outlived its lease."""
@@ -189,7 +195,8 @@ class Delegating:
 
     def _decide(self, now: int, inquiry: Inquiry, join: pb.Join, applicant: Applicant) -> None:
         parent = inquiry.parent_link
-        if parent is not None and not self._jurisdiction.holds_from(parent, applicant.subtree):
+        is_stray = parent is not None and not self._jurisdiction.holds_from(parent, applicant.subtree)
+        if is_stray or self._is_leaving:
             self._turn(inquiry, join, Turned(Reason.REASON_NOT_SERVING))
             return
         pending = [c.delegation for c in self._children.values() if not self._is_cut(c)]
@@ -333,6 +340,11 @@ class Delegating:
         self._highest_epoch = max(self._highest_epoch, child.delegation.epoch + 1)
         if len(self._fenced) > MOST_FENCED:
             del self._fenced[next(iter(self._fenced))]
+
+    def _cancel(self, child: _Child) -> None:
+        child.machine.handle(DelegationEvent.CANCELLED)
+        del self._children[child.delegation.subtree]
+        self._ends.cancel(child.delegation.subtree)
 
     def _abandon(self, child: _Child) -> None:
         child.giving = None

@@ -128,6 +128,7 @@ class Node:
 
     def leave(self, now: int) -> None:
         """Hands back what this node owns. `has_stopped` once it is done, or `uplink.LEAVE_WAIT` is over."""
+        self._delegating.leave()
         for uplink in self._uplinks:
             uplink.leave(now)
 

@@ -1,4 +1,4 @@
-"""Every datagram fits 1,200 bytes, however large the network is (§3.4); one with one long name is the exception."""
+"""Every datagram fits 1,200 bytes, however large the network is, but for one with one long name (§3.4)."""
 
 from __future__ import annotations
 

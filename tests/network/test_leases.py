@@ -1,4 +1,4 @@
-"""A lease ends in the core by itself (§5.6): a process that was stopped and goes on does not serve what it lost."""
+"""A lease ends in the core by itself (§5.6): a process that stood still does not serve what it lost."""
 
 from __future__ import annotations
 

@@ -10,6 +10,7 @@ import heapq
 from collections import Counter, defaultdict
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import count
 from random import Random
 
@@ -106,7 +107,7 @@ class Node:
         touched = self.touched(body.filter)
         if body.mode == pb.MODE_RECURSIVE:
             for child in touched:
-                self.world.later(lambda child=child: child.discover(body, hops + 1))
+                self.world.later(partial(child.discover, body, hops + 1))
         self.answer(self.suback(body, touched, hops))
 
     def suback(self, body: pb.Subscribe, touched: list[Node], hops: int = 0) -> pb.SubAck:

@@ -28,7 +28,7 @@ from hbroker.protocol.jurisdiction import is_within
 from hbroker.protocol.packets import Address, Cut
 
 if TYPE_CHECKING:
-    from hbroker._native import Event
+    from hbroker.protocol.core import Event
 
 DELAY = (200, 2_000)
 """Shortest and longest way of a packet, in microseconds."""
@@ -77,6 +77,7 @@ class FakeCore:
         self.network = network
         self.address = address
         self.session = session
+        self.incarnation = session
         self.control: Control | None = None
         self.alive = True
         self.links: dict[int, Conversation] = {}
@@ -158,13 +159,14 @@ class FakeCore:
     def retained(self, subtree: str) -> list[bytes]:
         return [m for topic, m in self.messages.items() if is_within(topic, subtree)]
 
-    def take_retained(self, messages: Sequence[bytes]) -> None:
+    def take_retained(self, messages: Sequence[bytes]) -> int:
         for message in messages:
             publish = pb.Publish.FromString(message)
             if publish.payload:
                 self.messages[publish.topic] = message
             else:
                 self.messages.pop(publish.topic, None)
+        return 0
 
     def drop_retained(self, subtree: str) -> None:
         for topic in [t for t in self.messages if is_within(t, subtree)]:
@@ -194,6 +196,8 @@ class FakeCore:
 class Network:
     """Hosts by address, and what is on its way between them."""
 
+    unix_offset_us = 1_700_000_000 * timers.SECOND
+
     def __init__(self, seed: int = 0, faults: Faults | None = None) -> None:
         self.random = Random(seed)
         self.faults = faults or Faults()
@@ -208,7 +212,7 @@ class Network:
         self._links = count(1)
         self._cut: set[frozenset[Address]] = set()
 
-    def attach(self, address: Address) -> FakeCore:
+    def attach(self, address: Address, *, is_node: bool = True) -> FakeCore:
         """A host that starts at this address; one that was there before is dead."""
         core = FakeCore(self, address, self.random.getrandbits(64))
         self.hosts[address] = core

@@ -6,10 +6,12 @@ lost, doubled or late: no topic ever has two owners that would take a message fo
 
 from __future__ import annotations
 
+import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from tests.protocol.fakes import Faults
+from tests.protocol.native import NativeNetwork
 from tests.protocol.world import World
 
 SUBTREES = ["a", "a/b", "a/b/c", "a/d", "e", "e/f", "e/f/g/h", "a", "e/f"]
@@ -48,7 +50,25 @@ steps = st.tuples(
 def test_no_topic_has_two_owners_and_epochs_only_rise(
     seed: int, first: list[str], steps: list[tuple[str, str, str, float]], loss: float
 ) -> None:
-    world = World(seed, Faults(loss=loss, duplication=0.2, late=0.2))
+    hold(World(seed, Faults(loss=loss, duplication=0.2, late=0.2)), first, steps)
+
+
+@settings(max_examples=8, deadline=None, suppress_health_check=list(HealthCheck))
+@given(
+    seed=st.integers(0, 2**32),
+    first=st.lists(nodes, unique=True),
+    steps=st.lists(steps, max_size=6),
+    loss=st.sampled_from([0.0, 0.3]),
+)
+@example(seed=0, first=["n0", "n1"], steps=[("part", "n0", "root", 16.5)], loss=0.0)
+@example(seed=0, first=["n0", "n1"], steps=[("restart_root", "n0", "root", 0.0)], loss=0.0)
+def test_it_holds_over_the_native_core(
+    seed: int, first: list[str], steps: list[tuple[str, str, str, float]], loss: float
+) -> None:
+    hold(World(seed, Faults(loss=loss, duplication=0.2, late=0.2), NativeNetwork), first, steps)
+
+
+def hold(world: World, first: list[str], steps: list[tuple[str, str, str, float]]) -> None:
     world.start_root()
 
     def hold_the_promise() -> None:
@@ -90,3 +110,22 @@ def take(world: World, step: str, name: str, other: str) -> None:
             world.leave(name)
         case "part" if name in world.nodes and other in world.nodes and name != other:
             world.network.part(world.nodes[name].settings.listen, world.nodes[other].settings.listen)
+
+
+@pytest.mark.parametrize("delay_ms", [0.5 * n for n in range(1, 30)])
+def test_a_node_that_leaves_while_it_hands_over_makes_no_second_owner(delay_ms: float) -> None:
+    world = World(1)
+    world.start_root()
+    world.start_node("a", "a")
+    world.advance(1)
+
+    def hold_the_promise() -> None:
+        assert len(world.owners("a/b/x")) <= 1, world.owners("a/b/x")
+
+    world.network.on_step = hold_the_promise
+    world.start_node("b", "a/b")
+    world.advance(delay_ms / 1000)
+    world.leave("a")
+    world.advance(60)
+    assert world.owners("a/b/x") == ["b"]
+    assert world.owners("a/x") == ["root"]

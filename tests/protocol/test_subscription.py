@@ -3,6 +3,7 @@ whatever happens."""
 
 from __future__ import annotations
 
+from functools import partial
 from itertools import pairwise
 
 import pytest
@@ -95,11 +96,9 @@ def test_an_owner_that_joins_while_it_is_made_is_not_missed() -> None:
         nodes = home(world)
         world.subscribe("home/kitchen/#")
         oven = world.node("oven", "home/kitchen/oven")
-        world.later(
-            lambda nodes=nodes, oven=oven: nodes["kitchen"].take_over(oven), world.random.randint(0, 12_000)
-        )
+        world.later(partial(nodes["kitchen"].take_over, oven), world.random.randint(0, 12_000))
         world.outcome(Subscribed)
-        world.run(lambda oven=oven: oven.subscriptions, seconds=3)
+        world.run(partial(getattr, oven, "subscriptions"), seconds=3)
         assert oven.subscriptions, seed
 
 
@@ -153,7 +152,7 @@ def test_clients_that_lose_one_owner_do_not_return_at_once() -> None:
         world.run(seconds=1)
         lost_at = world.now
         world.cut_off(nodes["kitchen"])
-        world.run(lambda nodes=nodes: nodes["kitchen"].subscriptions, seconds=5)
+        world.run(partial(getattr, nodes["kitchen"], "subscriptions"), seconds=5)
         returns.append(world.now - lost_at)
     assert max(returns) - min(returns) > SECOND // 20
 

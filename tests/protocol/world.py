@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from itertools import count
 from random import Random
+from typing import TypeAlias
 
 from hbroker._native import ControlEvent
 from hbroker._proto import packet_pb2 as pb
@@ -14,10 +15,13 @@ from hbroker.protocol.core import Event
 from hbroker.protocol.jurisdiction import Delegation
 from hbroker.protocol.node import Node
 from hbroker.protocol.notices import Notice
-from hbroker.protocol.packets import Address, Body, address_from, body_of, pack
+from hbroker.protocol.packets import REQUEST_PADDING, Address, Body, address_from, body_of, pack
 from tests.protocol.fakes import FakeCore, Faults, Network
+from tests.protocol.native import NativeCore, NativeNetwork
 
-UNIX_OFFSET_US = 1_700_000_000 * timers.SECOND
+AnyCore: TypeAlias = FakeCore | NativeCore
+AnyNetwork: TypeAlias = Network | NativeNetwork
+
 ROOT: Address = ("10.0.0.1", 7700)
 
 
@@ -26,21 +30,32 @@ class Running:
     """A node process."""
 
     settings: NodeSettings
-    core: FakeCore
+    core: AnyCore
     node: Node
 
 
 @dataclass(slots=True)
 class Client:
-    """A host that only writes down what it is told."""
+    """A host that only writes down what it is told, and proves its address where that is asked (§4.1)."""
 
-    core: FakeCore
+    core: AnyCore
     heard: list[tuple[Address, int | None, Body]] = field(default_factory=list)
+    tokens: dict[Address, bytes] = field(default_factory=dict)
+    asked: dict[Address, bytes] = field(default_factory=dict)
+
+    def ask(self, to: Address, packet: bytes) -> None:
+        self.asked[to] = packet
+        self.core.send_to(to, packet, self.tokens.get(to, b""), REQUEST_PADDING)
 
     def handle_event(self, now: int, event: Event) -> None:
-        if isinstance(event, ControlEvent):
-            body = body_of(event.packet)
-            assert body is not None
+        if not isinstance(event, ControlEvent):
+            return
+        body = body_of(event.packet)
+        assert body is not None
+        if isinstance(body, pb.Challenge):
+            self.tokens[event.source] = body.token
+            self.ask(event.source, self.asked[event.source])
+        else:
             self.heard.append((event.source, event.link, body))
 
     def handle_timeout(self, now: int) -> None:
@@ -56,8 +71,10 @@ class Client:
 class World:
     """Starts, kills and asks. Time passes only in `advance` and in the verbs that wait for answers."""
 
-    def __init__(self, seed: int = 0, faults: Faults | None = None) -> None:
-        self.network = Network(seed, faults)
+    def __init__(
+        self, seed: int = 0, faults: Faults | None = None, network: type[AnyNetwork] = Network
+    ) -> None:
+        self.network: AnyNetwork = network(seed, faults)
         self.nodes: dict[str, Running] = {}
         self.clients: dict[str, Client] = {}
         self._remembered: dict[str, list[Delegation]] = {}
@@ -106,9 +123,10 @@ class World:
 
     # Clients
 
-    def client(self, name: str) -> Client:
+    def client(self, name: str, *, is_node: bool = False) -> Client:
+        """`is_node`: a core that takes what a node is told."""
         if name not in self.clients:
-            core = self.network.attach((f"10.0.2.{next(self._hosts)}", 5000))
+            core = self.network.attach((f"10.0.2.{next(self._hosts)}", 5000), is_node=is_node)
             core.control = self.clients[name] = Client(core)
         return self.clients[name]
 
@@ -116,7 +134,7 @@ class World:
         """Sends one request outside of a session; returns every answer that came within half a second."""
         body.request = next(self._requests)
         client = self.client(name)
-        client.core.send_to(self.nodes[to].settings.listen, pack(body))
+        client.ask(self.nodes[to].settings.listen, pack(body))
         self.advance(0.5)
         return client.answers(body.request)
 
@@ -156,8 +174,8 @@ class World:
             settings,
             core,
             Random(self._random.getrandbits(64)),
-            incarnation=self._random.getrandbits(64),
-            unix_offset_us=UNIX_OFFSET_US,
+            incarnation=core.incarnation,
+            unix_offset_us=self.network.unix_offset_us,
             restored=self._remembered.get(name, []),
             remember=lambda cuts: self._remembered.__setitem__(name, [replace(cut) for cut in cuts]),
         )

@@ -6,11 +6,14 @@ import os
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import TypeVar
 
 import pytest
 
 from hbroker.protocol.lookup import Resolution
 from hbroker.protocol.outcome import Outcome, Published, Resolved, Subscribed, Unsubscribed
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,10 +58,10 @@ class FakeEndpoint:
         self.polls += 1
         return self._take(self.events, limit)
 
-    def poll_messages(self, limit: int = 1024) -> list[object]:
+    def poll_messages(self, limit: int = 1024) -> list[Message]:
         return self._take(self.messages, limit)
 
-    def _take(self, queue: list[object] | list[Message], limit: int) -> list[object]:
+    def _take(self, queue: list[T], limit: int) -> list[T]:
         with self._lock:
             taken, queue[:] = list(queue[:limit]), queue[limit:]
             if not self.events and not self.messages:

@@ -30,7 +30,7 @@ def run(scenario: Coroutine[Any, Any, None]) -> None:
 
 
 def control_of(client: Client) -> FakeControl:
-    control = client._hub.control
+    control: object = client._hub.control
     assert isinstance(control, FakeControl)
     return control
 

@@ -18,7 +18,7 @@ def endpoint(monkeypatch: pytest.MonkeyPatch) -> FakeEndpoint:
 
 
 def control_of(client: sync.Client) -> FakeControl:
-    control = client._hub.control
+    control: object = client._hub.control
     assert isinstance(control, FakeControl)
     return control
 

@@ -1,7 +1,8 @@
 """Runs a transcript: commands, `----`, and what they print (after the test data of etcd's raft).
 
 A block is one or more command lines, a line `----`, and the expected output up to an empty line. The network
-lives as long as the file. Rewrite what is expected with `HBROKER_REWRITE=1`, and read the diff.
+lives as long as the file; its nodes are the real ones, over the native core. Rewrite what is expected with
+`HBROKER_REWRITE=1`, and read the diff.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from pathlib import Path
 from hbroker._proto import packet_pb2 as pb
 from hbroker.config import LeasePolicy
 from hbroker.protocol.packets import Body, address_of, reason_name
+from tests.protocol.native import NativeNetwork
 from tests.protocol.world import World
 
 __all__ = ["replay"]
@@ -40,7 +42,7 @@ class _Script:
     """The commands, over one world."""
 
     def __init__(self) -> None:
-        self._world = World()
+        self._world = World(network=NativeNetwork)
 
     def run(self, command: str) -> list[str]:
         verb, *arguments = command.split()
@@ -114,7 +116,7 @@ class _Script:
 
     def _do_join(self, client: str, node: str, subtree: str) -> list[str]:
         """A JOIN outside of a session, from a host that is no node."""
-        address = address_of(self._world.client(client).core.address)
+        address = address_of(self._world.client(client, is_node=True).core.address)
         return list(map(_line, self._world.ask(client, pb.Join(node=node, subtree=subtree, address=address))))
 
     def _do_heard(self, client: str) -> list[str]:
@@ -143,9 +145,13 @@ class _Script:
         return sorted(t for t in self._world.nodes[node].core.messages if not t.startswith("$"))
 
     def _do_drops(self, node: str) -> list[str]:
-        drops = self._world.nodes[node].node.status(self._world.network.now)["drops"]
+        """What the control dropped, not the core."""
+        running = self._world.nodes[node]
+        drops = running.node.status(self._world.network.now)["drops"]
         assert isinstance(drops, dict)
-        return [f"{reason}: {number}" for reason, number in sorted(drops.items()) if number]
+        of_core = running.core.counters()
+        own = {reason: number - of_core.get(f"drop.{reason}", 0) for reason, number in drops.items()}
+        return [f"{reason}: {number}" for reason, number in sorted(own.items()) if number]
 
     def _settle(self, seconds: float) -> list[str]:
         self._world.advance(seconds)
