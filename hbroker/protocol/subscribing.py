@@ -44,7 +44,7 @@ class Subscribing:
         self._ledger = ledger
         self._watch = watch
         self._sessions: dict[int, tuple[int, Address]] = {}
-        self._subscribers = Subscribers()
+        self._subscribers = Subscribers(settings.limits.subscriptions)
 
     @property
     def subscribers(self) -> Subscribers:

@@ -120,7 +120,10 @@ def packets_out_of_place(peer: Peer) -> None:
     record = pb.SubscriptionRecord(filter="#", session=5, address=own)
     peer.reliably(
         pb.Packet(transfer=pb.Transfer(subtree="", epoch=MOST, subscriptions=[record] * 5)),
-        *(pb.Packet(transfer=pb.Transfer(subtree="hostile", phase=pb.TransferPhase.Name(i))) for i in range(4)),
+        *(
+            pb.Packet(transfer=pb.Transfer(subtree="hostile", phase=pb.TransferPhase.Name(i)))
+            for i in range(4)
+        ),
         pb.Packet(joinack=pb.JoinAck(request=1, subtree="hostile", epoch=MOST)),
         pb.Packet(leave=pb.Leave(subtree="hostile", epoch=MOST)),
         pb.Packet(pubaccept=pb.PubAccept(request=1)),
@@ -196,5 +199,19 @@ def publish(random: Random, size: int = 10) -> pb.Publish:
     """A message of a publisher that was never there before."""
     message = pb.Publish(topic="hostile/x", payload=bytes(size), publisher=random.getrandbits(64))
     message.sequence = random.choice((0, 1, MOST))
-    message.qos = pb.Qos.Name(random.randrange(3))
+    message.qos = random.choice((pb.QOS_AT_MOST_ONCE, pb.QOS_AT_LEAST_ONCE, pb.QOS_EXACTLY_ONCE))
     return message
+
+
+def test_a_session_has_so_many_filters_and_no_more() -> None:
+    with (
+        node_up("--subscriptions", "1000") as node,
+        closing(Stranger(node)) as asking,
+        closing(Peer(node, Random(3))) as peer,
+    ):
+        for _ in range(5):
+            distinct_filters(peer)
+            deep_filters(peer)
+            asking.ask()
+        assert node.status()["subscriptions"] == 1_000
+        serves_newcomers(node)

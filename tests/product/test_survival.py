@@ -30,7 +30,7 @@ def home(tmp_path: Path) -> Iterator[tuple[Network, str]]:
 
 
 class Publisher:
-    """Publishes numbers at QoS 1, one after the other, and knows when each was begun, and which were distributed to subscribers."""
+    """Publishes numbers at QoS 1, one by one, and knows when each was begun and which came through."""
 
     def __init__(self, root: str, topic: str) -> None:
         self.begun: list[float] = []
