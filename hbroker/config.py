@@ -38,6 +38,8 @@ class Limits:
     sessions: int = 1_000_000
     queue_bytes: int = 16 * 1024 * 1024
     """Bytes that wait for one session."""
+    subscriptions: int = 100_000
+    """Filters of one session; a filter counts once more for every 64 bytes of its length."""
 
 
 @dataclass(frozen=True, slots=True)

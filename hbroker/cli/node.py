@@ -45,6 +45,7 @@ def add(commands: Commands) -> None:
     flags.add_argument("--join-key-file", metavar="FILE", help="holds the secret that a join must prove")
     flags.add_argument("--sessions", metavar="N", help="clients and children at most")
     flags.add_argument("--queue-bytes", metavar="N", help="bytes that wait for one session at most")
+    flags.add_argument("--subscriptions", metavar="N", help="filters of one session at most")
     parser.add_argument(
         "--memory", type=Path, metavar="FILE", help="remember there, for the next start, what it delegated"
     )
@@ -95,6 +96,7 @@ def _from_file(options: argparse.Namespace) -> NodeSettings:
 
 def _from_flags(options: argparse.Namespace) -> NodeSettings:
     from hbroker.topology.flags import node_from_flags
+    from hbroker.topology.sections import LIMIT_KEYS
 
     return node_from_flags(
         node={
@@ -102,7 +104,7 @@ def _from_flags(options: argparse.Namespace) -> NodeSettings:
             for key in ("name", "subtree", "listen", "advertise", "workers", "policy")
         },
         auth={"join_key_file": options.join_key_file},
-        limits={key: getattr(options, key) for key in ("sessions", "queue_bytes")},
+        limits={key: getattr(options, key) for key in LIMIT_KEYS},
         root=options.root,
     )
 

@@ -6,6 +6,7 @@ which of them a subtree touches when it is handed over, and whose they are.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
@@ -14,10 +15,10 @@ from hbroker._native import filter_touches
 from hbroker._proto import packet_pb2 as pb
 from hbroker.protocol.packets import Address, address_from, address_of
 
-__all__ = ["MOST_FILTERS", "Subscribers", "Subscription", "ended_of", "record_of", "subscription_from"]
+__all__ = ["Subscribers", "Subscription", "ended_of", "record_of", "subscription_from"]
 
-MOST_FILTERS: Final = 1_000_000
-"""Filters of one session; further ones are refused with QUOTA_EXCEEDED."""
+_BYTES_EACH: Final = 64
+"""A filter costs memory for its length, most of all in levels: it counts once more for so many bytes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,16 +35,20 @@ class Subscription:
 
 
 class Subscribers:
-    """Every subscription stored, by link and filter."""
+    """Every subscription stored, by link and filter. `most`: what the filters of one link may count for."""
 
-    def __init__(self) -> None:
+    def __init__(self, most: int) -> None:
+        self._most = most
         self._by_link: dict[int, dict[str, Subscription]] = {}
+        self._weights: Counter[int] = Counter()
         self._count = 0
 
     def add(self, link: int, subscription: Subscription) -> None:
         """Adds, or replaces one of the same filter."""
         filters = self._by_link.setdefault(link, {})
-        self._count += subscription.filter not in filters
+        if subscription.filter not in filters:
+            self._count += 1
+            self._weights[link] += _weight(subscription.filter)
         filters[subscription.filter] = subscription
 
     def remove(self, link: int, filter: str) -> Subscription | None:
@@ -51,18 +56,21 @@ class Subscribers:
         removed = filters.pop(filter, None)
         if removed is not None:
             self._count -= 1
+            self._weights[link] -= _weight(filter)
             if not filters:
-                del self._by_link[link]
+                del self._by_link[link], self._weights[link]
         return removed
 
     def remove_link(self, link: int) -> list[Subscription]:
         removed = list(self._by_link.pop(link, {}).values())
         self._count -= len(removed)
+        del self._weights[link]
         return removed
 
     def has_room(self, link: int, filter: str) -> bool:
-        filters = self._by_link.get(link, {})
-        return filter in filters or len(filters) < MOST_FILTERS
+        """Whether another filter would stay within the limit; one that is there already always does."""
+        is_known = filter in self._by_link.get(link, {})
+        return is_known or self._weights[link] + _weight(filter) <= self._most
 
     def touching(self, subtree: str) -> Iterator[tuple[int, Subscription]]:
         """(link, subscription) of all whose filter some topic at or below the subtree can match."""
@@ -78,6 +86,10 @@ class Subscribers:
         for link, filters in self._by_link.items():
             for subscription in filters.values():
                 yield link, subscription
+
+
+def _weight(filter: str) -> int:
+    return 1 + len(filter) // _BYTES_EACH
 
 
 def record_of(subscription: Subscription) -> pb.SubscriptionRecord:

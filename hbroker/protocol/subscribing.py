@@ -46,7 +46,7 @@ class Subscribing:
         self._watch = watch
         self._sessions: dict[int, int] = {}
         """Session ids by link."""
-        self._subscribers = Subscribers()
+        self._subscribers = Subscribers(settings.limits.subscriptions)
 
     @property
     def subscribers(self) -> Subscribers:

@@ -22,6 +22,7 @@ FILE_KEYS = (
     "join_key_file",
     "sessions",
     "queue_bytes",
+    "subscriptions",
 )
 """What a topology file says of a node that is named: these flags are for a node without a file."""
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from typing import Any
 
 import yaml
@@ -17,7 +18,7 @@ def render(topology: Topology) -> str:
     if root.join_key:
         document["auth"] = {"join_key": root.join_key.decode()}
     if root.limits != Limits():
-        document["limits"] = {"sessions": root.limits.sessions, "queue_bytes": root.limits.queue_bytes}
+        document["limits"] = asdict(root.limits)
     return yaml.safe_dump(document, sort_keys=False, allow_unicode=True)
 
 

@@ -19,7 +19,7 @@ LATER = ("gateways", "admin", "telemetry")
 
 NODE_KEYS = ("name", "subtree", "listen", "advertise", "workers", "policy")
 AUTH_KEYS = ("join_key", "join_key_file")
-LIMIT_KEYS = ("sessions", "queue_bytes")
+LIMIT_KEYS = ("sessions", "queue_bytes", "subscriptions")
 
 MIN_KEY_BYTES = 16
 MAX_KEY_BYTES = 4096
@@ -186,8 +186,15 @@ def read_limits(node: yaml.Node, report: Report) -> Limits:
     queue = _optional(
         values, "queue_bytes", lambda value: report.integer(value, "queue_bytes", 65_536, 1 << 32)
     )
+    subscriptions = _optional(
+        values, "subscriptions", lambda value: report.integer(value, "subscriptions", 1, 10_000_000)
+    )
     default = Limits()
-    return Limits(sessions=sessions or default.sessions, queue_bytes=queue or default.queue_bytes)
+    return Limits(
+        sessions=sessions or default.sessions,
+        queue_bytes=queue or default.queue_bytes,
+        subscriptions=subscriptions or default.subscriptions,
+    )
 
 
 def _optional(values: Mapping[str, yaml.Node], key: str, read: Callable[[yaml.Node], T | None]) -> T | None:

@@ -130,7 +130,7 @@ def fill(random: Random, packet: pb.Packet) -> None:
     match random.randrange(8):
         case 0:
             packet.pubconnect.CopyFrom(pb.PubConnect(request=random.getrandbits(64), topic="home/x"))
-            packet.pubconnect.mode = random.choice((0, 1))
+            packet.pubconnect.mode = random.choice((pb.MODE_RECURSIVE, pb.MODE_REFERRAL))
         case 1:
             packet.subscribe.CopyFrom(pb.Subscribe(request=random.getrandbits(64), filter="#"))
         case 2:

@@ -44,9 +44,9 @@ class Node:
 
 
 @contextmanager
-def node_up() -> Iterator[Node]:
-    """A root that serves, on a free port."""
-    command = [*hbroker("node"), "--name", "root", "--subtree", "", "--listen", "127.0.0.1:0"]
+def node_up(*flags: str) -> Iterator[Node]:
+    """A root that serves, on a free port, with these flags besides."""
+    command = [*hbroker("node"), "--name", "root", "--subtree", "", "--listen", "127.0.0.1:0", *flags]
     with subprocess.Popen(
         command,
         stdout=subprocess.PIPE,
@@ -80,7 +80,7 @@ class Stranger:
 
     def receive(self) -> list[pb.Datagram]:
         """What has come so far."""
-        datagrams = []
+        datagrams: list[pb.Datagram] = []
         while True:
             try:
                 data = self.socket.recv(65_536)

@@ -44,7 +44,9 @@ def test_a_million_hostile_datagrams_change_nothing() -> None:
         assert after["drops"]["malformed"] - before["drops"].get("malformed", 0) == malformed
         assert after["datagrams_in"] - before["datagrams_in"] >= DATAGRAMS
         assert after["drops"].get("receive_overflow", 0) == 0
-        assert {"malformed", "unknown_session", "address_unproven", "unexpected_packet"} <= set(after["drops"])
+        assert {"malformed", "unknown_session", "address_unproven", "unexpected_packet"} <= set(
+            after["drops"]
+        )
         serves_newcomers(node)
 
 

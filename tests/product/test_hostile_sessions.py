@@ -1,0 +1,217 @@
+"""A peer with a valid token and an open session who means no good, beside one who means well.
+
+It speaks by protobuf alone, so that it can say what no client of ours would: acknowledgements of what was
+never sent, deliveries out of any window, requests in the name of others, floods.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from random import Random
+
+import pytest
+
+from hbroker._proto import packet_pb2 as pb
+from hbroker.protocol.packets import address_of
+from tests.product.node import MIB, Node, Stranger, node_up
+from tests.product.test_hostile_datagrams import serves_newcomers
+from tests.product.witness import Witness
+
+ROUNDS = 150
+PEERS = 8
+TOLERANCE = 20 * MIB
+MOST = 2**64 - 1
+DEEP = "/".join("x" * 32_000)
+
+
+class Peer(Stranger):
+    """A session that a stranger opened, with the token that it was given."""
+
+    def __init__(self, node: Node, random: Random) -> None:
+        super().__init__(node)
+        self.random = random
+        self._token = self.ask().challenge.token
+        self._session = random.getrandbits(64) or 1
+        self._incarnation = random.getrandbits(64)
+        self._number = self._delivery = 0
+        self._largest = 0
+        self.say(pb.Packet(ping=pb.Ping(sent_at_us=1)))
+
+    def say(self, *packets: pb.Packet, ack: pb.Ack | None = None, number: int | None = None) -> None:
+        """One datagram of the session."""
+        self._number += 1
+        datagram = pb.Datagram(packets=packets)
+        datagram.header.session = self._session
+        datagram.header.incarnation = self._incarnation
+        datagram.header.token = self._token
+        datagram.header.number = self._number if number is None else number
+        if ack is None:
+            ack = pb.Ack(largest=self._largest, ranges=[max(self._largest - 1, 0)])
+        if ack.largest:
+            datagram.header.ack.CopyFrom(ack)
+        self.send(datagram.SerializeToString())
+        for answer in self.receive():
+            self._largest = max(self._largest, answer.header.number)
+
+    def reliably(self, *packets: pb.Packet) -> None:
+        """The packets as deliveries, each after the one before."""
+        for packet in packets:
+            packet.after = self._delivery
+            self._delivery += 1
+            packet.delivery = self._delivery
+        self.say(*packets)
+
+    def leave(self) -> None:
+        """Ends the session, as a peer that means well."""
+        self.reliably(pb.Packet(leave=pb.Leave()))
+
+
+def forged_acknowledgements(peer: Peer) -> None:
+    for largest, ranges in ((MOST, [MOST]), (MOST, [0, MOST] * 300), (1, [MOST]), (2**63, [2**62, 0] * 500)):
+        peer.say(pb.Packet(ping=pb.Ping()), ack=pb.Ack(largest=largest, delay_us=MOST, ranges=ranges))
+
+
+def forged_pubacks(peer: Peer) -> None:
+    for ranges in ([1, MOST], [MOST, MOST], [0, MOST] * 200, [1]):
+        peer.say(pb.Packet(puback=pb.PubAck(ranges=ranges, topic="x" * 1_000)))
+
+
+def deliveries_out_of_place(peer: Peer) -> None:
+    ahead = peer.random.choice((5_000, 2**32, MOST))
+    message = publish(peer.random)
+    for delivery, after in ((ahead, 0), (peer._delivery + 2, MOST), (1, 0), (1, 0), (MOST, MOST)):
+        peer.say(pb.Packet(delivery=delivery, after=after, publish=message))
+    peer.say(pb.Packet(ping=pb.Ping()), number=1)
+    peer.say(pb.Packet(ping=pb.Ping()), number=MOST)
+
+
+def held_forever(peer: Peer) -> None:
+    """Deliveries that wait for one that never comes."""
+    for ahead in range(2, 40):
+        packet = pb.Packet(delivery=peer._delivery + ahead, after=peer._delivery + 1)
+        packet.publish.CopyFrom(publish(peer.random, size=1_000))
+        peer.say(packet)
+
+
+def forged_joins(peer: Peer) -> None:
+    name = f"n{peer.random.randrange(10_000)}"
+    subtrees = ("hostile", "hostile/a", "hostile/a/b", "$SYS", "$SYS/nodes/root", "$SYS/nodes", "+", "a//b/")
+    for subtree in subtrees:
+        for epoch in (0, 1, 2**63, MOST):
+            join = pb.Join(request=1, node=name, subtree=subtree, epoch=epoch, incarnation=1)
+            join.address.CopyFrom(address_of(("203.0.113.9", 9)))
+            peer.reliably(pb.Packet(join=join))
+
+
+def distinct_filters(peer: Peer) -> None:
+    for _ in range(30):
+        filters = (f"flood/{peer.random.getrandbits(64)}/+/#" for _ in range(20))
+        peer.reliably(*(pb.Packet(subscribe=pb.Subscribe(request=1, filter=text)) for text in filters))
+
+
+def deep_filters(peer: Peer) -> None:
+    end = str(peer.random.getrandbits(32))
+    peer.reliably(pb.Packet(subscribe=pb.Subscribe(request=1, filter=f"{DEEP[:-12]}/{end}")))
+
+
+def packets_out_of_place(peer: Peer) -> None:
+    own, origin = address_of(("127.0.0.1", 9)), pb.Origin(address=address_of(("203.0.113.9", 9)), hops=3)
+    record = pb.SubscriptionRecord(filter="#", session=5, address=own)
+    peer.reliably(
+        pb.Packet(transfer=pb.Transfer(subtree="", epoch=MOST, subscriptions=[record] * 5)),
+        *(
+            pb.Packet(transfer=pb.Transfer(subtree="hostile", phase=pb.TransferPhase.Name(i)))
+            for i in range(4)
+        ),
+        pb.Packet(joinack=pb.JoinAck(request=1, subtree="hostile", epoch=MOST)),
+        pb.Packet(leave=pb.Leave(subtree="hostile", epoch=MOST)),
+        pb.Packet(pubaccept=pb.PubAccept(request=1)),
+        pb.Packet(suback=pb.SubAck(request=1, active=True)),
+        pb.Packet(unsubscribe=pb.Unsubscribe(request=1, filter="never/made")),
+        pb.Packet(subscribe=pb.Subscribe(request=1, filter="#", origin=origin)),
+        pb.Packet(pubconnect=pb.PubConnect(request=1, topic="a", origin=origin)),
+        pb.Packet(challenge=pb.Challenge(token=b"x" * 60)),
+        pb.Packet(reset=pb.Reset(session=peer._session)),
+        pb.Packet(),
+    )
+
+
+def retained_flood(peer: Peer) -> None:
+    """Few topics, so that what is kept is little, changed again and again."""
+    for _ in range(20):
+        message = publish(peer.random, size=1_000)
+        message.topic, message.retain = f"retained/{peer.random.randrange(20)}", True
+        peer.reliably(pb.Packet(publish=message))
+
+
+def broken_messages(peer: Peer) -> None:
+    fragments = (pb.Fragment(index=9, count=3, total=5), pb.Fragment(count=2**32 - 1, total=MOST))
+    for message in (
+        pb.Publish(topic="a/#"),
+        pb.Publish(topic=""),
+        pb.Publish(topic="a\0b"),
+        *(pb.Publish(topic="a", fragment=fragment, payload=b"x") for fragment in fragments),
+    ):
+        message.qos = pb.QOS_AT_LEAST_ONCE
+        peer.reliably(pb.Packet(publish=message))
+
+
+ATTACKS: tuple[Callable[[Peer], None], ...] = (
+    forged_acknowledgements,
+    forged_pubacks,
+    deliveries_out_of_place,
+    held_forever,
+    forged_joins,
+    distinct_filters,
+    deep_filters,
+    packets_out_of_place,
+    retained_flood,
+    broken_messages,
+)
+
+
+@pytest.mark.parametrize("attack", ATTACKS, ids=lambda attack: attack.__name__)
+def test_a_hostile_session_harms_nobody_else(attack: Callable[[Peer], None]) -> None:
+    random = Random(3)
+    with node_up() as node:
+        serves_newcomers(node)
+        memory = node.rss()
+        with Witness(node.root) as witness, closing(Stranger(node)) as asking:
+            for peer in peers(node, random):
+                for _ in range(ROUNDS // PEERS):
+                    attack(peer)
+                    asking.ask()
+                peer.leave()
+                peer.close()
+        witness.verify(at_least=10)
+        serves_newcomers(node)
+        assert node.rss() - memory < TOLERANCE
+        assert all(count > 0 for count in node.drops().values())
+
+
+def peers(node: Node, random: Random) -> Iterator[Peer]:
+    for _ in range(PEERS):
+        yield Peer(node, random)
+
+
+def publish(random: Random, size: int = 10) -> pb.Publish:
+    """A message of a publisher that was never there before."""
+    message = pb.Publish(topic="hostile/x", payload=bytes(size), publisher=random.getrandbits(64))
+    message.sequence = random.choice((0, 1, MOST))
+    message.qos = random.choice((pb.QOS_AT_MOST_ONCE, pb.QOS_AT_LEAST_ONCE, pb.QOS_EXACTLY_ONCE))
+    return message
+
+
+def test_a_session_has_so_many_filters_and_no_more() -> None:
+    with (
+        node_up("--subscriptions", "1000") as node,
+        closing(Stranger(node)) as asking,
+        closing(Peer(node, Random(3))) as peer,
+    ):
+        for _ in range(5):
+            distinct_filters(peer)
+            deep_filters(peer)
+            asking.ask()
+        assert node.status()["subscriptions"] == 1_000
+        serves_newcomers(node)
