@@ -28,7 +28,10 @@ _MOST_WINDOW: Final = 8_192
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Measures and prints. Returns the exit code: 0 done, 1 a broker failed, 130 interrupted."""
+    """Measures and prints. Returns the exit code: 0 done, 1 a broker failed, 130 interrupted.
+
+    What was found until an interrupt is printed.
+    """
     flags = _flags().parse_args(arguments)
     cpus = sorted(os.sched_getaffinity(0))
     if len(cpus) < 2:
@@ -44,6 +47,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         most_others=flags.others,
         patience_s=flags.patience,
     )
+    code = 0
     try:
         for number, (one, round) in enumerate(run_all(series, policy), 1):
             print(f"round {number}: {progress_line(one, round)}", file=sys.stderr, flush=True)
@@ -51,9 +55,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(error, file=sys.stderr)
         return 1
     except KeyboardInterrupt:
-        return _INTERRUPTED
+        code = _INTERRUPTED
     print(json.dumps(as_json(series, missing), indent=2) if flags.json else as_text(series, missing))
-    return 0
+    return code
 
 
 def _series(flags: argparse.Namespace, brokers: Sequence[Broker], load_cpus: frozenset[int]) -> list[Series]:

@@ -188,7 +188,7 @@ class _Form:
         return b"".join(self.numbered(number, with_ids * (number + 1)) for number in range(_CYCLE))
 
     def take_ids(self, packets: bytearray) -> bytearray:
-        """Blanks the packet ids; returns a PUBACK for each (§3.4)."""
+        """Blanks the packet ids; returns a PUBACK for each (MQTT 3.1.1 §3.4)."""
         count = len(packets) // self.size
         answers = bytearray(_packet(_PUBACK, b"\0\0") * count)
         for byte in range(2):

@@ -15,8 +15,8 @@ from bench.series import Series, Spread
 
 __all__ = ["as_json", "as_text", "progress_line"]
 
-_BUSY: Final = 0.9
-"""From this share of its CPU on, a side is what limits the rate."""
+_BUSY: Final = 0.85
+"""From this share of its CPU on, a side is what limits the rate; others may have the rest."""
 
 
 def as_text(series: Sequence[Series], missing: Sequence[str]) -> str:
