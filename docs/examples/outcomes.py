@@ -9,8 +9,7 @@ import hbroker
 async def main(root: str) -> None:
     async with hbroker.connect(root) as client:
         receipt = await client.publish("home/bedroom/lamp", b"on", qos=1, retain=True)
-        if receipt.reason == hbroker.Reason.REASON_NO_MATCHING_SUBSCRIBERS:
-            print("nobody is subscribed; it is retained")
+        print("distributed:", receipt.topic, "at QoS", receipt.qos)
         try:
             await client.publish("home/+/lamp", b"on")
         except hbroker.InvalidTopic:

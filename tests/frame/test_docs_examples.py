@@ -19,7 +19,7 @@ PRINTED = {
         "securitycams owns home/outside/securitycams\n"
         "REFERRAL from root\nREFERRAL from outside\nPUBACCEPT from securitycams\n"
     ),
-    "outcomes.py": "nobody is subscribed; it is retained\na wildcard is no topic\n",
+    "outcomes.py": "distributed: home/bedroom/lamp at QoS 1\na wildcard is no topic\n",
 }
 
 
