@@ -15,7 +15,7 @@ import pytest
 
 from hbroker._proto import packet_pb2 as pb
 from hbroker.protocol.packets import address_of
-from sim.network import Datagram
+from hbroker.sim.network import Datagram
 from tests.network.networks import Tree
 
 AMPLIFICATION = 3

@@ -7,7 +7,7 @@ import pytest
 from hbroker.protocol import timers
 from hbroker.protocol.notices import TookBack
 from hbroker.protocol.outcome import Published
-from sim.network import NodeHost
+from hbroker.sim.network import NodeHost
 from tests.network.networks import Tree
 
 TOPIC = "home/kitchen/oven"

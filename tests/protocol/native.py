@@ -13,8 +13,8 @@ from hbroker._native import LinkDownEvent, NativeError
 from hbroker._proto import packet_pb2 as pb
 from hbroker.protocol import timers
 from hbroker.protocol.packets import Address
-from sim.network import CLEAR, Datagram, Host, World
-from sim.network import Faults as PathFaults
+from hbroker.sim.network import CLEAR, Datagram, Host, World
+from hbroker.sim.network import Faults as PathFaults
 from tests.protocol.fakes import Control, Faults
 
 __all__ = ["NativeCore", "NativeNetwork"]

@@ -68,6 +68,8 @@ impl Zones {
                 return;
             }
             match cut_above(path) {
+                // The word of whoever delegated it stays: it leads to the next owner once this one is forgotten.
+                None if path == scope => entry.served = None,
                 None => *entry = Entry::default(),
                 // Of the cut itself nothing older is true, but for the new owner's own word.
                 Some(cut) if path == &*cut.subtree => {

@@ -1,0 +1,30 @@
+"""What a node says of itself, nobody else can say (DESIGN §4.7: its counters are its own)."""
+
+from __future__ import annotations
+
+import json
+from contextlib import suppress
+
+from hbroker import errors, sync
+from tests.product.node import node_up
+
+STATUS = "$SYS/nodes/root/status"
+
+
+def test_a_client_cannot_write_a_nodes_status() -> None:
+    with (
+        node_up() as node,
+        sync.connect(node.root) as reader,
+        reader.subscribe(STATUS, qos=1) as messages,
+        sync.connect(node.root) as forger,
+    ):
+        own = messages.next(timeout=10)
+        assert own is not None
+        with suppress(errors.HBrokerError):
+            forger.publish(STATUS, json.dumps({"name": "root", "drops": {}}), qos=1, retain=True, timeout=10)
+        with reader.subscribe(STATUS) as again:
+            retained = again.next(timeout=10)
+            assert retained is not None
+            assert "counters" in json.loads(retained.payload)
+        heard = messages.next(timeout=1)
+        assert heard is None or "counters" in json.loads(heard.payload)
