@@ -2,17 +2,12 @@
 
 from __future__ import annotations
 
-import socket
-from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from enum import Enum
 from ipaddress import IPv6Address
 
 Address = tuple[str, int]
 """An IP address as text, and a UDP port."""
-
-Resolver = Callable[[str], str]
-"""A host name to an IP address as text; raises OSError where there is none."""
 
 DEFAULT_PORT = 7700
 DEFAULT_ROOT: Address = ("127.0.0.1", DEFAULT_PORT)
@@ -97,15 +92,6 @@ def format_address(address: Address) -> str:
     """`ip:port`, and `[ip]:port` for IPv6."""
     host, port = address
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
-
-
-def resolve_host(host: str) -> str:
-    """The first IP address of a name; an IP address is its own. Raises OSError where there is none."""
-    try:
-        found = socket.getaddrinfo(host, None, type=socket.SOCK_DGRAM)
-    except UnicodeError as error:
-        raise OSError(f"not a host name: {error}") from None
-    return str(found[0][4][0])
 
 
 def _split(text: str, default_port: int | None) -> tuple[str, str]:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 from typing import TypeAlias
 
-from hbroker.config import DEFAULT_PORT, DEFAULT_ROOT, Address, format_address, parse_address, resolve_host
+from hbroker.config import DEFAULT_PORT, DEFAULT_ROOT, Address, format_address, parse_address
+from hbroker.hostnames import resolve_host
 
 __all__ = ["Place", "listen_for", "place_of", "resolve"]
 

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import yaml
 
-from hbroker.config import Address, NodeSettings, Resolver, resolve_host
+from hbroker.config import Address, NodeSettings
+from hbroker.hostnames import Resolver, resolve_host
 from hbroker.topology.document import Report
 from hbroker.topology.sections import LIMIT_KEYS, read_address, read_auth, read_limits, read_node
 

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import yaml
 
-from hbroker.config import Limits, NodeSettings, Resolver, resolve_host
+from hbroker.config import Limits, NodeSettings
+from hbroker.hostnames import Resolver, resolve_host
 from hbroker.topology import rules
 from hbroker.topology.document import Report, compose, kind, line_of, listed, read_text
 from hbroker.topology.model import Topology, with_root
