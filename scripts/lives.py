@@ -1,8 +1,8 @@
 """The life of a publisher and of a subscriber, as the simulated network lives it (docs/protocol.md §10).
 
-Two runs of `hbroker.sim.network` over clear paths, from one seed: a root, and below it `home`, `outside` and, in
-time or late, `securitycams`. Every packet that matters is noted as it leaves. Acknowledgements of datagrams, PING
-and PONG, lease renewals and what concerns `$SYS` are left out.
+Two runs of `hbroker.sim.network` over clear paths, from one seed: a root, and below it `home`, `outside`
+and, in time or late, `securitycams`. Every packet that matters is noted as it leaves. Acknowledgements of
+datagrams, PING and PONG, lease renewals and what concerns `$SYS` are left out.
 """
 
 from __future__ import annotations
