@@ -12,6 +12,7 @@ import selectors
 import signal
 import socket
 import time
+from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -98,6 +99,7 @@ class Launcher:
         self._remind_at: float | None = self._began + REMIND_AFTER
         self._stopping_since: float | None = None
         self._written: NetworkRun | None = None
+        self._news: deque[Notice] = deque()
 
     def run(self) -> None:
         """Returns once it was told to stop (SIGINT, SIGTERM or SIGHUP) and no process is left.
@@ -114,7 +116,7 @@ class Launcher:
             finally:
                 self._kill_all()
                 self._selector.close()
-                self._write_state()
+                self._publish_state()
         since = self._began if self._stopping_since is None else self._stopping_since
         self._tell(Stopped(time.monotonic() - since))
 
@@ -123,7 +125,7 @@ class Launcher:
         self._supervisor.handle_timeout(now)
         self._remind(now)
         self._act()
-        self._write_state()
+        self._publish_state()
         for key, _ in self._selector.select(self._timeout()):
             key.data(key.fileobj)
 
@@ -155,11 +157,11 @@ class Launcher:
         now = time.monotonic()
         self._supervisor.handle_ready(now, node.settings.name)
         if node.ended is not None:
-            self._tell(Back(node.settings.name, now - node.ended))
+            self._news.append(Back(node.settings.name, now - node.ended))
             node.ended = None
         if self._remind_at is not None and self._supervisor.all_in(State.SERVING):
             self._remind_at = None
-            self._tell(Ready(self._topology, now - self._began))
+            self._news.append(Ready(self._topology, now - self._began))
 
     def _handle_signals(self, wakeup: socket.socket) -> None:
         for number in wakeup.recv(4096):
@@ -192,13 +194,13 @@ class Launcher:
         if node.ended is None:
             node.ended = now
         last_line = self._directory.last_line(node.settings.name) if code > 0 else ""
-        self._tell(Ended(node.settings.name, describe_exit(code), last_line, pause))
+        self._news.append(Ended(node.settings.name, describe_exit(code), last_line, pause))
 
     def _remind(self, now: float) -> None:
         if self._remind_at is not None and self._remind_at <= now:
             self._remind_at = now + REMIND_AFTER
             missing = [name for name in self._nodes if self._supervisor.state(name) is not State.SERVING]
-            self._tell(Waiting(tuple(missing), now - self._began))
+            self._news.append(Waiting(tuple(missing), now - self._began))
 
     def _timeout(self) -> float | None:
         deadlines = [at for at in (self._supervisor.poll_timeout(), self._remind_at) if at is not None]
@@ -212,6 +214,12 @@ class Launcher:
                 os.waitpid(node.child.pid, 0)
                 os.close(node.child.ready)
                 node.child = None
+
+    def _publish_state(self) -> None:
+        """Writes what runs, and only then tells the news: whoever acts on them finds the state that they tell of."""
+        self._write_state()
+        while self._news:
+            self._tell(self._news.popleft())
 
     def _write_state(self) -> None:
         runs = tuple(self._node_run(node) for node in self._nodes.values())

@@ -45,10 +45,10 @@ def test_comments_are_no_code() -> None:
 
 
 def _shipped(path: Path) -> str:
-    """A file's code less its tests, which stand last."""
+    """A file's code less its tests, which stand last or in a folder of their own."""
     return (
         ""
-        if path.stem.endswith("tests")
+        if path.stem == "tests" or path.parent.name == "tests"
         else re.split(r"#\[cfg\(test\)\]\s+mod tests \{", rust_code(path))[0]
     )
 

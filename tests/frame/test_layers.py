@@ -81,7 +81,7 @@ def _imported(path: Path) -> Iterator[str]:
 
 def _copy_of_the_package(tmp_path: Path) -> Path:
     """The Python half, its links kept as links, beside the contracts."""
-    for name in ("hbroker", "clients"):
+    for name in ("hbroker", "clients", "sim"):
         shutil.copytree(
             ROOT / name,
             tmp_path / name,
