@@ -216,7 +216,7 @@ class Launcher:
                 node.child = None
 
     def _publish_state(self) -> None:
-        """Writes what runs, and only then tells the news: whoever acts on them finds the state that they tell of."""
+        """Writes what runs, and only then tells the news: whoever acts on them finds that state."""
         self._write_state()
         while self._news:
             self._tell(self._news.popleft())
