@@ -17,21 +17,25 @@ class Witness:
         self.published = 0
         self.received: list[int] = []
         self._errors: list[BaseException] = []
-        self._is_running = True
+        self._is_publishing = True
+        self._is_reading = True
         self._publisher = sync.connect(root)
         self._subscriber = sync.connect(root)
         self._messages = self._subscriber.subscribe(TOPIC, qos=1)
-        self._threads = [threading.Thread(target=self._guard, args=(w,)) for w in (self._publish, self._read)]
+        self._publishing = threading.Thread(target=self._guard, args=(self._publish,))
+        self._reading = threading.Thread(target=self._guard, args=(self._read,))
 
     def __enter__(self) -> Witness:
-        for thread in self._threads:
-            thread.start()
+        self._publishing.start()
+        self._reading.start()
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._is_running = False
-        for thread in self._threads:
-            thread.join(PATIENCE)
+        # How much there is to read is known only once the last message has been acknowledged.
+        self._is_publishing = False
+        self._publishing.join(PATIENCE)
+        self._is_reading = False
+        self._reading.join(PATIENCE)
         self._messages.close()
         self._subscriber.close()
         self._publisher.close()
@@ -43,12 +47,12 @@ class Witness:
         assert self.published >= at_least
 
     def _publish(self) -> None:
-        while self._is_running:
+        while self._is_publishing:
             self._publisher.publish(TOPIC, str(self.published), qos=1, timeout=PATIENCE)
             self.published += 1
 
     def _read(self) -> None:
-        while self._is_running or len(self.received) < self.published:
+        while self._is_reading or len(self.received) < self.published:
             message = self._messages.next(timeout=0.5)
             if message is not None:
                 self.received.append(int(message.payload))
