@@ -72,5 +72,7 @@ def _picture(progress: Progress) -> Group:
     watchers.add_column("held by")
     for watch in progress.watches:
         watchers.add_row(watch.filter, str(watch.qos), str(watch.received), ", ".join(watch.owners))
-    bar = ProgressBar(total=progress.seconds, completed=progress.elapsed, width=60)
-    return Group(Text(line(progress)), bar, watchers, readings)
+    # Alone, a bar ends no line.
+    bar = Table.grid()
+    bar.add_row(ProgressBar(total=progress.seconds, completed=progress.elapsed, width=60))
+    return Group(Text(line(progress)), bar, Text(), watchers, Text(), readings)
