@@ -25,7 +25,7 @@ _POLL_S: Final = 0.2
 DESCRIPTION: Final = "Dissect the network's datagrams, live or from a file."
 
 EPILOG: Final = """\
-Capturing takes root or CAP_NET_RAW; reading a file takes no right at all. Ctrl-C, or SIGTERM, ends a capture.
+Capturing takes root or CAP_NET_RAW; reading a file takes no right. Ctrl-C or SIGTERM ends it.
 
 examples:
   hbroker capture                              all of hbroker on the loopback interface
