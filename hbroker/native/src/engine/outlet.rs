@@ -9,6 +9,7 @@ use crate::engine::counters::{Counters, Drop};
 use crate::engine::distribution::Origin;
 use crate::engine::ledger::Ticket;
 use crate::engine::links::Links;
+use crate::link::pubacks::Success;
 use crate::link::{Chain, QueueFull};
 use crate::link_id::LinkId;
 
@@ -37,9 +38,9 @@ pub struct Outlet {
 
 impl Outlet {
     /// Lets a PUBACK go, if its link is still there.
-    pub fn acknowledge(&mut self, origin: Origin) {
+    pub fn acknowledge(&mut self, origin: Origin, success: Success) {
         if let Some(entry) = self.links.get_mut(origin.link) {
-            entry.link.acknowledge(origin.delivery);
+            entry.link.acknowledge(origin.delivery, success);
             self.links.touch(origin.link);
         }
     }
