@@ -63,6 +63,14 @@ impl Distribution {
         true
     }
 
+    fn keep(&mut self, link: LinkId, field: Bytes, chain: u64, ticket: Option<Ticket>, out: &mut Outlet) {
+        if out.queue_shared(link, field, chain, false, ticket)
+            && let Some(ticket) = ticket
+        {
+            self.add_copies(ticket, 1);
+        }
+    }
+
     fn add_copies(&mut self, ticket: Ticket, copies: u32) {
         self.pending[ticket.key as usize].copies += copies;
     }
@@ -79,9 +87,11 @@ impl Distribution {
         // Only reliable packets have an order to keep.
         let chain = if publish.qos > 0 { chain_of(publish.publisher, publish.topic.as_bytes()) } else { 0 };
         let field = publish.field();
-        // One allocation serves all copies that are kept, and is made only if there is one.
+        // One allocation serves all copies that are kept, and is made only if there is one. The last takes it without counting
+        // itself: of a message for one subscriber nothing is counted.
         let mut shared: Option<Bytes> = None;
         let mut share = || shared.get_or_insert_with(|| Bytes::copy_from_slice(&field)).clone();
+        let mut last = None;
         let mut remote: SmallVec<[(u8, Targets); 4]> = SmallVec::new();
         for &Subscriber { link, qos, .. } in subscribers {
             let qos = qos.min(publish.qos);
@@ -92,10 +102,8 @@ impl Distribution {
                 }
             } else if qos == 0 {
                 out.queue_copy(link, &field, false);
-            } else if out.queue_shared(link, &share(), chain, false, ticket)
-                && let Some(ticket) = ticket
-            {
-                self.add_copies(ticket, 1);
+            } else if let Some(link) = last.replace(link) {
+                self.keep(link, share(), chain, ticket, out);
             }
         }
         for (worker, targets) in remote {
@@ -104,6 +112,10 @@ impl Distribution {
                 self.add_copies(ticket, u32::try_from(kept).unwrap_or(u32::MAX));
             }
             out.handoffs.push_back((worker, Handoff::Deliver { field: share(), chain, targets, ticket }));
+        }
+        if let Some(link) = last {
+            let field = shared.unwrap_or_else(|| Bytes::copy_from_slice(&field));
+            self.keep(link, field, chain, ticket, out);
         }
     }
 

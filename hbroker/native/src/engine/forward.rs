@@ -119,7 +119,7 @@ impl Forwarder {
         for &(link, qos) in targets {
             if qos == 0 {
                 out.queue_copy(link, field, false);
-            } else if !out.queue_shared(link, field, chain, false, ticket)
+            } else if !out.queue_shared(link, field.clone(), chain, false, ticket)
                 && let Some(ticket) = ticket
             {
                 self.settle(ticket, out);
@@ -172,6 +172,6 @@ fn send_retained_part(link: LinkId, topic: &str, field: &[u8], qos: u8, out: &mu
         out.queue_copy(link, field, true);
     } else {
         let chain = chain_of(publish.publisher, topic.as_bytes());
-        out.queue_shared(link, &Bytes::copy_from_slice(field), chain, true, None);
+        out.queue_shared(link, Bytes::copy_from_slice(field), chain, true, None);
     }
 }

@@ -63,7 +63,7 @@ impl Outlet {
     pub fn queue_shared(
         &mut self,
         id: LinkId,
-        field: &Bytes,
+        field: Bytes,
         chain: u64,
         retained: bool,
         ticket: Option<Ticket>,
@@ -72,7 +72,7 @@ impl Outlet {
             self.counters.drop(Drop::SessionEnded);
             return false;
         };
-        match entry.link.queue_reliable(Chain::Topic(chain), field.clone(), retained) {
+        match entry.link.queue_reliable(Chain::Topic(chain), field, retained) {
             Ok(delivery) => {
                 if let Some(ticket) = ticket {
                     entry.ledger.open(delivery, ticket);

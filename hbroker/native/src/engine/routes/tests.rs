@@ -66,7 +66,7 @@ fn finds_what_the_tables_say_whatever_was_changed_since() {
         hits += usize::from(is_remembered);
         refusals += usize::from(expected.is_none());
     }
-    assert!(hits > 5_000 && refusals > 5_000, "{hits} remembered, {refusals} refused");
+    assert!(hits > 4_000 && refusals > 5_000, "{hits} remembered, {refusals} refused");
 }
 
 #[test]

@@ -262,13 +262,13 @@ impl Pair {
             Body::Ping { sent_at_us } => self.links[end].answer_ping(*sent_at_us),
             Body::PubAck(puback) => {
                 let deliveries = puback.ranges().flat_map(|(first, last)| first..=last);
-                match puback.reason {
-                    reason::SUCCESS | reason::NO_MATCHING_SUBSCRIBERS => {
-                        self.pubacks[end].extend(deliveries.inspect(|delivery| {
-                            assert_eq!(puback.reason, i32::from(delivery.is_multiple_of(3)))
-                        }))
+                let is_success = matches!(puback.reason, reason::SUCCESS | reason::NO_MATCHING_SUBSCRIBERS);
+                for delivery in deliveries {
+                    if is_success {
+                        assert_eq!(puback.reason == reason::SUCCESS, !delivery.is_multiple_of(3));
                     }
-                    _ => self.refused[end].extend(deliveries),
+                    let log = if is_success { &mut self.pubacks } else { &mut self.refused };
+                    log[end].push(delivery);
                 }
             }
             _ => {}
