@@ -220,7 +220,7 @@ impl Engine {
                 forwarder.deliver(&field, chain, &targets, ticket, &mut self.out);
             }
             Handoff::Settled { ticket } => forwarder.settle(ticket, &mut self.out),
-            Handoff::Gone { link } => _ = forwarder.routes.subscriptions_mut().remove_link(link),
+            Handoff::Gone { link } => forwarder.routes.forget_link(link),
             Handoff::Datagram { source, datagram } => self.take_datagram(now, source, &datagram),
         }
     }
@@ -308,7 +308,7 @@ impl Engine {
         self.out.counters.drop_many(Drop::SessionEnded, entry.link.unsent() as u64);
         match &mut self.side {
             Side::Node(forwarder) => {
-                forwarder.routes.subscriptions_mut().remove_link(id);
+                forwarder.routes.forget_link(id);
                 self.out.counters.drop_many(Drop::SessionEnded, tickets.len() as u64);
                 for ticket in tickets {
                     forwarder.settle(ticket, &mut self.out);

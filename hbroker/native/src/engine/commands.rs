@@ -57,7 +57,7 @@ impl Engine {
 
     /// Forgets the subscriptions of a link.
     pub fn unsubscribe_all(&mut self, link: LinkId) {
-        self.node(|node| node.routes.subscriptions_mut().remove_link(link));
+        self.node(|node| node.routes.forget_link(link));
     }
 
     pub fn unsubscribe(&mut self, filter: &str, link: LinkId) -> bool {

@@ -45,7 +45,7 @@ impl Distribution {
         Self { worker, pending: Slab::new(), by_id: HashMap::with_hasher(hasher) }
     }
 
-    /// Opens a message, of QoS 2 with its id. Its copies are added with [`Self::add_copies`]; the caller holds one ticket itself
+    /// Opens a message, of QoS 2 with its id. Its copies are added by [`Self::distribute`]; the caller holds one ticket itself
     /// until all are queued, so that it cannot complete half-way.
     pub fn open(&mut self, origin: Origin, id: Option<MessageId>) -> Ticket {
         let key = self.pending.insert(Pending { origin, copies: 1, id });
@@ -61,18 +61,6 @@ impl Distribution {
         };
         self.pending[key as usize].origin = origin;
         true
-    }
-
-    fn keep(&mut self, link: LinkId, field: Bytes, chain: u64, ticket: Option<Ticket>, out: &mut Outlet) {
-        if out.queue_shared(link, field, chain, false, ticket)
-            && let Some(ticket) = ticket
-        {
-            self.add_copies(ticket, 1);
-        }
-    }
-
-    fn add_copies(&mut self, ticket: Ticket, copies: u32) {
-        self.pending[ticket.key as usize].copies += copies;
     }
 
     /// Queues a message for its subscribers, and hands it to the other workers for theirs. Each copy that is kept holds the
@@ -134,6 +122,18 @@ impl Distribution {
 
     pub fn len(&self) -> usize {
         self.pending.len()
+    }
+
+    fn keep(&mut self, link: LinkId, field: Bytes, chain: u64, ticket: Option<Ticket>, out: &mut Outlet) {
+        if out.queue_shared(link, field, chain, false, ticket)
+            && let Some(ticket) = ticket
+        {
+            self.add_copies(ticket, 1);
+        }
+    }
+
+    fn add_copies(&mut self, ticket: Ticket, copies: u32) {
+        self.pending[ticket.key as usize].copies += copies;
     }
 }
 

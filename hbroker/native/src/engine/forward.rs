@@ -81,15 +81,15 @@ impl Forwarder {
         if publish.retain && !retain(&mut retained.lock(), publish) {
             out.counters.drop(Drop::RetainedFull);
         }
-        let is_wanted = route.subscribers.iter().any(|subscriber| wants(subscriber, origin));
-        if !is_wanted {
+        let mut subscribers =
+            route.subscribers.iter().filter(|subscriber| wants(subscriber, origin)).peekable();
+        if subscribers.peek().is_none() {
             reliable.inspect(|&origin| out.acknowledge(origin, Success::Unmatched));
             return Ok(());
         }
         let ticket = reliable
             .filter(|_| !publish.ack_queued)
             .map(|origin| distribution.open(origin, (publish.qos == 2).then_some(id)));
-        let subscribers = route.subscribers.iter().filter(|subscriber| wants(subscriber, origin));
         distribution.distribute(publish, subscribers, ticket, out);
         match ticket {
             Some(ticket) => self.settle(ticket, out),

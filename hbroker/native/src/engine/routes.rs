@@ -5,14 +5,15 @@
 //! search in the tables for each message, and no more. Its memory is bounded: a long topic, or one with many subscribers,
 //! whose copies cost more than the search for them, is not kept.
 //!
-//! Tables are changed through `jurisdiction_mut` and `subscriptions_mut` alone, and with each change all that is remembered
-//! ends. The end of a lease changes no table, and is compared for each message.
+//! Tables are changed through the methods here alone, and with each change all that is remembered ends. The end of a
+//! lease changes no table, and is compared for each message.
 
 use std::hash::Hasher;
 
 use rustc_hash::FxHasher;
 
 use crate::Micros;
+use crate::link_id::LinkId;
 use crate::tables::jurisdiction::{Cut, Decision, Jurisdiction};
 use crate::tables::match_set::{MatchSet, Subscriber};
 use crate::tables::trie::SubscriptionTrie;
@@ -88,6 +89,13 @@ impl Routes {
     pub fn subscriptions_mut(&mut self) -> &mut SubscriptionTrie {
         self.version += 1;
         &mut self.subscriptions
+    }
+
+    /// A link is gone. Where it had no subscriptions nothing that is remembered ends: publishers come and go.
+    pub fn forget_link(&mut self, link: LinkId) {
+        if self.subscriptions.remove_link(link) > 0 {
+            self.version += 1;
+        }
     }
 
     /// Who gets the messages of a topic now.

@@ -4,7 +4,6 @@ use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
 
 use super::*;
-use crate::link_id::LinkId;
 use crate::tables::jurisdiction::Grant;
 
 const GRANT: Grant = Grant { epoch: 1, serving: true, reserved: false, until: Micros::MAX };
@@ -47,7 +46,7 @@ fn finds_what_the_tables_say_whatever_was_changed_since() {
         match random.random_range(0..60) {
             0 => _ = routes.subscriptions_mut().insert(filter, subscriber(link)),
             1 => _ = routes.subscriptions_mut().remove(filter, LinkId(link)),
-            2 => _ = routes.subscriptions_mut().remove_link(LinkId(link)),
+            2 => routes.forget_link(LinkId(link)),
             3 => _ = routes.jurisdiction_mut().revoke(subtree),
             4 => _ = routes.matching("a/b"),
             5..8 => {
