@@ -165,11 +165,20 @@ class _Core:
         """A token that proves `address` to this node (§4.2)."""
 
     # Node: jurisdiction and subscriptions
-    def grant(self, subtree: str, epoch: int, serving: bool, until_us: int | None = None) -> None:
+    def grant(
+        self,
+        subtree: str,
+        epoch: int,
+        serving: bool,
+        until_us: int | None = None,
+        *,
+        reserved: bool = False,
+    ) -> None:
         """Owns this subtree (a node may own several). Not serving: PUBLISH is refused with HANDOVER.
 
         From `until_us` on PUBLISH is refused with NOT_RESPONSIBLE (§5.6), whether or not Python runs; a grant with
-        a later one renews the lease. None: it does not end.
+        a later one renews the lease. None: it does not end. Reserved: a client's PUBLISH is refused with
+        NOT_AUTHORIZED, at every QoS; only `publish` here writes to it (§7.2).
         """
     def revoke(self, subtree: str) -> None: ...
     def cut(self, cut: _Cut) -> None:

@@ -83,8 +83,7 @@ def _publisher() -> str:
     publisher.publish(TOPIC, b"frame", qos=1)
     play.until(lambda: _published(publisher) == 2)
     play.record("close")
-    publisher.control.leave()
-    play.world.settle(publisher)
+    publisher.leave()
     play.pause()
     return play.drawing()
 
@@ -107,8 +106,7 @@ def _subscriber() -> str:
     subscriber.unsubscribe(subscription)
     play.until(lambda: any(isinstance(o, Unsubscribed) for o in subscriber.outcomes))
     play.record("close")
-    subscriber.control.leave()
-    play.world.settle(subscriber)
+    subscriber.leave()
     play.pause()
     return play.drawing()
 
@@ -152,11 +150,9 @@ class _Play:
         self.world.run(_SETTLED)
 
     def record(self, note: str) -> None:
-        """Notes what is done, and every packet from now on. Whoever acts next knows the time."""
+        """Notes what is done, and every packet from now on."""
         self._is_recording = True
         self._steps.append(Note(note))
-        for host in self.world.hosts.values():
-            host.engine.handle_timeout(self.world.now)
 
     def drawing(self) -> str:
         """The diagram."""

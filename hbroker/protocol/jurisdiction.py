@@ -83,11 +83,13 @@ class Jurisdiction:
     def hold(self, grant: Grant) -> None:
         """Owns a subtree, or changes how: a new epoch, serving or not, a later end of the lease.
 
-        The core ends the lease by itself, should this process be stopped and go on too late (§5.6).
+        The core ends the lease by itself, should this process be stopped and go on too late (§5.6). What a
+        node says of itself, below `$SYS`, no client can say (§7.2).
         """
         self._grants[grant.subtree] = grant
         until = None if grant.until is None else grant.until - LEASE_DRIFT + self._unix_offset_us
-        self._core.grant(grant.subtree, grant.epoch, grant.serving, until)
+        reserved = is_within(grant.subtree, "$SYS")
+        self._core.grant(grant.subtree, grant.epoch, grant.serving, until, reserved=reserved)
         self._measure()
 
     def drop(self, subtree: str) -> None:

@@ -58,6 +58,10 @@ class Host:
         self.engine.handle_timeout(now)
         self.control.handle_timeout(now)
 
+    def catch_up(self) -> None:
+        """Tells the engine the time, before its application acts: it knows no other than it was last told."""
+        self.engine.handle_timeout(self.world.now)
+
     def settle(self, now: int) -> None:
         """Takes the engine's events to the control until there are no more."""
         while events := self.engine.poll_events():
@@ -116,23 +120,33 @@ class ClientHost(Host):
 
     def publish(self, topic: str, payload: bytes, qos: int = 0, retain: bool = False) -> int | None:
         """Publishes; the sequence number of the message, or None where there is no room."""
+        self.catch_up()
         sequence = self.engine.publish(topic, payload, qos, retain)
         self.world.settle(self)
         return sequence
 
     def subscribe(self, filter: str, qos: int = 0) -> int:
         """Subscribes; the id under which its outcome is told."""
+        self.catch_up()
         subscription = self.control.subscribe(self.world.now, filter, Options(qos=qos))
         self.world.settle(self)
         return subscription
 
     def unsubscribe(self, subscription: int) -> None:
         """Ends a subscription."""
+        self.catch_up()
         self.control.unsubscribe(self.world.now, subscription)
         self.world.settle(self)
 
     def resolve(self, topic: str, *, trace: bool = False) -> int:
         """Asks who owns a topic; the ticket under which the answer is told."""
+        self.catch_up()
         ticket = self.control.resolve(self.world.now, topic, trace=trace)
         self.world.settle(self)
         return ticket
+
+    def leave(self) -> None:
+        """Says goodbye to every owner, as a client does that closes."""
+        self.catch_up()
+        self.control.leave()
+        self.world.settle(self)

@@ -119,7 +119,15 @@ class FakeCore:
 
     # Jurisdiction
 
-    def grant(self, subtree: str, epoch: int, serving: bool, until_us: int | None = None) -> None:
+    def grant(
+        self,
+        subtree: str,
+        epoch: int,
+        serving: bool,
+        until_us: int | None = None,
+        *,
+        reserved: bool = False,
+    ) -> None:
         self.grants[subtree] = epoch, serving
         self.network.granted(self, subtree, epoch)
 

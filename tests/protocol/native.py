@@ -40,8 +40,16 @@ class NativeCore(Host):
     def __getattr__(self, verb: str) -> Any:
         return getattr(self.engine, verb)
 
-    def grant(self, subtree: str, epoch: int, serving: bool, until_us: int | None = None) -> None:
-        self.engine.grant(subtree, epoch, serving, until_us)
+    def grant(
+        self,
+        subtree: str,
+        epoch: int,
+        serving: bool,
+        until_us: int | None = None,
+        *,
+        reserved: bool = False,
+    ) -> None:
+        self.engine.grant(subtree, epoch, serving, until_us, reserved=reserved)
         self.network.granted(subtree, epoch)
 
     def subscribe(self, link: int, filter: str, qos: int, **options: bool) -> bool:

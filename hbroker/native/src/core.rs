@@ -19,7 +19,7 @@ use crate::engine::outlet::Handoff;
 use crate::engine::{Engine, Shared};
 use crate::link_id::LinkId;
 use crate::sink::DatagramSink;
-use crate::tables::jurisdiction::Cut;
+use crate::tables::jurisdiction::{Cut, Grant};
 use crate::tables::trie::Subscriber;
 use crate::wire::{self, Body, PacketView};
 
@@ -114,9 +114,9 @@ impl Core {
         self.on(0, |engine, now| engine.token_for(now, address))
     }
 
-    /// Owns a subtree until then; not `serving`: its messages are refused with HANDOVER.
-    pub fn grant(&self, subtree: &str, epoch: u64, serving: bool, until: Micros) {
-        self.each(|engine, _| engine.grant(subtree, epoch, serving, until));
+    /// Owns a subtree, until its lease ends.
+    pub fn grant(&self, subtree: &str, grant: Grant) {
+        self.each(|engine, _| engine.grant(subtree, grant));
     }
 
     /// Owns a subtree no more.

@@ -23,6 +23,7 @@ mod outside;
 pub mod parts;
 pub mod publisher;
 pub mod rate;
+pub mod routes;
 
 #[cfg(test)]
 mod tests;
@@ -219,7 +220,7 @@ impl Engine {
                 forwarder.deliver(&field, chain, &targets, ticket, &mut self.out);
             }
             Handoff::Settled { ticket } => forwarder.settle(ticket, &mut self.out),
-            Handoff::Gone { link } => _ = forwarder.subscriptions.remove_link(link),
+            Handoff::Gone { link } => forwarder.routes.forget_link(link),
             Handoff::Datagram { source, datagram } => self.take_datagram(now, source, &datagram),
         }
     }
@@ -307,7 +308,7 @@ impl Engine {
         self.out.counters.drop_many(Drop::SessionEnded, entry.link.unsent() as u64);
         match &mut self.side {
             Side::Node(forwarder) => {
-                forwarder.subscriptions.remove_link(id);
+                forwarder.routes.forget_link(id);
                 self.out.counters.drop_many(Drop::SessionEnded, tickets.len() as u64);
                 for ticket in tickets {
                     forwarder.settle(ticket, &mut self.out);

@@ -35,7 +35,7 @@ pub use crate::link::arrivals::Receipt;
 pub use crate::link::delivery::Chain;
 use crate::link::delivery::Deliveries;
 use crate::link::outbox::Outbox;
-use crate::link::pubacks::Pubacks;
+use crate::link::pubacks::{Pubacks, Success};
 use crate::link::recovery::Recovery;
 use crate::wire::{self, AckView, Header};
 pub use config::{Arrival, LinkConfig, LinkStats, Liveness, QueueFull, Role};
@@ -165,8 +165,8 @@ impl Link {
     }
 
     /// Success: a PUBACK for the peer's delivery is due.
-    pub fn acknowledge(&mut self, delivery: u64) {
-        self.pubacks.acknowledge(delivery, delivery);
+    pub fn acknowledge(&mut self, delivery: u64, success: Success) {
+        self.pubacks.acknowledge(success, delivery, delivery);
     }
 
     /// Failure: this PUBACK is due, and is repeated until it arrives.

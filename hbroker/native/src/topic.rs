@@ -84,6 +84,11 @@ pub fn prefixes(topic: &str) -> impl Iterator<Item = &str> {
 /// The same, less the prefixes of more than `depth` levels: a table whose keys have at most that many
 /// needs no others.
 pub fn prefixes_to_depth(topic: &str, depth: usize) -> impl Iterator<Item = &str> {
+    prefixes(prefix_to_depth(topic, depth))
+}
+
+/// The longest subtree of at most `depth` levels that holds a topic.
+pub fn prefix_to_depth(topic: &str, depth: usize) -> &str {
     let end = match depth {
         0 => 0,
         _ => topic
@@ -93,7 +98,7 @@ pub fn prefixes_to_depth(topic: &str, depth: usize) -> impl Iterator<Item = &str
             .nth(depth - 1)
             .map_or(topic.len(), |(at, _)| at),
     };
-    prefixes(&topic[..end])
+    &topic[..end]
 }
 
 /// How many levels a subtree has; the whole hierarchy has none.

@@ -13,6 +13,7 @@ use crate::engine::ledger::Ticket;
 use crate::engine::parts::{Part, chain_of};
 use crate::engine::publisher::{Next, Publisher};
 use crate::keyed::Keyed;
+use crate::link::pubacks::Success;
 use crate::link::{Chain, Role};
 use crate::link_id::LinkId;
 use crate::schema::reason;
@@ -323,7 +324,7 @@ impl Engine {
 
     fn acknowledge(&mut self, id: LinkId, delivery: u64) {
         if let Some(entry) = self.out.links.get_mut(id) {
-            entry.link.acknowledge(delivery);
+            entry.link.acknowledge(delivery, Success::Done);
             self.out.links.touch(id);
         }
     }

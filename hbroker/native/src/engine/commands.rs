@@ -10,7 +10,7 @@ use crate::engine::event::{DownReason, Event};
 use crate::engine::forward::Forwarder;
 use crate::link::{LinkStats, Role};
 use crate::link_id::LinkId;
-use crate::tables::jurisdiction::Cut;
+use crate::tables::jurisdiction::{Cut, Grant};
 use crate::tables::trie::Subscriber;
 use crate::topic;
 use crate::wire::{Body, PacketView, PublishOut};
@@ -48,7 +48,7 @@ impl Engine {
         if is_gone {
             return None;
         }
-        self.node(|node| !node.subscriptions.insert(filter, subscriber))
+        self.node(|node| !node.routes.subscriptions_mut().insert(filter, subscriber))
     }
 
     pub fn has_link(&self, link: LinkId) -> bool {
@@ -57,31 +57,31 @@ impl Engine {
 
     /// Forgets the subscriptions of a link.
     pub fn unsubscribe_all(&mut self, link: LinkId) {
-        self.node(|node| node.subscriptions.remove_link(link));
+        self.node(|node| node.routes.forget_link(link));
     }
 
     pub fn unsubscribe(&mut self, filter: &str, link: LinkId) -> bool {
-        self.node(|node| node.subscriptions.remove(filter, link)).unwrap_or(false)
+        self.node(|node| node.routes.subscriptions_mut().remove(filter, link)).unwrap_or(false)
     }
 
-    pub fn grant(&mut self, subtree: &str, epoch: u64, serving: bool, until: Micros) {
-        self.node(|node| node.jurisdiction.grant(subtree, epoch, serving, until));
+    pub fn grant(&mut self, subtree: &str, grant: Grant) {
+        self.node(|node| node.routes.jurisdiction_mut().grant(subtree, grant));
     }
 
     pub fn revoke(&mut self, subtree: &str) {
-        self.node(|node| node.jurisdiction.revoke(subtree));
+        self.node(|node| node.routes.jurisdiction_mut().revoke(subtree));
     }
 
     pub fn cut(&mut self, cut: Cut) {
-        self.node(|node| node.jurisdiction.cut(cut));
+        self.node(|node| node.routes.jurisdiction_mut().cut(cut));
     }
 
     pub fn uncut(&mut self, subtree: &str) {
-        self.node(|node| node.jurisdiction.uncut(subtree));
+        self.node(|node| node.routes.jurisdiction_mut().uncut(subtree));
     }
 
     pub fn matching(&mut self, topic: &str) -> usize {
-        self.node(|node| node.matching(topic)).unwrap_or(0)
+        self.node(|node| node.routes.matching(topic)).unwrap_or(0)
     }
 
     pub fn send_retained(&mut self, link: LinkId, filter: &str, qos: u8) -> usize {
@@ -184,7 +184,7 @@ impl Engine {
 
     /// Subscriptions that are stored here; every worker stores all of them.
     pub fn subscriptions(&mut self) -> usize {
-        self.node(|node| node.subscriptions.len()).unwrap_or(0)
+        self.node(|node| node.routes.subscriptions()).unwrap_or(0)
     }
 
     fn node<R>(&mut self, act: impl FnOnce(&mut Forwarder) -> R) -> Option<R> {

@@ -24,6 +24,8 @@ pub enum Drop {
     NotResponsible,
     /// A message for a subtree that is being handed over (§7.2).
     Handover,
+    /// A message for a topic that only the node itself publishes to (§7.2).
+    NotAuthorized,
     /// A message that breaks a rule: topic, `QoS`, fragment (§7.2).
     InvalidMessage,
     /// A message that a subscriber's queue had no room for.
@@ -48,7 +50,7 @@ pub enum Drop {
     EgressFull,
 }
 
-const DROPS: [&str; 21] = [
+const DROPS: [&str; 22] = [
     "malformed",
     "unknown_session",
     "address_unproven",
@@ -59,6 +61,7 @@ const DROPS: [&str; 21] = [
     "no_room",
     "not_responsible",
     "handover",
+    "not_authorized",
     "invalid_message",
     "queue_full",
     "session_ended",

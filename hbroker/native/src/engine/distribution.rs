@@ -3,12 +3,18 @@
 //! A message is distributed when each subscriber that it was queued for has acknowledged it, or its session has ended.
 //! Every such copy holds one ticket of the message, and returns it once; the last one back releases the PUBACK.
 
+use bytes::Bytes;
 use hashbrown::HashMap;
 use slab::Slab;
+use smallvec::SmallVec;
 
 use crate::engine::ledger::Ticket;
+use crate::engine::outlet::{Handoff, Outlet, Targets};
+use crate::engine::parts::chain_of;
 use crate::keyed::Keyed;
 use crate::link_id::LinkId;
+use crate::tables::match_set::Subscriber;
+use crate::wire::PublishView;
 
 /// (publisher, sequence number): the id of a message.
 pub type MessageId = (u64, u64);
@@ -39,7 +45,7 @@ impl Distribution {
         Self { worker, pending: Slab::new(), by_id: HashMap::with_hasher(hasher) }
     }
 
-    /// Opens a message, of QoS 2 with its id. Its copies are added with [`Self::add_copies`]; the caller holds one ticket itself
+    /// Opens a message, of QoS 2 with its id. Its copies are added by [`Self::distribute`]; the caller holds one ticket itself
     /// until all are queued, so that it cannot complete half-way.
     pub fn open(&mut self, origin: Origin, id: Option<MessageId>) -> Ticket {
         let key = self.pending.insert(Pending { origin, copies: 1, id });
@@ -57,8 +63,48 @@ impl Distribution {
         true
     }
 
-    pub fn add_copies(&mut self, ticket: Ticket, copies: u32) {
-        self.pending[ticket.key as usize].copies += copies;
+    /// Queues a message for its subscribers, and hands it to the other workers for theirs. Each copy that is kept holds the
+    /// ticket, if one is given.
+    pub fn distribute<'a>(
+        &mut self,
+        publish: &PublishView<'_>,
+        subscribers: impl Iterator<Item = &'a Subscriber>,
+        ticket: Option<Ticket>,
+        out: &mut Outlet,
+    ) {
+        // Only reliable packets have an order to keep.
+        let chain = if publish.qos > 0 { chain_of(publish.publisher, publish.topic.as_bytes()) } else { 0 };
+        let field = publish.field();
+        // One allocation serves all copies that are kept, and is made only if there is one. The last takes it without counting
+        // itself: of a message for one subscriber nothing is counted.
+        let mut shared: Option<Bytes> = None;
+        let mut share = || shared.get_or_insert_with(|| Bytes::copy_from_slice(&field)).clone();
+        let mut last = None;
+        let mut remote: SmallVec<[(u8, Targets); 4]> = SmallVec::new();
+        for &Subscriber { link, qos, .. } in subscribers {
+            let qos = qos.min(publish.qos);
+            if link.worker() != self.worker {
+                match remote.iter_mut().find(|(worker, _)| *worker == link.worker()) {
+                    Some((_, targets)) => targets.push((link, qos)),
+                    None => remote.push((link.worker(), SmallVec::from_elem((link, qos), 1))),
+                }
+            } else if qos == 0 {
+                out.queue_copy(link, &field, false);
+            } else if let Some(link) = last.replace(link) {
+                self.keep(link, share(), chain, ticket, out);
+            }
+        }
+        for (worker, targets) in remote {
+            if let Some(ticket) = ticket {
+                let kept = targets.iter().filter(|(_, qos)| *qos > 0).count();
+                self.add_copies(ticket, u32::try_from(kept).unwrap_or(u32::MAX));
+            }
+            out.handoffs.push_back((worker, Handoff::Deliver { field: share(), chain, targets, ticket }));
+        }
+        if let Some(link) = last {
+            let field = shared.unwrap_or_else(|| Bytes::copy_from_slice(&field));
+            self.keep(link, field, chain, ticket, out);
+        }
     }
 
     /// Returns a ticket of this worker; gives the origin to acknowledge to with the last one.
@@ -76,6 +122,18 @@ impl Distribution {
 
     pub fn len(&self) -> usize {
         self.pending.len()
+    }
+
+    fn keep(&mut self, link: LinkId, field: Bytes, chain: u64, ticket: Option<Ticket>, out: &mut Outlet) {
+        if out.queue_shared(link, field, chain, false, ticket)
+            && let Some(ticket) = ticket
+        {
+            self.add_copies(ticket, 1);
+        }
+    }
+
+    fn add_copies(&mut self, ticket: Ticket, copies: u32) {
+        self.pending[ticket.key as usize].copies += copies;
     }
 }
 

@@ -4,7 +4,7 @@ use super::{Engine, Side};
 use crate::Micros;
 use crate::engine::counters::Drop;
 use crate::engine::distribution::Origin;
-use crate::engine::forward::Refusal;
+use crate::engine::routes::Refusal;
 use crate::link_id::LinkId;
 use crate::schema::reason;
 use crate::tables::jurisdiction::Cut;
@@ -54,6 +54,7 @@ impl Engine {
             Refusal::InvalidMessage => (Drop::InvalidMessage, reason::PROTOCOL_ERROR, None),
             Refusal::NotResponsible(cut) => (Drop::NotResponsible, reason::NOT_RESPONSIBLE, cut.as_ref()),
             Refusal::Handover => (Drop::Handover, reason::HANDOVER, None),
+            Refusal::NotAuthorized => (Drop::NotAuthorized, reason::NOT_AUTHORIZED, None),
         };
         self.out.counters.drop(why);
         let cut = cut.map(Cut::view);

@@ -9,6 +9,7 @@ use crate::engine::counters::{Counters, Drop};
 use crate::engine::distribution::Origin;
 use crate::engine::ledger::Ticket;
 use crate::engine::links::Links;
+use crate::link::pubacks::Success;
 use crate::link::{Chain, QueueFull};
 use crate::link_id::LinkId;
 
@@ -37,9 +38,9 @@ pub struct Outlet {
 
 impl Outlet {
     /// Lets a PUBACK go, if its link is still there.
-    pub fn acknowledge(&mut self, origin: Origin) {
+    pub fn acknowledge(&mut self, origin: Origin, success: Success) {
         if let Some(entry) = self.links.get_mut(origin.link) {
-            entry.link.acknowledge(origin.delivery);
+            entry.link.acknowledge(origin.delivery, success);
             self.links.touch(origin.link);
         }
     }
@@ -62,7 +63,7 @@ impl Outlet {
     pub fn queue_shared(
         &mut self,
         id: LinkId,
-        field: &Bytes,
+        field: Bytes,
         chain: u64,
         retained: bool,
         ticket: Option<Ticket>,
@@ -71,7 +72,7 @@ impl Outlet {
             self.counters.drop(Drop::SessionEnded);
             return false;
         };
-        match entry.link.queue_reliable(Chain::Topic(chain), field.clone(), retained) {
+        match entry.link.queue_reliable(Chain::Topic(chain), field, retained) {
             Ok(delivery) => {
                 if let Some(ticket) = ticket {
                     entry.ledger.open(delivery, ticket);

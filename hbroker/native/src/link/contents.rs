@@ -3,7 +3,7 @@
 use smallvec::SmallVec;
 
 use crate::link::delivery::Deliveries;
-use crate::link::pubacks::Pubacks;
+use crate::link::pubacks::{Pubacks, Success};
 
 /// What a datagram held that matters later. (Unreliable packets do not.)
 #[derive(Debug)]
@@ -19,7 +19,7 @@ pub enum Carried {
     /// Reliable packets, by their first and last number.
     Deliveries(u64, u64),
     /// Successes in a PUBACK, by the first and last number of a run.
-    Success(u64, u64),
+    Success(Success, u64, u64),
     /// A PUBACK of one failure.
     Refusal(u64),
 }
@@ -45,7 +45,7 @@ impl Contents {
                 Carried::Deliveries(first, last) => {
                     (first..=last).for_each(|delivery| deliveries.on_lost(delivery, number));
                 }
-                Carried::Success(first, last) => pubacks.acknowledge(first, last),
+                Carried::Success(success, first, last) => pubacks.acknowledge(success, first, last),
                 Carried::Refusal(refusal) => pubacks.refuse_again(refusal),
             }
         }
@@ -58,7 +58,7 @@ impl Contents {
                 Carried::Deliveries(first, last) => {
                     (first..=last).for_each(|delivery| deliveries.probe(delivery));
                 }
-                Carried::Success(first, last) => pubacks.acknowledge(first, last),
+                Carried::Success(success, first, last) => pubacks.acknowledge(success, first, last),
                 Carried::Refusal(refusal) => pubacks.refuse_again(refusal),
             }
         }

@@ -1,7 +1,7 @@
 //! The PUBACKs that one end of a link owes (docs/protocol.md §3.3, §7.3).
 //!
 //! A PUBACK is an unreliable packet that is made again until a datagram that carried it is acknowledged. Successes
-//! are runs of delivery numbers, and however many are due make one packet. A refusal is about one delivery, and is
+//! are runs of delivery numbers, and however many of one kind are due make one packet. A refusal is about one delivery, and is
 //! repeated as it is.
 
 use std::collections::VecDeque;
@@ -10,16 +10,39 @@ use bytes::Bytes;
 use hashbrown::HashMap;
 
 use crate::link::ranges::RangeSet;
+use crate::schema::reason;
 
-/// Runs in one PUBACK: at most 640 bytes of them.
+/// Runs in the PUBACKs of one datagram: at most 640 bytes of them.
 pub const MOST_RUNS: usize = 32;
 /// Refusals that may wait for their acknowledgement.
 const MOST_REFUSALS: usize = 4_096;
 
+/// How a delivery came out well.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Success {
+    /// It was distributed, or the application took it over.
+    Done,
+    /// It was distributed, and nobody was subscribed.
+    Unmatched,
+}
+
+impl Success {
+    pub const ALL: [Self; 2] = [Self::Done, Self::Unmatched];
+
+    /// What its PUBACK says.
+    pub fn reason(self) -> i32 {
+        match self {
+            Self::Done => reason::SUCCESS,
+            Self::Unmatched => reason::NO_MATCHING_SUBSCRIBERS,
+        }
+    }
+}
+
 /// What is due, and what is sent and not acknowledged.
 #[derive(Debug)]
 pub struct Pubacks {
-    due: RangeSet,
+    /// By `Success`.
+    due: [RangeSet; Success::ALL.len()],
     refusals: HashMap<u64, Bytes>,
     refusals_due: VecDeque<u64>,
     refused: u64,
@@ -29,7 +52,7 @@ impl Pubacks {
     /// Owes nothing.
     pub fn new() -> Self {
         Self {
-            due: RangeSet::new(usize::MAX),
+            due: Success::ALL.map(|_| RangeSet::new(usize::MAX)),
             refusals: HashMap::new(),
             refusals_due: VecDeque::new(),
             refused: 0,
@@ -37,8 +60,8 @@ impl Pubacks {
     }
 
     /// A success is due, for the first time or because the datagram that carried it was lost.
-    pub fn acknowledge(&mut self, first: u64, last: u64) {
-        self.due.insert_run(first, last);
+    pub fn acknowledge(&mut self, success: Success, first: u64, last: u64) {
+        self.due[success as usize].insert_run(first, last);
     }
 
     /// A refusal is due: `body_field` is the PUBACK. False: too many wait.
@@ -64,9 +87,9 @@ impl Pubacks {
         self.refusals.remove(&refusal);
     }
 
-    /// Takes the runs for one PUBACK, lowest first.
-    pub fn take_due(&mut self) -> impl Iterator<Item = (u64, u64)> + '_ {
-        self.due.take_lowest(MOST_RUNS)
+    /// Takes up to `count` runs for one PUBACK, lowest first.
+    pub fn take_due(&mut self, success: Success, count: usize) -> impl Iterator<Item = (u64, u64)> + '_ {
+        self.due[success as usize].take_lowest(count)
     }
 
     /// The refusal to send next, and its PUBACK.
@@ -87,12 +110,12 @@ impl Pubacks {
 
     /// Whether successes are due.
     pub fn has_due(&self) -> bool {
-        !self.due.is_empty()
+        self.due.iter().any(|runs| !runs.is_empty())
     }
 
     /// Whether nothing is due. (What is in flight is not counted.)
     pub fn is_empty(&self) -> bool {
-        self.due.is_empty() && self.refusals.is_empty()
+        !self.has_due() && self.refusals.is_empty()
     }
 }
 
@@ -104,13 +127,13 @@ mod tests {
     fn runs_merge_and_come_in_bounded_portions() {
         let mut pubacks = Pubacks::new();
         for delivery in [3, 1, 2] {
-            pubacks.acknowledge(delivery, delivery);
+            pubacks.acknowledge(Success::Done, delivery, delivery);
         }
-        assert_eq!(pubacks.take_due().collect::<Vec<_>>(), [(1, 3)]);
+        assert_eq!(pubacks.take_due(Success::Done, MOST_RUNS).collect::<Vec<_>>(), [(1, 3)]);
         for delivery in 0..100 {
-            pubacks.acknowledge(2 * delivery + 10, 2 * delivery + 10);
+            pubacks.acknowledge(Success::Done, 2 * delivery + 10, 2 * delivery + 10);
         }
-        assert_eq!(pubacks.take_due().count(), MOST_RUNS);
+        assert_eq!(pubacks.take_due(Success::Done, MOST_RUNS).count(), MOST_RUNS);
         assert!(pubacks.has_due());
     }
 

@@ -9,8 +9,7 @@ use super::contents::{Carried, Contents};
 use super::{Link, Role};
 use crate::Micros;
 use crate::link::outbox::Turn;
-use crate::link::pubacks;
-use crate::schema::reason;
+use crate::link::pubacks::{self, Success};
 use crate::sink::DatagramSink;
 use crate::wire::{self, AckOut, HeaderOut};
 
@@ -135,12 +134,19 @@ impl Link {
         if !self.pubacks.has_due() {
             return;
         }
+        let mut room = pubacks::MOST_RUNS;
         let Self { pubacks, body_field, .. } = self;
-        let runs: SmallVec<[(u64, u64); 8]> = pubacks.take_due().collect();
-        body_field.clear();
-        wire::put_puback_field(body_field, runs.iter().copied(), reason::SUCCESS, "", None);
-        wire::put_packet(bundle.out, 0, 0, false, body_field);
-        bundle.carried.extend(runs.iter().map(|&(first, last)| Carried::Success(first, last)));
+        for success in Success::ALL {
+            let runs: SmallVec<[(u64, u64); 8]> = pubacks.take_due(success, room).collect();
+            if runs.is_empty() {
+                continue;
+            }
+            room -= runs.len();
+            body_field.clear();
+            wire::put_puback_field(body_field, runs.iter().copied(), success.reason(), "", None);
+            wire::put_packet(bundle.out, 0, 0, false, body_field);
+            bundle.carried.extend(runs.iter().map(|&(first, last)| Carried::Success(success, first, last)));
+        }
     }
 
     fn put_refusals(&mut self, bundle: &mut Bundle<'_>) {

@@ -15,6 +15,7 @@ use crate::Micros;
 use crate::core::{self, Datagrams};
 use crate::engine::Unpublishable;
 use crate::link_id::LinkId;
+use crate::tables::jurisdiction::Grant;
 use crate::tables::trie::Subscriber;
 use crate::tables::zones::Lookup;
 use crate::wire::PublishOut;
@@ -81,10 +82,18 @@ impl Core {
         Ok(PyBytes::new(py, &token))
     }
 
-    #[pyo3(signature = (subtree, epoch, serving, until_us = None))]
-    fn grant(&self, py: Python<'_>, subtree: &str, epoch: u64, serving: bool, until_us: Option<Micros>) {
-        let until = until_us.unwrap_or(Micros::MAX);
-        py.detach(|| self.core.grant(subtree, epoch, serving, until));
+    #[pyo3(signature = (subtree, epoch, serving, until_us = None, *, reserved = false))]
+    fn grant(
+        &self,
+        py: Python<'_>,
+        subtree: &str,
+        epoch: u64,
+        serving: bool,
+        until_us: Option<Micros>,
+        reserved: bool,
+    ) {
+        let grant = Grant { epoch, serving, reserved, until: until_us.unwrap_or(Micros::MAX) };
+        py.detach(|| self.core.grant(subtree, grant));
     }
 
     fn revoke(&self, py: Python<'_>, subtree: &str) {

@@ -1,7 +1,6 @@
 //! What a node owns (§1): the subtrees granted to it, less the cuts delegated out of them.
 //!
-//! The longest entry that holds a topic decides. A message looks up only prefixes as long as the longest
-//! entry.
+//! The longest entry that holds a topic decides. Only prefixes of as many levels as some entry has are looked up.
 
 use std::net::SocketAddr;
 
@@ -37,11 +36,24 @@ impl Cut {
     }
 }
 
+/// A subtree that this node owns, and how.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Grant {
+    /// The epoch it was granted under: a lower one is refused.
+    pub epoch: u64,
+    /// Not so: its messages are refused until the handover is over (§5.4).
+    pub serving: bool,
+    /// Only the node itself publishes here (§7.2).
+    pub reserved: bool,
+    /// The last moment of the lease (§5.6). It ends here, whatever becomes of the one who granted.
+    pub until: Micros,
+}
+
 /// Whose a topic is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Decision<'a> {
     /// This node's, and it serves it.
-    Own,
+    Own(&'a Grant),
     /// This node's, but on its way to it or from it: nobody serves it now (§5.4).
     HandingOver,
     /// Delegated.
@@ -53,7 +65,8 @@ pub enum Decision<'a> {
 /// The grants and cuts of one node.
 pub struct Jurisdiction {
     entries: HashMap<Box<str>, Entry, Keyed>,
-    deepest: usize,
+    /// How many entries have so many levels.
+    at_depth: Vec<usize>,
 }
 
 /// What is known of one subtree. Cut and granted at once, it is cut: in doubt a node does not serve.
@@ -63,26 +76,20 @@ struct Entry {
     grant: Option<Grant>,
 }
 
-struct Grant {
-    epoch: u64,
-    serving: bool,
-    /// The last moment of the lease (§5.6). It ends here, whatever becomes of the one who granted.
-    until: Micros,
-}
-
 impl Jurisdiction {
     /// Owns nothing. `seed`: random and secret.
     pub fn new(seed: u64) -> Self {
-        Self { entries: HashMap::with_hasher(Keyed::new(seed)), deepest: 0 }
+        Self { entries: HashMap::with_hasher(Keyed::new(seed)), at_depth: Vec::new() }
     }
 
-    /// Owns this subtree from now on, and before `until`. False: it holds it under a higher epoch; nothing is changed.
-    pub fn grant(&mut self, subtree: &str, epoch: u64, serving: bool, until: Micros) -> bool {
+    /// Owns this subtree from now on, and before the end of its lease. False: it holds it under a higher epoch; nothing is
+    /// changed.
+    pub fn grant(&mut self, subtree: &str, grant: Grant) -> bool {
         let entry = self.entry(subtree);
-        if entry.grant.as_ref().is_some_and(|held| held.epoch > epoch) {
+        if entry.grant.is_some_and(|held| held.epoch > grant.epoch) {
             return false;
         }
-        entry.grant = Some(Grant { epoch, serving, until });
+        entry.grant = Some(grant);
         true
     }
 
@@ -108,14 +115,26 @@ impl Jurisdiction {
 
     /// Whose this topic is.
     pub fn decide(&self, topic: &str, now: Micros) -> Decision<'_> {
-        topic::prefixes_to_depth(topic, self.deepest)
-            .find_map(|prefix| self.entries.get(prefix).map(|entry| entry.decision(now)))
-            .unwrap_or(Decision::NotMine)
+        let Some(deepest) = self.at_depth.len().checked_sub(1) else {
+            return Decision::NotMine;
+        };
+        let longest = topic::prefix_to_depth(topic, deepest);
+        topic::prefixes(longest)
+            .zip((0..=topic::depth(longest)).rev())
+            // An empty first level has no subtree of its own.
+            .filter(|&(prefix, depth)| self.at_depth[if prefix.is_empty() { 0 } else { depth }] > 0)
+            .find_map(|(prefix, _)| self.entries.get(prefix))
+            .map_or(Decision::NotMine, |entry| entry.decision(now))
     }
 
     fn entry(&mut self, subtree: &str) -> &mut Entry {
-        self.deepest = self.deepest.max(topic::depth(subtree));
-        self.entries.entry(subtree.into()).or_default()
+        let at_depth = &mut self.at_depth;
+        self.entries.entry(subtree.into()).or_insert_with(|| {
+            let depth = topic::depth(subtree);
+            at_depth.resize(at_depth.len().max(depth + 1), 0);
+            at_depth[depth] += 1;
+            Entry::default()
+        })
     }
 
     fn take(&mut self, subtree: &str, take: impl FnOnce(&mut Entry) -> bool) -> bool {
@@ -125,7 +144,10 @@ impl Jurisdiction {
         let taken = take(entry);
         if entry.cut.is_none() && entry.grant.is_none() {
             self.entries.remove(subtree);
-            self.deepest = self.entries.keys().map(|key| topic::depth(key)).max().unwrap_or(0);
+            self.at_depth[topic::depth(subtree)] -= 1;
+            while self.at_depth.last() == Some(&0) {
+                self.at_depth.pop();
+            }
         }
         taken
     }
@@ -136,7 +158,7 @@ impl Entry {
         match (&self.cut, &self.grant) {
             (Some(cut), _) => Decision::Elsewhere(cut),
             (None, Some(grant)) if now >= grant.until => Decision::NotMine,
-            (None, Some(grant)) if grant.serving => Decision::Own,
+            (None, Some(grant)) if grant.serving => Decision::Own(grant),
             (None, Some(_)) => Decision::HandingOver,
             (None, None) => Decision::NotMine,
         }
@@ -173,15 +195,23 @@ mod tests {
         Cut { subtree: subtree.into(), node: "n".into(), address: ([127, 0, 0, 1], 7).into(), epoch }
     }
 
+    const fn grant(epoch: u64, serving: bool, until: Micros) -> Grant {
+        Grant { epoch, serving, reserved: false, until }
+    }
+
+    fn is_own(decision: Decision<'_>) -> bool {
+        matches!(decision, Decision::Own(_))
+    }
+
     #[test]
     fn the_longest_entry_decides() {
         let mut jurisdiction = Jurisdiction::new(1);
         assert_eq!(jurisdiction.decide("home", 0), Decision::NotMine);
-        jurisdiction.grant("home", 1, true, Micros::MAX);
+        jurisdiction.grant("home", grant(1, true, Micros::MAX));
         jurisdiction.cut(cut("home/kitchen", 5));
-        jurisdiction.grant("home/kitchen/oven", 1, false, Micros::MAX);
-        assert_eq!(jurisdiction.decide("home", 0), Decision::Own);
-        assert_eq!(jurisdiction.decide("home/kitchenette", 0), Decision::Own);
+        jurisdiction.grant("home/kitchen/oven", grant(1, false, Micros::MAX));
+        assert!(is_own(jurisdiction.decide("home", 0)));
+        assert!(is_own(jurisdiction.decide("home/kitchenette", 0)));
         assert_eq!(jurisdiction.decide("home/kitchen", 0), Decision::Elsewhere(&cut("home/kitchen", 5)));
         assert_eq!(jurisdiction.decide("home/kitchen/oven/door", 0), Decision::HandingOver);
         assert_eq!(jurisdiction.decide("homes", 0), Decision::NotMine);
@@ -190,15 +220,15 @@ mod tests {
     #[test]
     fn a_lease_ends_by_itself_and_is_renewed_by_a_later_grant() {
         let mut jurisdiction = Jurisdiction::new(1);
-        jurisdiction.grant("", 1, true, Micros::MAX);
-        jurisdiction.grant("a", 1, true, 10);
-        assert_eq!(jurisdiction.decide("a/b", 9), Decision::Own);
+        jurisdiction.grant("", grant(1, true, Micros::MAX));
+        jurisdiction.grant("a", grant(1, true, 10));
+        assert!(is_own(jurisdiction.decide("a/b", 9)));
         // What encloses it was granted by somebody else: it is no reason to serve what lies below.
         assert_eq!(jurisdiction.decide("a/b", 10), Decision::NotMine);
-        assert_eq!(jurisdiction.decide("b", 10), Decision::Own);
-        jurisdiction.grant("a", 1, true, 20);
-        assert_eq!(jurisdiction.decide("a/b", 19), Decision::Own);
-        jurisdiction.grant("a", 1, false, 20);
+        assert!(is_own(jurisdiction.decide("b", 10)));
+        jurisdiction.grant("a", grant(1, true, 20));
+        assert!(is_own(jurisdiction.decide("a/b", 19)));
+        jurisdiction.grant("a", grant(1, false, 20));
         assert_eq!(jurisdiction.decide("a/b", 19), Decision::HandingOver);
         assert_eq!(jurisdiction.decide("a/b", 20), Decision::NotMine);
     }
@@ -207,9 +237,10 @@ mod tests {
     fn a_lower_epoch_is_refused() {
         let mut jurisdiction = Jurisdiction::new(1);
         assert!(
-            jurisdiction.grant("a", 5, true, Micros::MAX) && !jurisdiction.grant("a", 4, false, Micros::MAX)
+            jurisdiction.grant("a", grant(5, true, Micros::MAX))
+                && !jurisdiction.grant("a", grant(4, false, Micros::MAX))
         );
-        assert_eq!(jurisdiction.decide("a", 0), Decision::Own);
+        assert!(is_own(jurisdiction.decide("a", 0)));
         assert!(jurisdiction.cut(cut("a/b", 5)) && !jurisdiction.cut(cut("a/b", 4)));
         assert!(jurisdiction.uncut("a/b") && !jurisdiction.uncut("a/b") && jurisdiction.cut(cut("a/b", 4)));
     }
@@ -224,9 +255,9 @@ mod tests {
             let subtree = SUBTREES[random.random_range(0..SUBTREES.len())];
             match random.random_range(0..6) {
                 0 => {
-                    let serving = random.random();
-                    jurisdiction.grant(subtree, epoch, serving, Micros::MAX);
-                    grants.insert(subtree, serving);
+                    let grant = grant(epoch, random.random(), Micros::MAX);
+                    jurisdiction.grant(subtree, grant);
+                    grants.insert(subtree, grant);
                 }
                 1 => {
                     jurisdiction.cut(cut(subtree, epoch));
@@ -240,12 +271,12 @@ mod tests {
             let expected = match holder.max_by_key(|path| path.len()) {
                 None => Decision::NotMine,
                 Some(path) if cuts.contains_key(path) => Decision::Elsewhere(&cuts[path]),
-                Some(path) if grants[path] => Decision::Own,
+                Some(path) if grants[path].serving => Decision::Own(&grants[path]),
                 Some(_) => Decision::HandingOver,
             };
             assert_eq!(jurisdiction.decide(topic, 0), expected, "for {topic:?}");
             seen[match expected {
-                Decision::Own => 0,
+                Decision::Own(_) => 0,
                 Decision::HandingOver => 1,
                 Decision::Elsewhere(_) => 2,
                 Decision::NotMine => 3,

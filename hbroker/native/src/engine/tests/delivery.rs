@@ -1,6 +1,8 @@
 //! One owner, and clients of it (§7.3 to §7.6).
 
-use super::network::{Faults, MILLISECOND, Network, SECOND, message};
+use super::network::{Faults, GRANT, MILLISECOND, Network, SECOND, message};
+use crate::schema::reason;
+use crate::tables::jurisdiction::Grant;
 
 /// Publishes 100 messages on each of two topics, at this QoS, to three subscribers at QoS 2.
 fn played(seed: u64, qos: u8, faults: Faults) -> (Network, usize, Vec<usize>) {
@@ -137,6 +139,58 @@ fn no_local_spares_the_publisher_its_own() {
     network.run_until_drained();
     assert_eq!((network.hosts[one].read.len(), network.hosts[other].read.len()), (0, 1));
     network.assert_all_published(one, 1);
+}
+
+#[test]
+fn a_puback_says_that_nobody_was_subscribed() {
+    for seed in 0..10 {
+        let mut network = Network::new(seed, Faults::HEAVY);
+        let node = network.add_node("", 1);
+        network.add_subscriber(node, "a", 0);
+        let publisher = network.add_client();
+        network.hosts[publisher].engines[0].listen(1, "own", 1);
+        network.connect(publisher, node);
+        network.subscribe(publisher, node, "own", 1, true);
+        let mut expected = Vec::new();
+        for round in 0..100 {
+            for topic in ["a", "b", "own"] {
+                let (qos, ack_queued) = (1 + round % 2, round % 3 == 0);
+                let sent = crate::wire::PublishOut { ack_queued, ..message(topic, b"x", qos) };
+                network.publish(publisher, &sent);
+                let is_wanted = topic == "a";
+                expected.push(if is_wanted { reason::SUCCESS } else { reason::NO_MATCHING_SUBSCRIBERS });
+            }
+            network.run(MILLISECOND);
+        }
+        network.run_until_drained();
+        let told: Vec<i32> = network.hosts[publisher].published.values().copied().collect();
+        assert_eq!(told, expected, "seed {seed}");
+    }
+}
+
+#[test]
+fn nobody_but_the_node_itself_publishes_to_what_is_reserved_for_it() {
+    let mut network = Network::new(8, Faults::default());
+    let node = network.add_node("", 1);
+    let reserved = Grant { reserved: true, ..GRANT };
+    network.hosts[node].engines[0].grant("$SYS/nodes/n", reserved);
+    let subscriber = network.add_subscriber(node, "$SYS/nodes/#", 2);
+    let publisher = network.add_client();
+    for topic in ["$SYS/nodes/n", "$SYS/nodes/n/status", "$SYS/nodes/other"] {
+        for qos in 0..=2 {
+            network
+                .publish(publisher, &crate::wire::PublishOut { retain: true, ..message(topic, b"x", qos) });
+        }
+    }
+    network.run_until_drained();
+    let told: Vec<i32> = network.hosts[publisher].published.values().copied().collect();
+    let (refused, taken) = (reason::NOT_AUTHORIZED, reason::SUCCESS);
+    assert_eq!(told, [refused, refused, refused, refused, taken, taken]);
+    assert_eq!(network.counter(node, "drop.not_authorized"), 6);
+    assert_eq!(network.hosts[subscriber].read.len(), 3);
+    network.publish(node, &message("$SYS/nodes/n/status", b"own", 0));
+    network.run_until_drained();
+    assert_eq!(network.hosts[subscriber].read.last().map(|read| &*read.payload), Some(&b"own"[..]));
 }
 
 #[test]

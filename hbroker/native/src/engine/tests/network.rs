@@ -18,7 +18,7 @@ use crate::engine::event::Event;
 use crate::engine::{Engine, Shared};
 use crate::link_id::LinkId;
 use crate::schema::reason;
-use crate::tables::jurisdiction::Cut;
+use crate::tables::jurisdiction::{Cut, Grant};
 use crate::tables::trie::Subscriber;
 use crate::topic;
 use crate::wire::{Body, PacketView, PublishOut};
@@ -102,6 +102,9 @@ pub fn config(node: bool, seed: u64) -> Config {
     }
 }
 
+/// That of a node which serves all that it owns, for ever.
+pub const GRANT: Grant = Grant { epoch: 1, serving: true, reserved: false, until: Micros::MAX };
+
 pub fn message<'a>(topic: &'a str, payload: &'a [u8], qos: u8) -> PublishOut<'a> {
     PublishOut {
         topic,
@@ -143,7 +146,7 @@ impl Network {
         let node = self.add(true, workers);
         self.owners.insert(0, (subtree, node));
         for engine in &mut self.hosts[node].engines {
-            engine.grant(subtree, 1, true);
+            engine.grant(subtree, GRANT);
         }
         node
     }

@@ -7,6 +7,7 @@ use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
 
 use super::*;
+use crate::schema::reason;
 use crate::sink::DatagramSink;
 use crate::wire::{Body, DatagramView, PublishOut};
 
@@ -251,7 +252,8 @@ impl Pair {
     fn hand_on(&mut self, end: usize, delivery: u64, body: &Body<'_>) {
         let Body::Publish(publish) = body else { panic!("only PUBLISH is sent as a delivery") };
         self.received[end].push(publish.sequence);
-        self.links[end].acknowledge(delivery);
+        let success = if delivery.is_multiple_of(3) { Success::Unmatched } else { Success::Done };
+        self.links[end].acknowledge(delivery, success);
     }
 
     fn handle_unreliable(&mut self, end: usize, body: &Body<'_>) {
@@ -260,8 +262,14 @@ impl Pair {
             Body::Ping { sent_at_us } => self.links[end].answer_ping(*sent_at_us),
             Body::PubAck(puback) => {
                 let deliveries = puback.ranges().flat_map(|(first, last)| first..=last);
-                let log = if puback.reason == 0 { &mut self.pubacks } else { &mut self.refused };
-                log[end].extend(deliveries);
+                let is_success = matches!(puback.reason, reason::SUCCESS | reason::NO_MATCHING_SUBSCRIBERS);
+                for delivery in deliveries {
+                    if is_success {
+                        assert_eq!(puback.reason == reason::SUCCESS, !delivery.is_multiple_of(3));
+                    }
+                    let log = if is_success { &mut self.pubacks } else { &mut self.refused };
+                    log[end].push(delivery);
+                }
             }
             _ => {}
         }

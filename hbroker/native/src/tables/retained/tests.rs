@@ -1,3 +1,5 @@
+//! The store against what it promises, part by part.
+
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
 

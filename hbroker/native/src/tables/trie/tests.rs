@@ -1,3 +1,5 @@
+//! The trie against a search through all filters.
+
 use std::collections::BTreeMap;
 
 use rand::rngs::SmallRng;

@@ -1,3 +1,5 @@
+//! Zones and cuts: what is found, what ends, and what is forgotten for room.
+
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
 

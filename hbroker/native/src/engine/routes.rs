@@ -1,0 +1,164 @@
+//! From a topic to those who get its messages: the tables decide, and a cache remembers (§7.2).
+//!
+//! Publishers use their topics again and again, so what was found for one is kept. The cache is direct-mapped: a topic has one
+//! place in it, by its hash, and who comes later takes it. So a stranger who fills it with topics of his own costs others a
+//! search in the tables for each message, and no more. Its memory is bounded: a long topic, or one with many subscribers,
+//! whose copies cost more than the search for them, is not kept.
+//!
+//! Tables are changed through the methods here alone, and with each change all that is remembered ends. The end of a
+//! lease changes no table, and is compared for each message.
+
+use std::hash::Hasher;
+
+use rustc_hash::FxHasher;
+
+use crate::Micros;
+use crate::link_id::LinkId;
+use crate::tables::jurisdiction::{Cut, Decision, Jurisdiction};
+use crate::tables::match_set::{MatchSet, Subscriber};
+use crate::tables::trie::SubscriptionTrie;
+use crate::topic;
+
+/// Places in the cache: with the next two, at most 1.4 MB.
+const PLACES: usize = 1_024;
+const LONGEST_TOPIC: usize = 256;
+const MOST_SUBSCRIBERS: usize = 64;
+
+/// Why an owner did not take a message over.
+#[derive(Clone, Debug)]
+pub enum Refusal {
+    InvalidTopic,
+    InvalidMessage,
+    /// Not ours; the cut that it lies in, where we know.
+    NotResponsible(Option<Cut>),
+    Handover,
+    /// Nobody publishes there but this node.
+    NotAuthorized,
+}
+
+/// A topic that is this node's.
+#[derive(Clone, Copy, Debug)]
+pub struct Route<'a> {
+    /// Each link that wants its messages, once.
+    pub subscribers: &'a [Subscriber],
+    /// Only this node itself publishes there.
+    pub reserved: bool,
+}
+
+/// The tables of one worker, and the routes that were found last.
+pub struct Routes {
+    jurisdiction: Jurisdiction,
+    subscriptions: SubscriptionTrie,
+    matches: MatchSet,
+    /// How often a table was changed, from 1.
+    version: u64,
+    places: Box<[Place]>,
+}
+
+/// A route remembered. Buffers are used again by the next topic in this place.
+#[derive(Clone, Default)]
+struct Place {
+    topic: String,
+    /// Of the tables that it was found in; 0: none.
+    version: u64,
+    /// The end of the lease.
+    until: Micros,
+    reserved: bool,
+    subscribers: Vec<Subscriber>,
+}
+
+impl Routes {
+    /// Empty tables. `seed`: random and secret.
+    pub fn new(seed: u64) -> Self {
+        Self {
+            jurisdiction: Jurisdiction::new(seed),
+            subscriptions: SubscriptionTrie::new(seed),
+            matches: MatchSet::default(),
+            version: 1,
+            places: vec![Place::default(); PLACES].into(),
+        }
+    }
+
+    /// To change what is owned.
+    pub fn jurisdiction_mut(&mut self) -> &mut Jurisdiction {
+        self.version += 1;
+        &mut self.jurisdiction
+    }
+
+    /// To change who is subscribed.
+    pub fn subscriptions_mut(&mut self) -> &mut SubscriptionTrie {
+        self.version += 1;
+        &mut self.subscriptions
+    }
+
+    /// A link is gone. Where it had no subscriptions nothing that is remembered ends: publishers come and go.
+    pub fn forget_link(&mut self, link: LinkId) {
+        if self.subscriptions.remove_link(link) > 0 {
+            self.version += 1;
+        }
+    }
+
+    /// Who gets the messages of a topic now.
+    ///
+    /// # Errors
+    /// Why this node does not take them.
+    pub fn find(&mut self, now: Micros, topic: &str) -> Result<Route<'_>, Refusal> {
+        let place = place_of(topic);
+        if self.places[place].leads(topic, self.version, now) {
+            return Ok(self.places[place].route());
+        }
+        if !topic::topic_is_valid(topic) {
+            return Err(Refusal::InvalidTopic);
+        }
+        let grant = match self.jurisdiction.decide(topic, now) {
+            Decision::Own(grant) => *grant,
+            Decision::HandingOver => return Err(Refusal::Handover),
+            Decision::Elsewhere(cut) => return Err(Refusal::NotResponsible(Some(cut.clone()))),
+            Decision::NotMine => return Err(Refusal::NotResponsible(None)),
+        };
+        self.subscriptions.collect_matches(topic, &mut self.matches);
+        let route = Route { subscribers: self.matches.subscribers(), reserved: grant.reserved };
+        if topic.len() <= LONGEST_TOPIC && route.subscribers.len() <= MOST_SUBSCRIBERS {
+            self.places[place].remember(topic, self.version, grant.until, route);
+        }
+        Ok(route)
+    }
+
+    /// How many subscriptions match a topic.
+    pub fn matching(&mut self, topic: &str) -> usize {
+        self.subscriptions.collect_matches(topic, &mut self.matches);
+        self.matches.subscriptions()
+    }
+
+    /// How many subscriptions there are.
+    pub fn subscriptions(&self) -> usize {
+        self.subscriptions.len()
+    }
+}
+
+impl Place {
+    fn leads(&self, topic: &str, version: u64, now: Micros) -> bool {
+        self.version == version && now < self.until && self.topic == topic
+    }
+
+    fn route(&self) -> Route<'_> {
+        Route { subscribers: &self.subscribers, reserved: self.reserved }
+    }
+
+    fn remember(&mut self, topic: &str, version: u64, until: Micros, route: Route<'_>) {
+        self.topic.clear();
+        self.topic.push_str(topic);
+        self.subscribers.clear();
+        self.subscribers.extend_from_slice(route.subscribers);
+        (self.version, self.until, self.reserved) = (version, until, route.reserved);
+    }
+}
+
+fn place_of(topic: &str) -> usize {
+    let mut hasher = FxHasher::default();
+    hasher.write(topic.as_bytes());
+    hasher.finish() as usize % PLACES
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,98 @@
+//! The cache must never be noticed: a route found is what the tables alone say.
+
+use rand::rngs::SmallRng;
+use rand::{Rng, SeedableRng};
+
+use super::*;
+use crate::tables::jurisdiction::Grant;
+
+const GRANT: Grant = Grant { epoch: 1, serving: true, reserved: false, until: Micros::MAX };
+
+fn subscriber(link: u64) -> Subscriber {
+    Subscriber { link: LinkId(link), qos: 1, no_local: false, retain_as_published: false }
+}
+
+/// What the tables say, without the cache: whether it is reserved, and the links in order.
+fn searched(routes: &Routes, now: Micros, topic: &str) -> Option<(bool, Vec<u64>)> {
+    let Decision::Own(grant) = routes.jurisdiction.decide(topic, now) else {
+        return None;
+    };
+    let mut matches = MatchSet::default();
+    routes.subscriptions.collect_matches(topic, &mut matches);
+    Some((grant.reserved, links(matches.subscribers())))
+}
+
+fn links(subscribers: &[Subscriber]) -> Vec<u64> {
+    let mut links: Vec<u64> = subscribers.iter().map(|subscriber| subscriber.link.0).collect();
+    links.sort_unstable();
+    links
+}
+
+fn found(routes: &mut Routes, now: Micros, topic: &str) -> Option<(bool, Vec<u64>)> {
+    routes.find(now, topic).ok().map(|route| (route.reserved, links(route.subscribers)))
+}
+
+#[test]
+fn finds_what_the_tables_say_whatever_was_changed_since() {
+    const LEVELS: [&str; 4] = ["a", "b", "", "$SYS"];
+    const SUBTREES: [&str; 5] = ["", "a", "a/b", "$SYS", "b"];
+    const FILTERS: [&str; 6] = ["a/+", "#", "a/b", "+/b/#", "$SYS/#", "b"];
+    let mut random = SmallRng::seed_from_u64(1);
+    let mut routes = Routes::new(1);
+    let (mut hits, mut refusals) = (0, 0);
+    for now in 0..50_000 {
+        let subtree = SUBTREES[random.random_range(0..SUBTREES.len())];
+        let (filter, link) = (FILTERS[random.random_range(0..FILTERS.len())], random.random_range(0..5));
+        match random.random_range(0..60) {
+            0 => _ = routes.subscriptions_mut().insert(filter, subscriber(link)),
+            1 => _ = routes.subscriptions_mut().remove(filter, LinkId(link)),
+            2 => routes.forget_link(LinkId(link)),
+            3 => _ = routes.jurisdiction_mut().revoke(subtree),
+            4 => _ = routes.matching("a/b"),
+            5..8 => {
+                let until = now + random.random_range(0..500);
+                let (serving, reserved) = (random.random_bool(0.8), random.random());
+                routes.jurisdiction_mut().grant(subtree, Grant { serving, reserved, until, ..GRANT });
+            }
+            _ => {}
+        }
+        let depth = random.random_range(1..4);
+        let levels: Vec<&str> = (0..depth).map(|_| LEVELS[random.random_range(0..LEVELS.len())]).collect();
+        let topic = levels.join("/");
+        let is_remembered = routes.places[place_of(&topic)].leads(&topic, routes.version, now);
+        let expected = if topic.is_empty() { None } else { searched(&routes, now, &topic) };
+        assert_eq!(found(&mut routes, now, &topic), expected, "at {now}: {topic:?}");
+        hits += usize::from(is_remembered);
+        refusals += usize::from(expected.is_none());
+    }
+    assert!(hits > 4_000 && refusals > 5_000, "{hits} remembered, {refusals} refused");
+}
+
+#[test]
+fn a_lease_ends_for_a_route_that_is_remembered() {
+    let mut routes = Routes::new(1);
+    routes.jurisdiction_mut().grant("a", Grant { until: 10, ..GRANT });
+    assert!(routes.find(8, "a/b").is_ok() && routes.find(9, "a/b").is_ok());
+    assert!(matches!(routes.find(10, "a/b"), Err(Refusal::NotResponsible(None))));
+}
+
+#[test]
+fn keeps_no_route_that_is_large_and_no_more_than_it_has_places() {
+    let mut routes = Routes::new(1);
+    routes.jurisdiction_mut().grant("", GRANT);
+    let long = "l".repeat(LONGEST_TOPIC + 1);
+    for link in 0..=MOST_SUBSCRIBERS as u64 {
+        routes.subscriptions_mut().insert("crowd", subscriber(link));
+    }
+    for topic in ["crowd", &long] {
+        assert!(routes.find(0, topic).is_ok());
+        assert!(!routes.places[place_of(topic)].leads(topic, routes.version, 0), "{topic}");
+    }
+    assert_eq!(routes.find(0, "crowd").expect("it is ours").subscribers.len(), MOST_SUBSCRIBERS + 1);
+    for number in 0..10 * PLACES {
+        assert!(routes.find(0, &format!("t/{number}")).is_ok());
+    }
+    assert_eq!(routes.places.len(), PLACES);
+    let kept = |place: &Place| place.topic.capacity() <= 2 * LONGEST_TOPIC;
+    assert!(routes.places.iter().all(kept), "no buffer grew");
+}
