@@ -94,7 +94,8 @@ class Node:
     def start(self, now: int) -> None:
         """The root owns the hierarchy from here on; any other node begins to join."""
         if self._settings.is_root:
-            for subtree in ("", f"{STATUS_ROOT}/{self._settings.name}"):
+            # All of `$SYS/nodes` is reserved, also for nodes that are still to come.
+            for subtree in ("", STATUS_ROOT):
                 self._jurisdiction.hold(Grant(subtree, self._epoch_at(now), None, True, None))
         self._delegating.restore(now, self._restored)
         for uplink in self._uplinks:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 from contextlib import suppress
 
+import pytest
+
 from hbroker import errors, sync
 from tests.product.node import node_up
 
@@ -28,3 +30,8 @@ def test_a_client_cannot_write_a_nodes_status() -> None:
             assert "counters" in json.loads(retained.payload)
         heard = messages.next(timeout=1)
         assert heard is None or "counters" in json.loads(heard.payload)
+
+
+def test_a_client_cannot_write_the_status_of_a_node_that_is_still_to_come() -> None:
+    with node_up() as node, sync.connect(node.root) as forger, pytest.raises(errors.Refused):
+        forger.publish("$SYS/nodes/kitchen/status", b"{}", qos=1, retain=True, timeout=10)
