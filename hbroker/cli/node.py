@@ -24,7 +24,7 @@ examples:
     --memory /var/lib/hbroker/root.cuts
   hbroker node --name kitchen --subtree home/kitchen --listen 192.0.2.7:7701 --root 192.0.2.1:7700
 
-exit codes: 0 ended as asked, 1 it could not run, 2 wrong flags or topology
+exit codes: 0 ended as asked, 1 it could not run, or not go on, 2 wrong flags or topology
 """
 
 
