@@ -46,6 +46,7 @@ def add(commands: Commands) -> None:
     flags.add_argument("--sessions", metavar="N", help="clients and children at most")
     flags.add_argument("--queue-bytes", metavar="N", help="bytes that wait for one session at most")
     flags.add_argument("--subscriptions", metavar="N", help="filters of one session at most")
+    flags.add_argument("--delegations", metavar="N", help="subtrees that it hands on at most")
     parser.add_argument(
         "--memory", type=Path, metavar="FILE", help="remember there, for the next start, what it delegated"
     )
