@@ -15,8 +15,9 @@ import pytest
 from hbroker import topology
 from hbroker.config import LeasePolicy, Limits
 from hbroker.errors import ConfigError, ConfigErrors
+from hbroker.subtree import depth
 from hbroker.topology.document import MAX_BYTES
-from hbroker.topology.model import depth, holds
+from hbroker.topology.model import holds
 
 PROJECT = Path(__file__).parent.parent
 BROKEN = sorted((PROJECT / "tests" / "topologies").glob("*.yaml"))
