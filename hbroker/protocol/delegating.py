@@ -133,7 +133,7 @@ class Delegating:
         else:
             self._decide(now, inquiry, join, applicant)
 
-    def handle_transfer(self, now: int, link: int, transfer: pb.Transfer) -> None:
+    def handle_transfer(self, link: int, transfer: pb.Transfer) -> None:
         """The child's part of a handover, in either direction."""
         child = self._children.get(transfer.subtree)
         if child is None or child.delegation.link != link:

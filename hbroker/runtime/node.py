@@ -23,9 +23,10 @@ from hbroker.config import Address, NodeSettings, format_address
 from hbroker.protocol.node import Node
 from hbroker.protocol.notices import ChildJoined, LeaseLost, Notice, Refused
 from hbroker.protocol.packets import reason_name
-from hbroker.runtime.driver import Driver, clock
+from hbroker.runtime.driver import Driver
 from hbroker.runtime.logs import EventLog
 from hbroker.runtime.memory import DelegationFile
+from hbroker.runtime.turns import clock
 from hbroker.runtime.usage import process_usage
 
 __all__ = ["run_node"]
