@@ -31,10 +31,13 @@ def test_an_owner_that_died_does_not_hold_it_up() -> None:
     with node_up() as node, sync.connect(node.address) as client:
         ours = Ours(node.address[1], client)
         with subprocess.Popen(ours.command("sub", "-t", "a"), env=ENVIRONMENT, cwd=PROJECT) as process:
-            ours.await_subscriber("", "a")
-            node.kill()
-            process.send_signal(signal.SIGINT)
-            assert process.wait(1.5) == 130
+            try:
+                ours.await_subscriber("", "a")
+                node.kill()
+                process.send_signal(signal.SIGINT)
+                assert process.wait(1.5) == 130
+            finally:
+                process.kill()
 
 
 def test_a_reader_that_goes_away_ends_it() -> None:
