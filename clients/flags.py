@@ -15,7 +15,7 @@ from typing import Any, Final, Generic, TypeVar
 
 T = TypeVar("T")
 
-_HELP_COLUMN: Final = 30
+_HELP_COLUMN: Final = 32
 
 
 class UsageError(Exception):
@@ -24,7 +24,7 @@ class UsageError(Exception):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Flag(Generic[T]):
-    """One flag. `names`: its spellings. `argument`: what errors and the help call what follows it."""
+    """One flag. `names`: its spellings. `argument`: what its help calls what follows it."""
 
     names: tuple[str, ...]
     read: Callable[[Iterator[str]], T]
@@ -61,10 +61,15 @@ def switch(*names: str, help: str) -> Flag[bool]:
 
 
 def option(
-    *names: str, argument: str, parse: Callable[[str], T], help: str, named: str | None = None
+    *names: str,
+    argument: str,
+    parse: Callable[[str], T],
+    help: str,
+    named: str | None = None,
+    shown: str | None = None,
 ) -> Flag[T]:
     """A flag with one argument. `parse` raises UsageError. `named`: how errors name it, if not by its first
-    name.
+    name. `shown`: what the help calls the argument, if not as errors do.
     """
     missing = f"{named or names[0]} argument given but no {argument} specified."
 
@@ -74,7 +79,7 @@ def option(
             raise UsageError(missing)
         return parse(text)
 
-    return Flag(names, read, help, argument)
+    return Flag(names, read, help, shown or argument.upper())
 
 
 def parse(flags: Iterable[Flag[Any]], unsupported: Mapping[str, str], arguments: Sequence[str]) -> Values:
@@ -103,12 +108,12 @@ def whole_number(text: str) -> int | None:
 
 
 def describe(flags: Iterable[Flag[Any]]) -> str:
-    """The table for `--help`."""
+    """The table for `--help`. What does not fit beside its flag stands below it."""
     lines = []
     for flag in flags:
-        spelling = ", ".join(flag.names) + (
-            f" {flag.argument.upper().replace(' ', '-')}" if flag.argument else ""
-        )
-        pad = max(_HELP_COLUMN - len(spelling) - 1, 2)
-        lines.append(f" {spelling}{' ' * pad}{flag.help}")
+        spelling = f" {', '.join(flag.names)} {flag.argument}".rstrip()
+        if len(spelling) + 2 > _HELP_COLUMN:
+            lines.append(spelling)
+            spelling = ""
+        lines.append(f"{spelling:{_HELP_COLUMN}}{flag.help}")
     return "\n".join(lines)

@@ -25,10 +25,12 @@ __all__ = ["main"]
 _SYNOPSIS: Final = """\
 hpub publishes messages on a topic.
 
-usage: hpub [-h HOST] [-p PORT] -t TOPIC {-m MESSAGE | -f FILE | -s | -l | -n} [-q QOS] [-r] [--repeat N] ...
+usage: hpub [-h HOST] [-p PORT] -t TOPIC {-m MESSAGE | -f FILE | -s | -l | -n} [-q QOS] [-r]
+            [--repeat COUNT [--repeat-delay SECONDS]] ...
        hpub --help
 
-exit codes: 0 published (QoS 0: sent; QoS 1, 2: distributed), 1 failed or used wrongly, 130 interrupted"""
+exit codes: 0 published (QoS 0: sent; QoS 1, 2: distributed), 1 failed or used wrongly,
+  130 interrupted, 143 terminated"""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -119,9 +121,11 @@ REPEAT: Final = option(
     "--repeat", argument="count", parse=_count, help="with -m, -f, -s, -n: publish so many times"
 )
 REPEAT_DELAY: Final = option(
-    "--repeat-delay", argument="time", parse=_pause, help="seconds between them (default: 0)"
+    "--repeat-delay", argument="time", shown="SECONDS", parse=_pause, help="seconds between them (default: 0)"
 )
-INFLIGHT: Final = option("-M", argument="max inflight", parse=str, help="ignored: the link sees to it")
+INFLIGHT: Final = option(
+    "-M", argument="max inflight", shown="COUNT", parse=str, help="ignored: the link sees to it"
+)
 
 FLAGS: Final[tuple[Flag[Any], ...]] = (
     TOPIC,

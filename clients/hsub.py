@@ -27,10 +27,12 @@ __all__ = ["main"]
 _SYNOPSIS: Final = """\
 hsub subscribes to topics and prints the messages that come.
 
-usage: hsub [-h HOST] [-p PORT] -t FILTER ... [-q QOS] [-C COUNT] [-W SECONDS] [-v | -F FORMAT] [-N] [-R]
-[-T FILTER] ... hsub --help
+usage: hsub [-h HOST] [-p PORT] -t FILTER ... [-q QOS] [-C COUNT] [-W SECONDS] [-v | -F FORMAT]
+            [-N] [-R] [-T FILTER] ...
+       hsub --help
 
-exit codes: 0 done, 1 failed or used wrongly, 27 the time of -W is over, 130 interrupted"""
+exit codes: 0 done, 1 failed or used wrongly, 27 the time of -W is over, 130 interrupted,
+  143 terminated"""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -55,11 +57,12 @@ def _subscribe(values: Values) -> int:
         as_published = AS_PUBLISHED in values
         for filter in filters:
             console.debug(f"sending SUBSCRIBE (Topic: {filter}, QoS: {qos})")
-        with client.subscribe(*filters, qos=qos, retain_as_published=as_published) as messages:
-            console.debug(f"received SUBACK (owners: {', '.join(messages.owners)})")
-            if EXIT_SUBSCRIBED in values:
-                return DONE
-            return _Reader(values, client, console).read(messages, deadline)
+        # Not closed by itself: the client leaves its owners, once for all filters, when it ends.
+        messages = client.subscribe(*filters, qos=qos, retain_as_published=as_published)
+        console.debug(f"received SUBACK (owners: {', '.join(messages.owners)})")
+        if EXIT_SUBSCRIBED in values:
+            return DONE
+        return _Reader(values, client, console).read(messages, deadline)
 
 
 def _filters(values: Values) -> tuple[str, ...]:
@@ -187,6 +190,7 @@ TOPIC: Final = option(
     "-t",
     "--topic",
     argument="topic",
+    shown="FILTER",
     parse=lambda text: _filter(text, "subscription"),
     help="a filter to subscribe to; may be given several times",
 )
@@ -195,7 +199,7 @@ QOS: Final = option(
 )
 COUNT: Final = option("-C", argument="count", parse=_count, help="end after so many messages")
 TIMEOUT: Final = option(
-    "-W", argument="timeout", parse=_seconds, help="end after so many seconds, with code 27"
+    "-W", argument="timeout", shown="SECONDS", parse=_seconds, help="end after so many seconds, with code 27"
 )
 EXIT_SUBSCRIBED: Final = switch("-E", help="end once every owner has the subscription")
 VERBOSE: Final = switch("-v", "--verbose", help="print the topic before the payload")
@@ -212,11 +216,16 @@ FILTER_OUT: Final = option(
     "-T",
     "--filter-out",
     argument="topic filter",
+    shown="FILTER",
     parse=lambda text: _filter(text, "filter"),
     help="do not print topics that match; may be given several times",
 )
 RANDOM_FILTER: Final = option(
-    "--random-filter", argument="chance", parse=_chance, help="print this percentage of messages, at random"
+    "--random-filter",
+    argument="chance",
+    shown="PERCENT",
+    parse=_chance,
+    help="print this percentage of messages, at random",
 )
 
 FLAGS: Final[tuple[Flag[Any], ...]] = (

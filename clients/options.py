@@ -111,18 +111,23 @@ URL: Final = option(
     help="root and topic at once: hbroker://HOST[:PORT]/TOPIC, or mqtt://",
 )
 BIND: Final = option(
-    "-A", argument="bind address", parse=_host, help="send from this address of this machine"
+    "-A", argument="bind address", shown="ADDRESS", parse=_host, help="send from this address of this machine"
 )
 ID: Final = option("-i", "--id", argument="id", parse=_id, help="the name to go by (default: a random one)")
 ID_PREFIX: Final = option(
-    "-I", "--id-prefix", argument="id prefix", parse=_id, help="the name to go by, followed by the process id"
+    "-I",
+    "--id-prefix",
+    argument="id prefix",
+    shown="PREFIX",
+    parse=_id,
+    help="the name to go by, followed by the process id",
 )
 DEBUG: Final = switch("-d", "--debug", help="print each packet that is sent or received")
 QUIET: Final = switch("--quiet", help="print no errors but those of the command line")
 HELP: Final = switch("--help", help="print this, and exit")
 VERSION: Final = switch("--version", help="print the version, and exit")
 KEEP_ALIVE: Final = option(
-    "-k", "--keepalive", argument="keepalive", parse=_keep_alive, help="checked and ignored"
+    "-k", "--keepalive", argument="keepalive", shown="SECONDS", parse=_keep_alive, help="checked and ignored"
 )
 PROTOCOL: Final = option(
     "-V",

@@ -108,5 +108,5 @@ PROPERTY: Final = Flag(
     ("-D", "--property"),
     _read,
     "a property of MQTT 5: -D publish content-type text/plain",
-    "publish name value",
+    "publish NAME VALUE",
 )

@@ -4,7 +4,7 @@ HBrokerError
     LocalError                  the caller erred, or this process cannot go on
         InvalidTopic            a topic name or filter that MQTT 5 §4.7 does not allow
         PayloadTooLarge
-        NotConnected            the client was closed
+        NotConnected            the client was closed, or its socket failed
         Backpressure            queue or credit is full: try again later
     RemoteError                 the peer erred or refused; carries its reason code
         Refused                 a node refused a request
@@ -49,7 +49,7 @@ class PayloadTooLarge(LocalError):
 
 
 class NotConnected(LocalError):
-    """The client is closed."""
+    """The client is closed, or its socket failed."""
 
 
 class Backpressure(LocalError):

@@ -34,6 +34,7 @@ from hbroker.runtime import failure
 from hbroker.runtime.address import Place, listen_for, place_of, resolve
 from hbroker.runtime.hub import (
     CLOSE_TIMEOUT,
+    LEAVE_TIMEOUT,
     Callback,
     Hub,
     Properties,
@@ -163,13 +164,12 @@ class Client:
 
     def close(self, timeout: float | None = None) -> None:
         """As `hbroker.Client.close`."""
-        if self._hub.is_closed:
-            return
-        self.drain(CLOSE_TIMEOUT if timeout is None else timeout)
-        with self._condition:
-            self._hub.close()
-            self._condition.notify_all()
-        self._hub.endpoint.drain(0.2)
+        if not self._hub.is_closed:
+            self.drain(CLOSE_TIMEOUT if timeout is None else timeout)
+            with self._condition:
+                self._hub.close()
+                self._condition.notify_all()
+            self._hub.endpoint.drain(LEAVE_TIMEOUT)
         self._stop()
 
     # Read
@@ -200,7 +200,10 @@ class Client:
                 raise failure.of_root(failed, limit)
 
     def _stop(self) -> None:
-        self._is_running = False
+        with self._condition:
+            was_running, self._is_running = self._is_running, False
+        if not was_running:
+            return
         self._wake()
         if self._thread.ident is not None:
             self._thread.join()
@@ -239,6 +242,8 @@ class Client:
                 pause = turns.pause_s(now)
                 is_blocked = self._hub.is_blocked
                 self._condition.notify_all()
+            if self._hub.has_failed:
+                return
             if is_watching == is_blocked:
                 is_watching = not is_blocked
                 watched.register(self._hub.endpoint.fileno(), select.POLLIN if is_watching else 0)

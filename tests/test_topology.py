@@ -15,8 +15,9 @@ import pytest
 from hbroker import topology
 from hbroker.config import LeasePolicy, Limits
 from hbroker.errors import ConfigError, ConfigErrors
+from hbroker.subtree import depth
 from hbroker.topology.document import MAX_BYTES
-from hbroker.topology.model import depth, holds
+from hbroker.topology.model import holds
 
 PROJECT = Path(__file__).parent.parent
 BROKEN = sorted((PROJECT / "tests" / "topologies").glob("*.yaml"))
@@ -114,7 +115,7 @@ def test_the_house_has_the_rooms_of_the_paper() -> None:
 def test_every_setting_is_read() -> None:
     network = topology.parse(
         """
-        limits: {sessions: 10, queue_bytes: 65536}
+        limits: {sessions: 10, queue_bytes: 65536, delegations: 7}
         auth: {join_key: 0123456789abcdef}
         nodes:
           - {name: kitchen, subtree: home/kitchen, listen: "[::1]:0", workers: 3, policy: serve}
@@ -131,7 +132,7 @@ def test_every_setting_is_read() -> None:
     assert kitchen.root == ("192.0.2.1", 7700)
     assert (kitchen.listen, kitchen.workers, kitchen.policy) == (("::1", 0), 3, LeasePolicy.SERVE)
     assert kitchen.join_key == b"0123456789abcdef"
-    assert kitchen.limits == root.limits == Limits(sessions=10, queue_bytes=65536)
+    assert kitchen.limits == root.limits == Limits(sessions=10, queue_bytes=65536, delegations=7)
     assert "0123456789abcdef" not in repr(network)
     with pytest.raises(FrozenInstanceError):
         root.name = "other"  # type: ignore[misc]

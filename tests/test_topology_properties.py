@@ -15,7 +15,7 @@ from hbroker.config import LeasePolicy, Limits, NodeSettings
 from hbroker.errors import ConfigError, ConfigErrors
 from hbroker.topology import Topology
 from hbroker.topology.model import holds, with_root
-from hbroker.topology.sections import AUTH_KEYS, LATER, LIMIT_KEYS, NODE_KEYS, SECTIONS
+from hbroker.topology.sections import AUTH_KEYS, LATER, LIMIT_KEYS, LIMIT_RANGES, NODE_KEYS, SECTIONS
 from tests.test_topology import offline
 
 ALNUM = string.ascii_letters + string.digits
@@ -24,7 +24,7 @@ SUBTREE = st.lists(LEVEL, min_size=1, max_size=4).map("/".join)
 NAME = st.builds(str.__add__, st.sampled_from(ALNUM), st.text(ALNUM + "_.-", max_size=12))
 HOST = st.sampled_from(["127.0.0.1", "192.0.2.7", "255.255.255.255", "::1", "2001:db8::7", "fe80::1"])
 KEYS = st.text(st.characters(min_codepoint=33, max_codepoint=126), min_size=16, max_size=40)
-
+LIMITS = st.builds(Limits, **{key: st.integers(*bounds) for key, bounds in LIMIT_RANGES.items()})
 
 few = settings(max_examples=max(settings().max_examples // 2, 1), deadline=None)
 
@@ -36,7 +36,7 @@ def networks(draw: st.DrawFn) -> Topology:
     subtrees = draw(st.lists(SUBTREE, min_size=len(names) - 1, max_size=len(names) - 1, unique=True))
     ports = draw(st.lists(st.integers(1, 65_535), min_size=len(names), max_size=len(names), unique=True))
     key = draw(st.one_of(st.just(""), KEYS)).encode()
-    limits = draw(st.builds(Limits, st.integers(1, 10_000_000), st.integers(65_536, 1 << 32)))
+    limits = draw(LIMITS)
     nodes = [
         NodeSettings(
             name=name,

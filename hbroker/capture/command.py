@@ -11,6 +11,7 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from hbroker.capture.tally import Address, Tally
+from hbroker.config import format_address
 from hbroker.errors import HBrokerError
 
 if TYPE_CHECKING:
@@ -166,14 +167,19 @@ def endpoints(packet: Packet, transport: type[Packet]) -> tuple[Address, Address
 
 def _print(packet: Packet, datagram: Packet, source: Address, destination: Address, as_json: bool) -> None:
     if not as_json:
-        seconds, rest = divmod(float(packet.time), 1)
-        at = f"{time.strftime('%H:%M:%S', time.localtime(seconds))}.{int(rest * 1e6):06}"
-        print(f"{at} {_text(source)} > {_text(destination)} {datagram.mysummary()}", flush=True)
+        from hbroker.capture.frames import seen_at
+
+        seconds, microseconds = seen_at(packet)
+        at = f"{time.strftime('%H:%M:%S', time.localtime(seconds))}.{microseconds:06}"
+        print(
+            f"{at} {format_address(source)} > {format_address(destination)} {datagram.mysummary()}",
+            flush=True,
+        )
         return
     entry = {
         "time": float(packet.time),
-        "source": _text(source),
-        "destination": _text(destination),
+        "source": format_address(source),
+        "destination": format_address(destination),
         "session": datagram.session,
         "incarnation": datagram.incarnation,
         "number": datagram.number,
@@ -197,13 +203,8 @@ def _print_tally(tally: Tally, as_json: bool) -> None:
         print(json.dumps(tally.to_json()), flush=True)
         return
     for (source, destination, name), count in sorted(tally.counts.items()):
-        print(f"{_text(source):>24} > {_text(destination):<24} {name:<12} {count:>9}")
+        print(f"{format_address(source):>24} > {format_address(destination):<24} {name:<12} {count:>9}")
     print(f"{tally.datagrams} datagrams; {tally.missed} came too fast and were not seen")
-
-
-def _text(address: Address) -> str:
-    ip, port = address
-    return f"[{ip}]:{port}" if ":" in ip else f"{ip}:{port}"
 
 
 def _port(text: str) -> int:

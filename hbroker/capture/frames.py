@@ -24,7 +24,7 @@ from scapy.utils import PcapReader
 from hbroker.capture import packet_filter
 from hbroker.errors import LocalError
 
-__all__ = ["CaptureRefused", "Interface", "PcapFile", "read_file"]
+__all__ = ["CaptureRefused", "Interface", "PcapFile", "read_file", "seen_at"]
 
 _ETH_P_ALL: Final = 0x0003
 _PACKET_OUTGOING: Final = 4
@@ -125,12 +125,17 @@ class PcapFile:
     def write(self, packet: Packet) -> None:
         """Appends a packet that begins with its IP header."""
         data = bytes(packet)
-        seconds, rest = divmod(float(packet.time), 1)
-        self._file.write(struct.pack("<IIII", int(seconds), int(rest * 1e6), len(data), len(data)) + data)
+        self._file.write(struct.pack("<IIII", *seen_at(packet), len(data), len(data)) + data)
 
     def close(self) -> None:
         """Idempotent."""
         self._file.close()
+
+
+def seen_at(packet: Packet) -> tuple[int, int]:
+    """When a packet was seen: seconds since the Unix epoch, and microseconds besides."""
+    # Rounded: cut off, a time that is a float loses a microsecond each time it is written and read.
+    return divmod(round(float(packet.time) * 1e6), 1_000_000)
 
 
 def _why_not(error: Exception) -> str:

@@ -24,7 +24,7 @@ examples:
     --memory /var/lib/hbroker/root.cuts
   hbroker node --name kitchen --subtree home/kitchen --listen 192.0.2.7:7701 --root 192.0.2.1:7700
 
-exit codes: 0 ended as asked, 1 it could not run, 2 wrong flags or topology
+exit codes: 0 ended as asked, 1 it could not run, or not go on, 2 wrong flags or topology
 """
 
 
@@ -46,6 +46,7 @@ def add(commands: Commands) -> None:
     flags.add_argument("--sessions", metavar="N", help="clients and children at most")
     flags.add_argument("--queue-bytes", metavar="N", help="bytes that wait for one session at most")
     flags.add_argument("--subscriptions", metavar="N", help="filters of one session at most")
+    flags.add_argument("--delegations", metavar="N", help="subtrees that it hands on at most")
     parser.add_argument(
         "--memory", type=Path, metavar="FILE", help="remember there, for the next start, what it delegated"
     )

@@ -17,6 +17,9 @@ if TYPE_CHECKING:
 
 STATUS_FILTER = "$SYS/nodes/+/status"
 
+LOSSES = frozenset({"queue_full", "session_ended", "retained_full"})
+"""The reasons of drops by which a message that a node had taken did not arrive."""
+
 _COLUMNS = (
     ("SUBSCRIPTIONS", "subscriptions"),
     ("PUBLISHERS", "publishers"),
@@ -27,8 +30,9 @@ _COLUMNS = (
 
 _TEXT = """\
 Each node says for itself what it owns and how much it moved. IN and OUT are messages since
-it started; DROPS counts the datagrams and messages that it dropped, whatever the reason
-(--json tells them apart).
+it started; LOST counts those that it took and could not deliver: a subscriber did not keep
+up or went away, or there was no room for a retained one. --json tells all that it dropped,
+by reason, which is much that harms nobody (docs/commands.md).
 
 examples:
   hbroker tree
@@ -93,7 +97,7 @@ def _print(statuses: list[Status]) -> None:
         "ADDRESS",
         "EPOCH",
         *(title for title, _ in _COLUMNS),
-        "DROPS",
+        "LOST",
         "CPU s",
         "MiB",
     )
@@ -104,7 +108,7 @@ def _print(statuses: list[Status]) -> None:
             status.get("address", "-"),
             status.get("epoch", "-"),
             *(status.get(key, "-") for _, key in _COLUMNS),
-            _total(status.get("drops")),
+            _lost(status.get("drops")),
             _fixed(status.get("cpu_s"), 1, "{:.1f}"),
             _fixed(status.get("rss_bytes"), 1 << 20, "{:.0f}"),
         )
@@ -113,10 +117,10 @@ def _print(statuses: list[Status]) -> None:
     print_table(header, rows, numbers=header[3:])
 
 
-def _total(drops: object) -> object:
+def _lost(drops: object) -> object:
     if not isinstance(drops, dict):
         return "-"
-    return sum(count for count in drops.values() if isinstance(count, int))
+    return sum(count for reason, count in drops.items() if reason in LOSSES and isinstance(count, int))
 
 
 def _fixed(value: object, unit: int, form: str) -> str:

@@ -10,8 +10,9 @@ from typing import Final, TypeAlias
 from hbroker._native import topic_is_valid
 from hbroker._proto import packet_pb2 as pb
 from hbroker.config import LeasePolicy
-from hbroker.protocol.jurisdiction import Delegation, Grant, Jurisdiction, is_within
+from hbroker.protocol.jurisdiction import Delegation, Grant, Jurisdiction
 from hbroker.protocol.packets import Address, Reason, address_from
+from hbroker.subtree import is_within
 
 __all__ = [
     "STATUS_ROOT",

@@ -133,7 +133,7 @@ class Delegating:
         else:
             self._decide(now, inquiry, join, applicant)
 
-    def handle_transfer(self, now: int, link: int, transfer: pb.Transfer) -> None:
+    def handle_transfer(self, link: int, transfer: pb.Transfer) -> None:
         """The child's part of a handover, in either direction."""
         child = self._children.get(transfer.subtree)
         if child is None or child.delegation.link != link:
@@ -206,6 +206,8 @@ class Delegating:
                 self._turn(inquiry, join, verdict)
             case Below():
                 self._pass_down(inquiry, join, verdict.delegation)
+            case Admitted() if applicant.subtree not in self._children and self._is_full:
+                self._turn(inquiry, join, Turned(Reason.REASON_QUOTA_EXCEEDED))
             case Admitted() if self._lease(now, verdict.grant) <= 2 * timers.LEASE_DRIFT:
                 self._turn(inquiry, join, Turned(Reason.REASON_NOT_SERVING))
             case Admitted() if applicant.policy is LeasePolicy.SERVE and verdict.grant.until is not None:
@@ -411,6 +413,10 @@ class Delegating:
             self._ends.set(delegation.subtree, delegation.until + timers.LEASE_DRIFT)
         else:
             self._ends.cancel(delegation.subtree)
+
+    @property
+    def _is_full(self) -> bool:
+        return len(self._children) >= self._settings.limits.delegations
 
     def _is_cut(self, child: _Child) -> bool:
         return self._jurisdiction.delegation_of(child.delegation.subtree) is child.delegation

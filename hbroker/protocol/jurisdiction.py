@@ -7,7 +7,7 @@ same step, so that what is answered to a look-up and what is done with a PUBLISH
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
 from typing import Final
@@ -18,8 +18,9 @@ from hbroker.config import LeasePolicy
 from hbroker.protocol.core import NodeCore
 from hbroker.protocol.packets import Address, Cut, cut_of
 from hbroker.protocol.timers import LEASE_DRIFT
+from hbroker.subtree import depth, is_within, prefixes
 
-__all__ = ["Delegation", "Grant", "Jurisdiction", "is_within", "matches_only_below"]
+__all__ = ["Delegation", "Grant", "Jurisdiction", "matches_only_below"]
 
 MOST_CUTS_TOLD: Final = 16
 MOST_CUT_BYTES: Final = 600
@@ -101,7 +102,7 @@ class Jurisdiction:
     def delegate(self, delegation: Delegation) -> None:
         """Cuts a subtree out, or replaces the cut of the same subtree."""
         self._delegations[delegation.subtree] = delegation
-        for prefix in _prefixes(delegation.subtree, _levels(delegation.subtree)):
+        for prefix in prefixes(delegation.subtree, depth(delegation.subtree)):
             self._cuts_below.setdefault(prefix, {})[delegation.subtree] = delegation
         self._remember(self.delegations)
         self._core.cut(delegation.as_cut())
@@ -111,7 +112,7 @@ class Jurisdiction:
         """Ends a delegation: the subtree is this node's again."""
         if self._delegations.pop(subtree, None) is None:
             return
-        for prefix in _prefixes(subtree, _levels(subtree)):
+        for prefix in prefixes(subtree, depth(subtree)):
             below = self._cuts_below[prefix]
             del below[subtree]
             if not below:
@@ -137,7 +138,7 @@ class Jurisdiction:
     def lookup(self, topic: str) -> Grant | Delegation | None:
         """Who decides about a topic: the longest grant or delegation that holds it."""
         found: Grant | Delegation | None = None
-        for prefix in _prefixes(topic, self._deepest):
+        for prefix in prefixes(topic, self._deepest):
             found = self._delegations.get(prefix) or self._grants.get(prefix) or found
         return found
 
@@ -161,7 +162,7 @@ class Jurisdiction:
         when asked.
         """
         scope = topic
-        for prefix in _prefixes(topic, self._deepest + 1):
+        for prefix in prefixes(topic, self._deepest + 1):
             if is_within(prefix, grant.subtree) and self._can_be_told(prefix):
                 scope = prefix
                 break
@@ -207,12 +208,7 @@ class Jurisdiction:
 
     def _measure(self) -> None:
         held = (*self._grants, *self._delegations)
-        self._deepest = max(map(_levels, held), default=0)
-
-
-def is_within(topic: str, subtree: str) -> bool:
-    """Whether a topic or subtree lies in a subtree, by whole levels. The empty subtree holds all."""
-    return not subtree or topic == subtree or topic.startswith(subtree + "/")
+        self._deepest = max(map(depth, held), default=0)
 
 
 def matches_only_below(filter: str, subtree: str, cut: str) -> bool:
@@ -235,20 +231,3 @@ def _told(delegations: list[Delegation]) -> list[pb.Cut]:
     cuts = [cut_of(d.as_cut()) for d in delegations[:MOST_CUTS_TOLD]]
     sizes = accumulate(cut.ByteSize() for cut in cuts)
     return [cut for cut, size in zip(cuts, sizes, strict=True) if size <= MOST_CUT_BYTES]
-
-
-def _levels(subtree: str) -> int:
-    return subtree.count("/") + 1 if subtree else 0
-
-
-def _prefixes(topic: str, most: int) -> Iterator[str]:
-    """The prefixes of a topic by whole levels, from the empty one to one of `most` levels."""
-    yield ""
-    end = -1
-    for _ in range(most):
-        end = topic.find("/", end + 1)
-        if end < 0:
-            if topic:
-                yield topic
-            return
-        yield topic[:end]

@@ -19,7 +19,7 @@ from hbroker.protocol.packets import Address
 from hbroker.protocol.requests import Request
 from hbroker.protocol.timers import NEGATIVE_TTL
 
-__all__ = ["TRANSITIONS", "Event", "Hop", "Lookup", "Resolution", "State", "is_within"]
+__all__ = ["TRANSITIONS", "Event", "Hop", "Lookup", "Resolution", "State"]
 
 
 class State(Enum):
@@ -170,8 +170,3 @@ class Lookup:
     negative_ttl: int = NEGATIVE_TTL
     trace: list[Hop] = field(default_factory=list)
     tried: dict[Address, None] = field(default_factory=dict)
-
-
-def is_within(topic: str, subtree: str) -> bool:
-    """Whether a topic, or a subtree, lies in a subtree: the same levels at its beginning (§1)."""
-    return not subtree or topic == subtree or topic.startswith(f"{subtree}/")

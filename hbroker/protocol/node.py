@@ -197,7 +197,7 @@ class Node:
                 answered = [u for u in self._uplinks if u.handle_joinack(now, event.link, body)]
                 self._expect(bool(answered))
             case pb.Transfer() if event.link is not None:
-                self._handle_transfer(now, event.link, body)
+                self._handle_transfer(event.link, body)
             case pb.Unsubscribe() if event.link is not None:
                 self._subscribing.handle_unsubscribe(event.link, body)
             case pb.Leave() if event.link is not None and body.subtree:
@@ -233,12 +233,12 @@ class Node:
             return None
         return Inquiry(address, origin.hops, parent_link=event.link)
 
-    def _handle_transfer(self, now: int, link: int, transfer: pb.Transfer) -> None:
+    def _handle_transfer(self, link: int, transfer: pb.Transfer) -> None:
         for uplink in self._uplinks:
             if uplink.subtree == transfer.subtree and uplink.link == link:
-                self._expect(uplink.handle_transfer(now, link, transfer))
+                self._expect(uplink.handle_transfer(link, transfer))
                 return
-        self._delegating.handle_transfer(now, link, transfer)
+        self._delegating.handle_transfer(link, transfer)
 
     def _is_parent(self, link: int) -> bool:
         return any(u.link == link for u in self._uplinks)

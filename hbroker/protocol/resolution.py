@@ -21,11 +21,12 @@ from hbroker.config import format_address
 from hbroker.protocol.agenda import Agenda, earliest
 from hbroker.protocol.core import ClientCore
 from hbroker.protocol.expiring import ExpiringCache
-from hbroker.protocol.lookup import Event, Hop, Lookup, Resolution, State, is_within
+from hbroker.protocol.lookup import Event, Hop, Lookup, Resolution, State
 from hbroker.protocol.outcome import Outcome, Resolved, ResolveFailed
 from hbroker.protocol.packets import Address, Reason, cut_from
 from hbroker.protocol.requests import TOKEN_LIFETIME, Request, Requests, TokenCache, keep_token, reachable
 from hbroker.protocol.timers import NEGATIVE_TTL, SECOND, ZONE_TTL, retry_after
+from hbroker.subtree import is_within
 
 __all__ = ["PATIENCE", "Resolver"]
 

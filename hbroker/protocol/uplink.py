@@ -113,12 +113,12 @@ class Uplink:
             self._granted(now, sent_at, link, ack)
         return True
 
-    def handle_transfer(self, now: int, link: int, transfer: pb.Transfer) -> bool:
+    def handle_transfer(self, link: int, transfer: pb.Transfer) -> bool:
         """Whether it was due: the parent's part of a handover, in either direction."""
         if link != self._link or transfer.epoch != self._epoch:
             return False
         if self._taking is not None:
-            return self._take(now, self._taking, transfer)
+            return self._take(self._taking, transfer)
         if self._giving is not None:
             return self._give(self._giving, transfer)
         if self._machine.state is UplinkState.SERVING and transfer.phase == pb.TRANSFER_PHASE_RECORDS:
@@ -306,7 +306,7 @@ class Uplink:
 
     # Handover
 
-    def _take(self, now: int, taking: Taking, transfer: pb.Transfer) -> bool:
+    def _take(self, taking: Taking, transfer: pb.Transfer) -> bool:
         state = taking.handle(transfer)
         if state is TakingState.COMPLETE:
             self._taking = None

@@ -32,6 +32,7 @@ from hbroker.runtime.address import Place, listen_for, place_of, resolve
 from hbroker.runtime.driver import Driver
 from hbroker.runtime.hub import (
     CLOSE_TIMEOUT,
+    LEAVE_TIMEOUT,
     Hub,
     Properties,
     Publication,
@@ -199,7 +200,7 @@ class Client:
             return
         await self.drain(CLOSE_TIMEOUT if timeout is None else timeout)
         self._hub.close()
-        await asyncio.to_thread(self._hub.endpoint.drain, 0.2)
+        await asyncio.to_thread(self._hub.endpoint.drain, LEAVE_TIMEOUT)
         self._stop()
 
     # Read
@@ -256,6 +257,9 @@ class Client:
 
     def _on_turn(self, now: int) -> bool:
         more = self._hub.turn(now)
+        if self._hub.has_failed:
+            self._stop()
+            return False
         self._driver.watch(not self._hub.is_blocked)
         return more
 

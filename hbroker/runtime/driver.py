@@ -10,9 +10,9 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 
-from hbroker.runtime.turns import BATCH, HOLD_S, Control, Pollable, Turns, clock
+from hbroker.runtime.turns import HOLD_S, Control, Pollable, Turns, clock
 
-__all__ = ["BATCH", "HOLD_S", "Control", "Driver", "Pollable", "Turns", "clock"]
+__all__ = ["Driver"]
 
 
 class Driver:

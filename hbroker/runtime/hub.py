@@ -38,6 +38,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "CLOSE_TIMEOUT",
+    "LEAVE_TIMEOUT",
     "Callback",
     "Hub",
     "Properties",
@@ -53,6 +54,9 @@ Callback: TypeAlias = Callable[[Outcome | Exception], None]
 
 CLOSE_TIMEOUT: Final = 2.0
 """Seconds that `close` waits for owners: one that is dead answers never."""
+
+LEAVE_TIMEOUT: Final = 0.2
+"""Seconds that `close` then gives the words of its leaving."""
 
 MOST_FAILURES: Final = 100
 
@@ -148,6 +152,8 @@ class Hub:
         self._failures: deque[Published] = deque(maxlen=MOST_FAILURES)
         self._failed = 0
         self._error: Exception | None = None
+        self.has_failed = False
+        """The endpoint can go on no more: whoever waits was told, and no more turns are to be taken."""
 
     # In
 
@@ -222,7 +228,10 @@ class Hub:
         """Hands on what there is; returns whether there may be more."""
         while (outcome := self.control.poll_outcome()) is not None:
             self._hand_on(outcome)
-        if self.is_blocked:
+        fault = self.endpoint.fault
+        if fault is not None:
+            self._break_off(fault)
+        if self.has_failed or self.is_blocked:
             return False
         messages = self.endpoint.poll_messages(BATCH)
         for message in messages:
@@ -232,7 +241,7 @@ class Hub:
         return len(messages) == BATCH
 
     def fail(self, error: Exception) -> None:
-        """A handler raised `error`. Whose outcome it took along is not known, so all who wait are told."""
+        """Tells all who wait of `error`. Where a handler raised it, whose outcome it took is not known."""
         waiting = [*self._requests.values(), *self._publications.values()]
         self._requests.clear()
         self._publications.clear()
@@ -266,7 +275,7 @@ class Hub:
 
     @property
     def is_closed(self) -> bool:
-        """Whether `close` was called."""
+        """Whether `close` was called, or it has failed."""
         return self._error is not None
 
     def new_inbox(self, limit: int, qos: int, on_ready: Callable[[], None]) -> Inbox:
@@ -274,9 +283,19 @@ class Hub:
         return Inbox(limit, qos, on_ready, self._on_room)
 
     def check(self) -> None:
-        """Raises NotConnected once the client is closed."""
+        """Raises NotConnected once the client is closed, or has failed."""
         if self._error is not None:
             raise self._error
+
+    def _break_off(self, fault: str) -> None:
+        """What was read can still be taken; then whoever takes is told."""
+        self.has_failed = True
+        if self._error is None:
+            self._error = NotConnected(f"the client's socket failed: {fault}")
+            logger.error("%s", self._error)
+        for inbox in self._inboxes.values():
+            inbox.close(self._error)
+        self.fail(self._error)
 
     def _hand_on(self, outcome: Outcome) -> None:
         match outcome:
@@ -294,9 +313,8 @@ class Hub:
             case SubscriptionFailed():
                 callback = self._requests.pop(outcome.subscription, None)
                 inbox = self._inboxes.pop(outcome.subscription, None)
-                if (
-                    inbox is not None and callback is None
-                ):  # it was complete, and was refused when it was made again
+                # With nobody waiting it was complete, and was refused when it was made again.
+                if inbox is not None and callback is None:
                     inbox.close(of_request(outcome, 0))
         if callback is not None:
             callback(outcome)

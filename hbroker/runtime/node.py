@@ -1,6 +1,7 @@
 """A node's process: the native endpoint, the control logic over it, and the world's signals.
 
 SIGTERM or SIGINT hands the node's subtrees back to their parents and then ends; a second one ends at once.
+Where the endpoint can go on no more the process ends too: whoever keeps it running starts it again.
 """
 
 from __future__ import annotations
@@ -22,9 +23,10 @@ from hbroker.config import Address, NodeSettings, format_address
 from hbroker.protocol.node import Node
 from hbroker.protocol.notices import ChildJoined, LeaseLost, Notice, Refused
 from hbroker.protocol.packets import reason_name
-from hbroker.runtime.driver import Driver, clock
+from hbroker.runtime.driver import Driver
 from hbroker.runtime.logs import EventLog
 from hbroker.runtime.memory import DelegationFile
+from hbroker.runtime.turns import clock
 from hbroker.runtime.usage import process_usage
 
 __all__ = ["run_node"]
@@ -33,7 +35,7 @@ DRAIN_S: Final = 1.0
 """How long the last packets may take to leave."""
 
 _STOPPED: Final = 0
-_TURNED_AWAY: Final = 1
+_FAILED: Final = 1
 
 
 def run_node(
@@ -42,7 +44,8 @@ def run_node(
     ready: Callable[[Address], None] = lambda address: None,
     memory: Path | None = None,
 ) -> int:
-    """Runs a node until it is told to end. Returns the exit code: 0 as asked, 1 turned away for good.
+    """Runs a node until it is told to end. Returns the exit code: 0 as asked, 1 turned away for good, or
+    the endpoint failed.
 
     `ready(address)` is called once it serves all that it should. `memory`: a file for what it delegated, read
     at the start; None: a restart within a lease may give its children's topics two owners until they renew.
@@ -74,6 +77,7 @@ class _Process:
         )
         self._driver = Driver(self._endpoint, self._node, on_turn=self._after_turn)
         self._is_stopping = False
+        self._has_failed = False
         self._ended = asyncio.Event()
 
     async def run(self) -> int:
@@ -88,10 +92,11 @@ class _Process:
             await self._ended.wait()
         finally:
             self._driver.stop()
-            await asyncio.to_thread(self._endpoint.drain, DRAIN_S)
+            if not self._has_failed:
+                await asyncio.to_thread(self._endpoint.drain, DRAIN_S)
             self._endpoint.shutdown()
         self._log.info("ended")
-        return _STOPPED if self._is_stopping else _TURNED_AWAY
+        return _STOPPED if self._is_stopping and not self._has_failed else _FAILED
 
     def _stop(self) -> None:
         if self._is_stopping or self._settings.is_root:
@@ -107,6 +112,11 @@ class _Process:
             self._ready(self._settings.address)
             self._ready = None
         if self._node.has_stopped:
+            self._ended.set()
+        fault = self._endpoint.fault
+        if fault is not None and not self._has_failed:
+            self._has_failed = True
+            self._log.error("endpoint_failed", fault=fault)
             self._ended.set()
         return False
 

@@ -24,6 +24,7 @@ FILE_KEYS = (
     "sessions",
     "queue_bytes",
     "subscriptions",
+    "delegations",
 )
 """What a topology file says of a node that is named: these flags are for a node without a file."""
 

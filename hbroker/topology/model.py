@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from hbroker.config import NodeSettings
+from hbroker.subtree import depth, is_within
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,9 +48,4 @@ def with_root(nodes: list[NodeSettings]) -> tuple[NodeSettings, ...]:
 
 def holds(subtree: str, other: str) -> bool:
     """Whether `other` lies below `subtree`, by whole levels, and is not the same."""
-    return subtree != other and (not subtree or other.startswith(subtree + "/"))
-
-
-def depth(subtree: str) -> int:
-    """How many levels a subtree's name has: 0 for the root's."""
-    return subtree.count("/") + 1 if subtree else 0
+    return subtree != other and is_within(other, subtree)

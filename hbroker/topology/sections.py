@@ -20,7 +20,14 @@ LATER = ("gateways", "admin", "telemetry")
 
 NODE_KEYS = ("name", "subtree", "listen", "advertise", "workers", "policy")
 AUTH_KEYS = ("join_key", "join_key_file")
-LIMIT_KEYS = ("sessions", "queue_bytes", "subscriptions")
+LIMIT_RANGES = {
+    "sessions": (1, 10_000_000),
+    "queue_bytes": (65_536, 1 << 32),
+    "subscriptions": (1, 10_000_000),
+    "delegations": (1, 1_000_000),
+}
+"""The keys of `limits`: the fields of `Limits`, each with its least and its largest value."""
+LIMIT_KEYS = tuple(LIMIT_RANGES)
 
 MIN_KEY_BYTES = 16
 MAX_KEY_BYTES = 4096
@@ -183,19 +190,8 @@ def read_auth(node: yaml.Node, report: Report, directory: Path) -> bytes:
 def read_limits(node: yaml.Node, report: Report) -> Limits:
     """What each node takes at most."""
     values = report.mapping(node, "limits", LIMIT_KEYS)
-    sessions = _optional(values, "sessions", lambda value: report.integer(value, "sessions", 1, 10_000_000))
-    queue = _optional(
-        values, "queue_bytes", lambda value: report.integer(value, "queue_bytes", 65_536, 1 << 32)
-    )
-    subscriptions = _optional(
-        values, "subscriptions", lambda value: report.integer(value, "subscriptions", 1, 10_000_000)
-    )
-    default = Limits()
-    return Limits(
-        sessions=sessions or default.sessions,
-        queue_bytes=queue or default.queue_bytes,
-        subscriptions=subscriptions or default.subscriptions,
-    )
+    read = {key: report.integer(value, key, *LIMIT_RANGES[key]) for key, value in values.items()}
+    return Limits(**{key: value for key, value in read.items() if value is not None})
 
 
 def _optional(values: Mapping[str, yaml.Node], key: str, read: Callable[[yaml.Node], T | None]) -> T | None:

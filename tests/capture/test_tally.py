@@ -8,7 +8,7 @@ import random
 import pytest
 
 from hbroker.capture.command import capture_main
-from hbroker.capture.frames import PcapFile
+from hbroker.capture.frames import PcapFile, seen_at
 from hbroker.capture.tally import Address, Tally
 from tests.capture.datagrams import datagram, publish, sent
 
@@ -99,3 +99,10 @@ def test_refuses_what_is_no_capture(
     path.write_bytes(content)
     assert capture_main(["-r", str(path)]) == 1
     assert str(path) in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("microsecond", range(0, 1_000_000, 7_919))
+def test_no_time_loses_a_microsecond(microsecond: int) -> None:
+    packet = sent(CLIENT, ROOT, b"")
+    packet.time = 1_700_000_000 + microsecond / 1_000_000
+    assert seen_at(packet) == (1_700_000_000, microsecond)

@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import os
 import re
-import select
 import shutil
 import socket
 import subprocess
@@ -21,10 +20,10 @@ from typing import Protocol
 import pytest
 
 from hbroker import sync
+from tests.product.network import PATIENCE, PROJECT, environment
+from tests.product.node import node_up
 
-ROOT = Path(__file__).resolve().parents[2]
-PATIENCE = 20.0
-ENVIRONMENT = {**os.environ, "PYTHONPATH": str(ROOT), "TZ": "UTC"}
+ENVIRONMENT = {**environment(), "TZ": "UTC"}
 _SBIN = f"{os.environ.get('PATH', '')}:/usr/sbin:/usr/local/sbin"
 
 
@@ -96,7 +95,7 @@ def running(command: list[str]) -> Iterator[Callable[[], Ended]]:
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         env=ENVIRONMENT,
-        cwd=ROOT,
+        cwd=PROJECT,
     ) as process:
         try:
             yield lambda: _finish(process)
@@ -112,7 +111,7 @@ def _finish(process: subprocess.Popen[bytes]) -> Ended:
 def run(command: list[str], input: bytes = b"") -> Ended:
     """Runs a program to its end."""
     done = subprocess.run(
-        command, input=input, capture_output=True, timeout=PATIENCE, env=ENVIRONMENT, cwd=ROOT, check=False
+        command, input=input, capture_output=True, timeout=PATIENCE, env=ENVIRONMENT, cwd=PROJECT, check=False
     )
     return Ended(done.returncode, done.stdout, done.stderr.decode("utf-8", "replace"))
 
@@ -150,20 +149,8 @@ def mosquitto(directory: Path) -> Iterator[Mosquitto]:
 @contextmanager
 def root_node() -> Iterator[tuple[str, int]]:
     """A root node on a free port; its address."""
-    command = [sys.executable, "-m", "hbroker", "node", "--name", "root", "--subtree", ""]
-    command += ["--listen", "127.0.0.1:0"]
-    with subprocess.Popen(
-        command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, env=ENVIRONMENT, cwd=ROOT, text=True
-    ) as process:
-        try:
-            assert process.stdout is not None
-            assert select.select([process.stdout], [], [], PATIENCE)[0], "the root node is not ready"
-            line = process.stdout.readline()
-            found = re.search(r"127\.0\.0\.1:(\d+)", line)
-            assert found is not None, line
-            yield "127.0.0.1", int(found[1])
-        finally:
-            process.terminate()
+    with node_up() as node:
+        yield node.address
 
 
 def _await_port(port: int) -> None:

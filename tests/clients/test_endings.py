@@ -9,7 +9,9 @@ import sys
 import pytest
 
 from hbroker import sync
-from tests.clients.programs import ENVIRONMENT, PATIENCE, ROOT, Ours, root_node
+from tests.clients.programs import ENVIRONMENT, Ours, root_node
+from tests.product.network import PATIENCE, PROJECT
+from tests.product.node import node_up
 
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
@@ -17,12 +19,25 @@ def test_signals_end_it_quietly(number: signal.Signals, code: int) -> None:
     with root_node() as (host, port), sync.connect((host, port)) as client:
         ours = Ours(port, client)
         with subprocess.Popen(
-            ours.command("sub", "-t", "a"), stderr=subprocess.PIPE, env=ENVIRONMENT, cwd=ROOT
+            ours.command("sub", "-t", "a"), stderr=subprocess.PIPE, env=ENVIRONMENT, cwd=PROJECT
         ) as process:
             ours.await_subscriber("", "a")
             process.send_signal(number)
             _, errors = process.communicate(timeout=PATIENCE)
     assert (process.returncode, errors) == (code, b"")
+
+
+def test_an_owner_that_died_does_not_hold_it_up() -> None:
+    with node_up() as node, sync.connect(node.address) as client:
+        ours = Ours(node.address[1], client)
+        with subprocess.Popen(ours.command("sub", "-t", "a"), env=ENVIRONMENT, cwd=PROJECT) as process:
+            try:
+                ours.await_subscriber("", "a")
+                node.kill()
+                process.send_signal(signal.SIGINT)
+                assert process.wait(1.5) == 130
+            finally:
+                process.kill()
 
 
 def test_a_reader_that_goes_away_ends_it() -> None:
@@ -33,7 +48,7 @@ def test_a_reader_that_goes_away_ends_it() -> None:
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             env=ENVIRONMENT,
-            cwd=ROOT,
+            cwd=PROJECT,
         ) as process:
             ours.await_subscriber("", "a")
             assert process.stdout is not None
@@ -47,8 +62,10 @@ def test_a_reader_that_goes_away_ends_it() -> None:
 
 def test_no_network_is_an_error_unless_quiet() -> None:
     command = [sys.executable, "-m", "hbroker.clients.hsub", "-h", "no.such.host.invalid", "-t", "a"]
-    told = subprocess.run(command, capture_output=True, env=ENVIRONMENT, cwd=ROOT, check=False)
+    told = subprocess.run(command, capture_output=True, env=ENVIRONMENT, cwd=PROJECT, check=False)
     assert told.returncode == 1
     assert told.stderr.startswith(b"Error: ")
-    quiet = subprocess.run([*command, "--quiet"], capture_output=True, env=ENVIRONMENT, cwd=ROOT, check=False)
+    quiet = subprocess.run(
+        [*command, "--quiet"], capture_output=True, env=ENVIRONMENT, cwd=PROJECT, check=False
+    )
     assert (quiet.returncode, quiet.stderr) == (1, b"")

@@ -182,7 +182,7 @@ def test_help_and_version(main: object, capsys: pytest.CaptureFixture[str]) -> N
     assert callable(main)
     assert main(["--help"]) == 0
     shown = capsys.readouterr().out
-    assert all(len(line) <= 110 for line in shown.splitlines())
+    assert all(len(line) <= 100 for line in shown.splitlines())
     assert "-t, --topic" in shown
     assert main(["--version"]) == 0
     assert re.fullmatch(r"h[ps]ub \d+\.\d+\.\d+\n", capsys.readouterr().out)

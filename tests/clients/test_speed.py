@@ -7,7 +7,8 @@ import subprocess
 import sys
 import time
 
-from tests.clients.programs import ENVIRONMENT, ROOT, root_node, run
+from tests.clients.programs import ENVIRONMENT, root_node, run
+from tests.product.network import PROJECT
 
 BUDGET_S = 0.25
 ATTEMPTS = 12
@@ -44,5 +45,5 @@ def _publish(host: str, port: int) -> float:
         "x",
     ]
     began = time.perf_counter()
-    subprocess.run(command, check=True, env=ENVIRONMENT, cwd=ROOT)
+    subprocess.run(command, check=True, env=ENVIRONMENT, cwd=PROJECT)
     return time.perf_counter() - began

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from hbroker.cli.tree import LOSSES
 from tests.frame.checkout import ROOT, python_sources, run, rust_sources
 
 DOCS = ROOT / "docs"
@@ -72,3 +73,16 @@ def _commands(program: str) -> list[list[str]]:
 
 def _long_flags(text: str) -> set[str]:
     return set(re.findall(r"(?<![\w-])--[a-z][a-z-]*", text))
+
+
+def test_every_reason_of_a_drop_is_documented_and_every_loss_marked() -> None:
+    told = re.findall(r"^\| (`.+?) \| ", COMMANDS.read_text("utf-8").partition("| reason |")[2], re.MULTILINE)
+    documented = {name for row in told for name in re.findall(r"`([a-z]+_?[a-z_]*)`", row)}
+    sources = "".join(path.read_text("utf-8") for path in [*rust_sources(), *python_sources("hbroker")])
+    (core,) = re.findall(r"const DROPS: \[&str; \d+\] = \[(.*?)\];", sources, re.DOTALL)
+    of_sockets = re.findall(r'\("drop\.([a-z_]+)", &self', sources)
+    of_control = re.findall(r'\.drop\("([a-z_]+)"\)', sources)
+    reasons = {*re.findall(r'"([a-z_]+)"', core), *of_sockets, *of_control}
+    assert len(reasons) > 20
+    assert reasons <= documented
+    assert {re.findall(r"`(.+)`", row)[0] for row in told if row.endswith("(lost)")} == LOSSES

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import json
-import subprocess
 import sys
 from collections.abc import Iterator
 
 import pytest
 
 from tests.frame.checkout import ROOT, run
+from tests.product.network import network_up
 
 EXAMPLES = ROOT / "docs" / "examples"
 PRINTED = {
@@ -26,20 +25,8 @@ PRINTED = {
 @pytest.fixture(scope="module")
 def root(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """The address of the root of a launched `home.yaml`."""
-    state = tmp_path_factory.mktemp("state")
-    command = [sys.executable, "-m", "hbroker", "up", "topologies/home.yaml", "--any-port", "--json"]
-    launcher = subprocess.Popen(
-        [*command, "--state-dir", state],
-        cwd=ROOT,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.DEVNULL,
-        text=True,
-    )
-    try:
-        yield _root_of(launcher)
-    finally:
-        launcher.terminate()
-        launcher.communicate(timeout=20)
+    with network_up(ROOT / "topologies" / "home.yaml", tmp_path_factory.mktemp("state")) as (_, address):
+        yield address
 
 
 def test_every_example_is_run_and_shown() -> None:
@@ -60,12 +47,3 @@ def test_readme_shows_the_first_example() -> None:
     example = (EXAMPLES / "publish_subscribe.py").read_text("utf-8").partition("\n\n")[2]
     shown = example.replace("import sys\n", "").replace("main(sys.argv[1])", 'main("127.0.0.1:7700")')
     assert f"```python\n{shown.strip()}\n```" in (ROOT / "README.md").read_text("utf-8")
-
-
-def _root_of(launcher: subprocess.Popen[str]) -> str:
-    assert launcher.stdout is not None
-    for line in launcher.stdout:
-        event = json.loads(line)
-        if event["event"] == "ready":
-            return str(event["root"])
-    raise AssertionError("the network did not get ready")

@@ -11,7 +11,17 @@ import pytest
 
 from tests.frame.checkout import ROOT, python_sources, run
 
-BELOW_THE_PUBLIC_API = ("_proto", "config.py", "errors.py", "gateway", "protocol", "runtime", "topology")
+BELOW_THE_PUBLIC_API = (
+    "_proto",
+    "config.py",
+    "errors.py",
+    "gateway",
+    "hostnames.py",
+    "protocol",
+    "runtime",
+    "subtree.py",
+    "topology",
+)
 BESIDE_ITS_MODULES = {"_native"}
 """The one submodule of `hbroker` that is no Python file."""
 

@@ -9,6 +9,7 @@ from hbroker.config import NodeSettings
 from hbroker.protocol.notices import Joined
 from hbroker.sim.network import ClientHost, Datagram, Faults, NodeHost, World
 from hbroker.sim.network.paths import CLEAR
+from hbroker.subtree import is_within
 
 HOME = ("home/kitchen", "home/livingroom", "home/bedroom", "home/outside", "home/outside/securitycams")
 
@@ -53,7 +54,7 @@ class Tree:
 
     def owner(self, topic: str) -> NodeHost:
         """The node that owns a topic, by the tree as it was grown."""
-        above = [subtree for subtree in self.nodes if topic == subtree or topic.startswith(subtree + "/")]
+        above = [subtree for subtree in self.nodes if is_within(topic, subtree)]
         return self.nodes[max(above, key=len)] if above else self.root
 
     def brokers(self) -> set[tuple[str, int]]:

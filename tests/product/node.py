@@ -36,6 +36,10 @@ class Node:
         """Its part of `hbroker tree --json`."""
         return tree(self.root)["root"]
 
+    def kill(self) -> None:
+        """Ends it as a crash does: it tells nobody."""
+        self._process.kill()
+
     def drops(self) -> dict[str, int]:
         """What it dropped, by reason."""
         drops = self.status()["drops"]
@@ -57,8 +61,8 @@ def node_up(*flags: str) -> Iterator[Node]:
     ) as process:
         try:
             assert process.stdout is not None
-            ready = process.stdout.readline()
-            host, port = ready.split()[-1].split(":")
+            assert select.select([process.stdout], [], [], PATIENCE)[0], "the node is not ready"
+            host, port = process.stdout.readline().split()[-1].split(":")
             yield Node(process, (host, int(port)))
         finally:
             process.terminate()

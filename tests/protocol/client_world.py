@@ -18,10 +18,10 @@ from hbroker._native import ControlEvent, LinkDownEvent, LinkUpEvent, Unresolved
 from hbroker._proto import packet_pb2 as pb
 from hbroker.protocol.client import ClientControl
 from hbroker.protocol.core import Event
-from hbroker.protocol.lookup import is_within
 from hbroker.protocol.outcome import Outcome
 from hbroker.protocol.packets import Address, address_of, body_of, cut_of, pack
 from hbroker.protocol.subscription import Options
+from hbroker.subtree import is_within
 
 CLIENT: Address = ("10.9.9.9", 4000)
 SECOND = 1_000_000

@@ -24,8 +24,8 @@ from hbroker._native import (
 )
 from hbroker._proto import packet_pb2 as pb
 from hbroker.protocol import timers
-from hbroker.protocol.jurisdiction import is_within
 from hbroker.protocol.packets import Address, Cut
+from hbroker.subtree import is_within
 
 if TYPE_CHECKING:
     from hbroker.protocol.core import Event

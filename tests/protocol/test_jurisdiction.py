@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 
 from hbroker._native import topic_matches
 from hbroker.config import LeasePolicy
-from hbroker.protocol.jurisdiction import Delegation, Grant, Jurisdiction, is_within, matches_only_below
+from hbroker.protocol.jurisdiction import Delegation, Grant, Jurisdiction, matches_only_below
+from hbroker.subtree import is_within
 from tests.protocol.fakes import FakeCore, Network
 
 FRESH = "z"

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from hbroker._native import ControlEvent
 from hbroker._proto import packet_pb2 as pb
-from hbroker.config import LeasePolicy
+from hbroker.config import LeasePolicy, Limits
 from hbroker.protocol.delegating import DELEGATION, DelegationState
 from hbroker.protocol.inquiry import MOST_HOPS
 from hbroker.protocol.machine import ImpossibleTransition, Machine
@@ -154,6 +154,23 @@ def test_a_lease_never_outlasts_the_parents_own() -> None:
     (cut,) = world.nodes["home"].node.jurisdiction.delegations
     assert own.until is not None
     assert cut.until <= own.until
+
+
+def test_a_node_delegates_no_more_than_its_limit_and_keeps_what_it_has() -> None:
+    world = World()
+    world.start_root(limits=Limits(delegations=3))
+    world.start_node("home", "home")
+    world.advance(0.5)
+    for subtree in ("garden", "garden/shed", "street", "town"):
+        claim = pb.Join(node="mallory", subtree=subtree, address=address_of(VICTIM))
+        world.tell("mallory", ROOT, claim)
+    last = pb.Join(node="mallory", subtree="sea", address=address_of(VICTIM))
+    (answer,) = world.tell("mallory", ROOT, last)
+    assert isinstance(answer, pb.JoinAck)
+    assert answer.reason == Reason.REASON_QUOTA_EXCEEDED
+    world.restart("home")
+    world.advance(20)
+    assert world.owners("home/x") == ["home"]
 
 
 def test_messages_to_a_subtree_are_refused_until_the_handover_commits() -> None:

@@ -9,7 +9,7 @@ from typing import TypeAlias
 
 from hbroker._native import ControlEvent
 from hbroker._proto import packet_pb2 as pb
-from hbroker.config import LeasePolicy, NodeSettings
+from hbroker.config import LeasePolicy, Limits, NodeSettings
 from hbroker.protocol import timers
 from hbroker.protocol.core import Event
 from hbroker.protocol.jurisdiction import Delegation
@@ -23,6 +23,7 @@ AnyCore: TypeAlias = FakeCore | NativeCore
 AnyNetwork: TypeAlias = Network | NativeNetwork
 
 ROOT: Address = ("10.0.0.1", 7700)
+DEFAULT_LIMITS = Limits()
 
 
 @dataclass(slots=True)
@@ -82,8 +83,10 @@ class World:
         self._requests = count(1)
         self._random = Random(seed)
 
-    def start_root(self, name: str = "root", join_key: bytes = b"") -> Running:
-        return self._start(NodeSettings(name, "", ROOT, join_key=join_key))
+    def start_root(
+        self, name: str = "root", join_key: bytes = b"", limits: Limits = DEFAULT_LIMITS
+    ) -> Running:
+        return self._start(NodeSettings(name, "", ROOT, join_key=join_key, limits=limits))
 
     def start_node(
         self,

@@ -38,6 +38,7 @@ class FakeEndpoint:
         self.events: list[object] = []
         self.published: list[str] = []
         self.room = 1_000_000
+        self.fault: str | None = None
         self.is_shut = False
         self.polls = 0
 
@@ -49,6 +50,12 @@ class FakeEndpoint:
     def give_event(self, event: object) -> None:
         with self._lock:
             self.events.append(event)
+            os.write(self._writer, b"\0")
+
+    def give_fault(self, fault: str) -> None:
+        """From here on it is readable for ever, as the native one."""
+        with self._lock:
+            self.fault = fault
             os.write(self._writer, b"\0")
 
     def fileno(self) -> int:
@@ -64,7 +71,7 @@ class FakeEndpoint:
     def _take(self, queue: list[T], limit: int) -> list[T]:
         with self._lock:
             taken, queue[:] = list(queue[:limit]), queue[limit:]
-            if not self.events and not self.messages:
+            if not self.events and not self.messages and self.fault is None:
                 os.set_blocking(self._reader, False)
                 try:
                     os.read(self._reader, 1 << 16)

@@ -278,3 +278,23 @@ def test_close_waits_for_a_dead_owner_no_longer_than_it_says(
     run(scenario())
     assert [waited[0], waited[2]] == [CLOSE_TIMEOUT, 0.5]
     assert CLOSE_TIMEOUT <= 2
+
+
+def test_a_socket_that_fails_ends_the_client_and_tells_all_who_wait(endpoint: FakeEndpoint) -> None:
+    async def scenario() -> None:
+        async with connect("127.0.0.1") as client, client.subscribe("a") as messages:
+            waits = asyncio.create_task(client.publish("a", qos=1))
+            endpoint.give(Message("a", subscriptions=[2]))
+            received = await messages.next()
+            assert received is not None
+            endpoint.give_fault("worker 0: EIO")
+            for waiting in (waits, messages.next(), client.publish("a")):
+                with pytest.raises(NotConnected, match="worker 0: EIO"):
+                    await waiting
+            polls = endpoint.polls
+            for _ in range(10):
+                await asyncio.sleep(0)
+            assert endpoint.polls == polls, "a descriptor that stays readable must not spin"
+            assert endpoint.is_shut
+
+    run(scenario())

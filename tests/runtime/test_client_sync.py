@@ -97,3 +97,14 @@ def test_resolve_gives_what_the_command_prints(endpoint: FakeEndpoint) -> None:
         printed = client.resolve("a/b", trace=True).to_json()
     assert {"topic", "owner", "address", "epoch", "ttl_s", "trace"} <= set(printed)
     assert printed["address"] == "127.0.0.1:7700"
+
+
+def test_a_socket_that_fails_ends_the_client_and_tells_all_who_wait(endpoint: FakeEndpoint) -> None:
+    with sync.connect("127.0.0.1") as client, client.subscribe("a") as messages:
+        endpoint.give_fault("worker 0: EIO")
+        with pytest.raises(NotConnected, match="worker 0: EIO"):
+            messages.next(timeout=5)
+        with pytest.raises(NotConnected, match="worker 0: EIO"):
+            client.publish("a", qos=1)
+        assert not endpoint.is_shut
+    assert endpoint.is_shut

@@ -1,0 +1,30 @@
+"""A subtree is a topic prefix by whole levels; the empty one is the whole hierarchy (docs/protocol.md §1)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+__all__ = ["depth", "is_within", "prefixes"]
+
+
+def is_within(topic: str, subtree: str) -> bool:
+    """Whether a topic or subtree lies in a subtree, or is the same."""
+    return not subtree or topic == subtree or topic.startswith(subtree + "/")
+
+
+def depth(subtree: str) -> int:
+    """How many levels it names: 0 for the whole hierarchy."""
+    return subtree.count("/") + 1 if subtree else 0
+
+
+def prefixes(topic: str, most: int) -> Iterator[str]:
+    """The subtrees that hold a topic, from the whole hierarchy down to one of `most` levels."""
+    yield ""
+    end = -1
+    for _ in range(most):
+        end = topic.find("/", end + 1)
+        if end < 0:
+            if topic:
+                yield topic
+            return
+        yield topic[:end]
