@@ -296,6 +296,8 @@ class Subscriber:
         else:
             site.machine.handle(Event.DISCLAIM)
             self._release(site)
+            if not suback.passed_to:  # §6.3: it lost its subtree to nobody that it knows of
+                self._start_over(now, known)
         self._review(known)
 
     def _activate(self, site: Site) -> None:
