@@ -51,6 +51,8 @@ SETTLING: Final = 75 * SECOND
 RECOVERY: Final = 20 * SECOND
 """How long the messages may take that prove that everything works again."""
 QUIET: Final = 10 * SECOND
+ACK_QUEUED = False
+"""Whether publishers ask for the weaker acknowledgement: then what is acknowledged may be lost."""
 KEPT: Final = 60
 """Lines of the transcript before a violation."""
 IDLE: Final = frozenset({"ping", "pong", "join", "joinack", "challenge", ""})
@@ -261,7 +263,7 @@ class Trial:
         number = self._numbers[name] = self._numbers.get(name, 0) + 1
         sent = Sent(name, number, topic, qos, self._world.now)
         payload = payload_of(sent)
-        sequence = client.engine.publish(topic, payload.ljust(size, b"."), qos)
+        sequence = client.engine.publish(topic, payload.ljust(size, b"."), qos, ack_queued=ACK_QUEUED)
         if sequence is not None:
             self._messages += 1
             self._deliveries.publish(client, sequence, payload, sent)
