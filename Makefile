@@ -65,9 +65,12 @@ test: $(CORE) ## All tests, Rust and Python (under 10 minutes)
 	@cargo test --workspace --quiet
 	$(PY) -m pytest --quiet
 
+SEEDS ?= 2000
+
 .PHONY: soak
-soak: $(CORE) ## The randomised tests alone, with many times the examples and fresh seeds
-	@$(PY) -m pytest --quiet -m hypothesis --hypothesis-profile soak --timeout 3600
+soak: $(CORE) ## Simulated networks from SEEDS (N or A-B), then the randomised tests with fresh examples
+	@$(PY) -m hbroker.sim.soak --seeds $(SEEDS)
+	$(PY) -m pytest --quiet -m hypothesis --hypothesis-profile soak --timeout 3600
 
 .PHONY: check
 check: lint types layers generated rust docs ## Every static check, as CI makes them

@@ -243,6 +243,8 @@ class Engine(_Core):
         """All datagrams that may leave now. Sealing the bundles is part of this call."""
     def poll_timeout(self) -> int | None:
         """When to call handle_timeout next."""
+    def owns(self, now: int, topic: str) -> bool:
+        """Whether a PUBLISH to this topic would be taken at `now` (§7.2). Asking changes nothing, the time neither."""
 
 @final
 class Endpoint(_Core):

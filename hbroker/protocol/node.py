@@ -24,7 +24,7 @@ from hbroker.protocol.jurisdiction import Delegation, Grant, Jurisdiction
 from hbroker.protocol.notices import Ledger, Notice
 from hbroker.protocol.packets import address_from, body_of
 from hbroker.protocol.status import StatusTopic, split_drops
-from hbroker.protocol.subscribers import Subscription
+from hbroker.protocol.subscribers import Subscribers, Subscription
 from hbroker.protocol.subscribing import Subscribing
 from hbroker.protocol.uplink import Uplink, UplinkState
 
@@ -157,6 +157,10 @@ class Node:
     @property
     def jurisdiction(self) -> Jurisdiction:
         return self._jurisdiction
+
+    @property
+    def subscribers(self) -> Subscribers:
+        return self._subscribing.subscribers
 
     def status(self, now: int) -> dict[str, object]:
         """This node's line of `hbroker tree --json`, and its counters."""

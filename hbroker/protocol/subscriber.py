@@ -119,6 +119,9 @@ class Subscriber:
             return
         site = self._site(now, known, suback.node, reachable(suback.address, source))
         keep_token(self._tokens, now, site.address, suback.token, TOKEN_LIFETIME)
+        if site.cuts and not suback.responsible and not suback.passed_to:
+            self._refused(now, known, Reason.REASON_NOT_SERVING)
+            return
         if not site.parts.take(suback):
             self._review(known)
             return
@@ -296,6 +299,8 @@ class Subscriber:
         else:
             site.machine.handle(Event.DISCLAIM)
             self._release(site)
+            if not suback.passed_to:  # §6.3: it lost its subtree to nobody that it knows of
+                self._start_over(now, known)
         self._review(known)
 
     def _activate(self, site: Site) -> None:

@@ -104,10 +104,14 @@ class Subscribing:
             self._tell(link, subscription, [cut])
 
     def sweep(self) -> None:
-        """A grant is gone without a handover: what touches nothing that is left is dropped."""
+        """A grant is gone without a handover: what touches nothing that is left is dropped.
+
+        Its client is told, and looks for the new owner: whoever takes the subtree back has none of these.
+        """
         for link, subscription in list(self._subscribers):
             if self._jurisdiction.responsible(subscription.filter) is None:
                 self._remove(link, subscription.filter)
+                self._tell(link, subscription, [])
 
     def _take(self, inquiry: Inquiry, request: pb.Subscribe, ack: pb.SubAck) -> None:
         ack.responsible = self._jurisdiction.responsible(ack.filter) is not None

@@ -6,13 +6,16 @@ engine's verbs.
 
 from __future__ import annotations
 
+from collections import deque
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Final, Protocol
 
 from hbroker._native import Config, Engine, Message
 from hbroker.config import NodeSettings
 from hbroker.protocol.client import ClientControl
 from hbroker.protocol.core import Event
+from hbroker.protocol.jurisdiction import Delegation
 from hbroker.protocol.node import Node
 from hbroker.protocol.notices import Notice
 from hbroker.protocol.outcome import Outcome
@@ -22,6 +25,9 @@ if TYPE_CHECKING:
     from .world import Address, World
 
 __all__ = ["ClientHost", "Host", "NodeHost"]
+
+SOCKET_BUFFER: Final = 256
+"""Datagrams that wait in the socket of a process that is stopped; the kernel drops what comes on top."""
 
 
 class _Control(Protocol):
@@ -40,11 +46,14 @@ class Host:
         self.world = world
         self.address = address
         self.incarnation = random.getrandbits(64)
+        self.session = random.getrandbits(63) + 1
         self.scheduled: int | None = None
+        self.is_stopped = False
+        self._socket: deque[tuple[Address, bytes]] = deque()
         self.engine = Engine(
             Config(
                 node=node,
-                session=random.getrandbits(63) + 1,
+                session=self.session,
                 incarnation=self.incarnation,
                 publisher=random.getrandbits(64),
                 token_keys=[token_key] if node else [],
@@ -53,8 +62,29 @@ class Host:
         )
         self.engine.handle_timeout(world.now)
 
+    def stop(self) -> None:
+        """As by SIGSTOP: nothing runs, and what arrives waits in the socket, as long as there is room."""
+        self.is_stopped = True
+
+    def go_on(self) -> None:
+        """As by SIGCONT. The engine's thread is the first to run: it reads its socket before Python wakes."""
+        self.is_stopped = False
+        while self._socket:
+            self.engine.handle_datagram(self.world.now, *self._socket.popleft())
+        self.handle_timeout(self.world.now)
+        self.world.settle(self)
+
+    def handle_datagram(self, now: int, source: Address, data: bytes) -> None:
+        """Takes a datagram in, or leaves it in the socket."""
+        if not self.is_stopped:
+            self.engine.handle_datagram(now, source, data)
+        elif len(self._socket) < SOCKET_BUFFER:
+            self._socket.append((source, data))
+
     def handle_timeout(self, now: int) -> None:
         """Does what is due."""
+        if self.is_stopped:
+            return
         self.engine.handle_timeout(now)
         self.control.handle_timeout(now)
 
@@ -66,6 +96,7 @@ class Host:
         """Takes the engine's events to the control until there are no more."""
         while events := self.engine.poll_events():
             for event in events:
+                self.world.heard(self, event)
                 self.control.handle_event(now, event)
 
     def poll_timeout(self) -> int | None:
@@ -75,14 +106,25 @@ class Host:
 
 
 class NodeHost(Host):
-    """A node. Nodes of one world have one token key each, as processes have that share none."""
+    """A node. Nodes of one world have one token key each, as processes have that share none.
 
-    def __init__(self, world: World, settings: NodeSettings) -> None:
+    `restored`: what an earlier run of it had delegated.
+    """
+
+    def __init__(self, world: World, settings: NodeSettings, restored: Iterable[Delegation] = ()) -> None:
         super().__init__(world, settings.listen, node=True, token_key=world.random.randbytes(16))
         self.settings = settings
         self.notices: list[Notice] = []
+        self.delegations: list[Delegation] = list(restored)
+        """What its file of delegations holds."""
         self.control: Node = Node(
-            settings, self.engine, world.random, incarnation=self.incarnation, unix_offset_us=0
+            settings,
+            self.engine,
+            world.random,
+            incarnation=self.incarnation,
+            unix_offset_us=0,
+            restored=self.delegations,
+            remember=self._remember,
         )
         self.control.start(world.now)
         world.add(self)
@@ -96,9 +138,12 @@ class NodeHost(Host):
         """Ends as a process does that is killed."""
         self.world.remove(self)
 
-    def restart(self) -> NodeHost:
-        """Begins anew, at the same address, with nothing remembered."""
-        return NodeHost(self.world, replace(self.settings))
+    def restart(self, *, remembers: bool = False) -> NodeHost:
+        """Begins anew, at the same address; `remembers`: it reads its file of delegations."""
+        return NodeHost(self.world, replace(self.settings), self.delegations if remembers else ())
+
+    def _remember(self, delegations: Sequence[Delegation]) -> None:
+        self.delegations = [replace(delegation) for delegation in delegations]
 
 
 class ClientHost(Host):

@@ -14,6 +14,7 @@ from random import Random
 from typing import TYPE_CHECKING, Final
 
 from hbroker._proto import packet_pb2 as pb
+from hbroker.protocol.core import Event
 
 from .paths import CLEAR, Faults
 
@@ -60,6 +61,10 @@ class World:
         self.path: Callable[[Datagram], Faults | None] | None = None
         self.watch: Callable[[Datagram], None] | None = None
         """Called for each datagram that leaves a host, before its path decides."""
+        self.acted: Callable[[Host], None] = lambda host: None
+        """Called when a host has done what it could."""
+        self.heard: Callable[[Host, Event], None] = lambda host, event: None
+        """Called for each event of an engine, before its control reads it."""
         self.sent_bytes: Counter[tuple[Address, Address]] = Counter()
         self.hosts: dict[Address, Host] = {}
         self._due: list[tuple[int, int, Host, Datagram | None]] = []
@@ -86,6 +91,8 @@ class World:
 
     def settle(self, host: Host) -> None:
         """Has a host do what it can now, sends what it sends, and notes its next deadline."""
+        if host.is_stopped:
+            return
         host.settle(self.now)
         for destination, data in host.engine.poll_transmit():
             self._send(Datagram(self.now, host.address, destination, data))
@@ -93,6 +100,7 @@ class World:
         if deadline is not None and (host.scheduled is None or deadline < host.scheduled):
             host.scheduled = max(deadline, self.now + 1)
             self._push(host.scheduled, host, None)
+        self.acted(host)
 
     def step(self) -> bool:
         """Lets the next thing happen; False: nothing is left to happen."""
@@ -108,7 +116,7 @@ class World:
             host.scheduled = None
             host.handle_timeout(self.now)
         else:
-            host.engine.handle_datagram(self.now, datagram.source, datagram.data)
+            host.handle_datagram(self.now, datagram.source, datagram.data)
         self.settle(host)
         return True
 

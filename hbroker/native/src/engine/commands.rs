@@ -10,7 +10,7 @@ use crate::engine::event::{DownReason, Event};
 use crate::engine::forward::Forwarder;
 use crate::link::{LinkStats, Role};
 use crate::link_id::LinkId;
-use crate::tables::jurisdiction::{Cut, Grant};
+use crate::tables::jurisdiction::{Cut, Decision, Grant};
 use crate::tables::trie::Subscriber;
 use crate::topic;
 use crate::wire::{Body, PacketView, PublishOut};
@@ -78,6 +78,14 @@ impl Engine {
 
     pub fn uncut(&mut self, subtree: &str) {
         self.node(|node| node.routes.jurisdiction_mut().uncut(subtree));
+    }
+
+    /// Whether a message to this topic would be taken at this time (§7.2).
+    pub fn owns(&self, now: Micros, topic: &str) -> bool {
+        match &self.side {
+            Side::Node(node) => matches!(node.routes.jurisdiction().decide(topic, now), Decision::Own(_)),
+            Side::Client(_) => false,
+        }
     }
 
     pub fn matching(&mut self, topic: &str) -> usize {

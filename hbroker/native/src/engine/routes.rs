@@ -79,6 +79,11 @@ impl Routes {
         }
     }
 
+    /// What is owned.
+    pub fn jurisdiction(&self) -> &Jurisdiction {
+        &self.jurisdiction
+    }
+
     /// To change what is owned.
     pub fn jurisdiction_mut(&mut self) -> &mut Jurisdiction {
         self.version += 1;

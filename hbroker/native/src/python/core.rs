@@ -271,6 +271,10 @@ impl Engine {
     fn poll_timeout(self_: PyRef<'_, Self>) -> Option<u64> {
         self_.as_super().core.at(None, |engine, _| engine.poll_timeout()).flatten()
     }
+
+    fn owns(self_: PyRef<'_, Self>, now: u64, topic: &str) -> bool {
+        self_.as_super().core.at(None, |engine, _| engine.owns(now, topic)).unwrap_or(false)
+    }
 }
 
 #[pyclass(module = "hbroker._native", extends = Core, frozen)]

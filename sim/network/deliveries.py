@@ -1,0 +1,249 @@
+"""What must hold of messages, made exact.
+
+A subscription is *whole* for a topic from when `subscribe` has returned (or, after a break, from when the
+topic's owner holds it again) until a *break*: either side loses the link between them, the owner dies or
+loses its lease, or the subscriber dies. Then:
+
+- *Complete*: whoever comes to serve a topic holds every subscription that is whole for it.
+- *Nothing lost*: at the moment when a publisher learns that its message of QoS 1 or 2 is distributed, the
+  application of each subscriber has it whose subscription, of QoS 1 or 2, was whole from the message's
+  publication on.
+- *Nothing doubled*: an application gets no message twice that was published at QoS 0, and none that comes
+  to it at QoS 2.
+- *Order*: an application gets a publisher's messages to a topic, at QoS 1 and 2, in the order of
+  publication, not counting those that it has had before. What is not held to it is in `invariants.EXEMPT`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+
+from hbroker._native import Message, topic_matches
+from hbroker.protocol.outcome import Published, Subscribed, SubscriptionFailed
+from hbroker.protocol.packets import Reason
+from hbroker.subtree import is_within
+
+from .hosts import ClientHost, NodeHost
+from .invariants import Invariant, Ownership, Violation
+
+__all__ = ["Deliveries", "Sent"]
+
+DISTRIBUTED = (Reason.REASON_SUCCESS, Reason.REASON_NO_MATCHING_SUBSCRIBERS)
+
+
+@dataclass(slots=True)
+class Sent:
+    """A message, as its publisher published it. `number` counts the publisher's messages."""
+
+    publisher: str
+    number: int
+    topic: str
+    qos: int
+    at: int
+
+    def __str__(self) -> str:
+        return f"{self.publisher}'s message {self.number} to {self.topic} at QoS {self.qos}"
+
+
+@dataclass(slots=True)
+class Interest:
+    """A subscription. `since`: for each topic for which it is whole, from when."""
+
+    filter: str
+    qos: int
+    topics: tuple[str, ...]
+    asked_at: int
+    since: dict[str, int] = field(default_factory=dict)
+    is_made: bool = False
+
+
+@dataclass(slots=True)
+class Application:
+    """What one client process asked for and got."""
+
+    name: str
+    host: ClientHost
+    interests: dict[int, Interest] = field(default_factory=dict)
+    read: int = 0
+    outcomes: int = 0
+    had: dict[bytes, set[int]] = field(default_factory=dict)
+    """The QoS at which it had each message."""
+    last: dict[tuple[str, str], Sent] = field(default_factory=dict)
+    """The latest message of each publisher and topic."""
+    broken: int = 0
+
+
+class Deliveries:
+    """Every message published, and where it came."""
+
+    def __init__(self, ownership: Ownership, topics: tuple[str, ...], now: Callable[[], int]) -> None:
+        self._ownership = ownership
+        self._topics = topics
+        self._now = now
+        self._sent: dict[bytes, Sent] = {}
+        self._by_sequence: dict[tuple[ClientHost, int], Sent] = {}
+        self._applications: dict[int, Application] = {}
+        self.acknowledged = 0
+
+    # Change
+
+    def start(self, name: str, host: ClientHost) -> None:
+        """A client process began."""
+        self._applications[host.session] = Application(name, host)
+
+    def end(self, host: ClientHost) -> None:
+        """A client process died."""
+        del self._applications[host.session]
+
+    def subscribe(self, host: ClientHost, subscription: int, filter: str, qos: int) -> None:
+        """A client asked for a subscription."""
+        topics = tuple(topic for topic in self._topics if topic_matches(filter, topic))
+        self._applications[host.session].interests[subscription] = Interest(filter, qos, topics, self._now())
+
+    def publish(self, host: ClientHost, sequence: int, payload: bytes, sent: Sent) -> None:
+        """A client published."""
+        self._sent[payload] = sent
+        if sent.qos:
+            self._by_sequence[host, sequence] = sent
+
+    def break_session(self, session: int) -> None:
+        """The link between a client and a node is down, by the one or the other."""
+        application = self._applications.get(session)
+        if application is not None:
+            application.broken = self._now()
+            for interest in application.interests.values():
+                interest.since.clear()
+
+    def break_below(self, subtree: str) -> None:
+        """The owner of what lies below lost its lease."""
+        self._break([topic for topic in self._topics if is_within(topic, subtree)])
+
+    def break_owner(self, owner: NodeHost) -> None:
+        """An owner died."""
+        self._break([topic for topic, last in self._ownership.owners.items() if last is owner])
+
+    def _break(self, topics: list[str]) -> None:
+        self._ownership.changed |= dict.fromkeys(topics, self._now())
+        for application in self._applications.values():
+            for interest in application.interests.values():
+                for topic in topics:
+                    interest.since.pop(topic, None)
+
+    # Look
+
+    def look_at_owner(self, owner: NodeHost, *, closely: bool) -> Iterator[Violation]:
+        """Which subscriptions a node holds for the topics that it serves."""
+        if self._ownership.is_forgetful:
+            self._break(list(self._topics))
+            return
+        missing = [
+            (application, interest, topic)
+            for topic in self._topics
+            if self._ownership.owners.get(topic) is owner
+            for application in self._applications.values()
+            for interest in application.interests.values()
+            if interest.is_made and topic in interest.topics and (closely or topic not in interest.since)
+        ]
+        if not missing:
+            return
+        held = {(s.session, s.filter) for _, s in owner.control.subscribers}
+        for application, interest, topic in missing:
+            if self._ownership.serves(topic) is not owner:
+                continue
+            if (application.host.session, interest.filter) in held:
+                interest.since.setdefault(topic, self._now())
+            elif topic in interest.since:
+                text = f"{owner.settings.name} serves {topic} without {application.name}'s {interest.filter}"
+                yield Violation(self._now(), Invariant.COMPLETE, text)
+                del interest.since[topic]
+
+    def look_at_client(self, host: ClientHost) -> Iterator[Violation]:
+        """What a client got and learned."""
+        application = self._applications.get(host.session)
+        if application is None:
+            return
+        for message in host.messages[application.read :]:
+            yield from self._receive(application, message)
+        application.read = len(host.messages)
+        for outcome in host.outcomes[application.outcomes :]:
+            match outcome:
+                case Subscribed():
+                    self._made(application, application.interests[outcome.subscription])
+                case SubscriptionFailed():
+                    application.interests.pop(outcome.subscription, None)
+                case Published() if outcome.reason in DISTRIBUTED:
+                    yield from self._distributed(self._by_sequence.pop((host, outcome.sequence)))
+                case Published():
+                    del self._by_sequence[host, outcome.sequence]
+                case _:
+                    pass
+        application.outcomes = len(host.outcomes)
+
+    @property
+    def open(self) -> int:
+        """Messages of QoS 1 and 2 whose living publishers have not learned what became of them."""
+        alive = {application.host for application in self._applications.values()}
+        return sum(host in alive for host, _ in self._by_sequence)
+
+    def unmade(self) -> list[str]:
+        """Subscriptions that have neither succeeded nor failed."""
+        return [
+            f"{application.name}'s {interest.filter}"
+            for application in self._applications.values()
+            for interest in application.interests.values()
+            if not interest.is_made
+        ]
+
+    def missing(self, payload: bytes, topic: str) -> list[str]:
+        """Who is subscribed to a topic at QoS 1 or 2 and has not got this message."""
+        return [
+            application.name
+            for application in self._applications.values()
+            if payload not in application.had
+            and any(i.is_made and i.qos and topic in i.topics for i in application.interests.values())
+        ]
+
+    def _made(self, application: Application, interest: Interest) -> None:
+        """`subscribe` has returned. An owner that died after it confirmed is a break like any other."""
+        interest.is_made = True
+        for topic in interest.topics:
+            if max(self._ownership.changed.get(topic, 0), application.broken) < interest.asked_at:
+                interest.since.setdefault(topic, self._now())
+
+    def _distributed(self, sent: Sent) -> Iterator[Violation]:
+        self.acknowledged += 1
+        payload = payload_of(sent)
+        for application in self._applications.values():
+            for interest in application.interests.values():
+                whole = interest.qos > 0 and interest.since.get(sent.topic, sent.at + 1) <= sent.at
+                if whole and payload not in application.had:
+                    text = f"{sent} is acknowledged, and {application.name} has it not by {interest.filter}"
+                    yield Violation(self._now(), Invariant.NOTHING_LOST, text)
+
+    def _receive(self, application: Application, message: Message) -> Iterator[Violation]:
+        payload = message.payload.rstrip(b".")
+        sent = self._sent[payload]
+        before = application.had.setdefault(payload, set())
+        if before and (sent.qos == 0 or message.qos == 2 in before):
+            text = f"{application.name} gets {sent} again at QoS {message.qos}"
+            yield Violation(self._now(), Invariant.NOTHING_DOUBLED, text)
+        if message.qos and not before:
+            yield from self._keep_order(application, sent)
+        before.add(message.qos)
+
+    def _keep_order(self, application: Application, sent: Sent) -> Iterator[Violation]:
+        key = sent.publisher, sent.topic
+        last = application.last.get(key)
+        if last is None or last.number < sent.number:
+            application.last[key] = sent
+            return
+        changed = max(self._ownership.changed.get(sent.topic, 0), application.broken)
+        if changed < sent.at:
+            text = f"{application.name} gets {sent} after message {last.number}"
+            yield Violation(self._now(), Invariant.ORDER, text)
+
+
+def payload_of(sent: Sent) -> bytes:
+    """A payload that no other message has."""
+    return f"{sent.publisher} {sent.number}".encode()

@@ -1,0 +1,172 @@
+"""What must hold of a network, whatever happens to it: watched at every step of a run, and at its end.
+
+The invariants are those of docs/guarantees.md, made exact:
+
+- *One owner*: at no time do two live processes take a message to one topic (`Engine.owns`, asked after each
+  act of a node; a stopped process counts by what it would do if it woke now).
+- *Epochs rise*: a subtree is served under an epoch lower than one seen before by nobody, and under the same
+  one by the same process alone.
+- *Complete*, *nothing lost*, *nothing doubled*, *order*: `deliveries`.
+- *Bounded*: links, sessions, subscriptions and unacknowledged messages stay below what the hosts that there
+  are account for.
+
+A violation is a fact with a time. `EXEMPT` lists what is not promised yet; nothing else is forgiven.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from enum import Enum
+from typing import Final
+
+from hbroker.protocol import timers
+
+from .hosts import Host, NodeHost
+from .world import World
+
+__all__ = ["EXEMPT", "Bounds", "Invariant", "Ownership", "Violation"]
+
+MOST_IN_FLIGHT: Final = 4_096
+"""Unacknowledged deliveries of one direction of a link (§9)."""
+
+
+class Invariant(Enum):
+    ONE_OWNER = "a topic has one owner at most"
+    EPOCHS_RISE = "epochs rise"
+    COMPLETE = "an owner has every subscription that is complete"
+    NOTHING_LOST = "what is acknowledged has reached every subscriber connected"
+    NOTHING_DOUBLED = "at QoS 0 and 2 a message comes once"
+    ORDER = "order is kept for each publisher and topic"
+    BOUNDED = "memory is bounded"
+    RECOVERS = "what is healed works again"
+    QUIET = "in the end every link is quiet"
+
+
+EXEMPT: Final = {
+    Invariant.ONE_OWNER: (
+        "A parent that began anew without its file of delegations cannot know them until its children renew: "
+        "for a lease and both drift allowances after that, no topic is held to it, nor to what rests on it "
+        "(complete, nothing lost)."
+    ),
+    Invariant.ORDER: (
+        "Across a change of owner, or a loss of the subscriber's link, nothing orders the old owner's last "
+        "messages and the new one's first: a message published before that change is not held to it."
+    ),
+    Invariant.RECOVERS: (
+        "A node whose subtree is delegated to another, or part of it, is refused with OVERLAP and asks "
+        "again: it need not serve in the end, but somebody has to serve every topic."
+    ),
+}
+"""What is not promised yet, and why (docs/guarantees.md)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Violation:
+    """An invariant that did not hold, and when."""
+
+    at: int
+    invariant: Invariant
+    text: str
+
+
+class Ownership:
+    """One owner for each topic, and rising epochs."""
+
+    def __init__(self, world: World, topics: tuple[str, ...]) -> None:
+        self._world = world
+        self._topics = topics
+        self.owners: dict[str, NodeHost] = {}
+        """Who served each topic last."""
+        self.changed: dict[str, int] = {}
+        """When each topic last came to another owner, or lost its own."""
+        self.changes = 0
+        self._epochs: dict[str, tuple[int, int]] = {}
+        self._seen: dict[int, dict[str, int]] = {}
+        self._forgot_until = 0
+
+    def forget(self) -> None:
+        """A parent began anew without its memory: see `EXEMPT`."""
+        self._forgot_until = self._world.now + timers.LEASE + 2 * timers.LEASE_DRIFT
+
+    @property
+    def is_forgetful(self) -> bool:
+        """Whether a parent may serve what it delegated in an earlier life: see `EXEMPT`."""
+        return self._world.now < self._forgot_until
+
+    def serves(self, topic: str) -> NodeHost | None:
+        """Who takes a message to this topic now."""
+        owner = self.owners.get(topic)
+        return owner if owner is not None and self._owns(owner, topic) else None
+
+    def look(self, host: NodeHost) -> Iterator[Violation]:
+        """What a node's act may have broken."""
+        now = self._world.now
+        for topic in self._topics:
+            if not self._owns(host, topic):
+                continue
+            last = self.owners.get(topic)
+            if last is host:
+                continue
+            if last is not None and self._owns(last, topic) and not self.is_forgetful:
+                names = f"{last.settings.name} and {host.settings.name}"
+                yield Violation(now, Invariant.ONE_OWNER, f"{topic} is served by {names}")
+            self.owners[topic] = host
+            self.changed[topic] = now
+            self.changes += 1
+        yield from self._look_at_epochs(host)
+
+    def _look_at_epochs(self, host: NodeHost) -> Iterator[Violation]:
+        seen = self._seen.setdefault(host.incarnation, {})
+        for grant in host.control.jurisdiction.grants:
+            if not grant.serving or seen.get(grant.subtree) == grant.epoch:
+                continue
+            seen[grant.subtree] = grant.epoch
+            epoch, holder = self._epochs.get(grant.subtree, (0, 0))
+            if (grant.epoch, host.incarnation) != (epoch, holder) and grant.epoch <= epoch:
+                text = f"{host.settings.name} serves {grant.subtree!r} under {grant.epoch} after {epoch}"
+                yield Violation(self._world.now, Invariant.EPOCHS_RISE, text)
+            self._epochs[grant.subtree] = (grant.epoch, host.incarnation)
+
+    def _owns(self, host: NodeHost, topic: str) -> bool:
+        is_alive = self._world.hosts.get(host.address) is host
+        return is_alive and host.engine.owns(self._world.now, topic)
+
+
+class Bounds:
+    """Gauges against what there is in the world."""
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+        self._started: set[int] = set()
+        self._filters = 0
+
+    def count(self, host: Host) -> None:
+        """A process started."""
+        self._started.add(host.incarnation)
+
+    def subscribed(self) -> None:
+        """A subscription was asked for."""
+        self._filters += 1
+
+    def look(self) -> Iterator[Violation]:
+        """All hosts, now."""
+        links = 2 * len(self._started)
+        most = {"links": links, "inflight": MOST_IN_FLIGHT * links, "subscriptions": self._filters}
+        for host in list(self._world.hosts.values()):
+            gauges = host.engine.counters()
+            for name, bound in most.items():
+                if gauges.get(name, 0) > bound:
+                    text = f"{host.address}: {name} is {gauges[name]}, over {bound}"
+                    yield Violation(self._world.now, Invariant.BOUNDED, text)
+
+    def look_at_the_end(self) -> Iterator[Violation]:
+        """Nothing is left of what is over."""
+        alive = len(self._world.hosts)
+        for host in self._world.hosts.values():
+            gauges = host.engine.counters()
+            most = {"links": 2 * alive, "inflight": 0, "waiting": 0}
+            for name, bound in most.items():
+                if gauges.get(name, 0) > bound:
+                    text = f"{host.address}: {name} is {gauges[name]} in the end, over {bound}"
+                    yield Violation(self._world.now, Invariant.BOUNDED, text)

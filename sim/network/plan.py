@@ -1,0 +1,298 @@
+"""What happens to a network in one run: drawn whole from a seed before it begins, so that it can be read.
+
+A plan is a hierarchy, the faults of all paths, and one list of actions in time: nodes that join late or
+leave, clients that subscribe and publish, partitions that heal, processes that are stopped and go on, crash
+and begin anew. Nothing in it depends on how the network behaves, so an action may find that it no longer
+applies; it is then passed over.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from random import Random
+from typing import Final, TypeAlias
+
+from hbroker.config import LeasePolicy
+
+from .paths import Faults
+
+__all__ = [
+    "Action",
+    "Continue",
+    "Crash",
+    "Heal",
+    "Join",
+    "Leave",
+    "NodePlan",
+    "Part",
+    "Plan",
+    "Publish",
+    "Restart",
+    "Stop",
+    "Subscribe",
+    "draw",
+]
+
+SECOND: Final = 1_000_000
+MOST_NODES: Final = 30
+ROOT: Final = "root"
+
+
+@dataclass(frozen=True, slots=True)
+class NodePlan:
+    """A node and the subtree that it claims."""
+
+    name: str
+    subtree: str
+    policy: LeasePolicy = LeasePolicy.FENCE
+
+
+@dataclass(frozen=True, slots=True)
+class Join:
+    """A node starts."""
+
+    at: int
+    node: str
+
+
+@dataclass(frozen=True, slots=True)
+class Leave:
+    """A node hands its subtree back, and stays away."""
+
+    at: int
+    node: str
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """No datagram passes between these hosts and all others, in either direction."""
+
+    at: int
+    hosts: frozenset[str]
+
+    def __str__(self) -> str:
+        return f"part {' '.join(sorted(self.hosts))} from all others"
+
+
+@dataclass(frozen=True, slots=True)
+class Heal:
+    """The partition of these hosts ends."""
+
+    at: int
+    hosts: frozenset[str]
+
+    def __str__(self) -> str:
+        return f"heal {' '.join(sorted(self.hosts))}"
+
+
+@dataclass(frozen=True, slots=True)
+class Stop:
+    """A process stops, as by SIGSTOP."""
+
+    at: int
+    host: str
+
+
+@dataclass(frozen=True, slots=True)
+class Continue:
+    """A stopped process goes on."""
+
+    at: int
+    host: str
+
+
+@dataclass(frozen=True, slots=True)
+class Crash:
+    """A process ends as by SIGKILL."""
+
+    at: int
+    host: str
+
+
+@dataclass(frozen=True, slots=True)
+class Restart:
+    """A process that crashed begins anew. `remembers`: a node reads its file of delegations."""
+
+    at: int
+    host: str
+    remembers: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Subscribe:
+    """A client subscribes."""
+
+    at: int
+    client: str
+    filter: str
+    qos: int
+
+
+@dataclass(frozen=True, slots=True)
+class Publish:
+    """A client publishes a message of so many bytes."""
+
+    at: int
+    client: str
+    topic: str
+    qos: int
+    size: int
+
+
+Action: TypeAlias = (
+    Join | Leave | Part | Heal | Stop | Continue | Crash | Restart | Subscribe | Publish
+)  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """One run. Times count from when the first nodes serve, in microseconds.
+
+    `first`: the nodes that are there from the beginning, by their order.
+    """
+
+    seed: int
+    nodes: tuple[NodePlan, ...]
+    first: tuple[str, ...]
+    clients: tuple[str, ...]
+    topics: tuple[str, ...]
+    paths: Faults
+    actions: tuple[Action, ...]
+
+    @property
+    def end(self) -> int:
+        """When the last action has been taken."""
+        return max((action.at for action in self.actions), default=0)
+
+    def schedule(self) -> Iterator[str]:
+        """The plan less its messages, a line for each fact."""
+        yield f"paths: {self.paths}"
+        for node in self.nodes:
+            late = "" if node.name in self.first else ", joins late"
+            yield f"node {node.name}: {node.subtree or '(root)'}, {node.policy.value}{late}"
+        messages = [action for action in self.actions if isinstance(action, Publish)]
+        yield f"clients: {' '.join(self.clients)}; {len(messages)} messages to {len(self.topics)} topics"
+        for action in self.actions:
+            if not isinstance(action, Publish):
+                yield f"{action.at / SECOND:10.6f} {describe(action)}"
+
+
+def describe(action: Action) -> str:
+    """An action in words."""
+    if isinstance(action, Part | Heal):
+        return str(action)
+    fields = [getattr(action, name) for name in action.__slots__ if name != "at"]
+    return " ".join([type(action).__name__.lower(), *map(str, fields)])
+
+
+def draw(seed: int) -> Plan:
+    """The plan of a seed."""
+    random = Random(seed)
+    nodes = _draw_nodes(random)
+    late = {n.name for n in nodes[1:] if random.random() < random.choice((0.0, 0.2, 0.5))}
+    clients = tuple(f"p{n}" for n in range(random.randint(1, 4)))
+    clients += tuple(f"s{n}" for n in range(random.randint(1, 5)))
+    owned = random.sample(nodes, min(len(nodes), 8))
+    topics = tuple(sorted({f"{n.subtree or 'other'}/t{random.randint(0, 1)}" for n in owned}))
+    length = random.randint(5, 45) * SECOND
+    actions: list[Action] = [Join(random.randrange(length), name) for name in sorted(late)]
+    actions += _draw_subscriptions(random, clients, topics, length)
+    actions += _draw_messages(random, clients, topics, length)
+    actions += _draw_faults(random, nodes, clients, length)
+    return Plan(
+        seed,
+        tuple(nodes),
+        tuple(n.name for n in nodes if n.name not in late),
+        clients,
+        topics,
+        _draw_paths(random),
+        tuple(sorted(actions, key=lambda action: action.at)),
+    )
+
+
+def _draw_nodes(random: Random) -> list[NodePlan]:
+    """A root and a random hierarchy below it: few nodes are likelier than many.
+
+    Only a node that goes on itself may delegate to one that does (§5.6).
+    """
+    subtrees = [""]
+    for _ in range(int(MOST_NODES * random.random() ** 2)):
+        above = random.choice([s for s in subtrees if s.count("/") < 3])
+        subtree = f"{above}/{random.choice('abcdef')}".lstrip("/")
+        if subtree not in subtrees:
+            subtrees.append(subtree)
+    serve = random.choice((0.0, 0.0, 0.5))
+    lasting = {""}
+    for subtree in subtrees[1:]:
+        if subtree.rpartition("/")[0] in lasting and random.random() < serve:
+            lasting.add(subtree)
+    policies = [LeasePolicy.SERVE if s and s in lasting else LeasePolicy.FENCE for s in subtrees]
+    names = [ROOT, *(f"n{number}" for number in range(1, len(subtrees)))]
+    return [NodePlan(*node) for node in zip(names, subtrees, policies, strict=True)]
+
+
+def _draw_paths(random: Random) -> Faults:
+    return Faults(
+        loss=random.choice((0.0, 0.01, 0.1, 0.3)),
+        delay_us=random.choice((200, 5_000, 50_000)),
+        jitter_us=random.choice((0, 1_000, 20_000)),
+        reordering=random.choice((0.0, 0.05, 0.3)),
+        duplication=random.choice((0.0, 0.05, 0.3)),
+    )
+
+
+def _draw_subscriptions(
+    random: Random, clients: tuple[str, ...], topics: tuple[str, ...], length: int
+) -> Iterator[Action]:
+    """Each subscriber wants a topic, or what lies about one; half of them from the beginning."""
+    for client in clients:
+        for _ in range(random.randint(1, 3) if client.startswith("s") else 0):
+            levels = random.choice(topics).split("/")
+            shape = random.randrange(4)
+            if shape == 0:
+                levels[random.randrange(len(levels))] = "+"
+            elif shape == 1:
+                levels[random.randrange(len(levels)) :] = "#"
+            at = 0 if random.random() < 0.5 else random.randrange(length)
+            yield Subscribe(at, client, "/".join(levels), random.randint(0, 2))
+
+
+def _draw_messages(
+    random: Random, clients: tuple[str, ...], topics: tuple[str, ...], length: int
+) -> Iterator[Action]:
+    for client in clients:
+        if client.startswith("p"):
+            own = random.sample(topics, random.randint(1, len(topics)))
+            for _ in range(random.randint(1, 300)):
+                size = random.choice((20, 20, 200, 2_000))
+                yield Publish(
+                    random.randrange(length), client, random.choice(own), random.choice((0, 1, 1, 2, 2)), size
+                )
+
+
+def _draw_faults(
+    random: Random, nodes: list[NodePlan], clients: tuple[str, ...], length: int
+) -> Iterator[Action]:
+    """A partition heals, and a stopped process goes on; one that crashed or left may stay away.
+
+    But not for good under `serve`: nobody would ever take its subtree back (§5.6).
+    """
+    hosts = [*(node.name for node in nodes), *clients]
+    back = {ROOT, *(node.name for node in nodes if node.policy is LeasePolicy.SERVE)}
+    for _ in range(random.randint(0, 8)):
+        at = random.randrange(length)
+        until = at + round(random.choice((0.1, 1.0, 5.0, 14.0, 18.0, 40.0)) * random.random() * SECOND) + 1
+        host = random.choice(hosts)
+        kind = random.randrange(4)
+        if kind == 0:
+            apart = frozenset(random.sample(hosts, random.randint(1, max(1, len(hosts) // 2))))
+            yield from (Part(at, apart), Heal(until, apart))
+        elif kind == 1:
+            yield from (Stop(at, host), Continue(until, host))
+        elif kind == 2:
+            yield Crash(at, host)
+            if host in back or random.random() < 0.7:
+                yield Restart(until, host, remembers=random.random() < 0.9)
+        elif host not in (*back, *clients):
+            yield Leave(at, host)

@@ -1,0 +1,96 @@
+"""Runs of the simulated network over seeds, on all cores: `python -m hbroker.sim.soak --seeds 1-2000`.
+
+Each seed is a network, its traffic and its faults (`network.plan`), run under `network.trial`. A seed that
+breaks an invariant prints how to run it again and what happened last; the program then ends with status 1.
+"""
+
+from __future__ import annotations
+
+import argparse
+import multiprocessing
+import os
+import signal
+import sys
+import time
+from collections.abc import Iterator, Sequence
+
+from hbroker.sim.network.plan import draw
+from hbroker.sim.network.trial import Trial, Verdict
+
+__all__ = ["main", "report", "run"]
+
+FAILED = 1
+INTERRUPTED = 130
+
+
+def run(seed: int) -> Verdict:
+    """One seed's run."""
+    return Trial(draw(seed)).run()
+
+
+def report(verdict: Verdict) -> str:
+    """A failed run, for people: how to run it again, its plan, its last events."""
+    lines = [f"seed {verdict.seed} failed; again: python -m hbroker.sim.soak --seed {verdict.seed}"]
+    lines += ["", "the plan:", *(f"  {line}" for line in draw(verdict.seed).schedule())]
+    lines += ["", "what happened last:", *(f"  {line}" for line in verdict.tail), ""]
+    return "\n".join(lines)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Runs the seeds asked for; the exit status."""
+    parser = argparse.ArgumentParser(prog="python -m hbroker.sim.soak", description=__doc__.split("\n")[0])
+    parser.add_argument("--seed", type=int, help="run this seed alone")
+    parser.add_argument("--seeds", type=_seeds, default=range(1, 201), metavar="N|A-B", help="default: 200")
+    parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="default: one for each core")
+    options = parser.parse_args(arguments)
+    seeds = options.seeds if options.seed is None else range(options.seed, options.seed + 1)
+    try:
+        failed = _run_all(seeds, min(options.jobs, len(seeds)))
+    except KeyboardInterrupt:
+        print("\ninterrupted", file=sys.stderr)
+        return INTERRUPTED
+    return FAILED if failed else 0
+
+
+def _run_all(seeds: range, jobs: int) -> list[int]:
+    began = time.monotonic()
+    failed: list[int] = []
+    messages = 0
+    for done, verdict in enumerate(_verdicts(seeds, jobs), 1):
+        messages += verdict.messages
+        if verdict.violation is not None:
+            failed.append(verdict.seed)
+            print(f"{_clear()}{report(verdict)}")
+        _show(done, len(seeds), len(failed))
+    print(f"{_clear()}{len(seeds)} runs, {messages} messages, {time.monotonic() - began:.0f} s", end="")
+    print(f"; failed: {' '.join(map(str, sorted(failed)))}" if failed else "; every invariant held")
+    return failed
+
+
+def _verdicts(seeds: range, jobs: int) -> Iterator[Verdict]:
+    """As they come. Ctrl-C is the parent's alone: it ends the others."""
+    if jobs == 1:
+        yield from map(run, seeds)
+        return
+    with multiprocessing.Pool(jobs, signal.signal, (signal.SIGINT, signal.SIG_IGN)) as pool:
+        yield from pool.imap_unordered(run, seeds)
+
+
+def _show(done: int, of: int, failed: int) -> None:
+    if sys.stderr.isatty():
+        bar = ("#" * (40 * done // of)).ljust(40, ".")
+        print(f"\r[{bar}] {done}/{of}, {failed} failed", end="", file=sys.stderr, flush=True)
+
+
+def _clear() -> str:
+    return "\r\x1b[K" if sys.stderr.isatty() else ""
+
+
+def _seeds(text: str) -> range:
+    """`N`: the seeds from 1 to N; `A-B`: from A to B."""
+    first, dash, last = text.partition("-")
+    return range(int(first), int(last) + 1) if dash else range(1, int(first) + 1)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,82 @@
+"""An owner whose lease ended had subscriptions: their clients, which still reach it, find the new owner."""
+
+from __future__ import annotations
+
+from hbroker.protocol.notices import LeaseLost, TookBack
+from hbroker.protocol.outcome import Published, Subscribed
+from hbroker.sim.network import CLEAR, ClientHost, Datagram, Faults
+from tests.network.networks import Tree
+
+TOPIC = "home/kitchen/oven"
+FILTER = "home/kitchen/#"
+
+
+class Severed:
+    """A root and a node that lose sight of one another, while clients see both."""
+
+    def __init__(self) -> None:
+        self.tree = Tree.grow(7)
+        self.kitchen = self.tree.join("home/kitchen")
+        self.ends = {self.tree.root.address, self.kitchen.address}
+        self.tree.world.path = self.path
+
+    def path(self, datagram: Datagram) -> Faults | None:
+        return None if {datagram.source, datagram.destination} == self.ends else CLEAR
+
+    def await_fence(self) -> None:
+        self.tree.world.run_until(lambda: LeaseLost("home/kitchen") in self.kitchen.notices)
+
+    def await_return(self) -> None:
+        taken = TookBack("home/kitchen", "kitchen")
+        self.tree.world.run_until(lambda: taken in self.tree.root.notices)
+
+    def listener(self) -> ClientHost:
+        return self.subscribe(self.tree.client("listener"))
+
+    def subscribe(self, client: ClientHost) -> ClientHost:
+        client.subscribe(FILTER, qos=1)
+        self.tree.world.run_until(lambda: any(isinstance(o, Subscribed) for o in client.outcomes))
+        return client
+
+    def publish(self) -> None:
+        publisher = self.tree.client("publisher")
+        publisher.publish(TOPIC, b"after", qos=1)
+        self.tree.world.run_until(lambda: any(isinstance(o, Published) for o in publisher.outcomes))
+
+
+def test_a_subscription_moves_to_whoever_took_the_subtree_back() -> None:
+    severed = Severed()
+    listener = severed.listener()
+    severed.await_fence()
+    severed.await_return()
+    severed.tree.world.run(5_000_000)
+    severed.publish()
+    assert [message.payload for message in listener.messages] == [b"after"]
+
+
+def test_a_subscription_moves_on_when_the_fenced_owner_has_the_subtree_anew() -> None:
+    severed = Severed()
+    listener = severed.listener()
+    severed.await_fence()
+    severed.await_return()
+    severed.tree.world.path = None
+    severed.tree.world.run(10_000_000)
+    assert severed.kitchen.engine.owns(severed.tree.world.now, TOPIC)
+    severed.publish()
+    assert [message.payload for message in listener.messages] == [b"after"]
+
+
+def test_no_subscription_is_complete_while_an_owner_named_does_not_own_what_it_matches() -> None:
+    tree = Tree.grow(8)
+    kitchen = tree.join("home/kitchen")
+    grant = kitchen.control.jurisdiction.grant_of("home/kitchen")
+    assert grant is not None
+    kitchen.control.jurisdiction.drop("home/kitchen")
+    listener = tree.client("listener")
+    listener.subscribe(FILTER, qos=1)
+    tree.world.run(3_000_000)
+    assert not listener.outcomes
+    kitchen.control.jurisdiction.hold(grant)
+    tree.world.run_until(lambda: bool(listener.outcomes))
+    assert listener.outcomes[0] == Subscribed(1, ("kitchen",))
+    assert len(kitchen.control.subscribers) == 1
