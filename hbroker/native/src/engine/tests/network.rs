@@ -143,7 +143,7 @@ impl Network {
         let node = self.add(true, workers);
         self.owners.insert(0, (subtree, node));
         for engine in &mut self.hosts[node].engines {
-            engine.grant(subtree, 1, true);
+            engine.grant(subtree, 1, true, Micros::MAX);
         }
         node
     }

@@ -31,12 +31,12 @@ fn a_handover_under_traffic_loses_nothing_and_keeps_the_order() {
             network.subscribe(subscriber, new, "b/#", 2, false);
             let publisher = network.add_client();
             publish_for(&mut network, publisher, 60, qos);
-            network.hosts[new].engines[0].grant("b", 2, false);
+            network.hosts[new].engines[0].grant("b", 2, false, u64::MAX);
             network.cut(old, "b", new);
             publish_for(&mut network, publisher, 60, qos);
             network.run(70 * MILLISECOND);
             assert!(network.counter(new, "drop.handover") > 0, "the new owner did not serve yet");
-            network.hosts[new].engines[0].grant("b", 2, true);
+            network.hosts[new].engines[0].grant("b", 2, true, u64::MAX);
             publish_for(&mut network, publisher, 60, qos);
             network.run_until_drained();
             network.assert_all_published(publisher, 180);
