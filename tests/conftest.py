@@ -6,7 +6,13 @@ soak` draws fresh ones, and more. Hypothesis prints what reproduces a failure.
 
 from __future__ import annotations
 
+import signal
+
 from hypothesis import HealthCheck, settings
+
+# A shell that runs a job in the background has it ignore Ctrl-C, and so would the programs under test: what is ignored
+# stays so in a child, what has a handler does not.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 settings.register_profile(
     "repeatable", deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow]
