@@ -10,8 +10,8 @@ import signal
 
 from hypothesis import HealthCheck, settings
 
-# A shell that runs a job in the background has it ignore Ctrl-C, and so would the programs under test: what is
-# ignored stays so in a child, what has a handler does not.
+# A shell that runs a job in the background has it ignore Ctrl-C, and so would the programs under test: what
+# is ignored stays so in a child, what has a handler does not.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
 settings.register_profile(
