@@ -17,6 +17,7 @@ from hbroker._native import Endpoint, Message, PublishedEvent
 from hbroker.protocol.client import ClientControl
 from hbroker.protocol.outcome import Resolved, Subscribed
 from hbroker.protocol.subscription import Options
+from hbroker.protocol.terms import SessionTerms
 from hbroker.runtime.hub import new_endpoint
 from hbroker.runtime.turns import clock
 
@@ -33,7 +34,7 @@ class _Client:
 
     def __init__(self, root: Address, name: str) -> None:
         self.endpoint: Endpoint = new_endpoint(("127.0.0.1", 0))
-        self.control = ClientControl(self.endpoint, SystemRandom(), root, name)
+        self.control = ClientControl(self.endpoint, SystemRandom(), root, SessionTerms(name))
         self.acknowledged = 0
         self._next_turn = 0
 
