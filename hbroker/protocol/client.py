@@ -42,12 +42,12 @@ class ClientControl:
         self, core: ClientCore, random: Random, root: Address, terms: SessionTerms | None = None
     ) -> None:
         self._core = core
-        self._terms = terms or SessionTerms()
+        self.terms: Final = terms or SessionTerms()
         tokens: TokenCache = ExpiringCache(_MOST_TOKENS)
         self._last_id = 0
         self._resolver = Resolver(core, random, tokens, root)
-        self._subscriber = Subscriber(core, random, tokens, root, self._terms)
-        self._testator = Testator(core, random, self._resolver, tokens, self._terms, self._next_id())
+        self._subscriber = Subscriber(core, random, tokens, root, self.terms)
+        self._testator = Testator(core, random, self._resolver, tokens, self.terms, self._next_id())
         self._told: deque[Outcome] = deque()
         self._links: set[int] = set()
         self._is_taken_over = False
@@ -92,7 +92,7 @@ class ClientControl:
         """§6.4: leaves every owner, without a will. A persistent session goes on there without a link, unless
         it is to end."""
         self._testator.stop()
-        keep = self._terms.is_persistent and not end_session
+        keep = self.terms.is_persistent and not end_session
         packet = pack(pb.Leave(reason=pb.REASON_NORMAL_DISCONNECTION, keep_session=keep))
         for link in self._links:
             self._core.send(link, packet)
@@ -169,7 +169,7 @@ class ClientControl:
 
     def _taken_over(self, now: int, session: int) -> None:
         """Only those who know the session can say so."""
-        if not session or session != self._terms.session or self._is_taken_over:
+        if not session or session != self.terms.session or self._is_taken_over:
             return
         self._is_taken_over = True
         self._testator.stop()

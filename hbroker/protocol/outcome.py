@@ -43,8 +43,8 @@ class ResolveFailed:
 
 @dataclass(frozen=True, slots=True)
 class Subscribed:
-    """Every owner has the subscription (§6.2). `owners`: their names. `resumed`: every one of them had it from
-    before, so that what matched it meanwhile waits there, or came already (§6.4)."""
+    """Every owner has the subscription (§6.2). `owners`: their names. `resumed`: every one of them had it
+    from before, so that what matched it meanwhile waits there, or came already (§6.4)."""
 
     subscription: int
     owners: tuple[str, ...]
@@ -97,8 +97,8 @@ class WillRefused:
 
 @dataclass(frozen=True, slots=True)
 class TakenOver:
-    """Another run of the client has its session now (§6.4). This one's core is to be shut down: its links would
-    take the session back."""
+    """Another run of the client has its session now (§6.4). This one's core is to be shut down: its links
+    would take the session back."""
 
 
 Outcome: TypeAlias = (

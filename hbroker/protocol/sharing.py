@@ -1,7 +1,7 @@
-"""Shared subscriptions as users write them, `$share/group/filter`, and as they travel: group and filter (§6.5).
+"""Shared subscriptions as users write them, `$share/group/filter`, and as they travel (§6.5).
 
-A group is a name of one level, as MQTT 5 §4.8.2 has it. On the wire, and everywhere below the API, the two
-are apart: the discovery goes by the filter alone.
+A group is a name of one level, as MQTT 5 §4.8.2 has it. On the wire, and everywhere below the API, group
+and filter are apart: the discovery goes by the filter alone.
 """
 
 from __future__ import annotations
@@ -16,7 +16,8 @@ PREFIX: Final = "$share/"
 
 
 def split(text: str) -> tuple[str, str] | None:
-    """(group, filter) of what a user subscribes to; group "" where it is not shared. None: it is not valid."""
+    """(group, filter) of what a user subscribes to; the group is empty where it is not shared. None: it is
+    not valid."""
     if not text.startswith(PREFIX):
         return ("", text) if filter_is_valid(text) else None
     group, slash, filter = text.removeprefix(PREFIX).partition("/")

@@ -311,7 +311,9 @@ class Subscriber:
         key = suback.group, suback.filter
         known = self._by_key.get(key)
         if known is None:
-            if suback.active and not self._terms.is_persistent:  # it took over what we gave up in the meantime
+            if (
+                suback.active and not self._terms.is_persistent
+            ):  # it took over what we gave up in the meantime
                 self._unsubscriptions.forget(link, key)
             return
         if not suback.node:

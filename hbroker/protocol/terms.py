@@ -18,7 +18,7 @@ _KEY_BYTES: Final = 64
 
 
 def session_id(client_id: str, key: bytes = b"") -> int:
-    """The first 64 bits of the keyed BLAKE2b hash of a client's name. A key longer than 64 bytes is hashed."""
+    """The first 64 bits of the keyed BLAKE2b hash of a name. A key longer than 64 bytes is hashed itself."""
     if len(key) > _KEY_BYTES:
         key = blake2b(key).digest()
     digest = blake2b(client_id.encode(), digest_size=8, key=key).digest()
@@ -27,8 +27,9 @@ def session_id(client_id: str, key: bytes = b"") -> int:
 
 @dataclass(frozen=True, slots=True)
 class SessionTerms:
-    """`client`: told to the owners, for those who operate the network. `session`: its id. `expiry_s`: how long
-    the session lives on without a link; 0: not at all. `clean_start`: what an earlier run left ends first."""
+    """`client`: told to the owners, for those who operate the network. `session`: its id. `expiry_s`: how
+    long the session lives on without a link; 0: not at all. `clean_start`: what an earlier run left ends
+    first."""
 
     client: str = ""
     session: int = 0

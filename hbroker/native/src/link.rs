@@ -21,10 +21,6 @@ pub mod recovery;
 pub mod rtt;
 mod seal;
 
-fn is_later_of_run(earlier: u64, later: u64) -> bool {
-    (1..LINKS_OF_A_RUN).contains(&later.wrapping_sub(earlier))
-}
-
 #[cfg(test)]
 mod tests;
 
@@ -363,4 +359,9 @@ impl Link {
     fn silence_deadline(&self) -> Option<Micros> {
         self.recovery.waiting_since().map(|since| since + self.config.idle_timeout)
     }
+}
+
+/// Whether `later` is the incarnation of a later link of the run that `earlier` is of (§2.2).
+fn is_later_of_run(earlier: u64, later: u64) -> bool {
+    (1..LINKS_OF_A_RUN).contains(&later.wrapping_sub(earlier))
 }
