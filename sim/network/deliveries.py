@@ -147,7 +147,7 @@ class Deliveries:
         ]
         if not missing:
             return
-        held = {(s.session, s.filter) for _, s in owner.control.subscribers}
+        held = {(s.session, s.filter) for s in owner.control.subscribers}
         for application, interest, topic in missing:
             if self._ownership.serves(topic) is not owner:
                 continue
