@@ -305,7 +305,7 @@ class Delegating:
     def _arrived(self, child: _Child) -> None:
         """The child serves.
 
-        Until this is known its subscriptions stay here too: should it have died before, they go to its next run.
+        Until this is known its subscriptions stay here too: if it died before, its next run gets them.
         """
         child.giving = None
         child.machine.handle(DelegationEvent.DONE)

@@ -76,8 +76,8 @@ def test_one_that_dies_before_it_serves_inherits_the_same_when_it_is_back() -> N
     kitchen = tree.join(SUBTREE, wait=False)
 
     def kill_before_it_serves(datagram: Datagram) -> None:
-        packets = datagram.decode().packets
-        if any(p.transfer.phase == pb.TRANSFER_PHASE_COMMIT and p.transfer.subtree == SUBTREE for p in packets):
+        transfers = [p.transfer for p in datagram.decode().packets if p.transfer.subtree == SUBTREE]
+        if any(transfer.phase == pb.TRANSFER_PHASE_COMMIT for transfer in transfers):
             tree.world.watch = None
             kitchen.kill()
 
