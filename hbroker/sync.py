@@ -256,7 +256,8 @@ class Client:
                 is_blocked = self._hub.is_blocked
                 self._condition.notify_all()
             if self._hub.has_failed:
-                self._hub.endpoint.shutdown()
+                if self._hub.is_taken_over:
+                    self._hub.endpoint.shutdown()
                 return
             if is_watching == is_blocked:
                 is_watching = not is_blocked

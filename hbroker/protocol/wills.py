@@ -179,8 +179,8 @@ class Wills:
         return [self._record(will) for will in self._below(subtree)]
 
     def take_over(self, now: int, inheritance: Inheritance) -> None:
-        """Keeps the wills that were handed over. Their clients were told, and come; one that does not has gone
-        in the meantime."""
+        """Keeps the wills that were handed over. Their clients were told, and come; one that does not has
+        gone in the meantime."""
         for record in inheritance.wills.values():
             message = _message_from(record.publish)
             if message is None or record.session in self._by_session or len(self._by_session) >= self._most:

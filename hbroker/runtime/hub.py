@@ -194,6 +194,9 @@ class Hub:
         self._error: Exception | None = None
         self.has_failed = False
         """The endpoint can go on no more: whoever waits was told, and no more turns are to be taken."""
+        self.is_taken_over = False
+        """That is because another run of the client has its session: the endpoint is to be shut down at once,
+        for its links would take the session back (§6.4)."""
 
     # In
 
@@ -356,6 +359,7 @@ class Hub:
         callback: Callback | None = None
         match outcome:
             case TakenOver():
+                self.is_taken_over = True
                 self._break_off(of_takeover(self.control.terms.client))
             case WillSet() | WillRefused():
                 callback, self._on_will = self._on_will, None
