@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from types import SimpleNamespace
 
 import pytest
@@ -32,7 +33,7 @@ def test_a_session_without_an_expiry_ends_with_its_link() -> None:
     node = SoleNode()
     link = node.link_up(S)
     node.subscribe(link, "home/#", qos=pb.QOS_AT_LEAST_ONCE)
-    assert node.core.sessions[S][0] is False
+    assert node.core.opened[S][0] is False
     node.link_down(link, S)
     assert session_of(node) is None
     assert len(node.node.subscribers) == 0
@@ -123,7 +124,7 @@ def test_the_largest_bounds_that_were_asked_for_count() -> None:
     node.subscribe(link, "a", queue_messages=10, queue_bytes=2_000)
     node.subscribe(link, "b")
     node.subscribe(link, "c", queue_messages=5, queue_bytes=3_000)
-    assert node.core.sessions[S] == (False, 10, 3_000)
+    assert node.core.opened[S] == (False, 10, 3_000)
 
 
 def test_a_session_for_which_there_is_no_room_is_refused() -> None:
@@ -209,6 +210,28 @@ def test_another_link_of_the_same_run_takes_nothing_over() -> None:
     assert told(node) == []
 
 
+# Accounts
+
+
+def test_a_node_tells_what_became_of_each_sessions_messages_by_its_clients_name() -> None:
+    node = SoleNode()
+    link = node.link_up(S)
+    node.subscribe(link, "home/#", session_expiry_s=60, client="lamp")
+    books = {"accepted": 10, "delivered": 4, "expired": 1, "queued": 2, "queued_bytes": 99}
+    node.core.accounts = [
+        SimpleNamespace(session=S, connected=True, stalled=True, dropped={"queue_full": 3}, **books),
+        SimpleNamespace(session=9, connected=False, stalled=False, dropped={}, **dict.fromkeys(books, 0)),
+    ]
+    reader = node.link_up(2)
+    node.subscribe(reader, "$SYS/nodes/root/sessions")
+    topic, payload, qos, retain = node.core.own[-1]
+    assert (topic, qos, retain) == ("$SYS/nodes/root/sessions", 1, True)
+    told = json.loads(payload)["sessions"]
+    assert told[0] == {"client": "lamp", "state": "stalled", "dropped": {"queue_full": 3}, **books}
+    assert (told[1]["client"], told[1]["state"]) == ("", "away")
+    assert str(S) not in payload.decode(), "the id of a session is a secret"
+
+
 # Handover
 
 
@@ -232,7 +255,7 @@ def test_a_session_moves_with_all_that_it_is() -> None:
     (record,) = giver.node.sessions.records("home/kitchen")
     assert (record.session, record.away_us) == (S, 20 * SECOND)
     taker.node.sessions.take_over(taker.now, bequest(record))
-    assert taker.core.sessions == {S: (True, 11, 5_000)}
+    assert taker.core.opened == {S: (True, 11, 5_000)}
     taker.pass_time(39)
     assert taker.core.ended == []
     taker.pass_time(2)
@@ -313,7 +336,7 @@ class Lives(RuleBasedStateMachine):
             self.node.tell(link, pb.Leave(keep_session=keep))
         known = session_of(self.node, session)
         if known is not None and not known.is_persistent:
-            self.node.core.sessions.pop(session, None)  # as the core does itself
+            self.node.core.opened.pop(session, None)  # as the core does itself
             for key in [key for key in self.node.core.subscriptions if key[0] == session]:
                 del self.node.core.subscriptions[key]
         self.node.link_down(link, session, reason)
