@@ -101,7 +101,7 @@ class Subscribing:
         inquiry.answer(self._core, ack)
 
     def handle_unsubscribe(self, link: int, request: pb.Unsubscribe) -> None:
-        """§6.7."""
+        """§6.3."""
         session = self._sessions.of_link(link)
         key = request.group, request.filter
         ack = self._ack(request.request, key)
