@@ -197,7 +197,8 @@ impl Reassembler {
         let Some(open) = self.open.get_mut(&part.id) else {
             return Added::GivenUp;
         };
-        if !fits && !(open.is_firm() && may_wait) {
+        let is_taken = fits || open.is_firm() && may_wait;
+        if !is_taken {
             self.abandon(part.id);
             return Added::GivenUp;
         }

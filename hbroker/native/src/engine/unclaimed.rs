@@ -80,7 +80,9 @@ impl Unclaimed {
     /// Gives up those that waited too long; their receipts.
     pub fn expire(&mut self, now: Micros) -> Vec<Receipt> {
         let mut receipts = Vec::new();
-        while let Some(waiting) = self.waiting.pop_front_if(|waiting| waiting.until <= now) {
+        while self.waiting.front().is_some_and(|waiting| waiting.until <= now)
+            && let Some(waiting) = self.waiting.pop_front()
+        {
             self.bytes -= waiting.field.len();
             receipts.push(waiting.receipt);
         }
