@@ -17,7 +17,7 @@ use crate::engine::counters::{Counters, Drop};
 use crate::engine::event::Message;
 use crate::engine::fragment::{Added, Limits, Part, Reassembler, Receipt};
 use crate::engine::unclaimed::Unclaimed;
-use crate::link_id::LinkId;
+use crate::link_id::{LinkId, SessionKey};
 use crate::tables::match_set::MatchSet;
 use crate::tables::trie::{Subscriber, SubscriptionTrie};
 use crate::tables::window::DuplicateWindow;
@@ -79,7 +79,7 @@ impl Inbox {
     /// Has messages that match handed up for this listener, those too that waited for one.
     pub fn listen(&mut self, now: Micros, listener: u64, filter: &str, qos: u8, counters: &mut Counters) {
         let subscriber =
-            Subscriber { link: LinkId(listener), qos, no_local: false, retain_as_published: false };
+            Subscriber { session: SessionKey(listener), qos, no_local: false, retain_as_published: false };
         self.listeners.insert(filter, subscriber);
         for waiting in self.unclaimed.take_all() {
             let Ok(PacketView { body: Body::Publish(publish), .. }) = PacketView::from_raw(&waiting.field)
@@ -98,7 +98,7 @@ impl Inbox {
     }
 
     pub fn unlisten(&mut self, listener: u64) {
-        self.listeners.remove_link(LinkId(listener));
+        self.listeners.remove_session(SessionKey(listener));
     }
 
     /// Takes a message in. `receipt`: the link and the delivery to acknowledge it by; `None` at `QoS` 0.
@@ -246,7 +246,7 @@ impl Inbox {
             whole,
             retained,
             qos: if receipt.is_some() { publish.qos.min(granted) } else { 0 },
-            subscriptions: wanted.iter().map(|listener| listener.link.0).collect(),
+            subscriptions: wanted.iter().map(|listener| listener.session.0).collect(),
             receipt,
         };
         self.bytes += message.bytes();

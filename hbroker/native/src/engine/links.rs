@@ -16,7 +16,7 @@ use crate::engine::event::Peer;
 use crate::engine::ledger::Ledger;
 use crate::keyed::Keyed;
 use crate::link::{Link, LinkStats};
-use crate::link_id::LinkId;
+use crate::link_id::{LinkId, SessionKey};
 
 /// Ended links whose peers' incarnations are remembered: late datagrams are rare, and soon over.
 const MOST_PAST: usize = 4_096;
@@ -37,6 +37,8 @@ pub struct Entry {
     pub ledger: Ledger,
     /// How much more the peer takes of what is in the ledger (§7.7).
     pub credit: Credit,
+    /// Its session, if anything was subscribed in it.
+    pub subscriber: Option<SessionKey>,
     /// Released packets wait for room (§3.3); it stands in the engine's list of such links.
     pub stalled: bool,
     id: LinkId,
@@ -99,6 +101,7 @@ impl Links {
             token_renewals: 0,
             ledger: Ledger::default(),
             credit: Credit::default(),
+            subscriber: None,
             stalled: false,
             id,
             dirty: false,
