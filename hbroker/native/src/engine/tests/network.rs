@@ -162,6 +162,11 @@ impl Network {
         self.add(false, 1)
     }
 
+    /// A client with other settings than `config` gives.
+    pub fn add_client_with(&mut self, change: impl FnOnce(&mut Config)) -> usize {
+        self.add_with(false, 1, change)
+    }
+
     /// A client with a subscription at a node.
     pub fn add_subscriber(&mut self, node: usize, filter: &str, qos: u8) -> usize {
         let client = self.add_client();
@@ -278,8 +283,13 @@ impl Network {
     }
 
     fn add(&mut self, node: bool, workers: u8) -> usize {
+        self.add_with(node, workers, |_| {})
+    }
+
+    fn add_with(&mut self, node: bool, workers: u8, change: impl FnOnce(&mut Config)) -> usize {
         let index = self.hosts.len();
-        let config = config(node, index as u64 + 1);
+        let mut config = config(node, index as u64 + 1);
+        change(&mut config);
         let shared = Shared::new(&config);
         let engine = |worker| Engine::new(config.clone(), worker, workers, shared.clone());
         self.hosts.push(Host {
