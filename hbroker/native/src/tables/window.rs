@@ -73,6 +73,11 @@ impl DuplicateWindow {
         is_first
     }
 
+    /// Whether a message was recorded, or is too old to tell.
+    pub fn has_seen(&self, publisher: u64, sequence: u64) -> bool {
+        self.slots.get(&publisher).is_some_and(|&slot| self.windows[slot].has_seen(sequence))
+    }
+
     /// How many publishers are remembered.
     #[cfg(test)]
     pub fn publishers(&self) -> usize {
@@ -107,6 +112,11 @@ impl DuplicateWindow {
 }
 
 impl Window {
+    fn has_seen(&self, sequence: u64) -> bool {
+        let word = sequence / WORD_BITS;
+        word < self.floor || self.words.get(&word).is_some_and(|bits| bits & 1 << (sequence % WORD_BITS) != 0)
+    }
+
     fn record(&mut self, sequence: u64, max_words: usize) -> bool {
         let word = sequence / WORD_BITS;
         if word < self.floor {
@@ -145,6 +155,7 @@ mod tests {
             let sequence = random.random_range(*top - 980..*top + 20);
             *top = sequence.max(*top);
             let is_first = seen.insert((publisher, sequence));
+            assert_eq!(window.has_seen(publisher as u64, sequence), !is_first);
             assert_eq!(window.first_seen(publisher as u64, sequence), is_first);
             duplicates += usize::from(!is_first);
         }
