@@ -16,6 +16,7 @@ pub mod distribution;
 pub mod event;
 pub mod forward;
 pub mod fragment;
+pub mod held;
 pub mod inbox;
 pub mod ledger;
 pub mod links;

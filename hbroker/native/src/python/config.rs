@@ -17,7 +17,8 @@ impl Config {
         *, node, session, incarnation, publisher, token_keys, seed, max_links = 1_000_000, max_datagram = 1_200,
         link_queue_bytes = 16_777_216, event_queue = 100_000, message_queue_bytes = 67_108_864,
         retained_bytes = 268_435_456, max_message_bytes = 268_435_456, reassembly_bytes = 536_870_912,
-        persistent = false, receive_messages = 4_096, receive_bytes = 8_388_608, stranger_rate = 10_000, keep_alive_us = 2_000_000, idle_timeout_us = 15_000_000,
+        persistent = false, hold = false, receive_messages = 4_096, receive_bytes = 8_388_608, stranger_rate = 10_000,
+        keep_alive_us = 2_000_000, idle_timeout_us = 15_000_000,
     ))]
     #[allow(clippy::too_many_arguments)]
     fn new(
@@ -36,6 +37,7 @@ impl Config {
         max_message_bytes: usize,
         reassembly_bytes: usize,
         persistent: bool,
+        hold: bool,
         receive_messages: u32,
         receive_bytes: u64,
         stranger_rate: u32,
@@ -72,6 +74,7 @@ impl Config {
             max_message_bytes,
             reassembly_bytes,
             persistent,
+            hold,
             receive_messages,
             receive_bytes,
             stranger_rate,
