@@ -18,9 +18,10 @@ from hbroker.protocol.core import Event
 from hbroker.protocol.jurisdiction import Delegation
 from hbroker.protocol.node import Node
 from hbroker.protocol.notices import Notice
-from hbroker.protocol.outcome import Outcome
+from hbroker.protocol.outcome import Outcome, TakenOver
 from hbroker.protocol.subscription import Options
 from hbroker.protocol.terms import SessionTerms
+from hbroker.protocol.testator import Will
 
 if TYPE_CHECKING:
     from .world import Address, World
@@ -42,12 +43,22 @@ class Host:
 
     control: _Control
 
-    def __init__(self, world: World, address: Address, *, node: bool, token_key: bytes) -> None:
+    def __init__(
+        self,
+        world: World,
+        address: Address,
+        *,
+        node: bool,
+        token_key: bytes,
+        session: int = 0,
+        persistent: bool = False,
+    ) -> None:
         random = world.random
         self.world = world
         self.address = address
         self.incarnation = random.getrandbits(64)
-        self.session = random.getrandbits(63) + 1
+        own_session = random.getrandbits(63) + 1
+        self.session = session or own_session
         self.scheduled: int | None = None
         self.is_stopped = False
         self._socket: deque[tuple[Address, bytes]] = deque()
@@ -59,6 +70,7 @@ class Host:
                 publisher=random.getrandbits(64),
                 token_keys=[token_key] if node else [],
                 seed=random.getrandbits(64),
+                persistent=persistent,
             )
         )
         self.engine.handle_timeout(world.now)
@@ -148,13 +160,28 @@ class NodeHost(Host):
 
 
 class ClientHost(Host):
-    """A client: its application publishes and subscribes by the methods here."""
+    """A client: its application publishes and subscribes by the methods here.
 
-    def __init__(self, world: World, root: Address, name: str = "") -> None:
-        super().__init__(world, world.new_address(), node=False, token_key=b"")
+    `terms`: those of its session, with a `session` where another run is to have the same.
+    """
+
+    def __init__(
+        self, world: World, root: Address, name: str = "", terms: SessionTerms | None = None
+    ) -> None:
+        terms = terms or SessionTerms(name)
+        super().__init__(
+            world,
+            world.new_address(),
+            node=False,
+            token_key=b"",
+            session=terms.session,
+            persistent=terms.is_persistent,
+        )
         self.outcomes: list[Outcome] = []
         self.messages: list[Message] = []
-        self.control: ClientControl = ClientControl(self.engine, world.random, root, SessionTerms(name))
+        self.control: ClientControl = ClientControl(
+            self.engine, world.random, root, replace(terms, session=self.session)
+        )
         world.add(self)
 
     def settle(self, now: int) -> None:
@@ -162,6 +189,8 @@ class ClientHost(Host):
         self.messages += self.engine.poll_messages()
         while outcome := self.control.poll_outcome():
             self.outcomes.append(outcome)
+            if isinstance(outcome, TakenOver):
+                self.kill()
         super().settle(now)
 
     def publish(self, topic: str, payload: bytes, qos: int = 0, retain: bool = False) -> int | None:
@@ -171,10 +200,10 @@ class ClientHost(Host):
         self.world.settle(self)
         return sequence
 
-    def subscribe(self, filter: str, qos: int = 0) -> int:
+    def subscribe(self, filter: str, qos: int = 0, group: str = "") -> int:
         """Subscribes; the id under which its outcome is told."""
         self.catch_up()
-        subscription = self.control.subscribe(self.world.now, filter, Options(qos=qos))
+        subscription = self.control.subscribe(self.world.now, filter, Options(qos=qos), group=group)
         self.world.settle(self)
         return subscription
 
@@ -191,8 +220,25 @@ class ClientHost(Host):
         self.world.settle(self)
         return ticket
 
-    def leave(self) -> None:
+    def set_will(self, will: Will) -> None:
+        """Registers its will; its outcome is told."""
+        self.catch_up()
+        self.control.set_will(self.world.now, will)
+        self.world.settle(self)
+
+    def leave(self, *, end_session: bool = False) -> None:
         """Says goodbye to every owner, as a client does that closes."""
         self.catch_up()
-        self.control.leave()
+        self.control.leave(end_session=end_session)
         self.world.settle(self)
+
+    def move(self) -> None:
+        """Goes on from another address."""
+        self.world.remove(self)
+        self.address = self.world.new_address()
+        self.world.add(self)
+
+    def kill(self) -> None:
+        """Ends as a process does that is killed. Idempotent."""
+        if self.world.hosts.get(self.address) is self:
+            self.world.remove(self)

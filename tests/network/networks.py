@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from hbroker.config import NodeSettings
 from hbroker.protocol.notices import Joined
+from hbroker.protocol.terms import SessionTerms
 from hbroker.sim.network import ClientHost, Datagram, Faults, NodeHost, World
 from hbroker.sim.network.paths import CLEAR
 from hbroker.subtree import is_within
@@ -43,9 +44,9 @@ class Tree:
             self.world.run_until(lambda: self.serves(node))
         return node
 
-    def client(self, name: str = "") -> ClientHost:
+    def client(self, name: str = "", terms: SessionTerms | None = None) -> ClientHost:
         """A client that knows the root."""
-        return ClientHost(self.world, self.root.address, name)
+        return ClientHost(self.world, self.root.address, name, terms)
 
     def serves(self, node: NodeHost) -> bool:
         """Whether a node serves both its subtree and its own part of `$SYS`."""
