@@ -8,6 +8,7 @@ makes a record.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 
 from hbroker._native import filter_is_valid
 from hbroker._proto import packet_pb2 as pb
@@ -116,6 +117,14 @@ class Subscribing:
             self._add(subscription)
             self._tell(subscription, [])
 
+    def interrupt(self, subtree: str) -> None:
+        """The owner of a subtree was lost, with what waited there: those who are away learn it when they come
+        back (§6.4). Those who are connected get it from its publishers."""
+        for subscription in list(self._subscribers.touching(subtree)):
+            session = self._sessions.get(subscription.session)
+            if session is not None and session.is_away:
+                self._subscribers.add(replace(subscription, interrupted=True))
+
     def moved(self, cut: Cut) -> None:
         """A subtree has gone to a new owner: tells its subscribers, and drops what touches nothing here."""
         for subscription in list(self._subscribers.touching(cut[0])):
@@ -167,7 +176,8 @@ class Subscribing:
         key = request.group, request.filter
         if request.clean_start and self._subscribers.has_any(session.id):
             session = self._end(session)
-        ack.resumed = self._subscribers.has(session.id, key)
+        before = self._subscribers.get(session.id, key)
+        ack.resumed = before is not None and not before.interrupted
         has_room = self._subscribers.has_room(session.id, key)
         if not has_room or not self._sessions.renew(session, request):
             ack.reason, ack.resumed = Reason.REASON_QUOTA_EXCEEDED, False
@@ -236,7 +246,7 @@ class Subscribing:
             return
         ack = self._ack(0, subscription.key, subscription.qos)
         ack.responsible = ack.active = self._jurisdiction.responsible(subscription.filter) is not None
-        ack.resumed = ack.active
+        ack.resumed = ack.active and not subscription.interrupted
         ack.passed_to.extend(map(cut_of, passed_to))
         self._core.send(session.link, pack(ack))
 

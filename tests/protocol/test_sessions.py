@@ -14,7 +14,7 @@ from hbroker._proto import packet_pb2 as pb
 from hbroker.config import Limits
 from hbroker.protocol.packets import Reason
 from hbroker.protocol.sessions import Session
-from hbroker.protocol.subscribers import Subscription
+from hbroker.protocol.subscribers import Subscription, record_of, subscription_from
 from hbroker.protocol.timers import SECOND
 from tests.protocol.sole_node import ELSEWHERE, HERE, SoleNode
 
@@ -278,6 +278,23 @@ def test_one_that_is_connected_gets_a_link_from_the_new_owner() -> None:
     (told,) = [body for _, body in taker.core.sent if isinstance(body, pb.SubAck)]
     assert told.active
     assert told.resumed
+
+
+def test_who_is_away_when_an_owner_is_lost_learns_it_here_and_at_the_next_owner() -> None:
+    node = SoleNode()
+    away, connected = node.link_up(S), node.link_up(2)
+    for link in (away, connected):
+        node.subscribe(link, "#", session_expiry_s=60)
+        node.subscribe(link, "garden/#", session_expiry_s=60)
+    node.link_down(away, S)
+    node.node.subscribing.interrupt("home")
+    records = {(s.session, s.filter): record_of(s).interrupted for s in node.node.subscribers}
+    assert records == {(S, "#"): True, (S, "garden/#"): False, (2, "#"): False, (2, "garden/#"): False}
+    assert all(subscription_from(record_of(s)) == s for s in node.node.subscribers)
+    again = node.link_up(S)
+    assert not node.subscribe(again, "#", session_expiry_s=60).resumed
+    assert node.subscribe(again, "#", session_expiry_s=60).resumed, "it was told once"
+    assert node.subscribe(again, "garden/#", session_expiry_s=60).resumed
 
 
 def test_what_nothing_is_left_of_here_has_gone_along() -> None:
