@@ -61,7 +61,7 @@ impl Inbox {
     pub fn listen(&mut self, listener: u64, filter: &str, qos: u8) {
         let subscriber =
             Subscriber { session: SessionKey(listener), qos, no_local: false, retain_as_published: false };
-        self.listeners.insert(filter, subscriber);
+        self.listeners.insert(filter, "", subscriber);
     }
 
     pub fn unlisten(&mut self, listener: u64) {

@@ -14,7 +14,8 @@ type Seen = (u64, u64, Vec<(u64, u64)>);
 /// The values of a serialised `QueuedRecord`; None where it is malformed.
 #[pyfunction]
 pub fn decode_queued<'py>(py: Python<'py>, record: &[u8]) -> Option<Queued<'py>> {
-    let QueuedRecord { session, publish, qos, retained, group, overflow } = QueuedRecord::parse(record).ok()?;
+    let QueuedRecord { session, publish, qos, retained, group, overflow } =
+        QueuedRecord::parse(record).ok()?;
     Some((session, PyBytes::new(py, publish), qos, retained, group.to_owned(), overflow))
 }
 

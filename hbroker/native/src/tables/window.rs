@@ -90,8 +90,7 @@ impl DuplicateWindow {
     /// What is known of the publishers heard of from `since` on, less these `open` ids (publisher, sequence number): their messages
     /// are to be taken for new.
     pub fn export(&self, since: Micros, open: impl IntoIterator<Item = (u64, u64)>) -> Vec<Seen> {
-        let mut open_of: HashMap<u64, BTreeMap<u64, u64>, Keyed> =
-            HashMap::with_hasher(*self.slots.hasher());
+        let mut open_of: HashMap<u64, BTreeMap<u64, u64>, Keyed> = HashMap::with_hasher(*self.slots.hasher());
         for (publisher, sequence) in open {
             *open_of.entry(publisher).or_default().entry(sequence / WORD_BITS).or_default() |= bit(sequence);
         }
