@@ -35,7 +35,10 @@ class Subscription:
 
 
 class Subscribers:
-    """Every subscription stored, by session and filter. `most`: what the filters of one session may count for."""
+    """Every subscription stored, by session and filter.
+
+    `most`: what the filters of one session may count for.
+    """
 
     def __init__(self, most: int) -> None:
         self._most = most
