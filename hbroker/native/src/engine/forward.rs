@@ -33,8 +33,8 @@ pub struct Forwarder {
     worker: u8,
     pub routes: Routes,
     pub retained: Arc<Mutex<RetainedStore>>,
-    window: DuplicateWindow,
-    distribution: Distribution,
+    pub window: DuplicateWindow,
+    pub distribution: Distribution,
     sharing: Sharing,
 }
 
@@ -81,7 +81,7 @@ impl Forwarder {
             return Ok(());
         }
         out.counters.messages_in += 1;
-        if publish.retain && !retain(&mut retained.lock(), publish) {
+        if publish.retain && !retain(now, &mut retained.lock(), publish) {
             out.counters.drop(Drop::RetainedFull);
         }
         let source = origin.and_then(|origin| out.links.get(origin.link)?.subscriber);
@@ -94,7 +94,7 @@ impl Forwarder {
         }
         let ticket = reliable
             .filter(|_| !publish.ack_queued)
-            .map(|origin| distribution.open(origin, (publish.qos == 2).then_some(id)));
+            .map(|origin| distribution.open(origin, (publish.qos == 2).then_some(id), publish.topic));
         distribution.distribute(publish, subscribers, ticket, out);
         match ticket {
             Some(ticket) => self.settle(ticket, out),
@@ -133,9 +133,18 @@ impl Forwarder {
     }
 
     /// Sends what is retained and matches, and says how many messages that was.
-    pub fn send_retained(&mut self, session: SessionKey, filter: &str, qos: u8, out: &mut Outlet) -> usize {
+    pub fn send_retained(
+        &mut self,
+        now: Micros,
+        session: SessionKey,
+        filter: &str,
+        qos: u8,
+        out: &mut Outlet,
+    ) -> usize {
         let mut sent = 0;
-        self.retained.lock().for_each_match(filter, |topic, parts| {
+        let mut retained = self.retained.lock();
+        retained.expire(now);
+        retained.for_each_match(filter, |topic, parts| {
             sent += 1;
             for field in parts {
                 send_retained_part(session, topic, field, qos, out);
@@ -156,13 +165,15 @@ fn wants(subscriber: &Subscriber, source: Option<SessionKey>) -> bool {
 }
 
 /// Keeps a message as its topic's retained one; false where there is no room.
-pub fn retain(retained: &mut RetainedStore, publish: &PublishView<'_>) -> bool {
+pub fn retain(now: Micros, retained: &mut RetainedStore, publish: &PublishView<'_>) -> bool {
+    retained.expire(now);
     let part = RetainedPart {
         topic: publish.topic,
         field: &publish.field(),
         payload_is_empty: publish.payload.is_empty(),
         publisher: publish.publisher,
         sequence: publish.sequence,
+        expires: publish.expires(),
         fragment: publish.fragment.map(|fragment| (fragment.index, fragment.count)),
     };
     !matches!(retained.offer(part), Offer::Refused)

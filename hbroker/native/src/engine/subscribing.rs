@@ -4,6 +4,7 @@
 //! with its link, by itself: so none is left behind where Python acts on old news.
 
 use super::{Engine, Side};
+use crate::Micros;
 use crate::engine::outlet::Handoff;
 use crate::link_id::{LinkId, SessionKey};
 use crate::tables::trie::Subscriber;
@@ -94,9 +95,9 @@ impl Engine {
     }
 
     /// Sends the retained messages that match; how many there were.
-    pub fn send_retained(&mut self, session: SessionKey, filter: &str, qos: u8) -> usize {
+    pub fn send_retained(&mut self, now: Micros, session: SessionKey, filter: &str, qos: u8) -> usize {
         match &mut self.side {
-            Side::Node(forwarder) => forwarder.send_retained(session, filter, qos, &mut self.out),
+            Side::Node(forwarder) => forwarder.send_retained(now, session, filter, qos, &mut self.out),
             Side::Client(_) => 0,
         }
     }
