@@ -304,6 +304,18 @@ def decode(datagram: bytes) -> tuple[tuple[Any, ...], list[tuple[Any, ...]]] | N
 def encode(header: tuple[Any, ...], packets: Sequence[tuple[Any, ...]], padding: int = 0) -> bytes:
     """The datagram that `decode` would read so, and `padding` more bytes (1 is impossible: it adds none)."""
 
+def decode_queued(record: bytes) -> tuple[int, bytes, int, bool, str, int] | None:
+    """(session, publish, qos, retained, group, overflow) of a serialised QueuedRecord. None where it is malformed."""
+
+def encode_queued(values: tuple[int, bytes, int, bool, str, int]) -> bytes:
+    """The QueuedRecord that `decode_queued` would read so."""
+
+def decode_seen(record: bytes) -> tuple[int, int, list[tuple[int, int]]] | None:
+    """(publisher, floor, [(index, bits)]) of a serialised SeenRecord. None where it is malformed, or its words make no sense."""
+
+def encode_seen(values: tuple[int, int, Sequence[tuple[int, int]]]) -> bytes:
+    """The SeenRecord that `decode_seen` would read so. Raises ValueError for words that do not ascend from the floor."""
+
 @final
 class SubscriptionTrie:
     """The forwarding table's trie, alone, for property tests and benchmarks."""

@@ -161,16 +161,17 @@ impl Core {
         &self,
         session: u64,
         filter: &str,
+        group: &str,
         subscriber: impl FnOnce(SessionKey) -> Subscriber,
     ) -> bool {
         let Some(key) = self.session_key(session) else {
             return false;
         };
         let (home, subscriber) = (key.worker(), subscriber(key));
-        let Some(is_new) = self.on(home, |engine, _| engine.subscribe(filter, subscriber)) else {
+        let Some(is_new) = self.on(home, |engine, _| engine.subscribe(filter, group, subscriber)) else {
             return false;
         };
-        self.others(home, |engine| _ = engine.subscribe(filter, subscriber));
+        self.others(home, |engine| _ = engine.subscribe(filter, group, subscriber));
         // A session that ended meanwhile had the other workers forget its subscriptions, perhaps before this one was there.
         if self.workers() > 1 && !self.on(home, |engine, _| engine.has_session(key)) {
             self.others(home, |engine| engine.forget_subscriptions(key));
@@ -179,12 +180,12 @@ impl Core {
     }
 
     /// Whether there was such a subscription.
-    pub fn unsubscribe(&self, session: u64, filter: &str) -> bool {
+    pub fn unsubscribe(&self, session: u64, filter: &str, group: &str) -> bool {
         let Some(key) = self.session_key(session) else {
             return false;
         };
-        self.others(key.worker(), |engine| _ = engine.unsubscribe(filter, key));
-        self.on(key.worker(), |engine, _| engine.unsubscribe(filter, key))
+        self.others(key.worker(), |engine| _ = engine.unsubscribe(filter, group, key));
+        self.on(key.worker(), |engine, _| engine.unsubscribe(filter, group, key))
     }
 
     /// Sends the retained messages that match; how many there were.

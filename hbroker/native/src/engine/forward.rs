@@ -20,12 +20,11 @@ use crate::link::pubacks::Success;
 use crate::link_id::SessionKey;
 use crate::tables::match_set::Subscriber;
 use crate::tables::retained::{Offer, RetainedPart, RetainedStore};
-use crate::tables::window::DuplicateWindow;
+use crate::tables::window::{self, DuplicateWindow};
 use crate::wire::{Body, PacketView, PublishView};
 
-/// Publishers that are remembered for recognising their messages when they come again, and how many of each.
+/// Publishers that are remembered for recognising their messages when they come again.
 const WINDOW_PUBLISHERS: usize = 65_536;
-const WINDOW_SPAN: usize = 65_536;
 
 /// An owner's tables and open messages, in one worker.
 pub struct Forwarder {
@@ -42,7 +41,7 @@ impl Forwarder {
             worker,
             routes: Routes::new(seed),
             retained,
-            window: DuplicateWindow::new(WINDOW_PUBLISHERS, WINDOW_SPAN, seed),
+            window: DuplicateWindow::new(WINDOW_PUBLISHERS, window::SPAN, seed),
             distribution: Distribution::new(worker, Keyed::new(seed)),
         }
     }
@@ -69,7 +68,7 @@ impl Forwarder {
         }
         let reliable = origin.filter(|origin| origin.delivery > 0);
         let id = (publish.publisher, publish.sequence);
-        if publish.qos == 2 && !window.first_seen(publish.publisher, publish.sequence) {
+        if publish.qos == 2 && !window.first_seen(now, publish.publisher, publish.sequence) {
             out.counters.drop(Drop::DuplicateMessage);
             // §7.3: acknowledged once it is distributed, not because it came twice.
             reliable

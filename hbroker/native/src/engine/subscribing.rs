@@ -72,16 +72,16 @@ impl Engine {
     }
 
     /// Whether the subscription is new; `None`: its session, whose home is here, is gone.
-    pub fn subscribe(&mut self, filter: &str, subscriber: Subscriber) -> Option<bool> {
+    pub fn subscribe(&mut self, filter: &str, group: &str, subscriber: Subscriber) -> Option<bool> {
         let Subscriber { session, .. } = subscriber;
         if session.worker() == self.worker && self.out.sessions.get(session).is_none() {
             return None;
         }
-        self.node(|node| !node.routes.subscriptions_mut().insert(filter, subscriber))
+        self.node(|node| !node.routes.subscribe(filter, group, subscriber))
     }
 
-    pub fn unsubscribe(&mut self, filter: &str, session: SessionKey) -> bool {
-        self.node(|node| node.routes.subscriptions_mut().remove(filter, session)).unwrap_or(false)
+    pub fn unsubscribe(&mut self, filter: &str, group: &str, session: SessionKey) -> bool {
+        self.node(|node| node.routes.unsubscribe(filter, group, session)).unwrap_or(false)
     }
 
     /// Forgets the subscriptions of a session in this worker.

@@ -145,12 +145,12 @@ impl Core {
     ) -> PyResult<bool> {
         check_filter(filter, qos)?;
         let subscriber = |session| Subscriber { session, qos, no_local, retain_as_published };
-        Ok(py.detach(|| self.core.subscribe(session, filter, subscriber)))
+        Ok(py.detach(|| self.core.subscribe(session, filter, group, subscriber)))
     }
 
     #[pyo3(signature = (session, filter, group = ""))]
     fn unsubscribe(&self, py: Python<'_>, session: u64, filter: &str, group: &str) -> bool {
-        py.detach(|| self.core.unsubscribe(session, filter))
+        py.detach(|| self.core.unsubscribe(session, filter, group))
     }
 
     fn send_retained(&self, py: Python<'_>, session: u64, filter: &str, qos: u8) -> PyResult<usize> {
