@@ -5,9 +5,11 @@
 //! core's own (PUBLISH, PUBACK, PING), and hands up all others. What a PUBLISH means depends on the side: at a node it is
 //! forwarded (`forward`), at a client it is read (`inbox`).
 
+pub mod accounts;
 mod client;
 mod commands;
 pub mod counters;
+pub mod credit;
 mod datagrams;
 pub mod directory;
 pub mod distribution;
@@ -21,12 +23,18 @@ pub mod links;
 mod node;
 pub mod outlet;
 mod outside;
+pub mod parcel;
 pub mod parts;
+pub mod post;
 pub mod publisher;
 pub mod rate;
 pub mod routes;
+pub mod session;
+pub mod session_queue;
 pub mod sessions;
+pub mod standing;
 pub mod subscribing;
+mod throttle;
 
 #[cfg(test)]
 mod tests;
@@ -48,9 +56,12 @@ use crate::engine::inbox::Inbox;
 use crate::engine::links::Links;
 use crate::engine::outlet::{Handoff, Outlet};
 use crate::engine::parts::Splitter;
+use crate::engine::post::Loose;
 use crate::engine::publisher::Publisher;
 use crate::engine::rate::RateLimit;
 use crate::engine::sessions::Sessions;
+use crate::engine::standing::Standings;
+use crate::engine::throttle::Throttle;
 use crate::keyed::Keyed;
 use crate::link::{Link, LinkConfig, Liveness, Role};
 use crate::link_id::LinkId;
@@ -66,6 +77,7 @@ const HOUSEKEEPING: Micros = 5_000_000;
 pub struct Shared {
     pub directory: Arc<Directory>,
     pub retained: Arc<Mutex<RetainedStore>>,
+    standings: Arc<Standings>,
     /// Links opened so far: each has an incarnation of its own, so that its peer can tell it from the one before (§3.6).
     opened: Arc<AtomicU64>,
 }
@@ -76,6 +88,7 @@ impl Shared {
         Self {
             directory: Arc::new(Directory::new(config.seed)),
             retained: Arc::new(Mutex::new(RetainedStore::new(config.retained_bytes))),
+            standings: Arc::new(Standings::new(config.seed)),
             opened: Arc::default(),
         }
     }
@@ -125,6 +138,7 @@ pub struct Engine {
     strangers: RateLimit,
     /// Links whose released packets wait for room (§3.3).
     stalled: Vec<LinkId>,
+    throttle: Throttle,
     housekeeping: Micros,
 }
 
@@ -142,7 +156,9 @@ impl Engine {
             workers,
             out: Outlet {
                 links: Links::new(worker, keyed),
-                sessions: Sessions::new(worker, keyed),
+                sessions: Sessions::new(worker, config.queue_memory / usize::from(workers), keyed),
+                loose: Loose::default(),
+                standings: (workers > 1).then(|| Arc::clone(&shared.standings)),
                 counters: Counters::default(),
                 handoffs: VecDeque::new(),
             },
@@ -153,6 +169,7 @@ impl Engine {
             loose: VecDeque::new(),
             strangers: RateLimit::new(config.stranger_rate, config.stranger_rate),
             stalled: Vec::new(),
+            throttle: Throttle::default(),
             housekeeping: Micros::MAX,
             shared,
             config,
@@ -171,6 +188,9 @@ impl Engine {
             }
         }
         self.resume_paused(now);
+        if now >= self.out.sessions.next_look() {
+            self.look(now);
+        }
         if now >= self.housekeeping {
             self.housekeeping = Micros::MAX;
             if let Side::Client(client) = &mut self.side
@@ -203,7 +223,10 @@ impl Engine {
             Side::Client(client) => client.paused.front().map(|(until, _)| *until),
             Side::Node(_) => None,
         };
-        let deadline = links.min(self.housekeeping).min(paused.unwrap_or(Micros::MAX));
+        let deadline = links
+            .min(self.housekeeping)
+            .min(self.out.sessions.next_look())
+            .min(paused.unwrap_or(Micros::MAX));
         (deadline != Micros::MAX).then_some(deadline)
     }
 
@@ -221,13 +244,16 @@ impl Engine {
             return;
         };
         match handoff {
-            Handoff::Deliver { field, chain, targets, ticket } => {
-                forwarder.deliver(&field, chain, &targets, ticket, &mut self.out);
-            }
+            Handoff::Deliver { parcel, targets } => forwarder.deliver(now, parcel, targets, &mut self.out),
             Handoff::Settled { ticket } => forwarder.settle(ticket, &mut self.out),
             Handoff::Gone { session } => forwarder.routes.forget_session(session),
-            Handoff::Datagram { source, datagram } => self.take_datagram(now, source, &datagram),
+            Handoff::Pressure { worker, is_high } => {
+                self.throttle.set(worker, is_high);
+                return self.tell_pressure(now);
+            }
+            Handoff::Datagram { source, datagram } => return self.take_datagram(now, source, &datagram),
         }
+        self.tie_up(now);
     }
 
     /// Whether Python has something to poll.
@@ -300,7 +326,7 @@ impl Engine {
         let id = links.insert(Link::new(config, peer, token, now), session, inbound);
         links.touch(id);
         if inbound {
-            self.attach(session, id);
+            self.attach(now, session, id);
         }
         Some(id)
     }
@@ -311,23 +337,16 @@ impl Engine {
             return;
         };
         let peer = entry.peer();
-        let tickets: Vec<_> = entry.ledger.take_all().collect();
-        self.out.counters.drop_many(Drop::SessionEnded, entry.link.unsent() as u64);
         match &mut self.side {
-            Side::Node(forwarder) => {
-                self.out.counters.drop_many(Drop::SessionEnded, tickets.len() as u64);
-                for ticket in tickets {
-                    forwarder.settle(ticket, &mut self.out);
-                }
-            }
+            Side::Node(_) if entry.inbound => self.detach(now, &entry),
+            Side::Node(_) => {}
             Side::Client(client) => {
+                let tickets: Vec<_> = entry.ledger.take_all().collect();
+                self.out.counters.drop_many(Drop::SessionEnded, entry.link.unsent() as u64);
                 client.inbox.forget_link(id);
                 client.publisher.zones.forget(Some(peer.address));
                 self.take_back(now, tickets);
             }
-        }
-        if entry.inbound {
-            self.detach(entry.session, entry.subscriber);
         }
         self.events.push(Event::LinkDown(peer, reason));
     }

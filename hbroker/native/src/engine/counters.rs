@@ -28,10 +28,20 @@ pub enum Drop {
     NotAuthorized,
     /// A message that breaks a rule: topic, `QoS`, fragment (§7.2).
     InvalidMessage,
-    /// A message that a subscriber's queue had no room for.
+    /// A message that outlived its expiry before this owner got it (§7.8).
+    Expired,
+    /// A message that a subscriber's queue had no room for (§7.8).
     QueueFull,
     /// A message that was queued for a session that ended, and not acknowledged.
     SessionEnded,
+    /// A message that was queued for a session without a link, for as long as that may be.
+    SessionExpired,
+    /// A message of `QoS` 0 for a session that had no link.
+    Away,
+    /// A message that waits for its session at another owner since a handover: no loss.
+    Moved,
+    /// A message that went to another member of its shared group (§6.5): no loss.
+    Regrouped,
     /// A retained message that the store had no room for.
     RetainedFull,
     /// A message that nobody read in time at this client.
@@ -50,7 +60,7 @@ pub enum Drop {
     EgressFull,
 }
 
-const DROPS: [&str; 22] = [
+const DROPS: [&str; 27] = [
     "malformed",
     "unknown_session",
     "address_unproven",
@@ -63,8 +73,13 @@ const DROPS: [&str; 22] = [
     "handover",
     "not_authorized",
     "invalid_message",
+    "expired",
     "queue_full",
     "session_ended",
+    "session_expired",
+    "away",
+    "moved",
+    "regrouped",
     "retained_full",
     "inbox_full",
     "incomplete",
@@ -74,6 +89,12 @@ const DROPS: [&str; 22] = [
     "event_queue_full",
     "egress_full",
 ];
+
+impl Drop {
+    pub fn name(self) -> &'static str {
+        DROPS[self as usize]
+    }
+}
 
 /// The counters of one engine.
 #[derive(Clone, Default)]

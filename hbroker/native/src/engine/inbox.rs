@@ -59,8 +59,7 @@ impl Inbox {
 
     /// Has messages that match handed to this listener, at this `QoS` at most.
     pub fn listen(&mut self, listener: u64, filter: &str, qos: u8) {
-        let subscriber =
-            Subscriber { session: SessionKey(listener), qos, no_local: false, retain_as_published: false };
+        let subscriber = Subscriber::new(SessionKey(listener), qos);
         self.listeners.insert(filter, "", subscriber);
     }
 

@@ -13,7 +13,8 @@ impl Config {
     #[pyo3(signature = (
         *, node, session, incarnation, publisher, token_keys, seed, max_links = 1_000_000, max_datagram = 1_200,
         link_queue_bytes = 16_777_216, event_queue = 100_000, message_queue_bytes = 67_108_864,
-        retained_bytes = 268_435_456, stranger_rate = 10_000, keep_alive_us = 2_000_000, idle_timeout_us = 15_000_000,
+        retained_bytes = 268_435_456, queue_messages = 10_000, queue_bytes = 16_777_216,
+        queue_memory_bytes = 1_073_741_824, stranger_rate = 10_000, keep_alive_us = 2_000_000, idle_timeout_us = 15_000_000,
     ))]
     #[allow(clippy::too_many_arguments)]
     fn new(
@@ -29,6 +30,9 @@ impl Config {
         event_queue: usize,
         message_queue_bytes: usize,
         retained_bytes: usize,
+        queue_messages: usize,
+        queue_bytes: usize,
+        queue_memory_bytes: usize,
         stranger_rate: u32,
         keep_alive_us: u64,
         idle_timeout_us: u64,
@@ -55,6 +59,9 @@ impl Config {
             event_queue,
             message_queue_bytes,
             retained_bytes,
+            queue_messages,
+            queue_bytes,
+            queue_memory: queue_memory_bytes,
             stranger_rate,
             keep_alive: keep_alive_us,
             idle_timeout: idle_timeout_us,
