@@ -25,7 +25,7 @@ use crate::link_id::{LinkId, SessionKey};
 use crate::sink::DatagramSink;
 use crate::tables::jurisdiction::{Cut, Grant};
 use crate::tables::trie::Subscriber;
-use crate::wire::{self, Body, PacketView};
+use crate::wire::{self, Body, PacketView, QueuedRecord};
 
 /// One engine, or several, and what they share.
 pub struct Core {
@@ -230,16 +230,26 @@ impl Core {
     pub fn export_subtree(&self, subtree: &str) -> (Vec<Vec<u8>>, Vec<Vec<u8>>) {
         let mut open = Vec::new();
         self.each(|engine, now| open.extend(engine.refuse_open(now, subtree)));
-        let mut seen = Vec::new();
+        let (mut queued, mut seen) = (Vec::new(), Vec::new());
+        self.each(|engine, now| queued.extend(engine.export_queued(now, subtree)));
         self.each(|engine, now| seen.extend(engine.export_seen(now, &open)));
-        (Vec::new(), seen)
+        (queued, seen)
     }
 
     /// Takes over what moved here with a subtree, before it is served; how many messages there was no room for.
     pub fn import_records(&self, queued: &[Vec<u8>], seen: &[Vec<u8>]) -> usize {
         // A publisher may come to any worker.
         self.each(|engine, now| engine.import_seen(now, seen));
-        queued.len()
+        let mut of_worker: BTreeMap<u8, Vec<QueuedRecord<'_>>> = BTreeMap::new();
+        for record in queued {
+            // One that makes no sense, or has no session, is counted where it finds none.
+            let record = QueuedRecord::parse(record).unwrap_or_default();
+            let home = self.shared.directory.worker_of(record.session).unwrap_or(0);
+            of_worker.entry(home).or_default().push(record);
+        }
+        let import =
+            |(home, records): (u8, Vec<_>)| self.on(home, |engine, now| engine.import_queued(now, &records));
+        of_worker.into_iter().map(import).sum()
     }
 
     /// Publishes a client's message, a serialised `Publish`, in its name; false: it is none, or its topic is not this node's.

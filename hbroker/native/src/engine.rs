@@ -32,6 +32,7 @@ pub mod routes;
 pub mod session;
 pub mod session_queue;
 pub mod sessions;
+pub mod sharing;
 pub mod standing;
 pub mod subscribing;
 mod throttle;

@@ -133,11 +133,6 @@ impl Distribution {
         taken
     }
 
-    /// Whether the message of a ticket of this worker was taken by [`Self::take_below`].
-    pub fn is_taken(&self, ticket: Ticket) -> bool {
-        self.pending.get(ticket.key as usize).is_some_and(|pending| pending.origin.is_none())
-    }
-
     /// Returns a ticket of this worker; gives the origin to acknowledge to with the last one.
     pub fn settle(&mut self, ticket: Ticket) -> Option<Origin> {
         debug_assert_eq!(ticket.worker, self.worker);
@@ -206,7 +201,6 @@ mod tests {
         assert_eq!((distribution.open_below("a/b"), distribution.open_below("")), (1, 2));
         let taken = distribution.take_below("a/b");
         assert_eq!(taken, [(origin(1), Some((1, 1)), "a/b/c".into())]);
-        assert!(distribution.is_taken(below) && !distribution.is_taken(beside));
         assert_eq!((distribution.open_below(""), distribution.take_below("a/b").len()), (1, 0));
         assert!(!distribution.redirect((1, 1), origin(3)));
         assert_eq!((distribution.settle(below), distribution.settle(below)), (None, None));

@@ -14,12 +14,12 @@ use crate::engine::counters::Drop;
 use crate::engine::distribution::{Distribution, Origin};
 use crate::engine::ledger::Ticket;
 use crate::engine::outlet::{Handoff, Outlet, Target, Targets};
-use crate::engine::parcel::{Parcel, expiry_of};
-use crate::engine::routes::{Refusal, Route, Routes};
+use crate::engine::parcel::Parcel;
+use crate::engine::routes::{Refusal, Routes};
+use crate::engine::sharing::Sharing;
 use crate::keyed::Keyed;
 use crate::link::pubacks::Success;
 use crate::link_id::SessionKey;
-use crate::tables::groups::Group;
 use crate::tables::match_set::Subscriber;
 use crate::tables::retained::{Offer, RetainedPart, RetainedStore};
 use crate::tables::window::{self, DuplicateWindow};
@@ -35,6 +35,7 @@ pub struct Forwarder {
     pub retained: Arc<Mutex<RetainedStore>>,
     pub window: DuplicateWindow,
     pub distribution: Distribution,
+    sharing: Sharing,
 }
 
 impl Forwarder {
@@ -45,6 +46,7 @@ impl Forwarder {
             retained,
             window: DuplicateWindow::new(WINDOW_PUBLISHERS, window::SPAN, seed),
             distribution: Distribution::new(worker, Keyed::new(seed)),
+            sharing: Sharing::new(Keyed::new(seed)),
         }
     }
 
@@ -63,12 +65,12 @@ impl Forwarder {
         if publish.qos > 2 || origin.is_some_and(|origin| (publish.qos > 0) != (origin.delivery > 0)) {
             return Err(Refusal::InvalidMessage);
         }
-        let Self { routes, retained, window, distribution, .. } = self;
+        let Self { routes, retained, window, distribution, sharing, .. } = self;
         let route = routes.find(now, publish.topic)?;
         if route.reserved && origin.is_some() {
             return Err(Refusal::NotAuthorized);
         }
-        if expiry_of(publish) <= now {
+        if publish.expires() <= now {
             return Err(Refusal::Expired);
         }
         let reliable = origin.filter(|origin| origin.delivery > 0);
@@ -87,7 +89,8 @@ impl Forwarder {
         }
         let source = origin.and_then(|origin| out.links.get(origin.link)?.subscriber);
         let plain = route.subscribers.iter().filter(|subscriber| wants(subscriber, source)).map(Target::from);
-        let chosen = chosen_members(&route, publish, out);
+        let chosen: SmallVec<[Target; 2]> =
+            route.groups.iter().filter_map(|group| sharing.choose(&group, publish, out)).collect();
         let mut targets = plain.chain(chosen).peekable();
         if targets.peek().is_none() {
             reliable.inspect(|&origin| out.acknowledge(origin, Success::Unmatched));
@@ -127,7 +130,7 @@ impl Forwarder {
             let Body::Publish(publish) = packet.body else { return None };
             let route = self.routes.find(now, publish.topic).ok()?;
             let mut groups = route.groups.iter().filter(|group| parcel.group.as_ref() == Some(group.name));
-            let target = groups.find_map(|group| choose(&group, &publish, out))?;
+            let target = groups.find_map(|group| self.sharing.choose(&group, &publish, out))?;
             Some(Target { qos: target.qos.min(publish.qos), ..target })
         });
         match member {
@@ -223,18 +226,4 @@ fn send_retained_part(now: Micros, session: SessionKey, field: &[u8], qos: u8, o
         let parcel = Parcel::new(&publish, Bytes::copy_from_slice(field));
         out.offer(now, session, Parcel { qos, retained: true, ..parcel });
     }
-}
-
-/// The members of shared groups that get a message: one of each group and filter that matches.
-fn chosen_members(route: &Route<'_>, publish: &PublishView<'_>, out: &Outlet) -> SmallVec<[Target; 2]> {
-    if route.groups.is_empty() {
-        return SmallVec::new();
-    }
-    route.groups.iter().filter_map(|group| choose(&group, publish, out)).collect()
-}
-
-fn choose(group: &Group<'_>, publish: &PublishView<'_>, out: &Outlet) -> Option<Target> {
-    let first = publish.sequence.wrapping_sub(publish.fragment.map_or(0, |part| u64::from(part.index)));
-    let member = group.choose((publish.publisher, first), |member| out.standing(member.session))?;
-    Some(Target { group: Some(Arc::clone(group.name)), ..Target::from(&member) })
 }

@@ -1,6 +1,8 @@
 //! Whole engines over a faulty network, in virtual time: what §7 promises must hold whatever the network does.
 
 mod delivery;
+mod groups;
+mod handover;
 mod hostile;
 
 mod network;
