@@ -22,12 +22,11 @@ use crate::keyed::Keyed;
 use crate::link_id::{LinkId, SessionKey};
 use crate::tables::match_set::MatchSet;
 use crate::tables::trie::{Subscriber, SubscriptionTrie};
-use crate::tables::window::DuplicateWindow;
+use crate::tables::window::{self, DuplicateWindow};
 use crate::wire::{Body, FragmentView, PacketView, PublishView};
 
-/// Publishers that are remembered for recognising their messages when they come again, and how many of each.
+/// Publishers that are remembered for recognising their messages when they come again.
 const WINDOW_PUBLISHERS: usize = 16_384;
-const WINDOW_SPAN: usize = 65_536;
 /// How long a message may wait for its missing parts.
 const PATIENCE: Micros = 30_000_000;
 /// Messages of which some parts have come.
@@ -69,7 +68,7 @@ impl Inbox {
         Self {
             listeners: SubscriptionTrie::new(config.seed),
             matches: MatchSet::default(),
-            window: DuplicateWindow::new(WINDOW_PUBLISHERS, WINDOW_SPAN, config.seed),
+            window: DuplicateWindow::new(WINDOW_PUBLISHERS, window::SPAN, config.seed),
             reassembler: Reassembler::new(limits, config.seed),
             abandoned: 0,
             queue: VecDeque::new(),
@@ -83,9 +82,8 @@ impl Inbox {
 
     /// Has messages that match handed up for this listener, those too that waited for one.
     pub fn listen(&mut self, now: Micros, listener: u64, filter: &str, qos: u8, counters: &mut Counters) {
-        let subscriber =
-            Subscriber { session: SessionKey(listener), qos, no_local: false, retain_as_published: false };
-        self.listeners.insert(filter, subscriber);
+        let subscriber = Subscriber::new(SessionKey(listener), qos);
+        self.listeners.insert(filter, "", subscriber);
         for waiting in self.unclaimed.take_all() {
             let Ok(PacketView { body: Body::Publish(publish), .. }) = PacketView::from_raw(&waiting.field)
             else {
@@ -126,7 +124,7 @@ impl Inbox {
             return if is_kept { Taken::Kept } else { Taken::Done };
         }
         match publish.fragment {
-            None => self.take_single(publish, retained, receipt, counters),
+            None => self.take_single(now, publish, retained, receipt, counters),
             Some(fragment) => self.take_part(now, publish, fragment, retained, receipt, counters),
         }
     }
@@ -191,6 +189,7 @@ impl Inbox {
 
     fn take_single(
         &mut self,
+        now: Micros,
         publish: &PublishView<'_>,
         retained: bool,
         receipt: Option<Receipt>,
@@ -199,7 +198,7 @@ impl Inbox {
         // A retained message comes once for each subscription made, under the id that it always had.
         let once = receipt.is_some() && publish.qos == 2 && !retained;
         let id = (publish.publisher, publish.sequence);
-        if once && !self.window.first_seen(id.0, id.1) {
+        if once && !self.window.first_seen(now, id.0, id.1) {
             return self.take_again(id, receipt, counters);
         }
         counters.messages_in += 1;
@@ -232,7 +231,7 @@ impl Inbox {
         match added {
             Added::Whole(payload) => {
                 if once {
-                    self.window.first_seen(publish.publisher, first);
+                    self.window.first_seen(now, publish.publisher, first);
                 }
                 counters.messages_in += 1;
                 self.push(publish, (publish.publisher, first), Some(payload), retained, receipt);
