@@ -5,5 +5,6 @@ mod hostile;
 
 mod network;
 mod redirect;
+mod sessions;
 mod speed;
 mod workers;
