@@ -25,7 +25,7 @@ use crate::link_id::{LinkId, SessionKey};
 use crate::sink::DatagramSink;
 use crate::tables::jurisdiction::{Cut, Grant};
 use crate::tables::trie::Subscriber;
-use crate::wire::{self, Body, PacketView};
+use crate::wire::{self, Body, PacketView, QueuedRecord};
 
 /// One engine, or several, and what they share.
 pub struct Core {
@@ -199,15 +199,18 @@ impl Core {
 
     /// The retained messages below a subtree, each part a serialised `Publish`.
     pub fn retained(&self, subtree: &str) -> Vec<Vec<u8>> {
-        let retained = self.shared.retained.lock();
+        let now = self.now();
+        let mut retained = self.shared.retained.lock();
+        retained.expire(now);
         retained.below(subtree).flat_map(|(_, parts)| parts).map(|field| wire::message_of(field)).collect()
     }
 
     /// Takes retained messages over; how many there was no room for.
     pub fn take_retained(&self, messages: &[Vec<u8>]) -> usize {
+        let now = self.now();
         let mut retained = self.shared.retained.lock();
         let mut kept = |message: &Vec<u8>| match PacketView::from_raw(&wire::field_of(message)) {
-            Ok(PacketView { body: Body::Publish(publish), .. }) => retain(&mut retained, &publish),
+            Ok(PacketView { body: Body::Publish(publish), .. }) => retain(now, &mut retained, &publish),
             _ => false,
         };
         messages.iter().filter(|message| !kept(message)).count()
@@ -216,6 +219,42 @@ impl Core {
     /// Drops the retained messages at and below a subtree.
     pub fn drop_retained(&self, subtree: &str) {
         self.shared.retained.lock().drop_below(subtree);
+    }
+
+    /// How many messages at and below a subtree have a publisher that waits for its PUBACK.
+    pub fn drain_subtree(&self, subtree: &str) -> usize {
+        (0..self.workers()).map(|worker| self.on(worker, |engine, _| engine.open_below(subtree))).sum()
+    }
+
+    /// Takes out what moves with a subtree, serialised: what waits for sessions, and what was seen. Open messages are refused.
+    pub fn export_subtree(&self, subtree: &str) -> (Vec<Vec<u8>>, Vec<Vec<u8>>) {
+        let mut open = Vec::new();
+        self.each(|engine, now| open.extend(engine.refuse_open(now, subtree)));
+        let (mut queued, mut seen) = (Vec::new(), Vec::new());
+        self.each(|engine, now| queued.extend(engine.export_queued(now, subtree)));
+        self.each(|engine, now| seen.extend(engine.export_seen(now, &open)));
+        (queued, seen)
+    }
+
+    /// Takes over what moved here with a subtree, before it is served; how many messages there was no room for.
+    pub fn import_records(&self, queued: &[Vec<u8>], seen: &[Vec<u8>]) -> usize {
+        // A publisher may come to any worker.
+        self.each(|engine, now| engine.import_seen(now, seen));
+        let mut of_worker: BTreeMap<u8, Vec<QueuedRecord<'_>>> = BTreeMap::new();
+        for record in queued {
+            // One that makes no sense, or has no session, is counted where it finds none.
+            let record = QueuedRecord::parse(record).unwrap_or_default();
+            let home = self.shared.directory.worker_of(record.session).unwrap_or(0);
+            of_worker.entry(home).or_default().push(record);
+        }
+        let import =
+            |(home, records): (u8, Vec<_>)| self.on(home, |engine, now| engine.import_queued(now, &records));
+        of_worker.into_iter().map(import).sum()
+    }
+
+    /// Publishes a client's message, a serialised `Publish`, in its name; false: it is none, or its topic is not this node's.
+    pub fn publish_raw(&self, message: &[u8]) -> bool {
+        self.on(0, |engine, now| engine.publish_raw(now, message))
     }
 
     /// How many subscriptions match a topic.
@@ -275,6 +314,10 @@ impl Core {
     fn session_key(&self, session: u64) -> Option<SessionKey> {
         let home = self.shared.directory.worker_of(session)?;
         self.on(home, |engine, _| engine.session_key(session))
+    }
+
+    fn now(&self) -> Micros {
+        self.on(0, |_, now| now)
     }
 
     fn workers(&self) -> u8 {

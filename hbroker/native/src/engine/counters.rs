@@ -42,6 +42,8 @@ pub enum Drop {
     Moved,
     /// A message that went to another member of its shared group (§6.5): no loss.
     Regrouped,
+    /// A record of a handover that makes no sense, or is for a session that is not here (§5.4).
+    InvalidRecord,
     /// A retained message that the store had no room for.
     RetainedFull,
     /// A message that nobody read in time at this client.
@@ -60,7 +62,7 @@ pub enum Drop {
     EgressFull,
 }
 
-const DROPS: [&str; 27] = [
+const DROPS: [&str; 28] = [
     "malformed",
     "unknown_session",
     "address_unproven",
@@ -80,6 +82,7 @@ const DROPS: [&str; 27] = [
     "away",
     "moved",
     "regrouped",
+    "invalid_record",
     "retained_full",
     "inbox_full",
     "incomplete",

@@ -14,12 +14,12 @@ use crate::engine::counters::Drop;
 use crate::engine::distribution::{Distribution, Origin};
 use crate::engine::ledger::Ticket;
 use crate::engine::outlet::{Handoff, Outlet, Target, Targets};
-use crate::engine::parcel::{Parcel, expiry_of};
-use crate::engine::routes::{Refusal, Route, Routes};
+use crate::engine::parcel::Parcel;
+use crate::engine::routes::{Refusal, Routes};
+use crate::engine::sharing::Sharing;
 use crate::keyed::Keyed;
 use crate::link::pubacks::Success;
 use crate::link_id::SessionKey;
-use crate::tables::groups::Group;
 use crate::tables::match_set::Subscriber;
 use crate::tables::retained::{Offer, RetainedPart, RetainedStore};
 use crate::tables::window::{self, DuplicateWindow};
@@ -33,8 +33,9 @@ pub struct Forwarder {
     worker: u8,
     pub routes: Routes,
     pub retained: Arc<Mutex<RetainedStore>>,
-    window: DuplicateWindow,
-    distribution: Distribution,
+    pub window: DuplicateWindow,
+    pub distribution: Distribution,
+    sharing: Sharing,
 }
 
 impl Forwarder {
@@ -45,6 +46,7 @@ impl Forwarder {
             retained,
             window: DuplicateWindow::new(WINDOW_PUBLISHERS, window::SPAN, seed),
             distribution: Distribution::new(worker, Keyed::new(seed)),
+            sharing: Sharing::new(Keyed::new(seed)),
         }
     }
 
@@ -63,12 +65,12 @@ impl Forwarder {
         if publish.qos > 2 || origin.is_some_and(|origin| (publish.qos > 0) != (origin.delivery > 0)) {
             return Err(Refusal::InvalidMessage);
         }
-        let Self { routes, retained, window, distribution, .. } = self;
+        let Self { routes, retained, window, distribution, sharing, .. } = self;
         let route = routes.find(now, publish.topic)?;
         if route.reserved && origin.is_some() {
             return Err(Refusal::NotAuthorized);
         }
-        if expiry_of(publish) <= now {
+        if publish.expires() <= now {
             return Err(Refusal::Expired);
         }
         let reliable = origin.filter(|origin| origin.delivery > 0);
@@ -82,12 +84,13 @@ impl Forwarder {
             return Ok(());
         }
         out.counters.messages_in += 1;
-        if publish.retain && !retain(&mut retained.lock(), publish) {
+        if publish.retain && !retain(now, &mut retained.lock(), publish) {
             out.counters.drop(Drop::RetainedFull);
         }
         let source = origin.and_then(|origin| out.links.get(origin.link)?.subscriber);
         let plain = route.subscribers.iter().filter(|subscriber| wants(subscriber, source)).map(Target::from);
-        let chosen = chosen_members(&route, publish, out);
+        let chosen: SmallVec<[Target; 2]> =
+            route.groups.iter().filter_map(|group| sharing.choose(&group, publish, out)).collect();
         let mut targets = plain.chain(chosen).peekable();
         if targets.peek().is_none() {
             reliable.inspect(|&origin| out.acknowledge(origin, Success::Unmatched));
@@ -95,7 +98,7 @@ impl Forwarder {
         }
         let ticket = reliable
             .filter(|_| !publish.ack_queued)
-            .map(|origin| distribution.open(origin, (publish.qos == 2).then_some(id)));
+            .map(|origin| distribution.open(origin, (publish.qos == 2).then_some(id), publish.topic));
         distribution.distribute(now, publish, targets, ticket, out);
         match ticket {
             Some(ticket) => self.settle(ticket, out),
@@ -127,7 +130,7 @@ impl Forwarder {
             let Body::Publish(publish) = packet.body else { return None };
             let route = self.routes.find(now, publish.topic).ok()?;
             let mut groups = route.groups.iter().filter(|group| parcel.group.as_ref() == Some(group.name));
-            let target = groups.find_map(|group| choose(&group, &publish, out))?;
+            let target = groups.find_map(|group| self.sharing.choose(&group, &publish, out))?;
             Some(Target { qos: target.qos.min(publish.qos), ..target })
         });
         match member {
@@ -174,7 +177,9 @@ impl Forwarder {
         out: &mut Outlet,
     ) -> usize {
         let mut sent = 0;
-        self.retained.lock().for_each_match(filter, |_, parts| {
+        let mut retained = self.retained.lock();
+        retained.expire(now);
+        retained.for_each_match(filter, |_, parts| {
             sent += 1;
             for field in parts {
                 send_retained_part(now, session, field, qos, out);
@@ -195,13 +200,15 @@ fn wants(subscriber: &Subscriber, source: Option<SessionKey>) -> bool {
 }
 
 /// Keeps a message as its topic's retained one; false where there is no room.
-pub fn retain(retained: &mut RetainedStore, publish: &PublishView<'_>) -> bool {
+pub fn retain(now: Micros, retained: &mut RetainedStore, publish: &PublishView<'_>) -> bool {
+    retained.expire(now);
     let part = RetainedPart {
         topic: publish.topic,
         field: &publish.field(),
         payload_is_empty: publish.payload.is_empty(),
         publisher: publish.publisher,
         sequence: publish.sequence,
+        expires: publish.expires(),
         fragment: publish.fragment.map(|fragment| (fragment.index, fragment.count)),
     };
     !matches!(retained.offer(part), Offer::Refused)
@@ -219,18 +226,4 @@ fn send_retained_part(now: Micros, session: SessionKey, field: &[u8], qos: u8, o
         let parcel = Parcel::new(&publish, Bytes::copy_from_slice(field));
         out.offer(now, session, Parcel { qos, retained: true, ..parcel });
     }
-}
-
-/// The members of shared groups that get a message: one of each group and filter that matches.
-fn chosen_members(route: &Route<'_>, publish: &PublishView<'_>, out: &Outlet) -> SmallVec<[Target; 2]> {
-    if route.groups.is_empty() {
-        return SmallVec::new();
-    }
-    route.groups.iter().filter_map(|group| choose(&group, publish, out)).collect()
-}
-
-fn choose(group: &Group<'_>, publish: &PublishView<'_>, out: &Outlet) -> Option<Target> {
-    let first = publish.sequence.wrapping_sub(publish.fragment.map_or(0, |part| u64::from(part.index)));
-    let member = group.choose((publish.publisher, first), |member| out.standing(member.session))?;
-    Some(Target { group: Some(Arc::clone(group.name)), ..Target::from(&member) })
 }

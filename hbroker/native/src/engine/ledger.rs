@@ -44,6 +44,13 @@ impl<T> Ledger<T> {
         std::mem::take(&mut self.entries).into_values()
     }
 
+    /// Takes the open entries that are meant, oldest first.
+    pub fn extract(&mut self, mut is_meant: impl FnMut(&T) -> bool) -> Vec<T> {
+        let meant = self.entries.iter().filter(|(_, entry)| is_meant(entry));
+        let deliveries: Vec<u64> = meant.map(|(&delivery, _)| delivery).collect();
+        deliveries.iter().filter_map(|delivery| self.entries.remove(delivery)).collect()
+    }
+
     /// The open entries, to change, oldest first.
     pub fn iter_mut(&mut self) -> impl DoubleEndedIterator<Item = &mut T> {
         self.entries.values_mut()

@@ -34,13 +34,14 @@ impl Parcel {
     pub fn new(publish: &PublishView<'_>, field: Bytes) -> Self {
         Self {
             field,
-            chain: chain_of(publish.publisher, publish.topic.as_bytes()),
+            // §7.6: a session gets a topic's messages in the order in which they were taken over, whoever published them.
+            chain: chain_of(0, publish.topic.as_bytes()),
             qos: publish.qos,
             retained: false,
             overflow: Overflow::default(),
             group: None,
             ticket: None,
-            expires: expiry_of(publish),
+            expires: publish.expires(),
         }
     }
 
@@ -48,15 +49,5 @@ impl Parcel {
     pub fn addressed(self, target: Target) -> Self {
         let Target { qos, overflow, group, .. } = target;
         Self { qos, overflow, group, ..self }
-    }
-}
-
-/// When a message outlives its expiry; `Micros::MAX`: never, or nobody knows when it was published.
-pub fn expiry_of(publish: &PublishView<'_>) -> Micros {
-    match publish.expiry_s {
-        Some(seconds) if publish.published_at_us > 0 => {
-            publish.published_at_us.saturating_add(u64::from(seconds) * 1_000_000)
-        }
-        _ => Micros::MAX,
     }
 }

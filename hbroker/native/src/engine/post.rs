@@ -157,6 +157,19 @@ impl Outlet {
         taken
     }
 
+    /// Takes a session's messages that move to another owner, as [`Session::take_moving`].
+    pub fn take_moving(&mut self, key: SessionKey, is_meant: impl Fn(&Parcel) -> bool) -> Vec<Parcel> {
+        let Some(session) = self.sessions.get_mut(key) else {
+            return Vec::new();
+        };
+        let before = session.queue.bytes();
+        let taken = session.take_moving(is_meant);
+        let after = session.queue.bytes();
+        self.sessions.recount(before, after);
+        self.counters.drop_many(Drop::Moved, taken.len() as u64);
+        taken
+    }
+
     /// Looks at the sessions that wait for answers: those that left messages unanswered for too long stall. The bytes that are held
     /// for those which count as connected.
     pub fn look(&mut self, now: Micros) -> usize {
@@ -193,6 +206,11 @@ impl Outlet {
             session.is_member = true;
             self.tell_standing(key);
         }
+    }
+
+    /// How many messages for a session were dropped.
+    pub fn dropped(&self, key: SessionKey) -> u64 {
+        self.sessions.get(key).map_or(0, |session| session.accounts.dropped().map(|(_, count)| count).sum())
     }
 
     /// The session id of a shared group's member, and how fit it is; `None`: it is gone.

@@ -211,6 +211,18 @@ impl Session {
         taken
     }
 
+    /// Takes messages that move to another owner: first those in flight that no publisher would send again, then those that wait,
+    /// tickets and all.
+    pub fn take_moving(&mut self, is_meant: impl Fn(&Parcel) -> bool) -> Vec<Parcel> {
+        let flights = self.in_flight.extract(|flight| {
+            flight.ticket.is_none() && flight.kept.as_ref().is_some_and(|kept| is_meant(kept))
+        });
+        flights.iter().for_each(|flight| self.credit.settle(flight.bytes as usize));
+        self.accounts.drop(Drop::Moved, flights.len() as u64);
+        let waiting = self.take_waiting(Drop::Moved, &is_meant);
+        flights.into_iter().filter_map(Flight::into_parcel).chain(waiting).collect()
+    }
+
     /// How fit it is, if the other workers are to know and were not told.
     pub fn news(&mut self) -> Option<Fitness> {
         let fitness = self.fitness();

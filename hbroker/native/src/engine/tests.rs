@@ -1,10 +1,13 @@
 //! Whole engines over a faulty network, in virtual time: what §7 promises must hold whatever the network does.
 
 mod delivery;
+mod groups;
+mod handover;
 mod hostile;
 
 mod network;
 mod redirect;
+mod retained;
 mod sessions;
 mod speed;
 mod workers;
