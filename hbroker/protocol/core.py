@@ -9,7 +9,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Protocol, TypeAlias
 
-from hbroker._native import ControlEvent, LinkDownEvent, LinkUpEvent, PublishedEvent, UnresolvedEvent
+from hbroker._native import (
+    ControlEvent,
+    LinkDownEvent,
+    LinkUpEvent,
+    OverflowEvent,
+    PublishedEvent,
+    UnresolvedEvent,
+)
 from hbroker.protocol.packets import Address, Cut
 
 if TYPE_CHECKING:
@@ -17,7 +24,9 @@ if TYPE_CHECKING:
 
 __all__ = ["ClientCore", "Core", "Event", "NodeCore"]
 
-Event: TypeAlias = ControlEvent | LinkUpEvent | LinkDownEvent | UnresolvedEvent | PublishedEvent
+Event: TypeAlias = (
+    ControlEvent | LinkUpEvent | LinkDownEvent | OverflowEvent | UnresolvedEvent | PublishedEvent
+)
 """What `poll_events` gives."""
 
 

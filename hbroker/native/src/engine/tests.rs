@@ -9,6 +9,7 @@ mod large;
 mod network;
 mod redirect;
 mod retained;
+mod sessions;
 mod speed;
 mod unclaimed;
 mod workers;
