@@ -115,18 +115,19 @@ def test_a_session_whose_expiry_is_over_is_forgotten() -> None:
     assert_all_in_order(heard(second), payloads(2, 2))
 
 
-def test_a_clean_start_gets_nothing_of_what_was_left() -> None:
+def test_a_clean_start_ends_what_was_left_at_every_owner() -> None:
     tree = network()
     first = tree.client(terms=TERMS)
-    subscribed(tree, first)
+    subscribed(tree, first, "home/#")
+    subscribed(tree, first, "garden/#")
     first.kill()
-    publisher = tree.client("publisher")
-    publish(tree, publisher, payloads(0, 2))
     second = tree.client(terms=SessionTerms("lamp", TERMS.session, 300, clean_start=True))
     assert not subscribed(tree, second).resumed
-    publish(tree, publisher, payloads(2, 2))
+    stored = [s.filter for host in (tree.root, *tree.nodes.values()) for s in host.control.subscribers]
+    assert stored == ["#"] * 3
+    publish(tree, tree.client("publisher"), payloads(0, 5))
     tree.world.run(SECOND)
-    assert_all_in_order(heard(second), payloads(2, 2))
+    assert_all_in_order(heard(second), payloads(0, 5))
 
 
 def test_an_owner_that_restarts_has_lost_it_and_the_client_is_told() -> None:
