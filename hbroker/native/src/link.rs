@@ -14,7 +14,9 @@ mod config;
 pub mod congestion;
 mod contents;
 pub mod delivery;
+pub mod hystart;
 pub mod outbox;
+pub mod pacer;
 pub mod pubacks;
 pub mod ranges;
 pub mod recovery;
@@ -73,6 +75,8 @@ pub struct Link {
 
     /// Datagrams that are to leave whatever the window says.
     probes: u32,
+    /// When what may not leave yet may.
+    resume_at: Option<Micros>,
     last_received: Micros,
     /// When a datagram was last received, or a numbered one sent, or a PING queued.
     last_active: Micros,
@@ -95,6 +99,7 @@ impl Link {
             pubacks: Pubacks::new(),
             recovery: Recovery::new(config.max_datagram, config.idle_timeout / PROBES_BEFORE_TIMEOUT),
             probes: 0,
+            resume_at: None,
             last_received: now,
             last_active: now,
             is_timed_out: false,
@@ -235,6 +240,7 @@ impl Link {
             self.keep_alive_deadline(),
             self.idle_deadline(),
             self.silence_deadline(),
+            self.resume_at,
         ];
         deadlines.into_iter().flatten().min()
     }
@@ -246,6 +252,7 @@ impl Link {
         if self.is_timed_out {
             return Liveness::TimedOut;
         }
+        self.resume_at = self.resume_at.filter(|&at| at > now);
         self.acks.handle_timeout(now);
         self.detect_lost(now);
         if self.recovery.is_probe_due(now) {

@@ -9,7 +9,8 @@ use std::collections::VecDeque;
 
 use crate::Micros;
 use crate::link::acks::MAX_ACK_DELAY;
-use crate::link::congestion::NewReno;
+use crate::link::congestion::Cubic;
+use crate::link::pacer::{Pacer, Rate};
 use crate::link::rtt::RttEstimator;
 
 /// RFC 9002 §6.1.1, kPacketThreshold.
@@ -38,7 +39,8 @@ pub struct Recovery<C> {
     waiting_since: Option<Micros>,
     first_sample_at: Option<Micros>,
     rtt: RttEstimator,
-    congestion: NewReno,
+    congestion: Cubic,
+    pacer: Pacer,
     max_datagram: usize,
     lost: u64,
 }
@@ -48,6 +50,16 @@ struct Sent<C> {
     at: Micros,
     size: usize,
     contents: C,
+}
+
+/// Whether a datagram may be sent.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Admission {
+    Now,
+    /// The pacer says when.
+    Later(Micros),
+    /// Once something was acknowledged or lost.
+    Full,
 }
 
 impl<C> Recovery<C> {
@@ -66,7 +78,8 @@ impl<C> Recovery<C> {
             waiting_since: None,
             first_sample_at: None,
             rtt: RttEstimator::new(),
-            congestion: NewReno::new(max_datagram),
+            congestion: Cubic::new(max_datagram),
+            pacer: Pacer::default(),
             max_datagram,
             lost: 0,
         }
@@ -75,6 +88,7 @@ impl<C> Recovery<C> {
     /// Records the datagram `next_number`.
     pub fn on_sent(&mut self, now: Micros, size: usize, contents: C) {
         self.records.push_back(Some(Sent { at: now, size, contents }));
+        self.pacer.on_sent(now, self.rate(), size);
         self.outstanding += 1;
         self.in_flight += size;
         self.probe_from = now;
@@ -101,10 +115,9 @@ impl<C> Recovery<C> {
                     continue;
                 };
                 if number == largest {
-                    self.first_sample_at.get_or_insert(now);
-                    self.rtt.sample(now.saturating_sub(sent.at), delay.min(MAX_ACK_DELAY));
+                    self.take_sample(now, sent.at, delay.min(MAX_ACK_DELAY));
                 }
-                self.congestion.on_acknowledged(sent.at, sent.size);
+                self.congestion.on_acknowledged(now, sent.at, sent.size, self.rtt.smoothed());
                 acknowledged(sent.contents);
             }
             if low <= self.settled {
@@ -181,20 +194,31 @@ impl<C> Recovery<C> {
     /// The path is a new one: nothing is known of its round trip and its room (RFC 9000 §9.4).
     pub fn reset_path(&mut self) {
         self.rtt = RttEstimator::new();
-        self.congestion = NewReno::new(self.max_datagram);
+        self.congestion = Cubic::new(self.max_datagram);
+        self.pacer = Pacer::default();
         self.first_sample_at = None;
         self.backoff = 0;
     }
 
-    /// The sender stopped because the window is full (true), or because it had nothing more to send.
+    /// The sender stopped because it may send no more (true), or because it had nothing more to send. One that is held up
+    /// by the pacer counts only while it uses half of the window: it might have had no more than a burst (RFC 9002 §7.8).
     pub fn set_window_limited(&mut self, is_limited: bool) {
-        self.congestion.set_limiting(is_limited);
+        let allowance = self.congestion.allowance(self.in_flight);
+        let is_used = self.in_flight >= allowance || allowance < self.max_datagram;
+        self.congestion.set_limiting(is_limited && is_used);
     }
 
     /// Whether a datagram of `size` bytes may be sent. One that is larger than the window may be sent alone.
-    pub fn has_room(&self, size: usize) -> bool {
-        self.in_flight == 0
-            || (size <= self.congestion.allowance(self.in_flight) && self.records.len() < MOST_RECORDS)
+    pub fn admit(&self, now: Micros, size: usize) -> Admission {
+        if self.in_flight == 0 {
+            return Admission::Now;
+        }
+        if size > self.congestion.allowance(self.in_flight) || self.records.len() >= MOST_RECORDS {
+            return Admission::Full;
+        }
+        self.pacer
+            .next_departure(now, self.rate(), self.max_datagram)
+            .map_or(Admission::Now, Admission::Later)
     }
 
     /// When `detect_lost` or `is_probe_due` will have something to say.
@@ -243,6 +267,17 @@ impl<C> Recovery<C> {
     fn probe_deadline(&self) -> Option<Micros> {
         let wait = self.rtt.probe_timeout(MAX_ACK_DELAY) << self.backoff.min(20);
         (self.outstanding > 0).then(|| self.probe_from + wait.min(self.longest_probe_wait))
+    }
+
+    fn rate(&self) -> Rate {
+        Rate { window: self.congestion.window(), round_trip: self.rtt.smoothed() }
+    }
+
+    fn take_sample(&mut self, now: Micros, sent_at: Micros, delay: Micros) {
+        let round_trip = now.saturating_sub(sent_at);
+        self.first_sample_at.get_or_insert(now);
+        self.rtt.sample(round_trip, delay);
+        self.congestion.on_round_trip(now, sent_at, round_trip.saturating_sub(delay));
     }
 
     fn persistent_period(&self) -> Micros {

@@ -38,7 +38,6 @@ impl RttEstimator {
     }
 
     /// The smoothed round-trip time; a guess before the first sample.
-    #[cfg(test)]
     pub fn smoothed(&self) -> Micros {
         self.smoothed
     }

@@ -10,6 +10,7 @@ use super::{Link, Role};
 use crate::Micros;
 use crate::link::outbox::Turn;
 use crate::link::pubacks::{self, Success};
+use crate::link::recovery::Admission;
 use crate::sink::DatagramSink;
 use crate::wire::{self, AckOut, HeaderOut};
 
@@ -36,12 +37,13 @@ impl Link {
     /// Sends as many datagrams as are due, and as the window and the sink let through. True: the sink is full, and
     /// there may be more.
     pub fn poll_transmit(&mut self, now: Micros, sink: &mut impl DatagramSink) -> bool {
+        self.resume_at = None;
         let mut is_due = self.first_due();
         while let Some(size) = is_due {
             if sink.is_full() {
                 return true;
             }
-            if self.probes == 0 && !self.recovery.has_room(size.max(self.config.max_datagram)) {
+            if self.probes == 0 && !self.is_admitted(now, size.max(self.config.max_datagram)) {
                 break;
             }
             self.seal(now, size, sink);
@@ -50,6 +52,16 @@ impl Link {
         self.recovery.set_window_limited(is_due.is_some());
         if self.acks.is_due() {
             self.seal_acknowledgement(now, sink);
+        }
+        false
+    }
+
+    /// Whether the window and the pacer let a datagram through; if it is the pacer that does not, notes when it will.
+    fn is_admitted(&mut self, now: Micros, size: usize) -> bool {
+        match self.recovery.admit(now, size) {
+            Admission::Now => return true,
+            Admission::Later(at) => self.resume_at = Some(at),
+            Admission::Full => {}
         }
         false
     }
