@@ -10,6 +10,7 @@
 
 pub mod acks;
 pub mod arrivals;
+pub mod budget;
 mod config;
 pub mod congestion;
 mod contents;
@@ -34,6 +35,7 @@ use crate::Micros;
 use crate::link::acks::Acks;
 use crate::link::arrivals::Arrivals;
 pub use crate::link::arrivals::Receipt;
+use crate::link::budget::Budget;
 pub use crate::link::delivery::Chain;
 use crate::link::delivery::Deliveries;
 use crate::link::outbox::Outbox;
@@ -72,6 +74,7 @@ pub struct Link {
     deliveries: Deliveries,
     pubacks: Pubacks,
     recovery: Recovery<Contents>,
+    budget: Budget,
 
     /// Datagrams that are to leave whatever the window says.
     probes: u32,
@@ -87,6 +90,7 @@ pub struct Link {
 impl Link {
     /// A link to `peer`. The token proves this end's address to it; it may be empty where none is needed.
     pub fn new(config: LinkConfig, peer: SocketAddr, token: Vec<u8>, now: Micros) -> Self {
+        let recovery = Recovery::new(config.max_datagram, config.idle_timeout / PROBES_BEFORE_TIMEOUT);
         Self {
             peer,
             token,
@@ -97,7 +101,8 @@ impl Link {
             outbox: Outbox::default(),
             deliveries: Deliveries::default(),
             pubacks: Pubacks::new(),
-            recovery: Recovery::new(config.max_datagram, config.idle_timeout / PROBES_BEFORE_TIMEOUT),
+            budget: Budget::new(recovery.window(), now),
+            recovery,
             probes: 0,
             resume_at: None,
             last_received: now,
@@ -192,6 +197,7 @@ impl Link {
             return;
         }
         self.token = token;
+        self.budget.restore(self.recovery.window());
         let Self { recovery, deliveries, pubacks, .. } = self;
         recovery.abandon(|number, contents| contents.send_again(number, deliveries, pubacks));
     }
@@ -301,12 +307,14 @@ impl Link {
 
     fn handle_acknowledgement(&mut self, now: Micros, ack: &AckView<'_>) {
         let Self { recovery, deliveries, pubacks, acks, .. } = self;
+        let in_flight = recovery.in_flight();
         let mut is_progress = false;
         recovery.on_acknowledgement(now, ack.largest, ack.ranges(), ack.delay_us, |contents| {
             is_progress = true;
             acks.on_acknowledged(contents.acknowledged_through);
             contents.settle(deliveries, pubacks);
         });
+        self.budget.on_acknowledged(in_flight - self.recovery.in_flight(), self.recovery.window());
         if is_progress && !self.token.is_empty() {
             self.token = Vec::new();
         }

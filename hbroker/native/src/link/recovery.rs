@@ -242,13 +242,11 @@ impl<C> Recovery<C> {
     }
 
     /// Bytes sent, and neither acknowledged nor lost.
-    #[cfg(test)]
     pub fn in_flight(&self) -> usize {
         self.in_flight
     }
 
     /// The congestion window, in bytes.
-    #[cfg(test)]
     pub fn window(&self) -> usize {
         self.congestion.window()
     }

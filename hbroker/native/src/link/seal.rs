@@ -38,7 +38,7 @@ impl Link {
     /// there may be more.
     pub fn poll_transmit(&mut self, now: Micros, sink: &mut impl DatagramSink) -> bool {
         self.resume_at = None;
-        let mut is_due = self.first_due();
+        let mut is_due = self.first_due(now);
         while let Some(size) = is_due {
             if sink.is_full() {
                 return true;
@@ -47,7 +47,7 @@ impl Link {
                 break;
             }
             self.seal(now, size, sink);
-            is_due = self.first_due();
+            is_due = self.first_due(now);
         }
         self.recovery.set_window_limited(is_due.is_some());
         if self.acks.is_due() {
@@ -60,19 +60,35 @@ impl Link {
     fn is_admitted(&mut self, now: Micros, size: usize) -> bool {
         match self.recovery.admit(now, size) {
             Admission::Now => return true,
-            Admission::Later(at) => self.resume_at = Some(at),
+            Admission::Later(at) => self.resume_no_later_than(at),
             Admission::Full => {}
         }
         false
     }
 
+    fn resume_no_later_than(&mut self, at: Micros) {
+        self.resume_at = Some(self.resume_at.map_or(at, |before| before.min(at)));
+    }
+
+    /// The delivery that is to be sent again next, if there is credit for it, or a probe to carry it.
+    fn next_again(&mut self, now: Micros) -> Option<u64> {
+        let delivery = self.deliveries.next_again()?;
+        match self.budget.next_repetition(now) {
+            Some(at) if self.probes == 0 => {
+                self.resume_no_later_than(at);
+                None
+            }
+            _ => Some(delivery),
+        }
+    }
+
     /// The least size of the next datagram; None: nothing is due.
-    fn first_due(&mut self) -> Option<usize> {
+    fn first_due(&mut self, now: Micros) -> Option<usize> {
         let first_packet = if self.pubacks.has_due() {
             pubacks::MOST_RUNS * RANGE_BYTES
         } else if let Some((_, body_field)) = self.pubacks.next_refusal() {
             wire::packet_len(0, 0, false, body_field.len())
-        } else if let Some(delivery) = self.deliveries.next_again() {
+        } else if let Some(delivery) = self.next_again(now) {
             self.deliveries.encoded_len(delivery)
         } else {
             match self.outbox.front() {
@@ -100,7 +116,7 @@ impl Link {
         let mut bundle = Bundle { packets: out.len(), out, end, carried: SmallVec::new() };
         self.put_pubacks(&mut bundle);
         self.put_refusals(&mut bundle);
-        self.put_again(&mut bundle, number);
+        self.put_again(now, &mut bundle, number);
         self.put_queued(&mut bundle, number);
         if bundle.is_empty() {
             self.put_probe(now, &mut bundle);
@@ -172,11 +188,13 @@ impl Link {
         }
     }
 
-    fn put_again(&mut self, bundle: &mut Bundle<'_>, number: u64) {
-        while let Some(delivery) = self.deliveries.next_again() {
-            if !bundle.fits(self.deliveries.encoded_len(delivery)) {
+    fn put_again(&mut self, now: Micros, bundle: &mut Bundle<'_>, number: u64) {
+        while let Some(delivery) = self.next_again(now) {
+            let size = self.deliveries.encoded_len(delivery);
+            if !bundle.fits(size) {
                 return;
             }
+            self.budget.spend(now, size);
             self.deliveries.seal(bundle.out, delivery, number);
             bundle.carry_delivery(delivery);
         }

@@ -232,6 +232,18 @@ fn what_the_receiver_cannot_keep_comes_again() {
 }
 
 #[test]
+fn what_was_lost_waits_for_credit_and_nothing_else_does() {
+    let mut pair = Pair::new(1, Faults { delay: 1_000, ..Faults::default() });
+    pair.links[0].budget.spend(0, 62_000);
+    pair.lose_next = 1;
+    (0..8).for_each(|id| pair.queue_reliable(0, Chain::Topic(id), id, 1_000));
+    pair.run_until(3 * SECOND);
+    assert_eq!(pair.received[1], [1, 2, 3, 4, 5, 6, 7]);
+    pair.run_until_quiet(5 * SECOND);
+    assert_eq!((pair.received[1].last(), pair.links[0].stats().retransmits), (Some(&0), 1));
+}
+
+#[test]
 fn a_refusal_arrives_whatever_is_lost() {
     for seed in 0..50 {
         let mut pair = Pair::new(seed, Faults { loss: 0.3, delay: 1_000, ..Faults::default() });
