@@ -16,6 +16,7 @@ pub mod congestion;
 mod contents;
 pub mod delivery;
 pub mod hystart;
+pub mod mtu;
 pub mod outbox;
 pub mod pacer;
 pub mod pubacks;
@@ -38,6 +39,7 @@ pub use crate::link::arrivals::Receipt;
 use crate::link::budget::Budget;
 pub use crate::link::delivery::Chain;
 use crate::link::delivery::Deliveries;
+use crate::link::mtu::PathMtu;
 use crate::link::outbox::Outbox;
 use crate::link::pubacks::{Pubacks, Success};
 use crate::link::recovery::Recovery;
@@ -49,6 +51,8 @@ use contents::Contents;
 const PROBES_BEFORE_TIMEOUT: Micros = 10;
 /// RFC 9002 §6.2.4: a probe timeout sends up to two datagrams.
 const PROBE_DATAGRAMS: u32 = 2;
+/// After so many probe timeouts in a row the size of the datagrams may be to blame.
+const SILENCES_OF_A_BLACK_HOLE: u32 = 2;
 /// The incarnations of one run's links lie this close together; those of two runs do not.
 const LINKS_OF_A_RUN: u64 = 1 << 32;
 /// Room in the queue that only control packets may use.
@@ -75,6 +79,7 @@ pub struct Link {
     pubacks: Pubacks,
     recovery: Recovery<Contents>,
     budget: Budget,
+    mtu: PathMtu,
 
     /// Datagrams that are to leave whatever the window says.
     probes: u32,
@@ -90,7 +95,8 @@ pub struct Link {
 impl Link {
     /// A link to `peer`. The token proves this end's address to it; it may be empty where none is needed.
     pub fn new(config: LinkConfig, peer: SocketAddr, token: Vec<u8>, now: Micros) -> Self {
-        let recovery = Recovery::new(config.max_datagram, config.idle_timeout / PROBES_BEFORE_TIMEOUT);
+        let mtu = PathMtu::new(config.max_datagram);
+        let recovery = Recovery::new(mtu.size(), config.idle_timeout / PROBES_BEFORE_TIMEOUT);
         Self {
             peer,
             token,
@@ -102,6 +108,7 @@ impl Link {
             deliveries: Deliveries::default(),
             pubacks: Pubacks::new(),
             budget: Budget::new(recovery.window(), now),
+            mtu,
             recovery,
             probes: 0,
             resume_at: None,
@@ -188,6 +195,8 @@ impl Link {
     /// The peer's address is another now. What the path carries is unknown again.
     pub fn move_to(&mut self, peer: SocketAddr) {
         self.peer = peer;
+        self.mtu = PathMtu::new(self.config.max_datagram);
+        self.recovery.set_max_datagram(self.mtu.size());
         self.recovery.reset_path();
     }
 
@@ -262,6 +271,9 @@ impl Link {
         self.acks.handle_timeout(now);
         self.detect_lost(now);
         if self.recovery.is_probe_due(now) {
+            if self.recovery.unanswered() >= SILENCES_OF_A_BLACK_HOLE && self.mtu.on_silence(now) {
+                self.recovery.set_max_datagram(self.mtu.size());
+            }
             self.probe();
         }
         if has_passed(self.keep_alive_deadline()) {
@@ -306,14 +318,22 @@ impl Link {
     // Below
 
     fn handle_acknowledgement(&mut self, now: Micros, ack: &AckView<'_>) {
-        let Self { recovery, deliveries, pubacks, acks, .. } = self;
-        let in_flight = recovery.in_flight();
+        let Self { recovery, deliveries, pubacks, acks, mtu, .. } = self;
+        let (in_flight, size) = (recovery.in_flight(), mtu.size());
         let mut is_progress = false;
-        recovery.on_acknowledgement(now, ack.largest, ack.ranges(), ack.delay_us, |contents| {
+        recovery.on_acknowledgement(now, ack.largest, ack.ranges(), ack.delay_us, |sent| {
             is_progress = true;
-            acks.on_acknowledged(contents.acknowledged_through);
-            contents.settle(deliveries, pubacks);
+            if sent.tries_size {
+                mtu.on_probe_acknowledged(now, sent.size);
+            } else {
+                mtu.on_acknowledged(sent.size);
+            }
+            acks.on_acknowledged(sent.contents.acknowledged_through);
+            sent.contents.settle(deliveries, pubacks);
         });
+        if mtu.size() != size {
+            recovery.set_max_datagram(mtu.size());
+        }
         self.budget.on_acknowledged(in_flight - self.recovery.in_flight(), self.recovery.window());
         if is_progress && !self.token.is_empty() {
             self.token = Vec::new();
@@ -323,8 +343,19 @@ impl Link {
     }
 
     fn detect_lost(&mut self, now: Micros) {
-        let Self { recovery, deliveries, pubacks, .. } = self;
-        recovery.detect_lost(now, |number, contents| contents.send_again(number, deliveries, pubacks));
+        let Self { recovery, deliveries, pubacks, mtu, .. } = self;
+        let mut largest = 0;
+        recovery.detect_lost(now, |number, sent| {
+            if sent.tries_size {
+                mtu.on_probe_lost(now);
+            } else {
+                largest = largest.max(sent.size);
+            }
+            sent.contents.send_again(number, deliveries, pubacks);
+        });
+        if mtu.on_lost(now, largest) {
+            recovery.set_max_datagram(mtu.size());
+        }
     }
 
     /// Whether this is the incarnation of an earlier link of the peer's run (§3.6).

@@ -72,6 +72,12 @@ impl Cubic {
         }
     }
 
+    /// The path carries datagrams of this size.
+    pub fn set_max_datagram(&mut self, max_datagram: usize) {
+        self.max_datagram = max_datagram;
+        self.window = self.window.max(self.least());
+    }
+
     /// A datagram sent at `sent_at` was the newest acknowledged, `round_trip` after.
     pub fn on_round_trip(&mut self, now: Micros, sent_at: Micros, round_trip: Micros) {
         if self.is_slow_start()

@@ -45,11 +45,14 @@ pub struct Recovery<C> {
     lost: u64,
 }
 
+/// A datagram in flight.
 #[derive(Debug)]
-struct Sent<C> {
-    at: Micros,
-    size: usize,
-    contents: C,
+pub struct Sent<C> {
+    pub at: Micros,
+    pub size: usize,
+    /// It tries whether the path carries its size: that it is lost says nothing of congestion (RFC 9000 §14.4).
+    pub tries_size: bool,
+    pub contents: C,
 }
 
 /// Whether a datagram may be sent.
@@ -86,8 +89,9 @@ impl<C> Recovery<C> {
     }
 
     /// Records the datagram `next_number`.
-    pub fn on_sent(&mut self, now: Micros, size: usize, contents: C) {
-        self.records.push_back(Some(Sent { at: now, size, contents }));
+    pub fn on_sent(&mut self, sent: Sent<C>) {
+        let (now, size) = (sent.at, sent.size);
+        self.records.push_back(Some(sent));
         self.pacer.on_sent(now, self.rate(), size);
         self.outstanding += 1;
         self.in_flight += size;
@@ -103,7 +107,7 @@ impl<C> Recovery<C> {
         largest: u64,
         ranges: impl Iterator<Item = (u64, u64)>,
         delay: Micros,
-        mut acknowledged: impl FnMut(C),
+        mut acknowledged: impl FnMut(Sent<C>),
     ) {
         if largest >= self.next_number() {
             return;
@@ -118,7 +122,7 @@ impl<C> Recovery<C> {
                     self.take_sample(now, sent.at, delay.min(MAX_ACK_DELAY));
                 }
                 self.congestion.on_acknowledged(now, sent.at, sent.size, self.rtt.smoothed());
-                acknowledged(sent.contents);
+                acknowledged(sent);
             }
             if low <= self.settled {
                 break;
@@ -132,8 +136,8 @@ impl<C> Recovery<C> {
         self.forget_settled();
     }
 
-    /// Gives the number and the contents of each datagram that counts as lost by now to `lost`.
-    pub fn detect_lost(&mut self, now: Micros, mut lost: impl FnMut(u64, C)) {
+    /// Gives the number and the record of each datagram that counts as lost by now to `lost`.
+    pub fn detect_lost(&mut self, now: Micros, mut lost: impl FnMut(u64, Sent<C>)) {
         self.loss_deadline = None;
         let delay = self.rtt.loss_delay();
         let (mut newest, mut run_start, mut is_persistent) = (None, None, false);
@@ -149,12 +153,16 @@ impl<C> Recovery<C> {
             let Some(sent) = self.take(number) else {
                 continue;
             };
+            if sent.tries_size {
+                lost(number, sent);
+                continue;
+            }
             self.lost += 1;
             newest = Some(at);
             let start = *run_start.get_or_insert(at);
             is_persistent |= at - start > self.persistent_period()
                 && self.first_sample_at.is_some_and(|sampled_at| sampled_at < start);
-            lost(number, sent.contents);
+            lost(number, sent);
         }
         if let Some(sent_at) = newest {
             self.congestion.on_lost(now, sent_at);
@@ -166,6 +174,17 @@ impl<C> Recovery<C> {
         if self.outstanding == 0 {
             self.waiting_since = None;
         }
+    }
+
+    /// How often in a row that wait was in vain.
+    pub fn unanswered(&self) -> u32 {
+        self.backoff
+    }
+
+    /// The path carries datagrams of this size.
+    pub fn set_max_datagram(&mut self, max_datagram: usize) {
+        self.max_datagram = max_datagram;
+        self.congestion.set_max_datagram(max_datagram);
     }
 
     /// Whether the wait for any acknowledgement is over: then a probe is to be sent, whatever the window says.
@@ -313,10 +332,14 @@ mod tests {
 
     const LONGEST: Micros = 1_500_000;
 
+    fn datagram(at: Micros, number: u64) -> Sent<u64> {
+        Sent { at, size: 1_000, tries_size: false, contents: number }
+    }
+
     fn sent(count: u64, interval: Micros) -> Recovery<u64> {
         let mut recovery = Recovery::new(1_200, LONGEST);
         for number in 1..=count {
-            recovery.on_sent(number * interval, 1_000, number);
+            recovery.on_sent(datagram(number * interval, number));
         }
         recovery
     }
@@ -324,15 +347,15 @@ mod tests {
     /// Acknowledges ranges, highest first; returns what was acknowledged.
     fn acknowledge(recovery: &mut Recovery<u64>, now: Micros, ranges: &[(u64, u64)]) -> Vec<u64> {
         let mut acknowledged = Vec::new();
-        recovery.on_acknowledgement(now, ranges[0].1, ranges.iter().copied(), 0, |number| {
-            acknowledged.push(number);
+        recovery.on_acknowledgement(now, ranges[0].1, ranges.iter().copied(), 0, |sent| {
+            acknowledged.push(sent.contents);
         });
         acknowledged
     }
 
     fn lost(recovery: &mut Recovery<u64>, now: Micros) -> Vec<u64> {
         let mut lost = Vec::new();
-        recovery.detect_lost(now, |_, number| lost.push(number));
+        recovery.detect_lost(now, |_, sent| lost.push(sent.contents));
         lost
     }
 
@@ -343,6 +366,17 @@ mod tests {
         assert_eq!(lost(&mut recovery, 20_000), [1]);
         assert_eq!(recovery.in_flight(), 2_000);
         assert_eq!(recovery.lost(), 1);
+    }
+
+    #[test]
+    fn a_lost_try_of_a_size_is_no_congestion() {
+        let mut recovery = Recovery::new(1_200, LONGEST);
+        for number in 1..=5 {
+            recovery.on_sent(Sent { tries_size: number == 1, ..datagram(number * 10, number) });
+        }
+        acknowledge(&mut recovery, 20_000, &[(2, 5)]);
+        let window = recovery.window();
+        assert_eq!((lost(&mut recovery, 20_000), recovery.lost(), recovery.window()), (vec![1], 0, window));
     }
 
     #[test]
@@ -388,7 +422,7 @@ mod tests {
         let mut recovery = sent(1, 10);
         acknowledge(&mut recovery, 1_010, &[(1, 1)]);
         for number in 2..=10 {
-            recovery.on_sent(number * 100_000, 1_000, number);
+            recovery.on_sent(datagram(number * 100_000, number));
         }
         acknowledge(&mut recovery, 1_001_000, &[(10, 10)]);
         assert_eq!(lost(&mut recovery, 1_001_000).len(), 8);

@@ -10,7 +10,7 @@ use super::{Link, Role};
 use crate::Micros;
 use crate::link::outbox::Turn;
 use crate::link::pubacks::{self, Success};
-use crate::link::recovery::Admission;
+use crate::link::recovery::{Admission, Sent};
 use crate::sink::DatagramSink;
 use crate::wire::{self, AckOut, HeaderOut};
 
@@ -43,13 +43,14 @@ impl Link {
             if sink.is_full() {
                 return true;
             }
-            if self.probes == 0 && !self.is_admitted(now, size.max(self.config.max_datagram)) {
+            if self.probes == 0 && !self.is_admitted(now, size.max(self.mtu.size())) {
                 break;
             }
             self.seal(now, size, sink);
             is_due = self.first_due(now);
         }
         self.recovery.set_window_limited(is_due.is_some());
+        self.try_larger(now, sink);
         if self.acks.is_due() {
             self.seal_acknowledgement(now, sink);
         }
@@ -110,9 +111,9 @@ impl Link {
         let number = self.recovery.next_number();
         let out = sink.buffer();
         let start = out.len();
-        let ranges = self.config.max_datagram.saturating_sub(least) / RANGE_BYTES;
+        let ranges = self.mtu.size().saturating_sub(least) / RANGE_BYTES;
         let acknowledged_through = self.put_header(now, number, ranges, out);
-        let end = start + self.config.max_datagram;
+        let end = start + self.mtu.size();
         let mut bundle = Bundle { packets: out.len(), out, end, carried: SmallVec::new() };
         self.put_pubacks(&mut bundle);
         self.put_refusals(&mut bundle);
@@ -126,8 +127,31 @@ impl Link {
         }
         self.probes = self.probes.saturating_sub(1);
         let (size, carried) = (bundle.out.len() - start, bundle.carried);
-        self.recovery.on_sent(now, size, Contents { acknowledged_through, carried });
+        let contents = Contents { acknowledged_through, carried };
+        self.recovery.on_sent(Sent { at: now, size, tries_size: false, contents });
         self.last_active = now;
+        sink.commit(self.peer, start);
+    }
+
+    /// Tries whether the path carries larger datagrams, if the search is that far and the window has room.
+    fn try_larger(&mut self, now: Micros, sink: &mut impl DatagramSink) {
+        let Some(size) = self.mtu.due(now) else {
+            return;
+        };
+        if !self.is_established || self.recovery.admit(now, size) != Admission::Now {
+            return;
+        }
+        let number = self.recovery.next_number();
+        let out = sink.buffer();
+        let start = out.len();
+        let acknowledged_through = self.put_header(now, number, 0, out);
+        self.body_field.clear();
+        wire::put_ping_field(&mut self.body_field, now);
+        wire::put_packet(out, 0, 0, false, &self.body_field);
+        wire::put_padding(out, start + size - out.len());
+        let contents = Contents { acknowledged_through, carried: SmallVec::new() };
+        self.recovery.on_sent(Sent { at: now, size, tries_size: true, contents });
+        self.mtu.on_probe_sent();
         sink.commit(self.peer, start);
     }
 
