@@ -41,7 +41,7 @@ class Config:
         token_keys: Sequence[bytes],
         seed: int,
         max_links: int = 1_000_000,
-        max_datagram: int = 1_452,
+        max_datagram: int = 8_952,
         link_queue_bytes: int = 16_777_216,
         event_queue: int = 100_000,
         message_queue_bytes: int = 67_108_864,

@@ -67,8 +67,10 @@ const MOST_BODY: usize = wire::MAX_DATAGRAM - 1_024;
 pub struct Link {
     config: LinkConfig,
     peer: SocketAddr,
-    /// Sent in every datagram until the first acknowledgement; then empty.
+    /// Sent in every datagram until one that held it is acknowledged; then empty.
     token: Vec<u8>,
+    /// The first datagram with that token.
+    token_since: u64,
     is_established: bool,
     peer_incarnation: Option<u64>,
 
@@ -100,6 +102,7 @@ impl Link {
         Self {
             peer,
             token,
+            token_since: 1,
             is_established: config.role == Role::Acceptor,
             peer_incarnation: None,
             acks: Acks::new(),
@@ -163,11 +166,18 @@ impl Link {
         self.arrivals.next_released()
     }
 
-    /// Ends a datagram that was fresh. If all of it was `kept` it will be acknowledged; if not, its reliable packets come
-    /// again, and those that were kept are then known.
-    pub fn finish_datagram(&mut self, now: Micros, number: u64, ack_eliciting: bool, kept: bool) {
+    /// Ends a datagram of `size` bytes that was fresh. If all of it was `kept` it will be acknowledged; if not, its reliable
+    /// packets come again, and those that were kept are then known.
+    pub fn finish_datagram(
+        &mut self,
+        now: Micros,
+        number: u64,
+        size: usize,
+        ack_eliciting: bool,
+        kept: bool,
+    ) {
         if kept && number != 0 {
-            self.acks.record(now, number, ack_eliciting);
+            self.acks.record(now, number, size, ack_eliciting);
         }
     }
 
@@ -192,12 +202,25 @@ impl Link {
         if is_taken { Ok(()) } else { Err(QueueFull) }
     }
 
-    /// The peer's address is another now. What the path carries is unknown again.
+    /// The peer's address is another now (§4.4). What went to the one before, and the acknowledgements, go again.
     pub fn move_to(&mut self, peer: SocketAddr) {
         self.peer = peer;
-        self.mtu = PathMtu::new(self.config.max_datagram);
-        self.recovery.set_max_datagram(self.mtu.size());
-        self.recovery.reset_path();
+        self.acks.repeat();
+        self.send_all_again();
+        self.begin_path();
+    }
+
+    /// The peer asks for a proof of this end's address, which is another than before (§4.4): sends the token until it has it.
+    /// False: one is on its way already, or the link is not open.
+    pub fn prove_address(&mut self, token: Vec<u8>) -> bool {
+        if !self.is_established || !self.token.is_empty() {
+            return false;
+        }
+        self.token = token;
+        self.token_since = self.recovery.next_number();
+        self.begin_path();
+        self.probe();
+        true
     }
 
     /// The peer answered RESET before it acknowledged anything: sends all again, with this token (§3.6).
@@ -206,9 +229,7 @@ impl Link {
             return;
         }
         self.token = token;
-        self.budget.restore(self.recovery.window());
-        let Self { recovery, deliveries, pubacks, .. } = self;
-        recovery.abandon(|number, contents| contents.send_again(number, deliveries, pubacks));
+        self.send_all_again();
     }
 
     // Out
@@ -335,7 +356,7 @@ impl Link {
             recovery.set_max_datagram(mtu.size());
         }
         self.budget.on_acknowledged(in_flight - self.recovery.in_flight(), self.recovery.window());
-        if is_progress && !self.token.is_empty() {
+        if is_progress && !self.token.is_empty() && ack.largest >= self.token_since {
             self.token = Vec::new();
         }
         self.is_established |= is_progress;
@@ -356,6 +377,20 @@ impl Link {
         if mtu.on_lost(now, largest) {
             recovery.set_max_datagram(mtu.size());
         }
+    }
+
+    /// What the path carries, and how fast, is unknown (RFC 9000 §9.4).
+    fn begin_path(&mut self) {
+        self.mtu = PathMtu::new(self.config.max_datagram);
+        self.recovery.set_max_datagram(self.mtu.size());
+        self.recovery.reset_path();
+    }
+
+    /// Nothing that is in flight arrives.
+    fn send_all_again(&mut self) {
+        self.budget.restore(self.recovery.window());
+        let Self { recovery, deliveries, pubacks, .. } = self;
+        recovery.abandon(|number, contents| contents.send_again(number, deliveries, pubacks));
     }
 
     /// Whether this is the incarnation of an earlier link of the peer's run (§3.6).

@@ -32,6 +32,8 @@ pub struct Entry {
     pub published: bool,
     /// How often a RESET gave it a new token while it was opening.
     pub token_renewals: u8,
+    /// When CHALLENGE may be sent again, should its peer have moved.
+    pub challenge_from: Micros,
     /// What each delivery that needs a PUBACK stands for.
     pub ledger: Ledger,
     /// Released packets wait for room (§3.3); it stands in the engine's list of such links.
@@ -94,6 +96,7 @@ impl Links {
             announced: false,
             published: false,
             token_renewals: 0,
+            challenge_from: 0,
             ledger: Ledger::default(),
             stalled: false,
             id,

@@ -2,7 +2,8 @@
 //!
 //! Every path is taken to carry 1,200 bytes (RFC 9000 §14). Once a link sends full datagrams, larger ones are tried that hold
 //! nothing that matters, PING and padding: one that is acknowledged fits, one that is lost three times does not, and says nothing
-//! of congestion. The first try is the upper bound, which is right on most paths; then the interval is halved. A path may come to
+//! of congestion. What Ethernet carries is tried first, which is right on most paths, then the upper bound, which is right within a host
+//! and on jumbo frames; where neither fits, the interval is halved. A path may come to
 //! carry less, and routers that drop say nothing: so when nothing gets through, or larger datagrams are lost and none arrives
 //! while smaller ones do, the link goes back to 1,200 bytes (a black hole, RFC 8899 §4.3) and searches again later.
 
@@ -10,10 +11,13 @@ use crate::Micros;
 
 /// What every path carries (RFC 9000 §14).
 pub const BASE: usize = 1_200;
+/// What Ethernet carries over IPv6, and IPv4.
+const ETHERNET: usize = 1_452;
 /// RFC 8899 §5.1.2, MAX_PROBES.
 const MOST_TRIES: u32 = 3;
-/// An interval no larger is not searched any further.
+/// An interval no larger is not searched any further: so many bytes, and above Ethernet's size an eighth of what fits.
 const CLOSE_ENOUGH: usize = 16;
+const CLOSE_ENOUGH_DIVISOR: usize = 8;
 /// Losses of larger datagrams, noticed one after another, that make a black hole.
 const MOST_SUSPICIONS: u32 = 6;
 /// RFC 8899 §5.1.1, PMTU_RAISE_TIMER: then the path may have become better.
@@ -125,10 +129,15 @@ impl PathMtu {
     }
 
     fn candidate(&self) -> Option<usize> {
+        let usual = ETHERNET.min(self.most);
+        if self.size < usual && usual < self.refused {
+            return Some(usual);
+        }
         if self.refused > self.most {
             return (self.size < self.most).then_some(self.most);
         }
-        (self.refused - self.size > CLOSE_ENOUGH).then_some(usize::midpoint(self.size, self.refused))
+        let close = if self.size < ETHERNET { CLOSE_ENOUGH } else { self.size / CLOSE_ENOUGH_DIVISOR };
+        (self.refused - self.size > close).then_some(usize::midpoint(self.size, self.refused))
     }
 
     fn end_probe(&mut self, now: Micros) {
@@ -171,6 +180,12 @@ mod tests {
     }
 
     #[test]
+    fn jumbo_frames_take_two_probes() {
+        let mut mtu = PathMtu::new(8_952);
+        assert_eq!(search(&mut mtu, 0, 8_952), [1_452, 8_952]);
+    }
+
+    #[test]
     fn halving_finds_what_lies_between() {
         let mut mtu = PathMtu::new(1_452);
         let tried = search(&mut mtu, 0, 1_372);
@@ -184,12 +199,9 @@ mod tests {
             for carried in (1_200..=most.max(1_200)).step_by(37) {
                 let mut mtu = PathMtu::new(most);
                 let tries = search(&mut mtu, 0, carried).len();
-                let found = carried.min(most) - mtu.size();
-                assert!(
-                    found <= CLOSE_ENOUGH && tries <= 45,
-                    "{carried} of {most}: {} in {tries}",
-                    mtu.size()
-                );
+                let missed = carried.min(most) - mtu.size();
+                let close = if carried <= ETHERNET { CLOSE_ENOUGH } else { carried / CLOSE_ENOUGH_DIVISOR };
+                assert!(missed <= close && tries <= 45, "{carried} of {most}: {} in {tries}", mtu.size());
             }
         }
     }

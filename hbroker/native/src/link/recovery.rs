@@ -38,6 +38,8 @@ pub struct Recovery<C> {
     longest_probe_wait: Micros,
     waiting_since: Option<Micros>,
     first_sample_at: Option<Micros>,
+    /// The first number that was sent on this path: what went over another says nothing of it (RFC 9000 §9.4).
+    path_start: u64,
     rtt: RttEstimator,
     congestion: Cubic,
     pacer: Pacer,
@@ -80,6 +82,7 @@ impl<C> Recovery<C> {
             longest_probe_wait,
             waiting_since: None,
             first_sample_at: None,
+            path_start: 1,
             rtt: RttEstimator::new(),
             congestion: Cubic::new(max_datagram),
             pacer: Pacer::default(),
@@ -118,10 +121,12 @@ impl<C> Recovery<C> {
                 let Some(sent) = self.take(number) else {
                     continue;
                 };
-                if number == largest {
-                    self.take_sample(now, sent.at, delay.min(MAX_ACK_DELAY));
+                if number >= self.path_start {
+                    if number == largest {
+                        self.take_sample(now, sent.at, delay.min(MAX_ACK_DELAY));
+                    }
+                    self.congestion.on_acknowledged(now, sent.at, sent.size, self.rtt.smoothed());
                 }
-                self.congestion.on_acknowledged(now, sent.at, sent.size, self.rtt.smoothed());
                 acknowledged(sent);
             }
             if low <= self.settled {
@@ -153,11 +158,11 @@ impl<C> Recovery<C> {
             let Some(sent) = self.take(number) else {
                 continue;
             };
-            if sent.tries_size {
+            self.lost += u64::from(!sent.tries_size);
+            if sent.tries_size || number < self.path_start {
                 lost(number, sent);
                 continue;
             }
-            self.lost += 1;
             newest = Some(at);
             let start = *run_start.get_or_insert(at);
             is_persistent |= at - start > self.persistent_period()
@@ -169,6 +174,7 @@ impl<C> Recovery<C> {
         }
         if is_persistent {
             self.congestion.on_persistent_congestion();
+            self.rtt.forget_least();
         }
         self.forget_settled();
         if self.outstanding == 0 {
@@ -216,6 +222,7 @@ impl<C> Recovery<C> {
         self.congestion = Cubic::new(self.max_datagram);
         self.pacer = Pacer::default();
         self.first_sample_at = None;
+        self.path_start = self.next_number();
         self.backoff = 0;
     }
 

@@ -85,6 +85,7 @@ impl Link {
 
     /// The least size of the next datagram; None: nothing is due.
     fn first_due(&mut self, now: Micros) -> Option<usize> {
+        self.pass_blocked();
         let first_packet = if self.pubacks.has_due() {
             pubacks::MOST_RUNS * RANGE_BYTES
         } else if let Some((_, body_field)) = self.pubacks.next_refusal() {
@@ -104,6 +105,13 @@ impl Link {
             }
         };
         Some(HEADER_BYTES + self.token.len() + first_packet)
+    }
+
+    /// The order of queueing is kept, but for unreliable packets behind a reliable one that the window holds back (§3.3).
+    fn pass_blocked(&mut self) {
+        if self.outbox.front() == Some(Turn::Reliable) && self.deliveries.next_fresh().is_none() {
+            self.outbox.pass_reliable();
+        }
     }
 
     /// Seals a datagram of which the parts that cannot wait take up to `least` bytes.
@@ -232,8 +240,10 @@ impl Link {
                 }
                 Turn::Unreliable(_) => return,
                 Turn::Reliable => {
-                    // A full window holds back what was queued later, unreliable or not: the order of queueing is kept.
                     let Some(delivery) = self.deliveries.next_fresh() else {
+                        if self.outbox.pass_reliable() {
+                            continue;
+                        }
                         return;
                     };
                     if !bundle.fits(self.deliveries.encoded_len(delivery)) {

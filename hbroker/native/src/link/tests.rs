@@ -205,11 +205,11 @@ fn a_new_incarnation_ends_the_link_and_a_new_address_does_not() {
     let mut link = Link::new(config(1, Role::Acceptor), pipe::address(0), Vec::new(), 0);
     let mut header = Header { session: 7, incarnation: 5, number: 1, ..Header::default() };
     assert_eq!(link.handle_header(0, &header, pipe::address(0)), Arrival::Fresh);
-    link.finish_datagram(0, 1, true, true);
+    link.finish_datagram(0, 1, 100, true, true);
     assert_eq!(link.handle_header(0, &header, pipe::address(0)), Arrival::Duplicate);
     header.number = 3;
     assert_eq!(link.handle_header(0, &header, pipe::address(9)), Arrival::Moved);
-    link.finish_datagram(0, 3, true, true);
+    link.finish_datagram(0, 3, 100, true, true);
     link.move_to(pipe::address(9));
     assert_eq!(link.peer(), pipe::address(9));
     header.number = 2;
@@ -290,7 +290,7 @@ fn a_full_body_fits_a_bundle_beside_the_largest_header() {
     for gap in 1..=64 {
         let header = Header { number: gap << 57, ..Header::default() };
         assert_eq!(link.handle_header(0, &header, pipe::address(1)), Arrival::Fresh);
-        link.finish_datagram(0, header.number, true, true);
+        link.finish_datagram(0, header.number, 100, true, true);
     }
     let full = Bytes::from(vec![0; 1_200 - DATAGRAM_OVERHEAD]);
     link.queue_reliable(Chain::Topic(1), full.clone(), false).unwrap();

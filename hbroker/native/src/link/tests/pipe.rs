@@ -236,7 +236,7 @@ impl Pair {
                 self.drain_released(end);
             }
         }
-        self.links[end].finish_datagram(self.now, header.number, datagram.has_packets(), kept);
+        self.links[end].finish_datagram(self.now, header.number, bytes.len(), datagram.has_packets(), kept);
     }
 
     fn drain_released(&mut self, end: usize) {
