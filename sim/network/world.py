@@ -85,6 +85,13 @@ class World:
         """The host is gone, as if its process had been killed: what is on its way to it is lost."""
         del self.hosts[host.address]
 
+    def move(self, host: Host) -> None:
+        """Gives a host another address, as a NAT or another network does. It is not told, and what is on its way to the
+        one before is lost."""
+        del self.hosts[host.address]
+        host.address = self.new_address()
+        self.hosts[host.address] = host
+
     def inject(self, source: Address, destination: Address, data: bytes) -> None:
         """Sends a datagram from anywhere, over its path."""
         self._send(Datagram(self.now, source, destination, data))
@@ -115,7 +122,7 @@ class World:
                 return True
             host.scheduled = None
             host.handle_timeout(self.now)
-        else:
+        elif datagram.destination == host.address:
             host.handle_datagram(self.now, datagram.source, datagram.data)
         self.settle(host)
         return True

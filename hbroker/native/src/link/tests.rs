@@ -1,6 +1,7 @@
 //! Two ends of a link in virtual time, over a pipe that loses, delays, reorders and duplicates from a seed.
 
 mod pipe;
+mod throughput;
 
 use std::collections::HashMap;
 
