@@ -1,7 +1,7 @@
 """Publishers that share one narrow line to an owner: does a link fill it, and do links share it fairly?
 
 The line has a bandwidth, a delay, and a queue of one bandwidth-delay product that drops what finds it full. Every
-publisher always has something to send. What counts is what the subscriber gets.
+publisher has always something to send, from a time on that the seed draws. What counts is what the subscriber gets.
 """
 
 from __future__ import annotations
@@ -16,10 +16,13 @@ from .hosts import ClientHost, NodeHost
 from .paths import CLEAR, ETHERNET, Bottleneck, Faults
 from .world import Datagram, World
 
-__all__ = ["LEAST_FILLED", "MOST_SHARE", "Line", "Shares", "measure"]
+__all__ = ["LEAST_FILLED", "MOST_SHARE", "Line", "LineVerdict", "Shares", "judge", "measure"]
 
 BANDWIDTH_BPS: Final = 20_000_000
 ONE_WAY_US: Final = 20_000
+JITTER_US: Final = 400
+"""Less than a datagram takes on the line, so that none passes another; enough that senders do not fall into step, as
+Floyd and Jacobson, "Traffic phase effects in packet-switched gateways" (1991), found of networks without it."""
 QUEUE_BYTES: Final = BANDWIDTH_BPS // 8 * 2 * ONE_WAY_US // 1_000_000
 """One bandwidth-delay product."""
 LEAST_FILLED: Final = 0.85
@@ -28,6 +31,11 @@ MOST_SHARE: Final = 0.6
 """Of what two senders get."""
 
 SECOND: Final = 1_000_000
+APART: Final = SECOND
+"""Publishers begin within this time."""
+SETTLED: Final = 4 * SECOND
+"""By then they have found their shares."""
+MEASURED: Final = 8 * SECOND
 BACKLOG: Final = 400_000
 SIZES: Final = {0: 1_000, 1: 50_000, 2: 50_000}
 """Of a message, by its QoS: one that is not repeated fits a datagram."""
@@ -68,16 +76,18 @@ class Line:
         self.publishers = [
             ClientHost(self.world, root.address, f"camera-{number}") for number in range(publishers)
         ]
-        self.there = Faults(delay_us=ONE_WAY_US, mtu=ETHERNET, bottleneck=Bottleneck(BANDWIDTH_BPS, QUEUE_BYTES))
-        self.back = Faults(delay_us=ONE_WAY_US, mtu=ETHERNET)
+        self.begins = [self.world.now + self.world.random.randrange(APART) for _ in self.publishers]
+        self.there = Faults(delay_us=ONE_WAY_US, jitter_us=JITTER_US, mtu=ETHERNET, bottleneck=Bottleneck(BANDWIDTH_BPS, QUEUE_BYTES))
+        self.back = Faults(delay_us=ONE_WAY_US, jitter_us=JITTER_US, mtu=ETHERNET)
         self.world.path = self._path
 
     def run(self, microseconds: int) -> None:
         """Lets time pass, while every publisher always has something to send."""
         end = self.world.now + microseconds
         while self.world.now < end:
-            for number, publisher in enumerate(self.publishers):
-                self._keep_busy(publisher, f"camera/{number}")
+            for number, begins in enumerate(self.begins):
+                if begins <= self.world.now:
+                    self._keep_busy(self.publishers[number], f"camera/{number}")
             self.world.run(20_000)
 
     def shares(self, microseconds: int) -> Shares:
@@ -104,8 +114,26 @@ class Line:
         return self.back if datagram.destination in far else CLEAR
 
 
+@dataclass(frozen=True, slots=True)
+class LineVerdict:
+    """What one seed's lines showed."""
+
+    seed: int
+    shares: tuple[Shares, ...]
+
+    @property
+    def violation(self) -> str | None:
+        """The first line that was not filled, or not shared; None: all were."""
+        return next((str(one) for one in self.shares if not (one.is_filled() and one.is_fair())), None)
+
+
 def measure(seed: int, publishers: int, qos: int) -> Shares:
-    """The shares of publishers that begin together, once they have found them."""
+    """The shares of publishers, once they have found them."""
     line = Line(seed, publishers, qos)
-    line.run(2 * SECOND)
-    return line.shares(8 * SECOND)
+    line.run(SETTLED)
+    return line.shares(MEASURED)
+
+
+def judge(seed: int) -> LineVerdict:
+    """One publisher and two, at QoS 0 and 1."""
+    return LineVerdict(seed, tuple(measure(seed, publishers, qos) for publishers in (1, 2) for qos in (0, 1)))

@@ -313,9 +313,8 @@ impl Engine {
         let Some(entry) = self.out.links.get_mut(id).filter(|entry| !entry.inbound) else {
             return false;
         };
-        let is_peer = entry.link.peer_incarnation() == Some(view.header.incarnation);
         let token = view.packets().iter().find_map(|packet| match packet.body {
-            Body::Challenge { token, .. } if is_peer => Some(token),
+            Body::Challenge { token, .. } => Some(token),
             _ => None,
         });
         let Some(token) = token else { return false };

@@ -27,12 +27,32 @@ fn bulk(seed: u64, loss: f64, round_trip: Micros, time: Micros) -> (f64, Micros)
     (pair.received[1].len() as f64 * round_trip as f64 / time as f64, gap.max(time - progress_at))
 }
 
+fn theory(loss: f64) -> f64 {
+    (1.5 / loss).sqrt()
+}
+
 #[test]
-fn report() {
-    for loss in [0.0005, 0.01, 0.05, 0.1, 0.2, 0.3] {
-        for round_trip in [1_000, 20_000] {
-            let (rate, gap) = bulk(1, loss, round_trip, 10 * SECOND);
-            println!("{loss} {round_trip}: {rate:.2} of {:.2}, gap {gap}", (1.5 / loss).sqrt());
+fn a_path_that_loses_a_twentieth_is_used_nearly_as_theory_allows() {
+    for (loss, round_trip, least) in [(0.01, 1_000, 0.9), (0.05, 1_000, 0.6), (0.05, 20_000, 0.85)] {
+        for seed in 0..3 {
+            let (rate, gap) = bulk(seed, loss, round_trip, 150 * round_trip.max(10 * MILLISECOND));
+            let most = theory(loss);
+            assert!(
+                (least * most..1.6 * most).contains(&rate),
+                "seed {seed}, {loss}, {round_trip}: {rate} of {most}"
+            );
+            assert!(gap < 200 * MILLISECOND, "seed {seed}, {loss}, {round_trip}: nothing for {gap}");
+        }
+    }
+}
+
+#[test]
+fn a_path_that_loses_a_third_is_slow_and_neither_stalls_nor_is_flooded() {
+    for loss in [0.2, 0.3] {
+        for seed in 0..3 {
+            let (rate, gap) = bulk(seed, loss, 5_000, 5 * SECOND);
+            assert!(rate > 0.1 * theory(loss), "seed {seed}, {loss}: {rate}");
+            assert!(gap < 4 * SECOND, "seed {seed}, {loss}: nothing for {gap}");
         }
     }
 }
