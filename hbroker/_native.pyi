@@ -27,8 +27,8 @@ class Config:
     `session`: the session id of the links that it opens, 64 random bits. `incarnation`: random for each run.
     `publisher`: its publisher id. `token_keys`: 16-byte keys of the address-validation tokens, the newest first (§4);
     nodes that share them accept each other's. `node`: forwards (a node) instead of handing messages up (a client).
-    `max_datagram`: the largest datagram that is tried on a path, from 1,200 up (§3.4); 1,452 is what Ethernet carries over
-    IPv6, and IPv4. `stranger_rate`: answers to unproven addresses, a second.
+    `max_datagram`: the largest datagram that is tried on a path, from 1,200 up (§3.4). `stranger_rate`: answers to
+    unproven addresses, a second.
     """
 
     def __new__(

@@ -1,7 +1,8 @@
 """Publishers that share one narrow line to an owner: does a link fill it, and do links share it fairly?
 
-The line has a bandwidth, a delay, and a queue of one bandwidth-delay product that drops what finds it full. Every
-publisher has always something to send, from a time on that the seed draws. What counts is what the subscriber gets.
+The line has a bandwidth, a delay, and a queue of one bandwidth-delay product that drops what finds it full.
+Every publisher has always something to send, from a time on that the seed draws. What counts is what the
+subscriber gets.
 """
 
 from __future__ import annotations
@@ -21,8 +22,9 @@ __all__ = ["LEAST_FILLED", "MOST_SHARE", "Line", "LineVerdict", "Shares", "judge
 BANDWIDTH_BPS: Final = 20_000_000
 ONE_WAY_US: Final = 20_000
 JITTER_US: Final = 400
-"""Less than a datagram takes on the line, so that none passes another; enough that senders do not fall into step, as
-Floyd and Jacobson, "Traffic phase effects in packet-switched gateways" (1991), found of networks without it."""
+"""Less than a datagram takes on the line, so that none passes another. Without it senders fall into step, and
+one of them meets the full queue again and again (Floyd and Jacobson, "Traffic phase effects in
+packet-switched gateways", 1991)."""
 QUEUE_BYTES: Final = BANDWIDTH_BPS // 8 * 2 * ONE_WAY_US // 1_000_000
 """One bandwidth-delay product."""
 LEAST_FILLED: Final = 0.85
@@ -33,9 +35,10 @@ MOST_SHARE: Final = 0.6
 SECOND: Final = 1_000_000
 APART: Final = SECOND
 """Publishers begin within this time."""
-SETTLED: Final = 4 * SECOND
-"""By then they have found their shares."""
-MEASURED: Final = 8 * SECOND
+SETTLED: Final = {1: 2 * SECOND, 2: 8 * SECOND}
+"""By then so many publishers have found their shares: with each loss, which are seconds apart, CUBIC closes
+about a third of the distance."""
+MEASURED: Final = {1: 4 * SECOND, 2: 10 * SECOND}
 BACKLOG: Final = 400_000
 SIZES: Final = {0: 1_000, 1: 50_000, 2: 50_000}
 """Of a message, by its QoS: one that is not repeated fits a datagram."""
@@ -48,6 +51,7 @@ class Shares:
     seed: int
     qos: int
     parts: tuple[float, ...]
+    messages: int
 
     def is_filled(self) -> bool:
         """Whether the line was used well."""
@@ -77,7 +81,12 @@ class Line:
             ClientHost(self.world, root.address, f"camera-{number}") for number in range(publishers)
         ]
         self.begins = [self.world.now + self.world.random.randrange(APART) for _ in self.publishers]
-        self.there = Faults(delay_us=ONE_WAY_US, jitter_us=JITTER_US, mtu=ETHERNET, bottleneck=Bottleneck(BANDWIDTH_BPS, QUEUE_BYTES))
+        self.there = Faults(
+            delay_us=ONE_WAY_US,
+            jitter_us=JITTER_US,
+            mtu=ETHERNET,
+            bottleneck=Bottleneck(BANDWIDTH_BPS, QUEUE_BYTES),
+        )
         self.back = Faults(delay_us=ONE_WAY_US, jitter_us=JITTER_US, mtu=ETHERNET)
         self.world.path = self._path
 
@@ -99,7 +108,7 @@ class Line:
             received[message.topic] += len(message.payload)
         most = BANDWIDTH_BPS / 8 * microseconds / SECOND
         parts = (received[f"camera/{number}"] / most for number in range(len(self.publishers)))
-        return Shares(self.seed, self.qos, tuple(parts))
+        return Shares(self.seed, self.qos, tuple(parts), len(self.subscriber.messages))
 
     def _keep_busy(self, publisher: ClientHost, topic: str) -> None:
         publisher.catch_up()
@@ -122,16 +131,21 @@ class LineVerdict:
     shares: tuple[Shares, ...]
 
     @property
+    def messages(self) -> int:
+        """How many arrived."""
+        return sum(one.messages for one in self.shares)
+
+    @property
     def violation(self) -> str | None:
         """The first line that was not filled, or not shared; None: all were."""
         return next((str(one) for one in self.shares if not (one.is_filled() and one.is_fair())), None)
 
 
 def measure(seed: int, publishers: int, qos: int) -> Shares:
-    """The shares of publishers, once they have found them."""
+    """The shares of one publisher or two, once they have found them."""
     line = Line(seed, publishers, qos)
-    line.run(SETTLED)
-    return line.shares(MEASURED)
+    line.run(SETTLED[publishers])
+    return line.shares(MEASURED[publishers])
 
 
 def judge(seed: int) -> LineVerdict:

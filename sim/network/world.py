@@ -86,8 +86,8 @@ class World:
         del self.hosts[host.address]
 
     def move(self, host: Host) -> None:
-        """Gives a host another address, as a NAT or another network does. It is not told, and what is on its way to the
-        one before is lost."""
+        """Gives a host another address, as a NAT or another network does. It is not told, and what is on its
+        way to the one before is lost."""
         del self.hosts[host.address]
         host.address = self.new_address()
         self.hosts[host.address] = host

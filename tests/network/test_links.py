@@ -6,7 +6,7 @@ from collections import Counter
 
 import pytest
 
-from hbroker.sim.network import ClientHost, Datagram, Faults, World
+from hbroker.sim.network import Datagram, Faults, World
 from hbroker.sim.network.line import measure
 from hbroker.sim.network.paths import ETHERNET
 from hbroker.sim.network.world import Address
@@ -22,10 +22,11 @@ def test_one_sender_fills_a_path(qos: int) -> None:
     assert shares.is_filled(), str(shares)
 
 
-@pytest.mark.parametrize(("seed", "qos"), [(1, 0), (2, 0), (1, 1)])
+@pytest.mark.parametrize(("seed", "qos"), [(1, 0), (2, 1)])
 def test_two_senders_share_a_path(seed: int, qos: int) -> None:
     shares = measure(seed, 2, qos)
-    assert shares.is_filled() and shares.is_fair(), str(shares)
+    assert shares.is_filled(), str(shares)
+    assert shares.is_fair(), str(shares)
 
 
 class Ruler:
@@ -68,7 +69,8 @@ class Ruler:
 
 @pytest.mark.parametrize("mtu", [1_200, 1_280, 1_400, ETHERNET, 4_000, 9_000])
 def test_links_find_what_a_path_carries(mtu: int) -> None:
-    """Messages of 100 bytes leave bundles up to 150 bytes short of what fits; the search stops an eighth short of it."""
+    """Messages of 100 bytes leave bundles up to 150 bytes short of what fits; the search may stop an eighth
+    short of it."""
     ruler = Ruler(1, mtu)
     for _ in range(24):
         ruler.send(100)
@@ -89,7 +91,7 @@ def test_a_path_that_begins_to_drop_large_datagrams_is_survived() -> None:
 
 
 class Stream:
-    """A publisher, a subscriber, and a message every millisecond from the one to the other."""
+    """A publisher, a subscriber, and a message every two milliseconds from the one to the other."""
 
     def __init__(self, seed: int, qos: int, loss: float) -> None:
         self.tree = Tree.grow(seed, faults=Faults(loss=loss, delay_us=5_000))
@@ -99,13 +101,13 @@ class Stream:
         self.publisher, self.subscriber = self.tree.client("publisher"), self.tree.client("subscriber")
         self.subscriber.subscribe("track", qos=qos)
         self.world.run_until(lambda: bool(self.subscriber.outcomes))
-        self.run(SECOND)
+        self.run(SECOND // 4)
 
     def run(self, microseconds: int) -> None:
-        for _ in range(microseconds // 1_000):
+        for _ in range(microseconds // 2_000):
             self.publisher.publish("track", b"%d" % self.sent, self.qos)
             self.sent += 1
-            self.world.run(1_000)
+            self.world.run(2_000)
 
     def finish(self) -> list[int]:
         """The numbers of the messages that came, once as many are there as were sent."""
@@ -118,22 +120,26 @@ class Stream:
         return self.tree.root.engine.counters()["links"]
 
 
-@pytest.mark.parametrize("loss", [0.0, 0.1])
-@pytest.mark.parametrize("qos", [1, 2])
-@pytest.mark.parametrize("who", ["publisher", "subscriber", "both"])
-def test_who_moves_in_mid_stream_loses_nothing(who: str, qos: int, loss: float) -> None:
+@pytest.mark.parametrize(
+    ("movers", "qos", "loss"),
+    [
+        (["publisher"], 1, 0.0),
+        (["publisher"], 2, 0.1),
+        (["subscriber"], 1, 0.1),
+        (["subscriber"], 2, 0.0),
+        (["publisher", "subscriber"], 1, 0.2),
+        (["publisher", "subscriber"], 2, 0.2),
+    ],
+)
+def test_who_moves_in_mid_stream_loses_nothing(movers: list[str], qos: int, loss: float) -> None:
     stream = Stream(3, qos, loss)
     links = stream.links()
-    movers: list[ClientHost] = [
-        host for name, host in vars(stream).items() if name in (who, *(("publisher", "subscriber") * (who == "both")))
-    ]
     for _ in range(3):
-        for host in movers:
-            stream.world.move(host)
+        for mover in movers:
+            stream.world.move(getattr(stream, mover))
         stream.run(SECOND)
     assert stream.finish() == list(range(stream.sent))
     assert stream.links() == links, "in the same sessions"
-    assert not any(host.outcomes[1:] for host in movers if host is stream.subscriber)
 
 
 @pytest.mark.parametrize("who", ["publisher", "subscriber"])
@@ -153,15 +159,17 @@ def test_a_node_sends_nothing_but_a_challenge_to_an_address_that_is_not_proved()
     owner, mover = stream.tree.root.address, stream.subscriber
     stream.world.move(mover)
     seen: list[list[str]] = []
+    proofs: list[bytes] = []
 
     def watch(datagram: Datagram) -> None:
         decoded = datagram.decode()
         if datagram.source == mover.address and decoded.header.token:
-            stream.world.watch = None
-        elif (datagram.source, datagram.destination) == (owner, mover.address):
+            proofs.append(decoded.header.token)
+        elif not proofs and (datagram.source, datagram.destination) == (owner, mover.address):
             assert not decoded.header.number
             seen.append(datagram.kinds())
 
     stream.world.watch = watch
     stream.run(3 * SECOND)
-    assert stream.world.watch is None and seen == [["challenge"]]
+    assert proofs
+    assert seen == [["challenge"]]
