@@ -27,7 +27,8 @@ class Config:
     `session`: the session id of the links that it opens, 64 random bits. `incarnation`: random for each run.
     `publisher`: its publisher id. `token_keys`: 16-byte keys of the address-validation tokens, the newest first (§4);
     nodes that share them accept each other's. `node`: forwards (a node) instead of handing messages up (a client).
-    `stranger_rate`: answers to unproven addresses, a second.
+    `max_datagram`: the largest datagram that is tried on a path, from 1,200 up (§3.4). `stranger_rate`: answers to
+    unproven addresses, a second.
     """
 
     def __new__(
@@ -40,7 +41,7 @@ class Config:
         token_keys: Sequence[bytes],
         seed: int,
         max_links: int = 1_000_000,
-        max_datagram: int = 1_200,
+        max_datagram: int = 8_952,
         link_queue_bytes: int = 16_777_216,
         event_queue: int = 100_000,
         message_queue_bytes: int = 67_108_864,

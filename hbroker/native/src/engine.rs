@@ -146,7 +146,8 @@ impl Engine {
                 handoffs: VecDeque::new(),
             },
             side,
-            splitter: Splitter::new(config.publisher, config.max_datagram),
+            // Parts are forwarded to subscribers on any path: they have the size that every path carries.
+            splitter: Splitter::new(config.publisher, config.max_datagram.min(crate::link::mtu::BASE)),
             events: Events::new(config.event_queue),
             tokens: TokenKeys::new(config.token_keys.clone()),
             loose: VecDeque::new(),

@@ -32,6 +32,8 @@ pub struct Entry {
     pub published: bool,
     /// How often a RESET gave it a new token while it was opening.
     pub token_renewals: u8,
+    /// When CHALLENGE may be sent again, should its peer have moved.
+    pub challenge_from: Micros,
     /// What each delivery that needs a PUBACK stands for.
     pub ledger: Ledger,
     /// Its session, if anything was subscribed in it.
@@ -96,6 +98,7 @@ impl Links {
             announced: false,
             published: false,
             token_renewals: 0,
+            challenge_from: 0,
             ledger: Ledger::default(),
             subscriber: None,
             stalled: false,

@@ -11,7 +11,7 @@ pub struct Config(pub crate::config::Config);
 impl Config {
     #[new]
     #[pyo3(signature = (
-        *, node, session, incarnation, publisher, token_keys, seed, max_links = 1_000_000, max_datagram = 1_200,
+        *, node, session, incarnation, publisher, token_keys, seed, max_links = 1_000_000, max_datagram = 8_952,
         link_queue_bytes = 16_777_216, event_queue = 100_000, message_queue_bytes = 67_108_864,
         retained_bytes = 268_435_456, stranger_rate = 10_000, keep_alive_us = 2_000_000, idle_timeout_us = 15_000_000,
     ))]
