@@ -14,6 +14,7 @@ pub mod distribution;
 pub mod event;
 pub mod forward;
 pub mod fragment;
+mod handover;
 pub mod inbox;
 pub mod ledger;
 pub mod links;
@@ -25,6 +26,7 @@ pub mod publisher;
 pub mod rate;
 pub mod routes;
 pub mod sessions;
+pub mod sharing;
 pub mod subscribing;
 
 #[cfg(test)]
@@ -50,6 +52,7 @@ use crate::engine::parts::Splitter;
 use crate::engine::publisher::Publisher;
 use crate::engine::rate::RateLimit;
 use crate::engine::sessions::Sessions;
+use crate::engine::sharing::Standings;
 use crate::keyed::Keyed;
 use crate::link::{Link, LinkConfig, Liveness, Role};
 use crate::link_id::LinkId;
@@ -65,6 +68,7 @@ const HOUSEKEEPING: Micros = 5_000_000;
 pub struct Shared {
     pub directory: Arc<Directory>,
     pub retained: Arc<Mutex<RetainedStore>>,
+    pub standings: Arc<Standings>,
     /// Links opened so far: each has an incarnation of its own, so that its peer can tell it from the one before (§3.6).
     opened: Arc<AtomicU64>,
 }
@@ -75,6 +79,7 @@ impl Shared {
         Self {
             directory: Arc::new(Directory::new(config.seed)),
             retained: Arc::new(Mutex::new(RetainedStore::new(config.retained_bytes))),
+            standings: Arc::default(),
             opened: Arc::default(),
         }
     }
@@ -132,7 +137,7 @@ impl Engine {
     pub fn new(config: Config, worker: u8, workers: u8, shared: Shared) -> Self {
         let keyed = Keyed::new(config.seed);
         let side = if config.node {
-            Side::Node(Box::new(Forwarder::new(worker, Arc::clone(&shared.retained), config.seed)))
+            Side::Node(Box::new(Forwarder::new(worker, &shared, config.seed)))
         } else {
             Side::Client(Box::new(Client::new(&config, keyed)))
         };
