@@ -278,14 +278,14 @@ class Delegating:
         if self._jurisdiction.delegation_of(delegation.subtree) is not None:
             self._delegate(child)  # A restart: nobody serves it now, the cut only changes.
         child.giving = Giving(self._core, delegation.subtree, delegation.epoch, link)
-        child.giving.begin([s for _, s in self._subscribing.subscribers.touching(delegation.subtree)])
+        child.giving.begin(list(self._subscribing.subscribers.touching(delegation.subtree)))
 
     def _adopt(self, child: _Child) -> None:
         """The child serves already. It gets what was taken in by mistake meanwhile."""
         delegation = child.delegation
         assert delegation.link is not None
         self._delegate(child)
-        records = [record_of(s) for _, s in self._subscribing.subscribers.touching(delegation.subtree)]
+        records = [record_of(s) for s in self._subscribing.subscribers.touching(delegation.subtree)]
         retained = self._core.retained(delegation.subtree)
         send_records(self._core, delegation.link, delegation.subtree, delegation.epoch, records, retained)
         self._core.drop_retained(delegation.subtree)

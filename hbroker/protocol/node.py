@@ -23,10 +23,13 @@ from hbroker.protocol.inquiry import Inquiry
 from hbroker.protocol.jurisdiction import Delegation, Grant, Jurisdiction
 from hbroker.protocol.notices import Ledger, Notice
 from hbroker.protocol.packets import address_from, body_of
+from hbroker.protocol.sessions import Sessions
 from hbroker.protocol.status import StatusTopic, split_drops
 from hbroker.protocol.subscribers import Subscribers, Subscription
 from hbroker.protocol.subscribing import Subscribing
+from hbroker.protocol.takeover import Takeovers
 from hbroker.protocol.uplink import Uplink, UplinkState
+from hbroker.protocol.wills import Wills
 
 __all__ = ["Node"]
 
@@ -61,12 +64,23 @@ class Node:
         address = settings.address
         self._address = address
         self._vitals = vitals
+        self._now = 0
         self._ledger = Ledger()
         self._jurisdiction = Jurisdiction(core, remember, unix_offset_us)
         self._status = StatusTopic(settings.name, core)
         self._subscribing = Subscribing(
-            settings, address, core, self._jurisdiction, self._ledger, self._subscription_changed
+            settings, address, core, self._jurisdiction, self._ledger, self._subscription_changed, self._clock
         )
+        self._wills = Wills(
+            core,
+            self._jurisdiction,
+            self._subscribing.sessions,
+            self._ledger,
+            settings.limits.sessions,
+            self._clock,
+            unix_offset_us,
+        )
+        self._takeovers = Takeovers(core)
         self._answering = Answering(settings.name, address, core, self._jurisdiction, self._ledger)
         self._delegating = Delegating(
             settings, address, core, self._jurisdiction, self._subscribing, self._ledger, self._epoch_at
@@ -109,8 +123,11 @@ class Node:
                 self._handle_packet(now, event)
             case LinkUpEvent() if event.inbound:
                 self._subscribing.handle_link_up(event.link, event.session)
+                self._wills.handle_link_up(event.session)
+                self._takeovers.handle_link_up(event.session, event.address)
             case LinkDownEvent():
-                self._subscribing.handle_link_down(event.link)
+                if event.inbound:
+                    self._handle_session_down(now, event)
                 self._delegating.handle_link_down(event.link)
                 for uplink in self._uplinks:
                     uplink.handle_link_down(now, event.link)
@@ -118,9 +135,13 @@ class Node:
                 pass
 
     def handle_timeout(self, now: int) -> None:
+        self._now = now
         deadline = self.poll_timeout()
         if deadline is None or now < deadline:
             return
+        self._subscribing.handle_timeout(now)
+        self._wills.handle_timeout(now)
+        self._takeovers.handle_timeout(now)
         for uplink in self._uplinks:
             uplink.handle_timeout(now)
         self._delegating.handle_timeout(now)
@@ -138,7 +159,8 @@ class Node:
     def poll_timeout(self) -> int | None:
         """When to call `handle_timeout` next."""
         deadlines = [u.poll_timeout() for u in self._uplinks]
-        deadlines += [self._delegating.poll_timeout(), self._status.poll_timeout()]
+        parts = (self._delegating, self._status, self._subscribing, self._wills, self._takeovers)
+        deadlines += [part.poll_timeout() for part in parts]
         return min((d for d in deadlines if d is not None), default=None)
 
     def poll_notice(self) -> Notice | None:
@@ -162,6 +184,18 @@ class Node:
     def subscribers(self) -> Subscribers:
         return self._subscribing.subscribers
 
+    @property
+    def subscribing(self) -> Subscribing:
+        return self._subscribing
+
+    @property
+    def sessions(self) -> Sessions:
+        return self._subscribing.sessions
+
+    @property
+    def wills(self) -> Wills:
+        return self._wills
+
     def status(self, now: int) -> dict[str, object]:
         """This node's line of `hbroker tree --json`, and its counters."""
         drops, counters = split_drops(Counter(self._core.counters()) + self._ledger.counters)
@@ -175,7 +209,7 @@ class Node:
             "serving": self.is_serving,
             "children": sorted(d.subtree for d in self._jurisdiction.delegations),
             "subscriptions": len(self._subscribing.subscribers),
-            "sessions": self._subscribing.sessions,
+            "sessions": self._subscribing.sessions.connected,
             "publishers": counters.get("publishers", 0),
             "messages_in": counters.get("messages_in", 0),
             "messages_out": counters.get("messages_out", 0),
@@ -207,7 +241,9 @@ class Node:
             case pb.Leave() if event.link is not None and body.subtree:
                 self._delegating.handle_leave(event.link, body)
             case pb.Leave() if event.link is not None and not self._is_parent(event.link):
-                self._core.close(event.link)
+                self._handle_client_leave(now, event.link, body)
+            case pb.Will() if event.link is not None and not self._is_parent(event.link):
+                self._wills.handle_will(now, event.link, body)
             case _:
                 self._expect(False)
 
@@ -244,6 +280,18 @@ class Node:
                 return
         self._delegating.handle_transfer(link, transfer)
 
+    def _handle_session_down(self, now: int, event: LinkDownEvent) -> None:
+        self._subscribing.handle_link_down(now, event.link)
+        self._wills.handle_link_down(now, event.session, event.reason)
+        if event.reason == "taken_over":
+            self._takeovers.handle_link_down(now, event.session, event.address)
+
+    def _handle_client_leave(self, now: int, link: int, leave: pb.Leave) -> None:
+        session = self._subscribing.sessions.of_link(link)
+        if session is not None:
+            self._wills.handle_leave(now, session.id, leave.reason)
+        self._subscribing.handle_leave(link, leave)
+
     def _is_parent(self, link: int) -> bool:
         return any(u.link == link for u in self._uplinks)
 
@@ -257,6 +305,10 @@ class Node:
         self._delegating.follow(subscription, ended)
         for uplink in self._uplinks:
             uplink.follow(subscription, ended)
+
+    def _clock(self) -> int:
+        """When what is handled now came."""
+        return self._now
 
     def _publish_status(self, now: int) -> None:
         owner = self._jurisdiction.lookup(self._status.topic)

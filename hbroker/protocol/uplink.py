@@ -163,7 +163,7 @@ class Uplink:
         else:
             self._core.send(link, pack(pb.Leave(subtree=self.subtree, epoch=self._epoch)))
             self._giving = Giving(self._core, self.subtree, self._epoch, link)
-            self._giving.begin([s for _, s in self._subscribing.subscribers.touching(self.subtree)])
+            self._giving.begin(list(self._subscribing.subscribers.touching(self.subtree)))
             self._retry_at = now + LEAVE_WAIT
 
     def follow(self, subscription: Subscription, ended: bool) -> None:
