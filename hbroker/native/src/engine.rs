@@ -5,9 +5,11 @@
 //! core's own (PUBLISH, PUBACK, PING), and hands up all others. What a PUBLISH means depends on the side: at a node it is
 //! forwarded (`forward`), at a client it is read (`inbox`).
 
+pub mod backlog;
 mod client;
 mod commands;
 pub mod counters;
+pub mod credit;
 mod datagrams;
 pub mod directory;
 pub mod distribution;
@@ -21,18 +23,21 @@ pub mod links;
 mod node;
 pub mod outlet;
 mod outside;
+pub mod partial;
 pub mod parts;
 pub mod publisher;
 pub mod rate;
 pub mod routes;
+mod sending;
 pub mod sessions;
 pub mod sharing;
 pub mod subscribing;
+pub mod unclaimed;
 
 #[cfg(test)]
 mod tests;
 
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::VecDeque;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -107,10 +112,8 @@ struct Client {
     inbox: Inbox,
     /// Tokens for owners that were resolved and not yet written to.
     tokens: std::collections::HashMap<SocketAddr, Vec<u8>, Keyed>,
-    /// The topics whose first message that waits found no room on its link.
-    blocked: BTreeSet<Box<str>>,
     /// The topics whose messages wait for a handover to end, and until when.
-    paused: VecDeque<(Micros, Box<str>)>,
+    paused: VecDeque<(Micros, Arc<str>)>,
 }
 
 pub struct Engine {
@@ -176,13 +179,9 @@ impl Engine {
             }
         }
         self.resume_paused(now);
+        self.expire_waiting(now);
         if now >= self.housekeeping {
-            self.housekeeping = Micros::MAX;
-            if let Side::Client(client) = &mut self.side
-                && client.inbox.expire(now, &mut self.out.counters)
-            {
-                self.housekeeping = now + HOUSEKEEPING;
-            }
+            self.keep_house(now);
         }
     }
 
@@ -204,11 +203,11 @@ impl Engine {
     /// When `handle_timeout` is to be called next.
     pub fn poll_timeout(&self) -> Option<Micros> {
         let links = self.out.links.next_timeout().unwrap_or(Micros::MAX);
-        let paused = match &self.side {
-            Side::Client(client) => client.paused.front().map(|(until, _)| *until),
-            Side::Node(_) => None,
+        let waiting = match &self.side {
+            Side::Client(client) => client.next_timeout(),
+            Side::Node(_) => Micros::MAX,
         };
-        let deadline = links.min(self.housekeeping).min(paused.unwrap_or(Micros::MAX));
+        let deadline = links.min(self.housekeeping).min(waiting);
         (deadline != Micros::MAX).then_some(deadline)
     }
 
@@ -250,7 +249,6 @@ impl Engine {
             Side::Client(client) => left.extend([
                 ("waiting", client.publisher.waiting()),
                 ("in flight", client.publisher.in_flight()),
-                ("blocked", client.blocked.len()),
             ]),
         }
         left
@@ -304,6 +302,7 @@ impl Engine {
         };
         let id = links.insert(Link::new(config, peer, token, now), session, inbound);
         links.touch(id);
+        self.offer_credit(id);
         if inbound {
             self.attach(session, id);
         }
@@ -328,7 +327,7 @@ impl Engine {
             Side::Client(client) => {
                 client.inbox.forget_link(id);
                 client.publisher.zones.forget(Some(peer.address));
-                self.take_back(now, tickets);
+                self.take_back(now, peer.address, tickets);
             }
         }
         if entry.inbound {

@@ -38,6 +38,10 @@ pub enum Drop {
     InboxFull,
     /// A part of a message whose other parts never came, or had no room.
     Incomplete,
+    /// A message that outlived its expiry.
+    Expired,
+    /// A message that no listener came for (§6.4).
+    Unclaimed,
     /// A message whose owner could not be found.
     Unresolved,
     /// More answers outside of sessions than the rate limit allows.
@@ -50,7 +54,7 @@ pub enum Drop {
     EgressFull,
 }
 
-const DROPS: [&str; 22] = [
+const DROPS: [&str; 24] = [
     "malformed",
     "unknown_session",
     "address_unproven",
@@ -68,6 +72,8 @@ const DROPS: [&str; 22] = [
     "retained_full",
     "inbox_full",
     "incomplete",
+    "expired",
+    "unclaimed",
     "unresolved",
     "rate_limited",
     "too_many_links",

@@ -11,6 +11,7 @@ use hashbrown::HashMap;
 use slab::Slab;
 
 use crate::Micros;
+use crate::engine::credit::Credit;
 use crate::engine::event::Peer;
 use crate::engine::ledger::Ledger;
 use crate::keyed::Keyed;
@@ -36,6 +37,8 @@ pub struct Entry {
     pub challenge_from: Micros,
     /// What each delivery that needs a PUBACK stands for.
     pub ledger: Ledger,
+    /// How much more the peer takes of what is in the ledger (§7.7).
+    pub credit: Credit,
     /// Its session, if anything was subscribed in it.
     pub subscriber: Option<SessionKey>,
     /// Released packets wait for room (§3.3); it stands in the engine's list of such links.
@@ -100,6 +103,7 @@ impl Links {
             token_renewals: 0,
             challenge_from: 0,
             ledger: Ledger::default(),
+            credit: Credit::default(),
             subscriber: None,
             stalled: false,
             id,

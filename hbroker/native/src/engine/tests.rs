@@ -1,10 +1,12 @@
 //! Whole engines over a faulty network, in virtual time: what §7 promises must hold whatever the network does.
 
+mod credit;
 mod delivery;
 mod groups;
 mod hostile;
-
+mod large;
 mod network;
 mod redirect;
 mod speed;
+mod unclaimed;
 mod workers;
