@@ -18,6 +18,7 @@ from hbroker.config import NodeSettings, format_address
 from hbroker.protocol.admission import STATUS_ROOT
 from hbroker.protocol.answering import Answering
 from hbroker.protocol.core import Event, NodeCore
+from hbroker.protocol.custody import Custody
 from hbroker.protocol.delegating import Delegating
 from hbroker.protocol.inquiry import Inquiry
 from hbroker.protocol.jurisdiction import Delegation, Grant, Jurisdiction
@@ -26,7 +27,7 @@ from hbroker.protocol.packets import address_from, body_of
 from hbroker.protocol.status import StatusTopic, split_drops
 from hbroker.protocol.subscribers import Subscribers, Subscription
 from hbroker.protocol.subscribing import Subscribing
-from hbroker.protocol.uplink import Uplink, UplinkState
+from hbroker.protocol.uplink import Means, Uplink, UplinkState
 
 __all__ = ["Node"]
 
@@ -68,26 +69,27 @@ class Node:
             settings, address, core, self._jurisdiction, self._ledger, self._subscription_changed
         )
         self._answering = Answering(settings.name, address, core, self._jurisdiction, self._ledger)
+        self._custody = Custody(core, self._jurisdiction, self._subscribing, self._ledger)
         self._delegating = Delegating(
-            settings, address, core, self._jurisdiction, self._subscribing, self._ledger, self._epoch_at
+            settings, address, core, self._jurisdiction, self._custody, self._ledger, self._epoch_at
         )
         root = settings.root
         claims = () if root is None else (settings.subtree, f"{STATUS_ROOT}/{settings.name}")
-        self._uplinks = [
-            Uplink(
-                settings,
-                subtree,
-                root or address,
-                address,
-                incarnation,
-                core,
-                self._jurisdiction,
-                self._subscribing,
-                self._ledger,
-                random,
-            )
-            for subtree in claims
-        ]
+        self._means = Means(
+            settings,
+            root or address,
+            address,
+            incarnation,
+            core,
+            self._jurisdiction,
+            self._subscribing,
+            self._custody,
+            self._delegating,
+            self._ledger,
+            random,
+            self._hang_up,
+        )
+        self._uplinks = [Uplink(subtree, self._means) for subtree in claims]
 
     # Change
 
@@ -97,7 +99,7 @@ class Node:
             # All of `$SYS/nodes` is reserved, also for nodes that are still to come.
             for subtree in ("", STATUS_ROOT):
                 self._jurisdiction.hold(Grant(subtree, self._epoch_at(now), None, True, None))
-        self._delegating.restore(now, self._restored)
+        self._custody.restore(now, self._restored)
         for uplink in self._uplinks:
             uplink.start(now)
 
@@ -111,7 +113,7 @@ class Node:
                 self._subscribing.handle_link_up(event.link, event.session)
             case LinkDownEvent():
                 self._subscribing.handle_link_down(event.link)
-                self._delegating.handle_link_down(event.link)
+                self._custody.handle_link_down(event.link)
                 for uplink in self._uplinks:
                     uplink.handle_link_down(now, event.link)
             case _:
@@ -123,13 +125,13 @@ class Node:
             return
         for uplink in self._uplinks:
             uplink.handle_timeout(now)
-        self._delegating.handle_timeout(now)
+        self._custody.handle_timeout(now)
         if self._status.is_due(now):
             self._publish_status(now)
 
     def leave(self, now: int) -> None:
         """Hands back what this node owns. `has_stopped` once it is done, or `uplink.LEAVE_WAIT` is over."""
-        self._delegating.leave()
+        self._delegating.close("")
         for uplink in self._uplinks:
             uplink.leave(now)
 
@@ -138,7 +140,7 @@ class Node:
     def poll_timeout(self) -> int | None:
         """When to call `handle_timeout` next."""
         deadlines = [u.poll_timeout() for u in self._uplinks]
-        deadlines += [self._delegating.poll_timeout(), self._status.poll_timeout()]
+        deadlines += [self._custody.poll_timeout(), self._status.poll_timeout()]
         return min((d for d in deadlines if d is not None), default=None)
 
     def poll_notice(self) -> Notice | None:
@@ -201,11 +203,11 @@ class Node:
                 answered = [u for u in self._uplinks if u.handle_joinack(now, event.link, body)]
                 self._expect(bool(answered))
             case pb.Transfer() if event.link is not None:
-                self._handle_transfer(event.link, body)
+                self._handle_transfer(now, event.link, body)
             case pb.Unsubscribe() if event.link is not None:
                 self._subscribing.handle_unsubscribe(event.link, body)
             case pb.Leave() if event.link is not None and body.subtree:
-                self._delegating.handle_leave(event.link, body)
+                self._custody.handle_leave(event.link, body)
             case pb.Leave() if event.link is not None and not self._is_parent(event.link):
                 self._core.close(event.link)
             case _:
@@ -237,12 +239,17 @@ class Node:
             return None
         return Inquiry(address, origin.hops, parent_link=event.link)
 
-    def _handle_transfer(self, link: int, transfer: pb.Transfer) -> None:
+    def _handle_transfer(self, now: int, link: int, transfer: pb.Transfer) -> None:
         for uplink in self._uplinks:
             if uplink.subtree == transfer.subtree and uplink.link == link:
-                self._expect(uplink.handle_transfer(link, transfer))
+                self._expect(uplink.handle_transfer(now, link, transfer))
                 return
-        self._delegating.handle_transfer(link, transfer)
+        self._custody.handle_transfer(now, link, transfer)
+
+    def _hang_up(self, link: int) -> None:
+        """No claim needs this link to a parent any more."""
+        if not self._is_parent(link):
+            self._core.close(link)
 
     def _is_parent(self, link: int) -> bool:
         return any(u.link == link for u in self._uplinks)
@@ -254,7 +261,7 @@ class Node:
     # Shared
 
     def _subscription_changed(self, subscription: Subscription, ended: bool) -> None:
-        self._delegating.follow(subscription, ended)
+        self._custody.follow(subscription, ended)
         for uplink in self._uplinks:
             uplink.follow(subscription, ended)
 

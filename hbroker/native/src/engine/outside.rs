@@ -45,7 +45,8 @@ impl Engine {
                     }
                 }
                 (
-                    Body::Control(Kind::PubAccept | Kind::SubAck | Kind::Referral) | Body::Challenge { .. },
+                    Body::Control(Kind::PubAccept | Kind::SubAck | Kind::Referral | Kind::OrderAck)
+                    | Body::Challenge { .. },
                     Side::Client(_),
                 ) => self.hand_up_outside(source, packet),
                 (Body::None, _) => {}
