@@ -78,7 +78,8 @@ class LinkUpEvent:
 
 @final
 class LinkDownEvent:
-    """A link is gone, with its subscriptions. `reason`: "timeout", "reset", "restarted", "closed"."""
+    """A link is gone, with its subscriptions. `reason`: "timeout", "reset", "restarted", "taken_over" (by another
+    run of its peer), "closed"."""
 
     def __new__(
         cls, link: int, address: _Address, session: int, inbound: bool, reason: str

@@ -390,7 +390,7 @@ class Subscribe(_message.Message):
     def __init__(self, request: _Optional[int] = ..., filter: _Optional[str] = ..., qos: _Optional[_Union[Qos, str]] = ..., no_local: _Optional[bool] = ..., retain_as_published: _Optional[bool] = ..., retain_handling: _Optional[_Union[RetainHandling, str]] = ..., mode: _Optional[_Union[Mode, str]] = ..., origin: _Optional[_Union[Origin, _Mapping[str, object]]] = ..., client: _Optional[str] = ..., group: _Optional[str] = ..., session_expiry_s: _Optional[int] = ..., clean_start: _Optional[bool] = ..., overflow: _Optional[_Union[Overflow, str]] = ..., queue_messages: _Optional[int] = ..., queue_bytes: _Optional[int] = ...) -> None: ...
 
 class SubAck(_message.Message):
-    __slots__ = ("request", "reason", "node", "address", "filter", "responsible", "active", "passed_to", "token", "qos", "hops", "part", "parts", "list", "group")
+    __slots__ = ("request", "reason", "node", "address", "filter", "responsible", "active", "passed_to", "token", "qos", "hops", "part", "parts", "list", "group", "resumed")
     REQUEST_FIELD_NUMBER: _ClassVar[int]
     REASON_FIELD_NUMBER: _ClassVar[int]
     NODE_FIELD_NUMBER: _ClassVar[int]
@@ -406,6 +406,7 @@ class SubAck(_message.Message):
     PARTS_FIELD_NUMBER: _ClassVar[int]
     LIST_FIELD_NUMBER: _ClassVar[int]
     GROUP_FIELD_NUMBER: _ClassVar[int]
+    RESUMED_FIELD_NUMBER: _ClassVar[int]
     request: int
     reason: Reason
     node: str
@@ -421,7 +422,8 @@ class SubAck(_message.Message):
     parts: int
     list: int
     group: str
-    def __init__(self, request: _Optional[int] = ..., reason: _Optional[_Union[Reason, str]] = ..., node: _Optional[str] = ..., address: _Optional[_Union[Address, _Mapping[str, object]]] = ..., filter: _Optional[str] = ..., responsible: _Optional[bool] = ..., active: _Optional[bool] = ..., passed_to: _Optional[_Iterable[_Union[Cut, _Mapping[str, object]]]] = ..., token: _Optional[bytes] = ..., qos: _Optional[_Union[Qos, str]] = ..., hops: _Optional[int] = ..., part: _Optional[int] = ..., parts: _Optional[int] = ..., list: _Optional[int] = ..., group: _Optional[str] = ...) -> None: ...
+    resumed: bool
+    def __init__(self, request: _Optional[int] = ..., reason: _Optional[_Union[Reason, str]] = ..., node: _Optional[str] = ..., address: _Optional[_Union[Address, _Mapping[str, object]]] = ..., filter: _Optional[str] = ..., responsible: _Optional[bool] = ..., active: _Optional[bool] = ..., passed_to: _Optional[_Iterable[_Union[Cut, _Mapping[str, object]]]] = ..., token: _Optional[bytes] = ..., qos: _Optional[_Union[Qos, str]] = ..., hops: _Optional[int] = ..., part: _Optional[int] = ..., parts: _Optional[int] = ..., list: _Optional[int] = ..., group: _Optional[str] = ..., resumed: _Optional[bool] = ...) -> None: ...
 
 class Unsubscribe(_message.Message):
     __slots__ = ("request", "filter", "group")
@@ -502,18 +504,20 @@ class JoinAck(_message.Message):
     def __init__(self, request: _Optional[int] = ..., reason: _Optional[_Union[Reason, str]] = ..., node: _Optional[str] = ..., address: _Optional[_Union[Address, _Mapping[str, object]]] = ..., subtree: _Optional[str] = ..., epoch: _Optional[int] = ..., lease_ms: _Optional[int] = ..., token: _Optional[bytes] = ..., holder: _Optional[_Union[Cut, _Mapping[str, object]]] = ..., policy: _Optional[_Union[LeasePolicy, str]] = ...) -> None: ...
 
 class Leave(_message.Message):
-    __slots__ = ("request", "subtree", "epoch", "reason", "keep_session")
+    __slots__ = ("request", "subtree", "epoch", "reason", "keep_session", "session")
     REQUEST_FIELD_NUMBER: _ClassVar[int]
     SUBTREE_FIELD_NUMBER: _ClassVar[int]
     EPOCH_FIELD_NUMBER: _ClassVar[int]
     REASON_FIELD_NUMBER: _ClassVar[int]
     KEEP_SESSION_FIELD_NUMBER: _ClassVar[int]
+    SESSION_FIELD_NUMBER: _ClassVar[int]
     request: int
     subtree: str
     epoch: int
     reason: Reason
     keep_session: bool
-    def __init__(self, request: _Optional[int] = ..., subtree: _Optional[str] = ..., epoch: _Optional[int] = ..., reason: _Optional[_Union[Reason, str]] = ..., keep_session: _Optional[bool] = ...) -> None: ...
+    session: int
+    def __init__(self, request: _Optional[int] = ..., subtree: _Optional[str] = ..., epoch: _Optional[int] = ..., reason: _Optional[_Union[Reason, str]] = ..., keep_session: _Optional[bool] = ..., session: _Optional[int] = ...) -> None: ...
 
 class Will(_message.Message):
     __slots__ = ("request", "publish", "delay_s", "session_expiry_s")

@@ -28,7 +28,7 @@ from hbroker.protocol.jurisdiction import Delegation, Jurisdiction
 from hbroker.protocol.machine import Machine
 from hbroker.protocol.notices import ChildAway, ChildJoined, ChildLeft, Ledger, TookBack
 from hbroker.protocol.packets import Cut, Reason, cut_of, pack
-from hbroker.protocol.records import Record, parcels
+from hbroker.protocol.records import Keeper, Record, parcels
 from hbroker.protocol.subscribers import Subscription
 from hbroker.protocol.subscribing import Subscribing
 from hbroker.subtree import is_within
@@ -103,13 +103,18 @@ class Custody:
     """Every subtree delegated by this node. `children` by subtree."""
 
     def __init__(
-        self, core: NodeCore, jurisdiction: Jurisdiction, subscribing: Subscribing, ledger: Ledger
+        self,
+        core: NodeCore,
+        jurisdiction: Jurisdiction,
+        subscribing: Subscribing,
+        ledger: Ledger,
+        keepers: Sequence[Keeper] = (),
     ) -> None:
         self._core = core
         self._jurisdiction = jurisdiction
         self._subscribing = subscribing
         self._ledger = ledger
-        self._estate = Estate(core, jurisdiction, subscribing, self.inherit)
+        self._estate = Estate(core, jurisdiction, subscribing, self.inherit, keepers)
         self.children: dict[str, Child] = {}
         self._ends: Agenda[str] = Agenda()
         """When to take each subtree back."""
@@ -362,7 +367,7 @@ class Custody:
             subtree, node = child.delegation.subtree, child.delegation.node
             self._estate.take_over(now, subtree, taking.inheritance)
             self._forget(child)
-            self._subscribing.sweep()
+            self._estate.sweep()
             taking.done()
             self._ledger.note(ChildLeft(subtree, node))
         return state is not None

@@ -53,8 +53,7 @@ class Estate:
 
     def slow(self, subtree: str) -> Iterator[Record]:
         """What may be much, and is followed as it changes: the subscriptions that touch the subtree."""
-        touching = [subscription for _, subscription in self._subscribing.subscribers.touching(subtree)]
-        return map(record_of, touching)
+        return map(record_of, list(self._subscribing.subscribers.touching(subtree)))
 
     def quick(self, subtree: str, heir: Heir) -> dict[tuple[str, str | int], Record]:
         """The rest, by what tells it from all else: compared with what was sent, it shows what changed."""
@@ -76,6 +75,12 @@ class Estate:
         self._subscribing.take_over(list(inheritance.subscriptions.values()))
         if inheritance.queued or inheritance.seen:
             self._core.import_records(inheritance.queued, inheritance.seen)
+
+    def sweep(self) -> None:
+        """A grant is gone without a handover: what concerns nothing that is left is dropped."""
+        self._subscribing.sweep()
+        for keeper in self._keepers:
+            keeper.sweep()
 
     def moved(self, subtree: str) -> None:
         """The new owner serves the subtree."""

@@ -27,7 +27,9 @@ from hbroker.protocol.packets import address_from, body_of
 from hbroker.protocol.status import StatusTopic, split_drops
 from hbroker.protocol.subscribers import Subscribers, Subscription
 from hbroker.protocol.subscribing import Subscribing
+from hbroker.protocol.takeover import Takeovers
 from hbroker.protocol.uplink import Means, Uplink, UplinkState
+from hbroker.protocol.wills import Wills
 
 __all__ = ["Node"]
 
@@ -62,14 +64,26 @@ class Node:
         address = settings.address
         self._address = address
         self._vitals = vitals
+        self._now = 0
         self._ledger = Ledger()
         self._jurisdiction = Jurisdiction(core, remember, unix_offset_us)
         self._status = StatusTopic(settings.name, core)
         self._subscribing = Subscribing(
-            settings, address, core, self._jurisdiction, self._ledger, self._subscription_changed
+            settings, address, core, self._jurisdiction, self._ledger, self._subscription_changed, self._clock
         )
+        self._wills = Wills(
+            core,
+            self._jurisdiction,
+            self._subscribing.sessions,
+            self._ledger,
+            settings.limits.sessions,
+            self._clock,
+            unix_offset_us,
+        )
+        self._takeovers = Takeovers(core)
         self._answering = Answering(settings.name, address, core, self._jurisdiction, self._ledger)
-        self._custody = Custody(core, self._jurisdiction, self._subscribing, self._ledger)
+        keepers = (self._subscribing.sessions, self._wills)
+        self._custody = Custody(core, self._jurisdiction, self._subscribing, self._ledger, keepers)
         self._delegating = Delegating(
             settings, address, core, self._jurisdiction, self._custody, self._ledger, self._epoch_at
         )
@@ -111,8 +125,11 @@ class Node:
                 self._handle_packet(now, event)
             case LinkUpEvent() if event.inbound:
                 self._subscribing.handle_link_up(event.link, event.session)
+                self._wills.handle_link_up(event.session)
+                self._takeovers.handle_link_up(event.session, event.address)
             case LinkDownEvent():
-                self._subscribing.handle_link_down(event.link)
+                if event.inbound:
+                    self._handle_session_down(now, event)
                 self._custody.handle_link_down(event.link)
                 for uplink in self._uplinks:
                     uplink.handle_link_down(now, event.link)
@@ -120,9 +137,13 @@ class Node:
                 pass
 
     def handle_timeout(self, now: int) -> None:
+        self._now = now
         deadline = self.poll_timeout()
         if deadline is None or now < deadline:
             return
+        self._subscribing.handle_timeout(now)
+        self._wills.handle_timeout(now)
+        self._takeovers.handle_timeout(now)
         for uplink in self._uplinks:
             uplink.handle_timeout(now)
         self._custody.handle_timeout(now)
@@ -140,7 +161,8 @@ class Node:
     def poll_timeout(self) -> int | None:
         """When to call `handle_timeout` next."""
         deadlines = [u.poll_timeout() for u in self._uplinks]
-        deadlines += [self._custody.poll_timeout(), self._status.poll_timeout()]
+        parts = (self._custody, self._status, self._subscribing, self._wills, self._takeovers)
+        deadlines += [part.poll_timeout() for part in parts]
         return min((d for d in deadlines if d is not None), default=None)
 
     def poll_notice(self) -> Notice | None:
@@ -177,7 +199,7 @@ class Node:
             "serving": self.is_serving,
             "children": sorted(d.subtree for d in self._jurisdiction.delegations),
             "subscriptions": len(self._subscribing.subscribers),
-            "sessions": self._subscribing.sessions,
+            "sessions": self._subscribing.sessions.connected,
             "publishers": counters.get("publishers", 0),
             "messages_in": counters.get("messages_in", 0),
             "messages_out": counters.get("messages_out", 0),
@@ -209,7 +231,9 @@ class Node:
             case pb.Leave() if event.link is not None and body.subtree:
                 self._custody.handle_leave(event.link, body)
             case pb.Leave() if event.link is not None and not self._is_parent(event.link):
-                self._core.close(event.link)
+                self._handle_client_leave(now, event.link, body)
+            case pb.Will() if event.link is not None and not self._is_parent(event.link):
+                self._wills.handle_will(now, event.link, body)
             case _:
                 self._expect(False)
 
@@ -251,6 +275,18 @@ class Node:
         if not self._is_parent(link):
             self._core.close(link)
 
+    def _handle_session_down(self, now: int, event: LinkDownEvent) -> None:
+        self._subscribing.handle_link_down(now, event.link)
+        self._wills.handle_link_down(now, event.session, event.reason)
+        if event.reason == "taken_over":
+            self._takeovers.handle_link_down(now, event.session, event.address)
+
+    def _handle_client_leave(self, now: int, link: int, leave: pb.Leave) -> None:
+        session = self._subscribing.sessions.of_link(link)
+        if session is not None:
+            self._wills.handle_leave(now, session.id, leave.reason)
+        self._subscribing.handle_leave(link, leave)
+
     def _is_parent(self, link: int) -> bool:
         return any(u.link == link for u in self._uplinks)
 
@@ -264,6 +300,10 @@ class Node:
         self._custody.follow(subscription, ended)
         for uplink in self._uplinks:
             uplink.follow(subscription, ended)
+
+    def _clock(self) -> int:
+        """When what is handled now came."""
+        return self._now
 
     def _publish_status(self, now: int) -> None:
         owner = self._jurisdiction.lookup(self._status.topic)

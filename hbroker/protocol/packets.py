@@ -49,6 +49,8 @@ Body: TypeAlias = (
     | pb.Challenge
     | pb.Referral
     | pb.Transfer
+    | pb.Will
+    | pb.WillAck
 )
 """The packets that Python sends and reads. PUBLISH, PUBACK, PING, PONG and RESET stay in the native core."""
 
@@ -72,6 +74,8 @@ _FIELD_OF: Final = {
     "Challenge": "challenge",
     "Referral": "referral",
     "Transfer": "transfer",
+    "Will": "will",
+    "WillAck": "willack",
 }
 _FIELDS: Final = frozenset(_FIELD_OF.values())
 

@@ -62,6 +62,9 @@ class Keeper(Protocol):
     def take_over(self, now: int, inheritance: Inheritance) -> None:
         """Takes in its part, just before this node serves the subtree, and before its subscriptions."""
 
+    def sweep(self) -> None:
+        """A subtree is gone without a handover: as `moved`, and nobody has what was kept."""
+
     def moved(self, subtree: str) -> None:
         """The subtree has another owner now: forgets what concerns nothing that this node still owns."""
 
@@ -70,8 +73,8 @@ class Keeper(Protocol):
 class Inheritance:
     """What a new owner was handed so far."""
 
-    subscriptions: dict[tuple[int, str], Subscription] = field(default_factory=dict)
-    """By session and filter."""
+    subscriptions: dict[tuple[int, str, str], Subscription] = field(default_factory=dict)
+    """By session, group and filter."""
     sessions: dict[int, pb.SessionRecord] = field(default_factory=dict)
     wills: dict[int, pb.WillRecord] = field(default_factory=dict)
     """By session."""
@@ -99,7 +102,7 @@ class Inheritance:
         return [d for d in found if d is not None and d.subtree != subtree and is_within(d.subtree, subtree)]
 
     def _take_subscription(self, record: pb.SubscriptionRecord) -> None:
-        key = record.session, record.filter
+        key = record.session, record.group, record.filter
         subscription = subscription_from(record)
         if subscription is None:
             self.subscriptions.pop(key, None)

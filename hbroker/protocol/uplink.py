@@ -446,7 +446,7 @@ class Uplink:
         self._asked.clear()
         if self._jurisdiction.grant_of(self.subtree) is not None:
             self._jurisdiction.drop(self.subtree)
-            self._subscribing.sweep()
+            self._means.custody.estate.sweep()
 
     def _hang_up(self) -> None:
         self._link = None

@@ -21,6 +21,7 @@ from hbroker.protocol.core import Event
 from hbroker.protocol.outcome import Outcome
 from hbroker.protocol.packets import Address, address_of, body_of, cut_of, pack
 from hbroker.protocol.subscription import Options
+from hbroker.protocol.terms import SessionTerms
 from hbroker.subtree import is_within
 
 CLIENT: Address = ("10.9.9.9", 4000)
@@ -167,7 +168,13 @@ class Node:
 class World:
     """The network, the client's core and its control. `behind_nat`: only who was written to can answer."""
 
-    def __init__(self, seed: int = 1, faults: Faults | None = None, behind_nat: bool = False) -> None:
+    def __init__(
+        self,
+        seed: int = 1,
+        faults: Faults | None = None,
+        behind_nat: bool = False,
+        terms: SessionTerms | None = None,
+    ) -> None:
         self.now = 1
         self.random = Random(seed)
         self.faults = faults or Faults()
@@ -186,7 +193,8 @@ class World:
         self._link_ids = count(1)
         self._last_in_session: dict[Address, int] = defaultdict(int)
         self.root = self.node("root", "")
-        self.control = ClientControl(self, Random(seed), self.root.address, "tester")
+        terms = terms or SessionTerms("tester")
+        self.control = ClientControl(self, Random(seed), self.root.address, terms)
 
     def node(self, name: str, subtree: str, parent: Node | None = None) -> Node:
         made = Node(self, name, subtree, ("10.0.0.1", 7000 + len(self.nodes)))

@@ -270,6 +270,11 @@ impl Link {
         self.peer_incarnation
     }
 
+    /// Whether another incarnation is a later link of the peer's same run, and not another run.
+    pub fn is_continued_by(&self, incarnation: u64) -> bool {
+        self.peer_incarnation.is_some_and(|known| is_later_of_run(known, incarnation))
+    }
+
     /// Whether the peer is known to know this link.
     pub fn is_established(&self) -> bool {
         self.is_established
@@ -314,7 +319,7 @@ impl Link {
 
     /// Whether this is the incarnation of an earlier link of the peer's run (§3.6).
     fn is_past(&self, incarnation: u64) -> bool {
-        let is_before = |known: u64| (1..LINKS_OF_A_RUN).contains(&known.wrapping_sub(incarnation));
+        let is_before = |known| is_later_of_run(incarnation, known);
         match self.peer_incarnation {
             Some(known) => is_before(known),
             None => self.config.past.is_some_and(|past| past == incarnation || is_before(past)),
@@ -354,4 +359,9 @@ impl Link {
     fn silence_deadline(&self) -> Option<Micros> {
         self.recovery.waiting_since().map(|since| since + self.config.idle_timeout)
     }
+}
+
+/// Whether `later` is the incarnation of a later link of the run that `earlier` is of (§2.2).
+fn is_later_of_run(earlier: u64, later: u64) -> bool {
+    (1..LINKS_OF_A_RUN).contains(&later.wrapping_sub(earlier))
 }

@@ -294,6 +294,7 @@ pub mod sub_ack {
     pub const PARTS: u32 = 0x70;
     pub const LIST: u32 = 0x79;
     pub const GROUP: u32 = 0x82;
+    pub const RESUMED: u32 = 0x88;
     pub const CHECKS: Checks = &[
         (NODE, Check::Utf8),
         (ADDRESS, Check::Message(super::address::CHECKS)),
@@ -384,6 +385,7 @@ pub mod leave {
     pub const EPOCH: u32 = 0x18;
     pub const REASON: u32 = 0x20;
     pub const KEEP_SESSION: u32 = 0x28;
+    pub const SESSION: u32 = 0x31;
     pub const CHECKS: Checks = &[(SUBTREE, Check::Utf8)];
 }
 

@@ -310,6 +310,7 @@ impl Engine {
             return;
         };
         let inbound = entry.inbound;
+        let is_same_run = !inbound || entry.link.is_continued_by(view.header.incarnation);
         if self.events.is_full() {
             return self.out.counters.drop(Drop::NoRoom);
         }
@@ -320,7 +321,8 @@ impl Engine {
             }
             return;
         }
-        self.end_link(now, id, DownReason::Restarted);
+        let reason = if is_same_run { DownReason::Restarted } else { DownReason::TakenOver };
+        self.end_link(now, id, reason);
         if inbound {
             self.accept(now, Role::Acceptor, source, view, received);
         }
