@@ -202,6 +202,18 @@ class Deliveries:
             if not interest.is_made
         ]
 
+    def lacking(self) -> Iterator[str]:
+        """Subscriptions that are made, and that the owner of a topic does not hold now."""
+        owners = {topic: self._ownership.serves(topic) for topic in self._topics}
+        held = {owner: held_by(owner) for owner in owners.values() if owner is not None}
+        for application in self._applications.values():
+            for interest in application.interests.values():
+                for topic in interest.topics:
+                    owner = owners[topic]
+                    is_held = owner and (application.host.session, interest.filter) in held[owner]
+                    if interest.is_made and not is_held:
+                        yield f"{topic} is served without {application.name}'s {interest.filter}"
+
     def missing(self, payload: bytes, topic: str) -> list[str]:
         """Who is subscribed to a topic at QoS 1 or 2 and has not got this message."""
         return [

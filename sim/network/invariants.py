@@ -133,7 +133,7 @@ class Ownership:
 
     def _owns(self, host: NodeHost, topic: str) -> bool:
         is_alive = self._world.hosts.get(host.address) is host
-        return is_alive and host.engine.owns(self._world.now, topic)
+        return is_alive and host.owns(topic)
 
 
 class Bounds:

@@ -37,15 +37,18 @@ __all__ = [
 SECOND: Final = 1_000_000
 MOST_NODES: Final = 30
 ROOT: Final = "root"
+MOST_DRIFT_PPM: Final = 60_000
+"""Clocks may be wrong by one second in 15 (§5.6); a little less leaves time to be told."""
 
 
 @dataclass(frozen=True, slots=True)
 class NodePlan:
-    """A node and the subtree that it claims."""
+    """A node, the subtree that it claims, and by how much its clock is too fast."""
 
     name: str
     subtree: str
     policy: LeasePolicy = LeasePolicy.FENCE
+    drift_ppm: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,7 +173,8 @@ class Plan:
         yield f"paths: {self.paths}"
         for node in self.nodes:
             late = "" if node.name in self.first else ", joins late"
-            yield f"node {node.name}: {node.subtree or '(root)'}, {node.policy.value}{late}"
+            clock = f", clock {node.drift_ppm:+} ppm" if node.drift_ppm else ""
+            yield f"node {node.name}: {node.subtree or '(root)'}, {node.policy.value}{clock}{late}"
         messages = [action for action in self.actions if isinstance(action, Publish)]
         yield f"clients: {' '.join(self.clients)}; {len(messages)} messages to {len(self.topics)} topics"
         for action in self.actions:
@@ -229,7 +233,9 @@ def _draw_nodes(random: Random) -> list[NodePlan]:
             lasting.add(subtree)
     policies = [LeasePolicy.SERVE if s and s in lasting else LeasePolicy.FENCE for s in subtrees]
     names = [ROOT, *(f"n{number}" for number in range(1, len(subtrees)))]
-    return [NodePlan(*node) for node in zip(names, subtrees, policies, strict=True)]
+    most = random.choice((0, 100, MOST_DRIFT_PPM))
+    clocks = [random.randint(-most, most) for _ in subtrees]
+    return [NodePlan(*node) for node in zip(names, subtrees, policies, clocks, strict=True)]
 
 
 def _draw_paths(random: Random) -> Faults:

@@ -88,6 +88,7 @@ class Trial:
         self._plan = plan
         self._world = World(plan.seed)
         self._settings: dict[str, NodeSettings] = {}
+        self._drifts = {node.name: node.drift_ppm for node in plan.nodes}
         self._hosts: dict[str, Host] = {}
         self._names: dict[tuple[str, int], str] = {}
         self._left: set[str] = set()
@@ -174,6 +175,7 @@ class Trial:
             *(f"nobody serves {topic}" for topic in unowned),
             *([f"{unanswered} messages have no answer"] if unanswered else []),
             *(f"{subscription} is not made" for subscription in self._deliveries.unmade()),
+            *self._deliveries.lacking(),
         ]
 
     def _is_refused(self, name: str) -> bool:
@@ -204,8 +206,7 @@ class Trial:
                 host = self._running(action.node)
                 if isinstance(host, NodeHost):
                     self._left.add(action.node)
-                    host.control.leave(self._world.now)
-                    self._world.settle(host)
+                    host.leave()
             case Part():
                 self._apart.append(action.hosts)
             case Heal():
@@ -231,7 +232,8 @@ class Trial:
 
     def _start_node(self, name: str) -> None:
         if name not in self._hosts:
-            self._enter(name, NodeHost(self._world, self._settings[name]))
+            host = NodeHost(self._world, self._settings[name], drift_ppm=self._drifts[name])
+            self._enter(name, host)
 
     def _start_client(self, name: str) -> ClientHost:
         client = ClientHost(self._world, self._settings[ROOT].listen, name)
@@ -266,7 +268,8 @@ class Trial:
             self._start_client(name)
 
     def _subscribe(self, client: ClientHost, wanted: Subscribe) -> None:
-        subscription = client.control.subscribe(self._world.now, wanted.filter, Options(qos=wanted.qos))
+        client.catch_up()
+        subscription = client.control.subscribe(client.clock(), wanted.filter, Options(qos=wanted.qos))
         self._deliveries.subscribe(client, subscription, wanted.filter, wanted.qos)
         self._bounds.subscribed()
         self._world.settle(client)
@@ -275,6 +278,7 @@ class Trial:
         number = self._numbers[name] = self._numbers.get(name, 0) + 1
         sent = Sent(name, number, topic, qos, self._world.now)
         payload = payload_of(sent)
+        client.catch_up()
         sequence = client.engine.publish(topic, payload.ljust(size, b"."), qos, ack_queued=ACK_QUEUED)
         if sequence is not None:
             self._messages += 1
