@@ -51,6 +51,7 @@ class Host:
         self.drift_ppm = drift_ppm
         self.incarnation = random.getrandbits(64)
         self.session = random.getrandbits(63) + 1
+        self.publisher = random.getrandbits(64)
         self.scheduled: int | None = None
         self.is_stopped = False
         self._socket: deque[tuple[Address, bytes]] = deque()
@@ -59,7 +60,7 @@ class Host:
                 node=node,
                 session=self.session,
                 incarnation=self.incarnation,
-                publisher=random.getrandbits(64),
+                publisher=self.publisher,
                 token_keys=[token_key] if node else [],
                 seed=random.getrandbits(64),
             )
@@ -219,6 +220,12 @@ class ClientHost(Host):
         ticket = self.control.resolve(self.clock(), topic, trace=trace)
         self.world.settle(self)
         return ticket
+
+    def roam(self) -> None:
+        """Goes on under another address. What is on its way to the old one is lost."""
+        del self.world.hosts[self.address]
+        self.address = self.world.new_address()
+        self.world.hosts[self.address] = self
 
     def leave(self) -> None:
         """Says goodbye to every owner, as a client does that closes."""

@@ -113,7 +113,7 @@ class World:
             return False
         at, _, host, datagram = heapq.heappop(self._due)
         self.now = max(self.now, at)
-        if self.hosts.get(host.address) is not host:
+        if self.hosts.get(host.address if datagram is None else datagram.destination) is not host:
             return True
         if datagram is None:
             if host.scheduled != at:
