@@ -195,13 +195,12 @@ class Jurisdiction:
         """The delegations that a filter touches; for a parent's request, those below that parent's grants.
 
         A node is reached from several parents, and each request goes on below the one it came from alone. So
-        it arrives once for each delegation on its way, and never goes round.
+        it arrives once for each delegation on its way, and never goes round. What this node delegated out of
+        a subtree that it lost is nobody's business here: to name it would look as if the rest were served.
         """
-        touched = [d for d in self._delegations.values() if filter_touches(filter, d.subtree)]
-        if parent_link is None:
-            return touched
+        touched = (d for d in self._delegations.values() if filter_touches(filter, d.subtree))
         enclosing = ((d, self.enclosing(d.subtree)) for d in touched)
-        return [d for d, grant in enclosing if grant is not None and grant.link == parent_link]
+        return [d for d, grant in enclosing if grant and (parent_link is None or grant.link == parent_link)]
 
     def responsible(self, filter: str) -> Grant | None:
         """A grant less its cuts that can hold a topic that matches; None: there is none (§6.1)."""

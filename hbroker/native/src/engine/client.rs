@@ -5,6 +5,7 @@ use std::net::SocketAddr;
 
 use super::{Client, Engine, HOUSEKEEPING, Side};
 use crate::Micros;
+use crate::broken::Defect;
 use crate::config::Config;
 use crate::engine::counters::Drop;
 use crate::engine::event::{Event, Message};
@@ -205,6 +206,7 @@ impl Engine {
             return;
         };
         match puback.referral().and_then(Cut::from_view) {
+            _ if Defect::LearnsNothing.is_present() => {}
             Some(cut) if moves(puback.reason) => client.publisher.learn(now, owner, topic, &cut),
             None if puback.reason == reason::NOT_RESPONSIBLE => client.publisher.zones.forget(Some(owner)),
             _ => {}

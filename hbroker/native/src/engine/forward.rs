@@ -9,6 +9,7 @@ use bytes::Bytes;
 use parking_lot::Mutex;
 
 use crate::Micros;
+use crate::broken::Defect;
 use crate::engine::counters::Drop;
 use crate::engine::distribution::{Distribution, Origin};
 use crate::engine::ledger::Ticket;
@@ -89,7 +90,7 @@ impl Forwarder {
             return Ok(());
         }
         let ticket = reliable
-            .filter(|_| !publish.ack_queued)
+            .filter(|_| !publish.ack_queued && !Defect::AcknowledgesEarly.is_present())
             .map(|origin| distribution.open(origin, (publish.qos == 2).then_some(id)));
         distribution.distribute(publish, subscribers, ticket, out);
         match ticket {
