@@ -17,6 +17,7 @@ __all__ = [
     "Ledger",
     "Left",
     "Notice",
+    "Ordered",
     "PolicyLowered",
     "Refused",
     "TookBack",
@@ -49,6 +50,14 @@ class Refused:
 class LeaseLost:
     """This node stopped serving a subtree: its lease ran out, or a higher epoch fenced it."""
 
+    subtree: str
+
+
+@dataclass(frozen=True, slots=True)
+class Ordered:
+    """Those who operate the network ordered this node to do something (§5.7)."""
+
+    order: str
     subtree: str
 
 
@@ -102,7 +111,16 @@ class TookBack:
 
 
 Notice: TypeAlias = (
-    Joined | Refused | LeaseLost | PolicyLowered | Left | ChildJoined | ChildAway | ChildLeft | TookBack
+    Joined
+    | Refused
+    | LeaseLost
+    | PolicyLowered
+    | Ordered
+    | Left
+    | ChildJoined
+    | ChildAway
+    | ChildLeft
+    | TookBack
 )
 
 
