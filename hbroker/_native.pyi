@@ -218,6 +218,28 @@ class _Core:
     def take_retained(self, messages: Sequence[bytes]) -> int:
         """Takes them over; returns how many there was no room for."""
     def drop_retained(self, subtree: str) -> None: ...
+    def drain_subtree(self, subtree: str) -> int:
+        """How many messages at and below it are open: at QoS 1 or 2, taken over, and their publishers wait for the PUBACK.
+
+        Asked again until it is 0, or for as long as one may wait, before `export_subtree`.
+        """
+    def export_subtree(self, subtree: str) -> tuple[list[bytes], list[bytes]]:
+        """Takes out what moves with a subtree that is not served any more (§5.4): (queued, seen).
+
+        `queued`: QueuedRecords of what waits for sessions, or is with them and not acknowledged, and no publisher would send again; it
+        leaves the sessions' accounts as `moved`. `seen`: SeenRecords. Messages that are still open are refused with HANDOVER, and
+        the cut that holds their topic.
+        """
+    def import_records(self, queued: Sequence[bytes], seen: Sequence[bytes]) -> int:
+        """Takes them over, before the subtree is served; the sessions must be open. Returns how many messages had no room.
+
+        A record that makes no sense, or is for a session that is not open, is dropped and counted (`invalid_record`).
+        """
+    def publish_raw(self, publish: bytes) -> bool:
+        """Node: publishes a client's message, a serialised Publish, in its name and under its id (wills, §6.6).
+
+        False: it is none, or its topic is not this node's to serve.
+        """
     def matching(self, topic: str) -> int:
         """How many subscriptions match a topic."""
 
@@ -304,6 +326,18 @@ def decode(datagram: bytes) -> tuple[tuple[Any, ...], list[tuple[Any, ...]]] | N
 
 def encode(header: tuple[Any, ...], packets: Sequence[tuple[Any, ...]], padding: int = 0) -> bytes:
     """The datagram that `decode` would read so, and `padding` more bytes (1 is impossible: it adds none)."""
+
+def decode_queued(record: bytes) -> tuple[int, bytes, int, bool, str, int] | None:
+    """(session, publish, qos, retained, group, overflow) of a serialised QueuedRecord. None where it is malformed."""
+
+def encode_queued(values: tuple[int, bytes, int, bool, str, int]) -> bytes:
+    """The QueuedRecord that `decode_queued` would read so."""
+
+def decode_seen(record: bytes) -> tuple[int, int, list[tuple[int, int]]] | None:
+    """(publisher, floor, [(index, bits)]) of a serialised SeenRecord. None where it is malformed, or its words make no sense."""
+
+def encode_seen(values: tuple[int, int, Sequence[tuple[int, int]]]) -> bytes:
+    """The SeenRecord that `decode_seen` would read so. Raises ValueError for words that do not ascend from the floor."""
 
 @final
 class SubscriptionTrie:

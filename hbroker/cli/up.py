@@ -81,8 +81,8 @@ def _default_file() -> str:
 def _forget_the_dead(network: Topology, directory: RunDirectory) -> None:
     """No node of the last run is left: what was delegated to one need not wait for its lease to end.
 
-    What a node delegated to others, which were started elsewhere, it goes on knowing. What orders moved in the
-    last run is forgotten: a network begins as its file says.
+    What a node delegated to others, which were started elsewhere, it goes on knowing. What orders moved in
+    the last run is forgotten: a network begins as its file says.
     """
     from hbroker.runtime.memory import ClaimsFile, DelegationFile
 

@@ -261,8 +261,7 @@ class Giving:
         waited = now - self._stopped_at
         if self._leavers and waited < LEAVERS_WAIT:
             return False
-        drain = getattr(self._core, "drain_subtree", lambda subtree: 0)
-        return waited >= DRAIN_WAIT or not drain(self._subtree)
+        return waited >= DRAIN_WAIT or not self._core.drain_subtree(self._subtree)
 
     def _commit(self, now: int) -> None:
         """Sends the changes since, what waits for subscribers, and the right to serve."""
@@ -274,8 +273,7 @@ class Giving:
         retained = dict.fromkeys(self._core.retained(self._subtree))
         changed += [message for message in retained if message not in self._sent_retained]
         changed += _cleared(self._sent_retained, retained)
-        export = getattr(self._core, "export_subtree", lambda subtree: ([], []))
-        queued, seen = export(self._subtree)
+        queued, seen = self._core.export_subtree(self._subtree)
         self.exported += map(pb.QueuedRecord.FromString, queued)
         self.exported += map(pb.SeenRecord.FromString, seen)
         self._shipment.add(parcels(chain(changed, self.exported)))

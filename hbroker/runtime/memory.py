@@ -63,7 +63,8 @@ class DelegationFile:
 class ClaimsFile:
     """The subtrees that a node claims since an order changed them (§5.7), as JSON, beside its delegations.
 
-    They count for the subtree that the node was configured with then: settings that change are the truth again.
+    They count for the subtree that the node was configured with then: settings that change are the truth
+    again.
     """
 
     def __init__(self, delegations: Path, configured: str) -> None:

@@ -1,4 +1,4 @@
-"""Gives one order to a node and waits for its end: `hbroker leave`, `hbroker move` (docs/protocol.md §5.7)."""
+"""Gives one order to a node and waits for its end, for `hbroker leave` and `move` (docs/protocol.md §5.7)."""
 
 from __future__ import annotations
 
@@ -16,6 +16,8 @@ from hbroker.runtime.address import listen_for
 from hbroker.runtime.turns import Turns, clock
 
 __all__ = ["give_order"]
+
+_UNREACHABLE = Reason.REASON_OWNER_UNREACHABLE
 
 
 def give_order(
@@ -41,12 +43,12 @@ def give_order(
     answer = ordering.answer
     if answer is None:
         raise Unreachable(
-            f"{order.node} does not answer within {timeout:g} s", Reason.REASON_OWNER_UNREACHABLE
+            f"{order.node} does not answer within {timeout:g} s", _UNREACHABLE
         )
     if answer.reason != Reason.REASON_SUCCESS:
         raise Refused(answer.text, answer.reason)
     if not answer.done:
-        raise Unreachable(f"{order.node} is still at it after {timeout:g} s", Reason.REASON_OWNER_UNREACHABLE)
+        raise Unreachable(f"{order.node} is still at it after {timeout:g} s", _UNREACHABLE)
 
 
 def _wait(endpoint: Endpoint, ordering: Ordering, deadline: int, waits: Callable[[], None]) -> None:

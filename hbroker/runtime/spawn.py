@@ -40,7 +40,7 @@ _libc: Final = ctypes.CDLL(None, use_errno=True) if sys.platform == "linux" else
 
 @dataclass(frozen=True, slots=True)
 class Child:
-    """A node's process. `ready`: the pipe on which it says, a line each, where it serves, and that it left."""
+    """A node's process. `ready`: the pipe on which it says, a line each, where it serves and that it left."""
 
     pid: int
     ready: int

@@ -4,9 +4,9 @@ A node is first started once its parent serves: one that asked sooner would be r
 parent's way (docs/protocol.md §5.1). From then on it is to run until the network is stopped. One that ends
 without being asked to is started again after a pause that grows with every failure in a row (exponential
 back-off, with jitter so that nodes that died together do not return together) and shrinks back once it has
-run well. One that left by order stays away (docs/protocol.md §5.7). Stopping goes from the leaves to the root, so that each node can give its subtree back to a parent
-that is there: SIGTERM to a node once its children have ended, and SIGKILL to all that is left after a grace
-period.
+run well. One that left by order stays away (docs/protocol.md §5.7). Stopping goes from the leaves to the
+root, so that each node can give its subtree back to a parent that is there: SIGTERM to a node once its
+children have ended, and SIGKILL to all that is left after a grace period.
 
 The grammar is that of the protocol: `handle_…` in, `poll_…` out, `now` an argument, in seconds.
 """

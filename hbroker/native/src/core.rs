@@ -161,16 +161,17 @@ impl Core {
         &self,
         session: u64,
         filter: &str,
+        group: &str,
         subscriber: impl FnOnce(SessionKey) -> Subscriber,
     ) -> bool {
         let Some(key) = self.session_key(session) else {
             return false;
         };
         let (home, subscriber) = (key.worker(), subscriber(key));
-        let Some(is_new) = self.on(home, |engine, _| engine.subscribe(filter, subscriber)) else {
+        let Some(is_new) = self.on(home, |engine, _| engine.subscribe(filter, group, subscriber)) else {
             return false;
         };
-        self.others(home, |engine| _ = engine.subscribe(filter, subscriber));
+        self.others(home, |engine| _ = engine.subscribe(filter, group, subscriber));
         // A session that ended meanwhile had the other workers forget its subscriptions, perhaps before this one was there.
         if self.workers() > 1 && !self.on(home, |engine, _| engine.has_session(key)) {
             self.others(home, |engine| engine.forget_subscriptions(key));
@@ -179,31 +180,34 @@ impl Core {
     }
 
     /// Whether there was such a subscription.
-    pub fn unsubscribe(&self, session: u64, filter: &str) -> bool {
+    pub fn unsubscribe(&self, session: u64, filter: &str, group: &str) -> bool {
         let Some(key) = self.session_key(session) else {
             return false;
         };
-        self.others(key.worker(), |engine| _ = engine.unsubscribe(filter, key));
-        self.on(key.worker(), |engine, _| engine.unsubscribe(filter, key))
+        self.others(key.worker(), |engine| _ = engine.unsubscribe(filter, group, key));
+        self.on(key.worker(), |engine, _| engine.unsubscribe(filter, group, key))
     }
 
     /// Sends the retained messages that match; how many there were.
     pub fn send_retained(&self, session: u64, filter: &str, qos: u8) -> usize {
         self.session_key(session)
-            .map_or(0, |key| self.on(key.worker(), |engine, _| engine.send_retained(key, filter, qos)))
+            .map_or(0, |key| self.on(key.worker(), |engine, now| engine.send_retained(now, key, filter, qos)))
     }
 
     /// The retained messages below a subtree, each part a serialised `Publish`.
     pub fn retained(&self, subtree: &str) -> Vec<Vec<u8>> {
-        let retained = self.shared.retained.lock();
+        let now = self.now();
+        let mut retained = self.shared.retained.lock();
+        retained.expire(now);
         retained.below(subtree).flat_map(|(_, parts)| parts).map(|field| wire::message_of(field)).collect()
     }
 
     /// Takes retained messages over; how many there was no room for.
     pub fn take_retained(&self, messages: &[Vec<u8>]) -> usize {
+        let now = self.now();
         let mut retained = self.shared.retained.lock();
         let mut kept = |message: &Vec<u8>| match PacketView::from_raw(&wire::field_of(message)) {
-            Ok(PacketView { body: Body::Publish(publish), .. }) => retain(&mut retained, &publish),
+            Ok(PacketView { body: Body::Publish(publish), .. }) => retain(now, &mut retained, &publish),
             _ => false,
         };
         messages.iter().filter(|message| !kept(message)).count()
@@ -212,6 +216,32 @@ impl Core {
     /// Drops the retained messages at and below a subtree.
     pub fn drop_retained(&self, subtree: &str) {
         self.shared.retained.lock().drop_below(subtree);
+    }
+
+    /// How many messages at and below a subtree have a publisher that waits for its PUBACK.
+    pub fn drain_subtree(&self, subtree: &str) -> usize {
+        (0..self.workers()).map(|worker| self.on(worker, |engine, _| engine.open_below(subtree))).sum()
+    }
+
+    /// Takes out what moves with a subtree, serialised: what waits for sessions, and what was seen. Open messages are refused.
+    pub fn export_subtree(&self, subtree: &str) -> (Vec<Vec<u8>>, Vec<Vec<u8>>) {
+        let mut open = Vec::new();
+        self.each(|engine, now| open.extend(engine.refuse_open(now, subtree)));
+        let mut seen = Vec::new();
+        self.each(|engine, now| seen.extend(engine.export_seen(now, &open)));
+        (Vec::new(), seen)
+    }
+
+    /// Takes over what moved here with a subtree, before it is served; how many messages there was no room for.
+    pub fn import_records(&self, queued: &[Vec<u8>], seen: &[Vec<u8>]) -> usize {
+        // A publisher may come to any worker.
+        self.each(|engine, now| engine.import_seen(now, seen));
+        queued.len()
+    }
+
+    /// Publishes a client's message, a serialised `Publish`, in its name; false: it is none, or its topic is not this node's.
+    pub fn publish_raw(&self, message: &[u8]) -> bool {
+        self.on(0, |engine, now| engine.publish_raw(now, message))
     }
 
     /// How many subscriptions match a topic.
@@ -262,6 +292,10 @@ impl Core {
     fn session_key(&self, session: u64) -> Option<SessionKey> {
         let home = self.shared.directory.worker_of(session)?;
         self.on(home, |engine, _| engine.session_key(session))
+    }
+
+    fn now(&self) -> Micros {
+        self.on(0, |_, now| now)
     }
 
     fn workers(&self) -> u8 {

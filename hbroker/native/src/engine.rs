@@ -14,6 +14,7 @@ pub mod distribution;
 pub mod event;
 pub mod forward;
 pub mod fragment;
+mod handover;
 pub mod inbox;
 pub mod ledger;
 pub mod links;

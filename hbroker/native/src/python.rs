@@ -7,6 +7,7 @@ mod config;
 mod core;
 mod events;
 mod messages;
+mod records;
 mod topics;
 
 use std::net::{IpAddr, SocketAddr};
@@ -58,5 +59,9 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(topics::topic_matches, module)?)?;
     module.add_function(wrap_pyfunction!(topics::filter_touches, module)?)?;
     module.add_function(wrap_pyfunction!(codec::decode, module)?)?;
-    module.add_function(wrap_pyfunction!(codec::encode, module)?)
+    module.add_function(wrap_pyfunction!(codec::encode, module)?)?;
+    module.add_function(wrap_pyfunction!(records::decode_queued, module)?)?;
+    module.add_function(wrap_pyfunction!(records::encode_queued, module)?)?;
+    module.add_function(wrap_pyfunction!(records::decode_seen, module)?)?;
+    module.add_function(wrap_pyfunction!(records::encode_seen, module)?)
 }

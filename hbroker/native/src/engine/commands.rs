@@ -17,7 +17,7 @@ use crate::wire::{Body, PacketView, PublishOut};
 impl Engine {
     /// The next events for Python.
     pub fn take_events(&mut self, now: Micros, limit: usize) -> Vec<Event> {
-        let events = self.events.take(limit).collect();
+        let events = self.events.take(limit);
         self.release_stalled(now);
         events
     }

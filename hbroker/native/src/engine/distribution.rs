@@ -14,6 +14,7 @@ use crate::engine::parts::chain_of;
 use crate::keyed::Keyed;
 use crate::link_id::{LinkId, SessionKey};
 use crate::tables::match_set::Subscriber;
+use crate::topic;
 use crate::wire::PublishView;
 
 /// (publisher, sequence number): the id of a message.
@@ -27,10 +28,15 @@ pub struct Origin {
 }
 
 struct Pending {
-    origin: Origin,
+    /// `None`: its publisher was told to send it elsewhere (§5.4).
+    origin: Option<Origin>,
     copies: u32,
     id: Option<MessageId>,
+    topic: Topic,
 }
+
+/// Most fit in place.
+type Topic = SmallVec<[u8; 36]>;
 
 /// The open messages of one worker.
 pub struct Distribution {
@@ -47,8 +53,9 @@ impl Distribution {
 
     /// Opens a message, of QoS 2 with its id. Its copies are added by [`Self::distribute`]; the caller holds one ticket itself
     /// until all are queued, so that it cannot complete half-way.
-    pub fn open(&mut self, origin: Origin, id: Option<MessageId>) -> Ticket {
-        let key = self.pending.insert(Pending { origin, copies: 1, id });
+    pub fn open(&mut self, origin: Origin, id: Option<MessageId>, topic: &str) -> Ticket {
+        let topic = SmallVec::from_slice(topic.as_bytes());
+        let key = self.pending.insert(Pending { origin: Some(origin), copies: 1, id, topic });
         let key = u32::try_from(key).expect("fewer than 2^32 messages fit in memory");
         self.by_id.extend(id.map(|id| (id, key)));
         Ticket { worker: self.worker, key }
@@ -59,7 +66,7 @@ impl Distribution {
         let Some(&key) = self.by_id.get(&id) else {
             return false;
         };
-        self.pending[key as usize].origin = origin;
+        self.pending[key as usize].origin = Some(origin);
         true
     }
 
@@ -107,6 +114,28 @@ impl Distribution {
         }
     }
 
+    /// Messages at and below a subtree of which the PUBACK is owed.
+    pub fn open_below(&self, subtree: &str) -> usize {
+        self.pending.iter().filter(|(_, pending)| pending.is_owed_below(subtree)).count()
+    }
+
+    /// Forgets the messages at and below a subtree: their publishers are to send them elsewhere. Gives where each came from, its id at QoS
+    /// 2, and its topic.
+    pub fn take_below(&mut self, subtree: &str) -> Vec<(Origin, Option<MessageId>, Box<str>)> {
+        let mut taken = Vec::new();
+        for (_, pending) in self.pending.iter_mut().filter(|(_, pending)| pending.is_owed_below(subtree)) {
+            // Its tickets are still out; the last one ends it.
+            let id = pending.id.take().inspect(|id| _ = self.by_id.remove(id));
+            taken.extend(pending.origin.take().map(|origin| (origin, id, pending.topic().into())));
+        }
+        taken
+    }
+
+    /// Whether the message of a ticket of this worker was taken by [`Self::take_below`].
+    pub fn is_taken(&self, ticket: Ticket) -> bool {
+        self.pending.get(ticket.key as usize).is_some_and(|pending| pending.origin.is_none())
+    }
+
     /// Returns a ticket of this worker; gives the origin to acknowledge to with the last one.
     pub fn settle(&mut self, ticket: Ticket) -> Option<Origin> {
         debug_assert_eq!(ticket.worker, self.worker);
@@ -117,7 +146,7 @@ impl Distribution {
         }
         let Pending { origin, id, .. } = self.pending.remove(ticket.key as usize);
         id.inspect(|id| _ = self.by_id.remove(id));
-        Some(origin)
+        origin
     }
 
     pub fn len(&self) -> usize {
@@ -144,6 +173,16 @@ impl Distribution {
     }
 }
 
+impl Pending {
+    fn topic(&self) -> &str {
+        str::from_utf8(&self.topic).expect("it was a string when it came")
+    }
+
+    fn is_owed_below(&self, subtree: &str) -> bool {
+        self.origin.is_some() && topic::is_within(self.topic(), subtree)
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -152,12 +191,29 @@ mod tests {
     fn completes_with_the_last_ticket() {
         let origin = Origin { link: LinkId(7), delivery: 3 };
         let mut distribution = Distribution::new(0, Keyed::new(1));
-        let ticket = distribution.open(Origin { link: LinkId(6), delivery: 9 }, Some((1, 2)));
+        let ticket = distribution.open(Origin { link: LinkId(6), delivery: 9 }, Some((1, 2)), "a");
         assert!(distribution.redirect((1, 2), origin) && !distribution.redirect((1, 3), origin));
         distribution.add_copies(ticket, 2);
         assert_eq!(distribution.settle(ticket), None);
         assert_eq!(distribution.settle(ticket), None);
         assert_eq!(distribution.settle(ticket), Some(origin));
         assert_eq!((distribution.len(), distribution.by_id.len()), (0, 0));
+    }
+
+    #[test]
+    fn what_is_taken_ends_without_an_acknowledgement() {
+        let mut distribution = Distribution::new(0, Keyed::new(1));
+        let origin = |delivery| Origin { link: LinkId(6), delivery };
+        let below = distribution.open(origin(1), Some((1, 1)), "a/b/c");
+        let beside = distribution.open(origin(2), Some((1, 2)), "a/bc");
+        distribution.add_copies(below, 1);
+        assert_eq!((distribution.open_below("a/b"), distribution.open_below("")), (1, 2));
+        let taken = distribution.take_below("a/b");
+        assert_eq!(taken, [(origin(1), Some((1, 1)), "a/b/c".into())]);
+        assert!(distribution.is_taken(below) && !distribution.is_taken(beside));
+        assert_eq!((distribution.open_below(""), distribution.take_below("a/b").len()), (1, 0));
+        assert!(!distribution.redirect((1, 1), origin(3)));
+        assert_eq!((distribution.settle(below), distribution.settle(below)), (None, None));
+        assert_eq!((distribution.settle(beside), distribution.len()), (Some(origin(2)), 0));
     }
 }

@@ -6,6 +6,7 @@ use std::net::SocketAddr;
 use bytes::Bytes;
 
 use crate::link_id::LinkId;
+use crate::shrink::shrink;
 
 /// Why a link is gone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -136,10 +137,12 @@ impl Events {
         self.queue.push_back(event);
     }
 
-    pub fn take(&mut self, limit: usize) -> impl Iterator<Item = Event> + '_ {
+    pub fn take(&mut self, limit: usize) -> Vec<Event> {
         let count = self.queue.len().min(limit);
-        let Self { queue, bytes, .. } = self;
-        queue.drain(..count).inspect(|event| *bytes -= event.bytes())
+        let taken: Vec<Event> = self.queue.drain(..count).collect();
+        self.bytes -= taken.iter().map(Event::bytes).sum::<usize>();
+        shrink(&mut self.queue);
+        taken
     }
 }
 
@@ -157,7 +160,7 @@ mod tests {
         let mut events = Events::new(3);
         (0..3).for_each(|_| events.push(control(0)));
         assert!(events.is_full());
-        assert_eq!(events.take(1).count(), 1);
+        assert_eq!(events.take(1).len(), 1);
         assert!(!events.is_full());
         let mut events = Events::new(usize::MAX);
         let mut pushed = 0;
@@ -166,9 +169,10 @@ mod tests {
             pushed += 1;
         }
         assert!((1_000..=MOST_EVENT_BYTES / 64_000).contains(&pushed), "{pushed}");
-        assert_eq!(events.take(2).count(), 2);
+        assert_eq!(events.take(2).len(), 2);
         assert!(!events.is_full());
-        events.take(usize::MAX).for_each(drop);
+        events.take(usize::MAX);
         assert_eq!(events.bytes, 0);
+        assert!(events.queue.capacity() < pushed, "a burst that is over holds no memory");
     }
 }

@@ -21,20 +21,19 @@ use crate::link::pubacks::Success;
 use crate::link_id::SessionKey;
 use crate::tables::match_set::Subscriber;
 use crate::tables::retained::{Offer, RetainedPart, RetainedStore};
-use crate::tables::window::DuplicateWindow;
+use crate::tables::window::{self, DuplicateWindow};
 use crate::wire::{Body, PacketView, PublishView};
 
-/// Publishers that are remembered for recognising their messages when they come again, and how many of each.
+/// Publishers that are remembered for recognising their messages when they come again.
 const WINDOW_PUBLISHERS: usize = 65_536;
-const WINDOW_SPAN: usize = 65_536;
 
 /// An owner's tables and open messages, in one worker.
 pub struct Forwarder {
     worker: u8,
     pub routes: Routes,
     pub retained: Arc<Mutex<RetainedStore>>,
-    window: DuplicateWindow,
-    distribution: Distribution,
+    pub window: DuplicateWindow,
+    pub distribution: Distribution,
 }
 
 impl Forwarder {
@@ -43,7 +42,7 @@ impl Forwarder {
             worker,
             routes: Routes::new(seed),
             retained,
-            window: DuplicateWindow::new(WINDOW_PUBLISHERS, WINDOW_SPAN, seed),
+            window: DuplicateWindow::new(WINDOW_PUBLISHERS, window::SPAN, seed),
             distribution: Distribution::new(worker, Keyed::new(seed)),
         }
     }
@@ -70,7 +69,7 @@ impl Forwarder {
         }
         let reliable = origin.filter(|origin| origin.delivery > 0);
         let id = (publish.publisher, publish.sequence);
-        if publish.qos == 2 && !window.first_seen(publish.publisher, publish.sequence) {
+        if publish.qos == 2 && !window.first_seen(now, publish.publisher, publish.sequence) {
             out.counters.drop(Drop::DuplicateMessage);
             // §7.3: acknowledged once it is distributed, not because it came twice.
             reliable
@@ -79,7 +78,7 @@ impl Forwarder {
             return Ok(());
         }
         out.counters.messages_in += 1;
-        if publish.retain && !retain(&mut retained.lock(), publish) {
+        if publish.retain && !retain(now, &mut retained.lock(), publish) {
             out.counters.drop(Drop::RetainedFull);
         }
         let source = origin.and_then(|origin| out.links.get(origin.link)?.subscriber);
@@ -91,7 +90,7 @@ impl Forwarder {
         }
         let ticket = reliable
             .filter(|_| !publish.ack_queued && !Defect::AcknowledgesEarly.is_present())
-            .map(|origin| distribution.open(origin, (publish.qos == 2).then_some(id)));
+            .map(|origin| distribution.open(origin, (publish.qos == 2).then_some(id), publish.topic));
         distribution.distribute(publish, subscribers, ticket, out);
         match ticket {
             Some(ticket) => self.settle(ticket, out),
@@ -130,9 +129,18 @@ impl Forwarder {
     }
 
     /// Sends what is retained and matches, and says how many messages that was.
-    pub fn send_retained(&mut self, session: SessionKey, filter: &str, qos: u8, out: &mut Outlet) -> usize {
+    pub fn send_retained(
+        &mut self,
+        now: Micros,
+        session: SessionKey,
+        filter: &str,
+        qos: u8,
+        out: &mut Outlet,
+    ) -> usize {
         let mut sent = 0;
-        self.retained.lock().for_each_match(filter, |topic, parts| {
+        let mut retained = self.retained.lock();
+        retained.expire(now);
+        retained.for_each_match(filter, |topic, parts| {
             sent += 1;
             for field in parts {
                 send_retained_part(session, topic, field, qos, out);
@@ -153,13 +161,15 @@ fn wants(subscriber: &Subscriber, source: Option<SessionKey>) -> bool {
 }
 
 /// Keeps a message as its topic's retained one; false where there is no room.
-pub fn retain(retained: &mut RetainedStore, publish: &PublishView<'_>) -> bool {
+pub fn retain(now: Micros, retained: &mut RetainedStore, publish: &PublishView<'_>) -> bool {
+    retained.expire(now);
     let part = RetainedPart {
         topic: publish.topic,
         field: &publish.field(),
         payload_is_empty: publish.payload.is_empty(),
         publisher: publish.publisher,
         sequence: publish.sequence,
+        expires: publish.expires(),
         fragment: publish.fragment.map(|fragment| (fragment.index, fragment.count)),
     };
     !matches!(retained.offer(part), Offer::Refused)

@@ -14,12 +14,11 @@ use crate::engine::fragment::{Limits, Part, Reassembler};
 use crate::link_id::{LinkId, SessionKey};
 use crate::tables::match_set::MatchSet;
 use crate::tables::trie::{Subscriber, SubscriptionTrie};
-use crate::tables::window::DuplicateWindow;
+use crate::tables::window::{self, DuplicateWindow};
 use crate::wire::PublishView;
 
-/// Publishers that are remembered for recognising their messages when they come again, and how many of each.
+/// Publishers that are remembered for recognising their messages when they come again.
 const WINDOW_PUBLISHERS: usize = 16_384;
-const WINDOW_SPAN: usize = 65_536;
 /// How long a message may wait for its missing parts.
 const PATIENCE: Micros = 30_000_000;
 
@@ -50,7 +49,7 @@ impl Inbox {
         Self {
             listeners: SubscriptionTrie::new(seed),
             matches: MatchSet::default(),
-            window: DuplicateWindow::new(WINDOW_PUBLISHERS, WINDOW_SPAN, seed),
+            window: DuplicateWindow::new(WINDOW_PUBLISHERS, window::SPAN, seed),
             reassembler: Reassembler::new(limits, seed),
             abandoned: 0,
             queue: VecDeque::new(),
@@ -63,7 +62,7 @@ impl Inbox {
     pub fn listen(&mut self, listener: u64, filter: &str, qos: u8) {
         let subscriber =
             Subscriber { session: SessionKey(listener), qos, no_local: false, retain_as_published: false };
-        self.listeners.insert(filter, subscriber);
+        self.listeners.insert(filter, "", subscriber);
     }
 
     pub fn unlisten(&mut self, listener: u64) {
@@ -89,7 +88,7 @@ impl Inbox {
         }
         // A retained message comes once for each subscription made, under the id that it always had.
         let once = receipt.is_some() && publish.qos == 2 && !retained;
-        if once && !self.window.first_seen(publish.publisher, publish.sequence) {
+        if once && !self.window.first_seen(now, publish.publisher, publish.sequence) {
             counters.drop(Drop::DuplicateMessage);
             return Taken::Done;
         }

@@ -4,6 +4,7 @@
 //! with its link, by itself: so none is left behind where Python acts on old news.
 
 use super::{Engine, Side};
+use crate::Micros;
 use crate::engine::outlet::Handoff;
 use crate::link_id::{LinkId, SessionKey};
 use crate::tables::trie::Subscriber;
@@ -72,16 +73,16 @@ impl Engine {
     }
 
     /// Whether the subscription is new; `None`: its session, whose home is here, is gone.
-    pub fn subscribe(&mut self, filter: &str, subscriber: Subscriber) -> Option<bool> {
+    pub fn subscribe(&mut self, filter: &str, group: &str, subscriber: Subscriber) -> Option<bool> {
         let Subscriber { session, .. } = subscriber;
         if session.worker() == self.worker && self.out.sessions.get(session).is_none() {
             return None;
         }
-        self.node(|node| !node.routes.subscriptions_mut().insert(filter, subscriber))
+        self.node(|node| !node.routes.subscribe(filter, group, subscriber))
     }
 
-    pub fn unsubscribe(&mut self, filter: &str, session: SessionKey) -> bool {
-        self.node(|node| node.routes.subscriptions_mut().remove(filter, session)).unwrap_or(false)
+    pub fn unsubscribe(&mut self, filter: &str, group: &str, session: SessionKey) -> bool {
+        self.node(|node| node.routes.unsubscribe(filter, group, session)).unwrap_or(false)
     }
 
     /// Forgets the subscriptions of a session in this worker.
@@ -90,9 +91,9 @@ impl Engine {
     }
 
     /// Sends the retained messages that match; how many there were.
-    pub fn send_retained(&mut self, session: SessionKey, filter: &str, qos: u8) -> usize {
+    pub fn send_retained(&mut self, now: Micros, session: SessionKey, filter: &str, qos: u8) -> usize {
         match &mut self.side {
-            Side::Node(forwarder) => forwarder.send_retained(session, filter, qos, &mut self.out),
+            Side::Node(forwarder) => forwarder.send_retained(now, session, filter, qos, &mut self.out),
             Side::Client(_) => 0,
         }
     }

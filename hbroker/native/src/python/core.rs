@@ -20,6 +20,9 @@ use crate::tables::trie::Subscriber;
 use crate::tables::zones::Lookup;
 use crate::wire::PublishOut;
 
+/// Serialised records of a handover.
+type Records<'py> = Vec<Bound<'py, PyBytes>>;
+
 #[pyclass(module = "hbroker._native", name = "_Core", subclass, frozen)]
 pub struct Core {
     core: core::Core,
@@ -145,12 +148,12 @@ impl Core {
     ) -> PyResult<bool> {
         check_filter(filter, qos)?;
         let subscriber = |session| Subscriber { session, qos, no_local, retain_as_published };
-        Ok(py.detach(|| self.core.subscribe(session, filter, subscriber)))
+        Ok(py.detach(|| self.core.subscribe(session, filter, group, subscriber)))
     }
 
     #[pyo3(signature = (session, filter, group = ""))]
     fn unsubscribe(&self, py: Python<'_>, session: u64, filter: &str, group: &str) -> bool {
-        py.detach(|| self.core.unsubscribe(session, filter))
+        py.detach(|| self.core.unsubscribe(session, filter, group))
     }
 
     fn send_retained(&self, py: Python<'_>, session: u64, filter: &str, qos: u8) -> PyResult<usize> {
@@ -169,6 +172,24 @@ impl Core {
 
     fn drop_retained(&self, py: Python<'_>, subtree: &str) {
         py.detach(|| self.core.drop_retained(subtree));
+    }
+
+    fn drain_subtree(&self, py: Python<'_>, subtree: &str) -> usize {
+        py.detach(|| self.core.drain_subtree(subtree))
+    }
+
+    fn export_subtree<'py>(&self, py: Python<'py>, subtree: &str) -> (Records<'py>, Records<'py>) {
+        let (queued, seen) = py.detach(|| self.core.export_subtree(subtree));
+        let out = |records: Vec<Vec<u8>>| records.iter().map(|record| PyBytes::new(py, record)).collect();
+        (out(queued), out(seen))
+    }
+
+    fn import_records(&self, py: Python<'_>, queued: Vec<Vec<u8>>, seen: Vec<Vec<u8>>) -> usize {
+        py.detach(|| self.core.import_records(&queued, &seen))
+    }
+
+    fn publish_raw(&self, py: Python<'_>, publish: Vec<u8>) -> bool {
+        py.detach(|| self.core.publish_raw(&publish))
     }
 
     fn matching(&self, py: Python<'_>, topic: &str) -> usize {

@@ -1,6 +1,7 @@
-//! The sessions that match one topic, each once (§7.4).
+//! The sessions that match one topic, each once (§7.4), and the shared groups that do (§6.5).
 
 use crate::link_id::SessionKey;
+use crate::tables::groups::{GroupList, GroupNames};
 
 /// Who gets what matches a filter, and how.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -30,6 +31,9 @@ impl Subscriber {
 pub struct MatchSet {
     found: Vec<Subscriber>,
     subscriptions: usize,
+    /// (node, group, member), in no order until the match ends.
+    members: Vec<(u32, u32, Subscriber)>,
+    groups: GroupList,
     /// By session slot: where in `found` the session is, if `round` is the present one. So nothing is cleared
     /// between topics.
     marks: Vec<Mark>,
@@ -51,6 +55,11 @@ impl MatchSet {
         &self.found
     }
 
+    /// Each shared group that matches, once for each of its filters that does.
+    pub fn groups(&self) -> &GroupList {
+        &self.groups
+    }
+
     /// How many subscriptions match; of one session perhaps several.
     pub fn subscriptions(&self) -> usize {
         self.subscriptions
@@ -59,6 +68,8 @@ impl MatchSet {
     /// Forgets what was found, and expects session slots below `slots`.
     pub(crate) fn begin(&mut self, slots: usize) {
         self.found.clear();
+        self.members.clear();
+        self.groups.clear();
         self.subscriptions = 0;
         self.frontier.clear();
         self.next.clear();
@@ -81,6 +92,21 @@ impl MatchSet {
             // Fits: there is at most one for each session slot, and those are numbered in 32 bits.
             *mark = Mark { round: self.round, index: self.found.len() as u32 };
             self.found.push(subscriber);
+        }
+    }
+
+    pub(crate) fn add_member(&mut self, node: u32, group: u32, subscriber: Subscriber) {
+        self.subscriptions += 1;
+        self.members.push((node, group, subscriber));
+    }
+
+    /// Brings the members of each group and filter together.
+    pub(crate) fn end(&mut self, names: &GroupNames) {
+        self.members.sort_unstable_by_key(|&(node, group, _)| (node, group));
+        let mut last = None;
+        for &(node, group, member) in &self.members {
+            let begins = last.replace((node, group)) != Some((node, group));
+            self.groups.push(begins, names.name(group), member);
         }
     }
 }

@@ -195,7 +195,7 @@ fn subscribe_whoever_is_up(engine: &mut Engine, event: &crate::engine::event::Ev
         };
         let subscriber =
             crate::tables::trie::Subscriber { session, qos: 2, no_local: false, retain_as_published: false };
-        engine.subscribe("a/#", subscriber);
+        engine.subscribe("a/#", "", subscriber);
     }
 }
 

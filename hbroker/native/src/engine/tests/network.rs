@@ -182,7 +182,7 @@ impl Network {
         let session = self.open_session(client, node, false);
         let subscriber = Subscriber { session, qos, no_local, retain_as_published: false };
         for engine in &mut self.hosts[node].engines {
-            assert_eq!(engine.subscribe(filter, subscriber), Some(true));
+            assert_eq!(engine.subscribe(filter, "", subscriber), Some(true));
         }
     }
 
