@@ -135,7 +135,8 @@ class Subscriber:
             return
         site = self._site(now, known, suback.node, reachable(suback.address, source))
         keep_token(self._tokens, now, site.address, suback.token, TOKEN_LIFETIME)
-        if site.cuts and not suback.responsible and not suback.passed_to:
+        site.named_nobody = not suback.passed_to
+        if site.cuts and not suback.responsible and site.named_nobody:
             self._refused(now, known, Reason.REASON_NOT_SERVING)
             return
         if not site.parts.take(suback):
@@ -217,7 +218,8 @@ class Subscriber:
                     continue
                 site = self._expect(now, known, node, address)
             is_news = site.took_note_of(subtree, epoch)
-            if ask and is_news and (is_new or site.state is State.CLEAR):
+            is_contradicted = site.state is State.CLEAR and (ask or site.named_nobody)
+            if is_news and (is_contradicted or (ask and is_new)):
                 self._ask_directly(now, site)
 
     def _ask_directly(self, now: int, site: Site) -> None:

@@ -71,6 +71,11 @@ class World:
         self._sequence = 0
         self._next_port = 7_700
 
+    @property
+    def age(self) -> int:
+        """Since this world began, in microseconds."""
+        return self.now - START
+
     def new_address(self) -> Address:
         """An address that no host has."""
         self._next_port += 1
@@ -100,7 +105,7 @@ class World:
         """Has a host do what it can now, sends what it sends, and notes its next deadline."""
         if host.is_stopped:
             return
-        host.settle(self.now)
+        host.settle()
         for destination, data in host.engine.poll_transmit():
             self._send(Datagram(self.now, host.address, destination, data))
         deadline = host.poll_timeout()
@@ -115,15 +120,15 @@ class World:
             return False
         at, _, host, datagram = heapq.heappop(self._due)
         self.now = max(self.now, at)
-        if self.hosts.get(host.address) is not host:
+        if self.hosts.get(host.address if datagram is None else datagram.destination) is not host:
             return True
         if datagram is None:
             if host.scheduled != at:
                 return True
             host.scheduled = None
-            host.handle_timeout(self.now)
+            host.handle_timeout()
         elif datagram.destination == host.address:
-            host.handle_datagram(self.now, datagram.source, datagram.data)
+            host.handle_datagram(datagram.source, datagram.data)
         self.settle(host)
         return True
 

@@ -30,7 +30,6 @@ pub mod rate;
 pub mod routes;
 mod sending;
 pub mod sessions;
-pub mod sharing;
 pub mod subscribing;
 pub mod unclaimed;
 
@@ -57,7 +56,6 @@ use crate::engine::parts::Splitter;
 use crate::engine::publisher::Publisher;
 use crate::engine::rate::RateLimit;
 use crate::engine::sessions::Sessions;
-use crate::engine::sharing::Standings;
 use crate::keyed::Keyed;
 use crate::link::{Link, LinkConfig, Liveness, Role};
 use crate::link_id::LinkId;
@@ -73,7 +71,6 @@ const HOUSEKEEPING: Micros = 5_000_000;
 pub struct Shared {
     pub directory: Arc<Directory>,
     pub retained: Arc<Mutex<RetainedStore>>,
-    pub standings: Arc<Standings>,
     /// Links opened so far: each has an incarnation of its own, so that its peer can tell it from the one before (§3.6).
     opened: Arc<AtomicU64>,
 }
@@ -84,7 +81,6 @@ impl Shared {
         Self {
             directory: Arc::new(Directory::new(config.seed)),
             retained: Arc::new(Mutex::new(RetainedStore::new(config.retained_bytes))),
-            standings: Arc::default(),
             opened: Arc::default(),
         }
     }
@@ -140,7 +136,7 @@ impl Engine {
     pub fn new(config: Config, worker: u8, workers: u8, shared: Shared) -> Self {
         let keyed = Keyed::new(config.seed);
         let side = if config.node {
-            Side::Node(Box::new(Forwarder::new(worker, &shared, config.seed)))
+            Side::Node(Box::new(Forwarder::new(worker, Arc::clone(&shared.retained), config.seed)))
         } else {
             Side::Client(Box::new(Client::new(&config, keyed)))
         };

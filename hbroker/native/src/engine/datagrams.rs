@@ -378,5 +378,5 @@ impl Engine {
 
 /// Whether a node takes this packet outside of a session, from an address that has proved itself.
 pub(super) fn is_request(kind: Kind) -> bool {
-    matches!(kind, Kind::PubConnect | Kind::Subscribe | Kind::Join)
+    matches!(kind, Kind::PubConnect | Kind::Subscribe | Kind::Join | Kind::Order)
 }

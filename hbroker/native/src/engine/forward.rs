@@ -9,14 +9,13 @@ use bytes::Bytes;
 use parking_lot::Mutex;
 
 use crate::Micros;
-use crate::engine::Shared;
+use crate::broken::Defect;
 use crate::engine::counters::Drop;
 use crate::engine::distribution::{Distribution, Origin};
 use crate::engine::ledger::Ticket;
 use crate::engine::outlet::{Handoff, Outlet};
 use crate::engine::parts::chain_of;
 use crate::engine::routes::{Refusal, Routes};
-use crate::engine::sharing::Sharing;
 use crate::keyed::Keyed;
 use crate::link::pubacks::Success;
 use crate::link_id::SessionKey;
@@ -35,18 +34,16 @@ pub struct Forwarder {
     pub retained: Arc<Mutex<RetainedStore>>,
     pub window: DuplicateWindow,
     pub distribution: Distribution,
-    sharing: Sharing,
 }
 
 impl Forwarder {
-    pub fn new(worker: u8, shared: &Shared, seed: u64) -> Self {
+    pub fn new(worker: u8, retained: Arc<Mutex<RetainedStore>>, seed: u64) -> Self {
         Self {
             worker,
             routes: Routes::new(seed),
-            retained: Arc::clone(&shared.retained),
+            retained,
             window: DuplicateWindow::new(WINDOW_PUBLISHERS, window::SPAN, seed),
             distribution: Distribution::new(worker, Keyed::new(seed)),
-            sharing: Sharing::new(Arc::clone(&shared.standings), Keyed::new(seed)),
         }
     }
 
@@ -65,7 +62,7 @@ impl Forwarder {
         if publish.qos > 2 || origin.is_some_and(|origin| (publish.qos > 0) != (origin.delivery > 0)) {
             return Err(Refusal::InvalidMessage);
         }
-        let Self { routes, retained, window, distribution, sharing, .. } = self;
+        let Self { routes, retained, window, distribution, .. } = self;
         let route = routes.find(now, publish.topic)?;
         if route.reserved && origin.is_some() {
             return Err(Refusal::NotAuthorized);
@@ -85,15 +82,14 @@ impl Forwarder {
             out.counters.drop(Drop::RetainedFull);
         }
         let source = origin.and_then(|origin| out.links.get(origin.link)?.subscriber);
-        let chosen = sharing.choose(route.groups, publish);
-        let own = route.subscribers.iter().filter(|subscriber| wants(subscriber, source));
-        let mut subscribers = own.chain(&chosen).peekable();
+        let mut subscribers =
+            route.subscribers.iter().filter(|subscriber| wants(subscriber, source)).peekable();
         if subscribers.peek().is_none() {
             reliable.inspect(|&origin| out.acknowledge(origin, Success::Unmatched));
             return Ok(());
         }
         let ticket = reliable
-            .filter(|_| !publish.ack_queued)
+            .filter(|_| !publish.ack_queued && !Defect::AcknowledgesEarly.is_present())
             .map(|origin| distribution.open(origin, (publish.qos == 2).then_some(id), publish.topic));
         distribution.distribute(publish, subscribers, ticket, out);
         match ticket {

@@ -45,7 +45,9 @@ impl Engine {
                     }
                 }
                 (
-                    Body::Control(Kind::PubAccept | Kind::SubAck | Kind::Referral | Kind::Leave)
+                    Body::Control(
+                        Kind::PubAccept | Kind::SubAck | Kind::Referral | Kind::Leave | Kind::OrderAck,
+                    )
                     | Body::Challenge { .. },
                     Side::Client(_),
                 ) => self.hand_up_outside(source, packet),

@@ -8,6 +8,7 @@ use bytes::Bytes;
 
 use super::{Engine, Side, Unpublishable};
 use crate::Micros;
+use crate::broken::Defect;
 use crate::config::Config;
 use crate::engine::counters::Drop;
 use crate::engine::credit;
@@ -207,6 +208,7 @@ impl Engine {
             return;
         };
         match puback.referral().and_then(Cut::from_view) {
+            _ if Defect::LearnsNothing.is_present() => {}
             Some(cut) if moves(puback.reason) => client.publisher.learn(now, owner, topic, &cut),
             None if puback.reason == reason::NOT_RESPONSIBLE => client.publisher.zones.forget(Some(owner)),
             _ => {}

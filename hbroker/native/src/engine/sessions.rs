@@ -3,15 +3,11 @@
 //! A session is found by its id, which its client chose, or by its key, under which the tables know it. It lives on one
 //! worker, its home, as its links do: the directory names it for as long as either is there.
 
-use std::sync::Arc;
-
 use hashbrown::HashMap;
 use slab::Slab;
 
-use crate::engine::sharing::Standing;
 use crate::keyed::Keyed;
 use crate::link_id::{LinkId, SessionKey};
-use crate::tables::groups::Fitness;
 
 /// One client's session.
 #[derive(Debug)]
@@ -21,8 +17,6 @@ pub struct Session {
     pub link: Option<LinkId>,
     /// Outlives its link.
     pub persistent: bool,
-    /// For those who choose among the members of a group; `None`: it is in none.
-    pub standing: Option<Arc<Standing>>,
     key: SessionKey,
 }
 
@@ -45,7 +39,7 @@ impl Sessions {
         let entry = self.sessions.vacant_entry();
         let key = SessionKey::new(self.worker, self.generation, entry.key());
         self.by_id.insert(id, key);
-        entry.insert(Session { id, link, persistent: false, standing: None, key })
+        entry.insert(Session { id, link, persistent: false, key })
     }
 
     /// Takes a session out.
@@ -80,16 +74,5 @@ impl Sessions {
 impl Session {
     pub fn key(&self) -> SessionKey {
         self.key
-    }
-
-    /// Tells those who choose among the members of a group how fit it is.
-    pub fn tell_fitness(&self) {
-        if let Some(standing) = &self.standing {
-            standing.set(self.fitness());
-        }
-    }
-
-    pub fn fitness(&self) -> Fitness {
-        if self.link.is_some() { Fitness::Ready } else { Fitness::Away }
     }
 }

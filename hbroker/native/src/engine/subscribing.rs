@@ -57,7 +57,6 @@ impl Engine {
             Some(entry) => entry.subscriber = None,
             None => self.shared.directory.remove(session.id, self.worker),
         }
-        self.shared.standings.remove(key);
         self.forget_subscriptions(key);
         for worker in (0..self.workers).filter(|&worker| worker != self.worker) {
             self.out.handoffs.push_back((worker, Handoff::Gone { session: key }));
@@ -75,12 +74,9 @@ impl Engine {
 
     /// Whether the subscription is new; `None`: its session, whose home is here, is gone.
     pub fn subscribe(&mut self, filter: &str, group: &str, subscriber: Subscriber) -> Option<bool> {
-        let Subscriber { session: key, .. } = subscriber;
-        if key.worker() == self.worker {
-            let session = self.out.sessions.get_mut(key)?;
-            if !group.is_empty() && session.standing.is_none() {
-                session.standing = Some(self.shared.standings.add(key, session.id, session.fitness()));
-            }
+        let Subscriber { session, .. } = subscriber;
+        if session.worker() == self.worker && self.out.sessions.get(session).is_none() {
+            return None;
         }
         self.node(|node| !node.routes.subscribe(filter, group, subscriber))
     }
@@ -109,7 +105,6 @@ impl Engine {
         };
         if let (Some(session), Some(entry)) = (self.out.sessions.get_mut(key), self.out.links.get_mut(link)) {
             session.link = Some(link);
-            session.tell_fitness();
             entry.subscriber = Some(key);
         }
     }
@@ -120,7 +115,6 @@ impl Engine {
             None => self.shared.directory.remove(session, self.worker),
             Some(away) => {
                 away.link = None;
-                away.tell_fitness();
                 if !away.persistent {
                     let key = away.key();
                     self.end_session(key);

@@ -2,7 +2,6 @@
 
 mod credit;
 mod delivery;
-mod groups;
 mod hostile;
 mod large;
 mod network;

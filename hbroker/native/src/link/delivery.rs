@@ -10,6 +10,7 @@ use bytes::Bytes;
 use hashbrown::HashMap;
 use hashbrown::hash_map::Entry;
 
+use crate::broken::Defect;
 use crate::wire;
 
 /// Deliveries that may be sent and not acknowledged, from the oldest (§9).
@@ -75,7 +76,8 @@ impl Deliveries {
     pub fn push(&mut self, chain: Chain, body_field: Bytes, retained: bool) -> u64 {
         let number = self.settled + self.records.len() as u64 + 1;
         let tail = self.tails.entry(chain).or_default();
-        let after = std::mem::replace(&mut tail.last, number);
+        let before = std::mem::replace(&mut tail.last, number);
+        let after = if Defect::KeepsNoOrder.is_present() { 0 } else { before };
         tail.outstanding += 1;
         self.bytes += body_field.len() + RECORD_BYTES;
         self.records.push_back(Delivery { body_field, chain, after, retained, state: State::Waiting });
@@ -148,6 +150,7 @@ impl Deliveries {
     pub fn on_lost(&mut self, number: u64, datagram: u64) {
         if let Some(delivery) = self.record_mut(number)
             && delivery.state == State::InFlight(datagram)
+            && !Defect::SendsOnce.is_present()
         {
             delivery.state = State::Again;
             self.again.push_back(number);
@@ -158,6 +161,7 @@ impl Deliveries {
     pub fn probe(&mut self, number: u64) {
         if let Some(delivery) = self.record_mut(number)
             && matches!(delivery.state, State::InFlight(_))
+            && !Defect::SendsOnce.is_present()
         {
             delivery.state = State::Again;
             self.again.push_back(number);

@@ -190,31 +190,10 @@ impl Network {
     }
 
     pub fn subscribe(&mut self, client: usize, node: usize, filter: &str, qos: u8, no_local: bool) {
-        self.subscribe_in(client, node, filter, "", qos, no_local);
-    }
-
-    /// A client with a subscription at a node, as a member of a group.
-    pub fn add_member(&mut self, node: usize, filter: &str, group: &str, qos: u8) -> usize {
-        let client = self.add_client();
-        self.hosts[client].engines[0].listen(1, filter, qos);
-        self.connect(client, node);
-        self.subscribe_in(client, node, filter, group, qos, false);
-        client
-    }
-
-    fn subscribe_in(
-        &mut self,
-        client: usize,
-        node: usize,
-        filter: &str,
-        group: &str,
-        qos: u8,
-        no_local: bool,
-    ) {
         let session = self.open_session(client, node, false);
         let subscriber = Subscriber { session, qos, no_local, retain_as_published: false };
         for engine in &mut self.hosts[node].engines {
-            assert_eq!(engine.subscribe(filter, group, subscriber), Some(true));
+            assert_eq!(engine.subscribe(filter, "", subscriber), Some(true));
         }
     }
 
