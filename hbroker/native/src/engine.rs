@@ -23,6 +23,7 @@ mod outside;
 pub mod parts;
 pub mod publisher;
 pub mod rate;
+mod refusals;
 pub mod routes;
 pub mod sessions;
 pub mod subscribing;

@@ -11,7 +11,7 @@ use crate::engine::counters::Drop;
 use crate::engine::event::{Event, Message};
 use crate::engine::inbox::{Inbox, Taken};
 use crate::engine::ledger::Ticket;
-use crate::engine::parts::{Part, chain_of};
+use crate::engine::parts::Part;
 use crate::engine::publisher::{Next, Publisher};
 use crate::keyed::Keyed;
 use crate::link::pubacks::Success;
@@ -280,11 +280,11 @@ impl Engine {
         let (Side::Client(client), Some(entry)) = (&mut self.side, self.out.links.get_mut(id)) else {
             return None;
         };
-        let chain = Chain::Topic(chain_of(self.splitter.publisher(), part.topic.as_bytes()));
-        let Ok(delivery) = entry.link.queue_reliable(chain, part.field.clone(), false) else {
+        let before = Chain::After(client.publisher.last(&part.topic));
+        let Ok(delivery) = entry.link.queue_reliable(before, part.field.clone(), false) else {
             return Some(part);
         };
-        entry.ledger.open(delivery, client.publisher.keep(owner, part));
+        entry.ledger.open(delivery, client.publisher.keep(owner, part, delivery));
         self.out.counters.messages_out += 1;
         self.out.links.touch(id);
         None

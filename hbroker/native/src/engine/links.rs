@@ -13,6 +13,7 @@ use slab::Slab;
 use crate::Micros;
 use crate::engine::event::Peer;
 use crate::engine::ledger::Ledger;
+use crate::engine::refusals::Refusals;
 use crate::keyed::Keyed;
 use crate::link::{Link, LinkStats};
 use crate::link_id::{LinkId, SessionKey};
@@ -36,6 +37,8 @@ pub struct Entry {
     pub ledger: Ledger,
     /// Its session, if anything was subscribed in it.
     pub subscriber: Option<SessionKey>,
+    /// The chains of messages that were refused, at an owner.
+    pub refusals: Refusals,
     /// Released packets wait for room (§3.3); it stands in the engine's list of such links.
     pub stalled: bool,
     id: LinkId,
@@ -52,6 +55,7 @@ impl Entry {
 
 pub struct Links {
     worker: u8,
+    hasher: Keyed,
     generation: u32,
     entries: Slab<Entry>,
     by_session: HashMap<u64, LinkId, Keyed>,
@@ -68,6 +72,7 @@ impl Links {
     pub fn new(worker: u8, hasher: Keyed) -> Self {
         Self {
             worker,
+            hasher,
             generation: 0,
             entries: Slab::new(),
             by_session: HashMap::with_hasher(hasher),
@@ -97,6 +102,7 @@ impl Links {
             published: false,
             token_renewals: 0,
             ledger: Ledger::default(),
+            refusals: Refusals::new(self.hasher),
             subscriber: None,
             stalled: false,
             id,

@@ -46,10 +46,6 @@ impl Splitter {
         Self { publisher, next_sequence: 1, max_datagram }
     }
 
-    pub fn publisher(&self) -> u64 {
-        self.publisher
-    }
-
     /// Makes a message into its parts and gives it the next sequence numbers.
     pub fn split(&mut self, message: &PublishOut<'_>) -> Vec<Part> {
         let room = self.room(message);

@@ -54,6 +54,8 @@ struct Flight {
     parts: u32,
     /// The highest sequence number that was sent.
     newest: u64,
+    /// The delivery that was queued last.
+    last: u64,
 }
 
 impl Publisher {
@@ -144,15 +146,22 @@ impl Publisher {
         }
     }
 
-    /// Keeps a part that was sent until its PUBACK; the ticket goes into the link's ledger.
-    pub fn keep(&mut self, owner: SocketAddr, part: Part) -> Ticket {
+    /// The delivery that the next one of a topic follows: the last one whose fate is open; 0: there is none. If that one is
+    /// refused, so are all that follow it.
+    pub fn last(&self, topic: &str) -> u64 {
+        self.flights.get(topic).map_or(0, |flight| flight.last)
+    }
+
+    /// Keeps a part that was queued as this delivery until its PUBACK; the ticket goes into the link's ledger.
+    pub fn keep(&mut self, owner: SocketAddr, part: Part, delivery: u64) -> Ticket {
         match self.flights.get_mut(&part.topic) {
             Some(flight) => {
                 flight.parts += 1;
                 flight.newest = flight.newest.max(part.sequence);
+                flight.last = delivery;
             }
             None => {
-                let flight = Flight { owner, parts: 1, newest: part.sequence };
+                let flight = Flight { owner, parts: 1, newest: part.sequence, last: delivery };
                 self.flights.insert(part.topic.clone(), flight);
             }
         }
@@ -248,8 +257,9 @@ mod tests {
         let mut publisher = publisher();
         let (here, there) = (HERE.into(), THERE.into());
         publisher.zones.install("", &[], here, 1_000);
-        let first = publisher.keep(here, part(1, 1, 1));
-        let second = publisher.keep(here, part(2, 2, 1));
+        let first = publisher.keep(here, part(1, 1, 1), 7);
+        let second = publisher.keep(here, part(2, 2, 1), 8);
+        assert_eq!((publisher.last("a"), publisher.last("b")), (8, 0));
         assert_eq!(publisher.route(0, "a"), Some(here));
         publisher.zones.install("", &[], there, 1_000);
         assert_eq!(publisher.route(0, "a"), None, "two are in flight to the old owner");
@@ -262,6 +272,7 @@ mod tests {
         let refused = publisher.settle(second);
         publisher.wait(refused);
         assert_eq!(publisher.next(0, "a"), Next::Send(here));
+        assert_eq!(publisher.last("a"), 0, "whatever it followed was refused");
         let order: Vec<u64> =
             std::iter::from_fn(|| publisher.take_first("a")).map(|part| part.sequence).collect();
         assert_eq!(order, [1, 2, 3]);
@@ -274,7 +285,7 @@ mod tests {
         let parts: Vec<Part> = (5..8).map(|sequence| part(5, sequence, 3)).collect();
         publisher.open(&parts);
         let [first, second, third] = <[Part; 3]>::try_from(parts).expect("three");
-        let tickets = [publisher.keep(HERE.into(), first), publisher.keep(HERE.into(), second)];
+        let tickets = [publisher.keep(HERE.into(), first, 1), publisher.keep(HERE.into(), second, 2)];
         publisher.wait(third);
         publisher.wait(part(9, 9, 1));
         let failed = publisher.settle(tickets[0]);
