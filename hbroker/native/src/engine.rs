@@ -27,6 +27,7 @@ pub mod partial;
 pub mod parts;
 pub mod publisher;
 pub mod rate;
+mod refusals;
 pub mod routes;
 mod sending;
 pub mod sessions;

@@ -192,7 +192,7 @@ impl Engine {
     fn handle_body(&mut self, now: Micros, id: LinkId, source: SocketAddr, packet: &PacketView<'_>) {
         match &packet.body {
             Body::Publish(publish) => match self.side {
-                Side::Node(_) => self.forward(now, id, packet.delivery, publish),
+                Side::Node(_) => self.forward(now, id, packet, publish),
                 Side::Client(_) => self.read(now, id, packet, publish),
             },
             Body::PubAck(puback) => match self.side {

@@ -8,10 +8,17 @@ use crate::engine::routes::Refusal;
 use crate::link_id::LinkId;
 use crate::schema::reason;
 use crate::tables::jurisdiction::Cut;
-use crate::wire::{self, PubAckView, PublishView};
+use crate::wire::{self, PacketView, PubAckView, PublishView};
 
 impl Engine {
-    pub(super) fn forward(&mut self, now: Micros, id: LinkId, delivery: u64, publish: &PublishView<'_>) {
+    pub(super) fn forward(
+        &mut self,
+        now: Micros,
+        id: LinkId,
+        packet: &PacketView<'_>,
+        publish: &PublishView<'_>,
+    ) {
+        let delivery = packet.delivery;
         let Side::Node(forwarder) = &mut self.side else {
             return;
         };
@@ -20,9 +27,15 @@ impl Engine {
             return;
         };
         entry.published = true;
-        if let Err(refusal) =
+        let taken = if entry.refusals.precede(publish, packet.after) {
+            Err(Refusal::Handover)
+        } else {
             forwarder.forward(now, publish, Some(Origin { link: id, delivery }), &mut self.out)
-        {
+        };
+        if let Some(entry) = self.out.links.get_mut(id) {
+            entry.refusals.note(publish, delivery, &taken);
+        }
+        if let Err(refusal) = taken {
             self.refuse(now, id, delivery, publish, &refusal);
         }
     }

@@ -14,7 +14,7 @@ use crate::engine::counters::Drop;
 use crate::engine::credit;
 use crate::engine::event::Event;
 use crate::engine::ledger::Ticket;
-use crate::engine::parts::{Outgoing, Part, chain_of};
+use crate::engine::parts::{Outgoing, Part};
 use crate::engine::publisher::{Ended, Next};
 use crate::link::{Chain, Role};
 use crate::link_id::LinkId;
@@ -271,11 +271,11 @@ impl Engine {
         if has_room && part.qos == 0 {
             return self.out.queue_copy(id, &part.field, false);
         }
-        let chain = Chain::Topic(chain_of(self.splitter.publisher(), part.topic.as_bytes()));
+        let before = Chain::After(client.publisher.last(&part.topic));
         let bytes = part.field.len();
-        if has_room && let Ok(delivery) = entry.link.queue_reliable(chain, part.field.clone(), false) {
+        if has_room && let Ok(delivery) = entry.link.queue_reliable(before, part.field.clone(), false) {
             entry.credit.open(bytes);
-            entry.ledger.open(delivery, client.publisher.keep(owner, part));
+            entry.ledger.open(delivery, client.publisher.keep(owner, part, delivery));
             self.out.counters.messages_out += 1;
             self.out.links.touch(id);
         } else {
