@@ -1,4 +1,4 @@
-"""A large message crosses a node part by part: the node keeps none of it, and its publisher no second copy (§7.5)."""
+"""A large message crosses a node part by part: the node keeps none of it, its publisher no copy (§7.5)."""
 
 from __future__ import annotations
 
