@@ -9,7 +9,8 @@ import psutil
 import pytest
 
 from hbroker import errors, sync
-from tests.product.node import MIB, PATIENCE, node_up
+from tests.product.network import PATIENCE
+from tests.product.node import MIB, node_up
 
 SIZE = 20 * MIB
 
