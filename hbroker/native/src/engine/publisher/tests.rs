@@ -1,3 +1,5 @@
+//! A publisher's order, turns, expiry and bounds, without links.
+
 use super::*;
 use crate::engine::parts::Splitter;
 use crate::wire::PublishOut;
