@@ -131,7 +131,7 @@ impl Inbox {
     /// Forgets the receipts of a link that is gone: its deliveries come again under other numbers.
     pub fn forget_link(&mut self, link: LinkId) {
         if Defect::ForgetsMessageIds.is_present() {
-            self.window = DuplicateWindow::new(WINDOW_PUBLISHERS, WINDOW_SPAN, 1);
+            self.window = DuplicateWindow::new(WINDOW_PUBLISHERS, window::SPAN, 1);
         }
         for message in &mut self.queue {
             message.receipt.take_if(|(from, _)| *from == link);
