@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import pairwise
 
 import pytest
 
@@ -62,7 +63,7 @@ class Traffic:
     @property
     def longest_gap(self) -> int:
         """Between two arrivals, in microseconds."""
-        return max(later - earlier for earlier, later in zip(self.arrivals, self.arrivals[1:], strict=False))
+        return max(later - earlier for earlier, later in pairwise(self.arrivals))
 
     def _acted(self, host: Host) -> None:
         if isinstance(host, NodeHost):
