@@ -76,16 +76,18 @@ class Claims:
         return [subtree for subtree in self._uplinks if subtree != self._own]
 
     @property
-    def main(self) -> str:
+    def main(self) -> str | None:
         """What this node is there for: what its settings say, or, since that was handed back, what it claims
-        instead. Empty: the root's, or nothing."""
-        wanted = self._means.settings.subtree
-        return wanted if wanted in self._uplinks else next(iter(self.subtrees), "")
+        instead. Empty: the root's; None: nothing."""
+        settings = self._means.settings
+        if settings.is_root or settings.subtree in self._uplinks:
+            return settings.subtree
+        return next(iter(self.subtrees), None)
 
     @property
     def parent(self) -> str | None:
         """The name of the parent for `main`, or else of any; empty: not known yet; None: this is the root."""
-        uplink = self._uplinks.get(self.main) or self._uplinks.get(self._own)
+        uplink = self._uplinks.get(self.main or "") or self._uplinks.get(self._own)
         return None if uplink is None else uplink.parent
 
     @property

@@ -203,9 +203,9 @@ class Node:
         return self._claims.have_ended and not self._orders.lingers
 
     @property
-    def left_by_order(self) -> bool:
-        """Whether it was told to leave by those who operate the network (§5.7)."""
-        return self._orders.told_to_leave
+    def has_left(self) -> bool:
+        """Whether it has handed back all that it owned, because it was ordered to leave (§5.7)."""
+        return self._orders.told_to_leave and self._claims.have_ended
 
     @property
     def jurisdiction(self) -> Jurisdiction:
@@ -231,7 +231,7 @@ class Node:
         """This node's line of `hbroker tree --json`, and its counters."""
         drops, counters = split_drops(Counter(self._core.counters()) + self._ledger.counters)
         claims = self._claims
-        own = self._jurisdiction.grant_of(claims.main)
+        own = None if claims.main is None else self._jurisdiction.grant_of(claims.main)
         return {
             "name": self._settings.name,
             "subtree": claims.main,

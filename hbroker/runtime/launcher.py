@@ -153,17 +153,22 @@ class Launcher:
             os.close(log)
         node.child = child
         node.started_at = time.time()
-        self._selector.register(child.ready, selectors.EVENT_READ, lambda _: self._handle_ready(node, child))
+        self._selector.register(child.ready, selectors.EVENT_READ, lambda _: self._handle_words(node, child))
 
-    def _handle_ready(self, node: _NodeProcess, child: Child) -> None:
+    def _handle_words(self, node: _NodeProcess, child: Child) -> None:
         if node.child is not child:
             return  # Its end was seen first, in this very turn.
-        self._selector.unregister(child.ready)
         words = child.read_words()
         if not words:
+            self._selector.unregister(child.ready)
             return  # It ended; SIGCHLD tells of that.
-        node.has_left = LEFT in words
         now = time.monotonic()
+        if words != [LEFT]:
+            self._handle_joined(now, node)
+        if LEFT in words:
+            self._handle_left(now, node)
+
+    def _handle_joined(self, now: float, node: _NodeProcess) -> None:
         self._supervisor.handle_ready(now, node.settings.name)
         if node.ended is not None:
             self._news.append(Back(node.settings.name, now - node.ended))
@@ -190,17 +195,11 @@ class Launcher:
     def _handle_exit(self, node: _NodeProcess, code: int) -> None:
         child = node.child
         assert child is not None, "only a child that was there can end"
-        if child.ready in self._selector.get_map():
-            self._handle_ready(node, child)
-        has_left = node.has_left or LEFT in child.read_words()
+        while child.ready in self._selector.get_map():
+            self._handle_words(node, child)  # The last of them is its end.
         os.close(child.ready)
         node.child = None
         now = time.monotonic()
-        if has_left:
-            self._supervisor.handle_leave(now, node.settings.name)
-            self._news.append(Left(node.settings.name))
-            self._look_whether_ready(now)
-            return
         pause = self._supervisor.handle_exit(now, node.settings.name)
         if pause is None:
             return
@@ -208,6 +207,11 @@ class Launcher:
             node.ended = now
         last_line = self._directory.last_line(node.settings.name) if code > 0 else ""
         self._news.append(Ended(node.settings.name, describe_exit(code), last_line, pause))
+
+    def _handle_left(self, now: float, node: _NodeProcess) -> None:
+        self._supervisor.handle_leave(now, node.settings.name)
+        self._news.append(Left(node.settings.name))
+        self._look_whether_ready(now)
 
     def _look_whether_ready(self, now: float) -> None:
         if self._remind_at is not None and self._supervisor.all_in(State.SERVING, State.LEFT):
@@ -264,8 +268,6 @@ class Launcher:
 class _NodeProcess:
     settings: NodeSettings
     child: Child | None = None
-    has_left: bool = False
-    """Its process said that it left by order."""
     started_at: float | None = None
     """Seconds since the Unix epoch."""
     ended: float | None = None

@@ -48,10 +48,10 @@ def run_node(
     """Runs a node until it is told to end. Returns the exit code: 0 as asked, 1 turned away for good, or
     the endpoint failed.
 
-    `ready(address)` is called once it serves all that it should; `left` before it ends because of an order
-    to leave (§5.7). `memory`: a file for what it delegated, read at the start, and the name, with `.claims`
-    behind it, of one for what orders gave it and took from it; None: a restart within a lease may give its
-    children's topics two owners until they renew, and orders are forgotten.
+    `ready(address)` is called once it serves all that it should; `left` once it has handed back all of it
+    because of an order to leave (§5.7). `memory`: a file for what it delegated, read at the start, and the
+    name, with `.claims` behind it, of one for what orders gave it and took from it; None: a restart within a
+    lease may give its children's topics two owners until they renew, and orders are forgotten.
     Raises OSError where the address cannot be had, UnreadableMemory.
     """
     return asyncio.run(_Process(settings, ready, left, memory).run())
@@ -74,7 +74,7 @@ class _Process:
         self._endpoint = Endpoint(_config(settings, incarnation), settings.listen, settings.workers)
         self._settings = settings.on_port(self._endpoint.address[1]) if not settings.listen[1] else settings
         self._ready: Callable[[Address], None] | None = ready
-        self._left = left
+        self._left: Callable[[], None] | None = left
         self._log = EventLog("node")
         self._node = Node(
             self._settings,
@@ -124,10 +124,11 @@ class _Process:
         if self._ready is not None and self._node.is_serving:
             self._ready(self._settings.address)
             self._ready = None
+        if self._left is not None and self._node.has_left:
+            self._left()
+            self._left = None
         if self._node.has_stopped and not self._ended.is_set():
-            if self._node.left_by_order:
-                self._is_stopping = True
-                self._left()
+            self._is_stopping = self._is_stopping or self._node.has_left
             self._ended.set()
         fault = self._endpoint.fault
         if fault is not None and not self._has_failed:

@@ -42,9 +42,7 @@ def give_order(
         endpoint.shutdown()
     answer = ordering.answer
     if answer is None:
-        raise Unreachable(
-            f"{order.node} does not answer within {timeout:g} s", _UNREACHABLE
-        )
+        raise Unreachable(f"{order.node} does not answer within {timeout:g} s", _UNREACHABLE)
     if answer.reason != Reason.REASON_SUCCESS:
         raise Refused(answer.text, answer.reason)
     if not answer.done:

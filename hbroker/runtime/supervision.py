@@ -46,7 +46,7 @@ class State(Enum):
     AWAITING_EXIT = "stopping"
     """It was asked to end."""
     LEFT = "left"
-    """It ended because it was ordered to leave its network."""
+    """It was ordered to leave its network, and ends by itself."""
     ENDED = "down"
 
 
@@ -57,7 +57,7 @@ class Event(Enum):
     DUE = "its pause is over"
     READY = "it says that it has joined"
     EXIT = "it ended"
-    LEAVE = "it ended, as it was ordered to"
+    LEAVE = "it says that it left, as it was ordered to"
     STOP = "the network is being stopped"
     CHILDREN_ENDED = "none of its children is left"
 
@@ -76,14 +76,16 @@ TRANSITIONS: Final[dict[tuple[State, Event], State]] = {
     (State.SERVING, Event.STOP): State.AWAITING_CHILDREN,
     (State.AWAITING_CHILDREN, Event.READY): State.AWAITING_CHILDREN,
     (State.AWAITING_CHILDREN, Event.EXIT): State.ENDED,
-    (State.AWAITING_CHILDREN, Event.LEAVE): State.ENDED,
+    (State.AWAITING_CHILDREN, Event.LEAVE): State.AWAITING_CHILDREN,
     (State.AWAITING_CHILDREN, Event.STOP): State.AWAITING_CHILDREN,
     (State.AWAITING_CHILDREN, Event.CHILDREN_ENDED): State.AWAITING_EXIT,
     (State.AWAITING_EXIT, Event.READY): State.AWAITING_EXIT,
     (State.AWAITING_EXIT, Event.EXIT): State.ENDED,
-    (State.AWAITING_EXIT, Event.LEAVE): State.ENDED,
+    (State.AWAITING_EXIT, Event.LEAVE): State.AWAITING_EXIT,
     (State.AWAITING_EXIT, Event.STOP): State.AWAITING_EXIT,
+    (State.LEFT, Event.EXIT): State.LEFT,
     (State.LEFT, Event.STOP): State.ENDED,
+    (State.ENDED, Event.EXIT): State.ENDED,
     (State.ENDED, Event.STOP): State.ENDED,
 }
 
@@ -170,12 +172,9 @@ class Supervisor:
             self._release_children(now, name)
 
     def handle_leave(self, now: float, name: str) -> None:
-        """The node's process ended, as it was ordered to: it stays down. Its children wait for it no more."""
-        process = self._processes[name]
-        self._move(process, Event.LEAVE)
-        if process.state is State.ENDED:
-            self._ask_leaves()
-        else:
+        """The node has left, as it was ordered to: it stays down. Its children wait for it no more."""
+        self._move(self._processes[name], Event.LEAVE)
+        if self._processes[name].state is State.LEFT:
             self._release_children(now, name)
 
     def handle_exit(self, now: float, name: str) -> float | None:
@@ -183,7 +182,7 @@ class Supervisor:
         process = self._processes[name]
         served = now - process.serving_since if process.state is State.SERVING else 0.0
         self._move(process, Event.EXIT)
-        if process.state is State.ENDED:
+        if process.state in (State.ENDED, State.LEFT):
             self._ask_leaves()
             return None
         pause = process.backoff.after_failure(served)
