@@ -270,6 +270,11 @@ impl Session {
     }
 
     #[cfg(test)]
+    pub fn credit_used(&self) -> (u32, usize) {
+        (self.in_flight.len() as u32, self.credit.open_bytes())
+    }
+
+    #[cfg(test)]
     pub fn tickets(&self) -> usize {
         self.tickets
     }

@@ -155,3 +155,6 @@ impl Parcel {
         self.field.len() + OVERHEAD
     }
 }
+
+#[cfg(test)]
+mod tests;

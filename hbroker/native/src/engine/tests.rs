@@ -8,5 +8,6 @@ mod hostile;
 mod network;
 mod redirect;
 mod retained;
+mod sessions;
 mod speed;
 mod workers;
