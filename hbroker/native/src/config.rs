@@ -19,6 +19,11 @@ pub struct Config {
     pub max_links: usize,
     pub max_datagram: usize,
     pub link_queue_bytes: usize,
+    /// What may wait for one session (§7.8).
+    pub queue_messages: usize,
+    pub queue_bytes: usize,
+    /// Bytes that may wait for all sessions together.
+    pub queue_memory: usize,
     pub event_queue: usize,
     pub message_queue_bytes: usize,
     pub retained_bytes: usize,

@@ -5,6 +5,7 @@
 //! core's own (PUBLISH, PUBACK, PING), and hands up all others. What a PUBLISH means depends on the side: at a node it is
 //! forwarded (`forward`), at a client it is read (`inbox`).
 
+pub mod accounts;
 pub mod backlog;
 mod client;
 mod commands;
@@ -23,15 +24,22 @@ pub mod links;
 mod node;
 pub mod outlet;
 mod outside;
+pub mod parcel;
 pub mod partial;
 pub mod parts;
+pub mod post;
 pub mod publisher;
 pub mod rate;
 mod refusals;
 pub mod routes;
 mod sending;
+pub mod session;
+pub mod session_queue;
 pub mod sessions;
+pub mod sharing;
+pub mod standing;
 pub mod subscribing;
+mod throttle;
 pub mod unclaimed;
 
 #[cfg(test)]
@@ -54,9 +62,12 @@ use crate::engine::inbox::Inbox;
 use crate::engine::links::Links;
 use crate::engine::outlet::{Handoff, Outlet};
 use crate::engine::parts::Splitter;
+use crate::engine::post::Loose;
 use crate::engine::publisher::Publisher;
 use crate::engine::rate::RateLimit;
 use crate::engine::sessions::Sessions;
+use crate::engine::standing::Standings;
+use crate::engine::throttle::Throttle;
 use crate::keyed::Keyed;
 use crate::link::{Link, LinkConfig, Liveness, Role};
 use crate::link_id::LinkId;
@@ -72,6 +83,7 @@ const HOUSEKEEPING: Micros = 5_000_000;
 pub struct Shared {
     pub directory: Arc<Directory>,
     pub retained: Arc<Mutex<RetainedStore>>,
+    standings: Arc<Standings>,
     /// Links opened so far: each has an incarnation of its own, so that its peer can tell it from the one before (§3.6).
     opened: Arc<AtomicU64>,
 }
@@ -82,6 +94,7 @@ impl Shared {
         Self {
             directory: Arc::new(Directory::new(config.seed)),
             retained: Arc::new(Mutex::new(RetainedStore::new(config.retained_bytes))),
+            standings: Arc::new(Standings::new(config.seed)),
             opened: Arc::default(),
         }
     }
@@ -129,6 +142,7 @@ pub struct Engine {
     strangers: RateLimit,
     /// Links whose released packets wait for room (§3.3).
     stalled: Vec<LinkId>,
+    throttle: Throttle,
     housekeeping: Micros,
 }
 
@@ -146,7 +160,9 @@ impl Engine {
             workers,
             out: Outlet {
                 links: Links::new(worker, keyed),
-                sessions: Sessions::new(worker, keyed),
+                sessions: Sessions::new(worker, config.queue_memory / usize::from(workers), keyed),
+                loose: Loose::default(),
+                standings: (workers > 1).then(|| Arc::clone(&shared.standings)),
                 counters: Counters::default(),
                 handoffs: VecDeque::new(),
             },
@@ -158,6 +174,7 @@ impl Engine {
             loose: VecDeque::new(),
             strangers: RateLimit::new(config.stranger_rate, config.stranger_rate),
             stalled: Vec::new(),
+            throttle: Throttle::default(),
             housekeeping: Micros::MAX,
             shared,
             config,
@@ -177,6 +194,9 @@ impl Engine {
         }
         self.resume_paused(now);
         self.expire_waiting(now);
+        if now >= self.out.sessions.next_look() {
+            self.look(now);
+        }
         if now >= self.housekeeping {
             self.keep_house(now);
         }
@@ -204,7 +224,7 @@ impl Engine {
             Side::Client(client) => client.next_timeout(),
             Side::Node(_) => Micros::MAX,
         };
-        let deadline = links.min(self.housekeeping).min(waiting);
+        let deadline = links.min(self.housekeeping).min(self.out.sessions.next_look()).min(waiting);
         (deadline != Micros::MAX).then_some(deadline)
     }
 
@@ -222,13 +242,16 @@ impl Engine {
             return;
         };
         match handoff {
-            Handoff::Deliver { field, chain, targets, ticket } => {
-                forwarder.deliver(&field, chain, &targets, ticket, &mut self.out);
-            }
+            Handoff::Deliver { parcel, targets } => forwarder.deliver(now, parcel, targets, &mut self.out),
             Handoff::Settled { ticket } => forwarder.settle(ticket, &mut self.out),
             Handoff::Gone { session } => forwarder.routes.forget_session(session),
-            Handoff::Datagram { source, datagram } => self.take_datagram(now, source, &datagram),
+            Handoff::Pressure { worker, is_high } => {
+                self.throttle.set(worker, is_high);
+                return self.tell_pressure(now);
+            }
+            Handoff::Datagram { source, datagram } => return self.take_datagram(now, source, &datagram),
         }
+        self.tie_up(now);
     }
 
     /// Whether Python has something to poll.
@@ -301,7 +324,7 @@ impl Engine {
         links.touch(id);
         self.offer_credit(id);
         if inbound {
-            self.attach(session, id);
+            self.attach(now, session, id);
         }
         Some(id)
     }
@@ -312,23 +335,16 @@ impl Engine {
             return;
         };
         let peer = entry.peer();
-        let tickets: Vec<_> = entry.ledger.take_all().collect();
-        self.out.counters.drop_many(Drop::SessionEnded, entry.link.unsent() as u64);
         match &mut self.side {
-            Side::Node(forwarder) => {
-                self.out.counters.drop_many(Drop::SessionEnded, tickets.len() as u64);
-                for ticket in tickets {
-                    forwarder.settle(ticket, &mut self.out);
-                }
-            }
+            Side::Node(_) if entry.inbound => self.detach(now, &entry),
+            Side::Node(_) => {}
             Side::Client(client) => {
+                let tickets: Vec<_> = entry.ledger.take_all().collect();
+                self.out.counters.drop_many(Drop::SessionEnded, entry.link.unsent() as u64);
                 client.inbox.forget_link(id);
                 client.publisher.zones.forget(Some(peer.address));
                 self.take_back(now, peer.address, tickets);
             }
-        }
-        if entry.inbound {
-            self.detach(entry.session, entry.subscriber);
         }
         self.events.push(Event::LinkDown(peer, reason));
     }

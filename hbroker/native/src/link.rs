@@ -188,7 +188,7 @@ impl Link {
         }
         self.body_field.clear();
         wire::put_pong_field(&mut self.body_field, sent_at_us);
-        self.outbox.push_unreliable(&self.body_field, false);
+        self.outbox.push_own(&self.body_field);
     }
 
     /// Success: a PUBACK for the peer's delivery is due.
@@ -234,14 +234,23 @@ impl Link {
 
     // Out
 
-    /// Queues a packet to be sent once. `body_field` is as `wire::put_packet` takes it.
+    /// Queues a message to be sent once. `body_field` is as `wire::put_packet` takes it.
     pub fn queue_unreliable(&mut self, body_field: &[u8], retained: bool) -> Result<(), QueueFull> {
-        let queued = self.outbox.unreliable_bytes() + body_field.len();
-        if queued > self.config.queue_bytes || body_field.len() > MOST_BODY {
-            return Err(QueueFull);
-        }
+        self.check_unreliable(body_field)?;
         self.outbox.push_unreliable(body_field, retained);
         Ok(())
+    }
+
+    /// Queues a packet to be sent once that is no message.
+    pub fn queue_own(&mut self, body_field: &[u8]) -> Result<(), QueueFull> {
+        self.check_unreliable(body_field)?;
+        self.outbox.push_own(body_field);
+        Ok(())
+    }
+
+    /// Whether a message to be delivered finds room.
+    pub fn has_room(&self, bytes: usize) -> bool {
+        self.deliveries.is_empty() || self.deliveries.bytes() + bytes <= self.config.queue_bytes
     }
 
     /// Queues a packet to be delivered; returns its number.
@@ -260,9 +269,9 @@ impl Link {
         Ok(self.deliveries.push(chain, body_field, retained))
     }
 
-    /// Unreliable packets that were never sent.
+    /// Messages of `QoS` 0 that were never sent.
     pub fn unsent(&self) -> usize {
-        self.outbox.unreliable_packets()
+        self.outbox.messages()
     }
 
     /// When to call `handle_timeout`.
@@ -348,6 +357,12 @@ impl Link {
 
     // Below
 
+    fn check_unreliable(&self, body_field: &[u8]) -> Result<(), QueueFull> {
+        let queued = self.outbox.unreliable_bytes() + body_field.len();
+        let fits = queued <= self.config.queue_bytes && body_field.len() <= MOST_BODY;
+        if fits { Ok(()) } else { Err(QueueFull) }
+    }
+
     fn handle_acknowledgement(&mut self, now: Micros, ack: &AckView<'_>) {
         let Self { recovery, deliveries, pubacks, acks, mtu, .. } = self;
         let (in_flight, size) = (recovery.in_flight(), mtu.size());
@@ -428,7 +443,7 @@ impl Link {
         }
         self.body_field.clear();
         wire::put_ping_field(&mut self.body_field, now);
-        self.outbox.push_unreliable(&self.body_field, false);
+        self.outbox.push_own(&self.body_field);
     }
 
     /// When the initiator sends PING (§3.5).

@@ -6,6 +6,7 @@ use bytes::Bytes;
 
 use super::{Engine, Side, Unpublishable};
 use crate::Micros;
+use crate::engine::accounts::Accounts;
 use crate::engine::event::{DownReason, Event};
 use crate::engine::forward::Forwarder;
 use crate::engine::parts::{Outgoing, Part};
@@ -141,6 +142,10 @@ impl Engine {
         let LinkStats { lost, retransmits } = self.out.links.stats();
         with("datagrams_lost", lost);
         with("retransmits", retransmits);
+        let (Accounts { accepted, delivered, expired, .. }, _) = self.balance();
+        with("accepted", accepted);
+        with("delivered", delivered);
+        with("expired", expired);
     }
 
     /// What there is now, by name.
@@ -149,7 +154,13 @@ impl Engine {
         with("links", links.len() as u64);
         with("sessions", links.iter().filter(|entry| entry.inbound).count() as u64);
         with("publishers", links.iter().filter(|entry| entry.published).count() as u64);
-        with("queued_bytes", links.iter().map(|entry| entry.link.queued_bytes() as u64).sum());
+        let on_links: usize = links.iter().map(|entry| entry.link.queued_bytes()).sum();
+        with("queued_bytes", (on_links + self.out.sessions.waiting_bytes()) as u64);
+        with("queued_messages", self.balance().1);
+        with(
+            "sessions_away",
+            self.out.sessions.iter().filter(|session| session.link.is_none()).count() as u64,
+        );
         match &self.side {
             Side::Node(node) => with("inflight", node.open_messages() as u64),
             Side::Client(client) => {

@@ -37,6 +37,11 @@ impl Credit {
         self.open_bytes += bytes as u64;
     }
 
+    /// Bytes of what went and is not answered.
+    pub fn open_bytes(&self) -> usize {
+        usize::try_from(self.open_bytes).unwrap_or(usize::MAX)
+    }
+
     /// The PUBACK of such a message came.
     pub fn settle(&mut self, bytes: usize) {
         self.open_messages -= 1;

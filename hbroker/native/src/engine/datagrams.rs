@@ -196,7 +196,7 @@ impl Engine {
                 Side::Client(_) => self.read(now, id, packet, publish),
             },
             Body::PubAck(puback) => match self.side {
-                Side::Node(_) => self.settle(id, puback),
+                Side::Node(_) => self.settle(now, id, puback),
                 Side::Client(_) => self.complete(now, id, puback),
             },
             Body::Ping { sent_at_us } => {
@@ -206,7 +206,10 @@ impl Engine {
             }
             Body::Control(_) => self.hand_up(id, source, packet.raw),
             Body::Reset { .. } | Body::Challenge { .. } => self.out.counters.drop(Drop::UnexpectedPacket),
-            Body::Credit { messages, bytes } => self.take_credit(now, id, *messages, *bytes),
+            Body::Credit { messages, bytes } => match self.side {
+                Side::Node(_) => self.grant_credit(now, id, *messages, *bytes),
+                Side::Client(_) => self.take_credit(now, id, *messages, *bytes),
+            },
             Body::Pong { .. } | Body::None => {}
         }
     }

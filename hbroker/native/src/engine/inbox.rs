@@ -78,8 +78,7 @@ impl Inbox {
 
     /// Has messages that match handed up for this listener, those too that waited for one.
     pub fn listen(&mut self, now: Micros, listener: u64, filter: &str, qos: u8, counters: &mut Counters) {
-        let subscriber =
-            Subscriber { session: SessionKey(listener), qos, no_local: false, retain_as_published: false };
+        let subscriber = Subscriber::new(SessionKey(listener), qos);
         self.listeners.insert(filter, "", subscriber);
         for waiting in self.unclaimed.take_all() {
             let Ok(PacketView { body: Body::Publish(publish), .. }) = PacketView::from_raw(&waiting.field)

@@ -2,10 +2,14 @@
 
 mod credit;
 mod delivery;
+mod groups;
+mod handover;
 mod hostile;
 mod large;
 mod network;
 mod redirect;
+mod retained;
+mod sessions;
 mod speed;
 mod unclaimed;
 mod workers;

@@ -17,6 +17,11 @@ pub struct Outbox {
     bytes: Vec<u8>,
     head: usize,
     turns: VecDeque<Entry>,
+    /// Unreliable packets queued so far, and those that have left.
+    queued: u64,
+    left: u64,
+    /// Which of them, in order, are the link's own and no messages. There are few.
+    own: VecDeque<u64>,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -44,6 +49,13 @@ impl Outbox {
         wire::put_packet(&mut self.bytes, 0, 0, retained, body_field);
         let length = u32::try_from(self.bytes.len() - before).expect("a packet is shorter than a datagram");
         self.turns.push_back(Entry::Unreliable(length));
+        self.queued += 1;
+    }
+
+    /// Queues an unreliable packet that is no message.
+    pub fn push_own(&mut self, body_field: &[u8]) {
+        self.push_unreliable(body_field, false);
+        self.own.push_back(self.queued);
     }
 
     /// Queues the turn of the next reliable packet.
@@ -103,6 +115,10 @@ impl Outbox {
         out.extend_from_slice(&self.bytes[self.head..self.head + length]);
         self.turns.drain(..count);
         self.head += length;
+        self.left += count as u64;
+        while self.own.front().is_some_and(|&own| own <= self.left) {
+            self.own.pop_front();
+        }
     }
 
     /// Encoded bytes of the unreliable packets that wait.
@@ -110,9 +126,9 @@ impl Outbox {
         self.bytes.len() - self.head
     }
 
-    /// How many unreliable packets wait.
-    pub fn unreliable_packets(&self) -> usize {
-        self.turns.iter().filter(|entry| matches!(entry, Entry::Unreliable(_))).count()
+    /// How many messages wait among the unreliable packets.
+    pub fn messages(&self) -> usize {
+        (self.queued - self.left) as usize - self.own.len()
     }
 
     /// Whether nothing waits.
@@ -139,20 +155,22 @@ mod tests {
         outbox.push_unreliable(b"\x7a\x00", false);
         outbox.push_unreliable(b"\x7a\x02\x08\x01", false);
         outbox.push_reliable();
-        outbox.push_unreliable(b"\x7a\x00", true);
+        outbox.push_own(b"\x7a\x00");
+        assert_eq!(outbox.messages(), 2);
         let Some(Turn::Unreliable(first)) = outbox.front() else { panic!("an unreliable packet is first") };
         let mut out = Vec::new();
         outbox.seal_unreliable(&mut out, first + 1);
         assert_eq!(out.len(), first, "the second does not fit");
         outbox.seal_unreliable(&mut out, 1_000);
         assert_eq!(outbox.front(), Some(Turn::Reliable), "not past the reliable packet's turn");
+        assert_eq!((outbox.messages(), outbox.own.len()), (0, 1), "what is left is no message");
         outbox.pop_reliable();
         outbox.seal_unreliable(&mut out, 1_000);
-        assert!(outbox.is_empty() && outbox.unreliable_bytes() == 0);
+        assert!(outbox.is_empty() && outbox.unreliable_bytes() == 0 && outbox.own.is_empty());
         let mut expected = Vec::new();
         wire::put_packet(&mut expected, 0, 0, false, b"\x7a\x00");
         wire::put_packet(&mut expected, 0, 0, false, b"\x7a\x02\x08\x01");
-        wire::put_packet(&mut expected, 0, 0, true, b"\x7a\x00");
+        wire::put_packet(&mut expected, 0, 0, false, b"\x7a\x00");
         assert_eq!(out, expected);
     }
 

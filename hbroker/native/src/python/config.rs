@@ -17,7 +17,9 @@ impl Config {
         *, node, session, incarnation, publisher, token_keys, seed, max_links = 1_000_000, max_datagram = 8_952,
         link_queue_bytes = 16_777_216, event_queue = 100_000, message_queue_bytes = 67_108_864,
         retained_bytes = 268_435_456, max_message_bytes = 268_435_456, reassembly_bytes = 536_870_912,
-        persistent = false, receive_messages = 4_096, receive_bytes = 8_388_608, stranger_rate = 10_000, keep_alive_us = 2_000_000, idle_timeout_us = 15_000_000,
+        persistent = false, receive_messages = 4_096, receive_bytes = 8_388_608, queue_messages = 10_000,
+        queue_bytes = 16_777_216, queue_memory_bytes = 1_073_741_824, stranger_rate = 10_000,
+        keep_alive_us = 2_000_000, idle_timeout_us = 15_000_000,
     ))]
     #[allow(clippy::too_many_arguments)]
     fn new(
@@ -38,6 +40,9 @@ impl Config {
         persistent: bool,
         receive_messages: u32,
         receive_bytes: u64,
+        queue_messages: usize,
+        queue_bytes: usize,
+        queue_memory_bytes: usize,
         stranger_rate: u32,
         keep_alive_us: u64,
         idle_timeout_us: u64,
@@ -74,6 +79,9 @@ impl Config {
             persistent,
             receive_messages,
             receive_bytes,
+            queue_messages,
+            queue_bytes,
+            queue_memory: queue_memory_bytes,
             stranger_rate,
             keep_alive: keep_alive_us,
             idle_timeout: idle_timeout_us,

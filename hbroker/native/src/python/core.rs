@@ -12,13 +12,16 @@ use pyo3::types::PyBytes;
 use super::config::Config;
 use super::events::event_out;
 use super::messages::Message;
+use super::sessions::SessionStatus;
 use super::{Address, CutTuple, NativeError, address_in, address_out, cut_in};
 use crate::Micros;
 use crate::core::{self, Datagrams};
 use crate::engine::Unpublishable;
+use crate::engine::counters::Drop;
+use crate::engine::session_queue::Bounds;
 use crate::link_id::LinkId;
 use crate::tables::jurisdiction::Grant;
-use crate::tables::trie::Subscriber;
+use crate::tables::trie::{Overflow, Subscriber};
 use crate::tables::zones::Lookup;
 use crate::wire::PublishOut;
 
@@ -124,13 +127,23 @@ impl Core {
         queue_messages: usize,
         queue_bytes: usize,
     ) -> bool {
-        py.detach(|| self.core.open_session(session, persistent))
+        let bounds = Bounds { messages: queue_messages, bytes: queue_bytes };
+        py.detach(|| self.core.open_session(session, persistent, bounds))
     }
 
     #[pyo3(signature = (session, reason = "session_ended"))]
     fn end_session(&self, py: Python<'_>, session: u64, reason: &str) -> PyResult<()> {
-        py.detach(|| self.core.end_session(session));
+        let why = match reason {
+            "session_ended" => Drop::SessionEnded,
+            "session_expired" => Drop::SessionExpired,
+            _ => return Err(NativeError::new_err(format!("{reason:?} is no reason for a session to end"))),
+        };
+        py.detach(|| self.core.end_session(session, why));
         Ok(())
+    }
+
+    fn sessions(&self, py: Python<'_>, most: usize) -> Vec<SessionStatus> {
+        py.detach(|| self.core.sessions(most)).into_iter().map(SessionStatus::from).collect()
     }
 
     #[pyo3(signature = (
@@ -146,10 +159,11 @@ impl Core {
         no_local: bool,
         retain_as_published: bool,
         group: &str,
-        overflow: u8,
+        overflow: i32,
     ) -> PyResult<bool> {
         check_filter(filter, qos)?;
-        let subscriber = |session| Subscriber { session, qos, no_local, retain_as_published };
+        let overflow = Overflow::from_wire(overflow);
+        let subscriber = |session| Subscriber { session, qos, no_local, retain_as_published, overflow };
         Ok(py.detach(|| self.core.subscribe(session, filter, group, subscriber)))
     }
 
