@@ -27,13 +27,14 @@ class Config:
     `session`: the session id of the links that it opens, 64 random bits. `incarnation`: random for each run.
     `publisher`: its publisher id. `token_keys`: 16-byte keys of the address-validation tokens, the newest first (§4);
     nodes that share them accept each other's. `node`: forwards (a node) instead of handing messages up (a client).
-    `stranger_rate`: answers to unproven addresses, a second. `max_message_bytes`: the largest payload, out and in, at most
-    256 MiB; a client holds as much for messages of one publisher of which parts are missing, and `reassembly_bytes`, no
-    less, in all (§7.5). `receive_messages`, `receive_bytes`: what a client takes from one owner without having acknowledged
-    it (§7.7). `persistent`: the client's session outlives its links, so messages that match no `listen` yet wait for one (§6.4).
-    `hold`: messages of QoS 1 and 2 are acknowledged when `handled` says so, and not when they are read.
-    `queue_messages`, `queue_bytes`: what may wait for one session; `queue_memory_bytes`: for all together (§7.8).
-    Above half of that publishers are held back (§7.7).
+    `max_datagram`: the largest datagram that is tried on a path, from 1,200 up (§3.4). `queue_messages`, `queue_bytes`:
+    what may wait for one session; `queue_memory_bytes`: for all together (§7.8). Above half of that publishers are held
+    back (§7.7). `stranger_rate`: answers to unproven addresses, a second. `max_message_bytes`: the largest payload, out and
+    in, at most 256 MiB; a client holds as much for messages of one publisher of which parts are missing, and
+    `reassembly_bytes`, no less, in all (§7.5). `receive_messages`, `receive_bytes`: what a client takes from one owner
+    without having acknowledged it (§7.7). `persistent`: the client's session outlives its links, so messages that match no
+    `listen` yet wait for one (§6.4). `hold`: messages of QoS 1 and 2 are acknowledged when `handled` says so, and not
+    when they are read.
     """
 
     def __new__(
@@ -46,7 +47,7 @@ class Config:
         token_keys: Sequence[bytes],
         seed: int,
         max_links: int = 1_000_000,
-        max_datagram: int = 1_200,
+        max_datagram: int = 8_952,
         link_queue_bytes: int = 16_777_216,
         event_queue: int = 100_000,
         message_queue_bytes: int = 67_108_864,

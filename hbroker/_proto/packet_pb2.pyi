@@ -456,7 +456,7 @@ class Pong(_message.Message):
     def __init__(self, sent_at_us: _Optional[int] = ...) -> None: ...
 
 class Join(_message.Message):
-    __slots__ = ("request", "node", "subtree", "address", "incarnation", "epoch", "policy", "origin", "credential")
+    __slots__ = ("request", "node", "subtree", "address", "incarnation", "epoch", "policy", "origin", "credential", "fenced")
     REQUEST_FIELD_NUMBER: _ClassVar[int]
     NODE_FIELD_NUMBER: _ClassVar[int]
     SUBTREE_FIELD_NUMBER: _ClassVar[int]
@@ -466,6 +466,7 @@ class Join(_message.Message):
     POLICY_FIELD_NUMBER: _ClassVar[int]
     ORIGIN_FIELD_NUMBER: _ClassVar[int]
     CREDENTIAL_FIELD_NUMBER: _ClassVar[int]
+    FENCED_FIELD_NUMBER: _ClassVar[int]
     request: int
     node: str
     subtree: str
@@ -475,10 +476,11 @@ class Join(_message.Message):
     policy: LeasePolicy
     origin: Origin
     credential: bytes
-    def __init__(self, request: _Optional[int] = ..., node: _Optional[str] = ..., subtree: _Optional[str] = ..., address: _Optional[_Union[Address, _Mapping[str, object]]] = ..., incarnation: _Optional[int] = ..., epoch: _Optional[int] = ..., policy: _Optional[_Union[LeasePolicy, str]] = ..., origin: _Optional[_Union[Origin, _Mapping[str, object]]] = ..., credential: _Optional[bytes] = ...) -> None: ...
+    fenced: bool
+    def __init__(self, request: _Optional[int] = ..., node: _Optional[str] = ..., subtree: _Optional[str] = ..., address: _Optional[_Union[Address, _Mapping[str, object]]] = ..., incarnation: _Optional[int] = ..., epoch: _Optional[int] = ..., policy: _Optional[_Union[LeasePolicy, str]] = ..., origin: _Optional[_Union[Origin, _Mapping[str, object]]] = ..., credential: _Optional[bytes] = ..., fenced: _Optional[bool] = ...) -> None: ...
 
 class JoinAck(_message.Message):
-    __slots__ = ("request", "reason", "node", "address", "subtree", "epoch", "lease_ms", "token", "holder")
+    __slots__ = ("request", "reason", "node", "address", "subtree", "epoch", "lease_ms", "token", "holder", "policy")
     REQUEST_FIELD_NUMBER: _ClassVar[int]
     REASON_FIELD_NUMBER: _ClassVar[int]
     NODE_FIELD_NUMBER: _ClassVar[int]
@@ -488,6 +490,7 @@ class JoinAck(_message.Message):
     LEASE_MS_FIELD_NUMBER: _ClassVar[int]
     TOKEN_FIELD_NUMBER: _ClassVar[int]
     HOLDER_FIELD_NUMBER: _ClassVar[int]
+    POLICY_FIELD_NUMBER: _ClassVar[int]
     request: int
     reason: Reason
     node: str
@@ -497,7 +500,8 @@ class JoinAck(_message.Message):
     lease_ms: int
     token: bytes
     holder: Cut
-    def __init__(self, request: _Optional[int] = ..., reason: _Optional[_Union[Reason, str]] = ..., node: _Optional[str] = ..., address: _Optional[_Union[Address, _Mapping[str, object]]] = ..., subtree: _Optional[str] = ..., epoch: _Optional[int] = ..., lease_ms: _Optional[int] = ..., token: _Optional[bytes] = ..., holder: _Optional[_Union[Cut, _Mapping[str, object]]] = ...) -> None: ...
+    policy: LeasePolicy
+    def __init__(self, request: _Optional[int] = ..., reason: _Optional[_Union[Reason, str]] = ..., node: _Optional[str] = ..., address: _Optional[_Union[Address, _Mapping[str, object]]] = ..., subtree: _Optional[str] = ..., epoch: _Optional[int] = ..., lease_ms: _Optional[int] = ..., token: _Optional[bytes] = ..., holder: _Optional[_Union[Cut, _Mapping[str, object]]] = ..., policy: _Optional[_Union[LeasePolicy, str]] = ...) -> None: ...
 
 class Leave(_message.Message):
     __slots__ = ("request", "subtree", "epoch", "reason", "keep_session", "session")
@@ -538,32 +542,36 @@ class WillAck(_message.Message):
     def __init__(self, request: _Optional[int] = ..., reason: _Optional[_Union[Reason, str]] = ..., referral: _Optional[_Union[Cut, _Mapping[str, object]]] = ...) -> None: ...
 
 class Order(_message.Message):
-    __slots__ = ("request", "kind", "node", "subtree", "credential")
+    __slots__ = ("request", "kind", "node", "subtree", "credential", "nonce")
     REQUEST_FIELD_NUMBER: _ClassVar[int]
     KIND_FIELD_NUMBER: _ClassVar[int]
     NODE_FIELD_NUMBER: _ClassVar[int]
     SUBTREE_FIELD_NUMBER: _ClassVar[int]
     CREDENTIAL_FIELD_NUMBER: _ClassVar[int]
+    NONCE_FIELD_NUMBER: _ClassVar[int]
     request: int
     kind: OrderKind
     node: str
     subtree: str
     credential: bytes
-    def __init__(self, request: _Optional[int] = ..., kind: _Optional[_Union[OrderKind, str]] = ..., node: _Optional[str] = ..., subtree: _Optional[str] = ..., credential: _Optional[bytes] = ...) -> None: ...
+    nonce: int
+    def __init__(self, request: _Optional[int] = ..., kind: _Optional[_Union[OrderKind, str]] = ..., node: _Optional[str] = ..., subtree: _Optional[str] = ..., credential: _Optional[bytes] = ..., nonce: _Optional[int] = ...) -> None: ...
 
 class OrderAck(_message.Message):
-    __slots__ = ("request", "reason", "node", "done", "text")
+    __slots__ = ("request", "reason", "node", "done", "text", "nonce")
     REQUEST_FIELD_NUMBER: _ClassVar[int]
     REASON_FIELD_NUMBER: _ClassVar[int]
     NODE_FIELD_NUMBER: _ClassVar[int]
     DONE_FIELD_NUMBER: _ClassVar[int]
     TEXT_FIELD_NUMBER: _ClassVar[int]
+    NONCE_FIELD_NUMBER: _ClassVar[int]
     request: int
     reason: Reason
     node: str
     done: bool
     text: str
-    def __init__(self, request: _Optional[int] = ..., reason: _Optional[_Union[Reason, str]] = ..., node: _Optional[str] = ..., done: _Optional[bool] = ..., text: _Optional[str] = ...) -> None: ...
+    nonce: int
+    def __init__(self, request: _Optional[int] = ..., reason: _Optional[_Union[Reason, str]] = ..., node: _Optional[str] = ..., done: _Optional[bool] = ..., text: _Optional[str] = ..., nonce: _Optional[int] = ...) -> None: ...
 
 class Challenge(_message.Message):
     __slots__ = ("token", "lifetime_s")

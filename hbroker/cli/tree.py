@@ -45,8 +45,8 @@ examples:
   hbroker tree --json | jq '.nodes[] | {name, drops}'
   hbroker tree --json | jq '.nodes[].clients[] | select(.state != "connected")'
 
---json prints {silent: [name], nodes: [{name, subtree, parent, address, epoch, subscriptions,
-  publishers, sessions, sessions_away, wills, messages_in, messages_out, bytes_in, bytes_out,
+--json prints {silent: [name], nodes: [{name, subtree, subtrees, parent, address, epoch,
+  subscriptions, publishers, sessions, sessions_away, wills, messages_in, messages_out, bytes_in, bytes_out,
   accepted, delivered, expired, queued_messages, queued_bytes, drops: {reason: n}, cpu_s,
   rss_bytes, clients: [{client, state, accepted, delivered, expired, dropped: {reason: n},
   queued, queued_bytes}]}]}; of each session accepted = delivered + expired + dropped + queued
@@ -123,7 +123,7 @@ def _print(statuses: list[Status]) -> None:
     rows = [
         (
             label,
-            status.get("subtree") or '""',
+            _subtrees(status),
             status.get("address", "-"),
             status.get("epoch", "-"),
             *(status.get(key, "-") for _, key in _COLUMNS),
@@ -134,6 +134,14 @@ def _print(statuses: list[Status]) -> None:
         for label, status in zip(drawing(statuses), statuses, strict=True)
     ]
     print_table(header, rows, numbers=header[3:])
+
+
+def _subtrees(status: Status) -> str:
+    """What a node owns: most often one subtree; `-`: none, since it handed its own back."""
+    main = status.get("subtree")
+    others = status.get("subtrees")
+    others = [str(s) for s in others if s != main] if isinstance(others, list) else []
+    return " ".join([str(main) or '""', *others]) if main is not None else "-"
 
 
 def _lost(drops: object) -> object:

@@ -49,6 +49,8 @@ Body: TypeAlias = (
     | pb.Challenge
     | pb.Referral
     | pb.Transfer
+    | pb.Order
+    | pb.OrderAck
     | pb.Will
     | pb.WillAck
 )
@@ -74,6 +76,8 @@ _FIELD_OF: Final = {
     "Challenge": "challenge",
     "Referral": "referral",
     "Transfer": "transfer",
+    "Order": "order",
+    "OrderAck": "orderack",
     "Will": "will",
     "WillAck": "willack",
 }

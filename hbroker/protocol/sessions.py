@@ -222,6 +222,10 @@ class Sessions:
             if session.is_persistent and not self._subscribers.has_any(session.id):
                 self.end(session)
 
+    def sweep(self) -> None:
+        """A grant is gone without a handover: a persistent session of which nothing is left here ends."""
+        self.moved("")
+
     def _amend(self, session: Session, record: pb.SessionRecord) -> None:
         most = self._limits.session_expiry
         session.expiry_s = max(session.expiry_s, min(record.session_expiry_s, most))

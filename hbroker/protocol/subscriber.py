@@ -135,7 +135,8 @@ class Subscriber:
             return
         site = self._site(now, known, suback.node, reachable(suback.address, source))
         keep_token(self._tokens, now, site.address, suback.token, TOKEN_LIFETIME)
-        if site.cuts and not suback.responsible and not suback.passed_to:
+        site.named_nobody = not suback.passed_to
+        if site.cuts and not suback.responsible and site.named_nobody:
             self._refused(now, known, Reason.REASON_NOT_SERVING)
             return
         if not site.parts.take(suback):
@@ -158,6 +159,8 @@ class Subscriber:
             site = self._confirmations.get(suback.request)
             if site is not None and site.link == link:
                 self._confirmed(now, site, suback)
+            elif suback.active:
+                self._forget_if_unwanted(link, (suback.group, suback.filter))
 
     def handle_link_down(self, now: int, link: int) -> None:
         """§6.3: every subscription in that session is to be made again."""
@@ -217,7 +220,8 @@ class Subscriber:
                     continue
                 site = self._expect(now, known, node, address)
             is_news = site.took_note_of(subtree, epoch)
-            if ask and is_news and (is_new or site.state is State.CLEAR):
+            is_contradicted = site.state is State.CLEAR and (ask or site.named_nobody)
+            if is_news and (is_contradicted or (ask and is_new)):
                 self._ask_directly(now, site)
 
     def _ask_directly(self, now: int, site: Site) -> None:
@@ -310,13 +314,9 @@ class Subscriber:
         """§5.4: an owner that came or went of itself."""
         key = suback.group, suback.filter
         known = self._by_key.get(key)
-        if known is None:
-            if (
-                suback.active and not self._terms.is_persistent
-            ):  # it took over what we gave up in the meantime
-                self._unsubscriptions.forget(link, key)
-            return
-        if not suback.node:
+        if suback.active:
+            self._forget_if_unwanted(link, key)
+        if known is None or not suback.node:
             return
         site = self._site(now, known, suback.node, reachable(suback.address, source))
         self._name(now, known, suback.passed_to, ask=False)
@@ -330,6 +330,11 @@ class Subscriber:
             if not suback.passed_to:  # §6.3: it lost its subtree to nobody that it knows of
                 self._start_over(now, known)
         self._review(known)
+
+    def _forget_if_unwanted(self, link: int, key: Key) -> None:
+        """A node made, or took over, what we gave up in the meantime."""
+        if key not in self._by_key and not self._terms.is_persistent:
+            self._unsubscriptions.forget(link, key)
 
     def _activate(self, site: Site, suback: pb.SubAck) -> None:
         site.machine.handle(Event.ACTIVATE)

@@ -76,6 +76,14 @@ def root_from_flag(text: str, resolve: Resolver = resolve_host) -> Address:
     return address
 
 
+def join_key_from_file(path: Path) -> bytes:
+    """The join key that a file holds. Raises ConfigErrors."""
+    report = Report(COMMAND_LINE)
+    key = read_auth(_mapping({"join_key_file": str(path)}), report, Path())
+    report.raise_if_any()
+    return key
+
+
 def _root(text: str | None, subtree: str | None, report: Report, resolve: Resolver) -> Address | None:
     if text is not None and subtree == "":
         report.error(None, "the root of a network joins nobody", "leave out --root, or give a --subtree")

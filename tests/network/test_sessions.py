@@ -93,7 +93,7 @@ def test_it_goes_on_from_another_address() -> None:
     subscribed(tree, client)
     publisher = tree.client("publisher")
     publish(tree, publisher, payloads(0))
-    client.move()
+    client.roam()
     publish(tree, publisher, payloads(10))
     tree.world.run_until(lambda: len(heard(client)) >= 20 * len(TOPICS))
     assert_all_in_order(heard(client), payloads(0, 20))

@@ -1,4 +1,4 @@
-"""A large message crosses a node part by part: the node keeps none of it, and its publisher no second copy (§7.5)."""
+"""A large message crosses a node part by part: the node keeps none of it, its publisher no copy (§7.5)."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ import psutil
 import pytest
 
 from hbroker import errors, sync
-from tests.product.node import MIB, PATIENCE, node_up
+from tests.product.network import PATIENCE
+from tests.product.node import MIB, node_up
 
 SIZE = 20 * MIB
 

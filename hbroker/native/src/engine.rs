@@ -31,6 +31,7 @@ pub mod parts;
 pub mod post;
 pub mod publisher;
 pub mod rate;
+mod refusals;
 pub mod routes;
 mod sending;
 pub mod session;
@@ -167,7 +168,8 @@ impl Engine {
                 handoffs: VecDeque::new(),
             },
             side,
-            splitter: Splitter::new(config.publisher, config.max_datagram),
+            // Parts are forwarded to subscribers on any path: they have the size that every path carries.
+            splitter: Splitter::new(config.publisher, config.max_datagram.min(crate::link::mtu::BASE)),
             events: Events::new(config.event_queue),
             tokens: TokenKeys::new(config.token_keys.clone()),
             loose: VecDeque::new(),
@@ -223,7 +225,7 @@ impl Engine {
             Side::Client(client) => client.next_timeout(),
             Side::Node(_) => Micros::MAX,
         };
-        let deadline = links.min(self.housekeeping).min(waiting).min(self.out.sessions.next_look());
+        let deadline = links.min(self.housekeeping).min(self.out.sessions.next_look()).min(waiting);
         (deadline != Micros::MAX).then_some(deadline)
     }
 

@@ -14,11 +14,11 @@ pub struct Config(pub crate::config::Config);
 impl Config {
     #[new]
     #[pyo3(signature = (
-        *, node, session, incarnation, publisher, token_keys, seed, max_links = 1_000_000, max_datagram = 1_200,
+        *, node, session, incarnation, publisher, token_keys, seed, max_links = 1_000_000, max_datagram = 8_952,
         link_queue_bytes = 16_777_216, event_queue = 100_000, message_queue_bytes = 67_108_864,
         retained_bytes = 268_435_456, max_message_bytes = 268_435_456, reassembly_bytes = 536_870_912,
-        persistent = false, hold = false, receive_messages = 4_096, receive_bytes = 8_388_608,
-        queue_messages = 10_000, queue_bytes = 16_777_216, queue_memory_bytes = 1_073_741_824, stranger_rate = 10_000,
+        persistent = false, hold = false, receive_messages = 4_096, receive_bytes = 8_388_608, queue_messages = 10_000,
+        queue_bytes = 16_777_216, queue_memory_bytes = 1_073_741_824, stranger_rate = 10_000,
         keep_alive_us = 2_000_000, idle_timeout_us = 15_000_000,
     ))]
     #[allow(clippy::too_many_arguments)]

@@ -1,3 +1,5 @@
+//! Reassembly: what is whole comes out, and neither liars nor bad luck take more memory, or longer, than the limits say.
+
 use std::collections::BTreeMap;
 
 use rand::rngs::SmallRng;

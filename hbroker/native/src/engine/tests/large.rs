@@ -74,12 +74,13 @@ fn it_leaves_room_for_what_is_published_meanwhile() {
     let mut alarms = Vec::new();
     while !network.hosts[publisher].published.contains_key(&first) {
         alarms.push(network.publish(publisher, &message("alarm", b"!", 1)));
-        network.run(10 * MILLISECOND);
+        network.run(2 * MILLISECOND);
     }
     let told = &network.hosts[publisher].published;
     let early = alarms.iter().filter(|&alarm| told.contains_key(alarm)).count();
-    assert!(alarms.len() >= 10 && 2 * early > alarms.len(), "{early} of {}", alarms.len());
-    assert!(!told.contains_key(&second), "the two large ones take turns, so both are late");
+    assert!(alarms.len() >= 5 && 2 * early > alarms.len(), "{early} of {}", alarms.len());
+    network.run(10 * MILLISECOND);
+    assert!(network.hosts[publisher].published.contains_key(&second), "the two large ones take turns");
     network.run_until_drained();
     network.assert_all_published(publisher, 2 + alarms.len());
     assert_eq!(network.counter(subscriber, "messages_in"), 2 + alarms.len() as u64);

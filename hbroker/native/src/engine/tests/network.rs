@@ -209,7 +209,7 @@ impl Network {
         self.subscribe_in(client, node, filter, "", qos, no_local);
     }
 
-    fn subscribe_in(
+    pub fn subscribe_in(
         &mut self,
         client: usize,
         node: usize,
