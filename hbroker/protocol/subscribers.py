@@ -39,8 +39,8 @@ _BYTES_EACH: Final = 64
 @dataclass(frozen=True, slots=True)
 class Subscription:
     """One session's interest in one filter. `address`: where its client was when it made it. `group`: empty
-    where it is not shared. `overflow`: what its queue does when it is full (§7.8). `interrupted`: its session
-    was away when an owner of topics that it matches was lost, with what waited there (§6.4)."""
+    where it is not shared. `overflow`: what its queue does when it is full (§7.8). `interrupted`: since
+    it was made an owner of topics that it matches was lost, with what waited there (§6.4)."""
 
     session: int
     address: Address

@@ -118,11 +118,11 @@ class Subscribing:
             self._tell(subscription, [])
 
     def interrupt(self, subtree: str) -> None:
-        """The owner of a subtree was lost, with what waited there: those who are away learn it when they come
-        back (§6.4). Those who are connected get it from its publishers."""
+        """The owner of a subtree was lost, with what waited there: whoever was away learns it when it comes
+        back (§6.4). Who is connected gets it from its publishers; but nobody knows yet who really is."""
         for subscription in list(self._subscribers.touching(subtree)):
             session = self._sessions.get(subscription.session)
-            if session is not None and session.is_away:
+            if session is not None and session.is_persistent:
                 self._subscribers.add(replace(subscription, interrupted=True))
 
     def moved(self, cut: Cut) -> None:

@@ -70,7 +70,7 @@ class Inbox:
 
     def close(self, error: Exception | None = None, *, keep: bool = False) -> None:
         """Takes no more. With an error what is in it can still be taken, and then the error is raised. Else
-        it is dropped: for good, unless `keep`: then it is not handled, and comes to the session's next run."""
+        it is dropped, for good unless `keep`: then it is not handled, and comes to the session's next run."""
         was_blocking = self.is_blocking
         self._finish()
         self._is_closed = True

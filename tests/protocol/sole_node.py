@@ -107,7 +107,7 @@ class SoleNode:
     def __init__(self, limits: Limits | None = None) -> None:
         self.core = ScriptedCore()
         settings = NodeSettings("root", "", HOME, limits=limits or Limits())
-        self.node = Node(settings, self.core, Random(1), incarnation=1, unix_offset_us=OFFSET_US)  # type: ignore[arg-type]
+        self.node = Node(settings, self.core, Random(1), incarnation=1, unix_offset_us=OFFSET_US)
         self.now = 100 * SECOND
         self.node.start(self.now)
         self._links = count(1)
