@@ -28,9 +28,9 @@ class Config:
     `publisher`: its publisher id. `token_keys`: 16-byte keys of the address-validation tokens, the newest first (§4);
     nodes that share them accept each other's. `node`: forwards (a node) instead of handing messages up (a client).
     `stranger_rate`: answers to unproven addresses, a second. `max_message_bytes`: the largest payload, out and in, at most
-    256 MiB; a client holds as much for messages of one publisher of which parts are missing, and `reassembly_bytes`, no
-    less, in all (§7.5). `receive_messages`, `receive_bytes`: what a client takes from one owner without having acknowledged
-    it (§7.7). `persistent`: the client's session outlives its links, so messages that match no `listen` yet wait for one (§6.4).
+    256 MiB; `reassembly_bytes`, no less: what a client holds of messages of which parts are missing (§7.5).
+    `receive_messages`, `receive_bytes`: what a client takes from one owner without having acknowledged it (§7.7).
+    `persistent`: the client's session outlives its links, so messages that match no `listen` yet wait for one (§6.4).
     """
 
     def __new__(
