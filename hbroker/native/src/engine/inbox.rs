@@ -59,6 +59,8 @@ impl Inbox {
         let limits = Limits {
             message_bytes: config.max_message_bytes,
             total_bytes: config.reassembly_bytes,
+            withheld: config.receive_messages as usize / 2,
+            withheld_bytes: usize::try_from(config.receive_bytes / 2).unwrap_or(usize::MAX),
             messages: MOST_PARTIAL,
             patience: PATIENCE,
         };
