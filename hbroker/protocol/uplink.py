@@ -393,8 +393,8 @@ class Uplink:
         elif state is GivingState.COMPLETE:
             self._machine.handle(UplinkEvent.TAKEN_BACK)
             self._ledger.note(Left(self.subtree))
-            self._jurisdiction.drop(self.subtree)
             parent = self._parent_cut
+            self._jurisdiction.drop(self.subtree, parent)
             if parent is not None:
                 self._means.custody.release_below(self.subtree, parent)
                 self._subscribing.moved(parent)

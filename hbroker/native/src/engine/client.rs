@@ -27,7 +27,7 @@ const MAX_ZONES: usize = 100_000;
 /// Tokens that wait for the first message to their owner.
 const MAX_TOKENS: usize = 4_096;
 /// How long a message waits for a handover to end before it is sent again.
-const HANDOVER_PAUSE: Micros = 50_000;
+const HANDOVER_PAUSE: Micros = 10_000;
 
 impl Client {
     pub(super) fn new(config: &Config, keyed: Keyed) -> Self {
