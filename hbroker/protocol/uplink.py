@@ -299,7 +299,7 @@ class Uplink:
         if self._machine.accepts(UplinkEvent.GRANTED):
             self._machine.handle(UplinkEvent.GRANTED)
             self._epoch = ack.epoch
-            self._taking = Taking(self._core, self.subtree, ack.epoch, link)
+            self._taking = Taking(self._core, self._means.custody.estate, self.subtree, ack.epoch, link)
         elif self._machine.accepts(UplinkEvent.RENEWED) and ack.epoch == self._epoch:
             self._machine.handle(UplinkEvent.RENEWED)
         else:
