@@ -24,6 +24,7 @@ from hbroker.protocol.resolution import PATIENCE, Resolver
 from hbroker.protocol.subscriber import Subscriber
 from hbroker.protocol.subscription import Key, Options
 from hbroker.protocol.terms import SessionTerms
+from hbroker.protocol.testator import State as WillState
 from hbroker.protocol.testator import Testator, Will
 
 __all__ = ["ClientControl"]
@@ -136,6 +137,11 @@ class ClientControl:
         if self._told:
             return self._told.popleft()
         return self._subscriber.poll_outcome() or self._testator.poll_outcome()
+
+    @property
+    def will_state(self) -> WillState | None:
+        """What the client's will waits for; None: it has none."""
+        return self._testator.state
 
     def _handle_packet(self, now: int, event: ControlEvent) -> None:
         body = body_of(event.packet)

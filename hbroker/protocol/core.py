@@ -9,12 +9,21 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Protocol, TypeAlias
 
-from hbroker._native import ControlEvent, LinkDownEvent, LinkUpEvent, PublishedEvent, UnresolvedEvent
+from hbroker._native import (
+    ControlEvent,
+    LinkDownEvent,
+    LinkUpEvent,
+    OverflowEvent,
+    PublishedEvent,
+    UnresolvedEvent,
+)
 from hbroker.protocol.packets import Address, Cut
 
 __all__ = ["ClientCore", "Core", "Event", "NodeCore"]
 
-Event: TypeAlias = ControlEvent | LinkUpEvent | LinkDownEvent | UnresolvedEvent | PublishedEvent
+Event: TypeAlias = (
+    ControlEvent | LinkUpEvent | LinkDownEvent | OverflowEvent | UnresolvedEvent | PublishedEvent
+)
 """What `poll_events` gives."""
 
 

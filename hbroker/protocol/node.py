@@ -26,6 +26,7 @@ from hbroker.protocol.jurisdiction import Delegation, Grant, Jurisdiction
 from hbroker.protocol.notices import Ledger, Notice
 from hbroker.protocol.orders import Orders
 from hbroker.protocol.packets import address_from, body_of
+from hbroker.protocol.sessions import Sessions
 from hbroker.protocol.status import StatusTopic, split_drops
 from hbroker.protocol.subscribers import Subscribers, Subscription
 from hbroker.protocol.subscribing import Subscribing
@@ -213,6 +214,18 @@ class Node:
     @property
     def subscribers(self) -> Subscribers:
         return self._subscribing.subscribers
+
+    @property
+    def subscribing(self) -> Subscribing:
+        return self._subscribing
+
+    @property
+    def sessions(self) -> Sessions:
+        return self._subscribing.sessions
+
+    @property
+    def wills(self) -> Wills:
+        return self._wills
 
     def status(self, now: int) -> dict[str, object]:
         """This node's line of `hbroker tree --json`, and its counters."""

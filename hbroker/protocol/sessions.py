@@ -132,7 +132,7 @@ class Sessions:
     def renew(self, session: Session, request: pb.Subscribe) -> bool:
         """§6.4: what its client wants of it. False: the node has no room for it."""
         session.client = request.client
-        session.expiry_s = min(request.session_expiry_s, self._limits.session_expiry_s)
+        session.expiry_s = min(request.session_expiry_s, self._limits.session_expiry)
         session.queue_messages = max(session.queue_messages, request.queue_messages)
         session.queue_bytes = max(session.queue_bytes, request.queue_bytes)
         return self.open(session)
@@ -222,7 +222,7 @@ class Sessions:
         self.moved("")
 
     def _amend(self, session: Session, record: pb.SessionRecord) -> None:
-        most = self._limits.session_expiry_s
+        most = self._limits.session_expiry
         session.expiry_s = max(session.expiry_s, min(record.session_expiry_s, most))
         session.queue_messages = max(session.queue_messages, record.queue_messages)
         session.queue_bytes = max(session.queue_bytes, record.queue_bytes)

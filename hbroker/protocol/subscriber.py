@@ -159,6 +159,8 @@ class Subscriber:
             site = self._confirmations.get(suback.request)
             if site is not None and site.link == link:
                 self._confirmed(now, site, suback)
+            elif suback.active:
+                self._forget_if_unwanted(link, (suback.group, suback.filter))
 
     def handle_link_down(self, now: int, link: int) -> None:
         """§6.3: every subscription in that session is to be made again."""
@@ -312,13 +314,9 @@ class Subscriber:
         """§5.4: an owner that came or went of itself."""
         key = suback.group, suback.filter
         known = self._by_key.get(key)
-        if known is None:
-            if (
-                suback.active and not self._terms.is_persistent
-            ):  # it took over what we gave up in the meantime
-                self._unsubscriptions.forget(link, key)
-            return
-        if not suback.node:
+        if suback.active:
+            self._forget_if_unwanted(link, key)
+        if known is None or not suback.node:
             return
         site = self._site(now, known, suback.node, reachable(suback.address, source))
         self._name(now, known, suback.passed_to, ask=False)
@@ -332,6 +330,11 @@ class Subscriber:
             if not suback.passed_to:  # §6.3: it lost its subtree to nobody that it knows of
                 self._start_over(now, known)
         self._review(known)
+
+    def _forget_if_unwanted(self, link: int, key: Key) -> None:
+        """A node made, or took over, what we gave up in the meantime."""
+        if key not in self._by_key and not self._terms.is_persistent:
+            self._unsubscriptions.forget(link, key)
 
     def _activate(self, site: Site, suback: pb.SubAck) -> None:
         site.machine.handle(Event.ACTIVATE)

@@ -62,7 +62,7 @@ class Subscribing:
         """Of two workers' news the later may come first: a link that the session had before is gone, and what
         was made over it where it is not persistent."""
         known = self._sessions.get(session)
-        if known is not None and known.link not in (None, link) and not known.is_persistent:
+        if known is not None and known.link != link and not known.is_persistent:
             self._forget(session)
         self._sessions.connect(link, session)
 

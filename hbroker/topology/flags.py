@@ -23,6 +23,7 @@ FILE_KEYS = (
     "join_key_file",
     "sessions",
     "queue_bytes",
+    "session_expiry",
     "subscriptions",
     "delegations",
 )

@@ -55,6 +55,9 @@ class Host:
         self.publisher = random.getrandbits(64)
         self.scheduled: int | None = None
         self.is_stopped = False
+        self.has_decided = True
+        """Whether the control had anything to do since the world last looked."""
+        self._control_due: int | None = None
         self._socket: deque[tuple[Address, bytes]] = deque()
         self.engine = Engine(
             Config(
@@ -95,24 +98,32 @@ class Host:
         """Does what is due."""
         if self.is_stopped:
             return
-        self.engine.handle_timeout(self.clock())
-        self.control.handle_timeout(self.clock())
+        now = self.clock()
+        self.engine.handle_timeout(now)
+        if self._control_due is not None and now >= self._control_due:
+            self.has_decided = True
+            self.control.handle_timeout(now)
 
     def catch_up(self) -> None:
         """Tells the engine the time, before its application acts: it knows no other than it was last told."""
+        self.has_decided = True
         self.engine.handle_timeout(self.clock())
 
     def settle(self) -> None:
         """Takes the engine's events to the control until there are no more."""
         while events := self.engine.poll_events():
+            self.has_decided = True
             for event in events:
                 self.world.heard(self, event)
                 self.control.handle_event(self.clock(), event)
 
     def poll_timeout(self) -> int | None:
         """When `handle_timeout` is due, in the world's time."""
-        deadlines = (self.engine.poll_timeout(), self.control.poll_timeout())
-        deadline = min((deadline for deadline in deadlines if deadline is not None), default=None)
+        if self.has_decided:
+            self._control_due = self.control.poll_timeout()
+        deadline, control_due = self.engine.poll_timeout(), self._control_due
+        if deadline is None or (control_due is not None and control_due < deadline):
+            deadline = control_due
         if deadline is None or not self.drift_ppm:
             return deadline
         left = deadline - self.clock()
@@ -171,6 +182,7 @@ class NodeHost(Host):
 
     def leave(self) -> None:
         """Hands back what it owns."""
+        self.has_decided = True
         self.control.leave(self.clock())
         self.world.settle(self)
 

@@ -70,6 +70,8 @@ class Retention:
                 if wanted is None or not wanted.payload or not _is_unbroken(application, interest, topic):
                     continue
                 later = [s for s in self._published[topic] if s.at >= interest.asked_at]
+                if any(s.qos == 0 for s in later):
+                    continue  # It took the place of what was wanted, and may be lost.
                 if not any(s.id in application.had or s.id in application.retained for s in (wanted, *later)):
                     text = f"{application.name} subscribed to {interest.filter}, and has not got {wanted}"
                     yield Violation(now, Invariant.RETAINED, text)

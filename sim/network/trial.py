@@ -256,7 +256,7 @@ class Trial:
 
     def _acted(self, host: Host) -> None:
         match host:
-            case NodeHost():
+            case NodeHost() if host.has_decided:
                 self._read_notices(host)
                 before = self._ownership.changes
                 self._check(self._ownership.look(host))

@@ -1,6 +1,6 @@
 //! Messages of `QoS` 1 and 2 that an owner took over and did not yet acknowledge (§7.3).
 //!
-//! A message is distributed when each subscriber that it was queued for has acknowledged it, or its session has ended.
+//! A message is distributed when each subscriber that was connected has acknowledged it, or its session has ended, or counts as away.
 //! Every such copy holds one ticket of the message, and returns it once; the last one back releases the PUBACK.
 
 use bytes::Bytes;
@@ -8,12 +8,12 @@ use hashbrown::HashMap;
 use slab::Slab;
 use smallvec::SmallVec;
 
+use crate::Micros;
 use crate::engine::ledger::Ticket;
-use crate::engine::outlet::{Handoff, Outlet, Targets};
-use crate::engine::parts::chain_of;
+use crate::engine::outlet::{Handoff, Outlet, Target, Targets};
+use crate::engine::parcel::Parcel;
 use crate::keyed::Keyed;
-use crate::link_id::{LinkId, SessionKey};
-use crate::tables::match_set::Subscriber;
+use crate::link_id::LinkId;
 use crate::topic;
 use crate::wire::PublishView;
 
@@ -70,47 +70,49 @@ impl Distribution {
         true
     }
 
-    /// Queues a message for its subscribers, and hands it to the other workers for theirs. Each copy that is kept holds the
-    /// ticket, if one is given.
-    pub fn distribute<'a>(
+    /// Offers a message to its targets, and hands it to the other workers for theirs. Each copy that takes the ticket, if one is
+    /// given, holds it.
+    pub fn distribute(
         &mut self,
+        now: Micros,
         publish: &PublishView<'_>,
-        subscribers: impl Iterator<Item = &'a Subscriber>,
+        targets: impl Iterator<Item = Target>,
         ticket: Option<Ticket>,
         out: &mut Outlet,
     ) {
-        // Only reliable packets have an order to keep.
-        let chain = if publish.qos > 0 { chain_of(publish.publisher, publish.topic.as_bytes()) } else { 0 };
         let field = publish.field();
         // One allocation serves all copies that are kept, and is made only if there is one. The last takes it without counting
         // itself: of a message for one subscriber nothing is counted.
-        let mut shared: Option<Bytes> = None;
-        let mut share = || shared.get_or_insert_with(|| Bytes::copy_from_slice(&field)).clone();
+        let mut made: Option<Parcel> = None;
+        let make = || Parcel { ticket, ..Parcel::new(publish, Bytes::copy_from_slice(&field)) };
         let mut last = None;
         let mut remote: SmallVec<[(u8, Targets); 4]> = SmallVec::new();
-        for &Subscriber { session, qos, .. } in subscribers {
-            let qos = qos.min(publish.qos);
-            if session.worker() != self.worker {
-                match remote.iter_mut().find(|(worker, _)| *worker == session.worker()) {
-                    Some((_, targets)) => targets.push((session, qos)),
-                    None => remote.push((session.worker(), SmallVec::from_elem((session, qos), 1))),
+        for mut target in targets {
+            target.qos = target.qos.min(publish.qos);
+            let worker = target.session.worker();
+            if worker != self.worker {
+                match remote.iter_mut().find(|(other, _)| *other == worker) {
+                    Some((_, targets)) => targets.push(target),
+                    None => remote.push((worker, SmallVec::from_iter([target]))),
                 }
-            } else if qos == 0 {
-                out.offer_copy(session, &field, false);
-            } else if let Some(session) = last.replace(session) {
-                self.keep(session, share(), chain, ticket, out);
+            } else if target.qos == 0 {
+                out.offer_copy(target.session, &field, false);
+            } else if let Some(target) = last.replace(target) {
+                let parcel = made.get_or_insert_with(make).clone();
+                self.keep(now, parcel, target, out);
             }
         }
         for (worker, targets) in remote {
             if let Some(ticket) = ticket {
-                let kept = targets.iter().filter(|(_, qos)| *qos > 0).count();
+                let kept = targets.iter().filter(|target| target.qos > 0).count();
                 self.add_copies(ticket, u32::try_from(kept).unwrap_or(u32::MAX));
             }
-            out.handoffs.push_back((worker, Handoff::Deliver { field: share(), chain, targets, ticket }));
+            let parcel = made.get_or_insert_with(make).clone();
+            out.handoffs.push_back((worker, Handoff::Deliver { parcel, targets }));
         }
-        if let Some(session) = last {
-            let field = shared.unwrap_or_else(|| Bytes::copy_from_slice(&field));
-            self.keep(session, field, chain, ticket, out);
+        if let Some(target) = last {
+            let parcel = made.unwrap_or_else(make);
+            self.keep(now, parcel, target, out);
         }
     }
 
@@ -131,11 +133,6 @@ impl Distribution {
         taken
     }
 
-    /// Whether the message of a ticket of this worker was taken by [`Self::take_below`].
-    pub fn is_taken(&self, ticket: Ticket) -> bool {
-        self.pending.get(ticket.key as usize).is_some_and(|pending| pending.origin.is_none())
-    }
-
     /// Returns a ticket of this worker; gives the origin to acknowledge to with the last one.
     pub fn settle(&mut self, ticket: Ticket) -> Option<Origin> {
         debug_assert_eq!(ticket.worker, self.worker);
@@ -153,15 +150,9 @@ impl Distribution {
         self.pending.len()
     }
 
-    fn keep(
-        &mut self,
-        session: SessionKey,
-        field: Bytes,
-        chain: u64,
-        ticket: Option<Ticket>,
-        out: &mut Outlet,
-    ) {
-        if out.offer_shared(session, field, chain, false, ticket)
+    fn keep(&mut self, now: Micros, parcel: Parcel, target: Target, out: &mut Outlet) {
+        let ticket = parcel.ticket;
+        if out.offer(now, target.session, parcel.addressed(target))
             && let Some(ticket) = ticket
         {
             self.add_copies(ticket, 1);
@@ -210,7 +201,6 @@ mod tests {
         assert_eq!((distribution.open_below("a/b"), distribution.open_below("")), (1, 2));
         let taken = distribution.take_below("a/b");
         assert_eq!(taken, [(origin(1), Some((1, 1)), "a/b/c".into())]);
-        assert!(distribution.is_taken(below) && !distribution.is_taken(beside));
         assert_eq!((distribution.open_below(""), distribution.take_below("a/b").len()), (1, 0));
         assert!(!distribution.redirect((1, 1), origin(3)));
         assert_eq!((distribution.settle(below), distribution.settle(below)), (None, None));

@@ -57,6 +57,11 @@ pub enum Event {
     },
     LinkUp(Peer),
     LinkDown(Peer, DownReason),
+    /// A session ended because its queue overflowed (§7.8).
+    Overflow {
+        session: u64,
+        link: Option<LinkId>,
+    },
     /// A client's message waits for the owner of its topic. `start`: where to ask; `None`: the root.
     Unresolved {
         topic: Box<str>,
@@ -97,7 +102,7 @@ impl Event {
     fn bytes(&self) -> usize {
         let variable = match self {
             Self::Control { packet, .. } => packet.len(),
-            Self::LinkUp(_) | Self::LinkDown(..) => 0,
+            Self::LinkUp(_) | Self::LinkDown(..) | Self::Overflow { .. } => 0,
             Self::Unresolved { topic, .. } | Self::Published { topic, .. } => topic.len(),
         };
         size_of::<Self>() + variable
@@ -107,7 +112,7 @@ impl Event {
 /// What events may hold before the queue is full, however few they are.
 pub const MOST_EVENT_BYTES: usize = 64 << 20;
 
-/// A queue of events with an end, in number and in bytes. News of links is always taken: there is no more of it than links.
+/// A queue of events with an end, in number and in bytes. News of links and sessions is always taken: there is no more of it than of those.
 pub struct Events {
     queue: VecDeque<Event>,
     limit: usize,

@@ -1,21 +1,23 @@
 //! The owner's part in a message: is it ours, who wants it, and when is it distributed (§7).
 //!
-//! A PUBLISH is never re-encoded: its bytes are copied from the datagram it came in to the bundles it leaves in. A subscriber
-//! whose link another worker has gets its copy by a hand-off; no table is shared between workers on the way.
+//! A PUBLISH is never re-encoded: its bytes are copied from the datagram it came in to the bundles it leaves in. A session
+//! whose home is another worker gets its copy by a hand-off; no table is shared between workers on the way.
 
 use std::sync::Arc;
 
 use bytes::Bytes;
 use parking_lot::Mutex;
+use smallvec::SmallVec;
 
 use crate::Micros;
 use crate::broken::Defect;
 use crate::engine::counters::Drop;
 use crate::engine::distribution::{Distribution, Origin};
 use crate::engine::ledger::Ticket;
-use crate::engine::outlet::{Handoff, Outlet};
-use crate::engine::parts::chain_of;
+use crate::engine::outlet::{Handoff, Outlet, Target, Targets};
+use crate::engine::parcel::Parcel;
 use crate::engine::routes::{Refusal, Routes};
+use crate::engine::sharing::Sharing;
 use crate::keyed::Keyed;
 use crate::link::pubacks::Success;
 use crate::link_id::SessionKey;
@@ -34,6 +36,7 @@ pub struct Forwarder {
     pub retained: Arc<Mutex<RetainedStore>>,
     pub window: DuplicateWindow,
     pub distribution: Distribution,
+    sharing: Sharing,
 }
 
 impl Forwarder {
@@ -44,6 +47,7 @@ impl Forwarder {
             retained,
             window: DuplicateWindow::new(WINDOW_PUBLISHERS, window::SPAN, seed),
             distribution: Distribution::new(worker, Keyed::new(seed)),
+            sharing: Sharing::new(Keyed::new(seed)),
         }
     }
 
@@ -62,10 +66,13 @@ impl Forwarder {
         if publish.qos > 2 || origin.is_some_and(|origin| (publish.qos > 0) != (origin.delivery > 0)) {
             return Err(Refusal::InvalidMessage);
         }
-        let Self { routes, retained, window, distribution, .. } = self;
+        let Self { routes, retained, window, distribution, sharing, .. } = self;
         let route = routes.find(now, publish.topic)?;
         if route.reserved && origin.is_some() {
             return Err(Refusal::NotAuthorized);
+        }
+        if publish.expires() <= now {
+            return Err(Refusal::Expired);
         }
         let reliable = origin.filter(|origin| origin.delivery > 0);
         let id = (publish.publisher, publish.sequence);
@@ -82,16 +89,18 @@ impl Forwarder {
             out.counters.drop(Drop::RetainedFull);
         }
         let source = origin.and_then(|origin| out.links.get(origin.link)?.subscriber);
-        let mut subscribers =
-            route.subscribers.iter().filter(|subscriber| wants(subscriber, source)).peekable();
-        if subscribers.peek().is_none() {
+        let plain = route.subscribers.iter().filter(|subscriber| wants(subscriber, source)).map(Target::from);
+        let chosen: SmallVec<[Target; 2]> =
+            route.groups.iter().filter_map(|group| sharing.choose(&group, publish, out)).collect();
+        let mut targets = plain.chain(chosen).peekable();
+        if targets.peek().is_none() {
             reliable.inspect(|&origin| out.acknowledge(origin, Success::Unmatched));
             return Ok(());
         }
         let ticket = reliable
             .filter(|_| !publish.ack_queued && !Defect::AcknowledgesEarly.is_present())
             .map(|origin| distribution.open(origin, (publish.qos == 2).then_some(id), publish.topic));
-        distribution.distribute(publish, subscribers, ticket, out);
+        distribution.distribute(now, publish, targets, ticket, out);
         match ticket {
             Some(ticket) => self.settle(ticket, out),
             None => _ = reliable.inspect(|&origin| out.acknowledge(origin, Success::Done)),
@@ -108,23 +117,54 @@ impl Forwarder {
         }
     }
 
-    /// Queues another worker's message for this worker's sessions.
-    pub fn deliver(
-        &mut self,
-        field: &Bytes,
-        chain: u64,
-        targets: &[(SessionKey, u8)],
-        ticket: Option<Ticket>,
-        out: &mut Outlet,
-    ) {
-        for &(session, qos) in targets {
-            if qos == 0 {
-                out.offer_copy(session, field, false);
-            } else if !out.offer_shared(session, field.clone(), chain, false, ticket)
-                && let Some(ticket) = ticket
-            {
-                self.settle(ticket, out);
+    /// Offers another worker's message to this worker's sessions.
+    pub fn deliver(&mut self, now: Micros, parcel: Parcel, targets: Targets, out: &mut Outlet) {
+        for target in targets {
+            self.pass(now, parcel.clone(), target, out);
+        }
+    }
+
+    /// Finds another member for a message of a shared group (§6.5); drops it where there is none.
+    pub fn reassign(&mut self, now: Micros, parcel: Parcel, out: &mut Outlet) {
+        // A field was checked when it came in.
+        let member = PacketView::from_raw(&parcel.field).ok().and_then(|packet| {
+            let Body::Publish(publish) = packet.body else { return None };
+            let route = self.routes.find(now, publish.topic).ok()?;
+            let mut groups = route.groups.iter().filter(|group| parcel.group.as_ref() == Some(group.name));
+            let target = groups.find_map(|group| self.sharing.choose(&group, &publish, out))?;
+            Some(Target { qos: target.qos.min(publish.qos), ..target })
+        });
+        match member {
+            None => {
+                out.counters.drop(Drop::SessionEnded);
+                out.loose.tickets.extend(parcel.ticket);
             }
+            Some(target) if target.session.worker() == self.worker => self.pass(now, parcel, target, out),
+            Some(target) => {
+                let (worker, mut parcel) = (target.session.worker(), parcel);
+                if target.qos == 0 {
+                    out.loose.tickets.extend(parcel.ticket.take());
+                }
+                let targets = Targets::from_iter([target]);
+                out.handoffs.push_back((worker, Handoff::Deliver { parcel, targets }));
+            }
+        }
+    }
+
+    /// Offers a message that holds its ticket already to a session of this worker.
+    fn pass(&mut self, now: Micros, mut parcel: Parcel, target: Target, out: &mut Outlet) {
+        let session = target.session;
+        if target.qos == 0 {
+            out.offer_copy(session, &parcel.field, parcel.retained);
+            return;
+        }
+        parcel = parcel.addressed(target);
+        if parcel.group.is_some() && out.sessions.get(session).is_none() {
+            return out.loose.orphans.push(parcel);
+        }
+        let ticket = parcel.ticket;
+        if !out.offer(now, session, parcel) {
+            out.loose.tickets.extend(ticket);
         }
     }
 
@@ -140,10 +180,10 @@ impl Forwarder {
         let mut sent = 0;
         let mut retained = self.retained.lock();
         retained.expire(now);
-        retained.for_each_match(filter, |topic, parts| {
+        retained.for_each_match(filter, |_, parts| {
             sent += 1;
             for field in parts {
-                send_retained_part(session, topic, field, qos, out);
+                send_retained_part(now, session, field, qos, out);
             }
         });
         sent
@@ -175,15 +215,16 @@ pub fn retain(now: Micros, retained: &mut RetainedStore, publish: &PublishView<'
     !matches!(retained.offer(part), Offer::Refused)
 }
 
-fn send_retained_part(session: SessionKey, topic: &str, field: &[u8], qos: u8, out: &mut Outlet) {
+fn send_retained_part(now: Micros, session: SessionKey, field: &[u8], qos: u8, out: &mut Outlet) {
     // A field was checked when it came in; what does not parse any more cannot have been stored.
     let Ok(PacketView { body: Body::Publish(publish), .. }) = PacketView::from_raw(field) else {
         return;
     };
-    if qos.min(publish.qos) == 0 {
+    let qos = qos.min(publish.qos);
+    if qos == 0 {
         out.offer_copy(session, field, true);
     } else {
-        let chain = chain_of(publish.publisher, topic.as_bytes());
-        out.offer_shared(session, Bytes::copy_from_slice(field), chain, true, None);
+        let parcel = Parcel::new(&publish, Bytes::copy_from_slice(field));
+        out.offer(now, session, Parcel { qos, retained: true, ..parcel });
     }
 }

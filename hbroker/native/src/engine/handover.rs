@@ -5,14 +5,19 @@
 //! same ids. What waits for sessions, and no publisher would send again, moves itself; so does the knowledge of which messages were
 //! taken over. At the new owner all of that is taken in before it serves.
 
+use bytes::Bytes;
+
 use super::{Engine, Side};
 use crate::Micros;
 use crate::engine::counters::Drop;
 use crate::engine::distribution::{MessageId, Origin};
+use crate::engine::parcel::Parcel;
 use crate::schema::reason;
 use crate::tables::jurisdiction::{Cut, Decision};
+use crate::tables::match_set::Overflow;
 use crate::tables::window::Seen;
-use crate::wire::{self, Body, PacketView, SeenRecord};
+use crate::topic;
+use crate::wire::{self, Body, PacketView, PublishView, QueuedRecord, SeenRecord};
 
 /// A publisher that was silent for longer has no messages under way that may come again: its links timed out long ago.
 const SEEN_FOR: Micros = 300_000_000;
@@ -36,6 +41,44 @@ impl Engine {
         ids
     }
 
+    /// Takes out what this worker's sessions have of the subtree's messages and no publisher would send again, serialised. (What a
+    /// refused publisher sends again is dropped.)
+    pub fn export_queued(&mut self, now: Micros, subtree: &str) -> Vec<Vec<u8>> {
+        let sessions: Vec<_> = self.out.sessions.iter().map(|session| (session.id, session.key())).collect();
+        let mut records = Vec::new();
+        for (id, key) in sessions {
+            for parcel in self.out.take_moving(key, |parcel| is_below(parcel, subtree)) {
+                match parcel.ticket {
+                    Some(ticket) => self.out.loose.tickets.push(ticket),
+                    None => records.push(record_of(id, &parcel)),
+                }
+            }
+        }
+        self.tie_up(now);
+        records
+    }
+
+    /// Offers messages that waited at another owner to their sessions, whose home is here; how many found no room.
+    pub fn import_queued(&mut self, now: Micros, records: &[QueuedRecord<'_>]) -> usize {
+        let mut refused = 0;
+        for record in records {
+            let session = self.out.sessions.by_id(record.session);
+            let Some((key, parcel)) = session.zip(parcel_of(record)) else {
+                self.out.counters.drop(Drop::InvalidRecord);
+                continue;
+            };
+            if parcel.expires <= now {
+                self.out.counters.drop(Drop::Expired);
+                continue;
+            }
+            let before = self.out.dropped(key);
+            self.out.offer(now, key, parcel);
+            self.tie_up(now);
+            refused += usize::from(self.out.dropped(key) > before);
+        }
+        refused
+    }
+
     /// What this worker knows of publishers' messages, less those that are open, serialised.
     pub fn export_seen(&mut self, now: Micros, open: &[MessageId]) -> Vec<Vec<u8>> {
         let since = now.saturating_sub(SEEN_FOR);
@@ -47,7 +90,7 @@ impl Engine {
     pub fn import_seen(&mut self, now: Micros, records: &[Vec<u8>]) {
         for record in records {
             let Ok(record) = SeenRecord::parse(record) else {
-                self.out.counters.drop(Drop::Malformed);
+                self.out.counters.drop(Drop::InvalidRecord);
                 continue;
             };
             let seen =
@@ -62,12 +105,12 @@ impl Engine {
         let Side::Node(forwarder) = &mut self.side else {
             return false;
         };
-        match PacketView::from_raw(&field) {
-            Ok(PacketView { body: Body::Publish(publish), .. }) => {
-                forwarder.forward(now, &publish, None, &mut self.out).is_ok()
-            }
-            _ => false,
-        }
+        let Some(publish) = publish_of(&field) else {
+            return false;
+        };
+        let is_taken = forwarder.forward(now, &publish, None, &mut self.out).is_ok();
+        self.tie_up(now);
+        is_taken
     }
 
     fn refuse_taken(&mut self, now: Micros, origin: Origin, topic: &str) {
@@ -88,6 +131,41 @@ impl Engine {
         }
         self.out.links.touch(origin.link);
     }
+}
+
+/// The message in a field `publish`.
+fn publish_of(field: &[u8]) -> Option<PublishView<'_>> {
+    match PacketView::from_raw(field).ok()?.body {
+        Body::Publish(publish) => Some(publish),
+        _ => None,
+    }
+}
+
+fn is_below(parcel: &Parcel, subtree: &str) -> bool {
+    publish_of(&parcel.field).is_some_and(|publish| topic::is_within(publish.topic, subtree))
+}
+
+fn record_of(session: u64, parcel: &Parcel) -> Vec<u8> {
+    wire::queued_record(&QueuedRecord {
+        session,
+        publish: &wire::message_of(&parcel.field),
+        qos: parcel.qos,
+        retained: parcel.retained,
+        group: parcel.group.as_deref().unwrap_or_default(),
+        overflow: parcel.overflow.on_wire(),
+    })
+}
+
+/// `None`: the record makes no sense.
+fn parcel_of(record: &QueuedRecord<'_>) -> Option<Parcel> {
+    let field = Bytes::from(wire::field_of(record.publish));
+    let publish = publish_of(&field).filter(|publish| {
+        topic::topic_is_valid(publish.topic) && (1..=2).contains(&publish.qos) && record.qos > 0
+    })?;
+    let (qos, retained) = (record.qos.min(publish.qos), record.retained);
+    let overflow = Overflow::from_wire(record.overflow);
+    let group = (!record.group.is_empty()).then(|| record.group.into());
+    Some(Parcel { qos, retained, overflow, group, ..Parcel::new(&publish, field.clone()) })
 }
 
 /// What is known of one publisher, in as many records as it takes.

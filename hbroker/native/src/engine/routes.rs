@@ -35,6 +35,8 @@ pub enum Refusal {
     Handover,
     /// Nobody publishes there but this node.
     NotAuthorized,
+    /// It outlived its expiry on the way (§7.8).
+    Expired,
 }
 
 /// A topic that is this node's.

@@ -23,6 +23,8 @@ pub enum Chain {
     Control,
     /// The messages of one publisher and topic, by a hash of both. (Two that collide are merely one chain.)
     Topic(u64),
+    /// This delivery, whose outcome is not known yet to a sender who keeps the order of his messages himself; 0: none.
+    After(u64),
 }
 
 /// What a packet costs beside its body.
@@ -75,10 +77,15 @@ impl Deliveries {
     /// Numbers a packet. Its turn to be sent is the caller's to keep.
     pub fn push(&mut self, chain: Chain, body_field: Bytes, retained: bool) -> u64 {
         let number = self.settled + self.records.len() as u64 + 1;
-        let tail = self.tails.entry(chain).or_default();
-        let before = std::mem::replace(&mut tail.last, number);
-        let after = if Defect::KeepsNoOrder.is_present() { 0 } else { before };
-        tail.outstanding += 1;
+        let after = match chain {
+            _ if Defect::KeepsNoOrder.is_present() => 0,
+            Chain::After(before) => before,
+            Chain::Control | Chain::Topic(_) => {
+                let tail = self.tails.entry(chain).or_default();
+                tail.outstanding += 1;
+                std::mem::replace(&mut tail.last, number)
+            }
+        };
         self.bytes += body_field.len() + RECORD_BYTES;
         self.records.push_back(Delivery { body_field, chain, after, retained, state: State::Waiting });
         number

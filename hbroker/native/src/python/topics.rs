@@ -46,7 +46,7 @@ impl SubscriptionTrie {
 
     fn insert(&mut self, filter: &str, subscriber: u64) -> bool {
         let session = SessionKey(subscriber);
-        let subscriber = Subscriber { session, qos: 0, no_local: false, retain_as_published: false };
+        let subscriber = Subscriber::new(session, 0);
         !self.trie.insert(filter, "", subscriber)
     }
 

@@ -89,10 +89,6 @@ impl GroupList {
         self.members.len()
     }
 
-    pub fn is_empty(&self) -> bool {
-        self.groups.is_empty()
-    }
-
     pub fn clear(&mut self) {
         self.members.clear();
         self.groups.clear();

@@ -14,15 +14,51 @@ pub struct Subscriber {
     pub no_local: bool,
     /// Keep the publisher's `retain` flag.
     pub retain_as_published: bool,
+    /// What becomes of a message that finds the session's queue full.
+    pub overflow: Overflow,
+}
+
+/// What the queue of a session does where it is full (§7.8), as on the wire.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+#[repr(u8)]
+pub enum Overflow {
+    /// The oldest message that waits gives way.
+    #[default]
+    DropOldest = 0,
+    /// The new message is dropped.
+    DropNewest = 1,
+    /// The session ends.
+    EndSession = 2,
+}
+
+impl Overflow {
+    /// What is not known is the default.
+    pub fn from_wire(value: i32) -> Self {
+        match value {
+            1 => Self::DropNewest,
+            2 => Self::EndSession,
+            _ => Self::DropOldest,
+        }
+    }
+
+    pub fn on_wire(self) -> i32 {
+        i32::from(self as u8)
+    }
 }
 
 impl Subscriber {
-    /// Satisfies two subscriptions of one session: the higher QoS, and each message and each flag that one of
-    /// them asks for.
+    /// Wants all that matches.
+    pub fn new(session: SessionKey, qos: u8) -> Self {
+        Self { session, qos, no_local: false, retain_as_published: false, overflow: Overflow::default() }
+    }
+
+    /// Satisfies two subscriptions of one session: the higher QoS, each message and each flag that one of them
+    /// asks for, and the stricter overflow.
     fn merge(&mut self, other: Subscriber) {
         self.qos = self.qos.max(other.qos);
         self.no_local &= other.no_local;
         self.retain_as_published |= other.retain_as_published;
+        self.overflow = self.overflow.max(other.overflow);
     }
 }
 

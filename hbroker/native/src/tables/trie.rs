@@ -27,7 +27,7 @@ use crate::tables::arena::Arena;
 use crate::tables::few::{Crowds, Few};
 use crate::tables::groups::{GroupNames, OWN};
 use crate::tables::level_names::LevelNames;
-pub use crate::tables::match_set::{MatchSet, Subscriber};
+pub use crate::tables::match_set::{MatchSet, Overflow, Subscriber};
 
 /// Above the first levels of the filters that have wildcards.
 const ROOT: u32 = 0;
@@ -91,6 +91,7 @@ struct Options {
     qos: u8,
     no_local: bool,
     retain_as_published: bool,
+    overflow: Overflow,
 }
 
 /// A session, or one as a member of a group.
@@ -134,8 +135,8 @@ impl SubscriptionTrie {
     /// Adds a session's subscription to a valid filter, or replaces its options. `group`: the shared group that it is a member of;
     /// empty: none. Whether it was there before.
     pub fn insert(&mut self, filter: &str, group: &str, subscriber: Subscriber) -> bool {
-        let Subscriber { session, qos, no_local, retain_as_published } = subscriber;
-        let options = Options { qos, no_local, retain_as_published };
+        let Subscriber { session, qos, no_local, retain_as_published, overflow } = subscriber;
+        let options = Options { qos, no_local, retain_as_published, overflow };
         let (node, session) = (self.make_node(filter), self.make_session(session, group));
         if let Some(position) = self.position(node, session) {
             self.subscriptions_mut(node)[position as usize].options = options;
@@ -236,9 +237,9 @@ impl SubscriptionTrie {
 
     fn collect(&self, node: u32, found: &mut MatchSet) {
         for &Subscription { session: slot, options, .. } in self.subscriptions(node) {
-            let Options { qos, no_local, retain_as_published } = options;
+            let Options { qos, no_local, retain_as_published, overflow } = options;
             let Session { id, group, .. } = self.sessions[slot];
-            let subscriber = Subscriber { session: id, qos, no_local, retain_as_published };
+            let subscriber = Subscriber { session: id, qos, no_local, retain_as_published, overflow };
             if group == OWN {
                 found.add(slot, subscriber);
             } else {
@@ -266,9 +267,9 @@ impl SubscriptionTrie {
             let Session { id, group, .. } = self.sessions[slot];
             let group = if group == OWN { "" } else { self.groups.name(group) };
             for &Filter { node, position } in self.filters(slot) {
-                let Options { qos, no_local, retain_as_published } =
+                let Options { qos, no_local, retain_as_published, overflow } =
                     self.subscriptions(node)[position as usize].options;
-                let subscriber = Subscriber { session: id, qos, no_local, retain_as_published };
+                let subscriber = Subscriber { session: id, qos, no_local, retain_as_published, overflow };
                 visit(&self.filter_of(node), group, subscriber);
             }
         }

@@ -9,7 +9,7 @@ use crate::tables::jurisdiction::Grant;
 const GRANT: Grant = Grant { epoch: 1, serving: true, reserved: false, until: Micros::MAX };
 
 fn subscriber(session: u64) -> Subscriber {
-    Subscriber { session: SessionKey(session), qos: 1, no_local: false, retain_as_published: false }
+    Subscriber::new(SessionKey(session), 1)
 }
 
 /// Whether a topic is reserved, its sessions in order, and its groups with their members, in order.

@@ -9,13 +9,7 @@ use super::*;
 use crate::link_id::SessionKey;
 
 fn members(count: u64) -> Vec<Subscriber> {
-    let member = |session| Subscriber {
-        session: SessionKey(session),
-        qos: 1,
-        no_local: false,
-        retain_as_published: false,
-    };
-    (0..count).map(member).collect()
+    (0..count).map(|session| Subscriber::new(SessionKey(session), 1)).collect()
 }
 
 /// The chosen one's key. `standing`: by key; the session ids are random, as clients choose them.

@@ -9,7 +9,7 @@ use super::*;
 use crate::topic;
 
 fn subscriber(session: u64, qos: u8) -> Subscriber {
-    Subscriber { session: SessionKey(session), qos, no_local: false, retain_as_published: false }
+    Subscriber::new(SessionKey(session), qos)
 }
 
 fn random_path(random: &mut SmallRng, names: &[&str]) -> String {
@@ -48,6 +48,7 @@ fn expected(model: &Model, topic: &str) -> BTreeMap<u64, Subscriber> {
             merged.qos = merged.qos.max(subscriber.qos);
             merged.no_local &= subscriber.no_local;
             merged.retain_as_published |= subscriber.retain_as_published;
+            merged.overflow = merged.overflow.max(subscriber.overflow);
         }
     }
     found
@@ -110,6 +111,7 @@ fn agrees_with_brute_force_under_random_change() {
                     qos: random.random_range(0..3),
                     no_local: random.random(),
                     retain_as_published: random.random(),
+                    overflow: Overflow::from_wire(random.random_range(0..3)),
                 };
                 let replaced = trie.insert(&filter, group, subscriber);
                 assert_eq!(replaced, model.insert((filter, group.into(), session), subscriber).is_some());
