@@ -39,9 +39,9 @@ examples:
   hbroker tree --root 192.0.2.1:7700
   hbroker tree --json | jq '.nodes[] | {name, drops}'
 
---json prints {silent: [name], nodes: [{name, subtree, subtrees, parent, address, epoch, subscriptions,
-  publishers, sessions, messages_in, messages_out, bytes_in, bytes_out, drops: {reason: n},
-  cpu_s, rss_bytes}]}
+--json prints {silent: [name], nodes: [{name, subtree, subtrees, parent, address, epoch,
+  subscriptions, publishers, sessions, messages_in, messages_out, bytes_in, bytes_out,
+  drops: {reason: n}, cpu_s, rss_bytes}]}
 
 exit codes: 0 every node answered, 3 one did not, or the root
 """
