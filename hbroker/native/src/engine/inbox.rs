@@ -7,7 +7,6 @@
 use std::collections::VecDeque;
 
 use crate::Micros;
-use crate::broken::Defect;
 use crate::engine::counters::{Counters, Drop};
 use crate::engine::event::Message;
 use crate::engine::fragment::{Limits, Part, Reassembler};
@@ -131,9 +130,6 @@ impl Inbox {
 
     /// Forgets the receipts of a link that is gone: its deliveries come again under other numbers.
     pub fn forget_link(&mut self, link: LinkId) {
-        if Defect::ForgetsMessageIds.is_present() {
-            self.window = DuplicateWindow::new(WINDOW_PUBLISHERS, WINDOW_SPAN, 1);
-        }
         for message in &mut self.queue {
             message.receipt.take_if(|(from, _)| *from == link);
         }

@@ -12,6 +12,7 @@ use std::collections::BTreeMap;
 
 use hashbrown::HashMap;
 
+use crate::broken::Defect;
 use crate::keyed::Keyed;
 
 const WORD_BITS: u64 = u64::BITS as u64;
@@ -62,7 +63,7 @@ impl DuplicateWindow {
         let window = &mut self.windows[slot];
         window.used_lately = true;
         let before = window.words.len();
-        let is_first = window.record(sequence, self.max_words);
+        let is_first = window.record(sequence, self.max_words) || Defect::ForgetsMessageIds.is_present();
         self.words = self.words + window.words.len() - before;
         while self.words > self.max_publishers * MEAN_WORDS + self.max_words {
             let victim = self.choose_victim();
