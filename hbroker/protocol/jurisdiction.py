@@ -38,6 +38,8 @@ class Grant:
     until: int | None
     """When the lease ends, in microseconds; None: never."""
     serial: int = 0
+    fencing: bool = False
+    """The lease is to end from now on (§5.6): what is delegated out of it is put under `fence` first."""
 
 
 @dataclass(slots=True)
@@ -154,6 +156,21 @@ class Jurisdiction:
     def cuts_below(self, subtree: str) -> list[Delegation]:
         """The delegations at or below a subtree."""
         return list(self._cuts_below.get(subtree, {}).values())
+
+    def entrusted(self, subtree: str, node: str, address: Address) -> list[Delegation]:
+        """The delegations below a subtree that go along with it when it goes to this node: not its own."""
+        below = self.cuts_below(subtree)
+        return [d for d in below if d.subtree != subtree and (d.node, d.address) != (node, address)]
+
+    def entrusted_to(self, delegation: Delegation) -> Delegation | None:
+        """Who is the parent of a delegation's holder now, or soon, instead of this node (§5.4)."""
+        found = None
+        for prefix in prefixes(delegation.subtree, depth(delegation.subtree) - 1):
+            if prefix in self._grants:
+                found = None
+            found = self._delegations.get(prefix, found)
+        same = found is not None and (found.node, found.address) == (delegation.node, delegation.address)
+        return None if same else found
 
     def zone(self, topic: str, grant: Grant) -> pb.Zone:
         """The zone as told to somebody who asked for `topic` (§5.3): the widest scope with few enough cuts.

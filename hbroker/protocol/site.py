@@ -98,7 +98,8 @@ class Site:
     a session named no other node; from one that is named for a subtree and is not responsible, that means
     that it does not serve now. `question`: the request outside of a
     session. `parts`: which of its answer have come. `confirmation`: the id of the SUBSCRIBE within the
-    session `link`. `failures`: pauses since it was last active.
+    session `link`. `failures`: pauses since it was last active. `is_resumed`: its session had the
+    subscription before.
     """
 
     subscription: Subscription
@@ -112,6 +113,7 @@ class Site:
     link: int | None = None
     confirmation: int = 0
     failures: int = 0
+    is_resumed: bool = False
 
     def took_note_of(self, subtree: str, epoch: int) -> bool:
         """Remembers a delegation by which the node was named; False: it was known."""

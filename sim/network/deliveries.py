@@ -270,4 +270,4 @@ class Deliveries:
 
 def held_by(owner: NodeHost) -> set[tuple[int, str]]:
     """(session, filter) of every subscription that a node holds."""
-    return {(subscription.session, subscription.filter) for _, subscription in owner.control.subscribers}
+    return {(subscription.session, subscription.filter) for subscription in owner.control.subscribers}

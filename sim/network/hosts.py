@@ -20,6 +20,7 @@ from hbroker.protocol.node import Node
 from hbroker.protocol.notices import Notice
 from hbroker.protocol.outcome import Outcome
 from hbroker.protocol.subscription import Options
+from hbroker.protocol.terms import SessionTerms
 
 if TYPE_CHECKING:
     from .world import Address, World
@@ -196,7 +197,7 @@ class ClientHost(Host):
         super().__init__(world, world.new_address(), node=False, token_key=b"", drift_ppm=drift_ppm)
         self.outcomes: list[Outcome] = []
         self.messages: list[Message] = []
-        self.control: ClientControl = ClientControl(self.engine, world.random, root, name)
+        self.control: ClientControl = ClientControl(self.engine, world.random, root, SessionTerms(name))
         world.add(self)
 
     def settle(self) -> None:

@@ -90,6 +90,13 @@ class World:
         """The host is gone, as if its process had been killed: what is on its way to it is lost."""
         del self.hosts[host.address]
 
+    def move(self, host: Host) -> None:
+        """Gives a host another address, as a NAT or another network does. It is not told, and what is on its
+        way to the one before is lost."""
+        del self.hosts[host.address]
+        host.address = self.new_address()
+        self.hosts[host.address] = host
+
     def inject(self, source: Address, destination: Address, data: bytes) -> None:
         """Sends a datagram from anywhere, over its path."""
         self._send(Datagram(self.now, source, destination, data))
@@ -121,7 +128,7 @@ class World:
                 return True
             host.scheduled = None
             host.handle_timeout()
-        else:
+        elif datagram.destination == host.address:
             host.handle_datagram(datagram.source, datagram.data)
         self.settle(host)
         return True
@@ -149,8 +156,8 @@ class World:
         host = self.hosts.get(datagram.destination)
         if faults is None or host is None:
             return
-        for delay in faults.arrivals(self.random):
-            self._push(self.now + delay, host, datagram)
+        for at in faults.arrivals(self.random, self.now, len(datagram.data)):
+            self._push(at, host, datagram)
 
     def _push(self, at: int, host: Host, datagram: Datagram | None) -> None:
         self._sequence += 1

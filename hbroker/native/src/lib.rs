@@ -15,6 +15,7 @@ mod link_id;
 #[cfg(feature = "python")]
 mod python;
 mod schema;
+mod shrink;
 mod sink;
 mod tables;
 mod token;

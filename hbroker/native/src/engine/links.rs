@@ -11,6 +11,7 @@ use hashbrown::HashMap;
 use slab::Slab;
 
 use crate::Micros;
+use crate::engine::credit::Credit;
 use crate::engine::event::Peer;
 use crate::engine::ledger::Ledger;
 use crate::engine::refusals::Refusals;
@@ -33,8 +34,12 @@ pub struct Entry {
     pub published: bool,
     /// How often a RESET gave it a new token while it was opening.
     pub token_renewals: u8,
+    /// When CHALLENGE may be sent again, should its peer have moved.
+    pub challenge_from: Micros,
     /// What each delivery that needs a PUBACK stands for.
     pub ledger: Ledger,
+    /// How much more the peer takes of what is in the ledger (§7.7).
+    pub credit: Credit,
     /// Its session, if anything was subscribed in it.
     pub subscriber: Option<SessionKey>,
     /// The chains of messages that were refused, at an owner.
@@ -101,7 +106,9 @@ impl Links {
             announced: false,
             published: false,
             token_renewals: 0,
+            challenge_from: 0,
             ledger: Ledger::default(),
+            credit: Credit::default(),
             refusals: Refusals::new(self.hasher),
             subscriber: None,
             stalled: false,
