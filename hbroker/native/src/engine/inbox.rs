@@ -12,7 +12,6 @@
 use std::collections::VecDeque;
 
 use crate::Micros;
-use crate::broken::Defect;
 use crate::config::Config;
 use crate::engine::counters::{Counters, Drop};
 use crate::engine::event::Message;
@@ -141,9 +140,6 @@ impl Inbox {
 
     /// Forgets the receipts of a link that is gone: its deliveries come again under other numbers.
     pub fn forget_link(&mut self, link: LinkId) {
-        if Defect::ForgetsMessageIds.is_present() {
-            self.window = DuplicateWindow::new(WINDOW_PUBLISHERS, window::SPAN, 1);
-        }
         for message in &mut self.queue {
             message.receipt.take_if(|(from, _)| *from == link);
         }
