@@ -30,11 +30,10 @@ class Config:
     `max_datagram`: the largest datagram that is tried on a path, from 1,200 up (§3.4). `queue_messages`, `queue_bytes`:
     what may wait for one session; `queue_memory_bytes`: for all together (§7.8). Above half of that publishers are held
     back (§7.7). `stranger_rate`: answers to unproven addresses, a second. `max_message_bytes`: the largest payload, out and
-    in, at most 256 MiB; a client holds as much for messages of one publisher of which parts are missing, and
-    `reassembly_bytes`, no less, in all (§7.5). `receive_messages`, `receive_bytes`: what a client takes from one owner
-    without having acknowledged it (§7.7). `persistent`: the client's session outlives its links, so messages that match no
-    `listen` yet wait for one (§6.4). `hold`: messages of QoS 1 and 2 are acknowledged when `handled` says so, and not
-    when they are read.
+    in, at most 256 MiB; `reassembly_bytes`, no less: what a client holds of messages of which parts are missing (§7.5).
+    `receive_messages`, `receive_bytes`: what a client takes from one owner without having acknowledged it (§7.7).
+    `persistent`: the client's session outlives its links, so messages that match no `listen` yet wait for one (§6.4).
+    `hold`: messages of QoS 1 and 2 are acknowledged when `handled` says so, and not when they are read.
     """
 
     def __new__(

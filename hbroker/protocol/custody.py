@@ -214,7 +214,7 @@ class Custody:
             self._ledger.drop("unexpected_packet")
             return
         child.machine.handle(DelegationEvent.LEAVE)
-        child.taking = Taking(self._core, leave.subtree, leave.epoch, link)
+        child.taking = Taking(self._core, self._estate, leave.subtree, leave.epoch, link)
 
     def handle_link_down(self, link: int) -> None:
         """The lease goes on without the link; a handover does not."""

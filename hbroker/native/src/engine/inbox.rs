@@ -12,7 +12,6 @@
 use std::collections::VecDeque;
 
 use crate::Micros;
-use crate::broken::Defect;
 use crate::config::Config;
 use crate::engine::counters::{Counters, Drop};
 use crate::engine::event::Message;
@@ -63,6 +62,8 @@ impl Inbox {
         let limits = Limits {
             message_bytes: config.max_message_bytes,
             total_bytes: config.reassembly_bytes,
+            withheld: config.receive_messages as usize / 2,
+            withheld_bytes: usize::try_from(config.receive_bytes / 2).unwrap_or(usize::MAX),
             messages: MOST_PARTIAL,
             patience: PATIENCE,
         };
@@ -151,9 +152,6 @@ impl Inbox {
 
     /// Forgets the receipts of a link that is gone: its deliveries come again under other numbers.
     pub fn forget_link(&mut self, link: LinkId) {
-        if Defect::ForgetsMessageIds.is_present() {
-            self.window = DuplicateWindow::new(WINDOW_PUBLISHERS, window::SPAN, 1);
-        }
         for message in &mut self.queue {
             message.receipt.take_if(|(from, _)| *from == link);
         }
