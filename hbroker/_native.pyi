@@ -29,6 +29,10 @@ class Config:
     nodes that share them accept each other's. `node`: forwards (a node) instead of handing messages up (a client).
     `queue_messages`, `queue_bytes`: what may wait for one session; `queue_memory_bytes`: for all together (§7.8).
     Above half of that publishers are held back (§7.7). `stranger_rate`: answers to unproven addresses, a second.
+    `max_message_bytes`: the largest payload, out and in, at most
+    256 MiB; a client holds as much for messages of one publisher of which parts are missing, and `reassembly_bytes`, no
+    less, in all (§7.5). `receive_messages`, `receive_bytes`: what a client takes from one owner without having acknowledged
+    it (§7.7). `persistent`: the client's session outlives its links, so messages that match no `listen` yet wait for one (§6.4).
     """
 
     def __new__(
@@ -49,6 +53,11 @@ class Config:
         queue_messages: int = 10_000,
         queue_bytes: int = 16_777_216,
         queue_memory_bytes: int = 1_073_741_824,
+        max_message_bytes: int = 268_435_456,
+        reassembly_bytes: int = 536_870_912,
+        persistent: bool = False,
+        receive_messages: int = 4_096,
+        receive_bytes: int = 8_388_608,
         stranger_rate: int = 10_000,
         keep_alive_us: int = 2_000_000,
         idle_timeout_us: int = 15_000_000,
@@ -313,12 +322,14 @@ class _Core:
         correlation_data: bytes = b"",
         user_properties: Sequence[tuple[str, str]] = (),
     ) -> int | None:
-        """Queues a message; returns its sequence number, or None where queue or credit is full (try again).
+        """Queues a message; returns its sequence number, or None where as much waits as may (try again).
 
-        A node publishes to its own jurisdiction. Raises NativeError for a topic that is not valid or a payload too large.
+        A client keeps a large payload, without a copy, until its last part is made. A node publishes to its own jurisdiction.
+        Raises NativeError for a topic that is not valid, and for a payload, or properties, too large.
         """
     def listen(self, subscription: int, filter: str, qos: int) -> None:
-        """Client: messages that match are handed up for this subscription, at this QoS at most."""
+        """Client: messages that match are handed up for this subscription, at this QoS at most; in a persistent session those
+        too that wait for a `listen`, up to 30 s."""
     def unlisten(self, subscription: int) -> None: ...
 
 @final

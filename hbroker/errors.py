@@ -45,7 +45,7 @@ class InvalidTopic(LocalError):
 
 
 class PayloadTooLarge(LocalError):
-    """A payload over the limit of a message."""
+    """A payload over 256 MiB, or properties that leave no room in a datagram (docs/protocol.md §7.5, §9)."""
 
 
 class NotConnected(LocalError):

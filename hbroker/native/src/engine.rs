@@ -6,6 +6,7 @@
 //! forwarded (`forward`), at a client it is read (`inbox`).
 
 pub mod accounts;
+pub mod backlog;
 mod client;
 mod commands;
 pub mod counters;
@@ -24,11 +25,13 @@ mod node;
 pub mod outlet;
 mod outside;
 pub mod parcel;
+pub mod partial;
 pub mod parts;
 pub mod post;
 pub mod publisher;
 pub mod rate;
 pub mod routes;
+mod sending;
 pub mod session;
 pub mod session_queue;
 pub mod sessions;
@@ -36,11 +39,12 @@ pub mod sharing;
 pub mod standing;
 pub mod subscribing;
 mod throttle;
+pub mod unclaimed;
 
 #[cfg(test)]
 mod tests;
 
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::VecDeque;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -117,10 +121,8 @@ struct Client {
     inbox: Inbox,
     /// Tokens for owners that were resolved and not yet written to.
     tokens: std::collections::HashMap<SocketAddr, Vec<u8>, Keyed>,
-    /// The topics whose first message that waits found no room on its link.
-    blocked: BTreeSet<Box<str>>,
     /// The topics whose messages wait for a handover to end, and until when.
-    paused: VecDeque<(Micros, Box<str>)>,
+    paused: VecDeque<(Micros, Arc<str>)>,
 }
 
 pub struct Engine {
@@ -189,16 +191,12 @@ impl Engine {
             }
         }
         self.resume_paused(now);
+        self.expire_waiting(now);
         if now >= self.out.sessions.next_look() {
             self.look(now);
         }
         if now >= self.housekeeping {
-            self.housekeeping = Micros::MAX;
-            if let Side::Client(client) = &mut self.side
-                && client.inbox.expire(now, &mut self.out.counters)
-            {
-                self.housekeeping = now + HOUSEKEEPING;
-            }
+            self.keep_house(now);
         }
     }
 
@@ -220,14 +218,11 @@ impl Engine {
     /// When `handle_timeout` is to be called next.
     pub fn poll_timeout(&self) -> Option<Micros> {
         let links = self.out.links.next_timeout().unwrap_or(Micros::MAX);
-        let paused = match &self.side {
-            Side::Client(client) => client.paused.front().map(|(until, _)| *until),
-            Side::Node(_) => None,
+        let waiting = match &self.side {
+            Side::Client(client) => client.next_timeout(),
+            Side::Node(_) => Micros::MAX,
         };
-        let deadline = links
-            .min(self.housekeeping)
-            .min(self.out.sessions.next_look())
-            .min(paused.unwrap_or(Micros::MAX));
+        let deadline = links.min(self.housekeeping).min(self.out.sessions.next_look()).min(waiting);
         (deadline != Micros::MAX).then_some(deadline)
     }
 
@@ -272,7 +267,6 @@ impl Engine {
             Side::Client(client) => left.extend([
                 ("waiting", client.publisher.waiting()),
                 ("in flight", client.publisher.in_flight()),
-                ("blocked", client.blocked.len()),
             ]),
         }
         left
@@ -326,6 +320,7 @@ impl Engine {
         };
         let id = links.insert(Link::new(config, peer, token, now), session, inbound);
         links.touch(id);
+        self.offer_credit(id);
         if inbound {
             self.attach(now, session, id);
         }
@@ -346,7 +341,7 @@ impl Engine {
                 self.out.counters.drop_many(Drop::SessionEnded, entry.link.unsent() as u64);
                 client.inbox.forget_link(id);
                 client.publisher.zones.forget(Some(peer.address));
-                self.take_back(now, tickets);
+                self.take_back(now, peer.address, tickets);
             }
         }
         self.events.push(Event::LinkDown(peer, reason));

@@ -52,7 +52,7 @@ const CONTROL_RESERVE: usize = 1 << 20;
 /// What a datagram takes at most beside one body field: one of `max_datagram` less this fits into a bundle.
 pub const DATAGRAM_OVERHEAD: usize = 128;
 /// The largest body field: what remains of a UDP datagram once the largest link header is in it.
-const MOST_BODY: usize = wire::MAX_DATAGRAM - 1_024;
+pub const MOST_BODY: usize = wire::MAX_DATAGRAM - 1_024;
 
 /// One end of a link.
 #[derive(Debug)]
@@ -292,6 +292,11 @@ impl Link {
     /// Bytes that the link keeps to send, or to send again.
     pub fn queued_bytes(&self) -> usize {
         self.outbox.unreliable_bytes() + self.deliveries.bytes()
+    }
+
+    /// Bytes of unreliable packets that were never sent.
+    pub fn unsent_bytes(&self) -> usize {
+        self.outbox.unreliable_bytes()
     }
 
     /// What it counted.

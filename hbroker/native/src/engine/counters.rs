@@ -28,7 +28,7 @@ pub enum Drop {
     NotAuthorized,
     /// A message that breaks a rule: topic, `QoS`, fragment (§7.2).
     InvalidMessage,
-    /// A message that outlived its expiry before this owner got it (§7.8).
+    /// A message that outlived its expiry before its owner got it (§7.8), or before a client could send it.
     Expired,
     /// A message that a subscriber's queue had no room for (§7.8).
     QueueFull,
@@ -50,6 +50,8 @@ pub enum Drop {
     InboxFull,
     /// A part of a message whose other parts never came, or had no room.
     Incomplete,
+    /// A message that no listener came for (§6.4).
+    Unclaimed,
     /// A message whose owner could not be found.
     Unresolved,
     /// More answers outside of sessions than the rate limit allows.
@@ -62,7 +64,7 @@ pub enum Drop {
     EgressFull,
 }
 
-const DROPS: [&str; 28] = [
+const DROPS: [&str; 29] = [
     "malformed",
     "unknown_session",
     "address_unproven",
@@ -86,6 +88,7 @@ const DROPS: [&str; 28] = [
     "retained_full",
     "inbox_full",
     "incomplete",
+    "unclaimed",
     "unresolved",
     "rate_limited",
     "too_many_links",

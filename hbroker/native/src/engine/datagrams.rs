@@ -84,7 +84,7 @@ impl Engine {
         if view.header.number == 0 {
             self.out.counters.drop_many(Drop::UnexpectedPacket, view.packets().len() as u64);
             self.out.links.touch(id);
-            return self.retry_blocked(now);
+            return self.use_room(now, id);
         }
         // The reliable ones first: where one of them cannot be kept, the whole datagram comes again under another number, and
         // what is not reliable must not be handled twice.
@@ -103,7 +103,7 @@ impl Engine {
             entry.link.finish_datagram(now, view.header.number, view.has_packets(), kept);
             self.out.links.touch(id);
         }
-        self.retry_blocked(now);
+        self.use_room(now, id);
     }
 
     /// Takes one reliable packet; false, and counted, where it cannot be kept, so that its datagram must not be
@@ -195,7 +195,10 @@ impl Engine {
             }
             Body::Control(_) => self.hand_up(id, source, packet.raw),
             Body::Reset { .. } | Body::Challenge { .. } => self.out.counters.drop(Drop::UnexpectedPacket),
-            Body::Credit { messages, bytes } => self.grant_credit(now, id, *messages, *bytes),
+            Body::Credit { messages, bytes } => match self.side {
+                Side::Node(_) => self.grant_credit(now, id, *messages, *bytes),
+                Side::Client(_) => self.take_credit(now, id, *messages, *bytes),
+            },
             Body::Pong { .. } | Body::None => {}
         }
     }

@@ -11,6 +11,7 @@ use hashbrown::HashMap;
 use slab::Slab;
 
 use crate::Micros;
+use crate::engine::credit::Credit;
 use crate::engine::event::Peer;
 use crate::engine::ledger::Ledger;
 use crate::keyed::Keyed;
@@ -34,6 +35,8 @@ pub struct Entry {
     pub token_renewals: u8,
     /// What each delivery that needs a PUBACK stands for.
     pub ledger: Ledger,
+    /// How much more the peer takes of what is in the ledger (§7.7). At an owner: what it grants, for its session.
+    pub credit: Credit,
     /// Its session, if anything was subscribed in it.
     pub subscriber: Option<SessionKey>,
     /// Released packets wait for room (§3.3); it stands in the engine's list of such links.
@@ -97,6 +100,7 @@ impl Links {
             published: false,
             token_renewals: 0,
             ledger: Ledger::default(),
+            credit: Credit::default(),
             subscriber: None,
             stalled: false,
             id,

@@ -3,8 +3,10 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use bytes::Bytes;
 use pyo3::exceptions::{PyOSError, PyValueError};
 use pyo3::prelude::*;
+use pyo3::pybacked::PyBackedBytes;
 use pyo3::types::PyBytes;
 
 use super::config::Config;
@@ -255,7 +257,7 @@ impl Core {
         &self,
         py: Python<'_>,
         topic: &str,
-        payload: &[u8],
+        payload: Bound<'_, PyBytes>,
         qos: u8,
         retain: bool,
         published_at_us: u64,
@@ -269,7 +271,7 @@ impl Core {
     ) -> PyResult<Option<u64>> {
         let message = PublishOut {
             topic,
-            payload,
+            payload: payload.as_bytes(),
             publisher: 0,
             sequence: 0,
             qos,
@@ -284,13 +286,17 @@ impl Core {
             correlation_data: &correlation_data,
             user_properties: &user_properties,
         };
-        let published = py.detach(|| self.core.on(0, |engine, now| engine.publish(now, &message)));
+        // Of a large payload nothing is copied: the object is kept until its last part is made.
+        let mut shared = Some(PyBackedBytes::from(payload.clone()));
+        let mut share = || Bytes::from_owner(shared.take().expect("it is shared once"));
+        let published =
+            py.detach(|| self.core.on(0, |engine, now| engine.publish(now, &message, &mut share)));
         published.map_err(|why| unpublishable(why, &message))
     }
 
     fn listen(&self, py: Python<'_>, subscription: u64, filter: &str, qos: u8) -> PyResult<()> {
         check_filter(filter, qos)?;
-        py.detach(|| self.core.on(0, |engine, _| engine.listen(subscription, filter, qos)));
+        py.detach(|| self.core.on(0, |engine, now| engine.listen(now, subscription, filter, qos)));
         Ok(())
     }
 

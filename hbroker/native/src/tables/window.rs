@@ -104,6 +104,11 @@ impl DuplicateWindow {
         self.change(now, seen.publisher, |window, max_words| window.import(seen, max_words));
     }
 
+    /// Whether a message was recorded, or is too old to tell.
+    pub fn has_seen(&self, publisher: u64, sequence: u64) -> bool {
+        self.slots.get(&publisher).is_some_and(|&slot| self.windows[slot].has_seen(sequence))
+    }
+
     /// How many publishers are remembered.
     #[cfg(test)]
     pub fn publishers(&self) -> usize {
@@ -164,6 +169,11 @@ impl DuplicateWindow {
 }
 
 impl Window {
+    fn has_seen(&self, sequence: u64) -> bool {
+        let word = sequence / WORD_BITS;
+        word < self.floor || self.words.get(&word).is_some_and(|bits| bits & bit(sequence) != 0)
+    }
+
     fn record(&mut self, sequence: u64, max_words: usize) -> bool {
         let word = sequence / WORD_BITS;
         if word < self.floor {

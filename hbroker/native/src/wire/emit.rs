@@ -139,6 +139,16 @@ pub fn put_publish_field(out: &mut Vec<u8>, message: &PublishOut<'_>) {
     });
 }
 
+/// The field `publish` of one part of a message. `common`: a serialised `Publish` with all that the parts share.
+pub fn put_part_field(out: &mut Vec<u8>, common: &[u8], payload: &[u8], sequence: u64, part: &FragmentView) {
+    put_message(out, packet::PUBLISH, |out| {
+        out.extend_from_slice(common);
+        put_number(out, publish::SEQUENCE, sequence);
+        put_fragment(out, part);
+        put_bytes(out, publish::PAYLOAD, payload);
+    });
+}
+
 /// `ranges`: inclusive (first, last) of delivery numbers, from 1, ascending and apart.
 pub fn put_puback_field(
     out: &mut Vec<u8>,

@@ -8,6 +8,7 @@ use std::collections::{BTreeMap, BinaryHeap, HashMap};
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
+use bytes::Bytes;
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
 
@@ -103,6 +104,11 @@ pub fn config(node: bool, seed: u64) -> Config {
         event_queue: 1_000,
         message_queue_bytes: 1 << 24,
         retained_bytes: 1 << 24,
+        max_message_bytes: 1 << 28,
+        reassembly_bytes: 1 << 29,
+        persistent: false,
+        receive_messages: 4_096,
+        receive_bytes: 8 << 20,
         stranger_rate: 10_000,
         keep_alive: 2 * SECOND,
         idle_timeout: 15 * SECOND,
@@ -162,10 +168,16 @@ impl Network {
         self.add(false, 1)
     }
 
+    /// A client with other settings than `config` gives.
+    pub fn add_client_with(&mut self, change: impl FnOnce(&mut Config)) -> usize {
+        self.add_with(false, 1, change)
+    }
+
     /// A client with a subscription at a node.
     pub fn add_subscriber(&mut self, node: usize, filter: &str, qos: u8) -> usize {
         let client = self.add_client();
-        self.hosts[client].engines[0].listen(1, filter, qos);
+        let now = self.now;
+        self.hosts[client].engines[0].listen(now, 1, filter, qos);
         self.connect(client, node);
         self.subscribe(client, node, filter, qos, false);
         client
@@ -187,7 +199,8 @@ impl Network {
     /// A client with a subscription at a node, as a member of a group.
     pub fn add_member(&mut self, node: usize, filter: &str, group: &str, qos: u8) -> usize {
         let client = self.add_client();
-        self.hosts[client].engines[0].listen(1, filter, qos);
+        let now = self.now;
+        self.hosts[client].engines[0].listen(now, 1, filter, qos);
         self.connect(client, node);
         self.subscribe_in(client, node, filter, group, qos, false);
         client
@@ -243,7 +256,8 @@ impl Network {
 
     /// Publishes; the sequence number.
     pub fn publish(&mut self, client: usize, message: &PublishOut<'_>) -> u64 {
-        let sent = self.hosts[client].engines[0].publish(self.now, message);
+        let sent = self.hosts[client].engines[0]
+            .publish(self.now, message, || Bytes::copy_from_slice(message.payload));
         sent.expect("a valid message").expect("there is room")
     }
 
@@ -306,8 +320,13 @@ impl Network {
     }
 
     fn add(&mut self, node: bool, workers: u8) -> usize {
+        self.add_with(node, workers, |_| {})
+    }
+
+    fn add_with(&mut self, node: bool, workers: u8, change: impl FnOnce(&mut Config)) -> usize {
         let index = self.hosts.len();
-        let config = config(node, index as u64 + 1);
+        let mut config = config(node, index as u64 + 1);
+        change(&mut config);
         let shared = Shared::new(&config);
         let engine = |worker| Engine::new(config.clone(), worker, workers, shared.clone());
         self.hosts.push(Host {

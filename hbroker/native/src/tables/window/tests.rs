@@ -18,6 +18,7 @@ fn agrees_with_a_set_within_the_span() {
         let sequence = random.random_range(*top - 980..*top + 20);
         *top = sequence.max(*top);
         let is_first = seen.insert((publisher, sequence));
+        assert_eq!(window.has_seen(publisher as u64, sequence), !is_first);
         assert_eq!(window.first_seen(0, publisher as u64, sequence), is_first);
         duplicates += usize::from(!is_first);
     }
