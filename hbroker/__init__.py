@@ -23,17 +23,20 @@ if TYPE_CHECKING:
         PayloadTooLarge,
         Refused,
         RemoteError,
+        SessionTakenOver,
         Unreachable,
     )
     from hbroker.protocol.lookup import Hop, Resolution
     from hbroker.protocol.packets import Reason
-    from hbroker.runtime.client import Client, Subscription, connect
+    from hbroker.runtime.client import Client, Connecting, Subscription, connect
     from hbroker.runtime.hub import Receipt
+    from hbroker.runtime.identity import Will
 
 __all__ = [
     "Backpressure",
     "Client",
     "ConfigError",
+    "Connecting",
     "HBrokerError",
     "Hop",
     "InvalidTopic",
@@ -46,8 +49,10 @@ __all__ = [
     "Refused",
     "RemoteError",
     "Resolution",
+    "SessionTakenOver",
     "Subscription",
     "Unreachable",
+    "Will",
     "__version__",
     "connect",
     "filter_is_valid",
@@ -58,12 +63,14 @@ __all__ = [
 
 _MODULES: Final = {
     "Client": "hbroker.runtime.client",
+    "Connecting": "hbroker.runtime.client",
     "Hop": "hbroker.protocol.lookup",
     "Message": "hbroker._native",
     "Reason": "hbroker.protocol.packets",
     "Receipt": "hbroker.runtime.hub",
     "Resolution": "hbroker.protocol.lookup",
     "Subscription": "hbroker.runtime.client",
+    "Will": "hbroker.runtime.identity",
     "connect": "hbroker.runtime.client",
     "filter_is_valid": "hbroker._native",
     "topic_is_valid": "hbroker._native",

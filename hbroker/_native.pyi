@@ -27,12 +27,13 @@ class Config:
     `session`: the session id of the links that it opens, 64 random bits. `incarnation`: random for each run.
     `publisher`: its publisher id. `token_keys`: 16-byte keys of the address-validation tokens, the newest first (§4);
     nodes that share them accept each other's. `node`: forwards (a node) instead of handing messages up (a client).
-    `queue_messages`, `queue_bytes`: what may wait for one session; `queue_memory_bytes`: for all together (§7.8).
-    Above half of that publishers are held back (§7.7). `stranger_rate`: answers to unproven addresses, a second.
-    `max_message_bytes`: the largest payload, out and in, at most
-    256 MiB; a client holds as much for messages of one publisher of which parts are missing, and `reassembly_bytes`, no
-    less, in all (§7.5). `receive_messages`, `receive_bytes`: what a client takes from one owner without having acknowledged
-    it (§7.7). `persistent`: the client's session outlives its links, so messages that match no `listen` yet wait for one (§6.4).
+    `max_datagram`: the largest datagram that is tried on a path, from 1,200 up (§3.4). `queue_messages`, `queue_bytes`:
+    what may wait for one session; `queue_memory_bytes`: for all together (§7.8). Above half of that publishers are held
+    back (§7.7). `stranger_rate`: answers to unproven addresses, a second. `max_message_bytes`: the largest payload, out and
+    in, at most 256 MiB; `reassembly_bytes`, no less: what a client holds of messages of which parts are missing (§7.5).
+    `receive_messages`, `receive_bytes`: what a client takes from one owner without having acknowledged it (§7.7).
+    `persistent`: the client's session outlives its links, so messages that match no `listen` yet wait for one (§6.4).
+    `hold`: messages of QoS 1 and 2 are acknowledged when `handled` says so, and not when they are read.
     """
 
     def __new__(
@@ -45,19 +46,20 @@ class Config:
         token_keys: Sequence[bytes],
         seed: int,
         max_links: int = 1_000_000,
-        max_datagram: int = 1_200,
+        max_datagram: int = 8_952,
         link_queue_bytes: int = 16_777_216,
         event_queue: int = 100_000,
         message_queue_bytes: int = 67_108_864,
         retained_bytes: int = 268_435_456,
-        queue_messages: int = 10_000,
-        queue_bytes: int = 16_777_216,
-        queue_memory_bytes: int = 1_073_741_824,
         max_message_bytes: int = 268_435_456,
         reassembly_bytes: int = 536_870_912,
         persistent: bool = False,
+        hold: bool = False,
         receive_messages: int = 4_096,
         receive_bytes: int = 8_388_608,
+        queue_messages: int = 10_000,
+        queue_bytes: int = 16_777_216,
+        queue_memory_bytes: int = 1_073_741_824,
         stranger_rate: int = 10_000,
         keep_alive_us: int = 2_000_000,
         idle_timeout_us: int = 15_000_000,
@@ -91,7 +93,8 @@ class LinkUpEvent:
 
 @final
 class LinkDownEvent:
-    """A link is gone, and its session with it, or away where it is persistent. `reason`: "timeout", "reset", "restarted", "closed"."""
+    """A link is gone, and its session with it, or away where it is persistent. `reason`: "timeout", "reset", "restarted",
+    "taken_over" (by another run of its peer), "closed"."""
 
     def __new__(
         cls, link: int, address: _Address, session: int, inbound: bool, reason: str
@@ -331,6 +334,8 @@ class _Core:
         """Client: messages that match are handed up for this subscription, at this QoS at most; in a persistent session those
         too that wait for a `listen`, up to 30 s."""
     def unlisten(self, subscription: int) -> None: ...
+    def handled(self, messages: Sequence[tuple[int, int]]) -> None:
+        """Client with `hold`: the application is done with these messages, by (publisher, sequence): they are acknowledged."""
 
 @final
 class Engine(_Core):

@@ -40,7 +40,7 @@ CHAPTERS: Final = {
         "A node's claim to a subtree",
         "As a child, for each subtree: [§5.1](protocol.md#51-join), [§5.6](protocol.md#56-leases).",
     ),
-    "hbroker.protocol.delegating.DELEGATION": Chapter(
+    "hbroker.protocol.custody.DELEGATION": Chapter(
         "A delegation",
         "As a parent, for each subtree: [§5.1](protocol.md#51-join), [§5.4](protocol.md#54-handover).",
     ),
@@ -59,6 +59,13 @@ CHAPTERS: Final = {
     "hbroker.protocol.site.TRANSITIONS": Chapter(
         "A subscription at one node", "At the client, for each node: [§6](protocol.md#6-subscriptions)."
     ),
+    "hbroker.protocol.testator.TRANSITIONS": Chapter(
+        "A will, at its client", "[§6.6](protocol.md#66-wills)."
+    ),
+    "hbroker.protocol.sessions.TRANSITIONS": Chapter(
+        "A session, at an owner", "[§6.4](protocol.md#64-sessions)."
+    ),
+    "hbroker.protocol.wills.TRANSITIONS": Chapter("A will, at its owner", "[§6.6](protocol.md#66-wills)."),
     "hbroker.runtime.supervision.TRANSITIONS": Chapter(
         "A process under the launcher", "`hbroker up`; nothing of this is on the wire."
     ),

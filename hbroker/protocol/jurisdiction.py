@@ -38,6 +38,8 @@ class Grant:
     until: int | None
     """When the lease ends, in microseconds; None: never."""
     serial: int = 0
+    fencing: bool = False
+    """The lease is to end from now on (§5.6): what is delegated out of it is put under `fence` first."""
 
 
 @dataclass(slots=True)
@@ -79,6 +81,8 @@ class Jurisdiction:
         self._grants: dict[str, Grant] = {}
         self._delegations: dict[str, Delegation] = {}
         self._cuts_below: dict[str, dict[str, Delegation]] = {}
+        self._successors: set[str] = set()
+        """Subtrees that were handed back, for whose topics the core names who has them."""
         self._deepest = 0
 
     def hold(self, grant: Grant) -> None:
@@ -87,17 +91,26 @@ class Jurisdiction:
         The core ends the lease by itself, should this process be stopped and go on too late (§5.6). What a
         node says of itself, below `$SYS`, no client can say (§7.2).
         """
+        for subtree in [s for s in self._successors if is_within(s, grant.subtree)]:
+            self._successors.discard(subtree)
+            self._core.uncut(subtree)
         self._grants[grant.subtree] = grant
         until = None if grant.until is None else grant.until - LEASE_DRIFT + self._unix_offset_us
         reserved = is_within(grant.subtree, "$SYS")
         self._core.grant(grant.subtree, grant.epoch, grant.serving, until, reserved=reserved)
         self._measure()
 
-    def drop(self, subtree: str) -> None:
-        """Owns a subtree no more. What was delegated out of it stays delegated."""
+    def drop(self, subtree: str, successor: Cut | None = None) -> None:
+        """Owns a subtree no more. What was delegated out of it stays delegated.
+
+        `successor`: who owns it now: publishers that still come are told so (§7.2).
+        """
         if self._grants.pop(subtree, None) is not None:
             self._core.revoke(subtree)
             self._measure()
+            if successor is not None and self.lookup(subtree) is None:
+                self._successors.add(subtree)
+                self._core.cut(successor)
 
     def delegate(self, delegation: Delegation) -> None:
         """Cuts a subtree out, or replaces the cut of the same subtree."""
@@ -105,6 +118,7 @@ class Jurisdiction:
         for prefix in prefixes(delegation.subtree, depth(delegation.subtree)):
             self._cuts_below.setdefault(prefix, {})[delegation.subtree] = delegation
         self._remember(self.delegations)
+        self._successors.discard(delegation.subtree)
         self._core.cut(delegation.as_cut())
         self._cuts_changed(delegation.subtree)
 
@@ -155,6 +169,21 @@ class Jurisdiction:
         """The delegations at or below a subtree."""
         return list(self._cuts_below.get(subtree, {}).values())
 
+    def entrusted(self, subtree: str, node: str, address: Address) -> list[Delegation]:
+        """The delegations below a subtree that go along with it when it goes to this node: not its own."""
+        below = self.cuts_below(subtree)
+        return [d for d in below if d.subtree != subtree and (d.node, d.address) != (node, address)]
+
+    def entrusted_to(self, delegation: Delegation) -> Delegation | None:
+        """Who is the parent of a delegation's holder now, or soon, instead of this node (§5.4)."""
+        found = None
+        for prefix in prefixes(delegation.subtree, depth(delegation.subtree) - 1):
+            if prefix in self._grants:
+                found = None
+            found = self._delegations.get(prefix, found)
+        same = found is not None and (found.node, found.address) == (delegation.node, delegation.address)
+        return None if same else found
+
     def zone(self, topic: str, grant: Grant) -> pb.Zone:
         """The zone as told to somebody who asked for `topic` (§5.3): the widest scope with few enough cuts.
 
@@ -178,13 +207,12 @@ class Jurisdiction:
         """The delegations that a filter touches; for a parent's request, those below that parent's grants.
 
         A node is reached from several parents, and each request goes on below the one it came from alone. So
-        it arrives once for each delegation on its way, and never goes round.
+        it arrives once for each delegation on its way, and never goes round. What this node delegated out of
+        a subtree that it lost is nobody's business here: to name it would look as if the rest were served.
         """
-        touched = [d for d in self._delegations.values() if filter_touches(filter, d.subtree)]
-        if parent_link is None:
-            return touched
+        touched = (d for d in self._delegations.values() if filter_touches(filter, d.subtree))
         enclosing = ((d, self.enclosing(d.subtree)) for d in touched)
-        return [d for d, grant in enclosing if grant is not None and grant.link == parent_link]
+        return [d for d, grant in enclosing if grant and (parent_link is None or grant.link == parent_link)]
 
     def responsible(self, filter: str) -> Grant | None:
         """A grant less its cuts that can hold a topic that matches; None: there is none (§6.1)."""

@@ -18,14 +18,17 @@ from hbroker.protocol.core import Event
 from hbroker.protocol.jurisdiction import Delegation
 from hbroker.protocol.node import Node
 from hbroker.protocol.notices import Notice
-from hbroker.protocol.outcome import Outcome
+from hbroker.protocol.outcome import Outcome, TakenOver
 from hbroker.protocol.subscription import Options
+from hbroker.protocol.terms import SessionTerms
+from hbroker.protocol.testator import Will
 
 if TYPE_CHECKING:
     from .world import Address, World
 
 __all__ = ["ClientHost", "Host", "NodeHost"]
 
+MILLION: Final = 1_000_000
 SOCKET_BUFFER: Final = 256
 """Datagrams that wait in the socket of a process that is stopped; the kernel drops what comes on top."""
 
@@ -41,26 +44,47 @@ class Host:
 
     control: _Control
 
-    def __init__(self, world: World, address: Address, *, node: bool, token_key: bytes) -> None:
+    def __init__(
+        self,
+        world: World,
+        address: Address,
+        *,
+        node: bool,
+        token_key: bytes,
+        session: int = 0,
+        persistent: bool = False,
+        drift_ppm: int = 0,
+    ) -> None:
         random = world.random
         self.world = world
         self.address = address
+        self.drift_ppm = drift_ppm
         self.incarnation = random.getrandbits(64)
-        self.session = random.getrandbits(63) + 1
+        own_session = random.getrandbits(63) + 1
+        self.session = session or own_session
+        self.publisher = random.getrandbits(64)
         self.scheduled: int | None = None
         self.is_stopped = False
+        self.has_decided = True
+        """Whether the control had anything to do since the world last looked."""
+        self._control_due: int | None = None
         self._socket: deque[tuple[Address, bytes]] = deque()
         self.engine = Engine(
             Config(
                 node=node,
                 session=self.session,
                 incarnation=self.incarnation,
-                publisher=random.getrandbits(64),
+                publisher=self.publisher,
                 token_keys=[token_key] if node else [],
                 seed=random.getrandbits(64),
+                persistent=persistent,
             )
         )
-        self.engine.handle_timeout(world.now)
+        self.engine.handle_timeout(self.clock())
+
+    def clock(self) -> int:
+        """What this host's monotonic clock shows. Clocks run at about the same rate, and no more (§5.6)."""
+        return self.world.now + self.world.age * self.drift_ppm // MILLION
 
     def stop(self) -> None:
         """As by SIGSTOP: nothing runs, and what arrives waits in the socket, as long as there is room."""
@@ -70,49 +94,69 @@ class Host:
         """As by SIGCONT. The engine's thread is the first to run: it reads its socket before Python wakes."""
         self.is_stopped = False
         while self._socket:
-            self.engine.handle_datagram(self.world.now, *self._socket.popleft())
-        self.handle_timeout(self.world.now)
+            self.engine.handle_datagram(self.clock(), *self._socket.popleft())
+        self.handle_timeout()
         self.world.settle(self)
 
-    def handle_datagram(self, now: int, source: Address, data: bytes) -> None:
+    def handle_datagram(self, source: Address, data: bytes) -> None:
         """Takes a datagram in, or leaves it in the socket."""
         if not self.is_stopped:
-            self.engine.handle_datagram(now, source, data)
+            self.engine.handle_datagram(self.clock(), source, data)
         elif len(self._socket) < SOCKET_BUFFER:
             self._socket.append((source, data))
 
-    def handle_timeout(self, now: int) -> None:
+    def handle_timeout(self) -> None:
         """Does what is due."""
         if self.is_stopped:
             return
+        now = self.clock()
         self.engine.handle_timeout(now)
-        self.control.handle_timeout(now)
+        if self._control_due is not None and now >= self._control_due:
+            self.has_decided = True
+            self.control.handle_timeout(now)
 
     def catch_up(self) -> None:
         """Tells the engine the time, before its application acts: it knows no other than it was last told."""
-        self.engine.handle_timeout(self.world.now)
+        self.has_decided = True
+        self.engine.handle_timeout(self.clock())
 
-    def settle(self, now: int) -> None:
+    def settle(self) -> None:
         """Takes the engine's events to the control until there are no more."""
         while events := self.engine.poll_events():
+            self.has_decided = True
             for event in events:
                 self.world.heard(self, event)
-                self.control.handle_event(now, event)
+                self.control.handle_event(self.clock(), event)
 
     def poll_timeout(self) -> int | None:
-        """When `handle_timeout` is due."""
-        deadlines = (self.engine.poll_timeout(), self.control.poll_timeout())
-        return min((deadline for deadline in deadlines if deadline is not None), default=None)
+        """When `handle_timeout` is due, in the world's time."""
+        if self.has_decided:
+            self._control_due = self.control.poll_timeout()
+        deadline, control_due = self.engine.poll_timeout(), self._control_due
+        if deadline is None or (control_due is not None and control_due < deadline):
+            deadline = control_due
+        if deadline is None or not self.drift_ppm:
+            return deadline
+        left = deadline - self.clock()
+        return self.world.now - left * MILLION // -(MILLION + self.drift_ppm)
 
 
 class NodeHost(Host):
     """A node. Nodes of one world have one token key each, as processes have that share none.
 
-    `restored`: what an earlier run of it had delegated.
+    `restored`: what an earlier run of it had delegated. `drift_ppm`: by how much its clock is too fast.
     """
 
-    def __init__(self, world: World, settings: NodeSettings, restored: Iterable[Delegation] = ()) -> None:
-        super().__init__(world, settings.listen, node=True, token_key=world.random.randbytes(16))
+    def __init__(
+        self,
+        world: World,
+        settings: NodeSettings,
+        restored: Iterable[Delegation] = (),
+        *,
+        drift_ppm: int = 0,
+    ) -> None:
+        key = world.random.randbytes(16)
+        super().__init__(world, settings.listen, node=True, token_key=key, drift_ppm=drift_ppm)
         self.settings = settings
         self.notices: list[Notice] = []
         self.delegations: list[Delegation] = list(restored)
@@ -126,11 +170,11 @@ class NodeHost(Host):
             restored=self.delegations,
             remember=self._remember,
         )
-        self.control.start(world.now)
+        self.control.start(self.clock())
         world.add(self)
 
-    def settle(self, now: int) -> None:
-        super().settle(now)
+    def settle(self) -> None:
+        super().settle()
         while notice := self.control.poll_notice():
             self.notices.append(notice)
 
@@ -140,28 +184,63 @@ class NodeHost(Host):
 
     def restart(self, *, remembers: bool = False) -> NodeHost:
         """Begins anew, at the same address; `remembers`: it reads its file of delegations."""
-        return NodeHost(self.world, replace(self.settings), self.delegations if remembers else ())
+        restored = self.delegations if remembers else ()
+        return NodeHost(self.world, replace(self.settings), restored, drift_ppm=self.drift_ppm)
+
+    def owns(self, topic: str) -> bool:
+        """Whether it would take a message to this topic now."""
+        return self.engine.owns(self.clock(), topic)
+
+    def leave(self) -> None:
+        """Hands back what it owns."""
+        self.has_decided = True
+        self.control.leave(self.clock())
+        self.world.settle(self)
 
     def _remember(self, delegations: Sequence[Delegation]) -> None:
         self.delegations = [replace(delegation) for delegation in delegations]
 
 
 class ClientHost(Host):
-    """A client: its application publishes and subscribes by the methods here."""
+    """A client: its application publishes and subscribes by the methods here.
 
-    def __init__(self, world: World, root: Address, name: str = "") -> None:
-        super().__init__(world, world.new_address(), node=False, token_key=b"")
+    `terms`: those of its session, with a `session` where another run is to have the same.
+    """
+
+    def __init__(
+        self,
+        world: World,
+        root: Address,
+        name: str = "",
+        terms: SessionTerms | None = None,
+        *,
+        drift_ppm: int = 0,
+    ) -> None:
+        terms = terms or SessionTerms(name)
+        super().__init__(
+            world,
+            world.new_address(),
+            node=False,
+            token_key=b"",
+            session=terms.session,
+            persistent=terms.is_persistent,
+            drift_ppm=drift_ppm,
+        )
         self.outcomes: list[Outcome] = []
         self.messages: list[Message] = []
-        self.control: ClientControl = ClientControl(self.engine, world.random, root, name)
+        self.control: ClientControl = ClientControl(
+            self.engine, world.random, root, replace(terms, session=self.session)
+        )
         world.add(self)
 
-    def settle(self, now: int) -> None:
-        super().settle(now)
+    def settle(self) -> None:
+        super().settle()
         self.messages += self.engine.poll_messages()
         while outcome := self.control.poll_outcome():
             self.outcomes.append(outcome)
-        super().settle(now)
+            if isinstance(outcome, TakenOver):
+                self.kill()
+        super().settle()
 
     def publish(self, topic: str, payload: bytes, qos: int = 0, retain: bool = False) -> int | None:
         """Publishes; the sequence number of the message, or None where there is no room."""
@@ -170,28 +249,45 @@ class ClientHost(Host):
         self.world.settle(self)
         return sequence
 
-    def subscribe(self, filter: str, qos: int = 0) -> int:
+    def subscribe(self, filter: str, qos: int = 0, group: str = "") -> int:
         """Subscribes; the id under which its outcome is told."""
         self.catch_up()
-        subscription = self.control.subscribe(self.world.now, filter, Options(qos=qos))
+        subscription = self.control.subscribe(self.clock(), filter, Options(qos=qos), group=group)
         self.world.settle(self)
         return subscription
 
     def unsubscribe(self, subscription: int) -> None:
         """Ends a subscription."""
         self.catch_up()
-        self.control.unsubscribe(self.world.now, subscription)
+        self.control.unsubscribe(self.clock(), subscription)
         self.world.settle(self)
 
     def resolve(self, topic: str, *, trace: bool = False) -> int:
         """Asks who owns a topic; the ticket under which the answer is told."""
         self.catch_up()
-        ticket = self.control.resolve(self.world.now, topic, trace=trace)
+        ticket = self.control.resolve(self.clock(), topic, trace=trace)
         self.world.settle(self)
         return ticket
 
-    def leave(self) -> None:
+    def set_will(self, will: Will) -> None:
+        """Registers its will; its outcome is told."""
+        self.catch_up()
+        self.control.set_will(self.clock(), will)
+        self.world.settle(self)
+
+    def roam(self) -> None:
+        """Goes on under another address. What is on its way to the old one is lost."""
+        del self.world.hosts[self.address]
+        self.address = self.world.new_address()
+        self.world.hosts[self.address] = self
+
+    def leave(self, *, end_session: bool = False) -> None:
         """Says goodbye to every owner, as a client does that closes."""
         self.catch_up()
-        self.control.leave()
+        self.control.leave(end_session=end_session)
         self.world.settle(self)
+
+    def kill(self) -> None:
+        """Ends as a process does that is killed. Idempotent."""
+        if self.world.hosts.get(self.address) is self:
+            self.world.remove(self)

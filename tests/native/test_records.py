@@ -14,7 +14,9 @@ U64 = st.integers(0, 2**64 - 1)
 BITS = st.integers(1, 2**64 - 1)
 WORDS_END = 2**58
 
-queued = st.tuples(U64, st.binary(max_size=40), st.integers(0, 2), st.booleans(), st.text(), st.integers(0, 2))
+queued = st.tuples(
+    U64, st.binary(max_size=40), st.integers(0, 2), st.booleans(), st.text(), st.integers(0, 2)
+)
 steps = st.lists(st.integers(1, 2**30) | st.integers(1, 3), max_size=30)
 
 

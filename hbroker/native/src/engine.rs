@@ -18,6 +18,7 @@ pub mod event;
 pub mod forward;
 pub mod fragment;
 mod handover;
+pub mod held;
 pub mod inbox;
 pub mod ledger;
 pub mod links;
@@ -30,6 +31,7 @@ pub mod parts;
 pub mod post;
 pub mod publisher;
 pub mod rate;
+mod refusals;
 pub mod routes;
 mod sending;
 pub mod session;
@@ -166,7 +168,8 @@ impl Engine {
                 handoffs: VecDeque::new(),
             },
             side,
-            splitter: Splitter::new(config.publisher, config.max_datagram),
+            // Parts are forwarded to subscribers on any path: they have the size that every path carries.
+            splitter: Splitter::new(config.publisher, config.max_datagram.min(crate::link::mtu::BASE)),
             events: Events::new(config.event_queue),
             tokens: TokenKeys::new(config.token_keys.clone()),
             loose: VecDeque::new(),

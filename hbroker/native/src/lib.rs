@@ -4,6 +4,7 @@
 //! engine is sans-IO: datagrams and time come in; datagrams, events and a deadline come out. It reads and writes
 //! datagrams (`wire`), has one `link` for each peer, and looks topics up in `tables`. `endpoint` gives engines threads and sockets.
 
+mod broken;
 mod config;
 pub mod core;
 mod endpoint;

@@ -38,6 +38,8 @@ struct Flight {
     parts: u32,
     /// The highest sequence number that was sent.
     newest: u64,
+    /// The delivery that was queued last.
+    last: u64,
 }
 
 impl Backlog {
@@ -78,10 +80,11 @@ impl Backlog {
         (returned, place.ok().and_then(|place| self.fresh.remove(place)))
     }
 
-    /// A part was sent.
-    pub fn sent(&mut self, owner: SocketAddr, sequence: u64) {
-        let flight = self.flight.get_or_insert(Flight { owner, parts: 0, newest: 0 });
+    /// A part was queued as this delivery.
+    pub fn sent(&mut self, owner: SocketAddr, sequence: u64, delivery: u64) {
+        let flight = self.flight.get_or_insert(Flight { owner, parts: 0, newest: 0, last: 0 });
         flight.parts += 1;
+        flight.last = delivery;
         flight.newest = flight.newest.max(sequence);
     }
 
@@ -119,6 +122,11 @@ impl Backlog {
     /// What is in flight: to which owner, and how far.
     pub fn in_flight(&self) -> Option<(SocketAddr, u64)> {
         self.flight.as_ref().map(|flight| (flight.owner, flight.newest))
+    }
+
+    /// The delivery that was queued last of those in flight; 0: none is.
+    pub fn last(&self) -> u64 {
+        self.flight.as_ref().map_or(0, |flight| flight.last)
     }
 
     /// How many messages, or parts of them, wait.

@@ -28,8 +28,6 @@ pub enum Drop {
     NotAuthorized,
     /// A message that breaks a rule: topic, `QoS`, fragment (§7.2).
     InvalidMessage,
-    /// A message that outlived its expiry before its owner got it (§7.8), or before a client could send it.
-    Expired,
     /// A message that a subscriber's queue had no room for (§7.8).
     QueueFull,
     /// A message that was queued for a session that ended, and not acknowledged.
@@ -50,6 +48,8 @@ pub enum Drop {
     InboxFull,
     /// A part of a message whose other parts never came, or had no room.
     Incomplete,
+    /// A message that outlived its expiry (§7.8).
+    Expired,
     /// A message that no listener came for (§6.4).
     Unclaimed,
     /// A message whose owner could not be found.
@@ -77,7 +77,6 @@ const DROPS: [&str; 29] = [
     "handover",
     "not_authorized",
     "invalid_message",
-    "expired",
     "queue_full",
     "session_ended",
     "session_expired",
@@ -88,6 +87,7 @@ const DROPS: [&str; 29] = [
     "retained_full",
     "inbox_full",
     "incomplete",
+    "expired",
     "unclaimed",
     "unresolved",
     "rate_limited",

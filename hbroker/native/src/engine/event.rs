@@ -17,6 +17,8 @@ pub enum DownReason {
     Reset,
     /// The peer runs under another incarnation (§3.6).
     Restarted,
+    /// Another run of the peer began a link in its session (§6.4).
+    TakenOver,
     /// This side closed it.
     Closed,
 }
@@ -27,6 +29,7 @@ impl DownReason {
             Self::Timeout => "timeout",
             Self::Reset => "reset",
             Self::Restarted => "restarted",
+            Self::TakenOver => "taken_over",
             Self::Closed => "closed",
         }
     }

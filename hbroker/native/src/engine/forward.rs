@@ -10,6 +10,7 @@ use parking_lot::Mutex;
 use smallvec::SmallVec;
 
 use crate::Micros;
+use crate::broken::Defect;
 use crate::engine::counters::Drop;
 use crate::engine::distribution::{Distribution, Origin};
 use crate::engine::ledger::Ticket;
@@ -97,7 +98,7 @@ impl Forwarder {
             return Ok(());
         }
         let ticket = reliable
-            .filter(|_| !publish.ack_queued)
+            .filter(|_| !publish.ack_queued && !Defect::AcknowledgesEarly.is_present())
             .map(|origin| distribution.open(origin, (publish.qos == 2).then_some(id), publish.topic));
         distribution.distribute(now, publish, targets, ticket, out);
         match ticket {

@@ -8,23 +8,37 @@ use crate::engine::routes::Refusal;
 use crate::link_id::LinkId;
 use crate::schema::reason;
 use crate::tables::jurisdiction::Cut;
-use crate::wire::{self, PubAckView, PublishView};
+use crate::wire::{self, PacketView, PubAckView, PublishView};
 
 impl Engine {
-    pub(super) fn forward(&mut self, now: Micros, id: LinkId, delivery: u64, publish: &PublishView<'_>) {
+    pub(super) fn forward(
+        &mut self,
+        now: Micros,
+        id: LinkId,
+        packet: &PacketView<'_>,
+        publish: &PublishView<'_>,
+    ) {
+        let delivery = packet.delivery;
         let Some(entry) = self.out.links.get_mut(id).filter(|entry| entry.inbound) else {
             self.out.counters.drop(Drop::UnexpectedPacket);
             return;
         };
+        let is_turned_away = entry.refusals.precede(publish, packet.after);
         if !std::mem::replace(&mut entry.published, true) {
             self.greet_publisher(id);
         }
         let Side::Node(forwarder) = &mut self.side else {
             return;
         };
-        if let Err(refusal) =
+        let taken = if is_turned_away {
+            Err(Refusal::Handover)
+        } else {
             forwarder.forward(now, publish, Some(Origin { link: id, delivery }), &mut self.out)
-        {
+        };
+        if let Some(entry) = self.out.links.get_mut(id) {
+            entry.refusals.note(publish, delivery, &taken);
+        }
+        if let Err(refusal) = taken {
             self.refuse(now, id, delivery, publish, &refusal);
         }
         self.tie_up(now);

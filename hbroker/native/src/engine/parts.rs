@@ -82,10 +82,6 @@ impl Splitter {
         Self { publisher, next_sequence: 1, max_datagram }
     }
 
-    pub fn publisher(&self) -> u64 {
-        self.publisher
-    }
-
     /// Gives a message the next sequence numbers: one, or as many as it has parts. `share`: its payload, to be kept.
     ///
     /// # Errors

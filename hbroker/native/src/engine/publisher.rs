@@ -173,12 +173,19 @@ impl Publisher {
         Some(part)
     }
 
-    /// Keeps a part that was sent until its PUBACK; the ticket goes into the link's ledger.
-    pub fn keep(&mut self, owner: SocketAddr, part: Part) -> Ticket {
+    /// The delivery that the next one of a topic follows: the last one whose fate is open; 0: there is none. If that one is
+    /// refused, so are all that follow it.
+    pub fn last(&self, topic: &str) -> u64 {
+        self.topics.get(topic).map_or(0, Backlog::last)
+    }
+
+    /// Keeps a part that was queued as this delivery until its PUBACK; the ticket goes into the link's ledger.
+    pub fn keep(&mut self, owner: SocketAddr, part: Part, delivery: u64) -> Ticket {
         match self.topics.get_mut(&part.topic) {
-            Some(backlog) => backlog.sent(owner, part.sequence),
+            Some(backlog) => backlog.sent(owner, part.sequence, delivery),
             None => {
-                self.topics.entry(Arc::clone(&part.topic)).or_default().sent(owner, part.sequence);
+                let topic = Arc::clone(&part.topic);
+                self.topics.entry(topic).or_default().sent(owner, part.sequence, delivery);
             }
         }
         let key = self.in_flight.insert(part);

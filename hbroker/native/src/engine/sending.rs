@@ -8,12 +8,13 @@ use bytes::Bytes;
 
 use super::{Engine, Side, Unpublishable};
 use crate::Micros;
+use crate::broken::Defect;
 use crate::config::Config;
 use crate::engine::counters::Drop;
 use crate::engine::credit;
 use crate::engine::event::Event;
 use crate::engine::ledger::Ticket;
-use crate::engine::parts::{Outgoing, Part, chain_of};
+use crate::engine::parts::{Outgoing, Part};
 use crate::engine::publisher::{Ended, Next};
 use crate::link::{Chain, Role};
 use crate::link_id::LinkId;
@@ -22,7 +23,7 @@ use crate::tables::jurisdiction::Cut;
 use crate::wire::{self, PubAckView, PublishOut};
 
 /// How long a message waits for a handover to end before it is sent again.
-const HANDOVER_PAUSE: Micros = 50_000;
+const HANDOVER_PAUSE: Micros = 10_000;
 /// Parts that one topic sends in its turn, where others wait for the same owner.
 const PARTS_PER_TURN: usize = 64;
 /// Bytes of `QoS` 0 that wait on a link, beyond which no part of a large message joins them. (Nobody acknowledges such parts, so no
@@ -207,6 +208,7 @@ impl Engine {
             return;
         };
         match puback.referral().and_then(Cut::from_view) {
+            _ if Defect::LearnsNothing.is_present() => {}
             Some(cut) if moves(puback.reason) => client.publisher.learn(now, owner, topic, &cut),
             None if puback.reason == reason::NOT_RESPONSIBLE => client.publisher.zones.forget(Some(owner)),
             _ => {}
@@ -269,11 +271,11 @@ impl Engine {
         if has_room && part.qos == 0 {
             return self.out.queue_copy(id, &part.field, false);
         }
-        let chain = Chain::Topic(chain_of(self.splitter.publisher(), part.topic.as_bytes()));
+        let before = Chain::After(client.publisher.last(&part.topic));
         let bytes = part.field.len();
-        if has_room && let Ok(delivery) = entry.link.queue_reliable(chain, part.field.clone(), false) {
+        if has_room && let Ok(delivery) = entry.link.queue_reliable(before, part.field.clone(), false) {
             entry.credit.open(bytes);
-            entry.ledger.open(delivery, client.publisher.keep(owner, part));
+            entry.ledger.open(delivery, client.publisher.keep(owner, part, delivery));
             self.out.counters.messages_out += 1;
             self.out.links.touch(id);
         } else {

@@ -39,8 +39,9 @@ fn nothing_overtakes_what_is_in_flight_elsewhere_or_may_come_back() {
     let (mut publisher, mut messages) = (publisher(), Messages::new());
     let (here, there) = (HERE.into(), THERE.into());
     publisher.zones.install("", &[], here, 1_000);
-    let first = publisher.keep(here, messages.single());
-    let second = publisher.keep(here, messages.single());
+    let first = publisher.keep(here, messages.single(), 7);
+    let second = publisher.keep(here, messages.single(), 8);
+    assert_eq!((publisher.last("a"), publisher.last("b")), (8, 0));
     assert_eq!(publisher.route(0, "a").1, Some(here));
     publisher.zones.install("", &[], there, 1_000);
     assert_eq!(publisher.route(0, "a").1, None, "two are in flight to the old owner");
@@ -68,7 +69,7 @@ fn a_message_that_failed_in_one_part_leaves_none_behind() {
     publisher.push(large);
     publisher.push(Outgoing::Single(messages.single()));
     let [first, second] = [0; 2].map(|_| publisher.take_first("a").expect("there are five parts"));
-    let tickets = [publisher.keep(HERE.into(), first), publisher.keep(HERE.into(), second)];
+    let tickets = [publisher.keep(HERE.into(), first, 1), publisher.keep(HERE.into(), second, 2)];
     let failed = publisher.settle(tickets[0]);
     assert!(publisher.abandon(&failed));
     assert_eq!(publisher.waiting(), 1, "the next message waits on");
