@@ -143,8 +143,8 @@ class World:
         host = self.hosts.get(datagram.destination)
         if faults is None or host is None:
             return
-        for delay in faults.arrivals(self.random):
-            self._push(self.now + delay, host, datagram)
+        for at in faults.arrivals(self.random, self.now, len(datagram.data)):
+            self._push(at, host, datagram)
 
     def _push(self, at: int, host: Host, datagram: Datagram | None) -> None:
         self._sequence += 1
