@@ -3,7 +3,7 @@
 A relay stands between hosts as a router does: whole IPv4 packets come in, and go out to the host that they
 are addressed to, as `paths` says: late, twice, out of order, damaged, or not at all. It changes no address
 and no port, so whoever sends and whoever receives notices nothing of it but the faults. It has neither clock
-nor socket; `hbroker.sim.testbed` lends it both.
+nor socket; `hbroker.sim.lab` lends it both.
 """
 
 from __future__ import annotations

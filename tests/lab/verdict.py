@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Iterable
 
-from tests.testbed.journal import Received
-from tests.testbed.network import Publisher
+from tests.lab.journal import Received
+from tests.lab.network import Publisher
 
 __all__ = ["longest_gap_s", "missing", "require_order", "require_single"]
 

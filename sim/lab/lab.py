@@ -19,13 +19,13 @@ from ..network.relay import Routes
 from .forwarding import Counts, Order, Record, SetRoutes
 from .host import Host
 
-__all__ = ["Testbed"]
+__all__ = ["Lab"]
 
-_RELAY: Final = "hbroker.sim.testbed"
+_RELAY: Final = "hbroker.sim.lab"
 _END_S: Final = 10.0
 
 
-class Testbed:
+class Lab:
     """Hosts by name. The block ends with every program killed that still runs, and every host gone."""
 
     def __init__(self, names: Iterable[str], *, seed: int = 0, mtu: int = 1_500) -> None:
@@ -37,7 +37,7 @@ class Testbed:
         self._faults = CLEAR
         self._cut: set[tuple[str, str]] = set()
 
-    def __enter__(self) -> Testbed:
+    def __enter__(self) -> Lab:
         try:
             for name, address in self._addresses.items():
                 self._hosts[name] = Host.make(address, self._mtu)
@@ -71,6 +71,15 @@ class Testbed:
         program = subprocess.Popen(place.command(command), pass_fds=(place.namespace,), **options)
         self._programs.append(program)
         return program
+
+    def read(self, host: str, file: str) -> list[str]:
+        """The lines of a file as a program on the host sees it, such as one below /proc/net."""
+        place = self._hosts[host]
+        command = place.command(["cat", file])
+        done = subprocess.run(
+            command, pass_fds=(place.namespace,), check=True, capture_output=True, text=True
+        )
+        return done.stdout.splitlines()
 
     def address(self, host: str) -> str:
         """The IP address of a host."""

@@ -14,7 +14,7 @@ import signal
 from pathlib import Path
 
 import hbroker
-from tests.testbed.journal import Acknowledged, Begun, Journal, now, read
+from tests.lab.journal import Acknowledged, Begun, Journal, now, read
 
 PATIENCE_S = 600.0
 """It is for the test to say how long is too long."""

@@ -9,12 +9,12 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 from pathlib import Path
 
-from hbroker.sim.testbed import Testbed
+from hbroker.sim.lab import Lab
 from tests.product.network import PROJECT, environment
-from tests.testbed.journal import Acknowledged, Begun, Received, read
+from tests.lab.journal import Acknowledged, Begun, Received, read
 
 PATIENCE_S = 60.0
 """Far more than a program takes to be ready on a busy machine, and through a bad network."""
@@ -26,9 +26,9 @@ _GLANCE_S = 0.05
 class Program:
     """A program on a host, which can be killed and started again."""
 
-    def __init__(self, bed: Testbed, host: str, command: Sequence[str], log: Path) -> None:
+    def __init__(self, lab: Lab, host: str, command: Sequence[str], log: Path) -> None:
         self.host = host
-        self._bed = bed
+        self._lab = lab
         self._command = command
         self._log = log
         self._process: subprocess.Popen[str] | None = None
@@ -36,7 +36,7 @@ class Program:
     def start(self) -> None:
         """Starts it. Does not wait."""
         with self._log.open("a") as log:
-            self._process = self._bed.start(
+            self._process = self._lab.start(
                 self.host,
                 self._command,
                 stdout=subprocess.PIPE,
@@ -83,12 +83,12 @@ class Program:
 
 
 class Publisher(Program):
-    """`tests.testbed.publish` on a host."""
+    """`tests.lab.publish` on a host."""
 
-    def __init__(self, bed: Testbed, host: str, directory: Path, flags: Sequence[str]) -> None:
+    def __init__(self, lab: Lab, host: str, directory: Path, flags: Sequence[str]) -> None:
         self.journal = directory / f"{host}.journal"
         super().__init__(
-            bed, host, _client("publish", host, self.journal, flags), directory / f"{host}.log"
+            lab, host, _client("publish", host, self.journal, flags), directory / f"{host}.log"
         )
 
     def begun(self) -> dict[int, Begun]:
@@ -101,12 +101,12 @@ class Publisher(Program):
 
 
 class Subscriber(Program):
-    """`tests.testbed.subscribe` on a host."""
+    """`tests.lab.subscribe` on a host."""
 
-    def __init__(self, bed: Testbed, host: str, directory: Path, flags: Sequence[str]) -> None:
+    def __init__(self, lab: Lab, host: str, directory: Path, flags: Sequence[str]) -> None:
         self.journal = directory / f"{host}.journal"
         super().__init__(
-            bed, host, _client("subscribe", host, self.journal, flags), directory / f"{host}.log"
+            lab, host, _client("subscribe", host, self.journal, flags), directory / f"{host}.log"
         )
 
     def received(self) -> list[Received]:
@@ -117,14 +117,17 @@ class Subscriber(Program):
 
 
 class Network:
-    """Nodes by name, each on the host of that name, in the order of `subtrees`: the root comes first."""
+    """Nodes by name, each on the host of that name. `serving`: those with the policy `serve` (§5.6)."""
 
     def __init__(
-        self, bed: Testbed, directory: Path, subtrees: Mapping[str, str], flags: Sequence[str] = ()
+        self, lab: Lab, directory: Path, subtrees: Mapping[str, str], serving: Container[str] = ()
     ) -> None:
-        self.root = f"{bed.address('root')}:{PORT}"
-        self.nodes = {name: self._node(bed, directory, name, subtrees[name], flags) for name in subtrees}
-        self._bed = bed
+        self.root = f"{lab.address('root')}:{PORT}"
+        self.nodes = {
+            name: self._node(lab, directory, name, subtree, "serve" if name in serving else "fence")
+            for name, subtree in subtrees.items()
+        }
+        self._lab = lab
         self._directory = directory
 
     def start(self) -> None:
@@ -143,24 +146,22 @@ class Network:
         """A publisher on a host, not started yet."""
         topic_flags = itertools.chain.from_iterable(("--topic", topic) for topic in topics)
         common = ["--root", self.root, "--qos", str(qos), *topic_flags]
-        return Publisher(self._bed, host, self._directory, [*common, *flags])
+        return Publisher(self._lab, host, self._directory, [*common, *flags])
 
     def subscriber(self, host: str, filters: Sequence[str], qos: int) -> Subscriber:
         """A subscriber on a host, started, with its subscription complete."""
         filter_flags = itertools.chain.from_iterable(("--filter", filter) for filter in filters)
         flags = ["--root", self.root, "--qos", str(qos), *filter_flags]
-        subscriber = Subscriber(self._bed, host, self._directory, flags)
+        subscriber = Subscriber(self._lab, host, self._directory, flags)
         subscriber.start()
         return subscriber
 
-    def _node(
-        self, bed: Testbed, directory: Path, name: str, subtree: str, flags: Sequence[str]
-    ) -> Program:
+    def _node(self, lab: Lab, directory: Path, name: str, subtree: str, policy: str) -> Program:
         command = [sys.executable, "-m", "hbroker", "node", "--name", name, "--subtree", subtree]
-        command += ["--listen", f"{bed.address(name)}:{PORT}", "--memory", str(directory / f"{name}.cuts")]
+        command += ["--listen", f"{lab.address(name)}:{PORT}", "--memory", str(directory / f"{name}.cuts")]
         if subtree:
-            command += ["--root", self.root, *flags]
-        return Program(bed, name, command, directory / f"{name}.log")
+            command += ["--root", self.root, "--policy", policy]
+        return Program(lab, name, command, directory / f"{name}.log")
 
 
 def until(condition: Callable[[], bool], what: str, within_s: float = PATIENCE_S) -> None:
@@ -178,5 +179,5 @@ def resident_bytes(program: Program) -> int:
 
 
 def _client(module: str, name: str, journal: Path, flags: Sequence[str]) -> list[str]:
-    program = [sys.executable, "-m", f"tests.testbed.{module}"]
+    program = [sys.executable, "-m", f"tests.lab.{module}"]
     return [*program, "--name", name, "--journal", str(journal), *flags]

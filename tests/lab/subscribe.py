@@ -11,7 +11,7 @@ import signal
 from pathlib import Path
 
 import hbroker
-from tests.testbed.journal import Journal, Received, now
+from tests.lab.journal import Journal, Received, now
 
 PATIENCE_S = 60.0
 QUIET_S = 0.2

@@ -1,4 +1,4 @@
-"""The relay as a program, for `Testbed` alone.
+"""The relay as a program, for `Lab` alone.
 
 Its arguments: a seed, the descriptor of the connection for orders, and each host as `address=descriptor`.
 """
