@@ -28,6 +28,8 @@ class Reason(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     REASON_NO_SUBSCRIPTION_EXISTED: _ClassVar[Reason]
     REASON_NORMAL_DISCONNECTION: _ClassVar[Reason]
     REASON_MESSAGE_EXPIRED: _ClassVar[Reason]
+    REASON_DISCONNECT_WITH_WILL: _ClassVar[Reason]
+    REASON_SESSION_TAKEN_OVER: _ClassVar[Reason]
 
 class Mode(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     __slots__ = ()
@@ -56,10 +58,23 @@ class RetainHandling(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     RETAIN_HANDLING_SEND_IF_NEW: _ClassVar[RetainHandling]
     RETAIN_HANDLING_DO_NOT_SEND: _ClassVar[RetainHandling]
 
+class Overflow(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+    __slots__ = ()
+    OVERFLOW_DROP_OLDEST: _ClassVar[Overflow]
+    OVERFLOW_DROP_NEWEST: _ClassVar[Overflow]
+    OVERFLOW_END_SESSION: _ClassVar[Overflow]
+
 class LeasePolicy(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     __slots__ = ()
     LEASE_POLICY_FENCE: _ClassVar[LeasePolicy]
     LEASE_POLICY_SERVE: _ClassVar[LeasePolicy]
+
+class OrderKind(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+    __slots__ = ()
+    ORDER_KIND_UNSPECIFIED: _ClassVar[OrderKind]
+    ORDER_KIND_LEAVE: _ClassVar[OrderKind]
+    ORDER_KIND_CLAIM: _ClassVar[OrderKind]
+    ORDER_KIND_HAND_BACK: _ClassVar[OrderKind]
 
 class TransferPhase(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     __slots__ = ()
@@ -86,6 +101,8 @@ REASON_PROTOCOL_ERROR: Reason
 REASON_NO_SUBSCRIPTION_EXISTED: Reason
 REASON_NORMAL_DISCONNECTION: Reason
 REASON_MESSAGE_EXPIRED: Reason
+REASON_DISCONNECT_WITH_WILL: Reason
+REASON_SESSION_TAKEN_OVER: Reason
 MODE_RECURSIVE: Mode
 MODE_REFERRAL: Mode
 QOS_AT_MOST_ONCE: Qos
@@ -98,8 +115,15 @@ ACK_MODE_QUEUED: AckMode
 RETAIN_HANDLING_SEND: RetainHandling
 RETAIN_HANDLING_SEND_IF_NEW: RetainHandling
 RETAIN_HANDLING_DO_NOT_SEND: RetainHandling
+OVERFLOW_DROP_OLDEST: Overflow
+OVERFLOW_DROP_NEWEST: Overflow
+OVERFLOW_END_SESSION: Overflow
 LEASE_POLICY_FENCE: LeasePolicy
 LEASE_POLICY_SERVE: LeasePolicy
+ORDER_KIND_UNSPECIFIED: OrderKind
+ORDER_KIND_LEAVE: OrderKind
+ORDER_KIND_CLAIM: OrderKind
+ORDER_KIND_HAND_BACK: OrderKind
 TRANSFER_PHASE_RECORDS: TransferPhase
 TRANSFER_PHASE_READY: TransferPhase
 TRANSFER_PHASE_COMMIT: TransferPhase
@@ -140,7 +164,7 @@ class Ack(_message.Message):
     def __init__(self, largest: _Optional[int] = ..., delay_us: _Optional[int] = ..., ranges: _Optional[_Iterable[int]] = ...) -> None: ...
 
 class Packet(_message.Message):
-    __slots__ = ("delivery", "after", "retained", "publish", "puback", "pubconnect", "pubaccept", "subscribe", "suback", "unsubscribe", "ping", "pong", "join", "joinack", "leave", "challenge", "referral", "reset", "transfer")
+    __slots__ = ("delivery", "after", "retained", "publish", "puback", "pubconnect", "pubaccept", "subscribe", "suback", "unsubscribe", "ping", "pong", "join", "joinack", "leave", "challenge", "referral", "reset", "transfer", "credit", "will", "willack", "order", "orderack")
     DELIVERY_FIELD_NUMBER: _ClassVar[int]
     AFTER_FIELD_NUMBER: _ClassVar[int]
     RETAINED_FIELD_NUMBER: _ClassVar[int]
@@ -160,6 +184,11 @@ class Packet(_message.Message):
     REFERRAL_FIELD_NUMBER: _ClassVar[int]
     RESET_FIELD_NUMBER: _ClassVar[int]
     TRANSFER_FIELD_NUMBER: _ClassVar[int]
+    CREDIT_FIELD_NUMBER: _ClassVar[int]
+    WILL_FIELD_NUMBER: _ClassVar[int]
+    WILLACK_FIELD_NUMBER: _ClassVar[int]
+    ORDER_FIELD_NUMBER: _ClassVar[int]
+    ORDERACK_FIELD_NUMBER: _ClassVar[int]
     delivery: int
     after: int
     retained: bool
@@ -179,7 +208,12 @@ class Packet(_message.Message):
     referral: Referral
     reset: Reset
     transfer: Transfer
-    def __init__(self, delivery: _Optional[int] = ..., after: _Optional[int] = ..., retained: _Optional[bool] = ..., publish: _Optional[_Union[Publish, _Mapping[str, object]]] = ..., puback: _Optional[_Union[PubAck, _Mapping[str, object]]] = ..., pubconnect: _Optional[_Union[PubConnect, _Mapping[str, object]]] = ..., pubaccept: _Optional[_Union[PubAccept, _Mapping[str, object]]] = ..., subscribe: _Optional[_Union[Subscribe, _Mapping[str, object]]] = ..., suback: _Optional[_Union[SubAck, _Mapping[str, object]]] = ..., unsubscribe: _Optional[_Union[Unsubscribe, _Mapping[str, object]]] = ..., ping: _Optional[_Union[Ping, _Mapping[str, object]]] = ..., pong: _Optional[_Union[Pong, _Mapping[str, object]]] = ..., join: _Optional[_Union[Join, _Mapping[str, object]]] = ..., joinack: _Optional[_Union[JoinAck, _Mapping[str, object]]] = ..., leave: _Optional[_Union[Leave, _Mapping[str, object]]] = ..., challenge: _Optional[_Union[Challenge, _Mapping[str, object]]] = ..., referral: _Optional[_Union[Referral, _Mapping[str, object]]] = ..., reset: _Optional[_Union[Reset, _Mapping[str, object]]] = ..., transfer: _Optional[_Union[Transfer, _Mapping[str, object]]] = ...) -> None: ...
+    credit: Credit
+    will: Will
+    willack: WillAck
+    order: Order
+    orderack: OrderAck
+    def __init__(self, delivery: _Optional[int] = ..., after: _Optional[int] = ..., retained: _Optional[bool] = ..., publish: _Optional[_Union[Publish, _Mapping[str, object]]] = ..., puback: _Optional[_Union[PubAck, _Mapping[str, object]]] = ..., pubconnect: _Optional[_Union[PubConnect, _Mapping[str, object]]] = ..., pubaccept: _Optional[_Union[PubAccept, _Mapping[str, object]]] = ..., subscribe: _Optional[_Union[Subscribe, _Mapping[str, object]]] = ..., suback: _Optional[_Union[SubAck, _Mapping[str, object]]] = ..., unsubscribe: _Optional[_Union[Unsubscribe, _Mapping[str, object]]] = ..., ping: _Optional[_Union[Ping, _Mapping[str, object]]] = ..., pong: _Optional[_Union[Pong, _Mapping[str, object]]] = ..., join: _Optional[_Union[Join, _Mapping[str, object]]] = ..., joinack: _Optional[_Union[JoinAck, _Mapping[str, object]]] = ..., leave: _Optional[_Union[Leave, _Mapping[str, object]]] = ..., challenge: _Optional[_Union[Challenge, _Mapping[str, object]]] = ..., referral: _Optional[_Union[Referral, _Mapping[str, object]]] = ..., reset: _Optional[_Union[Reset, _Mapping[str, object]]] = ..., transfer: _Optional[_Union[Transfer, _Mapping[str, object]]] = ..., credit: _Optional[_Union[Credit, _Mapping[str, object]]] = ..., will: _Optional[_Union[Will, _Mapping[str, object]]] = ..., willack: _Optional[_Union[WillAck, _Mapping[str, object]]] = ..., order: _Optional[_Union[Order, _Mapping[str, object]]] = ..., orderack: _Optional[_Union[OrderAck, _Mapping[str, object]]] = ...) -> None: ...
 
 class Address(_message.Message):
     __slots__ = ("ip", "port")
@@ -322,7 +356,7 @@ class PubAccept(_message.Message):
     def __init__(self, request: _Optional[int] = ..., reason: _Optional[_Union[Reason, str]] = ..., node: _Optional[str] = ..., address: _Optional[_Union[Address, _Mapping[str, object]]] = ..., zone: _Optional[_Union[Zone, _Mapping[str, object]]] = ..., ttl_s: _Optional[int] = ..., subscriptions: _Optional[int] = ..., token: _Optional[bytes] = ..., hops: _Optional[int] = ...) -> None: ...
 
 class Subscribe(_message.Message):
-    __slots__ = ("request", "filter", "qos", "no_local", "retain_as_published", "retain_handling", "mode", "origin", "client")
+    __slots__ = ("request", "filter", "qos", "no_local", "retain_as_published", "retain_handling", "mode", "origin", "client", "group", "session_expiry_s", "clean_start", "overflow", "queue_messages", "queue_bytes")
     REQUEST_FIELD_NUMBER: _ClassVar[int]
     FILTER_FIELD_NUMBER: _ClassVar[int]
     QOS_FIELD_NUMBER: _ClassVar[int]
@@ -332,6 +366,12 @@ class Subscribe(_message.Message):
     MODE_FIELD_NUMBER: _ClassVar[int]
     ORIGIN_FIELD_NUMBER: _ClassVar[int]
     CLIENT_FIELD_NUMBER: _ClassVar[int]
+    GROUP_FIELD_NUMBER: _ClassVar[int]
+    SESSION_EXPIRY_S_FIELD_NUMBER: _ClassVar[int]
+    CLEAN_START_FIELD_NUMBER: _ClassVar[int]
+    OVERFLOW_FIELD_NUMBER: _ClassVar[int]
+    QUEUE_MESSAGES_FIELD_NUMBER: _ClassVar[int]
+    QUEUE_BYTES_FIELD_NUMBER: _ClassVar[int]
     request: int
     filter: str
     qos: Qos
@@ -341,10 +381,16 @@ class Subscribe(_message.Message):
     mode: Mode
     origin: Origin
     client: str
-    def __init__(self, request: _Optional[int] = ..., filter: _Optional[str] = ..., qos: _Optional[_Union[Qos, str]] = ..., no_local: _Optional[bool] = ..., retain_as_published: _Optional[bool] = ..., retain_handling: _Optional[_Union[RetainHandling, str]] = ..., mode: _Optional[_Union[Mode, str]] = ..., origin: _Optional[_Union[Origin, _Mapping[str, object]]] = ..., client: _Optional[str] = ...) -> None: ...
+    group: str
+    session_expiry_s: int
+    clean_start: bool
+    overflow: Overflow
+    queue_messages: int
+    queue_bytes: int
+    def __init__(self, request: _Optional[int] = ..., filter: _Optional[str] = ..., qos: _Optional[_Union[Qos, str]] = ..., no_local: _Optional[bool] = ..., retain_as_published: _Optional[bool] = ..., retain_handling: _Optional[_Union[RetainHandling, str]] = ..., mode: _Optional[_Union[Mode, str]] = ..., origin: _Optional[_Union[Origin, _Mapping[str, object]]] = ..., client: _Optional[str] = ..., group: _Optional[str] = ..., session_expiry_s: _Optional[int] = ..., clean_start: _Optional[bool] = ..., overflow: _Optional[_Union[Overflow, str]] = ..., queue_messages: _Optional[int] = ..., queue_bytes: _Optional[int] = ...) -> None: ...
 
 class SubAck(_message.Message):
-    __slots__ = ("request", "reason", "node", "address", "filter", "responsible", "active", "passed_to", "token", "qos", "hops", "part", "parts", "list")
+    __slots__ = ("request", "reason", "node", "address", "filter", "responsible", "active", "passed_to", "token", "qos", "hops", "part", "parts", "list", "group")
     REQUEST_FIELD_NUMBER: _ClassVar[int]
     REASON_FIELD_NUMBER: _ClassVar[int]
     NODE_FIELD_NUMBER: _ClassVar[int]
@@ -359,6 +405,7 @@ class SubAck(_message.Message):
     PART_FIELD_NUMBER: _ClassVar[int]
     PARTS_FIELD_NUMBER: _ClassVar[int]
     LIST_FIELD_NUMBER: _ClassVar[int]
+    GROUP_FIELD_NUMBER: _ClassVar[int]
     request: int
     reason: Reason
     node: str
@@ -373,15 +420,26 @@ class SubAck(_message.Message):
     part: int
     parts: int
     list: int
-    def __init__(self, request: _Optional[int] = ..., reason: _Optional[_Union[Reason, str]] = ..., node: _Optional[str] = ..., address: _Optional[_Union[Address, _Mapping[str, object]]] = ..., filter: _Optional[str] = ..., responsible: _Optional[bool] = ..., active: _Optional[bool] = ..., passed_to: _Optional[_Iterable[_Union[Cut, _Mapping[str, object]]]] = ..., token: _Optional[bytes] = ..., qos: _Optional[_Union[Qos, str]] = ..., hops: _Optional[int] = ..., part: _Optional[int] = ..., parts: _Optional[int] = ..., list: _Optional[int] = ...) -> None: ...
+    group: str
+    def __init__(self, request: _Optional[int] = ..., reason: _Optional[_Union[Reason, str]] = ..., node: _Optional[str] = ..., address: _Optional[_Union[Address, _Mapping[str, object]]] = ..., filter: _Optional[str] = ..., responsible: _Optional[bool] = ..., active: _Optional[bool] = ..., passed_to: _Optional[_Iterable[_Union[Cut, _Mapping[str, object]]]] = ..., token: _Optional[bytes] = ..., qos: _Optional[_Union[Qos, str]] = ..., hops: _Optional[int] = ..., part: _Optional[int] = ..., parts: _Optional[int] = ..., list: _Optional[int] = ..., group: _Optional[str] = ...) -> None: ...
 
 class Unsubscribe(_message.Message):
-    __slots__ = ("request", "filter")
+    __slots__ = ("request", "filter", "group")
     REQUEST_FIELD_NUMBER: _ClassVar[int]
     FILTER_FIELD_NUMBER: _ClassVar[int]
+    GROUP_FIELD_NUMBER: _ClassVar[int]
     request: int
     filter: str
-    def __init__(self, request: _Optional[int] = ..., filter: _Optional[str] = ...) -> None: ...
+    group: str
+    def __init__(self, request: _Optional[int] = ..., filter: _Optional[str] = ..., group: _Optional[str] = ...) -> None: ...
+
+class Credit(_message.Message):
+    __slots__ = ("messages", "bytes")
+    MESSAGES_FIELD_NUMBER: _ClassVar[int]
+    BYTES_FIELD_NUMBER: _ClassVar[int]
+    messages: int
+    bytes: int
+    def __init__(self, messages: _Optional[int] = ..., bytes: _Optional[int] = ...) -> None: ...
 
 class Ping(_message.Message):
     __slots__ = ("sent_at_us",)
@@ -440,16 +498,68 @@ class JoinAck(_message.Message):
     def __init__(self, request: _Optional[int] = ..., reason: _Optional[_Union[Reason, str]] = ..., node: _Optional[str] = ..., address: _Optional[_Union[Address, _Mapping[str, object]]] = ..., subtree: _Optional[str] = ..., epoch: _Optional[int] = ..., lease_ms: _Optional[int] = ..., token: _Optional[bytes] = ..., holder: _Optional[_Union[Cut, _Mapping[str, object]]] = ...) -> None: ...
 
 class Leave(_message.Message):
-    __slots__ = ("request", "subtree", "epoch", "reason")
+    __slots__ = ("request", "subtree", "epoch", "reason", "keep_session")
     REQUEST_FIELD_NUMBER: _ClassVar[int]
     SUBTREE_FIELD_NUMBER: _ClassVar[int]
     EPOCH_FIELD_NUMBER: _ClassVar[int]
     REASON_FIELD_NUMBER: _ClassVar[int]
+    KEEP_SESSION_FIELD_NUMBER: _ClassVar[int]
     request: int
     subtree: str
     epoch: int
     reason: Reason
-    def __init__(self, request: _Optional[int] = ..., subtree: _Optional[str] = ..., epoch: _Optional[int] = ..., reason: _Optional[_Union[Reason, str]] = ...) -> None: ...
+    keep_session: bool
+    def __init__(self, request: _Optional[int] = ..., subtree: _Optional[str] = ..., epoch: _Optional[int] = ..., reason: _Optional[_Union[Reason, str]] = ..., keep_session: _Optional[bool] = ...) -> None: ...
+
+class Will(_message.Message):
+    __slots__ = ("request", "publish", "delay_s", "session_expiry_s")
+    REQUEST_FIELD_NUMBER: _ClassVar[int]
+    PUBLISH_FIELD_NUMBER: _ClassVar[int]
+    DELAY_S_FIELD_NUMBER: _ClassVar[int]
+    SESSION_EXPIRY_S_FIELD_NUMBER: _ClassVar[int]
+    request: int
+    publish: bytes
+    delay_s: int
+    session_expiry_s: int
+    def __init__(self, request: _Optional[int] = ..., publish: _Optional[bytes] = ..., delay_s: _Optional[int] = ..., session_expiry_s: _Optional[int] = ...) -> None: ...
+
+class WillAck(_message.Message):
+    __slots__ = ("request", "reason", "referral")
+    REQUEST_FIELD_NUMBER: _ClassVar[int]
+    REASON_FIELD_NUMBER: _ClassVar[int]
+    REFERRAL_FIELD_NUMBER: _ClassVar[int]
+    request: int
+    reason: Reason
+    referral: Cut
+    def __init__(self, request: _Optional[int] = ..., reason: _Optional[_Union[Reason, str]] = ..., referral: _Optional[_Union[Cut, _Mapping[str, object]]] = ...) -> None: ...
+
+class Order(_message.Message):
+    __slots__ = ("request", "kind", "node", "subtree", "credential")
+    REQUEST_FIELD_NUMBER: _ClassVar[int]
+    KIND_FIELD_NUMBER: _ClassVar[int]
+    NODE_FIELD_NUMBER: _ClassVar[int]
+    SUBTREE_FIELD_NUMBER: _ClassVar[int]
+    CREDENTIAL_FIELD_NUMBER: _ClassVar[int]
+    request: int
+    kind: OrderKind
+    node: str
+    subtree: str
+    credential: bytes
+    def __init__(self, request: _Optional[int] = ..., kind: _Optional[_Union[OrderKind, str]] = ..., node: _Optional[str] = ..., subtree: _Optional[str] = ..., credential: _Optional[bytes] = ...) -> None: ...
+
+class OrderAck(_message.Message):
+    __slots__ = ("request", "reason", "node", "done", "text")
+    REQUEST_FIELD_NUMBER: _ClassVar[int]
+    REASON_FIELD_NUMBER: _ClassVar[int]
+    NODE_FIELD_NUMBER: _ClassVar[int]
+    DONE_FIELD_NUMBER: _ClassVar[int]
+    TEXT_FIELD_NUMBER: _ClassVar[int]
+    request: int
+    reason: Reason
+    node: str
+    done: bool
+    text: str
+    def __init__(self, request: _Optional[int] = ..., reason: _Optional[_Union[Reason, str]] = ..., node: _Optional[str] = ..., done: _Optional[bool] = ..., text: _Optional[str] = ...) -> None: ...
 
 class Challenge(_message.Message):
     __slots__ = ("token", "lifetime_s")
@@ -480,7 +590,7 @@ class Reset(_message.Message):
     def __init__(self, session: _Optional[int] = ..., token: _Optional[bytes] = ...) -> None: ...
 
 class SubscriptionRecord(_message.Message):
-    __slots__ = ("filter", "qos", "no_local", "retain_as_published", "session", "address", "client")
+    __slots__ = ("filter", "qos", "no_local", "retain_as_published", "session", "address", "client", "group", "overflow")
     FILTER_FIELD_NUMBER: _ClassVar[int]
     QOS_FIELD_NUMBER: _ClassVar[int]
     NO_LOCAL_FIELD_NUMBER: _ClassVar[int]
@@ -488,6 +598,8 @@ class SubscriptionRecord(_message.Message):
     SESSION_FIELD_NUMBER: _ClassVar[int]
     ADDRESS_FIELD_NUMBER: _ClassVar[int]
     CLIENT_FIELD_NUMBER: _ClassVar[int]
+    GROUP_FIELD_NUMBER: _ClassVar[int]
+    OVERFLOW_FIELD_NUMBER: _ClassVar[int]
     filter: str
     qos: Qos
     no_local: bool
@@ -495,20 +607,94 @@ class SubscriptionRecord(_message.Message):
     session: int
     address: Address
     client: str
-    def __init__(self, filter: _Optional[str] = ..., qos: _Optional[_Union[Qos, str]] = ..., no_local: _Optional[bool] = ..., retain_as_published: _Optional[bool] = ..., session: _Optional[int] = ..., address: _Optional[_Union[Address, _Mapping[str, object]]] = ..., client: _Optional[str] = ...) -> None: ...
+    group: str
+    overflow: Overflow
+    def __init__(self, filter: _Optional[str] = ..., qos: _Optional[_Union[Qos, str]] = ..., no_local: _Optional[bool] = ..., retain_as_published: _Optional[bool] = ..., session: _Optional[int] = ..., address: _Optional[_Union[Address, _Mapping[str, object]]] = ..., client: _Optional[str] = ..., group: _Optional[str] = ..., overflow: _Optional[_Union[Overflow, str]] = ...) -> None: ...
+
+class SessionRecord(_message.Message):
+    __slots__ = ("session", "session_expiry_s", "away_us", "queue_messages", "queue_bytes")
+    SESSION_FIELD_NUMBER: _ClassVar[int]
+    SESSION_EXPIRY_S_FIELD_NUMBER: _ClassVar[int]
+    AWAY_US_FIELD_NUMBER: _ClassVar[int]
+    QUEUE_MESSAGES_FIELD_NUMBER: _ClassVar[int]
+    QUEUE_BYTES_FIELD_NUMBER: _ClassVar[int]
+    session: int
+    session_expiry_s: int
+    away_us: int
+    queue_messages: int
+    queue_bytes: int
+    def __init__(self, session: _Optional[int] = ..., session_expiry_s: _Optional[int] = ..., away_us: _Optional[int] = ..., queue_messages: _Optional[int] = ..., queue_bytes: _Optional[int] = ...) -> None: ...
+
+class QueuedRecord(_message.Message):
+    __slots__ = ("session", "publish", "qos", "retained", "group", "overflow")
+    SESSION_FIELD_NUMBER: _ClassVar[int]
+    PUBLISH_FIELD_NUMBER: _ClassVar[int]
+    QOS_FIELD_NUMBER: _ClassVar[int]
+    RETAINED_FIELD_NUMBER: _ClassVar[int]
+    GROUP_FIELD_NUMBER: _ClassVar[int]
+    OVERFLOW_FIELD_NUMBER: _ClassVar[int]
+    session: int
+    publish: bytes
+    qos: Qos
+    retained: bool
+    group: str
+    overflow: Overflow
+    def __init__(self, session: _Optional[int] = ..., publish: _Optional[bytes] = ..., qos: _Optional[_Union[Qos, str]] = ..., retained: _Optional[bool] = ..., group: _Optional[str] = ..., overflow: _Optional[_Union[Overflow, str]] = ...) -> None: ...
+
+class SeenRecord(_message.Message):
+    __slots__ = ("publisher", "floor", "words")
+    PUBLISHER_FIELD_NUMBER: _ClassVar[int]
+    FLOOR_FIELD_NUMBER: _ClassVar[int]
+    WORDS_FIELD_NUMBER: _ClassVar[int]
+    publisher: int
+    floor: int
+    words: _containers.RepeatedScalarFieldContainer[int]
+    def __init__(self, publisher: _Optional[int] = ..., floor: _Optional[int] = ..., words: _Optional[_Iterable[int]] = ...) -> None: ...
+
+class CutRecord(_message.Message):
+    __slots__ = ("cut", "incarnation", "policy")
+    CUT_FIELD_NUMBER: _ClassVar[int]
+    INCARNATION_FIELD_NUMBER: _ClassVar[int]
+    POLICY_FIELD_NUMBER: _ClassVar[int]
+    cut: Cut
+    incarnation: int
+    policy: LeasePolicy
+    def __init__(self, cut: _Optional[_Union[Cut, _Mapping[str, object]]] = ..., incarnation: _Optional[int] = ..., policy: _Optional[_Union[LeasePolicy, str]] = ...) -> None: ...
+
+class WillRecord(_message.Message):
+    __slots__ = ("session", "publish", "delay_s", "due_us")
+    SESSION_FIELD_NUMBER: _ClassVar[int]
+    PUBLISH_FIELD_NUMBER: _ClassVar[int]
+    DELAY_S_FIELD_NUMBER: _ClassVar[int]
+    DUE_US_FIELD_NUMBER: _ClassVar[int]
+    session: int
+    publish: bytes
+    delay_s: int
+    due_us: int
+    def __init__(self, session: _Optional[int] = ..., publish: _Optional[bytes] = ..., delay_s: _Optional[int] = ..., due_us: _Optional[int] = ...) -> None: ...
 
 class Transfer(_message.Message):
-    __slots__ = ("subtree", "epoch", "phase", "last", "subscriptions", "retained")
+    __slots__ = ("subtree", "epoch", "phase", "last", "subscriptions", "retained", "sessions", "queued", "seen", "cuts", "wills")
     SUBTREE_FIELD_NUMBER: _ClassVar[int]
     EPOCH_FIELD_NUMBER: _ClassVar[int]
     PHASE_FIELD_NUMBER: _ClassVar[int]
     LAST_FIELD_NUMBER: _ClassVar[int]
     SUBSCRIPTIONS_FIELD_NUMBER: _ClassVar[int]
     RETAINED_FIELD_NUMBER: _ClassVar[int]
+    SESSIONS_FIELD_NUMBER: _ClassVar[int]
+    QUEUED_FIELD_NUMBER: _ClassVar[int]
+    SEEN_FIELD_NUMBER: _ClassVar[int]
+    CUTS_FIELD_NUMBER: _ClassVar[int]
+    WILLS_FIELD_NUMBER: _ClassVar[int]
     subtree: str
     epoch: int
     phase: TransferPhase
     last: bool
     subscriptions: _containers.RepeatedCompositeFieldContainer[SubscriptionRecord]
     retained: _containers.RepeatedScalarFieldContainer[bytes]
-    def __init__(self, subtree: _Optional[str] = ..., epoch: _Optional[int] = ..., phase: _Optional[_Union[TransferPhase, str]] = ..., last: _Optional[bool] = ..., subscriptions: _Optional[_Iterable[_Union[SubscriptionRecord, _Mapping[str, object]]]] = ..., retained: _Optional[_Iterable[bytes]] = ...) -> None: ...
+    sessions: _containers.RepeatedCompositeFieldContainer[SessionRecord]
+    queued: _containers.RepeatedCompositeFieldContainer[QueuedRecord]
+    seen: _containers.RepeatedCompositeFieldContainer[SeenRecord]
+    cuts: _containers.RepeatedCompositeFieldContainer[CutRecord]
+    wills: _containers.RepeatedCompositeFieldContainer[WillRecord]
+    def __init__(self, subtree: _Optional[str] = ..., epoch: _Optional[int] = ..., phase: _Optional[_Union[TransferPhase, str]] = ..., last: _Optional[bool] = ..., subscriptions: _Optional[_Iterable[_Union[SubscriptionRecord, _Mapping[str, object]]]] = ..., retained: _Optional[_Iterable[bytes]] = ..., sessions: _Optional[_Iterable[_Union[SessionRecord, _Mapping[str, object]]]] = ..., queued: _Optional[_Iterable[_Union[QueuedRecord, _Mapping[str, object]]]] = ..., seen: _Optional[_Iterable[_Union[SeenRecord, _Mapping[str, object]]]] = ..., cuts: _Optional[_Iterable[_Union[CutRecord, _Mapping[str, object]]]] = ..., wills: _Optional[_Iterable[_Union[WillRecord, _Mapping[str, object]]]] = ...) -> None: ...

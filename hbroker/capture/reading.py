@@ -32,6 +32,11 @@ _TELLING: Final[dict[str, tuple[str, ...]]] = {
     "referral": ("node",),
     "reset": ("session",),
     "transfer": ("subtree", "phase", "last"),
+    "credit": ("messages", "bytes"),
+    "will": ("delay_s",),
+    "willack": ("reason",),
+    "order": ("kind", "node", "subtree"),
+    "orderack": ("node", "reason", "done"),
 }
 
 

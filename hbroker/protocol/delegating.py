@@ -58,7 +58,7 @@ class DelegationEvent(Enum):
 DELEGATION: Final = {
     (DelegationState.HANDING_OVER, DelegationEvent.ADOPTED): DelegationState.HELD,
     (DelegationState.HANDING_OVER, DelegationEvent.DONE): DelegationState.HELD,
-    (DelegationState.HANDING_OVER, DelegationEvent.LINK_LOST): DelegationState.HELD,
+    (DelegationState.HANDING_OVER, DelegationEvent.LINK_LOST): DelegationState.HANDING_OVER,
     (DelegationState.HANDING_OVER, DelegationEvent.CANCELLED): DelegationState.GONE,
     (DelegationState.HANDING_OVER, DelegationEvent.EXPIRED): DelegationState.GONE,
     (DelegationState.HELD, DelegationEvent.LINK_LOST): DelegationState.HELD,
@@ -264,8 +264,8 @@ class Delegating:
             return
         if delegation.link != link:
             self._abandon(child)
-            if child.machine.state is DelegationState.HANDING_OVER:
-                child.machine.handle(DelegationEvent.LINK_LOST)
+            if child.machine.accepts(DelegationEvent.DONE):  # It was lost: who renews elsewhere, serves.
+                self._arrived(child)
         delegation.link = link
         delegation.until = now + lease
         delegation.incarnation = applicant.incarnation
@@ -297,13 +297,20 @@ class Delegating:
             case GivingState.AWAIT_DONE:
                 self._delegate(child)
                 giving.commit()
-                self._subscribing.moved(child.delegation.as_cut())
             case GivingState.COMPLETE:
-                child.giving = None
-                child.machine.handle(DelegationEvent.DONE)
-                self._joined(child)
+                self._arrived(child)
             case _:
                 self._ledger.drop("unexpected_packet")
+
+    def _arrived(self, child: _Child) -> None:
+        """The child serves.
+
+        Until this is known its subscriptions stay here too: if it died before, its next run gets them.
+        """
+        child.giving = None
+        child.machine.handle(DelegationEvent.DONE)
+        self._subscribing.moved(child.delegation.as_cut())
+        self._joined(child)
 
     def _delegate(self, child: _Child) -> None:
         self._jurisdiction.delegate(child.delegation)

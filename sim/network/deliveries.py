@@ -11,7 +11,7 @@ loses its lease, or the subscriber dies. Then:
 - *Nothing doubled*: an application gets no message twice that was published at QoS 0, and none that comes
   to it at QoS 2.
 - *Order*: an application gets a publisher's messages to a topic, at QoS 1 and 2, in the order of
-  publication, not counting those that it has had before. What is not held to it is in `invariants.EXEMPT`.
+  publication, not counting those that it has had before.
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ from hbroker.subtree import is_within
 
 from .hosts import ClientHost, NodeHost
 from .invariants import Invariant, Ownership, Violation
+from .world import Address
 
 __all__ = ["Deliveries", "Sent"]
 
@@ -71,7 +72,8 @@ class Application:
     """The QoS at which it had each message."""
     last: dict[tuple[str, str], Sent] = field(default_factory=dict)
     """The latest message of each publisher and topic."""
-    broken: int = 0
+    broken: dict[str, int] = field(default_factory=dict)
+    """When it last lost its link to who served, or had served, each topic."""
 
 
 class Deliveries:
@@ -107,13 +109,19 @@ class Deliveries:
         if sent.qos:
             self._by_sequence[host, sequence] = sent
 
-    def break_session(self, session: int) -> None:
-        """The link between a client and a node is down, by the one or the other."""
+    def break_session(self, session: int, node: Address) -> None:
+        """The link between a client and a node is down, by the one or the other.
+
+        An earlier owner may have messages on their way.
+        """
         application = self._applications.get(session)
-        if application is not None:
-            application.broken = self._now()
-            for interest in application.interests.values():
-                interest.since.clear()
+        if application is None:
+            return
+        for topic in self._topics:
+            if node in self._ownership.past[topic]:
+                application.broken[topic] = self._now()
+                for interest in application.interests.values():
+                    interest.since.pop(topic, None)
 
     def break_below(self, subtree: str) -> None:
         """The owner of what lies below lost its lease."""
@@ -134,20 +142,19 @@ class Deliveries:
 
     def look_at_owner(self, owner: NodeHost, *, closely: bool) -> Iterator[Violation]:
         """Which subscriptions a node holds for the topics that it serves."""
-        if self._ownership.is_forgetful:
-            self._break(list(self._topics))
-            return
+        if forgotten := self._ownership.forgotten:
+            self._break(forgotten)
+        owned = [t for t in self._topics if self._ownership.owners.get(t) is owner and t not in forgotten]
         missing = [
             (application, interest, topic)
-            for topic in self._topics
-            if self._ownership.owners.get(topic) is owner
+            for topic in owned
             for application in self._applications.values()
             for interest in application.interests.values()
             if interest.is_made and topic in interest.topics and (closely or topic not in interest.since)
         ]
         if not missing:
             return
-        held = {(s.session, s.filter) for _, s in owner.control.subscribers}
+        held = held_by(owner)
         for application, interest, topic in missing:
             if self._ownership.serves(topic) is not owner:
                 continue
@@ -169,7 +176,7 @@ class Deliveries:
         for outcome in host.outcomes[application.outcomes :]:
             match outcome:
                 case Subscribed():
-                    self._made(application, application.interests[outcome.subscription])
+                    yield from self._made(application, application.interests[outcome.subscription])
                 case SubscriptionFailed():
                     application.interests.pop(outcome.subscription, None)
                 case Published() if outcome.reason in DISTRIBUTED:
@@ -204,12 +211,18 @@ class Deliveries:
             and any(i.is_made and i.qos and topic in i.topics for i in application.interests.values())
         ]
 
-    def _made(self, application: Application, interest: Interest) -> None:
+    def _made(self, application: Application, interest: Interest) -> Iterator[Violation]:
         """`subscribe` has returned. An owner that died after it confirmed is a break like any other."""
         interest.is_made = True
         for topic in interest.topics:
-            if max(self._ownership.changed.get(topic, 0), application.broken) < interest.asked_at:
-                interest.since.setdefault(topic, self._now())
+            changed = max(self._ownership.changed.get(topic, 0), application.broken.get(topic, 0))
+            if changed >= interest.asked_at:
+                continue
+            interest.since.setdefault(topic, self._now())
+            owner = self._ownership.serves(topic)
+            if owner is not None and (application.host.session, interest.filter) not in held_by(owner):
+                text = f"{application.name}'s {interest.filter} is made, and {owner.settings.name} lacks it"
+                yield Violation(self._now(), Invariant.COMPLETE, text)
 
     def _distributed(self, sent: Sent) -> Iterator[Violation]:
         self.acknowledged += 1
@@ -238,10 +251,13 @@ class Deliveries:
         if last is None or last.number < sent.number:
             application.last[key] = sent
             return
-        changed = max(self._ownership.changed.get(sent.topic, 0), application.broken)
-        if changed < sent.at:
-            text = f"{application.name} gets {sent} after message {last.number}"
-            yield Violation(self._now(), Invariant.ORDER, text)
+        text = f"{application.name} gets {sent} after message {last.number}"
+        yield Violation(self._now(), Invariant.ORDER, text)
+
+
+def held_by(owner: NodeHost) -> set[tuple[int, str]]:
+    """(session, filter) of every subscription that a node holds."""
+    return {(subscription.session, subscription.filter) for _, subscription in owner.control.subscribers}
 
 
 def payload_of(sent: Sent) -> bytes:

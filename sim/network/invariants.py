@@ -21,9 +21,10 @@ from enum import Enum
 from typing import Final
 
 from hbroker.protocol import timers
+from hbroker.subtree import is_within
 
 from .hosts import Host, NodeHost
-from .world import World
+from .world import Address, World
 
 __all__ = ["EXEMPT", "Bounds", "Invariant", "Ownership", "Violation"]
 
@@ -46,12 +47,8 @@ class Invariant(Enum):
 EXEMPT: Final = {
     Invariant.ONE_OWNER: (
         "A parent that began anew without its file of delegations cannot know them until its children renew: "
-        "for a lease and both drift allowances after that, no topic is held to it, nor to what rests on it "
-        "(complete, nothing lost)."
-    ),
-    Invariant.ORDER: (
-        "Across a change of owner, or a loss of the subscriber's link, nothing orders the old owner's last "
-        "messages and the new one's first: a message published before that change is not held to it."
+        "for a lease and both drift allowances after that, the topics that it had delegated are not held to "
+        "it, nor to what rests on it (complete, nothing lost)."
     ),
     Invariant.RECOVERS: (
         "A node whose subtree is delegated to another, or part of it, is refused with OVERLAP and asks "
@@ -80,19 +77,24 @@ class Ownership:
         """Who served each topic last."""
         self.changed: dict[str, int] = {}
         """When each topic last came to another owner, or lost its own."""
+        self.past: dict[str, set[Address]] = {topic: set() for topic in topics}
+        """Everyone who ever served each topic."""
         self.changes = 0
         self._epochs: dict[str, tuple[int, int]] = {}
         self._seen: dict[int, dict[str, int]] = {}
-        self._forgot_until = 0
+        self._forgotten: dict[str, int] = {}
 
-    def forget(self) -> None:
+    def forget(self, parent: NodeHost) -> None:
         """A parent began anew without its memory: see `EXEMPT`."""
-        self._forgot_until = self._world.now + timers.LEASE + 2 * timers.LEASE_DRIFT
+        until = self._world.now + timers.LEASE + 2 * timers.LEASE_DRIFT
+        cuts = [delegation.subtree for delegation in parent.delegations]
+        below = (t for t in self._topics if any(is_within(t, cut) for cut in cuts))
+        self._forgotten |= dict.fromkeys(below, until)
 
     @property
-    def is_forgetful(self) -> bool:
-        """Whether a parent may serve what it delegated in an earlier life: see `EXEMPT`."""
-        return self._world.now < self._forgot_until
+    def forgotten(self) -> list[str]:
+        """Topics that a parent may serve because it delegated them in an earlier life: see `EXEMPT`."""
+        return [topic for topic, until in self._forgotten.items() if self._world.now < until]
 
     def serves(self, topic: str) -> NodeHost | None:
         """Who takes a message to this topic now."""
@@ -108,10 +110,11 @@ class Ownership:
             last = self.owners.get(topic)
             if last is host:
                 continue
-            if last is not None and self._owns(last, topic) and not self.is_forgetful:
+            if last is not None and self._owns(last, topic) and topic not in self.forgotten:
                 names = f"{last.settings.name} and {host.settings.name}"
                 yield Violation(now, Invariant.ONE_OWNER, f"{topic} is served by {names}")
             self.owners[topic] = host
+            self.past[topic].add(host.address)
             self.changed[topic] = now
             self.changes += 1
         yield from self._look_at_epochs(host)

@@ -46,6 +46,8 @@ from .world import Datagram, World
 
 __all__ = ["Trial", "Verdict"]
 
+NOTICING: Final = 17 * SECOND
+"""An idle timeout and a keep-alive: after that everyone knows whom he has lost."""
 SETTLING: Final = 75 * SECOND
 """Longer than the longest way back: a lease, its drift, an idle timeout, and a few refused requests."""
 RECOVERY: Final = 20 * SECOND
@@ -148,14 +150,11 @@ class Trial:
         for host in list(self._hosts.values()):
             if host.is_stopped:
                 host.go_on()
-        self._run_until(self._world.now + SETTLING)
-        living = {name for name, host in self._hosts.items() if isinstance(host, NodeHost)} - self._left
-        idle = sorted(name for name in living if not self._serves(name) and not self._is_refused(name))
-        self._require(not idle, f"{' '.join(idle)} not serving")
-        unowned = [topic for topic in self._plan.topics if self._ownership.serves(topic) is None]
-        self._require(not unowned, f"nobody serves {' '.join(unowned)}")
-        self._await(lambda: not self._deliveries.open, "every message has its answer")
-        self._require(not self._deliveries.unmade(), "; ".join(self._deliveries.unmade()))
+        self._run_until(self._world.now + NOTICING)
+        deadline = self._world.now + SETTLING
+        while complaints := self._complaints():
+            self._require(self._world.now < deadline, "; ".join(complaints))
+            self._run_until(self._world.now + SECOND // 2)
         self._prove(self._plan.topics)
         self._run_until(self._world.now + 20 * SECOND)
         self._busy = []
@@ -163,6 +162,19 @@ class Trial:
         if self._busy:
             self._fail(Invariant.QUIET, "; ".join(self._busy[:5]))
         self._check(self._bounds.look_at_the_end())
+
+    def _complaints(self) -> list[str]:
+        """What does not work."""
+        living = {name for name, host in self._hosts.items() if isinstance(host, NodeHost)} - self._left
+        idle = sorted(name for name in living if not self._serves(name) and not self._is_refused(name))
+        unowned = [topic for topic in self._plan.topics if self._ownership.serves(topic) is None]
+        unanswered = self._deliveries.open
+        return [
+            *(f"{name} is not serving" for name in idle),
+            *(f"nobody serves {topic}" for topic in unowned),
+            *([f"{unanswered} messages have no answer"] if unanswered else []),
+            *(f"{subscription} is not made" for subscription in self._deliveries.unmade()),
+        ]
 
     def _is_refused(self, name: str) -> bool:
         """Whether a node may not serve, because another holds its subtree or a part of it: see `EXEMPT`."""
@@ -248,7 +260,7 @@ class Trial:
             return
         if isinstance(host, NodeHost):
             if not remembers:
-                self._ownership.forget()
+                self._ownership.forget(host)
             self._enter(name, host.restart(remembers=remembers))
         else:
             self._start_client(name)
@@ -305,7 +317,10 @@ class Trial:
     def _heard(self, host: Host, event: Event) -> None:
         if isinstance(event, LinkDownEvent):
             self._say(f"{self._name(host.address)}: link to {self._name(event.address)} down: {event.reason}")
-            self._deliveries.break_session(event.session if event.inbound else host.session)
+            if event.inbound:
+                self._deliveries.break_session(event.session, host.address)
+            else:
+                self._deliveries.break_session(host.session, event.address)
 
     def _watch(self, datagram: Datagram) -> None:
         self._datagrams += 1

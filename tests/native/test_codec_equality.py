@@ -144,6 +144,7 @@ bodies = st.one_of(
     st.tuples(st.sampled_from(["ping", "pong"]), U64),
     st.tuples(st.just("reset"), st.tuples(U64, st.binary())),
     st.tuples(st.just("challenge"), st.tuples(st.binary(), U32)),
+    st.tuples(st.just("credit"), st.tuples(U32, U64)),
 )
 packets = st.builds(lambda head, body: (*head, *body), st.tuples(U64, U64, st.booleans()), bodies)
 headers = st.tuples(U64, U64, U64, acks(), st.binary(max_size=40))
@@ -231,6 +232,8 @@ def content_values(packet: pb.Packet, kind: str) -> object:
             return packet.reset.session, packet.reset.token
         case "challenge":
             return packet.challenge.token, packet.challenge.lifetime_s
+        case "credit":
+            return packet.credit.messages, packet.credit.bytes
     return packet
 
 

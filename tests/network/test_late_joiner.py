@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from hbroker._native import topic_matches
+from hbroker._proto import packet_pb2 as pb
 from hbroker.protocol.outcome import Published, Subscribed
-from hbroker.sim.network import ClientHost
+from hbroker.sim.network import ClientHost, Datagram
 from tests.network.networks import Tree
 
 SUBSCRIPTIONS = 1_000
@@ -65,7 +66,28 @@ def test_it_inherits_exactly_what_touches_its_subtree() -> None:
     kitchen = tree.join(SUBTREE)
     assert kitchen.engine.counters()["subscriptions"] == len(expected)
     stays = [f for f in filters(SUBSCRIPTIONS) if not touches(f) or f.startswith("+/") or "home/+/" in f]
+    tree.world.run(1_000)  # The parent hears that it serves, and lets go of the rest.
     assert tree.root.engine.counters()["subscriptions"] == len(stays)
+
+
+def test_one_that_dies_before_it_serves_inherits_the_same_when_it_is_back() -> None:
+    """The parent has let the subtree go, and nobody has taken the subscriptions in."""
+    tree, _ = subscribed_tree(3)
+    kitchen = tree.join(SUBTREE, wait=False)
+
+    def kill_before_it_serves(datagram: Datagram) -> None:
+        transfers = [p.transfer for p in datagram.decode().packets if p.transfer.subtree == SUBTREE]
+        if any(transfer.phase == pb.TRANSFER_PHASE_COMMIT for transfer in transfers):
+            tree.world.watch = None
+            kitchen.kill()
+
+    tree.world.watch = kill_before_it_serves
+    tree.world.run_until(lambda: tree.world.watch is None)
+    assert tree.root.control.jurisdiction.delegation_of(SUBTREE) is not None
+    kitchen = kitchen.restart()
+    tree.world.run_until(lambda: tree.serves(kitchen))
+    held = sorted(subscription.filter for _, subscription in kitchen.control.subscribers)
+    assert held == sorted(filter for filter in filters(SUBSCRIPTIONS) if touches(filter))
 
 
 def test_its_parent_stops_serving_and_publishers_are_redirected_without_a_repeat() -> None:

@@ -39,6 +39,8 @@ pub mod reason {
     pub const NO_SUBSCRIPTION_EXISTED: i32 = 16;
     pub const NORMAL_DISCONNECTION: i32 = 17;
     pub const MESSAGE_EXPIRED: i32 = 18;
+    pub const DISCONNECT_WITH_WILL: i32 = 19;
+    pub const SESSION_TAKEN_OVER: i32 = 20;
 }
 
 pub mod datagram {
@@ -94,6 +96,11 @@ pub mod packet {
     pub const REFERRAL: u32 = 0xaa;
     pub const RESET: u32 = 0xb2;
     pub const TRANSFER: u32 = 0xba;
+    pub const CREDIT: u32 = 0xc2;
+    pub const WILL: u32 = 0xca;
+    pub const WILLACK: u32 = 0xd2;
+    pub const ORDER: u32 = 0xda;
+    pub const ORDERACK: u32 = 0xe2;
     pub const CHECKS: Checks = &[
         (PUBLISH, Check::Message(super::publish::CHECKS)),
         (PUBACK, Check::Message(super::pub_ack::CHECKS)),
@@ -111,6 +118,11 @@ pub mod packet {
         (REFERRAL, Check::Message(super::referral::CHECKS)),
         (RESET, Check::Message(super::reset::CHECKS)),
         (TRANSFER, Check::Message(super::transfer::CHECKS)),
+        (CREDIT, Check::Message(super::credit::CHECKS)),
+        (WILL, Check::Message(super::will::CHECKS)),
+        (WILLACK, Check::Message(super::will_ack::CHECKS)),
+        (ORDER, Check::Message(super::order::CHECKS)),
+        (ORDERACK, Check::Message(super::order_ack::CHECKS)),
     ];
 }
 
@@ -250,8 +262,18 @@ pub mod subscribe {
     pub const MODE: u32 = 0x38;
     pub const ORIGIN: u32 = 0x42;
     pub const CLIENT: u32 = 0x4a;
-    pub const CHECKS: Checks =
-        &[(FILTER, Check::Utf8), (ORIGIN, Check::Message(super::origin::CHECKS)), (CLIENT, Check::Utf8)];
+    pub const GROUP: u32 = 0x52;
+    pub const SESSION_EXPIRY_S: u32 = 0x58;
+    pub const CLEAN_START: u32 = 0x60;
+    pub const OVERFLOW: u32 = 0x68;
+    pub const QUEUE_MESSAGES: u32 = 0x70;
+    pub const QUEUE_BYTES: u32 = 0x78;
+    pub const CHECKS: Checks = &[
+        (FILTER, Check::Utf8),
+        (ORIGIN, Check::Message(super::origin::CHECKS)),
+        (CLIENT, Check::Utf8),
+        (GROUP, Check::Utf8),
+    ];
 }
 
 pub mod sub_ack {
@@ -271,11 +293,13 @@ pub mod sub_ack {
     pub const PART: u32 = 0x68;
     pub const PARTS: u32 = 0x70;
     pub const LIST: u32 = 0x79;
+    pub const GROUP: u32 = 0x82;
     pub const CHECKS: Checks = &[
         (NODE, Check::Utf8),
         (ADDRESS, Check::Message(super::address::CHECKS)),
         (FILTER, Check::Utf8),
         (PASSED_TO, Check::Message(super::cut::CHECKS)),
+        (GROUP, Check::Utf8),
     ];
 }
 
@@ -284,7 +308,16 @@ pub mod unsubscribe {
 
     pub const REQUEST: u32 = 0x09;
     pub const FILTER: u32 = 0x12;
-    pub const CHECKS: Checks = &[(FILTER, Check::Utf8)];
+    pub const GROUP: u32 = 0x1a;
+    pub const CHECKS: Checks = &[(FILTER, Check::Utf8), (GROUP, Check::Utf8)];
+}
+
+pub mod credit {
+    use super::Checks;
+
+    pub const MESSAGES: u32 = 0x08;
+    pub const BYTES: u32 = 0x10;
+    pub const CHECKS: Checks = &[];
 }
 
 pub mod ping {
@@ -348,7 +381,49 @@ pub mod leave {
     pub const SUBTREE: u32 = 0x12;
     pub const EPOCH: u32 = 0x18;
     pub const REASON: u32 = 0x20;
+    pub const KEEP_SESSION: u32 = 0x28;
     pub const CHECKS: Checks = &[(SUBTREE, Check::Utf8)];
+}
+
+pub mod will {
+    use super::Checks;
+
+    pub const REQUEST: u32 = 0x09;
+    pub const PUBLISH: u32 = 0x12;
+    pub const DELAY_S: u32 = 0x18;
+    pub const SESSION_EXPIRY_S: u32 = 0x20;
+    pub const CHECKS: Checks = &[];
+}
+
+pub mod will_ack {
+    use super::{Check, Checks};
+
+    pub const REQUEST: u32 = 0x09;
+    pub const REASON: u32 = 0x10;
+    pub const REFERRAL: u32 = 0x1a;
+    pub const CHECKS: Checks = &[(REFERRAL, Check::Message(super::cut::CHECKS))];
+}
+
+pub mod order {
+    use super::{Check, Checks};
+
+    pub const REQUEST: u32 = 0x09;
+    pub const KIND: u32 = 0x10;
+    pub const NODE: u32 = 0x1a;
+    pub const SUBTREE: u32 = 0x22;
+    pub const CREDENTIAL: u32 = 0x2a;
+    pub const CHECKS: Checks = &[(NODE, Check::Utf8), (SUBTREE, Check::Utf8)];
+}
+
+pub mod order_ack {
+    use super::{Check, Checks};
+
+    pub const REQUEST: u32 = 0x09;
+    pub const REASON: u32 = 0x10;
+    pub const NODE: u32 = 0x1a;
+    pub const DONE: u32 = 0x20;
+    pub const TEXT: u32 = 0x2a;
+    pub const CHECKS: Checks = &[(NODE, Check::Utf8), (TEXT, Check::Utf8)];
 }
 
 pub mod challenge {
@@ -391,8 +466,66 @@ pub mod subscription_record {
     pub const SESSION: u32 = 0x29;
     pub const ADDRESS: u32 = 0x32;
     pub const CLIENT: u32 = 0x3a;
-    pub const CHECKS: Checks =
-        &[(FILTER, Check::Utf8), (ADDRESS, Check::Message(super::address::CHECKS)), (CLIENT, Check::Utf8)];
+    pub const GROUP: u32 = 0x42;
+    pub const OVERFLOW: u32 = 0x48;
+    pub const CHECKS: Checks = &[
+        (FILTER, Check::Utf8),
+        (ADDRESS, Check::Message(super::address::CHECKS)),
+        (CLIENT, Check::Utf8),
+        (GROUP, Check::Utf8),
+    ];
+}
+
+pub mod session_record {
+    use super::Checks;
+
+    pub const SESSION: u32 = 0x09;
+    pub const SESSION_EXPIRY_S: u32 = 0x10;
+    pub const AWAY_US: u32 = 0x18;
+    pub const QUEUE_MESSAGES: u32 = 0x20;
+    pub const QUEUE_BYTES: u32 = 0x28;
+    pub const CHECKS: Checks = &[];
+}
+
+pub mod queued_record {
+    use super::{Check, Checks};
+
+    pub const SESSION: u32 = 0x09;
+    pub const PUBLISH: u32 = 0x12;
+    pub const QOS: u32 = 0x18;
+    pub const RETAINED: u32 = 0x20;
+    pub const GROUP: u32 = 0x2a;
+    pub const OVERFLOW: u32 = 0x30;
+    pub const CHECKS: Checks = &[(GROUP, Check::Utf8)];
+}
+
+pub mod seen_record {
+    use super::{Check, Checks};
+
+    pub const PUBLISHER: u32 = 0x09;
+    pub const FLOOR: u32 = 0x10;
+    pub const WORDS: u32 = 0x1a;
+    pub const WORDS_ELEMENT: u32 = 0x18;
+    pub const CHECKS: Checks = &[(WORDS, Check::Varints)];
+}
+
+pub mod cut_record {
+    use super::{Check, Checks};
+
+    pub const CUT: u32 = 0x0a;
+    pub const INCARNATION: u32 = 0x11;
+    pub const POLICY: u32 = 0x18;
+    pub const CHECKS: Checks = &[(CUT, Check::Message(super::cut::CHECKS))];
+}
+
+pub mod will_record {
+    use super::Checks;
+
+    pub const SESSION: u32 = 0x09;
+    pub const PUBLISH: u32 = 0x12;
+    pub const DELAY_S: u32 = 0x18;
+    pub const DUE_US: u32 = 0x20;
+    pub const CHECKS: Checks = &[];
 }
 
 pub mod transfer {
@@ -404,6 +537,18 @@ pub mod transfer {
     pub const LAST: u32 = 0x20;
     pub const SUBSCRIPTIONS: u32 = 0x2a;
     pub const RETAINED: u32 = 0x32;
-    pub const CHECKS: Checks =
-        &[(SUBTREE, Check::Utf8), (SUBSCRIPTIONS, Check::Message(super::subscription_record::CHECKS))];
+    pub const SESSIONS: u32 = 0x3a;
+    pub const QUEUED: u32 = 0x42;
+    pub const SEEN: u32 = 0x4a;
+    pub const CUTS: u32 = 0x52;
+    pub const WILLS: u32 = 0x5a;
+    pub const CHECKS: Checks = &[
+        (SUBTREE, Check::Utf8),
+        (SUBSCRIPTIONS, Check::Message(super::subscription_record::CHECKS)),
+        (SESSIONS, Check::Message(super::session_record::CHECKS)),
+        (QUEUED, Check::Message(super::queued_record::CHECKS)),
+        (SEEN, Check::Message(super::seen_record::CHECKS)),
+        (CUTS, Check::Message(super::cut_record::CHECKS)),
+        (WILLS, Check::Message(super::will_record::CHECKS)),
+    ];
 }

@@ -27,8 +27,8 @@ mod tests;
 
 pub use acks::{AckView, CutView, PubAckView};
 pub use emit::{
-    AckOut, HeaderOut, PublishOut, packet_len, put_challenge_field, put_header, put_packet, put_padding,
-    put_ping_field, put_pong_field, put_puback_field, put_publish_field, put_reset_field,
+    AckOut, HeaderOut, PublishOut, packet_len, put_challenge_field, put_credit_field, put_header, put_packet,
+    put_padding, put_ping_field, put_pong_field, put_puback_field, put_publish_field, put_reset_field,
 };
 pub use publish::{FragmentView, PublishView, field_of, message_of};
 pub use view::{Body, DatagramView, Header, Kind, PacketView};

@@ -195,7 +195,7 @@ impl Engine {
             }
             Body::Control(_) => self.hand_up(id, source, packet.raw),
             Body::Reset { .. } | Body::Challenge { .. } => self.out.counters.drop(Drop::UnexpectedPacket),
-            Body::Pong { .. } | Body::None => {}
+            Body::Pong { .. } | Body::Credit { .. } | Body::None => {}
         }
     }
 

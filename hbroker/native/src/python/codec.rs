@@ -103,6 +103,7 @@ fn packet_values<'py>(py: Python<'py>, packet: &PacketView<'_>) -> PyResult<Boun
         Body::Challenge { token, lifetime_s } => {
             ("challenge", object(py, (PyBytes::new(py, token), lifetime_s))?)
         }
+        Body::Credit { messages, bytes } => ("credit", object(py, (messages, bytes))?),
         Body::Control(kind) => (kind_name(kind), PyBytes::new(py, packet.raw).into_any()),
     };
     object(py, (packet.delivery, packet.after, packet.retained, kind, content))
@@ -151,6 +152,10 @@ fn kind_name(kind: Kind) -> &'static str {
         Kind::Leave => "leave",
         Kind::Referral => "referral",
         Kind::Transfer => "transfer",
+        Kind::Will => "will",
+        Kind::WillAck => "willack",
+        Kind::Order => "order",
+        Kind::OrderAck => "orderack",
     }
 }
 
@@ -174,6 +179,10 @@ fn put_body(out: &mut Vec<u8>, kind: &str, content: &Bound<'_, PyAny>) -> PyResu
         "challenge" => {
             let (token, lifetime_s): (Vec<u8>, u32) = content.extract()?;
             wire::put_challenge_field(out, &token, lifetime_s);
+        }
+        "credit" => {
+            let (messages, bytes) = content.extract()?;
+            wire::put_credit_field(out, messages, bytes);
         }
         _ => out.extend_from_slice(content.extract()?),
     }

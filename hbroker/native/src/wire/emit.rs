@@ -10,8 +10,8 @@ use std::net::{IpAddr, SocketAddr};
 use super::acks::CutView;
 use super::publish::{ACK_MODE_QUEUED, FragmentView};
 use crate::schema::{
-    ack, address, challenge, cut, datagram, fragment, header, packet, ping, pong, pub_ack, publish, reset,
-    user_property,
+    ack, address, challenge, credit, cut, datagram, fragment, header, packet, ping, pong, pub_ack, publish,
+    reset, user_property,
 };
 
 /// The link header to send (§2.2).
@@ -164,6 +164,15 @@ pub fn put_puback_field(
     });
 }
 
+/// The field `credit` of a packet.
+pub fn put_credit_field(out: &mut Vec<u8>, messages: u32, bytes: u64) {
+    put_message(out, packet::CREDIT, |out| {
+        put_number(out, credit::MESSAGES, u64::from(messages));
+        put_number(out, credit::BYTES, bytes);
+    });
+}
+
+/// The field `ping` of a packet.
 pub fn put_ping_field(out: &mut Vec<u8>, sent_at_us: u64) {
     put_message(out, packet::PING, |out| put_number(out, ping::SENT_AT_US, sent_at_us));
 }

@@ -7,7 +7,7 @@ use super::acks::{AckView, PubAckView};
 use super::check::check;
 use super::publish::PublishView;
 use super::reader::{MAX_DEPTH, Reader};
-use crate::schema::{self, Checks, challenge, datagram, header, packet, ping, pong, reset};
+use crate::schema::{self, Checks, challenge, credit, datagram, header, packet, ping, pong, reset};
 
 /// A datagram that is valid as a whole.
 #[derive(Debug)]
@@ -62,6 +62,11 @@ pub enum Body<'a> {
         token: &'a [u8],
         lifetime_s: u32,
     },
+    /// What the peer takes without having answered it (§7.7).
+    Credit {
+        messages: u32,
+        bytes: u64,
+    },
     /// Handed up to Python, as [`PacketView::raw`]. It is valid.
     Control(Kind),
 }
@@ -79,6 +84,10 @@ pub enum Kind {
     Leave,
     Referral,
     Transfer,
+    Will,
+    WillAck,
+    Order,
+    OrderAck,
 }
 
 impl<'a> DatagramView<'a> {
@@ -185,7 +194,7 @@ impl<'a> PacketView<'a> {
                         puback.set_fields(&raw[start..raw.len() - message.left()]);
                     }
                 }
-                packet::PING | packet::PONG | packet::RESET | packet::CHALLENGE => {
+                packet::PING | packet::PONG | packet::RESET | packet::CHALLENGE | packet::CREDIT => {
                     view.body.merge(tag, message.message()?)?;
                 }
                 _ => match control(tag) {
@@ -213,6 +222,7 @@ impl<'a> Body<'a> {
             }
             (packet::PONG, _) => Self::Pong { sent_at_us: merge_sent_at(content, pong::SENT_AT_US, 0)? },
             (packet::RESET, before) => merge_reset(content, before)?,
+            (packet::CREDIT, before) => merge_credit(content, before)?,
             (_, before) => merge_challenge(content, before)?,
         };
         Ok(())
@@ -260,6 +270,21 @@ fn merge_challenge<'a>(mut message: Reader<'a>, before: Body<'a>) -> Result<Body
     Ok(Body::Challenge { token, lifetime_s })
 }
 
+fn merge_credit<'a>(mut message: Reader<'a>, before: Body<'a>) -> Result<Body<'a>, Malformed> {
+    let (mut messages, mut bytes) = match before {
+        Body::Credit { messages, bytes } => (messages, bytes),
+        _ => Default::default(),
+    };
+    while let Some(tag) = message.tag()? {
+        match tag {
+            credit::MESSAGES => messages = message.varint32()?,
+            credit::BYTES => bytes = message.varint()?,
+            _ => message.skip(tag)?,
+        }
+    }
+    Ok(Body::Credit { messages, bytes })
+}
+
 /// The packets that go up to Python: what to call each, and what its content must satisfy.
 fn control(tag: u32) -> Option<(Kind, Checks)> {
     Some(match tag {
@@ -273,6 +298,10 @@ fn control(tag: u32) -> Option<(Kind, Checks)> {
         packet::LEAVE => (Kind::Leave, schema::leave::CHECKS),
         packet::REFERRAL => (Kind::Referral, schema::referral::CHECKS),
         packet::TRANSFER => (Kind::Transfer, schema::transfer::CHECKS),
+        packet::WILL => (Kind::Will, schema::will::CHECKS),
+        packet::WILLACK => (Kind::WillAck, schema::will_ack::CHECKS),
+        packet::ORDER => (Kind::Order, schema::order::CHECKS),
+        packet::ORDERACK => (Kind::OrderAck, schema::order_ack::CHECKS),
         _ => return None,
     })
 }
