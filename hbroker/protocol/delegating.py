@@ -19,6 +19,7 @@ from hbroker.protocol import timers
 from hbroker.protocol.admission import Admitted, Applicant, Below, Turned, applicant_from, credential, judge
 from hbroker.protocol.agenda import Agenda
 from hbroker.protocol.core import NodeCore
+from hbroker.protocol.gathering import Gathering
 from hbroker.protocol.handover import Giving, GivingState, Taking, TakingState, send_records
 from hbroker.protocol.inquiry import Inquiry
 from hbroker.protocol.jurisdiction import Delegation, Grant, Jurisdiction
@@ -93,6 +94,7 @@ class Delegating:
         core: NodeCore,
         jurisdiction: Jurisdiction,
         subscribing: Subscribing,
+        gathering: Gathering,
         ledger: Ledger,
         epoch_at: Callable[[int], int],
     ) -> None:
@@ -101,6 +103,7 @@ class Delegating:
         self._core = core
         self._jurisdiction = jurisdiction
         self._subscribing = subscribing
+        self._gathering = gathering
         self._ledger = ledger
         self._epoch_at = epoch_at
         self._children: dict[str, _Child] = {}
@@ -178,7 +181,7 @@ class Delegating:
     def handle_timeout(self, now: int) -> None:
         """Takes back what outlived its lease."""
         for subtree in self._ends.due(now):
-            self._expire(self._children[subtree])
+            self._expire(now, self._children[subtree])
 
     def follow(self, subscription: Subscription, ended: bool) -> None:
         """A subscription changed: the handovers under way hear of it."""
@@ -331,12 +334,13 @@ class Delegating:
             taking.done()
             self._ledger.note(ChildLeft(subtree, node))
 
-    def _expire(self, child: _Child) -> None:
+    def _expire(self, now: int, child: _Child) -> None:
         self._abandon(child)
         child.machine.handle(DelegationEvent.EXPIRED)
         was_cut = self._is_cut(child)
         self._forget(child)
         if was_cut:
+            self._gathering.handle_take_back(now, child.delegation.subtree, child.delegation.epoch)
             self._ledger.note(TookBack(child.delegation.subtree, child.delegation.node))
 
     def _forget(self, child: _Child) -> None:

@@ -19,6 +19,7 @@ from hbroker.protocol.admission import STATUS_ROOT
 from hbroker.protocol.answering import Answering
 from hbroker.protocol.core import Event, NodeCore
 from hbroker.protocol.delegating import Delegating
+from hbroker.protocol.gathering import Gathering
 from hbroker.protocol.inquiry import Inquiry
 from hbroker.protocol.jurisdiction import Delegation, Grant, Jurisdiction
 from hbroker.protocol.notices import Ledger, Notice
@@ -38,8 +39,8 @@ class Node:
 
     `incarnation` is that of the core's `Config`. `unix_offset_us`: what to add to `now` for microseconds
     since the Unix epoch, for the epochs of delegations (§5.1). `restored`: what an earlier run of this node
-    had delegated, as `remember` was told last. `vitals`: what the process alone
-    knows of itself, for the status.
+    had delegated, as `remember` was told last. `recalled`: the subscriptions that it held, as `note` was told
+    of each that was made or (True) ended. `vitals`: what the process alone knows of itself, for the status.
     """
 
     def __init__(
@@ -52,6 +53,8 @@ class Node:
         unix_offset_us: int,
         restored: Iterable[Delegation] = (),
         remember: Callable[[Sequence[Delegation]], None] = lambda cuts: None,
+        recalled: Iterable[Subscription] = (),
+        note: Callable[[Subscription, bool], None] = lambda subscription, ended: None,
         vitals: Callable[[], Mapping[str, object]] = dict,
     ) -> None:
         self._settings = settings
@@ -60,16 +63,25 @@ class Node:
         self._unix_offset_us = unix_offset_us
         address = settings.address
         self._address = address
+        self._note = note
         self._vitals = vitals
         self._ledger = Ledger()
         self._jurisdiction = Jurisdiction(core, remember, unix_offset_us)
         self._status = StatusTopic(settings.name, core)
+        self._gathering = Gathering(self._jurisdiction, recalled, note)
         self._subscribing = Subscribing(
             settings, address, core, self._jurisdiction, self._ledger, self._subscription_changed
         )
         self._answering = Answering(settings.name, address, core, self._jurisdiction, self._ledger)
         self._delegating = Delegating(
-            settings, address, core, self._jurisdiction, self._subscribing, self._ledger, self._epoch_at
+            settings,
+            address,
+            core,
+            self._jurisdiction,
+            self._subscribing,
+            self._gathering,
+            self._ledger,
+            self._epoch_at,
         )
         root = settings.root
         claims = () if root is None else (settings.subtree, f"{STATUS_ROOT}/{settings.name}")
@@ -83,6 +95,7 @@ class Node:
                 core,
                 self._jurisdiction,
                 self._subscribing,
+                self._gathering,
                 self._ledger,
                 random,
             )
@@ -93,7 +106,9 @@ class Node:
 
     def start(self, now: int) -> None:
         """The root owns the hierarchy from here on; any other node begins to join."""
+        self._gathering.start(now)
         if self._settings.is_root:
+            self._gathering.handle_restart("")
             # All of `$SYS/nodes` is reserved, also for nodes that are still to come.
             for subtree in ("", STATUS_ROOT):
                 self._jurisdiction.hold(Grant(subtree, self._epoch_at(now), None, True, None))
@@ -124,6 +139,7 @@ class Node:
         for uplink in self._uplinks:
             uplink.handle_timeout(now)
         self._delegating.handle_timeout(now)
+        self._gathering.handle_timeout(now)
         if self._status.is_due(now):
             self._publish_status(now)
 
@@ -138,7 +154,7 @@ class Node:
     def poll_timeout(self) -> int | None:
         """When to call `handle_timeout` next."""
         deadlines = [u.poll_timeout() for u in self._uplinks]
-        deadlines += [self._delegating.poll_timeout(), self._status.poll_timeout()]
+        deadlines += [m.poll_timeout() for m in (self._delegating, self._gathering, self._status)]
         return min((d for d in deadlines if d is not None), default=None)
 
     def poll_notice(self) -> Notice | None:
@@ -254,6 +270,9 @@ class Node:
     # Shared
 
     def _subscription_changed(self, subscription: Subscription, ended: bool) -> None:
+        self._note(subscription, ended)
+        if not ended:
+            self._gathering.handle_subscribed(subscription)
         self._delegating.follow(subscription, ended)
         for uplink in self._uplinks:
             uplink.follow(subscription, ended)

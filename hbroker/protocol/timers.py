@@ -19,6 +19,11 @@ LEASE_RENEWALS: Final = 3
 LEASE_DRIFT: Final = 1 * SECOND
 """The owner stops this long before its lease ends; the parent takes back this long after."""
 
+RETURN: Final = 10 * SECOND
+"""How long subscribers may take to come to a parent that took back what was their owner's. It took back 16 s
+after it last heard from that owner, which may have fallen silent a renewal later; its subscribers give it up
+when their idle timeout and a keep-alive have passed. The rest is for a discovery over a bad path."""
+
 RETRY_FIRST: Final = SECOND // 4
 RETRY_FACTOR: Final = 2
 RETRY_MOST: Final = 4 * SECOND

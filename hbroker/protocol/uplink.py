@@ -16,6 +16,7 @@ from hbroker.config import LeasePolicy, NodeSettings
 from hbroker.protocol import timers
 from hbroker.protocol.admission import credential
 from hbroker.protocol.core import NodeCore
+from hbroker.protocol.gathering import Gathering
 from hbroker.protocol.handover import Giving, GivingState, Taking, TakingState
 from hbroker.protocol.jurisdiction import Grant, Jurisdiction
 from hbroker.protocol.machine import Machine
@@ -57,6 +58,7 @@ class Uplink:
         core: NodeCore,
         jurisdiction: Jurisdiction,
         subscribing: Subscribing,
+        gathering: Gathering,
         ledger: Ledger,
         random: Random,
     ) -> None:
@@ -68,6 +70,7 @@ class Uplink:
         self._core = core
         self._jurisdiction = jurisdiction
         self._subscribing = subscribing
+        self._gathering = gathering
         self._ledger = ledger
         self._random = random
         self._machine = Machine(UPLINK, UplinkState.AWAIT_INVITATION)
@@ -312,6 +315,7 @@ class Uplink:
             self._taking = None
             self._machine.handle(UplinkEvent.HANDED_OVER)
             self._subscribing.take_over(taking.subscriptions)
+            self._gathering.handle_restart(self.subtree)
             self._hold(serving=True)
             taking.done()
             self._ledger.note(Joined(self.subtree, self._parent_name, self._epoch))

@@ -26,6 +26,7 @@ from hbroker.protocol.packets import reason_name
 from hbroker.runtime.driver import Driver
 from hbroker.runtime.logs import EventLog
 from hbroker.runtime.memory import DelegationFile
+from hbroker.runtime.subscription_file import SubscriptionFile
 from hbroker.runtime.turns import clock
 from hbroker.runtime.usage import process_usage
 
@@ -33,6 +34,9 @@ __all__ = ["run_node"]
 
 DRAIN_S: Final = 1.0
 """How long the last packets may take to leave."""
+
+ALIVE_S: Final = 1.0
+"""How often what a node remembers is marked as fresh."""
 
 _STOPPED: Final = 0
 _FAILED: Final = 1
@@ -61,6 +65,7 @@ class _Process:
         incarnation = secrets.randbits(64)
         file = None if memory is None else DelegationFile(memory)
         restored = [] if file is None else file.recall()
+        self._roll = None if memory is None else SubscriptionFile(_beside(memory, "subscriptions"))
         self._endpoint = Endpoint(_config(settings, incarnation), settings.listen, settings.workers)
         self._settings = settings.on_port(self._endpoint.address[1]) if not settings.listen[1] else settings
         self._ready: Callable[[Address], None] | None = ready
@@ -73,6 +78,8 @@ class _Process:
             unix_offset_us=time.time_ns() // 1000 - clock(),
             restored=restored,
             remember=(lambda cuts: None) if file is None else file.store,
+            recalled=[] if self._roll is None else self._roll.recall(),
+            note=(lambda subscription, ended: None) if self._roll is None else self._roll.note,
             vitals=process_usage,
         )
         self._driver = Driver(self._endpoint, self._node, on_turn=self._after_turn)
@@ -87,6 +94,7 @@ class _Process:
         address = format_address(self._settings.address)
         self._log.info("started", address=address, subtree=self._settings.subtree)
         try:
+            self._keep_alive()
             self._node.start(clock())
             self._driver.start()
             await self._ended.wait()
@@ -97,6 +105,12 @@ class _Process:
             self._endpoint.shutdown()
         self._log.info("ended")
         return _STOPPED if self._is_stopping and not self._has_failed else _FAILED
+
+    def _keep_alive(self) -> None:
+        """Has the next run know how long ago this one ended."""
+        if self._roll is not None:
+            self._roll.touch()
+            asyncio.get_running_loop().call_later(ALIVE_S, self._keep_alive)
 
     def _stop(self) -> None:
         if self._is_stopping or self._settings.is_root:
@@ -144,6 +158,10 @@ def _config(settings: NodeSettings, incarnation: int) -> Config:
         max_links=settings.limits.sessions,
         link_queue_bytes=settings.limits.queue_bytes,
     )
+
+
+def _beside(memory: Path, what: str) -> Path:
+    return memory.with_name(f"{memory.name}.{what}")
 
 
 def _token_key(join_key: bytes) -> bytes:

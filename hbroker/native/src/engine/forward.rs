@@ -68,6 +68,9 @@ impl Forwarder {
             return Err(Refusal::NotAuthorized);
         }
         let reliable = origin.filter(|origin| origin.delivery > 0);
+        if route.gathering && reliable.is_some() {
+            return Err(Refusal::Handover);
+        }
         let id = (publish.publisher, publish.sequence);
         if publish.qos == 2 && !window.first_seen(publish.publisher, publish.sequence) {
             out.counters.drop(Drop::DuplicateMessage);

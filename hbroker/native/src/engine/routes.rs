@@ -43,6 +43,8 @@ pub struct Route<'a> {
     pub subscribers: &'a [Subscriber],
     /// Only this node itself publishes there.
     pub reserved: bool,
+    /// Its subscribers are on their way back.
+    pub gathering: bool,
 }
 
 /// The tables of one worker, and the routes that were found last.
@@ -64,6 +66,7 @@ struct Place {
     /// The end of the lease.
     until: Micros,
     reserved: bool,
+    gathering: bool,
     subscribers: Vec<Subscriber>,
 }
 
@@ -122,7 +125,8 @@ impl Routes {
             Decision::NotMine => return Err(Refusal::NotResponsible(None)),
         };
         self.subscriptions.collect_matches(topic, &mut self.matches);
-        let route = Route { subscribers: self.matches.subscribers(), reserved: grant.reserved };
+        let (reserved, gathering) = (grant.reserved, grant.gathering);
+        let route = Route { subscribers: self.matches.subscribers(), reserved, gathering };
         if topic.len() <= LONGEST_TOPIC && route.subscribers.len() <= MOST_SUBSCRIBERS {
             self.places[place].remember(topic, self.version, grant.until, route);
         }
@@ -147,7 +151,7 @@ impl Place {
     }
 
     fn route(&self) -> Route<'_> {
-        Route { subscribers: &self.subscribers, reserved: self.reserved }
+        Route { subscribers: &self.subscribers, reserved: self.reserved, gathering: self.gathering }
     }
 
     fn remember(&mut self, topic: &str, version: u64, until: Micros, route: Route<'_>) {
@@ -155,7 +159,8 @@ impl Place {
         self.topic.push_str(topic);
         self.subscribers.clear();
         self.subscribers.extend_from_slice(route.subscribers);
-        (self.version, self.until, self.reserved) = (version, until, route.reserved);
+        (self.version, self.until) = (version, until);
+        (self.reserved, self.gathering) = (route.reserved, route.gathering);
     }
 }
 

@@ -6,20 +6,21 @@ use rand::{Rng, SeedableRng};
 use super::*;
 use crate::tables::jurisdiction::Grant;
 
-const GRANT: Grant = Grant { epoch: 1, serving: true, reserved: false, until: Micros::MAX };
+const GRANT: Grant =
+    Grant { epoch: 1, serving: true, reserved: false, gathering: false, until: Micros::MAX };
 
 fn subscriber(link: u64) -> Subscriber {
     Subscriber { link: LinkId(link), qos: 1, no_local: false, retain_as_published: false }
 }
 
-/// What the tables say, without the cache: whether it is reserved, and the links in order.
-fn searched(routes: &Routes, now: Micros, topic: &str) -> Option<(bool, Vec<u64>)> {
+/// What the tables say, without the cache: whether it is reserved, or gathering, and the links in order.
+fn searched(routes: &Routes, now: Micros, topic: &str) -> Option<(bool, bool, Vec<u64>)> {
     let Decision::Own(grant) = routes.jurisdiction.decide(topic, now) else {
         return None;
     };
     let mut matches = MatchSet::default();
     routes.subscriptions.collect_matches(topic, &mut matches);
-    Some((grant.reserved, links(matches.subscribers())))
+    Some((grant.reserved, grant.gathering, links(matches.subscribers())))
 }
 
 fn links(subscribers: &[Subscriber]) -> Vec<u64> {
@@ -28,8 +29,8 @@ fn links(subscribers: &[Subscriber]) -> Vec<u64> {
     links
 }
 
-fn found(routes: &mut Routes, now: Micros, topic: &str) -> Option<(bool, Vec<u64>)> {
-    routes.find(now, topic).ok().map(|route| (route.reserved, links(route.subscribers)))
+fn found(routes: &mut Routes, now: Micros, topic: &str) -> Option<(bool, bool, Vec<u64>)> {
+    routes.find(now, topic).ok().map(|route| (route.reserved, route.gathering, links(route.subscribers)))
 }
 
 #[test]
@@ -51,8 +52,10 @@ fn finds_what_the_tables_say_whatever_was_changed_since() {
             4 => _ = routes.matching("a/b"),
             5..8 => {
                 let until = now + random.random_range(0..500);
-                let (serving, reserved) = (random.random_bool(0.8), random.random());
-                routes.jurisdiction_mut().grant(subtree, Grant { serving, reserved, until, ..GRANT });
+                let serving = random.random_bool(0.8);
+                let (reserved, gathering) = (random.random(), random.random());
+                let grant = Grant { serving, reserved, gathering, until, ..GRANT };
+                routes.jurisdiction_mut().grant(subtree, grant);
             }
             _ => {}
         }
