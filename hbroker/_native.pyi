@@ -186,12 +186,33 @@ class _Core:
     def cut(self, cut: _Cut) -> None:
         """Delegated: PUBLISH below is refused with NOT_RESPONSIBLE and this cut. Replaces one of the same subtree."""
     def uncut(self, subtree: str) -> None: ...
-    def subscribe(
-        self, link: int, filter: str, qos: int, *, no_local: bool = False, retain_as_published: bool = False
+    def open_session(
+        self, session: int, *, persistent: bool, queue_messages: int = 0, queue_bytes: int = 0
     ) -> bool:
-        """Adds or replaces. False: it was there already. An `Endpoint` returns once every worker has it."""
-    def unsubscribe(self, link: int, filter: str) -> bool: ...
-    def send_retained(self, link: int, filter: str, qos: int) -> int:
+        """Makes the session in which a client subscribes here, or changes it (§6.4). Its links, now or later, are the session's.
+
+        One that is not persistent ends with its link, by itself. False: there are too many, or it is not persistent
+        and has no link.
+        """
+    def end_session(self, session: int, reason: str = "session_ended") -> None:
+        """Forgets the session and its subscriptions. Its link stays open."""
+    def subscribe(
+        self,
+        session: int,
+        filter: str,
+        qos: int,
+        *,
+        no_local: bool = False,
+        retain_as_published: bool = False,
+        group: str = "",
+        overflow: int = 0,
+    ) -> bool:
+        """Adds or replaces. False: it was there already, or the session is not open.
+
+        An `Endpoint` returns once every worker has it.
+        """
+    def unsubscribe(self, session: int, filter: str, group: str = "") -> bool: ...
+    def send_retained(self, session: int, filter: str, qos: int) -> int:
         """Sends the retained messages that match; returns how many."""
     def retained(self, subtree: str) -> list[bytes]:
         """The retained messages below a subtree, each a serialised Publish, for handover."""

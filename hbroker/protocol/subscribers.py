@@ -35,57 +35,61 @@ class Subscription:
 
 
 class Subscribers:
-    """Every subscription stored, by link and filter. `most`: what the filters of one link may count for."""
+    """Every subscription stored, by session and filter.
+
+    `most`: what the filters of one session may count for.
+    """
 
     def __init__(self, most: int) -> None:
         self._most = most
-        self._by_link: dict[int, dict[str, Subscription]] = {}
+        self._by_session: dict[int, dict[str, Subscription]] = {}
         self._weights: Counter[int] = Counter()
         self._count = 0
 
-    def add(self, link: int, subscription: Subscription) -> None:
+    def add(self, subscription: Subscription) -> None:
         """Adds, or replaces one of the same filter."""
-        filters = self._by_link.setdefault(link, {})
+        session = subscription.session
+        filters = self._by_session.setdefault(session, {})
         if subscription.filter not in filters:
             self._count += 1
-            self._weights[link] += _weight(subscription.filter)
+            self._weights[session] += _weight(subscription.filter)
         filters[subscription.filter] = subscription
 
-    def remove(self, link: int, filter: str) -> Subscription | None:
-        filters = self._by_link.get(link, {})
+    def remove(self, session: int, filter: str) -> Subscription | None:
+        filters = self._by_session.get(session, {})
         removed = filters.pop(filter, None)
         if removed is not None:
             self._count -= 1
-            self._weights[link] -= _weight(filter)
+            self._weights[session] -= _weight(filter)
             if not filters:
-                del self._by_link[link], self._weights[link]
+                del self._by_session[session], self._weights[session]
         return removed
 
-    def remove_link(self, link: int) -> list[Subscription]:
-        removed = list(self._by_link.pop(link, {}).values())
+    def remove_session(self, session: int) -> list[Subscription]:
+        removed = list(self._by_session.pop(session, {}).values())
         self._count -= len(removed)
-        del self._weights[link]
+        del self._weights[session]
         return removed
 
-    def has_room(self, link: int, filter: str) -> bool:
+    def has_room(self, session: int, filter: str) -> bool:
         """Whether another filter would stay within the limit; one that is there already always does."""
-        is_known = filter in self._by_link.get(link, {})
-        return is_known or self._weights[link] + _weight(filter) <= self._most
+        is_known = filter in self._by_session.get(session, {})
+        return is_known or self._weights[session] + _weight(filter) <= self._most
 
     def touching(self, subtree: str) -> Iterator[tuple[int, Subscription]]:
-        """(link, subscription) of all whose filter some topic at or below the subtree can match."""
-        for link, filters in self._by_link.items():
+        """(session, subscription) of all whose filter some topic at or below the subtree can match."""
+        for session, filters in self._by_session.items():
             for subscription in filters.values():
                 if filter_touches(subscription.filter, subtree):
-                    yield link, subscription
+                    yield session, subscription
 
     def __len__(self) -> int:
         return self._count
 
     def __iter__(self) -> Iterator[tuple[int, Subscription]]:
-        for link, filters in self._by_link.items():
+        for session, filters in self._by_session.items():
             for subscription in filters.values():
-                yield link, subscription
+                yield session, subscription
 
 
 def _weight(filter: str) -> int:

@@ -46,6 +46,8 @@ class Subscribing:
         self._watch = watch
         self._sessions: dict[int, int] = {}
         """Session ids by link."""
+        self._links: dict[int, int] = {}
+        """Links by session id."""
         self._subscribers = Subscribers(settings.limits.subscriptions)
 
     @property
@@ -58,13 +60,16 @@ class Subscribing:
         return len(self._sessions)
 
     def handle_link_up(self, link: int, session: int) -> None:
-        self._sessions[link] = session
+        # Of two workers' news the later may come first: a link that the session had before is gone.
+        self._forget(session)
+        self._attach(link, session)
 
     def handle_link_down(self, link: int) -> None:
-        """The core has forgotten the link's subscriptions itself."""
-        self._sessions.pop(link, None)
-        for subscription in self._subscribers.remove_link(link):
-            self._watch(subscription, True)
+        """The core has ended the session itself."""
+        session = self._sessions.pop(link, None)
+        if session is not None and self._links.get(session) == link:
+            del self._links[session]
+            self._forget(session)
 
     def handle_subscribe(self, inquiry: Inquiry, request: pb.Subscribe) -> None:
         """Discovery, outside of a session or from the parent; within a client's session, the subscription."""
@@ -82,7 +87,8 @@ class Subscribing:
         inquiry.answer(self._core, ack)
 
     def handle_unsubscribe(self, link: int, request: pb.Unsubscribe) -> None:
-        removed = self._remove(link, request.filter)
+        session = self._sessions.get(link)
+        removed = session is not None and self._remove(session, request.filter)
         ack = self._ack(request.request, request.filter)
         if not removed:
             ack.reason = Reason.REASON_NO_SUBSCRIPTION_EXISTED
@@ -92,26 +98,26 @@ class Subscribing:
         """Opens the sessions that were handed over, and tells each that its subscription is active here."""
         for subscription in subscriptions:
             link = self._core.adopt(subscription.session, subscription.address)
-            self._sessions[link] = subscription.session
-            self._add(link, subscription)
-            self._tell(link, subscription, [])
+            self._attach(link, subscription.session)
+            self._add(subscription)
+            self._tell(subscription, [])
 
     def moved(self, cut: Cut) -> None:
         """A subtree has gone to a new owner: tells its subscribers, and drops what touches nothing here."""
-        for link, subscription in list(self._subscribers.touching(cut[0])):
+        for session, subscription in list(self._subscribers.touching(cut[0])):
             if self._jurisdiction.responsible(subscription.filter) is None:
-                self._remove(link, subscription.filter)
-            self._tell(link, subscription, [cut])
+                self._remove(session, subscription.filter)
+            self._tell(subscription, [cut])
 
     def sweep(self) -> None:
         """A grant is gone without a handover: what touches nothing that is left is dropped.
 
         Its client is told, and looks for the new owner: whoever takes the subtree back has none of these.
         """
-        for link, subscription in list(self._subscribers):
+        for session, subscription in list(self._subscribers):
             if self._jurisdiction.responsible(subscription.filter) is None:
-                self._remove(link, subscription.filter)
-                self._tell(link, subscription, [])
+                self._remove(session, subscription.filter)
+                self._tell(subscription, [])
 
     def _take(self, inquiry: Inquiry, request: pb.Subscribe, ack: pb.SubAck) -> None:
         ack.responsible = self._jurisdiction.responsible(ack.filter) is not None
@@ -129,18 +135,18 @@ class Subscribing:
     def _store(
         self, link: int, address: Address, request: pb.Subscribe, ack: pb.SubAck, cuts: list[pb.Cut]
     ) -> None:
-        if link not in self._sessions:
+        session = self._sessions.get(link)
+        if session is None:
             self._ledger.drop("unexpected_packet")
             return
         if not ack.responsible:
             ack.reason = Reason.REASON_NOT_RESPONSIBLE
-        elif not self._subscribers.has_room(link, request.filter):
+        elif not self._subscribers.has_room(session, request.filter):
             ack.reason = Reason.REASON_QUOTA_EXCEEDED
         else:
             is_new = self._add(
-                link,
                 Subscription(
-                    self._sessions[link],
+                    session,
                     address,
                     request.filter,
                     request.qos,
@@ -153,7 +159,7 @@ class Subscribing:
         for part in in_parts(ack, cuts):
             self._core.send(link, pack(part))
         if ack.active and _wants_retained(request.retain_handling, is_new):
-            self._core.send_retained(link, request.filter, request.qos)
+            self._core.send_retained(session, request.filter, request.qos)
 
     def _pass_down(self, inquiry: Inquiry, request: pb.Subscribe, children: list[Delegation]) -> None:
         origin = inquiry.onward()
@@ -167,29 +173,40 @@ class Subscribing:
         for link in _links(children):
             self._core.send(link, packet)
 
-    def _add(self, link: int, subscription: Subscription) -> bool:
-        self._subscribers.add(link, subscription)
+    def _attach(self, link: int, session: int) -> None:
+        self._sessions[link] = session
+        self._links[session] = link
+
+    def _forget(self, session: int) -> None:
+        for subscription in self._subscribers.remove_session(session):
+            self._watch(subscription, True)
+
+    def _add(self, subscription: Subscription) -> bool:
+        self._subscribers.add(subscription)
         self._watch(subscription, False)
+        self._core.open_session(subscription.session, persistent=False, queue_messages=0, queue_bytes=0)
         return self._core.subscribe(
-            link,
+            subscription.session,
             subscription.filter,
             subscription.qos,
             no_local=subscription.no_local,
             retain_as_published=subscription.retain_as_published,
         )
 
-    def _remove(self, link: int, filter: str) -> bool:
-        removed = self._subscribers.remove(link, filter)
+    def _remove(self, session: int, filter: str) -> bool:
+        removed = self._subscribers.remove(session, filter)
         if removed is not None:
-            self._core.unsubscribe(link, filter)
+            self._core.unsubscribe(session, filter)
             self._watch(removed, True)
         return removed is not None
 
-    def _tell(self, link: int, subscription: Subscription, passed_to: list[Cut]) -> None:
+    def _tell(self, subscription: Subscription, passed_to: list[Cut]) -> None:
         ack = self._ack(0, subscription.filter, subscription.qos)
         ack.responsible = ack.active = self._jurisdiction.responsible(subscription.filter) is not None
         ack.passed_to.extend(map(cut_of, passed_to))
-        self._core.send(link, pack(ack))
+        link = self._links.get(subscription.session)
+        if link is not None:
+            self._core.send(link, pack(ack))
 
     def _ack(self, request: int, filter: str, qos: int = 0) -> pb.SubAck:
         return pb.SubAck(

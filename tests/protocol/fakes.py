@@ -83,6 +83,8 @@ class FakeCore:
         self.links: dict[int, Conversation] = {}
         self.grants: dict[str, tuple[int, bool]] = {}
         self.cuts: dict[str, Cut] = {}
+        self.sessions: dict[int, bool] = {}
+        """Whether each is persistent."""
         self.subscriptions: dict[tuple[int, str], int] = {}
         self.messages: dict[str, bytes] = {}
         self.retained_sent: list[tuple[int, str]] = []
@@ -151,18 +153,39 @@ class FakeCore:
 
     # Subscriptions
 
+    def open_session(self, session: int, *, persistent: bool, queue_messages: int, queue_bytes: int) -> bool:
+        is_connected = any(conversation.session == session for conversation in self.links.values())
+        if is_connected or persistent:
+            self.sessions[session] = persistent
+        return session in self.sessions
+
+    def end_session(self, session: int, reason: str = "session_ended") -> None:
+        self.sessions.pop(session, None)
+        for key in [key for key in self.subscriptions if key[0] == session]:
+            del self.subscriptions[key]
+
     def subscribe(
-        self, link: int, filter: str, qos: int, *, no_local: bool = False, retain_as_published: bool = False
+        self,
+        session: int,
+        filter: str,
+        qos: int,
+        *,
+        no_local: bool = False,
+        retain_as_published: bool = False,
+        group: str = "",
+        overflow: int = 0,
     ) -> bool:
-        is_new = (link, filter) not in self.subscriptions
-        self.subscriptions[link, filter] = qos
+        if session not in self.sessions:
+            return False
+        is_new = (session, filter) not in self.subscriptions
+        self.subscriptions[session, filter] = qos
         return is_new
 
-    def unsubscribe(self, link: int, filter: str) -> bool:
-        return self.subscriptions.pop((link, filter), None) is not None
+    def unsubscribe(self, session: int, filter: str, group: str = "") -> bool:
+        return self.subscriptions.pop((session, filter), None) is not None
 
-    def send_retained(self, link: int, filter: str, qos: int) -> int:
-        self.retained_sent.append((link, filter))
+    def send_retained(self, session: int, filter: str, qos: int) -> int:
+        self.retained_sent.append((session, filter))
         return sum(topic_matches(filter, topic) for topic in self.messages)
 
     def retained(self, subtree: str) -> list[bytes]:
@@ -318,8 +341,8 @@ class Network:
             link = conversation.link_of(core)
             if core.links.pop(link, None) is None:
                 continue
-            for key in [k for k in core.subscriptions if k[0] == link]:
-                del core.subscriptions[key]
+            if not core.sessions.get(conversation.session, False):
+                core.end_session(conversation.session)
             inbound = core is conversation.acceptor
             peer = conversation.peer_of(core).address
             event = LinkDownEvent(link, peer, conversation.session, inbound, reason)

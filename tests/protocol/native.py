@@ -53,13 +53,13 @@ class NativeCore(Host):
         self.engine.grant(subtree, epoch, serving, until_us, reserved=reserved, gathering=gathering)
         self.network.granted(subtree, epoch)
 
-    def subscribe(self, link: int, filter: str, qos: int, **options: bool) -> bool:
-        self.subscriptions[link, filter] = qos
-        return self.engine.subscribe(link, filter, qos, **options)
+    def subscribe(self, session: int, filter: str, qos: int, **options: Any) -> bool:
+        self.subscriptions[session, filter] = qos
+        return self.engine.subscribe(session, filter, qos, **options)
 
-    def unsubscribe(self, link: int, filter: str) -> bool:
-        self.subscriptions.pop((link, filter), None)
-        return self.engine.unsubscribe(link, filter)
+    def unsubscribe(self, session: int, filter: str, group: str = "") -> bool:
+        self.subscriptions.pop((session, filter), None)
+        return self.engine.unsubscribe(session, filter, group)
 
     def serves(self, topic: str) -> bool:
         """Whether a PUBLISH to this topic is taken here (§7.2): it takes one."""
@@ -90,7 +90,7 @@ class NativeCore(Host):
         while self.control is not None and (events := self.engine.poll_events()):
             for event in events:
                 if isinstance(event, LinkDownEvent):
-                    for key in [key for key in self.subscriptions if key[0] == event.link]:
+                    for key in [key for key in self.subscriptions if key[0] == event.session]:
                         del self.subscriptions[key]
                 self.control.handle_event(now, event)
         self.engine.poll_messages()

@@ -1,6 +1,6 @@
 //! The verbs of the border, once for all who drive engines.
 //!
-//! A core is one engine in virtual time, or one for each worker thread of an [`Endpoint`]. What concerns a link goes to the worker that has it;
+//! A core is one engine in virtual time, or one for each worker thread of an [`Endpoint`]. What concerns a link or a session goes to the worker that has it;
 //! tables (jurisdiction, subscriptions) are changed in every worker before the verb returns; retained messages are shared.
 
 use std::collections::BTreeMap;
@@ -16,8 +16,9 @@ use crate::endpoint::worker::Machine;
 use crate::engine::event::{Event, Message};
 use crate::engine::forward::retain;
 use crate::engine::outlet::Handoff;
+use crate::engine::subscribing::Opened;
 use crate::engine::{Engine, Shared};
-use crate::link_id::LinkId;
+use crate::link_id::{LinkId, SessionKey};
 use crate::sink::DatagramSink;
 use crate::tables::jurisdiction::{Cut, Grant};
 use crate::tables::trie::Subscriber;
@@ -134,29 +135,62 @@ impl Core {
         self.each(|engine, _| engine.uncut(subtree));
     }
 
-    /// Whether the subscription is new.
-    pub fn subscribe(&self, filter: &str, subscriber: Subscriber) -> bool {
-        let (link, home) = (subscriber.link, subscriber.link.worker());
+    /// Makes a session, or changes it; false: there are too many, or it is not persistent and has no link.
+    pub fn open_session(&self, session: u64, persistent: bool) -> bool {
+        let mut home = self.shared.directory.worker_of(session).unwrap_or(0);
+        loop {
+            match self.on(home, |engine, _| engine.open_session(session, persistent)) {
+                Opened::Here => return true,
+                Opened::Refused => return false,
+                // Its link came up on another worker meanwhile.
+                Opened::At(worker) => home = worker,
+            }
+        }
+    }
+
+    /// Forgets a session and its subscriptions.
+    pub fn end_session(&self, session: u64) {
+        if let Some(key) = self.session_key(session) {
+            self.on(key.worker(), |engine, _| engine.end_session(key));
+            self.others(key.worker(), |engine| engine.forget_subscriptions(key));
+        }
+    }
+
+    /// Whether the subscription is new; false, too, where there is no such session. `subscriber`: how it gets what matches.
+    pub fn subscribe(
+        &self,
+        session: u64,
+        filter: &str,
+        subscriber: impl FnOnce(SessionKey) -> Subscriber,
+    ) -> bool {
+        let Some(key) = self.session_key(session) else {
+            return false;
+        };
+        let (home, subscriber) = (key.worker(), subscriber(key));
         let Some(is_new) = self.on(home, |engine, _| engine.subscribe(filter, subscriber)) else {
             return false;
         };
         self.others(home, |engine| _ = engine.subscribe(filter, subscriber));
-        // A link that ended meanwhile had the other workers forget its subscriptions, perhaps before this one was there.
-        if self.workers() > 1 && !self.on(home, |engine, _| engine.has_link(link)) {
-            self.others(home, |engine| engine.unsubscribe_all(link));
+        // A session that ended meanwhile had the other workers forget its subscriptions, perhaps before this one was there.
+        if self.workers() > 1 && !self.on(home, |engine, _| engine.has_session(key)) {
+            self.others(home, |engine| engine.forget_subscriptions(key));
         }
         is_new
     }
 
     /// Whether there was such a subscription.
-    pub fn unsubscribe(&self, filter: &str, link: LinkId) -> bool {
-        self.others(link.worker(), |engine| _ = engine.unsubscribe(filter, link));
-        self.on(link.worker(), |engine, _| engine.unsubscribe(filter, link))
+    pub fn unsubscribe(&self, session: u64, filter: &str) -> bool {
+        let Some(key) = self.session_key(session) else {
+            return false;
+        };
+        self.others(key.worker(), |engine| _ = engine.unsubscribe(filter, key));
+        self.on(key.worker(), |engine, _| engine.unsubscribe(filter, key))
     }
 
     /// Sends the retained messages that match; how many there were.
-    pub fn send_retained(&self, link: LinkId, filter: &str, qos: u8) -> usize {
-        self.on(link.worker(), |engine, _| engine.send_retained(link, filter, qos))
+    pub fn send_retained(&self, session: u64, filter: &str, qos: u8) -> usize {
+        self.session_key(session)
+            .map_or(0, |key| self.on(key.worker(), |engine, _| engine.send_retained(key, filter, qos)))
     }
 
     /// The retained messages below a subtree, each part a serialised `Publish`.
@@ -223,6 +257,11 @@ impl Core {
                 endpoint.with_machine(if worker < endpoint.workers() { worker } else { 0 }, act)
             }
         }
+    }
+
+    fn session_key(&self, session: u64) -> Option<SessionKey> {
+        let home = self.shared.directory.worker_of(session)?;
+        self.on(home, |engine, _| engine.session_key(session))
     }
 
     fn workers(&self) -> u8 {

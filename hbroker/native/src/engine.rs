@@ -24,6 +24,9 @@ pub mod parts;
 pub mod publisher;
 pub mod rate;
 pub mod routes;
+pub mod sessions;
+pub mod subscribing;
+pub mod turned_away;
 
 #[cfg(test)]
 mod tests;
@@ -47,6 +50,7 @@ use crate::engine::outlet::{Handoff, Outlet};
 use crate::engine::parts::Splitter;
 use crate::engine::publisher::Publisher;
 use crate::engine::rate::RateLimit;
+use crate::engine::sessions::Sessions;
 use crate::keyed::Keyed;
 use crate::link::{Link, LinkConfig, Liveness, Role};
 use crate::link_id::LinkId;
@@ -138,6 +142,7 @@ impl Engine {
             workers,
             out: Outlet {
                 links: Links::new(worker, keyed),
+                sessions: Sessions::new(worker, keyed),
                 counters: Counters::default(),
                 handoffs: VecDeque::new(),
             },
@@ -220,7 +225,7 @@ impl Engine {
                 forwarder.deliver(&field, chain, &targets, ticket, &mut self.out);
             }
             Handoff::Settled { ticket } => forwarder.settle(ticket, &mut self.out),
-            Handoff::Gone { link } => forwarder.routes.forget_link(link),
+            Handoff::Gone { session } => forwarder.routes.forget_session(session),
             Handoff::Datagram { source, datagram } => self.take_datagram(now, source, &datagram),
         }
     }
@@ -276,6 +281,11 @@ impl Engine {
             self.out.counters.drop(Drop::TooManyLinks);
             return None;
         }
+        if inbound && self.shared.directory.claim(session, self.worker) != self.worker {
+            self.out.counters.drop(Drop::UnknownSession);
+            return None;
+        }
+        let links = &mut self.out.links;
         let opened = self.shared.opened.fetch_add(1, Ordering::Relaxed);
         let config = LinkConfig {
             session,
@@ -288,10 +298,10 @@ impl Engine {
             role,
         };
         let id = links.insert(Link::new(config, peer, token, now), session, inbound);
-        if inbound {
-            self.shared.directory.add(session, self.worker);
-        }
         links.touch(id);
+        if inbound {
+            self.attach(session, id);
+        }
         Some(id)
     }
 
@@ -300,21 +310,14 @@ impl Engine {
         let Some(mut entry) = self.out.links.remove(id) else {
             return;
         };
-        if entry.inbound {
-            self.shared.directory.remove(entry.session, self.worker);
-        }
         let peer = entry.peer();
         let tickets: Vec<_> = entry.ledger.take_all().collect();
         self.out.counters.drop_many(Drop::SessionEnded, entry.link.unsent() as u64);
         match &mut self.side {
             Side::Node(forwarder) => {
-                forwarder.routes.forget_link(id);
                 self.out.counters.drop_many(Drop::SessionEnded, tickets.len() as u64);
                 for ticket in tickets {
                     forwarder.settle(ticket, &mut self.out);
-                }
-                for worker in (0..self.workers).filter(|&worker| worker != self.worker) {
-                    self.out.handoffs.push_back((worker, Handoff::Gone { link: id }));
                 }
             }
             Side::Client(client) => {
@@ -322,6 +325,9 @@ impl Engine {
                 client.publisher.zones.forget(Some(peer.address));
                 self.take_back(now, tickets);
             }
+        }
+        if entry.inbound {
+            self.detach(entry.session, entry.subscriber);
         }
         self.events.push(Event::LinkDown(peer, reason));
     }

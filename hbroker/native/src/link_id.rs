@@ -1,26 +1,42 @@
-//! The name of a link within one core.
+//! The names of what a core keeps in slots: its links, and its sessions.
 
-/// Names a link: its worker, its slot there, and a generation, so that no name is used again while anybody may remember it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct LinkId(pub u64);
+/// Names what lies in a slot: its worker, the slot there, and a generation, so that no name is used again while anybody may
+/// remember it.
+macro_rules! slot_name {
+    ($(#[$doc:meta])* $name:ident) => {
+        $(#[$doc])*
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+        pub struct $name(pub u64);
+
+        impl $name {
+            /// `generation` wraps at 2^24.
+            pub fn new(worker: u8, generation: u32, slot: usize) -> Self {
+                let generation = u64::from(generation) & ((1 << GENERATION_BITS) - 1);
+                Self(u64::from(worker) << (SLOT_BITS + GENERATION_BITS) | generation << SLOT_BITS | slot as u64)
+            }
+
+            pub fn worker(self) -> u8 {
+                self.0.to_be_bytes()[0]
+            }
+
+            pub fn slot(self) -> usize {
+                (self.0 & ((1 << SLOT_BITS) - 1)) as usize
+            }
+        }
+    };
+}
 
 const SLOT_BITS: u32 = 32;
 const GENERATION_BITS: u32 = 24;
 
-impl LinkId {
-    /// `generation` wraps at 2^24.
-    pub fn new(worker: u8, generation: u32, slot: usize) -> Self {
-        let generation = u64::from(generation) & ((1 << GENERATION_BITS) - 1);
-        Self(u64::from(worker) << (SLOT_BITS + GENERATION_BITS) | generation << SLOT_BITS | slot as u64)
-    }
+slot_name! {
+    /// A link within one core.
+    LinkId
+}
 
-    pub fn worker(self) -> u8 {
-        self.0.to_be_bytes()[0]
-    }
-
-    pub fn slot(self) -> usize {
-        (self.0 & ((1 << SLOT_BITS) - 1)) as usize
-    }
+slot_name! {
+    /// A session within one core, whether it has a link or not.
+    SessionKey
 }
 
 #[cfg(test)]

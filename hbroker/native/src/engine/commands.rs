@@ -11,7 +11,6 @@ use crate::engine::forward::Forwarder;
 use crate::link::{LinkStats, Role};
 use crate::link_id::LinkId;
 use crate::tables::jurisdiction::{Cut, Decision, Grant};
-use crate::tables::trie::Subscriber;
 use crate::topic;
 use crate::wire::{Body, PacketView, PublishOut};
 
@@ -42,28 +41,6 @@ impl Engine {
         self.out.queue_control(link, Bytes::from(packet))
     }
 
-    /// Whether the subscription is new; `None`: its link, which is this worker's, is gone.
-    pub fn subscribe(&mut self, filter: &str, subscriber: Subscriber) -> Option<bool> {
-        let is_gone = subscriber.link.worker() == self.worker && !self.has_link(subscriber.link);
-        if is_gone {
-            return None;
-        }
-        self.node(|node| !node.routes.subscriptions_mut().insert(filter, subscriber))
-    }
-
-    pub fn has_link(&self, link: LinkId) -> bool {
-        self.out.links.get(link).is_some()
-    }
-
-    /// Forgets the subscriptions of a link.
-    pub fn unsubscribe_all(&mut self, link: LinkId) {
-        self.node(|node| node.routes.forget_link(link));
-    }
-
-    pub fn unsubscribe(&mut self, filter: &str, link: LinkId) -> bool {
-        self.node(|node| node.routes.subscriptions_mut().remove(filter, link)).unwrap_or(false)
-    }
-
     pub fn grant(&mut self, subtree: &str, grant: Grant) {
         self.node(|node| node.routes.jurisdiction_mut().grant(subtree, grant));
     }
@@ -90,13 +67,6 @@ impl Engine {
 
     pub fn matching(&mut self, topic: &str) -> usize {
         self.node(|node| node.routes.matching(topic)).unwrap_or(0)
-    }
-
-    pub fn send_retained(&mut self, link: LinkId, filter: &str, qos: u8) -> usize {
-        match &mut self.side {
-            Side::Node(forwarder) => forwarder.send_retained(link, filter, qos, &mut self.out),
-            Side::Client(_) => 0,
-        }
     }
 
     pub fn install_zone(
@@ -195,7 +165,7 @@ impl Engine {
         self.node(|node| node.routes.subscriptions()).unwrap_or(0)
     }
 
-    fn node<R>(&mut self, act: impl FnOnce(&mut Forwarder) -> R) -> Option<R> {
+    pub(super) fn node<R>(&mut self, act: impl FnOnce(&mut Forwarder) -> R) -> Option<R> {
         match &mut self.side {
             Side::Node(forwarder) => Some(act(forwarder)),
             Side::Client(_) => None,

@@ -1,4 +1,4 @@
-//! Which worker has which session.
+//! Which worker is the home of which session.
 //!
 //! The kernel gives each source address to one worker's socket. A client whose address changed may so reach another worker than the one that has its
 //! session; that worker looks here. No datagram of a session that is where it belongs does.
@@ -18,8 +18,9 @@ impl Directory {
         Self { workers: RwLock::new(HashMap::with_hasher(Keyed::new(seed))) }
     }
 
-    pub fn add(&self, session: u64, worker: u8) {
-        self.workers.write().insert(session, worker);
+    /// Makes this worker the session's home, unless it has one; its home.
+    pub fn claim(&self, session: u64, worker: u8) -> u8 {
+        *self.workers.write().entry(session).or_insert(worker)
     }
 
     /// Forgets a session, if this worker has it.

@@ -12,7 +12,7 @@ use crate::engine::ledger::Ticket;
 use crate::engine::outlet::{Handoff, Outlet, Targets};
 use crate::engine::parts::chain_of;
 use crate::keyed::Keyed;
-use crate::link_id::LinkId;
+use crate::link_id::{LinkId, SessionKey};
 use crate::tables::match_set::Subscriber;
 use crate::wire::PublishView;
 
@@ -81,17 +81,17 @@ impl Distribution {
         let mut share = || shared.get_or_insert_with(|| Bytes::copy_from_slice(&field)).clone();
         let mut last = None;
         let mut remote: SmallVec<[(u8, Targets); 4]> = SmallVec::new();
-        for &Subscriber { link, qos, .. } in subscribers {
+        for &Subscriber { session, qos, .. } in subscribers {
             let qos = qos.min(publish.qos);
-            if link.worker() != self.worker {
-                match remote.iter_mut().find(|(worker, _)| *worker == link.worker()) {
-                    Some((_, targets)) => targets.push((link, qos)),
-                    None => remote.push((link.worker(), SmallVec::from_elem((link, qos), 1))),
+            if session.worker() != self.worker {
+                match remote.iter_mut().find(|(worker, _)| *worker == session.worker()) {
+                    Some((_, targets)) => targets.push((session, qos)),
+                    None => remote.push((session.worker(), SmallVec::from_elem((session, qos), 1))),
                 }
             } else if qos == 0 {
-                out.queue_copy(link, &field, false);
-            } else if let Some(link) = last.replace(link) {
-                self.keep(link, share(), chain, ticket, out);
+                out.offer_copy(session, &field, false);
+            } else if let Some(session) = last.replace(session) {
+                self.keep(session, share(), chain, ticket, out);
             }
         }
         for (worker, targets) in remote {
@@ -101,9 +101,9 @@ impl Distribution {
             }
             out.handoffs.push_back((worker, Handoff::Deliver { field: share(), chain, targets, ticket }));
         }
-        if let Some(link) = last {
+        if let Some(session) = last {
             let field = shared.unwrap_or_else(|| Bytes::copy_from_slice(&field));
-            self.keep(link, field, chain, ticket, out);
+            self.keep(session, field, chain, ticket, out);
         }
     }
 
@@ -124,8 +124,15 @@ impl Distribution {
         self.pending.len()
     }
 
-    fn keep(&mut self, link: LinkId, field: Bytes, chain: u64, ticket: Option<Ticket>, out: &mut Outlet) {
-        if out.queue_shared(link, field, chain, false, ticket)
+    fn keep(
+        &mut self,
+        session: SessionKey,
+        field: Bytes,
+        chain: u64,
+        ticket: Option<Ticket>,
+        out: &mut Outlet,
+    ) {
+        if out.offer_shared(session, field, chain, false, ticket)
             && let Some(ticket) = ticket
         {
             self.add_copies(ticket, 1);

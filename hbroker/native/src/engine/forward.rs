@@ -15,9 +15,10 @@ use crate::engine::ledger::Ticket;
 use crate::engine::outlet::{Handoff, Outlet};
 use crate::engine::parts::chain_of;
 use crate::engine::routes::{Refusal, Routes};
+use crate::engine::turned_away::TurnedAway;
 use crate::keyed::Keyed;
 use crate::link::pubacks::Success;
-use crate::link_id::LinkId;
+use crate::link_id::SessionKey;
 use crate::tables::match_set::Subscriber;
 use crate::tables::retained::{Offer, RetainedPart, RetainedStore};
 use crate::tables::window::DuplicateWindow;
@@ -34,6 +35,7 @@ pub struct Forwarder {
     pub retained: Arc<Mutex<RetainedStore>>,
     window: DuplicateWindow,
     distribution: Distribution,
+    turned_away: TurnedAway,
 }
 
 impl Forwarder {
@@ -44,6 +46,7 @@ impl Forwarder {
             retained,
             window: DuplicateWindow::new(WINDOW_PUBLISHERS, WINDOW_SPAN, seed),
             distribution: Distribution::new(worker, Keyed::new(seed)),
+            turned_away: TurnedAway::new(Keyed::new(seed)),
         }
     }
 
@@ -59,16 +62,30 @@ impl Forwarder {
         origin: Option<Origin>,
         out: &mut Outlet,
     ) -> Result<(), Refusal> {
+        let taken = self.take(now, publish, origin, out);
+        if matches!(taken, Err(Refusal::Handover)) && publish.qos > 0 {
+            self.turned_away.note(now, publish);
+        }
+        taken
+    }
+
+    fn take(
+        &mut self,
+        now: Micros,
+        publish: &PublishView<'_>,
+        origin: Option<Origin>,
+        out: &mut Outlet,
+    ) -> Result<(), Refusal> {
         if publish.qos > 2 || origin.is_some_and(|origin| (publish.qos > 0) != (origin.delivery > 0)) {
             return Err(Refusal::InvalidMessage);
         }
-        let Self { routes, retained, window, distribution, .. } = self;
+        let Self { routes, retained, window, distribution, turned_away, .. } = self;
         let route = routes.find(now, publish.topic)?;
         if route.reserved && origin.is_some() {
             return Err(Refusal::NotAuthorized);
         }
         let reliable = origin.filter(|origin| origin.delivery > 0);
-        if route.gathering && reliable.is_some() {
+        if reliable.is_some() && (route.gathering || turned_away.holds_back(now, publish)) {
             return Err(Refusal::Handover);
         }
         let id = (publish.publisher, publish.sequence);
@@ -84,8 +101,9 @@ impl Forwarder {
         if publish.retain && !retain(&mut retained.lock(), publish) {
             out.counters.drop(Drop::RetainedFull);
         }
+        let source = origin.and_then(|origin| out.links.get(origin.link)?.subscriber);
         let mut subscribers =
-            route.subscribers.iter().filter(|subscriber| wants(subscriber, origin)).peekable();
+            route.subscribers.iter().filter(|subscriber| wants(subscriber, source)).peekable();
         if subscribers.peek().is_none() {
             reliable.inspect(|&origin| out.acknowledge(origin, Success::Unmatched));
             return Ok(());
@@ -110,19 +128,19 @@ impl Forwarder {
         }
     }
 
-    /// Queues another worker's message for this worker's links.
+    /// Queues another worker's message for this worker's sessions.
     pub fn deliver(
         &mut self,
         field: &Bytes,
         chain: u64,
-        targets: &[(LinkId, u8)],
+        targets: &[(SessionKey, u8)],
         ticket: Option<Ticket>,
         out: &mut Outlet,
     ) {
-        for &(link, qos) in targets {
+        for &(session, qos) in targets {
             if qos == 0 {
-                out.queue_copy(link, field, false);
-            } else if !out.queue_shared(link, field.clone(), chain, false, ticket)
+                out.offer_copy(session, field, false);
+            } else if !out.offer_shared(session, field.clone(), chain, false, ticket)
                 && let Some(ticket) = ticket
             {
                 self.settle(ticket, out);
@@ -131,12 +149,12 @@ impl Forwarder {
     }
 
     /// Sends what is retained and matches, and says how many messages that was.
-    pub fn send_retained(&mut self, link: LinkId, filter: &str, qos: u8, out: &mut Outlet) -> usize {
+    pub fn send_retained(&mut self, session: SessionKey, filter: &str, qos: u8, out: &mut Outlet) -> usize {
         let mut sent = 0;
         self.retained.lock().for_each_match(filter, |topic, parts| {
             sent += 1;
             for field in parts {
-                send_retained_part(link, topic, field, qos, out);
+                send_retained_part(session, topic, field, qos, out);
             }
         });
         sent
@@ -148,9 +166,9 @@ impl Forwarder {
     }
 }
 
-/// Whether a subscriber gets what came from there.
-fn wants(subscriber: &Subscriber, origin: Option<Origin>) -> bool {
-    !subscriber.no_local || origin.is_none_or(|origin| origin.link != subscriber.link)
+/// Whether a subscriber gets what this session published.
+fn wants(subscriber: &Subscriber, source: Option<SessionKey>) -> bool {
+    !subscriber.no_local || source != Some(subscriber.session)
 }
 
 /// Keeps a message as its topic's retained one; false where there is no room.
@@ -166,15 +184,15 @@ pub fn retain(retained: &mut RetainedStore, publish: &PublishView<'_>) -> bool {
     !matches!(retained.offer(part), Offer::Refused)
 }
 
-fn send_retained_part(link: LinkId, topic: &str, field: &[u8], qos: u8, out: &mut Outlet) {
+fn send_retained_part(session: SessionKey, topic: &str, field: &[u8], qos: u8, out: &mut Outlet) {
     // A field was checked when it came in; what does not parse any more cannot have been stored.
     let Ok(PacketView { body: Body::Publish(publish), .. }) = PacketView::from_raw(field) else {
         return;
     };
     if qos.min(publish.qos) == 0 {
-        out.queue_copy(link, field, true);
+        out.offer_copy(session, field, true);
     } else {
         let chain = chain_of(publish.publisher, topic.as_bytes());
-        out.queue_shared(link, Bytes::copy_from_slice(field), chain, true, None);
+        out.offer_shared(session, Bytes::copy_from_slice(field), chain, true, None);
     }
 }

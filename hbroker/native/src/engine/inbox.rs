@@ -10,7 +10,7 @@ use crate::Micros;
 use crate::engine::counters::{Counters, Drop};
 use crate::engine::event::Message;
 use crate::engine::fragment::{Limits, Part, Reassembler};
-use crate::link_id::LinkId;
+use crate::link_id::{LinkId, SessionKey};
 use crate::tables::match_set::MatchSet;
 use crate::tables::trie::{Subscriber, SubscriptionTrie};
 use crate::tables::window::DuplicateWindow;
@@ -61,12 +61,12 @@ impl Inbox {
     /// Has messages that match handed to this listener, at this `QoS` at most.
     pub fn listen(&mut self, listener: u64, filter: &str, qos: u8) {
         let subscriber =
-            Subscriber { link: LinkId(listener), qos, no_local: false, retain_as_published: false };
+            Subscriber { session: SessionKey(listener), qos, no_local: false, retain_as_published: false };
         self.listeners.insert(filter, subscriber);
     }
 
     pub fn unlisten(&mut self, listener: u64) {
-        self.listeners.remove_link(LinkId(listener));
+        self.listeners.remove_session(SessionKey(listener));
     }
 
     /// Takes a message in. `receipt`: the link and the delivery to acknowledge it by; `None` at `QoS` 0.
@@ -165,7 +165,7 @@ impl Inbox {
             whole,
             retained,
             qos: if receipt.is_some() { publish.qos.min(granted) } else { 0 },
-            subscriptions: wanted.iter().map(|listener| listener.link.0).collect(),
+            subscriptions: wanted.iter().map(|listener| listener.session.0).collect(),
             receipt,
         };
         self.bytes += message.bytes();

@@ -15,7 +15,7 @@ use crate::engine::event::Peer;
 use crate::engine::ledger::Ledger;
 use crate::keyed::Keyed;
 use crate::link::{Link, LinkStats};
-use crate::link_id::LinkId;
+use crate::link_id::{LinkId, SessionKey};
 
 /// Ended links whose peers' incarnations are remembered: late datagrams are rare, and soon over.
 const MOST_PAST: usize = 4_096;
@@ -34,6 +34,8 @@ pub struct Entry {
     pub token_renewals: u8,
     /// What each delivery that needs a PUBACK stands for.
     pub ledger: Ledger,
+    /// Its session, if anything was subscribed in it.
+    pub subscriber: Option<SessionKey>,
     /// Released packets wait for room (§3.3); it stands in the engine's list of such links.
     pub stalled: bool,
     id: LinkId,
@@ -95,6 +97,7 @@ impl Links {
             published: false,
             token_renewals: 0,
             ledger: Ledger::default(),
+            subscriber: None,
             stalled: false,
             id,
             dirty: false,

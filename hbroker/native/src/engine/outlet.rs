@@ -1,4 +1,4 @@
-//! The way out of an engine: its links and their queues, what goes to other workers, and what is counted.
+//! The way out of an engine: sessions, their links and queues, what goes to other workers, and what is counted.
 
 use std::collections::VecDeque;
 
@@ -9,28 +9,30 @@ use crate::engine::counters::{Counters, Drop};
 use crate::engine::distribution::Origin;
 use crate::engine::ledger::Ticket;
 use crate::engine::links::Links;
+use crate::engine::sessions::Sessions;
 use crate::link::pubacks::Success;
 use crate::link::{Chain, QueueFull};
-use crate::link_id::LinkId;
+use crate::link_id::{LinkId, SessionKey};
 
 /// What one worker asks of another.
 #[derive(Clone, Debug)]
 pub enum Handoff {
-    /// Queue this message for these links, which are yours, each at its `QoS`.
+    /// Queue this message for these sessions, which are yours, each at its `QoS`.
     Deliver { field: Bytes, chain: u64, targets: Targets, ticket: Option<Ticket> },
     /// A copy of a message that you took over is settled.
     Settled { ticket: Ticket },
-    /// A link is gone: forget its subscriptions.
-    Gone { link: LinkId },
+    /// A session has ended: forget its subscriptions.
+    Gone { session: SessionKey },
     /// A datagram for a session that you have.
     Datagram { source: std::net::SocketAddr, datagram: Bytes },
 }
 
-/// Links and the `QoS` that each gets a message at.
-pub type Targets = SmallVec<[(LinkId, u8); 8]>;
+/// Sessions and the `QoS` that each gets a message at.
+pub type Targets = SmallVec<[(SessionKey, u8); 8]>;
 
 pub struct Outlet {
     pub links: Links,
+    pub sessions: Sessions,
     pub counters: Counters,
     /// For which worker, and what.
     pub handoffs: VecDeque<(u8, Handoff)>,
@@ -43,6 +45,29 @@ impl Outlet {
             entry.link.acknowledge(origin.delivery, success);
             self.links.touch(origin.link);
         }
+    }
+
+    /// Offers a session a message at `QoS` 0.
+    pub fn offer_copy(&mut self, session: SessionKey, field: &[u8], retained: bool) {
+        if let Some(link) = self.link_of(session) {
+            self.queue_copy(link, field, retained);
+        }
+    }
+
+    /// Offers a session a message at `QoS` 1 or 2; as [`Self::queue_shared`].
+    pub fn offer_shared(
+        &mut self,
+        session: SessionKey,
+        field: Bytes,
+        chain: u64,
+        retained: bool,
+        ticket: Option<Ticket>,
+    ) -> bool {
+        let Some(link) = self.link_of(session) else {
+            self.counters.drop(Drop::SessionEnded);
+            return false;
+        };
+        self.queue_shared(link, field, chain, retained, ticket)
     }
 
     /// Queues a message at `QoS` 0: dropped, and counted, where there is no room.
@@ -99,5 +124,9 @@ impl Outlet {
         }
         self.links.touch(id);
         queued
+    }
+
+    fn link_of(&self, session: SessionKey) -> Option<LinkId> {
+        self.sessions.get(session)?.link
     }
 }

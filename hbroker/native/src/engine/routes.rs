@@ -13,7 +13,7 @@ use std::hash::Hasher;
 use rustc_hash::FxHasher;
 
 use crate::Micros;
-use crate::link_id::LinkId;
+use crate::link_id::SessionKey;
 use crate::tables::jurisdiction::{Cut, Decision, Jurisdiction};
 use crate::tables::match_set::{MatchSet, Subscriber};
 use crate::tables::trie::SubscriptionTrie;
@@ -39,7 +39,7 @@ pub enum Refusal {
 /// A topic that is this node's.
 #[derive(Clone, Copy, Debug)]
 pub struct Route<'a> {
-    /// Each link that wants its messages, once.
+    /// Each session that wants its messages, once.
     pub subscribers: &'a [Subscriber],
     /// Only this node itself publishes there.
     pub reserved: bool,
@@ -99,9 +99,9 @@ impl Routes {
         &mut self.subscriptions
     }
 
-    /// A link is gone. Where it had no subscriptions nothing that is remembered ends: publishers come and go.
-    pub fn forget_link(&mut self, link: LinkId) {
-        if self.subscriptions.remove_link(link) > 0 {
+    /// A session is gone. Where it had no subscriptions nothing that is remembered ends: publishers come and go.
+    pub fn forget_session(&mut self, session: SessionKey) {
+        if self.subscriptions.remove_session(session) > 0 {
             self.version += 1;
         }
     }

@@ -112,28 +112,52 @@ impl Core {
         py.detach(|| self.core.uncut(subtree));
     }
 
-    #[pyo3(signature = (link, filter, qos, *, no_local = false, retain_as_published = false))]
+    #[pyo3(signature = (session, *, persistent, queue_messages = 0, queue_bytes = 0))]
+    fn open_session(
+        &self,
+        py: Python<'_>,
+        session: u64,
+        persistent: bool,
+        queue_messages: usize,
+        queue_bytes: usize,
+    ) -> bool {
+        py.detach(|| self.core.open_session(session, persistent))
+    }
+
+    #[pyo3(signature = (session, reason = "session_ended"))]
+    fn end_session(&self, py: Python<'_>, session: u64, reason: &str) -> PyResult<()> {
+        py.detach(|| self.core.end_session(session));
+        Ok(())
+    }
+
+    #[pyo3(signature = (
+        session, filter, qos, *, no_local = false, retain_as_published = false, group = "", overflow = 0
+    ))]
+    #[allow(clippy::too_many_arguments)]
     fn subscribe(
         &self,
         py: Python<'_>,
-        link: u64,
+        session: u64,
         filter: &str,
         qos: u8,
         no_local: bool,
         retain_as_published: bool,
+        group: &str,
+        overflow: u8,
     ) -> PyResult<bool> {
         check_filter(filter, qos)?;
-        let subscriber = Subscriber { link: LinkId(link), qos, no_local, retain_as_published };
-        Ok(py.detach(|| self.core.subscribe(filter, subscriber)))
+        let subscriber = |session| Subscriber { session, qos, no_local, retain_as_published };
+        Ok(py.detach(|| self.core.subscribe(session, filter, subscriber)))
     }
 
-    fn unsubscribe(&self, py: Python<'_>, link: u64, filter: &str) -> bool {
-        py.detach(|| self.core.unsubscribe(filter, LinkId(link)))
+    #[pyo3(signature = (session, filter, group = ""))]
+    fn unsubscribe(&self, py: Python<'_>, session: u64, filter: &str, group: &str) -> bool {
+        py.detach(|| self.core.unsubscribe(session, filter))
     }
 
-    fn send_retained(&self, py: Python<'_>, link: u64, filter: &str, qos: u8) -> PyResult<usize> {
+    fn send_retained(&self, py: Python<'_>, session: u64, filter: &str, qos: u8) -> PyResult<usize> {
         check_filter(filter, qos)?;
-        Ok(py.detach(|| self.core.send_retained(LinkId(link), filter, qos)))
+        Ok(py.detach(|| self.core.send_retained(session, filter, qos)))
     }
 
     fn retained<'py>(&self, py: Python<'py>, subtree: &str) -> Vec<Bound<'py, PyBytes>> {

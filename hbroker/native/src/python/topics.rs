@@ -3,7 +3,7 @@
 use pyo3::prelude::*;
 use pyo3::types::PyString;
 
-use crate::link_id::LinkId;
+use crate::link_id::SessionKey;
 use crate::tables::match_set::MatchSet;
 use crate::tables::trie::{self, Subscriber};
 use crate::topic;
@@ -45,18 +45,18 @@ impl SubscriptionTrie {
     }
 
     fn insert(&mut self, filter: &str, subscriber: u64) -> bool {
-        let link = LinkId(subscriber);
-        let subscriber = Subscriber { link, qos: 0, no_local: false, retain_as_published: false };
+        let session = SessionKey(subscriber);
+        let subscriber = Subscriber { session, qos: 0, no_local: false, retain_as_published: false };
         !self.trie.insert(filter, subscriber)
     }
 
     fn remove(&mut self, filter: &str, subscriber: u64) -> bool {
-        self.trie.remove(filter, LinkId(subscriber))
+        self.trie.remove(filter, SessionKey(subscriber))
     }
 
     fn matches(&mut self, topic: &str) -> Vec<u64> {
         self.trie.collect_matches(topic, &mut self.found);
-        self.found.subscribers().iter().map(|subscriber| subscriber.link.0).collect()
+        self.found.subscribers().iter().map(|subscriber| subscriber.session.0).collect()
     }
 
     fn __len__(&self) -> usize {

@@ -1,22 +1,22 @@
-//! The links that match one topic, each once (§7.4).
+//! The sessions that match one topic, each once (§7.4).
 
-use crate::link_id::LinkId;
+use crate::link_id::SessionKey;
 
 /// Who gets what matches a filter, and how.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Subscriber {
-    /// The link of the subscribing session.
-    pub link: LinkId,
+    /// Whose subscription it is.
+    pub session: SessionKey,
     /// The highest QoS wanted.
     pub qos: u8,
-    /// Not what the link itself published.
+    /// Not what the session itself published.
     pub no_local: bool,
     /// Keep the publisher's `retain` flag.
     pub retain_as_published: bool,
 }
 
 impl Subscriber {
-    /// Satisfies two subscriptions of one link: the higher QoS, and each message and each flag that one of
+    /// Satisfies two subscriptions of one session: the higher QoS, and each message and each flag that one of
     /// them asks for.
     fn merge(&mut self, other: Subscriber) {
         self.qos = self.qos.max(other.qos);
@@ -30,7 +30,7 @@ impl Subscriber {
 pub struct MatchSet {
     found: Vec<Subscriber>,
     subscriptions: usize,
-    /// By link slot: where in `found` the link is, if `round` is the present one. So nothing is cleared
+    /// By session slot: where in `found` the session is, if `round` is the present one. So nothing is cleared
     /// between topics.
     marks: Vec<Mark>,
     round: u32,
@@ -46,17 +46,17 @@ struct Mark {
 }
 
 impl MatchSet {
-    /// Each link that matches, once.
+    /// Each session that matches, once.
     pub fn subscribers(&self) -> &[Subscriber] {
         &self.found
     }
 
-    /// How many subscriptions match; of one link perhaps several.
+    /// How many subscriptions match; of one session perhaps several.
     pub fn subscriptions(&self) -> usize {
         self.subscriptions
     }
 
-    /// Forgets what was found, and expects link slots below `slots`.
+    /// Forgets what was found, and expects session slots below `slots`.
     pub(crate) fn begin(&mut self, slots: usize) {
         self.found.clear();
         self.subscriptions = 0;
@@ -78,7 +78,7 @@ impl MatchSet {
         if mark.round == self.round {
             self.found[mark.index as usize].merge(subscriber);
         } else {
-            // Fits: there is at most one for each link slot, and those are numbered in 32 bits.
+            // Fits: there is at most one for each session slot, and those are numbered in 32 bits.
             *mark = Mark { round: self.round, index: self.found.len() as u32 };
             self.found.push(subscriber);
         }

@@ -1,4 +1,4 @@
-//! The subscription trie: from a topic to the links whose filters match it.
+//! The subscription trie: from a topic to the sessions whose filters match it.
 //!
 //! A filter without wildcards matches one topic, so it is found by its whole text, whatever its depth. The
 //! others form a trie. A node stands for the first levels of some filters; below it hang its named
@@ -10,15 +10,15 @@
 //! Whole texts are kept as if they were one level, below a root of their own; and one hash table holds the
 //! named children of all nodes, under (parent, name).
 //!
-//! A subscription is known in two places, at its node and at its link, and each holds its position in the
-//! other: so both are removed in constant time, and a link that ends costs no more than its own filters.
+//! A subscription is known in two places, at its node and at its session, and each holds its position in the
+//! other: so both are removed in constant time, and a session that ends costs no more than its own filters.
 
 use std::hash::BuildHasher;
 
 use hashbrown::HashTable;
 use rustc_hash::FxBuildHasher;
 
-use crate::link_id::LinkId;
+use crate::link_id::SessionKey;
 use crate::tables::arena::Arena;
 use crate::tables::few::{Crowds, Few};
 use crate::tables::level_names::LevelNames;
@@ -34,7 +34,7 @@ const NONE: u32 = u32::MAX;
 const PLUS: u32 = u32::MAX;
 const HASH: u32 = u32::MAX - 1;
 
-/// Filters, and the links that subscribed to each.
+/// Filters, and the sessions that subscribed to each.
 pub struct SubscriptionTrie {
     seed: u64,
     names: LevelNames,
@@ -42,9 +42,9 @@ pub struct SubscriptionTrie {
     /// The named children of all nodes.
     children: HashTable<Child>,
     crowds: Crowds<Subscription>,
-    link_crowds: Crowds<Filter>,
-    links: Arena<Link>,
-    link_slots: HashTable<u32>,
+    session_crowds: Crowds<Filter>,
+    sessions: Arena<Session>,
+    session_slots: HashTable<u32>,
     len: usize,
 }
 
@@ -69,13 +69,13 @@ struct Child {
 
 #[derive(Clone, Copy)]
 struct Subscription {
-    link: u32,
-    /// Where among the link's filters this one is.
+    session: u32,
+    /// Where among the session's filters this one is.
     position: u32,
     options: Options,
 }
 
-/// A subscriber less its link.
+/// A subscriber less its session.
 #[derive(Clone, Copy)]
 struct Options {
     qos: u8,
@@ -83,8 +83,8 @@ struct Options {
     retain_as_published: bool,
 }
 
-struct Link {
-    id: LinkId,
+struct Session {
+    id: SessionKey,
     filters: Few<Filter>,
 }
 
@@ -109,48 +109,49 @@ impl SubscriptionTrie {
             nodes,
             children: HashTable::new(),
             crowds: Arena::default(),
-            link_crowds: Arena::default(),
-            links: Arena::default(),
-            link_slots: HashTable::new(),
+            session_crowds: Arena::default(),
+            sessions: Arena::default(),
+            session_slots: HashTable::new(),
             len: 0,
         }
     }
 
-    /// Adds a link's subscription to a valid filter, or replaces its options. Whether it was there before.
+    /// Adds a session's subscription to a valid filter, or replaces its options. Whether it was there before.
     pub fn insert(&mut self, filter: &str, subscriber: Subscriber) -> bool {
-        let Subscriber { link, qos, no_local, retain_as_published } = subscriber;
+        let Subscriber { session, qos, no_local, retain_as_published } = subscriber;
         let options = Options { qos, no_local, retain_as_published };
-        let (node, link) = (self.make_node(filter), self.make_link(link));
-        if let Some(position) = self.position(node, link) {
+        let (node, session) = (self.make_node(filter), self.make_session(session));
+        if let Some(position) = self.position(node, session) {
             self.subscriptions_mut(node)[position as usize].options = options;
             return true;
         }
         let position = self.subscriptions(node).len() as u32;
-        self.links[link].filters.push(Filter { node, position }, &mut self.link_crowds);
-        let subscription = Subscription { link, position: self.filters(link).len() as u32 - 1, options };
+        self.sessions[session].filters.push(Filter { node, position }, &mut self.session_crowds);
+        let subscription =
+            Subscription { session, position: self.filters(session).len() as u32 - 1, options };
         self.nodes[node].subscriptions.push(subscription, &mut self.crowds);
         self.len += 1;
         false
     }
 
-    /// Removes a link's subscription to a filter. Whether there was one.
-    pub fn remove(&mut self, filter: &str, link: LinkId) -> bool {
-        let Some(link) = self.find_link(link) else {
+    /// Removes a session's subscription to a filter. Whether there was one.
+    pub fn remove(&mut self, filter: &str, session: SessionKey) -> bool {
+        let Some(session) = self.find_session(session) else {
             return false;
         };
         let Some(node) = self.find_node(filter) else {
             return false;
         };
-        let Some(position) = self.position(node, link) else {
+        let Some(position) = self.position(node, session) else {
             return false;
         };
         self.detach(node, position);
         true
     }
 
-    /// Removes all subscriptions of a link; returns how many there were.
-    pub fn remove_link(&mut self, link: LinkId) -> usize {
-        let Some(slot) = self.find_link(link) else {
+    /// Removes all subscriptions of a session; returns how many there were.
+    pub fn remove_session(&mut self, session: SessionKey) -> usize {
+        let Some(slot) = self.find_session(session) else {
             return 0;
         };
         let count = self.filters(slot).len();
@@ -163,7 +164,7 @@ impl SubscriptionTrie {
 
     /// Finds the subscriptions whose filters match a valid topic, in place of what `found` held.
     pub fn collect_matches(&self, topic: &str, found: &mut MatchSet) {
-        found.begin(self.links.end());
+        found.begin(self.sessions.end());
         if self.nodes[PLAIN].children > 0
             && let Some(node) = self.child(PLAIN, self.names.hash(topic), topic)
         {
@@ -209,16 +210,19 @@ impl SubscriptionTrie {
         self.len
     }
 
-    /// How many links have a subscription.
+    /// How many sessions have a subscription.
     #[cfg(test)]
-    pub fn links(&self) -> usize {
-        self.links.len()
+    pub fn sessions(&self) -> usize {
+        self.sessions.len()
     }
 
     fn collect(&self, node: u32, found: &mut MatchSet) {
-        for &Subscription { link, options, .. } in self.subscriptions(node) {
+        for &Subscription { session, options, .. } in self.subscriptions(node) {
             let Options { qos, no_local, retain_as_published } = options;
-            found.add(link, Subscriber { link: self.links[link].id, qos, no_local, retain_as_published });
+            found.add(
+                session,
+                Subscriber { session: self.sessions[session].id, qos, no_local, retain_as_published },
+            );
         }
     }
 }
@@ -301,32 +305,33 @@ impl SubscriptionTrie {
     }
 }
 
-/// Subscriptions, at their node and at their link.
+/// Subscriptions, at their node and at their session.
 impl SubscriptionTrie {
-    fn find_link(&self, id: LinkId) -> Option<u32> {
-        self.link_slots.find(link_hash(id), |&slot| self.links[slot].id == id).copied()
+    fn find_session(&self, id: SessionKey) -> Option<u32> {
+        self.session_slots.find(session_hash(id), |&slot| self.sessions[slot].id == id).copied()
     }
 
-    fn make_link(&mut self, id: LinkId) -> u32 {
-        self.find_link(id).unwrap_or_else(|| {
-            let slot = self.links.insert(Link { id, filters: Few::None });
-            self.link_slots.insert_unique(link_hash(id), slot, |&slot| link_hash(self.links[slot].id));
+    fn make_session(&mut self, id: SessionKey) -> u32 {
+        self.find_session(id).unwrap_or_else(|| {
+            let slot = self.sessions.insert(Session { id, filters: Few::None });
+            self.session_slots
+                .insert_unique(session_hash(id), slot, |&slot| session_hash(self.sessions[slot].id));
             slot
         })
     }
 
-    fn drop_link(&mut self, slot: u32) {
-        let hash = link_hash(self.links.take(slot).id);
-        if let Ok(entry) = self.link_slots.find_entry(hash, |&other| other == slot) {
+    fn drop_session(&mut self, slot: u32) {
+        let hash = session_hash(self.sessions.take(slot).id);
+        if let Ok(entry) = self.session_slots.find_entry(hash, |&other| other == slot) {
             entry.remove();
         }
     }
 
-    /// Where among the node's subscriptions the link's is. Searched for in the shorter of the two lists.
-    fn position(&self, node: u32, link: u32) -> Option<u32> {
-        let (subscriptions, filters) = (self.subscriptions(node), self.filters(link));
+    /// Where among the node's subscriptions the session's is. Searched for in the shorter of the two lists.
+    fn position(&self, node: u32, session: u32) -> Option<u32> {
+        let (subscriptions, filters) = (self.subscriptions(node), self.filters(session));
         if subscriptions.len() <= filters.len() {
-            subscriptions.iter().position(|each| each.link == link).map(|position| position as u32)
+            subscriptions.iter().position(|each| each.session == session).map(|position| position as u32)
         } else {
             filters.iter().find(|filter| filter.node == node).map(|filter| filter.position)
         }
@@ -338,14 +343,14 @@ impl SubscriptionTrie {
             return;
         };
         if let Some(&moved) = self.subscriptions(node).get(position as usize) {
-            self.filters_mut(moved.link)[moved.position as usize].position = position;
+            self.filters_mut(moved.session)[moved.position as usize].position = position;
         }
-        self.links[gone.link].filters.swap_remove(gone.position, &mut self.link_crowds);
-        if let Some(&moved) = self.filters(gone.link).get(gone.position as usize) {
+        self.sessions[gone.session].filters.swap_remove(gone.position, &mut self.session_crowds);
+        if let Some(&moved) = self.filters(gone.session).get(gone.position as usize) {
             self.subscriptions_mut(moved.node)[moved.position as usize].position = gone.position;
         }
-        if self.filters(gone.link).is_empty() {
-            self.drop_link(gone.link);
+        if self.filters(gone.session).is_empty() {
+            self.drop_session(gone.session);
         }
         self.prune(node);
         self.len -= 1;
@@ -358,12 +363,12 @@ impl SubscriptionTrie {
         self.nodes[node].subscriptions.as_slice(&self.crowds)
     }
 
-    fn filters(&self, link: u32) -> &[Filter] {
-        self.links[link].filters.as_slice(&self.link_crowds)
+    fn filters(&self, session: u32) -> &[Filter] {
+        self.sessions[session].filters.as_slice(&self.session_crowds)
     }
 
-    fn filters_mut(&mut self, link: u32) -> &mut [Filter] {
-        self.links[link].filters.as_mut_slice(&mut self.link_crowds)
+    fn filters_mut(&mut self, session: u32) -> &mut [Filter] {
+        self.sessions[session].filters.as_mut_slice(&mut self.session_crowds)
     }
 
     fn subscriptions_mut(&mut self, node: u32) -> &mut [Subscription] {
@@ -386,9 +391,9 @@ impl Node {
     }
 }
 
-impl Default for Link {
+impl Default for Session {
     fn default() -> Self {
-        Self { id: LinkId(0), filters: Few::None }
+        Self { id: SessionKey(0), filters: Few::None }
     }
 }
 
@@ -402,8 +407,8 @@ fn child_hash(parent: u32, name_hash: u64) -> u64 {
     name_hash.wrapping_add(u64::from(parent).wrapping_mul(0x9e37_79b9_7f4a_7c15))
 }
 
-/// Links are named by this core, not by strangers.
-fn link_hash(id: LinkId) -> u64 {
+/// Sessions are named by this core, not by strangers.
+fn session_hash(id: SessionKey) -> u64 {
     FxBuildHasher.hash_one(id)
 }
 

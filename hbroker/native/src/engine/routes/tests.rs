@@ -9,28 +9,28 @@ use crate::tables::jurisdiction::Grant;
 const GRANT: Grant =
     Grant { epoch: 1, serving: true, reserved: false, gathering: false, until: Micros::MAX };
 
-fn subscriber(link: u64) -> Subscriber {
-    Subscriber { link: LinkId(link), qos: 1, no_local: false, retain_as_published: false }
+fn subscriber(session: u64) -> Subscriber {
+    Subscriber { session: SessionKey(session), qos: 1, no_local: false, retain_as_published: false }
 }
 
-/// What the tables say, without the cache: whether it is reserved, or gathering, and the links in order.
+/// What the tables say, without the cache: whether it is reserved, or gathering, and the sessions in order.
 fn searched(routes: &Routes, now: Micros, topic: &str) -> Option<(bool, bool, Vec<u64>)> {
     let Decision::Own(grant) = routes.jurisdiction.decide(topic, now) else {
         return None;
     };
     let mut matches = MatchSet::default();
     routes.subscriptions.collect_matches(topic, &mut matches);
-    Some((grant.reserved, grant.gathering, links(matches.subscribers())))
+    Some((grant.reserved, grant.gathering, sessions(matches.subscribers())))
 }
 
-fn links(subscribers: &[Subscriber]) -> Vec<u64> {
-    let mut links: Vec<u64> = subscribers.iter().map(|subscriber| subscriber.link.0).collect();
-    links.sort_unstable();
-    links
+fn sessions(subscribers: &[Subscriber]) -> Vec<u64> {
+    let mut sessions: Vec<u64> = subscribers.iter().map(|subscriber| subscriber.session.0).collect();
+    sessions.sort_unstable();
+    sessions
 }
 
 fn found(routes: &mut Routes, now: Micros, topic: &str) -> Option<(bool, bool, Vec<u64>)> {
-    routes.find(now, topic).ok().map(|route| (route.reserved, route.gathering, links(route.subscribers)))
+    routes.find(now, topic).ok().map(|route| (route.reserved, route.gathering, sessions(route.subscribers)))
 }
 
 #[test]
@@ -43,11 +43,11 @@ fn finds_what_the_tables_say_whatever_was_changed_since() {
     let (mut hits, mut refusals) = (0, 0);
     for now in 0..50_000 {
         let subtree = SUBTREES[random.random_range(0..SUBTREES.len())];
-        let (filter, link) = (FILTERS[random.random_range(0..FILTERS.len())], random.random_range(0..5));
+        let (filter, session) = (FILTERS[random.random_range(0..FILTERS.len())], random.random_range(0..5));
         match random.random_range(0..60) {
-            0 => _ = routes.subscriptions_mut().insert(filter, subscriber(link)),
-            1 => _ = routes.subscriptions_mut().remove(filter, LinkId(link)),
-            2 => routes.forget_link(LinkId(link)),
+            0 => _ = routes.subscriptions_mut().insert(filter, subscriber(session)),
+            1 => _ = routes.subscriptions_mut().remove(filter, SessionKey(session)),
+            2 => routes.forget_session(SessionKey(session)),
             3 => _ = routes.jurisdiction_mut().revoke(subtree),
             4 => _ = routes.matching("a/b"),
             5..8 => {
@@ -84,8 +84,8 @@ fn keeps_no_route_that_is_large_and_no_more_than_it_has_places() {
     let mut routes = Routes::new(1);
     routes.jurisdiction_mut().grant("", GRANT);
     let long = "l".repeat(LONGEST_TOPIC + 1);
-    for link in 0..=MOST_SUBSCRIBERS as u64 {
-        routes.subscriptions_mut().insert("crowd", subscriber(link));
+    for session in 0..=MOST_SUBSCRIBERS as u64 {
+        routes.subscriptions_mut().insert("crowd", subscriber(session));
     }
     for topic in ["crowd", &long] {
         assert!(routes.find(0, topic).is_ok());

@@ -116,8 +116,8 @@ fn retained_messages_are_sent_when_they_are_asked_for_and_cleared_by_an_empty_on
     }
     network.run_until_drained();
     let subscriber = network.add_subscriber(node, "a/+", 1);
-    let link = network.hosts[node].links[&network.hosts[subscriber].session];
-    assert_eq!(network.hosts[node].engines[0].send_retained(link, "a/+", 1), 2);
+    let session = network.session(subscriber, node);
+    assert_eq!(network.hosts[node].engines[0].send_retained(session, "a/+", 1), 2);
     network.run_until_drained();
     let mut read = network.hosts[subscriber].read.clone();
     read.sort_by(|one, other| one.topic.cmp(&other.topic));

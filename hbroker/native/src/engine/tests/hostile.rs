@@ -189,9 +189,12 @@ fn nothing_grows_without_bound_whatever_peers_with_sessions_send() {
 
 fn subscribe_whoever_is_up(engine: &mut Engine, event: &crate::engine::event::Event) {
     if let crate::engine::event::Event::LinkUp(peer) = event {
-        let link = peer.link;
+        engine.open_session(peer.session, peer.session % 3 == 0);
+        let Some(session) = engine.session_key(peer.session) else {
+            return;
+        };
         let subscriber =
-            crate::tables::trie::Subscriber { link, qos: 2, no_local: false, retain_as_published: false };
+            crate::tables::trie::Subscriber { session, qos: 2, no_local: false, retain_as_published: false };
         engine.subscribe("a/#", subscriber);
     }
 }

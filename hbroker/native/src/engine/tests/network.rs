@@ -15,8 +15,9 @@ use crate::Micros;
 use crate::config::Config;
 use crate::core::Datagrams;
 use crate::engine::event::Event;
+use crate::engine::subscribing::Opened;
 use crate::engine::{Engine, Shared};
-use crate::link_id::LinkId;
+use crate::link_id::{LinkId, SessionKey};
 use crate::schema::reason;
 use crate::tables::jurisdiction::{Cut, Grant};
 use crate::tables::trie::Subscriber;
@@ -179,11 +180,31 @@ impl Network {
     }
 
     pub fn subscribe(&mut self, client: usize, node: usize, filter: &str, qos: u8, no_local: bool) {
-        let link = self.hosts[node].links[&self.hosts[client].session];
-        let subscriber = Subscriber { link, qos, no_local, retain_as_published: false };
+        let session = self.open_session(client, node, false);
+        let subscriber = Subscriber { session, qos, no_local, retain_as_published: false };
         for engine in &mut self.hosts[node].engines {
             assert_eq!(engine.subscribe(filter, subscriber), Some(true));
         }
+    }
+
+    /// Makes a client's session at a node; its key there.
+    pub fn open_session(&mut self, client: usize, node: usize, persistent: bool) -> SessionKey {
+        let session = self.hosts[client].session;
+        let opened: Vec<Opened> = self.hosts[node]
+            .engines
+            .iter_mut()
+            .map(|engine| {
+                engine.open_session(session, persistent && engine.out.links.by_session(session).is_some())
+            })
+            .collect();
+        assert!(opened.contains(&Opened::Here), "{opened:?}");
+        self.session(client, node)
+    }
+
+    pub fn session(&self, client: usize, node: usize) -> SessionKey {
+        let session = self.hosts[client].session;
+        let found = self.hosts[node].engines.iter().find_map(|engine| engine.session_key(session));
+        found.expect("the session is there")
     }
 
     /// Publishes; the sequence number.

@@ -8,8 +8,8 @@ use rand::{Rng, SeedableRng};
 use super::*;
 use crate::topic;
 
-fn subscriber(link: u64, qos: u8) -> Subscriber {
-    Subscriber { link: LinkId(link), qos, no_local: false, retain_as_published: false }
+fn subscriber(session: u64, qos: u8) -> Subscriber {
+    Subscriber { session: SessionKey(session), qos, no_local: false, retain_as_published: false }
 }
 
 fn random_path(random: &mut SmallRng, names: &[&str]) -> String {
@@ -39,9 +39,9 @@ type Model = BTreeMap<(String, u64), Subscriber>;
 
 fn expected(model: &Model, topic: &str) -> BTreeMap<u64, Subscriber> {
     let mut found = BTreeMap::<u64, Subscriber>::new();
-    for ((filter, link), subscriber) in model {
+    for ((filter, session), subscriber) in model {
         if topic::matches(filter, topic) {
-            let merged = found.entry(*link).or_insert(*subscriber);
+            let merged = found.entry(*session).or_insert(*subscriber);
             merged.qos = merged.qos.max(subscriber.qos);
             merged.no_local &= subscriber.no_local;
             merged.retain_as_published |= subscriber.retain_as_published;
@@ -53,8 +53,8 @@ fn expected(model: &Model, topic: &str) -> BTreeMap<u64, Subscriber> {
 fn assert_agrees(trie: &SubscriptionTrie, model: &Model, topic: &str, found: &mut MatchSet) -> usize {
     trie.collect_matches(topic, found);
     let got: BTreeMap<u64, Subscriber> =
-        found.subscribers().iter().map(|each| (each.link.0, *each)).collect();
-    assert_eq!(got.len(), found.subscribers().len(), "a link twice for {topic:?}");
+        found.subscribers().iter().map(|each| (each.session.0, *each)).collect();
+    assert_eq!(got.len(), found.subscribers().len(), "a session twice for {topic:?}");
     assert_eq!(got, expected(model, topic), "for {topic:?}");
     assert_eq!(
         found.subscriptions(),
@@ -69,26 +69,26 @@ fn agrees_with_brute_force_under_random_change() {
     let (mut trie, mut model, mut found) = (SubscriptionTrie::new(7), Model::new(), MatchSet::default());
     let mut matched = 0;
     for step in 0..20_000 {
-        let (filter, link) = (random_filter(&mut random), random.random_range(0..12));
+        let (filter, session) = (random_filter(&mut random), random.random_range(0..12));
         match random.random_range(0..100) {
             0..55 => {
                 let subscriber = Subscriber {
-                    link: LinkId(link),
+                    session: SessionKey(session),
                     qos: random.random_range(0..3),
                     no_local: random.random(),
                     retain_as_published: random.random(),
                 };
                 let replaced = trie.insert(&filter, subscriber);
-                assert_eq!(replaced, model.insert((filter, link), subscriber).is_some());
+                assert_eq!(replaced, model.insert((filter, session), subscriber).is_some());
             }
             55..96 => {
-                let removed = trie.remove(&filter, LinkId(link));
-                assert_eq!(removed, model.remove(&(filter, link)).is_some());
+                let removed = trie.remove(&filter, SessionKey(session));
+                assert_eq!(removed, model.remove(&(filter, session)).is_some());
             }
             _ => {
                 let before = model.len();
-                model.retain(|(_, other), _| *other != link);
-                assert_eq!(trie.remove_link(LinkId(link)), before - model.len());
+                model.retain(|(_, other), _| *other != session);
+                assert_eq!(trie.remove_session(SessionKey(session)), before - model.len());
             }
         }
         assert_eq!(trie.len(), model.len());
@@ -105,23 +105,23 @@ fn removal_frees_everything() {
     let mut trie = SubscriptionTrie::new(7);
     trie.insert("stays", subscriber(99, 0));
     for _ in 0..50 {
-        for link in 0..40 {
-            trie.insert(&random_filter(&mut random), subscriber(link, 1));
+        for session in 0..40 {
+            trie.insert(&random_filter(&mut random), subscriber(session, 1));
         }
-        for link in 0..40 {
-            trie.remove_link(LinkId(link));
+        for session in 0..40 {
+            trie.remove_session(SessionKey(session));
         }
     }
-    assert_eq!((trie.len(), trie.links(), trie.nodes.len()), (1, 1, 3));
+    assert_eq!((trie.len(), trie.sessions(), trie.nodes.len()), (1, 1, 3));
     assert_eq!(
-        (trie.children.len(), trie.names.len(), trie.crowds.len() + trie.link_crowds.len()),
+        (trie.children.len(), trie.names.len(), trie.crowds.len() + trie.session_crowds.len()),
         (1, 1, 0)
     );
     assert!(trie.nodes.end() < 500, "slots are used again");
 }
 
 #[test]
-fn a_link_is_found_once_at_its_highest_qos() {
+fn a_session_is_found_once_at_its_highest_qos() {
     let mut trie = SubscriptionTrie::new(7);
     let mut found = MatchSet::default();
     let local = |qos| Subscriber { no_local: true, ..subscriber(1, qos) };
@@ -147,17 +147,17 @@ fn takes_the_deepest_filter_and_topic_there_can_be() {
     trie.insert(&wild, subscriber(2, 0));
     trie.insert(&format!("{}#", &deep[1..]), subscriber(3, 0));
     trie.collect_matches(&deep, &mut found);
-    let links: Vec<u64> = found.subscribers().iter().map(|each| each.link.0).collect();
-    assert_eq!(links, [1, 3]);
+    let sessions: Vec<u64> = found.subscribers().iter().map(|each| each.session.0).collect();
+    assert_eq!(sessions, [1, 3]);
     trie.collect_matches(&deep[..topic::MAX_TOPIC / 2 - 1], &mut found);
     assert_eq!(found.subscribers(), [subscriber(2, 0)]);
-    for link in 1..=3 {
-        assert_eq!(trie.remove_link(LinkId(link)), 1);
+    for session in 1..=3 {
+        assert_eq!(trie.remove_session(SessionKey(session)), 1);
     }
     assert_eq!(trie.nodes.len(), 2);
 }
 
 #[test]
 fn a_node_is_small() {
-    assert_eq!((size_of::<Node>(), size_of::<Link>()), (32, 24));
+    assert_eq!((size_of::<Node>(), size_of::<Session>()), (32, 24));
 }
