@@ -3,7 +3,7 @@
 By a handover an owner is given the subscriptions of what it comes to own. Two owners are given none: one that
 was killed and starts again, and a parent that takes back what a silent child held. Publishers repeat to it
 at once what was not acknowledged; subscribers need until they notice. If it served meanwhile it would
-acknowledge to nobody's good. So it refuses, until they are back, what must reach them: PUBLISH at QoS 1 and 2.
+acknowledge to nobody's good. So it refuses, until they are back, what must reach them: QoS 1 and 2.
 
 After a restart it knows for whom to wait, from the memory of its earlier run, and waits for those alone, for
 as long as a silent session lives. After it took back it does not know, and waits for as long as they need.

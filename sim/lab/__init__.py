@@ -10,4 +10,4 @@ from .forwarding import Record, recorded
 from .host import Host, why_impossible
 from .lab import Lab
 
-__all__ = ["Host", "Record", "Lab", "recorded", "why_impossible"]
+__all__ = ["Host", "Lab", "Record", "recorded", "why_impossible"]

@@ -54,7 +54,9 @@ Order: TypeAlias = SetRoutes | Record | Counts
 class Forwarder:
     """A relay, its hosts' TUN devices by address, and the connection that its orders come over."""
 
-    def __init__(self, relay: Relay, tuns: Mapping[str, int], orders: Connection[Counter[str], Order]) -> None:
+    def __init__(
+        self, relay: Relay, tuns: Mapping[str, int], orders: Connection[Counter[str], Order]
+    ) -> None:
         self._relay = relay
         self._tuns = tuns
         self._orders = orders

@@ -1,9 +1,10 @@
 """A host of one's own: a network namespace with one interface, which this process holds the other end of.
 
-A namespace belongs to threads, not to processes (namespaces(7)). So a thread that lives for a moment unshares
-its own, sets up the interface there, and leaves two descriptors behind: the namespace's, by which programs are
-started in it, and that of the TUN device, which gives and takes whole IP packets. The namespace has no name;
-it ends, with all that is in it, when the last descriptor and the last process are gone, however that happens.
+A namespace belongs to threads, not to processes (namespaces(7)). So a thread that lives for a moment
+unshares its own, sets up the interface there, and leaves two descriptors behind: the namespace's, by which
+programs are started in it, and that of the TUN device, which gives and takes whole IP packets. The namespace
+has no name; it ends, with all that is in it, when the last descriptor and the last process are gone, however
+that happens.
 """
 
 from __future__ import annotations

@@ -63,9 +63,7 @@ class Lab:
 
     # Programs
 
-    def start(
-        self, host: str, command: Sequence[str], **options: Any
-    ) -> subprocess.Popen[Any]:
+    def start(self, host: str, command: Sequence[str], **options: Any) -> subprocess.Popen[Any]:
         """Starts a program on a host; `options` are those of `subprocess.Popen`."""
         place = self._hosts[host]
         program = subprocess.Popen(place.command(command), pass_fds=(place.namespace,), **options)

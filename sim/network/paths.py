@@ -42,7 +42,7 @@ class Faults:
     A datagram takes `delay_us` and up to `jitter_us` more, once it is through the `bottleneck`. One that is
     reordered takes `late_us` on top, so that later ones pass it; one that is doubled arrives a second time,
     at a time of its own. One of more than `mtu` bytes, without the headers below it, vanishes. One that
-    suffers `corruption` arrives with a bit turned over, which UDP's checksum finds: its receiver never reads it.
+    suffers `corruption` arrives with a bit turned over; UDP's checksum finds it, and nobody reads it.
     """
 
     loss: float = 0.0

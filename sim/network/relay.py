@@ -102,5 +102,7 @@ def _header_bytes(packet: bytes) -> int:
 def _damaged(packet: bytes, random: Random) -> bytes:
     """The packet with one bit of what its UDP checksum covers turned over."""
     damaged = bytearray(packet)
-    damaged[random.randrange(min(_header_bytes(packet), len(packet) - 1), len(packet))] ^= 1 << random.randrange(8)
+    damaged[random.randrange(min(_header_bytes(packet), len(packet) - 1), len(packet))] ^= (
+        1 << random.randrange(8)
+    )
     return bytes(damaged)

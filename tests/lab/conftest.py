@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from hbroker.sim.network import Faults
 from hbroker.sim.lab import Lab, why_impossible
+from hbroker.sim.network import Faults
 from tests.lab.network import Network
 
 DELEGATED = ("site/a", "site/b", "site/c", "site/d")

@@ -1,7 +1,7 @@
 """What a client under test saw, written down before it goes on, so that `kill -9` takes none of it.
 
 A line is one write(2) to a file opened for appending: what was written is the kernel's, whatever becomes of
-the process. Times are microseconds of this machine's monotonic clock, so that the journals of all hosts agree.
+the process. Times are microseconds of this machine's monotonic clock, so that all journals agree.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-__all__ = ["Acknowledged", "Begun", "Journal", "Received", "now", "read"]
+__all__ = ["Acknowledged", "Begun", "Journal", "Reader", "Received", "now"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,16 +67,31 @@ class Journal:
         os.write(self._descriptor, f"{type(entry).__name__} {' '.join(values)}\n".encode())
 
 
-def read(path: Path) -> Iterator[Entry]:
-    """What a journal holds, the oldest first. No topic or name has a space in it."""
-    for line in path.read_text().splitlines():
-        kind, *values = line.split(" ")
-        entry = _KINDS[kind]
-        strings = ("topic", "source")
-        names = entry.__slots__
-        yield entry(*(v if name in strings else int(v) for name, v in zip(names, values, strict=True)))
+class Reader:
+    """Reads a journal while it is written: what was read once is not read again."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._offset = 0
+
+    def news(self) -> Iterator[Entry]:
+        """What was added since, the oldest first. No topic or name has a space in it."""
+        if not self._path.exists():
+            return
+        with self._path.open("rb") as file:
+            file.seek(self._offset)
+            for line in file:
+                self._offset += len(line)
+                yield _entry(line.decode())
 
 
 def now() -> int:
     """The time of every journal."""
     return time.monotonic_ns() // 1_000
+
+
+def _entry(line: str) -> Entry:
+    kind, *values = line.split()
+    entry = _KINDS[kind]
+    named = zip(entry.__slots__, values, strict=True)
+    return entry(*(value if name in ("topic", "source") else int(value) for name, value in named))

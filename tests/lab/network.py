@@ -13,14 +13,14 @@ from collections.abc import Callable, Container, Mapping, Sequence
 from pathlib import Path
 
 from hbroker.sim.lab import Lab
+from tests.lab.journal import Acknowledged, Begun, Reader, Received
 from tests.product.network import PROJECT, environment
-from tests.lab.journal import Acknowledged, Begun, Received, read
 
 PATIENCE_S = 60.0
 """Far more than a program takes to be ready on a busy machine, and through a bad network."""
 
 PORT = 7_700
-_GLANCE_S = 0.05
+_GLANCE_S = 0.2
 
 
 class Program:
@@ -86,34 +86,57 @@ class Publisher(Program):
     """`tests.lab.publish` on a host."""
 
     def __init__(self, lab: Lab, host: str, directory: Path, flags: Sequence[str]) -> None:
-        self.journal = directory / f"{host}.journal"
-        super().__init__(
-            lab, host, _client("publish", host, self.journal, flags), directory / f"{host}.log"
-        )
+        journal = directory / f"{host}.journal"
+        super().__init__(lab, host, _client("publish", host, journal, flags), directory / f"{host}.log")
+        self._reader = Reader(journal)
+        self._begun: dict[int, Begun] = {}
+        self._acknowledged: dict[int, Acknowledged] = {}
 
     def begun(self) -> dict[int, Begun]:
         """The messages that it began to publish, by number."""
-        return {entry.number: entry for entry in read(self.journal) if isinstance(entry, Begun)}
+        self._read()
+        return self._begun
 
     def acknowledged(self) -> dict[int, Acknowledged]:
         """Those for which it had the PUBACK."""
-        return {entry.number: entry for entry in read(self.journal) if isinstance(entry, Acknowledged)}
+        self._read()
+        return self._acknowledged
+
+    def latest(self) -> int:
+        """When the latest of those messages was begun for which it had the PUBACK; 0: there are none."""
+        acknowledged = self.acknowledged()
+        return max((self._begun[number].at for number in acknowledged), default=0)
+
+    def await_acknowledged(self, count: int) -> None:
+        """Waits until it has had the PUBACKs of so many messages."""
+        until(lambda: len(self.acknowledged()) >= count, f"{count} messages of {self.host} are distributed")
+
+    def await_flow(self, since: int) -> None:
+        """Waits until a message is acknowledged that it began after a time."""
+        until(lambda: self.latest() > since, f"what {self.host} publishes now is distributed")
+
+    def _read(self) -> None:
+        for entry in self._reader.news():
+            match entry:
+                case Begun():
+                    self._begun[entry.number] = entry
+                case Acknowledged():
+                    self._acknowledged[entry.number] = entry
 
 
 class Subscriber(Program):
     """`tests.lab.subscribe` on a host."""
 
     def __init__(self, lab: Lab, host: str, directory: Path, flags: Sequence[str]) -> None:
-        self.journal = directory / f"{host}.journal"
-        super().__init__(
-            lab, host, _client("subscribe", host, self.journal, flags), directory / f"{host}.log"
-        )
+        journal = directory / f"{host}.journal"
+        super().__init__(lab, host, _client("subscribe", host, journal, flags), directory / f"{host}.log")
+        self._reader = Reader(journal)
+        self._received: list[Received] = []
 
     def received(self) -> list[Received]:
         """What it read, in that order."""
-        if not self.journal.exists():
-            return []
-        return [entry for entry in read(self.journal) if isinstance(entry, Received)]
+        self._received += [entry for entry in self._reader.news() if isinstance(entry, Received)]
+        return self._received
 
 
 class Network:

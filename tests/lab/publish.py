@@ -14,7 +14,7 @@ import signal
 from pathlib import Path
 
 import hbroker
-from tests.lab.journal import Acknowledged, Begun, Journal, now, read
+from tests.lab.journal import Acknowledged, Begun, Journal, Reader, now
 
 PATIENCE_S = 600.0
 """It is for the test to say how long is too long."""
@@ -78,7 +78,7 @@ async def _until_due(stopping: asyncio.Event, rate: float | None, place: int, be
 
 
 def _begun_before(journal: Path) -> int:
-    begun = [entry.number for entry in read(journal) if isinstance(entry, Begun)] if journal.exists() else []
+    begun = (entry.number for entry in Reader(journal).news() if isinstance(entry, Begun))
     return max(begun, default=-1) + 1
 
 

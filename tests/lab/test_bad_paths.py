@@ -1,4 +1,4 @@
-"""Five owners, and paths that do everything to packets that paths do: all arrives, in order, at QoS 2 once."""
+"""Five owners, and paths that do to packets all that paths do: all arrives, in order, at QoS 2 once."""
 
 from __future__ import annotations
 

@@ -10,13 +10,15 @@ from collections.abc import Iterator
 
 import pytest
 
+from hbroker.protocol import timers
 from hbroker.sim.lab import Lab
 from tests.lab.conftest import BAD, FILTERS, TOPICS
-from tests.lab.network import Network, Publisher, Subscriber, until
+from tests.lab.journal import now
+from tests.lab.network import Network, Publisher, Subscriber
 from tests.lab.verdict import missing, require_order, require_single
 
 STREAM = 200
-"""Messages that are acknowledged to each publisher before the kill, and after what was killed is back."""
+"""Messages that are acknowledged to each publisher before the kill."""
 
 RATE = "150"
 
@@ -81,14 +83,11 @@ def stream(publishers: list[Publisher]) -> Iterator[None]:
         publisher.start()
     for publisher in publishers:
         publisher.await_ready()
-        until(lambda journal=publisher: len(journal.acknowledged()) >= STREAM, "the stream flows")
+        publisher.await_acknowledged(STREAM)
     yield
+    back = now()
     for publisher in publishers:
-        at_least = max(publisher.begun()) + STREAM
-        until(
-            lambda journal=publisher, at_least=at_least: max(journal.acknowledged()) >= at_least, "it flows again"
-        )
-    for publisher in publishers:
+        publisher.await_flow(back + timers.SECOND)
         publisher.end()
 
 

@@ -70,12 +70,12 @@ def labs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Sleeper, Or
 def test_without_its_parent_fence_stops_and_serve_goes_on(labs: tuple[Sleeper, Orphans]) -> None:
     orphans = labs[1]
     lease_ends = orphans.killed + STOPS
-    until(lambda: _latest(orphans.publishers["b"]) > lease_ends + timers.SECOND, "serve goes on")
+    orphans.publishers["b"].await_flow(lease_ends + timers.SECOND)
     for publisher in orphans.publishers.values():
         publisher.kill()
     orphans.subscriber.end()
     received = orphans.subscriber.received()
-    assert _latest(orphans.publishers["a"]) < lease_ends + ON_THE_WAY
+    assert orphans.publishers["a"].latest() < lease_ends + ON_THE_WAY
     assert max(entry.at for entry in received if entry.topic == "site/a/lamp") < lease_ends + ON_THE_WAY
     assert max(entry.at for entry in received if entry.topic == "site/b/lamp") > lease_ends + ON_THE_WAY
     require_order(received)
@@ -87,8 +87,8 @@ def test_without_its_parent_fence_stops_and_serve_goes_on(labs: tuple[Sleeper, O
 def test_an_owner_that_overslept_serves_nothing(labs: tuple[Sleeper, Orphans]) -> None:
     sleeper = labs[0]
     until(lambda: len(sleeper.late.begun()) == 2, "something waits for it when it wakes")
-    until(lambda: _latest(sleeper.publisher) > sleeper.stopped, "its parent took over")
-    # Without its parent it cannot become the owner again: whatever it served now it would serve as a second one.
+    sleeper.publisher.await_flow(sleeper.stopped)
+    # Without its parent it cannot become the owner again: what it served now it would serve as a second one.
     sleeper.lab.cut(["root"], ["a"])
     woken = now()
     sleeper.network.nodes["a"].signal(signal.SIGCONT)
@@ -135,13 +135,7 @@ def _start(*publishers: Publisher) -> None:
     for publisher in publishers:
         publisher.start()
         publisher.await_ready()
-        until(lambda publisher=publisher: bool(publisher.acknowledged()), "the stream flows")
-
-
-def _latest(publisher: Publisher) -> int:
-    """When the message was begun that is the last of those acknowledged."""
-    acknowledged = publisher.acknowledged()
-    return publisher.begun()[max(acknowledged)].at
+        publisher.await_acknowledged(1)
 
 
 def _is_owner(sleeper: Sleeper) -> bool:

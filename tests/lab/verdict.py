@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections import Counter, defaultdict
 from collections.abc import Iterable
 
@@ -46,4 +47,4 @@ def require_single(received: Iterable[Received]) -> None:
 def longest_gap_s(received: Iterable[Received]) -> float:
     """The longest time between two arrivals."""
     times = sorted(entry.at for entry in received)
-    return max((later - earlier for earlier, later in zip(times, times[1:], strict=False)), default=0) / 1e6
+    return max((later - earlier for earlier, later in itertools.pairwise(times)), default=0) / 1e6

@@ -20,6 +20,8 @@ const MOST: usize = 65_536;
 /// The first message turned away, of each publisher and topic.
 pub struct TurnedAway {
     first: HashMap<u64, Absent, Keyed>,
+    /// When those that are waited for in vain may be looked for again: to look takes as long as there are many.
+    cleared: Micros,
 }
 
 struct Absent {
@@ -29,7 +31,7 @@ struct Absent {
 
 impl TurnedAway {
     pub fn new(keyed: Keyed) -> Self {
-        Self { first: HashMap::with_hasher(keyed) }
+        Self { first: HashMap::with_hasher(keyed), cleared: 0 }
     }
 
     /// Whether a message of this chain has to wait for one before it. If not, nothing waits for it any more.
@@ -58,8 +60,9 @@ impl TurnedAway {
             }
             return;
         }
-        if self.first.len() >= MOST {
+        if self.first.len() >= MOST && now >= self.cleared {
             self.first.retain(|_, absent| now < absent.until);
+            self.cleared = until;
         }
         if self.first.len() < MOST {
             self.first.insert(chain, Absent { sequence, until });
@@ -72,7 +75,9 @@ mod tests {
     use super::*;
 
     fn message(publisher: u64, sequence: u64) -> PublishView<'static> {
-        PublishView { topic: "t", publisher, sequence, qos: 1, ..PublishView::default() }
+        let mut message = PublishView::default();
+        (message.topic, message.publisher, message.sequence) = ("t", publisher, sequence);
+        message
     }
 
     fn turned_away() -> TurnedAway {
