@@ -51,8 +51,9 @@ def run_node(
     """Runs a node until it is told to end. Returns the exit code: 0 as asked, 1 turned away for good, or
     the endpoint failed.
 
-    `ready(address)` is called once it serves all that it should. `memory`: a file for what it delegated, read
-    at the start; None: a restart within a lease may give its children's topics two owners until they renew.
+    `ready(address)` is called once it serves all that it should. `memory`: a file for what it delegated, with
+    one beside it for who had subscribed, read at the start; None: a restart within a lease may give its
+    children's topics two owners until they renew, and messages are acknowledged before subscribers are back.
     Raises OSError where the address cannot be had, UnreadableMemory.
     """
     return asyncio.run(_Process(settings, ready, memory).run())

@@ -19,6 +19,7 @@ from hbroker.protocol.jurisdiction import Delegation
 from hbroker.protocol.node import Node
 from hbroker.protocol.notices import Notice
 from hbroker.protocol.outcome import Outcome
+from hbroker.protocol.subscribers import Subscription
 from hbroker.protocol.subscription import Options
 
 if TYPE_CHECKING:
@@ -108,15 +109,23 @@ class Host:
 class NodeHost(Host):
     """A node. Nodes of one world have one token key each, as processes have that share none.
 
-    `restored`: what an earlier run of it had delegated.
+    `restored`: what an earlier run of it had delegated; `recalled`: who had subscribed there.
     """
 
-    def __init__(self, world: World, settings: NodeSettings, restored: Iterable[Delegation] = ()) -> None:
+    def __init__(
+        self,
+        world: World,
+        settings: NodeSettings,
+        restored: Iterable[Delegation] = (),
+        recalled: Iterable[Subscription] = (),
+    ) -> None:
         super().__init__(world, settings.listen, node=True, token_key=world.random.randbytes(16))
         self.settings = settings
         self.notices: list[Notice] = []
         self.delegations: list[Delegation] = list(restored)
         """What its file of delegations holds."""
+        self.subscriptions = {(s.session, s.filter): s for s in recalled}
+        """What its file of subscriptions holds."""
         self.control: Node = Node(
             settings,
             self.engine,
@@ -125,6 +134,8 @@ class NodeHost(Host):
             unix_offset_us=0,
             restored=self.delegations,
             remember=self._remember,
+            recalled=list(self.subscriptions.values()),
+            note=self._note,
         )
         self.control.start(world.now)
         world.add(self)
@@ -139,11 +150,18 @@ class NodeHost(Host):
         self.world.remove(self)
 
     def restart(self, *, remembers: bool = False) -> NodeHost:
-        """Begins anew, at the same address; `remembers`: it reads its file of delegations."""
-        return NodeHost(self.world, replace(self.settings), self.delegations if remembers else ())
+        """Begins anew, at the same address; `remembers`: it reads its files."""
+        memory = (self.delegations, self.subscriptions.values()) if remembers else ((), ())
+        return NodeHost(self.world, replace(self.settings), *memory)
 
     def _remember(self, delegations: Sequence[Delegation]) -> None:
         self.delegations = [replace(delegation) for delegation in delegations]
+
+    def _note(self, subscription: Subscription, ended: bool) -> None:
+        if ended:
+            self.subscriptions.pop((subscription.session, subscription.filter), None)
+        else:
+            self.subscriptions[subscription.session, subscription.filter] = subscription
 
 
 class ClientHost(Host):

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -50,9 +50,7 @@ class Received:
 
 
 Entry = Begun | Acknowledged | Received
-_KINDS: dict[str, type[Begun] | type[Acknowledged] | type[Received]] = {
-    kind.__name__: kind for kind in (Begun, Acknowledged, Received)
-}
+_KINDS: dict[str, Callable[..., Entry]] = {kind.__name__: kind for kind in (Begun, Acknowledged)}
 
 
 class Journal:
@@ -91,7 +89,8 @@ def now() -> int:
 
 
 def _entry(line: str) -> Entry:
-    kind, *values = line.split()
-    entry = _KINDS[kind]
-    named = zip(entry.__slots__, values, strict=True)
-    return entry(*(value if name in ("topic", "source") else int(value) for name, value in named))
+    kind, at, topic, number, *rest = line.split()
+    if kind == Received.__name__:
+        source, *numbers = rest
+        return Received(int(at), topic, int(number), source, *map(int, numbers))
+    return _KINDS[kind](int(at), topic, int(number), *map(int, rest))
