@@ -28,6 +28,9 @@ NETMASK: Final = "255.255.0.0"
 QUEUE_PACKETS: Final = 8_192
 """What may wait for the relay; more is lost, as at any interface."""
 
+AHEAD: Final = -5
+"""Niceness of what runs on a host: it has a processor of its own, and does not wait for others' work here."""
+
 _TUN: Final = Path("/dev/net/tun")
 _CLONE_NEWNET: Final = 0x4000_0000
 
@@ -75,7 +78,7 @@ class Host:
 
     def command(self, command: Sequence[str]) -> list[str]:
         """The command line that runs `command` on this host, for a process that inherits `namespace`."""
-        return ["nsenter", f"--net=/proc/self/fd/{self.namespace}", *command]
+        return ["nsenter", f"--net=/proc/self/fd/{self.namespace}", "nice", "-n", str(AHEAD), *command]
 
     def close(self) -> None:
         """Lets the host go. Processes that still run there keep it."""

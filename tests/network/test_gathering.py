@@ -30,6 +30,8 @@ class Stream:
         self.subscriber = self.subscribe()
         self.publisher = self.tree.client()
         self.published = 0
+        self.publish()
+        self.await_all()
 
     def subscribe(self) -> ClientHost:
         subscriber = self.tree.client()
@@ -39,11 +41,13 @@ class Stream:
 
     def publish_for(self, microseconds: int) -> None:
         for _ in range(microseconds // 20_000):
-            assert self.publisher.publish(
-                self.topic, str(self.published).encode(), qos=1 + self.published % 2
-            )
-            self.published += 1
+            self.publish()
             self.world.run(20_000)
+
+    def publish(self) -> None:
+        payload = str(self.published).encode()
+        assert self.publisher.publish(self.topic, payload, qos=1 + self.published % 2)
+        self.published += 1
 
     def restart(self, *, remembers: bool = True) -> NodeHost:
         self.victim.kill()

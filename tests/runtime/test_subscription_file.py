@@ -6,7 +6,7 @@ import os
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hbroker.protocol import timers
@@ -28,8 +28,10 @@ subscriptions = st.builds(
 KITCHEN = Subscription(1, ("10.0.0.1", 7700), "home/kitchen/#", 1)
 
 
+@settings(max_examples=40)
 @given(
-    notes=st.lists(st.tuples(subscriptions, st.booleans()), max_size=20), slack=st.sampled_from([0, 1 << 20])
+    notes=st.lists(st.tuples(subscriptions, st.booleans()), max_size=20),
+    slack=st.sampled_from([0, 1 << 20]),
 )
 def test_what_is_recalled_is_what_had_not_ended(
     tmp_path_factory: pytest.TempPathFactory, notes: list[tuple[Subscription, bool]], slack: int
