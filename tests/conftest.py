@@ -34,3 +34,10 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def is_long(request: pytest.FixtureRequest) -> bool:
     """Whether the long form was asked for."""
     return bool(request.config.getoption("--long"))
+
+
+@pytest.fixture
+def in_long_form(is_long: bool) -> None:
+    """Skips what has no short form."""
+    if not is_long:
+        pytest.skip("has no short form: --long")

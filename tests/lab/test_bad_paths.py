@@ -33,7 +33,7 @@ def test_all_arrives_in_order_and_at_qos_2_once(
         subscriber.end()
         require_all(subscriber, publishers, count)
     seen = lab.counts()
-    assert 0.19 < seen["lost"] / seen["in"] < 0.21
+    assert 0.15 < seen["lost"] / seen["in"] < 0.25
     assert seen["damaged"] > 0
     assert refused_for_their_checksum(lab, "a") > 0
 

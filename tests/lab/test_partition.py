@@ -17,10 +17,9 @@ from tests.lab.network import Network
 from tests.lab.verdict import longest_gap_s, missing, require_order, require_single
 
 
+@pytest.mark.usefixtures("in_long_form")
 @pytest.mark.timeout(300)
-def test_an_owner_that_was_cut_off_and_is_back(lab: Lab, network: Network, is_long: bool) -> None:
-    if not is_long:
-        pytest.skip("takes a minute: --long")
+def test_an_owner_that_was_cut_off_and_is_back(lab: Lab, network: Network) -> None:
     subscribers = [network.subscriber(host, FILTERS, qos=2) for host in ("three", "four")]
     for subscriber in subscribers:
         subscriber.await_ready()
