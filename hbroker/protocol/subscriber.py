@@ -142,6 +142,8 @@ class Subscriber:
             site = self._confirmations.get(suback.request)
             if site is not None and site.link == link:
                 self._confirmed(now, site, suback)
+            elif suback.active:
+                self._forget_if_unwanted(link, suback.filter)
 
     def handle_link_down(self, now: int, link: int) -> None:
         """§6.3: every subscription in that session is to be made again."""
@@ -284,11 +286,9 @@ class Subscriber:
     def _announced(self, now: int, link: int, source: Address, suback: pb.SubAck) -> None:
         """§5.4: an owner that came or went of itself."""
         known = self._by_filter.get(suback.filter)
-        if known is None:
-            if suback.active:  # it took over what we gave up in the meantime
-                self._unsubscriptions.forget(link, suback.filter)
-            return
-        if not suback.node:
+        if suback.active:
+            self._forget_if_unwanted(link, suback.filter)
+        if known is None or not suback.node:
             return
         site = self._site(now, known, suback.node, reachable(suback.address, source))
         self._name(now, known, suback.passed_to, ask=False)
@@ -302,6 +302,11 @@ class Subscriber:
             if not suback.passed_to:  # §6.3: it lost its subtree to nobody that it knows of
                 self._start_over(now, known)
         self._review(known)
+
+    def _forget_if_unwanted(self, link: int, filter: str) -> None:
+        """A node made, or took over, what we gave up in the meantime."""
+        if filter not in self._by_filter:
+            self._unsubscriptions.forget(link, filter)
 
     def _activate(self, site: Site) -> None:
         site.machine.handle(Event.ACTIVATE)

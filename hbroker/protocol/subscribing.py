@@ -60,8 +60,9 @@ class Subscribing:
         return len(self._sessions)
 
     def handle_link_up(self, link: int, session: int) -> None:
-        # Of two workers' news the later may come first: a link that the session had before is gone.
-        self._forget(session)
+        if self._links.get(session) != link:
+            # Of two workers' news the later may come first: a link that the session had before is gone.
+            self._forget(session)
         self._attach(link, session)
 
     def handle_link_down(self, link: int) -> None:

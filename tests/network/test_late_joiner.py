@@ -66,7 +66,8 @@ def test_it_inherits_exactly_what_touches_its_subtree() -> None:
     kitchen = tree.join(SUBTREE)
     assert kitchen.engine.counters()["subscriptions"] == len(expected)
     stays = [f for f in filters(SUBSCRIPTIONS) if not touches(f) or f.startswith("+/") or "home/+/" in f]
-    tree.world.run(1_000)  # The parent hears that it serves, and lets go of the rest.
+    tree.world.run(1_000_000)  # The parent lets go of the rest; the subscribers answer their new owner.
+    assert len(kitchen.control.subscribers) == kitchen.engine.counters()["subscriptions"] == len(expected)
     assert tree.root.engine.counters()["subscriptions"] == len(stays)
 
 
