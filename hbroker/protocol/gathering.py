@@ -1,12 +1,13 @@
 """An owner whose subscribers are on their way back (§5.7).
 
-By a handover an owner is given the subscriptions of what it comes to own. Two owners are given none: one that
-was killed and starts again, and a parent that takes back what a silent child held. Publishers repeat to it
+By a handover an owner is given the subscriptions of what it comes to own. Others are given none: one that
+was killed and starts again, one that lost its lease and has it anew, and a parent that takes back what a
+silent child held. Publishers repeat to it
 at once what was not acknowledged; subscribers need until they notice. If it served meanwhile it would
 acknowledge to nobody's good. So it refuses, until they are back, what must reach them: QoS 1 and 2.
 
-After a restart it knows for whom to wait, from the memory of its earlier run, and waits for those alone, for
-as long as a silent session lives. After it took back it does not know, and waits for as long as they need.
+In the first two cases it knows for whom to wait, after a restart from the memory of its earlier run, and
+waits for those alone, for as long as a silent session lives. After it took back it does not know, and waits for as long as they need.
 """
 
 from __future__ import annotations
@@ -39,21 +40,26 @@ class Gathering:
         self._jurisdiction = jurisdiction
         self._note = note
         self._missed = {(s.session, s.filter): s for s in recalled}
-        self._restarted: set[str] = set()
+        self._returned: set[str] = set()
         self._ends: Agenda[str] = Agenda()
         self._sessions_end: int | None = None
 
     # Change
 
     def start(self, now: int) -> None:
-        """The node starts: those who do not come back within the life of a session will not."""
+        """Those who do not come back within the life of a session will not."""
         if self._missed:
             self._sessions_end = now + timers.IDLE_TIMEOUT
 
-    def handle_restart(self, subtree: str) -> None:
-        """The node is about to serve what, as far as it knows, its earlier run served."""
+    def handle_loss(self, now: int, subscriptions: Iterable[Subscription]) -> None:
+        """The node's lease has ended, and with it these subscriptions: it may come to serve them again."""
+        self._missed.update(((s.session, s.filter), s) for s in subscriptions)
+        self.start(now)
+
+    def handle_return(self, subtree: str) -> None:
+        """The node is about to serve a subtree: again, if somebody is missed there."""
         if any(filter_touches(s.filter, subtree) for s in self._missed.values()):
-            self._restarted.add(subtree)
+            self._returned.add(subtree)
             self._jurisdiction.gather(subtree)
 
     def handle_take_back(self, now: int, subtree: str, epoch: int) -> None:
@@ -66,7 +72,7 @@ class Gathering:
         """Somebody has subscribed."""
         back = self._missed.pop((subscription.session, subscription.filter), None)
         if back is not None and not self._missed:
-            self._end_restart()
+            self._end_return()
 
     def handle_timeout(self, now: int) -> None:
         """Waits no longer than it must."""
@@ -76,7 +82,7 @@ class Gathering:
             for subscription in self._missed.values():
                 self._note(subscription, True)
             self._missed.clear()
-            self._end_restart()
+            self._end_return()
 
     # Read
 
@@ -84,8 +90,8 @@ class Gathering:
         """When to call `handle_timeout` next."""
         return min((t for t in (self._ends.next(), self._sessions_end) if t is not None), default=None)
 
-    def _end_restart(self) -> None:
+    def _end_return(self) -> None:
         self._sessions_end = None
-        for subtree in self._restarted:
+        for subtree in self._returned:
             self._jurisdiction.gathered(subtree)
-        self._restarted.clear()
+        self._returned.clear()

@@ -108,7 +108,7 @@ class Node:
         """The root owns the hierarchy from here on; any other node begins to join."""
         self._gathering.start(now)
         if self._settings.is_root:
-            self._gathering.handle_restart("")
+            self._gathering.handle_return("")
             # All of `$SYS/nodes` is reserved, also for nodes that are still to come.
             for subtree in ("", STATUS_ROOT):
                 self._jurisdiction.hold(Grant(subtree, self._epoch_at(now), None, True, None))

@@ -315,7 +315,7 @@ class Uplink:
             self._taking = None
             self._machine.handle(UplinkEvent.HANDED_OVER)
             self._subscribing.take_over(taking.subscriptions)
-            self._gathering.handle_restart(self.subtree)
+            self._gathering.handle_return(self.subtree)
             self._hold(serving=True)
             taking.done()
             self._ledger.note(Joined(self.subtree, self._parent_name, self._epoch))
@@ -353,6 +353,7 @@ class Uplink:
     def _fence(self, now: int) -> None:
         state = self._machine.handle(UplinkEvent.FENCED)
         self._ledger.note(LeaseLost(self.subtree))
+        self._gathering.handle_loss(now, [s for _, s in self._subscribing.subscribers.touching(self.subtree)])
         self._settle(now, state)
 
     def _settle(self, now: int, state: UplinkState) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import pytest
 
 from hbroker.protocol import timers
+from hbroker.protocol.notices import LeaseLost
 from hbroker.protocol.outcome import Published, Subscribed
 from hbroker.sim.network import ClientHost, Faults, NodeHost
 from tests.network.networks import Tree
@@ -92,6 +93,21 @@ def test_a_parent_that_takes_back_loses_nothing(seed: int) -> None:
     stream.publish_for(timers.SECOND)
     stream.victim.kill()
     stream.publish_for(2 * timers.SECOND)
+    stream.await_all()
+    assert stream.numbers() == list(range(stream.published))
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_an_owner_that_lost_its_lease_and_has_it_anew_loses_nothing(seed: int) -> None:
+    stream = Stream(seed, "kitchen")
+    world, kitchen, root = stream.world, stream.victim, stream.tree.root
+    ends = {kitchen.address, root.address}
+    stream.publish_for(timers.SECOND)
+    world.path = lambda datagram: None if {datagram.source, datagram.destination} == ends else world.faults
+    while LeaseLost("home/kitchen") not in kitchen.notices:
+        stream.publish_for(timers.SECOND // 10)
+    world.path = None
+    stream.publish_for(3 * timers.SECOND)
     stream.await_all()
     assert stream.numbers() == list(range(stream.published))
 
