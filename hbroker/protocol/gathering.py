@@ -7,7 +7,8 @@ at once what was not acknowledged; subscribers need until they notice. If it ser
 acknowledge to nobody's good. So it refuses, until they are back, what must reach them: QoS 1 and 2.
 
 In the first two cases it knows for whom to wait, after a restart from the memory of its earlier run, and
-waits for those alone, for as long as a silent session lives. After it took back it does not know, and waits for as long as they need.
+waits for those alone, for as long as a silent session lives. After it took back it does not know, and waits
+for as long as they need.
 """
 
 from __future__ import annotations
