@@ -222,12 +222,14 @@ class _Core:
         until_us: int | None = None,
         *,
         reserved: bool = False,
+        gathering: bool = False,
     ) -> None:
         """Owns this subtree (a node may own several). Not serving: PUBLISH is refused with HANDOVER.
 
         From `until_us` on PUBLISH is refused with NOT_RESPONSIBLE (§5.6), whether or not Python runs; a grant with
         a later one renews the lease. None: it does not end. Reserved: a client's PUBLISH is refused with
-        NOT_AUTHORIZED, at every QoS; only `publish` here writes to it (§7.2).
+        NOT_AUTHORIZED, at every QoS; only `publish` here writes to it (§7.2). Gathering: subscribers are on their way
+        back, and PUBLISH at QoS 1 and 2 is refused with HANDOVER meanwhile (§5.8).
         """
     def revoke(self, subtree: str) -> None: ...
     def cut(self, cut: _Cut) -> None:

@@ -117,7 +117,8 @@ pub fn config(node: bool, seed: u64) -> Config {
 }
 
 /// That of a node which serves all that it owns, for ever.
-pub const GRANT: Grant = Grant { epoch: 1, serving: true, reserved: false, until: Micros::MAX };
+pub const GRANT: Grant =
+    Grant { epoch: 1, serving: true, reserved: false, gathering: false, until: Micros::MAX };
 
 pub fn message<'a>(topic: &'a str, payload: &'a [u8], qos: u8) -> PublishOut<'a> {
     PublishOut {
