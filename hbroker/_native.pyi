@@ -33,6 +33,7 @@ class Config:
     in, at most 256 MiB; `reassembly_bytes`, no less: what a client holds of messages of which parts are missing (§7.5).
     `receive_messages`, `receive_bytes`: what a client takes from one owner without having acknowledged it (§7.7).
     `persistent`: the client's session outlives its links, so messages that match no `listen` yet wait for one (§6.4).
+    `hold`: messages of QoS 1 and 2 are acknowledged when `handled` says so, and not when they are read.
     """
 
     def __new__(
@@ -53,6 +54,7 @@ class Config:
         max_message_bytes: int = 268_435_456,
         reassembly_bytes: int = 536_870_912,
         persistent: bool = False,
+        hold: bool = False,
         receive_messages: int = 4_096,
         receive_bytes: int = 8_388_608,
         queue_messages: int = 10_000,
@@ -332,6 +334,8 @@ class _Core:
         """Client: messages that match are handed up for this subscription, at this QoS at most; in a persistent session those
         too that wait for a `listen`, up to 30 s."""
     def unlisten(self, subscription: int) -> None: ...
+    def handled(self, messages: Sequence[tuple[int, int]]) -> None:
+        """Client with `hold`: the application is done with these messages, by (publisher, sequence): they are acknowledged."""
 
 @final
 class Engine(_Core):

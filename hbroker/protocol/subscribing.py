@@ -8,6 +8,7 @@ makes a record.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 
 from hbroker._native import filter_is_valid
 from hbroker._proto import packet_pb2 as pb
@@ -105,7 +106,7 @@ class Subscribing:
         inquiry.answer(self._core, ack)
 
     def handle_unsubscribe(self, link: int, request: pb.Unsubscribe) -> None:
-        """§6.7."""
+        """§6.3."""
         session = self._sessions.of_link(link)
         key = request.group, request.filter
         ack = self._ack(request.request, key)
@@ -129,6 +130,14 @@ class Subscribing:
             if not self._subscribers.has(subscription.session, subscription.key):
                 self.prepare(subscription)
         self._announcements.add(subscriptions)
+
+    def interrupt(self, subtree: str) -> None:
+        """The owner of a subtree was lost, with what waited there: whoever was away learns it when it comes
+        back (§6.4). Who is connected gets it from its publishers; but nobody knows yet who really is."""
+        for subscription in list(self._subscribers.touching(subtree)):
+            session = self._sessions.get(subscription.session)
+            if session is not None and session.is_persistent:
+                self._subscribers.add(replace(subscription, interrupted=True))
 
     def moved(self, cut: Cut) -> None:
         """A subtree has gone to a new owner: tells its subscribers, and drops what touches nothing here."""
@@ -187,7 +196,8 @@ class Subscribing:
         key = request.group, request.filter
         if request.clean_start and self._subscribers.has_any(session.id):
             session = self._end(session)
-        ack.resumed = self._subscribers.has(session.id, key)
+        before = self._subscribers.get(session.id, key)
+        ack.resumed = before is not None and not before.interrupted
         has_room = self._subscribers.has_room(session.id, key)
         if not has_room or not self._sessions.renew(session, request):
             ack.reason, ack.resumed = Reason.REASON_QUOTA_EXCEEDED, False
@@ -256,7 +266,7 @@ class Subscribing:
             return
         ack = self._ack(0, subscription.key, subscription.qos)
         ack.responsible = ack.active = self._jurisdiction.responsible(subscription.filter) is not None
-        ack.resumed = ack.active
+        ack.resumed = ack.active and not subscription.interrupted
         ack.passed_to.extend(map(cut_of, passed_to))
         self._core.send(session.link, pack(ack))
 
