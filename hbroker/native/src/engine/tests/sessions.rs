@@ -382,7 +382,7 @@ fn what_a_peer_grants_before_its_session_is_made_holds_for_it() {
         let publisher = network.add_client();
         network.hosts[subscriber].reads = false;
         let now = network.now;
-        network.hosts[subscriber].engines[0].listen(now, 1, "a/#", 1);
+        network.hosts[subscriber].engines[0].listen(now, 1, "a/#", 1, false);
         publish_many(&mut network, publisher, 10, 1);
         let session = network.session(subscriber, node);
         let session = network.hosts[node].engines[0].out.sessions.get(session).expect("it is there");
