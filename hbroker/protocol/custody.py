@@ -163,6 +163,7 @@ class Custody:
         assert delegation.link is not None
         if self._jurisdiction.delegation_of(delegation.subtree) is not None:
             child.is_first = False
+            self._subscribing.interrupt(delegation.subtree)
             self._cut(child)  # A restart: nobody serves it now, the cut only changes.
         child.giving = self._give(child, delegation.link)
         child.giving.begin(now)
@@ -213,7 +214,7 @@ class Custody:
             self._ledger.drop("unexpected_packet")
             return
         child.machine.handle(DelegationEvent.LEAVE)
-        child.taking = Taking(self._core, leave.subtree, leave.epoch, link)
+        child.taking = Taking(self._core, self._estate, leave.subtree, leave.epoch, link)
 
     def handle_link_down(self, link: int) -> None:
         """The lease goes on without the link; a handover does not."""
@@ -387,6 +388,7 @@ class Custody:
             seen = [r.SerializeToString() for r in child.exported if isinstance(r, pb.SeenRecord)]
             self._core.import_records(queued, seen)
         if was_cut:
+            self._subscribing.interrupt(child.delegation.subtree)
             self._ledger.note(TookBack(child.delegation.subtree, child.delegation.node))
 
     def _forget(self, child: Child) -> None:
