@@ -99,21 +99,7 @@ class Node:
         self._delegating = Delegating(
             settings, address, core, self._jurisdiction, self._custody, self._ledger, self._epoch_at
         )
-        means = Means(
-            settings,
-            settings.root or address,
-            address,
-            incarnation,
-            core,
-            self._jurisdiction,
-            self._subscribing,
-            self._custody,
-            self._delegating,
-            self._ledger,
-            random,
-            self._hang_up,
-        )
-        self._claims = Claims(means, claims, remember_claims)
+        self._claims = Claims(self._means(incarnation, random), claims, remember_claims)
         self._orders = Orders(
             settings,
             core,
@@ -122,6 +108,22 @@ class Node:
             self._ledger,
             self.leave,
             random.randbytes(16),
+        )
+
+    def _means(self, incarnation: int, random: Random) -> Means:
+        return Means(
+            self._settings,
+            self._settings.root or self._address,
+            self._address,
+            incarnation,
+            self._core,
+            self._jurisdiction,
+            self._subscribing,
+            self._custody,
+            self._delegating,
+            self._ledger,
+            random,
+            self._hang_up,
         )
 
     # Change
