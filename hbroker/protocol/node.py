@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from random import Random
 from typing import Final, TypeAlias
 
-from hbroker._native import ControlEvent, LinkDownEvent, LinkUpEvent
+from hbroker._native import ControlEvent, LinkDownEvent, LinkUpEvent, OverflowEvent
 from hbroker._proto import packet_pb2 as pb
 from hbroker.config import NodeSettings, format_address
 from hbroker.protocol.admission import STATUS_ROOT
@@ -153,6 +153,8 @@ class Node:
                 self._custody.handle_link_down(event.link)
                 for uplink in self._claims:
                     uplink.handle_link_down(now, event.link)
+            case OverflowEvent():
+                self._subscribing.handle_overflow(event.session)
             case _:
                 pass
         self._orders.settle(now)

@@ -177,7 +177,8 @@ impl Network {
     /// A client with a subscription at a node.
     pub fn add_subscriber(&mut self, node: usize, filter: &str, qos: u8) -> usize {
         let client = self.add_client();
-        self.hosts[client].engines[0].listen(self.now, 1, filter, qos);
+        let now = self.now;
+        self.hosts[client].engines[0].listen(now, 1, filter, qos);
         self.connect(client, node);
         self.subscribe(client, node, filter, qos, false);
         client

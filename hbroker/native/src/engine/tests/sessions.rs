@@ -368,6 +368,32 @@ fn publishers_are_held_back_while_too_much_waits_and_let_go_then() {
     }
 }
 
+#[test]
+fn what_a_peer_grants_before_its_session_is_made_holds_for_it() {
+    let mut network = Network::new(9, Faults::default());
+    let node = network.add_node("", 1);
+    let subscriber = network.add_client_with(|config| config.receive_messages = 3);
+    network.connect(subscriber, node);
+    network.run(100 * MILLISECOND);
+    for _ in 0..2 {
+        network.open_session(subscriber, node, true);
+        let session = network.session(subscriber, node);
+        subscribe(&mut network, node, "a/#", "", Subscriber::new(session, 1));
+        let publisher = network.add_client();
+        network.hosts[subscriber].reads = false;
+        network.hosts[subscriber].engines[0].listen(network.now, 1, "a/#", 1);
+        publish_many(&mut network, publisher, 10, 1);
+        let session = network.session(subscriber, node);
+        let session = network.hosts[node].engines[0].out.sessions.get(session).expect("it is there");
+        assert_eq!(session.credit_used().0, 3);
+        network.hosts[subscriber].reads = true;
+        network.run_until_drained();
+        put_away(&mut network, node, subscriber);
+        network.connect(subscriber, node);
+        network.run(100 * MILLISECOND);
+    }
+}
+
 /// One life of a few sessions, at random. What must hold is looked at after each step.
 struct Life {
     network: Network,
