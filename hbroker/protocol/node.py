@@ -101,12 +101,18 @@ class Node:
         self._delegating = Delegating(
             settings, address, core, self._jurisdiction, self._custody, self._ledger, self._epoch_at
         )
-        means = Means(
-            settings,
-            settings.root or address,
-            address,
+        self._claims = Claims(self._means(incarnation, random), claims, remember_claims)
+        self._orders = Orders(
+            settings, core, jurisdiction, self._claims, self._ledger, self.leave, random.randbytes(16)
+        )
+
+    def _means(self, incarnation: int, random: Random) -> Means:
+        return Means(
+            self._settings,
+            self._settings.root or self._address,
+            self._address,
             incarnation,
-            core,
+            self._core,
             self._jurisdiction,
             self._subscribing,
             self._gathering,
@@ -115,10 +121,6 @@ class Node:
             self._ledger,
             random,
             self._hang_up,
-        )
-        self._claims = Claims(means, claims, remember_claims)
-        self._orders = Orders(
-            settings, core, jurisdiction, self._claims, self._ledger, self.leave, random.randbytes(16)
         )
 
     # Change
