@@ -95,9 +95,7 @@ class Node:
         self._takeovers = Takeovers(core)
         self._answering = Answering(settings.name, address, core, self._jurisdiction, self._ledger)
         keepers = (sessions, self._wills)
-        self._custody = Custody(
-            core, jurisdiction, self._subscribing, self._gathering, self._ledger, keepers
-        )
+        self._custody = Custody(core, jurisdiction, self._subscribing, self._gathering, self._ledger, keepers)
         self._delegating = Delegating(
             settings, address, core, self._jurisdiction, self._custody, self._ledger, self._epoch_at
         )
