@@ -67,6 +67,8 @@ class Host:
         self.is_stopped = False
         self.has_decided = True
         """Whether the control had anything to do since the world last looked."""
+        self.has_waited = False
+        """Whether a timer of its engine was due since."""
         self._control_due: int | None = None
         self._socket: deque[tuple[Address, bytes]] = deque()
         self.engine = Engine(
@@ -110,6 +112,7 @@ class Host:
         if self.is_stopped:
             return
         now = self.clock()
+        self.has_waited = True
         self.engine.handle_timeout(now)
         if self._control_due is not None and now >= self._control_due:
             self.has_decided = True

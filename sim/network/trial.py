@@ -255,6 +255,8 @@ class Trial:
     # Watching
 
     def _acted(self, host: Host) -> None:
+        if isinstance(host, NodeHost) and host.has_waited:
+            self._deliveries.look_for_stalls(host)
         match host:
             case NodeHost() if host.has_decided:
                 self._read_notices(host)
@@ -299,7 +301,7 @@ class Trial:
         while self._world.now < end:
             self._world.run(min(SECOND // 2, end - self._world.now))
             self._check(self._bounds.look())
-            self._check(self._deliveries.look_at_sessions(self._fleet.nodes))
+            self._check(self._deliveries.look_at_accounts(self._fleet.nodes))
 
     def _await(self, done: Callable[[], bool], what: str) -> None:
         deadline = self._world.now + RECOVERY

@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from hbroker._proto import packet_pb2 as pb
 from hbroker.config import LeasePolicy
-from hbroker.protocol import delegating, handover, node, subscriber, subscribing, subscription, timers
+from hbroker.protocol import custody, handover, node, subscriber, subscribing, subscription, timers
 from hbroker.protocol.jurisdiction import Grant, Jurisdiction
 from hbroker.protocol.site import Event, Site
 from hbroker.sim.network.invariants import Invariant
@@ -50,7 +50,7 @@ def _end_unknown_to_core(hold: Callable[..., None]) -> Callable[..., None]:
 
 
 def _at_once(schedule: Callable[..., None]) -> Callable[..., None]:
-    def broken(self: delegating.Delegating, child: delegating._Child) -> None:
+    def broken(self: custody.Custody, child: custody.Child) -> None:
         schedule(self, child)
         delegation = child.delegation
         if delegation.policy is LeasePolicy.FENCE:
@@ -100,12 +100,12 @@ CONTROL: Final = (
     Variant(
         "a parent takes back without waiting for clocks that differ",
         Invariant.ONE_OWNER,
-        _replace(delegating.Delegating, "_schedule", _at_once),
+        _replace(custody.Custody, "_schedule", _at_once),
     ),
     Variant(
         "a parent forgets what it delegated",
         Invariant.ONE_OWNER,
-        _replace(delegating.Delegating, "restore", _nothing),
+        _replace(custody.Custody, "restore", _nothing),
     ),
     Variant(
         "epochs begin anew with each run of a node",
