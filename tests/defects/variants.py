@@ -59,14 +59,6 @@ def _at_once(schedule: Callable[..., None]) -> Callable[..., None]:
     return broken
 
 
-def _without_retained(take: Callable[..., None]) -> Callable[..., None]:
-    def broken(self: handover.Taking, transfer: pb.Transfer) -> None:
-        transfer.ClearField("retained")
-        take(self, transfer)
-
-    return broken
-
-
 def _as_soon_as_the_root_answered(_: Callable[..., Any]) -> Callable[..., Any]:
     return property(lambda self: self.entry is not None and self.entry.has_answered)  # type: ignore[return-value]
 
@@ -76,9 +68,10 @@ def _only_said(_: Callable[..., bool]) -> Callable[..., bool]:
 
 
 def _asked_again(_: Callable[..., None]) -> Callable[..., None]:
-    def broken(self: subscriber.Subscriber, site: Site) -> None:
+    def broken(self: subscriber.Subscriber, site: Site, suback: pb.SubAck) -> None:
         site.machine.handle(Event.ACTIVATE)
         site.failures = 0
+        site.is_resumed = suback.resumed
 
     return broken
 
@@ -126,11 +119,6 @@ CONTROL: Final = (
         "a subscription is complete when the root has answered",
         Invariant.COMPLETE,
         _replace(subscription.Subscription, "is_complete", _as_soon_as_the_root_answered),
-    ),
-    Variant(
-        "a new owner inherits no retained messages",
-        Invariant.RETAINED,
-        _replace(handover.Taking, "_take", _without_retained),
     ),
     Variant(
         "an owner keeps subscriptions that have ended",
