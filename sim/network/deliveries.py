@@ -124,7 +124,7 @@ class Deliveries:
     # Look
 
     def look_for_stalls(self, node: NodeHost) -> None:
-        """After each timer of a node: who is stalled."""
+        """After each act of a node: who is stalled."""
         stalled = (status.session for status in node.engine.sessions(MOST_SESSIONS) if status.stalled)
         self._stalled |= dict.fromkeys(stalled, self._now())
 

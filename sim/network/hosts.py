@@ -19,7 +19,7 @@ from hbroker.protocol.jurisdiction import Delegation
 from hbroker.protocol.node import Node
 from hbroker.protocol.notices import Notice
 from hbroker.protocol.outcome import Outcome, TakenOver
-from hbroker.protocol.subscribers import Key, Subscription
+from hbroker.protocol.subscribers import Subscription
 from hbroker.protocol.subscription import Options
 from hbroker.protocol.terms import SessionTerms
 from hbroker.protocol.testator import Will
@@ -68,8 +68,6 @@ class Host:
         self.is_stopped = False
         self.has_decided = True
         """Whether the control had anything to do since the world last looked."""
-        self.has_waited = False
-        """Whether a timer of its engine was due since."""
         self._control_due: int | None = None
         self._socket: deque[tuple[Address, bytes]] = deque()
         self.engine = Engine(
@@ -113,7 +111,6 @@ class Host:
         if self.is_stopped:
             return
         now = self.clock()
-        self.has_waited = True
         self.engine.handle_timeout(now)
         if self._control_due is not None and now >= self._control_due:
             self.has_decided = True
@@ -148,8 +145,8 @@ class Host:
 class NodeHost(Host):
     """A node. Nodes of one world have one token key each, as processes have that share none.
 
-    `restored`: what an earlier run of it had delegated; `recalled`: who had subscribed there. `drift_ppm`: by how
-    much its clock is too fast.
+    `restored`: what an earlier run of it had delegated; `recalled`: who had subscribed there. `drift_ppm`: by
+    how much its clock is too fast.
     """
 
     def __init__(

@@ -255,7 +255,7 @@ class Trial:
     # Watching
 
     def _acted(self, host: Host) -> None:
-        if isinstance(host, NodeHost) and host.has_waited:
+        if isinstance(host, NodeHost):
             self._deliveries.look_for_stalls(host)
         match host:
             case NodeHost() if host.has_decided:

@@ -113,7 +113,7 @@ class World:
             host.scheduled = max(deadline, self.now + 1)
             self._push(host.scheduled, host, None)
         self.acted(host)
-        host.has_decided = host.has_waited = False
+        host.has_decided = False
 
     def step(self) -> bool:
         """Lets the next thing happen; False: nothing is left to happen."""
