@@ -239,8 +239,9 @@ class Deliveries:
             yield from self._retention.look(application, self._now())
         for application, interest, sent in self._owed:
             whole = interest.since.get(sent.topic, sent.at + 1) <= sent.at
+            is_wanted = interest in application.interests.values()
             is_there = self._applications.get(application.host.session) is application
-            if whole and is_there and sent.id not in application.had:
+            if whole and is_wanted and is_there and sent.id not in application.had:
                 text = f"{sent} was acknowledged, and never came to {application.name}'s {interest.filter}"
                 yield Violation(self._now(), Invariant.NOTHING_LOST, text)
 
