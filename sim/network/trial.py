@@ -16,8 +16,7 @@ from typing import Final
 
 from hbroker._native import LinkDownEvent
 from hbroker.protocol.core import Event
-from hbroker.protocol.notices import LeaseLost, Refused, TookBack
-from hbroker.protocol.packets import Reason
+from hbroker.protocol.notices import LeaseLost, TookBack
 from hbroker.protocol.subscription import Options
 
 from .actions import (
@@ -151,7 +150,7 @@ class Trial:
 
     def _complaints(self) -> list[str]:
         """What does not work."""
-        idle = [n for n in self._fleet.nodes if not n.control.is_serving and not _is_refused(n)]
+        idle = [node for node in self._fleet.nodes if not node.control.is_serving]
         unowned = [topic for topic in self._plan.topics if self._ownership.serves(topic) is None]
         unanswered = self._deliveries.open
         return [
@@ -326,12 +325,6 @@ class Trial:
 
 def _serves(node: NodeHost) -> bool:
     return node.control.is_serving
-
-
-def _is_refused(node: NodeHost) -> bool:
-    """Whether a node may not serve, because another holds its subtree or a part of it: see `EXEMPT`."""
-    told = [n for n in node.notices if isinstance(n, Refused) and n.subtree == node.settings.subtree]
-    return bool(told) and told[-1].reason == Reason.REASON_OVERLAP
 
 
 def _payload(head: str, size: int) -> bytes:
