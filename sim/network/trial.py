@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Final
 
@@ -40,6 +40,7 @@ from .deliveries import Deliveries
 from .fleet import Fleet
 from .hosts import ClientHost, Host, NodeHost
 from .invariants import Bounds, Invariant, Ownership, Violation
+from .paths import Bottleneck
 from .plan import SECOND, Plan
 from .world import Datagram, World
 
@@ -52,6 +53,8 @@ SETTLING: Final = 75 * SECOND
 RECOVERY: Final = 20 * SECOND
 """How long the messages may take that prove that everything works again."""
 QUIET: Final = 10 * SECOND
+QUEUE: Final = 128 * 1024
+"""Bytes that may wait for the line that all datagrams share."""
 KEPT: Final = 60
 """Lines of the transcript before a violation."""
 IDLE: Final = frozenset({"ping", "pong", "join", "joinack", "challenge", ""})
@@ -124,7 +127,9 @@ class Trial:
             self._await(partial(_serves, node), f"{name} serves")
         for name in self._plan.clients:
             self._start_client(name)
-        self._fleet.paths = self._plan.paths
+        bandwidth = self._plan.bandwidth_bps
+        line = None if bandwidth is None else Bottleneck(bandwidth, QUEUE)
+        self._fleet.paths = replace(self._plan.paths, bottleneck=line)
         self._began = self._world.now
 
     def _end(self) -> None:

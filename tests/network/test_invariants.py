@@ -44,6 +44,7 @@ def test_the_seeds_are_of_every_kind() -> None:
         "Unsubscribe", "Publish",
     }  # fmt: skip
     assert {plan.paths.loss for plan in plans} == {0.0, 0.01, 0.1, 0.3}
+    assert {plan.bandwidth_bps for plan in plans} == {None, 2_000_000, 20_000_000}
     assert min(len(plan.nodes) for plan in plans) == 1
     assert max(len(plan.nodes) for plan in plans) > 20
     messages = [action for plan in plans for action in plan.actions if isinstance(action, Publish)]
