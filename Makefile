@@ -70,6 +70,8 @@ SEEDS ?= 2000
 .PHONY: soak
 soak: $(CORE) ## Simulated networks from SEEDS (N or A-B), real ones for long, then randomised tests with fresh examples
 	@$(PY) -m hbroker.sim.soak --seeds $(SEEDS)
+	cargo build --release --quiet --features extension-module,broken --target-dir target/broken
+	$(PY) -m tests.defects --core "$$(ls target/broken/release/lib_native.{so,dylib} 2>/dev/null)"
 	$(PY) -m pytest --quiet tests/lab --long --timeout 3600
 	$(PY) -m pytest --quiet -m hypothesis --hypothesis-profile soak --timeout 3600
 

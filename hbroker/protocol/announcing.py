@@ -1,7 +1,7 @@
 """What subscribers are told when a subtree changes hands (§5.4), by turns.
 
 A node may hold tens of thousands of subscriptions to one subtree. What is to be done for each of them takes
-its turn with everything else: the first at once, the others after pauses, in order.
+its turn with everything else: the first once the change is whole, the others after pauses, in order.
 """
 
 from __future__ import annotations
@@ -29,12 +29,11 @@ class Announcements:
         self._due: int | None = None
 
     def add(self, subscriptions: Iterable[Subscription], cut: Cut | None = None) -> None:
-        """To be announced after all that was added before; as many as a turn has, at once."""
+        """To be announced after all that was added before: at the earliest when what moves has moved."""
         was_idle = not self._waiting
         self._waiting.extend((subscription, cut) for subscription in subscriptions)
-        if was_idle:
-            self._turn()
-            self._due = 0 if self._waiting else None
+        if was_idle and self._waiting:
+            self._due = 0
 
     def handle_timeout(self, now: int) -> None:
         """The next turn, where it is due."""

@@ -167,12 +167,15 @@ class Subscribing:
 
     def _announce(self, subscription: Subscription, cut: Cut | None) -> None:
         is_known = self._subscribers.get(subscription.session, subscription.key) is not None
+        is_responsible = self._jurisdiction.responsible(subscription.filter) is not None
         if cut is not None and not isinstance(self._jurisdiction.lookup(cut[0]), Grant):
-            if self._jurisdiction.responsible(subscription.filter) is None:
+            if not is_responsible:
                 self._remove(subscription.session, subscription.key)
             self._tell(subscription, [cut])
-        elif cut is None and is_known:
+        elif cut is None and is_known and is_responsible:
             self._tell(subscription, [])
+        elif cut is None:  # All that it matches lies below cuts that came with the subtree.
+            self._remove(subscription.session, subscription.key)
 
     def _take(self, inquiry: Inquiry, request: pb.Subscribe, ack: pb.SubAck) -> None:
         ack.responsible = self._jurisdiction.responsible(ack.filter) is not None

@@ -37,10 +37,6 @@ from .world import Address
 
 __all__ = ["Deliveries"]
 
-STALL: Final = 2_000_000
-"""A session that leaves messages unanswered for so long is stalled (§9)."""
-SEEN: Final = 1_000_000
-"""Twice the time between two looks at the sessions."""
 MOST_SESSIONS: Final = 1_000
 DISTRIBUTED = (Reason.REASON_SUCCESS, Reason.REASON_NO_MATCHING_SUBSCRIBERS)
 
@@ -127,12 +123,15 @@ class Deliveries:
 
     # Look
 
-    def look_at_sessions(self, nodes: Iterable[NodeHost]) -> Iterator[Violation]:
-        """Every half second: who is stalled, whether all that was taken adds up, which topics nobody serves."""
+    def look_for_stalls(self, node: NodeHost) -> None:
+        """After each act of a node: who is stalled."""
+        stalled = (status.session for status in node.engine.sessions(MOST_SESSIONS) if status.stalled)
+        self._stalled |= dict.fromkeys(stalled, self._now())
+
+    def look_at_accounts(self, nodes: Iterable[NodeHost]) -> Iterator[Violation]:
+        """Every half second: whether what sessions took adds up, and which topics nobody serves."""
         for node in nodes:
             for status in node.engine.sessions(MOST_SESSIONS):
-                if status.stalled:
-                    self._stalled[status.session] = self._now()
                 ends = status.delivered + status.expired + sum(status.dropped.values()) + status.queued
                 if status.accepted != ends:
                     text = f"{node.settings.name} took {status.accepted} messages for a session, of {ends}"
@@ -240,8 +239,9 @@ class Deliveries:
             yield from self._retention.look(application, self._now())
         for application, interest, sent in self._owed:
             whole = interest.since.get(sent.topic, sent.at + 1) <= sent.at
+            is_wanted = interest in application.interests.values()
             is_there = self._applications.get(application.host.session) is application
-            if whole and is_there and sent.id not in application.had:
+            if whole and is_wanted and is_there and sent.id not in application.had:
                 text = f"{sent} was acknowledged, and never came to {application.name}'s {interest.filter}"
                 yield Violation(self._now(), Invariant.NOTHING_LOST, text)
 
@@ -266,11 +266,11 @@ class Deliveries:
                 whole = interest.qos > 0 and interest.since.get(sent.topic, sent.at + 1) <= sent.at
                 if not whole or sent.id in application.had:
                     continue
-                stalled = self._stalled.get(application.host.session, 0)
-                if self._now() < sent.at + STALL and self._now() > stalled + SEEN:
-                    text = f"{sent} is acknowledged, and {application.name} has it not by {interest.filter}"
-                    yield Violation(self._now(), Invariant.NOTHING_LOST, text)
-                self._owed.append((application, interest, sent))
+                if self._stalled.get(application.host.session, 0) >= sent.at:
+                    self._owed.append((application, interest, sent))
+                    continue
+                text = f"{sent} is acknowledged, and {application.name} has it not by {interest.filter}"
+                yield Violation(self._now(), Invariant.NOTHING_LOST, text)
 
     def _receive(self, application: Application, message: Message) -> Iterator[Violation]:
         sent = self._sent[message.publisher, message.sequence]

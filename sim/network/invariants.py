@@ -54,10 +54,6 @@ EXEMPT: Final = {
         "for a lease and both drift allowances after that, the topics that it had delegated are not held to "
         "it, nor to what rests on it (complete, nothing lost)."
     ),
-    Invariant.RECOVERS: (
-        "A node whose subtree is delegated to another, or part of it, is refused with OVERLAP and asks "
-        "again: it need not serve in the end, but somebody has to serve every topic."
-    ),
 }
 """What is not promised yet, and why (docs/guarantees.md)."""
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from random import Random
 from typing import Final
 
-__all__ = ["CLEAR", "ETHERNET", "Bottleneck", "Faults"]
+__all__ = ["CLEAR", "ETHERNET", "LARGEST", "Bottleneck", "Faults"]
 
 ETHERNET: Final = 1_472
 """Bytes of the largest UDP datagram that Ethernet carries over IPv4."""

@@ -31,7 +31,7 @@ from .actions import (
     Unsubscribe,
     describe,
 )
-from .paths import Faults
+from .paths import ETHERNET, LARGEST, Faults
 
 __all__ = ["ROOT", "SECOND", "NodePlan", "Plan", "draw"]
 
@@ -56,7 +56,8 @@ class NodePlan:
 class Plan:
     """One run. Times count from when the first nodes serve, in microseconds.
 
-    `first`: the nodes that are there from the beginning, by their order.
+    `first`: the nodes that are there from the beginning, by their order. `bandwidth_bps`: of the one line
+    that all datagrams share; None: it has no limit.
     """
 
     seed: int
@@ -65,6 +66,7 @@ class Plan:
     clients: tuple[str, ...]
     topics: tuple[str, ...]
     paths: Faults
+    bandwidth_bps: int | None
     actions: tuple[Action, ...]
 
     @property
@@ -74,7 +76,7 @@ class Plan:
 
     def schedule(self) -> Iterator[str]:
         """The plan less its messages, a line for each fact."""
-        yield f"paths: {self.paths}"
+        yield f"paths: {self.paths}, {self.bandwidth_bps or 'any number of'} bit/s"
         for node in self.nodes:
             late = "" if node.name in self.first else ", joins late"
             clock = f", clock {node.drift_ppm:+} ppm" if node.drift_ppm else ""
@@ -107,6 +109,7 @@ def draw(seed: int) -> Plan:
         clients,
         topics,
         _draw_paths(random),
+        random.choice((None, None, None, 2_000_000, 20_000_000)),
         tuple(sorted(actions, key=lambda action: action.at)),
     )
 
@@ -141,6 +144,8 @@ def _draw_paths(random: Random) -> Faults:
         jitter_us=random.choice((0, 1_000, 20_000)),
         reordering=random.choice((0.0, 0.05, 0.3)),
         duplication=random.choice((0.0, 0.05, 0.3)),
+        corruption=random.choice((0.0, 0.0, 0.01)),
+        mtu=random.choice((ETHERNET, LARGEST)),
     )
 
 

@@ -10,14 +10,13 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Final
 
 from hbroker._native import LinkDownEvent
 from hbroker.protocol.core import Event
-from hbroker.protocol.notices import LeaseLost, Refused, TookBack
-from hbroker.protocol.packets import Reason
+from hbroker.protocol.notices import LeaseLost, TookBack
 from hbroker.protocol.subscription import Options
 
 from .actions import (
@@ -41,6 +40,7 @@ from .deliveries import Deliveries
 from .fleet import Fleet
 from .hosts import ClientHost, Host, NodeHost
 from .invariants import Bounds, Invariant, Ownership, Violation
+from .paths import Bottleneck
 from .plan import SECOND, Plan
 from .world import Datagram, World
 
@@ -53,6 +53,8 @@ SETTLING: Final = 75 * SECOND
 RECOVERY: Final = 20 * SECOND
 """How long the messages may take that prove that everything works again."""
 QUIET: Final = 10 * SECOND
+QUEUE: Final = 128 * 1024
+"""Bytes that may wait for the line that all datagrams share."""
 KEPT: Final = 60
 """Lines of the transcript before a violation."""
 IDLE: Final = frozenset({"ping", "pong", "join", "joinack", "challenge", ""})
@@ -125,7 +127,9 @@ class Trial:
             self._await(partial(_serves, node), f"{name} serves")
         for name in self._plan.clients:
             self._start_client(name)
-        self._fleet.paths = self._plan.paths
+        bandwidth = self._plan.bandwidth_bps
+        line = None if bandwidth is None else Bottleneck(bandwidth, QUEUE)
+        self._fleet.paths = replace(self._plan.paths, bottleneck=line)
         self._began = self._world.now
 
     def _end(self) -> None:
@@ -151,7 +155,7 @@ class Trial:
 
     def _complaints(self) -> list[str]:
         """What does not work."""
-        idle = [n for n in self._fleet.nodes if not n.control.is_serving and not _is_refused(n)]
+        idle = [node for node in self._fleet.nodes if not node.control.is_serving]
         unowned = [topic for topic in self._plan.topics if self._ownership.serves(topic) is None]
         unanswered = self._deliveries.open
         return [
@@ -255,6 +259,8 @@ class Trial:
     # Watching
 
     def _acted(self, host: Host) -> None:
+        if isinstance(host, NodeHost):
+            self._deliveries.look_for_stalls(host)
         match host:
             case NodeHost() if host.has_decided:
                 self._read_notices(host)
@@ -299,7 +305,7 @@ class Trial:
         while self._world.now < end:
             self._world.run(min(SECOND // 2, end - self._world.now))
             self._check(self._bounds.look())
-            self._check(self._deliveries.look_at_sessions(self._fleet.nodes))
+            self._check(self._deliveries.look_at_accounts(self._fleet.nodes))
 
     def _await(self, done: Callable[[], bool], what: str) -> None:
         deadline = self._world.now + RECOVERY
@@ -324,12 +330,6 @@ class Trial:
 
 def _serves(node: NodeHost) -> bool:
     return node.control.is_serving
-
-
-def _is_refused(node: NodeHost) -> bool:
-    """Whether a node may not serve, because another holds its subtree or a part of it: see `EXEMPT`."""
-    told = [n for n in node.notices if isinstance(n, Refused) and n.subtree == node.settings.subtree]
-    return bool(told) and told[-1].reason == Reason.REASON_OVERLAP
 
 
 def _payload(head: str, size: int) -> bytes:

@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from hbroker._proto import packet_pb2 as pb
 from hbroker.config import LeasePolicy
-from hbroker.protocol import delegating, handover, node, subscriber, subscribing, subscription, timers
+from hbroker.protocol import custody, handover, node, subscriber, subscribing, subscription, timers
 from hbroker.protocol.jurisdiction import Grant, Jurisdiction
 from hbroker.protocol.site import Event, Site
 from hbroker.sim.network.invariants import Invariant
@@ -23,22 +23,27 @@ __all__ = ["CONTROL", "CORE", "VARIANTS", "Variant"]
 
 @dataclass(frozen=True, slots=True)
 class Variant:
-    """A defective product. `apply` makes this process's product defective, for good."""
+    """A defective product: in the control `owner.method` is replaced by what `make` makes of it; in the core
+    it is `defect`."""
 
     name: str
     breaks: Invariant
-    apply: Callable[[], None]
+    owner: Any = None
+    method: str = ""
+    make: Callable[[Callable[..., Any]], Any] | None = None
+    defect: str = ""
 
+    def patch(self) -> tuple[Any, str, Any]:
+        """What to set to what, for a defect of the control."""
+        assert self.make is not None
+        return self.owner, self.method, self.make(getattr(self.owner, self.method))
 
-def _replace(
-    owner: Any, method: str, make: Callable[[Callable[..., Any]], Callable[..., Any]]
-) -> Callable[[], None]:
-    """`make` gets the sound method."""
-    return lambda: setattr(owner, method, make(getattr(owner, method)))
-
-
-def _in_core(defect: str) -> Callable[[], None]:
-    return lambda: os.environ.__setitem__("HBROKER_BROKEN", defect)
+    def apply(self) -> None:
+        """Makes this process's product defective, for good."""
+        if self.defect:
+            os.environ["HBROKER_BROKEN"] = self.defect
+        else:
+            setattr(*self.patch())
 
 
 def _end_unknown_to_core(hold: Callable[..., None]) -> Callable[..., None]:
@@ -50,7 +55,7 @@ def _end_unknown_to_core(hold: Callable[..., None]) -> Callable[..., None]:
 
 
 def _at_once(schedule: Callable[..., None]) -> Callable[..., None]:
-    def broken(self: delegating.Delegating, child: delegating._Child) -> None:
+    def broken(self: custody.Custody, child: custody.Child) -> None:
         schedule(self, child)
         delegation = child.delegation
         if delegation.policy is LeasePolicy.FENCE:
@@ -59,16 +64,8 @@ def _at_once(schedule: Callable[..., None]) -> Callable[..., None]:
     return broken
 
 
-def _without_retained(take: Callable[..., None]) -> Callable[..., None]:
-    def broken(self: handover.Taking, transfer: pb.Transfer) -> None:
-        transfer.ClearField("retained")
-        take(self, transfer)
-
-    return broken
-
-
-def _as_soon_as_the_root_answered(_: Callable[..., Any]) -> Callable[..., Any]:
-    return property(lambda self: self.entry is not None and self.entry.has_answered)  # type: ignore[return-value]
+def _as_soon_as_the_root_answered(_: object) -> property:
+    return property(lambda self: self.entry is not None and self.entry.has_answered)
 
 
 def _only_said(_: Callable[..., bool]) -> Callable[..., bool]:
@@ -76,9 +73,10 @@ def _only_said(_: Callable[..., bool]) -> Callable[..., bool]:
 
 
 def _asked_again(_: Callable[..., None]) -> Callable[..., None]:
-    def broken(self: subscriber.Subscriber, site: Site) -> None:
+    def broken(self: subscriber.Subscriber, site: Site, suback: pb.SubAck) -> None:
         site.machine.handle(Event.ACTIVATE)
         site.failures = 0
+        site.is_resumed = suback.resumed
 
     return broken
 
@@ -95,68 +93,81 @@ CONTROL: Final = (
     Variant(
         "the core is not told when a lease ends",
         Invariant.ONE_OWNER,
-        _replace(Jurisdiction, "hold", _end_unknown_to_core),
+        Jurisdiction,
+        "hold",
+        _end_unknown_to_core,
     ),
     Variant(
         "a parent takes back without waiting for clocks that differ",
         Invariant.ONE_OWNER,
-        _replace(delegating.Delegating, "_schedule", _at_once),
+        custody.Custody,
+        "_schedule",
+        _at_once,
     ),
     Variant(
         "a parent forgets what it delegated",
         Invariant.ONE_OWNER,
-        _replace(delegating.Delegating, "restore", _nothing),
+        custody.Custody,
+        "restore",
+        _nothing,
     ),
     Variant(
         "epochs begin anew with each run of a node",
         Invariant.EPOCHS_RISE,
-        _replace(node.Node, "_epoch_at", _zero),
+        node.Node,
+        "_epoch_at",
+        _zero,
     ),
     Variant(
         "a new owner inherits no subscriptions",
         Invariant.COMPLETE,
-        _replace(subscribing.Subscribing, "take_over", _nothing),
+        subscribing.Subscribing,
+        "prepare",
+        _nothing,
     ),
     Variant(
         "a handover leaves out the subscriptions made meanwhile",
         Invariant.COMPLETE,
-        _replace(handover.Giving, "follow", _nothing),
+        handover.Giving,
+        "follow",
+        _nothing,
     ),
     Variant(
         "a subscription is complete when the root has answered",
         Invariant.COMPLETE,
-        _replace(subscription.Subscription, "is_complete", _as_soon_as_the_root_answered),
-    ),
-    Variant(
-        "a new owner inherits no retained messages",
-        Invariant.RETAINED,
-        _replace(handover.Taking, "_take", _without_retained),
+        subscription.Subscription,
+        "is_complete",
+        _as_soon_as_the_root_answered,
     ),
     Variant(
         "an owner keeps subscriptions that have ended",
         Invariant.BOUNDED,
-        _replace(subscribing.Subscribing, "_remove", _only_said),
+        subscribing.Subscribing,
+        "_remove",
+        _only_said,
     ),
     Variant(
         "a client asks again for what it has",
         Invariant.QUIET,
-        _replace(subscriber.Subscriber, "_activate", _asked_again),
+        subscriber.Subscriber,
+        "_activate",
+        _asked_again,
     ),
 )
 """Defects of the control."""
 
 CORE: Final = (
     Variant(
-        "an owner acknowledges before it distributes", Invariant.NOTHING_LOST, _in_core("AcknowledgesEarly")
+        "an owner acknowledges before it distributes", Invariant.NOTHING_LOST, defect="AcknowledgesEarly"
     ),
     Variant(
         "nobody recognises a message that comes again",
         Invariant.NOTHING_DOUBLED,
-        _in_core("ForgetsMessageIds"),
+        defect="ForgetsMessageIds",
     ),
-    Variant("no delivery waits for the one before it", Invariant.ORDER, _in_core("KeepsNoOrder")),
-    Variant("what is lost is not sent again", Invariant.RECOVERS, _in_core("SendsOnce")),
-    Variant("a client learns nothing from a refusal", Invariant.RECOVERS, _in_core("LearnsNothing")),
+    Variant("no delivery waits for the one before it", Invariant.ORDER, defect="KeepsNoOrder"),
+    Variant("what is lost is not sent again", Invariant.RECOVERS, defect="SendsOnce"),
+    Variant("a client learns nothing from a refusal", Invariant.RECOVERS, defect="LearnsNothing"),
 )
 """Defects of the core, which a test build of it can have."""
 

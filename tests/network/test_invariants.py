@@ -1,28 +1,27 @@
 """What must hold of every network, whatever happens to it; and that its watchers can see it broken.
 
-The seeds here are fixed; `make soak` runs as many as asked. Each broken variant takes one safeguard out of
-the control: a checker that finds nothing then would find nothing at all.
+The seeds here are fixed; `make soak` runs as many as asked, and tries every defect of `tests.defects`: a
+checker that finds nothing then would find nothing at all. Here are those that show at once.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-
 import pytest
 
-from hbroker.protocol import timers
-from hbroker.protocol.jurisdiction import Grant, Jurisdiction
-from hbroker.protocol.subscribers import Subscription
 from hbroker.protocol.subscribing import Subscribing
 from hbroker.sim import soak
-from hbroker.sim.network import ClientHost, Host
-from hbroker.sim.network.invariants import Invariant
-from hbroker.sim.network.plan import Publish, draw
-from hbroker.sim.network.trial import Trial, Verdict
+from hbroker.sim.network.actions import Publish
+from hbroker.sim.network.plan import draw
+from tests.defects.variants import CONTROL, Variant
 
 SEEDS = range(1, 17)
-MOST_SEEDS = 500
-"""A broken variant is found within so many."""
+SHOWS_AT_ONCE = {
+    "epochs begin anew with each run of a node",
+    "a new owner inherits no subscriptions",
+    "a subscription is complete when the root has answered",
+    "an owner keeps subscriptions that have ended",
+    "a client asks again for what it has",
+}
 
 
 @pytest.mark.parametrize("seed", SEEDS)
@@ -41,78 +40,35 @@ def test_the_seeds_are_of_every_kind() -> None:
     plans = [draw(seed) for seed in range(1, 101)]
     kinds = {type(action).__name__ for plan in plans for action in plan.actions}
     assert kinds == {
-        "Join", "Leave", "Part", "Heal", "Stop", "Continue", "Crash", "Restart", "Subscribe", "Publish"
+        "Join", "Leave", "Part", "Heal", "Stop", "Continue", "Crash", "Restart", "Roam", "Subscribe",
+        "Unsubscribe", "Publish",
     }  # fmt: skip
     assert {plan.paths.loss for plan in plans} == {0.0, 0.01, 0.1, 0.3}
+    assert {plan.bandwidth_bps for plan in plans} == {None, 2_000_000, 20_000_000}
     assert min(len(plan.nodes) for plan in plans) == 1
     assert max(len(plan.nodes) for plan in plans) > 20
-    assert {a.qos for plan in plans for a in plan.actions if isinstance(a, Publish)} == {0, 1, 2}
+    messages = [action for plan in plans for action in plan.actions if isinstance(action, Publish)]
+    assert {message.qos for message in messages} == {0, 1, 2}
+    assert {message.size for message in messages if message.retain} == {0, 20, 200, 2_000, 20_000}
 
 
-def find(expected: set[Invariant], seeds: Sequence[int] = range(1, MOST_SEEDS + 1)) -> Verdict:
-    """The first seed that breaks something: it has to be one of these invariants."""
-    verdicts = (soak.run(seed) for seed in seeds)
+@pytest.mark.parametrize("variant", [v for v in CONTROL if v.name in SHOWS_AT_ONCE], ids=lambda v: v.name)
+def test_a_defect_is_found_by_the_invariant_that_it_breaks(
+    variant: Variant, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(*variant.patch())
+    verdicts = (soak.run(seed) for seed in SEEDS)
     found = next((verdict for verdict in verdicts if verdict.violation is not None), None)
     assert found is not None, "nothing was found"
     assert found.violation is not None
-    assert found.violation.invariant in expected, soak.report(found)
-    return found
-
-
-def test_an_owner_that_outlives_its_lease_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The engine is told of no end, and the parent takes back too soon."""
-    hold = Jurisdiction.hold
-
-    def hold_for_ever(self: Jurisdiction, grant: Grant) -> None:
-        hold(self, grant)
-        self._core.grant(grant.subtree, grant.epoch, grant.serving, None)
-
-    monkeypatch.setattr(Jurisdiction, "hold", hold_for_ever)
-    monkeypatch.setattr(timers, "LEASE_DRIFT", -timers.SECOND)
-    find({Invariant.ONE_OWNER})
-
-
-def test_epochs_that_do_not_rise_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Every delegation is made under the same epoch."""
-    monkeypatch.setattr("hbroker.protocol.node.Node._epoch_at", lambda self, now: 1)
-    monkeypatch.setattr("hbroker.protocol.delegating.Delegating._next_epoch", lambda *_: 1)
-    find({Invariant.EPOCHS_RISE, Invariant.RECOVERS})
-
-
-def test_an_owner_that_inherits_nothing_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Subscriptions are not handed over with a subtree."""
-
-    def take_nothing_over(self: Subscribing, subscriptions: Iterable[Subscription]) -> None:
-        pass
-
-    monkeypatch.setattr(Subscribing, "take_over", take_nothing_over)
-    find({Invariant.COMPLETE})
-
-
-def test_a_message_acknowledged_before_it_is_distributed_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Publishers ask for the acknowledgement that comes when the message is queued."""
-    monkeypatch.setattr("hbroker.sim.network.trial.ACK_QUEUED", True)
-    find({Invariant.NOTHING_LOST})
-
-
-def test_a_message_that_comes_twice_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    """An application gets the last message that it read once more."""
-    acted = Trial._acted
-
-    def read_again(self: Trial, host: Host) -> None:
-        if isinstance(host, ClientHost) and len(host.messages) == 5 and host.messages[-1].qos == 2:
-            host.messages.append(host.messages[-1])
-        acted(self, host)
-
-    monkeypatch.setattr(Trial, "_acted", read_again)
-    find({Invariant.NOTHING_DOUBLED})
+    assert found.violation.invariant is variant.breaks, soak.report(found)
 
 
 def test_a_failure_is_reported_with_how_to_run_it_again(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(Subscribing, "take_over", lambda self, subscriptions: None)
-    seed = find({Invariant.COMPLETE}).seed
+    monkeypatch.setattr(Subscribing, "prepare", lambda self, subscription: None)
+    seed = next(seed for seed in SEEDS if soak.run(seed).violation is not None)
     assert soak.main(["--seed", str(seed), "--jobs", "1"]) == soak.FAILED
     told = capsys.readouterr().out
     assert f"python -m hbroker.sim.soak --seed {seed}" in told
