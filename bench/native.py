@@ -18,6 +18,7 @@ from hbroker.protocol.client import ClientControl
 from hbroker.protocol.outcome import Resolved, Subscribed
 from hbroker.protocol.subscription import Options
 from hbroker.runtime.hub import new_endpoint
+from hbroker.runtime.identity import Identity
 from hbroker.runtime.turns import clock
 
 __all__ = ["NativePublisher", "NativeSubscriber"]
@@ -32,8 +33,9 @@ class _Client:
     """One endpoint and its control, polled."""
 
     def __init__(self, root: Address, name: str) -> None:
-        self.endpoint: Endpoint = new_endpoint(("127.0.0.1", 0))
-        self.control = ClientControl(self.endpoint, SystemRandom(), root, name)
+        identity = Identity.of(name)
+        self.endpoint: Endpoint = new_endpoint(("127.0.0.1", 0), identity)
+        self.control = ClientControl(self.endpoint, SystemRandom(), root, identity.terms)
         self.acknowledged = 0
         self._next_turn = 0
 

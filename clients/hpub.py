@@ -13,9 +13,10 @@ from typing import TYPE_CHECKING, Any, Final
 
 from .console import DONE, FAILED, Console, new_console, run
 from .flags import Flag, UsageError, Values, option, switch, whole_number
-from .options import BIND, SHARED, URL, client_id, parse_qos, target
+from .options import BIND, SHARED, URL, parse_qos, target
 from .payloads import SOURCES, open_payloads
 from .properties import PROPERTY, publish_properties
+from .sessions import SESSION, session_of
 
 if TYPE_CHECKING:
     from hbroker.sync import Client
@@ -43,7 +44,7 @@ def _publish_all(values: Values) -> int:
     topic = values.last(TOPIC, url_topic)
     if not topic:
         raise UsageError("Both topic and message must be supplied.")
-    place, name = target(values), client_id(values)
+    place, kept = target(values), session_of(values, clean=False)
     properties = publish_properties(values.all(PROPERTY))
     payloads, is_single = open_payloads(values)
     repeat = values.last(REPEAT, 1) if is_single else 1
@@ -52,7 +53,7 @@ def _publish_all(values: Values) -> int:
     from hbroker import sync  # after the command line was found right: its errors come at once
 
     bind = values.last(BIND, "")
-    with sync.connect(place, client_id=name, listen=(bind, 0) if bind else None) as client:
+    with sync.connect(place, listen=(bind, 0) if bind else None, **kept) as client:
         console = new_console(values, client.client_id)
         publication = _Publication(client, console, topic, values.last(QOS, 0), RETAIN in values, properties)
         for payload in payloads:
@@ -135,6 +136,7 @@ FLAGS: Final[tuple[Flag[Any], ...]] = (
     REPEAT,
     REPEAT_DELAY,
     PROPERTY,
+    *SESSION,
     *SHARED,
     INFLIGHT,
 )

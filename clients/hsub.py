@@ -16,7 +16,8 @@ from typing import TYPE_CHECKING, Any, Final
 from .console import DONE, TIMED_OUT, Console, new_console, run
 from .flags import Flag, UsageError, Values, option, switch, whole_number
 from .formatting import Format, Received, compile_format, payload_only, topic_and_payload
-from .options import BIND, SHARED, URL, client_id, parse_qos, target
+from .options import BIND, SHARED, URL, parse_qos, target
+from .sessions import SESSION, session_of
 
 if TYPE_CHECKING:
     from hbroker import Message
@@ -28,8 +29,10 @@ _SYNOPSIS: Final = """\
 hsub subscribes to topics and prints the messages that come.
 
 usage: hsub [-h HOST] [-p PORT] -t FILTER ... [-q QOS] [-C COUNT] [-W SECONDS] [-v | -F FORMAT]
-            [-N] [-R] [-T FILTER] ...
+            [-N] [-R] [-T FILTER] [-i NAME -c [-x SECONDS]] ...
        hsub --help
+
+-t '$share/GROUP/FILTER' shares: of all who subscribe so, one gets each message.
 
 exit codes: 0 done, 1 failed or used wrongly, 27 the time of -W is over, 130 interrupted,
   143 terminated"""
@@ -44,12 +47,12 @@ def _subscribe(values: Values) -> int:
     filters = _filters(values)
     if RETAINED_ONLY in values and NO_RETAINED in values:
         raise UsageError("Combining '-R' and '--retained-only' makes no sense.")
-    place, name = target(values), client_id(values)
+    place, kept = target(values), session_of(values, clean=True)
 
     from hbroker import sync  # after the command line was found right: its errors come at once
 
     bind = values.last(BIND, "")
-    with sync.connect(place, client_id=name, listen=(bind, 0) if bind else None) as client:
+    with sync.connect(place, listen=(bind, 0) if bind else None, **kept) as client:
         console = new_console(values, client.client_id)
         seconds = values.last(TIMEOUT, 0)
         deadline = time.monotonic() + seconds if seconds else None
@@ -244,6 +247,7 @@ FLAGS: Final[tuple[Flag[Any], ...]] = (
     AS_PUBLISHED,
     FILTER_OUT,
     RANDOM_FILTER,
+    *SESSION,
     *SHARED,
 )
 

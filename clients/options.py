@@ -155,21 +155,16 @@ SHARED: Final[tuple[Flag[Any], ...]] = (
     NO_DELAY,
 )
 
-_SESSIONS: Final = "a client's session ends with it"
 _USERS: Final = "the network does not ask for a user name"
 _TLS: Final = "links are not encrypted"
-_WILLS: Final = "a will is for MQTT clients, at a gateway"
 _SUBSCRIBING: Final = "a subscription carries no properties"
+_UNSUBSCRIBING: Final = "a subscription ends with its session: see -c"
 
 UNSUPPORTED: Final = {
-    "-c": _SESSIONS,
-    "--disable-clean-session": _SESSIONS,
-    "-x": _SESSIONS,
     "-u": _USERS,
     "--username": _USERS,
     "-P": _USERS,
     "--pw": _USERS,
-    **dict.fromkeys(("--will-topic", "--will-payload", "--will-qos", "--will-retain"), _WILLS),
     **dict.fromkeys(
         ("--cafile", "--capath", "--cert", "--key", "--keyform", "--ciphers", "--insecure"), _TLS
     ),
@@ -180,6 +175,6 @@ UNSUPPORTED: Final = {
     "-S": "there is no SRV record for hbroker",
     "-D": _SUBSCRIBING,
     "--property": _SUBSCRIBING,
-    "-U": _SESSIONS,
-    "--unsubscribe": _SESSIONS,
+    "-U": _UNSUBSCRIBING,
+    "--unsubscribe": _UNSUBSCRIBING,
 }

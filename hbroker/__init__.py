@@ -23,12 +23,14 @@ if TYPE_CHECKING:
         PayloadTooLarge,
         Refused,
         RemoteError,
+        SessionTakenOver,
         Unreachable,
     )
     from hbroker.protocol.lookup import Hop, Resolution
     from hbroker.protocol.packets import Reason
     from hbroker.runtime.client import Client, Subscription, connect
     from hbroker.runtime.hub import Receipt
+    from hbroker.runtime.identity import Will
 
 __all__ = [
     "Backpressure",
@@ -46,8 +48,10 @@ __all__ = [
     "Refused",
     "RemoteError",
     "Resolution",
+    "SessionTakenOver",
     "Subscription",
     "Unreachable",
+    "Will",
     "__version__",
     "connect",
     "filter_is_valid",
@@ -64,6 +68,7 @@ _MODULES: Final = {
     "Receipt": "hbroker.runtime.hub",
     "Resolution": "hbroker.protocol.lookup",
     "Subscription": "hbroker.runtime.client",
+    "Will": "hbroker.runtime.identity",
     "connect": "hbroker.runtime.client",
     "filter_is_valid": "hbroker._native",
     "topic_is_valid": "hbroker._native",

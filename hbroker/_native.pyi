@@ -27,7 +27,13 @@ class Config:
     `session`: the session id of the links that it opens, 64 random bits. `incarnation`: random for each run.
     `publisher`: its publisher id. `token_keys`: 16-byte keys of the address-validation tokens, the newest first (§4);
     nodes that share them accept each other's. `node`: forwards (a node) instead of handing messages up (a client).
-    `stranger_rate`: answers to unproven addresses, a second.
+    `max_datagram`: the largest datagram that is tried on a path, from 1,200 up (§3.4). `queue_messages`, `queue_bytes`:
+    what may wait for one session; `queue_memory_bytes`: for all together (§7.8). Above half of that publishers are held
+    back (§7.7). `stranger_rate`: answers to unproven addresses, a second. `max_message_bytes`: the largest payload, out and
+    in, at most 256 MiB; a client holds as much for messages of one publisher of which parts are missing, and
+    `reassembly_bytes`, no less, in all (§7.5). `receive_messages`, `receive_bytes`: what a client takes from one owner
+    without having acknowledged it (§7.7). `persistent`: the client's session outlives its links, so messages that match no
+    `listen` yet wait for one (§6.4).
     """
 
     def __new__(
@@ -40,11 +46,19 @@ class Config:
         token_keys: Sequence[bytes],
         seed: int,
         max_links: int = 1_000_000,
-        max_datagram: int = 1_200,
+        max_datagram: int = 8_952,
         link_queue_bytes: int = 16_777_216,
         event_queue: int = 100_000,
         message_queue_bytes: int = 67_108_864,
         retained_bytes: int = 268_435_456,
+        max_message_bytes: int = 268_435_456,
+        reassembly_bytes: int = 536_870_912,
+        persistent: bool = False,
+        receive_messages: int = 4_096,
+        receive_bytes: int = 8_388_608,
+        queue_messages: int = 10_000,
+        queue_bytes: int = 16_777_216,
+        queue_memory_bytes: int = 1_073_741_824,
         stranger_rate: int = 10_000,
         keep_alive_us: int = 2_000_000,
         idle_timeout_us: int = 15_000_000,
@@ -78,7 +92,8 @@ class LinkUpEvent:
 
 @final
 class LinkDownEvent:
-    """A link is gone, with its subscriptions. `reason`: "timeout", "reset", "restarted", "closed"."""
+    """A link is gone, and its session with it, or away where it is persistent. `reason`: "timeout", "reset", "restarted",
+    "taken_over" (by another run of its peer), "closed"."""
 
     def __new__(
         cls, link: int, address: _Address, session: int, inbound: bool, reason: str
@@ -89,6 +104,18 @@ class LinkDownEvent:
     session: int
     inbound: bool
     reason: str
+
+@final
+class OverflowEvent:
+    """Node: a session ended, since its queue overflowed and its subscription asked for that (§7.8).
+
+    It and its subscriptions are gone. Its link, if it has one, is still open: its client is to be told QUOTA_EXCEEDED.
+    """
+
+    def __new__(cls, session: int, link: int | None) -> OverflowEvent: ...
+
+    session: int
+    link: int | None
 
 @final
 class UnresolvedEvent:
@@ -132,7 +159,27 @@ class PublishedEvent:
     topic: str
     reason: int
 
-_Event: TypeAlias = ControlEvent | LinkUpEvent | LinkDownEvent | UnresolvedEvent | PublishedEvent
+_Event: TypeAlias = (
+    ControlEvent | LinkUpEvent | LinkDownEvent | OverflowEvent | UnresolvedEvent | PublishedEvent
+)
+
+@final
+class SessionStatus:
+    """How a session at a node is (§7.8).
+
+    `accepted` is `delivered` + `expired` + what was `dropped`, by reason, + `queued`, exactly. `delivered`: answered by a PUBACK;
+    at QoS 0 sealed into a datagram. `queued`: messages that wait or are in flight, `queued_bytes` long (QoS 0 left out).
+    """
+
+    session: int
+    connected: bool
+    stalled: bool
+    accepted: int
+    delivered: int
+    expired: int
+    queued: int
+    queued_bytes: int
+    dropped: dict[str, int]
 
 class _Core:
     """The verbs that `Engine` and `Endpoint` share."""
@@ -145,8 +192,9 @@ class _Core:
 
         Counters only rise: `datagrams_in`, `datagrams_out`, `bytes_in`, `bytes_out`, `messages_in`, `messages_out`,
         `datagrams_lost` (numbered ones, by §3.2), `retransmits` (reliable packets sent again), and `drop.<reason>` for
-        what did not go on. Gauges: `links`, `sessions` (links that peers opened), `publishers` (links that a message came
-        over), `queued_bytes`, `inflight` (messages not yet acknowledged), `waiting` (a client's, for their owner),
+        what did not go on. Of messages for sessions: `accepted`, `delivered`, `expired` (as in `SessionStatus`).
+        Gauges: `links`, `sessions` (links that peers opened), `sessions_away`, `publishers` (links that a message came over),
+        `queued_messages` (for sessions), `queued_bytes` (on links and in the queues of sessions), `inflight` (messages not yet acknowledged), `waiting` (a client's, for their owner),
         `subscriptions`, `retained`. `socket.*` and some drops are an `Endpoint`'s alone.
         """
 
@@ -180,7 +228,7 @@ class _Core:
         From `until_us` on PUBLISH is refused with NOT_RESPONSIBLE (§5.6), whether or not Python runs; a grant with
         a later one renews the lease. None: it does not end. Reserved: a client's PUBLISH is refused with
         NOT_AUTHORIZED, at every QoS; only `publish` here writes to it (§7.2). Gathering: subscribers are on their way
-        back, and PUBLISH at QoS 1 and 2 is refused with HANDOVER meanwhile (§5.7).
+        back, and PUBLISH at QoS 1 and 2 is refused with HANDOVER meanwhile (§5.8).
         """
     def revoke(self, subtree: str) -> None: ...
     def cut(self, cut: _Cut) -> None:
@@ -191,11 +239,18 @@ class _Core:
     ) -> bool:
         """Makes the session in which a client subscribes here, or changes it (§6.4). Its links, now or later, are the session's.
 
+        The bounds are of its queue; 0, or more than the node's own: the node's own.
+
         One that is not persistent ends with its link, by itself. False: there are too many, or it is not persistent
         and has no link.
         """
     def end_session(self, session: int, reason: str = "session_ended") -> None:
-        """Forgets the session and its subscriptions. Its link stays open."""
+        """Forgets the session, its queue and its subscriptions. Its link stays open.
+
+        `reason`: what its messages are counted as, "session_ended" or "session_expired".
+        """
+    def sessions(self, most: int) -> list[SessionStatus]:
+        """How the sessions are, those for which most is held first."""
     def subscribe(
         self,
         session: int,
@@ -207,7 +262,8 @@ class _Core:
         group: str = "",
         overflow: int = 0,
     ) -> bool:
-        """Adds or replaces. False: it was there already, or the session is not open.
+        """Adds or replaces. `group`: the shared group that the session is a member of (§6.5). `overflow`: an `Overflow` of the wire
+        protocol. False: it was there already, or the session is not open.
 
         An `Endpoint` returns once every worker has it.
         """
@@ -219,6 +275,28 @@ class _Core:
     def take_retained(self, messages: Sequence[bytes]) -> int:
         """Takes them over; returns how many there was no room for."""
     def drop_retained(self, subtree: str) -> None: ...
+    def drain_subtree(self, subtree: str) -> int:
+        """How many messages at and below it are open: at QoS 1 or 2, taken over, and their publishers wait for the PUBACK.
+
+        Asked again until it is 0, or for as long as one may wait, before `export_subtree`.
+        """
+    def export_subtree(self, subtree: str) -> tuple[list[bytes], list[bytes]]:
+        """Takes out what moves with a subtree that is not served any more (§5.4): (queued, seen).
+
+        `queued`: QueuedRecords of what waits for sessions, or is with them and not acknowledged, and no publisher would send again; it
+        leaves the sessions' accounts as `moved`. `seen`: SeenRecords. Messages that are still open are refused with HANDOVER, and
+        the cut that holds their topic.
+        """
+    def import_records(self, queued: Sequence[bytes], seen: Sequence[bytes]) -> int:
+        """Takes them over, before the subtree is served; the sessions must be open. Returns how many messages had no room.
+
+        A record that makes no sense, or is for a session that is not open, is dropped and counted (`invalid_record`).
+        """
+    def publish_raw(self, publish: bytes) -> bool:
+        """Node: publishes a client's message, a serialised Publish, in its name and under its id (wills, §6.6).
+
+        False: it is none, or its topic is not this node's to serve.
+        """
     def matching(self, topic: str) -> int:
         """How many subscriptions match a topic."""
 
@@ -248,12 +326,14 @@ class _Core:
         correlation_data: bytes = b"",
         user_properties: Sequence[tuple[str, str]] = (),
     ) -> int | None:
-        """Queues a message; returns its sequence number, or None where queue or credit is full (try again).
+        """Queues a message; returns its sequence number, or None where as much waits as may (try again).
 
-        A node publishes to its own jurisdiction. Raises NativeError for a topic that is not valid or a payload too large.
+        A client keeps a large payload, without a copy, until its last part is made. A node publishes to its own jurisdiction.
+        Raises NativeError for a topic that is not valid, and for a payload, or properties, too large.
         """
     def listen(self, subscription: int, filter: str, qos: int) -> None:
-        """Client: messages that match are handed up for this subscription, at this QoS at most."""
+        """Client: messages that match are handed up for this subscription, at this QoS at most; in a persistent session those
+        too that wait for a `listen`, up to 30 s."""
     def unlisten(self, subscription: int) -> None: ...
 
 @final
@@ -305,6 +385,18 @@ def decode(datagram: bytes) -> tuple[tuple[Any, ...], list[tuple[Any, ...]]] | N
 
 def encode(header: tuple[Any, ...], packets: Sequence[tuple[Any, ...]], padding: int = 0) -> bytes:
     """The datagram that `decode` would read so, and `padding` more bytes (1 is impossible: it adds none)."""
+
+def decode_queued(record: bytes) -> tuple[int, bytes, int, bool, str, int] | None:
+    """(session, publish, qos, retained, group, overflow) of a serialised QueuedRecord. None where it is malformed."""
+
+def encode_queued(values: tuple[int, bytes, int, bool, str, int]) -> bytes:
+    """The QueuedRecord that `decode_queued` would read so."""
+
+def decode_seen(record: bytes) -> tuple[int, int, list[tuple[int, int]]] | None:
+    """(publisher, floor, [(index, bits)]) of a serialised SeenRecord. None where it is malformed, or its words make no sense."""
+
+def encode_seen(values: tuple[int, int, Sequence[tuple[int, int]]]) -> bytes:
+    """The SeenRecord that `decode_seen` would read so. Raises ValueError for words that do not ascend from the floor."""
 
 @final
 class SubscriptionTrie:

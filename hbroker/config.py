@@ -35,6 +35,8 @@ class Limits:
     """Bytes that wait for one session."""
     subscriptions: int = 100_000
     """Filters of one session; a filter counts once more for every 64 bytes of its length."""
+    session_expiry: int = 7 * 86_400
+    """Seconds for which a persistent session may be without its client, whatever it asks for."""
     delegations: int = 10_000
     """Subtrees that it hands on. A child of the root has two of the root's: its own, and its status's."""
 

@@ -8,6 +8,7 @@ HBrokerError
         Backpressure            queue or credit is full: try again later
     RemoteError                 the peer erred or refused; carries its reason code
         Refused                 a node refused a request
+        SessionTakenOver        another run of the client has its session now
         Unreachable             no answer within the deadline
     ConfigError                 a file or a flag is wrong: names file, line and remedy
     ConfigErrors                all that is wrong with one file
@@ -28,6 +29,7 @@ __all__ = [
     "PayloadTooLarge",
     "Refused",
     "RemoteError",
+    "SessionTakenOver",
     "Unreachable",
 ]
 
@@ -45,7 +47,7 @@ class InvalidTopic(LocalError):
 
 
 class PayloadTooLarge(LocalError):
-    """A payload over the limit of a message."""
+    """A payload over 256 MiB, or properties that leave no room in a datagram (docs/protocol.md §7.5, §9)."""
 
 
 class NotConnected(LocalError):
@@ -69,6 +71,10 @@ class RemoteError(HBrokerError):
 
 class Refused(RemoteError):
     """A node refused a request, for `reason`."""
+
+
+class SessionTakenOver(RemoteError):
+    """Another run of this client, with its name and its key, has its session now (docs/protocol.md §6.4)."""
 
 
 class Unreachable(RemoteError):

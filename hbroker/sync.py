@@ -28,28 +28,31 @@ from hbroker.protocol.outcome import (
     ResolveFailed,
     Subscribed,
     SubscriptionFailed,
+    WillRefused,
 )
-from hbroker.protocol.subscription import Options
 from hbroker.runtime import failure
 from hbroker.runtime.address import Place, listen_for, place_of, resolve
 from hbroker.runtime.hub import (
     CLOSE_TIMEOUT,
     LEAVE_TIMEOUT,
     Callback,
+    Delivery,
     Hub,
     Properties,
     Publication,
     Receipt,
     microseconds,
-    new_client_id,
     new_endpoint,
+    options_of,
 )
+from hbroker.runtime.identity import Identity, Will
 from hbroker.runtime.turns import HOLD_S, Turns, clock
 
 if TYPE_CHECKING:
     from hbroker._native import Message
     from hbroker.protocol.lookup import Resolution
     from hbroker.protocol.packets import Address
+    from hbroker.protocol.subscription import Options
 
 __all__ = ["Client", "Subscription", "connect"]
 
@@ -60,12 +63,21 @@ _GRACE: Final = 1.0
 
 
 def connect(
-    root: Place = None, *, client_id: str | None = None, listen: Place = None, timeout: float = TIMEOUT
+    root: Place = None,
+    *,
+    client_id: str | None = None,
+    session_expiry: float = 0.0,
+    session_key: str | bytes = "",
+    clean_start: bool = False,
+    will: Will | None = None,
+    listen: Place = None,
+    timeout: float = TIMEOUT,
 ) -> Client:
     """Connects to the network at its root, as `hbroker.connect`. The client is a context manager."""
+    identity = Identity.of(client_id, session_expiry, session_key, clean_start, will)
     address = resolve(*place_of(root))
     here = listen_for(address) if listen is None else resolve(*place_of(listen))
-    client = Client(address, client_id or new_client_id(), here, timeout)
+    client = Client(address, identity, here, timeout)
     try:
         client._start()
     except BaseException:
@@ -77,11 +89,12 @@ def connect(
 class Client:
     """A publisher and subscriber. Made by `connect`."""
 
-    def __init__(self, root: Address, client_id: str, listen: Address, timeout: float) -> None:
-        self.client_id = client_id
+    def __init__(self, root: Address, identity: Identity, listen: Address, timeout: float) -> None:
+        self.client_id = identity.terms.client
         self.root = root
         self._timeout = timeout
-        self._hub = Hub(new_endpoint(listen), root, client_id, self._wake)
+        self._will = identity.will
+        self._hub = Hub(new_endpoint(listen, identity), root, identity, self._wake)
         self._condition = threading.Condition()
         self._wake_reader, self._wake_writer = os.pipe()
         os.set_blocking(self._wake_writer, False)
@@ -133,18 +146,14 @@ class Client:
     def subscribe(
         self,
         *filters: str,
-        qos: int = 0,
-        no_local: bool = False,
-        retain_as_published: bool = False,
-        retain_handling: int = 0,
         queue: int = 10_000,
         timeout: float | None = None,
+        **delivery: Unpack[Delivery],
     ) -> Subscription:
         """As `hbroker.Client.subscribe`, but that it is complete when this returns."""
         if not filters:
             raise InvalidTopic("subscribe: at least one filter is needed")
-        options = Options(qos, no_local, retain_as_published, retain_handling)
-        opened = Subscription(self, filters, options, queue)
+        opened = Subscription(self, filters, options_of(delivery), queue)
         opened._open(self._timeout if timeout is None else timeout)
         return opened
 
@@ -162,12 +171,12 @@ class Client:
         """As `hbroker.Client.drain`."""
         return self._hub.endpoint.drain(self._timeout if timeout is None else timeout)
 
-    def close(self, timeout: float | None = None) -> None:
+    def close(self, timeout: float | None = None, *, end_session: bool = False) -> None:
         """As `hbroker.Client.close`."""
         if not self._hub.is_closed:
             self.drain(CLOSE_TIMEOUT if timeout is None else timeout)
             with self._condition:
-                self._hub.close()
+                self._hub.close(end_session=end_session)
                 self._condition.notify_all()
             self._hub.endpoint.drain(LEAVE_TIMEOUT)
         self._stop()
@@ -198,6 +207,10 @@ class Client:
         match self._ask(lambda set: self._hub.start(microseconds(limit), set), limit):
             case ResolveFailed() as failed:
                 raise failure.of_root(failed, limit)
+        if (will := self._will) is not None:
+            match self._ask(lambda set: self._hub.set_will(will, microseconds(limit), set), limit):
+                case WillRefused() as refused:
+                    raise failure.of_will(refused, limit)
 
     def _stop(self) -> None:
         with self._condition:
@@ -243,6 +256,8 @@ class Client:
                 is_blocked = self._hub.is_blocked
                 self._condition.notify_all()
             if self._hub.has_failed:
+                if self._hub.is_taken_over:
+                    self._hub.endpoint.shutdown()
                 return
             if is_watching == is_blocked:
                 is_watching = not is_blocked
@@ -268,6 +283,8 @@ class Subscription:
         self.qos = options.qos
         self.owners: tuple[str, ...] = ()
         """The names of the nodes that hold it, as of when it became complete."""
+        self.resumed = False
+        """As `hbroker.Subscription.resumed`."""
         self._client = client
         self._condition = client._condition
         self._options = options
@@ -299,13 +316,17 @@ class Subscription:
                     return None
                 self._condition.wait(pause)
 
-    def close(self) -> None:
-        """Unsubscribes at every owner. What was not read is dropped. Idempotent."""
+    def close(self, *, keep: bool | None = None) -> None:
+        """As `hbroker.Subscription.close`."""
         hub = self._client._hub
         with self._condition:
             ids, self._ids = self._ids, []
             self._inbox.close()
             if hub.is_closed:
+                return
+            if hub.is_persistent if keep is None else keep:
+                for subscription in ids:
+                    hub.release(subscription)
                 return
             waiting = [_Waiting(self._condition) for _ in ids]
             for subscription, ended in zip(ids, waiting, strict=True):
@@ -333,14 +354,17 @@ class Subscription:
                 self._client._wake()
                 for complete in waiting:
                     complete.wait(timeout + _GRACE)
+            self.resumed = True
             for complete in waiting:
                 match complete.result():
-                    case Subscribed(owners=some):
+                    case Subscribed(owners=some, resumed=resumed):
                         owners.update(some)
+                        self.resumed &= resumed
                     case SubscriptionFailed() as failed:
                         raise failure.of_request(failed, timeout)
         except BaseException:
-            self.close()
+            self.resumed = False
+            self.close(keep=False)
             raise
         self.owners = tuple(sorted(owners))
 

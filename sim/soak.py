@@ -2,6 +2,7 @@
 
 Each seed is a network, its traffic and its faults (`network.plan`), run under `network.trial`. A seed that
 breaks an invariant prints how to run it again and what happened last; the program then ends with status 1.
+With `--lines` each seed is a line that publishers share (`network.line`).
 """
 
 from __future__ import annotations
@@ -12,15 +13,31 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from typing import Protocol, TypeVar
 
+from hbroker.sim.network.line import LineVerdict, judge
 from hbroker.sim.network.plan import draw
 from hbroker.sim.network.trial import Trial, Verdict
 
-__all__ = ["main", "report", "run"]
+__all__ = ["main", "report", "report_line", "run"]
 
 FAILED = 1
 INTERRUPTED = 130
+
+
+class _Told(Protocol):
+    """What every run tells."""
+
+    @property
+    def seed(self) -> int: ...
+    @property
+    def messages(self) -> int: ...
+    @property
+    def violation(self) -> object: ...
+
+
+_Run = TypeVar("_Run", bound=_Told)
 
 
 def run(seed: int) -> Verdict:
@@ -36,27 +53,38 @@ def report(verdict: Verdict) -> str:
     return "\n".join(lines)
 
 
+def report_line(verdict: LineVerdict) -> str:
+    """Lines that were not filled, or not shared, for people."""
+    seed = verdict.seed
+    lines = [f"seed {seed} failed; again: python -m hbroker.sim.soak --lines {seed}-{seed}"]
+    return "\n".join([*lines, *(f"  {shares}" for shares in verdict.shares), ""])
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     """Runs the seeds asked for; the exit status."""
     parser = argparse.ArgumentParser(prog="python -m hbroker.sim.soak", description=__doc__.split("\n")[0])
     parser.add_argument("--seed", type=int, help="run this seed alone")
     parser.add_argument("--seeds", type=_seeds, default=range(1, 201), metavar="N|A-B", help="default: 200")
+    parser.add_argument("--lines", type=_seeds, metavar="N|A-B", help="lines of these seeds instead")
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="default: one for each core")
     options = parser.parse_args(arguments)
     seeds = options.seeds if options.seed is None else range(options.seed, options.seed + 1)
     try:
-        failed = _run_all(seeds, min(options.jobs, len(seeds)))
+        if options.lines is not None:
+            failed = _run_all(options.lines, options.jobs, judge, report_line)
+        else:
+            failed = _run_all(seeds, options.jobs, run, report)
     except KeyboardInterrupt:
         print("\ninterrupted", file=sys.stderr)
         return INTERRUPTED
     return FAILED if failed else 0
 
 
-def _run_all(seeds: range, jobs: int) -> list[int]:
+def _run_all(seeds: range, jobs: int, run: Callable[[int], _Run], report: Callable[[_Run], str]) -> list[int]:
     began = time.monotonic()
     failed: list[int] = []
     messages = 0
-    for done, verdict in enumerate(_verdicts(seeds, jobs), 1):
+    for done, verdict in enumerate(_verdicts(seeds, min(jobs, len(seeds)), run), 1):
         messages += verdict.messages
         if verdict.violation is not None:
             failed.append(verdict.seed)
@@ -67,7 +95,7 @@ def _run_all(seeds: range, jobs: int) -> list[int]:
     return failed
 
 
-def _verdicts(seeds: range, jobs: int) -> Iterator[Verdict]:
+def _verdicts(seeds: range, jobs: int, run: Callable[[int], _Run]) -> Iterator[_Run]:
     """As they come. Ctrl-C is the parent's alone: it ends the others."""
     if jobs == 1:
         yield from map(run, seeds)

@@ -390,7 +390,7 @@ class Subscribe(_message.Message):
     def __init__(self, request: _Optional[int] = ..., filter: _Optional[str] = ..., qos: _Optional[_Union[Qos, str]] = ..., no_local: _Optional[bool] = ..., retain_as_published: _Optional[bool] = ..., retain_handling: _Optional[_Union[RetainHandling, str]] = ..., mode: _Optional[_Union[Mode, str]] = ..., origin: _Optional[_Union[Origin, _Mapping[str, object]]] = ..., client: _Optional[str] = ..., group: _Optional[str] = ..., session_expiry_s: _Optional[int] = ..., clean_start: _Optional[bool] = ..., overflow: _Optional[_Union[Overflow, str]] = ..., queue_messages: _Optional[int] = ..., queue_bytes: _Optional[int] = ...) -> None: ...
 
 class SubAck(_message.Message):
-    __slots__ = ("request", "reason", "node", "address", "filter", "responsible", "active", "passed_to", "token", "qos", "hops", "part", "parts", "list", "group")
+    __slots__ = ("request", "reason", "node", "address", "filter", "responsible", "active", "passed_to", "token", "qos", "hops", "part", "parts", "list", "group", "resumed")
     REQUEST_FIELD_NUMBER: _ClassVar[int]
     REASON_FIELD_NUMBER: _ClassVar[int]
     NODE_FIELD_NUMBER: _ClassVar[int]
@@ -406,6 +406,7 @@ class SubAck(_message.Message):
     PARTS_FIELD_NUMBER: _ClassVar[int]
     LIST_FIELD_NUMBER: _ClassVar[int]
     GROUP_FIELD_NUMBER: _ClassVar[int]
+    RESUMED_FIELD_NUMBER: _ClassVar[int]
     request: int
     reason: Reason
     node: str
@@ -421,7 +422,8 @@ class SubAck(_message.Message):
     parts: int
     list: int
     group: str
-    def __init__(self, request: _Optional[int] = ..., reason: _Optional[_Union[Reason, str]] = ..., node: _Optional[str] = ..., address: _Optional[_Union[Address, _Mapping[str, object]]] = ..., filter: _Optional[str] = ..., responsible: _Optional[bool] = ..., active: _Optional[bool] = ..., passed_to: _Optional[_Iterable[_Union[Cut, _Mapping[str, object]]]] = ..., token: _Optional[bytes] = ..., qos: _Optional[_Union[Qos, str]] = ..., hops: _Optional[int] = ..., part: _Optional[int] = ..., parts: _Optional[int] = ..., list: _Optional[int] = ..., group: _Optional[str] = ...) -> None: ...
+    resumed: bool
+    def __init__(self, request: _Optional[int] = ..., reason: _Optional[_Union[Reason, str]] = ..., node: _Optional[str] = ..., address: _Optional[_Union[Address, _Mapping[str, object]]] = ..., filter: _Optional[str] = ..., responsible: _Optional[bool] = ..., active: _Optional[bool] = ..., passed_to: _Optional[_Iterable[_Union[Cut, _Mapping[str, object]]]] = ..., token: _Optional[bytes] = ..., qos: _Optional[_Union[Qos, str]] = ..., hops: _Optional[int] = ..., part: _Optional[int] = ..., parts: _Optional[int] = ..., list: _Optional[int] = ..., group: _Optional[str] = ..., resumed: _Optional[bool] = ...) -> None: ...
 
 class Unsubscribe(_message.Message):
     __slots__ = ("request", "filter", "group")
@@ -454,7 +456,7 @@ class Pong(_message.Message):
     def __init__(self, sent_at_us: _Optional[int] = ...) -> None: ...
 
 class Join(_message.Message):
-    __slots__ = ("request", "node", "subtree", "address", "incarnation", "epoch", "policy", "origin", "credential")
+    __slots__ = ("request", "node", "subtree", "address", "incarnation", "epoch", "policy", "origin", "credential", "fenced")
     REQUEST_FIELD_NUMBER: _ClassVar[int]
     NODE_FIELD_NUMBER: _ClassVar[int]
     SUBTREE_FIELD_NUMBER: _ClassVar[int]
@@ -464,6 +466,7 @@ class Join(_message.Message):
     POLICY_FIELD_NUMBER: _ClassVar[int]
     ORIGIN_FIELD_NUMBER: _ClassVar[int]
     CREDENTIAL_FIELD_NUMBER: _ClassVar[int]
+    FENCED_FIELD_NUMBER: _ClassVar[int]
     request: int
     node: str
     subtree: str
@@ -473,10 +476,11 @@ class Join(_message.Message):
     policy: LeasePolicy
     origin: Origin
     credential: bytes
-    def __init__(self, request: _Optional[int] = ..., node: _Optional[str] = ..., subtree: _Optional[str] = ..., address: _Optional[_Union[Address, _Mapping[str, object]]] = ..., incarnation: _Optional[int] = ..., epoch: _Optional[int] = ..., policy: _Optional[_Union[LeasePolicy, str]] = ..., origin: _Optional[_Union[Origin, _Mapping[str, object]]] = ..., credential: _Optional[bytes] = ...) -> None: ...
+    fenced: bool
+    def __init__(self, request: _Optional[int] = ..., node: _Optional[str] = ..., subtree: _Optional[str] = ..., address: _Optional[_Union[Address, _Mapping[str, object]]] = ..., incarnation: _Optional[int] = ..., epoch: _Optional[int] = ..., policy: _Optional[_Union[LeasePolicy, str]] = ..., origin: _Optional[_Union[Origin, _Mapping[str, object]]] = ..., credential: _Optional[bytes] = ..., fenced: _Optional[bool] = ...) -> None: ...
 
 class JoinAck(_message.Message):
-    __slots__ = ("request", "reason", "node", "address", "subtree", "epoch", "lease_ms", "token", "holder")
+    __slots__ = ("request", "reason", "node", "address", "subtree", "epoch", "lease_ms", "token", "holder", "policy")
     REQUEST_FIELD_NUMBER: _ClassVar[int]
     REASON_FIELD_NUMBER: _ClassVar[int]
     NODE_FIELD_NUMBER: _ClassVar[int]
@@ -486,6 +490,7 @@ class JoinAck(_message.Message):
     LEASE_MS_FIELD_NUMBER: _ClassVar[int]
     TOKEN_FIELD_NUMBER: _ClassVar[int]
     HOLDER_FIELD_NUMBER: _ClassVar[int]
+    POLICY_FIELD_NUMBER: _ClassVar[int]
     request: int
     reason: Reason
     node: str
@@ -495,21 +500,24 @@ class JoinAck(_message.Message):
     lease_ms: int
     token: bytes
     holder: Cut
-    def __init__(self, request: _Optional[int] = ..., reason: _Optional[_Union[Reason, str]] = ..., node: _Optional[str] = ..., address: _Optional[_Union[Address, _Mapping[str, object]]] = ..., subtree: _Optional[str] = ..., epoch: _Optional[int] = ..., lease_ms: _Optional[int] = ..., token: _Optional[bytes] = ..., holder: _Optional[_Union[Cut, _Mapping[str, object]]] = ...) -> None: ...
+    policy: LeasePolicy
+    def __init__(self, request: _Optional[int] = ..., reason: _Optional[_Union[Reason, str]] = ..., node: _Optional[str] = ..., address: _Optional[_Union[Address, _Mapping[str, object]]] = ..., subtree: _Optional[str] = ..., epoch: _Optional[int] = ..., lease_ms: _Optional[int] = ..., token: _Optional[bytes] = ..., holder: _Optional[_Union[Cut, _Mapping[str, object]]] = ..., policy: _Optional[_Union[LeasePolicy, str]] = ...) -> None: ...
 
 class Leave(_message.Message):
-    __slots__ = ("request", "subtree", "epoch", "reason", "keep_session")
+    __slots__ = ("request", "subtree", "epoch", "reason", "keep_session", "session")
     REQUEST_FIELD_NUMBER: _ClassVar[int]
     SUBTREE_FIELD_NUMBER: _ClassVar[int]
     EPOCH_FIELD_NUMBER: _ClassVar[int]
     REASON_FIELD_NUMBER: _ClassVar[int]
     KEEP_SESSION_FIELD_NUMBER: _ClassVar[int]
+    SESSION_FIELD_NUMBER: _ClassVar[int]
     request: int
     subtree: str
     epoch: int
     reason: Reason
     keep_session: bool
-    def __init__(self, request: _Optional[int] = ..., subtree: _Optional[str] = ..., epoch: _Optional[int] = ..., reason: _Optional[_Union[Reason, str]] = ..., keep_session: _Optional[bool] = ...) -> None: ...
+    session: int
+    def __init__(self, request: _Optional[int] = ..., subtree: _Optional[str] = ..., epoch: _Optional[int] = ..., reason: _Optional[_Union[Reason, str]] = ..., keep_session: _Optional[bool] = ..., session: _Optional[int] = ...) -> None: ...
 
 class Will(_message.Message):
     __slots__ = ("request", "publish", "delay_s", "session_expiry_s")
@@ -534,32 +542,36 @@ class WillAck(_message.Message):
     def __init__(self, request: _Optional[int] = ..., reason: _Optional[_Union[Reason, str]] = ..., referral: _Optional[_Union[Cut, _Mapping[str, object]]] = ...) -> None: ...
 
 class Order(_message.Message):
-    __slots__ = ("request", "kind", "node", "subtree", "credential")
+    __slots__ = ("request", "kind", "node", "subtree", "credential", "nonce")
     REQUEST_FIELD_NUMBER: _ClassVar[int]
     KIND_FIELD_NUMBER: _ClassVar[int]
     NODE_FIELD_NUMBER: _ClassVar[int]
     SUBTREE_FIELD_NUMBER: _ClassVar[int]
     CREDENTIAL_FIELD_NUMBER: _ClassVar[int]
+    NONCE_FIELD_NUMBER: _ClassVar[int]
     request: int
     kind: OrderKind
     node: str
     subtree: str
     credential: bytes
-    def __init__(self, request: _Optional[int] = ..., kind: _Optional[_Union[OrderKind, str]] = ..., node: _Optional[str] = ..., subtree: _Optional[str] = ..., credential: _Optional[bytes] = ...) -> None: ...
+    nonce: int
+    def __init__(self, request: _Optional[int] = ..., kind: _Optional[_Union[OrderKind, str]] = ..., node: _Optional[str] = ..., subtree: _Optional[str] = ..., credential: _Optional[bytes] = ..., nonce: _Optional[int] = ...) -> None: ...
 
 class OrderAck(_message.Message):
-    __slots__ = ("request", "reason", "node", "done", "text")
+    __slots__ = ("request", "reason", "node", "done", "text", "nonce")
     REQUEST_FIELD_NUMBER: _ClassVar[int]
     REASON_FIELD_NUMBER: _ClassVar[int]
     NODE_FIELD_NUMBER: _ClassVar[int]
     DONE_FIELD_NUMBER: _ClassVar[int]
     TEXT_FIELD_NUMBER: _ClassVar[int]
+    NONCE_FIELD_NUMBER: _ClassVar[int]
     request: int
     reason: Reason
     node: str
     done: bool
     text: str
-    def __init__(self, request: _Optional[int] = ..., reason: _Optional[_Union[Reason, str]] = ..., node: _Optional[str] = ..., done: _Optional[bool] = ..., text: _Optional[str] = ...) -> None: ...
+    nonce: int
+    def __init__(self, request: _Optional[int] = ..., reason: _Optional[_Union[Reason, str]] = ..., node: _Optional[str] = ..., done: _Optional[bool] = ..., text: _Optional[str] = ..., nonce: _Optional[int] = ...) -> None: ...
 
 class Challenge(_message.Message):
     __slots__ = ("token", "lifetime_s")

@@ -12,12 +12,12 @@ import argparse
 import sys
 from collections.abc import Sequence
 
-from hbroker.cli import capture, check, down, node, resolve, status, tree, up
+from hbroker.cli import capture, check, down, leave, move, node, resolve, status, tree, up
 from hbroker.cli.exits import FAILED, INTERRUPTED, UNREACHABLE, USAGE
 from hbroker.cli.output import discard_output
 from hbroker.errors import ConfigError, ConfigErrors, HBrokerError, Unreachable
 
-_COMMANDS = (up, status, down, check, tree, resolve, capture, node)
+_COMMANDS = (up, status, down, check, tree, resolve, move, leave, capture, node)
 
 _DESCRIPTION = """\
 A publish/subscribe network for devices: every topic has one owner, and no message goes from broker to broker.
@@ -61,10 +61,24 @@ def _parser() -> argparse.ArgumentParser:
         formatter_class=argparse.RawDescriptionHelpFormatter,
         allow_abbrev=False,
     )
+    parser.add_argument("--version", action=_Version, help="print the version, and exit")
     commands = parser.add_subparsers(title="commands", metavar="<command>", required=True)
     for command in _COMMANDS:
         command.add(commands)
     return parser
+
+
+class _Version(argparse.Action):
+    """Loads what knows the version only when it is asked for."""
+
+    def __init__(self, option_strings: Sequence[str], dest: str, help: str) -> None:
+        super().__init__(option_strings, dest, nargs=0, help=help)
+
+    def __call__(self, parser: argparse.ArgumentParser, *_: object) -> None:
+        import hbroker
+
+        print(f"hbroker {hbroker.__version__}")
+        parser.exit()
 
 
 def _fail(message: str, code: int, prefix: str = "hbroker: ") -> int:

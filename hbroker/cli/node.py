@@ -45,6 +45,9 @@ def add(commands: Commands) -> None:
     flags.add_argument("--join-key-file", metavar="FILE", help="holds the secret that a join must prove")
     flags.add_argument("--sessions", metavar="N", help="clients and children at most")
     flags.add_argument("--queue-bytes", metavar="N", help="bytes that wait for one session at most")
+    flags.add_argument(
+        "--session-expiry", metavar="SECONDS", help="how long a session is kept at most without its client"
+    )
     flags.add_argument("--subscriptions", metavar="N", help="filters of one session at most")
     flags.add_argument("--delegations", metavar="N", help="subtrees that it hands on at most")
     parser.add_argument(

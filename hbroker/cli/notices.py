@@ -48,6 +48,8 @@ class Console:
                 self._print(f"{ended} ({how}), starting it again in {pause:.1f} s{said}")
             case launcher.Back(name=name, seconds=seconds):
                 self._print(f"{styled(f'{name} is back', Style.GOOD)} after {duration(seconds)}")
+            case launcher.Left(name=name):
+                self._print(f"{name} has left, as it was ordered to; it is not started again")
             case launcher.Stopped(seconds=seconds):
                 self._print(f"stopped {self._network.name} in {duration(seconds)}")
 
@@ -75,6 +77,8 @@ def tell_json(notice: Notice) -> None:
             entry = {"event": "ended", "node": name, "how": how, "last_line": line, "restart_in_s": pause}
         case launcher.Back(name=name, seconds=seconds):
             entry = {"event": "back", "node": name, "seconds": seconds}
+        case launcher.Left(name=name):
+            entry = {"event": "left", "node": name}
         case launcher.Stopped(seconds=seconds):
             entry = {"event": "stopped", "seconds": seconds}
     print_json_line(entry)

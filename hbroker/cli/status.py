@@ -18,7 +18,8 @@ _TEXT = """\
 The processes, as their launcher sees them. What the nodes themselves say: `hbroker tree`.
 
 states: up, joining, pending (its parent has not joined), waiting (for its next start),
-  leaving (once its children have ended), stopping, down
+  left (by `hbroker leave`: it is not started again), leaving (once its children have ended),
+  stopping, down
 
 examples:
   hbroker status
@@ -28,7 +29,7 @@ examples:
   nodes: [{name, subtree, address, state, pid, started_at, restarts}]}
 Times are seconds since the Unix epoch.
 
-exit codes: 0 every node is up, 1 one is not, or nothing runs
+exit codes: 0 every node is up, or left by order; 1 one is not, or nothing runs
 """
 
 

@@ -39,7 +39,7 @@ examples:
   hbroker tree --root 192.0.2.1:7700
   hbroker tree --json | jq '.nodes[] | {name, drops}'
 
---json prints {silent: [name], nodes: [{name, subtree, parent, address, epoch, subscriptions,
+--json prints {silent: [name], nodes: [{name, subtree, subtrees, parent, address, epoch, subscriptions,
   publishers, sessions, messages_in, messages_out, bytes_in, bytes_out, drops: {reason: n},
   cpu_s, rss_bytes}]}
 
@@ -104,7 +104,7 @@ def _print(statuses: list[Status]) -> None:
     rows = [
         (
             label,
-            status.get("subtree") or '""',
+            _subtrees(status),
             status.get("address", "-"),
             status.get("epoch", "-"),
             *(status.get(key, "-") for _, key in _COLUMNS),
@@ -115,6 +115,14 @@ def _print(statuses: list[Status]) -> None:
         for label, status in zip(drawing(statuses), statuses, strict=True)
     ]
     print_table(header, rows, numbers=header[3:])
+
+
+def _subtrees(status: Status) -> str:
+    """What a node owns: most often one subtree; `-`: none, since it handed its own back."""
+    main = status.get("subtree")
+    others = status.get("subtrees")
+    others = [str(s) for s in others if s != main] if isinstance(others, list) else []
+    return " ".join([str(main) or '""', *others]) if main is not None else "-"
 
 
 def _lost(drops: object) -> object:

@@ -81,11 +81,13 @@ def _default_file() -> str:
 def _forget_the_dead(network: Topology, directory: RunDirectory) -> None:
     """No node of the last run is left: what was delegated to one need not wait for its lease to end.
 
-    What a node delegated to others, which were started elsewhere, it goes on knowing.
+    What a node delegated to others, which were started elsewhere, it goes on knowing. What orders moved in
+    the last run is forgotten: a network begins as its file says.
     """
-    from hbroker.runtime.memory import DelegationFile
+    from hbroker.runtime.memory import ClaimsFile, DelegationFile
 
     for node in network.nodes:
+        ClaimsFile(directory.memory_file(node.name), node.subtree).forget()
         memory = DelegationFile(directory.memory_file(node.name))
         delegations = memory.recall()
         if delegations:
@@ -96,9 +98,10 @@ def _node_body(directory: RunDirectory, log_format: Style, log_level: str) -> Bo
     """A node's process, with all that it needs loaded already (the launcher forks it)."""
     from hbroker.runtime import logs
     from hbroker.runtime.node import run_node
+    from hbroker.runtime.spawn import say_left
 
     def body(settings: NodeSettings, ready: Ready) -> int:
         logs.configure(node=settings.name, style=log_format, level=log_level)
-        return run_node(settings, ready=ready, memory=directory.memory_file(settings.name))
+        return run_node(settings, ready=ready, left=say_left, memory=directory.memory_file(settings.name))
 
     return body

@@ -42,6 +42,8 @@ class Applicant:
     incarnation: int
     epoch: int
     policy: LeasePolicy
+    fenced: bool
+    """It holds nothing, or by a lease that ends."""
 
     def is_holder(self, delegation: Delegation) -> bool:
         """The same node, this run of it or another (§5.1)."""
@@ -80,7 +82,10 @@ def applicant_from(join: pb.Join) -> Applicant | None:
     if address is None or not named or not topic_is_valid(join.subtree):
         return None
     policy = LeasePolicy.SERVE if join.policy == pb.LEASE_POLICY_SERVE else LeasePolicy.FENCE
-    return Applicant(join.request, join.node, join.subtree, address, join.incarnation, join.epoch, policy)
+    fenced = join.fenced or not join.epoch or policy is LeasePolicy.FENCE
+    return Applicant(
+        join.request, join.node, join.subtree, address, join.incarnation, join.epoch, policy, fenced
+    )
 
 
 def credential(key: bytes, join: pb.Join) -> bytes:
@@ -108,21 +113,25 @@ def judge(applicant: Applicant, jurisdiction: Jurisdiction, pending: Iterable[De
         starting = not jurisdiction.grants
         return Turned(Reason.REASON_NOT_SERVING if starting else Reason.REASON_OUTSIDE_JURISDICTION)
     if isinstance(decider, Delegation):
-        if decider.subtree != subtree:
-            return Below(decider)
-        if not applicant.is_holder(decider) and applicant.epoch <= decider.epoch:
-            return Turned(Reason.REASON_OVERLAP, decider)
-        return _by_enclosing(applicant, jurisdiction)
+        return _by_delegation(applicant, jurisdiction, decider)
     if decider.subtree == subtree:
         return Turned(Reason.REASON_OVERLAP)
-    for other in (*jurisdiction.cuts_below(subtree), *pending):
-        if applicant.is_holder(other):
-            continue
-        if is_within(other.subtree, subtree):
-            return Turned(Reason.REASON_OVERLAP, other)
-        if is_within(subtree, other.subtree):  # Soon its holder decides.
+    for other in pending:  # Soon its holder decides, or it goes along.
+        overlaps = is_within(other.subtree, subtree) or is_within(subtree, other.subtree)
+        if overlaps and not applicant.is_holder(other):
             return Turned(Reason.REASON_HANDOVER, other)
     return Admitted(decider) if decider.serving else Turned(Reason.REASON_NOT_SERVING)
+
+
+def _by_delegation(applicant: Applicant, jurisdiction: Jurisdiction, decider: Delegation) -> Verdict:
+    if decider.subtree != applicant.subtree:
+        return Below(decider)
+    parent = jurisdiction.entrusted_to(decider)
+    if parent is not None:
+        return Below(parent)
+    if not applicant.is_holder(decider) and applicant.epoch <= decider.epoch:
+        return Turned(Reason.REASON_OVERLAP, decider)
+    return _by_enclosing(applicant, jurisdiction)
 
 
 def _by_enclosing(applicant: Applicant, jurisdiction: Jurisdiction) -> Verdict:

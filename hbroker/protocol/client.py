@@ -1,8 +1,9 @@
 """A client's control: the core's events in, packets and changes of its zones out, outcomes for the
 application (§5.2, §6).
 
-Resolver and subscriber are two halves that share the address tokens. This is where packets find the half that
-asked for them; a packet that nobody asked for is dropped.
+Resolver, subscriber and testator share the address tokens. This is where packets find the one that asked for
+them; a packet that nobody asked for is dropped. A client whose session another run of it took over ends here
+(§6.4): it makes nothing again, so that two runs of one client do not take it from each other for ever.
 """
 
 from __future__ import annotations
@@ -16,12 +17,15 @@ from hbroker._proto import packet_pb2 as pb
 from hbroker.protocol.agenda import earliest
 from hbroker.protocol.core import ClientCore, Event
 from hbroker.protocol.expiring import ExpiringCache
-from hbroker.protocol.outcome import Outcome, Published
-from hbroker.protocol.packets import Address, body_of, pack
+from hbroker.protocol.outcome import Outcome, Published, Resolved, ResolveFailed, TakenOver
+from hbroker.protocol.packets import Address, Reason, body_of, pack
 from hbroker.protocol.requests import TokenCache
 from hbroker.protocol.resolution import PATIENCE, Resolver
 from hbroker.protocol.subscriber import Subscriber
-from hbroker.protocol.subscription import Options
+from hbroker.protocol.subscription import Key, Options
+from hbroker.protocol.terms import SessionTerms
+from hbroker.protocol.testator import State as WillState
+from hbroker.protocol.testator import Testator, Will
 
 __all__ = ["ClientControl"]
 
@@ -32,19 +36,22 @@ _ROOTS_OWN: Final = "$SYS"
 class ClientControl:
     """Every decision of one client. Times are microseconds of one monotonic clock.
 
-    `root` is where look-ups and discoveries begin. `client_id` is told to the owners, for those who operate
-    the network.
+    `root` is where look-ups and discoveries begin. `terms.session` is that of the core's `Config`.
     """
 
-    def __init__(self, core: ClientCore, random: Random, root: Address, client_id: str = "") -> None:
+    def __init__(
+        self, core: ClientCore, random: Random, root: Address, terms: SessionTerms | None = None
+    ) -> None:
         self._core = core
-        self._random = random
+        self.terms: Final = terms or SessionTerms()
         tokens: TokenCache = ExpiringCache(_MOST_TOKENS)
-        self._resolver = Resolver(core, random, tokens, root)
-        self._subscriber = Subscriber(core, random, tokens, root, client_id)
-        self._published: deque[Outcome] = deque()
-        self._links: set[int] = set()
         self._last_id = 0
+        self._resolver = Resolver(core, random, tokens, root)
+        self._subscriber = Subscriber(core, random, tokens, root, self.terms)
+        self._testator = Testator(core, random, self._resolver, tokens, self.terms, self._next_id())
+        self._told: deque[Outcome] = deque()
+        self._links: set[int] = set()
+        self._is_taken_over = False
 
     # In: the application
 
@@ -61,19 +68,33 @@ class ClientControl:
         self._resolver.resolve(now, ticket, topic, trace=trace, patience=patience)
         return ticket
 
-    def subscribe(self, now: int, filter: str, options: Options, *, patience: int = PATIENCE) -> int:
+    def subscribe(
+        self, now: int, filter: str, options: Options, *, group: str = "", patience: int = PATIENCE
+    ) -> int:
         """Subscribes to a valid filter. Returns the id of the outcome that follows."""
         subscription = self._next_id()
-        self._subscriber.subscribe(now, subscription, filter, options, patience)
+        key: Key = (group, filter)
+        self._subscriber.subscribe(now, subscription, key, options, patience)
         return subscription
 
     def unsubscribe(self, now: int, subscription: int) -> None:
         """Ends a subscription; `Unsubscribed` follows."""
         self._subscriber.unsubscribe(now, subscription)
 
-    def leave(self) -> None:
-        """§6.4: ends every session, so that no owner keeps state for this client."""
-        packet = pack(pb.Leave(reason=pb.REASON_NORMAL_DISCONNECTION))
+    def release(self, now: int, subscription: int) -> None:
+        """Hears no more of a subscription, and leaves it in the session. Nothing follows."""
+        self._subscriber.release(now, subscription)
+
+    def set_will(self, now: int, will: Will, *, patience: int = PATIENCE) -> None:
+        """Has the will kept by its topic's owner, once; `WillSet` or `WillRefused` follows (§6.6)."""
+        self._testator.start(now, will, patience)
+
+    def leave(self, *, end_session: bool = False) -> None:
+        """§6.4: leaves every owner, without a will. A persistent session goes on there without a link, unless
+        it is to end."""
+        self._testator.stop()
+        keep = self.terms.is_persistent and not end_session
+        packet = pack(pb.Leave(reason=pb.REASON_NORMAL_DISCONNECTION, keep_session=keep))
         for link in self._links:
             self._core.send(link, packet)
 
@@ -87,29 +108,40 @@ class ClientControl:
             case UnresolvedEvent():
                 self._resolver.handle_unresolved(now, event.topic, event.start)
             case PublishedEvent():
-                self._published.append(Published(event.sequence, event.topic, event.reason))
+                self._told.append(Published(event.sequence, event.topic, event.reason))
             case LinkUpEvent():
                 self._links.add(event.link)
             case LinkDownEvent():
                 self._links.discard(event.link)
                 self._subscriber.handle_link_down(now, event.link)
+                self._testator.handle_link_down(now, event.link)
+        self._pass_on(now)
 
     def handle_timeout(self, now: int) -> None:
         """Does what is due."""
         self._resolver.handle_timeout(now)
         self._subscriber.handle_timeout(now)
+        self._testator.handle_timeout(now)
+        self._pass_on(now)
 
     # Out
 
     def poll_timeout(self) -> int | None:
         """When `handle_timeout` is due; None: never."""
-        return earliest(self._resolver.poll_timeout(), self._subscriber.poll_timeout())
+        return earliest(
+            self._resolver.poll_timeout(), self._subscriber.poll_timeout(), self._testator.poll_timeout()
+        )
 
     def poll_outcome(self) -> Outcome | None:
         """The next outcome; None: there is no more now."""
-        if self._published:
-            return self._published.popleft()
-        return self._resolver.poll_outcome() or self._subscriber.poll_outcome()
+        if self._told:
+            return self._told.popleft()
+        return self._subscriber.poll_outcome() or self._testator.poll_outcome()
+
+    @property
+    def will_state(self) -> WillState | None:
+        """What the client's will waits for; None: it has none."""
+        return self._testator.state
 
     def _handle_packet(self, now: int, event: ControlEvent) -> None:
         body = body_of(event.packet)
@@ -122,9 +154,33 @@ class ClientControl:
                 self._resolver.handle_accept(now, event.source, body)
             case pb.Referral():
                 self._resolver.handle_referral(now, body)
+            case pb.WillAck() if event.link is not None:
+                self._testator.handle_ack(now, event.link, body)
+            case pb.Leave() if event.link is None and body.reason == Reason.REASON_SESSION_TAKEN_OVER:
+                self._taken_over(now, body.session)
             case pb.Challenge():
                 self._resolver.handle_challenge(now, event.source, body)
                 self._subscriber.handle_challenge(now, event.source, body)
+
+    def _pass_on(self, now: int) -> None:
+        """Gives what the resolver found to whoever asked: the testator, or the application."""
+        while (outcome := self._resolver.poll_outcome()) is not None:
+            match outcome:
+                case Resolved(ticket=self._testator.ticket):
+                    self._testator.handle_resolved(now, outcome.resolution)
+                case ResolveFailed(ticket=self._testator.ticket):
+                    self._testator.handle_unresolved(now, outcome)
+                case _:
+                    self._told.append(outcome)
+
+    def _taken_over(self, now: int, session: int) -> None:
+        """Only those who know the session can say so."""
+        if not session or session != self.terms.session or self._is_taken_over:
+            return
+        self._is_taken_over = True
+        self._testator.stop()
+        self._subscriber.give_up(now, Reason.REASON_SESSION_TAKEN_OVER)
+        self._told.append(TakenOver())
 
     def _next_id(self) -> int:
         self._last_id += 1

@@ -9,12 +9,21 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Protocol, TypeAlias
 
-from hbroker._native import ControlEvent, LinkDownEvent, LinkUpEvent, PublishedEvent, UnresolvedEvent
+from hbroker._native import (
+    ControlEvent,
+    LinkDownEvent,
+    LinkUpEvent,
+    OverflowEvent,
+    PublishedEvent,
+    UnresolvedEvent,
+)
 from hbroker.protocol.packets import Address, Cut
 
 __all__ = ["ClientCore", "Core", "Event", "NodeCore"]
 
-Event: TypeAlias = ControlEvent | LinkUpEvent | LinkDownEvent | UnresolvedEvent | PublishedEvent
+Event: TypeAlias = (
+    ControlEvent | LinkUpEvent | LinkDownEvent | OverflowEvent | UnresolvedEvent | PublishedEvent
+)
 """What `poll_events` gives."""
 
 
@@ -66,7 +75,11 @@ class NodeCore(Core, Protocol):
     def retained(self, subtree: str) -> list[bytes]: ...
     def take_retained(self, messages: Sequence[bytes]) -> int: ...
     def drop_retained(self, subtree: str) -> None: ...
+    def drain_subtree(self, subtree: str) -> int: ...
+    def export_subtree(self, subtree: str) -> tuple[list[bytes], list[bytes]]: ...
+    def import_records(self, queued: Sequence[bytes], seen: Sequence[bytes]) -> int: ...
     def matching(self, topic: str) -> int: ...
+    def publish_raw(self, publish: bytes) -> bool: ...
     def publish(self, topic: str, payload: bytes, qos: int = 0, retain: bool = False) -> int | None: ...
 
 

@@ -1,4 +1,4 @@
-"""An owner whose subscribers are on their way back (§5.7).
+"""An owner whose subscribers are on their way back (§5.8).
 
 By a handover an owner is given the subscriptions of what it comes to own. Others are given none: one that
 was killed and starts again, one that lost its lease and has it anew, and a parent that takes back what a
@@ -40,7 +40,7 @@ class Gathering:
     ) -> None:
         self._jurisdiction = jurisdiction
         self._note = note
-        self._missed = {(s.session, s.filter): s for s in recalled}
+        self._missed = {(s.session, s.key): s for s in recalled}
         self._returned: set[str] = set()
         self._ends: Agenda[str] = Agenda()
         self._sessions_end: int | None = None
@@ -54,7 +54,7 @@ class Gathering:
 
     def handle_loss(self, now: int, subscriptions: Iterable[Subscription]) -> None:
         """The node's lease has ended, and with it these subscriptions: it may come to serve them again."""
-        self._missed.update(((s.session, s.filter), s) for s in subscriptions)
+        self._missed.update(((s.session, s.key), s) for s in subscriptions)
         self.start(now)
 
     def handle_return(self, subtree: str) -> None:
@@ -71,7 +71,7 @@ class Gathering:
 
     def handle_subscribed(self, subscription: Subscription) -> None:
         """Somebody has subscribed."""
-        back = self._missed.pop((subscription.session, subscription.filter), None)
+        back = self._missed.pop((subscription.session, subscription.key), None)
         if back is not None and not self._missed:
             self._end_return()
 

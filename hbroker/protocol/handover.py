@@ -3,7 +3,8 @@
         old owner (Giving)                     new owner (Taking)
             RECORDS ... RECORDS last  ------>
                                       <------  READY
-        stops serving
+        stops serving, and waits for what it
+        took to be distributed
             RECORDS (the changes), COMMIT ---->
                                                serves
                                       <------  DONE
@@ -11,22 +12,30 @@
 Between COMMIT's two ends nobody serves the subtree, so no message is ever accepted by two owners, and none
 by an owner that lacks a subscription made before. The order rests on the link: in a session packets arrive
 once and in order.
+
+There may be much to give, so it leaves by the turn: a few packets, and the next after a pause, or a longer
+one where the link has no room. Nothing is dropped on the way, and the rest of the control goes on meanwhile.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from enum import Enum, auto
-from typing import Final
+from itertools import chain
+from typing import Final, Protocol
 
 from google.protobuf.message import DecodeError
 
-from hbroker._native import filter_is_valid, filter_touches
+from hbroker._native import filter_touches
 from hbroker._proto import packet_pb2 as pb
+from hbroker.protocol import timers
+from hbroker.protocol.agenda import earliest
 from hbroker.protocol.core import NodeCore
+from hbroker.protocol.estate import Estate, Heir, ended
 from hbroker.protocol.machine import Machine
 from hbroker.protocol.packets import pack
-from hbroker.protocol.subscribers import Subscription, ended_of, record_of, subscription_from
+from hbroker.protocol.records import Inheritance, Record, parcels
+from hbroker.protocol.subscribers import Subscription, ended_of, record_of
 
 __all__ = [
     "GIVING",
@@ -34,33 +43,42 @@ __all__ = [
     "Giving",
     "GivingEvent",
     "GivingState",
+    "Leavers",
+    "Shipment",
     "Taking",
     "TakingEvent",
     "TakingState",
-    "send_records",
 ]
 
-CHUNK: Final = 900
-"""Bytes of records in one packet, so that it fits a datagram of 1,200.
-
-A single larger record travels alone.
-"""
-MOST_RECORDS: Final = 10_000_000
+PACKETS_A_TURN: Final = 64
+PAUSE: Final = 2_000
+"""Between two turns of a handover, in microseconds."""
+NO_ROOM_PAUSE: Final = 10_000
+"""Until the next try where the link has no room."""
+DRAIN_WAIT: Final = timers.SECOND // 10
+"""How long what was taken may be on its way to its subscribers once nothing more is taken."""
+LEAVERS_WAIT: Final = timers.SECOND
+"""How long a child below, which is just handing back, may hold up the commit."""
 
 
 class GivingState(Enum):
     AWAIT_READY = auto()
+    DRAINING = auto()
+    """It serves no more, and waits for what it took to be distributed."""
     AWAIT_DONE = auto()
     COMPLETE = auto()
 
 
 class GivingEvent(Enum):
     READY = auto()
+    DRAINED = auto()
+    """All is distributed, or has had its time."""
     DONE = auto()
 
 
 GIVING: Final = {
-    (GivingState.AWAIT_READY, GivingEvent.READY): GivingState.AWAIT_DONE,
+    (GivingState.AWAIT_READY, GivingEvent.READY): GivingState.DRAINING,
+    (GivingState.DRAINING, GivingEvent.DRAINED): GivingState.AWAIT_DONE,
     (GivingState.AWAIT_DONE, GivingEvent.DONE): GivingState.COMPLETE,
 }
 
@@ -90,63 +108,183 @@ TAKING: Final = {
 }
 
 
-class Giving:
-    """The old owner's end."""
+class Shipment:
+    """Records on their way over a link, some each turn."""
 
     def __init__(self, core: NodeCore, subtree: str, epoch: int, link: int) -> None:
         self._core = core
         self._subtree = subtree
         self._epoch = epoch
         self._link = link
-        self._machine = Machine(GIVING, GivingState.AWAIT_READY)
-        self._sent: dict[bytes, None] = {}
+        self._parcels: Iterator[pb.Transfer] = iter(())
+        self._unsent: bytes | None = None
+        self._due: int | None = None
+        self.moved_at = 0
+        """When a packet was last sent."""
 
-    def begin(self, subscriptions: Iterable[Subscription]) -> None:
+    def add(self, parcels: Iterable[pb.Transfer]) -> None:
+        """To be sent after all that was added before, from the next turn on."""
+        self._parcels = chain(self._parcels, parcels)
+        self._due = 0 if self._due is None else self._due
+
+    def handle_timeout(self, now: int) -> None:
+        """Sends a turn's share."""
+        if self._due is None or now < self._due:
+            return
+        self._due = now + PAUSE
+        for _ in range(PACKETS_A_TURN):
+            packet = self._unsent or self._next()
+            if packet is None:
+                self._due = None
+                return
+            if not self._core.send(self._link, packet):
+                self._unsent, self._due = packet, now + NO_ROOM_PAUSE
+                return
+            self._unsent, self.moved_at = None, now
+
+    def poll_timeout(self) -> int | None:
+        """When the next turn is due; None: all that was added is sent."""
+        return self._due
+
+    def _next(self) -> bytes | None:
+        parcel = next(self._parcels, None)
+        if parcel is None:
+            self._parcels = iter(())
+            return None
+        parcel.subtree, parcel.epoch = self._subtree, self._epoch
+        return pack(parcel)
+
+
+class Leavers(Protocol):
+    """The children that hand a subtree back just now, below the one that is given."""
+
+    def __bool__(self) -> bool: ...
+    def overtake(self) -> None:
+        """They were too slow: they go along, as they are."""
+
+
+class Giving:
+    """The old owner's end.
+
+    `heir`: the new owner. `exported`: what waited below the subtree when an earlier handover of it failed
+    after its COMMIT.
+    """
+
+    def __init__(
+        self,
+        core: NodeCore,
+        estate: Estate,
+        subtree: str,
+        epoch: int,
+        link: int,
+        heir: Heir,
+        leavers: Leavers,
+        exported: Iterable[Record] = (),
+    ) -> None:
+        self._core = core
+        self._estate = estate
+        self._subtree = subtree
+        self._epoch = epoch
+        self._heir = heir
+        self._leavers = leavers
+        self._machine = Machine(GIVING, GivingState.AWAIT_READY)
+        self._shipment = Shipment(core, subtree, epoch, link)
+        self.exported: list[Record] = list(exported)
+        """What waited for subscribers: it is nowhere else until the new owner says that it serves."""
+        self._sent_quick: dict[tuple[str, str | int], bytes] = {}
+        self._sent_retained: dict[bytes, None] = {}
+        self._stopped_at = 0
+        self._drain_at: int | None = None
+        """When to see again whether all is distributed."""
+
+    def begin(self, now: int) -> None:
         """Sends what there is now."""
+        quick = self._estate.quick(self._subtree, self._heir)
         retained = self._core.retained(self._subtree)
-        self._sent = dict.fromkeys(retained)
-        records = [record_of(s) for s in subscriptions]
-        send_records(self._core, self._link, self._subtree, self._epoch, records, retained)
-        self._send(pb.Transfer(phase=pb.TRANSFER_PHASE_RECORDS, last=True))
+        self._sent_quick = {key: _bytes_of(record) for key, record in quick.items()}
+        self._sent_retained = dict.fromkeys(retained)
+        records = chain(quick.values(), self._estate.slow(self._subtree), retained)
+        self._shipment.add(parcels(records))
+        self._shipment.add([pb.Transfer(last=True)])
+        self._shipment.moved_at = now
+        self._shipment.handle_timeout(now)
 
     def follow(self, subscription: Subscription, ended: bool) -> None:
         """A subscription was made or ended meanwhile.
 
         After COMMIT the client and the new owner settle it alone.
         """
-        waiting = self._machine.state is GivingState.AWAIT_READY
-        if waiting and filter_touches(subscription.filter, self._subtree):
+        if not self.has_committed and filter_touches(subscription.filter, self._subtree):
             record = ended_of(subscription) if ended else record_of(subscription)
-            self._send(pb.Transfer(phase=pb.TRANSFER_PHASE_RECORDS, subscriptions=[record]))
+            self._shipment.add([pb.Transfer(subscriptions=[record])])
 
-    def handle(self, transfer: pb.Transfer) -> GivingState | None:
+    def handle(self, now: int, transfer: pb.Transfer) -> GivingState | None:
         """The new owner's answer; None where it is not due.
 
-        AWAIT_DONE asks the caller to stop serving, then `commit`.
+        DRAINING asks the caller to stop serving, before it calls anything else here.
         """
         event = _GIVING_EVENTS.get(transfer.phase)
         if event is None or transfer.epoch != self._epoch or not self._machine.accepts(event):
             return None
+        self._shipment.moved_at = now
+        if event is GivingEvent.READY:
+            self._stopped_at = self._drain_at = now
         return self._machine.handle(event)
 
-    def commit(self) -> None:
-        """Sends the changes since, and the right to serve. The caller serves the subtree no more."""
-        retained = dict.fromkeys(self._core.retained(self._subtree))
-        changed = [message for message in retained if message not in self._sent]
-        cleared = _topics(self._sent) - _topics(retained)
-        changed += [pb.Publish(topic=t, retain=True).SerializeToString() for t in sorted(cleared)]
-        send_records(self._core, self._link, self._subtree, self._epoch, [], changed)
-        self._sent = {}
-        self._send(pb.Transfer(phase=pb.TRANSFER_PHASE_COMMIT))
-        self._core.drop_retained(self._subtree)
+    def handle_timeout(self, now: int) -> None:
+        """Goes on: sends a turn's share, and commits once everything is distributed."""
+        self._shipment.handle_timeout(now)
+        if self._drain_at is None or now < self._drain_at:
+            return
+        if self._shipment.poll_timeout() is None and self._is_drained(now):
+            self._drain_at = None
+            self._machine.handle(GivingEvent.DRAINED)
+            self._commit(now)
+        else:
+            self._drain_at = now + PAUSE
 
-    def _send(self, transfer: pb.Transfer) -> None:
-        transfer.subtree, transfer.epoch = self._subtree, self._epoch
-        self._core.send(self._link, pack(transfer))
+    def poll_timeout(self) -> int | None:
+        """When `handle_timeout` is due."""
+        return earliest(self._shipment.poll_timeout(), self._drain_at)
+
+    @property
+    def has_committed(self) -> bool:
+        """Whether the right to serve has gone: the new owner's word brings it back, or its lease's end."""
+        return self._machine.state in (GivingState.AWAIT_DONE, GivingState.COMPLETE)
+
+    @property
+    def moved_at(self) -> int:
+        """When it last got on: sent a packet, or had an answer."""
+        return self._shipment.moved_at
+
+    def _is_drained(self, now: int) -> bool:
+        waited = now - self._stopped_at
+        if self._leavers and waited < LEAVERS_WAIT:
+            return False
+        return waited >= DRAIN_WAIT or not self._core.drain_subtree(self._subtree)
+
+    def _commit(self, now: int) -> None:
+        """Sends the changes since, what waits for subscribers, and the right to serve."""
+        self._leavers.overtake()
+        quick = self._estate.quick(self._subtree, self._heir)
+        changed: list[Record] = [r for key, r in quick.items() if self._sent_quick.get(key) != _bytes_of(r)]
+        gone = (ended(key) for key in self._sent_quick.keys() - quick.keys())
+        changed += [record for record in gone if record is not None]
+        retained = dict.fromkeys(self._core.retained(self._subtree))
+        changed += [message for message in retained if message not in self._sent_retained]
+        changed += _cleared(self._sent_retained, retained)
+        queued, seen = self._core.export_subtree(self._subtree)
+        self.exported += map(pb.QueuedRecord.FromString, queued)
+        self.exported += map(pb.SeenRecord.FromString, seen)
+        self._shipment.add(parcels(chain(changed, self.exported)))
+        self._shipment.add([pb.Transfer(phase=pb.TRANSFER_PHASE_COMMIT)])
+        self._sent_quick, self._sent_retained = {}, {}
+        self._core.drop_retained(self._subtree)
+        self._shipment.handle_timeout(now)
 
 
 class Taking:
-    """The new owner's end. The subscriptions wait here, the retained messages in the core, until COMMIT."""
+    """The new owner's end. Records wait here, the retained messages in the core, until COMMIT."""
 
     def __init__(self, core: NodeCore, subtree: str, epoch: int, link: int) -> None:
         self._core = core
@@ -154,23 +292,20 @@ class Taking:
         self._epoch = epoch
         self._link = link
         self._machine = Machine(TAKING, TakingState.AWAIT_RECORDS)
-        self._subscriptions: dict[tuple[int, str], Subscription] = {}
+        self.inheritance = Inheritance()
 
     def handle(self, transfer: pb.Transfer) -> TakingState | None:
-        """The old owner's packet; None where it is not due. COMPLETE: serve `subscriptions`, then `done`."""
+        """The old owner's packet; None where it is not due. COMPLETE: take over what came, then `done`."""
         event = _taking_event(transfer)
         if event is None or transfer.epoch != self._epoch or not self._machine.accepts(event):
             return None
         if event is not TakingEvent.COMMIT:
-            self._take(transfer)
+            self.inheritance.take(transfer)
+            if transfer.retained:
+                self._core.take_retained(list(transfer.retained))
         if event is TakingEvent.LAST_RECORDS:
             self._answer(pb.TRANSFER_PHASE_READY)
         return self._machine.handle(event)
-
-    @property
-    def subscriptions(self) -> list[Subscription]:
-        """What was handed over so far."""
-        return list(self._subscriptions.values())
 
     def done(self) -> None:
         """Tells the old owner that the subtree is served again."""
@@ -178,55 +313,12 @@ class Taking:
 
     def abandon(self) -> None:
         """Forgets what came: the handover failed before COMMIT, and the old owner serves on."""
-        self._subscriptions.clear()
+        self.inheritance = Inheritance()
         self._core.drop_retained(self._subtree)
-
-    def _take(self, transfer: pb.Transfer) -> None:
-        for record in transfer.subscriptions:
-            subscription = subscription_from(record)
-            if subscription is None:
-                self._subscriptions.pop((record.session, record.filter), None)
-            elif filter_is_valid(record.filter) and len(self._subscriptions) < MOST_RECORDS:
-                self._subscriptions[record.session, record.filter] = subscription
-        if transfer.retained:
-            self._core.take_retained(list(transfer.retained))
 
     def _answer(self, phase: pb.TransferPhase) -> None:
         answer = pb.Transfer(subtree=self._subtree, epoch=self._epoch, phase=phase)
         self._core.send(self._link, pack(answer))
-
-
-def send_records(
-    core: NodeCore,
-    link: int,
-    subtree: str,
-    epoch: int,
-    subscriptions: Iterable[pb.SubscriptionRecord],
-    retained: Iterable[bytes],
-) -> None:
-    """Sends records in packets that each fit a datagram."""
-    for chunk in _chunks(subscriptions, retained):
-        chunk.subtree, chunk.epoch, chunk.phase = subtree, epoch, pb.TRANSFER_PHASE_RECORDS
-        core.send(link, pack(chunk))
-
-
-def _chunks(
-    subscriptions: Iterable[pb.SubscriptionRecord], retained: Iterable[bytes]
-) -> Iterator[pb.Transfer]:
-    chunk, size = pb.Transfer(), 0
-    records: Iterator[pb.SubscriptionRecord | bytes] = iter([*subscriptions, *retained])
-    for record in records:
-        length = len(record) if isinstance(record, bytes) else record.ByteSize()
-        if size and size + length > CHUNK:
-            yield chunk
-            chunk, size = pb.Transfer(), 0
-        if isinstance(record, bytes):
-            chunk.retained.append(record)
-        else:
-            chunk.subscriptions.append(record)
-        size += length
-    if size:
-        yield chunk
 
 
 def _taking_event(transfer: pb.Transfer) -> TakingEvent | None:
@@ -235,6 +327,17 @@ def _taking_event(transfer: pb.Transfer) -> TakingEvent | None:
     if transfer.phase == pb.TRANSFER_PHASE_RECORDS:
         return TakingEvent.LAST_RECORDS if transfer.last else TakingEvent.RECORDS
     return None
+
+
+def _bytes_of(record: Record) -> bytes:
+    return record if isinstance(record, bytes) else record.SerializeToString(deterministic=True)
+
+
+def _cleared(before: Iterable[bytes], now: Iterable[bytes]) -> list[bytes]:
+    """What takes back the retained messages of topics that have none any more."""
+    still, earlier = set(now), set(before)
+    topics = _topics(earlier - still) - _topics(still - earlier)
+    return [pb.Publish(topic=topic, retain=True).SerializeToString() for topic in sorted(topics)]
 
 
 def _topics(messages: Iterable[bytes]) -> set[str]:

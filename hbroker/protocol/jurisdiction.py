@@ -38,6 +38,8 @@ class Grant:
     until: int | None
     """When the lease ends, in microseconds; None: never."""
     serial: int = 0
+    fencing: bool = False
+    """The lease is to end from now on (§5.6): what is delegated out of it is put under `fence` first."""
 
 
 @dataclass(slots=True)
@@ -124,7 +126,7 @@ class Jurisdiction:
         self._cuts_changed(subtree)
 
     def gather(self, subtree: str, epoch: int = 0) -> None:
-        """The subscribers of a grant, or of a part of one, are on their way back (§5.7).
+        """The subscribers of a grant, or of a part of one, are on their way back (§5.8).
 
         `epoch`: what the part is held under, at least; the one under which it had been delegated was lower.
         """
@@ -171,6 +173,21 @@ class Jurisdiction:
         """The delegations at or below a subtree."""
         return list(self._cuts_below.get(subtree, {}).values())
 
+    def entrusted(self, subtree: str, node: str, address: Address) -> list[Delegation]:
+        """The delegations below a subtree that go along with it when it goes to this node: not its own."""
+        below = self.cuts_below(subtree)
+        return [d for d in below if d.subtree != subtree and (d.node, d.address) != (node, address)]
+
+    def entrusted_to(self, delegation: Delegation) -> Delegation | None:
+        """Who is the parent of a delegation's holder now, or soon, instead of this node (§5.4)."""
+        found = None
+        for prefix in prefixes(delegation.subtree, depth(delegation.subtree) - 1):
+            if prefix in self._grants:
+                found = None
+            found = self._delegations.get(prefix, found)
+        same = found is not None and (found.node, found.address) == (delegation.node, delegation.address)
+        return None if same else found
+
     def zone(self, topic: str, grant: Grant) -> pb.Zone:
         """The zone as told to somebody who asked for `topic` (§5.3): the widest scope with few enough cuts.
 
@@ -194,13 +211,12 @@ class Jurisdiction:
         """The delegations that a filter touches; for a parent's request, those below that parent's grants.
 
         A node is reached from several parents, and each request goes on below the one it came from alone. So
-        it arrives once for each delegation on its way, and never goes round.
+        it arrives once for each delegation on its way, and never goes round. What this node delegated out of
+        a subtree that it lost is nobody's business here: to name it would look as if the rest were served.
         """
-        touched = [d for d in self._delegations.values() if filter_touches(filter, d.subtree)]
-        if parent_link is None:
-            return touched
+        touched = (d for d in self._delegations.values() if filter_touches(filter, d.subtree))
         enclosing = ((d, self.enclosing(d.subtree)) for d in touched)
-        return [d for d, grant in enclosing if grant is not None and grant.link == parent_link]
+        return [d for d, grant in enclosing if grant and (parent_link is None or grant.link == parent_link)]
 
     def responsible(self, filter: str) -> Grant | None:
         """A grant less its cuts that can hold a topic that matches; None: there is none (§6.1)."""

@@ -17,17 +17,23 @@ from hbroker._proto import packet_pb2 as pb
 from hbroker.config import NodeSettings, format_address
 from hbroker.protocol.admission import STATUS_ROOT
 from hbroker.protocol.answering import Answering
+from hbroker.protocol.claims import Claims
 from hbroker.protocol.core import Event, NodeCore
+from hbroker.protocol.custody import Custody
 from hbroker.protocol.delegating import Delegating
 from hbroker.protocol.gathering import Gathering
 from hbroker.protocol.inquiry import Inquiry
 from hbroker.protocol.jurisdiction import Delegation, Grant, Jurisdiction
 from hbroker.protocol.notices import Ledger, Notice
+from hbroker.protocol.orders import Orders
 from hbroker.protocol.packets import address_from, body_of
+from hbroker.protocol.sessions import Sessions
 from hbroker.protocol.status import StatusTopic, split_drops
 from hbroker.protocol.subscribers import Subscribers, Subscription
 from hbroker.protocol.subscribing import Subscribing
-from hbroker.protocol.uplink import Uplink, UplinkState
+from hbroker.protocol.takeover import Takeovers
+from hbroker.protocol.uplink import Means
+from hbroker.protocol.wills import Wills
 
 __all__ = ["Node"]
 
@@ -39,7 +45,8 @@ class Node:
 
     `incarnation` is that of the core's `Config`. `unix_offset_us`: what to add to `now` for microseconds
     since the Unix epoch, for the epochs of delegations (§5.1). `restored`: what an earlier run of this node
-    had delegated, as `remember` was told last. `recalled`: the subscriptions that it held, as `note` was told
+    had delegated, as `remember` was told last; `claims`: the subtrees that it was to own, as
+    `remember_claims` was (None: it was not); `recalled`: the subscriptions that it held, as `note` was told
     of each that was made or (True) ended. `vitals`: what the process alone knows of itself, for the status.
     """
 
@@ -53,6 +60,8 @@ class Node:
         unix_offset_us: int,
         restored: Iterable[Delegation] = (),
         remember: Callable[[Sequence[Delegation]], None] = lambda cuts: None,
+        claims: Sequence[str] | None = None,
+        remember_claims: Callable[[Sequence[str]], None] = lambda claims: None,
         recalled: Iterable[Subscription] = (),
         note: Callable[[Subscription, bool], None] = lambda subscription, ended: None,
         vitals: Callable[[], Mapping[str, object]] = dict,
@@ -65,42 +74,57 @@ class Node:
         self._address = address
         self._note = note
         self._vitals = vitals
+        self._now = 0
         self._ledger = Ledger()
         self._jurisdiction = Jurisdiction(core, remember, unix_offset_us)
         self._status = StatusTopic(settings.name, core)
         self._gathering = Gathering(self._jurisdiction, recalled, note)
         self._subscribing = Subscribing(
-            settings, address, core, self._jurisdiction, self._ledger, self._subscription_changed
+            settings, address, core, self._jurisdiction, self._ledger, self._subscription_changed, self._clock
         )
+        self._wills = Wills(
+            core,
+            self._jurisdiction,
+            self._subscribing.sessions,
+            self._ledger,
+            settings.limits.sessions,
+            self._clock,
+            unix_offset_us,
+        )
+        self._takeovers = Takeovers(core)
         self._answering = Answering(settings.name, address, core, self._jurisdiction, self._ledger)
+        keepers = (self._subscribing.sessions, self._wills)
+        self._custody = Custody(
+            core, self._jurisdiction, self._subscribing, self._gathering, self._ledger, keepers
+        )
         self._delegating = Delegating(
+            settings, address, core, self._jurisdiction, self._custody, self._ledger, self._epoch_at
+        )
+        means = Means(
             settings,
+            settings.root or address,
             address,
+            incarnation,
             core,
             self._jurisdiction,
             self._subscribing,
             self._gathering,
+            self._custody,
+            self._delegating,
             self._ledger,
-            self._epoch_at,
+            random,
+            self._hang_up,
         )
-        root = settings.root
-        claims = () if root is None else (settings.subtree, f"{STATUS_ROOT}/{settings.name}")
-        self._uplinks = [
-            Uplink(
-                settings,
-                subtree,
-                root or address,
-                address,
-                incarnation,
-                core,
-                self._jurisdiction,
-                self._subscribing,
-                self._gathering,
-                self._ledger,
-                random,
-            )
-            for subtree in claims
-        ]
+        self._claims = Claims(means, claims, remember_claims)
+        self._orders = Orders(
+            settings,
+            core,
+            self._jurisdiction,
+            self._claims,
+            self._ledger,
+            self.leave,
+            random.randbytes(16),
+        )
 
     # Change
 
@@ -112,9 +136,8 @@ class Node:
             # All of `$SYS/nodes` is reserved, also for nodes that are still to come.
             for subtree in ("", STATUS_ROOT):
                 self._jurisdiction.hold(Grant(subtree, self._epoch_at(now), None, True, None))
-        self._delegating.restore(now, self._restored)
-        for uplink in self._uplinks:
-            uplink.start(now)
+        self._custody.restore(now, self._restored)
+        self._claims.start(now)
 
     def handle_event(self, now: int, event: Event) -> None:
         """Leases that ended before this event are ended before it is read."""
@@ -124,37 +147,55 @@ class Node:
                 self._handle_packet(now, event)
             case LinkUpEvent() if event.inbound:
                 self._subscribing.handle_link_up(event.link, event.session)
+                self._wills.handle_link_up(event.session)
+                self._takeovers.handle_link_up(event.session, event.address)
             case LinkDownEvent():
-                self._subscribing.handle_link_down(event.link)
-                self._delegating.handle_link_down(event.link)
-                for uplink in self._uplinks:
+                if event.inbound:
+                    self._handle_session_down(now, event)
+                self._custody.handle_link_down(event.link)
+                for uplink in self._claims:
                     uplink.handle_link_down(now, event.link)
             case _:
                 pass
+        self._orders.settle(now)
 
     def handle_timeout(self, now: int) -> None:
+        self._now = now
         deadline = self.poll_timeout()
         if deadline is None or now < deadline:
             return
-        for uplink in self._uplinks:
+        self._subscribing.handle_timeout(now)
+        self._wills.handle_timeout(now)
+        self._takeovers.handle_timeout(now)
+        for uplink in self._claims:
             uplink.handle_timeout(now)
-        self._delegating.handle_timeout(now)
+        self._custody.handle_timeout(now)
         self._gathering.handle_timeout(now)
+        self._orders.handle_timeout(now)
         if self._status.is_due(now):
             self._publish_status(now)
 
     def leave(self, now: int) -> None:
         """Hands back what this node owns. `has_stopped` once it is done, or `uplink.LEAVE_WAIT` is over."""
-        self._delegating.leave()
-        for uplink in self._uplinks:
+        self._delegating.close("")
+        for uplink in self._claims:
             uplink.leave(now)
 
     # Read
 
     def poll_timeout(self) -> int | None:
         """When to call `handle_timeout` next."""
-        deadlines = [u.poll_timeout() for u in self._uplinks]
-        deadlines += [m.poll_timeout() for m in (self._delegating, self._gathering, self._status)]
+        deadlines = [u.poll_timeout() for u in self._claims]
+        parts = (
+            self._custody,
+            self._gathering,
+            self._orders,
+            self._status,
+            self._subscribing,
+            self._wills,
+            self._takeovers,
+        )
+        deadlines += [part.poll_timeout() for part in parts]
         return min((d for d in deadlines if d is not None), default=None)
 
     def poll_notice(self) -> Notice | None:
@@ -163,12 +204,20 @@ class Node:
     @property
     def is_serving(self) -> bool:
         """Whether this node owns everything that it was told to."""
-        return all(u.state in (UplinkState.SERVING, UplinkState.AWAIT_RENEWAL) for u in self._uplinks)
+        return self._claims.are_held
 
     @property
     def has_stopped(self) -> bool:
-        """A sub-broker that left, or was turned away for good, holds nothing and asks for nothing."""
-        return bool(self._uplinks) and all(u.state is UplinkState.STOPPED for u in self._uplinks)
+        """A sub-broker that left, or was turned away for good, holds nothing and asks for nothing.
+
+        One that left by order stays a little longer, to say so.
+        """
+        return self._claims.have_ended and not self._orders.lingers
+
+    @property
+    def has_left(self) -> bool:
+        """Whether it has handed back all that it owned, because it was ordered to leave (§5.7)."""
+        return self._orders.told_to_leave and self._claims.have_ended
 
     @property
     def jurisdiction(self) -> Jurisdiction:
@@ -178,20 +227,34 @@ class Node:
     def subscribers(self) -> Subscribers:
         return self._subscribing.subscribers
 
+    @property
+    def subscribing(self) -> Subscribing:
+        return self._subscribing
+
+    @property
+    def sessions(self) -> Sessions:
+        return self._subscribing.sessions
+
+    @property
+    def wills(self) -> Wills:
+        return self._wills
+
     def status(self, now: int) -> dict[str, object]:
         """This node's line of `hbroker tree --json`, and its counters."""
         drops, counters = split_drops(Counter(self._core.counters()) + self._ledger.counters)
-        own = self._jurisdiction.grant_of(self._settings.subtree)
+        claims = self._claims
+        own = None if claims.main is None else self._jurisdiction.grant_of(claims.main)
         return {
             "name": self._settings.name,
-            "subtree": self._settings.subtree,
-            "parent": self._uplinks[0].parent if self._uplinks else None,
+            "subtree": claims.main,
+            "subtrees": claims.subtrees,
+            "parent": claims.parent,
             "address": format_address(self._address),
             "epoch": 0 if own is None else own.epoch,
             "serving": self.is_serving,
             "children": sorted(d.subtree for d in self._jurisdiction.delegations),
             "subscriptions": len(self._subscribing.subscribers),
-            "sessions": self._subscribing.sessions,
+            "sessions": self._subscribing.sessions.connected,
             "publishers": counters.get("publishers", 0),
             "messages_in": counters.get("messages_in", 0),
             "messages_out": counters.get("messages_out", 0),
@@ -210,20 +273,24 @@ class Node:
         match body:
             case pb.Join() | pb.Subscribe() | pb.PubConnect():
                 self._handle_request(now, event, body)
+            case pb.Order() if event.link is None:
+                self._orders.handle_order(now, event.source, body)
             case pb.Challenge() if event.link is None:
-                for uplink in self._uplinks:
+                for uplink in self._claims:
                     uplink.handle_challenge(now, event.source, body)
             case pb.JoinAck():
-                answered = [u for u in self._uplinks if u.handle_joinack(now, event.link, body)]
+                answered = [u for u in self._claims if u.handle_joinack(now, event.link, body)]
                 self._expect(bool(answered))
             case pb.Transfer() if event.link is not None:
-                self._handle_transfer(event.link, body)
+                self._handle_transfer(now, event.link, body)
             case pb.Unsubscribe() if event.link is not None:
                 self._subscribing.handle_unsubscribe(event.link, body)
             case pb.Leave() if event.link is not None and body.subtree:
-                self._delegating.handle_leave(event.link, body)
+                self._custody.handle_leave(event.link, body)
             case pb.Leave() if event.link is not None and not self._is_parent(event.link):
-                self._core.close(event.link)
+                self._handle_client_leave(now, event.link, body)
+            case pb.Will() if event.link is not None and not self._is_parent(event.link):
+                self._wills.handle_will(now, event.link, body)
             case _:
                 self._expect(False)
 
@@ -253,15 +320,32 @@ class Node:
             return None
         return Inquiry(address, origin.hops, parent_link=event.link)
 
-    def _handle_transfer(self, link: int, transfer: pb.Transfer) -> None:
-        for uplink in self._uplinks:
+    def _handle_transfer(self, now: int, link: int, transfer: pb.Transfer) -> None:
+        for uplink in self._claims:
             if uplink.subtree == transfer.subtree and uplink.link == link:
-                self._expect(uplink.handle_transfer(link, transfer))
+                self._expect(uplink.handle_transfer(now, link, transfer))
                 return
-        self._delegating.handle_transfer(link, transfer)
+        self._custody.handle_transfer(now, link, transfer)
+
+    def _hang_up(self, link: int) -> None:
+        """No claim needs this link to a parent any more."""
+        if not self._is_parent(link):
+            self._core.close(link)
+
+    def _handle_session_down(self, now: int, event: LinkDownEvent) -> None:
+        self._subscribing.handle_link_down(now, event.link)
+        self._wills.handle_link_down(now, event.session, event.reason)
+        if event.reason == "taken_over":
+            self._takeovers.handle_link_down(now, event.session, event.address)
+
+    def _handle_client_leave(self, now: int, link: int, leave: pb.Leave) -> None:
+        session = self._subscribing.sessions.of_link(link)
+        if session is not None:
+            self._wills.handle_leave(now, session.id, leave.reason)
+        self._subscribing.handle_leave(link, leave)
 
     def _is_parent(self, link: int) -> bool:
-        return any(u.link == link for u in self._uplinks)
+        return any(u.link == link for u in self._claims)
 
     def _expect(self, expected: bool) -> None:
         if not expected:
@@ -273,9 +357,13 @@ class Node:
         self._note(subscription, ended)
         if not ended:
             self._gathering.handle_subscribed(subscription)
-        self._delegating.follow(subscription, ended)
-        for uplink in self._uplinks:
+        self._custody.follow(subscription, ended)
+        for uplink in self._claims:
             uplink.follow(subscription, ended)
+
+    def _clock(self) -> int:
+        """When what is handled now came."""
+        return self._now
 
     def _publish_status(self, now: int) -> None:
         owner = self._jurisdiction.lookup(self._status.topic)

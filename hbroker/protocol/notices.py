@@ -17,6 +17,8 @@ __all__ = [
     "Ledger",
     "Left",
     "Notice",
+    "Ordered",
+    "PolicyLowered",
     "Refused",
     "TookBack",
 ]
@@ -49,6 +51,22 @@ class LeaseLost:
     """This node stopped serving a subtree: its lease ran out, or a higher epoch fenced it."""
 
     subtree: str
+
+
+@dataclass(frozen=True, slots=True)
+class Ordered:
+    """Those who operate the network ordered this node to do something (§5.7)."""
+
+    order: str
+    subtree: str
+
+
+@dataclass(frozen=True, slots=True)
+class PolicyLowered:
+    """This node was to go on when its lease ends (`serve`). Its parent would not: so it stops (`fence`)."""
+
+    subtree: str
+    parent: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +110,18 @@ class TookBack:
     node: str
 
 
-Notice: TypeAlias = Joined | Refused | LeaseLost | Left | ChildJoined | ChildAway | ChildLeft | TookBack
+Notice: TypeAlias = (
+    Joined
+    | Refused
+    | LeaseLost
+    | PolicyLowered
+    | Ordered
+    | Left
+    | ChildJoined
+    | ChildAway
+    | ChildLeft
+    | TookBack
+)
 
 
 class Ledger:

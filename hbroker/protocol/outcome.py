@@ -14,7 +14,10 @@ __all__ = [
     "Resolved",
     "Subscribed",
     "SubscriptionFailed",
+    "TakenOver",
     "Unsubscribed",
+    "WillRefused",
+    "WillSet",
 ]
 
 
@@ -40,10 +43,12 @@ class ResolveFailed:
 
 @dataclass(frozen=True, slots=True)
 class Subscribed:
-    """Every owner has the subscription (§6.2). `owners`: their names."""
+    """Every owner has the subscription (§6.2). `owners`: their names. `resumed`: every one of them had it
+    from before, so that what matched it meanwhile waits there, or came already (§6.4)."""
 
     subscription: int
     owners: tuple[str, ...]
+    resumed: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,4 +78,37 @@ class Published:
     reason: int
 
 
-Outcome: TypeAlias = Resolved | ResolveFailed | Subscribed | SubscriptionFailed | Unsubscribed | Published
+@dataclass(frozen=True, slots=True)
+class WillSet:
+    """The owner of the will's topic has the will (§6.6)."""
+
+    owner: str
+
+
+@dataclass(frozen=True, slots=True)
+class WillRefused:
+    """No owner takes the will; as `ResolveFailed`."""
+
+    topic: str
+    reason: int
+    answered: bool
+    tried: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class TakenOver:
+    """Another run of the client has its session now (§6.4). This one's core is to be shut down: its links
+    would take the session back."""
+
+
+Outcome: TypeAlias = (
+    Resolved
+    | ResolveFailed
+    | Subscribed
+    | SubscriptionFailed
+    | Unsubscribed
+    | Published
+    | WillSet
+    | WillRefused
+    | TakenOver
+)

@@ -49,6 +49,10 @@ Body: TypeAlias = (
     | pb.Challenge
     | pb.Referral
     | pb.Transfer
+    | pb.Order
+    | pb.OrderAck
+    | pb.Will
+    | pb.WillAck
 )
 """The packets that Python sends and reads. PUBLISH, PUBACK, PING, PONG and RESET stay in the native core."""
 
@@ -72,6 +76,10 @@ _FIELD_OF: Final = {
     "Challenge": "challenge",
     "Referral": "referral",
     "Transfer": "transfer",
+    "Order": "order",
+    "OrderAck": "orderack",
+    "Will": "will",
+    "WillAck": "willack",
 }
 _FIELDS: Final = frozenset(_FIELD_OF.values())
 

@@ -94,9 +94,12 @@ TRANSITIONS: Final[dict[tuple[State, Event], State]] = {
 class Site:
     """A node, as one subscription sees it.
 
-    `cuts`: the delegations (subtree, epoch) by which it was named. `question`: the request outside of a
+    `cuts`: the delegations (subtree, epoch) by which it was named. `named_nobody`: its last answer outside of
+    a session named no other node; from one that is named for a subtree and is not responsible, that means
+    that it does not serve now. `question`: the request outside of a
     session. `parts`: which of its answer have come. `confirmation`: the id of the SUBSCRIBE within the
-    session `link`. `failures`: pauses since it was last active.
+    session `link`. `failures`: pauses since it was last active. `is_resumed`: its session had the
+    subscription before.
     """
 
     subscription: Subscription
@@ -104,11 +107,13 @@ class Site:
     address: Address
     machine: Machine[State, Event]
     cuts: set[tuple[str, int]] = field(default_factory=set)
+    named_nobody: bool = False
     question: Request[Site] | None = None
     parts: Parts = field(default_factory=Parts)
     link: int | None = None
     confirmation: int = 0
     failures: int = 0
+    is_resumed: bool = False
 
     def took_note_of(self, subtree: str, epoch: int) -> bool:
         """Remembers a delegation by which the node was named; False: it was known."""

@@ -31,7 +31,8 @@ from hbroker.protocol.requests import (
     reachable,
 )
 from hbroker.protocol.site import TRANSITIONS, Event, Site, State
-from hbroker.protocol.subscription import Options, Subscription
+from hbroker.protocol.subscription import Key, Options, Subscription
+from hbroker.protocol.terms import SessionTerms
 from hbroker.protocol.timers import SECOND, retry_after
 from hbroker.protocol.unsubscription import Unsubscriptions
 
@@ -40,6 +41,7 @@ __all__ = ["Subscriber"]
 _DIRECT_TRIES: Final = 4
 _CONFIRM_PATIENCE: Final = 5 * SECOND
 _MOST_SITES: Final = 10_000
+_UNTOLD: Final = -1
 
 # §8: what to do about these is to try again later.
 _PASSING: Final = frozenset(
@@ -56,18 +58,20 @@ class Subscriber:
     """All subscriptions of one client."""
 
     def __init__(
-        self, core: ClientCore, random: Random, tokens: TokenCache, root: Address, client_id: str
+        self, core: ClientCore, random: Random, tokens: TokenCache, root: Address, terms: SessionTerms
     ) -> None:
         self._core = core
         self._random = random
         self._tokens = tokens
         self._root = root
-        self._client_id = client_id
+        self._terms = terms
         self._questions: Requests[Site] = Requests(core, random, tokens)
-        self._by_filter: dict[str, Subscription] = {}
+        self._by_key: dict[Key, Subscription] = {}
         self._by_id: dict[int, Subscription] = {}
         self._by_link: dict[int, dict[Site, None]] = {}
         self._confirmations: dict[int, Site] = {}
+        self._cleaned: dict[Address, int | None] = {}
+        """§6.4: the links in which the owners were told to begin clean; None: one of them has answered."""
         self._pauses: Agenda[Site] = Agenda()
         self._deadlines: Agenda[int] = Agenda()
         self._unsubscriptions = Unsubscriptions(core, random)
@@ -75,15 +79,16 @@ class Subscriber:
 
     # In: the application
 
-    def subscribe(self, now: int, listener: int, filter: str, options: Options, patience: int) -> None:
+    def subscribe(self, now: int, listener: int, key: Key, options: Options, patience: int) -> None:
         """Adds a listener. Messages may come for it from now on; `Subscribed` says that they all do."""
+        group, filter = key
         self._core.listen(listener, filter, options.qos)
         self._deadlines.set(listener, now + patience)
-        known = self._by_filter.get(filter)
+        known = self._by_key.get(key)
         is_new = known is None
         before = None if known is None else known.options
         if known is None:
-            known = self._by_filter[filter] = Subscription(filter)
+            known = self._by_key[key] = Subscription(filter, group)
         known.listeners[listener] = options
         known.waiting.add(listener)
         self._by_id[listener] = known
@@ -97,7 +102,18 @@ class Subscriber:
         """Removes a listener; the last one takes the subscription along. `Unsubscribed` follows."""
         known = self._by_id.get(listener)
         links = self._remove(now, listener)
-        self._unsubscriptions.start(now, listener, "" if known is None else known.filter, links)
+        self._unsubscriptions.start(now, listener, ("", "") if known is None else known.key, links)
+
+    def release(self, now: int, listener: int) -> None:
+        """Removes a listener, and leaves the subscription in the session, at its owners (§6.4)."""
+        self._remove(now, listener)
+
+    def give_up(self, now: int, reason: int) -> None:
+        """Fails every subscription, and tells no owner."""
+        for known in list(self._by_key.values()):
+            known.reason = reason
+            for listener in sorted(known.listeners):
+                self._fail(now, listener, reason, answered=True)
 
     # In: the network
 
@@ -119,7 +135,8 @@ class Subscriber:
             return
         site = self._site(now, known, suback.node, reachable(suback.address, source))
         keep_token(self._tokens, now, site.address, suback.token, TOKEN_LIFETIME)
-        if site.cuts and not suback.responsible and not suback.passed_to:
+        site.named_nobody = not suback.passed_to
+        if site.cuts and not suback.responsible and site.named_nobody:
             self._refused(now, known, Reason.REASON_NOT_SERVING)
             return
         if not site.parts.take(suback):
@@ -143,7 +160,7 @@ class Subscriber:
             if site is not None and site.link == link:
                 self._confirmed(now, site, suback)
             elif suback.active:
-                self._forget_if_unwanted(link, suback.filter)
+                self._forget_if_unwanted(link, (suback.group, suback.filter))
 
     def handle_link_down(self, now: int, link: int) -> None:
         """§6.3: every subscription in that session is to be made again."""
@@ -156,7 +173,7 @@ class Subscriber:
         """Asks the silent, makes again what was lost, gives up what took too long."""
         for listener in self._deadlines.due(now):
             known = self._by_id[listener]
-            self._fail(now, listener, known.reason or Reason.REASON_OWNER_UNREACHABLE, answered=False)
+            self._abandon(now, listener, known.reason or Reason.REASON_OWNER_UNREACHABLE, answered=False)
         for question in self._questions.unanswered(now):
             self._unanswered(now, question.owner, question)
         for site in self._pauses.due(now):
@@ -188,7 +205,7 @@ class Subscriber:
 
     def _ask(self, now: int, site: Site, mode: pb.Mode) -> None:
         known = site.subscription
-        body = known.packet(self._client_id)
+        body = known.packet(self._terms)
         body.mode = mode
         self._close_question(site)
         site.question = self._questions.ask(now, site, site.address, body)
@@ -203,7 +220,8 @@ class Subscriber:
                     continue
                 site = self._expect(now, known, node, address)
             is_news = site.took_note_of(subtree, epoch)
-            if ask and is_news and (is_new or site.state is State.CLEAR):
+            is_contradicted = site.state is State.CLEAR and (ask or site.named_nobody)
+            if is_news and (is_contradicted or (ask and is_new)):
                 self._ask_directly(now, site)
 
     def _ask_directly(self, now: int, site: Site) -> None:
@@ -255,14 +273,23 @@ class Subscriber:
         site.confirmation = self._random.getrandbits(64) or 1
         self._confirmations[site.confirmation] = site
         self._attach(site, self._core.connect(site.address, self._tokens.get(now, site.address) or b""))
-        body = known.packet(self._client_id)
+        body = known.packet(self._terms)
         body.request = site.confirmation
         if not is_news and body.retain_handling == pb.RETAIN_HANDLING_SEND:
             body.retain_handling = pb.RETAIN_HANDLING_SEND_IF_NEW
+        body.clean_start = self._begins_clean(site)
         if site.link is not None and self._core.send(site.link, pack(body)):
             self._pauses.set(site, now + _CONFIRM_PATIENCE)
         else:
             self._pause(now, site, Event.LINK_DOWN)
+
+    def _begins_clean(self, site: Site) -> bool:
+        """§6.4: the first SUBSCRIBE of each link says it, until an owner has answered one."""
+        told = self._cleaned.get(site.address, _UNTOLD)
+        if not self._terms.clean_start or told is None or told == site.link:
+            return False
+        self._cleaned[site.address] = site.link
+        return True
 
     def _confirmed(self, now: int, site: Site, suback: pb.SubAck) -> None:
         known = site.subscription
@@ -275,7 +302,7 @@ class Subscriber:
         elif not is_last(suback):
             pass
         elif suback.active:
-            self._activate(site)
+            self._activate(site, suback)
         else:
             site.machine.handle(Event.DISCLAIM)
             self._release(site)
@@ -285,9 +312,10 @@ class Subscriber:
 
     def _announced(self, now: int, link: int, source: Address, suback: pb.SubAck) -> None:
         """§5.4: an owner that came or went of itself."""
-        known = self._by_filter.get(suback.filter)
+        key = suback.group, suback.filter
+        known = self._by_key.get(key)
         if suback.active:
-            self._forget_if_unwanted(link, suback.filter)
+            self._forget_if_unwanted(link, key)
         if known is None or not suback.node:
             return
         site = self._site(now, known, suback.node, reachable(suback.address, source))
@@ -295,7 +323,7 @@ class Subscriber:
         if suback.active:
             self._release(site)
             self._attach(site, link)
-            self._activate(site)
+            self._activate(site, suback)
         else:
             site.machine.handle(Event.DISCLAIM)
             self._release(site)
@@ -303,14 +331,16 @@ class Subscriber:
                 self._start_over(now, known)
         self._review(known)
 
-    def _forget_if_unwanted(self, link: int, filter: str) -> None:
+    def _forget_if_unwanted(self, link: int, key: Key) -> None:
         """A node made, or took over, what we gave up in the meantime."""
-        if filter not in self._by_filter:
-            self._unsubscriptions.forget(link, filter)
+        if key not in self._by_key and not self._terms.is_persistent:
+            self._unsubscriptions.forget(link, key)
 
-    def _activate(self, site: Site) -> None:
+    def _activate(self, site: Site, suback: pb.SubAck) -> None:
         site.machine.handle(Event.ACTIVATE)
         site.failures = 0
+        site.is_resumed = suback.resumed
+        self._cleaned[site.address] = None
         self._pauses.cancel(site)
         self._confirmations.pop(site.confirmation, None)
 
@@ -366,7 +396,7 @@ class Subscriber:
             known.restarts = 0
             for listener in sorted(known.waiting):
                 self._deadlines.cancel(listener)
-                self._outcomes.append(Subscribed(listener, known.owners))
+                self._outcomes.append(Subscribed(listener, known.owners, known.is_resumed))
             known.waiting.clear()
 
     def _refused(self, now: int, known: Subscription, reason: int) -> None:
@@ -374,14 +404,20 @@ class Subscriber:
         known.reason = reason
         if reason not in _PASSING:
             for listener in sorted(known.listeners):
-                self._fail(now, listener, reason, answered=True)
+                self._abandon(now, listener, reason, answered=True)
 
-    def _fail(self, now: int, listener: int, reason: int, *, answered: bool) -> None:
+    def _fail(self, now: int, listener: int, reason: int, *, answered: bool) -> list[int]:
+        """Ends a listener; returns the sessions in which the subscription goes on."""
         known = self._by_id[listener]
         tried = tuple(site.text for site in known.silent)
-        self._outcomes.append(SubscriptionFailed(listener, known.filter, reason, answered, tried))
-        for link in self._remove(now, listener):
-            self._unsubscriptions.forget(link, known.filter)
+        self._outcomes.append(SubscriptionFailed(listener, known.title, reason, answered, tried))
+        return self._remove(now, listener)
+
+    def _abandon(self, now: int, listener: int, reason: int, *, answered: bool) -> None:
+        """Ends a listener, and the subscription with the last one, at whatever owners have it."""
+        key = self._by_id[listener].key
+        for link in self._fail(now, listener, reason, answered=answered):
+            self._unsubscriptions.forget(link, key)
 
     def _remove(self, now: int, listener: int) -> list[int]:
         """Takes a listener out; returns the sessions in which the subscription is to be ended.
@@ -401,7 +437,7 @@ class Subscriber:
                 self._renew(now, known, is_news=False)
                 self._review(known)
             return []
-        del self._by_filter[known.filter]
+        del self._by_key[known.key]
         known.machine.handle(subscription.Event.END)
         links = [site.link for site in known.everyone if site.link is not None]
         for site in known.everyone:

@@ -1,4 +1,4 @@
-"""The subscriptions that a node stores: soft state, one record for each session and filter (§6.3).
+"""The subscriptions that a node stores: one record for each session, shared group and filter (§6.3, §6.5).
 
 The native core holds the same in its trie, for matching; here they are kept for what a decision needs:
 which of them a subtree touches when it is handed over, and whose they are.
@@ -9,13 +9,28 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, TypeAlias
 
 from hbroker._native import filter_touches
 from hbroker._proto import packet_pb2 as pb
 from hbroker.protocol.packets import Address, address_from, address_of
 
-__all__ = ["Subscribers", "Subscription", "ended_of", "record_of", "subscription_from"]
+__all__ = [
+    "MOST_OVERFLOW",
+    "MOST_QOS",
+    "Key",
+    "Subscribers",
+    "Subscription",
+    "ended_of",
+    "record_of",
+    "subscription_from",
+]
+
+Key: TypeAlias = tuple[str, str]
+"""(group, filter)"""
+
+MOST_QOS: Final = 2
+MOST_OVERFLOW: Final = 2
 
 _BYTES_EACH: Final = 64
 """A filter costs memory for its length, most of all in levels: it counts once more for so many bytes."""
@@ -23,7 +38,8 @@ _BYTES_EACH: Final = 64
 
 @dataclass(frozen=True, slots=True)
 class Subscription:
-    """One session's interest in one filter."""
+    """One session's interest in one filter. `address`: where its client was when it made it. `group`: empty
+    where it is not shared. `overflow`: what its queue does when it is full (§7.8)."""
 
     session: int
     address: Address
@@ -32,68 +48,77 @@ class Subscription:
     no_local: bool = False
     retain_as_published: bool = False
     client: str = ""
+    group: str = ""
+    overflow: int = 0
+
+    @property
+    def key(self) -> Key:
+        """What its session has one subscription for."""
+        return self.group, self.filter
 
 
 class Subscribers:
-    """Every subscription stored, by session and filter.
-
-    `most`: what the filters of one session may count for.
-    """
+    """Every subscription stored. `most`: what the filters of one session may count for."""
 
     def __init__(self, most: int) -> None:
         self._most = most
-        self._by_session: dict[int, dict[str, Subscription]] = {}
+        self._by_session: dict[int, dict[Key, Subscription]] = {}
         self._weights: Counter[int] = Counter()
         self._count = 0
 
     def add(self, subscription: Subscription) -> None:
-        """Adds, or replaces one of the same filter."""
+        """Adds, or replaces one of the same session, group and filter."""
         session = subscription.session
-        filters = self._by_session.setdefault(session, {})
-        if subscription.filter not in filters:
+        known = self._by_session.setdefault(session, {})
+        if subscription.key not in known:
             self._count += 1
-            self._weights[session] += _weight(subscription.filter)
-        filters[subscription.filter] = subscription
+            self._weights[session] += _weight(subscription.key)
+        known[subscription.key] = subscription
 
-    def remove(self, session: int, filter: str) -> Subscription | None:
-        filters = self._by_session.get(session, {})
-        removed = filters.pop(filter, None)
+    def remove(self, session: int, key: Key) -> Subscription | None:
+        """Takes one out; None where there was none."""
+        known = self._by_session.get(session, {})
+        removed = known.pop(key, None)
         if removed is not None:
             self._count -= 1
-            self._weights[session] -= _weight(filter)
-            if not filters:
+            self._weights[session] -= _weight(key)
+            if not known:
                 del self._by_session[session], self._weights[session]
         return removed
 
     def remove_session(self, session: int) -> list[Subscription]:
+        """Takes all of a session out."""
         removed = list(self._by_session.pop(session, {}).values())
         self._count -= len(removed)
         del self._weights[session]
         return removed
 
-    def has_room(self, session: int, filter: str) -> bool:
-        """Whether another filter would stay within the limit; one that is there already always does."""
-        is_known = filter in self._by_session.get(session, {})
-        return is_known or self._weights[session] + _weight(filter) <= self._most
+    def has(self, session: int, key: Key) -> bool:
+        """Whether there is this one."""
+        return key in self._by_session.get(session, {})
 
-    def touching(self, subtree: str) -> Iterator[tuple[int, Subscription]]:
-        """(session, subscription) of all whose filter some topic at or below the subtree can match."""
-        for session, filters in self._by_session.items():
-            for subscription in filters.values():
-                if filter_touches(subscription.filter, subtree):
-                    yield session, subscription
+    def has_any(self, session: int) -> bool:
+        """Whether a session has one."""
+        return session in self._by_session
+
+    def has_room(self, session: int, key: Key) -> bool:
+        """Whether another one would stay within the limit; one that is there already always does."""
+        return self.has(session, key) or self._weights[session] + _weight(key) <= self._most
+
+    def touching(self, subtree: str) -> Iterator[Subscription]:
+        """All whose filter some topic at or below the subtree can match."""
+        return (subscription for subscription in self if filter_touches(subscription.filter, subtree))
 
     def __len__(self) -> int:
         return self._count
 
-    def __iter__(self) -> Iterator[tuple[int, Subscription]]:
-        for session, filters in self._by_session.items():
-            for subscription in filters.values():
-                yield session, subscription
+    def __iter__(self) -> Iterator[Subscription]:
+        for known in self._by_session.values():
+            yield from known.values()
 
 
-def _weight(filter: str) -> int:
-    return 1 + len(filter) // _BYTES_EACH
+def _weight(key: Key) -> int:
+    return 1 + sum(map(len, key)) // _BYTES_EACH
 
 
 def record_of(subscription: Subscription) -> pb.SubscriptionRecord:
@@ -112,6 +137,8 @@ def ended_of(subscription: Subscription) -> pb.SubscriptionRecord:
         retain_as_published=subscription.retain_as_published,
         session=subscription.session,
         client=subscription.client,
+        group=subscription.group,
+        overflow=pb.Overflow.Name(subscription.overflow),
     )
 
 
@@ -124,8 +151,10 @@ def subscription_from(record: pb.SubscriptionRecord) -> Subscription | None:
         record.session,
         address,
         record.filter,
-        min(record.qos, 2),
+        min(record.qos, MOST_QOS),
         record.no_local,
         record.retain_as_published,
         record.client,
+        record.group,
+        min(record.overflow, MOST_OVERFLOW),
     )

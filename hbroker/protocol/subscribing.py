@@ -8,7 +8,6 @@ makes a record.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import Final
 
 from hbroker._native import filter_is_valid
 from hbroker._proto import packet_pb2 as pb
@@ -19,11 +18,11 @@ from hbroker.protocol.jurisdiction import Delegation, Jurisdiction
 from hbroker.protocol.notices import Ledger
 from hbroker.protocol.packets import Address, Cut, Reason, address_of, cut_of, pack
 from hbroker.protocol.parts import in_parts
-from hbroker.protocol.subscribers import Subscribers, Subscription
+from hbroker.protocol.sessions import Session, Sessions
+from hbroker.protocol.sharing import group_is_valid
+from hbroker.protocol.subscribers import MOST_OVERFLOW, MOST_QOS, Key, Subscribers, Subscription
 
 __all__ = ["Subscribing"]
-
-_MOST_QOS: Final = 2
 
 
 class Subscribing:
@@ -37,6 +36,7 @@ class Subscribing:
         jurisdiction: Jurisdiction,
         ledger: Ledger,
         watch: Callable[[Subscription, bool], None],
+        clock: Callable[[], int],
     ) -> None:
         self._name = settings.name
         self._address = address
@@ -44,41 +44,54 @@ class Subscribing:
         self._jurisdiction = jurisdiction
         self._ledger = ledger
         self._watch = watch
-        self._sessions: dict[int, int] = {}
-        """Session ids by link."""
-        self._links: dict[int, int] = {}
-        """Links by session id."""
         self._subscribers = Subscribers(settings.limits.subscriptions)
+        self._sessions = Sessions(core, settings.limits, self._subscribers, clock)
 
     @property
     def subscribers(self) -> Subscribers:
         return self._subscribers
 
     @property
-    def sessions(self) -> int:
-        """Links that peers opened to this node."""
-        return len(self._sessions)
+    def sessions(self) -> Sessions:
+        return self._sessions
 
     def handle_link_up(self, link: int, session: int) -> None:
-        if self._links.get(session) != link:
-            # Of two workers' news the later may come first: a link that the session had before is gone.
+        """Of two workers' news the later may come first: a link that the session had before is gone, and what
+        was made over it where it is not persistent."""
+        known = self._sessions.get(session)
+        if known is not None and known.link != link and not known.is_persistent:
             self._forget(session)
-        self._attach(link, session)
+        self._sessions.connect(link, session)
 
-    def handle_link_down(self, link: int) -> None:
-        """The core has ended the session itself."""
-        session = self._sessions.pop(link, None)
-        if session is not None and self._links.get(session) == link:
-            del self._links[session]
-            self._forget(session)
+    def handle_link_down(self, now: int, link: int) -> None:
+        """The core has ended the session itself, unless it is persistent."""
+        session = self._sessions.disconnect(now, link)
+        if session is not None and not session.is_away:
+            self._forget(session.id)
+
+    def handle_leave(self, link: int, leave: pb.Leave) -> None:
+        """§6.4: the client goes; its session goes on without it, or ends."""
+        session = self._sessions.of_link(link)
+        if session is not None and session.is_persistent and not leave.keep_session:
+            self._end(session)
+        self._core.close(link)
+
+    def handle_timeout(self, now: int) -> None:
+        """Ends the sessions that have been away for too long."""
+        for session in self._sessions.expired(now):
+            self._forget(session.id)
+
+    def poll_timeout(self) -> int | None:
+        """When `handle_timeout` is due."""
+        return self._sessions.poll_timeout()
 
     def handle_subscribe(self, inquiry: Inquiry, request: pb.Subscribe) -> None:
         """Discovery, outside of a session or from the parent; within a client's session, the subscription."""
-        ack = self._ack(request.request, request.filter, min(request.qos, _MOST_QOS))
+        ack = self._ack(request.request, (request.group, request.filter), min(request.qos, MOST_QOS))
         ack.hops = inquiry.hops
-        if not filter_is_valid(request.filter):
+        if not filter_is_valid(request.filter) or not group_is_valid(request.group):
             ack.reason = Reason.REASON_TOPIC_FILTER_INVALID
-        elif request.qos > _MOST_QOS:
+        elif request.qos > MOST_QOS or request.overflow > MOST_OVERFLOW:
             ack.reason = Reason.REASON_PROTOCOL_ERROR
         elif not self._jurisdiction.grants:
             ack.reason = Reason.REASON_NOT_SERVING
@@ -88,26 +101,26 @@ class Subscribing:
         inquiry.answer(self._core, ack)
 
     def handle_unsubscribe(self, link: int, request: pb.Unsubscribe) -> None:
-        session = self._sessions.get(link)
-        removed = session is not None and self._remove(session, request.filter)
-        ack = self._ack(request.request, request.filter)
-        if not removed:
+        """§6.7."""
+        session = self._sessions.of_link(link)
+        key = request.group, request.filter
+        ack = self._ack(request.request, key)
+        if session is None or not self._remove(session.id, key):
             ack.reason = Reason.REASON_NO_SUBSCRIPTION_EXISTED
         self._core.send(link, pack(ack))
 
     def take_over(self, subscriptions: Iterable[Subscription]) -> None:
         """Opens the sessions that were handed over, and tells each that its subscription is active here."""
         for subscription in subscriptions:
-            link = self._core.adopt(subscription.session, subscription.address)
-            self._attach(link, subscription.session)
+            self._sessions.open(self._sessions.adopt(subscription.session, subscription.address))
             self._add(subscription)
             self._tell(subscription, [])
 
     def moved(self, cut: Cut) -> None:
         """A subtree has gone to a new owner: tells its subscribers, and drops what touches nothing here."""
-        for session, subscription in list(self._subscribers.touching(cut[0])):
+        for subscription in list(self._subscribers.touching(cut[0])):
             if self._jurisdiction.responsible(subscription.filter) is None:
-                self._remove(session, subscription.filter)
+                self._remove(subscription.session, subscription.key)
             self._tell(subscription, [cut])
 
     def sweep(self) -> None:
@@ -115,9 +128,9 @@ class Subscribing:
 
         Its client is told, and looks for the new owner: whoever takes the subtree back has none of these.
         """
-        for session, subscription in list(self._subscribers):
+        for subscription in list(self._subscribers):
             if self._jurisdiction.responsible(subscription.filter) is None:
-                self._remove(session, subscription.filter)
+                self._remove(subscription.session, subscription.key)
                 self._tell(subscription, [])
 
     def _take(self, inquiry: Inquiry, request: pb.Subscribe, ack: pb.SubAck) -> None:
@@ -126,41 +139,53 @@ class Subscribing:
         children = self._jurisdiction.children(ack.filter, inquiry.parent_link)
         cuts = [cut_of(d.as_cut()) for d in children]
         if inquiry.session_link is not None:
-            self._store(inquiry.session_link, inquiry.origin, request, ack, cuts)
+            self._answer_within(inquiry.session_link, inquiry.origin, request, ack, cuts)
             return
         if request.mode == pb.MODE_RECURSIVE:
             self._pass_down(inquiry, request, children)
         for part in in_parts(ack, cuts):
             inquiry.answer(self._core, part)
 
-    def _store(
+    def _answer_within(
         self, link: int, address: Address, request: pb.Subscribe, ack: pb.SubAck, cuts: list[pb.Cut]
     ) -> None:
-        session = self._sessions.get(link)
+        session = self._sessions.of_link(link)
         if session is None:
             self._ledger.drop("unexpected_packet")
             return
-        if not ack.responsible:
-            ack.reason = Reason.REASON_NOT_RESPONSIBLE
-        elif not self._subscribers.has_room(session, request.filter):
-            ack.reason = Reason.REASON_QUOTA_EXCEEDED
+        if ack.responsible:
+            self._store(session, address, request, ack)
         else:
-            is_new = self._add(
-                Subscription(
-                    session,
-                    address,
-                    request.filter,
-                    request.qos,
-                    request.no_local,
-                    request.retain_as_published,
-                    request.client,
-                ),
-            )
-            ack.active = True
+            ack.reason = Reason.REASON_NOT_RESPONSIBLE
         for part in in_parts(ack, cuts):
             self._core.send(link, pack(part))
-        if ack.active and _wants_retained(request.retain_handling, is_new):
-            self._core.send_retained(session, request.filter, request.qos)
+        # §6.5: nobody knows which member of a group is to have what was retained.
+        if ack.active and not request.group and _wants_retained(request.retain_handling, not ack.resumed):
+            self._core.send_retained(session.id, request.filter, request.qos)
+
+    def _store(self, session: Session, address: Address, request: pb.Subscribe, ack: pb.SubAck) -> None:
+        key = request.group, request.filter
+        if request.clean_start and self._subscribers.has_any(session.id):
+            session = self._end(session)
+        ack.resumed = self._subscribers.has(session.id, key)
+        has_room = self._subscribers.has_room(session.id, key)
+        if not has_room or not self._sessions.renew(session, request):
+            ack.reason, ack.resumed = Reason.REASON_QUOTA_EXCEEDED, False
+            return
+        self._add(
+            Subscription(
+                session.id,
+                address,
+                request.filter,
+                request.qos,
+                request.no_local,
+                request.retain_as_published,
+                request.client,
+                request.group,
+                request.overflow,
+            )
+        )
+        ack.active = True
 
     def _pass_down(self, inquiry: Inquiry, request: pb.Subscribe, children: list[Delegation]) -> None:
         origin = inquiry.onward()
@@ -174,47 +199,55 @@ class Subscribing:
         for link in _links(children):
             self._core.send(link, packet)
 
-    def _attach(self, link: int, session: int) -> None:
-        self._sessions[link] = session
-        self._links[session] = link
-
-    def _forget(self, session: int) -> None:
-        for subscription in self._subscribers.remove_session(session):
-            self._watch(subscription, True)
-
-    def _add(self, subscription: Subscription) -> bool:
+    def _add(self, subscription: Subscription) -> None:
         self._subscribers.add(subscription)
         self._watch(subscription, False)
-        self._core.open_session(subscription.session, persistent=False, queue_messages=0, queue_bytes=0)
-        return self._core.subscribe(
+        self._core.subscribe(
             subscription.session,
             subscription.filter,
             subscription.qos,
             no_local=subscription.no_local,
             retain_as_published=subscription.retain_as_published,
+            group=subscription.group,
+            overflow=subscription.overflow,
         )
 
-    def _remove(self, session: int, filter: str) -> bool:
-        removed = self._subscribers.remove(session, filter)
+    def _remove(self, session: int, key: Key) -> bool:
+        removed = self._subscribers.remove(session, key)
         if removed is not None:
-            self._core.unsubscribe(session, filter)
+            group, filter = key
+            self._core.unsubscribe(session, filter, group)
             self._watch(removed, True)
         return removed is not None
 
-    def _tell(self, subscription: Subscription, passed_to: list[Cut]) -> None:
-        ack = self._ack(0, subscription.filter, subscription.qos)
-        ack.responsible = ack.active = self._jurisdiction.responsible(subscription.filter) is not None
-        ack.passed_to.extend(map(cut_of, passed_to))
-        link = self._links.get(subscription.session)
-        if link is not None:
-            self._core.send(link, pack(ack))
+    def _end(self, session: Session) -> Session:
+        """Ends a session whose link stays; returns the one that the link has now."""
+        self._sessions.end(session)
+        self._forget(session.id)
+        return self._sessions.get(session.id) or session
 
-    def _ack(self, request: int, filter: str, qos: int = 0) -> pb.SubAck:
+    def _forget(self, session: int) -> None:
+        for subscription in self._subscribers.remove_session(session):
+            self._watch(subscription, True)
+
+    def _tell(self, subscription: Subscription, passed_to: list[Cut]) -> None:
+        session = self._sessions.get(subscription.session)
+        if session is None or session.link is None:
+            return
+        ack = self._ack(0, subscription.key, subscription.qos)
+        ack.responsible = ack.active = self._jurisdiction.responsible(subscription.filter) is not None
+        ack.resumed = ack.active
+        ack.passed_to.extend(map(cut_of, passed_to))
+        self._core.send(session.link, pack(ack))
+
+    def _ack(self, request: int, key: Key, qos: int = 0) -> pb.SubAck:
+        group, filter = key
         return pb.SubAck(
             request=request,
             node=self._name,
             address=address_of(self._address),
             filter=filter,
+            group=group,
             qos=pb.Qos.Name(qos),
         )
 

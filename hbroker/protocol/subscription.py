@@ -13,16 +13,20 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from enum import Enum, auto
-from typing import Final
+from typing import Final, TypeAlias
 
 from hbroker._proto import packet_pb2 as pb
-from hbroker.protocol import site
+from hbroker.protocol import sharing, site
 from hbroker.protocol.machine import Machine
 from hbroker.protocol.packets import Address
 from hbroker.protocol.parts import Parts
 from hbroker.protocol.site import Site
+from hbroker.protocol.terms import SessionTerms
 
-__all__ = ["TRANSITIONS", "Event", "Options", "State", "Subscription"]
+__all__ = ["TRANSITIONS", "Event", "Key", "Options", "State", "Subscription"]
+
+Key: TypeAlias = tuple[str, str]
+"""(group, filter): what a client has one subscription for. The group is empty where it is not shared."""
 
 
 class State(Enum):
@@ -71,12 +75,16 @@ TRANSITIONS: Final[dict[tuple[State, Event], State]] = {
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """How messages are wanted: the fields of SUBSCRIBE (`retain_handling` as MQTT 5 §3.8.3.1)."""
+    """How messages are wanted: the fields of SUBSCRIBE (`retain_handling` as MQTT 5 §3.8.3.1; `overflow` and
+    the bounds of the queue as §7.8; bounds of 0 ask for the node's own)."""
 
     qos: int = 0
     no_local: bool = False
     retain_as_published: bool = False
     retain_handling: int = 0
+    overflow: int = 0
+    queue_messages: int = 0
+    queue_bytes: int = 0
 
 
 @dataclass(slots=True, eq=False)
@@ -88,6 +96,7 @@ class Subscription:
     """
 
     filter: str
+    group: str = ""
     listeners: dict[int, Options] = field(default_factory=dict)
     waiting: set[int] = field(default_factory=set)
     machine: Machine[State, Event] = field(default_factory=lambda: Machine(TRANSITIONS, State.DISCOVERING))
@@ -143,9 +152,12 @@ class Subscription:
             no_local=all(options.no_local for options in wanted),
             retain_as_published=any(options.retain_as_published for options in wanted),
             retain_handling=min(options.retain_handling for options in wanted),
+            overflow=max(options.overflow for options in wanted),
+            queue_messages=max(options.queue_messages for options in wanted),
+            queue_bytes=max(options.queue_bytes for options in wanted),
         )
 
-    def packet(self, client_id: str) -> pb.Subscribe:
+    def packet(self, terms: SessionTerms) -> pb.Subscribe:
         """The SUBSCRIBE that satisfies every listener."""
         options = self.options
         return pb.Subscribe(
@@ -154,8 +166,29 @@ class Subscription:
             no_local=options.no_local,
             retain_as_published=options.retain_as_published,
             retain_handling=pb.RetainHandling.Name(options.retain_handling),
-            client=client_id,
+            client=terms.client,
+            group=self.group,
+            session_expiry_s=terms.expiry_s,
+            overflow=pb.Overflow.Name(options.overflow),
+            queue_messages=options.queue_messages,
+            queue_bytes=options.queue_bytes,
         )
+
+    @property
+    def key(self) -> Key:
+        """What it is the client's one subscription for."""
+        return self.group, self.filter
+
+    @property
+    def title(self) -> str:
+        """As its user writes it."""
+        return sharing.joined(self.group, self.filter)
+
+    @property
+    def is_resumed(self) -> bool:
+        """Whether every owner had it before this run of the client asked."""
+        holders = [at for at in self.sites.values() if at.state is site.State.ACTIVE]
+        return bool(holders) and all(at.is_resumed for at in holders)
 
     @property
     def owners(self) -> tuple[str, ...]:

@@ -17,6 +17,7 @@ from hbroker.protocol.agenda import Agenda
 from hbroker.protocol.core import Core
 from hbroker.protocol.outcome import Unsubscribed
 from hbroker.protocol.packets import pack
+from hbroker.protocol.subscription import Key
 from hbroker.protocol.timers import SECOND
 
 __all__ = ["Unsubscriptions"]
@@ -42,20 +43,23 @@ class Unsubscriptions:
         self._deadlines: Agenda[_Ending] = Agenda()
         self._outcomes: deque[Unsubscribed] = deque()
 
-    def start(self, now: int, listener: int, filter: str, links: Iterable[int]) -> None:
-        """Ends `filter` in the sessions of `links`, and then says that `listener` is unsubscribed."""
+    def start(self, now: int, listener: int, key: Key, links: Iterable[int]) -> None:
+        """Ends `key` in the sessions of `links`, and then says that `listener` is unsubscribed."""
+        group, filter = key
         ending = _Ending(listener, {})
         for link in links:
             request = self._random.getrandbits(64) or 1
-            if self._core.send(link, pack(pb.Unsubscribe(request=request, filter=filter))):
+            if self._core.send(link, pack(pb.Unsubscribe(request=request, filter=filter, group=group))):
                 ending.awaited[request] = link
                 self._by_request[request] = ending
         self._deadlines.set(ending, now + _PATIENCE)
         self._finish_if_answered(ending)
 
-    def forget(self, link: int, filter: str) -> None:
-        """Ends `filter` in one session, for nobody who waits."""
-        self._core.send(link, pack(pb.Unsubscribe(request=self._random.getrandbits(64) or 1, filter=filter)))
+    def forget(self, link: int, key: Key) -> None:
+        """Ends `key` in one session, for nobody who waits."""
+        group, filter = key
+        request = self._random.getrandbits(64) or 1
+        self._core.send(link, pack(pb.Unsubscribe(request=request, filter=filter, group=group)))
 
     def handle_suback(self, request: int) -> bool:
         """Takes the answer to an UNSUBSCRIBE; False: it answers something else."""

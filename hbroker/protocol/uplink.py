@@ -2,12 +2,13 @@
 
 It asks the root for its parent, opens a link there, takes the subtree over and then renews its lease. When
 the link is lost it serves on while the lease lasts and asks again, the parent first and then the root,
-because the parent may have gone for good. The lease counts from when the JOIN was sent, and ends a drift
-allowance early: the parent counts from later and waits longer, so its clock need not agree.
+because the parent may have gone for good. A parent that is no longer one names the new one (§5.4).
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import dataclass
 from random import Random
 from typing import Final
 
@@ -15,23 +16,36 @@ from hbroker._proto import packet_pb2 as pb
 from hbroker.config import LeasePolicy, NodeSettings
 from hbroker.protocol import timers
 from hbroker.protocol.admission import credential
+from hbroker.protocol.agenda import earliest
 from hbroker.protocol.core import NodeCore
+from hbroker.protocol.custody import Custody
+from hbroker.protocol.delegating import Delegating
 from hbroker.protocol.gathering import Gathering
 from hbroker.protocol.handover import Giving, GivingState, Taking, TakingState
 from hbroker.protocol.jurisdiction import Grant, Jurisdiction
+from hbroker.protocol.lease import Lease
 from hbroker.protocol.machine import Machine
-from hbroker.protocol.notices import Joined, LeaseLost, Ledger, Left, Refused
-from hbroker.protocol.packets import REQUEST_PADDING, Address, Reason, address_from, address_of, pack
+from hbroker.protocol.notices import Joined, LeaseLost, Ledger, Left, PolicyLowered, Refused
+from hbroker.protocol.packets import (
+    REQUEST_PADDING,
+    Address,
+    Cut,
+    Reason,
+    address_from,
+    address_of,
+    cut_from,
+    pack,
+)
 from hbroker.protocol.subscribers import Subscription, subscription_from
 from hbroker.protocol.subscribing import Subscribing
 from hbroker.protocol.uplink_states import UPLINK, UplinkEvent, UplinkState
 
-__all__ = ["UPLINK", "Uplink", "UplinkEvent", "UplinkState"]
+__all__ = ["UPLINK", "Means", "Uplink", "UplinkEvent", "UplinkState"]
 
 GRANT_WAIT: Final = 2 * timers.SECOND
 """How long a parent that invited may take to grant."""
 LEAVE_WAIT: Final = 3 * timers.SECOND
-"""How long a parent may take to take a subtree back."""
+"""How long a parent that takes a subtree back may be silent."""
 REFUSED_WAIT: Final = 4
 """A refusal is like this many tries without an answer: the next is far off."""
 PASSING_REASONS: Final = frozenset(
@@ -45,48 +59,57 @@ PASSING_REASONS: Final = frozenset(
 FINAL_REASONS: Final = frozenset({Reason.REASON_NOT_AUTHORIZED, Reason.REASON_PROTOCOL_ERROR})
 
 
-class Uplink:
-    """One subtree's claim. `root`: where to join."""
+@dataclass(frozen=True, slots=True)
+class Means:
+    """What all claims of one node work with.
 
-    def __init__(
-        self,
-        settings: NodeSettings,
-        subtree: str,
-        root: Address,
-        address: Address,
-        incarnation: int,
-        core: NodeCore,
-        jurisdiction: Jurisdiction,
-        subscribing: Subscribing,
-        gathering: Gathering,
-        ledger: Ledger,
-        random: Random,
-    ) -> None:
+    `root`: where to join. `address`, `incarnation`: this node's. `hang_up(link)`: closes a link to a parent
+    unless another claim has it.
+    """
+
+    settings: NodeSettings
+    root: Address
+    address: Address
+    incarnation: int
+    core: NodeCore
+    jurisdiction: Jurisdiction
+    subscribing: Subscribing
+    gathering: Gathering
+    custody: Custody
+    delegating: Delegating
+    ledger: Ledger
+    random: Random
+    hang_up: Callable[[int], None]
+
+
+class Uplink:
+    """One subtree's claim."""
+
+    def __init__(self, subtree: str, means: Means) -> None:
         self.subtree: Final = subtree
-        self._settings = settings
-        self._root = root
-        self._address = address
-        self._incarnation = incarnation
-        self._core = core
-        self._jurisdiction = jurisdiction
-        self._subscribing = subscribing
-        self._gathering = gathering
-        self._ledger = ledger
-        self._random = random
+        self._means = means
+        self._settings = means.settings
+        self._core = means.core
+        self._jurisdiction = means.jurisdiction
+        self._subscribing = means.subscribing
+        self._ledger = means.ledger
         self._machine = Machine(UPLINK, UplinkState.AWAIT_INVITATION)
         self._parent: Address | None = None
         self._parent_name = ""
         self._token = b""
         self._link: int | None = None
+        self._former: int | None = None
+        """The link to the parent before, until the new one grants."""
         self._epoch = 0
-        self._until: int | None = None
-        """When to stop serving."""
+        self._lease = Lease()
         self._asked: dict[int, int] = {}
         """When each JOIN without an answer yet was sent, by request."""
         self._attempt = 0
         self._retry_at: int | None = None
         self._taking: Taking | None = None
         self._giving: Giving | None = None
+        self.refused: pb.JoinAck | None = None
+        """The last refusal since it last served."""
 
     # Change
 
@@ -96,15 +119,18 @@ class Uplink:
     def handle_challenge(self, now: int, source: Address, challenge: pb.Challenge) -> None:
         """The root wants proof of this address: the request goes again, with it."""
         asking = self._machine.state in (UplinkState.AWAIT_INVITATION, UplinkState.AWAIT_RENEWAL)
-        if source == self._root and asking and self._asked and challenge.token != self._token:
+        if source == self._means.root and asking and self._asked and challenge.token != self._token:
             self._token = challenge.token
             self._ask_root(now)
 
     def handle_joinack(self, now: int, link: int | None, ack: pb.JoinAck) -> bool:
         """Whether it answers a JOIN of this machine.
 
-        An invitation comes outside of a session, a grant within.
+        An invitation comes outside of a session, a grant within. From the parent it may also come unasked:
+        another node is the parent now.
         """
+        if not ack.request and ack.reason == Reason.REASON_HANDOVER:
+            return self._is_from_parent(link, ack) and self._follow(now, ack)
         sent_at = self._asked.pop(ack.request, None)
         if sent_at is None or ack.subtree != self.subtree:
             return False
@@ -116,14 +142,14 @@ class Uplink:
             self._granted(now, sent_at, link, ack)
         return True
 
-    def handle_transfer(self, link: int, transfer: pb.Transfer) -> bool:
+    def handle_transfer(self, now: int, link: int, transfer: pb.Transfer) -> bool:
         """Whether it was due: the parent's part of a handover, in either direction."""
         if link != self._link or transfer.epoch != self._epoch:
             return False
         if self._taking is not None:
-            return self._take(self._taking, transfer)
+            return self._take(now, self._taking, transfer)
         if self._giving is not None:
-            return self._give(self._giving, transfer)
+            return self._give(now, self._giving, transfer)
         if self._machine.state is UplinkState.SERVING and transfer.phase == pb.TRANSFER_PHASE_RECORDS:
             self._take_strays(transfer)
             return True
@@ -143,31 +169,32 @@ class Uplink:
 
     def handle_timeout(self, now: int) -> None:
         """Stops serving first, then whatever else is due."""
-        if self._until is not None and now >= self._until and self._machine.accepts(UplinkEvent.FENCED):
+        if self._lease.is_over(now) and self._machine.accepts(UplinkEvent.FENCED):
             self._fence(now)
+        if self._giving is not None:
+            self._giving.handle_timeout(now)
         if self._retry_at is not None and now >= self._retry_at:
             self._retry_at = None
             self._retry(now)
 
     def leave(self, now: int) -> None:
-        """Hands the subtree back.
-
-        What this node delegated below it cannot go along: then the lease runs out instead.
-        """
+        """Hands the subtree back, with what this node delegated below it."""
         if not self._machine.accepts(UplinkEvent.LEAVE):
             return
+        self._means.delegating.close(self.subtree)
         state = self._machine.handle(UplinkEvent.LEAVE)
-        link = self._link
-        if state is not UplinkState.AWAIT_TAKE_BACK or link is None:
+        link, parent = self._link, self._parent_cut
+        if state is not UplinkState.AWAIT_TAKE_BACK or link is None or parent is None:
             self._settle(now, UplinkState.STOPPED)
-        elif self._jurisdiction.cuts_below(self.subtree):
-            self._machine.handle(UplinkEvent.TIMED_OUT)
-            self._settle(now, UplinkState.STOPPED)
-        else:
-            self._core.send(link, pack(pb.Leave(subtree=self.subtree, epoch=self._epoch)))
-            self._giving = Giving(self._core, self.subtree, self._epoch, link)
-            self._giving.begin([s for _, s in self._subscribing.subscribers.touching(self.subtree)])
-            self._retry_at = now + LEAVE_WAIT
+            return
+        self._core.send(link, pack(pb.Leave(subtree=self.subtree, epoch=self._epoch)))
+        custody = self._means.custody
+        leavers = custody.leavers(self.subtree)
+        heir = _Parent(self._parent_name, parent[2])
+        estate = custody.estate
+        self._giving = Giving(self._core, estate, self.subtree, self._epoch, link, heir, leavers)
+        self._giving.begin(now)
+        self._retry_at = now + LEAVE_WAIT
 
     def follow(self, subscription: Subscription, ended: bool) -> None:
         """A subscription changed: a handover under way hears of it."""
@@ -190,14 +217,15 @@ class Uplink:
         return self._parent_name
 
     def poll_timeout(self) -> int | None:
-        return min((t for t in (self._until, self._retry_at) if t is not None), default=None)
+        giving = None if self._giving is None else self._giving.poll_timeout()
+        return earliest(self._lease.until, self._retry_at, giving)
 
     # Asking
 
     def _ask_root(self, now: int) -> None:
         packet = self._join(now)
-        self._core.send_to(self._root, packet, self._token, REQUEST_PADDING)
-        self._again_after(now, timers.retry_after(self._attempt, self._random))
+        self._core.send_to(self._means.root, packet, self._token, REQUEST_PADDING)
+        self._again_after(now, timers.retry_after(self._attempt, self._means.random))
 
     def _ask_parent(self, now: int, parent: Address) -> None:
         self._link = self._core.connect(parent, self._token)
@@ -207,18 +235,19 @@ class Uplink:
     def _join(self, now: int) -> bytes:
         if len(self._asked) > timers.LEASE_RENEWALS:
             del self._asked[next(iter(self._asked))]
-        request = self._random.getrandbits(64)
+        request = self._means.random.getrandbits(64)
         self._asked[request] = now
         serve = self._settings.policy is LeasePolicy.SERVE
         join = pb.Join(
             request=request,
             node=self._settings.name,
             subtree=self.subtree,
-            address=address_of(self._address),
-            incarnation=self._incarnation,
+            address=address_of(self._means.address),
+            incarnation=self._means.incarnation,
             epoch=self._epoch,
             policy=pb.LEASE_POLICY_SERVE if serve else pb.LEASE_POLICY_FENCE,
         )
+        join.fenced = self._lease.fenced
         join.credential = credential(self._settings.join_key, join)
         return pack(join)
 
@@ -242,6 +271,8 @@ class Uplink:
             case UplinkState.AWAIT_RENEWAL:
                 self._machine.handle(UplinkEvent.TIMED_OUT)
                 self._rejoin(now)
+            case UplinkState.AWAIT_TAKE_BACK if self._giving and now < self._giving.moved_at + LEAVE_WAIT:
+                self._retry_at = self._giving.moved_at + LEAVE_WAIT
             case UplinkState.AWAIT_TAKE_BACK:
                 self._settle(now, self._machine.handle(UplinkEvent.TIMED_OUT))
 
@@ -267,8 +298,6 @@ class Uplink:
         self._ask_parent(now, parent)
 
     def _granted(self, now: int, sent_at: int, link: int, ack: pb.JoinAck) -> None:
-        lease = ack.lease_ms * 1000
-        self._parent_name, self._token = ack.node, ack.token
         if self._machine.accepts(UplinkEvent.GRANTED):
             self._machine.handle(UplinkEvent.GRANTED)
             self._epoch = ack.epoch
@@ -279,15 +308,24 @@ class Uplink:
             self._ledger.drop("unexpected_packet")
             return
         self._attempt = 0
-        fence = self._settings.policy is LeasePolicy.FENCE
-        self._until = sent_at + lease - timers.LEASE_DRIFT if fence else None
+        self._parent_name, self._token = ack.node, ack.token
+        self._leave_former(link)
+        below = self._jurisdiction.cuts_below(self.subtree)
+        was_fenced, held = self._lease.fenced, self._lease.is_held
+        is_news = self._lease.grant(
+            sent_at, ack, lasts_below=any(d.policy is LeasePolicy.SERVE for d in below)
+        )
+        wanted = self._settings.policy is LeasePolicy.SERVE
+        if wanted and self._lease.fenced and not (was_fenced and held):
+            self._ledger.note(PolicyLowered(self.subtree, self._parent_name))
         self._hold(serving=self._machine.state is UplinkState.SERVING)
-        self._again_after(now, lease // timers.LEASE_RENEWALS)
+        self._again_after(now, 0 if is_news else ack.lease_ms * 1000 // timers.LEASE_RENEWALS)
 
     def _refused(self, now: int, ack: pb.JoinAck) -> None:
         state = self._machine.state
         is_final = ack.reason in FINAL_REASONS
         temporary = ack.reason in PASSING_REASONS
+        self.refused = ack
         self._ledger.note(Refused(self.subtree, ack.reason, ack.holder.node, is_final))
         if state in (UplinkState.AWAIT_INVITATION, UplinkState.AWAIT_GRANT):
             self._link = None
@@ -295,12 +333,34 @@ class Uplink:
             event = UplinkEvent.TURNED_AWAY if is_final else UplinkEvent.REFUSED
             self._machine.handle(event)
             self._attempt = max(self._attempt, 0 if temporary else REFUSED_WAIT)
-            wait = timers.retry_after(self._attempt, self._random)
+            wait = timers.retry_after(self._attempt, self._means.random)
             self._retry_at = None if is_final else now + wait
+        elif ack.reason == Reason.REASON_OUTSIDE_JURISDICTION and self._follow(now, ack):
+            pass
         elif temporary or self._seeks_another(ack.reason):
-            self._again_after(now, timers.retry_after(self._attempt, self._random))
+            self._again_after(now, timers.retry_after(self._attempt, self._means.random))
         elif self._machine.accepts(UplinkEvent.FENCED):
             self._fence(now)
+
+    def _follow(self, now: int, ack: pb.JoinAck) -> bool:
+        """Renews with the node that the parent names as the parent from now on (§5.4)."""
+        holder = cut_from(ack.holder)
+        if holder is None or holder[2] == self._means.address or not self._machine.accepts(_REPARENTED):
+            return False
+        self._machine.handle(_REPARENTED)
+        self._former, self._attempt, self._token = self._link, 0, b""
+        self._parent = holder[2]
+        self._asked.clear()
+        self._ask_parent(now, self._parent)
+        return True
+
+    def _is_from_parent(self, link: int | None, ack: pb.JoinAck) -> bool:
+        return link is not None and link == self._link and ack.subtree == self.subtree
+
+    def _leave_former(self, link: int) -> None:
+        former, self._former = self._former, None
+        if former is not None and former != link:
+            self._means.hang_up(former)
 
     def _seeks_another(self, reason: pb.Reason) -> bool:
         """While the lease lasts, the parent it was is no longer, and the root may know another."""
@@ -309,13 +369,14 @@ class Uplink:
 
     # Handover
 
-    def _take(self, taking: Taking, transfer: pb.Transfer) -> bool:
+    def _take(self, now: int, taking: Taking, transfer: pb.Transfer) -> bool:
         state = taking.handle(transfer)
         if state is TakingState.COMPLETE:
             self._taking = None
             self._machine.handle(UplinkEvent.HANDED_OVER)
-            self._subscribing.take_over(taking.subscriptions)
-            self._gathering.handle_return(self.subtree)
+            self._means.custody.estate.take_over(now, self.subtree, taking.inheritance)
+            self.refused = None
+            self._means.gathering.handle_return(self.subtree)
             self._hold(serving=True)
             taking.done()
             self._ledger.note(Joined(self.subtree, self._parent_name, self._epoch))
@@ -327,57 +388,81 @@ class Uplink:
         self._subscribing.take_over([s for s in found if s is not None])
         self._core.take_retained(list(transfer.retained))
 
-    def _give(self, giving: Giving, transfer: pb.Transfer) -> bool:
-        state = giving.handle(transfer)
-        if state is GivingState.AWAIT_DONE:
+    def _give(self, now: int, giving: Giving, transfer: pb.Transfer) -> bool:
+        state = giving.handle(now, transfer)
+        if state is GivingState.DRAINING:
             self._hold(serving=False)
-            giving.commit()
+            giving.handle_timeout(now)
         elif state is GivingState.COMPLETE:
             self._machine.handle(UplinkEvent.TAKEN_BACK)
             self._ledger.note(Left(self.subtree))
             self._jurisdiction.drop(self.subtree)
-            if self._parent is not None:
-                self._subscribing.moved((self.subtree, self._parent_name, self._parent, self._epoch))
+            parent = self._parent_cut
+            if parent is not None:
+                self._means.custody.release_below(self.subtree, parent)
+                self._subscribing.moved(parent)
+                self._means.custody.estate.moved(self.subtree)
             self._stop()
         return state is not None
+
+    @property
+    def _parent_cut(self) -> Cut | None:
+        """The parent, as whoever holds this subtree after this node."""
+        if self._parent is None:
+            return None
+        return self.subtree, self._parent_name, self._parent, self._epoch
 
     def _hold(self, *, serving: bool) -> None:
         before = self._jurisdiction.grant_of(self.subtree)
         same = before is not None and before.epoch == self._epoch
         serial = before.serial if before is not None and same else 0
-        ends = None if self._until is None else self._until + timers.LEASE_DRIFT
-        self._jurisdiction.hold(Grant(self.subtree, self._epoch, self._link, serving, ends, serial))
+        lease = self._lease
+        self._jurisdiction.hold(
+            Grant(self.subtree, self._epoch, self._link, serving, lease.ends, serial, lease.fencing)
+        )
 
     # Endings
 
     def _fence(self, now: int) -> None:
         state = self._machine.handle(UplinkEvent.FENCED)
         self._ledger.note(LeaseLost(self.subtree))
-        self._gathering.handle_loss(now, [s for _, s in self._subscribing.subscribers.touching(self.subtree)])
+        self._means.gathering.handle_loss(now, self._subscribing.subscribers.touching(self.subtree))
         self._settle(now, state)
 
     def _settle(self, now: int, state: UplinkState) -> None:
         """Enters a state that a failure led to."""
         if state is UplinkState.AWAIT_RENEWAL:
             self._hold(serving=True)
-            self._again_after(now, timers.retry_after(0, self._random))
+            self._again_after(now, timers.retry_after(0, self._means.random))
             return
         self._stop()
         if state is UplinkState.AWAIT_INVITATION:
-            self._again_after(now, timers.retry_after(self._attempt, self._random))
+            self._again_after(now, timers.retry_after(self._attempt, self._means.random))
 
     def _stop(self) -> None:
         if self._taking is not None:
             self._taking.abandon()
         self._taking = self._giving = None
         self._epoch = 0
-        self._until = self._retry_at = None
-        self._link = None
+        self._lease = Lease()
+        self._retry_at = None
+        self._link = self._former = None
         self._asked.clear()
         if self._jurisdiction.grant_of(self.subtree) is not None:
             self._jurisdiction.drop(self.subtree)
-            self._subscribing.sweep()
+            self._means.custody.estate.sweep()
 
     def _hang_up(self) -> None:
         self._link = None
         self._asked.clear()
+
+
+@dataclass(frozen=True, slots=True)
+class _Parent:
+    """As the heir of what is handed back."""
+
+    node: str
+    address: Address
+
+
+_REPARENTED: Final = UplinkEvent.REPARENTED

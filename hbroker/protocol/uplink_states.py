@@ -14,7 +14,7 @@ class UplinkState(Enum):
     AWAIT_HANDOVER = auto()
     SERVING = auto()
     AWAIT_RENEWAL = auto()
-    """Serving on, without a link to the parent."""
+    """Serving on, without a link to the parent, or before a new one's first word."""
     AWAIT_TAKE_BACK = auto()
     STOPPED = auto()
 
@@ -25,6 +25,8 @@ class UplinkEvent(Enum):
     HANDED_OVER = auto()
     RENEWED = auto()
     LINK_LOST = auto()
+    REPARENTED = auto()
+    """Another node is the parent now (§5.4)."""
     FENCED = auto()
     """The lease ran out, or the parent refused to renew it."""
     TIMED_OUT = auto()
@@ -54,6 +56,7 @@ UPLINK: Final = {
     (UplinkState.AWAIT_HANDOVER, UplinkEvent.LEAVE): UplinkState.STOPPED,
     (UplinkState.SERVING, UplinkEvent.RENEWED): UplinkState.SERVING,
     (UplinkState.SERVING, UplinkEvent.LINK_LOST): UplinkState.AWAIT_RENEWAL,
+    (UplinkState.SERVING, UplinkEvent.REPARENTED): UplinkState.AWAIT_RENEWAL,
     (UplinkState.SERVING, UplinkEvent.FENCED): UplinkState.AWAIT_INVITATION,
     (UplinkState.SERVING, UplinkEvent.LEAVE): UplinkState.AWAIT_TAKE_BACK,
     (UplinkState.AWAIT_RENEWAL, UplinkEvent.INVITED): UplinkState.AWAIT_RENEWAL,

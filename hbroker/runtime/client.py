@@ -25,27 +25,30 @@ from hbroker.protocol.outcome import (
     ResolveFailed,
     Subscribed,
     SubscriptionFailed,
+    WillRefused,
 )
-from hbroker.protocol.subscription import Options
 from hbroker.runtime import failure
 from hbroker.runtime.address import Place, listen_for, place_of, resolve
 from hbroker.runtime.driver import Driver
 from hbroker.runtime.hub import (
     CLOSE_TIMEOUT,
     LEAVE_TIMEOUT,
+    Delivery,
     Hub,
     Properties,
     Publication,
     Receipt,
     microseconds,
-    new_client_id,
     new_endpoint,
+    options_of,
 )
+from hbroker.runtime.identity import Identity, Will
 
 if TYPE_CHECKING:
     from hbroker._native import Message
     from hbroker.protocol.lookup import Resolution
     from hbroker.protocol.packets import Address
+    from hbroker.protocol.subscription import Options
 
 __all__ = ["Client", "Connecting", "Subscription", "connect"]
 
@@ -54,24 +57,37 @@ _ROOM_POLL: Final = (0.001, 0.02)
 
 
 def connect(
-    root: Place = None, *, client_id: str | None = None, listen: Place = None, timeout: float = TIMEOUT
+    root: Place = None,
+    *,
+    client_id: str | None = None,
+    session_expiry: float = 0.0,
+    session_key: str | bytes = "",
+    clean_start: bool = False,
+    will: Will | None = None,
+    listen: Place = None,
+    timeout: float = TIMEOUT,
 ) -> Connecting:
     """Connects to the network at its root: `await` it, or use it with `async with`.
 
     `root`: as `Place` says. `client_id`: shown to those who operate the network; None: a random one.
-    `listen`: where the client's socket is; None: any free port. `timeout`: the default of every request of
-    the client. Raises Unreachable where no root answers, OSError where it has no address or cannot listen,
-    ValueError for a wrong `root`.
+    `session_expiry`: how long the subscriptions live on, with what waits for them, while no run of the client
+    is connected (§6.4); it needs a `client_id`, and only one run is connected at a time. `session_key`:
+    whoever knows it and the `client_id` takes the session over. `clean_start`: what an earlier run left ends.
+    `will`: what is published when the client breaks off (§6.6). `listen`: where the client's socket is; None:
+    any free port. `timeout`: the default of every request of the client. Raises Unreachable where no root
+    answers, Refused where nobody keeps the will, OSError where the root has no address or the client cannot
+    listen, ValueError for what is wrong.
     """
-    return Connecting(place_of(root), client_id or new_client_id(), listen, timeout)
+    identity = Identity.of(client_id, session_expiry, session_key, clean_start, will)
+    return Connecting(place_of(root), identity, listen, timeout)
 
 
 class Connecting:
     """What `connect` returns: becomes a `Client`."""
 
-    def __init__(self, root: tuple[str, int], client_id: str, listen: Place, timeout: float) -> None:
+    def __init__(self, root: tuple[str, int], identity: Identity, listen: Place, timeout: float) -> None:
         self._root = root
-        self._client_id = client_id
+        self._identity = identity
         self._listen = listen
         self._timeout = timeout
         self._client: Client | None = None
@@ -92,7 +108,7 @@ class Connecting:
     async def _connect(self) -> Client:
         root = await _address_of(*self._root)
         listen = listen_for(root) if self._listen is None else await _address_of(*place_of(self._listen))
-        client = Client(root, self._client_id, listen, self._timeout)
+        client = Client(root, self._identity, listen, self._timeout)
         try:
             await client._start()
         except BaseException:
@@ -104,11 +120,12 @@ class Connecting:
 class Client:
     """A publisher and subscriber. Made by `connect`."""
 
-    def __init__(self, root: Address, client_id: str, listen: Address, timeout: float) -> None:
-        self.client_id = client_id
+    def __init__(self, root: Address, identity: Identity, listen: Address, timeout: float) -> None:
+        self.client_id = identity.terms.client
         self.root = root
         self._timeout = timeout
-        self._hub = Hub(new_endpoint(listen), root, client_id, self._on_room)
+        self._will = identity.will
+        self._hub = Hub(new_endpoint(listen, identity), root, identity, self._on_room)
         self._driver = Driver(
             self._hub.endpoint, self._hub.control, on_turn=self._on_turn, on_error=self._hub.fail
         )
@@ -153,23 +170,21 @@ class Client:
     def subscribe(
         self,
         *filters: str,
-        qos: int = 0,
-        no_local: bool = False,
-        retain_as_published: bool = False,
-        retain_handling: int = 0,
         queue: int = 10_000,
         timeout: float | None = None,
+        **delivery: Unpack[Delivery],
     ) -> Subscription:
         """Subscribes to one or more filters: `await` it, or use it with `async with`.
 
         Entered, every owner of matching topics has the subscription (§6.2). A message that matches several
-        of its filters comes once. `queue`: messages that wait for a slow reader; more are dropped and
-        counted at QoS 0, and held back by their owners at QoS 1 and 2. Subscribing again to a filter brings
-        its retained messages again. Raises InvalidTopic, Refused, Unreachable.
+        of its filters comes once. `$share/group/filter`: of the members of the group one gets each message
+        (§6.5). `queue`: messages that wait here for a slow reader; more are dropped and counted at QoS 0, and
+        held back by their owners at QoS 1 and 2. `delivery`: as `Delivery` says. Subscribing again to a
+        filter brings its retained messages again. Raises InvalidTopic, Refused, Unreachable, ValueError.
         """
         if not filters:
             raise InvalidTopic("subscribe: at least one filter is needed")
-        options = Options(qos, no_local, retain_as_published, retain_handling)
+        options = options_of(delivery)
         return Subscription(self, filters, options, queue, self._timeout if timeout is None else timeout)
 
     async def resolve(self, topic: str, *, trace: bool = False, timeout: float | None = None) -> Resolution:
@@ -190,16 +205,17 @@ class Client:
         limit = self._timeout if timeout is None else timeout
         return await asyncio.to_thread(self._hub.endpoint.drain, limit)
 
-    async def close(self, timeout: float | None = None) -> None:
-        """Drains, leaves every session, and closes the socket. Idempotent.
+    async def close(self, timeout: float | None = None, *, end_session: bool = False) -> None:
+        """Drains, leaves every owner, and closes the socket. No will is published. Idempotent.
 
         `timeout`: how long to wait for owners that do not acknowledge; None: 2 s. What was not acknowledged
-        by then may be lost: `drain` first, for as long as it is worth.
+        by then may be lost: `drain` first, for as long as it is worth. A persistent session goes on at the
+        owners without a client, unless `end_session`.
         """
         if self._hub.is_closed:
             return
         await self.drain(CLOSE_TIMEOUT if timeout is None else timeout)
-        self._hub.close()
+        self._hub.close(end_session=end_session)
         await asyncio.to_thread(self._hub.endpoint.drain, LEAVE_TIMEOUT)
         self._stop()
 
@@ -228,6 +244,16 @@ class Client:
         match await waiting:
             case ResolveFailed() as failed:
                 raise failure.of_root(failed, self._timeout)
+        if self._will is not None:
+            await self._register(self._will)
+
+    async def _register(self, will: Will) -> None:
+        waiting = _Waiting()
+        self._hub.set_will(will, microseconds(self._timeout), waiting.set)
+        self._driver.wake()
+        match await waiting:
+            case WillRefused() as refused:
+                raise failure.of_will(refused, self._timeout)
 
     def _stop(self) -> None:
         self._driver.stop()
@@ -277,6 +303,9 @@ class Subscription:
         self.qos = options.qos
         self.owners: tuple[str, ...] = ()
         """The names of the nodes that hold it, as of when it became complete."""
+        self.resumed = False
+        """Every one of them had it from an earlier run of the client: what came for it meanwhile waits there,
+        within its bounds and its expiry (§6.4)."""
         self._client = client
         self._options = options
         self._timeout = timeout
@@ -312,16 +341,25 @@ class Subscription:
         except TimeoutError:
             return None
 
-    async def close(self) -> None:
-        """Unsubscribes at every owner. What was not read is dropped. Idempotent."""
+    async def close(self, *, keep: bool | None = None) -> None:
+        """Takes no more messages; what was not read is dropped. Idempotent.
+
+        `keep`: it stays in the session, and its owners go on to hold messages for the next run of the client;
+        None: it does where the session is persistent. Else it is ended at every owner.
+        """
+        hub = self._client._hub
         ids, self._ids = self._ids, []
         self._inbox.close()
-        if self._client._hub.is_closed:
+        if hub.is_closed:
+            return
+        if hub.is_persistent if keep is None else keep:
+            for subscription in ids:
+                hub.release(subscription)
             return
         waiting = []
         for subscription in ids:
             waiting.append(_Waiting())
-            self._client._hub.unsubscribe(subscription, waiting[-1].set)
+            hub.unsubscribe(subscription, waiting[-1].set)
         self._client._driver.wake()
         for ended in waiting:
             await ended
@@ -341,14 +379,17 @@ class Subscription:
                 self._ids.append(hub.subscribe(filter, self._options, self._inbox, patience, waiting[-1].set))
             self._client._driver.wake()
             owners: set[str] = set()
+            self.resumed = True
             for complete in waiting:
                 match await complete:
-                    case Subscribed(owners=some):
+                    case Subscribed(owners=some, resumed=resumed):
                         owners.update(some)
+                        self.resumed &= resumed
                     case SubscriptionFailed() as failed:
                         raise failure.of_request(failed, self._timeout)
         except BaseException:
-            await self.close()
+            self.resumed = False
+            await self.close(keep=False)
             raise
         self.owners = tuple(sorted(owners))
         return self

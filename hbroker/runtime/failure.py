@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
-from hbroker.errors import HBrokerError, InvalidTopic, PayloadTooLarge, Refused, Unreachable
-from hbroker.protocol.outcome import Published, ResolveFailed, SubscriptionFailed
+from hbroker.errors import (
+    HBrokerError,
+    InvalidTopic,
+    PayloadTooLarge,
+    Refused,
+    SessionTakenOver,
+    Unreachable,
+)
+from hbroker.protocol.outcome import Published, ResolveFailed, SubscriptionFailed, WillRefused
 from hbroker.protocol.packets import Reason, reason_name
 
-__all__ = ["of_publication", "of_request", "of_root", "publication_timeout"]
+__all__ = ["of_publication", "of_request", "of_root", "of_takeover", "of_will", "publication_timeout"]
 
 
 def of_request(outcome: ResolveFailed | SubscriptionFailed, timeout: float) -> HBrokerError:
@@ -41,6 +48,18 @@ def of_publication(outcome: Published) -> HBrokerError | None:
         case Reason.REASON_OWNER_UNREACHABLE:
             return Unreachable(text, outcome.reason)
     return Refused(text, outcome.reason)
+
+
+def of_will(outcome: WillRefused, timeout: float) -> HBrokerError:
+    """Why nobody keeps the client's will."""
+    failed = ResolveFailed(0, outcome.topic, outcome.reason, outcome.answered, outcome.tried)
+    return of_request(failed, timeout)
+
+
+def of_takeover(client_id: str) -> SessionTakenOver:
+    """Why the client ended."""
+    reason = Reason.REASON_SESSION_TAKEN_OVER
+    return SessionTakenOver(f"another run of client {client_id!r} took its session over", reason)
 
 
 def publication_timeout(topic: str, timeout: float) -> Unreachable:

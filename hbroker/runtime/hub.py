@@ -14,10 +14,12 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from random import Random
-from typing import TYPE_CHECKING, Final, TypeAlias, TypedDict
+from typing import TYPE_CHECKING, Final, Literal, TypeAlias, TypedDict
 
-from hbroker._native import Config, Endpoint, NativeError, filter_is_valid, topic_is_valid
-from hbroker.errors import Backpressure, InvalidTopic, NotConnected, PayloadTooLarge
+from hbroker._native import Config, Endpoint, NativeError, topic_is_valid
+from hbroker._proto import packet_pb2 as pb
+from hbroker.errors import Backpressure, HBrokerError, InvalidTopic, NotConnected, PayloadTooLarge
+from hbroker.protocol import sharing
 from hbroker.protocol.client import ClientControl
 from hbroker.protocol.outcome import (
     Outcome,
@@ -26,10 +28,14 @@ from hbroker.protocol.outcome import (
     ResolveFailed,
     Subscribed,
     SubscriptionFailed,
+    TakenOver,
     Unsubscribed,
+    WillRefused,
+    WillSet,
 )
 from hbroker.protocol.subscription import Options
-from hbroker.runtime.failure import of_publication, of_request
+from hbroker.runtime.failure import of_publication, of_request, of_takeover
+from hbroker.runtime.identity import Identity, Will, random_id
 from hbroker.runtime.inbox import Inbox
 from hbroker.runtime.turns import BATCH, clock
 
@@ -40,13 +46,14 @@ __all__ = [
     "CLOSE_TIMEOUT",
     "LEAVE_TIMEOUT",
     "Callback",
+    "Delivery",
     "Hub",
     "Properties",
     "Publication",
     "Receipt",
     "microseconds",
-    "new_client_id",
     "new_endpoint",
+    "options_of",
 ]
 
 Callback: TypeAlias = Callable[[Outcome | Exception], None]
@@ -115,36 +122,69 @@ def microseconds(seconds: float) -> int:
     return round(seconds * _SECOND)
 
 
-def new_endpoint(listen: Address) -> Endpoint:
-    """An endpoint with the identity of a new run. Raises OSError where it cannot listen."""
+class Delivery(TypedDict, total=False):
+    """How a subscription's messages are wanted. `qos`: the highest. `no_local`, `retain_as_published` and
+    `retain_handling`: MQTT 5's (§3.8.3.1). `overflow`: what an owner does with a message that finds the
+    queue full: `"drop_oldest"` (the default), `"drop_newest"` or `"end_session"`. `queue_messages`,
+    `queue_bytes`: the bounds of the session's queue at each owner, the largest that a subscription asks for;
+    0, or more than a node allows: the node's own (§7.8)."""
+
+    qos: int
+    no_local: bool
+    retain_as_published: bool
+    retain_handling: int
+    overflow: Literal["drop_oldest", "drop_newest", "end_session"]
+    queue_messages: int
+    queue_bytes: int
+
+
+_OVERFLOWS: Final = {
+    "drop_oldest": pb.OVERFLOW_DROP_OLDEST,
+    "drop_newest": pb.OVERFLOW_DROP_NEWEST,
+    "end_session": pb.OVERFLOW_END_SESSION,
+}
+
+
+def options_of(delivery: Delivery) -> Options:
+    """As the protocol has them. Raises ValueError."""
+    overflow = delivery.get("overflow", "drop_oldest")
+    if overflow not in _OVERFLOWS:
+        raise ValueError(f"overflow is one of {', '.join(_OVERFLOWS)}, not {overflow!r}")
+    return Options(
+        qos=delivery.get("qos", 0),
+        no_local=delivery.get("no_local", False),
+        retain_as_published=delivery.get("retain_as_published", False),
+        retain_handling=delivery.get("retain_handling", 0),
+        overflow=_OVERFLOWS[overflow],
+        queue_messages=delivery.get("queue_messages", 0),
+        queue_bytes=delivery.get("queue_bytes", 0),
+    )
+
+
+def new_endpoint(listen: Address, identity: Identity) -> Endpoint:
+    """An endpoint for a new run of this client. Raises OSError where it cannot listen."""
     config = Config(
         node=False,
-        session=_random_id(),
-        incarnation=_random_id(),
-        publisher=_random_id(),
+        session=identity.terms.session,
+        incarnation=random_id(),
+        publisher=random_id(),
         token_keys=[os.urandom(16)],
-        seed=_random_id(),
+        seed=random_id(),
     )
     return Endpoint(config, listen)
-
-
-def new_client_id() -> str:
-    """A name for a client that was given none."""
-    return f"client-{os.urandom(4).hex()}"
-
-
-def _random_id() -> int:
-    return int.from_bytes(os.urandom(8), "big") or 1
 
 
 class Hub:
     """One client's endpoint, control, waiting callers and inboxes. `on_room`: messages can be read again."""
 
     def __init__(
-        self, endpoint: Endpoint, root: Address, client_id: str, on_room: Callable[[], None]
+        self, endpoint: Endpoint, root: Address, identity: Identity, on_room: Callable[[], None]
     ) -> None:
         self.endpoint = endpoint
-        self.control = ClientControl(endpoint, Random(_random_id()), root, client_id)
+        self.control = ClientControl(endpoint, Random(random_id()), root, identity.terms)
+        self.is_persistent = identity.terms.is_persistent
+        """The session outlives the client."""
+        self._on_will: Callback | None = None
         self._on_room = on_room
         self._requests: dict[int, Callback] = {}
         self._publications: dict[int, Callback] = {}
@@ -154,12 +194,20 @@ class Hub:
         self._error: Exception | None = None
         self.has_failed = False
         """The endpoint can go on no more: whoever waits was told, and no more turns are to be taken."""
+        self.is_taken_over = False
+        """That is because another run of the client has its session: the endpoint is to be shut down at once,
+        for its links would take the session back (§6.4)."""
 
     # In
 
     def start(self, patience: int, callback: Callback) -> None:
         """Asks the root whether it serves."""
         self._requests[self.control.start(clock(), patience)] = callback
+
+    def set_will(self, will: Will, patience: int, callback: Callback) -> None:
+        """Has the will kept by its topic's owner."""
+        self._on_will = callback
+        self.control.set_will(clock(), will.registered(), patience=patience)
 
     def publish(self, message: Publication, callback: Callback | None = None) -> int:
         """Queues a message and returns its sequence number; at QoS 1 and 2 the callback is told what became
@@ -207,9 +255,11 @@ class Hub:
     ) -> int:
         """Subscribes; messages go to the inbox from now on. The callback is told once it is complete."""
         self.check()
-        if not filter_is_valid(filter):
+        parts = sharing.split(filter)
+        if parts is None:
             raise InvalidTopic(f"not a topic filter: {filter!r}")
-        subscription = self.control.subscribe(clock(), filter, options, patience=patience)
+        group, plain = parts
+        subscription = self.control.subscribe(clock(), plain, options, group=group, patience=patience)
         self._requests[subscription] = callback
         self._inboxes[subscription] = inbox
         return subscription
@@ -219,6 +269,11 @@ class Hub:
         self._inboxes.pop(subscription, None)
         self._requests[subscription] = callback
         self.control.unsubscribe(clock(), subscription)
+
+    def release(self, subscription: int) -> None:
+        """Hears no more of a subscription, and leaves it in the session."""
+        self._inboxes.pop(subscription, None)
+        self.control.release(clock(), subscription)
 
     def abandon(self, sequence: int) -> None:
         """Nobody waits for this message any more."""
@@ -230,7 +285,7 @@ class Hub:
             self._hand_on(outcome)
         fault = self.endpoint.fault
         if fault is not None:
-            self._break_off(fault)
+            self._break_off(NotConnected(f"the client's socket failed: {fault}"))
         if self.has_failed or self.is_blocked:
             return False
         messages = self.endpoint.poll_messages(BATCH)
@@ -243,19 +298,22 @@ class Hub:
     def fail(self, error: Exception) -> None:
         """Tells all who wait of `error`. Where a handler raised it, whose outcome it took is not known."""
         waiting = [*self._requests.values(), *self._publications.values()]
+        if self._on_will is not None:
+            waiting.append(self._on_will)
         self._requests.clear()
         self._publications.clear()
+        self._on_will = None
         for callback in waiting:
             callback(error)
 
-    def close(self) -> None:
-        """Leaves every session; whoever waits on an inbox is told. The endpoint stays open. Idempotent."""
+    def close(self, *, end_session: bool = False) -> None:
+        """Leaves every owner; whoever waits on an inbox is told. The endpoint stays open. Idempotent."""
         if self._error is not None:
             return
         self._error = NotConnected("the client is closed")
         for inbox in self._inboxes.values():
             inbox.close()
-        self.control.leave()
+        self.control.leave(end_session=end_session)
 
     # Out
 
@@ -287,18 +345,24 @@ class Hub:
         if self._error is not None:
             raise self._error
 
-    def _break_off(self, fault: str) -> None:
+    def _break_off(self, error: HBrokerError) -> None:
         """What was read can still be taken; then whoever takes is told."""
         self.has_failed = True
         if self._error is None:
-            self._error = NotConnected(f"the client's socket failed: {fault}")
+            self._error = error
             logger.error("%s", self._error)
         for inbox in self._inboxes.values():
             inbox.close(self._error)
         self.fail(self._error)
 
     def _hand_on(self, outcome: Outcome) -> None:
+        callback: Callback | None = None
         match outcome:
+            case TakenOver():
+                self.is_taken_over = True
+                self._break_off(of_takeover(self.control.terms.client))
+            case WillSet() | WillRefused():
+                callback, self._on_will = self._on_will, None
             case Published():
                 callback = self._publications.pop(outcome.sequence, None)
                 error = None if callback is not None else of_publication(outcome)
@@ -314,7 +378,7 @@ class Hub:
                 callback = self._requests.pop(outcome.subscription, None)
                 inbox = self._inboxes.pop(outcome.subscription, None)
                 # With nobody waiting it was complete, and was refused when it was made again.
-                if inbox is not None and callback is None:
+                if inbox is not None and callback is None and not self.has_failed:
                     inbox.close(of_request(outcome, 0))
         if callback is not None:
             callback(outcome)

@@ -20,7 +20,7 @@ from random import Random
 from typing import Final, TypeAlias
 
 from hbroker.config import NodeSettings, format_address
-from hbroker.runtime.spawn import SIGNALS, Body, Child, describe_exit, spawn
+from hbroker.runtime.spawn import LEFT, SIGNALS, Body, Child, describe_exit, spawn
 from hbroker.runtime.state import NetworkRun, NodeRun, RunDirectory
 from hbroker.runtime.supervision import Signal, Start, State, Supervisor
 from hbroker.topology import Topology
@@ -64,13 +64,20 @@ class Back:
 
 
 @dataclass(frozen=True, slots=True)
+class Left:
+    """A node left, as it was ordered to, and is not started again."""
+
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
 class Stopped:
     """No process is left."""
 
     seconds: float
 
 
-Notice: TypeAlias = Ready | Waiting | Ended | Back | Stopped
+Notice: TypeAlias = Ready | Waiting | Ended | Back | Left | Stopped
 
 
 class Launcher:
@@ -146,22 +153,27 @@ class Launcher:
             os.close(log)
         node.child = child
         node.started_at = time.time()
-        self._selector.register(child.ready, selectors.EVENT_READ, lambda _: self._handle_ready(node, child))
+        self._selector.register(child.ready, selectors.EVENT_READ, lambda _: self._handle_words(node, child))
 
-    def _handle_ready(self, node: _NodeProcess, child: Child) -> None:
+    def _handle_words(self, node: _NodeProcess, child: Child) -> None:
         if node.child is not child:
             return  # Its end was seen first, in this very turn.
-        self._selector.unregister(child.ready)
-        if not child.read_ready():
+        words = child.read_words()
+        if not words:
+            self._selector.unregister(child.ready)
             return  # It ended; SIGCHLD tells of that.
         now = time.monotonic()
+        if words != [LEFT]:
+            self._handle_joined(now, node)
+        if LEFT in words:
+            self._handle_left(now, node)
+
+    def _handle_joined(self, now: float, node: _NodeProcess) -> None:
         self._supervisor.handle_ready(now, node.settings.name)
         if node.ended is not None:
             self._news.append(Back(node.settings.name, now - node.ended))
             node.ended = None
-        if self._remind_at is not None and self._supervisor.all_in(State.SERVING):
-            self._remind_at = None
-            self._news.append(Ready(self._topology, now - self._began))
+        self._look_whether_ready(now)
 
     def _handle_signals(self, wakeup: socket.socket) -> None:
         for number in wakeup.recv(4096):
@@ -183,8 +195,8 @@ class Launcher:
     def _handle_exit(self, node: _NodeProcess, code: int) -> None:
         child = node.child
         assert child is not None, "only a child that was there can end"
-        if child.ready in self._selector.get_map():
-            self._handle_ready(node, child)
+        while child.ready in self._selector.get_map():
+            self._handle_words(node, child)  # The last of them is its end.
         os.close(child.ready)
         node.child = None
         now = time.monotonic()
@@ -196,10 +208,21 @@ class Launcher:
         last_line = self._directory.last_line(node.settings.name) if code > 0 else ""
         self._news.append(Ended(node.settings.name, describe_exit(code), last_line, pause))
 
+    def _handle_left(self, now: float, node: _NodeProcess) -> None:
+        self._supervisor.handle_leave(now, node.settings.name)
+        self._news.append(Left(node.settings.name))
+        self._look_whether_ready(now)
+
+    def _look_whether_ready(self, now: float) -> None:
+        if self._remind_at is not None and self._supervisor.all_in(State.SERVING, State.LEFT):
+            self._remind_at = None
+            self._news.append(Ready(self._topology, now - self._began))
+
     def _remind(self, now: float) -> None:
         if self._remind_at is not None and self._remind_at <= now:
             self._remind_at = now + REMIND_AFTER
-            missing = [name for name in self._nodes if self._supervisor.state(name) is not State.SERVING]
+            there = (State.SERVING, State.LEFT)
+            missing = [name for name in self._nodes if self._supervisor.state(name) not in there]
             self._news.append(Waiting(tuple(missing), now - self._began))
 
     def _timeout(self) -> float | None:

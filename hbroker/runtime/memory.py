@@ -1,4 +1,5 @@
-"""What a node must know again after a restart: the subtrees that it delegated.
+"""What a node must know again after a restart: the subtrees that it delegated, and what orders changed of
+those that it claims.
 
 Without it a parent that restarts would take its children's subtrees for its own until they renew, and a topic
 would have two owners. The file is written before the cut that it tells of is made, and replaced by rename. It
@@ -17,7 +18,7 @@ from hbroker.config import LeasePolicy
 from hbroker.errors import LocalError
 from hbroker.protocol.jurisdiction import Delegation
 
-__all__ = ["DelegationFile", "UnreadableMemory"]
+__all__ = ["ClaimsFile", "DelegationFile", "UnreadableMemory"]
 
 
 class UnreadableMemory(LocalError):
@@ -43,9 +44,7 @@ class DelegationFile:
             }
             for d in delegations
         ]
-        draft = self._path.with_name(f"{self._path.name}.new")
-        draft.write_text(json.dumps(entries))
-        os.replace(draft, self._path)
+        _replace(self._path, entries)
 
     def recall(self) -> list[Delegation]:
         """What was stored last; nothing where there is no file. Raises OSError, UnreadableMemory."""
@@ -59,6 +58,43 @@ class DelegationFile:
             raise UnreadableMemory(
                 f"{self._path} does not hold delegations ({error}); remove it once no child is left"
             ) from error
+
+
+class ClaimsFile:
+    """The subtrees that a node claims since an order changed them (§5.7), as JSON, beside its delegations.
+
+    They count for the subtree that the node was configured with then: settings that change are the truth
+    again.
+    """
+
+    def __init__(self, delegations: Path, configured: str) -> None:
+        self._path = delegations.with_name(f"{delegations.name}.claims")
+        self._configured = configured
+
+    def store(self, claims: Sequence[str]) -> None:
+        """Replaces what is stored. Raises OSError."""
+        _replace(self._path, {"configured": self._configured, "claims": list(claims)})
+
+    def recall(self) -> list[str] | None:
+        """What was stored last; None where no order changed anything. Raises OSError, UnreadableMemory."""
+        try:
+            stored = json.loads(self._path.read_text())
+            is_current = stored["configured"] == self._configured
+            return [str(claim) for claim in stored["claims"]] if is_current else None
+        except FileNotFoundError:
+            return None
+        except (ValueError, TypeError, KeyError) as error:
+            raise UnreadableMemory(f"{self._path} does not hold claims ({error}); remove it") from error
+
+    def forget(self) -> None:
+        """From now on the settings count."""
+        self._path.unlink(missing_ok=True)
+
+
+def _replace(path: Path, content: object) -> None:
+    draft = path.with_name(f"{path.name}.new")
+    draft.write_text(json.dumps(content))
+    os.replace(draft, path)
 
 
 def _delegation(entry: dict[str, Any]) -> Delegation:

@@ -21,11 +21,11 @@ from typing import Final
 from hbroker._native import Config, Endpoint
 from hbroker.config import Address, NodeSettings, format_address
 from hbroker.protocol.node import Node
-from hbroker.protocol.notices import ChildJoined, LeaseLost, Notice, Refused
+from hbroker.protocol.notices import ChildJoined, LeaseLost, Notice, PolicyLowered, Refused
 from hbroker.protocol.packets import reason_name
 from hbroker.runtime.driver import Driver
 from hbroker.runtime.logs import EventLog
-from hbroker.runtime.memory import DelegationFile
+from hbroker.runtime.memory import ClaimsFile, DelegationFile
 from hbroker.runtime.subscription_file import SubscriptionFile
 from hbroker.runtime.turns import clock
 from hbroker.runtime.usage import process_usage
@@ -46,30 +46,41 @@ def run_node(
     settings: NodeSettings,
     *,
     ready: Callable[[Address], None] = lambda address: None,
+    left: Callable[[], None] = lambda: None,
     memory: Path | None = None,
 ) -> int:
     """Runs a node until it is told to end. Returns the exit code: 0 as asked, 1 turned away for good, or
     the endpoint failed.
 
-    `ready(address)` is called once it serves all that it should. `memory`: a file for what it delegated, with
-    one beside it for who had subscribed, read at the start; None: a restart within a lease may give its
-    children's topics two owners until they renew, and messages are acknowledged before subscribers are back.
+    `ready(address)` is called once it serves all that it should; `left` once it has handed back all of it
+    because of an order to leave (§5.7). `memory`: a file for what it delegated, read at the start, and the
+    name, with `.claims` behind it, of one for what orders gave it and took from it; None: a restart within a
+    lease may give its children's topics two owners until they renew, orders are forgotten, and messages are
+    acknowledged before subscribers are back (`.subscriptions`: who they were).
     Raises OSError where the address cannot be had, UnreadableMemory.
     """
-    return asyncio.run(_Process(settings, ready, memory).run())
+    return asyncio.run(_Process(settings, ready, left, memory).run())
 
 
 class _Process:
     """Endpoint, control and driver of one node."""
 
-    def __init__(self, settings: NodeSettings, ready: Callable[[Address], None], memory: Path | None) -> None:
+    def __init__(
+        self,
+        settings: NodeSettings,
+        ready: Callable[[Address], None],
+        left: Callable[[], None],
+        memory: Path | None,
+    ) -> None:
         incarnation = secrets.randbits(64)
         file = None if memory is None else DelegationFile(memory)
-        restored = [] if file is None else file.recall()
+        claims = None if memory is None else ClaimsFile(memory, settings.subtree)
         self._roll = None if memory is None else SubscriptionFile(_beside(memory, "subscriptions"))
+        restored = [] if file is None else file.recall()
         self._endpoint = Endpoint(_config(settings, incarnation), settings.listen, settings.workers)
         self._settings = settings.on_port(self._endpoint.address[1]) if not settings.listen[1] else settings
         self._ready: Callable[[Address], None] | None = ready
+        self._left: Callable[[], None] | None = left
         self._log = EventLog("node")
         self._node = Node(
             self._settings,
@@ -79,6 +90,8 @@ class _Process:
             unix_offset_us=time.time_ns() // 1000 - clock(),
             restored=restored,
             remember=(lambda cuts: None) if file is None else file.store,
+            claims=None if claims is None else claims.recall(),
+            remember_claims=(lambda subtrees: None) if claims is None else claims.store,
             recalled=[] if self._roll is None else self._roll.recall(),
             note=(lambda subscription, ended: None) if self._roll is None else self._roll.note,
             vitals=process_usage,
@@ -126,7 +139,11 @@ class _Process:
         if self._ready is not None and self._node.is_serving:
             self._ready(self._settings.address)
             self._ready = None
-        if self._node.has_stopped:
+        if self._left is not None and self._node.has_left:
+            self._left()
+            self._left = None
+        if self._node.has_stopped and not self._ended.is_set():
+            self._is_stopping = self._is_stopping or self._node.has_left
             self._ended.set()
         fault = self._endpoint.fault
         if fault is not None and not self._has_failed:
@@ -142,7 +159,7 @@ class _Process:
         if isinstance(notice, ChildJoined):
             told["address"] = format_address(notice.address)
         event = re.sub(r"(?<!^)(?=[A-Z])", "_", type(notice).__name__).lower()
-        if isinstance(notice, Refused | LeaseLost):
+        if isinstance(notice, Refused | LeaseLost | PolicyLowered):
             self._log.warning(event, **told)
         else:
             self._log.info(event, **told)

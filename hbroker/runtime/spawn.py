@@ -26,6 +26,8 @@ from hbroker.config import Address, NodeSettings, format_address
 Ready = Callable[[Address], None]
 """Called once by a node that serves, with the address it is bound to."""
 
+LEFT: Final = "left"
+
 Body = Callable[[NodeSettings, Ready], int]
 """A node, as a blocking call that returns an exit code."""
 
@@ -38,17 +40,17 @@ _libc: Final = ctypes.CDLL(None, use_errno=True) if sys.platform == "linux" else
 
 @dataclass(frozen=True, slots=True)
 class Child:
-    """A node's process. `ready`: the pipe on which it says, in one line, where it serves."""
+    """A node's process. `ready`: the pipe on which it says, a line each, where it serves and that it left."""
 
     pid: int
     ready: int
 
-    def read_ready(self) -> str:
-        """The line that has come (without waiting); empty: none, or the process is gone."""
+    def read_words(self) -> list[str]:
+        """What it has said (without waiting): an address, `LEFT`. Empty: nothing, or the process is gone."""
         try:
-            return os.read(self.ready, 1024).decode().strip()
+            return os.read(self.ready, 1024).decode().split()
         except BlockingIOError:
-            return ""
+            return []
 
     def send(self, number: signal.Signals) -> None:
         """Sends a signal. The process exists, or is a zombie, until `reap` has returned its status."""
@@ -81,6 +83,11 @@ def spawn(settings: NodeSettings, body: Body, log: int) -> Child:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
         os.close(writer)
     return Child(pid, reader)
+
+
+def say_left() -> None:
+    """In the node's process: it ends because it was ordered to leave, and is not to be started again."""
+    os.write(_READY_DESCRIPTOR, f"{LEFT}\n".encode())
 
 
 def describe_exit(code: int) -> str:

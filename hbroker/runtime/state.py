@@ -4,7 +4,7 @@ lock          held (flock) by the launcher as long as it lives, so no stale file
               holds its process id
 state.json    the launcher and its nodes; replaced by rename, so a reader sees all of it or what was before
 <node>.log    what the node logs; put aside as <node>.log.1 when the node starts, if it is large
-<node>.cuts   what the node delegated, for its next start
+<node>.cuts   what the node delegated, for its next start; <node>.cuts.claims: what orders changed
 """
 
 from __future__ import annotations
@@ -53,8 +53,8 @@ class NetworkRun:
 
     @property
     def is_up(self) -> bool:
-        """Whether every node serves."""
-        return all(node.state == "up" for node in self.nodes)
+        """Whether every node serves, but for those that left by order."""
+        return all(node.state in ("up", "left") for node in self.nodes)
 
     def to_json(self) -> dict[str, Any]:
         """Ready for json.dumps."""

@@ -4,9 +4,9 @@ A node is first started once its parent serves: one that asked sooner would be r
 parent's way (docs/protocol.md §5.1). From then on it is to run until the network is stopped. One that ends
 without being asked to is started again after a pause that grows with every failure in a row (exponential
 back-off, with jitter so that nodes that died together do not return together) and shrinks back once it has
-run well. Stopping goes from the leaves to the root, so that each node can give its subtree back to a parent
-that is there: SIGTERM to a node once its children have ended, and SIGKILL to all that is left after a grace
-period.
+run well. One that left by order stays away (docs/protocol.md §5.7). Stopping goes from the leaves to the
+root, so that each node can give its subtree back to a parent that is there: SIGTERM to a node once its
+children have ended, and SIGKILL to all that is left after a grace period.
 
 The grammar is that of the protocol: `handle_…` in, `poll_…` out, `now` an argument, in seconds.
 """
@@ -45,6 +45,8 @@ class State(Enum):
     """It is to end, once its children have."""
     AWAITING_EXIT = "stopping"
     """It was asked to end."""
+    LEFT = "left"
+    """It was ordered to leave its network, and ends by itself."""
     ENDED = "down"
 
 
@@ -55,6 +57,7 @@ class Event(Enum):
     DUE = "its pause is over"
     READY = "it says that it has joined"
     EXIT = "it ended"
+    LEAVE = "it says that it left, as it was ordered to"
     STOP = "the network is being stopped"
     CHILDREN_ENDED = "none of its children is left"
 
@@ -66,16 +69,23 @@ TRANSITIONS: Final[dict[tuple[State, Event], State]] = {
     (State.AWAITING_START, Event.STOP): State.ENDED,
     (State.AWAITING_READY, Event.READY): State.SERVING,
     (State.AWAITING_READY, Event.EXIT): State.AWAITING_START,
+    (State.AWAITING_READY, Event.LEAVE): State.LEFT,
     (State.AWAITING_READY, Event.STOP): State.AWAITING_CHILDREN,
     (State.SERVING, Event.EXIT): State.AWAITING_START,
+    (State.SERVING, Event.LEAVE): State.LEFT,
     (State.SERVING, Event.STOP): State.AWAITING_CHILDREN,
     (State.AWAITING_CHILDREN, Event.READY): State.AWAITING_CHILDREN,
     (State.AWAITING_CHILDREN, Event.EXIT): State.ENDED,
+    (State.AWAITING_CHILDREN, Event.LEAVE): State.AWAITING_CHILDREN,
     (State.AWAITING_CHILDREN, Event.STOP): State.AWAITING_CHILDREN,
     (State.AWAITING_CHILDREN, Event.CHILDREN_ENDED): State.AWAITING_EXIT,
     (State.AWAITING_EXIT, Event.READY): State.AWAITING_EXIT,
     (State.AWAITING_EXIT, Event.EXIT): State.ENDED,
+    (State.AWAITING_EXIT, Event.LEAVE): State.AWAITING_EXIT,
     (State.AWAITING_EXIT, Event.STOP): State.AWAITING_EXIT,
+    (State.LEFT, Event.EXIT): State.LEFT,
+    (State.LEFT, Event.STOP): State.ENDED,
+    (State.ENDED, Event.EXIT): State.ENDED,
     (State.ENDED, Event.STOP): State.ENDED,
 }
 
@@ -158,19 +168,21 @@ class Supervisor:
         process = self._processes[name]
         process.serving_since = now
         self._move(process, Event.READY)
-        if process.state is not State.SERVING:
-            return
-        for child in self._processes.values():
-            if child.parent == name and child.state is State.AWAITING_PARENT:
-                self._move(child, Event.PARENT_READY)
-                child.due = now
+        if process.state is State.SERVING:
+            self._release_children(now, name)
+
+    def handle_leave(self, now: float, name: str) -> None:
+        """The node has left, as it was ordered to: it stays down. Its children wait for it no more."""
+        self._move(self._processes[name], Event.LEAVE)
+        if self._processes[name].state is State.LEFT:
+            self._release_children(now, name)
 
     def handle_exit(self, now: float, name: str) -> float | None:
         """The node's process ended. Returns the seconds until its next start; None: it stays down."""
         process = self._processes[name]
         served = now - process.serving_since if process.state is State.SERVING else 0.0
         self._move(process, Event.EXIT)
-        if process.state is State.ENDED:
+        if process.state in (State.ENDED, State.LEFT):
             self._ask_leaves()
             return None
         pause = process.backoff.after_failure(served)
@@ -212,13 +224,19 @@ class Supervisor:
         """How often the node's process was started again."""
         return max(self._processes[name].starts - 1, 0)
 
-    def all_in(self, state: State) -> bool:
-        """Whether every process is in this state."""
-        return all(process.state is state for process in self._processes.values())
+    def all_in(self, *states: State) -> bool:
+        """Whether every process is in one of these states."""
+        return all(process.state in states for process in self._processes.values())
 
     def names_in(self, state: State) -> list[str]:
         """The nodes whose processes are in this state."""
         return [name for name, process in self._processes.items() if process.state is state]
+
+    def _release_children(self, now: float, name: str) -> None:
+        for child in self._processes.values():
+            if child.parent == name and child.state is State.AWAITING_PARENT:
+                self._move(child, Event.PARENT_READY)
+                child.due = now
 
     def _move(self, process: _Process, event: Event) -> None:
         process.state = TRANSITIONS[process.state, event]

@@ -23,6 +23,7 @@ FILE_KEYS = (
     "join_key_file",
     "sessions",
     "queue_bytes",
+    "session_expiry",
     "subscriptions",
     "delegations",
 )
@@ -73,6 +74,14 @@ def root_from_flag(text: str, resolve: Resolver = resolve_host) -> Address:
     report.raise_if_any()
     assert address is not None, "an address that cannot be read was reported"
     return address
+
+
+def join_key_from_file(path: Path) -> bytes:
+    """The join key that a file holds. Raises ConfigErrors."""
+    report = Report(COMMAND_LINE)
+    key = read_auth(_mapping({"join_key_file": str(path)}), report, Path())
+    report.raise_if_any()
+    return key
 
 
 def _root(text: str | None, subtree: str | None, report: Report, resolve: Resolver) -> Address | None:

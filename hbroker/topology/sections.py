@@ -24,6 +24,7 @@ LIMIT_RANGES = {
     "sessions": (1, 10_000_000),
     "queue_bytes": (65_536, 1 << 32),
     "subscriptions": (1, 10_000_000),
+    "session_expiry": (1, 0xFFFF_FFFF),
     "delegations": (1, 1_000_000),
 }
 """The keys of `limits`: the fields of `Limits`, each with its least and its largest value."""

@@ -7,7 +7,7 @@ run can be repeated to the last bit.
 """
 
 from .hosts import ClientHost, Host, NodeHost
-from .paths import CLEAR, Faults
+from .paths import CLEAR, Bottleneck, Faults
 from .world import Datagram, World
 
-__all__ = ["CLEAR", "ClientHost", "Datagram", "Faults", "Host", "NodeHost", "World"]
+__all__ = ["CLEAR", "Bottleneck", "ClientHost", "Datagram", "Faults", "Host", "NodeHost", "World"]

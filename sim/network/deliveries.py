@@ -11,69 +11,30 @@ loses its lease, or the subscriber dies. Then:
 - *Nothing doubled*: an application gets no message twice that was published at QoS 0, and none that comes
   to it at QoS 2.
 - *Order*: an application gets a publisher's messages to a topic, at QoS 1 and 2, in the order of
-  publication, not counting those that it has had before.
+  publication, not counting those that it has had before, nor those published before it subscribed or last
+  lost a link to the topic's owner: should such a one come again, it is new to the subscriber.
+- *Intact*: a message has the bytes that were published.
+- *Retained*: `retention`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
 
 from hbroker._native import Message, topic_matches
 from hbroker.protocol.outcome import Published, Subscribed, SubscriptionFailed
 from hbroker.protocol.packets import Reason
 from hbroker.subtree import is_within
 
+from .applications import Application, Interest, MessageId, Sent
 from .hosts import ClientHost, NodeHost
 from .invariants import Invariant, Ownership, Violation
+from .retention import Retention
 from .world import Address
 
-__all__ = ["Deliveries", "Sent"]
+__all__ = ["Deliveries"]
 
 DISTRIBUTED = (Reason.REASON_SUCCESS, Reason.REASON_NO_MATCHING_SUBSCRIBERS)
-
-
-@dataclass(slots=True)
-class Sent:
-    """A message, as its publisher published it. `number` counts the publisher's messages."""
-
-    publisher: str
-    number: int
-    topic: str
-    qos: int
-    at: int
-
-    def __str__(self) -> str:
-        return f"{self.publisher}'s message {self.number} to {self.topic} at QoS {self.qos}"
-
-
-@dataclass(slots=True)
-class Interest:
-    """A subscription. `since`: for each topic for which it is whole, from when."""
-
-    filter: str
-    qos: int
-    topics: tuple[str, ...]
-    asked_at: int
-    since: dict[str, int] = field(default_factory=dict)
-    is_made: bool = False
-
-
-@dataclass(slots=True)
-class Application:
-    """What one client process asked for and got."""
-
-    name: str
-    host: ClientHost
-    interests: dict[int, Interest] = field(default_factory=dict)
-    read: int = 0
-    outcomes: int = 0
-    had: dict[bytes, set[int]] = field(default_factory=dict)
-    """The QoS at which it had each message."""
-    last: dict[tuple[str, str], Sent] = field(default_factory=dict)
-    """The latest message of each publisher and topic."""
-    broken: dict[str, int] = field(default_factory=dict)
-    """When it last lost its link to who served, or had served, each topic."""
 
 
 class Deliveries:
@@ -83,8 +44,9 @@ class Deliveries:
         self._ownership = ownership
         self._topics = topics
         self._now = now
-        self._sent: dict[bytes, Sent] = {}
-        self._by_sequence: dict[tuple[ClientHost, int], Sent] = {}
+        self._retention = Retention(topics)
+        self._sent: dict[MessageId, Sent] = {}
+        self._open: dict[MessageId, Sent] = {}
         self._applications: dict[int, Application] = {}
         self.acknowledged = 0
 
@@ -103,11 +65,20 @@ class Deliveries:
         topics = tuple(topic for topic in self._topics if topic_matches(filter, topic))
         self._applications[host.session].interests[subscription] = Interest(filter, qos, topics, self._now())
 
-    def publish(self, host: ClientHost, sequence: int, payload: bytes, sent: Sent) -> None:
+    def unsubscribe(self, host: ClientHost, filter: str) -> list[int]:
+        """A client ends its subscriptions to a filter, which are returned."""
+        interests = self._applications[host.session].interests
+        ended = [number for number, interest in interests.items() if interest.filter == filter]
+        for number in ended:
+            del interests[number]
+        return ended
+
+    def publish(self, sent: Sent) -> None:
         """A client published."""
-        self._sent[payload] = sent
+        self._sent[sent.id] = sent
+        self._retention.publish(sent)
         if sent.qos:
-            self._by_sequence[host, sequence] = sent
+            self._open[sent.id] = sent
 
     def break_session(self, session: int, node: Address) -> None:
         """The link between a client and a node is down, by the one or the other.
@@ -128,17 +99,25 @@ class Deliveries:
         self._break([topic for topic in self._topics if is_within(topic, subtree)])
 
     def break_owner(self, owner: NodeHost) -> None:
-        """An owner died."""
+        """An owner died. What was on its way to it died too."""
         self._break([topic for topic, last in self._ownership.owners.items() if last is owner])
+        below = [topic for topic in self._topics if is_within(topic, owner.settings.subtree)]
+        self._retention.lose([t for t in below if self._ownership.serves(t) is None], self._now())
 
     def _break(self, topics: list[str]) -> None:
         self._ownership.changed |= dict.fromkeys(topics, self._now())
+        self._retention.lose(topics, self._now())
         for application in self._applications.values():
             for interest in application.interests.values():
                 for topic in topics:
                     interest.since.pop(topic, None)
 
     # Look
+
+    def look_at_gaps(self) -> None:
+        """Once a second: which topics nobody serves."""
+        for topic in self._topics:
+            self._retention.note_service(topic, self._ownership.serves(topic) is not None, self._now())
 
     def look_at_owner(self, owner: NodeHost, *, closely: bool) -> Iterator[Violation]:
         """Which subscriptions a node holds for the topics that it serves."""
@@ -176,13 +155,14 @@ class Deliveries:
         for outcome in host.outcomes[application.outcomes :]:
             match outcome:
                 case Subscribed():
-                    yield from self._made(application, application.interests[outcome.subscription])
+                    if interest := application.interests.get(outcome.subscription):
+                        yield from self._made(application, interest)
                 case SubscriptionFailed():
                     application.interests.pop(outcome.subscription, None)
                 case Published() if outcome.reason in DISTRIBUTED:
-                    yield from self._distributed(self._by_sequence.pop((host, outcome.sequence)))
+                    yield from self._distributed(self._open.pop((host.publisher, outcome.sequence)))
                 case Published():
-                    del self._by_sequence[host, outcome.sequence]
+                    del self._open[host.publisher, outcome.sequence]
                 case _:
                     pass
         application.outcomes = len(host.outcomes)
@@ -190,8 +170,8 @@ class Deliveries:
     @property
     def open(self) -> int:
         """Messages of QoS 1 and 2 whose living publishers have not learned what became of them."""
-        alive = {application.host for application in self._applications.values()}
-        return sum(host in alive for host, _ in self._by_sequence)
+        alive = {application.host.publisher for application in self._applications.values()}
+        return sum(publisher in alive for publisher, _ in self._open)
 
     def unmade(self) -> list[str]:
         """Subscriptions that have neither succeeded nor failed."""
@@ -202,14 +182,41 @@ class Deliveries:
             if not interest.is_made
         ]
 
-    def missing(self, payload: bytes, topic: str) -> list[str]:
-        """Who is subscribed to a topic at QoS 1 or 2 and has not got this message."""
+    def lacking(self) -> Iterator[str]:
+        """Subscriptions that are made, and that the owner of a topic does not hold now."""
+        owners = {topic: self._ownership.serves(topic) for topic in self._topics}
+        held = {owner: held_by(owner) for owner in owners.values() if owner is not None}
+        for application in self._applications.values():
+            for interest in application.interests.values():
+                for topic in interest.topics:
+                    owner = owners[topic]
+                    is_held = owner and (application.host.session, interest.filter) in held[owner]
+                    if interest.is_made and not is_held:
+                        yield f"{topic} is served without {application.name}'s {interest.filter}"
+
+    def missing(self, sent: Sent) -> list[str]:
+        """Who is subscribed to a message's topic at QoS 1 or 2 and has not got it."""
         return [
             application.name
             for application in self._applications.values()
-            if payload not in application.had
-            and any(i.is_made and i.qos and topic in i.topics for i in application.interests.values())
+            if sent.id not in application.had
+            and any(i.is_made and i.qos and sent.topic in i.topics for i in application.interests.values())
         ]
+
+    def unwanted(self, node: NodeHost) -> Iterator[str]:
+        """Subscriptions that a node holds for nobody."""
+        wanted = {
+            (session, interest.filter)
+            for session, application in self._applications.items()
+            for interest in application.interests.values()
+        }
+        for _, filter in held_by(node) - wanted:
+            yield f"{node.settings.name} holds {filter} for nobody"
+
+    def look_at_the_end(self) -> Iterator[Violation]:
+        """What came, or did not, as long as it was promised."""
+        for application in self._applications.values():
+            yield from self._retention.look(application, self._now())
 
     def _made(self, application: Application, interest: Interest) -> Iterator[Violation]:
         """`subscribe` has returned. An owner that died after it confirmed is a break like any other."""
@@ -226,18 +233,22 @@ class Deliveries:
 
     def _distributed(self, sent: Sent) -> Iterator[Violation]:
         self.acknowledged += 1
-        payload = payload_of(sent)
+        sent.acknowledged = self._now()
         for application in self._applications.values():
             for interest in application.interests.values():
                 whole = interest.qos > 0 and interest.since.get(sent.topic, sent.at + 1) <= sent.at
-                if whole and payload not in application.had:
+                if whole and sent.id not in application.had:
                     text = f"{sent} is acknowledged, and {application.name} has it not by {interest.filter}"
                     yield Violation(self._now(), Invariant.NOTHING_LOST, text)
 
     def _receive(self, application: Application, message: Message) -> Iterator[Violation]:
-        payload = message.payload.rstrip(b".")
-        sent = self._sent[payload]
-        before = application.had.setdefault(payload, set())
+        sent = self._sent[message.publisher, message.sequence]
+        if (message.topic, message.payload) != (sent.topic, sent.payload):
+            yield Violation(self._now(), Invariant.INTACT, f"{application.name} gets {sent} mutilated")
+        if message.retained:
+            yield from self._retention.receive(application, sent, self._now())
+            return
+        before = application.had.setdefault(sent.id, set())
         if before and (sent.qos == 0 or message.qos == 2 in before):
             text = f"{application.name} gets {sent} again at QoS {message.qos}"
             yield Violation(self._now(), Invariant.NOTHING_DOUBLED, text)
@@ -246,20 +257,17 @@ class Deliveries:
         before.add(message.qos)
 
     def _keep_order(self, application: Application, sent: Sent) -> Iterator[Violation]:
-        key = sent.publisher, sent.topic
+        key = sent.id[0], sent.topic
         last = application.last.get(key)
-        if last is None or last.number < sent.number:
+        if last is None or last.id < sent.id:
             application.last[key] = sent
             return
-        text = f"{application.name} gets {sent} after message {last.number}"
-        yield Violation(self._now(), Invariant.ORDER, text)
+        asked = [i.asked_at for i in application.interests.values() if sent.topic in i.topics]
+        if max(min(asked, default=sent.at), application.broken.get(sent.topic, 0)) < sent.at:
+            text = f"{application.name} gets {sent} after message {last.id[1]}"
+            yield Violation(self._now(), Invariant.ORDER, text)
 
 
 def held_by(owner: NodeHost) -> set[tuple[int, str]]:
     """(session, filter) of every subscription that a node holds."""
-    return {(subscription.session, subscription.filter) for _, subscription in owner.control.subscribers}
-
-
-def payload_of(sent: Sent) -> bytes:
-    """A payload that no other message has."""
-    return f"{sent.publisher} {sent.number}".encode()
+    return {(subscription.session, subscription.filter) for subscription in owner.control.subscribers}

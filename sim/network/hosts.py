@@ -21,12 +21,14 @@ from hbroker.protocol.notices import Notice
 from hbroker.protocol.outcome import Outcome
 from hbroker.protocol.subscribers import Subscription
 from hbroker.protocol.subscription import Options
+from hbroker.protocol.terms import SessionTerms
 
 if TYPE_CHECKING:
     from .world import Address, World
 
 __all__ = ["ClientHost", "Host", "NodeHost"]
 
+MILLION: Final = 1_000_000
 SOCKET_BUFFER: Final = 256
 """Datagrams that wait in the socket of a process that is stopped; the kernel drops what comes on top."""
 
@@ -42,26 +44,37 @@ class Host:
 
     control: _Control
 
-    def __init__(self, world: World, address: Address, *, node: bool, token_key: bytes) -> None:
+    def __init__(
+        self, world: World, address: Address, *, node: bool, token_key: bytes, drift_ppm: int = 0
+    ) -> None:
         random = world.random
         self.world = world
         self.address = address
+        self.drift_ppm = drift_ppm
         self.incarnation = random.getrandbits(64)
         self.session = random.getrandbits(63) + 1
+        self.publisher = random.getrandbits(64)
         self.scheduled: int | None = None
         self.is_stopped = False
+        self.has_decided = True
+        """Whether the control had anything to do since the world last looked."""
+        self._control_due: int | None = None
         self._socket: deque[tuple[Address, bytes]] = deque()
         self.engine = Engine(
             Config(
                 node=node,
                 session=self.session,
                 incarnation=self.incarnation,
-                publisher=random.getrandbits(64),
+                publisher=self.publisher,
                 token_keys=[token_key] if node else [],
                 seed=random.getrandbits(64),
             )
         )
-        self.engine.handle_timeout(world.now)
+        self.engine.handle_timeout(self.clock())
+
+    def clock(self) -> int:
+        """What this host's monotonic clock shows. Clocks run at about the same rate, and no more (§5.6)."""
+        return self.world.now + self.world.age * self.drift_ppm // MILLION
 
     def stop(self) -> None:
         """As by SIGSTOP: nothing runs, and what arrives waits in the socket, as long as there is room."""
@@ -71,45 +84,57 @@ class Host:
         """As by SIGCONT. The engine's thread is the first to run: it reads its socket before Python wakes."""
         self.is_stopped = False
         while self._socket:
-            self.engine.handle_datagram(self.world.now, *self._socket.popleft())
-        self.handle_timeout(self.world.now)
+            self.engine.handle_datagram(self.clock(), *self._socket.popleft())
+        self.handle_timeout()
         self.world.settle(self)
 
-    def handle_datagram(self, now: int, source: Address, data: bytes) -> None:
+    def handle_datagram(self, source: Address, data: bytes) -> None:
         """Takes a datagram in, or leaves it in the socket."""
         if not self.is_stopped:
-            self.engine.handle_datagram(now, source, data)
+            self.engine.handle_datagram(self.clock(), source, data)
         elif len(self._socket) < SOCKET_BUFFER:
             self._socket.append((source, data))
 
-    def handle_timeout(self, now: int) -> None:
+    def handle_timeout(self) -> None:
         """Does what is due."""
         if self.is_stopped:
             return
+        now = self.clock()
         self.engine.handle_timeout(now)
-        self.control.handle_timeout(now)
+        if self._control_due is not None and now >= self._control_due:
+            self.has_decided = True
+            self.control.handle_timeout(now)
 
     def catch_up(self) -> None:
         """Tells the engine the time, before its application acts: it knows no other than it was last told."""
-        self.engine.handle_timeout(self.world.now)
+        self.has_decided = True
+        self.engine.handle_timeout(self.clock())
 
-    def settle(self, now: int) -> None:
+    def settle(self) -> None:
         """Takes the engine's events to the control until there are no more."""
         while events := self.engine.poll_events():
+            self.has_decided = True
             for event in events:
                 self.world.heard(self, event)
-                self.control.handle_event(now, event)
+                self.control.handle_event(self.clock(), event)
 
     def poll_timeout(self) -> int | None:
-        """When `handle_timeout` is due."""
-        deadlines = (self.engine.poll_timeout(), self.control.poll_timeout())
-        return min((deadline for deadline in deadlines if deadline is not None), default=None)
+        """When `handle_timeout` is due, in the world's time."""
+        if self.has_decided:
+            self._control_due = self.control.poll_timeout()
+        deadline, control_due = self.engine.poll_timeout(), self._control_due
+        if deadline is None or (control_due is not None and control_due < deadline):
+            deadline = control_due
+        if deadline is None or not self.drift_ppm:
+            return deadline
+        left = deadline - self.clock()
+        return self.world.now - left * MILLION // -(MILLION + self.drift_ppm)
 
 
 class NodeHost(Host):
     """A node. Nodes of one world have one token key each, as processes have that share none.
 
-    `restored`: what an earlier run of it had delegated; `recalled`: who had subscribed there.
+    `restored`: what an earlier run of it had delegated; `recalled`: who had subscribed there. `drift_ppm`: by how much its clock is too fast.
     """
 
     def __init__(
@@ -118,13 +143,16 @@ class NodeHost(Host):
         settings: NodeSettings,
         restored: Iterable[Delegation] = (),
         recalled: Iterable[Subscription] = (),
+        *,
+        drift_ppm: int = 0,
     ) -> None:
-        super().__init__(world, settings.listen, node=True, token_key=world.random.randbytes(16))
+        key = world.random.randbytes(16)
+        super().__init__(world, settings.listen, node=True, token_key=key, drift_ppm=drift_ppm)
         self.settings = settings
         self.notices: list[Notice] = []
         self.delegations: list[Delegation] = list(restored)
         """What its file of delegations holds."""
-        self.subscriptions = {(s.session, s.filter): s for s in recalled}
+        self.subscriptions = {(s.session, s.key): s for s in recalled}
         """What its file of subscriptions holds."""
         self.control: Node = Node(
             settings,
@@ -137,11 +165,11 @@ class NodeHost(Host):
             recalled=list(self.subscriptions.values()),
             note=self._note,
         )
-        self.control.start(world.now)
+        self.control.start(self.clock())
         world.add(self)
 
-    def settle(self, now: int) -> None:
-        super().settle(now)
+    def settle(self) -> None:
+        super().settle()
         while notice := self.control.poll_notice():
             self.notices.append(notice)
 
@@ -152,34 +180,44 @@ class NodeHost(Host):
     def restart(self, *, remembers: bool = False) -> NodeHost:
         """Begins anew, at the same address; `remembers`: it reads its files."""
         memory = (self.delegations, self.subscriptions.values()) if remembers else ((), ())
-        return NodeHost(self.world, replace(self.settings), *memory)
+        return NodeHost(self.world, replace(self.settings), *memory, drift_ppm=self.drift_ppm)
+
+    def owns(self, topic: str) -> bool:
+        """Whether it would take a message to this topic now."""
+        return self.engine.owns(self.clock(), topic)
+
+    def leave(self) -> None:
+        """Hands back what it owns."""
+        self.has_decided = True
+        self.control.leave(self.clock())
+        self.world.settle(self)
 
     def _remember(self, delegations: Sequence[Delegation]) -> None:
         self.delegations = [replace(delegation) for delegation in delegations]
 
     def _note(self, subscription: Subscription, ended: bool) -> None:
         if ended:
-            self.subscriptions.pop((subscription.session, subscription.filter), None)
+            self.subscriptions.pop((subscription.session, subscription.key), None)
         else:
-            self.subscriptions[subscription.session, subscription.filter] = subscription
+            self.subscriptions[subscription.session, subscription.key] = subscription
 
 
 class ClientHost(Host):
     """A client: its application publishes and subscribes by the methods here."""
 
-    def __init__(self, world: World, root: Address, name: str = "") -> None:
-        super().__init__(world, world.new_address(), node=False, token_key=b"")
+    def __init__(self, world: World, root: Address, name: str = "", *, drift_ppm: int = 0) -> None:
+        super().__init__(world, world.new_address(), node=False, token_key=b"", drift_ppm=drift_ppm)
         self.outcomes: list[Outcome] = []
         self.messages: list[Message] = []
-        self.control: ClientControl = ClientControl(self.engine, world.random, root, name)
+        self.control: ClientControl = ClientControl(self.engine, world.random, root, SessionTerms(name))
         world.add(self)
 
-    def settle(self, now: int) -> None:
-        super().settle(now)
+    def settle(self) -> None:
+        super().settle()
         self.messages += self.engine.poll_messages()
         while outcome := self.control.poll_outcome():
             self.outcomes.append(outcome)
-        super().settle(now)
+        super().settle()
 
     def publish(self, topic: str, payload: bytes, qos: int = 0, retain: bool = False) -> int | None:
         """Publishes; the sequence number of the message, or None where there is no room."""
@@ -191,22 +229,28 @@ class ClientHost(Host):
     def subscribe(self, filter: str, qos: int = 0) -> int:
         """Subscribes; the id under which its outcome is told."""
         self.catch_up()
-        subscription = self.control.subscribe(self.world.now, filter, Options(qos=qos))
+        subscription = self.control.subscribe(self.clock(), filter, Options(qos=qos))
         self.world.settle(self)
         return subscription
 
     def unsubscribe(self, subscription: int) -> None:
         """Ends a subscription."""
         self.catch_up()
-        self.control.unsubscribe(self.world.now, subscription)
+        self.control.unsubscribe(self.clock(), subscription)
         self.world.settle(self)
 
     def resolve(self, topic: str, *, trace: bool = False) -> int:
         """Asks who owns a topic; the ticket under which the answer is told."""
         self.catch_up()
-        ticket = self.control.resolve(self.world.now, topic, trace=trace)
+        ticket = self.control.resolve(self.clock(), topic, trace=trace)
         self.world.settle(self)
         return ticket
+
+    def roam(self) -> None:
+        """Goes on under another address. What is on its way to the old one is lost."""
+        del self.world.hosts[self.address]
+        self.address = self.world.new_address()
+        self.world.hosts[self.address] = self
 
     def leave(self) -> None:
         """Says goodbye to every owner, as a client does that closes."""

@@ -6,7 +6,8 @@ The invariants are those of docs/guarantees.md, made exact:
   act of a node; a stopped process counts by what it would do if it woke now).
 - *Epochs rise*: a subtree is served under an epoch lower than one seen before by nobody, and under the same
   one by the same process alone.
-- *Complete*, *nothing lost*, *nothing doubled*, *order*: `deliveries`.
+- *Complete*, *nothing lost*, *nothing doubled*, *order*, *intact*: `deliveries`.
+- *Retained*: `retention`.
 - *Bounded*: links, sessions, subscriptions and unacknowledged messages stay below what the hosts that there
   are account for.
 
@@ -39,6 +40,8 @@ class Invariant(Enum):
     NOTHING_LOST = "what is acknowledged has reached every subscriber connected"
     NOTHING_DOUBLED = "at QoS 0 and 2 a message comes once"
     ORDER = "order is kept for each publisher and topic"
+    INTACT = "a message comes as it was sent"
+    RETAINED = "who subscribes gets what is retained, and nothing older"
     BOUNDED = "memory is bounded"
     RECOVERS = "what is healed works again"
     QUIET = "in the end every link is quiet"
@@ -133,7 +136,7 @@ class Ownership:
 
     def _owns(self, host: NodeHost, topic: str) -> bool:
         is_alive = self._world.hosts.get(host.address) is host
-        return is_alive and host.engine.owns(self._world.now, topic)
+        return is_alive and host.owns(topic)
 
 
 class Bounds:

@@ -6,8 +6,10 @@ from dataclasses import dataclass
 from random import Random
 from typing import Final
 
-__all__ = ["CLEAR", "Bottleneck", "Faults"]
+__all__ = ["CLEAR", "ETHERNET", "Bottleneck", "Faults"]
 
+ETHERNET: Final = 1_472
+"""Bytes of the largest UDP datagram that Ethernet carries over IPv4."""
 LARGEST: Final = 65_507
 """Bytes of the largest UDP datagram over IPv4."""
 

@@ -15,19 +15,12 @@ from functools import partial
 from typing import Final
 
 from hbroker._native import LinkDownEvent
-from hbroker.config import NodeSettings
 from hbroker.protocol.core import Event
 from hbroker.protocol.notices import LeaseLost, Refused, TookBack
 from hbroker.protocol.packets import Reason
 from hbroker.protocol.subscription import Options
 
-from .deliveries import Deliveries, Sent, payload_of
-from .hosts import ClientHost, Host, NodeHost
-from .invariants import Bounds, Invariant, Ownership, Violation
-from .paths import CLEAR, Faults
-from .plan import (
-    ROOT,
-    SECOND,
+from .actions import (
     Action,
     Continue,
     Crash,
@@ -35,13 +28,20 @@ from .plan import (
     Join,
     Leave,
     Part,
-    Plan,
     Publish,
     Restart,
+    Roam,
     Stop,
     Subscribe,
+    Unsubscribe,
     describe,
 )
+from .applications import Sent
+from .deliveries import Deliveries
+from .fleet import Fleet
+from .hosts import ClientHost, Host, NodeHost
+from .invariants import Bounds, Invariant, Ownership, Violation
+from .plan import SECOND, Plan
 from .world import Datagram, World
 
 __all__ = ["Trial", "Verdict"]
@@ -53,8 +53,6 @@ SETTLING: Final = 75 * SECOND
 RECOVERY: Final = 20 * SECOND
 """How long the messages may take that prove that everything works again."""
 QUIET: Final = 10 * SECOND
-ACK_QUEUED = False
-"""Whether publishers ask for the weaker acknowledgement: then what is acknowledged may be lost."""
 KEPT: Final = 60
 """Lines of the transcript before a violation."""
 IDLE: Final = frozenset({"ping", "pong", "join", "joinack", "challenge", ""})
@@ -87,12 +85,7 @@ class Trial:
     def __init__(self, plan: Plan) -> None:
         self._plan = plan
         self._world = World(plan.seed)
-        self._settings: dict[str, NodeSettings] = {}
-        self._hosts: dict[str, Host] = {}
-        self._names: dict[tuple[str, int], str] = {}
-        self._left: set[str] = set()
-        self._apart: list[frozenset[str]] = []
-        self._paths = CLEAR
+        self._fleet = Fleet(self._world, plan.nodes)
         self._ownership = Ownership(self._world, plan.topics)
         self._deliveries = Deliveries(self._ownership, plan.topics, lambda: self._world.now)
         self._bounds = Bounds(self._world)
@@ -100,10 +93,9 @@ class Trial:
         self._noticed: dict[int, int] = {}
         self._began = self._world.now
         self._messages = self._datagrams = 0
-        self._numbers: dict[str, int] = {}
         self._busy: list[str] | None = None
         """What left a host that should be quiet; None: it is not yet to be quiet."""
-        self._world.path = self._path
+        self._world.path = self._fleet.path
         self._world.watch = self._watch
         self._world.acted = self._acted
         self._world.heard = self._heard
@@ -128,180 +120,149 @@ class Trial:
     # Parts
 
     def _begin(self) -> None:
-        for node in self._plan.nodes:
-            address = self._world.new_address()
-            root = None if node.name == ROOT else self._settings[ROOT].listen
-            self._settings[node.name] = NodeSettings(
-                node.name, node.subtree, address, root, policy=node.policy
-            )
-            self._names[address] = node.name
         for name in self._plan.first:
-            self._start_node(name)
-            self._await(partial(self._serves, name), f"{name} serves")
+            self._bounds.count(node := self._fleet.start_node(name))
+            self._await(partial(_serves, node), f"{name} serves")
         for name in self._plan.clients:
             self._start_client(name)
-        self._paths = self._plan.paths
+        self._fleet.paths = self._plan.paths
         self._began = self._world.now
 
     def _end(self) -> None:
         """§4.6 of the design: whatever was broken works again by itself."""
         self._say("all is healed")
-        self._paths, self._apart = CLEAR, []
-        for host in list(self._hosts.values()):
-            if host.is_stopped:
-                host.go_on()
+        self._fleet.heal()
         self._run_until(self._world.now + NOTICING)
         deadline = self._world.now + SETTLING
         while complaints := self._complaints():
             self._require(self._world.now < deadline, "; ".join(complaints))
             self._run_until(self._world.now + SECOND // 2)
-        self._prove(self._plan.topics)
+        self._prove()
         self._run_until(self._world.now + 20 * SECOND)
         self._busy = []
         self._run_until(self._world.now + QUIET)
         if self._busy:
             self._fail(Invariant.QUIET, "; ".join(self._busy[:5]))
         self._check(self._bounds.look_at_the_end())
+        self._check(self._deliveries.look_at_the_end())
+        for node in self._fleet.nodes:
+            for unwanted in self._deliveries.unwanted(node):
+                self._fail(Invariant.BOUNDED, unwanted)
 
     def _complaints(self) -> list[str]:
         """What does not work."""
-        living = {name for name, host in self._hosts.items() if isinstance(host, NodeHost)} - self._left
-        idle = sorted(name for name in living if not self._serves(name) and not self._is_refused(name))
+        idle = [n for n in self._fleet.nodes if not n.control.is_serving and not _is_refused(n)]
         unowned = [topic for topic in self._plan.topics if self._ownership.serves(topic) is None]
         unanswered = self._deliveries.open
         return [
-            *(f"{name} is not serving" for name in idle),
+            *(f"{node.settings.name} is not serving" for node in idle),
             *(f"nobody serves {topic}" for topic in unowned),
             *([f"{unanswered} messages have no answer"] if unanswered else []),
             *(f"{subscription} is not made" for subscription in self._deliveries.unmade()),
+            *self._deliveries.lacking(),
         ]
 
-    def _is_refused(self, name: str) -> bool:
-        """Whether a node may not serve, because another holds its subtree or a part of it: see `EXEMPT`."""
-        host = self._hosts[name]
-        assert isinstance(host, NodeHost)
-        told = [n for n in host.notices if isinstance(n, Refused) and n.subtree == host.settings.subtree]
-        return bool(told) and told[-1].reason == Reason.REASON_OVERLAP
-
-    def _prove(self, topics: tuple[str, ...]) -> None:
+    def _prove(self) -> None:
         """A message to each topic reaches everyone who is subscribed."""
         publisher = self._start_client("proof")
-        for topic in topics:
-            sent = self._publish("proof", publisher, topic, 1, 0)
+        for topic in self._plan.topics:
+            sent = self._publish("proof", publisher, Publish(0, "proof", topic, 1, 20))
+            assert sent is not None, "there is room for one"
             self._await(lambda: not self._deliveries.open, f"{sent} is acknowledged")
-            missing = self._deliveries.missing(payload_of(sent), topic)
+            missing = self._deliveries.missing(sent)
             self._require(not missing, f"{' '.join(missing)} got nothing of {sent}")
 
     # Actions
 
     def _take(self, action: Action) -> None:
+        fleet = self._fleet
         if not isinstance(action, Publish):
             self._say(describe(action))
         match action:
-            case Join():
-                self._start_node(action.node)
-            case Leave():
-                host = self._running(action.node)
-                if isinstance(host, NodeHost):
-                    self._left.add(action.node)
-                    host.control.leave(self._world.now)
-                    self._world.settle(host)
+            case Join() if action.node not in fleet.hosts:
+                self._bounds.count(fleet.start_node(action.node))
+            case Leave() if (node := fleet.node(action.node)) is not None:
+                fleet.left.add(action.node)
+                node.leave()
             case Part():
-                self._apart.append(action.hosts)
+                fleet.apart.append(action.hosts)
             case Heal():
-                self._apart.remove(action.hosts)
-            case Stop() if (host := self._running(action.host)) is not None:
-                host.stop()
-            case Continue() if (host := self._hosts.get(action.host)) is not None and host.is_stopped:
-                host.go_on()
-            case Crash():
+                fleet.apart.remove(action.hosts)
+            case Stop() if fleet.is_alive(action.host):
+                fleet.hosts[action.host].stop()
+            case Continue() if fleet.is_alive(action.host) and fleet.hosts[action.host].is_stopped:
+                fleet.hosts[action.host].go_on()
+            case Crash() if fleet.is_alive(action.host):
                 self._crash(action.host)
-            case Restart():
+            case Restart() if action.host in fleet.hosts and not fleet.is_alive(action.host):
                 self._restart(action.host, action.remembers)
-            case Subscribe():
-                client = self._running(action.client)
-                if isinstance(client, ClientHost):
-                    self._subscribe(client, action)
-            case Publish():
-                client = self._running(action.client)
-                if isinstance(client, ClientHost):
-                    self._publish(action.client, client, action.topic, action.qos, action.size)
+            case Roam() if (client := fleet.client(action.client)) is not None:
+                fleet.roam(client)
+            case Subscribe() if (client := fleet.client(action.client)) is not None:
+                self._subscribe(client, action)
+            case Unsubscribe() if (client := fleet.client(action.client)) is not None:
+                for subscription in self._deliveries.unsubscribe(client, action.filter):
+                    client.unsubscribe(subscription)
+            case Publish() if (client := fleet.client(action.client)) is not None:
+                self._publish(action.client, client, action)
             case _:
                 pass
 
-    def _start_node(self, name: str) -> None:
-        if name not in self._hosts:
-            self._enter(name, NodeHost(self._world, self._settings[name]))
-
     def _start_client(self, name: str) -> ClientHost:
-        client = ClientHost(self._world, self._settings[ROOT].listen, name)
-        self._enter(name, client)
+        client = self._fleet.start_client(name)
+        self._bounds.count(client)
         self._deliveries.start(name, client)
         return client
 
-    def _enter(self, name: str, host: Host) -> None:
-        self._names[host.address] = name
-        self._hosts[name] = host
-        self._bounds.count(host)
-
     def _crash(self, name: str) -> None:
-        host = self._hosts.get(name)
-        if host is None or self._world.hosts.get(host.address) is not host:
-            return
-        self._world.remove(host)
+        host = self._fleet.hosts[name]
+        self._fleet.kill(name)
         if isinstance(host, NodeHost):
             self._deliveries.break_owner(host)
         elif isinstance(host, ClientHost):
             self._deliveries.end(host)
 
     def _restart(self, name: str, remembers: bool) -> None:
-        host = self._hosts.get(name)
-        if host is None or self._world.hosts.get(host.address) is host or name in self._left:
-            return
-        if isinstance(host, NodeHost):
-            if not remembers:
-                self._ownership.forget(host)
-            self._enter(name, host.restart(remembers=remembers))
-        else:
+        before = self._fleet.hosts[name]
+        if isinstance(before, ClientHost):
             self._start_client(name)
+        elif isinstance(before, NodeHost) and name not in self._fleet.left:
+            if not remembers:
+                self._ownership.forget(before)
+            self._bounds.count(self._fleet.restart_node(name, remembers=remembers))
 
     def _subscribe(self, client: ClientHost, wanted: Subscribe) -> None:
-        subscription = client.control.subscribe(self._world.now, wanted.filter, Options(qos=wanted.qos))
+        client.catch_up()
+        subscription = client.control.subscribe(client.clock(), wanted.filter, Options(qos=wanted.qos))
         self._deliveries.subscribe(client, subscription, wanted.filter, wanted.qos)
         self._bounds.subscribed()
         self._world.settle(client)
 
-    def _publish(self, name: str, client: ClientHost, topic: str, qos: int, size: int) -> Sent:
-        number = self._numbers[name] = self._numbers.get(name, 0) + 1
-        sent = Sent(name, number, topic, qos, self._world.now)
-        payload = payload_of(sent)
-        sequence = client.engine.publish(topic, payload.ljust(size, b"."), qos, ack_queued=ACK_QUEUED)
-        if sequence is not None:
-            self._messages += 1
-            self._deliveries.publish(client, sequence, payload, sent)
+    def _publish(self, name: str, client: ClientHost, wanted: Publish) -> Sent | None:
+        """None: there was no room."""
+        payload = _payload(f"{name} {self._messages} ", wanted.size)
+        client.catch_up()
+        sequence = client.engine.publish(wanted.topic, payload, wanted.qos, wanted.retain)
+        if sequence is None:
+            return None
+        self._messages += 1
+        message = client.publisher, sequence
+        sent = Sent(name, message, wanted.topic, wanted.qos, wanted.retain, payload, self._world.now)
+        self._deliveries.publish(sent)
         self._world.settle(client)
         return sent
-
-    def _running(self, name: str) -> Host | None:
-        host = self._hosts.get(name)
-        runs = host is not None and self._world.hosts.get(host.address) is host and not host.is_stopped
-        return host if runs else None
-
-    def _serves(self, name: str) -> bool:
-        host = self._running(name)
-        return host is None or (isinstance(host, NodeHost) and host.control.is_serving)
 
     # Watching
 
     def _acted(self, host: Host) -> None:
         match host:
-            case NodeHost():
+            case NodeHost() if host.has_decided:
                 self._read_notices(host)
                 before = self._ownership.changes
                 self._check(self._ownership.look(host))
                 is_new = self._ownership.changes != before
                 self._check(self._deliveries.look_at_owner(host, closely=is_new))
-                if host.settings.name in self._left and host.control.has_stopped:
+                if host.settings.name in self._fleet.left and host.control.has_stopped:
                     self._crash(host.settings.name)
             case ClientHost():
                 self._check(self._deliveries.look_at_client(host))
@@ -316,7 +277,8 @@ class Trial:
 
     def _heard(self, host: Host, event: Event) -> None:
         if isinstance(event, LinkDownEvent):
-            self._say(f"{self._name(host.address)}: link to {self._name(event.address)} down: {event.reason}")
+            ends = self._fleet.name(host.address), self._fleet.name(event.address)
+            self._say(f"{ends[0]}: link to {ends[1]} down: {event.reason}")
             if event.inbound:
                 self._deliveries.break_session(event.session, host.address)
             else:
@@ -327,13 +289,8 @@ class Trial:
         if self._busy is not None:
             odd = set(datagram.kinds()) - IDLE
             if odd:
-                ends = f"{self._name(datagram.source)} to {self._name(datagram.destination)}"
-                self._busy.append(f"{' '.join(sorted(odd))} from {ends}")
-
-    def _path(self, datagram: Datagram) -> Faults | None:
-        ends = {self._name(datagram.source), self._name(datagram.destination)}
-        is_cut = any(len(ends & apart) == 1 for apart in self._apart)
-        return None if is_cut else self._paths
+                ends = self._fleet.name(datagram.source), self._fleet.name(datagram.destination)
+                self._busy.append(f"{' '.join(sorted(odd))} from {ends[0]} to {ends[1]}")
 
     # Verdict
 
@@ -342,6 +299,7 @@ class Trial:
         while self._world.now < end:
             self._world.run(min(SECOND, end - self._world.now))
             self._check(self._bounds.look())
+            self._deliveries.look_at_gaps()
 
     def _await(self, done: Callable[[], bool], what: str) -> None:
         deadline = self._world.now + RECOVERY
@@ -360,8 +318,21 @@ class Trial:
     def _fail(self, invariant: Invariant, text: str) -> None:
         raise Broken(Violation(self._world.now, invariant, text))
 
-    def _name(self, address: tuple[str, int]) -> str:
-        return self._names.get(address, f"{address[0]}:{address[1]}")
-
     def _say(self, text: str) -> None:
         self._tail.append(f"{(self._world.now - self._began) / SECOND:10.6f} {text}")
+
+
+def _serves(node: NodeHost) -> bool:
+    return node.control.is_serving
+
+
+def _is_refused(node: NodeHost) -> bool:
+    """Whether a node may not serve, because another holds its subtree or a part of it: see `EXEMPT`."""
+    told = [n for n in node.notices if isinstance(n, Refused) and n.subtree == node.settings.subtree]
+    return bool(told) and told[-1].reason == Reason.REASON_OVERLAP
+
+
+def _payload(head: str, size: int) -> bytes:
+    """So many bytes that no other message has, and in which no part is like another. 0: none."""
+    counted = (f"{number:08}" for number in range(size // 8 + 1))
+    return (head + "".join(counted)).encode()[: max(size, len(head))] if size else b""

@@ -71,6 +71,11 @@ class World:
         self._sequence = 0
         self._next_port = 7_700
 
+    @property
+    def age(self) -> int:
+        """Since this world began, in microseconds."""
+        return self.now - START
+
     def new_address(self) -> Address:
         """An address that no host has."""
         self._next_port += 1
@@ -85,6 +90,13 @@ class World:
         """The host is gone, as if its process had been killed: what is on its way to it is lost."""
         del self.hosts[host.address]
 
+    def move(self, host: Host) -> None:
+        """Gives a host another address, as a NAT or another network does. It is not told, and what is on its
+        way to the one before is lost."""
+        del self.hosts[host.address]
+        host.address = self.new_address()
+        self.hosts[host.address] = host
+
     def inject(self, source: Address, destination: Address, data: bytes) -> None:
         """Sends a datagram from anywhere, over its path."""
         self._send(Datagram(self.now, source, destination, data))
@@ -93,7 +105,7 @@ class World:
         """Has a host do what it can now, sends what it sends, and notes its next deadline."""
         if host.is_stopped:
             return
-        host.settle(self.now)
+        host.settle()
         for destination, data in host.engine.poll_transmit():
             self._send(Datagram(self.now, host.address, destination, data))
         deadline = host.poll_timeout()
@@ -101,6 +113,7 @@ class World:
             host.scheduled = max(deadline, self.now + 1)
             self._push(host.scheduled, host, None)
         self.acted(host)
+        host.has_decided = False
 
     def step(self) -> bool:
         """Lets the next thing happen; False: nothing is left to happen."""
@@ -108,15 +121,15 @@ class World:
             return False
         at, _, host, datagram = heapq.heappop(self._due)
         self.now = max(self.now, at)
-        if self.hosts.get(host.address) is not host:
+        if self.hosts.get(host.address if datagram is None else datagram.destination) is not host:
             return True
         if datagram is None:
             if host.scheduled != at:
                 return True
             host.scheduled = None
-            host.handle_timeout(self.now)
-        else:
-            host.handle_datagram(self.now, datagram.source, datagram.data)
+            host.handle_timeout()
+        elif datagram.destination == host.address:
+            host.handle_datagram(datagram.source, datagram.data)
         self.settle(host)
         return True
 

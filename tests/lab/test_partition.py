@@ -1,6 +1,6 @@
 """An owner that is cut off from everybody, and comes back: nothing is lost, nothing doubled, order kept.
 
-By then its parent has taken its subtree back (§5.6), has waited for its subscribers (§5.7), and hands the
+By then its parent has taken its subtree back (§5.6), has waited for its subscribers (§5.8), and hands the
 subtree over to it again (§5.4). That takes as long as it takes: there is the long form alone.
 """
 

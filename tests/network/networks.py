@@ -5,13 +5,29 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from hbroker.config import NodeSettings
+from hbroker._proto import packet_pb2 as pb
+from hbroker.config import LeasePolicy, NodeSettings
 from hbroker.protocol.notices import Joined
-from hbroker.sim.network import ClientHost, Datagram, Faults, NodeHost, World
+from hbroker.protocol.ordering import Ordering
+from hbroker.sim.network import ClientHost, Datagram, Faults, Host, NodeHost, World
 from hbroker.sim.network.paths import CLEAR
 from hbroker.subtree import is_within
 
 HOME = ("home/kitchen", "home/livingroom", "home/bedroom", "home/outside", "home/outside/securitycams")
+
+
+class Operator(Host):
+    """Who gives one order to a node (§5.7)."""
+
+    def __init__(self, world: World, node: NodeHost, kind: int, subtree: str = "") -> None:
+        super().__init__(world, world.new_address(), node=False, token_key=b"")
+        settings = node.settings
+        order = pb.Order(kind=pb.OrderKind.Name(kind), node=settings.name, subtree=subtree)
+        self.control: Ordering = Ordering(
+            self.engine, world.random, settings.listen, order, settings.join_key
+        )
+        self.control.start(world.now)
+        world.add(self)
 
 
 @dataclass
@@ -34,14 +50,37 @@ class Tree:
             tree.join(subtree)
         return tree
 
-    def join(self, subtree: str, *, name: str = "", wait: bool = True) -> NodeHost:
+    def join(
+        self, subtree: str, *, name: str = "", wait: bool = True, policy: LeasePolicy = LeasePolicy.FENCE
+    ) -> NodeHost:
         """Starts a node for a subtree; without a name it is named for its last level."""
         name = name or subtree.rsplit("/", 1)[-1]
-        settings = NodeSettings(name, subtree, self.world.new_address(), root=self.root.address)
+        settings = NodeSettings(
+            name, subtree, self.world.new_address(), root=self.root.address, policy=policy
+        )
         node = self.nodes[subtree] = NodeHost(self.world, settings)
         if wait:
             self.world.run_until(lambda: self.serves(node))
         return node
+
+    def leave(self, node: NodeHost) -> None:
+        """Orders a node to leave, waits until it has, and ends its process."""
+        self.order(node, pb.ORDER_KIND_LEAVE)
+        self.world.run_until(lambda: node.control.has_stopped)
+        node.kill()
+
+    def move(self, subtree: str, holder: NodeHost, target: NodeHost) -> None:
+        """As `hbroker move`: the holder hands the subtree back, and the target claims it."""
+        self.order(holder, pb.ORDER_KIND_HAND_BACK, subtree)
+        self.order(target, pb.ORDER_KIND_CLAIM, subtree)
+
+    def order(self, node: NodeHost, kind: int, subtree: str = "") -> None:
+        """Gives an order, and waits until it is carried out."""
+        operator = Operator(self.world, node, kind, subtree)
+        self.world.run_until(lambda: operator.control.has_ended)
+        answer = operator.control.answer
+        assert answer is not None
+        assert answer.done, answer
 
     def client(self, name: str = "") -> ClientHost:
         """A client that knows the root."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from hbroker.protocol.notices import LeaseLost, TookBack
 from hbroker.protocol.outcome import Published, Subscribed
 from hbroker.sim.network import CLEAR, ClientHost, Datagram, Faults
@@ -66,9 +68,19 @@ def test_a_subscription_moves_on_when_the_fenced_owner_has_the_subtree_anew() ->
     assert [message.payload for message in listener.messages] == [b"after"]
 
 
-def test_no_subscription_is_complete_while_an_owner_named_does_not_own_what_it_matches() -> None:
+@pytest.mark.parametrize("first", ["root", "kitchen"])
+def test_no_subscription_is_complete_while_an_owner_named_does_not_own_what_it_matches(first: str) -> None:
+    """Whichever of both answers first: who names it, or itself."""
     tree = Tree.grow(8)
     kitchen = tree.join("home/kitchen")
+    slow = kitchen.address if first == "root" else tree.root.address
+    brokers = tree.brokers()
+
+    def path(datagram: Datagram) -> Faults:
+        is_slow = datagram.source == slow and datagram.destination not in brokers
+        return Faults(delay_us=5_000) if is_slow else CLEAR
+
+    tree.world.path = path
     grant = kitchen.control.jurisdiction.grant_of("home/kitchen")
     assert grant is not None
     kitchen.control.jurisdiction.drop("home/kitchen")

@@ -1,4 +1,4 @@
-"""An owner that came to its topics without a handover waits for its subscribers (§5.7).
+"""An owner that came to its topics without a handover waits for its subscribers (§5.8).
 
 Publishers repeat at once what was not acknowledged, subscribers come when they notice: in between nothing of
 QoS 1 or 2 may be acknowledged, or it is lost.

@@ -87,7 +87,7 @@ def test_one_that_dies_before_it_serves_inherits_the_same_when_it_is_back() -> N
     assert tree.root.control.jurisdiction.delegation_of(SUBTREE) is not None
     kitchen = kitchen.restart()
     tree.world.run_until(lambda: tree.serves(kitchen))
-    held = sorted(subscription.filter for _, subscription in kitchen.control.subscribers)
+    held = sorted(subscription.filter for subscription in kitchen.control.subscribers)
     assert held == sorted(filter for filter in filters(SUBSCRIPTIONS) if touches(filter))
 
 

@@ -105,7 +105,7 @@ def forged_joins(peer: Peer) -> None:
 
 
 def distinct_filters(peer: Peer) -> None:
-    for _ in range(15):
+    for _ in range(30):
         filters = (f"flood/{peer.random.getrandbits(64)}/+/#" for _ in range(20))
         peer.reliably(*(pb.Packet(subscribe=pb.Subscribe(request=1, filter=text)) for text in filters))
 

@@ -19,8 +19,9 @@ from hbroker._proto import packet_pb2 as pb
 from hbroker.protocol.client import ClientControl
 from hbroker.protocol.core import Event
 from hbroker.protocol.outcome import Outcome
-from hbroker.protocol.packets import Address, address_of, body_of, cut_of, pack
+from hbroker.protocol.packets import Address, Body, address_of, body_of, cut_of, pack
 from hbroker.protocol.subscription import Options
+from hbroker.protocol.terms import SessionTerms
 from hbroker.subtree import is_within
 
 CLIENT: Address = ("10.9.9.9", 4000)
@@ -50,6 +51,12 @@ class Node:
     reason: int = 0
     subscriptions: dict[str, pb.Subscribe] = field(default_factory=dict)
     asked: Counter[str] = field(default_factory=Counter)
+    told: list[Body | None] = field(default_factory=list)
+    """What came within the session."""
+    is_mute: bool = False
+    """Within the session it answers nothing."""
+    has_session: bool = False
+    will_reason: int = 0
 
     def cut(self) -> tuple[str, str, Address, int]:
         return (self.subtree, self.name, self.address, self.epoch)
@@ -117,6 +124,7 @@ class Node:
             node=self.name,
             address=address_of(self.address),
             filter=body.filter,
+            group=body.group,
             responsible=self.owns_match(body.filter),
             passed_to=[cut_of(child.cut()) for child in touched],
             token=self.token,
@@ -127,15 +135,24 @@ class Node:
         body = body_of(packet)
         if not self.alive:
             return
+        self.told.append(body)
+        if self.is_mute:
+            return
         if isinstance(body, pb.Subscribe):
             suback = self.suback(body, self.touched(body.filter))
             suback.active = suback.responsible
+            suback.resumed = suback.active and self.has_session
             if suback.active:
                 self.subscriptions[body.filter] = body
             self.world.deliver(self, suback)
         elif isinstance(body, pb.Unsubscribe):
             self.subscriptions.pop(body.filter, None)
-            self.world.deliver(self, pb.SubAck(request=body.request, node=self.name, filter=body.filter))
+            self.world.deliver(
+                self, pb.SubAck(request=body.request, node=self.name, filter=body.filter, group=body.group)
+            )
+        elif isinstance(body, pb.Will):
+            reason = pb.Reason.Name(self.will_reason)
+            self.world.deliver(self, pb.WillAck(request=body.request, reason=reason))
         elif isinstance(body, pb.Leave):
             self.subscriptions.clear()
 
@@ -167,7 +184,13 @@ class Node:
 class World:
     """The network, the client's core and its control. `behind_nat`: only who was written to can answer."""
 
-    def __init__(self, seed: int = 1, faults: Faults | None = None, behind_nat: bool = False) -> None:
+    def __init__(
+        self,
+        seed: int = 1,
+        faults: Faults | None = None,
+        behind_nat: bool = False,
+        terms: SessionTerms | None = None,
+    ) -> None:
         self.now = 1
         self.random = Random(seed)
         self.faults = faults or Faults()
@@ -186,7 +209,8 @@ class World:
         self._link_ids = count(1)
         self._last_in_session: dict[Address, int] = defaultdict(int)
         self.root = self.node("root", "")
-        self.control = ClientControl(self, Random(seed), self.root.address, "tester")
+        terms = terms or SessionTerms("tester")
+        self.control = ClientControl(self, Random(seed), self.root.address, terms)
 
     def node(self, name: str, subtree: str, parent: Node | None = None) -> Node:
         made = Node(self, name, subtree, ("10.0.0.1", 7000 + len(self.nodes)))
@@ -260,7 +284,7 @@ class World:
         if not self.behind_nat or node.address in self._written_to:
             self._unreliably(lambda: self.event(ControlEvent(None, node.address, packet, False)))
 
-    def deliver(self, node: Node, body: pb.SubAck) -> None:
+    def deliver(self, node: Node, body: pb.SubAck | pb.WillAck) -> None:
         """In the session, in order; the node opens the link if there is none (§3.1)."""
         link = self.connect(node.address)
         self._in_order(node.address, lambda: self.event(ControlEvent(link, node.address, pack(body), False)))

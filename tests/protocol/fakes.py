@@ -88,6 +88,9 @@ class FakeCore:
         self.subscriptions: dict[tuple[int, str], int] = {}
         self.messages: dict[str, bytes] = {}
         self.retained_sent: list[tuple[int, str]] = []
+        self.waiting: tuple[list[bytes], list[bytes]] = ([], [])
+        """Serialised QueuedRecords and SeenRecords."""
+        self.open_messages = 0
 
     def counters(self) -> dict[str, int]:
         return {"messages_in": 0, "drop.no_subscriber": 0}
@@ -203,6 +206,19 @@ class FakeCore:
     def drop_retained(self, subtree: str) -> None:
         for topic in [t for t in self.messages if is_within(t, subtree)]:
             del self.messages[topic]
+
+    def drain_subtree(self, subtree: str) -> int:
+        return self.open_messages
+
+    def export_subtree(self, subtree: str) -> tuple[list[bytes], list[bytes]]:
+        """What waits (all of it, whatever the subtree) is taken out."""
+        exported, self.waiting = self.waiting, ([], [])
+        return exported
+
+    def import_records(self, queued: Sequence[bytes], seen: Sequence[bytes]) -> int:
+        self.waiting[0].extend(queued)
+        self.waiting[1].extend(seen)
+        return 0
 
     def matching(self, topic: str) -> int:
         return sum(topic_matches(filter, topic) for _, filter in self.subscriptions)

@@ -2,22 +2,43 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from hbroker._proto import packet_pb2 as pb
-from hbroker.protocol.handover import CHUNK, GIVING, TAKING, Giving, GivingState, Taking, TakingState
+from hbroker.config import LeasePolicy
+from hbroker.protocol.estate import Estate, Heir
+from hbroker.protocol.handover import (
+    DRAIN_WAIT,
+    GIVING,
+    LEAVERS_WAIT,
+    NO_ROOM_PAUSE,
+    PACKETS_A_TURN,
+    TAKING,
+    Giving,
+    GivingState,
+    Taking,
+    TakingState,
+)
+from hbroker.protocol.jurisdiction import Delegation
 from hbroker.protocol.packets import body_of
-from hbroker.protocol.subscribers import Subscription
+from hbroker.protocol.records import CHUNK, Record, cut_record
+from hbroker.protocol.subscribers import Subscription, record_of
 from tests.protocol.fakes import FakeCore, Network
 
 
 class Wire(FakeCore):
-    """Keeps what is sent."""
+    """Keeps what is sent, as long as there is room."""
 
     def __init__(self) -> None:
         super().__init__(Network(), ("10.0.0.1", 1), 1)
         self.sent: list[pb.Transfer] = []
         self.sizes: list[int] = []
+        self.room = 1_000_000
 
     def send(self, link: int, packet: bytes) -> bool:
+        if not self.room:
+            return False
+        self.room -= 1
         body = body_of(packet)
         assert isinstance(body, pb.Transfer)
         self.sent.append(body)
@@ -25,85 +46,252 @@ class Wire(FakeCore):
         return True
 
 
+class Things(Estate):
+    """What there is to give."""
+
+    def __init__(self) -> None:
+        self.subscriptions: list[Subscription] = []
+        self.cuts: dict[str, Delegation] = {}
+
+    def slow(self, subtree: str) -> Iterator[Record]:
+        return map(record_of, self.subscriptions)
+
+    def quick(self, subtree: str, heir: Heir) -> dict[tuple[str, str | int], Record]:
+        return {("cut", cut.subtree): cut_record(cut) for cut in self.cuts.values()}
+
+
+class Leavers:
+    def __init__(self) -> None:
+        self.count = 0
+
+    def __bool__(self) -> bool:
+        return self.count > 0
+
+    def overtake(self) -> None:
+        self.count = 0
+
+
+class Ends:
+    """Both ends of one handover, and the time."""
+
+    def __init__(self) -> None:
+        self.old, self.new = Wire(), Wire()
+        self.things, self.leavers = Things(), Leavers()
+        heir = cut("a", "heir")
+        self.giving = Giving(self.old, self.things, "a", 5, 1, heir, self.leavers)
+        self.taking = Taking(self.new, "a", 5, 1)
+        self.now = 0
+
+    def deliver(self) -> TakingState | None:
+        """Takes what was sent so far to the new owner."""
+        state = None
+        for transfer in self.old.sent:
+            state = self.taking.handle(transfer)
+            assert state is not None
+        self.old.sent.clear()
+        return state
+
+    def turn(self) -> bool:
+        """The next deadline; False: there is none."""
+        due = self.giving.poll_timeout()
+        if due is None:
+            return False
+        self.now = max(self.now, due)
+        self.giving.handle_timeout(self.now)
+        return True
+
+    def begin(self) -> None:
+        """All that there is arrives."""
+        self.giving.begin(self.now)
+        while self.turn():
+            pass
+        assert self.deliver() is TakingState.AWAIT_COMMIT
+
+    def stop_serving(self) -> None:
+        assert self.giving.handle(self.now, self.new.sent.pop()) is GivingState.DRAINING
+
+    def commit(self) -> None:
+        while self.turn():
+            pass
+        assert self.deliver() is TakingState.COMPLETE
+
+
 def subscription(filter: str, session: int = 1) -> Subscription:
     return Subscription(session, ("10.0.0.9", 9), filter, 1, True, True, "alice")
 
 
-def ends() -> tuple[Wire, Wire, Giving, Taking]:
-    old, new = Wire(), Wire()
-    return old, new, Giving(old, "a", 5, 1), Taking(new, "a", 5, 1)
+def cut(subtree: str, node: str, epoch: int = 1) -> Delegation:
+    return Delegation(subtree, node, ("10.0.0.7", 7), 70, epoch, LeasePolicy.SERVE, 3, 99)
 
 
-def deliver(wire: Wire, taking: Taking) -> TakingState | None:
-    state = None
-    for transfer in wire.sent:
-        state = taking.handle(transfer)
-        assert state is not None
-    wire.sent.clear()
-    return state
+def queued(number: int) -> bytes:
+    publish = pb.Publish(topic="a/x", publisher=1, sequence=number, payload=b"p" * 100).SerializeToString()
+    return pb.QueuedRecord(session=1, publish=publish, qos="QOS_AT_LEAST_ONCE").SerializeToString()
 
 
 def test_what_changes_during_the_handover_arrives_before_the_right_to_serve() -> None:
-    old, new, giving, taking = ends()
+    ends = Ends()
+    old, new, giving = ends.old, ends.new, ends.giving
     for topic in ("a/kept", "a/changed", "a/cleared"):
         old.publish(topic, b"before", 0, True)
-    giving.begin([subscription("a/#"), subscription("a/x")])
-    assert deliver(old, taking) is TakingState.AWAIT_COMMIT
+    ends.things.subscriptions = [subscription("a/#"), subscription("a/x")]
+    ends.begin()
 
     giving.follow(subscription("a/new"), False)
     giving.follow(subscription("a/x"), True)
     giving.follow(subscription("elsewhere"), False)
     old.publish("a/changed", b"after", 0, True)
     old.publish("a/cleared", b"", 0, True)
-    assert giving.handle(new.sent.pop()) is GivingState.AWAIT_DONE
-    giving.commit()
-    assert deliver(old, taking) is TakingState.COMPLETE
+    ends.stop_serving()
+    ends.commit()
 
-    assert {s.filter for s in taking.subscriptions} == {"a/#", "a/new"}
-    assert taking.subscriptions[0] == subscription("a/#")
+    found = list(ends.taking.inheritance.subscriptions.values())
+    assert {s.filter for s in found} == {"a/#", "a/new"}
+    assert found[0] == subscription("a/#")
     payloads = {t: pb.Publish.FromString(m).payload for t, m in new.messages.items()}
     assert payloads == {"a/kept": b"before", "a/changed": b"after"}
     assert not old.messages
-    taking.done()
-    assert giving.handle(new.sent.pop()) is GivingState.COMPLETE
+    ends.taking.done()
+    assert giving.handle(ends.now, new.sent.pop()) is GivingState.COMPLETE
+
+
+def test_cuts_go_along_as_they_are_when_it_commits() -> None:
+    ends = Ends()
+    ends.things.cuts = {s: cut(s, "child") for s in ("a/kept", "a/changed", "a/gone")}
+    ends.begin()
+    assert set(ends.taking.inheritance.cuts) == {"a/kept", "a/changed", "a/gone"}
+    ends.things.cuts = {"a/kept": cut("a/kept", "child"), "a/changed": cut("a/changed", "other", 2)}
+    ends.things.cuts["a/new"] = cut("a/new", "child")
+    ends.stop_serving()
+    ends.commit()
+    found = {d.subtree: d for d in ends.taking.inheritance.delegations("a")}
+    assert set(found) == {"a/kept", "a/changed", "a/new"}
+    changed = found["a/changed"]
+    assert (changed.node, changed.epoch, changed.incarnation) == ("other", 2, 70)
+    assert (changed.policy, changed.link) == (LeasePolicy.SERVE, None)
+
+
+def test_a_cut_that_does_not_lie_below_is_not_taken() -> None:
+    ends = Ends()
+    ends.things.cuts = {s: cut(s, "child") for s in ("a", "b/c", "ab", "a/b")}
+    ends.begin()
+    assert [d.subtree for d in ends.taking.inheritance.delegations("a")] == ["a/b"]
+
+
+def test_it_commits_once_everything_is_distributed() -> None:
+    ends = Ends()
+    ends.begin()
+    ends.old.open_messages = 2
+    ends.stop_serving()
+    ends.giving.handle_timeout(ends.now)
+    assert not ends.giving.has_committed
+    ends.old.open_messages = 0
+    began = ends.now
+    ends.commit()
+    assert ends.now - began < DRAIN_WAIT
+
+
+def test_what_is_not_distributed_in_time_does_not_hold_it_up() -> None:
+    ends = Ends()
+    ends.begin()
+    ends.old.open_messages = 2
+    began = ends.now
+    ends.stop_serving()
+    ends.commit()
+    assert DRAIN_WAIT <= ends.now - began < 2 * DRAIN_WAIT
+
+
+def test_a_child_that_hands_back_below_is_waited_for_and_then_overtaken() -> None:
+    ends = Ends()
+    ends.begin()
+    ends.leavers.count = 1
+    began = ends.now
+    ends.stop_serving()
+    ends.commit()
+    assert LEAVERS_WAIT <= ends.now - began < 2 * LEAVERS_WAIT
+    assert not ends.leavers
+
+
+def test_what_waits_for_subscribers_goes_along_and_is_kept_until_it_is_served() -> None:
+    ends = Ends()
+    seen = pb.SeenRecord(publisher=4, floor=2, words=[0, 1]).SerializeToString()
+    waiting = [queued(number) for number in range(20)]
+    ends.old.waiting = (list(waiting), [seen])
+    ends.begin()
+    assert ends.old.waiting[0] == waiting
+    ends.stop_serving()
+    ends.commit()
+    assert ends.taking.inheritance.queued == waiting
+    assert ends.taking.inheritance.seen == [seen]
+    assert [r.SerializeToString() for r in ends.giving.exported if not isinstance(r, bytes)] == [
+        *waiting,
+        seen,
+    ]
+
+
+def test_nothing_is_lost_where_the_link_has_no_room() -> None:
+    ends = Ends()
+    ends.things.subscriptions = [subscription(f"a/{n}/" + "f" * 60) for n in range(500)]
+    ends.old.room = 3
+    ends.giving.begin(0)
+    assert len(ends.old.sent) == 3
+    assert ends.giving.poll_timeout() == NO_ROOM_PAUSE
+    while ends.turn() and ends.now < 60 * NO_ROOM_PAUSE:
+        ends.old.room = 1
+    ends.old.room = 1_000
+    while ends.turn():
+        pass
+    assert ends.deliver() is TakingState.AWAIT_COMMIT
+    assert len(ends.taking.inheritance.subscriptions) == 500
+
+
+def test_much_leaves_by_turns() -> None:
+    ends = Ends()
+    ends.things.subscriptions = [subscription(f"a/{n}/" + "f" * 60) for n in range(5_000)]
+    ends.giving.begin(0)
+    assert len(ends.old.sent) == PACKETS_A_TURN
+    ends.deliver()
+    while ends.turn():
+        assert len(ends.old.sent) <= PACKETS_A_TURN
+        ends.deliver()
+    assert len(ends.taking.inheritance.subscriptions) == 5_000
 
 
 def test_records_travel_in_packets_that_fit_a_datagram() -> None:
-    old, _, giving, taking = ends()
-    old.publish("a/large", b"x" * 1_000, 0, True)
+    ends = Ends()
+    ends.old.publish("a/large", b"x" * 1_000, 0, True)
     for number in range(50):
-        old.publish(f"a/{number}", b"y" * 100, 0, True)
-    giving.begin([subscription(f"a/{n}/" + "f" * 60) for n in range(200)])
-    large = [size for size in old.sizes if size > CHUNK + 60]
+        ends.old.publish(f"a/{number}", b"y" * 100, 0, True)
+    ends.things.subscriptions = [subscription(f"a/{n}/" + "f" * 60) for n in range(200)]
+    ends.begin()
+    large = [size for size in ends.old.sizes if size > CHUNK + 60]
     assert len(large) == 1
-    assert max(old.sizes) < 1_100
-    assert len(old.sizes) < 60
-    deliver(old, taking)
-    assert len(taking.subscriptions) == 200
+    assert max(ends.old.sizes) < 1_100
+    assert len(ends.old.sizes) < 60
+    assert len(ends.taking.inheritance.subscriptions) == 200
 
 
 def test_what_is_not_due_changes_nothing() -> None:
-    _, new, giving, taking = ends()
+    ends = Ends()
     done = pb.Transfer(subtree="a", epoch=5, phase=pb.TRANSFER_PHASE_DONE)
     commit = pb.Transfer(subtree="a", epoch=5, phase=pb.TRANSFER_PHASE_COMMIT)
     stale = pb.Transfer(subtree="a", epoch=4, phase=pb.TRANSFER_PHASE_READY)
-    assert giving.handle(done) is None
-    assert giving.handle(commit) is None
-    assert giving.handle(stale) is None
-    assert taking.handle(commit) is None
-    assert taking.handle(done) is None
-    assert not new.sent
+    for transfer in (done, commit, stale):
+        assert ends.giving.handle(0, transfer) is None
+    assert ends.taking.handle(commit) is None
+    assert ends.taking.handle(done) is None
+    assert not ends.new.sent
 
 
 def test_a_handover_that_fails_leaves_nothing_behind() -> None:
-    old, new, giving, taking = ends()
-    old.publish("a/x", b"1", 0, True)
-    giving.begin([subscription("a/#")])
-    deliver(old, taking)
-    taking.abandon()
-    assert not taking.subscriptions
-    assert not new.messages
-    assert old.messages
+    ends = Ends()
+    ends.old.publish("a/x", b"1", 0, True)
+    ends.things.subscriptions = [subscription("a/#")]
+    ends.begin()
+    ends.taking.abandon()
+    assert not ends.taking.inheritance.subscriptions
+    assert not ends.new.messages
+    assert ends.old.messages
 
 
 def test_both_ends_reach_their_end() -> None:

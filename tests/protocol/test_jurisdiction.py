@@ -122,3 +122,10 @@ def test_a_request_from_a_parent_goes_on_below_that_parents_grants_alone() -> No
     held.delegate(delegation("b/x"))
     assert [d.subtree for d in held.children("#", parent_link=2)] == ["b/x"]
     assert [d.subtree for d in held.children("#")] == ["a/x", "b/x"]
+
+
+def test_what_was_delegated_out_of_a_subtree_that_is_lost_is_not_named() -> None:
+    held = jurisdiction("a/b", subtree="a")
+    assert [d.subtree for d in held.children("a/+/c")] == ["a/b"]
+    held.drop("a")
+    assert not held.children("a/+/c")

@@ -11,9 +11,10 @@ from hypothesis import strategies as st
 from hbroker._native import ControlEvent
 from hbroker._proto import packet_pb2 as pb
 from hbroker.config import LeasePolicy, Limits
-from hbroker.protocol.delegating import DELEGATION, DelegationState
+from hbroker.protocol.custody import DELEGATION, DelegationState
 from hbroker.protocol.inquiry import MOST_HOPS
 from hbroker.protocol.machine import ImpossibleTransition, Machine
+from hbroker.protocol.notices import PolicyLowered
 from hbroker.protocol.packets import Body, Reason, address_of, pack
 from hbroker.protocol.uplink import UPLINK, UplinkEvent, UplinkState
 from tests.protocol.world import ROOT, World
@@ -144,6 +145,10 @@ def test_a_child_may_not_outlive_a_parent_that_is_fenced() -> None:
     world = chain()
     world.start_node("oven", "home/kitchen/oven", LeasePolicy.SERVE)
     world.advance(2)
+    assert world.owners("home/kitchen/oven") == ["oven"]
+    assert PolicyLowered("home/kitchen/oven", "kitchen") in world.notices("oven")
+    world.network.part(world.nodes["kitchen"].settings.listen, world.nodes["oven"].settings.listen)
+    world.advance(20)
     assert world.owners("home/kitchen/oven") == ["kitchen"]
 
 

@@ -315,7 +315,7 @@ def test_a_thousand_rounds_leave_no_state_behind() -> None:
         world.outcome(Unsubscribed)
     world.run(seconds=60)
     assert world.control.poll_timeout() is None
-    assert len(world.control._subscriber._by_filter) == len(world.control._subscriber._confirmations) == 0
+    assert len(world.control._subscriber._by_key) == len(world.control._subscriber._confirmations) == 0
     assert len(world.control._subscriber._questions) == len(world.control._subscriber._by_link) == 0
 
 

@@ -71,7 +71,8 @@ class Child:
         """Goes through the whole of a join, in no time."""
         self.hear(now, self.ack(self.join()))
         (asked,) = self.joins(self.core.sent)
-        self.hear(now, self.ack(asked, epoch=9, lease_ms=lease_ms), LINK, PARENT)
+        granted = self.ack(asked, epoch=9, lease_ms=lease_ms, policy=asked.policy)
+        self.hear(now, granted, LINK, PARENT)
         for phase, last in ((pb.TRANSFER_PHASE_RECORDS, True), (pb.TRANSFER_PHASE_COMMIT, False)):
             self.hear(now, pb.Transfer(subtree="a", epoch=9, phase=phase, last=last), LINK, PARENT)
         assert self.core.serves("a")

@@ -122,7 +122,7 @@ class FakeControl:
         found = Resolution(topic, "root", ("127.0.0.1", 7700), 1, 300, "", "", 0, ())
         return self._id(lambda ticket: Resolved(ticket, found))
 
-    def subscribe(self, now: int, filter: str, options: object, *, patience: int) -> int:
+    def subscribe(self, now: int, filter: str, options: object, *, group: str, patience: int) -> int:
         id = self._id(lambda subscription: Subscribed(subscription, ("root",)))
         self.filters[id] = filter
         return id
@@ -131,7 +131,7 @@ class FakeControl:
         del self.filters[subscription]
         self.outcomes.append(Unsubscribed(subscription))
 
-    def leave(self) -> None:
+    def leave(self, *, end_session: bool) -> None:
         self.has_left = True
 
     def handle_event(self, now: int, event: object) -> None:
@@ -158,5 +158,5 @@ def install(monkeypatch: pytest.MonkeyPatch) -> FakeEndpoint:
     endpoint = FakeEndpoint()
     monkeypatch.setattr(hub, "ClientControl", FakeControl)
     for shell in (client, sync):
-        monkeypatch.setattr(shell, "new_endpoint", lambda listen: endpoint)
+        monkeypatch.setattr(shell, "new_endpoint", lambda listen, identity: endpoint)
     return endpoint

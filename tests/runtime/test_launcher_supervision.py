@@ -180,8 +180,28 @@ def test_a_node_in_its_pause_is_not_started_once_stopping() -> None:
 
 def test_every_state_can_be_stopped_and_every_process_can_end() -> None:
     assert {state for state, event in TRANSITIONS if event is Event.STOP} == set(State)
-    running = {State.AWAITING_READY, State.SERVING, State.AWAITING_CHILDREN, State.AWAITING_EXIT}
-    assert {state for state, event in TRANSITIONS if event is Event.EXIT} == running
+    never_started = {State.AWAITING_PARENT, State.AWAITING_START}
+    assert {state for state, event in TRANSITIONS if event is Event.EXIT} == set(State) - never_started
+
+
+def test_a_node_that_left_by_order_stays_away() -> None:
+    supervisor = serving()
+    supervisor.handle_leave(1.0, "kitchen")
+    assert supervisor.handle_exit(2.0, "kitchen") is None
+    supervisor.handle_timeout(60.0)
+    assert supervisor.state("kitchen") is State.LEFT
+    assert Start("kitchen") not in actions(supervisor)
+    supervisor.stop(61.0)
+    assert supervisor.state("kitchen") is State.ENDED
+
+
+def test_a_node_that_leaves_while_the_network_stops_is_awaited() -> None:
+    supervisor = serving()
+    supervisor.stop(1.0)
+    supervisor.handle_leave(1.1, "kitchen")
+    assert supervisor.state("kitchen") in (State.AWAITING_CHILDREN, State.AWAITING_EXIT)
+    assert supervisor.handle_exit(1.2, "kitchen") is None
+    assert supervisor.state("kitchen") is State.ENDED
 
 
 @settings(max_examples=200, deadline=None)

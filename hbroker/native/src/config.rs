@@ -19,9 +19,23 @@ pub struct Config {
     pub max_links: usize,
     pub max_datagram: usize,
     pub link_queue_bytes: usize,
+    /// What may wait for one session (§7.8).
+    pub queue_messages: usize,
+    pub queue_bytes: usize,
+    /// Bytes that may wait for all sessions together.
+    pub queue_memory: usize,
     pub event_queue: usize,
     pub message_queue_bytes: usize,
     pub retained_bytes: usize,
+    /// The largest payload, out and in.
+    pub max_message_bytes: usize,
+    /// Bytes of messages of which parts are missing, in all.
+    pub reassembly_bytes: usize,
+    /// The session lives on without a link: messages that no listener wants wait for one.
+    pub persistent: bool,
+    /// What this end takes without having acknowledged it.
+    pub receive_messages: u32,
+    pub receive_bytes: u64,
     /// Answers to unproven addresses, a second.
     pub stranger_rate: u32,
     pub keep_alive: Micros,

@@ -13,16 +13,19 @@ use crate::Micros;
 use crate::config::Config;
 use crate::endpoint::Endpoint;
 use crate::endpoint::worker::Machine;
+use crate::engine::counters::Drop;
 use crate::engine::event::{Event, Message};
 use crate::engine::forward::retain;
 use crate::engine::outlet::Handoff;
+use crate::engine::session::Status;
+use crate::engine::session_queue::Bounds;
 use crate::engine::subscribing::Opened;
 use crate::engine::{Engine, Shared};
 use crate::link_id::{LinkId, SessionKey};
 use crate::sink::DatagramSink;
 use crate::tables::jurisdiction::{Cut, Grant};
 use crate::tables::trie::Subscriber;
-use crate::wire::{self, Body, PacketView};
+use crate::wire::{self, Body, PacketView, QueuedRecord};
 
 /// One engine, or several, and what they share.
 pub struct Core {
@@ -135,11 +138,11 @@ impl Core {
         self.each(|engine, _| engine.uncut(subtree));
     }
 
-    /// Makes a session, or changes it; false: there are too many, or it is not persistent and has no link.
-    pub fn open_session(&self, session: u64, persistent: bool) -> bool {
+    /// Makes a session, or changes it. `bounds`: of its queue; 0: the node's own. False: there are too many, or it is not persistent and has no link.
+    pub fn open_session(&self, session: u64, persistent: bool, bounds: Bounds) -> bool {
         let mut home = self.shared.directory.worker_of(session).unwrap_or(0);
         loop {
-            match self.on(home, |engine, _| engine.open_session(session, persistent)) {
+            match self.on(home, |engine, now| engine.open_session(now, session, persistent, bounds)) {
                 Opened::Here => return true,
                 Opened::Refused => return false,
                 // Its link came up on another worker meanwhile.
@@ -148,11 +151,11 @@ impl Core {
         }
     }
 
-    /// Forgets a session and its subscriptions.
-    pub fn end_session(&self, session: u64) {
+    /// Forgets a session, its queue and its subscriptions. `why`: what its messages are counted as.
+    pub fn end_session(&self, session: u64, why: Drop) {
         if let Some(key) = self.session_key(session) {
-            self.on(key.worker(), |engine, _| engine.end_session(key));
-            self.others(key.worker(), |engine| engine.forget_subscriptions(key));
+            self.on(key.worker(), |engine, now| engine.end_session(now, key, why));
+            self.others(key.worker(), |engine, _| engine.forget_subscriptions(key));
         }
     }
 
@@ -161,49 +164,53 @@ impl Core {
         &self,
         session: u64,
         filter: &str,
+        group: &str,
         subscriber: impl FnOnce(SessionKey) -> Subscriber,
     ) -> bool {
         let Some(key) = self.session_key(session) else {
             return false;
         };
         let (home, subscriber) = (key.worker(), subscriber(key));
-        let Some(is_new) = self.on(home, |engine, _| engine.subscribe(filter, subscriber)) else {
+        let Some(is_new) = self.on(home, |engine, _| engine.subscribe(filter, group, subscriber)) else {
             return false;
         };
-        self.others(home, |engine| _ = engine.subscribe(filter, subscriber));
+        self.others(home, |engine, _| _ = engine.subscribe(filter, group, subscriber));
         // A session that ended meanwhile had the other workers forget its subscriptions, perhaps before this one was there.
         if self.workers() > 1 && !self.on(home, |engine, _| engine.has_session(key)) {
-            self.others(home, |engine| engine.forget_subscriptions(key));
+            self.others(home, |engine, _| engine.forget_subscriptions(key));
         }
         is_new
     }
 
     /// Whether there was such a subscription.
-    pub fn unsubscribe(&self, session: u64, filter: &str) -> bool {
+    pub fn unsubscribe(&self, session: u64, filter: &str, group: &str) -> bool {
         let Some(key) = self.session_key(session) else {
             return false;
         };
-        self.others(key.worker(), |engine| _ = engine.unsubscribe(filter, key));
-        self.on(key.worker(), |engine, _| engine.unsubscribe(filter, key))
+        self.others(key.worker(), |engine, now| _ = engine.unsubscribe(now, filter, group, key));
+        self.on(key.worker(), |engine, now| engine.unsubscribe(now, filter, group, key))
     }
 
     /// Sends the retained messages that match; how many there were.
     pub fn send_retained(&self, session: u64, filter: &str, qos: u8) -> usize {
         self.session_key(session)
-            .map_or(0, |key| self.on(key.worker(), |engine, _| engine.send_retained(key, filter, qos)))
+            .map_or(0, |key| self.on(key.worker(), |engine, now| engine.send_retained(now, key, filter, qos)))
     }
 
     /// The retained messages below a subtree, each part a serialised `Publish`.
     pub fn retained(&self, subtree: &str) -> Vec<Vec<u8>> {
-        let retained = self.shared.retained.lock();
+        let now = self.now();
+        let mut retained = self.shared.retained.lock();
+        retained.expire(now);
         retained.below(subtree).flat_map(|(_, parts)| parts).map(|field| wire::message_of(field)).collect()
     }
 
     /// Takes retained messages over; how many there was no room for.
     pub fn take_retained(&self, messages: &[Vec<u8>]) -> usize {
+        let now = self.now();
         let mut retained = self.shared.retained.lock();
         let mut kept = |message: &Vec<u8>| match PacketView::from_raw(&wire::field_of(message)) {
-            Ok(PacketView { body: Body::Publish(publish), .. }) => retain(&mut retained, &publish),
+            Ok(PacketView { body: Body::Publish(publish), .. }) => retain(now, &mut retained, &publish),
             _ => false,
         };
         messages.iter().filter(|message| !kept(message)).count()
@@ -214,9 +221,54 @@ impl Core {
         self.shared.retained.lock().drop_below(subtree);
     }
 
+    /// How many messages at and below a subtree have a publisher that waits for its PUBACK.
+    pub fn drain_subtree(&self, subtree: &str) -> usize {
+        (0..self.workers()).map(|worker| self.on(worker, |engine, _| engine.open_below(subtree))).sum()
+    }
+
+    /// Takes out what moves with a subtree, serialised: what waits for sessions, and what was seen. Open messages are refused.
+    pub fn export_subtree(&self, subtree: &str) -> (Vec<Vec<u8>>, Vec<Vec<u8>>) {
+        let mut open = Vec::new();
+        self.each(|engine, now| open.extend(engine.refuse_open(now, subtree)));
+        let (mut queued, mut seen) = (Vec::new(), Vec::new());
+        self.each(|engine, now| queued.extend(engine.export_queued(now, subtree)));
+        self.each(|engine, now| seen.extend(engine.export_seen(now, &open)));
+        (queued, seen)
+    }
+
+    /// Takes over what moved here with a subtree, before it is served; how many messages there was no room for.
+    pub fn import_records(&self, queued: &[Vec<u8>], seen: &[Vec<u8>]) -> usize {
+        // A publisher may come to any worker.
+        self.each(|engine, now| engine.import_seen(now, seen));
+        let mut of_worker: BTreeMap<u8, Vec<QueuedRecord<'_>>> = BTreeMap::new();
+        for record in queued {
+            // One that makes no sense, or has no session, is counted where it finds none.
+            let record = QueuedRecord::parse(record).unwrap_or_default();
+            let home = self.shared.directory.worker_of(record.session).unwrap_or(0);
+            of_worker.entry(home).or_default().push(record);
+        }
+        let import =
+            |(home, records): (u8, Vec<_>)| self.on(home, |engine, now| engine.import_queued(now, &records));
+        of_worker.into_iter().map(import).sum()
+    }
+
+    /// Publishes a client's message, a serialised `Publish`, in its name; false: it is none, or its topic is not this node's.
+    pub fn publish_raw(&self, message: &[u8]) -> bool {
+        self.on(0, |engine, now| engine.publish_raw(now, message))
+    }
+
     /// How many subscriptions match a topic.
     pub fn matching(&self, topic: &str) -> usize {
         self.on(0, |engine, _| engine.matching(topic))
+    }
+
+    /// How the sessions are, those for which most is held first; `most` of them.
+    pub fn sessions(&self, most: usize) -> Vec<Status> {
+        let mut sessions = Vec::new();
+        self.each(|engine, _| sessions.extend(engine.sessions(most)));
+        sessions.sort_by_key(|status| std::cmp::Reverse(status.queued_bytes));
+        sessions.truncate(most);
+        sessions
     }
 
     /// Every counter and gauge by name, summed over the workers.
@@ -264,6 +316,10 @@ impl Core {
         self.on(home, |engine, _| engine.session_key(session))
     }
 
+    fn now(&self) -> Micros {
+        self.on(0, |_, now| now)
+    }
+
     fn workers(&self) -> u8 {
         match &self.driver {
             Driver::Virtual(_) => 1,
@@ -277,9 +333,9 @@ impl Core {
         }
     }
 
-    fn others(&self, but: u8, mut act: impl FnMut(&mut Engine)) {
+    fn others(&self, but: u8, mut act: impl FnMut(&mut Engine, Micros)) {
         for worker in (0..self.workers()).filter(|&worker| worker != but) {
-            self.on(worker, |engine, _| act(engine));
+            self.on(worker, &mut act);
         }
     }
 

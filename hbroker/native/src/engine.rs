@@ -5,33 +5,47 @@
 //! core's own (PUBLISH, PUBACK, PING), and hands up all others. What a PUBLISH means depends on the side: at a node it is
 //! forwarded (`forward`), at a client it is read (`inbox`).
 
+pub mod accounts;
+pub mod backlog;
 mod client;
 mod commands;
 pub mod counters;
+pub mod credit;
 mod datagrams;
 pub mod directory;
 pub mod distribution;
 pub mod event;
 pub mod forward;
 pub mod fragment;
+mod handover;
 pub mod inbox;
 pub mod ledger;
 pub mod links;
 mod node;
 pub mod outlet;
 mod outside;
+pub mod parcel;
+pub mod partial;
 pub mod parts;
+pub mod post;
 pub mod publisher;
 pub mod rate;
+mod refusals;
 pub mod routes;
+mod sending;
+pub mod session;
+pub mod session_queue;
 pub mod sessions;
+pub mod sharing;
+pub mod standing;
 pub mod subscribing;
-pub mod turned_away;
+mod throttle;
+pub mod unclaimed;
 
 #[cfg(test)]
 mod tests;
 
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::VecDeque;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -48,9 +62,12 @@ use crate::engine::inbox::Inbox;
 use crate::engine::links::Links;
 use crate::engine::outlet::{Handoff, Outlet};
 use crate::engine::parts::Splitter;
+use crate::engine::post::Loose;
 use crate::engine::publisher::Publisher;
 use crate::engine::rate::RateLimit;
 use crate::engine::sessions::Sessions;
+use crate::engine::standing::Standings;
+use crate::engine::throttle::Throttle;
 use crate::keyed::Keyed;
 use crate::link::{Link, LinkConfig, Liveness, Role};
 use crate::link_id::LinkId;
@@ -66,6 +83,7 @@ const HOUSEKEEPING: Micros = 5_000_000;
 pub struct Shared {
     pub directory: Arc<Directory>,
     pub retained: Arc<Mutex<RetainedStore>>,
+    standings: Arc<Standings>,
     /// Links opened so far: each has an incarnation of its own, so that its peer can tell it from the one before (§3.6).
     opened: Arc<AtomicU64>,
 }
@@ -76,6 +94,7 @@ impl Shared {
         Self {
             directory: Arc::new(Directory::new(config.seed)),
             retained: Arc::new(Mutex::new(RetainedStore::new(config.retained_bytes))),
+            standings: Arc::new(Standings::new(config.seed)),
             opened: Arc::default(),
         }
     }
@@ -103,10 +122,8 @@ struct Client {
     inbox: Inbox,
     /// Tokens for owners that were resolved and not yet written to.
     tokens: std::collections::HashMap<SocketAddr, Vec<u8>, Keyed>,
-    /// The topics whose first message that waits found no room on its link.
-    blocked: BTreeSet<Box<str>>,
     /// The topics whose messages wait for a handover to end, and until when.
-    paused: VecDeque<(Micros, Box<str>)>,
+    paused: VecDeque<(Micros, Arc<str>)>,
 }
 
 pub struct Engine {
@@ -125,6 +142,7 @@ pub struct Engine {
     strangers: RateLimit,
     /// Links whose released packets wait for room (§3.3).
     stalled: Vec<LinkId>,
+    throttle: Throttle,
     housekeeping: Micros,
 }
 
@@ -142,17 +160,21 @@ impl Engine {
             workers,
             out: Outlet {
                 links: Links::new(worker, keyed),
-                sessions: Sessions::new(worker, keyed),
+                sessions: Sessions::new(worker, config.queue_memory / usize::from(workers), keyed),
+                loose: Loose::default(),
+                standings: (workers > 1).then(|| Arc::clone(&shared.standings)),
                 counters: Counters::default(),
                 handoffs: VecDeque::new(),
             },
             side,
-            splitter: Splitter::new(config.publisher, config.max_datagram),
+            // Parts are forwarded to subscribers on any path: they have the size that every path carries.
+            splitter: Splitter::new(config.publisher, config.max_datagram.min(crate::link::mtu::BASE)),
             events: Events::new(config.event_queue),
             tokens: TokenKeys::new(config.token_keys.clone()),
             loose: VecDeque::new(),
             strangers: RateLimit::new(config.stranger_rate, config.stranger_rate),
             stalled: Vec::new(),
+            throttle: Throttle::default(),
             housekeeping: Micros::MAX,
             shared,
             config,
@@ -171,13 +193,12 @@ impl Engine {
             }
         }
         self.resume_paused(now);
+        self.expire_waiting(now);
+        if now >= self.out.sessions.next_look() {
+            self.look(now);
+        }
         if now >= self.housekeeping {
-            self.housekeeping = Micros::MAX;
-            if let Side::Client(client) = &mut self.side
-                && client.inbox.expire(now, &mut self.out.counters)
-            {
-                self.housekeeping = now + HOUSEKEEPING;
-            }
+            self.keep_house(now);
         }
     }
 
@@ -199,11 +220,11 @@ impl Engine {
     /// When `handle_timeout` is to be called next.
     pub fn poll_timeout(&self) -> Option<Micros> {
         let links = self.out.links.next_timeout().unwrap_or(Micros::MAX);
-        let paused = match &self.side {
-            Side::Client(client) => client.paused.front().map(|(until, _)| *until),
-            Side::Node(_) => None,
+        let waiting = match &self.side {
+            Side::Client(client) => client.next_timeout(),
+            Side::Node(_) => Micros::MAX,
         };
-        let deadline = links.min(self.housekeeping).min(paused.unwrap_or(Micros::MAX));
+        let deadline = links.min(self.housekeeping).min(self.out.sessions.next_look()).min(waiting);
         (deadline != Micros::MAX).then_some(deadline)
     }
 
@@ -221,13 +242,16 @@ impl Engine {
             return;
         };
         match handoff {
-            Handoff::Deliver { field, chain, targets, ticket } => {
-                forwarder.deliver(&field, chain, &targets, ticket, &mut self.out);
-            }
+            Handoff::Deliver { parcel, targets } => forwarder.deliver(now, parcel, targets, &mut self.out),
             Handoff::Settled { ticket } => forwarder.settle(ticket, &mut self.out),
             Handoff::Gone { session } => forwarder.routes.forget_session(session),
-            Handoff::Datagram { source, datagram } => self.take_datagram(now, source, &datagram),
+            Handoff::Pressure { worker, is_high } => {
+                self.throttle.set(worker, is_high);
+                return self.tell_pressure(now);
+            }
+            Handoff::Datagram { source, datagram } => return self.take_datagram(now, source, &datagram),
         }
+        self.tie_up(now);
     }
 
     /// Whether Python has something to poll.
@@ -245,7 +269,6 @@ impl Engine {
             Side::Client(client) => left.extend([
                 ("waiting", client.publisher.waiting()),
                 ("in flight", client.publisher.in_flight()),
-                ("blocked", client.blocked.len()),
             ]),
         }
         left
@@ -299,8 +322,9 @@ impl Engine {
         };
         let id = links.insert(Link::new(config, peer, token, now), session, inbound);
         links.touch(id);
+        self.offer_credit(id);
         if inbound {
-            self.attach(session, id);
+            self.attach(now, session, id);
         }
         Some(id)
     }
@@ -311,23 +335,16 @@ impl Engine {
             return;
         };
         let peer = entry.peer();
-        let tickets: Vec<_> = entry.ledger.take_all().collect();
-        self.out.counters.drop_many(Drop::SessionEnded, entry.link.unsent() as u64);
         match &mut self.side {
-            Side::Node(forwarder) => {
-                self.out.counters.drop_many(Drop::SessionEnded, tickets.len() as u64);
-                for ticket in tickets {
-                    forwarder.settle(ticket, &mut self.out);
-                }
-            }
+            Side::Node(_) if entry.inbound => self.detach(now, &entry),
+            Side::Node(_) => {}
             Side::Client(client) => {
+                let tickets: Vec<_> = entry.ledger.take_all().collect();
+                self.out.counters.drop_many(Drop::SessionEnded, entry.link.unsent() as u64);
                 client.inbox.forget_link(id);
                 client.publisher.zones.forget(Some(peer.address));
-                self.take_back(now, tickets);
+                self.take_back(now, peer.address, tickets);
             }
-        }
-        if entry.inbound {
-            self.detach(entry.session, entry.subscriber);
         }
         self.events.push(Event::LinkDown(peer, reason));
     }

@@ -4,6 +4,7 @@
 //! engine is sans-IO: datagrams and time come in; datagrams, events and a deadline come out. It reads and writes
 //! datagrams (`wire`), has one `link` for each peer, and looks topics up in `tables`. `endpoint` gives engines threads and sockets.
 
+mod broken;
 mod config;
 pub mod core;
 mod endpoint;
@@ -14,6 +15,7 @@ mod link_id;
 #[cfg(feature = "python")]
 mod python;
 mod schema;
+mod shrink;
 mod sink;
 mod tables;
 mod token;

@@ -10,11 +10,15 @@
 
 pub mod acks;
 pub mod arrivals;
+pub mod budget;
 mod config;
 pub mod congestion;
 mod contents;
 pub mod delivery;
+pub mod hystart;
+pub mod mtu;
 pub mod outbox;
+pub mod pacer;
 pub mod pubacks;
 pub mod ranges;
 pub mod recovery;
@@ -32,8 +36,10 @@ use crate::Micros;
 use crate::link::acks::Acks;
 use crate::link::arrivals::Arrivals;
 pub use crate::link::arrivals::Receipt;
+use crate::link::budget::Budget;
 pub use crate::link::delivery::Chain;
 use crate::link::delivery::Deliveries;
+use crate::link::mtu::PathMtu;
 use crate::link::outbox::Outbox;
 use crate::link::pubacks::{Pubacks, Success};
 use crate::link::recovery::Recovery;
@@ -45,6 +51,8 @@ use contents::Contents;
 const PROBES_BEFORE_TIMEOUT: Micros = 10;
 /// RFC 9002 §6.2.4: a probe timeout sends up to two datagrams.
 const PROBE_DATAGRAMS: u32 = 2;
+/// After so many probe timeouts in a row the size of the datagrams may be to blame.
+const SILENCES_OF_A_BLACK_HOLE: u32 = 2;
 /// The incarnations of one run's links lie this close together; those of two runs do not.
 const LINKS_OF_A_RUN: u64 = 1 << 32;
 /// Room in the queue that only control packets may use.
@@ -52,15 +60,17 @@ const CONTROL_RESERVE: usize = 1 << 20;
 /// What a datagram takes at most beside one body field: one of `max_datagram` less this fits into a bundle.
 pub const DATAGRAM_OVERHEAD: usize = 128;
 /// The largest body field: what remains of a UDP datagram once the largest link header is in it.
-const MOST_BODY: usize = wire::MAX_DATAGRAM - 1_024;
+pub const MOST_BODY: usize = wire::MAX_DATAGRAM - 1_024;
 
 /// One end of a link.
 #[derive(Debug)]
 pub struct Link {
     config: LinkConfig,
     peer: SocketAddr,
-    /// Sent in every datagram until the first acknowledgement; then empty.
+    /// Sent in every datagram until one that held it is acknowledged; then empty.
     token: Vec<u8>,
+    /// The first datagram with that token.
+    token_since: u64,
     is_established: bool,
     peer_incarnation: Option<u64>,
 
@@ -70,9 +80,13 @@ pub struct Link {
     deliveries: Deliveries,
     pubacks: Pubacks,
     recovery: Recovery<Contents>,
+    budget: Budget,
+    mtu: PathMtu,
 
     /// Datagrams that are to leave whatever the window says.
     probes: u32,
+    /// When what may not leave yet may.
+    resume_at: Option<Micros>,
     last_received: Micros,
     /// When a datagram was last received, or a numbered one sent, or a PING queued.
     last_active: Micros,
@@ -83,9 +97,12 @@ pub struct Link {
 impl Link {
     /// A link to `peer`. The token proves this end's address to it; it may be empty where none is needed.
     pub fn new(config: LinkConfig, peer: SocketAddr, token: Vec<u8>, now: Micros) -> Self {
+        let mtu = PathMtu::new(config.max_datagram);
+        let recovery = Recovery::new(mtu.size(), config.idle_timeout / PROBES_BEFORE_TIMEOUT);
         Self {
             peer,
             token,
+            token_since: 1,
             is_established: config.role == Role::Acceptor,
             peer_incarnation: None,
             acks: Acks::new(),
@@ -93,8 +110,11 @@ impl Link {
             outbox: Outbox::default(),
             deliveries: Deliveries::default(),
             pubacks: Pubacks::new(),
-            recovery: Recovery::new(config.max_datagram, config.idle_timeout / PROBES_BEFORE_TIMEOUT),
+            budget: Budget::new(recovery.window(), now),
+            mtu,
+            recovery,
             probes: 0,
+            resume_at: None,
             last_received: now,
             last_active: now,
             is_timed_out: false,
@@ -146,11 +166,18 @@ impl Link {
         self.arrivals.next_released()
     }
 
-    /// Ends a datagram that was fresh. If all of it was `kept` it will be acknowledged; if not, its reliable packets come
-    /// again, and those that were kept are then known.
-    pub fn finish_datagram(&mut self, now: Micros, number: u64, ack_eliciting: bool, kept: bool) {
+    /// Ends a datagram of `size` bytes that was fresh. If all of it was `kept` it will be acknowledged; if not, its reliable
+    /// packets come again, and those that were kept are then known.
+    pub fn finish_datagram(
+        &mut self,
+        now: Micros,
+        number: u64,
+        size: usize,
+        ack_eliciting: bool,
+        kept: bool,
+    ) {
         if kept && number != 0 {
-            self.acks.record(now, number, ack_eliciting);
+            self.acks.record(now, number, size, ack_eliciting);
         }
     }
 
@@ -161,7 +188,7 @@ impl Link {
         }
         self.body_field.clear();
         wire::put_pong_field(&mut self.body_field, sent_at_us);
-        self.outbox.push_unreliable(&self.body_field, false);
+        self.outbox.push_own(&self.body_field);
     }
 
     /// Success: a PUBACK for the peer's delivery is due.
@@ -175,10 +202,25 @@ impl Link {
         if is_taken { Ok(()) } else { Err(QueueFull) }
     }
 
-    /// The peer's address is another now. What the path carries is unknown again.
+    /// The peer's address is another now (§4.4). What went to the one before, and the acknowledgements, go again.
     pub fn move_to(&mut self, peer: SocketAddr) {
         self.peer = peer;
-        self.recovery.reset_path();
+        self.acks.repeat();
+        self.send_all_again();
+        self.begin_path();
+    }
+
+    /// The peer asks for a proof of this end's address, which is another than before (§4.4): sends the token until it has it.
+    /// False: one is on its way already, or the link is not open.
+    pub fn prove_address(&mut self, token: Vec<u8>) -> bool {
+        if !self.is_established || !self.token.is_empty() {
+            return false;
+        }
+        self.token = token;
+        self.token_since = self.recovery.next_number();
+        self.begin_path();
+        self.probe();
+        true
     }
 
     /// The peer answered RESET before it acknowledged anything: sends all again, with this token (§3.6).
@@ -187,20 +229,28 @@ impl Link {
             return;
         }
         self.token = token;
-        let Self { recovery, deliveries, pubacks, .. } = self;
-        recovery.abandon(|number, contents| contents.send_again(number, deliveries, pubacks));
+        self.send_all_again();
     }
 
     // Out
 
-    /// Queues a packet to be sent once. `body_field` is as `wire::put_packet` takes it.
+    /// Queues a message to be sent once. `body_field` is as `wire::put_packet` takes it.
     pub fn queue_unreliable(&mut self, body_field: &[u8], retained: bool) -> Result<(), QueueFull> {
-        let queued = self.outbox.unreliable_bytes() + body_field.len();
-        if queued > self.config.queue_bytes || body_field.len() > MOST_BODY {
-            return Err(QueueFull);
-        }
+        self.check_unreliable(body_field)?;
         self.outbox.push_unreliable(body_field, retained);
         Ok(())
+    }
+
+    /// Queues a packet to be sent once that is no message.
+    pub fn queue_own(&mut self, body_field: &[u8]) -> Result<(), QueueFull> {
+        self.check_unreliable(body_field)?;
+        self.outbox.push_own(body_field);
+        Ok(())
+    }
+
+    /// Whether a message to be delivered finds room.
+    pub fn has_room(&self, bytes: usize) -> bool {
+        self.deliveries.is_empty() || self.deliveries.bytes() + bytes <= self.config.queue_bytes
     }
 
     /// Queues a packet to be delivered; returns its number.
@@ -219,9 +269,9 @@ impl Link {
         Ok(self.deliveries.push(chain, body_field, retained))
     }
 
-    /// Unreliable packets that were never sent.
+    /// Messages of `QoS` 0 that were never sent.
     pub fn unsent(&self) -> usize {
-        self.outbox.unreliable_packets()
+        self.outbox.messages()
     }
 
     /// When to call `handle_timeout`.
@@ -235,6 +285,7 @@ impl Link {
             self.keep_alive_deadline(),
             self.idle_deadline(),
             self.silence_deadline(),
+            self.resume_at,
         ];
         deadlines.into_iter().flatten().min()
     }
@@ -246,9 +297,13 @@ impl Link {
         if self.is_timed_out {
             return Liveness::TimedOut;
         }
+        self.resume_at = self.resume_at.filter(|&at| at > now);
         self.acks.handle_timeout(now);
         self.detect_lost(now);
         if self.recovery.is_probe_due(now) {
+            if self.recovery.unanswered() >= SILENCES_OF_A_BLACK_HOLE && self.mtu.on_silence(now) {
+                self.recovery.set_max_datagram(self.mtu.size());
+            }
             self.probe();
         }
         if has_passed(self.keep_alive_deadline()) {
@@ -270,6 +325,11 @@ impl Link {
         self.peer_incarnation
     }
 
+    /// Whether another incarnation is a later link of the peer's same run, and not another run.
+    pub fn is_continued_by(&self, incarnation: u64) -> bool {
+        self.peer_incarnation.is_some_and(|known| is_later_of_run(known, incarnation))
+    }
+
     /// Whether the peer is known to know this link.
     pub fn is_established(&self) -> bool {
         self.is_established
@@ -285,6 +345,11 @@ impl Link {
         self.outbox.unreliable_bytes() + self.deliveries.bytes()
     }
 
+    /// Bytes of unreliable packets that were never sent.
+    pub fn unsent_bytes(&self) -> usize {
+        self.outbox.unreliable_bytes()
+    }
+
     /// What it counted.
     pub fn stats(&self) -> LinkStats {
         LinkStats { lost: self.recovery.lost(), retransmits: self.deliveries.retransmits() }
@@ -292,15 +357,31 @@ impl Link {
 
     // Below
 
+    fn check_unreliable(&self, body_field: &[u8]) -> Result<(), QueueFull> {
+        let queued = self.outbox.unreliable_bytes() + body_field.len();
+        let fits = queued <= self.config.queue_bytes && body_field.len() <= MOST_BODY;
+        if fits { Ok(()) } else { Err(QueueFull) }
+    }
+
     fn handle_acknowledgement(&mut self, now: Micros, ack: &AckView<'_>) {
-        let Self { recovery, deliveries, pubacks, acks, .. } = self;
+        let Self { recovery, deliveries, pubacks, acks, mtu, .. } = self;
+        let (in_flight, size) = (recovery.in_flight(), mtu.size());
         let mut is_progress = false;
-        recovery.on_acknowledgement(now, ack.largest, ack.ranges(), ack.delay_us, |contents| {
+        recovery.on_acknowledgement(now, ack.largest, ack.ranges(), ack.delay_us, |sent| {
             is_progress = true;
-            acks.on_acknowledged(contents.acknowledged_through);
-            contents.settle(deliveries, pubacks);
+            if sent.tries_size {
+                mtu.on_probe_acknowledged(now, sent.size);
+            } else {
+                mtu.on_acknowledged(sent.size);
+            }
+            acks.on_acknowledged(sent.contents.acknowledged_through);
+            sent.contents.settle(deliveries, pubacks);
         });
-        if is_progress && !self.token.is_empty() {
+        if mtu.size() != size {
+            recovery.set_max_datagram(mtu.size());
+        }
+        self.budget.on_acknowledged(in_flight - self.recovery.in_flight(), self.recovery.window());
+        if is_progress && !self.token.is_empty() && ack.largest >= self.token_since {
             self.token = Vec::new();
         }
         self.is_established |= is_progress;
@@ -308,13 +389,38 @@ impl Link {
     }
 
     fn detect_lost(&mut self, now: Micros) {
+        let Self { recovery, deliveries, pubacks, mtu, .. } = self;
+        let mut largest = 0;
+        recovery.detect_lost(now, |number, sent| {
+            if sent.tries_size {
+                mtu.on_probe_lost(now);
+            } else {
+                largest = largest.max(sent.size);
+            }
+            sent.contents.send_again(number, deliveries, pubacks);
+        });
+        if mtu.on_lost(now, largest) {
+            recovery.set_max_datagram(mtu.size());
+        }
+    }
+
+    /// What the path carries, and how fast, is unknown (RFC 9000 §9.4).
+    fn begin_path(&mut self) {
+        self.mtu = PathMtu::new(self.config.max_datagram);
+        self.recovery.set_max_datagram(self.mtu.size());
+        self.recovery.reset_path();
+    }
+
+    /// Nothing that is in flight arrives.
+    fn send_all_again(&mut self) {
+        self.budget.restore(self.recovery.window());
         let Self { recovery, deliveries, pubacks, .. } = self;
-        recovery.detect_lost(now, |number, contents| contents.send_again(number, deliveries, pubacks));
+        recovery.abandon(|number, contents| contents.send_again(number, deliveries, pubacks));
     }
 
     /// Whether this is the incarnation of an earlier link of the peer's run (§3.6).
     fn is_past(&self, incarnation: u64) -> bool {
-        let is_before = |known: u64| (1..LINKS_OF_A_RUN).contains(&known.wrapping_sub(incarnation));
+        let is_before = |known| is_later_of_run(incarnation, known);
         match self.peer_incarnation {
             Some(known) => is_before(known),
             None => self.config.past.is_some_and(|past| past == incarnation || is_before(past)),
@@ -337,7 +443,7 @@ impl Link {
         }
         self.body_field.clear();
         wire::put_ping_field(&mut self.body_field, now);
-        self.outbox.push_unreliable(&self.body_field, false);
+        self.outbox.push_own(&self.body_field);
     }
 
     /// When the initiator sends PING (§3.5).
@@ -354,4 +460,9 @@ impl Link {
     fn silence_deadline(&self) -> Option<Micros> {
         self.recovery.waiting_since().map(|since| since + self.config.idle_timeout)
     }
+}
+
+/// Whether `later` is the incarnation of a later link of the run that `earlier` is of (§2.2).
+fn is_later_of_run(earlier: u64, later: u64) -> bool {
+    (1..LINKS_OF_A_RUN).contains(&later.wrapping_sub(earlier))
 }

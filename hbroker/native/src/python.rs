@@ -7,6 +7,8 @@ mod config;
 mod core;
 mod events;
 mod messages;
+mod records;
+mod sessions;
 mod topics;
 
 use std::net::{IpAddr, SocketAddr};
@@ -49,14 +51,20 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<events::ControlEvent>()?;
     module.add_class::<events::LinkUpEvent>()?;
     module.add_class::<events::LinkDownEvent>()?;
+    module.add_class::<events::OverflowEvent>()?;
     module.add_class::<events::UnresolvedEvent>()?;
     module.add_class::<events::PublishedEvent>()?;
     module.add_class::<messages::Message>()?;
+    module.add_class::<sessions::SessionStatus>()?;
     module.add_class::<topics::SubscriptionTrie>()?;
     module.add_function(wrap_pyfunction!(topics::topic_is_valid, module)?)?;
     module.add_function(wrap_pyfunction!(topics::filter_is_valid, module)?)?;
     module.add_function(wrap_pyfunction!(topics::topic_matches, module)?)?;
     module.add_function(wrap_pyfunction!(topics::filter_touches, module)?)?;
     module.add_function(wrap_pyfunction!(codec::decode, module)?)?;
-    module.add_function(wrap_pyfunction!(codec::encode, module)?)
+    module.add_function(wrap_pyfunction!(codec::encode, module)?)?;
+    module.add_function(wrap_pyfunction!(records::decode_queued, module)?)?;
+    module.add_function(wrap_pyfunction!(records::encode_queued, module)?)?;
+    module.add_function(wrap_pyfunction!(records::decode_seen, module)?)?;
+    module.add_function(wrap_pyfunction!(records::encode_seen, module)?)
 }

@@ -294,6 +294,7 @@ pub mod sub_ack {
     pub const PARTS: u32 = 0x70;
     pub const LIST: u32 = 0x79;
     pub const GROUP: u32 = 0x82;
+    pub const RESUMED: u32 = 0x88;
     pub const CHECKS: Checks = &[
         (NODE, Check::Utf8),
         (ADDRESS, Check::Message(super::address::CHECKS)),
@@ -346,6 +347,7 @@ pub mod join {
     pub const POLICY: u32 = 0x38;
     pub const ORIGIN: u32 = 0x42;
     pub const CREDENTIAL: u32 = 0x4a;
+    pub const FENCED: u32 = 0x50;
     pub const CHECKS: Checks = &[
         (NODE, Check::Utf8),
         (SUBTREE, Check::Utf8),
@@ -366,6 +368,7 @@ pub mod join_ack {
     pub const LEASE_MS: u32 = 0x38;
     pub const TOKEN: u32 = 0x42;
     pub const HOLDER: u32 = 0x4a;
+    pub const POLICY: u32 = 0x50;
     pub const CHECKS: Checks = &[
         (NODE, Check::Utf8),
         (ADDRESS, Check::Message(super::address::CHECKS)),
@@ -382,6 +385,7 @@ pub mod leave {
     pub const EPOCH: u32 = 0x18;
     pub const REASON: u32 = 0x20;
     pub const KEEP_SESSION: u32 = 0x28;
+    pub const SESSION: u32 = 0x31;
     pub const CHECKS: Checks = &[(SUBTREE, Check::Utf8)];
 }
 
@@ -412,6 +416,7 @@ pub mod order {
     pub const NODE: u32 = 0x1a;
     pub const SUBTREE: u32 = 0x22;
     pub const CREDENTIAL: u32 = 0x2a;
+    pub const NONCE: u32 = 0x31;
     pub const CHECKS: Checks = &[(NODE, Check::Utf8), (SUBTREE, Check::Utf8)];
 }
 
@@ -423,6 +428,7 @@ pub mod order_ack {
     pub const NODE: u32 = 0x1a;
     pub const DONE: u32 = 0x20;
     pub const TEXT: u32 = 0x2a;
+    pub const NONCE: u32 = 0x31;
     pub const CHECKS: Checks = &[(NODE, Check::Utf8), (TEXT, Check::Utf8)];
 }
 

@@ -27,6 +27,11 @@ pub fn filter_is_valid(filter: &str) -> bool {
         && above.is_none_or(|levels| levels.split('/').all(is_name_or_plus))
 }
 
+/// Whether a filter can match more than the one topic that is spelt like it.
+pub fn has_wildcards(filter: &str) -> bool {
+    filter.contains(['+', '#'])
+}
+
 /// Whether a topic matches a filter.
 pub fn matches(filter: &str, topic: &str) -> bool {
     if is_apart(filter, topic) {

@@ -11,6 +11,7 @@
 //! - `reader`: varints, tags, lengths: protobuf's encoding, one field at a time
 //! - `check`: walks the messages that the core hands up unread, by the schema generated from the `.proto`
 //! - `view`, `publish`, `properties`, `acks`: datagram and packets; the message; what only applications read of it; acknowledgements
+//! - `records`: what a handover moves
 //! - `emit`: the other direction
 
 mod acks;
@@ -20,6 +21,7 @@ mod emit;
 mod properties;
 mod publish;
 mod reader;
+mod records;
 mod view;
 
 #[cfg(test)]
@@ -28,9 +30,11 @@ mod tests;
 pub use acks::{AckView, CutView, PubAckView};
 pub use emit::{
     AckOut, HeaderOut, PublishOut, packet_len, put_challenge_field, put_credit_field, put_header, put_packet,
-    put_padding, put_ping_field, put_pong_field, put_puback_field, put_publish_field, put_reset_field,
+    put_padding, put_part_field, put_ping_field, put_pong_field, put_puback_field, put_publish_field,
+    put_reset_field,
 };
 pub use publish::{FragmentView, PublishView, field_of, message_of};
+pub use records::{QueuedRecord, SeenRecord, queued_record, seen_record};
 pub use view::{Body, DatagramView, Header, Kind, PacketView};
 
 /// The largest payload of a UDP datagram over IPv4.

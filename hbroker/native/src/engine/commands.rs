@@ -6,8 +6,10 @@ use bytes::Bytes;
 
 use super::{Engine, Side, Unpublishable};
 use crate::Micros;
+use crate::engine::accounts::Accounts;
 use crate::engine::event::{DownReason, Event};
 use crate::engine::forward::Forwarder;
+use crate::engine::parts::{Outgoing, Part};
 use crate::link::{LinkStats, Role};
 use crate::link_id::LinkId;
 use crate::tables::jurisdiction::{Cut, Decision, Grant};
@@ -17,7 +19,7 @@ use crate::wire::{Body, PacketView, PublishOut};
 impl Engine {
     /// The next events for Python.
     pub fn take_events(&mut self, now: Micros, limit: usize) -> Vec<Event> {
-        let events = self.events.take(limit).collect();
+        let events = self.events.take(limit);
         self.release_stalled(now);
         events
     }
@@ -103,30 +105,28 @@ impl Engine {
         self.fail_waiting(topic, reason);
     }
 
-    /// Publishes a message; `Ok(None)`: there is no room, try again.
+    /// Publishes a message; `Ok(None)`: there is no room, try again. `share`: its payload, to be kept where it is large.
     ///
     /// # Errors
     /// What is wrong with the message.
-    pub fn publish(&mut self, now: Micros, message: &PublishOut<'_>) -> Result<Option<u64>, Unpublishable> {
+    pub fn publish(
+        &mut self,
+        now: Micros,
+        message: &PublishOut<'_>,
+        share: impl FnOnce() -> Bytes,
+    ) -> Result<Option<u64>, Unpublishable> {
         if !topic::topic_is_valid(message.topic) {
             return Err(Unpublishable::InvalidTopic);
         }
         if message.qos > 2 {
             return Err(Unpublishable::InvalidQos);
         }
-        if message.payload.len() > self.config.link_queue_bytes / 2 {
+        if message.payload.len() > self.config.max_message_bytes {
             return Err(Unpublishable::TooLarge);
         }
         match self.side {
-            Side::Client(_) => Ok(self.publish_out(now, message)),
-            Side::Node(_) => self.publish_here(now, message).map(Some),
-        }
-    }
-
-    /// Has messages that match handed up for this subscription.
-    pub fn listen(&mut self, subscription: u64, filter: &str, qos: u8) {
-        if let Side::Client(client) = &mut self.side {
-            client.inbox.listen(subscription, filter, qos);
+            Side::Client(_) => self.publish_out(now, message, share),
+            Side::Node(_) => self.publish_here(now, message, share).map(Some),
         }
     }
 
@@ -142,6 +142,10 @@ impl Engine {
         let LinkStats { lost, retransmits } = self.out.links.stats();
         with("datagrams_lost", lost);
         with("retransmits", retransmits);
+        let (Accounts { accepted, delivered, expired, .. }, _) = self.balance();
+        with("accepted", accepted);
+        with("delivered", delivered);
+        with("expired", expired);
     }
 
     /// What there is now, by name.
@@ -150,7 +154,13 @@ impl Engine {
         with("links", links.len() as u64);
         with("sessions", links.iter().filter(|entry| entry.inbound).count() as u64);
         with("publishers", links.iter().filter(|entry| entry.published).count() as u64);
-        with("queued_bytes", links.iter().map(|entry| entry.link.queued_bytes() as u64).sum());
+        let on_links: usize = links.iter().map(|entry| entry.link.queued_bytes()).sum();
+        with("queued_bytes", (on_links + self.out.sessions.waiting_bytes()) as u64);
+        with("queued_messages", self.balance().1);
+        with(
+            "sessions_away",
+            self.out.sessions.iter().filter(|session| session.link.is_none()).count() as u64,
+        );
         match &self.side {
             Side::Node(node) => with("inflight", node.open_messages() as u64),
             Side::Client(client) => {
@@ -172,18 +182,33 @@ impl Engine {
         }
     }
 
-    fn publish_here(&mut self, now: Micros, message: &PublishOut<'_>) -> Result<u64, Unpublishable> {
-        let parts = self.splitter.split(message);
+    fn publish_here(
+        &mut self,
+        now: Micros,
+        message: &PublishOut<'_>,
+        share: impl FnOnce() -> Bytes,
+    ) -> Result<u64, Unpublishable> {
+        let outgoing = self.splitter.split(message.topic.into(), message, share);
+        let outgoing = outgoing.map_err(|_| Unpublishable::TooLarge)?;
+        let sequence = outgoing.message();
+        match outgoing {
+            Outgoing::Single(part) => self.forward_own(now, &part)?,
+            Outgoing::Large(parts) => {
+                for part in parts {
+                    self.forward_own(now, &part)?;
+                }
+            }
+        }
+        Ok(sequence)
+    }
+
+    fn forward_own(&mut self, now: Micros, part: &Part) -> Result<(), Unpublishable> {
         let Side::Node(forwarder) = &mut self.side else {
             return Err(Unpublishable::NotOwned);
         };
-        for part in &parts {
-            let Ok(PacketView { body: Body::Publish(publish), .. }) = PacketView::from_raw(&part.field)
-            else {
-                return Err(Unpublishable::InvalidTopic);
-            };
-            forwarder.forward(now, &publish, None, &mut self.out).map_err(|_| Unpublishable::NotOwned)?;
-        }
-        Ok(parts.first().map_or(0, |part| part.message))
+        let Ok(PacketView { body: Body::Publish(publish), .. }) = PacketView::from_raw(&part.field) else {
+            return Err(Unpublishable::InvalidTopic);
+        };
+        forwarder.forward(now, &publish, None, &mut self.out).map_err(|_| Unpublishable::NotOwned)
     }
 }

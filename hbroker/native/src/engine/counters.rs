@@ -28,16 +28,30 @@ pub enum Drop {
     NotAuthorized,
     /// A message that breaks a rule: topic, `QoS`, fragment (§7.2).
     InvalidMessage,
-    /// A message that a subscriber's queue had no room for.
+    /// A message that a subscriber's queue had no room for (§7.8).
     QueueFull,
     /// A message that was queued for a session that ended, and not acknowledged.
     SessionEnded,
+    /// A message that was queued for a session without a link, for as long as that may be.
+    SessionExpired,
+    /// A message of `QoS` 0 for a session that had no link.
+    Away,
+    /// A message that waits for its session at another owner since a handover: no loss.
+    Moved,
+    /// A message that went to another member of its shared group (§6.5): no loss.
+    Regrouped,
+    /// A record of a handover that makes no sense, or is for a session that is not here (§5.4).
+    InvalidRecord,
     /// A retained message that the store had no room for.
     RetainedFull,
     /// A message that nobody read in time at this client.
     InboxFull,
     /// A part of a message whose other parts never came, or had no room.
     Incomplete,
+    /// A message that outlived its expiry (§7.8).
+    Expired,
+    /// A message that no listener came for (§6.4).
+    Unclaimed,
     /// A message whose owner could not be found.
     Unresolved,
     /// More answers outside of sessions than the rate limit allows.
@@ -50,7 +64,7 @@ pub enum Drop {
     EgressFull,
 }
 
-const DROPS: [&str; 22] = [
+const DROPS: [&str; 29] = [
     "malformed",
     "unknown_session",
     "address_unproven",
@@ -65,15 +79,28 @@ const DROPS: [&str; 22] = [
     "invalid_message",
     "queue_full",
     "session_ended",
+    "session_expired",
+    "away",
+    "moved",
+    "regrouped",
+    "invalid_record",
     "retained_full",
     "inbox_full",
     "incomplete",
+    "expired",
+    "unclaimed",
     "unresolved",
     "rate_limited",
     "too_many_links",
     "event_queue_full",
     "egress_full",
 ];
+
+impl Drop {
+    pub fn name(self) -> &'static str {
+        DROPS[self as usize]
+    }
+}
 
 /// The counters of one engine.
 #[derive(Clone, Default)]

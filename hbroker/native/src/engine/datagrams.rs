@@ -15,6 +15,8 @@ use crate::wire::{Body, DatagramView, Kind, PacketView};
 
 /// How often an opening link takes a new token before it waits for its timer.
 const TOKEN_RENEWALS: u8 = 4;
+/// A session whose address changed is asked for a proof no more often: a flight of datagrams needs one answer.
+const CHALLENGE_INTERVAL: Micros = 20_000;
 
 impl Engine {
     /// Takes one datagram in. Whatever it holds, it is handled, or dropped and counted.
@@ -55,7 +57,7 @@ impl Engine {
         view: &DatagramView<'_>,
         received: usize,
     ) {
-        if view.header.number == 0 && self.handle_reset(now, id, view) {
+        if view.header.number == 0 && (self.handle_reset(now, id, view) || self.handle_challenge(id, view)) {
             return;
         }
         let Some(entry) = self.out.links.get_mut(id) else {
@@ -66,6 +68,8 @@ impl Engine {
             Arrival::Moved => {
                 if self.tokens.verify(self.token_clock(now), source, view.header.token) {
                     self.move_link(id, source);
+                } else {
+                    self.challenge_moved(now, id, source, received);
                 }
             }
             Arrival::Duplicate => {
@@ -76,15 +80,22 @@ impl Engine {
             Arrival::Past => return self.out.counters.drop(Drop::UnknownSession),
             Arrival::Restarted => return self.handle_restart(now, id, source, view, received),
         }
-        self.handle_packets(now, id, source, view);
+        self.handle_packets(now, id, source, view, received);
     }
 
-    fn handle_packets(&mut self, now: Micros, id: LinkId, source: SocketAddr, view: &DatagramView<'_>) {
+    fn handle_packets(
+        &mut self,
+        now: Micros,
+        id: LinkId,
+        source: SocketAddr,
+        view: &DatagramView<'_>,
+        received: usize,
+    ) {
         self.announce(id);
         if view.header.number == 0 {
             self.out.counters.drop_many(Drop::UnexpectedPacket, view.packets().len() as u64);
             self.out.links.touch(id);
-            return self.retry_blocked(now);
+            return self.use_room(now, id);
         }
         // The reliable ones first: where one of them cannot be kept, the whole datagram comes again under another number, and
         // what is not reliable must not be handled twice.
@@ -100,10 +111,10 @@ impl Engine {
             }
         }
         if let Some(entry) = self.out.links.get_mut(id) {
-            entry.link.finish_datagram(now, view.header.number, view.has_packets(), kept);
+            entry.link.finish_datagram(now, view.header.number, received, view.has_packets(), kept);
             self.out.links.touch(id);
         }
-        self.retry_blocked(now);
+        self.use_room(now, id);
     }
 
     /// Takes one reliable packet; false, and counted, where it cannot be kept, so that its datagram must not be
@@ -181,11 +192,11 @@ impl Engine {
     fn handle_body(&mut self, now: Micros, id: LinkId, source: SocketAddr, packet: &PacketView<'_>) {
         match &packet.body {
             Body::Publish(publish) => match self.side {
-                Side::Node(_) => self.forward(now, id, packet.delivery, publish),
+                Side::Node(_) => self.forward(now, id, packet, publish),
                 Side::Client(_) => self.read(now, id, packet, publish),
             },
             Body::PubAck(puback) => match self.side {
-                Side::Node(_) => self.settle(id, puback),
+                Side::Node(_) => self.settle(now, id, puback),
                 Side::Client(_) => self.complete(now, id, puback),
             },
             Body::Ping { sent_at_us } => {
@@ -195,7 +206,11 @@ impl Engine {
             }
             Body::Control(_) => self.hand_up(id, source, packet.raw),
             Body::Reset { .. } | Body::Challenge { .. } => self.out.counters.drop(Drop::UnexpectedPacket),
-            Body::Pong { .. } | Body::Credit { .. } | Body::None => {}
+            Body::Credit { messages, bytes } => match self.side {
+                Side::Node(_) => self.grant_credit(now, id, *messages, *bytes),
+                Side::Client(_) => self.take_credit(now, id, *messages, *bytes),
+            },
+            Body::Pong { .. } | Body::None => {}
         }
     }
 
@@ -297,6 +312,35 @@ impl Engine {
         true
     }
 
+    /// CHALLENGE in a session: this end's address changed (§4.4); false where the datagram holds none for this link.
+    fn handle_challenge(&mut self, id: LinkId, view: &DatagramView<'_>) -> bool {
+        let Some(entry) = self.out.links.get_mut(id).filter(|entry| !entry.inbound) else {
+            return false;
+        };
+        let token = view.packets().iter().find_map(|packet| match packet.body {
+            Body::Challenge { token, .. } => Some(token),
+            _ => None,
+        });
+        let Some(token) = token else { return false };
+        if entry.link.prove_address(token.to_vec()) {
+            self.out.links.touch(id);
+        }
+        true
+    }
+
+    /// The newest datagram of a session came from an address that did not prove itself: asks for the proof (§4.4).
+    fn challenge_moved(&mut self, now: Micros, id: LinkId, source: SocketAddr, received: usize) {
+        let Some(entry) = self.out.links.get_mut(id).filter(|entry| entry.inbound) else {
+            return;
+        };
+        if now < entry.challenge_from {
+            return;
+        }
+        entry.challenge_from = now + CHALLENGE_INTERVAL;
+        let session = entry.session;
+        self.answer_challenge(now, source, session, received);
+    }
+
     /// The peer runs under another incarnation: an initiator begins a link anew, an acceptor is another process (§3.6).
     fn handle_restart(
         &mut self,
@@ -310,6 +354,7 @@ impl Engine {
             return;
         };
         let inbound = entry.inbound;
+        let is_same_run = !inbound || entry.link.is_continued_by(view.header.incarnation);
         if self.events.is_full() {
             return self.out.counters.drop(Drop::NoRoom);
         }
@@ -320,7 +365,8 @@ impl Engine {
             }
             return;
         }
-        self.end_link(now, id, DownReason::Restarted);
+        let reason = if is_same_run { DownReason::Restarted } else { DownReason::TakenOver };
+        self.end_link(now, id, reason);
         if inbound {
             self.accept(now, Role::Acceptor, source, view, received);
         }
@@ -335,5 +381,5 @@ impl Engine {
 
 /// Whether a node takes this packet outside of a session, from an address that has proved itself.
 pub(super) fn is_request(kind: Kind) -> bool {
-    matches!(kind, Kind::PubConnect | Kind::Subscribe | Kind::Join)
+    matches!(kind, Kind::PubConnect | Kind::Subscribe | Kind::Join | Kind::Order)
 }

@@ -1,6 +1,6 @@
 //! Messages of `QoS` 1 and 2 that an owner took over and did not yet acknowledge (§7.3).
 //!
-//! A message is distributed when each subscriber that it was queued for has acknowledged it, or its session has ended.
+//! A message is distributed when each subscriber that was connected has acknowledged it, or its session has ended, or counts as away.
 //! Every such copy holds one ticket of the message, and returns it once; the last one back releases the PUBACK.
 
 use bytes::Bytes;
@@ -8,12 +8,13 @@ use hashbrown::HashMap;
 use slab::Slab;
 use smallvec::SmallVec;
 
+use crate::Micros;
 use crate::engine::ledger::Ticket;
-use crate::engine::outlet::{Handoff, Outlet, Targets};
-use crate::engine::parts::chain_of;
+use crate::engine::outlet::{Handoff, Outlet, Target, Targets};
+use crate::engine::parcel::Parcel;
 use crate::keyed::Keyed;
-use crate::link_id::{LinkId, SessionKey};
-use crate::tables::match_set::Subscriber;
+use crate::link_id::LinkId;
+use crate::topic;
 use crate::wire::PublishView;
 
 /// (publisher, sequence number): the id of a message.
@@ -27,10 +28,15 @@ pub struct Origin {
 }
 
 struct Pending {
-    origin: Origin,
+    /// `None`: its publisher was told to send it elsewhere (§5.4).
+    origin: Option<Origin>,
     copies: u32,
     id: Option<MessageId>,
+    topic: Topic,
 }
+
+/// Most fit in place.
+type Topic = SmallVec<[u8; 36]>;
 
 /// The open messages of one worker.
 pub struct Distribution {
@@ -47,8 +53,9 @@ impl Distribution {
 
     /// Opens a message, of QoS 2 with its id. Its copies are added by [`Self::distribute`]; the caller holds one ticket itself
     /// until all are queued, so that it cannot complete half-way.
-    pub fn open(&mut self, origin: Origin, id: Option<MessageId>) -> Ticket {
-        let key = self.pending.insert(Pending { origin, copies: 1, id });
+    pub fn open(&mut self, origin: Origin, id: Option<MessageId>, topic: &str) -> Ticket {
+        let topic = SmallVec::from_slice(topic.as_bytes());
+        let key = self.pending.insert(Pending { origin: Some(origin), copies: 1, id, topic });
         let key = u32::try_from(key).expect("fewer than 2^32 messages fit in memory");
         self.by_id.extend(id.map(|id| (id, key)));
         Ticket { worker: self.worker, key }
@@ -59,52 +66,71 @@ impl Distribution {
         let Some(&key) = self.by_id.get(&id) else {
             return false;
         };
-        self.pending[key as usize].origin = origin;
+        self.pending[key as usize].origin = Some(origin);
         true
     }
 
-    /// Queues a message for its subscribers, and hands it to the other workers for theirs. Each copy that is kept holds the
-    /// ticket, if one is given.
-    pub fn distribute<'a>(
+    /// Offers a message to its targets, and hands it to the other workers for theirs. Each copy that takes the ticket, if one is
+    /// given, holds it.
+    pub fn distribute(
         &mut self,
+        now: Micros,
         publish: &PublishView<'_>,
-        subscribers: impl Iterator<Item = &'a Subscriber>,
+        targets: impl Iterator<Item = Target>,
         ticket: Option<Ticket>,
         out: &mut Outlet,
     ) {
-        // Only reliable packets have an order to keep.
-        let chain = if publish.qos > 0 { chain_of(publish.publisher, publish.topic.as_bytes()) } else { 0 };
         let field = publish.field();
         // One allocation serves all copies that are kept, and is made only if there is one. The last takes it without counting
         // itself: of a message for one subscriber nothing is counted.
-        let mut shared: Option<Bytes> = None;
-        let mut share = || shared.get_or_insert_with(|| Bytes::copy_from_slice(&field)).clone();
+        let mut made: Option<Parcel> = None;
+        let make = || Parcel { ticket, ..Parcel::new(publish, Bytes::copy_from_slice(&field)) };
         let mut last = None;
         let mut remote: SmallVec<[(u8, Targets); 4]> = SmallVec::new();
-        for &Subscriber { session, qos, .. } in subscribers {
-            let qos = qos.min(publish.qos);
-            if session.worker() != self.worker {
-                match remote.iter_mut().find(|(worker, _)| *worker == session.worker()) {
-                    Some((_, targets)) => targets.push((session, qos)),
-                    None => remote.push((session.worker(), SmallVec::from_elem((session, qos), 1))),
+        for mut target in targets {
+            target.qos = target.qos.min(publish.qos);
+            let worker = target.session.worker();
+            if worker != self.worker {
+                match remote.iter_mut().find(|(other, _)| *other == worker) {
+                    Some((_, targets)) => targets.push(target),
+                    None => remote.push((worker, SmallVec::from_iter([target]))),
                 }
-            } else if qos == 0 {
-                out.offer_copy(session, &field, false);
-            } else if let Some(session) = last.replace(session) {
-                self.keep(session, share(), chain, ticket, out);
+            } else if target.qos == 0 {
+                out.offer_copy(target.session, &field, false);
+            } else if let Some(target) = last.replace(target) {
+                let parcel = made.get_or_insert_with(make).clone();
+                self.keep(now, parcel, target, out);
             }
         }
         for (worker, targets) in remote {
             if let Some(ticket) = ticket {
-                let kept = targets.iter().filter(|(_, qos)| *qos > 0).count();
+                let kept = targets.iter().filter(|target| target.qos > 0).count();
                 self.add_copies(ticket, u32::try_from(kept).unwrap_or(u32::MAX));
             }
-            out.handoffs.push_back((worker, Handoff::Deliver { field: share(), chain, targets, ticket }));
+            let parcel = made.get_or_insert_with(make).clone();
+            out.handoffs.push_back((worker, Handoff::Deliver { parcel, targets }));
         }
-        if let Some(session) = last {
-            let field = shared.unwrap_or_else(|| Bytes::copy_from_slice(&field));
-            self.keep(session, field, chain, ticket, out);
+        if let Some(target) = last {
+            let parcel = made.unwrap_or_else(make);
+            self.keep(now, parcel, target, out);
         }
+    }
+
+    /// Messages at and below a subtree of which the PUBACK is owed.
+    pub fn open_below(&self, subtree: &str) -> usize {
+        self.pending.iter().filter(|(_, pending)| pending.is_owed_below(subtree)).count()
+    }
+
+    /// Forgets the messages at and below a subtree: their publishers are to send them elsewhere. Gives where each came from, its id at QoS
+    /// 2, and its topic.
+    pub fn take_below(&mut self, subtree: &str) -> Vec<(Origin, Option<MessageId>, Box<str>)> {
+        let mut taken = Vec::new();
+        for (_, pending) in self.pending.iter_mut().filter(|(_, pending)| pending.is_owed_below(subtree)) {
+            // Its tickets are still out; the last one ends it.
+            let id = pending.id.take().inspect(|id| _ = self.by_id.remove(id));
+            taken.extend(pending.origin.take().map(|origin| (origin, id, pending.topic().into())));
+        }
+        taken
     }
 
     /// Returns a ticket of this worker; gives the origin to acknowledge to with the last one.
@@ -117,22 +143,16 @@ impl Distribution {
         }
         let Pending { origin, id, .. } = self.pending.remove(ticket.key as usize);
         id.inspect(|id| _ = self.by_id.remove(id));
-        Some(origin)
+        origin
     }
 
     pub fn len(&self) -> usize {
         self.pending.len()
     }
 
-    fn keep(
-        &mut self,
-        session: SessionKey,
-        field: Bytes,
-        chain: u64,
-        ticket: Option<Ticket>,
-        out: &mut Outlet,
-    ) {
-        if out.offer_shared(session, field, chain, false, ticket)
+    fn keep(&mut self, now: Micros, parcel: Parcel, target: Target, out: &mut Outlet) {
+        let ticket = parcel.ticket;
+        if out.offer(now, target.session, parcel.addressed(target))
             && let Some(ticket) = ticket
         {
             self.add_copies(ticket, 1);
@@ -144,6 +164,16 @@ impl Distribution {
     }
 }
 
+impl Pending {
+    fn topic(&self) -> &str {
+        str::from_utf8(&self.topic).expect("it was a string when it came")
+    }
+
+    fn is_owed_below(&self, subtree: &str) -> bool {
+        self.origin.is_some() && topic::is_within(self.topic(), subtree)
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -152,12 +182,28 @@ mod tests {
     fn completes_with_the_last_ticket() {
         let origin = Origin { link: LinkId(7), delivery: 3 };
         let mut distribution = Distribution::new(0, Keyed::new(1));
-        let ticket = distribution.open(Origin { link: LinkId(6), delivery: 9 }, Some((1, 2)));
+        let ticket = distribution.open(Origin { link: LinkId(6), delivery: 9 }, Some((1, 2)), "a");
         assert!(distribution.redirect((1, 2), origin) && !distribution.redirect((1, 3), origin));
         distribution.add_copies(ticket, 2);
         assert_eq!(distribution.settle(ticket), None);
         assert_eq!(distribution.settle(ticket), None);
         assert_eq!(distribution.settle(ticket), Some(origin));
         assert_eq!((distribution.len(), distribution.by_id.len()), (0, 0));
+    }
+
+    #[test]
+    fn what_is_taken_ends_without_an_acknowledgement() {
+        let mut distribution = Distribution::new(0, Keyed::new(1));
+        let origin = |delivery| Origin { link: LinkId(6), delivery };
+        let below = distribution.open(origin(1), Some((1, 1)), "a/b/c");
+        let beside = distribution.open(origin(2), Some((1, 2)), "a/bc");
+        distribution.add_copies(below, 1);
+        assert_eq!((distribution.open_below("a/b"), distribution.open_below("")), (1, 2));
+        let taken = distribution.take_below("a/b");
+        assert_eq!(taken, [(origin(1), Some((1, 1)), "a/b/c".into())]);
+        assert_eq!((distribution.open_below(""), distribution.take_below("a/b").len()), (1, 0));
+        assert!(!distribution.redirect((1, 1), origin(3)));
+        assert_eq!((distribution.settle(below), distribution.settle(below)), (None, None));
+        assert_eq!((distribution.settle(beside), distribution.len()), (Some(origin(2)), 0));
     }
 }

@@ -6,6 +6,7 @@ use std::net::SocketAddr;
 use bytes::Bytes;
 
 use crate::link_id::LinkId;
+use crate::shrink::shrink;
 
 /// Why a link is gone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -16,6 +17,8 @@ pub enum DownReason {
     Reset,
     /// The peer runs under another incarnation (§3.6).
     Restarted,
+    /// Another run of the peer began a link in its session (§6.4).
+    TakenOver,
     /// This side closed it.
     Closed,
 }
@@ -26,6 +29,7 @@ impl DownReason {
             Self::Timeout => "timeout",
             Self::Reset => "reset",
             Self::Restarted => "restarted",
+            Self::TakenOver => "taken_over",
             Self::Closed => "closed",
         }
     }
@@ -53,6 +57,11 @@ pub enum Event {
     },
     LinkUp(Peer),
     LinkDown(Peer, DownReason),
+    /// A session ended because its queue overflowed (§7.8).
+    Overflow {
+        session: u64,
+        link: Option<LinkId>,
+    },
     /// A client's message waits for the owner of its topic. `start`: where to ask; `None`: the root.
     Unresolved {
         topic: Box<str>,
@@ -93,7 +102,7 @@ impl Event {
     fn bytes(&self) -> usize {
         let variable = match self {
             Self::Control { packet, .. } => packet.len(),
-            Self::LinkUp(_) | Self::LinkDown(..) => 0,
+            Self::LinkUp(_) | Self::LinkDown(..) | Self::Overflow { .. } => 0,
             Self::Unresolved { topic, .. } | Self::Published { topic, .. } => topic.len(),
         };
         size_of::<Self>() + variable
@@ -103,7 +112,7 @@ impl Event {
 /// What events may hold before the queue is full, however few they are.
 pub const MOST_EVENT_BYTES: usize = 64 << 20;
 
-/// A queue of events with an end, in number and in bytes. News of links is always taken: there is no more of it than links.
+/// A queue of events with an end, in number and in bytes. News of links and sessions is always taken: there is no more of it than of those.
 pub struct Events {
     queue: VecDeque<Event>,
     limit: usize,
@@ -133,10 +142,12 @@ impl Events {
         self.queue.push_back(event);
     }
 
-    pub fn take(&mut self, limit: usize) -> impl Iterator<Item = Event> + '_ {
+    pub fn take(&mut self, limit: usize) -> Vec<Event> {
         let count = self.queue.len().min(limit);
-        let Self { queue, bytes, .. } = self;
-        queue.drain(..count).inspect(|event| *bytes -= event.bytes())
+        let taken: Vec<Event> = self.queue.drain(..count).collect();
+        self.bytes -= taken.iter().map(Event::bytes).sum::<usize>();
+        shrink(&mut self.queue);
+        taken
     }
 }
 
@@ -154,7 +165,7 @@ mod tests {
         let mut events = Events::new(3);
         (0..3).for_each(|_| events.push(control(0)));
         assert!(events.is_full());
-        assert_eq!(events.take(1).count(), 1);
+        assert_eq!(events.take(1).len(), 1);
         assert!(!events.is_full());
         let mut events = Events::new(usize::MAX);
         let mut pushed = 0;
@@ -163,9 +174,10 @@ mod tests {
             pushed += 1;
         }
         assert!((1_000..=MOST_EVENT_BYTES / 64_000).contains(&pushed), "{pushed}");
-        assert_eq!(events.take(2).count(), 2);
+        assert_eq!(events.take(2).len(), 2);
         assert!(!events.is_full());
-        events.take(usize::MAX).for_each(drop);
+        events.take(usize::MAX);
         assert_eq!(events.bytes, 0);
+        assert!(events.queue.capacity() < pushed, "a burst that is over holds no memory");
     }
 }

@@ -1,41 +1,42 @@
 //! The owner's part in a message: is it ours, who wants it, and when is it distributed (§7).
 //!
-//! A PUBLISH is never re-encoded: its bytes are copied from the datagram it came in to the bundles it leaves in. A subscriber
-//! whose link another worker has gets its copy by a hand-off; no table is shared between workers on the way.
+//! A PUBLISH is never re-encoded: its bytes are copied from the datagram it came in to the bundles it leaves in. A session
+//! whose home is another worker gets its copy by a hand-off; no table is shared between workers on the way.
 
 use std::sync::Arc;
 
 use bytes::Bytes;
 use parking_lot::Mutex;
+use smallvec::SmallVec;
 
 use crate::Micros;
+use crate::broken::Defect;
 use crate::engine::counters::Drop;
 use crate::engine::distribution::{Distribution, Origin};
 use crate::engine::ledger::Ticket;
-use crate::engine::outlet::{Handoff, Outlet};
-use crate::engine::parts::chain_of;
+use crate::engine::outlet::{Handoff, Outlet, Target, Targets};
+use crate::engine::parcel::Parcel;
 use crate::engine::routes::{Refusal, Routes};
-use crate::engine::turned_away::TurnedAway;
+use crate::engine::sharing::Sharing;
 use crate::keyed::Keyed;
 use crate::link::pubacks::Success;
 use crate::link_id::SessionKey;
 use crate::tables::match_set::Subscriber;
 use crate::tables::retained::{Offer, RetainedPart, RetainedStore};
-use crate::tables::window::DuplicateWindow;
+use crate::tables::window::{self, DuplicateWindow};
 use crate::wire::{Body, PacketView, PublishView};
 
-/// Publishers that are remembered for recognising their messages when they come again, and how many of each.
+/// Publishers that are remembered for recognising their messages when they come again.
 const WINDOW_PUBLISHERS: usize = 65_536;
-const WINDOW_SPAN: usize = 65_536;
 
 /// An owner's tables and open messages, in one worker.
 pub struct Forwarder {
     worker: u8,
     pub routes: Routes,
     pub retained: Arc<Mutex<RetainedStore>>,
-    window: DuplicateWindow,
-    distribution: Distribution,
-    turned_away: TurnedAway,
+    pub window: DuplicateWindow,
+    pub distribution: Distribution,
+    sharing: Sharing,
 }
 
 impl Forwarder {
@@ -44,9 +45,9 @@ impl Forwarder {
             worker,
             routes: Routes::new(seed),
             retained,
-            window: DuplicateWindow::new(WINDOW_PUBLISHERS, WINDOW_SPAN, seed),
+            window: DuplicateWindow::new(WINDOW_PUBLISHERS, window::SPAN, seed),
             distribution: Distribution::new(worker, Keyed::new(seed)),
-            turned_away: TurnedAway::new(Keyed::new(seed)),
+            sharing: Sharing::new(Keyed::new(seed)),
         }
     }
 
@@ -62,34 +63,23 @@ impl Forwarder {
         origin: Option<Origin>,
         out: &mut Outlet,
     ) -> Result<(), Refusal> {
-        let taken = self.take(now, publish, origin, out);
-        if matches!(taken, Err(Refusal::Handover)) && publish.qos > 0 {
-            self.turned_away.note(now, publish);
-        }
-        taken
-    }
-
-    fn take(
-        &mut self,
-        now: Micros,
-        publish: &PublishView<'_>,
-        origin: Option<Origin>,
-        out: &mut Outlet,
-    ) -> Result<(), Refusal> {
         if publish.qos > 2 || origin.is_some_and(|origin| (publish.qos > 0) != (origin.delivery > 0)) {
             return Err(Refusal::InvalidMessage);
         }
-        let Self { routes, retained, window, distribution, turned_away, .. } = self;
+        let Self { routes, retained, window, distribution, sharing, .. } = self;
         let route = routes.find(now, publish.topic)?;
         if route.reserved && origin.is_some() {
             return Err(Refusal::NotAuthorized);
         }
+        if publish.expires() <= now {
+            return Err(Refusal::Expired);
+        }
         let reliable = origin.filter(|origin| origin.delivery > 0);
-        if reliable.is_some() && (route.gathering || turned_away.holds_back(now, publish)) {
+        if route.gathering && reliable.is_some() {
             return Err(Refusal::Handover);
         }
         let id = (publish.publisher, publish.sequence);
-        if publish.qos == 2 && !window.first_seen(publish.publisher, publish.sequence) {
+        if publish.qos == 2 && !window.first_seen(now, publish.publisher, publish.sequence) {
             out.counters.drop(Drop::DuplicateMessage);
             // §7.3: acknowledged once it is distributed, not because it came twice.
             reliable
@@ -98,20 +88,22 @@ impl Forwarder {
             return Ok(());
         }
         out.counters.messages_in += 1;
-        if publish.retain && !retain(&mut retained.lock(), publish) {
+        if publish.retain && !retain(now, &mut retained.lock(), publish) {
             out.counters.drop(Drop::RetainedFull);
         }
         let source = origin.and_then(|origin| out.links.get(origin.link)?.subscriber);
-        let mut subscribers =
-            route.subscribers.iter().filter(|subscriber| wants(subscriber, source)).peekable();
-        if subscribers.peek().is_none() {
+        let plain = route.subscribers.iter().filter(|subscriber| wants(subscriber, source)).map(Target::from);
+        let chosen: SmallVec<[Target; 2]> =
+            route.groups.iter().filter_map(|group| sharing.choose(&group, publish, out)).collect();
+        let mut targets = plain.chain(chosen).peekable();
+        if targets.peek().is_none() {
             reliable.inspect(|&origin| out.acknowledge(origin, Success::Unmatched));
             return Ok(());
         }
         let ticket = reliable
-            .filter(|_| !publish.ack_queued)
-            .map(|origin| distribution.open(origin, (publish.qos == 2).then_some(id)));
-        distribution.distribute(publish, subscribers, ticket, out);
+            .filter(|_| !publish.ack_queued && !Defect::AcknowledgesEarly.is_present())
+            .map(|origin| distribution.open(origin, (publish.qos == 2).then_some(id), publish.topic));
+        distribution.distribute(now, publish, targets, ticket, out);
         match ticket {
             Some(ticket) => self.settle(ticket, out),
             None => _ = reliable.inspect(|&origin| out.acknowledge(origin, Success::Done)),
@@ -128,33 +120,73 @@ impl Forwarder {
         }
     }
 
-    /// Queues another worker's message for this worker's sessions.
-    pub fn deliver(
-        &mut self,
-        field: &Bytes,
-        chain: u64,
-        targets: &[(SessionKey, u8)],
-        ticket: Option<Ticket>,
-        out: &mut Outlet,
-    ) {
-        for &(session, qos) in targets {
-            if qos == 0 {
-                out.offer_copy(session, field, false);
-            } else if !out.offer_shared(session, field.clone(), chain, false, ticket)
-                && let Some(ticket) = ticket
-            {
-                self.settle(ticket, out);
+    /// Offers another worker's message to this worker's sessions.
+    pub fn deliver(&mut self, now: Micros, parcel: Parcel, targets: Targets, out: &mut Outlet) {
+        for target in targets {
+            self.pass(now, parcel.clone(), target, out);
+        }
+    }
+
+    /// Finds another member for a message of a shared group (§6.5); drops it where there is none.
+    pub fn reassign(&mut self, now: Micros, parcel: Parcel, out: &mut Outlet) {
+        // A field was checked when it came in.
+        let member = PacketView::from_raw(&parcel.field).ok().and_then(|packet| {
+            let Body::Publish(publish) = packet.body else { return None };
+            let route = self.routes.find(now, publish.topic).ok()?;
+            let mut groups = route.groups.iter().filter(|group| parcel.group.as_ref() == Some(group.name));
+            let target = groups.find_map(|group| self.sharing.choose(&group, &publish, out))?;
+            Some(Target { qos: target.qos.min(publish.qos), ..target })
+        });
+        match member {
+            None => {
+                out.counters.drop(Drop::SessionEnded);
+                out.loose.tickets.extend(parcel.ticket);
+            }
+            Some(target) if target.session.worker() == self.worker => self.pass(now, parcel, target, out),
+            Some(target) => {
+                let (worker, mut parcel) = (target.session.worker(), parcel);
+                if target.qos == 0 {
+                    out.loose.tickets.extend(parcel.ticket.take());
+                }
+                let targets = Targets::from_iter([target]);
+                out.handoffs.push_back((worker, Handoff::Deliver { parcel, targets }));
             }
         }
     }
 
+    /// Offers a message that holds its ticket already to a session of this worker.
+    fn pass(&mut self, now: Micros, mut parcel: Parcel, target: Target, out: &mut Outlet) {
+        let session = target.session;
+        if target.qos == 0 {
+            out.offer_copy(session, &parcel.field, parcel.retained);
+            return;
+        }
+        parcel = parcel.addressed(target);
+        if parcel.group.is_some() && out.sessions.get(session).is_none() {
+            return out.loose.orphans.push(parcel);
+        }
+        let ticket = parcel.ticket;
+        if !out.offer(now, session, parcel) {
+            out.loose.tickets.extend(ticket);
+        }
+    }
+
     /// Sends what is retained and matches, and says how many messages that was.
-    pub fn send_retained(&mut self, session: SessionKey, filter: &str, qos: u8, out: &mut Outlet) -> usize {
+    pub fn send_retained(
+        &mut self,
+        now: Micros,
+        session: SessionKey,
+        filter: &str,
+        qos: u8,
+        out: &mut Outlet,
+    ) -> usize {
         let mut sent = 0;
-        self.retained.lock().for_each_match(filter, |topic, parts| {
+        let mut retained = self.retained.lock();
+        retained.expire(now);
+        retained.for_each_match(filter, |_, parts| {
             sent += 1;
             for field in parts {
-                send_retained_part(session, topic, field, qos, out);
+                send_retained_part(now, session, field, qos, out);
             }
         });
         sent
@@ -172,27 +204,30 @@ fn wants(subscriber: &Subscriber, source: Option<SessionKey>) -> bool {
 }
 
 /// Keeps a message as its topic's retained one; false where there is no room.
-pub fn retain(retained: &mut RetainedStore, publish: &PublishView<'_>) -> bool {
+pub fn retain(now: Micros, retained: &mut RetainedStore, publish: &PublishView<'_>) -> bool {
+    retained.expire(now);
     let part = RetainedPart {
         topic: publish.topic,
         field: &publish.field(),
         payload_is_empty: publish.payload.is_empty(),
         publisher: publish.publisher,
         sequence: publish.sequence,
+        expires: publish.expires(),
         fragment: publish.fragment.map(|fragment| (fragment.index, fragment.count)),
     };
     !matches!(retained.offer(part), Offer::Refused)
 }
 
-fn send_retained_part(session: SessionKey, topic: &str, field: &[u8], qos: u8, out: &mut Outlet) {
+fn send_retained_part(now: Micros, session: SessionKey, field: &[u8], qos: u8, out: &mut Outlet) {
     // A field was checked when it came in; what does not parse any more cannot have been stored.
     let Ok(PacketView { body: Body::Publish(publish), .. }) = PacketView::from_raw(field) else {
         return;
     };
-    if qos.min(publish.qos) == 0 {
+    let qos = qos.min(publish.qos);
+    if qos == 0 {
         out.offer_copy(session, field, true);
     } else {
-        let chain = chain_of(publish.publisher, topic.as_bytes());
-        out.offer_shared(session, Bytes::copy_from_slice(field), chain, true, None);
+        let parcel = Parcel::new(&publish, Bytes::copy_from_slice(field));
+        out.offer(now, session, Parcel { qos, retained: true, ..parcel });
     }
 }

@@ -1,24 +1,28 @@
-//! Puts messages together that came in parts (§7.5).
+//! Puts messages together that came in parts (§7.5), within bounds.
 //!
-//! Nothing that a part *says* of its message reserves memory: `count` and `total` are checked only against
-//! what has come. Each part is charged its bytes and what keeping it costs; beyond its share a publisher
-//! loses its own oldest message, and beyond the whole the oldest goes, whoever's it is.
-
-use std::collections::BTreeMap;
+//! Parts of QoS 1 and 2 are not dropped for want of room: they are kept, and their PUBACKs are *withheld*, so that their
+//! owner stops when its credit is used up. A message is *firm* if nothing is missing before its last part; the parts of a message
+//! that misses one, and all parts of QoS 0, are in doubt: those messages give way, the oldest first.
+//!
+//! So that firm messages cannot block each other half-way, those of one publisher begin only while their totals fit its share,
+//! and over all publishers the oldest may always go on: room for one message of the largest size is kept for it. A total that lies costs
+//! only its own publisher. What makes no progress for a while is given up.
 
 use hashbrown::HashMap;
 
 use crate::Micros;
+use crate::engine::partial::Partial;
 use crate::keyed::Keyed;
+use crate::link_id::LinkId;
 
-/// What keeping one part costs beyond its bytes, about.
-const PART_OVERHEAD: usize = 64;
+/// The share of all room that parts without a PUBACK may take beyond it. (Honest owners stop at their credit, long before.)
+const WITHHELD_SHARE: usize = 8;
 
 /// Limits of a reassembler.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
-    /// Bytes held for one publisher.
-    pub publisher_bytes: usize,
+    /// Bytes of one message, and of all firm messages of one publisher together.
+    pub message_bytes: usize,
     /// Bytes held in all.
     pub total_bytes: usize,
     /// Messages begun and not yet whole.
@@ -27,13 +31,16 @@ pub struct Limits {
     pub patience: Micros,
 }
 
+/// What to acknowledge a part by.
+pub type Receipt = (LinkId, u64);
+
+/// (publisher, the sequence number of part 0, retained). A retained message comes apart from its first distribution.
+pub type MessageId = (u64, u64, bool);
+
 /// One part of a message, as it came. Each part has its own sequence number, one after the other.
 #[derive(Clone, Copy, Debug)]
 pub struct Part<'a> {
-    /// The publisher's id.
-    pub publisher: u64,
-    /// The sequence number of this part.
-    pub sequence: u64,
+    pub id: MessageId,
     /// Which part, from 0.
     pub index: u32,
     /// How many parts the message has.
@@ -42,36 +49,57 @@ pub struct Part<'a> {
     pub total: u64,
     /// This part's bytes.
     pub bytes: &'a [u8],
+    /// `None`: it came at `QoS` 0.
+    pub receipt: Option<Receipt>,
+}
+
+/// What became of a part.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Added {
+    /// It is kept.
+    Kept,
+    /// It is kept, and is not to be acknowledged before `take_released` gives its receipt.
+    Withheld,
+    /// It was here before.
+    Known,
+    /// It contradicts itself, or the parts before it, or is too large. Nothing of it is kept.
+    Invalid,
+    /// There is no room: its message is given up.
+    GivenUp,
+    /// It was the last one: the payload.
+    Whole(Vec<u8>),
 }
 
 /// Messages of which some parts have come.
 pub struct Reassembler {
     limits: Limits,
-    partials: HashMap<MessageId, Partial, Keyed>,
-    publisher_bytes: HashMap<u64, usize, Keyed>,
+    open: HashMap<MessageId, Open, Keyed>,
+    /// The totals of the firm messages of each publisher that have begun.
+    claims: HashMap<u64, u64, Keyed>,
     bytes: usize,
+    withheld_bytes: usize,
+    released: Vec<Receipt>,
+    /// A message ended, so others may have room.
+    has_ended: bool,
+    begun: u64,
     abandoned: u64,
 }
 
-/// (publisher, the sequence number of part 0).
-type MessageId = (u64, u64);
-
-struct Partial {
-    count: u32,
-    total: u64,
-    parts: BTreeMap<u32, Box<[u8]>>,
-    payload_bytes: u64,
+struct Open {
+    partial: Partial,
+    /// Came later than all with a lower number.
+    number: u64,
     touched: Micros,
+    /// Its parts come in order, and the first was here.
+    is_ordered: bool,
+    /// Its total is among its publisher's claims.
+    has_claim: bool,
+    withheld: Vec<(Receipt, usize)>,
 }
 
-impl Partial {
-    fn wants(&self, part: &Part<'_>) -> bool {
-        (self.count, self.total) == (part.count, part.total) && !self.parts.contains_key(&part.index)
-    }
-
-    fn cost(&self) -> usize {
-        // Exact: the payload is in memory, so its size fits.
-        self.payload_bytes as usize + self.parts.len() * PART_OVERHEAD
+impl Open {
+    fn is_firm(&self) -> bool {
+        self.is_ordered && !self.partial.has_gap()
     }
 }
 
@@ -81,45 +109,58 @@ impl Reassembler {
         let keyed = Keyed::new(seed);
         Self {
             limits,
-            partials: HashMap::with_hasher(keyed),
-            publisher_bytes: HashMap::with_hasher(keyed),
+            open: HashMap::with_hasher(keyed),
+            claims: HashMap::with_hasher(keyed),
             bytes: 0,
+            withheld_bytes: 0,
+            released: Vec::new(),
+            has_ended: false,
+            begun: 0,
             abandoned: 0,
         }
     }
 
-    /// Takes a part. Returns the whole payload with the last of its parts, whatever their order.
-    pub fn add(&mut self, now: Micros, part: Part<'_>) -> Option<Vec<u8>> {
-        let id = (part.publisher, part.sequence.wrapping_sub(u64::from(part.index)));
-        let is_wanted =
-            part.index < part.count && self.partials.get(&id).is_none_or(|partial| partial.wants(&part));
-        if !is_wanted || !self.make_room(id, &part, now) {
-            return None;
+    /// Takes a part.
+    pub fn add(&mut self, now: Micros, part: Part<'_>) -> Added {
+        let added = self.place(now, part);
+        if self.has_ended {
+            self.release(now);
         }
-        let (count, total) = (part.count, part.total);
-        let new = || Partial { count, total, parts: BTreeMap::new(), payload_bytes: 0, touched: now };
-        let partial = self.partials.entry(id).or_insert_with(new);
-        partial.parts.insert(part.index, part.bytes.into());
-        partial.payload_bytes += part.bytes.len() as u64;
-        partial.touched = now;
-        let (parts, payload_bytes) = (partial.parts.len(), partial.payload_bytes);
-        self.bytes += part.bytes.len() + PART_OVERHEAD;
-        *self.publisher_bytes.entry(id.0).or_default() += part.bytes.len() + PART_OVERHEAD;
-        if payload_bytes > total {
-            self.abandon(id);
-            return None;
-        }
-        (parts == count as usize).then(|| self.finish(id))?
+        added
     }
 
-    /// Gives up the messages of which no part has come for too long.
+    /// Whether some of this message is here.
+    pub fn has(&self, id: MessageId) -> bool {
+        self.open.contains_key(&id)
+    }
+
+    /// Gives up the messages of which no part has come for too long, though we held none back.
     pub fn expire(&mut self, now: Micros) {
         let limit = now.saturating_sub(self.limits.patience);
+        let is_stale = |open: &Open| open.touched < limit && open.withheld.is_empty();
         let stale: Vec<MessageId> =
-            self.partials.iter().filter(|(_, partial)| partial.touched < limit).map(|(id, _)| *id).collect();
+            self.open.iter().filter(|(_, open)| is_stale(open)).map(|(id, _)| *id).collect();
         for id in stale {
             self.abandon(id);
         }
+        self.release(now);
+    }
+
+    /// Takes the receipts that were withheld and are so no more.
+    pub fn take_released(&mut self) -> Vec<Receipt> {
+        std::mem::take(&mut self.released)
+    }
+
+    /// A link is gone, and its receipts with it.
+    pub fn forget_link(&mut self, link: LinkId) {
+        for open in self.open.values_mut() {
+            let withheld = &mut self.withheld_bytes;
+            open.withheld.retain(|((from, _), bytes)| {
+                *withheld -= if *from == link { *bytes } else { 0 };
+                *from != link
+            });
+        }
+        self.released.retain(|(from, _)| *from != link);
     }
 
     /// How many messages were given up so far: for want of parts or of room, or because their parts
@@ -129,57 +170,138 @@ impl Reassembler {
     }
 
     /// Bytes held, with the cost of keeping them.
+    #[cfg(test)]
     pub fn bytes(&self) -> usize {
         self.bytes
     }
 
     /// Messages begun and not yet whole.
-    #[cfg(test)]
     pub fn len(&self) -> usize {
-        self.partials.len()
+        self.open.len()
     }
 
-    fn finish(&mut self, id: MessageId) -> Option<Vec<u8>> {
-        let partial = self.take(id)?;
-        if partial.payload_bytes != partial.total {
-            self.abandoned += 1;
-            return None;
+    fn place(&mut self, now: Micros, part: Part<'_>) -> Added {
+        let known = self.open.get(&part.id);
+        if !self.is_valid(&part) || known.is_some_and(|open| !open.partial.agrees(part.count, part.total)) {
+            return Added::Invalid;
         }
-        let mut payload = Vec::with_capacity(partial.payload_bytes as usize);
-        for part in partial.parts.values() {
-            payload.extend_from_slice(part);
+        if known.is_some_and(|open| open.partial.has(part.index)) {
+            return Added::Known;
         }
-        Some(payload)
+        if known.is_none() && !self.begin(now, &part) {
+            return Added::GivenUp;
+        }
+        let need = Partial::cost_of(part.bytes.len());
+        let fits = self.make_room(part.id, need);
+        let may_wait = self.withheld_bytes + need <= self.limits.total_bytes / WITHHELD_SHARE;
+        let Some(open) = self.open.get_mut(&part.id) else {
+            return Added::GivenUp;
+        };
+        let is_taken = fits || open.is_firm() && may_wait;
+        if !is_taken {
+            self.abandon(part.id);
+            return Added::GivenUp;
+        }
+        let before = open.partial.cost();
+        open.partial.add(part.index, part.bytes);
+        open.touched = now;
+        self.bytes = self.bytes + open.partial.cost() - before;
+        if open.partial.is_overfull() {
+            self.abandon(part.id);
+            return Added::Invalid;
+        }
+        if open.partial.is_whole() {
+            return self.finish(part.id);
+        }
+        if let Some(receipt) = part.receipt.filter(|_| !fits) {
+            open.withheld.push((receipt, need));
+            self.withheld_bytes += need;
+            return Added::Withheld;
+        }
+        Added::Kept
     }
 
-    /// Makes room for a part, at the cost of older messages. False: the message can never fit.
-    fn make_room(&mut self, id: MessageId, part: &Part<'_>, now: Micros) -> bool {
-        let need = part.bytes.len() + PART_OVERHEAD;
-        let held = self.partials.get(&id).map_or(0, Partial::cost);
-        let most = self.limits.publisher_bytes.min(self.limits.total_bytes);
-        if held + need > most || part.total > most as u64 || self.limits.messages == 0 {
-            self.abandon(id);
-            return false;
-        }
-        while self.publisher_bytes.get(&id.0).is_some_and(|bytes| bytes + need > self.limits.publisher_bytes)
-        {
-            self.abandon_oldest(|other| other.0 == id.0 && *other != id);
-        }
-        if self.partials.len() >= self.limits.messages && !self.partials.contains_key(&id) {
+    fn is_valid(&self, part: &Part<'_>) -> bool {
+        let Part { index, count, total, bytes, .. } = *part;
+        let is_sized = total <= self.limits.message_bytes as u64 && u64::from(count) <= total;
+        index < count && is_sized && !bytes.is_empty() && bytes.len() as u64 <= total
+    }
+
+    /// Makes a place for a message; false where there are too many.
+    fn begin(&mut self, now: Micros, part: &Part<'_>) -> bool {
+        if self.open.len() >= self.limits.messages {
             self.expire(now);
         }
-        while self.bytes + need > self.limits.total_bytes
-            || self.partials.len() >= self.limits.messages && !self.partials.contains_key(&id)
-        {
-            self.abandon_oldest(|other| *other != id);
+        while self.open.len() >= self.limits.messages {
+            if !self.give_way(|_, _| true) {
+                self.abandoned += 1;
+                return false;
+            }
+        }
+        self.begun += 1;
+        let is_ordered = part.receipt.is_some() && part.index == 0;
+        let has_claim = is_ordered && self.claim(part.id.0, part.total);
+        let partial = Partial::new(part.count, part.total);
+        let (number, withheld) = (self.begun, Vec::new());
+        self.open.insert(part.id, Open { partial, number, touched: now, is_ordered, has_claim, withheld });
+        true
+    }
+
+    fn claim(&mut self, publisher: u64, total: u64) -> bool {
+        let claims = self.claims.entry(publisher).or_default();
+        let fits = *claims + total <= self.limits.message_bytes as u64;
+        *claims += if fits { total } else { 0 };
+        fits
+    }
+
+    /// Makes room for more of a message at the cost of those in doubt; false where that does not suffice.
+    fn make_room(&mut self, id: MessageId, need: usize) -> bool {
+        let is_its_turn = self.open.get(&id).is_some_and(|open| open.has_claim || !open.is_firm());
+        while !self.has_room(id, need) {
+            if !is_its_turn || !self.give_way(|other, _| *other != id) {
+                return false;
+            }
         }
         true
     }
 
-    fn abandon_oldest(&mut self, may_go: impl Fn(&MessageId) -> bool) {
-        let candidates = self.partials.iter().filter(|(id, _)| may_go(id));
-        if let Some(id) = candidates.min_by_key(|(_, partial)| partial.touched).map(|(id, _)| *id) {
-            self.abandon(id);
+    fn has_room(&self, id: MessageId, need: usize) -> bool {
+        let Some(open) = self.open.get(&id) else {
+            return false;
+        };
+        if open.is_firm() && !open.has_claim {
+            return false;
+        }
+        let Limits { message_bytes, total_bytes, .. } = self.limits;
+        // What all but the oldest may take.
+        let common = total_bytes.saturating_sub(message_bytes);
+        if self.bytes + need <= common {
+            return true;
+        }
+        let firm = self.open.iter().filter(|(_, open)| open.is_firm() && open.has_claim);
+        match firm.min_by_key(|(_, open)| open.number) {
+            Some((oldest, _)) if *oldest == id => {
+                self.bytes + need <= total_bytes + total_bytes / WITHHELD_SHARE
+            }
+            Some((_, oldest)) => self.bytes - oldest.partial.cost() + need <= common,
+            None => self.bytes + need <= total_bytes,
+        }
+    }
+
+    /// Gives up the oldest message in doubt; false where there is none.
+    fn give_way(&mut self, may_go: impl Fn(&MessageId, &Open) -> bool) -> bool {
+        let in_doubt = self.open.iter().filter(|(id, open)| !open.is_firm() && may_go(id, open));
+        let oldest = in_doubt.min_by_key(|(_, open)| (open.touched, open.number)).map(|(id, _)| *id);
+        oldest.inspect(|&id| self.abandon(id)).is_some()
+    }
+
+    fn finish(&mut self, id: MessageId) -> Added {
+        match self.take(id).and_then(Partial::into_payload) {
+            Some(payload) => Added::Whole(payload),
+            None => {
+                self.abandoned += 1;
+                Added::Invalid
+            }
         }
     }
 
@@ -188,99 +310,52 @@ impl Reassembler {
     }
 
     fn take(&mut self, id: MessageId) -> Option<Partial> {
-        let partial = self.partials.remove(&id)?;
-        self.bytes -= partial.cost();
-        if let Some(bytes) = self.publisher_bytes.get_mut(&id.0) {
-            *bytes -= partial.cost();
-            if *bytes == 0 {
-                self.publisher_bytes.remove(&id.0);
+        let open = self.open.remove(&id)?;
+        self.has_ended = true;
+        self.bytes -= open.partial.cost();
+        if open.has_claim
+            && let Some(claims) = self.claims.get_mut(&id.0)
+        {
+            *claims -= open.partial.total();
+            if *claims == 0 {
+                self.claims.remove(&id.0);
             }
         }
-        Some(partial)
+        self.withheld_bytes -= open.withheld.iter().map(|(_, bytes)| bytes).sum::<usize>();
+        self.released.extend(open.withheld.into_iter().map(|(receipt, _)| receipt));
+        Some(open.partial)
+    }
+
+    /// Lets the firm messages go on for which there is room now, the oldest first.
+    fn release(&mut self, now: Micros) {
+        self.has_ended = false;
+        if self.withheld_bytes == 0 {
+            return;
+        }
+        let waiting = self.open.iter().filter(|(_, open)| !open.withheld.is_empty());
+        let mut waiting: Vec<(u64, MessageId)> = waiting.map(|(id, open)| (open.number, *id)).collect();
+        waiting.sort_unstable();
+        for (_, id) in waiting {
+            self.claim_late(id);
+            let may_go_on = self.has_room(id, 0);
+            if let Some(open) = self.open.get_mut(&id).filter(|open| may_go_on || !open.is_firm()) {
+                open.touched = now;
+                let withheld = std::mem::take(&mut open.withheld);
+                self.withheld_bytes -= withheld.iter().map(|(_, bytes)| bytes).sum::<usize>();
+                self.released.extend(withheld.into_iter().map(|(receipt, _)| receipt));
+            }
+        }
+    }
+
+    /// Claims room for a message that had to wait for its publisher's others.
+    fn claim_late(&mut self, id: MessageId) {
+        let waits = self.open.get(&id).filter(|open| open.is_firm() && !open.has_claim);
+        if let Some(total) = waits.map(|open| open.partial.total()) {
+            let has_claim = self.claim(id.0, total);
+            self.open.entry(id).and_modify(|open| open.has_claim = has_claim);
+        }
     }
 }
 
 #[cfg(test)]
-mod tests {
-    use rand::rngs::SmallRng;
-    use rand::seq::SliceRandom;
-    use rand::{Rng, SeedableRng};
-
-    use super::*;
-
-    const LIMITS: Limits =
-        Limits { publisher_bytes: 20_000, total_bytes: 50_000, messages: 20, patience: 1_000 };
-
-    fn part(publisher: u64, first: u64, index: u32, count: u32, total: usize, bytes: &[u8]) -> Part<'_> {
-        let sequence = first.wrapping_add(u64::from(index));
-        Part { publisher, sequence, index, count, total: total as u64, bytes }
-    }
-
-    #[test]
-    fn puts_together_what_comes_in_any_order_and_twice() {
-        let mut random = SmallRng::seed_from_u64(5);
-        let mut reassembler = Reassembler::new(LIMITS, 1);
-        for round in 0..500 {
-            let payload: Vec<u8> = (0..random.random_range(1..5_000)).map(|_| random.random()).collect();
-            let chunks: Vec<&[u8]> =
-                payload.chunks(random.random_range(1..2_000).max(payload.len() / 50)).collect();
-            let mut order: Vec<usize> = (0..chunks.len()).collect();
-            order.shuffle(&mut random);
-            let (last, others) = order.split_last().expect("there is a part");
-            let send = |reassembler: &mut Reassembler, index: usize| {
-                let first = (u64::MAX - 10).wrapping_add(round * 1_000);
-                reassembler.add(
-                    round,
-                    part(7, first, index as u32, chunks.len() as u32, payload.len(), chunks[index]),
-                )
-            };
-            for index in others.iter().chain(others) {
-                assert_eq!(send(&mut reassembler, *index), None);
-            }
-            assert_eq!(send(&mut reassembler, *last).as_ref(), Some(&payload));
-            assert_eq!(
-                (reassembler.len(), reassembler.bytes(), reassembler.publisher_bytes.len()),
-                (0, 0, 0)
-            );
-        }
-    }
-
-    #[test]
-    fn stays_within_its_limits_whatever_a_liar_sends() {
-        let mut random = SmallRng::seed_from_u64(6);
-        let mut reassembler = Reassembler::new(LIMITS, 1);
-        let bytes = [0; 30_000];
-        let mut whole = 0;
-        for now in 0..50_000 {
-            let lie = Part {
-                publisher: random.random_range(0..5),
-                sequence: random.random_range(0..60),
-                index: random.random_range(0..4),
-                count: *[0, 1, 2, 3, u32::MAX].get(random.random_range(0..5)).expect("in range"),
-                total: *[0, 10, 20, u64::MAX].get(random.random_range(0..4)).expect("in range"),
-                bytes: &bytes
-                    [..*[0, 10, 10, 3_000, 30_000].get(random.random_range(0..5)).expect("in range")],
-            };
-            whole += usize::from(reassembler.add(now, lie).is_some());
-            assert!(reassembler.bytes() <= LIMITS.total_bytes && reassembler.len() <= LIMITS.messages);
-            assert!(reassembler.publisher_bytes.values().all(|bytes| *bytes <= LIMITS.publisher_bytes));
-            assert_eq!(reassembler.bytes(), reassembler.publisher_bytes.values().sum::<usize>());
-            assert_eq!(reassembler.bytes(), reassembler.partials.values().map(Partial::cost).sum::<usize>());
-        }
-        assert!(whole > 100 && reassembler.abandoned() > 100);
-        reassembler.expire(1_000_000);
-        assert_eq!((reassembler.len(), reassembler.bytes()), (0, 0));
-    }
-
-    #[test]
-    fn gives_up_in_order_of_age() {
-        let mut reassembler = Reassembler::new(Limits { messages: 2, ..LIMITS }, 1);
-        for (now, first) in [(0, 100), (1, 200), (2, 300)] {
-            assert_eq!(reassembler.add(now, part(1, first, 0, 2, 2, b"a")), None);
-        }
-        assert_eq!(reassembler.abandoned(), 1);
-        assert_eq!(reassembler.add(3, part(1, 200, 1, 2, 2, b"b")), Some(b"ab".to_vec()));
-        assert_eq!(reassembler.add(3, part(1, 300, 1, 2, 2, b"b")), Some(b"ab".to_vec()));
-        assert_eq!(reassembler.add(3, part(1, 100, 1, 2, 2, b"b")), None);
-    }
-}
+mod tests;

@@ -3,30 +3,39 @@
 //! A message waits here until the application reads it, and only then is it acknowledged to its owner (§7.3): what the application never took
 //! over comes again. The inbox is bounded in bytes. When it is full (`is_full`), messages of
 //! `QoS` 0 are dropped and counted; the engine leaves the others unacknowledged, so that their owner keeps them.
+//!
+//! In a persistent session messages may come before the application, which was away, asks for them: those of QoS 1 and 2 that no
+//! listener wants wait for one a while (§6.4), within the credit that the owner was given.
+//!
+//! A message that outlived its expiry on the way is handed on: to stop it is its owner's part, and the clock here may be another.
 
 use std::collections::VecDeque;
 
 use crate::Micros;
+use crate::broken::Defect;
+use crate::config::Config;
 use crate::engine::counters::{Counters, Drop};
 use crate::engine::event::Message;
-use crate::engine::fragment::{Limits, Part, Reassembler};
+use crate::engine::fragment::{Added, Limits, Part, Reassembler, Receipt};
+use crate::engine::unclaimed::Unclaimed;
 use crate::link_id::{LinkId, SessionKey};
 use crate::tables::match_set::MatchSet;
 use crate::tables::trie::{Subscriber, SubscriptionTrie};
-use crate::tables::window::DuplicateWindow;
-use crate::wire::PublishView;
+use crate::tables::window::{self, DuplicateWindow};
+use crate::wire::{Body, FragmentView, PacketView, PublishView};
 
-/// Publishers that are remembered for recognising their messages when they come again, and how many of each.
+/// Publishers that are remembered for recognising their messages when they come again.
 const WINDOW_PUBLISHERS: usize = 16_384;
-const WINDOW_SPAN: usize = 65_536;
 /// How long a message may wait for its missing parts.
 const PATIENCE: Micros = 30_000_000;
+/// Messages of which some parts have come.
+const MOST_PARTIAL: usize = 4_096;
 
 /// What became of a PUBLISH.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Taken {
-    /// It waits for the application, which acknowledges it by reading it.
-    Queued,
+    /// It waits for the application, which acknowledges it by reading it, or for what `take_due` tells.
+    Kept,
     /// It is to be acknowledged now: a repeat, a part of a message, or nobody here wants it.
     Done,
 }
@@ -40,29 +49,51 @@ pub struct Inbox {
     queue: VecDeque<Message>,
     bytes: usize,
     limit: usize,
+    unclaimed: Unclaimed,
+    /// What is to be acknowledged although its message is not read now.
+    due: Vec<Receipt>,
 }
 
 impl Inbox {
-    pub fn new(limit: usize, seed: u64) -> Self {
-        let limits =
-            Limits { publisher_bytes: limit / 2, total_bytes: limit, messages: 1024, patience: PATIENCE };
+    pub fn new(config: &Config) -> Self {
+        let limits = Limits {
+            message_bytes: config.max_message_bytes,
+            total_bytes: config.reassembly_bytes,
+            messages: MOST_PARTIAL,
+            patience: PATIENCE,
+        };
         Self {
-            listeners: SubscriptionTrie::new(seed),
+            listeners: SubscriptionTrie::new(config.seed),
             matches: MatchSet::default(),
-            window: DuplicateWindow::new(WINDOW_PUBLISHERS, WINDOW_SPAN, seed),
-            reassembler: Reassembler::new(limits, seed),
+            window: DuplicateWindow::new(WINDOW_PUBLISHERS, window::SPAN, config.seed),
+            reassembler: Reassembler::new(limits, config.seed),
             abandoned: 0,
             queue: VecDeque::new(),
             bytes: 0,
-            limit,
+            limit: config.message_queue_bytes,
+            unclaimed: Unclaimed::new(config),
+            due: Vec::new(),
         }
     }
 
-    /// Has messages that match handed to this listener, at this `QoS` at most.
-    pub fn listen(&mut self, listener: u64, filter: &str, qos: u8) {
-        let subscriber =
-            Subscriber { session: SessionKey(listener), qos, no_local: false, retain_as_published: false };
-        self.listeners.insert(filter, subscriber);
+    /// Has messages that match handed up for this listener, those too that waited for one.
+    pub fn listen(&mut self, now: Micros, listener: u64, filter: &str, qos: u8, counters: &mut Counters) {
+        let subscriber = Subscriber::new(SessionKey(listener), qos);
+        self.listeners.insert(filter, "", subscriber);
+        for waiting in self.unclaimed.take_all() {
+            let Ok(PacketView { body: Body::Publish(publish), .. }) = PacketView::from_raw(&waiting.field)
+            else {
+                continue;
+            };
+            self.listeners.collect_matches(publish.topic, &mut self.matches);
+            if self.matches.subscribers().is_empty() {
+                self.unclaimed.put_back(waiting);
+            } else if self.take(now, &publish, waiting.retained, Some(waiting.receipt), counters)
+                == Taken::Done
+            {
+                self.due.push(waiting.receipt);
+            }
+        }
     }
 
     pub fn unlisten(&mut self, listener: u64) {
@@ -75,45 +106,23 @@ impl Inbox {
         now: Micros,
         publish: &PublishView<'_>,
         retained: bool,
-        receipt: Option<(LinkId, u64)>,
+        receipt: Option<Receipt>,
         counters: &mut Counters,
     ) -> Taken {
-        if self.is_full() {
+        if receipt.is_none() && self.is_full() {
             counters.drop(Drop::InboxFull);
             return Taken::Done;
         }
         self.listeners.collect_matches(publish.topic, &mut self.matches);
         if self.matches.subscribers().is_empty() {
-            return Taken::Done;
+            let is_kept =
+                receipt.is_some_and(|receipt| self.unclaimed.keep(now, publish, retained, receipt, counters));
+            return if is_kept { Taken::Kept } else { Taken::Done };
         }
-        // A retained message comes once for each subscription made, under the id that it always had.
-        let once = receipt.is_some() && publish.qos == 2 && !retained;
-        if once && !self.window.first_seen(publish.publisher, publish.sequence) {
-            counters.drop(Drop::DuplicateMessage);
-            return Taken::Done;
+        match publish.fragment {
+            None => self.take_single(now, publish, retained, receipt, counters),
+            Some(fragment) => self.take_part(now, publish, fragment, retained, receipt, counters),
         }
-        let whole = match publish.fragment {
-            None => None,
-            Some(fragment) => {
-                let part = Part {
-                    publisher: publish.publisher,
-                    sequence: publish.sequence,
-                    index: fragment.index,
-                    count: fragment.count,
-                    total: fragment.total,
-                    bytes: publish.payload,
-                };
-                let whole = self.reassembler.add(now, part);
-                self.count_abandoned(counters);
-                if whole.is_none() {
-                    return Taken::Done;
-                }
-                whole
-            }
-        };
-        counters.messages_in += 1;
-        self.push(publish, whole, retained, receipt);
-        Taken::Queued
     }
 
     /// The next messages for the application.
@@ -130,20 +139,36 @@ impl Inbox {
 
     /// Forgets the receipts of a link that is gone: its deliveries come again under other numbers.
     pub fn forget_link(&mut self, link: LinkId) {
+        if Defect::ForgetsMessageIds.is_present() {
+            self.window = DuplicateWindow::new(WINDOW_PUBLISHERS, window::SPAN, 1);
+        }
         for message in &mut self.queue {
             message.receipt.take_if(|(from, _)| *from == link);
         }
+        self.reassembler.forget_link(link);
+        self.unclaimed.forget_link(link);
+        self.due.retain(|(from, _)| *from != link);
     }
 
-    /// Gives up messages whose parts did not all come in time; true if others still wait.
+    /// Gives up what waited too long, for parts or for a listener; true if others still wait.
     pub fn expire(&mut self, now: Micros, counters: &mut Counters) -> bool {
         self.reassembler.expire(now);
         self.count_abandoned(counters);
-        self.is_waiting_for_parts()
+        self.due.extend(self.reassembler.take_released());
+        let before = self.due.len();
+        self.due.extend(self.unclaimed.expire(now));
+        counters.drop_many(Drop::Unclaimed, (self.due.len() - before) as u64);
+        self.is_waiting()
     }
 
-    pub fn is_waiting_for_parts(&self) -> bool {
-        self.reassembler.bytes() > 0
+    /// Whether something waits for more parts, or for a listener.
+    pub fn is_waiting(&self) -> bool {
+        self.reassembler.len() > 0 || !self.unclaimed.is_empty()
+    }
+
+    /// Takes the receipts of what is to be acknowledged now.
+    pub fn take_due(&mut self) -> Vec<Receipt> {
+        std::mem::take(&mut self.due)
     }
 
     /// Whether there is no room for another message.
@@ -151,12 +176,71 @@ impl Inbox {
         self.bytes >= self.limit
     }
 
+    fn take_single(
+        &mut self,
+        now: Micros,
+        publish: &PublishView<'_>,
+        retained: bool,
+        receipt: Option<Receipt>,
+        counters: &mut Counters,
+    ) -> Taken {
+        // A retained message comes once for each subscription made, under the id that it always had.
+        let once = receipt.is_some() && publish.qos == 2 && !retained;
+        if once && !self.window.first_seen(now, publish.publisher, publish.sequence) {
+            counters.drop(Drop::DuplicateMessage);
+            return Taken::Done;
+        }
+        counters.messages_in += 1;
+        self.push(publish, None, retained, receipt);
+        Taken::Kept
+    }
+
+    fn take_part(
+        &mut self,
+        now: Micros,
+        publish: &PublishView<'_>,
+        fragment: FragmentView,
+        retained: bool,
+        receipt: Option<Receipt>,
+        counters: &mut Counters,
+    ) -> Taken {
+        let FragmentView { index, count, total } = fragment;
+        let first = publish.sequence.wrapping_sub(u64::from(index));
+        let id = (publish.publisher, first, retained);
+        // A message is known as a whole, once it is whole: had each part been remembered for itself, those of a message that was given
+        // up half-way could never complete it when they come again.
+        let once = receipt.is_some() && !retained;
+        if once && !self.reassembler.has(id) && self.window.has_seen(publish.publisher, first) {
+            counters.drop(Drop::DuplicateMessage);
+            return Taken::Done;
+        }
+        let part = Part { id, index, count, total, bytes: publish.payload, receipt };
+        let added = self.reassembler.add(now, part);
+        self.count_abandoned(counters);
+        self.due.extend(self.reassembler.take_released());
+        match added {
+            Added::Whole(payload) => {
+                if once {
+                    self.window.first_seen(now, publish.publisher, first);
+                }
+                counters.messages_in += 1;
+                self.push(publish, Some(payload), retained, receipt);
+                return Taken::Kept;
+            }
+            Added::Withheld => return Taken::Kept,
+            Added::Known => counters.drop(Drop::DuplicateMessage),
+            Added::Invalid => counters.drop(Drop::InvalidMessage),
+            Added::Kept | Added::GivenUp => {}
+        }
+        Taken::Done
+    }
+
     fn push(
         &mut self,
         publish: &PublishView<'_>,
         whole: Option<Vec<u8>>,
         retained: bool,
-        receipt: Option<(LinkId, u64)>,
+        receipt: Option<Receipt>,
     ) {
         let wanted = self.matches.subscribers();
         let granted = wanted.iter().map(|listener| listener.qos).max().unwrap_or(0);

@@ -13,19 +13,25 @@ pub struct Ticket {
 }
 
 /// Open entries by delivery number.
-#[derive(Default)]
-pub struct Ledger {
-    entries: BTreeMap<u64, Ticket>,
+#[derive(Debug)]
+pub struct Ledger<T = Ticket> {
+    entries: BTreeMap<u64, T>,
 }
 
-impl Ledger {
+impl<T> Default for Ledger<T> {
+    fn default() -> Self {
+        Self { entries: BTreeMap::new() }
+    }
+}
+
+impl<T> Ledger<T> {
     /// Opens an entry.
-    pub fn open(&mut self, delivery: u64, ticket: Ticket) {
-        self.entries.insert(delivery, ticket);
+    pub fn open(&mut self, delivery: u64, entry: T) {
+        self.entries.insert(delivery, entry);
     }
 
     /// Settles the lowest open entry from `first` to `last`; `None`: none is open there.
-    pub fn settle_within(&mut self, first: u64, last: u64) -> Option<Ticket> {
+    pub fn settle_within(&mut self, first: u64, last: u64) -> Option<T> {
         if first > last {
             return None;
         }
@@ -34,8 +40,25 @@ impl Ledger {
     }
 
     /// Takes every open entry, oldest first.
-    pub fn take_all(&mut self) -> impl Iterator<Item = Ticket> {
+    pub fn take_all(&mut self) -> impl DoubleEndedIterator<Item = T> + use<T> {
         std::mem::take(&mut self.entries).into_values()
+    }
+
+    /// Takes the open entries that are meant, oldest first.
+    pub fn extract(&mut self, mut is_meant: impl FnMut(&T) -> bool) -> Vec<T> {
+        let meant = self.entries.iter().filter(|(_, entry)| is_meant(entry));
+        let deliveries: Vec<u64> = meant.map(|(&delivery, _)| delivery).collect();
+        deliveries.iter().filter_map(|delivery| self.entries.remove(delivery)).collect()
+    }
+
+    /// The open entries, to change, oldest first.
+    pub fn iter_mut(&mut self) -> impl DoubleEndedIterator<Item = &mut T> {
+        self.entries.values_mut()
+    }
+
+    /// Open entries.
+    pub fn len(&self) -> usize {
+        self.entries.len()
     }
 }
 

@@ -11,8 +11,10 @@ use hashbrown::HashMap;
 use slab::Slab;
 
 use crate::Micros;
+use crate::engine::credit::Credit;
 use crate::engine::event::Peer;
 use crate::engine::ledger::Ledger;
+use crate::engine::refusals::Refusals;
 use crate::keyed::Keyed;
 use crate::link::{Link, LinkStats};
 use crate::link_id::{LinkId, SessionKey};
@@ -32,10 +34,16 @@ pub struct Entry {
     pub published: bool,
     /// How often a RESET gave it a new token while it was opening.
     pub token_renewals: u8,
+    /// When CHALLENGE may be sent again, should its peer have moved.
+    pub challenge_from: Micros,
     /// What each delivery that needs a PUBACK stands for.
     pub ledger: Ledger,
+    /// How much more the peer takes of what is in the ledger (§7.7).
+    pub credit: Credit,
     /// Its session, if anything was subscribed in it.
     pub subscriber: Option<SessionKey>,
+    /// The chains of messages that were refused, at an owner.
+    pub refusals: Refusals,
     /// Released packets wait for room (§3.3); it stands in the engine's list of such links.
     pub stalled: bool,
     id: LinkId,
@@ -52,6 +60,7 @@ impl Entry {
 
 pub struct Links {
     worker: u8,
+    hasher: Keyed,
     generation: u32,
     entries: Slab<Entry>,
     by_session: HashMap<u64, LinkId, Keyed>,
@@ -68,6 +77,7 @@ impl Links {
     pub fn new(worker: u8, hasher: Keyed) -> Self {
         Self {
             worker,
+            hasher,
             generation: 0,
             entries: Slab::new(),
             by_session: HashMap::with_hasher(hasher),
@@ -96,7 +106,10 @@ impl Links {
             announced: false,
             published: false,
             token_renewals: 0,
+            challenge_from: 0,
             ledger: Ledger::default(),
+            credit: Credit::default(),
+            refusals: Refusals::new(self.hasher),
             subscriber: None,
             stalled: false,
             id,

@@ -8,34 +8,77 @@ use crate::engine::routes::Refusal;
 use crate::link_id::LinkId;
 use crate::schema::reason;
 use crate::tables::jurisdiction::Cut;
-use crate::wire::{self, PubAckView, PublishView};
+use crate::wire::{self, PacketView, PubAckView, PublishView};
 
 impl Engine {
-    pub(super) fn forward(&mut self, now: Micros, id: LinkId, delivery: u64, publish: &PublishView<'_>) {
-        let Side::Node(forwarder) = &mut self.side else {
-            return;
-        };
+    pub(super) fn forward(
+        &mut self,
+        now: Micros,
+        id: LinkId,
+        packet: &PacketView<'_>,
+        publish: &PublishView<'_>,
+    ) {
+        let delivery = packet.delivery;
         let Some(entry) = self.out.links.get_mut(id).filter(|entry| entry.inbound) else {
             self.out.counters.drop(Drop::UnexpectedPacket);
             return;
         };
-        entry.published = true;
-        if let Err(refusal) =
-            forwarder.forward(now, publish, Some(Origin { link: id, delivery }), &mut self.out)
-        {
-            self.refuse(now, id, delivery, publish, &refusal);
+        let is_turned_away = entry.refusals.precede(publish, packet.after);
+        if !std::mem::replace(&mut entry.published, true) {
+            self.greet_publisher(id);
         }
-    }
-
-    pub(super) fn settle(&mut self, id: LinkId, puback: &PubAckView<'_>) {
         let Side::Node(forwarder) = &mut self.side else {
             return;
         };
-        for (first, last) in puback.ranges() {
-            while let Some(entry) = self.out.links.get_mut(id)
-                && let Some(ticket) = entry.ledger.settle_within(first, last)
-            {
+        let taken = if is_turned_away {
+            Err(Refusal::Handover)
+        } else {
+            forwarder.forward(now, publish, Some(Origin { link: id, delivery }), &mut self.out)
+        };
+        if let Some(entry) = self.out.links.get_mut(id) {
+            entry.refusals.note(publish, delivery, &taken);
+        }
+        if let Err(refusal) = taken {
+            self.refuse(now, id, delivery, publish, &refusal);
+        }
+        self.tie_up(now);
+    }
+
+    /// A subscriber's PUBACK.
+    pub(super) fn settle(&mut self, now: Micros, id: LinkId, puback: &PubAckView<'_>) {
+        if let Some(session) = self.out.links.get(id).and_then(|entry| entry.subscriber) {
+            self.out.answer(now, session, puback);
+            self.tie_up(now);
+        }
+    }
+
+    /// A subscriber says how much it takes (§7.7).
+    pub(super) fn grant_credit(&mut self, now: Micros, id: LinkId, messages: u32, bytes: u64) {
+        if let Some(session) = self.out.links.get(id).and_then(|entry| entry.subscriber) {
+            self.out.grant(now, session, messages, bytes);
+        }
+    }
+
+    /// Settles what messages on their way left loose.
+    pub(super) fn tie_up(&mut self, now: Micros) {
+        while !self.out.loose.is_empty() {
+            let mut tickets = std::mem::take(&mut self.out.loose.tickets);
+            let overflowed = std::mem::take(&mut self.out.loose.overflowed);
+            let orphans = std::mem::take(&mut self.out.loose.orphans);
+            for key in overflowed {
+                self.end_overflowed(now, key);
+            }
+            let Side::Node(forwarder) = &mut self.side else {
+                return;
+            };
+            for parcel in orphans {
+                forwarder.reassign(now, parcel, &mut self.out);
+            }
+            for ticket in tickets.drain(..) {
                 forwarder.settle(ticket, &mut self.out);
+            }
+            if self.out.loose.tickets.is_empty() {
+                self.out.loose.tickets = tickets; // Its memory serves the next ones.
             }
         }
     }
@@ -54,6 +97,7 @@ impl Engine {
             Refusal::InvalidMessage => (Drop::InvalidMessage, reason::PROTOCOL_ERROR, None),
             Refusal::NotResponsible(cut) => (Drop::NotResponsible, reason::NOT_RESPONSIBLE, cut.as_ref()),
             Refusal::Handover => (Drop::Handover, reason::HANDOVER, None),
+            Refusal::Expired => (Drop::Expired, reason::MESSAGE_EXPIRED, None),
             Refusal::NotAuthorized => (Drop::NotAuthorized, reason::NOT_AUTHORIZED, None),
         };
         self.out.counters.drop(why);
@@ -66,9 +110,11 @@ impl Engine {
             // Its publisher knows the topic by the delivery.
             wire::put_puback_field(&mut body, [(delivery, delivery)], reason, "", cut.as_ref());
             entry.link.refuse(body.into())
+        } else if matches!(refusal, Refusal::Expired) {
+            return; // Its publisher need not learn anything from that.
         } else if self.strangers.take(now) {
             wire::put_puback_field(&mut body, [], reason, publish.topic, cut.as_ref());
-            entry.link.queue_unreliable(&body, false)
+            entry.link.queue_own(&body)
         } else {
             return self.out.counters.drop(Drop::RateLimited);
         };

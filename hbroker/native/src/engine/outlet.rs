@@ -1,6 +1,7 @@
 //! The way out of an engine: sessions, their links and queues, what goes to other workers, and what is counted.
 
 use std::collections::VecDeque;
+use std::sync::Arc;
 
 use bytes::Bytes;
 use smallvec::SmallVec;
@@ -9,30 +10,54 @@ use crate::engine::counters::{Counters, Drop};
 use crate::engine::distribution::Origin;
 use crate::engine::ledger::Ticket;
 use crate::engine::links::Links;
+use crate::engine::parcel::Parcel;
+use crate::engine::post::Loose;
 use crate::engine::sessions::Sessions;
+use crate::engine::standing::Standings;
+use crate::link::Chain;
 use crate::link::pubacks::Success;
-use crate::link::{Chain, QueueFull};
 use crate::link_id::{LinkId, SessionKey};
+use crate::tables::match_set::{Overflow, Subscriber};
 
 /// What one worker asks of another.
 #[derive(Clone, Debug)]
 pub enum Handoff {
-    /// Queue this message for these sessions, which are yours, each at its `QoS`.
-    Deliver { field: Bytes, chain: u64, targets: Targets, ticket: Option<Ticket> },
+    /// This message is for these sessions, which are yours. The ticket is held once for each that wants it at `QoS` 1 or 2.
+    Deliver { parcel: Parcel, targets: Targets },
     /// A copy of a message that you took over is settled.
     Settled { ticket: Ticket },
     /// A session has ended: forget its subscriptions.
     Gone { session: SessionKey },
+    /// What this worker holds for its sessions is too much, or is so no more (§7.7).
+    Pressure { worker: u8, is_high: bool },
     /// A datagram for a session that you have.
     Datagram { source: std::net::SocketAddr, datagram: Bytes },
 }
 
-/// Sessions and the `QoS` that each gets a message at.
-pub type Targets = SmallVec<[(SessionKey, u8); 8]>;
+pub type Targets = SmallVec<[Target; 4]>;
+
+/// A session that gets a message.
+#[derive(Clone, Debug)]
+pub struct Target {
+    pub session: SessionKey,
+    pub qos: u8,
+    pub overflow: Overflow,
+    /// The shared group that it gets it for.
+    pub group: Option<Arc<str>>,
+}
+
+impl From<&Subscriber> for Target {
+    fn from(subscriber: &Subscriber) -> Self {
+        let &Subscriber { session, qos, overflow, .. } = subscriber;
+        Self { session, qos, overflow, group: None }
+    }
+}
 
 pub struct Outlet {
+    pub standings: Option<Arc<Standings>>,
     pub links: Links,
     pub sessions: Sessions,
+    pub loose: Loose,
     pub counters: Counters,
     /// For which worker, and what.
     pub handoffs: VecDeque<(u8, Handoff)>,
@@ -45,29 +70,6 @@ impl Outlet {
             entry.link.acknowledge(origin.delivery, success);
             self.links.touch(origin.link);
         }
-    }
-
-    /// Offers a session a message at `QoS` 0.
-    pub fn offer_copy(&mut self, session: SessionKey, field: &[u8], retained: bool) {
-        if let Some(link) = self.link_of(session) {
-            self.queue_copy(link, field, retained);
-        }
-    }
-
-    /// Offers a session a message at `QoS` 1 or 2; as [`Self::queue_shared`].
-    pub fn offer_shared(
-        &mut self,
-        session: SessionKey,
-        field: Bytes,
-        chain: u64,
-        retained: bool,
-        ticket: Option<Ticket>,
-    ) -> bool {
-        let Some(link) = self.link_of(session) else {
-            self.counters.drop(Drop::SessionEnded);
-            return false;
-        };
-        self.queue_shared(link, field, chain, retained, ticket)
     }
 
     /// Queues a message at `QoS` 0: dropped, and counted, where there is no room.
@@ -83,36 +85,6 @@ impl Outlet {
         self.links.touch(id);
     }
 
-    /// Queues a message at `QoS` 1 or 2; false, and counted, where there is no room or no such link. A ticket given is in
-    /// the link's ledger then.
-    pub fn queue_shared(
-        &mut self,
-        id: LinkId,
-        field: Bytes,
-        chain: u64,
-        retained: bool,
-        ticket: Option<Ticket>,
-    ) -> bool {
-        let Some(entry) = self.links.get_mut(id) else {
-            self.counters.drop(Drop::SessionEnded);
-            return false;
-        };
-        match entry.link.queue_reliable(Chain::Topic(chain), field, retained) {
-            Ok(delivery) => {
-                if let Some(ticket) = ticket {
-                    entry.ledger.open(delivery, ticket);
-                }
-                self.counters.messages_out += 1;
-                self.links.touch(id);
-                true
-            }
-            Err(QueueFull) => {
-                self.counters.drop(Drop::QueueFull);
-                false
-            }
-        }
-    }
-
     /// Queues a control packet, or the body of one; false where there is no room or no such link.
     pub fn queue_control(&mut self, id: LinkId, packet: Bytes) -> bool {
         let Some(entry) = self.links.get_mut(id) else {
@@ -124,9 +96,5 @@ impl Outlet {
         }
         self.links.touch(id);
         queued
-    }
-
-    fn link_of(&self, session: SessionKey) -> Option<LinkId> {
-        self.sessions.get(session)?.link
     }
 }

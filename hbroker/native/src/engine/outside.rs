@@ -34,7 +34,7 @@ impl Engine {
                     self.out.counters.drop(Drop::AddressUnproven);
                     if !challenged {
                         challenged = true;
-                        self.answer_challenge(now, source, received);
+                        self.answer_challenge(now, source, 0, received);
                     }
                 }
                 (Body::Control(Kind::JoinAck) | Body::Challenge { .. }, Side::Node(_)) => {
@@ -45,7 +45,10 @@ impl Engine {
                     }
                 }
                 (
-                    Body::Control(Kind::PubAccept | Kind::SubAck | Kind::Referral) | Body::Challenge { .. },
+                    Body::Control(
+                        Kind::PubAccept | Kind::SubAck | Kind::Referral | Kind::Leave | Kind::OrderAck,
+                    )
+                    | Body::Challenge { .. },
                     Side::Client(_),
                 ) => self.hand_up_outside(source, packet),
                 (Body::None, _) => {}
@@ -87,11 +90,18 @@ impl Engine {
         (now / 1_000_000) as u32
     }
 
-    fn answer_challenge(&mut self, now: Micros, source: SocketAddr, received: usize) {
+    /// `session` 0: a request outside of any; else the address of that one changed (§4.4).
+    pub(super) fn answer_challenge(
+        &mut self,
+        now: Micros,
+        source: SocketAddr,
+        session: u64,
+        received: usize,
+    ) {
         let token = self.token_for(now, source);
         let mut body = Vec::new();
         wire::put_challenge_field(&mut body, &token, LIFETIME_S);
-        self.answer_stranger(now, source, 0, &body, received);
+        self.answer_stranger(now, source, session, &body, received);
     }
 
     fn answer_stranger(

@@ -1,20 +1,27 @@
 //! Makes a message into PUBLISH packets that fit a datagram (§7.5).
+//!
+//! A message that fits one is encoded at once. Of a larger one the payload is kept as it was given, and a part is encoded only
+//! when it is about to leave: so a message costs its payload once, however large it is.
 
 use std::hash::Hasher;
+use std::sync::Arc;
 
 use bytes::Bytes;
 use rustc_hash::FxHasher;
 
-use crate::link::DATAGRAM_OVERHEAD;
+use crate::Micros;
+use crate::link::{DATAGRAM_OVERHEAD, MOST_BODY};
 use crate::wire::{self, FragmentView, PublishOut};
 
 /// No part is made smaller than this, however long the topic.
 const PART_MIN: usize = 256;
+/// What a part's sequence number, position and lengths take at most.
+const POSITION_BYTES: usize = 64;
 
 /// One packet's worth of a message.
 #[derive(Clone, Debug)]
 pub struct Part {
-    pub topic: Box<str>,
+    pub topic: Arc<str>,
     /// The field `publish`, ready to send.
     pub field: Bytes,
     pub qos: u8,
@@ -24,7 +31,36 @@ pub struct Part {
     pub sequence: u64,
     /// How many parts the message has.
     pub parts: u32,
+    /// When the message is worth nothing any more.
+    pub dies_at: Micros,
 }
+
+/// A message to be sent.
+#[derive(Debug)]
+pub enum Outgoing {
+    Single(Part),
+    Large(Large),
+}
+
+/// A message of several parts, less those that were made: iterating makes them.
+#[derive(Debug)]
+pub struct Large {
+    topic: Arc<str>,
+    /// A serialised `Publish`: all that the parts have in common.
+    common: Vec<u8>,
+    payload: Bytes,
+    qos: u8,
+    first: u64,
+    /// Payload bytes of each part but the last.
+    room: usize,
+    count: u32,
+    next: u32,
+    dies_at: Micros,
+}
+
+/// The message fits no packet, however it is split: its topic and properties are too large.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TooLarge;
 
 /// The chain of a publisher's messages on a topic: they arrive in order (§3.3).
 pub fn chain_of(publisher: u64, topic: &[u8]) -> u64 {
@@ -46,41 +82,154 @@ impl Splitter {
         Self { publisher, next_sequence: 1, max_datagram }
     }
 
-    pub fn publisher(&self) -> u64 {
-        self.publisher
-    }
-
-    /// Makes a message into its parts and gives it the next sequence numbers.
-    pub fn split(&mut self, message: &PublishOut<'_>) -> Vec<Part> {
-        let room = self.room(message);
-        let count = u32::try_from(message.payload.len().div_ceil(room).max(1)).unwrap_or(u32::MAX);
+    /// Gives a message the next sequence numbers: one, or as many as it has parts. `share`: its payload, to be kept.
+    ///
+    /// # Errors
+    /// Its topic and properties leave no room for a payload.
+    pub fn split(
+        &mut self,
+        topic: Arc<str>,
+        message: &PublishOut<'_>,
+        share: impl FnOnce() -> Bytes,
+    ) -> Result<Outgoing, TooLarge> {
         let first = self.next_sequence;
-        self.next_sequence += u64::from(count);
-        let part = |index: u32| {
-            let start = index as usize * room;
-            let payload = &message.payload[start..(start + room).min(message.payload.len())];
-            let fragment =
-                (count > 1).then_some(FragmentView { index, count, total: message.payload.len() as u64 });
-            let sequence = first + u64::from(index);
-            let publish = PublishOut { payload, publisher: self.publisher, sequence, fragment, ..*message };
-            let mut field = Vec::with_capacity(payload.len() + message.topic.len() + DATAGRAM_OVERHEAD);
-            wire::put_publish_field(&mut field, &publish);
-            Part {
-                topic: message.topic.into(),
-                field: field.into(),
-                qos: message.qos,
-                message: first,
-                sequence,
-                parts: count,
+        let common = PublishOut { publisher: self.publisher, ..*message };
+        let dies_at = death(message);
+        if message.payload.len() <= self.max_datagram.max(PART_MIN) {
+            let mut field =
+                Vec::with_capacity(message.payload.len() + message.topic.len() + DATAGRAM_OVERHEAD);
+            wire::put_publish_field(&mut field, &PublishOut { sequence: first, ..common });
+            if field.len() > MOST_BODY {
+                return Err(TooLarge);
             }
-        };
-        (0..count).map(part).collect()
+            if field.len() + DATAGRAM_OVERHEAD <= self.max_datagram || message.payload.len() <= PART_MIN {
+                self.next_sequence += 1;
+                let (field, qos) = (field.into(), message.qos);
+                let part = Part { topic, field, qos, message: first, sequence: first, parts: 1, dies_at };
+                return Ok(Outgoing::Single(part));
+            }
+        }
+        let mut bare = Vec::new();
+        wire::put_publish_field(&mut bare, &PublishOut { payload: &[], sequence: 0, ..common });
+        if bare.len() + POSITION_BYTES + PART_MIN > MOST_BODY {
+            return Err(TooLarge);
+        }
+        let room = self.max_datagram.saturating_sub(DATAGRAM_OVERHEAD + bare.len()).max(PART_MIN);
+        let count = u32::try_from(message.payload.len().div_ceil(room)).map_err(|_| TooLarge)?;
+        self.next_sequence += u64::from(count);
+        let common = wire::message_of(&bare);
+        let (payload, qos) = (share(), message.qos);
+        Ok(Outgoing::Large(Large { topic, common, payload, qos, first, room, count, next: 0, dies_at }))
+    }
+}
+
+impl Outgoing {
+    pub fn topic(&self) -> &Arc<str> {
+        match self {
+            Self::Single(part) => &part.topic,
+            Self::Large(large) => &large.topic,
+        }
     }
 
-    /// Payload bytes that one part of this message takes.
-    fn room(&self, message: &PublishOut<'_>) -> usize {
-        let mut bare = Vec::new();
-        wire::put_publish_field(&mut bare, &PublishOut { payload: &[], ..*message });
-        self.max_datagram.saturating_sub(DATAGRAM_OVERHEAD + bare.len()).max(PART_MIN)
+    /// The message id's sequence number.
+    pub fn message(&self) -> u64 {
+        match self {
+            Self::Single(part) => part.message,
+            Self::Large(large) => large.first,
+        }
     }
+
+    /// The sequence number of the next part.
+    pub fn sequence(&self) -> u64 {
+        match self {
+            Self::Single(part) => part.sequence,
+            Self::Large(large) => large.first + u64::from(large.next),
+        }
+    }
+
+    pub fn qos(&self) -> u8 {
+        match self {
+            Self::Single(part) => part.qos,
+            Self::Large(large) => large.qos,
+        }
+    }
+
+    /// How many parts the message has.
+    pub fn parts(&self) -> u32 {
+        match self {
+            Self::Single(_) => 1,
+            Self::Large(large) => large.count,
+        }
+    }
+
+    /// The bytes that it keeps.
+    pub fn bytes(&self) -> usize {
+        match self {
+            Self::Single(part) => part.field.len(),
+            Self::Large(large) => large.payload.len(),
+        }
+    }
+
+    /// What the next part takes at most.
+    pub fn part_bytes(&self) -> usize {
+        match self {
+            Self::Single(part) => part.field.len(),
+            Self::Large(large) => large.room + large.common.len() + POSITION_BYTES,
+        }
+    }
+
+    /// When it is worth nothing any more; `Micros::MAX` once some of it was sent, and is in other hands.
+    pub fn dies_at(&self) -> Micros {
+        match self {
+            Self::Single(part) => part.dies_at,
+            Self::Large(large) if large.next == 0 => large.dies_at,
+            Self::Large(_) => Micros::MAX,
+        }
+    }
+}
+
+impl Large {
+    pub fn is_exhausted(&self) -> bool {
+        self.next == self.count
+    }
+}
+
+impl Iterator for Large {
+    type Item = Part;
+
+    fn next(&mut self) -> Option<Part> {
+        if self.is_exhausted() {
+            return None;
+        }
+        let start = self.next as usize * self.room;
+        let payload = &self.payload[start..(start + self.room).min(self.payload.len())];
+        let (index, count, total) = (self.next, self.count, self.payload.len() as u64);
+        let sequence = self.first + u64::from(index);
+        let mut field = Vec::with_capacity(self.common.len() + payload.len() + POSITION_BYTES);
+        wire::put_part_field(
+            &mut field,
+            &self.common,
+            payload,
+            sequence,
+            &FragmentView { index, count, total },
+        );
+        self.next += 1;
+        Some(Part {
+            topic: Arc::clone(&self.topic),
+            field: field.into(),
+            qos: self.qos,
+            message: self.first,
+            sequence,
+            parts: count,
+            dies_at: Micros::MAX,
+        })
+    }
+}
+
+/// When a message is worth nothing any more.
+fn death(message: &PublishOut<'_>) -> Micros {
+    const SECOND: Micros = 1_000_000;
+    message
+        .expiry_s
+        .map_or(Micros::MAX, |expiry| message.published_at_us.saturating_add(Micros::from(expiry) * SECOND))
 }

@@ -1,21 +1,24 @@
 //! A client's outgoing messages: from `publish` to the owner's PUBACK (§§5.3, 7).
 //!
-//! A part of a message is in one of two places. *Waiting*: for its topic's owner to be known, for room on the link to it, or for
-//! its turn. *In flight*: on the link to an owner, under the delivery number that the link's ledger maps to its ticket. A
-//! refusal (NOT_RESPONSIBLE, HANDOVER) or the end of the link brings it back to waiting under the same message id; the owner's
-//! PUBACK ends it.
+//! A message, or a part of one, is in one of two places. *Waiting*: for its topic's owner to be known, for room on the link to
+//! it and the owner's credit (§7.7), or for its turn. *In flight*: on the link to an owner, under the delivery number that the
+//! link's ledger maps to its ticket. A refusal (NOT_RESPONSIBLE, HANDOVER) or the end of the link brings it back to waiting under
+//! the same message id; the owner's PUBACK ends it. One that outlives its expiry ends while it waits, and not once it was sent.
 //!
 //! Messages of one topic keep their order through all of this: they wait in the order of their sequence numbers, nothing is sent past
 //! those that wait, and nothing goes to one owner while an older message, or one that may come back, is in flight to another.
+//! Topics that wait for room with the same owner take turns.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::net::SocketAddr;
+use std::sync::Arc;
 
 use slab::Slab;
 
 use crate::Micros;
+use crate::engine::backlog::{Backlog, Taken, Turn};
 use crate::engine::ledger::Ticket;
-use crate::engine::parts::Part;
+use crate::engine::parts::{Outgoing, Part};
 use crate::keyed::Keyed;
 use crate::tables::jurisdiction::Cut;
 use crate::tables::zones::{Lookup, Zones};
@@ -26,8 +29,8 @@ const CUT_TTL: Micros = 300_000_000;
 /// What is to be done about the messages that wait on a topic.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Next {
-    /// The first is to be sent to this owner.
-    Send(SocketAddr),
+    /// The first, of this QoS and at most so many bytes, is to be sent to this owner.
+    Send { owner: SocketAddr, qos: u8, bytes: usize },
     /// Somebody must be asked for the owner: this node, or (`None`) the root.
     Ask(Option<SocketAddr>),
     /// Those in flight come first.
@@ -36,124 +39,153 @@ pub enum Next {
     Nothing,
 }
 
+/// A message that came to its end without an owner's word.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Ended {
+    pub topic: Arc<str>,
+    pub message: u64,
+    pub qos: u8,
+}
+
 /// What a client keeps of what it publishes.
 pub struct Publisher {
     pub zones: Zones,
-    waiting: HashMap<Box<str>, BTreeMap<u64, Part>, Keyed>,
-    waiting_bytes: usize,
-    waiting_limit: usize,
+    topics: HashMap<Arc<str>, Backlog, Keyed>,
+    budget: Budget,
     in_flight: Slab<Part>,
-    flights: HashMap<Box<str>, Flight, Keyed>,
-    /// Parts still out, for messages of more than one.
+    /// Parts still out, for messages of more than one, at `QoS` 1 and 2.
     parts_out: HashMap<u64, u32, Keyed>,
+    /// When those that wait and are mortal die.
+    deaths: BTreeSet<(Micros, u64, Arc<str>)>,
+    /// The topics that wait for room with each owner, in the order of their turns.
+    blocked: BTreeMap<Turn, Arc<str>>,
+    turns: u64,
 }
 
-/// What is in flight on one topic: all of it to one owner.
-struct Flight {
-    owner: SocketAddr,
-    parts: u32,
-    /// The highest sequence number that was sent.
-    newest: u64,
+/// The bytes that wait. A message that is larger than all that may wait waits beside it, if it is the only one.
+struct Budget {
+    limit: usize,
+    bytes: usize,
+    has_oversized: bool,
 }
 
 impl Publisher {
     pub fn new(zones: Zones, waiting_limit: usize, hasher: Keyed) -> Self {
         Self {
             zones,
-            waiting: HashMap::with_hasher(hasher),
-            waiting_bytes: 0,
-            waiting_limit,
+            topics: HashMap::with_hasher(hasher),
+            budget: Budget { limit: waiting_limit, bytes: 0, has_oversized: false },
             in_flight: Slab::new(),
-            flights: HashMap::with_hasher(hasher),
             parts_out: HashMap::with_hasher(hasher),
+            deaths: BTreeSet::new(),
+            blocked: BTreeMap::new(),
+            turns: 0,
         }
     }
 
-    /// Where a new message on this topic goes at once; `None`: it has to wait.
-    pub fn route(&self, now: Micros, topic: &str) -> Option<SocketAddr> {
-        let Lookup::Owner(owner) = self.zones.lookup(topic, now) else {
-            return None;
+    /// The topic's name, to be kept, and where a new message on it goes at once; no owner: it has to wait.
+    pub fn route(&self, now: Micros, topic: &str) -> (Arc<str>, Option<SocketAddr>) {
+        let known = self.topics.get_key_value(topic);
+        let name = known.map_or_else(|| Arc::from(topic), |(name, _)| Arc::clone(name));
+        let is_free = |owner| known.is_none_or(|(_, topic)| !topic.is_waiting() && topic.is_free_for(owner));
+        let owner = match self.zones.lookup(topic, now) {
+            Lookup::Owner(owner) if is_free(owner) => Some(owner),
+            _ => None,
         };
-        let is_free =
-            !self.is_waiting(topic) && self.flights.get(topic).is_none_or(|flight| flight.owner == owner);
-        is_free.then_some(owner)
+        (name, owner)
     }
 
     /// Whether another message of so many bytes may wait.
     pub fn may_wait(&self, bytes: usize) -> bool {
-        self.waiting_bytes == 0 || self.waiting_bytes + bytes <= self.waiting_limit
+        self.budget.admits(bytes)
     }
 
     /// Whether something waits on this topic.
     pub fn is_waiting(&self, topic: &str) -> bool {
-        self.waiting.contains_key(topic)
+        self.topics.get(topic).is_some_and(Backlog::is_waiting)
     }
 
-    /// Puts a part among those that wait, unless its message has failed.
-    pub fn wait(&mut self, part: Part) {
-        if !self.is_open(&part) {
+    /// Whether something waits on this topic, and not merely for its turn.
+    pub fn is_held(&self, topic: &str) -> bool {
+        self.topics.get(topic).is_some_and(|backlog| backlog.is_waiting() && backlog.turn.is_none())
+    }
+
+    /// Opens a message of several parts: it ends when all of them have.
+    pub fn open(&mut self, message: &Outgoing) {
+        if message.parts() > 1 && message.qos() > 0 {
+            self.parts_out.insert(message.message(), message.parts());
+        }
+    }
+
+    /// Puts a message behind those that wait.
+    pub fn push(&mut self, message: Outgoing) {
+        self.budget.add(message.bytes());
+        if message.dies_at() < Micros::MAX {
+            let topic = Arc::clone(message.topic());
+            self.deaths.insert((message.dies_at(), message.message(), topic));
+        }
+        self.topics.entry(Arc::clone(message.topic())).or_default().push(message);
+    }
+
+    /// Has a part that was sent wait again, unless its message has failed.
+    pub fn give_back(&mut self, part: Part) {
+        if part.parts > 1 && part.qos > 0 && !self.parts_out.contains_key(&part.message) {
             return;
         }
-        self.waiting_bytes += part.field.len();
-        match self.waiting.get_mut(&part.topic) {
-            Some(parts) => _ = parts.insert(part.sequence, part),
-            None => _ = self.waiting.insert(part.topic.clone(), BTreeMap::from([(part.sequence, part)])),
+        self.budget.add(part.field.len());
+        if part.dies_at < Micros::MAX {
+            self.deaths.insert((part.dies_at, part.message, Arc::clone(&part.topic)));
         }
+        self.topics.entry(Arc::clone(&part.topic)).or_default().give_back(part);
     }
 
     /// What is to be done next about a topic.
     pub fn next(&self, now: Micros, topic: &str) -> Next {
-        let Some((&first, _)) = self.waiting.get(topic).and_then(BTreeMap::first_key_value) else {
+        let Some((backlog, (first, bytes, qos))) =
+            self.topics.get(topic).and_then(|backlog| Some((backlog, backlog.first()?)))
+        else {
             return Next::Nothing;
         };
-        let lookup = self.zones.lookup(topic, now);
-        match (lookup, self.flights.get(topic)) {
-            (Lookup::Owner(owner), Some(flight)) if flight.owner == owner && flight.newest < first => {
-                Next::Send(owner)
+        match (self.zones.lookup(topic, now), backlog.in_flight()) {
+            (Lookup::Owner(owner), Some((to, newest))) if owner == to && newest < first => {
+                Next::Send { owner, qos, bytes }
             }
             (_, Some(_)) => Next::Hold,
-            (Lookup::Owner(owner), None) => Next::Send(owner),
+            (Lookup::Owner(owner), None) => Next::Send { owner, qos, bytes },
             (Lookup::Below(node), None) => Next::Ask(Some(node)),
             (Lookup::Unknown, None) => Next::Ask(None),
         }
     }
 
     /// The topics on which something waits and whose owner is known.
-    pub fn routable(&self, now: Micros) -> Vec<Box<str>> {
+    pub fn routable(&self, now: Micros) -> Vec<Arc<str>> {
         let is_routable = |topic: &str| matches!(self.zones.lookup(topic, now), Lookup::Owner(_));
-        self.waiting.keys().filter(|topic| is_routable(topic)).cloned().collect()
+        let waiting = self.topics.iter().filter(|(_, backlog)| backlog.is_waiting());
+        waiting.map(|(topic, _)| topic).filter(|topic| is_routable(topic)).cloned().collect()
     }
 
     /// Takes the first part that waits on a topic.
     pub fn take_first(&mut self, topic: &str) -> Option<Part> {
-        let parts = self.waiting.get_mut(topic)?;
-        let (_, part) = parts.pop_first()?;
-        if parts.is_empty() {
-            self.waiting.remove(topic);
-        }
-        self.waiting_bytes -= part.field.len();
+        let Taken { part, freed, dies_at } = self.topics.get_mut(topic)?.take_first()?;
+        self.budget.free(freed);
+        self.bury(dies_at, part.message, &part.topic);
+        self.tidy(topic);
         Some(part)
     }
 
-    /// Opens a message: it ends when all its parts have.
-    pub fn open(&mut self, parts: &[Part]) {
-        if let [first, _, ..] = parts
-            && first.qos > 0
-        {
-            self.parts_out.insert(first.message, first.parts);
-        }
+    /// The delivery that the next one of a topic follows: the last one whose fate is open; 0: there is none. If that one is
+    /// refused, so are all that follow it.
+    pub fn last(&self, topic: &str) -> u64 {
+        self.topics.get(topic).map_or(0, Backlog::last)
     }
 
-    /// Keeps a part that was sent until its PUBACK; the ticket goes into the link's ledger.
-    pub fn keep(&mut self, owner: SocketAddr, part: Part) -> Ticket {
-        match self.flights.get_mut(&part.topic) {
-            Some(flight) => {
-                flight.parts += 1;
-                flight.newest = flight.newest.max(part.sequence);
-            }
+    /// Keeps a part that was queued as this delivery until its PUBACK; the ticket goes into the link's ledger.
+    pub fn keep(&mut self, owner: SocketAddr, part: Part, delivery: u64) -> Ticket {
+        match self.topics.get_mut(&part.topic) {
+            Some(backlog) => backlog.sent(owner, part.sequence, delivery),
             None => {
-                let flight = Flight { owner, parts: 1, newest: part.sequence };
-                self.flights.insert(part.topic.clone(), flight);
+                let topic = Arc::clone(&part.topic);
+                self.topics.entry(topic).or_default().sent(owner, part.sequence, delivery);
             }
         }
         let key = self.in_flight.insert(part);
@@ -163,11 +195,12 @@ impl Publisher {
     /// Gives back the part of a ticket, which is spent.
     pub fn settle(&mut self, ticket: Ticket) -> Part {
         let part = self.in_flight.remove(ticket.key as usize);
-        if let Some(flight) = self.flights.get_mut(&part.topic) {
-            flight.parts -= 1;
-            if flight.parts == 0 {
-                self.flights.remove(&part.topic);
-            }
+        let is_over = self.topics.get_mut(&part.topic).is_some_and(|backlog| {
+            backlog.landed();
+            backlog.is_over()
+        });
+        if is_over {
+            self.tidy(&part.topic);
         }
         part
     }
@@ -188,22 +221,53 @@ impl Publisher {
         done
     }
 
-    /// Ends a whole message, since this part of it failed: parts that wait go, and those in flight will not wait again.
+    /// Ends a whole message, since this part of it failed: what waits of it goes, and parts in flight will not wait again.
     /// True if it was open.
     pub fn abandon(&mut self, part: &Part) -> bool {
         if part.parts == 1 {
             return true;
         }
-        let was_open = self.parts_out.remove(&part.message).is_some();
-        if let Some(parts) = self.waiting.get_mut(&part.topic) {
-            for sequence in part.message..part.message + u64::from(part.parts) {
-                self.waiting_bytes -= parts.remove(&sequence).map_or(0, |part| part.field.len());
-            }
-            if parts.is_empty() {
-                self.waiting.remove(&part.topic);
-            }
-        }
+        let was_open = self.parts_out.remove(&part.message).is_some() || part.qos == 0;
+        self.remove(&part.topic, part.message, part.parts);
         was_open
+    }
+
+    /// Ends the messages that wait and are worth nothing any more.
+    pub fn expire(&mut self, now: Micros) -> Vec<Ended> {
+        let mut ended = Vec::new();
+        while let Some((dies_at, ..)) = self.deaths.first()
+            && *dies_at <= now
+            && let Some((_, message, topic)) = self.deaths.pop_first()
+        {
+            ended.extend(self.remove(&topic, message, 1).map(|qos| Ended { topic, message, qos }));
+        }
+        ended
+    }
+
+    /// When `expire` is to be called next.
+    pub fn next_death(&self) -> Option<Micros> {
+        self.deaths.first().map(|(dies_at, ..)| *dies_at)
+    }
+
+    /// Has a topic wait for its turn when there is room with its owner.
+    pub fn block(&mut self, owner: SocketAddr, topic: &Arc<str>) {
+        if let Some(backlog) = self.topics.get_mut(topic) {
+            self.turns += 1;
+            if let Some(turn) = backlog.turn.replace((owner, self.turns)) {
+                self.blocked.remove(&turn);
+            }
+            self.blocked.insert((owner, self.turns), Arc::clone(topic));
+        }
+    }
+
+    /// Takes the topic whose turn it is.
+    pub fn unblock(&mut self, owner: SocketAddr) -> Option<Arc<str>> {
+        let (&turn, _) = self.blocked.range((owner, 0)..=(owner, u64::MAX)).next()?;
+        let topic = self.blocked.remove(&turn)?;
+        if let Some(backlog) = self.topics.get_mut(&topic) {
+            backlog.turn = None;
+        }
+        Some(topic)
     }
 
     /// What a refusal teaches (§5.3).
@@ -212,7 +276,7 @@ impl Publisher {
     }
 
     pub fn is_drained(&self) -> bool {
-        self.waiting.is_empty() && self.in_flight.is_empty()
+        self.topics.is_empty()
     }
 
     pub fn in_flight(&self) -> usize {
@@ -220,69 +284,64 @@ impl Publisher {
     }
 
     pub fn waiting(&self) -> usize {
-        self.waiting.values().map(BTreeMap::len).sum()
+        self.topics.values().map(Backlog::len).sum()
     }
 
-    fn is_open(&self, part: &Part) -> bool {
-        part.parts == 1 || part.qos == 0 || self.parts_out.contains_key(&part.message)
+    /// Takes what waits of a message away; its `QoS`, if there was something.
+    fn remove(&mut self, topic: &Arc<str>, message: u64, parts: u32) -> Option<u8> {
+        let (returned, fresh) = self.topics.get_mut(topic)?.remove(message, parts);
+        returned.iter().for_each(|part| self.budget.free(part.field.len()));
+        let mut qos = returned.first().map(|part| part.qos);
+        if let Some(fresh) = fresh {
+            self.budget.free(fresh.bytes());
+            self.bury(fresh.dies_at(), message, topic);
+            self.parts_out.remove(&message);
+            qos = Some(fresh.qos());
+        }
+        self.tidy(topic);
+        qos
+    }
+
+    fn bury(&mut self, dies_at: Micros, message: u64, topic: &Arc<str>) {
+        if dies_at < Micros::MAX {
+            self.deaths.remove(&(dies_at, message, Arc::clone(topic)));
+        }
+    }
+
+    fn tidy(&mut self, topic: &str) {
+        if self.topics.get(topic).is_some_and(Backlog::is_over)
+            && let Some(Backlog { turn: Some(turn), .. }) = self.topics.remove(topic)
+        {
+            self.blocked.remove(&turn);
+        }
+    }
+}
+
+impl Budget {
+    fn admits(&self, bytes: usize) -> bool {
+        if bytes > self.limit {
+            !self.has_oversized
+        } else {
+            self.bytes == 0 || self.bytes + bytes <= self.limit
+        }
+    }
+
+    fn add(&mut self, bytes: usize) {
+        if bytes > self.limit {
+            self.has_oversized = true;
+        } else {
+            self.bytes += bytes;
+        }
+    }
+
+    fn free(&mut self, bytes: usize) {
+        if bytes > self.limit {
+            self.has_oversized = false;
+        } else {
+            self.bytes -= bytes;
+        }
     }
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    const HERE: ([u8; 4], u16) = ([10, 0, 0, 1], 1);
-    const THERE: ([u8; 4], u16) = ([10, 0, 0, 2], 1);
-
-    fn publisher() -> Publisher {
-        Publisher::new(Zones::new(10, 1), 10_000, Keyed::new(1))
-    }
-
-    fn part(message: u64, sequence: u64, parts: u32) -> Part {
-        Part { topic: "a".into(), field: vec![0; 100].into(), qos: 1, message, sequence, parts }
-    }
-
-    #[test]
-    fn nothing_overtakes_what_is_in_flight_elsewhere_or_may_come_back() {
-        let mut publisher = publisher();
-        let (here, there) = (HERE.into(), THERE.into());
-        publisher.zones.install("", &[], here, 1_000);
-        let first = publisher.keep(here, part(1, 1, 1));
-        let second = publisher.keep(here, part(2, 2, 1));
-        assert_eq!(publisher.route(0, "a"), Some(here));
-        publisher.zones.install("", &[], there, 1_000);
-        assert_eq!(publisher.route(0, "a"), None, "two are in flight to the old owner");
-        let refused = publisher.settle(first);
-        publisher.wait(refused);
-        publisher.wait(part(3, 3, 1));
-        assert_eq!(publisher.next(0, "a"), Next::Hold, "the second may come back");
-        publisher.zones.install("", &[], here, 1_000);
-        assert_eq!(publisher.next(0, "a"), Next::Hold, "the second would be overtaken by the first");
-        let refused = publisher.settle(second);
-        publisher.wait(refused);
-        assert_eq!(publisher.next(0, "a"), Next::Send(here));
-        let order: Vec<u64> =
-            std::iter::from_fn(|| publisher.take_first("a")).map(|part| part.sequence).collect();
-        assert_eq!(order, [1, 2, 3]);
-        assert!(publisher.is_drained() && publisher.waiting_bytes == 0 && publisher.flights.is_empty());
-    }
-
-    #[test]
-    fn a_message_that_failed_in_one_part_leaves_none_behind() {
-        let mut publisher = publisher();
-        let parts: Vec<Part> = (5..8).map(|sequence| part(5, sequence, 3)).collect();
-        publisher.open(&parts);
-        let [first, second, third] = <[Part; 3]>::try_from(parts).expect("three");
-        let tickets = [publisher.keep(HERE.into(), first), publisher.keep(HERE.into(), second)];
-        publisher.wait(third);
-        publisher.wait(part(9, 9, 1));
-        let failed = publisher.settle(tickets[0]);
-        assert!(publisher.abandon(&failed));
-        assert_eq!(publisher.waiting(), 1, "the next message waits on");
-        let refused = publisher.settle(tickets[1]);
-        assert!(!publisher.abandon(&refused) && !publisher.completes(&refused));
-        publisher.wait(refused);
-        assert_eq!((publisher.waiting(), publisher.waiting_bytes), (1, 100));
-    }
-}
+mod tests;

@@ -5,8 +5,8 @@
 //! search in the tables for each message, and no more. Its memory is bounded: a long topic, or one with many subscribers,
 //! whose copies cost more than the search for them, is not kept.
 //!
-//! Tables are changed through the methods here alone, and with each change all that is remembered ends. The end of a
-//! lease changes no table, and is compared for each message.
+//! Tables are changed through the methods here alone, and with each change all that is remembered ends, but that a filter without
+//! wildcards touches its own topic alone. The end of a lease changes no table, and is compared for each message.
 
 use std::hash::Hasher;
 
@@ -14,6 +14,7 @@ use rustc_hash::FxHasher;
 
 use crate::Micros;
 use crate::link_id::SessionKey;
+use crate::tables::groups::GroupList;
 use crate::tables::jurisdiction::{Cut, Decision, Jurisdiction};
 use crate::tables::match_set::{MatchSet, Subscriber};
 use crate::tables::trie::SubscriptionTrie;
@@ -34,6 +35,8 @@ pub enum Refusal {
     Handover,
     /// Nobody publishes there but this node.
     NotAuthorized,
+    /// It outlived its expiry on the way (§7.8).
+    Expired,
 }
 
 /// A topic that is this node's.
@@ -41,6 +44,8 @@ pub enum Refusal {
 pub struct Route<'a> {
     /// Each session that wants its messages, once.
     pub subscribers: &'a [Subscriber],
+    /// Each shared group of which one member gets them.
+    pub groups: &'a GroupList,
     /// Only this node itself publishes there.
     pub reserved: bool,
     /// Its subscribers are on their way back.
@@ -68,6 +73,7 @@ struct Place {
     reserved: bool,
     gathering: bool,
     subscribers: Vec<Subscriber>,
+    groups: GroupList,
 }
 
 impl Routes {
@@ -93,10 +99,16 @@ impl Routes {
         &mut self.jurisdiction
     }
 
-    /// To change who is subscribed.
-    pub fn subscriptions_mut(&mut self) -> &mut SubscriptionTrie {
-        self.version += 1;
-        &mut self.subscriptions
+    /// Adds a subscription, or replaces its options, as [`SubscriptionTrie::insert`].
+    pub fn subscribe(&mut self, filter: &str, group: &str, subscriber: Subscriber) -> bool {
+        self.forget_matches(filter);
+        self.subscriptions.insert(filter, group, subscriber)
+    }
+
+    /// Removes a subscription, as [`SubscriptionTrie::remove`].
+    pub fn unsubscribe(&mut self, filter: &str, group: &str, session: SessionKey) -> bool {
+        self.forget_matches(filter);
+        self.subscriptions.remove(filter, group, session)
     }
 
     /// A session is gone. Where it had no subscriptions nothing that is remembered ends: publishers come and go.
@@ -125,9 +137,10 @@ impl Routes {
             Decision::NotMine => return Err(Refusal::NotResponsible(None)),
         };
         self.subscriptions.collect_matches(topic, &mut self.matches);
+        let (subscribers, groups) = (self.matches.subscribers(), self.matches.groups());
         let (reserved, gathering) = (grant.reserved, grant.gathering);
-        let route = Route { subscribers: self.matches.subscribers(), reserved, gathering };
-        if topic.len() <= LONGEST_TOPIC && route.subscribers.len() <= MOST_SUBSCRIBERS {
+        let route = Route { subscribers, groups, reserved, gathering };
+        if topic.len() <= LONGEST_TOPIC && subscribers.len() + groups.members() <= MOST_SUBSCRIBERS {
             self.places[place].remember(topic, self.version, grant.until, route);
         }
         Ok(route)
@@ -143,6 +156,16 @@ impl Routes {
     pub fn subscriptions(&self) -> usize {
         self.subscriptions.len()
     }
+
+    /// Forgets the routes that a filter may be part of: of one without wildcards one place alone, else all. (To look through
+    /// all places for those that match would cost more, where many subscribe at once, than to search anew.)
+    fn forget_matches(&mut self, filter: &str) {
+        if topic::has_wildcards(filter) {
+            self.version += 1;
+        } else {
+            self.places[place_of(filter)].version = 0;
+        }
+    }
 }
 
 impl Place {
@@ -151,7 +174,8 @@ impl Place {
     }
 
     fn route(&self) -> Route<'_> {
-        Route { subscribers: &self.subscribers, reserved: self.reserved, gathering: self.gathering }
+        let Self { subscribers, groups, reserved, gathering, .. } = self;
+        Route { subscribers, groups, reserved: *reserved, gathering: *gathering }
     }
 
     fn remember(&mut self, topic: &str, version: u64, until: Micros, route: Route<'_>) {
@@ -159,6 +183,7 @@ impl Place {
         self.topic.push_str(topic);
         self.subscribers.clear();
         self.subscribers.extend_from_slice(route.subscribers);
+        self.groups.copy_from(route.groups);
         (self.version, self.until) = (version, until);
         (self.reserved, self.gathering) = (route.reserved, route.gathering);
     }

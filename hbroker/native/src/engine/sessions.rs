@@ -6,19 +6,15 @@
 use hashbrown::HashMap;
 use slab::Slab;
 
+use crate::Micros;
+use crate::engine::accounts::Accounts;
+use crate::engine::session::Session;
+use crate::engine::session_queue::Bounds;
 use crate::keyed::Keyed;
 use crate::link_id::{LinkId, SessionKey};
 
-/// One client's session.
-#[derive(Debug)]
-pub struct Session {
-    pub id: u64,
-    /// `None`: it is away.
-    pub link: Option<LinkId>,
-    /// Outlives its link.
-    pub persistent: bool,
-    key: SessionKey,
-}
+/// How often those that wait for an answer are looked at.
+pub const LOOK: Micros = 250_000;
 
 /// All of a worker's.
 pub struct Sessions {
@@ -26,20 +22,39 @@ pub struct Sessions {
     generation: u32,
     sessions: Slab<Session>,
     by_id: HashMap<u64, SessionKey, Keyed>,
+    /// Those for which something was waiting or in flight when they were last looked at, or since.
+    watched: Vec<SessionKey>,
+    next_look: Micros,
+    /// What waits in all queues, and how much may.
+    waiting_bytes: usize,
+    memory: usize,
+    /// What was counted for sessions that are gone.
+    ended: Accounts,
 }
 
 impl Sessions {
-    pub fn new(worker: u8, hasher: Keyed) -> Self {
-        Self { worker, generation: 0, sessions: Slab::new(), by_id: HashMap::with_hasher(hasher) }
+    /// `memory`: bytes that may wait in all queues together.
+    pub fn new(worker: u8, memory: usize, hasher: Keyed) -> Self {
+        Self {
+            worker,
+            generation: 0,
+            sessions: Slab::new(),
+            by_id: HashMap::with_hasher(hasher),
+            watched: Vec::new(),
+            next_look: Micros::MAX,
+            waiting_bytes: 0,
+            memory,
+            ended: Accounts::default(),
+        }
     }
 
     /// Makes a session, which is not known here yet.
-    pub fn insert(&mut self, id: u64, link: Option<LinkId>) -> &mut Session {
+    pub fn insert(&mut self, id: u64, link: Option<LinkId>, bounds: Bounds) -> &mut Session {
         self.generation = self.generation.wrapping_add(1);
         let entry = self.sessions.vacant_entry();
         let key = SessionKey::new(self.worker, self.generation, entry.key());
         self.by_id.insert(id, key);
-        entry.insert(Session { id, link, persistent: false, key })
+        entry.insert(Session::new(id, key, link, bounds))
     }
 
     /// Takes a session out.
@@ -47,7 +62,56 @@ impl Sessions {
         self.get(key)?;
         let session = self.sessions.remove(key.slot());
         self.by_id.remove(&session.id);
+        self.waiting_bytes -= session.queue.bytes();
         Some(session)
+    }
+
+    /// Adds up what was counted for a session that is gone.
+    pub fn close(&mut self, accounts: Accounts) {
+        debug_assert_eq!(accounts.open(), 0, "{accounts:?}");
+        self.ended += accounts;
+    }
+
+    /// Has a session looked at until nothing waits for it and nothing is in flight.
+    pub fn watch(&mut self, now: Micros, key: SessionKey) {
+        if let Some(session) = self.get_mut(key)
+            && !std::mem::replace(&mut session.is_watched, true)
+        {
+            self.watched.push(key);
+            self.look_by(now + LOOK);
+        }
+    }
+
+    /// Has the watched ones looked at no later than this.
+    pub fn look_by(&mut self, time: Micros) {
+        self.next_look = self.next_look.min(time);
+    }
+
+    /// When the watched ones are to be looked at.
+    pub fn next_look(&self) -> Micros {
+        self.next_look
+    }
+
+    /// Those to be looked at now. Watch them again where that is due.
+    pub fn take_watched(&mut self) -> Vec<SessionKey> {
+        self.next_look = Micros::MAX;
+        let watched = std::mem::take(&mut self.watched);
+        for &key in &watched {
+            if let Some(session) = self.get_mut(key) {
+                session.is_watched = false;
+            }
+        }
+        watched
+    }
+
+    /// A queue that had `before` bytes has `after` now.
+    pub fn recount(&mut self, before: usize, after: usize) {
+        self.waiting_bytes = self.waiting_bytes + after - before;
+    }
+
+    /// How much a queue of so many bytes may grow to, by what all may hold together.
+    pub fn most_bytes(&self, queue: usize) -> usize {
+        queue + self.memory.saturating_sub(self.waiting_bytes)
     }
 
     pub fn by_id(&self, id: u64) -> Option<SessionKey> {
@@ -55,11 +119,11 @@ impl Sessions {
     }
 
     pub fn get(&self, key: SessionKey) -> Option<&Session> {
-        self.sessions.get(key.slot()).filter(|session| session.key == key)
+        self.sessions.get(key.slot()).filter(|session| session.key() == key)
     }
 
     pub fn get_mut(&mut self, key: SessionKey) -> Option<&mut Session> {
-        self.sessions.get_mut(key.slot()).filter(|session| session.key == key)
+        self.sessions.get_mut(key.slot()).filter(|session| session.key() == key)
     }
 
     pub fn iter(&self) -> impl Iterator<Item = &Session> {
@@ -69,10 +133,14 @@ impl Sessions {
     pub fn len(&self) -> usize {
         self.sessions.len()
     }
-}
 
-impl Session {
-    pub fn key(&self) -> SessionKey {
-        self.key
+    /// Bytes that wait in all queues, with the cost of keeping them.
+    pub fn waiting_bytes(&self) -> usize {
+        self.waiting_bytes
+    }
+
+    /// What was counted for sessions that are gone.
+    pub fn ended(&self) -> Accounts {
+        self.ended
     }
 }

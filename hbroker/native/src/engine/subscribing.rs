@@ -4,7 +4,14 @@
 //! with its link, by itself: so none is left behind where Python acts on old news.
 
 use super::{Engine, Side};
+use crate::Micros;
+use crate::engine::accounts::Accounts;
+use crate::engine::counters::Drop;
+use crate::engine::event::Event;
+use crate::engine::links::Entry;
 use crate::engine::outlet::Handoff;
+use crate::engine::session::{Session, Status};
+use crate::engine::session_queue::Bounds;
 use crate::link_id::{LinkId, SessionKey};
 use crate::tables::trie::Subscriber;
 
@@ -20,12 +27,12 @@ pub enum Opened {
 }
 
 impl Engine {
-    /// Makes a session, or changes it.
-    pub fn open_session(&mut self, session: u64, persistent: bool) -> Opened {
+    /// Makes a session, or changes it. `bounds`: of its queue; 0, or more than this node's: this node's.
+    pub fn open_session(&mut self, now: Micros, session: u64, persistent: bool, bounds: Bounds) -> Opened {
         let link = self.out.links.by_session(session);
         let known = self.out.sessions.by_id(session);
         if link.is_none() && !persistent {
-            known.into_iter().for_each(|key| self.end_session(key));
+            known.into_iter().for_each(|key| self.end_session(now, key, Drop::SessionEnded));
             return Opened::Refused;
         }
         if known.is_none() && self.out.sessions.len() >= self.config.max_links {
@@ -35,30 +42,36 @@ impl Engine {
         if home != self.worker {
             return Opened::At(home);
         }
+        let bounds = self.bounds(bounds);
         let opened = match known.and_then(|key| self.out.sessions.get_mut(key)) {
             Some(known) => known,
-            None => self.out.sessions.insert(session, link),
+            None => self.out.sessions.insert(session, link, bounds),
         };
         opened.persistent = persistent;
         let key = opened.key();
-        if let Some(entry) = link.and_then(|link| self.out.links.get_mut(link)) {
-            entry.subscriber = Some(key);
+        self.out.set_bounds(now, key, bounds);
+        if known.is_none()
+            && let Some(link) = link
+        {
+            self.out.attach(now, key, link);
         }
+        self.tie_up(now);
         Opened::Here
     }
 
-    /// Forgets a session and its subscriptions, in every worker. Its link, if it has one, stays.
-    pub fn end_session(&mut self, key: SessionKey) {
-        let Some(session) = self.out.sessions.remove(key) else {
-            return;
-        };
-        match session.link.and_then(|link| self.out.links.get_mut(link)) {
-            Some(entry) => entry.subscriber = None,
-            None => self.shared.directory.remove(session.id, self.worker),
-        }
-        self.forget_subscriptions(key);
-        for worker in (0..self.workers).filter(|&worker| worker != self.worker) {
-            self.out.handoffs.push_back((worker, Handoff::Gone { session: key }));
+    /// Forgets a session, its queue and its subscriptions, in every worker. Its link, if it has one, stays.
+    pub fn end_session(&mut self, now: Micros, key: SessionKey, why: Drop) {
+        let link = self.out.sessions.get(key).and_then(|session| session.link);
+        let unsent = link.and_then(|link| self.out.links.get(link)).map_or(0, |entry| entry.link.unsent());
+        self.close_session(now, key, unsent, why);
+    }
+
+    /// A session's queue overflowed, and its subscriber would rather have none than some (§7.8).
+    pub(super) fn end_overflowed(&mut self, now: Micros, key: SessionKey) {
+        if let Some(session) = self.out.sessions.get(key) {
+            let (session, link) = (session.id, session.link);
+            self.end_session(now, key, Drop::SessionEnded);
+            self.events.push(Event::Overflow { session, link });
         }
     }
 
@@ -72,16 +85,28 @@ impl Engine {
     }
 
     /// Whether the subscription is new; `None`: its session, whose home is here, is gone.
-    pub fn subscribe(&mut self, filter: &str, subscriber: Subscriber) -> Option<bool> {
+    pub fn subscribe(&mut self, filter: &str, group: &str, subscriber: Subscriber) -> Option<bool> {
         let Subscriber { session, .. } = subscriber;
         if session.worker() == self.worker && self.out.sessions.get(session).is_none() {
             return None;
         }
-        self.node(|node| !node.routes.subscriptions_mut().insert(filter, subscriber))
+        if !group.is_empty() {
+            self.out.make_member(session);
+        }
+        self.node(|node| !node.routes.subscribe(filter, group, subscriber))
     }
 
-    pub fn unsubscribe(&mut self, filter: &str, session: SessionKey) -> bool {
-        self.node(|node| node.routes.subscriptions_mut().remove(filter, session)).unwrap_or(false)
+    /// Whether there was such a subscription. What waits for a member that leaves its group goes to another: so its home comes last.
+    pub fn unsubscribe(&mut self, now: Micros, filter: &str, group: &str, session: SessionKey) -> bool {
+        let was_there = self.node(|node| node.routes.unsubscribe(filter, group, session)).unwrap_or(false);
+        if was_there && !group.is_empty() {
+            let left = self
+                .out
+                .take_waiting(session, Drop::Regrouped, |parcel| parcel.group.as_deref() == Some(group));
+            self.out.loose.orphans.extend(left);
+            self.tie_up(now);
+        }
+        was_there
     }
 
     /// Forgets the subscriptions of a session in this worker.
@@ -90,35 +115,81 @@ impl Engine {
     }
 
     /// Sends the retained messages that match; how many there were.
-    pub fn send_retained(&mut self, session: SessionKey, filter: &str, qos: u8) -> usize {
-        match &mut self.side {
-            Side::Node(forwarder) => forwarder.send_retained(session, filter, qos, &mut self.out),
-            Side::Client(_) => 0,
+    pub fn send_retained(&mut self, now: Micros, session: SessionKey, filter: &str, qos: u8) -> usize {
+        let Side::Node(forwarder) = &mut self.side else {
+            return 0;
+        };
+        let sent = forwarder.send_retained(now, session, filter, qos, &mut self.out);
+        self.tie_up(now);
+        sent
+    }
+
+    /// How the sessions are, those for which most is held first; `most` of them.
+    pub fn sessions(&self, most: usize) -> Vec<Status> {
+        let mut sessions: Vec<&Session> = self.out.sessions.iter().collect();
+        sessions.sort_by_key(|session| std::cmp::Reverse(session.held_bytes()));
+        sessions.into_iter().take(most).map(|session| session.status(self.unsent(session))).collect()
+    }
+
+    /// What became of all messages for sessions, and how many of them are still here.
+    pub fn balance(&self) -> (Accounts, u64) {
+        let (mut sum, mut queued) = (self.out.sessions.ended(), 0);
+        for session in self.out.sessions.iter() {
+            let (accounts, here) = session.balance(self.unsent(session));
+            sum += accounts;
+            queued += here;
+        }
+        (sum, queued)
+    }
+
+    fn unsent(&self, session: &Session) -> u64 {
+        let entry = session.link.and_then(|link| self.out.links.get(link));
+        entry.map_or(0, |entry| entry.link.unsent() as u64)
+    }
+
+    /// A link is up that its peer opened, or that was opened for its session: a session that is known here has a link again.
+    pub(super) fn attach(&mut self, now: Micros, session: u64, link: LinkId) {
+        if let Some(key) = self.out.sessions.by_id(session) {
+            self.out.attach(now, key, link);
+            self.tie_up(now);
         }
     }
 
-    /// A session that is known here has a link again.
-    pub(super) fn attach(&mut self, session: u64, link: LinkId) {
-        let Some(key) = self.out.sessions.by_id(session) else {
+    /// Such a link is gone: its session is away, or ends with it.
+    pub(super) fn detach(&mut self, now: Micros, gone: &Entry) {
+        let unsent = gone.link.unsent();
+        let Some(session) = gone.subscriber.and_then(|key| self.out.sessions.get(key)) else {
+            return self.shared.directory.remove(gone.session, self.worker);
+        };
+        let key = session.key();
+        if session.persistent {
+            self.out.park(now, key, unsent);
+            self.tie_up(now);
+        } else {
+            self.close_session(now, key, unsent, Drop::SessionEnded);
+        }
+    }
+
+    fn close_session(&mut self, now: Micros, key: SessionKey, unsent: usize, why: Drop) {
+        let Some((session, link)) = self.out.end(key, unsent, why) else {
             return;
         };
-        if let (Some(session), Some(entry)) = (self.out.sessions.get_mut(key), self.out.links.get_mut(link)) {
-            session.link = Some(link);
-            entry.subscriber = Some(key);
+        match link.and_then(|link| self.out.links.get_mut(link)) {
+            Some(entry) => entry.subscriber = None,
+            None => self.shared.directory.remove(session, self.worker),
         }
+        self.forget_subscriptions(key);
+        for worker in (0..self.workers).filter(|&worker| worker != self.worker) {
+            self.out.handoffs.push_back((worker, Handoff::Gone { session: key }));
+        }
+        self.tie_up(now);
     }
 
-    /// A link that its peer opened is gone: its session is away, or ends with it.
-    pub(super) fn detach(&mut self, session: u64, subscriber: Option<SessionKey>) {
-        match subscriber.and_then(|key| self.out.sessions.get_mut(key)) {
-            None => self.shared.directory.remove(session, self.worker),
-            Some(away) => {
-                away.link = None;
-                if !away.persistent {
-                    let key = away.key();
-                    self.end_session(key);
-                }
-            }
+    fn bounds(&self, wanted: Bounds) -> Bounds {
+        let within = |wanted: usize, most: usize| if wanted == 0 { most } else { wanted.min(most) };
+        Bounds {
+            messages: within(wanted.messages, self.config.queue_messages),
+            bytes: within(wanted.bytes, self.config.queue_bytes),
         }
     }
 }

@@ -1,9 +1,15 @@
 //! Whole engines over a faulty network, in virtual time: what §7 promises must hold whatever the network does.
 
+mod credit;
 mod delivery;
+mod groups;
+mod handover;
 mod hostile;
-
+mod large;
 mod network;
 mod redirect;
+mod retained;
+mod sessions;
 mod speed;
+mod unclaimed;
 mod workers;

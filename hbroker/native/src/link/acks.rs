@@ -1,7 +1,8 @@
 //! When to acknowledge datagrams (docs/protocol.md §3.2, after RFC 9000 §13.2).
 //!
 //! At once on the first datagram, a duplicate or a gap; else with the next datagram to the peer, or at the tenth that
-//! asks for it, or after 5 ms.
+//! asks for it, or once a first window of bytes came, or after 5 ms. Where something was missing of late the peer's window may be
+//! small, and it may stand still until it hears: then every second one is acknowledged (RFC 9000 §13.2.2).
 
 use crate::Micros;
 use crate::link::ranges::RangeSet;
@@ -9,6 +10,12 @@ use crate::link::ranges::RangeSet;
 /// How long an acknowledgement waits for company.
 pub const MAX_ACK_DELAY: Micros = 5_000;
 const MOST_UNACKNOWLEDGED: u32 = 10;
+/// Larger datagrams are fewer in a window: so many bytes count as ten datagrams.
+const MOST_UNACKNOWLEDGED_BYTES: usize = 12_000;
+/// RFC 9000 §13.2.2: at least every second one, while the path loses.
+const MOST_UNACKNOWLEDGED_AFTER_GAP: u32 = 2;
+/// Datagrams for which a gap is remembered: a window that CUBIC keeps at one loss in so many is larger than twenty.
+const GAP_REMEMBERED: u32 = 256;
 /// Runs of numbers remembered: what is older counts as received (RFC 9000 §13.2.3).
 const MOST_RUNS: usize = 64;
 
@@ -20,6 +27,9 @@ pub struct Acks {
     highest_at: Micros,
     /// Datagrams that ask for an acknowledgement and have had none.
     waiting: u32,
+    waiting_bytes: usize,
+    /// So many more are acknowledged sooner, because something was missing.
+    wary: u32,
     deadline: Option<Micros>,
     is_due: bool,
 }
@@ -27,7 +37,15 @@ pub struct Acks {
 impl Acks {
     /// Nothing received yet.
     pub fn new() -> Self {
-        Self { received: RangeSet::new(MOST_RUNS), highest_at: 0, waiting: 0, deadline: None, is_due: false }
+        Self {
+            received: RangeSet::new(MOST_RUNS),
+            highest_at: 0,
+            waiting: 0,
+            waiting_bytes: 0,
+            wary: 0,
+            deadline: None,
+            is_due: false,
+        }
     }
 
     /// Whether a number was received. If so, its sender does not know: the acknowledgement becomes due.
@@ -44,8 +62,8 @@ impl Acks {
         self.received.highest().is_none_or(|highest| number > highest)
     }
 
-    /// Records that a datagram was received and kept.
-    pub fn record(&mut self, now: Micros, number: u64, ack_eliciting: bool) {
+    /// Records that a datagram of `size` bytes was received and kept.
+    pub fn record(&mut self, now: Micros, number: u64, size: usize, ack_eliciting: bool) {
         let expected = self.received.highest().map(|highest| highest.saturating_add(1));
         if self.is_newest(number) {
             self.highest_at = now;
@@ -54,11 +72,20 @@ impl Acks {
             return;
         }
         self.waiting += 1;
-        if expected == Some(number) && self.waiting < MOST_UNACKNOWLEDGED {
+        self.waiting_bytes += size;
+        let is_next = expected == Some(number);
+        if !is_next && expected.is_some() {
+            self.wary = GAP_REMEMBERED;
+        }
+        if is_next
+            && self.waiting < self.most_unacknowledged()
+            && self.waiting_bytes < MOST_UNACKNOWLEDGED_BYTES
+        {
             self.deadline.get_or_insert(now + MAX_ACK_DELAY);
         } else {
             self.is_due = true;
         }
+        self.wary = self.wary.saturating_sub(1);
     }
 
     /// An acknowledgement of all up to the deadline is due from now on.
@@ -97,13 +124,23 @@ impl Acks {
     /// A datagram with all that is known leaves.
     pub fn on_sent(&mut self) {
         self.waiting = 0;
+        self.waiting_bytes = 0;
         self.deadline = None;
         self.is_due = false;
+    }
+
+    /// An acknowledgement is due now: the peer cannot have had those that went before.
+    pub fn repeat(&mut self) {
+        self.is_due = self.received.highest().is_some();
     }
 
     /// The peer has the acknowledgement up to this number: runs below need not be repeated (RFC 9000 §13.2.4).
     pub fn on_acknowledged(&mut self, through: u64) {
         self.received.forget_below(through);
+    }
+
+    fn most_unacknowledged(&self) -> u32 {
+        if self.wary > 0 { MOST_UNACKNOWLEDGED_AFTER_GAP } else { MOST_UNACKNOWLEDGED }
     }
 }
 
@@ -113,7 +150,7 @@ mod tests {
 
     fn after_first() -> Acks {
         let mut acks = Acks::new();
-        acks.record(0, 1, true);
+        acks.record(0, 1, 1_200, true);
         assert!(acks.is_due(), "the first is acknowledged at once");
         acks.on_sent();
         acks
@@ -122,8 +159,8 @@ mod tests {
     #[test]
     fn waits_for_company_or_five_milliseconds() {
         let mut acks = after_first();
-        acks.record(100, 2, true);
-        acks.record(200, 3, true);
+        acks.record(100, 2, 1_200, true);
+        acks.record(200, 3, 1_200, true);
         assert!(acks.is_pending() && !acks.is_due());
         assert_eq!(acks.deadline(), Some(5_100));
         acks.handle_timeout(5_099);
@@ -138,25 +175,54 @@ mod tests {
     fn the_tenth_a_gap_and_a_duplicate_are_told_at_once() {
         let mut acks = after_first();
         for number in 2..=10 {
-            acks.record(0, number, true);
+            acks.record(0, number, 1_200, true);
             assert!(!acks.is_due());
         }
-        acks.record(0, 11, true);
+        acks.record(0, 11, 1_200, true);
         assert!(acks.is_due());
         acks.on_sent();
-        acks.record(0, 13, true);
+        acks.record(0, 13, 1_200, true);
         assert!(acks.is_due(), "12 is missing");
         acks.on_sent();
-        acks.record(0, 12, true);
+        acks.record(0, 12, 1_200, true);
         assert!(acks.is_due(), "a gap was filled");
         acks.on_sent();
         assert!(acks.is_duplicate(12) && acks.is_due());
     }
 
     #[test]
+    fn after_a_gap_every_second_one_is_told_for_a_while() {
+        let mut acks = after_first();
+        acks.record(0, 3, 1_200, true);
+        acks.on_sent();
+        let told = |acks: &mut Acks, numbers: std::ops::RangeInclusive<u64>| {
+            let mut told = 0;
+            for number in numbers {
+                acks.record(0, number, 1_000, true);
+                if acks.is_due() {
+                    told += 1;
+                    acks.on_sent();
+                }
+            }
+            told
+        };
+        assert_eq!(told(&mut acks, 4..=257), 127);
+        assert_eq!(told(&mut acks, 258..=357), 10);
+    }
+
+    #[test]
+    fn a_first_window_of_bytes_is_told_at_once() {
+        let mut acks = after_first();
+        acks.record(0, 2, 8_952, true);
+        assert!(!acks.is_due());
+        acks.record(0, 3, 8_952, true);
+        assert!(acks.is_due());
+    }
+
+    #[test]
     fn what_asks_for_no_acknowledgement_gets_none() {
         let mut acks = after_first();
-        acks.record(0, 2, false);
+        acks.record(0, 2, 1_200, false);
         assert!(!acks.is_pending() && acks.is_duplicate(2));
     }
 }

@@ -11,7 +11,7 @@ pub struct LinkConfig {
     pub incarnation: u64,
     /// The peer's incarnation in the link with it before this one: what comes under it is late.
     pub past: Option<u64>,
-    /// Bytes of a bundle. A packet that is larger leaves alone.
+    /// Bytes of the largest bundle, on a path that carries it (`mtu`). A packet that is larger leaves alone.
     pub max_datagram: usize,
     /// Bytes that may wait: so many of unreliable packets, and as many of reliable ones.
     pub queue_bytes: usize,

@@ -10,6 +10,7 @@ use bytes::Bytes;
 use hashbrown::HashMap;
 use hashbrown::hash_map::Entry;
 
+use crate::broken::Defect;
 use crate::wire;
 
 /// Deliveries that may be sent and not acknowledged, from the oldest (§9).
@@ -22,6 +23,8 @@ pub enum Chain {
     Control,
     /// The messages of one publisher and topic, by a hash of both. (Two that collide are merely one chain.)
     Topic(u64),
+    /// This delivery, whose outcome is not known yet to a sender who keeps the order of his messages himself; 0: none.
+    After(u64),
 }
 
 /// What a packet costs beside its body.
@@ -74,9 +77,15 @@ impl Deliveries {
     /// Numbers a packet. Its turn to be sent is the caller's to keep.
     pub fn push(&mut self, chain: Chain, body_field: Bytes, retained: bool) -> u64 {
         let number = self.settled + self.records.len() as u64 + 1;
-        let tail = self.tails.entry(chain).or_default();
-        let after = std::mem::replace(&mut tail.last, number);
-        tail.outstanding += 1;
+        let after = match chain {
+            _ if Defect::KeepsNoOrder.is_present() => 0,
+            Chain::After(before) => before,
+            Chain::Control | Chain::Topic(_) => {
+                let tail = self.tails.entry(chain).or_default();
+                tail.outstanding += 1;
+                std::mem::replace(&mut tail.last, number)
+            }
+        };
         self.bytes += body_field.len() + RECORD_BYTES;
         self.records.push_back(Delivery { body_field, chain, after, retained, state: State::Waiting });
         number
@@ -148,6 +157,7 @@ impl Deliveries {
     pub fn on_lost(&mut self, number: u64, datagram: u64) {
         if let Some(delivery) = self.record_mut(number)
             && delivery.state == State::InFlight(datagram)
+            && !Defect::SendsOnce.is_present()
         {
             delivery.state = State::Again;
             self.again.push_back(number);
@@ -158,6 +168,7 @@ impl Deliveries {
     pub fn probe(&mut self, number: u64) {
         if let Some(delivery) = self.record_mut(number)
             && matches!(delivery.state, State::InFlight(_))
+            && !Defect::SendsOnce.is_present()
         {
             delivery.state = State::Again;
             self.again.push_back(number);

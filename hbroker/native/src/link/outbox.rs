@@ -3,13 +3,12 @@
 //! Unreliable packets lie end to end in one buffer, encoded as they will leave, so that a run of them is sealed into a
 //! datagram with one copy and queueing one allocates nothing. Of reliable packets only their turn is noted here: they
 //! are numbered in the order of queueing, so the turn alone says which it is (`delivery` keeps their bodies).
+//!
+//! A peer that keeps no reliable packet blocks those (§3.3). Unreliable ones then pass them, or they would wait for ever.
 
 use std::collections::VecDeque;
 
 use crate::wire;
-
-/// An entry of length 0: the turn of the next reliable packet. (An encoded packet has at least two bytes.)
-const RELIABLE: u32 = 0;
 
 /// A first-in first-out queue of packets.
 #[derive(Debug, Default)]
@@ -17,8 +16,20 @@ pub struct Outbox {
     /// Encoded `packets` fields; those before `head` have left.
     bytes: Vec<u8>,
     head: usize,
-    /// The length of each packet in `bytes`, or `RELIABLE`.
-    turns: VecDeque<u32>,
+    turns: VecDeque<Entry>,
+    /// Unreliable packets queued so far, and those that have left.
+    queued: u64,
+    left: u64,
+    /// Which of them, in order, are the link's own and no messages. There are few.
+    own: VecDeque<u64>,
+}
+
+#[derive(Debug, Clone, Copy)]
+enum Entry {
+    /// The encoded length of the next packet in `bytes`.
+    Unreliable(u32),
+    /// A run of reliable packets.
+    Reliable(u32),
 }
 
 /// Whose turn it is.
@@ -37,33 +48,65 @@ impl Outbox {
         let before = self.bytes.len();
         wire::put_packet(&mut self.bytes, 0, 0, retained, body_field);
         let length = u32::try_from(self.bytes.len() - before).expect("a packet is shorter than a datagram");
-        self.turns.push_back(length);
+        self.turns.push_back(Entry::Unreliable(length));
+        self.queued += 1;
+    }
+
+    /// Queues an unreliable packet that is no message.
+    pub fn push_own(&mut self, body_field: &[u8]) {
+        self.push_unreliable(body_field, false);
+        self.own.push_back(self.queued);
     }
 
     /// Queues the turn of the next reliable packet.
     pub fn push_reliable(&mut self) {
-        self.turns.push_back(RELIABLE);
+        match self.turns.back_mut() {
+            Some(Entry::Reliable(count)) => *count += 1,
+            _ => self.turns.push_back(Entry::Reliable(1)),
+        }
     }
 
     /// Whose turn it is.
     pub fn front(&self) -> Option<Turn> {
-        self.turns.front().map(|&length| match length {
-            RELIABLE => Turn::Reliable,
-            length => Turn::Unreliable(length as usize),
+        self.turns.front().map(|entry| match *entry {
+            Entry::Unreliable(length) => Turn::Unreliable(length as usize),
+            Entry::Reliable(_) => Turn::Reliable,
         })
     }
 
     /// Ends the turn of the reliable packet at the front.
     pub fn pop_reliable(&mut self) {
-        debug_assert_eq!(self.front(), Some(Turn::Reliable));
+        match self.turns.front_mut() {
+            Some(Entry::Reliable(count)) if *count > 1 => *count -= 1,
+            Some(Entry::Reliable(_)) => _ = self.turns.pop_front(),
+            _ => debug_assert!(false, "it is not a reliable packet's turn"),
+        }
+    }
+
+    /// Lets the unreliable packets up to the next reliable one pass those at the front. False: there are none.
+    pub fn pass_reliable(&mut self) -> bool {
+        let Some(&Entry::Reliable(blocked)) = self.turns.front() else {
+            return false;
+        };
+        let unreliable = |entry: &Entry| matches!(entry, Entry::Unreliable(_));
+        let passing = self.turns.iter().skip(1).take_while(|entry| unreliable(entry)).count();
+        if passing == 0 {
+            return false;
+        }
         self.turns.pop_front();
+        match self.turns.get_mut(passing) {
+            Some(Entry::Reliable(count)) => *count += blocked,
+            _ => self.turns.insert(passing, Entry::Reliable(blocked)),
+        }
+        true
     }
 
     /// Moves to `out` the unreliable packets at the front that fit into `room` bytes.
     pub fn seal_unreliable(&mut self, out: &mut Vec<u8>, room: usize) {
         let (mut length, mut count) = (0, 0);
-        for &next in &self.turns {
-            if next == RELIABLE || length + next as usize > room {
+        for entry in &self.turns {
+            let Entry::Unreliable(next) = *entry else { break };
+            if length + next as usize > room {
                 break;
             }
             length += next as usize;
@@ -72,6 +115,10 @@ impl Outbox {
         out.extend_from_slice(&self.bytes[self.head..self.head + length]);
         self.turns.drain(..count);
         self.head += length;
+        self.left += count as u64;
+        while self.own.front().is_some_and(|&own| own <= self.left) {
+            self.own.pop_front();
+        }
     }
 
     /// Encoded bytes of the unreliable packets that wait.
@@ -79,9 +126,9 @@ impl Outbox {
         self.bytes.len() - self.head
     }
 
-    /// How many unreliable packets wait.
-    pub fn unreliable_packets(&self) -> usize {
-        self.turns.iter().filter(|&&length| length != RELIABLE).count()
+    /// How many messages wait among the unreliable packets.
+    pub fn messages(&self) -> usize {
+        (self.queued - self.left) as usize - self.own.len()
     }
 
     /// Whether nothing waits.
@@ -108,21 +155,45 @@ mod tests {
         outbox.push_unreliable(b"\x7a\x00", false);
         outbox.push_unreliable(b"\x7a\x02\x08\x01", false);
         outbox.push_reliable();
-        outbox.push_unreliable(b"\x7a\x00", true);
+        outbox.push_own(b"\x7a\x00");
+        assert_eq!(outbox.messages(), 2);
         let Some(Turn::Unreliable(first)) = outbox.front() else { panic!("an unreliable packet is first") };
         let mut out = Vec::new();
         outbox.seal_unreliable(&mut out, first + 1);
         assert_eq!(out.len(), first, "the second does not fit");
         outbox.seal_unreliable(&mut out, 1_000);
         assert_eq!(outbox.front(), Some(Turn::Reliable), "not past the reliable packet's turn");
+        assert_eq!((outbox.messages(), outbox.own.len()), (0, 1), "what is left is no message");
         outbox.pop_reliable();
         outbox.seal_unreliable(&mut out, 1_000);
-        assert!(outbox.is_empty() && outbox.unreliable_bytes() == 0);
+        assert!(outbox.is_empty() && outbox.unreliable_bytes() == 0 && outbox.own.is_empty());
         let mut expected = Vec::new();
         wire::put_packet(&mut expected, 0, 0, false, b"\x7a\x00");
         wire::put_packet(&mut expected, 0, 0, false, b"\x7a\x02\x08\x01");
-        wire::put_packet(&mut expected, 0, 0, true, b"\x7a\x00");
+        wire::put_packet(&mut expected, 0, 0, false, b"\x7a\x00");
         assert_eq!(out, expected);
+    }
+
+    #[test]
+    fn unreliable_packets_pass_reliable_ones_that_are_blocked() {
+        let mut outbox = Outbox::default();
+        let mut expected = Vec::new();
+        for id in 0..6u8 {
+            outbox.push_reliable();
+            let field = [0x7a, 2, 8, id];
+            (0..id % 3).for_each(|_| outbox.push_unreliable(&field, false));
+            (0..id % 3).for_each(|_| wire::put_packet(&mut expected, 0, 0, false, &field));
+        }
+        let mut out = Vec::new();
+        while outbox.pass_reliable() {
+            outbox.seal_unreliable(&mut out, 1_000);
+        }
+        assert_eq!((out, outbox.unreliable_packets()), (expected, 0));
+        for _ in 0..6 {
+            assert_eq!(outbox.front(), Some(Turn::Reliable));
+            outbox.pop_reliable();
+        }
+        assert!(outbox.is_empty());
     }
 
     #[test]

@@ -9,7 +9,8 @@ use std::collections::VecDeque;
 
 use crate::Micros;
 use crate::link::acks::MAX_ACK_DELAY;
-use crate::link::congestion::NewReno;
+use crate::link::congestion::Cubic;
+use crate::link::pacer::{Pacer, Rate};
 use crate::link::rtt::RttEstimator;
 
 /// RFC 9002 §6.1.1, kPacketThreshold.
@@ -37,17 +38,33 @@ pub struct Recovery<C> {
     longest_probe_wait: Micros,
     waiting_since: Option<Micros>,
     first_sample_at: Option<Micros>,
+    /// The first number that was sent on this path: what went over another says nothing of it (RFC 9000 §9.4).
+    path_start: u64,
     rtt: RttEstimator,
-    congestion: NewReno,
+    congestion: Cubic,
+    pacer: Pacer,
     max_datagram: usize,
     lost: u64,
 }
 
+/// A datagram in flight.
 #[derive(Debug)]
-struct Sent<C> {
-    at: Micros,
-    size: usize,
-    contents: C,
+pub struct Sent<C> {
+    pub at: Micros,
+    pub size: usize,
+    /// It tries whether the path carries its size: that it is lost says nothing of congestion (RFC 9000 §14.4).
+    pub tries_size: bool,
+    pub contents: C,
+}
+
+/// Whether a datagram may be sent.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Admission {
+    Now,
+    /// The pacer says when.
+    Later(Micros),
+    /// Once something was acknowledged or lost.
+    Full,
 }
 
 impl<C> Recovery<C> {
@@ -65,16 +82,20 @@ impl<C> Recovery<C> {
             longest_probe_wait,
             waiting_since: None,
             first_sample_at: None,
+            path_start: 1,
             rtt: RttEstimator::new(),
-            congestion: NewReno::new(max_datagram),
+            congestion: Cubic::new(max_datagram),
+            pacer: Pacer::default(),
             max_datagram,
             lost: 0,
         }
     }
 
     /// Records the datagram `next_number`.
-    pub fn on_sent(&mut self, now: Micros, size: usize, contents: C) {
-        self.records.push_back(Some(Sent { at: now, size, contents }));
+    pub fn on_sent(&mut self, sent: Sent<C>) {
+        let (now, size) = (sent.at, sent.size);
+        self.records.push_back(Some(sent));
+        self.pacer.on_sent(now, self.rate(), size);
         self.outstanding += 1;
         self.in_flight += size;
         self.probe_from = now;
@@ -89,7 +110,7 @@ impl<C> Recovery<C> {
         largest: u64,
         ranges: impl Iterator<Item = (u64, u64)>,
         delay: Micros,
-        mut acknowledged: impl FnMut(C),
+        mut acknowledged: impl FnMut(Sent<C>),
     ) {
         if largest >= self.next_number() {
             return;
@@ -100,12 +121,13 @@ impl<C> Recovery<C> {
                 let Some(sent) = self.take(number) else {
                     continue;
                 };
-                if number == largest {
-                    self.first_sample_at.get_or_insert(now);
-                    self.rtt.sample(now.saturating_sub(sent.at), delay.min(MAX_ACK_DELAY));
+                if number >= self.path_start {
+                    if number == largest {
+                        self.take_sample(now, sent.at, delay.min(MAX_ACK_DELAY));
+                    }
+                    self.congestion.on_acknowledged(now, sent.at, sent.size, self.rtt.smoothed());
                 }
-                self.congestion.on_acknowledged(sent.at, sent.size);
-                acknowledged(sent.contents);
+                acknowledged(sent);
             }
             if low <= self.settled {
                 break;
@@ -119,8 +141,8 @@ impl<C> Recovery<C> {
         self.forget_settled();
     }
 
-    /// Gives the number and the contents of each datagram that counts as lost by now to `lost`.
-    pub fn detect_lost(&mut self, now: Micros, mut lost: impl FnMut(u64, C)) {
+    /// Gives the number and the record of each datagram that counts as lost by now to `lost`.
+    pub fn detect_lost(&mut self, now: Micros, mut lost: impl FnMut(u64, Sent<C>)) {
         self.loss_deadline = None;
         let delay = self.rtt.loss_delay();
         let (mut newest, mut run_start, mut is_persistent) = (None, None, false);
@@ -136,23 +158,39 @@ impl<C> Recovery<C> {
             let Some(sent) = self.take(number) else {
                 continue;
             };
-            self.lost += 1;
+            self.lost += u64::from(!sent.tries_size);
+            if sent.tries_size || number < self.path_start {
+                lost(number, sent);
+                continue;
+            }
             newest = Some(at);
             let start = *run_start.get_or_insert(at);
             is_persistent |= at - start > self.persistent_period()
                 && self.first_sample_at.is_some_and(|sampled_at| sampled_at < start);
-            lost(number, sent.contents);
+            lost(number, sent);
         }
         if let Some(sent_at) = newest {
             self.congestion.on_lost(now, sent_at);
         }
         if is_persistent {
             self.congestion.on_persistent_congestion();
+            self.rtt.forget_least();
         }
         self.forget_settled();
         if self.outstanding == 0 {
             self.waiting_since = None;
         }
+    }
+
+    /// How often in a row that wait was in vain.
+    pub fn unanswered(&self) -> u32 {
+        self.backoff
+    }
+
+    /// The path carries datagrams of this size.
+    pub fn set_max_datagram(&mut self, max_datagram: usize) {
+        self.max_datagram = max_datagram;
+        self.congestion.set_max_datagram(max_datagram);
     }
 
     /// Whether the wait for any acknowledgement is over: then a probe is to be sent, whatever the window says.
@@ -181,20 +219,32 @@ impl<C> Recovery<C> {
     /// The path is a new one: nothing is known of its round trip and its room (RFC 9000 §9.4).
     pub fn reset_path(&mut self) {
         self.rtt = RttEstimator::new();
-        self.congestion = NewReno::new(self.max_datagram);
+        self.congestion = Cubic::new(self.max_datagram);
+        self.pacer = Pacer::default();
         self.first_sample_at = None;
+        self.path_start = self.next_number();
         self.backoff = 0;
     }
 
-    /// The sender stopped because the window is full (true), or because it had nothing more to send.
+    /// The sender stopped because it may send no more (true), or because it had nothing more to send. One that is held up
+    /// by the pacer counts only while it uses half of the window: it might have had no more than a burst (RFC 9002 §7.8).
     pub fn set_window_limited(&mut self, is_limited: bool) {
-        self.congestion.set_limiting(is_limited);
+        let allowance = self.congestion.allowance(self.in_flight);
+        let is_used = self.in_flight >= allowance || allowance < self.max_datagram;
+        self.congestion.set_limiting(is_limited && is_used);
     }
 
     /// Whether a datagram of `size` bytes may be sent. One that is larger than the window may be sent alone.
-    pub fn has_room(&self, size: usize) -> bool {
-        self.in_flight == 0
-            || (size <= self.congestion.allowance(self.in_flight) && self.records.len() < MOST_RECORDS)
+    pub fn admit(&self, now: Micros, size: usize) -> Admission {
+        if self.in_flight == 0 {
+            return Admission::Now;
+        }
+        if size > self.congestion.allowance(self.in_flight) || self.records.len() >= MOST_RECORDS {
+            return Admission::Full;
+        }
+        self.pacer
+            .next_departure(now, self.rate(), self.max_datagram)
+            .map_or(Admission::Now, Admission::Later)
     }
 
     /// When `detect_lost` or `is_probe_due` will have something to say.
@@ -218,13 +268,11 @@ impl<C> Recovery<C> {
     }
 
     /// Bytes sent, and neither acknowledged nor lost.
-    #[cfg(test)]
     pub fn in_flight(&self) -> usize {
         self.in_flight
     }
 
     /// The congestion window, in bytes.
-    #[cfg(test)]
     pub fn window(&self) -> usize {
         self.congestion.window()
     }
@@ -243,6 +291,17 @@ impl<C> Recovery<C> {
     fn probe_deadline(&self) -> Option<Micros> {
         let wait = self.rtt.probe_timeout(MAX_ACK_DELAY) << self.backoff.min(20);
         (self.outstanding > 0).then(|| self.probe_from + wait.min(self.longest_probe_wait))
+    }
+
+    fn rate(&self) -> Rate {
+        Rate { window: self.congestion.window(), round_trip: self.rtt.smoothed() }
+    }
+
+    fn take_sample(&mut self, now: Micros, sent_at: Micros, delay: Micros) {
+        let round_trip = now.saturating_sub(sent_at);
+        self.first_sample_at.get_or_insert(now);
+        self.rtt.sample(round_trip, delay);
+        self.congestion.on_round_trip(now, sent_at, round_trip.saturating_sub(delay));
     }
 
     fn persistent_period(&self) -> Micros {
@@ -280,10 +339,14 @@ mod tests {
 
     const LONGEST: Micros = 1_500_000;
 
+    fn datagram(at: Micros, number: u64) -> Sent<u64> {
+        Sent { at, size: 1_000, tries_size: false, contents: number }
+    }
+
     fn sent(count: u64, interval: Micros) -> Recovery<u64> {
         let mut recovery = Recovery::new(1_200, LONGEST);
         for number in 1..=count {
-            recovery.on_sent(number * interval, 1_000, number);
+            recovery.on_sent(datagram(number * interval, number));
         }
         recovery
     }
@@ -291,15 +354,15 @@ mod tests {
     /// Acknowledges ranges, highest first; returns what was acknowledged.
     fn acknowledge(recovery: &mut Recovery<u64>, now: Micros, ranges: &[(u64, u64)]) -> Vec<u64> {
         let mut acknowledged = Vec::new();
-        recovery.on_acknowledgement(now, ranges[0].1, ranges.iter().copied(), 0, |number| {
-            acknowledged.push(number);
+        recovery.on_acknowledgement(now, ranges[0].1, ranges.iter().copied(), 0, |sent| {
+            acknowledged.push(sent.contents);
         });
         acknowledged
     }
 
     fn lost(recovery: &mut Recovery<u64>, now: Micros) -> Vec<u64> {
         let mut lost = Vec::new();
-        recovery.detect_lost(now, |_, number| lost.push(number));
+        recovery.detect_lost(now, |_, sent| lost.push(sent.contents));
         lost
     }
 
@@ -310,6 +373,17 @@ mod tests {
         assert_eq!(lost(&mut recovery, 20_000), [1]);
         assert_eq!(recovery.in_flight(), 2_000);
         assert_eq!(recovery.lost(), 1);
+    }
+
+    #[test]
+    fn a_lost_try_of_a_size_is_no_congestion() {
+        let mut recovery = Recovery::new(1_200, LONGEST);
+        for number in 1..=5 {
+            recovery.on_sent(Sent { tries_size: number == 1, ..datagram(number * 10, number) });
+        }
+        acknowledge(&mut recovery, 20_000, &[(2, 5)]);
+        let window = recovery.window();
+        assert_eq!((lost(&mut recovery, 20_000), recovery.lost(), recovery.window()), (vec![1], 0, window));
     }
 
     #[test]
@@ -355,7 +429,7 @@ mod tests {
         let mut recovery = sent(1, 10);
         acknowledge(&mut recovery, 1_010, &[(1, 1)]);
         for number in 2..=10 {
-            recovery.on_sent(number * 100_000, 1_000, number);
+            recovery.on_sent(datagram(number * 100_000, number));
         }
         acknowledge(&mut recovery, 1_001_000, &[(10, 10)]);
         assert_eq!(lost(&mut recovery, 1_001_000).len(), 8);

@@ -32,13 +32,17 @@ impl RttEstimator {
             return;
         }
         self.least = self.least.min(round_trip);
-        let adjusted = if round_trip >= self.least + ack_delay { round_trip - ack_delay } else { round_trip };
+        let adjusted = if round_trip - self.least >= ack_delay { round_trip - ack_delay } else { round_trip };
         self.variation = (3 * self.variation + self.smoothed.abs_diff(adjusted)) / 4;
         self.smoothed = (7 * self.smoothed + adjusted) / 8;
     }
 
+    /// The least round trip was perhaps that of another route: the next sample is the least (RFC 9002 §5.2).
+    pub fn forget_least(&mut self) {
+        self.least = Micros::MAX;
+    }
+
     /// The smoothed round-trip time; a guess before the first sample.
-    #[cfg(test)]
     pub fn smoothed(&self) -> Micros {
         self.smoothed
     }
@@ -81,6 +85,17 @@ mod tests {
         assert_eq!(rtt.smoothed(), 20_000);
         rtt.sample(21_000, 4_000);
         assert_eq!(rtt.smoothed(), 20_125);
+    }
+
+    #[test]
+    fn after_persistent_congestion_the_next_round_trip_is_the_least() {
+        let mut rtt = RttEstimator::new();
+        rtt.sample(10_000, 0);
+        rtt.forget_least();
+        rtt.sample(50_000, 5_000);
+        assert_eq!(rtt.smoothed(), (7 * 10_000 + 50_000) / 8, "nothing is taken off the least");
+        rtt.sample(60_000, 5_000);
+        assert_eq!(rtt.smoothed(), (7 * 15_000 + 55_000) / 8);
     }
 
     #[test]

@@ -10,6 +10,7 @@ use super::{Link, Role};
 use crate::Micros;
 use crate::link::outbox::Turn;
 use crate::link::pubacks::{self, Success};
+use crate::link::recovery::{Admission, Sent};
 use crate::sink::DatagramSink;
 use crate::wire::{self, AckOut, HeaderOut};
 
@@ -36,31 +37,60 @@ impl Link {
     /// Sends as many datagrams as are due, and as the window and the sink let through. True: the sink is full, and
     /// there may be more.
     pub fn poll_transmit(&mut self, now: Micros, sink: &mut impl DatagramSink) -> bool {
-        let mut is_due = self.first_due();
+        self.resume_at = None;
+        let mut is_due = self.first_due(now);
         while let Some(size) = is_due {
             if sink.is_full() {
                 return true;
             }
-            if self.probes == 0 && !self.recovery.has_room(size.max(self.config.max_datagram)) {
+            if self.probes == 0 && !self.is_admitted(now, size.max(self.mtu.size())) {
                 break;
             }
             self.seal(now, size, sink);
-            is_due = self.first_due();
+            is_due = self.first_due(now);
         }
         self.recovery.set_window_limited(is_due.is_some());
+        self.try_larger(now, sink);
         if self.acks.is_due() {
             self.seal_acknowledgement(now, sink);
         }
         false
     }
 
+    /// Whether the window and the pacer let a datagram through; if it is the pacer that does not, notes when it will.
+    fn is_admitted(&mut self, now: Micros, size: usize) -> bool {
+        match self.recovery.admit(now, size) {
+            Admission::Now => return true,
+            Admission::Later(at) => self.resume_no_later_than(at),
+            Admission::Full => {}
+        }
+        false
+    }
+
+    fn resume_no_later_than(&mut self, at: Micros) {
+        self.resume_at = Some(self.resume_at.map_or(at, |before| before.min(at)));
+    }
+
+    /// The delivery that is to be sent again next, if there is credit for it, or a probe to carry it.
+    fn next_again(&mut self, now: Micros) -> Option<u64> {
+        let delivery = self.deliveries.next_again()?;
+        match self.budget.next_repetition(now) {
+            Some(at) if self.probes == 0 => {
+                self.resume_no_later_than(at);
+                None
+            }
+            _ => Some(delivery),
+        }
+    }
+
     /// The least size of the next datagram; None: nothing is due.
-    fn first_due(&mut self) -> Option<usize> {
+    fn first_due(&mut self, now: Micros) -> Option<usize> {
+        self.pass_blocked();
         let first_packet = if self.pubacks.has_due() {
             pubacks::MOST_RUNS * RANGE_BYTES
         } else if let Some((_, body_field)) = self.pubacks.next_refusal() {
             wire::packet_len(0, 0, false, body_field.len())
-        } else if let Some(delivery) = self.deliveries.next_again() {
+        } else if let Some(delivery) = self.next_again(now) {
             self.deliveries.encoded_len(delivery)
         } else {
             match self.outbox.front() {
@@ -77,18 +107,25 @@ impl Link {
         Some(HEADER_BYTES + self.token.len() + first_packet)
     }
 
+    /// The order of queueing is kept, but for unreliable packets behind a reliable one that the window holds back (§3.3).
+    fn pass_blocked(&mut self) {
+        if self.outbox.front() == Some(Turn::Reliable) && self.deliveries.next_fresh().is_none() {
+            self.outbox.pass_reliable();
+        }
+    }
+
     /// Seals a datagram of which the parts that cannot wait take up to `least` bytes.
     fn seal(&mut self, now: Micros, least: usize, sink: &mut impl DatagramSink) {
         let number = self.recovery.next_number();
         let out = sink.buffer();
         let start = out.len();
-        let ranges = self.config.max_datagram.saturating_sub(least) / RANGE_BYTES;
+        let ranges = self.mtu.size().saturating_sub(least) / RANGE_BYTES;
         let acknowledged_through = self.put_header(now, number, ranges, out);
-        let end = start + self.config.max_datagram;
+        let end = start + self.mtu.size();
         let mut bundle = Bundle { packets: out.len(), out, end, carried: SmallVec::new() };
         self.put_pubacks(&mut bundle);
         self.put_refusals(&mut bundle);
-        self.put_again(&mut bundle, number);
+        self.put_again(now, &mut bundle, number);
         self.put_queued(&mut bundle, number);
         if bundle.is_empty() {
             self.put_probe(now, &mut bundle);
@@ -98,8 +135,31 @@ impl Link {
         }
         self.probes = self.probes.saturating_sub(1);
         let (size, carried) = (bundle.out.len() - start, bundle.carried);
-        self.recovery.on_sent(now, size, Contents { acknowledged_through, carried });
+        let contents = Contents { acknowledged_through, carried };
+        self.recovery.on_sent(Sent { at: now, size, tries_size: false, contents });
         self.last_active = now;
+        sink.commit(self.peer, start);
+    }
+
+    /// Tries whether the path carries larger datagrams, if the search is that far and the window has room.
+    fn try_larger(&mut self, now: Micros, sink: &mut impl DatagramSink) {
+        let Some(size) = self.mtu.due(now) else {
+            return;
+        };
+        if !self.is_established || self.recovery.admit(now, size) != Admission::Now {
+            return;
+        }
+        let number = self.recovery.next_number();
+        let out = sink.buffer();
+        let start = out.len();
+        let acknowledged_through = self.put_header(now, number, 0, out);
+        self.body_field.clear();
+        wire::put_ping_field(&mut self.body_field, now);
+        wire::put_packet(out, 0, 0, false, &self.body_field);
+        wire::put_padding(out, start + size - out.len());
+        let contents = Contents { acknowledged_through, carried: SmallVec::new() };
+        self.recovery.on_sent(Sent { at: now, size, tries_size: true, contents });
+        self.mtu.on_probe_sent();
         sink.commit(self.peer, start);
     }
 
@@ -160,11 +220,13 @@ impl Link {
         }
     }
 
-    fn put_again(&mut self, bundle: &mut Bundle<'_>, number: u64) {
-        while let Some(delivery) = self.deliveries.next_again() {
-            if !bundle.fits(self.deliveries.encoded_len(delivery)) {
+    fn put_again(&mut self, now: Micros, bundle: &mut Bundle<'_>, number: u64) {
+        while let Some(delivery) = self.next_again(now) {
+            let size = self.deliveries.encoded_len(delivery);
+            if !bundle.fits(size) {
                 return;
             }
+            self.budget.spend(now, size);
             self.deliveries.seal(bundle.out, delivery, number);
             bundle.carry_delivery(delivery);
         }
@@ -178,8 +240,10 @@ impl Link {
                 }
                 Turn::Unreliable(_) => return,
                 Turn::Reliable => {
-                    // A full window holds back what was queued later, unreliable or not: the order of queueing is kept.
                     let Some(delivery) = self.deliveries.next_fresh() else {
+                        if self.outbox.pass_reliable() {
+                            continue;
+                        }
                         return;
                     };
                     if !bundle.fits(self.deliveries.encoded_len(delivery)) {

@@ -1,6 +1,7 @@
 //! Two ends of a link in virtual time, over a pipe that loses, delays, reorders and duplicates from a seed.
 
 mod pipe;
+mod throughput;
 
 use std::collections::HashMap;
 
@@ -205,11 +206,11 @@ fn a_new_incarnation_ends_the_link_and_a_new_address_does_not() {
     let mut link = Link::new(config(1, Role::Acceptor), pipe::address(0), Vec::new(), 0);
     let mut header = Header { session: 7, incarnation: 5, number: 1, ..Header::default() };
     assert_eq!(link.handle_header(0, &header, pipe::address(0)), Arrival::Fresh);
-    link.finish_datagram(0, 1, true, true);
+    link.finish_datagram(0, 1, 100, true, true);
     assert_eq!(link.handle_header(0, &header, pipe::address(0)), Arrival::Duplicate);
     header.number = 3;
     assert_eq!(link.handle_header(0, &header, pipe::address(9)), Arrival::Moved);
-    link.finish_datagram(0, 3, true, true);
+    link.finish_datagram(0, 3, 100, true, true);
     link.move_to(pipe::address(9));
     assert_eq!(link.peer(), pipe::address(9));
     header.number = 2;
@@ -229,6 +230,18 @@ fn what_the_receiver_cannot_keep_comes_again() {
     pair.inbox_is_full = false;
     pair.run_until_quiet(20 * SECOND);
     assert_eq!(pair.received[1].iter().filter(|&&id| id < 1_000_000).count(), 10);
+}
+
+#[test]
+fn what_was_lost_waits_for_credit_and_nothing_else_does() {
+    let mut pair = Pair::new(1, Faults { delay: 1_000, ..Faults::default() });
+    pair.links[0].budget.spend(0, 62_000);
+    pair.lose_next = 1;
+    (0..8).for_each(|id| pair.queue_reliable(0, Chain::Topic(id), id, 1_000));
+    pair.run_until(3 * SECOND);
+    assert_eq!(pair.received[1], [1, 2, 3, 4, 5, 6, 7]);
+    pair.run_until_quiet(5 * SECOND);
+    assert_eq!((pair.received[1].last(), pair.links[0].stats().retransmits), (Some(&0), 1));
 }
 
 #[test]
@@ -278,7 +291,7 @@ fn a_full_body_fits_a_bundle_beside_the_largest_header() {
     for gap in 1..=64 {
         let header = Header { number: gap << 57, ..Header::default() };
         assert_eq!(link.handle_header(0, &header, pipe::address(1)), Arrival::Fresh);
-        link.finish_datagram(0, header.number, true, true);
+        link.finish_datagram(0, header.number, 100, true, true);
     }
     let full = Bytes::from(vec![0; 1_200 - DATAGRAM_OVERHEAD]);
     link.queue_reliable(Chain::Topic(1), full.clone(), false).unwrap();

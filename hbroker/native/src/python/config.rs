@@ -4,6 +4,9 @@ use pyo3::prelude::*;
 
 use super::NativeError;
 
+/// The largest payload there may be (§9).
+const MOST_MESSAGE_BYTES: usize = 1 << 28;
+
 #[pyclass(module = "hbroker._native", frozen)]
 pub struct Config(pub crate::config::Config);
 
@@ -11,9 +14,12 @@ pub struct Config(pub crate::config::Config);
 impl Config {
     #[new]
     #[pyo3(signature = (
-        *, node, session, incarnation, publisher, token_keys, seed, max_links = 1_000_000, max_datagram = 1_200,
+        *, node, session, incarnation, publisher, token_keys, seed, max_links = 1_000_000, max_datagram = 8_952,
         link_queue_bytes = 16_777_216, event_queue = 100_000, message_queue_bytes = 67_108_864,
-        retained_bytes = 268_435_456, stranger_rate = 10_000, keep_alive_us = 2_000_000, idle_timeout_us = 15_000_000,
+        retained_bytes = 268_435_456, max_message_bytes = 268_435_456, reassembly_bytes = 536_870_912,
+        persistent = false, receive_messages = 4_096, receive_bytes = 8_388_608, queue_messages = 10_000,
+        queue_bytes = 16_777_216, queue_memory_bytes = 1_073_741_824, stranger_rate = 10_000,
+        keep_alive_us = 2_000_000, idle_timeout_us = 15_000_000,
     ))]
     #[allow(clippy::too_many_arguments)]
     fn new(
@@ -29,6 +35,14 @@ impl Config {
         event_queue: usize,
         message_queue_bytes: usize,
         retained_bytes: usize,
+        max_message_bytes: usize,
+        reassembly_bytes: usize,
+        persistent: bool,
+        receive_messages: u32,
+        receive_bytes: u64,
+        queue_messages: usize,
+        queue_bytes: usize,
+        queue_memory_bytes: usize,
         stranger_rate: u32,
         keep_alive_us: u64,
         idle_timeout_us: u64,
@@ -41,6 +55,11 @@ impl Config {
         }
         if !(576..=crate::wire::MAX_DATAGRAM).contains(&max_datagram) {
             return Err(NativeError::new_err("max_datagram lies between 576 and 65507"));
+        }
+        if max_message_bytes > MOST_MESSAGE_BYTES || max_message_bytes > reassembly_bytes {
+            return Err(NativeError::new_err(
+                "max_message_bytes is at most 268435456, and no more than reassembly_bytes",
+            ));
         }
         Ok(Self(crate::config::Config {
             node,
@@ -55,6 +74,14 @@ impl Config {
             event_queue,
             message_queue_bytes,
             retained_bytes,
+            max_message_bytes,
+            reassembly_bytes,
+            persistent,
+            receive_messages,
+            receive_bytes,
+            queue_messages,
+            queue_bytes,
+            queue_memory: queue_memory_bytes,
             stranger_rate,
             keep_alive: keep_alive_us,
             idle_timeout: idle_timeout_us,

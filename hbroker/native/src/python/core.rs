@@ -3,22 +3,30 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use bytes::Bytes;
 use pyo3::exceptions::{PyOSError, PyValueError};
 use pyo3::prelude::*;
+use pyo3::pybacked::PyBackedBytes;
 use pyo3::types::PyBytes;
 
 use super::config::Config;
 use super::events::event_out;
 use super::messages::Message;
+use super::sessions::SessionStatus;
 use super::{Address, CutTuple, NativeError, address_in, address_out, cut_in};
 use crate::Micros;
 use crate::core::{self, Datagrams};
 use crate::engine::Unpublishable;
+use crate::engine::counters::Drop;
+use crate::engine::session_queue::Bounds;
 use crate::link_id::LinkId;
 use crate::tables::jurisdiction::Grant;
-use crate::tables::trie::Subscriber;
+use crate::tables::trie::{Overflow, Subscriber};
 use crate::tables::zones::Lookup;
 use crate::wire::PublishOut;
+
+/// Serialised records of a handover.
+type Records<'py> = Vec<Bound<'py, PyBytes>>;
 
 #[pyclass(module = "hbroker._native", name = "_Core", subclass, frozen)]
 pub struct Core {
@@ -121,13 +129,23 @@ impl Core {
         queue_messages: usize,
         queue_bytes: usize,
     ) -> bool {
-        py.detach(|| self.core.open_session(session, persistent))
+        let bounds = Bounds { messages: queue_messages, bytes: queue_bytes };
+        py.detach(|| self.core.open_session(session, persistent, bounds))
     }
 
     #[pyo3(signature = (session, reason = "session_ended"))]
     fn end_session(&self, py: Python<'_>, session: u64, reason: &str) -> PyResult<()> {
-        py.detach(|| self.core.end_session(session));
+        let why = match reason {
+            "session_ended" => Drop::SessionEnded,
+            "session_expired" => Drop::SessionExpired,
+            _ => return Err(NativeError::new_err(format!("{reason:?} is no reason for a session to end"))),
+        };
+        py.detach(|| self.core.end_session(session, why));
         Ok(())
+    }
+
+    fn sessions(&self, py: Python<'_>, most: usize) -> Vec<SessionStatus> {
+        py.detach(|| self.core.sessions(most)).into_iter().map(SessionStatus::from).collect()
     }
 
     #[pyo3(signature = (
@@ -143,16 +161,17 @@ impl Core {
         no_local: bool,
         retain_as_published: bool,
         group: &str,
-        overflow: u8,
+        overflow: i32,
     ) -> PyResult<bool> {
         check_filter(filter, qos)?;
-        let subscriber = |session| Subscriber { session, qos, no_local, retain_as_published };
-        Ok(py.detach(|| self.core.subscribe(session, filter, subscriber)))
+        let overflow = Overflow::from_wire(overflow);
+        let subscriber = |session| Subscriber { session, qos, no_local, retain_as_published, overflow };
+        Ok(py.detach(|| self.core.subscribe(session, filter, group, subscriber)))
     }
 
     #[pyo3(signature = (session, filter, group = ""))]
     fn unsubscribe(&self, py: Python<'_>, session: u64, filter: &str, group: &str) -> bool {
-        py.detach(|| self.core.unsubscribe(session, filter))
+        py.detach(|| self.core.unsubscribe(session, filter, group))
     }
 
     fn send_retained(&self, py: Python<'_>, session: u64, filter: &str, qos: u8) -> PyResult<usize> {
@@ -171,6 +190,24 @@ impl Core {
 
     fn drop_retained(&self, py: Python<'_>, subtree: &str) {
         py.detach(|| self.core.drop_retained(subtree));
+    }
+
+    fn drain_subtree(&self, py: Python<'_>, subtree: &str) -> usize {
+        py.detach(|| self.core.drain_subtree(subtree))
+    }
+
+    fn export_subtree<'py>(&self, py: Python<'py>, subtree: &str) -> (Records<'py>, Records<'py>) {
+        let (queued, seen) = py.detach(|| self.core.export_subtree(subtree));
+        let out = |records: Vec<Vec<u8>>| records.iter().map(|record| PyBytes::new(py, record)).collect();
+        (out(queued), out(seen))
+    }
+
+    fn import_records(&self, py: Python<'_>, queued: Vec<Vec<u8>>, seen: Vec<Vec<u8>>) -> usize {
+        py.detach(|| self.core.import_records(&queued, &seen))
+    }
+
+    fn publish_raw(&self, py: Python<'_>, publish: Vec<u8>) -> bool {
+        py.detach(|| self.core.publish_raw(&publish))
     }
 
     fn matching(&self, py: Python<'_>, topic: &str) -> usize {
@@ -222,7 +259,7 @@ impl Core {
         &self,
         py: Python<'_>,
         topic: &str,
-        payload: &[u8],
+        payload: Bound<'_, PyBytes>,
         qos: u8,
         retain: bool,
         published_at_us: u64,
@@ -236,7 +273,7 @@ impl Core {
     ) -> PyResult<Option<u64>> {
         let message = PublishOut {
             topic,
-            payload,
+            payload: payload.as_bytes(),
             publisher: 0,
             sequence: 0,
             qos,
@@ -251,13 +288,17 @@ impl Core {
             correlation_data: &correlation_data,
             user_properties: &user_properties,
         };
-        let published = py.detach(|| self.core.on(0, |engine, now| engine.publish(now, &message)));
+        // Of a large payload nothing is copied: the object is kept until its last part is made.
+        let mut shared = Some(PyBackedBytes::from(payload.clone()));
+        let mut share = || Bytes::from_owner(shared.take().expect("it is shared once"));
+        let published =
+            py.detach(|| self.core.on(0, |engine, now| engine.publish(now, &message, &mut share)));
         published.map_err(|why| unpublishable(why, &message))
     }
 
     fn listen(&self, py: Python<'_>, subscription: u64, filter: &str, qos: u8) -> PyResult<()> {
         check_filter(filter, qos)?;
-        py.detach(|| self.core.on(0, |engine, _| engine.listen(subscription, filter, qos)));
+        py.detach(|| self.core.on(0, |engine, now| engine.listen(now, subscription, filter, qos)));
         Ok(())
     }
 

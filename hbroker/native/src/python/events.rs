@@ -32,6 +32,12 @@ pub struct LinkDownEvent {
 }
 
 #[pyclass(module = "hbroker._native", frozen, get_all)]
+pub struct OverflowEvent {
+    session: u64,
+    link: Option<u64>,
+}
+
+#[pyclass(module = "hbroker._native", frozen, get_all)]
 pub struct UnresolvedEvent {
     topic: String,
     start: Option<Address>,
@@ -91,6 +97,18 @@ impl LinkDownEvent {
 }
 
 #[pymethods]
+impl OverflowEvent {
+    #[new]
+    fn new(session: u64, link: Option<u64>) -> Self {
+        Self { session, link }
+    }
+
+    fn __repr__(&self) -> String {
+        format!("OverflowEvent(session={}, link={:?})", self.session, self.link)
+    }
+}
+
+#[pymethods]
 impl UnresolvedEvent {
     #[new]
     fn new(topic: String, start: Option<Address>) -> Self {
@@ -127,6 +145,9 @@ pub fn event_out(py: Python<'_>, event: Event) -> PyResult<Py<PyAny>> {
             Py::new(py, LinkUpEvent { link, address, session, inbound })?.into_any()
         }
         Event::LinkDown(peer, reason) => Py::new(py, down(peer, reason))?.into_any(),
+        Event::Overflow { session, link } => {
+            Py::new(py, OverflowEvent { session, link: link.map(|link| link.0) })?.into_any()
+        }
         Event::Unresolved { topic, start } => {
             let start = start.map(address_out);
             Py::new(py, UnresolvedEvent { topic: topic.into(), start })?.into_any()

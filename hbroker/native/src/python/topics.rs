@@ -46,12 +46,12 @@ impl SubscriptionTrie {
 
     fn insert(&mut self, filter: &str, subscriber: u64) -> bool {
         let session = SessionKey(subscriber);
-        let subscriber = Subscriber { session, qos: 0, no_local: false, retain_as_published: false };
-        !self.trie.insert(filter, subscriber)
+        let subscriber = Subscriber::new(session, 0);
+        !self.trie.insert(filter, "", subscriber)
     }
 
     fn remove(&mut self, filter: &str, subscriber: u64) -> bool {
-        self.trie.remove(filter, SessionKey(subscriber))
+        self.trie.remove(filter, "", SessionKey(subscriber))
     }
 
     fn matches(&mut self, topic: &str) -> Vec<u64> {

@@ -42,7 +42,6 @@ impl<T> Arena<T> {
     }
 
     /// Slots in use.
-    #[cfg(test)]
     pub fn len(&self) -> usize {
         self.slots.len() - self.free.len()
     }

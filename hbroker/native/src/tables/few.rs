@@ -37,10 +37,13 @@ impl<T: Copy> Few<T> {
                 Some(value)
             }
             Few::Crowd(crowd) if index < crowds[crowd].len() => {
-                let value = crowds[crowd].swap_remove(index);
-                if crowds[crowd].is_empty() {
+                let list = &mut crowds[crowd];
+                let value = list.swap_remove(index);
+                if list.is_empty() {
                     crowds.take(crowd);
                     *self = Few::None;
+                } else if list.len() < list.capacity() / 8 {
+                    list.shrink_to(2 * list.len());
                 }
                 Some(value)
             }

@@ -45,7 +45,7 @@ pub struct Grant {
     pub serving: bool,
     /// Only the node itself publishes here (§7.2).
     pub reserved: bool,
-    /// Those who had subscribed at its owner before are on their way back (§5.7): messages that must reach them are refused.
+    /// Those who had subscribed at its owner before are on their way back (§5.8): messages that must reach them are refused.
     pub gathering: bool,
     /// The last moment of the lease (§5.6). It ends here, whatever becomes of the one who granted.
     pub until: Micros,

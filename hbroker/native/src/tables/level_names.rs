@@ -63,6 +63,11 @@ impl LevelNames {
         self.names[id].text.as_slice() == text.as_bytes()
     }
 
+    /// The name with this number.
+    pub fn text(&self, id: u32) -> &str {
+        str::from_utf8(&self.names[id].text).expect("it was a string when it came")
+    }
+
     /// The hash of the name with this number.
     pub fn hash_of(&self, id: u32) -> u64 {
         self.names[id].hash

@@ -1,6 +1,7 @@
-//! The sessions that match one topic, each once (§7.4).
+//! The sessions that match one topic, each once (§7.4), and the shared groups that do (§6.5).
 
 use crate::link_id::SessionKey;
+use crate::tables::groups::{GroupList, GroupNames};
 
 /// Who gets what matches a filter, and how.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -13,15 +14,51 @@ pub struct Subscriber {
     pub no_local: bool,
     /// Keep the publisher's `retain` flag.
     pub retain_as_published: bool,
+    /// What becomes of a message that finds the session's queue full.
+    pub overflow: Overflow,
+}
+
+/// What the queue of a session does where it is full (§7.8), as on the wire.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+#[repr(u8)]
+pub enum Overflow {
+    /// The oldest message that waits gives way.
+    #[default]
+    DropOldest = 0,
+    /// The new message is dropped.
+    DropNewest = 1,
+    /// The session ends.
+    EndSession = 2,
+}
+
+impl Overflow {
+    /// What is not known is the default.
+    pub fn from_wire(value: i32) -> Self {
+        match value {
+            1 => Self::DropNewest,
+            2 => Self::EndSession,
+            _ => Self::DropOldest,
+        }
+    }
+
+    pub fn on_wire(self) -> i32 {
+        i32::from(self as u8)
+    }
 }
 
 impl Subscriber {
-    /// Satisfies two subscriptions of one session: the higher QoS, and each message and each flag that one of
-    /// them asks for.
+    /// Wants all that matches.
+    pub fn new(session: SessionKey, qos: u8) -> Self {
+        Self { session, qos, no_local: false, retain_as_published: false, overflow: Overflow::default() }
+    }
+
+    /// Satisfies two subscriptions of one session: the higher QoS, each message and each flag that one of them
+    /// asks for, and the stricter overflow.
     fn merge(&mut self, other: Subscriber) {
         self.qos = self.qos.max(other.qos);
         self.no_local &= other.no_local;
         self.retain_as_published |= other.retain_as_published;
+        self.overflow = self.overflow.max(other.overflow);
     }
 }
 
@@ -30,6 +67,9 @@ impl Subscriber {
 pub struct MatchSet {
     found: Vec<Subscriber>,
     subscriptions: usize,
+    /// (node, group, member), in no order until the match ends.
+    members: Vec<(u32, u32, Subscriber)>,
+    groups: GroupList,
     /// By session slot: where in `found` the session is, if `round` is the present one. So nothing is cleared
     /// between topics.
     marks: Vec<Mark>,
@@ -51,6 +91,11 @@ impl MatchSet {
         &self.found
     }
 
+    /// Each shared group that matches, once for each of its filters that does.
+    pub fn groups(&self) -> &GroupList {
+        &self.groups
+    }
+
     /// How many subscriptions match; of one session perhaps several.
     pub fn subscriptions(&self) -> usize {
         self.subscriptions
@@ -59,6 +104,8 @@ impl MatchSet {
     /// Forgets what was found, and expects session slots below `slots`.
     pub(crate) fn begin(&mut self, slots: usize) {
         self.found.clear();
+        self.members.clear();
+        self.groups.clear();
         self.subscriptions = 0;
         self.frontier.clear();
         self.next.clear();
@@ -81,6 +128,21 @@ impl MatchSet {
             // Fits: there is at most one for each session slot, and those are numbered in 32 bits.
             *mark = Mark { round: self.round, index: self.found.len() as u32 };
             self.found.push(subscriber);
+        }
+    }
+
+    pub(crate) fn add_member(&mut self, node: u32, group: u32, subscriber: Subscriber) {
+        self.subscriptions += 1;
+        self.members.push((node, group, subscriber));
+    }
+
+    /// Brings the members of each group and filter together.
+    pub(crate) fn end(&mut self, names: &GroupNames) {
+        self.members.sort_unstable_by_key(|&(node, group, _)| (node, group));
+        let mut last = None;
+        for &(node, group, member) in &self.members {
+            let begins = last.replace((node, group)) != Some((node, group));
+            self.groups.push(begins, names.name(group), member);
         }
     }
 }

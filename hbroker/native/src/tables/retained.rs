@@ -3,11 +3,12 @@
 //! Topics are kept in the order of their bytes, so that a subtree is one topic and one run behind it, and
 //! a filter is searched for only within the subtree that its first levels name. A large message (§7.5)
 //! takes the place of the one before once all its parts have come; until then it waits beside it, and
-//! gives way when room is short.
+//! gives way when room is short. What outlives its expiry is removed by whoever looks next.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
 
+use crate::Micros;
 use crate::topic;
 
 /// What keeping one topic or one part costs beyond its bytes, about.
@@ -28,6 +29,8 @@ pub struct RetainedPart<'a> {
     pub publisher: u64,
     /// The sequence number of this message or part.
     pub sequence: u64,
+    /// When it outlives its expiry; `Micros::MAX`: never.
+    pub expires: Micros,
     /// Of a part: its index and how many there are.
     pub fragment: Option<(u32, u32)>,
 }
@@ -52,10 +55,13 @@ pub struct RetainedStore {
     max_bytes: usize,
     bytes: usize,
     kept: BTreeMap<Box<str>, Kept>,
+    /// The topics of those that expire, the first to do so first.
+    mortal: BTreeSet<(Micros, Box<str>)>,
     waiting: Vec<Waiting>,
 }
 
 struct Kept {
+    expires: Micros,
     publisher: u64,
     /// Of part 0.
     sequence: u64,
@@ -77,7 +83,16 @@ impl RetainedStore {
     /// Keeps nothing yet, and never more than `max_bytes`, parts of unfinished messages and overhead
     /// included.
     pub fn new(max_bytes: usize) -> Self {
-        Self { max_bytes, bytes: 0, kept: BTreeMap::new(), waiting: Vec::new() }
+        Self { max_bytes, bytes: 0, kept: BTreeMap::new(), mortal: BTreeSet::new(), waiting: Vec::new() }
+    }
+
+    /// Removes what has outlived its expiry. To be called before the store is read or changed.
+    pub fn expire(&mut self, now: Micros) {
+        while self.mortal.first().is_some_and(|(expires, _)| *expires <= now)
+            && let Some((_, topic)) = self.mortal.pop_first()
+        {
+            self.remove(&topic);
+        }
     }
 
     /// Takes a message that was published with `retain`.
@@ -99,7 +114,12 @@ impl RetainedStore {
         }
         self.keep(
             part.topic,
-            Kept { publisher: part.publisher, sequence, parts: Box::new([part.field.into()]) },
+            Kept {
+                expires: part.expires,
+                publisher: part.publisher,
+                sequence,
+                parts: Box::new([part.field.into()]),
+            },
         )
     }
 
@@ -163,14 +183,21 @@ impl RetainedStore {
         if !self.make_room(cost, replaced) {
             return Offer::Refused;
         }
-        self.bytes = self.bytes - replaced + cost;
+        self.remove(topic);
+        self.bytes += cost;
+        if kept.expires < Micros::MAX {
+            self.mortal.insert((kept.expires, topic.into()));
+        }
         self.kept.insert(topic.into(), kept);
         Offer::Kept
     }
 
     fn remove(&mut self, topic: &str) {
-        if let Some(kept) = self.kept.remove(topic) {
-            self.bytes -= kept.cost(topic);
+        if let Some((topic, kept)) = self.kept.remove_entry(topic) {
+            self.bytes -= kept.cost(&topic);
+            if kept.expires < Micros::MAX {
+                self.mortal.remove(&(kept.expires, topic));
+            }
         }
     }
 
@@ -188,7 +215,8 @@ impl RetainedStore {
         }
         if waiting.parts.len() == waiting.count as usize {
             let parts = waiting.parts.into_values().collect();
-            return self.keep(part.topic, Kept { publisher: part.publisher, sequence, parts });
+            let RetainedPart { topic, publisher, expires, .. } = *part;
+            return self.keep(topic, Kept { expires, publisher, sequence, parts });
         }
         if self.waiting.len() >= MAX_WAITING {
             self.take_waiting(0);
@@ -232,7 +260,8 @@ impl RetainedStore {
 
 impl Kept {
     fn cost(&self, topic: &str) -> usize {
-        topic.len() + OVERHEAD + self.parts.iter().map(|part| part.len() + OVERHEAD).sum::<usize>()
+        let clock = if self.expires < Micros::MAX { topic.len() + OVERHEAD } else { 0 };
+        clock + topic.len() + OVERHEAD + self.parts.iter().map(|part| part.len() + OVERHEAD).sum::<usize>()
     }
 }
 

@@ -1,22 +1,47 @@
 //! Recognises messages that come again (§7.4), by the publisher's sequence numbers.
 //!
-//! As the anti-replay window of IPsec (RFC 4303 §3.4.3), a bit for each of the newest numbers, and what
-//! lies below the window counts as seen: exactly once must not become twice. But a node sees only those of
-//! a publisher's numbers that are its own, so only the words of bits that have one are kept. Gaps cost
-//! nothing then, and a leap far ahead does not push the window past what is still under way.
+//! As the anti-replay window of IPsec (RFC 4303 §3.4.3), a bit for each of the newest numbers, and what lies below the window counts as
+//! seen. But a node sees only those of a publisher's numbers that are its own, so only the words of bits that have one are kept. Gaps cost
+//! nothing then, and a leap far ahead does not push the window past what is still under way. A run of numbers from the first on, of which
+//! none is missing, costs nothing either.
+//!
+//! Both errors are grave: to take a new message for an old one loses it, and to take an old one for a new one doubles it. So a publisher's
+//! window is wide: what it waits with while one owner of its topics is away, and others are not, must not fall below it there.
 //!
 //! How many publishers are remembered is bounded, and how many words for all of them; the publisher to forget is found by the
 //! clock algorithm (Corbató, 1968), which comes near to the least recently used at a constant cost.
+//!
+//! What is known moves to another node with the topics that it was learnt of (§5.4), as bits and a floor below which every single number
+//! was seen. The floor of a window that lost its oldest bits is not of that kind, and stays: of the topics that the other node had before
+//! it says nothing, and numbers of theirs may yet come for the first time. Numbers between the two floors are told by neither: one could
+//! come again only if its publisher, which may have 4,096 unanswered (§7.7), went on for thousands of words without hearing of it.
 
 use std::collections::BTreeMap;
 
 use hashbrown::HashMap;
 
+use crate::Micros;
 use crate::keyed::Keyed;
+
+/// The newest numbers of a publisher that are remembered where there are no gaps between them; where there are, as many words.
+pub const SPAN: usize = 1 << 20;
 
 const WORD_BITS: u64 = u64::BITS as u64;
 /// Words of bits kept for each publisher on average, where all that may be remembered are.
 const MEAN_WORDS: usize = 16;
+/// The newest words that are told of a publisher: at least as many messages as it may have unanswered (§7.7).
+const TOLD_WORDS: usize = 4_096;
+
+/// What is known of one publisher's numbers, as it moves to another node.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Seen {
+    /// The publisher's id.
+    pub publisher: u64,
+    /// Every number below this word of 64 was seen.
+    pub floor: u64,
+    /// (index, bits), ascending, from the floor on.
+    pub words: Vec<(u64, u64)>,
+}
 
 /// The sequence numbers seen lately of each publisher.
 pub struct DuplicateWindow {
@@ -33,7 +58,11 @@ pub struct DuplicateWindow {
 struct Window {
     publisher: u64,
     used_lately: bool,
-    /// The numbers below this word of bits count as seen.
+    /// When it was last used.
+    touched: Micros,
+    /// Every number below this word of bits was seen.
+    complete: u64,
+    /// The numbers below this word of bits count as seen. Not less than `complete`; more, where bits had to go.
     floor: u64,
     /// A sequence number is bit `sequence % 64` of word `sequence / 64`.
     words: BTreeMap<u64, u64>,
@@ -54,23 +83,30 @@ impl DuplicateWindow {
     }
 
     /// Records a message. False: it was seen before, or is too old to tell.
-    pub fn first_seen(&mut self, publisher: u64, sequence: u64) -> bool {
-        let slot = match self.slots.get(&publisher) {
-            Some(&slot) => slot,
-            None => self.admit(publisher),
-        };
-        let window = &mut self.windows[slot];
-        window.used_lately = true;
-        let before = window.words.len();
-        let is_first = window.record(sequence, self.max_words);
-        self.words = self.words + window.words.len() - before;
-        while self.words > self.max_publishers * MEAN_WORDS + self.max_words {
-            let victim = self.choose_victim();
-            if victim != slot {
-                self.words -= std::mem::take(&mut self.windows[victim].words).len();
-            }
+    pub fn first_seen(&mut self, now: Micros, publisher: u64, sequence: u64) -> bool {
+        self.change(now, publisher, |window, max_words| window.record(sequence, max_words))
+    }
+
+    /// What is known of the publishers heard of from `since` on, less these `open` ids (publisher, sequence number): their messages
+    /// are to be taken for new.
+    pub fn export(&self, since: Micros, open: impl IntoIterator<Item = (u64, u64)>) -> Vec<Seen> {
+        let mut open_of: HashMap<u64, BTreeMap<u64, u64>, Keyed> = HashMap::with_hasher(*self.slots.hasher());
+        for (publisher, sequence) in open {
+            *open_of.entry(publisher).or_default().entry(sequence / WORD_BITS).or_default() |= bit(sequence);
         }
-        is_first
+        let none = BTreeMap::new();
+        let recent = self.windows.iter().filter(|window| window.touched >= since);
+        recent.map(|window| window.export(open_of.get(&window.publisher).unwrap_or(&none))).collect()
+    }
+
+    /// Knows what another node knew, too.
+    pub fn import(&mut self, now: Micros, seen: &Seen) {
+        self.change(now, seen.publisher, |window, max_words| window.import(seen, max_words));
+    }
+
+    /// Whether a message was recorded, or is too old to tell.
+    pub fn has_seen(&self, publisher: u64, sequence: u64) -> bool {
+        self.slots.get(&publisher).is_some_and(|&slot| self.windows[slot].has_seen(sequence))
     }
 
     /// How many publishers are remembered.
@@ -79,8 +115,34 @@ impl DuplicateWindow {
         self.windows.len()
     }
 
+    fn change<R>(&mut self, now: Micros, publisher: u64, act: impl FnOnce(&mut Window, usize) -> R) -> R {
+        let slot = match self.slots.get(&publisher) {
+            Some(&slot) => slot,
+            None => self.admit(publisher),
+        };
+        let window = &mut self.windows[slot];
+        (window.used_lately, window.touched) = (true, now);
+        let before = window.words.len();
+        let done = act(window, self.max_words);
+        self.words = self.words + window.words.len() - before;
+        while self.words > self.max_publishers * MEAN_WORDS + self.max_words {
+            let victim = self.choose_victim();
+            if victim != slot {
+                self.words -= std::mem::take(&mut self.windows[victim].words).len();
+            }
+        }
+        done
+    }
+
     fn admit(&mut self, publisher: u64) -> usize {
-        let window = Window { publisher, used_lately: false, floor: 0, words: BTreeMap::new() };
+        let window = Window {
+            publisher,
+            used_lately: false,
+            touched: 0,
+            complete: 0,
+            floor: 0,
+            words: BTreeMap::new(),
+        };
         let slot = if self.windows.len() < self.max_publishers {
             self.windows.push(window);
             self.windows.len() - 1
@@ -107,100 +169,83 @@ impl DuplicateWindow {
 }
 
 impl Window {
+    fn has_seen(&self, sequence: u64) -> bool {
+        let word = sequence / WORD_BITS;
+        word < self.floor || self.words.get(&word).is_some_and(|bits| bits & 1 << (sequence % WORD_BITS) != 0)
+    }
+
     fn record(&mut self, sequence: u64, max_words: usize) -> bool {
         let word = sequence / WORD_BITS;
         if word < self.floor {
             return false;
         }
         let bits = self.words.entry(word).or_default();
-        let bit = 1 << (sequence % WORD_BITS);
-        let is_first = *bits & bit == 0;
-        *bits |= bit;
-        if self.words.len() > max_words
+        let is_first = *bits & bit(sequence) == 0;
+        *bits |= bit(sequence);
+        if is_full(word, *bits) {
+            self.raise();
+        }
+        self.forget(max_words);
+        is_first
+    }
+
+    fn import(&mut self, seen: &Seen, max_words: usize) {
+        self.complete = self.complete.max(seen.floor);
+        if self.floor < self.complete {
+            self.floor = self.complete;
+            self.words = self.words.split_off(&self.floor);
+        }
+        for &(word, bits) in seen.words.iter().filter(|(word, _)| *word >= self.floor) {
+            *self.words.entry(word).or_default() |= bits;
+        }
+        self.raise();
+        self.forget(max_words);
+    }
+
+    /// All that can be told, less what is open, by words of bits.
+    fn export(&self, open: &BTreeMap<u64, u64>) -> Seen {
+        let floor = open.keys().next().map_or(self.complete, |&word| word.min(self.complete));
+        let told = (floor..self.complete).map(|word| (word, u64::MAX));
+        let told = told.rev().take(TOLD_WORDS).collect::<Vec<_>>().into_iter().rev();
+        let known = told.chain(self.words.iter().map(|(&word, &bits)| (word, bits)));
+        let closed = |(word, bits)| (word, bits & !open.get(&word).copied().unwrap_or(0));
+        let mut words: Vec<_> = known.map(closed).filter(|&(_, bits)| bits != 0).collect();
+        words.drain(..words.len().saturating_sub(TOLD_WORDS));
+        Seen { publisher: self.publisher, floor, words }
+    }
+
+    /// The floor rises past words of which every bit is set: nothing is lost.
+    fn raise(&mut self) {
+        while let Some(lowest) = self.words.first_entry()
+            && *lowest.key() == self.floor
+            && is_full(self.floor, *lowest.get())
+        {
+            lowest.remove();
+            if self.complete == self.floor {
+                self.complete += 1;
+            }
+            self.floor += 1;
+        }
+    }
+
+    /// The floor rises past the lowest words, where there are too many.
+    fn forget(&mut self, max_words: usize) {
+        while self.words.len() > max_words
             && let Some((lowest, _)) = self.words.pop_first()
         {
             self.floor = lowest + 1;
         }
-        is_first
     }
+}
+
+const fn bit(sequence: u64) -> u64 {
+    1 << (sequence % WORD_BITS)
+}
+
+/// Whether all numbers of a word were seen. The first number is 1.
+const fn is_full(word: u64, bits: u64) -> bool {
+    bits | (word == 0) as u64 == u64::MAX
 }
 
 #[cfg(test)]
-mod tests {
-    use std::collections::HashSet;
-
-    use rand::rngs::SmallRng;
-    use rand::{Rng, SeedableRng};
-
-    use super::*;
-
-    #[test]
-    fn agrees_with_a_set_within_the_span() {
-        let mut random = SmallRng::seed_from_u64(3);
-        let (mut window, mut seen) = (DuplicateWindow::new(4, 1_000, 9), HashSet::new());
-        let (mut newest, mut duplicates) = ([5_000_u64; 4], 0);
-        for _ in 0..100_000 {
-            let publisher = random.random_range(0..4_usize);
-            let top = &mut newest[publisher];
-            let sequence = random.random_range(*top - 980..*top + 20);
-            *top = sequence.max(*top);
-            let is_first = seen.insert((publisher, sequence));
-            assert_eq!(window.first_seen(publisher as u64, sequence), is_first);
-            duplicates += usize::from(!is_first);
-        }
-        assert!((10_000..90_000).contains(&duplicates));
-    }
-
-    #[test]
-    fn nothing_is_ever_new_twice_and_memory_stays_bounded() {
-        let mut random = SmallRng::seed_from_u64(4);
-        let (mut window, mut seen) = (DuplicateWindow::new(1, 256, 9), HashSet::new());
-        for _ in 0..50_000 {
-            let sequence = match random.random_range(0..4) {
-                0 => random.random_range(0..2_000),
-                1 => random.random(),
-                2 => u64::MAX - random.random_range(0..1_000),
-                _ => random.random::<u64>() >> random.random_range(0..64),
-            };
-            if window.first_seen(1, sequence) {
-                assert!(seen.insert(sequence));
-            }
-            assert!(window.windows[0].words.len() <= 5);
-        }
-        assert!(seen.len() > 100);
-    }
-
-    #[test]
-    fn a_number_that_was_overtaken_is_new() {
-        let mut window = DuplicateWindow::new(1, 640, 9);
-        for leap in (0..10).map(|step| 1_000_000 * step) {
-            assert!(window.first_seen(1, 5_000_000_000 + leap));
-        }
-        assert!(window.first_seen(1, 1));
-        assert!(!window.first_seen(1, 1));
-        assert!(window.first_seen(1, 6_000_000_000));
-        assert!(!window.first_seen(1, 1), "it was forgotten, so it counts as seen");
-        assert!(window.first_seen(1, 4_000_000_000), "this one was not");
-    }
-
-    #[test]
-    fn many_liars_with_wide_gaps_share_one_budget() {
-        let mut window = DuplicateWindow::new(100, 6_400, 9);
-        for step in 0..30_000_u64 {
-            assert!(window.first_seen(step % 100, step * 64));
-            assert_eq!(window.first_seen(7_777, 1), step == 0, "the busy publisher is remembered");
-            let real: usize = window.windows.iter().map(|window| window.words.len()).sum();
-            assert!(real == window.words && real <= 100 * MEAN_WORDS + 101);
-        }
-    }
-
-    #[test]
-    fn forgets_the_publisher_not_heard_of_lately() {
-        let mut window = DuplicateWindow::new(100, 64, 9);
-        for stranger in 0..100_000 {
-            assert!(window.first_seen(stranger + 1_000, 1));
-            assert_eq!(window.first_seen(1, 1), stranger == 0, "the busy publisher is remembered");
-        }
-        assert_eq!((window.publishers(), window.slots.len()), (100, 100));
-    }
-}
+mod tests;

@@ -139,6 +139,16 @@ pub fn put_publish_field(out: &mut Vec<u8>, message: &PublishOut<'_>) {
     });
 }
 
+/// The field `publish` of one part of a message. `common`: a serialised `Publish` with all that the parts share.
+pub fn put_part_field(out: &mut Vec<u8>, common: &[u8], payload: &[u8], sequence: u64, part: &FragmentView) {
+    put_message(out, packet::PUBLISH, |out| {
+        out.extend_from_slice(common);
+        put_number(out, publish::SEQUENCE, sequence);
+        put_fragment(out, part);
+        put_bytes(out, publish::PAYLOAD, payload);
+    });
+}
+
 /// `ranges`: inclusive (first, last) of delivery numbers, from 1, ascending and apart.
 pub fn put_puback_field(
     out: &mut Vec<u8>,
@@ -249,7 +259,7 @@ fn put_address(out: &mut Vec<u8>, field: u32, at: SocketAddr) {
 // Fields
 
 /// A varint field; not written if 0.
-fn put_number(out: &mut Vec<u8>, tag: u32, value: u64) {
+pub(super) fn put_number(out: &mut Vec<u8>, tag: u32, value: u64) {
     if value != 0 {
         put_present(out, tag, Some(value));
     }
@@ -263,11 +273,11 @@ fn put_present(out: &mut Vec<u8>, tag: u32, value: Option<u64>) {
     }
 }
 
-fn put_enum(out: &mut Vec<u8>, tag: u32, value: i32) {
+pub(super) fn put_enum(out: &mut Vec<u8>, tag: u32, value: i32) {
     put_number(out, tag, sign_extended(value));
 }
 
-fn put_fixed64(out: &mut Vec<u8>, tag: u32, value: u64) {
+pub(super) fn put_fixed64(out: &mut Vec<u8>, tag: u32, value: u64) {
     if value != 0 {
         put_varint(out, tag.into());
         out.extend_from_slice(&value.to_le_bytes());
@@ -280,7 +290,7 @@ pub(super) fn put_bytes(out: &mut Vec<u8>, tag: u32, value: &[u8]) {
     out.extend_from_slice(value);
 }
 
-fn put_bytes_unless_empty(out: &mut Vec<u8>, tag: u32, value: &[u8]) {
+pub(super) fn put_bytes_unless_empty(out: &mut Vec<u8>, tag: u32, value: &[u8]) {
     if !value.is_empty() {
         put_bytes(out, tag, value);
     }
@@ -297,7 +307,7 @@ fn put_message(out: &mut Vec<u8>, tag: u32, write: impl FnOnce(&mut Vec<u8>)) {
     out[start..].rotate_right(varint_len(length as u64));
 }
 
-fn put_message_unless_empty(out: &mut Vec<u8>, tag: u32, write: impl FnOnce(&mut Vec<u8>)) {
+pub(super) fn put_message_unless_empty(out: &mut Vec<u8>, tag: u32, write: impl FnOnce(&mut Vec<u8>)) {
     let before = out.len();
     put_message(out, tag, write);
     if out.len() == before + varint_len(tag.into()) + 1 {
@@ -306,7 +316,7 @@ fn put_message_unless_empty(out: &mut Vec<u8>, tag: u32, write: impl FnOnce(&mut
 }
 
 #[inline]
-fn put_varint(out: &mut Vec<u8>, mut value: u64) {
+pub(super) fn put_varint(out: &mut Vec<u8>, mut value: u64) {
     while value >= 0x80 {
         out.push(value as u8 | 0x80);
         value >>= 7;

@@ -9,6 +9,7 @@ use std::borrow::Cow;
 use super::Malformed;
 use super::check::check;
 use super::reader::{Reader, occurrences};
+use crate::Micros;
 use crate::schema::{fragment, packet, publish, user_property};
 
 /// `AckMode::ACK_MODE_QUEUED`.
@@ -59,6 +60,16 @@ impl<'a> PublishView<'a> {
             super::emit::put_bytes(&mut joined, packet::PUBLISH, content);
         }
         Cow::Owned(joined)
+    }
+
+    /// When it outlives its expiry; `Micros::MAX`: never, or nobody knows when it was published.
+    pub fn expires(&self) -> Micros {
+        match self.expiry_s {
+            Some(seconds) if self.published_at_us > 0 => {
+                self.published_at_us.saturating_add(u64::from(seconds) * 1_000_000)
+            }
+            _ => Micros::MAX,
+        }
     }
 
     /// What the fields `publish` hold, one after the other.

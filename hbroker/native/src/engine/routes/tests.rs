@@ -10,17 +10,20 @@ const GRANT: Grant =
     Grant { epoch: 1, serving: true, reserved: false, gathering: false, until: Micros::MAX };
 
 fn subscriber(session: u64) -> Subscriber {
-    Subscriber { session: SessionKey(session), qos: 1, no_local: false, retain_as_published: false }
+    Subscriber::new(SessionKey(session), 1)
 }
 
-/// What the tables say, without the cache: whether it is reserved, or gathering, and the sessions in order.
-fn searched(routes: &Routes, now: Micros, topic: &str) -> Option<(bool, bool, Vec<u64>)> {
+/// Whether a topic is reserved, or gathering, its sessions in order, and its groups with their members, in order.
+type Found = (bool, bool, Vec<u64>, Vec<(String, Vec<u64>)>);
+
+/// What the tables say, without the cache.
+fn searched(routes: &Routes, now: Micros, topic: &str) -> Option<Found> {
     let Decision::Own(grant) = routes.jurisdiction.decide(topic, now) else {
         return None;
     };
     let mut matches = MatchSet::default();
     routes.subscriptions.collect_matches(topic, &mut matches);
-    Some((grant.reserved, grant.gathering, sessions(matches.subscribers())))
+    Some((grant.reserved, grant.gathering, sessions(matches.subscribers()), groups(matches.groups())))
 }
 
 fn sessions(subscribers: &[Subscriber]) -> Vec<u64> {
@@ -29,8 +32,16 @@ fn sessions(subscribers: &[Subscriber]) -> Vec<u64> {
     sessions
 }
 
-fn found(routes: &mut Routes, now: Micros, topic: &str) -> Option<(bool, bool, Vec<u64>)> {
-    routes.find(now, topic).ok().map(|route| (route.reserved, route.gathering, sessions(route.subscribers)))
+fn groups(list: &GroupList) -> Vec<(String, Vec<u64>)> {
+    let mut groups: Vec<_> =
+        list.iter().map(|group| (group.name.to_string(), sessions(group.members))).collect();
+    groups.sort();
+    groups
+}
+
+fn found(routes: &mut Routes, now: Micros, topic: &str) -> Option<Found> {
+    let route = routes.find(now, topic).ok()?;
+    Some((route.reserved, route.gathering, sessions(route.subscribers), groups(route.groups)))
 }
 
 #[test]
@@ -44,9 +55,10 @@ fn finds_what_the_tables_say_whatever_was_changed_since() {
     for now in 0..50_000 {
         let subtree = SUBTREES[random.random_range(0..SUBTREES.len())];
         let (filter, session) = (FILTERS[random.random_range(0..FILTERS.len())], random.random_range(0..5));
+        let group = ["", "", "g", "h"][random.random_range(0..4)];
         match random.random_range(0..60) {
-            0 => _ = routes.subscriptions_mut().insert(filter, subscriber(session)),
-            1 => _ = routes.subscriptions_mut().remove(filter, SessionKey(session)),
+            0 => _ = routes.subscribe(filter, group, subscriber(session)),
+            1 => _ = routes.unsubscribe(filter, group, SessionKey(session)),
             2 => routes.forget_session(SessionKey(session)),
             3 => _ = routes.jurisdiction_mut().revoke(subtree),
             4 => _ = routes.matching("a/b"),
@@ -80,18 +92,31 @@ fn a_lease_ends_for_a_route_that_is_remembered() {
 }
 
 #[test]
+fn a_filter_without_wildcards_costs_other_topics_nothing() {
+    let mut routes = Routes::new(1);
+    routes.jurisdiction_mut().grant("", GRANT);
+    assert!(routes.find(0, "a").is_ok() && routes.find(0, "b").is_ok());
+    let leads = |routes: &Routes, topic| routes.places[place_of(topic)].leads(topic, routes.version, 0);
+    routes.subscribe("a", "", subscriber(1));
+    assert!(!leads(&routes, "a") && leads(&routes, "b"));
+    routes.subscribe("+", "", subscriber(1));
+    assert!(!leads(&routes, "b"));
+}
+
+#[test]
 fn keeps_no_route_that_is_large_and_no_more_than_it_has_places() {
     let mut routes = Routes::new(1);
     routes.jurisdiction_mut().grant("", GRANT);
     let long = "l".repeat(LONGEST_TOPIC + 1);
     for session in 0..=MOST_SUBSCRIBERS as u64 {
-        routes.subscriptions_mut().insert("crowd", subscriber(session));
+        routes.subscribe("crowd", ["", "g"][session as usize % 2], subscriber(session));
     }
     for topic in ["crowd", &long] {
         assert!(routes.find(0, topic).is_ok());
         assert!(!routes.places[place_of(topic)].leads(topic, routes.version, 0), "{topic}");
     }
-    assert_eq!(routes.find(0, "crowd").expect("it is ours").subscribers.len(), MOST_SUBSCRIBERS + 1);
+    let route = routes.find(0, "crowd").expect("it is ours");
+    assert_eq!(route.subscribers.len() + route.groups.members(), MOST_SUBSCRIBERS + 1);
     for number in 0..10 * PLACES {
         assert!(routes.find(0, &format!("t/{number}")).is_ok());
     }

@@ -7,7 +7,9 @@ use rand::seq::IndexedRandom;
 use rand::{Rng, SeedableRng};
 
 use super::network::{Faults, GRANT, Network, SECOND, config, message};
+use crate::Micros;
 use crate::core::Datagrams;
+use crate::engine::session_queue::Bounds;
 use crate::engine::{Engine, Shared};
 use crate::wire::{self, HeaderOut, PublishOut};
 
@@ -158,7 +160,7 @@ fn nothing_grows_without_bound_whatever_peers_with_sessions_send() {
         };
         let mut engine = Engine::new(config.clone(), 0, 1, Shared::new(&config));
         engine.grant("a", GRANT);
-        engine.listen(1, "#", 2);
+        engine.listen(0, 1, "#", 2);
         let mut now = 1_000 * SECOND;
         let rounds = if cfg!(debug_assertions) { 300_000 } else { 1_000_000 };
         for _ in 0..rounds {
@@ -173,7 +175,7 @@ fn nothing_grows_without_bound_whatever_peers_with_sessions_send() {
                 sent(&mut engine, now);
                 engine.take_messages(now, random.random_range(0..10));
                 for event in engine.take_events(now, random.random_range(0..10)) {
-                    subscribe_whoever_is_up(&mut engine, &event);
+                    subscribe_whoever_is_up(&mut engine, now, &event);
                 }
             }
             assert!(gauge(&engine, "links") <= 20);
@@ -187,15 +189,19 @@ fn nothing_grows_without_bound_whatever_peers_with_sessions_send() {
     }
 }
 
-fn subscribe_whoever_is_up(engine: &mut Engine, event: &crate::engine::event::Event) {
+fn subscribe_whoever_is_up(engine: &mut Engine, now: Micros, event: &crate::engine::event::Event) {
     if let crate::engine::event::Event::LinkUp(peer) = event {
-        engine.open_session(peer.session, peer.session % 3 == 0);
+        engine.open_session(
+            now,
+            peer.session,
+            peer.session % 3 == 0,
+            Bounds { messages: 100, bytes: 50_000 },
+        );
         let Some(session) = engine.session_key(peer.session) else {
             return;
         };
-        let subscriber =
-            crate::tables::trie::Subscriber { session, qos: 2, no_local: false, retain_as_published: false };
-        engine.subscribe("a/#", subscriber);
+        let subscriber = crate::tables::trie::Subscriber::new(session, 2);
+        engine.subscribe("a/#", "", subscriber);
     }
 }
 

@@ -8,6 +8,7 @@ use std::collections::{BTreeMap, BinaryHeap, HashMap};
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
+use bytes::Bytes;
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
 
@@ -15,6 +16,7 @@ use crate::Micros;
 use crate::config::Config;
 use crate::core::Datagrams;
 use crate::engine::event::Event;
+use crate::engine::session_queue::Bounds;
 use crate::engine::subscribing::Opened;
 use crate::engine::{Engine, Shared};
 use crate::link_id::{LinkId, SessionKey};
@@ -63,6 +65,8 @@ pub struct Host {
     /// The application reads messages.
     pub reads: bool,
     pub downs: usize,
+    /// Sessions that ended because of their queue.
+    pub overflows: usize,
 }
 
 type OnItsWay = (Micros, u64, usize, SocketAddr, Vec<u8>);
@@ -94,9 +98,17 @@ pub fn config(node: bool, seed: u64) -> Config {
         max_links: 1_000,
         max_datagram: 1_200,
         link_queue_bytes: 1 << 24,
+        queue_messages: 10_000,
+        queue_bytes: 1 << 24,
+        queue_memory: 1 << 30,
         event_queue: 1_000,
         message_queue_bytes: 1 << 24,
         retained_bytes: 1 << 24,
+        max_message_bytes: 1 << 28,
+        reassembly_bytes: 1 << 29,
+        persistent: false,
+        receive_messages: 4_096,
+        receive_bytes: 8 << 20,
         stranger_rate: 10_000,
         keep_alive: 2 * SECOND,
         idle_timeout: 15 * SECOND,
@@ -157,10 +169,15 @@ impl Network {
         self.add(false, 1)
     }
 
+    /// A client with other settings than `config` gives.
+    pub fn add_client_with(&mut self, change: impl FnOnce(&mut Config)) -> usize {
+        self.add_with(false, 1, change)
+    }
+
     /// A client with a subscription at a node.
     pub fn add_subscriber(&mut self, node: usize, filter: &str, qos: u8) -> usize {
         let client = self.add_client();
-        self.hosts[client].engines[0].listen(1, filter, qos);
+        self.hosts[client].engines[0].listen(self.now, 1, filter, qos);
         self.connect(client, node);
         self.subscribe(client, node, filter, qos, false);
         client
@@ -179,25 +196,54 @@ impl Network {
         }
     }
 
+    /// A client with a subscription at a node, as a member of a group.
+    pub fn add_member(&mut self, node: usize, filter: &str, group: &str, qos: u8) -> usize {
+        let client = self.add_client();
+        self.hosts[client].engines[0].listen(1, filter, qos);
+        self.connect(client, node);
+        self.subscribe_in(client, node, filter, group, qos, false);
+        client
+    }
+
     pub fn subscribe(&mut self, client: usize, node: usize, filter: &str, qos: u8, no_local: bool) {
-        let session = self.open_session(client, node, false);
-        let subscriber = Subscriber { session, qos, no_local, retain_as_published: false };
+        self.subscribe_in(client, node, filter, "", qos, no_local);
+    }
+
+    pub fn subscribe_in(
+        &mut self,
+        client: usize,
+        node: usize,
+        filter: &str,
+        group: &str,
+        qos: u8,
+        no_local: bool,
+    ) {
+        let session = self.hosts[client].session;
+        let known = self.hosts[node].engines.iter().find_map(|engine| engine.session_key(session));
+        let session = known.unwrap_or_else(|| self.open_session(client, node, false));
+        let subscriber = Subscriber { no_local, ..Subscriber::new(session, qos) };
         for engine in &mut self.hosts[node].engines {
-            assert_eq!(engine.subscribe(filter, subscriber), Some(true));
+            assert_eq!(engine.subscribe(filter, group, subscriber), Some(true));
         }
     }
 
     /// Makes a client's session at a node; its key there.
     pub fn open_session(&mut self, client: usize, node: usize, persistent: bool) -> SessionKey {
-        let session = self.hosts[client].session;
-        let opened: Vec<Opened> = self.hosts[node]
-            .engines
-            .iter_mut()
-            .map(|engine| {
-                engine.open_session(session, persistent && engine.out.links.by_session(session).is_some())
-            })
-            .collect();
-        assert!(opened.contains(&Opened::Here), "{opened:?}");
+        self.open_bounded(client, node, persistent, Bounds { messages: 0, bytes: 0 })
+    }
+
+    pub fn open_bounded(
+        &mut self,
+        client: usize,
+        node: usize,
+        persistent: bool,
+        bounds: Bounds,
+    ) -> SessionKey {
+        let (now, session) = (self.now, self.hosts[client].session);
+        let engines = &mut self.hosts[node].engines;
+        let home = engines[0].shared.directory.worker_of(session).unwrap_or(0);
+        let opened = engines[usize::from(home)].open_session(now, session, persistent, bounds);
+        assert_eq!(opened, Opened::Here);
         self.session(client, node)
     }
 
@@ -209,7 +255,8 @@ impl Network {
 
     /// Publishes; the sequence number.
     pub fn publish(&mut self, client: usize, message: &PublishOut<'_>) -> u64 {
-        let sent = self.hosts[client].engines[0].publish(self.now, message);
+        let sent = self.hosts[client].engines[0]
+            .publish(self.now, message, || Bytes::copy_from_slice(message.payload));
         sent.expect("a valid message").expect("there is room")
     }
 
@@ -272,8 +319,13 @@ impl Network {
     }
 
     fn add(&mut self, node: bool, workers: u8) -> usize {
+        self.add_with(node, workers, |_| {})
+    }
+
+    fn add_with(&mut self, node: bool, workers: u8, change: impl FnOnce(&mut Config)) -> usize {
         let index = self.hosts.len();
-        let config = config(node, index as u64 + 1);
+        let mut config = config(node, index as u64 + 1);
+        change(&mut config);
         let shared = Shared::new(&config);
         let engine = |worker| Engine::new(config.clone(), worker, workers, shared.clone());
         self.hosts.push(Host {
@@ -286,6 +338,7 @@ impl Network {
             published: BTreeMap::new(),
             reads: true,
             downs: 0,
+            overflows: 0,
         });
         index
     }
@@ -343,6 +396,7 @@ impl Network {
                     let before = self.hosts[index].published.insert(sequence, reason);
                     assert_eq!(before, None, "{sequence} was reported twice");
                 }
+                Event::Overflow { .. } => self.hosts[index].overflows += 1,
                 Event::Control { .. } => {}
             }
         }

@@ -75,6 +75,30 @@ fn what_must_reach_its_subscribers_waits_until_they_are_back() {
 }
 
 #[test]
+fn an_owner_that_refuses_and_is_the_owner_again_takes_nothing_out_of_its_turn() {
+    for seed in 0..12 {
+        for qos in [1, 2] {
+            let mut network = Network::new(seed, Faults { loss: 0.1, duplication: 0.05, jitter: 5_000 });
+            let node = network.add_node("", 1);
+            let subscriber = network.add_subscriber(node, "b/#", 2);
+            let publisher = network.add_client();
+            publish_for(&mut network, publisher, 20, qos);
+            for _ in 0..5 {
+                network.hosts[node].engines[0].grant("", Grant { serving: false, ..GRANT });
+                publish_for(&mut network, publisher, 10, qos);
+                network.hosts[node].engines[0].grant("", GRANT);
+                publish_for(&mut network, publisher, 10, qos);
+            }
+            network.run_until_drained();
+            network.assert_all_published(publisher, 120);
+            assert!(network.counter(node, "drop.handover") > 0);
+            let sequences = network.sequences(subscriber, "b/topic");
+            assert_eq!(firsts(&sequences), (1..=120).collect::<Vec<_>>(), "seed {seed}, QoS {qos}");
+        }
+    }
+}
+
+#[test]
 fn a_link_that_ends_gives_its_messages_to_the_next_in_order() {
     for seed in 0..12 {
         for qos in [1, 2] {

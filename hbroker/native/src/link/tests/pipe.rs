@@ -155,9 +155,14 @@ impl Pair {
 
     pub fn run_until(&mut self, until: Micros) {
         while self.now < until {
-            (0..2).for_each(|end| self.transmit(end));
-            self.step(until);
+            self.step_once(until);
         }
+    }
+
+    /// Sends what is due, and goes on to what comes next.
+    pub fn step_once(&mut self, until: Micros) {
+        (0..2).for_each(|end| self.transmit(end));
+        self.step(until);
     }
 
     /// Seals what is due at one end, and gives it to the pipe.
@@ -236,7 +241,7 @@ impl Pair {
                 self.drain_released(end);
             }
         }
-        self.links[end].finish_datagram(self.now, header.number, datagram.has_packets(), kept);
+        self.links[end].finish_datagram(self.now, header.number, bytes.len(), datagram.has_packets(), kept);
     }
 
     fn drain_released(&mut self, end: usize) {

@@ -6,7 +6,9 @@ use rand::{Rng, SeedableRng};
 use super::*;
 
 fn whole<'a>(topic: &'a str, field: &'a [u8], sequence: u64) -> RetainedPart<'a> {
-    RetainedPart { topic, field, payload_is_empty: field.is_empty(), publisher: 1, sequence, fragment: None }
+    let expires = Micros::MAX;
+    let payload_is_empty = field.is_empty();
+    RetainedPart { topic, field, payload_is_empty, publisher: 1, sequence, expires, fragment: None }
 }
 
 fn part<'a>(topic: &'a str, field: &'a [u8], first: u64, index: u32, count: u32) -> RetainedPart<'a> {
@@ -80,10 +82,16 @@ fn agrees_with_a_search_through_all_topics() {
     for sequence in 1..20_000 {
         let topic = topics[random.random_range(0..topics.len())];
         let field = vec![7; random.random_range(0..300)];
-        let offer = match random.random_range(0..4) {
-            0 => store.offer(part(topic, &field, sequence - sequence % 3, (sequence % 3) as u32, 3)),
-            _ => store.offer(whole(topic, &field, sequence)),
+        let expires = if random.random() { sequence + random.random_range(0..50) } else { Micros::MAX };
+        let offered = match random.random_range(0..4) {
+            0 => part(topic, &field, sequence - sequence % 3, (sequence % 3) as u32, 3),
+            _ => whole(topic, &field, sequence),
         };
+        let offer = store.offer(RetainedPart { expires, ..offered });
+        store.expire(sequence);
+        assert!(store.kept.values().all(|kept| kept.expires > sequence));
+        let mortals = store.kept.iter().filter(|(_, kept)| kept.expires < Micros::MAX);
+        assert!(mortals.map(|(topic, kept)| (kept.expires, topic)).count() == store.mortal.len());
         refused += usize::from(offer == Offer::Refused);
         if random.random_range(0..50) == 0 {
             let expected = store.kept.keys().filter(|topic| topic::is_within(topic, "a")).count();
@@ -101,4 +109,24 @@ fn agrees_with_a_search_through_all_topics() {
         matched += got.len();
     }
     assert!(refused > 100 && matched > 10_000, "{refused} {matched}");
+}
+
+#[test]
+fn a_dead_message_is_neither_found_nor_charged() {
+    let mut store = RetainedStore::new(10_000);
+    let mortal = |topic, sequence, expires| RetainedPart { expires, ..whole(topic, b"x", sequence) };
+    store.offer(mortal("a", 1, 100));
+    store.offer(mortal("b", 2, 200));
+    store.offer(mortal("b", 3, Micros::MAX));
+    store.offer(mortal("c", 4, Micros::MAX));
+    store.offer(mortal("c", 5, 50));
+    let topics =
+        |store: &RetainedStore| found(store, "#").into_iter().map(|(topic, _)| topic).collect::<Vec<_>>();
+    store.expire(49);
+    assert_eq!(topics(&store), ["a", "b", "c"]);
+    store.expire(100);
+    assert_eq!(topics(&store), ["b"]);
+    store.expire(1_000);
+    assert_eq!(topics(&store), ["b"], "it was replaced by one that does not expire");
+    assert_eq!((store.offer(whole("b", b"", 6)), store.bytes(), store.mortal.len()), (Offer::Cleared, 0, 0));
 }

@@ -9,7 +9,7 @@ use super::*;
 use crate::topic;
 
 fn subscriber(session: u64, qos: u8) -> Subscriber {
-    Subscriber { session: SessionKey(session), qos, no_local: false, retain_as_published: false }
+    Subscriber::new(SessionKey(session), qos)
 }
 
 fn random_path(random: &mut SmallRng, names: &[&str]) -> String {
@@ -35,19 +35,44 @@ fn random_topic(random: &mut SmallRng) -> String {
     }
 }
 
-type Model = BTreeMap<(String, u64), Subscriber>;
+/// By filter, group and session.
+type Model = BTreeMap<(String, String, u64), Subscriber>;
+
+const GROUPS: [&str; 5] = ["", "", "", "g", "h"];
 
 fn expected(model: &Model, topic: &str) -> BTreeMap<u64, Subscriber> {
     let mut found = BTreeMap::<u64, Subscriber>::new();
-    for ((filter, session), subscriber) in model {
-        if topic::matches(filter, topic) {
+    for ((filter, group, session), subscriber) in model {
+        if group.is_empty() && topic::matches(filter, topic) {
             let merged = found.entry(*session).or_insert(*subscriber);
             merged.qos = merged.qos.max(subscriber.qos);
             merged.no_local &= subscriber.no_local;
             merged.retain_as_published |= subscriber.retain_as_published;
+            merged.overflow = merged.overflow.max(subscriber.overflow);
         }
     }
     found
+}
+
+/// The members of each group and filter that match, in order.
+fn expected_groups(model: &Model, topic: &str) -> Vec<(String, Vec<Subscriber>)> {
+    let mut found = BTreeMap::<(&str, &str), Vec<Subscriber>>::new();
+    for ((filter, group, _), subscriber) in model {
+        if !group.is_empty() && topic::matches(filter, topic) {
+            found.entry((filter, group)).or_default().push(*subscriber);
+        }
+    }
+    in_order(found.into_iter().map(|((_, group), members)| (group.to_owned(), members)))
+}
+
+fn in_order(groups: impl Iterator<Item = (String, Vec<Subscriber>)>) -> Vec<(String, Vec<Subscriber>)> {
+    let mut groups: Vec<_> = groups.collect();
+    groups.iter_mut().for_each(|(_, members)| members.sort_by_key(|member| member.session));
+    let key = |(name, members): &(String, Vec<Subscriber>)| {
+        (name.clone(), members.iter().map(|member| (member.session, member.qos)).collect::<Vec<_>>())
+    };
+    groups.sort_by_key(key);
+    groups
 }
 
 fn assert_agrees(trie: &SubscriptionTrie, model: &Model, topic: &str, found: &mut MatchSet) -> usize {
@@ -56,9 +81,17 @@ fn assert_agrees(trie: &SubscriptionTrie, model: &Model, topic: &str, found: &mu
         found.subscribers().iter().map(|each| (each.session.0, *each)).collect();
     assert_eq!(got.len(), found.subscribers().len(), "a session twice for {topic:?}");
     assert_eq!(got, expected(model, topic), "for {topic:?}");
+    let groups = found.groups().iter().map(|group| (group.name.to_string(), group.members.to_vec()));
+    let mut expected = expected_groups(model, topic);
+    let mut groups = in_order(groups);
+    // Of groups that differ in their filters alone the order is nobody's business.
+    let flags = |list: &mut Vec<(String, Vec<Subscriber>)>| list.sort_by_key(|entry| format!("{entry:?}"));
+    flags(&mut expected);
+    flags(&mut groups);
+    assert_eq!(groups, expected, "for {topic:?}");
     assert_eq!(
         found.subscriptions(),
-        model.keys().filter(|(filter, _)| topic::matches(filter, topic)).count()
+        model.keys().filter(|(filter, ..)| topic::matches(filter, topic)).count()
     );
     found.subscriptions()
 }
@@ -70,6 +103,7 @@ fn agrees_with_brute_force_under_random_change() {
     let mut matched = 0;
     for step in 0..20_000 {
         let (filter, session) = (random_filter(&mut random), random.random_range(0..12));
+        let group = GROUPS[random.random_range(0..GROUPS.len())];
         match random.random_range(0..100) {
             0..55 => {
                 let subscriber = Subscriber {
@@ -77,17 +111,18 @@ fn agrees_with_brute_force_under_random_change() {
                     qos: random.random_range(0..3),
                     no_local: random.random(),
                     retain_as_published: random.random(),
+                    overflow: Overflow::from_wire(random.random_range(0..3)),
                 };
-                let replaced = trie.insert(&filter, subscriber);
-                assert_eq!(replaced, model.insert((filter, session), subscriber).is_some());
+                let replaced = trie.insert(&filter, group, subscriber);
+                assert_eq!(replaced, model.insert((filter, group.into(), session), subscriber).is_some());
             }
             55..96 => {
-                let removed = trie.remove(&filter, SessionKey(session));
-                assert_eq!(removed, model.remove(&(filter, session)).is_some());
+                let removed = trie.remove(&filter, group, SessionKey(session));
+                assert_eq!(removed, model.remove(&(filter, group.into(), session)).is_some());
             }
             _ => {
                 let before = model.len();
-                model.retain(|(_, other), _| *other != session);
+                model.retain(|(.., other), _| *other != session);
                 assert_eq!(trie.remove_session(SessionKey(session)), before - model.len());
             }
         }
@@ -103,10 +138,11 @@ fn agrees_with_brute_force_under_random_change() {
 fn removal_frees_everything() {
     let mut random = SmallRng::seed_from_u64(2);
     let mut trie = SubscriptionTrie::new(7);
-    trie.insert("stays", subscriber(99, 0));
+    trie.insert("stays", "", subscriber(99, 0));
     for _ in 0..50 {
         for session in 0..40 {
-            trie.insert(&random_filter(&mut random), subscriber(session, 1));
+            let group = GROUPS[random.random_range(0..GROUPS.len())];
+            trie.insert(&random_filter(&mut random), group, subscriber(session, 1));
         }
         for session in 0..40 {
             trie.remove_session(SessionKey(session));
@@ -117,6 +153,7 @@ fn removal_frees_everything() {
         (trie.children.len(), trie.names.len(), trie.crowds.len() + trie.session_crowds.len()),
         (1, 1, 0)
     );
+    assert_eq!((trie.groups.len(), trie.memberships.len()), (0, 0));
     assert!(trie.nodes.end() < 500, "slots are used again");
 }
 
@@ -125,14 +162,14 @@ fn a_session_is_found_once_at_its_highest_qos() {
     let mut trie = SubscriptionTrie::new(7);
     let mut found = MatchSet::default();
     let local = |qos| Subscriber { no_local: true, ..subscriber(1, qos) };
-    trie.insert("a/+", local(0));
-    trie.insert("a/#", local(2));
-    trie.insert("a/b", local(1));
+    trie.insert("a/+", "", local(0));
+    trie.insert("a/#", "", local(2));
+    trie.insert("a/b", "", local(1));
     trie.collect_matches("a/b", &mut found);
     assert_eq!(found.subscribers(), [local(2)]);
     assert_eq!(found.subscriptions(), 3);
-    trie.insert("+/b", Subscriber { retain_as_published: true, ..local(0) });
-    trie.insert("#", subscriber(1, 0));
+    trie.insert("+/b", "", Subscriber { retain_as_published: true, ..local(0) });
+    trie.insert("#", "", subscriber(1, 0));
     trie.collect_matches("a/b", &mut found);
     assert_eq!(found.subscribers(), [Subscriber { retain_as_published: true, ..subscriber(1, 2) }]);
 }
@@ -143,9 +180,9 @@ fn takes_the_deepest_filter_and_topic_there_can_be() {
     let mut found = MatchSet::default();
     let deep = "/".repeat(topic::MAX_TOPIC);
     let wild = vec!["+"; topic::MAX_TOPIC / 2].join("/");
-    trie.insert(&deep, subscriber(1, 0));
-    trie.insert(&wild, subscriber(2, 0));
-    trie.insert(&format!("{}#", &deep[1..]), subscriber(3, 0));
+    trie.insert(&deep, "", subscriber(1, 0));
+    trie.insert(&wild, "", subscriber(2, 0));
+    trie.insert(&format!("{}#", &deep[1..]), "", subscriber(3, 0));
     trie.collect_matches(&deep, &mut found);
     let sessions: Vec<u64> = found.subscribers().iter().map(|each| each.session.0).collect();
     assert_eq!(sessions, [1, 3]);
@@ -160,4 +197,54 @@ fn takes_the_deepest_filter_and_topic_there_can_be() {
 #[test]
 fn a_node_is_small() {
     assert_eq!((size_of::<Node>(), size_of::<Session>()), (32, 24));
+}
+
+#[test]
+fn a_session_in_a_group_is_found_for_itself_and_for_the_group() {
+    let mut trie = SubscriptionTrie::new(7);
+    let mut found = MatchSet::default();
+    trie.insert("a/+", "", subscriber(1, 0));
+    trie.insert("a/+", "g", subscriber(1, 2));
+    trie.insert("a/#", "g", subscriber(1, 1));
+    trie.insert("a/#", "g", subscriber(2, 1));
+    assert!(trie.insert("a/#", "g", subscriber(2, 0)));
+    trie.collect_matches("a/b", &mut found);
+    assert_eq!(found.subscribers(), [subscriber(1, 0)]);
+    let groups =
+        in_order(found.groups().iter().map(|group| (group.name.to_string(), group.members.to_vec())));
+    let of = |members: &[Subscriber]| ("g".to_owned(), members.to_vec());
+    assert_eq!(groups, [of(&[subscriber(1, 1), subscriber(2, 0)]), of(&[subscriber(1, 2)])]);
+    assert!(!trie.remove("a/+", "h", SessionKey(1)) && trie.remove("a/+", "g", SessionKey(1)));
+    assert_eq!((trie.remove_session(SessionKey(1)), trie.remove_session(SessionKey(2))), (2, 1));
+}
+
+#[test]
+fn what_a_crowd_needed_is_given_back_while_some_stay() {
+    let mut random = SmallRng::seed_from_u64(6);
+    let mut trie = SubscriptionTrie::new(7);
+    let mut stay = BTreeMap::new();
+    for session in 0..20_000_u64 {
+        let (filter, group) =
+            (format!("f/{session}/+/{}", random_filter(&mut random)), GROUPS[session as usize % 5]);
+        trie.insert(&filter, group, subscriber(session, (session % 3) as u8));
+        if session % 10 == 0 {
+            stay.insert(session, (filter, group));
+        }
+    }
+    let most = trie.nodes.end();
+    for session in (0..20_000).filter(|session| !stay.contains_key(session)) {
+        assert_eq!(trie.remove_session(SessionKey(session)), 1);
+    }
+    assert!(
+        trie.nodes.end() < most / 4 && trie.sessions.end() <= FEW_SLOTS,
+        "{} of {most}",
+        trie.nodes.end()
+    );
+    assert_eq!(trie.len(), stay.len());
+    let mut kept = BTreeMap::new();
+    trie.each_subscription(|filter, group, each| {
+        assert_eq!(u64::from(each.qos), each.session.0 % 3);
+        kept.insert(each.session.0, (filter.to_owned(), group.to_owned()));
+    });
+    assert!(stay.iter().all(|(session, (filter, group))| kept[session] == (filter.clone(), (*group).into())));
 }

@@ -1,0 +1,49 @@
+//! Defects that a test build can be given, to prove that the soak test finds them.
+//!
+//! They exist under the feature `broken` alone, which no release has; there `HBROKER_BROKEN` names the one that a process
+//! has. Without the feature `Defect::is_present` is false when it is compiled, and nothing of it is left.
+
+/// A safeguard taken out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Defect {
+    /// An owner acknowledges a message before its subscribers have (§7.3).
+    AcknowledgesEarly,
+    /// A client forgets which messages it had when it loses a link (§7.4).
+    ForgetsMessageIds,
+    /// What is lost is not sent again (§3.2).
+    SendsOnce,
+    /// No delivery waits for the one before it (§3.3).
+    KeepsNoOrder,
+    /// A client does not learn from NOT_RESPONSIBLE (§5.3).
+    LearnsNothing,
+}
+
+impl Defect {
+    /// Whether this process has it.
+    #[cfg(not(feature = "broken"))]
+    #[inline(always)]
+    pub const fn is_present(self) -> bool {
+        false
+    }
+
+    /// Whether this process has it.
+    #[cfg(feature = "broken")]
+    pub fn is_present(self) -> bool {
+        use std::sync::LazyLock;
+
+        static PRESENT: LazyLock<Option<Defect>> = LazyLock::new(|| {
+            let name = std::env::var("HBROKER_BROKEN").ok()?;
+            Defect::ALL.into_iter().find(|defect| format!("{defect:?}") == name)
+        });
+        *PRESENT == Some(self)
+    }
+
+    #[cfg(feature = "broken")]
+    const ALL: [Self; 5] = [
+        Self::AcknowledgesEarly,
+        Self::ForgetsMessageIds,
+        Self::SendsOnce,
+        Self::KeepsNoOrder,
+        Self::LearnsNothing,
+    ];
+}

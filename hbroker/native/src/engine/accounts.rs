@@ -1,0 +1,47 @@
+//! What became of the messages for a session, to the last one (§7.8).
+
+use crate::engine::counters::Drop;
+
+/// Why a message for a session went no further.
+const REASONS: [Drop; 6] =
+    [Drop::QueueFull, Drop::Away, Drop::SessionEnded, Drop::SessionExpired, Drop::Moved, Drop::Regrouped];
+
+/// Accepted is delivered, expired, dropped and still here, in sum, at any time.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Accounts {
+    pub accepted: u64,
+    pub delivered: u64,
+    pub expired: u64,
+    dropped: [u64; REASONS.len()],
+}
+
+impl Accounts {
+    pub fn drop(&mut self, why: Drop, count: u64) {
+        let at = REASONS.iter().position(|&reason| reason == why);
+        debug_assert!(at.is_some(), "{why:?} is no reason of a session");
+        self.dropped[at.unwrap_or_default()] += count;
+    }
+
+    /// What was dropped, by the reason's name; those that are zero left out.
+    pub fn dropped(&self) -> impl Iterator<Item = (&'static str, u64)> + '_ {
+        REASONS
+            .iter()
+            .zip(self.dropped)
+            .filter(|(_, count)| *count > 0)
+            .map(|(why, count)| (why.name(), count))
+    }
+
+    /// What came and is neither delivered, nor expired, nor dropped.
+    pub fn open(&self) -> u64 {
+        self.accepted - self.delivered - self.expired - self.dropped.iter().sum::<u64>()
+    }
+}
+
+impl std::ops::AddAssign for Accounts {
+    fn add_assign(&mut self, other: Self) {
+        self.accepted += other.accepted;
+        self.delivered += other.delivered;
+        self.expired += other.expired;
+        self.dropped.iter_mut().zip(other.dropped).for_each(|(sum, count)| *sum += count);
+    }
+}

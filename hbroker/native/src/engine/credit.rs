@@ -1,0 +1,78 @@
+//! How much the other end of a link takes without having answered it by PUBACK (§7.7).
+
+/// What is in force until a Credit packet comes (§9).
+pub const MESSAGES: u32 = 4_096;
+pub const BYTES: u64 = 8 << 20;
+
+/// What the peer takes, and how much of that is used.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Credit {
+    messages: u32,
+    bytes: u64,
+    open_messages: u32,
+    open_bytes: u64,
+}
+
+impl Default for Credit {
+    fn default() -> Self {
+        Self { messages: MESSAGES, bytes: BYTES, open_messages: 0, open_bytes: 0 }
+    }
+}
+
+impl Credit {
+    /// The peer says what it takes from now on. What it has already is not taken back.
+    pub fn grant(&mut self, messages: u32, bytes: u64) {
+        (self.messages, self.bytes) = (messages, bytes);
+    }
+
+    /// Whether a message of so many bytes may go. One alone may, however large it is, where anything may at all.
+    pub fn has_room(&self, bytes: usize) -> bool {
+        let is_alone = self.open_messages == 0 && self.bytes > 0;
+        self.open_messages < self.messages && (is_alone || self.open_bytes + bytes as u64 <= self.bytes)
+    }
+
+    /// A message went.
+    pub fn open(&mut self, bytes: usize) {
+        self.open_messages += 1;
+        self.open_bytes += bytes as u64;
+    }
+
+    /// Bytes of what went and is not answered.
+    pub fn open_bytes(&self) -> usize {
+        usize::try_from(self.open_bytes).unwrap_or(usize::MAX)
+    }
+
+    /// The PUBACK of such a message came.
+    pub fn settle(&mut self, bytes: usize) {
+        self.open_messages -= 1;
+        self.open_bytes -= bytes as u64;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Credit;
+
+    #[test]
+    fn ends_by_number_or_by_bytes_and_comes_back_with_each_answer() {
+        let mut credit = Credit::default();
+        credit.grant(3, 100);
+        assert!(credit.has_room(1_000), "one alone, however large");
+        credit.open(60);
+        assert!(credit.has_room(40) && !credit.has_room(41));
+        credit.open(20);
+        credit.open(20);
+        assert!(!credit.has_room(0), "three are open");
+        credit.settle(60);
+        assert!(credit.has_room(60));
+        credit.grant(0, 100);
+        assert!(!credit.has_room(1));
+        credit.settle(20);
+        credit.settle(20);
+        assert!(!credit.has_room(0), "nothing is open, and nothing may go");
+        credit.grant(1, 0);
+        assert!(!credit.has_room(1));
+        credit.grant(1, 1);
+        assert!(credit.has_room(5));
+    }
+}

@@ -1,0 +1,179 @@
+//! What the core does when a subtree moves to another owner (§5.4).
+//!
+//! At the old owner, once it serves the subtree no more: messages that are *open*, of which a publisher still waits for the PUBACK, are
+//! waited for a while, and those that are left are refused with HANDOVER, so that their publishers send them to the new owner, under the
+//! same ids. What waits for sessions, and no publisher would send again, moves itself; so does the knowledge of which messages were
+//! taken over. At the new owner all of that is taken in before it serves.
+
+use bytes::Bytes;
+
+use super::{Engine, Side};
+use crate::Micros;
+use crate::engine::counters::Drop;
+use crate::engine::distribution::{MessageId, Origin};
+use crate::engine::parcel::Parcel;
+use crate::schema::reason;
+use crate::tables::jurisdiction::{Cut, Decision};
+use crate::tables::match_set::Overflow;
+use crate::tables::window::Seen;
+use crate::topic;
+use crate::wire::{self, Body, PacketView, PublishView, QueuedRecord, SeenRecord};
+
+/// A publisher that was silent for longer has no messages under way that may come again: its links timed out long ago.
+const SEEN_FOR: Micros = 300_000_000;
+/// Words of bits in one record: it fits a packet of TRANSFER with others (§3.4).
+const RECORD_WORDS: usize = 64;
+
+impl Engine {
+    /// Open messages at and below a subtree.
+    pub fn open_below(&mut self, subtree: &str) -> usize {
+        self.node(|node| node.distribution.open_below(subtree)).unwrap_or(0)
+    }
+
+    /// Refuses the open messages at and below a subtree; gives the ids of those of QoS 2.
+    pub fn refuse_open(&mut self, now: Micros, subtree: &str) -> Vec<MessageId> {
+        let taken = self.node(|node| node.distribution.take_below(subtree)).unwrap_or_default();
+        let mut ids = Vec::new();
+        for (origin, id, topic) in taken {
+            ids.extend(id);
+            self.refuse_taken(now, origin, &topic);
+        }
+        ids
+    }
+
+    /// Takes out what this worker's sessions have of the subtree's messages and no publisher would send again, serialised. (What a
+    /// refused publisher sends again is dropped.)
+    pub fn export_queued(&mut self, now: Micros, subtree: &str) -> Vec<Vec<u8>> {
+        let sessions: Vec<_> = self.out.sessions.iter().map(|session| (session.id, session.key())).collect();
+        let mut records = Vec::new();
+        for (id, key) in sessions {
+            for parcel in self.out.take_moving(key, |parcel| is_below(parcel, subtree)) {
+                match parcel.ticket {
+                    Some(ticket) => self.out.loose.tickets.push(ticket),
+                    None => records.push(record_of(id, &parcel)),
+                }
+            }
+        }
+        self.tie_up(now);
+        records
+    }
+
+    /// Offers messages that waited at another owner to their sessions, whose home is here; how many found no room.
+    pub fn import_queued(&mut self, now: Micros, records: &[QueuedRecord<'_>]) -> usize {
+        let mut refused = 0;
+        for record in records {
+            let session = self.out.sessions.by_id(record.session);
+            let Some((key, parcel)) = session.zip(parcel_of(record)) else {
+                self.out.counters.drop(Drop::InvalidRecord);
+                continue;
+            };
+            if parcel.expires <= now {
+                self.out.counters.drop(Drop::Expired);
+                continue;
+            }
+            let before = self.out.dropped(key);
+            self.out.offer(now, key, parcel);
+            self.tie_up(now);
+            refused += usize::from(self.out.dropped(key) > before);
+        }
+        refused
+    }
+
+    /// What this worker knows of publishers' messages, less those that are open, serialised.
+    pub fn export_seen(&mut self, now: Micros, open: &[MessageId]) -> Vec<Vec<u8>> {
+        let since = now.saturating_sub(SEEN_FOR);
+        let seen = self.node(|node| node.window.export(since, open.iter().copied())).unwrap_or_default();
+        seen.iter().flat_map(seen_records).collect()
+    }
+
+    /// Knows what another owner knew, too. A record that makes no sense is dropped.
+    pub fn import_seen(&mut self, now: Micros, records: &[Vec<u8>]) {
+        for record in records {
+            let Ok(record) = SeenRecord::parse(record) else {
+                self.out.counters.drop(Drop::InvalidRecord);
+                continue;
+            };
+            let seen =
+                Seen { publisher: record.publisher, floor: record.floor, words: record.words().collect() };
+            self.node(|node| node.window.import(now, &seen));
+        }
+    }
+
+    /// Publishes a client's message, a serialised `Publish`, in its name. False: it is none, or its topic is not this node's.
+    pub fn publish_raw(&mut self, now: Micros, message: &[u8]) -> bool {
+        let field = wire::field_of(message);
+        let Side::Node(forwarder) = &mut self.side else {
+            return false;
+        };
+        let Some(publish) = publish_of(&field) else {
+            return false;
+        };
+        let is_taken = forwarder.forward(now, &publish, None, &mut self.out).is_ok();
+        self.tie_up(now);
+        is_taken
+    }
+
+    fn refuse_taken(&mut self, now: Micros, origin: Origin, topic: &str) {
+        let cut = self.node(|node| match node.routes.jurisdiction().decide(topic, now) {
+            Decision::Elsewhere(cut) => Some(cut.clone()),
+            _ => None,
+        });
+        let cut = cut.flatten();
+        let Some(entry) = self.out.links.get_mut(origin.link) else {
+            return;
+        };
+        self.out.counters.drop(Drop::Handover);
+        let mut body = Vec::new();
+        let (delivery, cut) = (origin.delivery, cut.as_ref().map(Cut::view));
+        wire::put_puback_field(&mut body, [(delivery, delivery)], reason::HANDOVER, "", cut.as_ref());
+        if entry.link.refuse(body.into()).is_err() {
+            self.out.counters.drop(Drop::QueueFull);
+        }
+        self.out.links.touch(origin.link);
+    }
+}
+
+/// The message in a field `publish`.
+fn publish_of(field: &[u8]) -> Option<PublishView<'_>> {
+    match PacketView::from_raw(field).ok()?.body {
+        Body::Publish(publish) => Some(publish),
+        _ => None,
+    }
+}
+
+fn is_below(parcel: &Parcel, subtree: &str) -> bool {
+    publish_of(&parcel.field).is_some_and(|publish| topic::is_within(publish.topic, subtree))
+}
+
+fn record_of(session: u64, parcel: &Parcel) -> Vec<u8> {
+    wire::queued_record(&QueuedRecord {
+        session,
+        publish: &wire::message_of(&parcel.field),
+        qos: parcel.qos,
+        retained: parcel.retained,
+        group: parcel.group.as_deref().unwrap_or_default(),
+        overflow: parcel.overflow.on_wire(),
+    })
+}
+
+/// `None`: the record makes no sense.
+fn parcel_of(record: &QueuedRecord<'_>) -> Option<Parcel> {
+    let field = Bytes::from(wire::field_of(record.publish));
+    let publish = publish_of(&field).filter(|publish| {
+        topic::topic_is_valid(publish.topic) && (1..=2).contains(&publish.qos) && record.qos > 0
+    })?;
+    let (qos, retained) = (record.qos.min(publish.qos), record.retained);
+    let overflow = Overflow::from_wire(record.overflow);
+    let group = (!record.group.is_empty()).then(|| record.group.into());
+    Some(Parcel { qos, retained, overflow, group, ..Parcel::new(&publish, field.clone()) })
+}
+
+/// What is known of one publisher, in as many records as it takes.
+fn seen_records(seen: &Seen) -> Vec<Vec<u8>> {
+    let record = |words: &[(u64, u64)]| wire::seen_record(seen.publisher, seen.floor, words);
+    match seen.words.as_slice() {
+        [] if seen.floor == 0 => Vec::new(),
+        [] => vec![record(&[])],
+        words => words.chunks(RECORD_WORDS).map(record).collect(),
+    }
+}

@@ -1,0 +1,53 @@
+//! A message of `QoS` 1 or 2, or a part of one, on its way to one session.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+
+use crate::Micros;
+use crate::engine::ledger::Ticket;
+use crate::engine::outlet::Target;
+use crate::engine::parts::chain_of;
+use crate::tables::match_set::Overflow;
+use crate::wire::PublishView;
+
+#[derive(Clone, Debug)]
+pub struct Parcel {
+    /// The field `publish`, as it came.
+    pub field: Bytes,
+    /// Which messages it keeps its order with.
+    pub chain: u64,
+    /// What the session gets it at.
+    pub qos: u8,
+    pub retained: bool,
+    pub overflow: Overflow,
+    /// The shared group that it came for.
+    pub group: Option<Arc<str>>,
+    /// Holds its publisher's PUBACK back.
+    pub ticket: Option<Ticket>,
+    /// From then on it is worth nothing; `Micros::MAX`: it never expires.
+    pub expires: Micros,
+}
+
+impl Parcel {
+    /// For nobody yet. `field`: the message's own.
+    pub fn new(publish: &PublishView<'_>, field: Bytes) -> Self {
+        Self {
+            field,
+            // §7.6: a session gets a topic's messages in the order in which they were taken over, whoever published them.
+            chain: chain_of(0, publish.topic.as_bytes()),
+            qos: publish.qos,
+            retained: false,
+            overflow: Overflow::default(),
+            group: None,
+            ticket: None,
+            expires: publish.expires(),
+        }
+    }
+
+    /// For this target.
+    pub fn addressed(self, target: Target) -> Self {
+        let Target { qos, overflow, group, .. } = target;
+        Self { qos, overflow, group, ..self }
+    }
+}

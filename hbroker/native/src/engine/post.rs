@@ -1,0 +1,314 @@
+//! The way of a message to a session: straight onto its link, while there is credit and nothing waits; else into its queue, and
+//! from there onto the link when the subscriber has answered for others (§7.7, §7.8).
+//!
+//! Tickets that come back on the way are collected, and so are sessions that are to end: whoever called settles both when it is done.
+
+use crate::Micros;
+use crate::engine::counters::{Counters, Drop};
+use crate::engine::ledger::Ticket;
+use crate::engine::links::Entry;
+use crate::engine::outlet::Outlet;
+use crate::engine::parcel::Parcel;
+use crate::engine::session::{Flight, Session};
+use crate::engine::session_queue::{Bounds, Excess};
+use crate::link::{Chain, QueueFull};
+use crate::link_id::{LinkId, SessionKey};
+use crate::tables::groups::Fitness;
+use crate::wire::PubAckView;
+
+/// What came of messages on their way, to be settled.
+#[derive(Default)]
+pub struct Loose {
+    /// Tickets that no copy holds any more.
+    pub tickets: Vec<Ticket>,
+    /// Sessions whose queue overflowed, and that would rather end (§7.8).
+    pub overflowed: Vec<SessionKey>,
+    /// Messages of shared groups whose member is gone.
+    pub orphans: Vec<Parcel>,
+}
+
+impl Loose {
+    pub fn is_empty(&self) -> bool {
+        self.tickets.is_empty() && self.overflowed.is_empty() && self.orphans.is_empty()
+    }
+}
+
+impl Outlet {
+    /// Offers a session a message at `QoS` 0.
+    pub fn offer_copy(&mut self, key: SessionKey, field: &[u8], retained: bool) {
+        let Some(session) = self.sessions.get_mut(key) else {
+            return;
+        };
+        session.accept_copy();
+        let entry = session.link.and_then(|link| self.links.get_mut(link));
+        let refused = match entry {
+            None => Some(Drop::Away),
+            Some(entry) => {
+                entry.link.queue_unreliable(field, retained).err().map(|QueueFull| Drop::QueueFull)
+            }
+        };
+        match refused {
+            Some(why) => {
+                session.refuse_copy(why);
+                self.counters.drop(why);
+            }
+            None => {
+                self.counters.messages_out += 1;
+                session.link.into_iter().for_each(|link| self.links.touch(link));
+            }
+        }
+    }
+
+    /// Offers a session a message at `QoS` 1 or 2. Whether it took the ticket: then that comes back once.
+    pub fn offer(&mut self, now: Micros, key: SessionKey, mut parcel: Parcel) -> bool {
+        let Self { links, sessions, counters, loose, .. } = self;
+        let Some(session) = sessions.get_mut(key) else {
+            counters.drop(Drop::SessionEnded);
+            return false;
+        };
+        session.accept(now, &mut parcel);
+        let is_held = parcel.ticket.is_some();
+        let is_watched = session.is_watched;
+        let bytes = parcel.field.len();
+        if session.queue.is_empty()
+            && session.has_credit(bytes)
+            && let Some(link) = session.link
+            && let Some(entry) = links.get_mut(link).filter(|entry| entry.link.has_room(bytes))
+        {
+            give(session, entry, parcel, counters, &mut loose.tickets);
+            links.touch(link);
+        } else {
+            let before = session.queue.bytes();
+            session.queue.push(parcel);
+            self.fit(now, key, before);
+        }
+        if !is_watched {
+            self.sessions.watch(now, key);
+        }
+        is_held
+    }
+
+    /// A subscriber's PUBACK.
+    pub fn answer(&mut self, now: Micros, key: SessionKey, puback: &PubAckView<'_>) {
+        if let Some(session) = self.sessions.get_mut(key) {
+            for (first, last) in puback.ranges() {
+                session.answer(now, first, last, &mut self.loose.tickets);
+            }
+        }
+        self.pump(now, key);
+    }
+
+    /// The subscriber of a session says how much it takes (§7.7).
+    pub fn grant(&mut self, now: Micros, key: SessionKey, messages: u32, bytes: u64) {
+        if let Some(session) = self.sessions.get_mut(key) {
+            session.grant(messages, bytes);
+        }
+        self.pump(now, key);
+    }
+
+    /// A session has a link.
+    pub fn attach(&mut self, now: Micros, key: SessionKey, link: LinkId) {
+        if let (Some(session), Some(entry)) = (self.sessions.get_mut(key), self.links.get_mut(link)) {
+            session.attach(now, link);
+            entry.subscriber = Some(key);
+        }
+        self.pump(now, key);
+        self.sessions.watch(now, key);
+        self.tell_standing(key);
+    }
+
+    /// A session's link is gone, with so many unsent messages of `QoS` 0; the session stays.
+    pub fn park(&mut self, now: Micros, key: SessionKey, unsent: usize) {
+        if let Some(session) = self.sessions.get_mut(key) {
+            let before = session.queue.bytes();
+            session.park(unsent as u64, &mut self.loose.tickets);
+            self.fit(now, key, before);
+        }
+    }
+
+    /// Ends a session; its id and its link.
+    pub fn end(&mut self, key: SessionKey, unsent: usize, why: Drop) -> Option<(u64, Option<LinkId>)> {
+        let mut session = self.sessions.remove(key)?;
+        self.standings.iter().filter(|_| session.is_member).for_each(|standings| standings.forget(key));
+        let before = session.accounts.open();
+        let orphans = session.end(unsent as u64, why, &mut self.loose.tickets);
+        self.counters.drop_many(why, before - orphans.len() as u64);
+        self.counters.drop_many(Drop::Regrouped, orphans.len() as u64);
+        self.loose.orphans.extend(orphans);
+        self.sessions.close(session.accounts);
+        Some((session.id, session.link))
+    }
+
+    /// Takes messages that wait for a session out of its queue, in order, tickets and all.
+    pub fn take_waiting(
+        &mut self,
+        key: SessionKey,
+        why: Drop,
+        is_meant: impl FnMut(&Parcel) -> bool,
+    ) -> Vec<Parcel> {
+        let Some(session) = self.sessions.get_mut(key) else {
+            return Vec::new();
+        };
+        let before = session.queue.bytes();
+        let taken = session.take_waiting(why, is_meant);
+        let after = session.queue.bytes();
+        self.sessions.recount(before, after);
+        self.counters.drop_many(why, taken.len() as u64);
+        taken
+    }
+
+    /// Takes a session's messages that move to another owner, as [`Session::take_moving`].
+    pub fn take_moving(&mut self, key: SessionKey, is_meant: impl Fn(&Parcel) -> bool) -> Vec<Parcel> {
+        let Some(session) = self.sessions.get_mut(key) else {
+            return Vec::new();
+        };
+        let before = session.queue.bytes();
+        let taken = session.take_moving(is_meant);
+        let after = session.queue.bytes();
+        self.sessions.recount(before, after);
+        self.counters.drop_many(Drop::Moved, taken.len() as u64);
+        taken
+    }
+
+    /// Looks at the sessions that wait for answers: those that left messages unanswered for too long stall. The bytes that are held
+    /// for those which count as connected.
+    pub fn look(&mut self, now: Micros) -> usize {
+        let mut held = 0;
+        for key in self.sessions.take_watched() {
+            self.pump(now, key);
+            let Some(session) = self.sessions.get_mut(key).filter(|session| !session.is_idle()) else {
+                continue;
+            };
+            if session.is_overdue(now) {
+                session.stall(&mut self.loose.tickets);
+            }
+            held += if session.is_ready() { session.held_bytes() } else { 0 };
+            if session.link.is_some() {
+                self.sessions.watch(now, key);
+            }
+            self.tell_standing(key);
+        }
+        held
+    }
+
+    /// Changes the bounds of a session's queue.
+    pub fn set_bounds(&mut self, now: Micros, key: SessionKey, bounds: Bounds) {
+        if let Some(session) = self.sessions.get_mut(key) {
+            session.queue.set_bounds(bounds);
+            let before = session.queue.bytes();
+            self.fit(now, key, before);
+        }
+    }
+
+    /// A session is in a shared group from now on: how fit it is, all workers are to know.
+    pub fn make_member(&mut self, key: SessionKey) {
+        if let Some(session) = self.sessions.get_mut(key) {
+            session.is_member = true;
+            self.tell_standing(key);
+        }
+    }
+
+    /// How many messages for a session were dropped.
+    pub fn dropped(&self, key: SessionKey) -> u64 {
+        self.sessions.get(key).map_or(0, |session| session.accounts.dropped().map(|(_, count)| count).sum())
+    }
+
+    /// The session id of a shared group's member, and how fit it is; `None`: it is gone.
+    pub fn standing(&self, key: SessionKey) -> Option<(u64, Fitness)> {
+        match self.sessions.get(key) {
+            Some(session) => Some((session.id, session.fitness())),
+            None => self.standings.as_ref()?.of(key),
+        }
+    }
+
+    fn tell_standing(&mut self, key: SessionKey) {
+        if let Some(standings) = &self.standings
+            && let Some(session) = self.sessions.get_mut(key)
+            && let Some(fitness) = session.news()
+        {
+            standings.tell(key, session.id, fitness);
+        }
+    }
+
+    /// Gives a session's link what waits, as far as it takes it.
+    fn pump(&mut self, now: Micros, key: SessionKey) {
+        let Self { links, sessions, counters, loose, .. } = self;
+        let Some(session) = sessions.get_mut(key).filter(|session| !session.queue.is_empty()) else {
+            return;
+        };
+        let before = session.queue.bytes();
+        while let Some(first) = session.queue.front() {
+            let (bytes, is_dead) = (first.field.len(), first.expires <= now);
+            if is_dead {
+                if let Some(dead) = session.queue.pop() {
+                    session.expire(&dead, &mut loose.tickets);
+                }
+                continue;
+            }
+            let entry = session.link.and_then(|link| links.get_mut(link));
+            let Some(entry) = entry.filter(|entry| session.has_credit(bytes) && entry.link.has_room(bytes))
+            else {
+                break;
+            };
+            if let Some(parcel) = session.queue.pop() {
+                give(session, entry, parcel, counters, &mut loose.tickets);
+            }
+        }
+        let (link, after) = (session.link, session.queue.bytes());
+        sessions.recount(before, after);
+        link.into_iter().for_each(|link| links.touch(link));
+        self.tell_standing(key);
+    }
+
+    /// Keeps a queue, which had `before` bytes, within its bounds.
+    fn fit(&mut self, now: Micros, key: SessionKey, before: usize) {
+        let Self { sessions, counters, loose, .. } = self;
+        let most = sessions.most_bytes(before);
+        let Some(session) = sessions.get_mut(key) else {
+            return;
+        };
+        if session.queue.is_over(most) {
+            for dead in session.queue.take_dead(now) {
+                session.expire(&dead, &mut loose.tickets);
+            }
+            while let Some(excess) = session.queue.next_excess(most) {
+                let parcel = match excess {
+                    Excess::Dropped(parcel) => parcel,
+                    Excess::End(parcel) => {
+                        loose.overflowed.push(key);
+                        parcel
+                    }
+                };
+                session.drop(Drop::QueueFull, &parcel, &mut loose.tickets);
+                counters.drop(Drop::QueueFull);
+                // §7.3: a queue that is full holds nobody up.
+                session.stall(&mut loose.tickets);
+            }
+        }
+        let after = session.queue.bytes();
+        sessions.recount(before, after);
+        self.tell_standing(key);
+    }
+}
+
+/// Gives a message to the session's link, which has room for it.
+fn give(
+    session: &mut Session,
+    entry: &mut Entry,
+    mut parcel: Parcel,
+    counters: &mut Counters,
+    released: &mut Vec<Ticket>,
+) {
+    let bytes = parcel.field.len();
+    // Of what nobody would want again nothing is kept: its bytes are the link's alone.
+    let is_kept = session.persistent || parcel.group.is_some();
+    let field = if is_kept { parcel.field.clone() } else { std::mem::take(&mut parcel.field) };
+    let Ok(delivery) = entry.link.queue_reliable(Chain::Topic(parcel.chain), field, parcel.retained) else {
+        // No datagram can carry it.
+        session.drop(Drop::QueueFull, &parcel, released);
+        return counters.drop(Drop::QueueFull);
+    };
+    let ticket = parcel.ticket.take();
+    session.launch(delivery, Flight::new(bytes, ticket, is_kept.then_some(parcel)));
+    counters.messages_out += 1;
+}

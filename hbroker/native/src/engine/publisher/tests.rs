@@ -1,0 +1,136 @@
+//! A publisher's order, turns, expiry and bounds, without links.
+
+use super::*;
+use crate::engine::parts::Splitter;
+use crate::wire::PublishOut;
+
+const HERE: ([u8; 4], u16) = ([10, 0, 0, 1], 1);
+const THERE: ([u8; 4], u16) = ([10, 0, 0, 2], 1);
+
+fn publisher() -> Publisher {
+    Publisher::new(Zones::new(10, 1), 10_000, Keyed::new(1))
+}
+
+/// A client's messages, numbered as they are made.
+struct Messages(Splitter);
+
+impl Messages {
+    fn new() -> Self {
+        Self(Splitter::new(1, 1_200))
+    }
+
+    fn make(&mut self, topic: &str, bytes: usize, qos: u8, expiry_s: Option<u32>) -> Outgoing {
+        let payload = vec![7; bytes];
+        let message = PublishOut { topic, payload: &payload, qos, expiry_s, ..PublishOut::default() };
+        let split = self.0.split(topic.into(), &message, || payload.clone().into());
+        split.expect("the topic is short")
+    }
+
+    fn single(&mut self) -> Part {
+        match self.make("a", 100, 1, None) {
+            Outgoing::Single(part) => part,
+            Outgoing::Large(_) => panic!("100 bytes fit"),
+        }
+    }
+}
+
+#[test]
+fn nothing_overtakes_what_is_in_flight_elsewhere_or_may_come_back() {
+    let (mut publisher, mut messages) = (publisher(), Messages::new());
+    let (here, there) = (HERE.into(), THERE.into());
+    publisher.zones.install("", &[], here, 1_000);
+    let first = publisher.keep(here, messages.single(), 7);
+    let second = publisher.keep(here, messages.single(), 8);
+    assert_eq!((publisher.last("a"), publisher.last("b")), (8, 0));
+    assert_eq!(publisher.route(0, "a").1, Some(here));
+    publisher.zones.install("", &[], there, 1_000);
+    assert_eq!(publisher.route(0, "a").1, None, "two are in flight to the old owner");
+    let refused = publisher.settle(first);
+    publisher.give_back(refused);
+    publisher.push(Outgoing::Single(messages.single()));
+    assert_eq!(publisher.next(0, "a"), Next::Hold, "the second may come back");
+    publisher.zones.install("", &[], here, 1_000);
+    assert_eq!(publisher.next(0, "a"), Next::Hold, "the second would be overtaken by the first");
+    let refused = publisher.settle(second);
+    publisher.give_back(refused);
+    assert!(matches!(publisher.next(0, "a"), Next::Send { owner, qos: 1, .. } if owner == here));
+    let order: Vec<u64> =
+        std::iter::from_fn(|| publisher.take_first("a")).map(|part| part.sequence).collect();
+    assert_eq!(order, [1, 2, 3]);
+    assert!(publisher.is_drained() && publisher.budget.bytes == 0);
+}
+
+#[test]
+fn a_message_that_failed_in_one_part_leaves_none_behind() {
+    let (mut publisher, mut messages) = (publisher(), Messages::new());
+    let large = messages.make("a", 5_000, 1, None);
+    assert_eq!((large.parts(), large.bytes()), (5, 5_000));
+    publisher.open(&large);
+    publisher.push(large);
+    publisher.push(Outgoing::Single(messages.single()));
+    let [first, second] = [0; 2].map(|_| publisher.take_first("a").expect("there are five parts"));
+    let tickets = [publisher.keep(HERE.into(), first, 1), publisher.keep(HERE.into(), second, 2)];
+    let failed = publisher.settle(tickets[0]);
+    assert!(publisher.abandon(&failed));
+    assert_eq!(publisher.waiting(), 1, "the next message waits on");
+    let refused = publisher.settle(tickets[1]);
+    assert!(!publisher.abandon(&refused) && !publisher.completes(&refused));
+    publisher.give_back(refused);
+    let next = publisher.take_first("a").expect("the next message");
+    assert_eq!((next.sequence, publisher.waiting(), publisher.budget.bytes), (6, 0, 0));
+}
+
+#[test]
+fn a_message_larger_than_all_that_may_wait_waits_beside_it() {
+    let (mut publisher, mut messages) = (publisher(), Messages::new());
+    assert!(publisher.may_wait(1_000_000));
+    publisher.push(messages.make("a", 1_000_000, 0, None));
+    assert!(!publisher.may_wait(10_001) && publisher.may_wait(10_000));
+    publisher.push(messages.make("b", 9_000, 0, None));
+    assert!(publisher.may_wait(1_000) && !publisher.may_wait(1_001));
+    while publisher.take_first("a").is_some() {}
+    assert!(publisher.may_wait(1_000_000) && !publisher.is_waiting("a"));
+}
+
+#[test]
+fn what_waits_dies_in_time_and_what_was_begun_does_not() {
+    let (mut publisher, mut messages) = (publisher(), Messages::new());
+    for expiry in [Some(3), None, Some(1), Some(2)] {
+        publisher.push(messages.make("a", 10, 2, expiry));
+    }
+    let large = messages.make("b", 5_000, 1, Some(1));
+    publisher.open(&large);
+    publisher.push(large);
+    let untouched = messages.make("c", 5_000, 1, Some(1));
+    publisher.open(&untouched);
+    publisher.push(untouched);
+    let begun = publisher.take_first("b").expect("its first part");
+    assert_eq!((publisher.next_death(), publisher.expire(999_999)), (Some(1_000_000), vec![]));
+    let died: Vec<u64> = publisher.expire(2_000_000).into_iter().map(|ended| ended.message).collect();
+    assert_eq!(died, [3, 10, 4], "in the order of their deaths");
+    assert_eq!(publisher.next_death(), Some(3_000_000));
+    let first = publisher.take_first("a").expect("two are left");
+    assert_eq!((first.sequence, publisher.next_death()), (1, None));
+    publisher.give_back(first);
+    assert_eq!(publisher.expire(3_000_000)[0].message, 1, "it came back, and waits again");
+    assert_eq!(publisher.take_first("a").map(|part| part.sequence), Some(2));
+    assert_eq!(std::iter::from_fn(|| publisher.take_first("b")).count() as u32, begun.parts - 1);
+    assert!(publisher.is_drained() && publisher.budget.bytes == 0 && publisher.parts_out.len() == 1);
+}
+
+#[test]
+fn topics_take_turns_and_leave_no_turn_behind() {
+    let (mut publisher, mut messages) = (publisher(), Messages::new());
+    for topic in ["a", "b", "c"] {
+        publisher.push(messages.make(topic, 10, 1, Some(1)));
+        publisher.block(HERE.into(), &topic.into());
+    }
+    publisher.block(THERE.into(), &"c".into());
+    assert_eq!(publisher.unblock(HERE.into()).as_deref(), Some("a"));
+    publisher.block(HERE.into(), &"a".into());
+    assert!(!publisher.is_held("a") && publisher.is_waiting("a"));
+    assert_eq!(publisher.unblock(HERE.into()).as_deref(), Some("b"));
+    assert!(publisher.is_held("b"));
+    assert_eq!(publisher.expire(1_000_000).len(), 3);
+    assert!(publisher.blocked.is_empty() && publisher.unblock(HERE.into()).is_none());
+}

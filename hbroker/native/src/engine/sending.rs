@@ -1,0 +1,346 @@
+//! A client's messages on their way out: from `publish` to the links of their topics' owners, and back where an owner refuses.
+
+use std::collections::BTreeSet;
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use bytes::Bytes;
+
+use super::{Engine, Side, Unpublishable};
+use crate::Micros;
+use crate::broken::Defect;
+use crate::config::Config;
+use crate::engine::counters::Drop;
+use crate::engine::credit;
+use crate::engine::event::Event;
+use crate::engine::ledger::Ticket;
+use crate::engine::parts::{Outgoing, Part};
+use crate::engine::publisher::{Ended, Next};
+use crate::link::{Chain, Role};
+use crate::link_id::LinkId;
+use crate::schema::reason;
+use crate::tables::jurisdiction::Cut;
+use crate::wire::{self, PubAckView, PublishOut};
+
+/// How long a message waits for a handover to end before it is sent again.
+const HANDOVER_PAUSE: Micros = 50_000;
+/// Parts that one topic sends in its turn, where others wait for the same owner.
+const PARTS_PER_TURN: usize = 64;
+/// Bytes of `QoS` 0 that wait on a link, beyond which no part of a large message joins them. (Nobody acknowledges such parts, so no
+/// credit bounds them.)
+const UNSENT_BYTES: usize = 1 << 20;
+
+impl Engine {
+    /// Sends a message to its owner, or has it wait; `Ok(None)` where there is no room: try again. `share`: its payload, to be kept.
+    pub(super) fn publish_out(
+        &mut self,
+        now: Micros,
+        message: &PublishOut<'_>,
+        share: impl FnOnce() -> Bytes,
+    ) -> Result<Option<u64>, Unpublishable> {
+        let Side::Client(client) = &mut self.side else {
+            return Err(Unpublishable::NotOwned);
+        };
+        let (topic, owner) = client.publisher.route(now, message.topic);
+        let bytes = message.payload.len() + message.topic.len();
+        let may_wait = client.publisher.may_wait(bytes);
+        let was_waiting = client.publisher.is_waiting(&topic);
+        if !may_wait && !owner.is_some_and(|owner| self.takes(owner, message.qos, bytes)) {
+            return Ok(None);
+        }
+        let split = self.splitter.split(Arc::clone(&topic), message, share);
+        let outgoing = split.map_err(|_| Unpublishable::TooLarge)?;
+        let sequence = outgoing.message();
+        match (owner, outgoing) {
+            (Some(owner), Outgoing::Single(part)) => self.send_part(now, owner, part),
+            (_, outgoing) => {
+                if let Side::Client(client) = &mut self.side {
+                    client.publisher.open(&outgoing);
+                    client.publisher.push(outgoing);
+                }
+                if !was_waiting {
+                    self.send_topic(now, &topic);
+                }
+            }
+        }
+        Ok(Some(sequence))
+    }
+
+    /// Takes back the parts that a link did not get through, and sends them elsewhere, with what waited for room on it.
+    pub(super) fn take_back(&mut self, now: Micros, owner: SocketAddr, tickets: Vec<Ticket>) {
+        let Side::Client(client) = &mut self.side else {
+            return;
+        };
+        let mut topics = BTreeSet::new();
+        for ticket in tickets {
+            let part = client.publisher.settle(ticket);
+            topics.insert(Arc::clone(&part.topic));
+            client.publisher.give_back(part);
+        }
+        topics.extend(std::iter::from_fn(|| client.publisher.unblock(owner)));
+        self.send_topics(now, topics);
+    }
+
+    /// A zone is known: what waited for it goes.
+    pub(super) fn send_waiting(&mut self, now: Micros) {
+        let Side::Client(client) = &mut self.side else {
+            return;
+        };
+        let topics = client.publisher.routable(now);
+        self.send_topics(now, topics);
+    }
+
+    /// Sends what waits for room on this link, the topics by turns, as far as there is room now.
+    pub(super) fn use_room(&mut self, now: Micros, id: LinkId) {
+        if matches!(self.side, Side::Node(_)) {
+            return;
+        }
+        let Some(owner) = self.out.links.get(id).map(|entry| entry.link.peer()) else {
+            return;
+        };
+        while let Side::Client(client) = &mut self.side
+            && let Some(topic) = client.publisher.unblock(owner)
+        {
+            if !self.send_topic(now, &topic) {
+                return;
+            }
+        }
+    }
+
+    /// Says on a new link how much this client takes, where that is not what every end takes (§7.7).
+    pub(super) fn offer_credit(&mut self, id: LinkId) {
+        let Config { receive_messages, receive_bytes, .. } = self.config;
+        if matches!(self.side, Side::Client(_))
+            && (receive_messages, receive_bytes) != (credit::MESSAGES, credit::BYTES)
+        {
+            let mut field = Vec::new();
+            wire::put_credit_field(&mut field, receive_messages, receive_bytes);
+            self.out.queue_control(id, field.into());
+        }
+    }
+
+    /// An owner says how much it takes (§7.7).
+    pub(super) fn take_credit(&mut self, now: Micros, id: LinkId, messages: u32, bytes: u64) {
+        if let Some(entry) = self.out.links.get_mut(id) {
+            entry.credit.grant(messages, bytes);
+            self.use_room(now, id);
+        }
+    }
+
+    /// Sends what a handover held up, once it has waited long enough.
+    pub(super) fn resume_paused(&mut self, now: Micros) {
+        while let Side::Client(client) = &mut self.side
+            && client.paused.front().is_some_and(|(until, _)| *until <= now)
+            && let Some((_, topic)) = client.paused.pop_front()
+        {
+            self.send_topic(now, &topic);
+        }
+    }
+
+    /// Ends the messages that wait and outlived their expiry.
+    pub(super) fn expire_waiting(&mut self, now: Micros) {
+        let Side::Client(client) = &mut self.side else {
+            return;
+        };
+        for Ended { topic, message, qos } in client.publisher.expire(now) {
+            if qos == 0 {
+                self.out.counters.drop(Drop::Expired);
+            } else {
+                self.report(&topic, message, reason::MESSAGE_EXPIRED);
+            }
+        }
+    }
+
+    /// The messages that wait for a topic's owner fail.
+    pub(super) fn fail_waiting(&mut self, topic: &str, reason: i32) {
+        while let Side::Client(client) = &mut self.side
+            && let Some(part) = client.publisher.take_first(topic)
+        {
+            self.fail(&part, reason);
+        }
+    }
+
+    /// A PUBACK from an owner: done, somebody else's, or failed.
+    pub(super) fn complete(&mut self, now: Micros, id: LinkId, puback: &PubAckView<'_>) {
+        let Some(owner) = self.out.links.get(id).map(|entry| entry.link.peer()) else {
+            return;
+        };
+        if !puback.topic.is_empty() {
+            self.learn(now, owner, puback.topic, puback);
+        }
+        let mut topics = BTreeSet::new();
+        for (first, last) in puback.ranges() {
+            while let Some(entry) = self.out.links.get_mut(id)
+                && let Some(ticket) = entry.ledger.settle_within(first, last)
+                && let Side::Client(client) = &mut self.side
+            {
+                let part = client.publisher.settle(ticket);
+                entry.credit.settle(part.field.len());
+                if moves(puback.reason) || client.publisher.is_held(&part.topic) {
+                    topics.insert(Arc::clone(&part.topic));
+                }
+                self.end_part(now, owner, part, puback);
+            }
+        }
+        if puback.reason == reason::HANDOVER {
+            self.pause(now, topics);
+        } else {
+            self.send_topics(now, topics);
+        }
+    }
+
+    fn end_part(&mut self, now: Micros, owner: SocketAddr, part: Part, puback: &PubAckView<'_>) {
+        match puback.reason {
+            reason::SUCCESS | reason::NO_MATCHING_SUBSCRIBERS => self.finish(&part, puback.reason),
+            reason if moves(reason) => {
+                self.learn(now, owner, &part.topic, puback);
+                if let Side::Client(client) = &mut self.side {
+                    client.publisher.give_back(part);
+                }
+            }
+            reason => self.fail(&part, reason),
+        }
+    }
+
+    /// Corrects the zones by a refusal. One that says HANDOVER and no more comes from the owner to be (§5.4): there is nothing to correct.
+    fn learn(&mut self, now: Micros, owner: SocketAddr, topic: &str, puback: &PubAckView<'_>) {
+        let Side::Client(client) = &mut self.side else {
+            return;
+        };
+        match puback.referral().and_then(Cut::from_view) {
+            _ if Defect::LearnsNothing.is_present() => {}
+            Some(cut) if moves(puback.reason) => client.publisher.learn(now, owner, topic, &cut),
+            None if puback.reason == reason::NOT_RESPONSIBLE => client.publisher.zones.forget(Some(owner)),
+            _ => {}
+        }
+    }
+
+    fn pause(&mut self, now: Micros, topics: BTreeSet<Arc<str>>) {
+        if let Side::Client(client) = &mut self.side {
+            client.paused.extend(topics.into_iter().map(|topic| (now + HANDOVER_PAUSE, topic)));
+        }
+    }
+
+    fn send_topics(&mut self, now: Micros, topics: impl IntoIterator<Item = Arc<str>>) {
+        for topic in topics {
+            self.send_topic(now, &topic);
+        }
+    }
+
+    /// Sends what waits on a topic, as far as that goes now; asks Python for its owner where nobody is known. False: there is no
+    /// room with its owner.
+    fn send_topic(&mut self, now: Micros, topic: &Arc<str>) -> bool {
+        self.expire_waiting(now);
+        for sent in 0.. {
+            let Side::Client(client) = &mut self.side else {
+                return true;
+            };
+            let (owner, qos, bytes) = match client.publisher.next(now, topic) {
+                Next::Send { owner, qos, bytes } => (owner, qos, bytes),
+                Next::Ask(start) => {
+                    self.events.push(Event::Unresolved { topic: Box::from(&**topic), start });
+                    return true;
+                }
+                Next::Hold | Next::Nothing => return true,
+            };
+            let has_room =
+                self.takes(owner, qos, bytes) && (qos > 0 || self.unsent_bytes(owner) < UNSENT_BYTES);
+            let Side::Client(client) = &mut self.side else {
+                return true;
+            };
+            if sent == PARTS_PER_TURN || !has_room {
+                client.publisher.block(owner, topic);
+                return has_room;
+            }
+            if let Some(part) = client.publisher.take_first(topic) {
+                self.send_part(now, owner, part);
+            }
+        }
+        true
+    }
+
+    /// Queues a part on the link to its owner; where there is no room after all, it waits for that.
+    fn send_part(&mut self, now: Micros, owner: SocketAddr, part: Part) {
+        let Some(id) = self.link_to(now, owner) else {
+            return self.fail(&part, reason::QUOTA_EXCEEDED);
+        };
+        let has_room = self.has_room_on(id, part.qos, part.field.len());
+        let (Side::Client(client), Some(entry)) = (&mut self.side, self.out.links.get_mut(id)) else {
+            return;
+        };
+        if has_room && part.qos == 0 {
+            return self.out.queue_copy(id, &part.field, false);
+        }
+        let before = Chain::After(client.publisher.last(&part.topic));
+        let bytes = part.field.len();
+        if has_room && let Ok(delivery) = entry.link.queue_reliable(before, part.field.clone(), false) {
+            entry.credit.open(bytes);
+            entry.ledger.open(delivery, client.publisher.keep(owner, part, delivery));
+            self.out.counters.messages_out += 1;
+            self.out.links.touch(id);
+        } else {
+            let topic = Arc::clone(&part.topic);
+            client.publisher.give_back(part);
+            client.publisher.block(owner, &topic);
+        }
+    }
+
+    /// Whether a message of this `QoS` and size may go to an owner now.
+    fn takes(&self, owner: SocketAddr, qos: u8, bytes: usize) -> bool {
+        self.out.links.by_address(owner).is_none_or(|id| self.has_room_on(id, qos, bytes))
+    }
+
+    /// Whether link and credit have room.
+    fn has_room_on(&self, id: LinkId, qos: u8, bytes: usize) -> bool {
+        self.out.links.get(id).is_some_and(|entry| {
+            let has_room = entry.link.queued_bytes() + bytes < self.config.link_queue_bytes;
+            has_room && (qos == 0 || entry.credit.has_room(bytes))
+        })
+    }
+
+    fn unsent_bytes(&self, owner: SocketAddr) -> usize {
+        let entry = self.out.links.by_address(owner).and_then(|id| self.out.links.get(id));
+        entry.map_or(0, |entry| entry.link.unsent_bytes())
+    }
+
+    /// The link to an owner, opened with the token that was kept for it.
+    fn link_to(&mut self, now: Micros, owner: SocketAddr) -> Option<LinkId> {
+        let known = self.out.links.by_address(owner);
+        known.or_else(|| {
+            let Side::Client(client) = &mut self.side else {
+                return None;
+            };
+            let token = client.tokens.remove(&owner).unwrap_or_default();
+            self.open_link(now, Role::Initiator, self.config.session, owner, token)
+        })
+    }
+
+    fn finish(&mut self, part: &Part, reason: i32) {
+        if let Side::Client(client) = &mut self.side
+            && client.publisher.completes(part)
+        {
+            self.report(&part.topic, part.message, reason);
+        }
+    }
+
+    fn fail(&mut self, part: &Part, reason: i32) {
+        let Side::Client(client) = &mut self.side else {
+            return;
+        };
+        let was_open = client.publisher.abandon(part);
+        if part.qos == 0 {
+            self.out.counters.drop(Drop::Unresolved);
+        } else if was_open {
+            self.report(&part.topic, part.message, reason);
+        }
+    }
+
+    fn report(&mut self, topic: &str, sequence: u64, reason: i32) {
+        self.events.push(Event::Published { sequence, topic: topic.into(), reason });
+    }
+}
+
+/// Whether a refusal says that the message belongs elsewhere: it is sent again there, under the same id.
+fn moves(reason: i32) -> bool {
+    matches!(reason, reason::NOT_RESPONSIBLE | reason::HANDOVER)
+}

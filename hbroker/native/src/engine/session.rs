@@ -1,0 +1,339 @@
+//! One client's session at its owner (§6.4): what waits for it, what its link carries, and what became of the rest.
+//!
+//! A message is in one of two places. *Waiting*, in the queue; *in flight*, on the link, until the subscriber's PUBACK. The queue
+//! gives to the link in order, within the subscriber's credit (§7.7). When the link ends and the session stays, what is in flight goes back
+//! to the front of the queue.
+//!
+//! A message holds its publisher's PUBACK back by its ticket. A session that is away or stalled holds none (§7.3).
+
+use crate::Micros;
+use crate::engine::accounts::Accounts;
+use crate::engine::counters::Drop;
+use crate::engine::credit::Credit;
+use crate::engine::ledger::{Ledger, Ticket};
+use crate::engine::parcel::Parcel;
+use crate::engine::session_queue::{Bounds, SessionQueue};
+use crate::link_id::{LinkId, SessionKey};
+use crate::tables::groups::Fitness;
+
+/// A session that leaves messages unanswered for so long is stalled (§9).
+pub const STALL: Micros = 2_000_000;
+/// What the owner gives to a link at most, whatever credit the subscriber grants (§9).
+const MOST_MESSAGES: u32 = 65_536;
+const MOST_BYTES: u64 = 64 << 20;
+
+#[derive(Debug)]
+pub struct Session {
+    pub id: u64,
+    /// `None`: it is away.
+    pub link: Option<LinkId>,
+    /// Outlives its link.
+    pub persistent: bool,
+    pub is_watched: bool,
+    /// Is or was in a shared group.
+    pub is_member: bool,
+    pub queue: SessionQueue,
+    pub accounts: Accounts,
+    key: SessionKey,
+    is_stalled: bool,
+    credit: Credit,
+    in_flight: Ledger<Flight>,
+    /// How many tickets are held by what waits and what is in flight.
+    tickets: usize,
+    /// When the subscriber last answered, or when something first waited for its answer since.
+    waiting_since: Micros,
+    /// Messages of `QoS` 0 queued on the link. Those that it still has are not delivered yet.
+    copies: u64,
+    /// What the other workers were told last of how fit it is.
+    told: Option<Fitness>,
+}
+
+/// How a session is.
+#[derive(Clone, Debug)]
+pub struct Status {
+    pub session: u64,
+    pub is_connected: bool,
+    pub is_stalled: bool,
+    pub accounts: Accounts,
+    /// Messages that wait or are in flight, and their bytes.
+    pub queued: u64,
+    pub queued_bytes: usize,
+}
+
+/// What a delivery on the session's link stands for.
+#[derive(Debug)]
+pub struct Flight {
+    bytes: u32,
+    ticket: Option<Ticket>,
+    /// To be sent again should the link end; `None`: nobody would want it then.
+    kept: Option<Box<Parcel>>,
+}
+
+impl Session {
+    pub fn new(id: u64, key: SessionKey, link: Option<LinkId>, bounds: Bounds) -> Self {
+        Self {
+            id,
+            link,
+            persistent: false,
+            is_watched: false,
+            is_member: false,
+            told: None,
+            queue: SessionQueue::new(bounds),
+            accounts: Accounts::default(),
+            key,
+            is_stalled: false,
+            credit: Credit::default(),
+            in_flight: Ledger::default(),
+            tickets: 0,
+            waiting_since: 0,
+            copies: 0,
+        }
+    }
+
+    // Change
+
+    /// A message is for this session. It keeps its ticket only where the session counts as connected.
+    pub fn accept(&mut self, now: Micros, parcel: &mut Parcel) {
+        self.accounts.accepted += 1;
+        if self.is_idle() {
+            self.waiting_since = now;
+        }
+        if self.is_ready() {
+            self.tickets += usize::from(parcel.ticket.is_some());
+        } else {
+            parcel.ticket = None;
+        }
+    }
+
+    /// A message of `QoS` 0 was queued on the link.
+    pub fn accept_copy(&mut self) {
+        self.accounts.accepted += 1;
+        self.copies += 1;
+    }
+
+    /// One that was just accepted goes no further.
+    pub fn refuse_copy(&mut self, why: Drop) {
+        self.copies -= 1;
+        self.accounts.drop(why, 1);
+    }
+
+    /// A message was given to the link under this delivery number.
+    pub fn launch(&mut self, delivery: u64, flight: Flight) {
+        self.credit.open(flight.bytes as usize);
+        self.in_flight.open(delivery, flight);
+    }
+
+    /// The subscriber answered for the deliveries from `first` to `last`: takes the tickets back that they held.
+    pub fn answer(&mut self, now: Micros, first: u64, last: u64, released: &mut Vec<Ticket>) {
+        let before = self.accounts.delivered;
+        while let Some(flight) = self.in_flight.settle_within(first, last) {
+            self.credit.settle(flight.bytes as usize);
+            self.accounts.delivered += 1;
+            self.waiting_since = now;
+            self.release(flight.ticket, released);
+        }
+        // A queue that was full has to come down some way, or it would be full again with the next message.
+        if self.accounts.delivered > before && !self.queue.is_half_full() {
+            self.is_stalled = false;
+        }
+    }
+
+    /// A message that waited is gone for this reason; its ticket goes back.
+    pub fn drop(&mut self, why: Drop, parcel: &Parcel, released: &mut Vec<Ticket>) {
+        self.accounts.drop(why, 1);
+        self.release(parcel.ticket, released);
+    }
+
+    /// A message that waited outlived its expiry.
+    pub fn expire(&mut self, parcel: &Parcel, released: &mut Vec<Ticket>) {
+        self.accounts.expired += 1;
+        self.release(parcel.ticket, released);
+    }
+
+    /// Counts as away from now on, until it answers: gives every ticket back.
+    pub fn stall(&mut self, released: &mut Vec<Ticket>) {
+        self.is_stalled = true;
+        self.release_all(released);
+    }
+
+    /// The subscriber says how much it takes.
+    pub fn grant(&mut self, messages: u32, bytes: u64) {
+        self.credit.grant(messages.min(MOST_MESSAGES), bytes.min(MOST_BYTES));
+    }
+
+    /// It has a link.
+    pub fn attach(&mut self, now: Micros, link: LinkId) {
+        self.link = Some(link);
+        self.waiting_since = now;
+        self.is_stalled = false;
+    }
+
+    /// Its link is gone, with so many unsent messages of `QoS` 0, and the session waits for another: what was in flight will
+    /// be sent again, and first.
+    pub fn park(&mut self, unsent: u64, released: &mut Vec<Ticket>) {
+        self.link = None;
+        self.is_stalled = false;
+        self.credit = Credit::default();
+        self.release_all(released);
+        self.settle_copies(unsent, Drop::Away);
+        let (kept, lost): (Vec<Flight>, Vec<Flight>) =
+            self.in_flight.take_all().partition(|flight| flight.kept.is_some());
+        self.accounts.drop(Drop::SessionEnded, lost.len() as u64);
+        self.queue.put_back(kept.into_iter().filter_map(Flight::into_parcel));
+    }
+
+    /// It ends: every message that is left is dropped, but those of shared groups, which are for others.
+    pub fn end(&mut self, unsent: u64, why: Drop, released: &mut Vec<Ticket>) -> Vec<Parcel> {
+        self.settle_copies(unsent, why);
+        let flights = self.in_flight.take_all().map(|flight| (flight.ticket, flight.kept.map(|kept| *kept)));
+        let waiting = std::iter::from_fn(|| self.queue.pop()).map(|parcel| (parcel.ticket, Some(parcel)));
+        let left: Vec<_> = flights.chain(waiting).collect();
+        let mut orphans = Vec::new();
+        for (ticket, parcel) in left {
+            self.tickets -= usize::from(ticket.is_some());
+            if let Some(parcel) = parcel.filter(|parcel| parcel.group.is_some()) {
+                self.accounts.drop(Drop::Regrouped, 1);
+                orphans.push(Parcel { ticket, ..parcel });
+            } else {
+                self.accounts.drop(why, 1);
+                released.extend(ticket);
+            }
+        }
+        debug_assert_eq!(self.tickets, 0);
+        orphans
+    }
+
+    /// Takes messages out of the queue that go elsewhere, tickets and all.
+    pub fn take_waiting(&mut self, why: Drop, is_meant: impl FnMut(&Parcel) -> bool) -> Vec<Parcel> {
+        let taken = self.queue.extract(is_meant);
+        self.accounts.drop(why, taken.len() as u64);
+        self.tickets -= taken.iter().filter(|parcel| parcel.ticket.is_some()).count();
+        taken
+    }
+
+    /// Takes messages that move to another owner: first those in flight that no publisher would send again, then those that wait,
+    /// tickets and all.
+    pub fn take_moving(&mut self, is_meant: impl Fn(&Parcel) -> bool) -> Vec<Parcel> {
+        let flights = self.in_flight.extract(|flight| {
+            flight.ticket.is_none() && flight.kept.as_ref().is_some_and(|kept| is_meant(kept))
+        });
+        flights.iter().for_each(|flight| self.credit.settle(flight.bytes as usize));
+        self.accounts.drop(Drop::Moved, flights.len() as u64);
+        let waiting = self.take_waiting(Drop::Moved, &is_meant);
+        flights.into_iter().filter_map(Flight::into_parcel).chain(waiting).collect()
+    }
+
+    /// How fit it is, if the other workers are to know and were not told.
+    pub fn news(&mut self) -> Option<Fitness> {
+        let fitness = self.fitness();
+        (self.is_member && self.told.replace(fitness) != Some(fitness)).then_some(fitness)
+    }
+
+    // Read
+
+    /// How fit it is to take the next message of a shared group.
+    pub fn fitness(&self) -> Fitness {
+        match self.link {
+            None => Fitness::Away,
+            Some(_) if !self.is_stalled && self.queue.is_empty() && self.credit.has_room(0) => Fitness::Ready,
+            Some(_) => Fitness::Connected,
+        }
+    }
+
+    pub fn key(&self) -> SessionKey {
+        self.key
+    }
+
+    /// Whether it counts as connected: it has a link, and answers.
+    pub fn is_ready(&self) -> bool {
+        self.link.is_some() && !self.is_stalled
+    }
+
+    /// Whether it has left messages unanswered for too long.
+    pub fn is_overdue(&self, now: Micros) -> bool {
+        self.is_ready() && !self.is_idle() && now > self.waiting_since + STALL
+    }
+
+    /// Whether nothing waits and nothing is in flight.
+    pub fn is_idle(&self) -> bool {
+        self.in_flight.len() == 0 && self.queue.is_empty()
+    }
+
+    /// Whether the subscriber takes another message of so many bytes now.
+    pub fn has_credit(&self, bytes: usize) -> bool {
+        self.credit.has_room(bytes)
+    }
+
+    /// Bytes that wait or are in flight.
+    pub fn held_bytes(&self) -> usize {
+        self.queue.bytes() + self.credit.open_bytes()
+    }
+
+    #[cfg(test)]
+    pub fn credit_used(&self) -> (u32, usize) {
+        (self.in_flight.len() as u32, self.credit.open_bytes())
+    }
+
+    #[cfg(test)]
+    pub fn tickets(&self) -> usize {
+        self.tickets
+    }
+
+    /// The accounts as they are while the link has so many unsent messages of `QoS` 0, and how many messages are still here.
+    pub fn balance(&self, unsent: u64) -> (Accounts, u64) {
+        let unsent = unsent.min(self.copies);
+        let mut accounts = self.accounts;
+        accounts.delivered += self.copies - unsent;
+        let queued = unsent + (self.queue.len() + self.in_flight.len()) as u64;
+        debug_assert_eq!(accounts.open(), queued, "{accounts:?}");
+        (accounts, queued)
+    }
+
+    /// How it is while the link has so many unsent messages of `QoS` 0.
+    pub fn status(&self, unsent: u64) -> Status {
+        let (accounts, queued) = self.balance(unsent);
+        Status {
+            session: self.id,
+            is_connected: self.link.is_some(),
+            is_stalled: self.is_stalled,
+            accounts,
+            queued,
+            queued_bytes: self.held_bytes(),
+        }
+    }
+
+    fn settle_copies(&mut self, unsent: u64, why: Drop) {
+        let copies = std::mem::take(&mut self.copies);
+        let unsent = unsent.min(copies);
+        self.accounts.delivered += copies - unsent;
+        self.accounts.drop(why, unsent);
+    }
+
+    fn release(&mut self, ticket: Option<Ticket>, released: &mut Vec<Ticket>) {
+        self.tickets -= usize::from(ticket.is_some());
+        released.extend(ticket);
+    }
+
+    /// Those that hold one are the newest, so older ones are not looked at.
+    fn release_all(&mut self, released: &mut Vec<Ticket>) {
+        let waiting = self.queue.iter_mut().rev().map(|parcel| &mut parcel.ticket);
+        let flying = self.in_flight.iter_mut().rev().map(|flight| &mut flight.ticket);
+        let held = waiting.chain(flying).filter_map(Option::take).take(self.tickets);
+        let before = released.len();
+        released.extend(held);
+        debug_assert_eq!(released.len() - before, self.tickets);
+        self.tickets = 0;
+    }
+}
+
+impl Flight {
+    /// Of a message that was just given to a link.
+    pub fn new(bytes: usize, ticket: Option<Ticket>, kept: Option<Parcel>) -> Self {
+        Self { bytes: u32::try_from(bytes).unwrap_or(u32::MAX), ticket, kept: kept.map(Box::new) }
+    }
+
+    /// The message, to be sent again. It does not expire any more: the subscriber may have it.
+    fn into_parcel(self) -> Option<Parcel> {
+        self.kept.map(|kept| Parcel { expires: Micros::MAX, ticket: self.ticket, ..*kept })
+    }
+}

@@ -1,0 +1,160 @@
+//! What waits for a session: messages that its link does not take now, or that it has no link for (§7.8).
+//!
+//! A queue in the order in which the messages came, with an end in number and in bytes. What is dead gives way first; then it goes
+//! by the overflow policy of the subscription that the newest message matched.
+
+use std::collections::VecDeque;
+
+use crate::Micros;
+use crate::engine::parcel::Parcel;
+use crate::shrink::shrink;
+use crate::tables::match_set::Overflow;
+
+/// What keeping one message costs beside its bytes.
+const OVERHEAD: usize = size_of::<Parcel>();
+
+/// How much may wait.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Bounds {
+    pub messages: usize,
+    pub bytes: usize,
+}
+
+/// What gave way to the bounds.
+#[derive(Debug)]
+pub enum Excess {
+    Dropped(Parcel),
+    /// A message, and the session is to end.
+    End(Parcel),
+}
+
+#[derive(Debug)]
+pub struct SessionQueue {
+    parcels: VecDeque<Parcel>,
+    bytes: usize,
+    bounds: Bounds,
+    /// Nothing in it expires before.
+    next_expiry: Micros,
+}
+
+impl SessionQueue {
+    pub fn new(bounds: Bounds) -> Self {
+        Self { parcels: VecDeque::new(), bytes: 0, bounds, next_expiry: Micros::MAX }
+    }
+
+    pub fn set_bounds(&mut self, bounds: Bounds) {
+        self.bounds = bounds;
+    }
+
+    /// Puts a message last. There may be too much in it then: call [`Self::next_excess`] until there is not.
+    pub fn push(&mut self, parcel: Parcel) {
+        self.count(&parcel);
+        self.parcels.push_back(parcel);
+    }
+
+    /// Puts messages first, in their order. There may be too much in it then: call [`Self::next_excess`] until there is not.
+    pub fn put_back(&mut self, parcels: impl DoubleEndedIterator<Item = Parcel>) {
+        for parcel in parcels.rev() {
+            self.count(&parcel);
+            self.parcels.push_front(parcel);
+        }
+    }
+
+    pub fn front(&self) -> Option<&Parcel> {
+        self.parcels.front()
+    }
+
+    pub fn pop(&mut self) -> Option<Parcel> {
+        let parcel = self.parcels.pop_front();
+        self.discount(parcel)
+    }
+
+    /// Whether there is more in it than its bounds, or than `most` bytes.
+    pub fn is_over(&self, most: usize) -> bool {
+        self.parcels.len() > self.bounds.messages || self.bytes > self.bounds.bytes.min(most)
+    }
+
+    /// Takes out what outlived its expiry. The whole queue is searched, but only when something in it can have died since the search
+    /// before.
+    pub fn take_dead(&mut self, now: Micros) -> Vec<Parcel> {
+        if now < self.next_expiry {
+            return Vec::new();
+        }
+        let dead = self.extract(|parcel| parcel.expires <= now);
+        self.next_expiry = self.parcels.iter().map(|parcel| parcel.expires).min().unwrap_or(Micros::MAX);
+        dead
+    }
+
+    /// What must give way next, where there is too much.
+    pub fn next_excess(&mut self, most: usize) -> Option<Excess> {
+        if !self.is_over(most) {
+            return None;
+        }
+        let newest = self.parcels.back()?;
+        // All of the queue would not make room for one that is larger.
+        let fits = newest.cost() <= self.bounds.bytes.min(most) && self.bounds.messages > 0;
+        let dropped = match newest.overflow {
+            Overflow::EndSession => return self.pop_newest().map(Excess::End),
+            Overflow::DropOldest if fits => self.pop(),
+            Overflow::DropOldest | Overflow::DropNewest => self.pop_newest(),
+        };
+        dropped.map(Excess::Dropped)
+    }
+
+    /// Takes out those that are meant, in order.
+    pub fn extract(&mut self, mut is_meant: impl FnMut(&Parcel) -> bool) -> Vec<Parcel> {
+        let (taken, left): (VecDeque<_>, VecDeque<_>) =
+            std::mem::take(&mut self.parcels).into_iter().partition(|parcel| is_meant(parcel));
+        self.parcels = left;
+        taken.into_iter().inspect(|parcel| self.bytes -= parcel.cost()).collect()
+    }
+
+    /// What waits, to change, oldest first.
+    pub fn iter_mut(&mut self) -> impl DoubleEndedIterator<Item = &mut Parcel> {
+        self.parcels.iter_mut()
+    }
+
+    /// Whether so much waits that half of it must go before the queue counts as open again.
+    pub fn is_half_full(&self) -> bool {
+        2 * self.parcels.len() > self.bounds.messages || 2 * self.bytes > self.bounds.bytes
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.parcels.is_empty()
+    }
+
+    pub fn len(&self) -> usize {
+        self.parcels.len()
+    }
+
+    /// Bytes that wait, and what keeping them costs.
+    pub fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    fn pop_newest(&mut self) -> Option<Parcel> {
+        let parcel = self.parcels.pop_back();
+        self.discount(parcel)
+    }
+
+    fn count(&mut self, parcel: &Parcel) {
+        self.bytes += parcel.cost();
+        self.next_expiry = self.next_expiry.min(parcel.expires);
+    }
+
+    fn discount(&mut self, parcel: Option<Parcel>) -> Option<Parcel> {
+        self.bytes -= parcel.as_ref().map_or(0, Parcel::cost);
+        shrink(&mut self.parcels);
+        parcel
+    }
+}
+
+impl Parcel {
+    /// What it counts for in a bounded queue.
+    fn cost(&self) -> usize {
+        self.field.len() + OVERHEAD
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,95 @@
+//! Shared groups over whole engines: each message goes to one member, whichever worker takes it over.
+
+use super::network::{Faults, MILLISECOND, Network, SECOND, message};
+
+const FAULTS: Faults = Faults { loss: 0.05, duplication: 0.05, jitter: 1_000 };
+
+/// How many messages each of these read, and all sequence numbers that they read, in order.
+fn read_by(network: &Network, members: &[usize]) -> (Vec<usize>, Vec<u64>) {
+    let read = |&member: &usize| network.hosts[member].read.iter().map(|read| read.sequence);
+    let mut sequences: Vec<u64> = members.iter().flat_map(read).collect();
+    sequences.sort_unstable();
+    (members.iter().map(|member| network.hosts[*member].read.len()).collect(), sequences)
+}
+
+#[test]
+fn each_message_goes_to_one_member_of_each_group() {
+    for (seed, workers, qos) in [(1, 1, 1), (2, 3, 1), (3, 3, 2), (4, 2, 2)] {
+        let mut network = Network::new(seed, FAULTS);
+        let node = network.add_node("", workers);
+        let group: Vec<usize> = (0..3).map(|_| network.add_member(node, "a/#", "g", qos)).collect();
+        let other: Vec<usize> = (0..2).map(|_| network.add_member(node, "a/+", "h", qos)).collect();
+        let alone = network.add_subscriber(node, "a/b", qos);
+        let publisher = network.add_client();
+        for _ in 0..300 {
+            network.publish(publisher, &message("a/b", b"x", qos));
+            network.run(MILLISECOND);
+        }
+        network.run_until_drained();
+        network.assert_all_published(publisher, 300);
+        for members in [&group[..], &other, &[alone]] {
+            let (shares, sequences) = read_by(&network, members);
+            assert_eq!(sequences, (1..=300).collect::<Vec<_>>(), "{workers} workers, QoS {qos}");
+            assert!(shares.iter().all(|share| *share > 60), "{shares:?}");
+        }
+    }
+}
+
+#[test]
+fn a_message_in_parts_goes_to_one_member_though_others_come() {
+    let mut network = Network::new(5, Faults { jitter: 5_000, ..Faults::default() });
+    let node = network.add_node("", 2);
+    let members: Vec<usize> = (0..12)
+        .map(|_| {
+            let client = network.add_client();
+            network.hosts[client].engines[0].listen(1, "a", 1);
+            network.connect(client, node);
+            client
+        })
+        .collect();
+    let publisher = network.add_client();
+    network.subscribe_in(members[0], node, "a", "g", 1, false);
+    network.publish(publisher, &message("a", b"first", 1));
+    network.run_until_drained();
+    for (round, &member) in (1..).zip(&members[1..]) {
+        let before = network.counter(node, "messages_in");
+        network.publish(publisher, &message("a", &vec![round; 100_000], 1));
+        while network.counter(node, "messages_in") < before + 20 {
+            network.run(MILLISECOND);
+        }
+        assert!(network.counter(node, "messages_in") < before + 80, "parts are still to come");
+        network.subscribe_in(member, node, "a", "g", 1, false);
+        network.run_until_drained();
+    }
+    network.assert_all_published(publisher, 12);
+    let read = members.iter().flat_map(|&member| &network.hosts[member].read);
+    let mut rounds: Vec<u8> =
+        read.filter(|read| read.payload.len() == 100_000).map(|read| read.payload[0]).collect();
+    rounds.sort_unstable();
+    assert_eq!(rounds, (1..=11).collect::<Vec<_>>());
+    let (shares, _) = read_by(&network, &members);
+    assert!(shares.iter().filter(|share| **share > 0).count() > 3, "{shares:?}");
+}
+
+#[test]
+fn a_member_that_is_gone_gets_nothing_and_nobody_waits_for_it() {
+    let mut network = Network::new(6, Faults::default());
+    let node = network.add_node("", 3);
+    let members: Vec<usize> = (0..3).map(|_| network.add_member(node, "a", "g", 1)).collect();
+    let publisher = network.add_client();
+    for (round, &gone) in members.iter().enumerate() {
+        let link = network.hosts[node].links[&network.hosts[gone].session];
+        let now = network.now;
+        network.hosts[node].engines[usize::from(link.worker())].close(now, link);
+        network.run(10 * MILLISECOND);
+        let before = network.hosts[gone].read.len();
+        for _ in 0..50 {
+            network.publish(publisher, &message("a", b"x", 1));
+        }
+        network.run(SECOND);
+        assert_eq!(network.hosts[gone].read.len(), before);
+        assert_eq!(network.hosts[publisher].published.len(), 50 * (round + 1));
+    }
+    let (_, sequences) = read_by(&network, &members);
+    assert_eq!(sequences, (1..=100).collect::<Vec<_>>(), "the last 50 had nobody");
+}

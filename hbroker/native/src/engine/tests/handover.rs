@@ -1,0 +1,213 @@
+//! A subtree moves with what waits in it: nothing is lost, and at QoS 2 nothing comes twice, whoever was away or slow meanwhile.
+
+use std::collections::BTreeSet;
+
+use super::network::{Faults, GRANT, MILLISECOND, Network, SECOND, message};
+use crate::engine::distribution::MessageId;
+use crate::tables::jurisdiction::Grant;
+use crate::wire::{QueuedRecord, SeenRecord};
+
+type Records = Vec<Vec<u8>>;
+
+/// What `Core` does with its workers at the old owner.
+fn export(network: &mut Network, node: usize, subtree: &str) -> (Records, Records) {
+    let now = network.now;
+    let engines = &mut network.hosts[node].engines;
+    let open: Vec<MessageId> =
+        engines.iter_mut().flat_map(|engine| engine.refuse_open(now, subtree)).collect();
+    let queued = engines.iter_mut().flat_map(|engine| engine.export_queued(now, subtree)).collect();
+    let seen = engines.iter_mut().flat_map(|engine| engine.export_seen(now, &open)).collect();
+    assert!(engines.iter_mut().all(|engine| engine.open_below(subtree) == 0));
+    (queued, seen)
+}
+
+/// And at the new one. How many records found no session or no room.
+fn import(network: &mut Network, node: usize, queued: &Records, seen: &Records) -> usize {
+    let now = network.now;
+    let engines = &mut network.hosts[node].engines;
+    engines.iter_mut().for_each(|engine| engine.import_seen(now, seen));
+    let mut left = 0;
+    for record in queued.iter().map(|record| QueuedRecord::parse(record).expect("it was just written")) {
+        let home = engines.iter().position(|engine| engine.session_key(record.session).is_some());
+        left += home.map_or(1, |home| engines[home].import_queued(now, &[record]));
+    }
+    left
+}
+
+/// A persistent session at a node with a subscription, for a client that has a link there or not.
+fn subscribe_persistently(network: &mut Network, client: usize, node: usize, filter: &str) {
+    network.connect(client, node);
+    network.open_session(client, node, true);
+    network.subscribe(client, node, filter, 2, false);
+}
+
+fn leave(network: &mut Network, client: usize, node: usize) {
+    let link = network.hosts[node].links[&network.hosts[client].session];
+    let now = network.now;
+    network.hosts[node].engines[usize::from(link.worker())].close(now, link);
+    let link = network.hosts[client].links[&network.hosts[client].session];
+    network.hosts[client].engines[0].close(now, link);
+}
+
+fn publish_for(network: &mut Network, publisher: usize, count: usize, qos: u8) {
+    for _ in 0..count {
+        network.publish(publisher, &message("b/topic", b"x", qos));
+        network.run(MILLISECOND / 2);
+    }
+}
+
+fn assert_has_all(network: &Network, subscriber: usize, count: u64, qos: u8, what: &str) {
+    let sequences = network.sequences(subscriber, "b/topic");
+    assert_eq!(sequences.iter().copied().collect::<BTreeSet<_>>(), (1..=count).collect(), "{what}");
+    assert!(qos == 1 || sequences.len() as u64 == count, "{what}: {} at QoS 2", sequences.len());
+}
+
+#[test]
+fn what_waits_for_sessions_and_what_was_seen_moves() {
+    for (seed, from, to, qos) in
+        [(1, 1, 1, 1), (2, 1, 1, 2), (3, 2, 3, 1), (4, 3, 2, 2), (5, 1, 3, 2), (6, 2, 1, 2)]
+    {
+        let mut network = Network::new(seed, Faults { loss: 0.05, duplication: 0.05, jitter: 2_000 });
+        let (old, new) = (network.add_node("", from), network.add_node("elsewhere", to));
+        let quick = network.add_subscriber(old, "b/#", 2);
+        let [away, slow] = [(); 2].map(|()| {
+            let client = network.add_client();
+            network.hosts[client].engines[0].listen(1, "b/#", 2);
+            subscribe_persistently(&mut network, client, old, "b/#");
+            client
+        });
+        leave(&mut network, away, old);
+        network.hosts[slow].reads = false;
+        let publisher = network.add_client();
+        publish_for(&mut network, publisher, 60, qos);
+        // The slow one counts as away now: nobody waits for it any more, so its messages are the owner's alone.
+        network.run(4 * SECOND);
+        assert_eq!(network.hosts[publisher].published.len(), 60, "seed {seed}");
+        publish_for(&mut network, publisher, 30, qos);
+
+        network.connect(quick, new);
+        network.subscribe(quick, new, "b/#", 2, false);
+        for client in [away, slow] {
+            subscribe_persistently(&mut network, client, new, "b/#");
+        }
+        leave(&mut network, away, new);
+        for engine in &mut network.hosts[new].engines {
+            engine.grant("b", Grant { epoch: 2, serving: false, ..GRANT });
+        }
+        network.cut(old, "b", new);
+        publish_for(&mut network, publisher, 30, qos);
+        let (queued, seen) = export(&mut network, old, "b");
+        // For the one that is away and for the slow one, who has them and did not answer.
+        assert_eq!((queued.len(), seen.is_empty()), (180, qos == 1), "seed {seed}");
+        assert_eq!(import(&mut network, new, &queued, &seen), 0);
+        for engine in &mut network.hosts[new].engines {
+            engine.grant("b", Grant { epoch: 2, ..GRANT });
+        }
+        publish_for(&mut network, publisher, 30, qos);
+        network.hosts[slow].reads = true;
+        network.connect(away, new);
+        network.run_until_drained();
+
+        network.assert_all_published(publisher, 150);
+        for (subscriber, who) in [(quick, "quick"), (away, "away"), (slow, "slow")] {
+            assert_has_all(&network, subscriber, 150, qos, &format!("{who}, seed {seed}"));
+        }
+        assert_eq!(network.counter(old, "drop.moved"), 180);
+        assert_eq!(export(&mut network, old, "b").0.len(), 0, "nothing is left");
+    }
+}
+
+#[test]
+fn an_open_message_is_sent_again_and_taken_for_new() {
+    let mut network = Network::new(7, Faults::default());
+    let (old, new) = (network.add_node("", 2), network.add_node("elsewhere", 1));
+    let subscriber = network.add_subscriber(old, "b/#", 2);
+    network.hosts[subscriber].reads = false;
+    let publisher = network.add_client();
+    publish_for(&mut network, publisher, 5, 2);
+    network.run(10 * MILLISECOND);
+    let open: usize = network.hosts[old].engines.iter_mut().map(|engine| engine.open_below("b")).sum();
+    assert_eq!(open, 5);
+    network.connect(subscriber, new);
+    network.subscribe(subscriber, new, "b/#", 2, false);
+    network.cut(old, "b", new);
+    let (queued, seen) = export(&mut network, old, "b");
+    assert!(queued.is_empty() && seen.is_empty(), "its publisher has them all");
+    import(&mut network, new, &queued, &seen);
+    for engine in &mut network.hosts[new].engines {
+        engine.grant("b", Grant { epoch: 2, ..GRANT });
+    }
+    network.run(SECOND);
+    assert_eq!(network.counter(new, "messages_in"), 5, "they came to the new owner");
+    network.hosts[subscriber].reads = true;
+    network.run_until_drained();
+    network.assert_all_published(publisher, 5);
+    assert_has_all(&network, subscriber, 5, 2, "the subscriber");
+}
+
+#[test]
+fn what_was_answered_is_not_taken_twice_by_the_new_owner() {
+    let mut network = Network::new(8, Faults::default());
+    let (old, new) = (network.add_node("", 1), network.add_node("elsewhere", 3));
+    let publisher = network.add_client();
+    network.add_subscriber(old, "b/#", 2);
+    publish_for(&mut network, publisher, 70, 2);
+    network.run_until_drained();
+    let (_, seen) = export(&mut network, old, "b");
+    import(&mut network, new, &Vec::new(), &seen);
+    let id = network.hosts[publisher].publisher;
+    let records: Vec<_> = seen.iter().map(|record| SeenRecord::parse(record).expect("well made")).collect();
+    assert!(records.iter().all(|record| record.publisher == id && record.floor == 1));
+    let now = network.now;
+    for engine in &mut network.hosts[new].engines {
+        engine.grant("b", Grant { epoch: 2, ..GRANT });
+    }
+    let resend = |network: &mut Network, sequence: u64| {
+        let message = crate::wire::PublishOut { publisher: id, sequence, ..message("b/topic", b"x", 2) };
+        let mut field = Vec::new();
+        crate::wire::put_publish_field(&mut field, &message);
+        network.hosts[new].engines[0].publish_raw(now, &crate::wire::message_of(&field))
+    };
+    for sequence in 60..80 {
+        assert!(resend(&mut network, sequence));
+    }
+    assert_eq!(network.counter(new, "messages_in"), 9, "71 to 79");
+    assert_eq!(network.counter(new, "drop.duplicate_message"), 11);
+}
+
+#[test]
+fn records_that_make_no_sense_are_dropped_and_counted() {
+    let mut network = Network::new(9, Faults::default());
+    let node = network.add_node("", 1);
+    let subscriber = network.add_subscriber(node, "b/#", 2);
+    let session = network.hosts[subscriber].session;
+    let publish = |topic: &str, qos| {
+        let mut field = Vec::new();
+        let message = crate::wire::PublishOut { publisher: 9, sequence: 1, ..message(topic, b"x", qos) };
+        crate::wire::put_publish_field(&mut field, &message);
+        crate::wire::message_of(&field)
+    };
+    let (good, wild, qos_0, qos_9) =
+        (publish("b/topic", 1), publish("b/#", 1), publish("b/topic", 0), publish("b/topic", 9));
+    let record = |session, publish, qos| QueuedRecord { session, publish, qos, ..QueuedRecord::default() };
+    let bad = [
+        record(session, &wild, 1),
+        record(session, &qos_0, 1),
+        record(session, &qos_9, 1),
+        record(session, &[], 1),
+        record(session, b"\xff\xff\xff", 1),
+        record(session, &good, 0),
+        record(session ^ 1, &good, 1),
+    ];
+    let now = network.now;
+    let engine = &mut network.hosts[node].engines[0];
+    assert_eq!(engine.import_queued(now, &bad), 0);
+    engine.import_seen(now, &[vec![0xff], vec![0x1a, 1, 5], vec![0x1a, 4, 1, 1, 0, 1], vec![0x1a, 2, 1, 0]]);
+    assert_eq!(network.counter(node, "drop.invalid_record"), bad.len() as u64 + 4);
+    let now = network.now;
+    assert_eq!(network.hosts[node].engines[0].import_queued(now, &[record(session, &good, 200)]), 0);
+    network.run_until_drained();
+    assert_eq!(network.hosts[subscriber].read.len(), 1);
+    assert!(!network.hosts[node].engines[0].publish_raw(network.now, b"\xff"));
+    assert!(!network.hosts[node].engines[0].publish_raw(network.now, &wild));
+}

@@ -1,0 +1,140 @@
+//! Messages larger than a datagram, on their way through whatever happens (§7.5).
+
+use super::network::{Faults, GRANT, MILLISECOND, Network, SECOND, message};
+use crate::engine::parts::{Outgoing, Part, Splitter};
+use crate::wire::{Body, PacketView};
+
+/// Bytes in which a part that is missing, twice there or out of place shows.
+fn payload(bytes: usize, seed: u32) -> Vec<u8> {
+    (0..bytes as u32).map(|at| (at.wrapping_add(seed).wrapping_mul(2_654_435_761) >> 24) as u8).collect()
+}
+
+fn read(network: &Network, subscriber: usize, topic: &str) -> Vec<Vec<u8>> {
+    let read = network.hosts[subscriber].read.iter().filter(|read| read.topic == topic);
+    read.map(|read| read.payload.clone()).collect()
+}
+
+#[test]
+fn it_survives_owners_that_change_and_links_that_end_half_way() {
+    for seed in 0..6 {
+        for qos in [1, 2] {
+            let mut network = Network::new(seed, Faults { loss: 0.03, duplication: 0.02, jitter: 1_000 });
+            let (old, new) = (network.add_node("", 1), network.add_node("elsewhere", 1));
+            let subscriber = network.add_subscriber(old, "b/#", 2);
+            network.connect(subscriber, new);
+            network.subscribe(subscriber, new, "b/#", 2, false);
+            let publisher = network.add_client();
+            let sent: Vec<Vec<u8>> = [10, 400_000, 20, 300_000].map(|bytes| payload(bytes, 1)).to_vec();
+            sent.iter().for_each(|payload| _ = network.publish(publisher, &message("b/c", payload, qos)));
+            network.run(10 * MILLISECOND);
+            let now = network.now;
+            let link = network.hosts[publisher].links[&network.hosts[publisher].session];
+            network.hosts[publisher].engines[0].close(now, link);
+            network.run(10 * MILLISECOND);
+            assert!(network.hosts[publisher].published.len() < 4, "not all is through yet");
+            network.hosts[new].engines[0].grant("b", GRANT);
+            network.cut(old, "b", new);
+            network.run_until_drained();
+            network.assert_all_published(publisher, 4);
+            let came = read(&network, subscriber, "b/c");
+            assert!(came.iter().map(Vec::len).eq(sent.iter().map(Vec::len)) || qos == 1, "seed {seed}");
+            assert!(came.iter().filter(|payload| payload.len() > 20).eq(sent.iter().skip(1).step_by(2)));
+            assert!(network.counter(new, "messages_in") > 100, "the new owner had the most of it");
+        }
+    }
+}
+
+#[test]
+fn its_publisher_makes_no_more_parts_than_are_under_way() {
+    let mut network = Network::new(1, Faults::default());
+    let node = network.add_node("", 1);
+    let subscriber = network.add_subscriber(node, "#", 1);
+    let publisher = network.add_client();
+    let large = payload(30 << 20, 2);
+    let sequence = network.publish(publisher, &message("camera", &large, 1));
+    let (mut most_queued, mut most_in_flight) = (0, 0);
+    while !network.hosts[publisher].published.contains_key(&sequence) {
+        network.run(10 * MILLISECOND);
+        most_queued = most_queued.max(network.counter(publisher, "queued_bytes"));
+        most_in_flight = most_in_flight.max(network.counter(publisher, "inflight"));
+    }
+    assert!(most_queued < 6 << 20 && most_in_flight <= 4_096, "{most_queued} bytes, {most_in_flight} parts");
+    assert!(read(&network, subscriber, "camera") == [large]);
+}
+
+#[test]
+fn it_leaves_room_for_what_is_published_meanwhile() {
+    let mut network = Network::new(2, Faults::default());
+    let node = network.add_node("", 1);
+    let subscriber = network.add_subscriber(node, "#", 1);
+    let publisher = network.add_client();
+    let large = payload(7 << 20, 3);
+    let first = network.publish(publisher, &message("camera/1", &large, 1));
+    let second = network.publish(publisher, &message("camera/2", &large[1..], 1));
+    let mut alarms = Vec::new();
+    while !network.hosts[publisher].published.contains_key(&first) {
+        alarms.push(network.publish(publisher, &message("alarm", b"!", 1)));
+        network.run(2 * MILLISECOND);
+    }
+    let told = &network.hosts[publisher].published;
+    let early = alarms.iter().filter(|&alarm| told.contains_key(alarm)).count();
+    assert!(alarms.len() >= 5 && 2 * early > alarms.len(), "{early} of {}", alarms.len());
+    network.run(10 * MILLISECOND);
+    assert!(network.hosts[publisher].published.contains_key(&second), "the two large ones take turns");
+    network.run_until_drained();
+    network.assert_all_published(publisher, 2 + alarms.len());
+    assert_eq!(network.counter(subscriber, "messages_in"), 2 + alarms.len() as u64);
+}
+
+#[test]
+fn at_qos_0_it_is_paced_by_its_link_and_comes_whole_where_nothing_is_lost() {
+    let mut network = Network::new(3, Faults::default());
+    let node = network.add_node("", 1);
+    let subscriber = network.add_subscriber(node, "#", 0);
+    let publisher = network.add_client();
+    let large = payload(8 << 20, 4);
+    network.publish(publisher, &message("camera", &large, 0));
+    network.publish(publisher, &message("camera", b"next", 0));
+    network.run(100 * MILLISECOND);
+    assert!(network.counter(publisher, "queued_bytes") <= (1 << 20) + 2_000);
+    network.run_until_drained();
+    assert!(read(&network, subscriber, "camera") == [large, b"next".to_vec()]);
+}
+
+/// The parts of a message of QoS 2, as an owner passes them on.
+fn parts_of(payload: &[u8]) -> Vec<Part> {
+    let sent = message("camera", payload, 2);
+    let split = Splitter::new(77, 1_200).split("camera".into(), &sent, || payload.to_vec().into());
+    match split {
+        Ok(Outgoing::Large(parts)) => parts.collect(),
+        other => panic!("not large: {other:?}"),
+    }
+}
+
+/// The client takes these parts, each under a delivery number of its own.
+fn take(network: &mut Network, client: usize, parts: &[Part]) -> Vec<Vec<u8>> {
+    let host = &mut network.hosts[client];
+    let (engine, link) = (&mut host.engines[0], host.links[&host.session]);
+    for (part, delivery) in parts.iter().zip(1_000..) {
+        let packet = PacketView::from_raw(&part.field).expect("we made it");
+        let Body::Publish(publish) = packet.body else { panic!("we made it") };
+        engine.read(network.now, link, &PacketView { delivery, ..packet }, &publish);
+    }
+    engine.take_messages(network.now, 10).into_iter().filter_map(|message| message.whole).collect()
+}
+
+#[test]
+fn one_whose_parts_stop_coming_is_given_up_and_comes_whole_when_it_comes_again() {
+    let mut network = Network::new(4, Faults::default());
+    let node = network.add_node("", 1);
+    let subscriber = network.add_subscriber(node, "#", 2);
+    network.run(SECOND);
+    let large = payload(3_000, 5);
+    let parts = parts_of(&large);
+    assert!(take(&mut network, subscriber, &parts[..2]).is_empty());
+    network.run(40 * SECOND);
+    assert_eq!(network.counter(subscriber, "drop.incomplete"), 1);
+    assert_eq!(take(&mut network, subscriber, &parts), [large]);
+    assert!(take(&mut network, subscriber, &parts).is_empty(), "it was here");
+    assert_eq!(network.counter(subscriber, "drop.duplicate_message"), parts.len() as u64);
+}

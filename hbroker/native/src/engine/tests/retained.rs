@@ -1,0 +1,97 @@
+//! Retained messages over whole engines (§7.6): the latest, at least once, and never an older one after a newer.
+
+use rand::Rng;
+
+use super::network::{Faults, MILLISECOND, Network, SECOND, message};
+use crate::wire::PublishOut;
+
+fn retained<'a>(topic: &'a str, payload: &'a [u8], qos: u8) -> PublishOut<'a> {
+    PublishOut { retain: true, ..message(topic, payload, qos) }
+}
+
+/// As a node does when it is asked for a subscription: made first, then what is retained is sent.
+fn subscribe(network: &mut Network, node: usize, filter: &str, qos: u8) -> usize {
+    let subscriber = network.add_subscriber(node, filter, qos);
+    send_retained(network, subscriber, node, filter, qos);
+    subscriber
+}
+
+fn send_retained(network: &mut Network, subscriber: usize, node: usize, filter: &str, qos: u8) -> usize {
+    let (now, key) = (network.now, network.session(subscriber, node));
+    let home = usize::from(key.worker());
+    network.hosts[node].engines[home].send_retained(now, key, filter, qos)
+}
+
+/// The numbers that a subscriber read, in order.
+fn numbers(network: &Network, subscriber: usize) -> Vec<u32> {
+    let number = |payload: &[u8]| payload.first_chunk().map_or(0, |bytes| u32::from_be_bytes(*bytes));
+    network.hosts[subscriber].read.iter().map(|read| number(&read.payload)).collect()
+}
+
+#[test]
+fn who_subscribes_gets_the_latest_and_never_an_older_one_after_it() {
+    for (seed, qos, size) in [(1, 1, 4), (2, 2, 4), (3, 1, 3_000), (4, 2, 3_000), (5, 1, 4), (6, 2, 3_000)] {
+        let mut network = Network::new(seed, Faults { loss: 0.2, duplication: 0.05, jitter: 20_000 });
+        let node = network.add_node("", 1);
+        let publishers = [network.add_client(), network.add_client()];
+        let mut subscribers = Vec::new();
+        for number in 1_u32..=60 {
+            // One after the other, so that their order is known; but subscribers lag behind.
+            let before = network.counter(node, "messages_in");
+            let payload: Vec<u8> = number.to_be_bytes().into_iter().cycle().take(size).collect();
+            network.publish(publishers[number as usize % 2], &retained("a/b", &payload, qos));
+            while network.counter(node, "messages_in") < before + size.div_ceil(1_100) as u64 {
+                network.run(MILLISECOND / 2);
+            }
+            if network.rng.random_bool(0.2) {
+                subscribers.push(subscribe(&mut network, node, "a/+", 2));
+            }
+        }
+        network.run_until_drained();
+        assert!(subscribers.len() > 5);
+        for subscriber in subscribers {
+            let numbers = numbers(&network, subscriber);
+            assert!(numbers.is_sorted(), "seed {seed}, QoS {qos}, {size} bytes: {numbers:?}");
+            assert_eq!(numbers.last(), Some(&60));
+        }
+    }
+}
+
+#[test]
+fn a_message_that_is_retained_comes_again_for_each_subscription_at_qos_2() {
+    let mut network = Network::new(7, Faults::HEAVY);
+    let node = network.add_node("", 1);
+    let publisher = network.add_client();
+    let large = vec![7; 5_000];
+    network.publish(publisher, &retained("a/small", b"x", 2));
+    network.publish(publisher, &retained("a/large", &large, 2));
+    network.run_until_drained();
+    let subscriber = subscribe(&mut network, node, "a/+", 2);
+    network.run_until_drained();
+    for _ in 0..2 {
+        assert_eq!(send_retained(&mut network, subscriber, node, "a/+", 2), 2);
+        network.run_until_drained();
+    }
+    let read = &network.hosts[subscriber].read;
+    assert!(read.len() == 6 && read.iter().all(|read| read.retained));
+    assert_eq!(read.iter().filter(|read| read.payload == large).count(), 3);
+}
+
+#[test]
+fn a_dead_message_is_not_sent() {
+    let mut network = Network::new(8, Faults::default());
+    let node = network.add_node("", 1);
+    let publisher = network.add_client();
+    let published_at_us = network.now;
+    for (topic, expiry_s) in [("a/dies", Some(10)), ("a/stays", Some(100)), ("a/ever", None)] {
+        let message = PublishOut { published_at_us, expiry_s, ..retained(topic, b"x", 1) };
+        network.publish(publisher, &message);
+    }
+    network.run(SECOND);
+    for (wait, expected) in [(0, 3), (10, 2), (100, 1)] {
+        network.run(wait * SECOND);
+        let subscriber = subscribe(&mut network, node, "a/+", 1);
+        network.run(SECOND);
+        assert_eq!(network.hosts[subscriber].read.len(), expected);
+    }
+}

@@ -1,0 +1,76 @@
+//! What comes in a persistent session before its application asks for it (§6.4).
+
+use super::network::{Faults, Network, SECOND, message};
+
+/// A client that is subscribed at a node, with nobody listening yet.
+fn subscribed(seed: u64, persistent: bool) -> (Network, usize, usize) {
+    let mut network = Network::new(seed, Faults { loss: 0.1, duplication: 0.1, jitter: 2_000 });
+    let node = network.add_node("", 1);
+    let client = network.add_client_with(|config| {
+        config.persistent = persistent;
+        config.receive_bytes = 20_000;
+    });
+    network.connect(client, node);
+    network.subscribe(client, node, "#", 2, false);
+    let publisher = network.add_client();
+    (network, client, publisher)
+}
+
+#[test]
+fn it_waits_unacknowledged_for_a_listener_in_order() {
+    for seed in 0..10 {
+        let (mut network, client, publisher) = subscribed(seed, true);
+        let large = vec![7; 5_000];
+        for (topic, payload) in [("a", &b"1"[..]), ("b", b"2"), ("a", &large), ("a", b"3")] {
+            network.publish(publisher, &message(topic, payload, 2));
+        }
+        network.run(5 * SECOND);
+        assert!(network.hosts[publisher].published.is_empty() && network.hosts[client].read.is_empty());
+        let now = network.now;
+        network.hosts[client].engines[0].listen(now, 1, "a", 2);
+        network.run(5 * SECOND);
+        let lengths: Vec<usize> = network.hosts[client].read.iter().map(|read| read.payload.len()).collect();
+        assert_eq!(lengths, [1, 5_000, 1], "seed {seed}");
+        assert_eq!(network.hosts[publisher].published.len(), 3, "the other topic waits on");
+        let now = network.now;
+        network.hosts[client].engines[0].listen(now, 2, "#", 2);
+        network.run_until_drained();
+        assert_eq!(network.sequences(client, "b").len(), 1);
+        network.assert_all_published(publisher, 4);
+        assert_eq!(network.counter(client, "drop.unclaimed"), 0);
+    }
+}
+
+#[test]
+fn it_is_given_up_after_a_while_or_where_there_is_too_much_of_it() {
+    let (mut network, client, publisher) = subscribed(1, true);
+    let payload = vec![0; 1_000];
+    for _ in 0..30 {
+        network.publish(publisher, &message("a", &payload, 1));
+    }
+    network.run(10 * SECOND);
+    let too_much = network.counter(client, "drop.unclaimed");
+    assert!((10..=12).contains(&too_much), "{too_much} of 30 were more than 20,000 bytes");
+    assert_eq!(network.hosts[publisher].published.len() as u64, too_much);
+    network.run(30 * SECOND);
+    network.assert_all_published(publisher, 30);
+    assert_eq!(network.counter(client, "drop.unclaimed"), 30);
+    let now = network.now;
+    network.hosts[client].engines[0].listen(now, 1, "#", 2);
+    network.run(SECOND);
+    assert!(network.hosts[client].read.is_empty());
+}
+
+#[test]
+fn in_other_sessions_and_at_qos_0_nothing_waits() {
+    for (persistent, qos) in [(false, 1), (true, 0)] {
+        let (mut network, client, publisher) = subscribed(2, persistent);
+        network.publish(publisher, &message("a", b"x", qos));
+        network.run_until_drained();
+        let now = network.now;
+        network.hosts[client].engines[0].listen(now, 1, "#", 2);
+        network.run(SECOND);
+        assert!(network.hosts[client].read.is_empty());
+        assert_eq!(network.counter(client, "drop.unclaimed"), 0);
+    }
+}

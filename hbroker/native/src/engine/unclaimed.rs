@@ -1,0 +1,105 @@
+//! Messages of a persistent session that came before a listener for them did (§6.4).
+//!
+//! They are not acknowledged, so their owner's credit bounds them; what an owner sends beyond that is not kept.
+
+use std::collections::VecDeque;
+
+use bytes::Bytes;
+
+use crate::Micros;
+use crate::config::Config;
+use crate::engine::counters::{Counters, Drop};
+use crate::engine::fragment::Receipt;
+use crate::link_id::LinkId;
+use crate::wire::PublishView;
+
+/// How long a message may wait for a listener.
+const PATIENCE: Micros = 30_000_000;
+
+pub struct Unclaimed {
+    is_persistent: bool,
+    most_messages: usize,
+    most_bytes: usize,
+    waiting: VecDeque<Waiting>,
+    bytes: usize,
+}
+
+/// A message that waits.
+pub struct Waiting {
+    /// Its field `publish`.
+    pub field: Bytes,
+    pub retained: bool,
+    pub receipt: Receipt,
+    until: Micros,
+}
+
+impl Unclaimed {
+    pub fn new(config: &Config) -> Self {
+        Self {
+            is_persistent: config.persistent,
+            most_messages: config.receive_messages as usize,
+            most_bytes: usize::try_from(config.receive_bytes).unwrap_or(usize::MAX),
+            waiting: VecDeque::new(),
+            bytes: 0,
+        }
+    }
+
+    /// Keeps a message; false where it is to be acknowledged instead: nobody will ask for it, or too much waits.
+    pub fn keep(
+        &mut self,
+        now: Micros,
+        publish: &PublishView<'_>,
+        retained: bool,
+        receipt: Receipt,
+        counters: &mut Counters,
+    ) -> bool {
+        if !self.is_persistent {
+            return false;
+        }
+        let field: Bytes = publish.field().into_owned().into();
+        if self.waiting.len() >= self.most_messages || self.bytes + field.len() > self.most_bytes {
+            counters.drop(Drop::Unclaimed);
+            return false;
+        }
+        self.put_back(Waiting { field, retained, receipt, until: now + PATIENCE });
+        true
+    }
+
+    /// Has one wait on that was taken.
+    pub fn put_back(&mut self, waiting: Waiting) {
+        self.bytes += waiting.field.len();
+        self.waiting.push_back(waiting);
+    }
+
+    /// Takes all, in order.
+    pub fn take_all(&mut self) -> VecDeque<Waiting> {
+        self.bytes = 0;
+        std::mem::take(&mut self.waiting)
+    }
+
+    /// Gives up those that waited too long; their receipts.
+    pub fn expire(&mut self, now: Micros) -> Vec<Receipt> {
+        let mut receipts = Vec::new();
+        while self.waiting.front().is_some_and(|waiting| waiting.until <= now)
+            && let Some(waiting) = self.waiting.pop_front()
+        {
+            self.bytes -= waiting.field.len();
+            receipts.push(waiting.receipt);
+        }
+        receipts
+    }
+
+    /// A link is gone: what came over it comes again.
+    pub fn forget_link(&mut self, link: LinkId) {
+        let bytes = &mut self.bytes;
+        self.waiting.retain(|waiting| {
+            let stays = waiting.receipt.0 != link;
+            *bytes -= if stays { 0 } else { waiting.field.len() };
+            stays
+        });
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.waiting.is_empty()
+    }
+}

@@ -1,0 +1,124 @@
+//! When the next datagram may leave, so that a window is spread over its round trip (RFC 9002 §7.7).
+//!
+//! The rate is 1.25 windows for each round trip: a little more than comes back acknowledged, so that the window, not the
+//! pacer, is the limit in the long run. It is kept as a generic cell rate algorithm: every datagram moves a theoretical time
+//! on by what it takes at that rate, and may leave while that time is no more than a burst ahead. After a pause the burst is
+//! there at once, so whoever sends less than the window never waits. A burst is ten datagrams, or what the rate makes of one
+//! millisecond where that is more: timers are no finer, and a path so short has its round trip within one.
+
+use crate::Micros;
+
+/// RFC 9002 §7.7: N, as a fraction.
+const RATE: (u64, u64) = (5, 4);
+/// Datagrams that may leave at once.
+const BURST: u64 = 10;
+const NANOS: u64 = 1_000;
+/// RFC 9002 §6.1.2, kGranularity, in nanoseconds: what leaves within it counts as one burst.
+const GRANULARITY: u64 = 1_000 * NANOS;
+/// No timer is set for less: half of what may leave at once gathers instead.
+const LEAST_WAIT: Micros = 500;
+
+/// How fast a path is taken to be.
+#[derive(Debug, Clone, Copy)]
+pub struct Rate {
+    /// Bytes in flight.
+    pub window: usize,
+    /// The smoothed round-trip time.
+    pub round_trip: Micros,
+}
+
+impl Rate {
+    /// Nanoseconds that so many bytes take.
+    fn time_of(self, bytes: usize) -> u64 {
+        let (numerator, denominator) = RATE;
+        let window = self.window.max(1) as u64;
+        let spread = self.round_trip.saturating_mul(NANOS * denominator);
+        (bytes as u64).saturating_mul(spread) / (window * numerator)
+    }
+}
+
+/// The pacer of one path.
+#[derive(Debug, Default)]
+pub struct Pacer {
+    /// When all that was sent would have left at the rate, in nanoseconds.
+    through_at: u64,
+}
+
+impl Pacer {
+    /// When a datagram may leave; None: now.
+    pub fn next_departure(&self, now: Micros, rate: Rate, max_datagram: usize) -> Option<Micros> {
+        let ahead = self.through_at.saturating_sub(now * NANOS);
+        if ahead == 0 {
+            return None;
+        }
+        let burst = ((BURST - 1) * rate.time_of(max_datagram)).max(GRANULARITY);
+        (ahead > burst).then(|| now + (ahead - burst).div_ceil(NANOS).max(LEAST_WAIT))
+    }
+
+    /// A datagram leaves.
+    pub fn on_sent(&mut self, now: Micros, rate: Rate, size: usize) {
+        self.through_at = self.through_at.max(now * NANOS).saturating_add(rate.time_of(size));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SIZE: usize = 1_200;
+
+    /// Sends whenever allowed; returns the times at which datagrams left.
+    fn departures(rate: Rate, count: usize) -> Vec<Micros> {
+        let (mut pacer, mut now, mut times) = (Pacer::default(), 1_000_000, Vec::new());
+        while times.len() < count {
+            match pacer.next_departure(now, rate, SIZE) {
+                Some(later) => now = later,
+                None => {
+                    pacer.on_sent(now, rate, SIZE);
+                    times.push(now);
+                }
+            }
+        }
+        times
+    }
+
+    #[test]
+    fn ten_leave_at_once_and_the_others_in_even_intervals() {
+        let times = departures(Rate { window: 100 * SIZE, round_trip: 100_000 }, 200);
+        assert!(times[..10].iter().all(|&at| at == times[0]));
+        assert!(
+            times[9..].windows(2).all(|pair| pair[1] - pair[0] == 800),
+            "1 ms for a datagram, less a fifth"
+        );
+    }
+
+    #[test]
+    fn a_window_takes_four_fifths_of_a_round_trip() {
+        for (datagrams, round_trip) in [(50, 40_000), (500, 40_000), (5_000, 20_000), (20, 300_000)] {
+            let times = departures(Rate { window: datagrams * SIZE, round_trip }, 5 * datagrams);
+            let took = (times.last().unwrap() - times[0]) as f64;
+            let at_rate = (5.0 - 10.0 / datagrams as f64) * 0.8 * round_trip as f64;
+            assert!((took / at_rate - 1.0).abs() < 0.05, "{datagrams}: {took} for {at_rate}");
+        }
+    }
+
+    #[test]
+    fn a_path_within_the_granularity_is_never_held_up() {
+        let rate = Rate { window: 1_000 * SIZE, round_trip: 1_000 };
+        assert!(departures(rate, 1_000).iter().all(|&at| at == 1_000_000));
+    }
+
+    #[test]
+    fn a_pause_brings_back_one_burst_and_no_more() {
+        let rate = Rate { window: 100 * SIZE, round_trip: 100_000 };
+        let mut pacer = Pacer::default();
+        (0..10).for_each(|_| pacer.on_sent(0, rate, SIZE));
+        for now in [10_000_000, 20_000_000] {
+            for _ in 0..10 {
+                assert_eq!(pacer.next_departure(now, rate, SIZE), None);
+                pacer.on_sent(now, rate, SIZE);
+            }
+            assert_eq!(pacer.next_departure(now, rate, SIZE), Some(now + 800));
+        }
+    }
+}

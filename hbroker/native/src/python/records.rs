@@ -1,0 +1,47 @@
+//! The records of a handover that the core reads and writes itself, for the tests that hold them equal to Python's protobuf.
+
+use pyo3::exceptions::PyValueError;
+use pyo3::prelude::*;
+use pyo3::types::PyBytes;
+
+use crate::wire::{self, QueuedRecord, SeenRecord};
+
+/// `(session, publish, qos, retained, group, overflow)`
+type Queued<'py> = (u64, Bound<'py, PyBytes>, u8, bool, String, i32);
+/// `(publisher, floor, [(index, bits)])`
+type Seen = (u64, u64, Vec<(u64, u64)>);
+
+/// The values of a serialised `QueuedRecord`; None where it is malformed.
+#[pyfunction]
+pub fn decode_queued<'py>(py: Python<'py>, record: &[u8]) -> Option<Queued<'py>> {
+    let QueuedRecord { session, publish, qos, retained, group, overflow } =
+        QueuedRecord::parse(record).ok()?;
+    Some((session, PyBytes::new(py, publish), qos, retained, group.to_owned(), overflow))
+}
+
+/// The `QueuedRecord` with these values.
+#[pyfunction]
+pub fn encode_queued<'py>(py: Python<'py>, values: Queued<'py>) -> Bound<'py, PyBytes> {
+    let (session, publish, qos, retained, group, overflow) = values;
+    let record =
+        QueuedRecord { session, publish: publish.as_bytes(), qos, retained, group: &group, overflow };
+    PyBytes::new(py, &wire::queued_record(&record))
+}
+
+/// The values of a serialised `SeenRecord`; None where it is malformed.
+#[pyfunction]
+pub fn decode_seen(record: &[u8]) -> Option<Seen> {
+    let record = SeenRecord::parse(record).ok()?;
+    Some((record.publisher, record.floor, record.words().collect()))
+}
+
+/// The `SeenRecord` with these values; the words must ascend from the floor on.
+#[pyfunction]
+pub fn encode_seen(py: Python<'_>, values: Seen) -> PyResult<Bound<'_, PyBytes>> {
+    let (publisher, floor, words) = values;
+    let indices = std::iter::once(floor).chain(words.iter().map(|(index, _)| *index));
+    if !indices.is_sorted() {
+        return Err(PyValueError::new_err("the words do not ascend from the floor"));
+    }
+    Ok(PyBytes::new(py, &wire::seen_record(publisher, floor, &words)))
+}

@@ -1,0 +1,47 @@
+//! How a session is, as a frozen class.
+
+use std::collections::BTreeMap;
+
+use pyo3::prelude::*;
+
+use crate::engine::session::Status;
+
+#[pyclass(module = "hbroker._native", frozen, get_all)]
+pub struct SessionStatus {
+    session: u64,
+    connected: bool,
+    stalled: bool,
+    accepted: u64,
+    delivered: u64,
+    expired: u64,
+    queued: u64,
+    queued_bytes: usize,
+    dropped: BTreeMap<&'static str, u64>,
+}
+
+#[pymethods]
+impl SessionStatus {
+    fn __repr__(&self) -> String {
+        let Self { session, connected, stalled, queued, queued_bytes, .. } = self;
+        format!(
+            "SessionStatus(session={session}, connected={connected}, stalled={stalled}, queued={queued}, {queued_bytes} bytes)"
+        )
+    }
+}
+
+impl From<Status> for SessionStatus {
+    fn from(status: Status) -> Self {
+        let Status { session, is_connected, is_stalled, accounts, queued, queued_bytes } = status;
+        Self {
+            session,
+            connected: is_connected,
+            stalled: is_stalled,
+            accepted: accounts.accepted,
+            delivered: accounts.delivered,
+            expired: accounts.expired,
+            queued,
+            queued_bytes,
+            dropped: accounts.dropped().collect(),
+        }
+    }
+}

@@ -1,0 +1,163 @@
+//! Shared groups (§6.5): the names that are in use, what a match finds of them, and who of a group gets a message.
+//!
+//! A filter that members of one group subscribed to is matched as any other; but a message goes to one of them. Which one follows from
+//! the message and the members alone (rendezvous hashing; Thaler and Ravishankar, 1998): so each worker and each owner comes to the
+//! same choice, all parts of a message go to one member, one that comes again goes where it went before, and where a member comes or
+//! goes only that member's share moves.
+
+use std::hash::Hasher;
+use std::sync::Arc;
+
+use hashbrown::HashMap;
+use rustc_hash::FxHasher;
+
+use crate::keyed::Keyed;
+use crate::tables::arena::Arena;
+use crate::tables::match_set::Subscriber;
+
+/// Instead of a group's number: a subscription of the session's own.
+pub const OWN: u32 = u32::MAX;
+
+/// How fit a member is to take a message now. The fittest are chosen among.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Fitness {
+    /// It has no link, and its session waits for one.
+    Away,
+    /// It has a link.
+    Connected,
+    /// It has a link, takes what it is sent, and has credit (§7.7).
+    Ready,
+}
+
+/// The members of one group that subscribed to one filter.
+#[derive(Clone, Copy, Debug)]
+pub struct Group<'a> {
+    /// The group's name.
+    pub name: &'a Arc<str>,
+    /// At least one.
+    pub members: &'a [Subscriber],
+}
+
+impl Group<'_> {
+    /// The member that gets a message, whose id is (publisher, sequence number of its first part). `standing`: the session id of a
+    /// member, and how fit it is; `None` where it is gone. `None`: no member is left.
+    pub fn choose(
+        &self,
+        message: (u64, u64),
+        standing: impl Fn(&Subscriber) -> Option<(u64, Fitness)>,
+    ) -> Option<Subscriber> {
+        let rated = self.members.iter().filter_map(|member| {
+            let (session, fitness) = standing(member)?;
+            Some(((fitness, weight(message, session), session), *member))
+        });
+        rated.max_by_key(|(rating, _)| *rating).map(|(_, member)| member)
+    }
+}
+
+/// What a message weighs at a member: even over all members, and unlike that of any other message.
+fn weight((publisher, sequence): (u64, u64), session: u64) -> u64 {
+    let mut hasher = FxHasher::default();
+    hasher.write_u64(publisher);
+    hasher.write_u64(sequence);
+    // Fx does not mix its last input well; the finaliser of MurmurHash3 does (Appleby, 2011).
+    let mut hash = hasher.finish() ^ session;
+    hash = (hash ^ (hash >> 33)).wrapping_mul(0xff51_afd7_ed55_8ccd);
+    hash = (hash ^ (hash >> 33)).wrapping_mul(0xc4ce_b9fe_1a85_ec53);
+    hash ^ (hash >> 33)
+}
+
+/// The groups that a topic's filters have, each with its members: a buffer, to be used again.
+#[derive(Clone, Debug, Default)]
+pub struct GroupList {
+    members: Vec<Subscriber>,
+    /// (name, where its members end), in the members' order.
+    groups: Vec<(Arc<str>, usize)>,
+}
+
+impl GroupList {
+    /// Each group and filter that matches.
+    pub fn iter(&self) -> impl Iterator<Item = Group<'_>> {
+        let starts = std::iter::once(0).chain(self.groups.iter().map(|(_, end)| *end));
+        self.groups
+            .iter()
+            .zip(starts)
+            .map(|((name, end), start)| Group { name, members: &self.members[start..*end] })
+    }
+
+    /// Members, of all groups.
+    pub fn members(&self) -> usize {
+        self.members.len()
+    }
+
+    pub fn clear(&mut self) {
+        self.members.clear();
+        self.groups.clear();
+    }
+
+    /// Adds a group's next member. `begins`: it is the first.
+    pub(super) fn push(&mut self, begins: bool, name: &Arc<str>, member: Subscriber) {
+        self.members.push(member);
+        match self.groups.last_mut() {
+            Some((_, end)) if !begins => *end += 1,
+            _ => self.groups.push((Arc::clone(name), self.members.len())),
+        }
+    }
+
+    pub fn copy_from(&mut self, other: &Self) {
+        self.members.clone_from(&other.members);
+        self.groups.clone_from(&other.groups);
+    }
+}
+
+/// The names of the groups that have members, each stored once.
+pub struct GroupNames {
+    numbers: HashMap<Arc<str>, u32, Keyed>,
+    names: Arena<(Arc<str>, u32)>,
+}
+
+impl GroupNames {
+    /// No names. `seed`: random and secret.
+    pub fn new(seed: u64) -> Self {
+        Self { numbers: HashMap::with_hasher(Keyed::new(seed)), names: Arena::default() }
+    }
+
+    /// The number of a group; `None` where it has no members.
+    pub fn number(&self, name: &str) -> Option<u32> {
+        self.numbers.get(name).copied()
+    }
+
+    /// The number of a group, which has one user more now.
+    pub fn acquire(&mut self, name: &str) -> u32 {
+        if let Some(number) = self.number(name) {
+            self.names[number].1 += 1;
+            return number;
+        }
+        let name: Arc<str> = name.into();
+        let number = self.names.insert((Arc::clone(&name), 1));
+        self.numbers.insert(name, number);
+        number
+    }
+
+    /// A user less.
+    pub fn release(&mut self, number: u32) {
+        self.names[number].1 -= 1;
+        if self.names[number].1 == 0 {
+            let (name, _) = self.names.take(number);
+            self.numbers.remove(&name);
+        }
+    }
+
+    /// The name of a group that has members.
+    pub fn name(&self, number: u32) -> &Arc<str> {
+        &self.names[number].0
+    }
+
+    /// Groups that have members.
+    #[cfg(test)]
+    pub fn len(&self) -> usize {
+        self.numbers.len()
+    }
+}
+
+#[cfg(test)]
+mod tests;

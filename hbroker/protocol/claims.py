@@ -1,0 +1,104 @@
+"""Which subtrees a node claims: those it was told to by its settings, and by orders since (§5.7).
+
+A claim is an `Uplink`. The node's own part of `$SYS` is always one of them. What orders changed outlives the
+process: `remember` is told all claims before a change takes effect.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Final
+
+from hbroker.protocol.admission import STATUS_ROOT
+from hbroker.protocol.uplink import Means, Uplink, UplinkState
+
+__all__ = ["Claims"]
+
+
+class Claims:
+    """All claims of one node; the root has none. `remembered`: what an earlier run was told last; None: what
+    the settings say."""
+
+    def __init__(
+        self,
+        means: Means,
+        remembered: Sequence[str] | None = None,
+        remember: Callable[[Sequence[str]], None] = lambda claims: None,
+    ) -> None:
+        self._means = means
+        self._remember = remember
+        settings = means.settings
+        own = f"{STATUS_ROOT}/{settings.name}"
+        wanted = (settings.subtree,) if remembered is None else remembered
+        subtrees = () if settings.is_root else (*wanted, own)
+        self._uplinks = {subtree: Uplink(subtree, means) for subtree in subtrees}
+        self._own: Final = own
+
+    # Change
+
+    def start(self, now: int) -> None:
+        """Begins to ask for all of them."""
+        for uplink in self:
+            uplink.start(now)
+
+    def claim(self, now: int, subtree: str) -> None:
+        """Claims one more, from now on."""
+        if subtree not in self._uplinks:
+            self._uplinks = {subtree: Uplink(subtree, self._means), **self._uplinks}
+            self._remember(self.subtrees)
+            self._uplinks[subtree].start(now)
+
+    def hand_back(self, now: int, subtree: str) -> None:
+        """Gives one up. It is still among the claims until its parent has it, or its lease ends."""
+        self._remember([claimed for claimed in self.subtrees if claimed != subtree])
+        self._uplinks[subtree].leave(now)
+
+    def forget(self, subtree: str) -> None:
+        """Takes out one that has stopped."""
+        if self._uplinks.pop(subtree, None) is not None:
+            self._means.delegating.open(subtree)
+            self._remember(self.subtrees)
+
+    def leave(self, now: int) -> None:
+        """Gives all up."""
+        for uplink in self:
+            uplink.leave(now)
+
+    # Read
+
+    def find(self, subtree: str) -> Uplink | None:
+        """The claim to a subtree."""
+        return self._uplinks.get(subtree)
+
+    @property
+    def subtrees(self) -> list[str]:
+        """All that is claimed, less the node's own part of `$SYS`."""
+        return [subtree for subtree in self._uplinks if subtree != self._own]
+
+    @property
+    def main(self) -> str | None:
+        """What this node is there for: what its settings say, or, since that was handed back, what it claims
+        instead. Empty: the root's; None: nothing."""
+        settings = self._means.settings
+        if settings.is_root or settings.subtree in self._uplinks:
+            return settings.subtree
+        return next(iter(self.subtrees), None)
+
+    @property
+    def parent(self) -> str | None:
+        """The name of the parent for `main`, or else of any; empty: not known yet; None: this is the root."""
+        uplink = self._uplinks.get(self.main or "") or self._uplinks.get(self._own)
+        return None if uplink is None else uplink.parent
+
+    @property
+    def are_held(self) -> bool:
+        """Whether this node serves all of them."""
+        return all(u.state in (UplinkState.SERVING, UplinkState.AWAIT_RENEWAL) for u in self)
+
+    @property
+    def have_ended(self) -> bool:
+        """Whether there were some, and none goes on."""
+        return bool(self._uplinks) and all(u.state is UplinkState.STOPPED for u in self)
+
+    def __iter__(self) -> Iterator[Uplink]:
+        return iter(list(self._uplinks.values()))

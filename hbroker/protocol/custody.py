@@ -1,0 +1,446 @@
+"""The subtrees that a node delegated, each from its first handover to its last lease (§5.4, §5.6).
+
+A child's subtree goes through `DELEGATION`: handed over, held, handed back. Until the handover commits the
+parent owns it; from then on only the child does, until it hands it back or its lease ends. No lease is
+granted that outlives the parent's own, so whoever takes back a parent's subtree finds everything below it
+at rest.
+
+What was delegated below a subtree goes along with it: its owner stays, its parent changes. The old parent
+keeps such a cut, below the other, until the new one says that it serves; then it tells the cut's owner where
+to renew, and forgets it. In between nobody renews it here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from enum import Enum, auto
+from typing import Final
+
+from hbroker._proto import packet_pb2 as pb
+from hbroker.config import LeasePolicy
+from hbroker.protocol import timers
+from hbroker.protocol.agenda import Agenda, earliest
+from hbroker.protocol.core import NodeCore
+from hbroker.protocol.estate import Estate
+from hbroker.protocol.gathering import Gathering
+from hbroker.protocol.handover import Giving, GivingState, Leavers, Shipment, Taking, TakingState
+from hbroker.protocol.jurisdiction import Delegation, Jurisdiction
+from hbroker.protocol.machine import Machine
+from hbroker.protocol.notices import ChildAway, ChildJoined, ChildLeft, Ledger, TookBack
+from hbroker.protocol.packets import Cut, Reason, cut_of, pack
+from hbroker.protocol.records import Keeper, Record, parcels
+from hbroker.protocol.subscribers import Subscription
+from hbroker.protocol.subscribing import Subscribing
+from hbroker.subtree import is_within
+
+__all__ = ["DELEGATION", "Child", "Custody", "DelegationEvent", "DelegationState"]
+
+MOST_FENCED: Final = 10_000
+"""Subtrees taken back whose epoch is remembered."""
+
+
+class DelegationState(Enum):
+    HANDING_OVER = auto()
+    HELD = auto()
+    TAKING_BACK = auto()
+    GONE = auto()
+
+
+class DelegationEvent(Enum):
+    ADOPTED = auto()
+    """A renewal for a subtree that this node, restarted, did not know as delegated."""
+    DONE = auto()
+    LINK_LOST = auto()
+    CANCELLED = auto()
+    """The link was lost before the cut was made."""
+    LEAVE = auto()
+    OVERTAKEN = auto()
+    """A subtree that holds this one goes to a new owner, before this one was handed back."""
+    COMMITTED = auto()
+    EXPIRED = auto()
+    ENTRUSTED = auto()
+    """It has another parent now."""
+
+
+DELEGATION: Final = {
+    (DelegationState.HANDING_OVER, DelegationEvent.ADOPTED): DelegationState.HELD,
+    (DelegationState.HANDING_OVER, DelegationEvent.DONE): DelegationState.HELD,
+    (DelegationState.HANDING_OVER, DelegationEvent.LINK_LOST): DelegationState.HANDING_OVER,
+    (DelegationState.HANDING_OVER, DelegationEvent.CANCELLED): DelegationState.GONE,
+    (DelegationState.HANDING_OVER, DelegationEvent.EXPIRED): DelegationState.GONE,
+    (DelegationState.HANDING_OVER, DelegationEvent.ENTRUSTED): DelegationState.GONE,
+    (DelegationState.HELD, DelegationEvent.LINK_LOST): DelegationState.HELD,
+    (DelegationState.HELD, DelegationEvent.LEAVE): DelegationState.TAKING_BACK,
+    (DelegationState.HELD, DelegationEvent.EXPIRED): DelegationState.GONE,
+    (DelegationState.HELD, DelegationEvent.ENTRUSTED): DelegationState.GONE,
+    (DelegationState.TAKING_BACK, DelegationEvent.LINK_LOST): DelegationState.HELD,
+    (DelegationState.TAKING_BACK, DelegationEvent.OVERTAKEN): DelegationState.HELD,
+    (DelegationState.TAKING_BACK, DelegationEvent.COMMITTED): DelegationState.GONE,
+    (DelegationState.TAKING_BACK, DelegationEvent.EXPIRED): DelegationState.GONE,
+    (DelegationState.TAKING_BACK, DelegationEvent.ENTRUSTED): DelegationState.GONE,
+}
+
+
+@dataclass(slots=True)
+class Child:
+    """One delegation under way or made."""
+
+    delegation: Delegation
+    machine: Machine[DelegationState, DelegationEvent]
+    giving: Giving | None = None
+    taking: Taking | None = None
+    strays: Shipment | None = None
+    """What was taken in by mistake for a child that was not known."""
+    is_first: bool = True
+    """Nobody but this node served its subtree before."""
+    exported: list[Record] = field(default_factory=list)
+    """What waited below the subtree when its handover failed after COMMIT: for the child's next run."""
+    below: list[Delegation] = field(default_factory=list)
+    """What a child that leaves has delegated itself and goes on by itself (`serve`): see `_expire`."""
+
+
+class Custody:
+    """Every subtree delegated by this node. `children` by subtree."""
+
+    def __init__(
+        self,
+        core: NodeCore,
+        jurisdiction: Jurisdiction,
+        subscribing: Subscribing,
+        gathering: Gathering,
+        ledger: Ledger,
+        keepers: Sequence[Keeper] = (),
+    ) -> None:
+        self._core = core
+        self._jurisdiction = jurisdiction
+        self._subscribing = subscribing
+        self._gathering = gathering
+        self._ledger = ledger
+        self._estate = Estate(core, jurisdiction, subscribing, self.inherit, keepers)
+        self.children: dict[str, Child] = {}
+        self._ends: Agenda[str] = Agenda()
+        """When to take each subtree back."""
+        self._fenced: dict[str, int] = {}
+        self.highest_epoch = 0
+
+    # Change
+
+    def restore(self, now: int, delegations: Iterable[Delegation]) -> None:
+        """After a restart: what was delegated before is taken to be held, for as long as a lease may last."""
+        self.inherit(now, delegations)
+
+    def inherit(self, now: int, delegations: Iterable[Delegation]) -> None:
+        """Takes delegations of others for this node's own: whoever granted them last, their leases are over
+        once one has passed from now."""
+        for delegation in delegations:
+            known = self.children.get(delegation.subtree)
+            delegation.link = None
+            if known is not None:
+                if known.delegation.epoch > delegation.epoch:
+                    continue
+                self._abandon(known)
+                is_same = known.delegation.epoch == delegation.epoch
+                delegation.link = known.delegation.link if is_same else None
+            delegation.until = now + timers.LEASE
+            self.highest_epoch = max(self.highest_epoch, delegation.epoch)
+            child = Child(delegation, Machine(DELEGATION, DelegationState.HELD))
+            self.children[delegation.subtree] = child
+            self._cut(child)
+
+    def admit(self, now: int, delegation: Delegation) -> Child:
+        """Begins to delegate: `hand_over` or `adopt` follows."""
+        before = self.children.get(delegation.subtree)
+        child = Child(delegation, Machine(DELEGATION, DelegationState.HANDING_OVER))
+        if before is not None:
+            self._abandon(before)
+            child.exported = before.exported
+        self.children[delegation.subtree] = child
+        self.highest_epoch = max(self.highest_epoch, delegation.epoch)
+        self._schedule(child)
+        return child
+
+    def hand_over(self, now: int, child: Child) -> None:
+        """Sends what there is of the subtree."""
+        delegation = child.delegation
+        assert delegation.link is not None
+        if self._jurisdiction.delegation_of(delegation.subtree) is not None:
+            child.is_first = False
+            self._cut(child)  # A restart: nobody serves it now, the cut only changes.
+        child.giving = self._give(child, delegation.link)
+        child.giving.begin(now)
+
+    def adopt(self, now: int, child: Child) -> None:
+        """The child serves already. It gets what was taken in by mistake meanwhile."""
+        delegation = child.delegation
+        assert delegation.link is not None
+        self._cut(child)
+        records = [*self._estate.slow(delegation.subtree), *self._core.retained(delegation.subtree)]
+        child.strays = Shipment(self._core, delegation.subtree, delegation.epoch, delegation.link)
+        child.strays.add(parcels(records))
+        child.strays.handle_timeout(now)
+        self._core.drop_retained(delegation.subtree)
+        child.machine.handle(DelegationEvent.ADOPTED)
+        self._joined(child)
+
+    def renew(self, child: Child, link: int, until: int) -> None:
+        """The child goes on, by this link. A child that renews over another link than its first serves."""
+        delegation = child.delegation
+        if delegation.link != link:
+            self._abandon(child)
+            delegation.link = link
+            if child.machine.accepts(DelegationEvent.DONE):
+                self._arrived(child)
+            self.release_below(delegation.subtree, delegation.as_cut())
+        delegation.until = max(delegation.until, until)
+        self._schedule(child)
+
+    def handle_transfer(self, now: int, link: int, transfer: pb.Transfer) -> None:
+        """The child's part of a handover, in either direction."""
+        child = self.children.get(transfer.subtree)
+        expected = False
+        if child is not None and child.delegation.link == link:
+            if child.giving is not None:
+                expected = self._handle_given(now, child, child.giving, transfer)
+            elif child.taking is not None:
+                expected = self._handle_taken(now, child, child.taking, transfer)
+        if not expected:
+            self._ledger.drop("unexpected_packet")
+
+    def handle_leave(self, link: int, leave: pb.Leave) -> None:
+        """A child begins to hand a subtree back."""
+        child = self.children.get(leave.subtree)
+        known = child is not None and (child.delegation.link, child.delegation.epoch) == (link, leave.epoch)
+        is_ours = child is not None and self._jurisdiction.entrusted_to(child.delegation) is None
+        if child is None or not known or not is_ours or not child.machine.accepts(DelegationEvent.LEAVE):
+            self._ledger.drop("unexpected_packet")
+            return
+        child.machine.handle(DelegationEvent.LEAVE)
+        child.taking = Taking(self._core, leave.subtree, leave.epoch, link)
+
+    def handle_link_down(self, link: int) -> None:
+        """The lease goes on without the link; a handover does not."""
+        for child in [c for c in self.children.values() if c.delegation.link == link]:
+            child.delegation.link = None
+            had_a_chance = child.giving is None or child.giving.has_committed or not child.is_first
+            self._abandon(child)
+            if self.is_cut(child) and not had_a_chance:
+                self._jurisdiction.take_back(child.delegation.subtree)
+            if self.is_cut(child):
+                child.machine.handle(DelegationEvent.LINK_LOST)
+                self._ledger.note(ChildAway(child.delegation.subtree, child.delegation.node))
+            else:
+                self._cancel(child)
+
+    def give_up(self, subtree: str) -> None:
+        """This node hands the subtree back: of the handovers below it those that may be, are given up."""
+        for child in [c for c in self.children.values() if is_within(c.delegation.subtree, subtree)]:
+            if not self.is_cut(child):
+                self._abandon(child)
+                self._cancel(child)
+
+    def release_below(self, subtree: str, parent: Cut) -> None:
+        """What was delegated below has another parent now: its owners are told, and renew there."""
+        _, node, address, _ = parent
+        for delegation in self._jurisdiction.entrusted(subtree, node, address):
+            child = self.children.pop(delegation.subtree)
+            self._abandon(child)
+            child.machine.handle(DelegationEvent.ENTRUSTED)
+            self._ends.cancel(delegation.subtree)
+            self._jurisdiction.take_back(delegation.subtree)
+            if delegation.link is not None:
+                self._tell_parent(delegation.link, delegation.subtree, parent)
+
+    def handle_timeout(self, now: int) -> None:
+        """Takes back what outlived its lease, and goes on with what is being handed over."""
+        for subtree in self._ends.due(now):
+            self._expire(now, self.children[subtree])
+        for child in list(self.children.values()):
+            for given in (child.giving, child.strays):
+                if given is not None:
+                    given.handle_timeout(now)
+
+    def follow(self, subscription: Subscription, ended: bool) -> None:
+        """A subscription changed: the handovers under way hear of it."""
+        for child in self.children.values():
+            if child.giving is not None:
+                child.giving.follow(subscription, ended)
+
+    # Read
+
+    def poll_timeout(self) -> int | None:
+        given = [g for c in self.children.values() for g in (c.giving, c.strays) if g is not None]
+        return earliest(self._ends.next(), *(g.poll_timeout() for g in given))
+
+    @property
+    def estate(self) -> Estate:
+        return self._estate
+
+    @property
+    def pending(self) -> Sequence[Delegation]:
+        """Delegations whose handover has begun, and has not committed."""
+        return [c.delegation for c in self.children.values() if not self.is_cut(c)]
+
+    def fenced(self, subtree: str) -> int:
+        """The lowest epoch that still counts for a subtree that was taken back; 0: any does."""
+        return self._fenced.get(subtree, 0)
+
+    def is_cut(self, child: Child) -> bool:
+        """Whether its subtree is delegated: the handover has come so far that this node serves it no more."""
+        return self._jurisdiction.delegation_of(child.delegation.subtree) is child.delegation
+
+    def leavers(self, subtree: str) -> Leavers:
+        """The children that hand back just now, below a subtree that is given."""
+        return _Leavers(self, subtree)
+
+    def leaving_below(self, subtree: str) -> list[Child]:
+        below = [c for c in self.children.values() if c.delegation.subtree != subtree]
+        return [c for c in below if c.taking is not None and is_within(c.delegation.subtree, subtree)]
+
+    def overtake(self, child: Child) -> None:
+        """The subtree that holds a child's goes to another owner: it does not hand back any more."""
+        self._abandon(child)
+        child.machine.handle(DelegationEvent.OVERTAKEN)
+
+    # Handing over
+
+    def _give(self, child: Child, link: int) -> Giving:
+        delegation = child.delegation
+        return Giving(
+            self._core,
+            self._estate,
+            delegation.subtree,
+            delegation.epoch,
+            link,
+            delegation,
+            self.leavers(delegation.subtree),
+            child.exported,
+        )
+
+    def _handle_given(self, now: int, child: Child, giving: Giving, transfer: pb.Transfer) -> bool:
+        state = giving.handle(now, transfer)
+        if state is GivingState.DRAINING:
+            self._outlast(child)
+            self._cut(child)
+            giving.handle_timeout(now)
+        elif state is GivingState.COMPLETE:
+            child.giving = None
+            self._arrived(child)
+        return state is not None
+
+    def _outlast(self, child: Child) -> None:
+        """Whoever takes this subtree back takes back what went along: not before those leases end."""
+        delegation = child.delegation
+        along = self._jurisdiction.entrusted(delegation.subtree, delegation.node, delegation.address)
+        delegation.until = max([delegation.until, *(d.until for d in along)])
+
+    def _arrived(self, child: Child) -> None:
+        """The child serves.
+
+        Until this is known all that moves stays here too: if it died before, its next run gets it again.
+        """
+        delegation = child.delegation
+        child.exported = []
+        child.machine.handle(DelegationEvent.DONE)
+        self.release_below(delegation.subtree, delegation.as_cut())
+        self._subscribing.moved(delegation.as_cut())
+        self._estate.moved(delegation.subtree)
+        self._joined(child)
+
+    def _tell_parent(self, link: int, subtree: str, parent: Cut) -> None:
+        told = pb.JoinAck(reason=Reason.REASON_HANDOVER, subtree=subtree, holder=cut_of(parent))
+        self._core.send(link, pack(told))
+
+    def _cut(self, child: Child) -> None:
+        self._jurisdiction.delegate(child.delegation)
+        self._schedule(child)
+
+    # Taking back
+
+    def _handle_taken(self, now: int, child: Child, taking: Taking, transfer: pb.Transfer) -> bool:
+        state = taking.handle(transfer)
+        if state is TakingState.AWAIT_COMMIT and child.delegation.policy is LeasePolicy.SERVE:
+            # It will not go on by itself: it leaves. What lies below it may.
+            child.delegation.policy = LeasePolicy.FENCE
+            child.below = [d for d in taking.inheritance.delegations(transfer.subtree) if d.policy is _SERVE]
+            self._schedule(child)
+        elif state is TakingState.COMPLETE:
+            child.taking = None
+            child.machine.handle(DelegationEvent.COMMITTED)
+            subtree, node = child.delegation.subtree, child.delegation.node
+            self._estate.take_over(now, subtree, taking.inheritance)
+            self._forget(child)
+            self._estate.sweep()
+            taking.done()
+            self._ledger.note(ChildLeft(subtree, node))
+        return state is not None
+
+    def _expire(self, now: int, child: Child) -> None:
+        """Takes a subtree back whose owner let its lease end.
+
+        What waited for its subscribers when its handover failed waits here again.
+        """
+        self._abandon(child)
+        child.machine.handle(DelegationEvent.EXPIRED)
+        was_cut = self.is_cut(child)
+        self.inherit(now, child.below)
+        self._forget(child)
+        if child.exported:
+            queued = [r.SerializeToString() for r in child.exported if isinstance(r, pb.QueuedRecord)]
+            seen = [r.SerializeToString() for r in child.exported if isinstance(r, pb.SeenRecord)]
+            self._core.import_records(queued, seen)
+        if was_cut:
+            self._gathering.handle_take_back(now, child.delegation.subtree, child.delegation.epoch)
+            self._ledger.note(TookBack(child.delegation.subtree, child.delegation.node))
+
+    def _forget(self, child: Child) -> None:
+        subtree = child.delegation.subtree
+        del self.children[subtree]
+        self._ends.cancel(subtree)
+        self._jurisdiction.take_back(subtree)
+        self._fenced.pop(subtree, None)
+        self._fenced[subtree] = child.delegation.epoch + 1
+        self.highest_epoch = max(self.highest_epoch, child.delegation.epoch + 1)
+        if len(self._fenced) > MOST_FENCED:
+            del self._fenced[next(iter(self._fenced))]
+
+    def _cancel(self, child: Child) -> None:
+        child.machine.handle(DelegationEvent.CANCELLED)
+        del self.children[child.delegation.subtree]
+        self._ends.cancel(child.delegation.subtree)
+
+    def _abandon(self, child: Child) -> None:
+        if child.giving is not None and child.giving.has_committed:
+            child.exported = child.giving.exported
+        child.giving = child.strays = None
+        if child.taking is not None:
+            child.taking.abandon()
+            child.taking = None
+
+    def _schedule(self, child: Child) -> None:
+        """§5.6: under `serve` a subtree that was handed over is never taken back by itself."""
+        delegation = child.delegation
+        if delegation.policy is LeasePolicy.FENCE or not self.is_cut(child):
+            self._ends.set(delegation.subtree, delegation.until + timers.LEASE_DRIFT)
+        else:
+            self._ends.cancel(delegation.subtree)
+
+    def _joined(self, child: Child) -> None:
+        d = child.delegation
+        self._ledger.note(ChildJoined(d.subtree, d.node, d.address, d.epoch))
+
+
+class _Leavers:
+    def __init__(self, custody: Custody, subtree: str) -> None:
+        self._custody = custody
+        self._subtree = subtree
+
+    def __bool__(self) -> bool:
+        return bool(self._custody.leaving_below(self._subtree))
+
+    def overtake(self) -> None:
+        for child in self._custody.leaving_below(self._subtree):
+            self._custody.overtake(child)
+
+
+_SERVE: Final = LeasePolicy.SERVE

@@ -1,0 +1,99 @@
+"""All that a node has of a subtree, whoever in it keeps it: given to a new owner, taken in from an old one.
+
+The subtree's cuts go along (§5.4): what was delegated below it stays with whom it was delegated to, and only
+the parent changes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Protocol
+
+from hbroker._proto import packet_pb2 as pb
+from hbroker.protocol.core import NodeCore
+from hbroker.protocol.jurisdiction import Delegation, Jurisdiction
+from hbroker.protocol.packets import Address
+from hbroker.protocol.records import Inheritance, Keeper, Record, cut_record
+from hbroker.protocol.subscribers import record_of
+from hbroker.protocol.subscribing import Subscribing
+
+__all__ = ["Estate", "Heir", "ended"]
+
+
+class Heir(Protocol):
+    """Who the new owner of a subtree is."""
+
+    @property
+    def node(self) -> str: ...
+    @property
+    def address(self) -> Address: ...
+
+
+class Estate:
+    """What of a node moves with a subtree.
+
+    `inherit(now, delegations)` takes the cuts of a subtree for this node's own.
+    """
+
+    def __init__(
+        self,
+        core: NodeCore,
+        jurisdiction: Jurisdiction,
+        subscribing: Subscribing,
+        inherit: Callable[[int, Sequence[Delegation]], None],
+        keepers: Sequence[Keeper] = (),
+    ) -> None:
+        self._core = core
+        self._jurisdiction = jurisdiction
+        self._subscribing = subscribing
+        self._inherit = inherit
+        self._keepers = keepers
+
+    # Give
+
+    def slow(self, subtree: str) -> Iterator[Record]:
+        """What may be much, and is followed as it changes: the subscriptions that touch the subtree."""
+        return map(record_of, list(self._subscribing.subscribers.touching(subtree)))
+
+    def quick(self, subtree: str, heir: Heir) -> dict[tuple[str, str | int], Record]:
+        """The rest, by what tells it from all else: compared with what was sent, it shows what changed."""
+        found: dict[tuple[str, str | int], Record] = {}
+        for delegation in self._jurisdiction.entrusted(subtree, heir.node, heir.address):
+            found["cut", delegation.subtree] = cut_record(delegation)
+        for keeper in self._keepers:
+            for record in keeper.records(subtree):
+                found[type(record).__name__, record.session] = record
+        return found
+
+    # Take
+
+    def take_over(self, now: int, subtree: str, inheritance: Inheritance) -> None:
+        """Just before this node serves the subtree."""
+        self._inherit(now, inheritance.delegations(subtree))
+        for keeper in self._keepers:
+            keeper.take_over(now, inheritance)
+        self._subscribing.take_over(list(inheritance.subscriptions.values()))
+        if inheritance.queued or inheritance.seen:
+            self._core.import_records(inheritance.queued, inheritance.seen)
+
+    def sweep(self) -> None:
+        """A grant is gone without a handover: what concerns nothing that is left is dropped."""
+        self._subscribing.sweep()
+        for keeper in self._keepers:
+            keeper.sweep()
+
+    def moved(self, subtree: str) -> None:
+        """The new owner serves the subtree."""
+        for keeper in self._keepers:
+            keeper.moved(subtree)
+
+
+def ended(key: tuple[str, str | int]) -> Record | None:
+    """Takes a record back that was sent under this key; None: it does no harm."""
+    kind, name = key
+    match kind, name:
+        case "cut", str():
+            return pb.CutRecord(cut=pb.Cut(subtree=name))
+        case "WillRecord", int():
+            return pb.WillRecord(session=name)
+    return None

@@ -1,0 +1,150 @@
+"""What moves with a subtree, as the packets that carry it and as the new owner collects it (§5.4).
+
+A record names one thing that there is: a subscription, a session, a retained message, a message that waits,
+which messages were seen, a cut, a will. A later record of the same thing replaces the one before; one
+without its substance (an address, a payload) takes it back.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import Final, Protocol, TypeAlias, TypeVar
+
+from hbroker._native import filter_is_valid
+from hbroker._proto import packet_pb2 as pb
+from hbroker.config import LeasePolicy
+from hbroker.protocol.jurisdiction import Delegation
+from hbroker.protocol.packets import cut_from, cut_of
+from hbroker.protocol.subscribers import Subscription, subscription_from
+from hbroker.subtree import is_within
+
+__all__ = ["CHUNK", "Inheritance", "Keeper", "Record", "cut_record", "parcels"]
+
+CHUNK: Final = 900
+"""Bytes of records in one packet, so that it fits a datagram of 1,200.
+
+A single larger record travels alone.
+"""
+MOST_RECORDS: Final = 10_000_000
+
+Record: TypeAlias = (
+    bytes
+    | pb.SubscriptionRecord
+    | pb.SessionRecord
+    | pb.QueuedRecord
+    | pb.SeenRecord
+    | pb.CutRecord
+    | pb.WillRecord
+)
+"""One thing that moves; bytes: a retained message, as a serialised `Publish`."""
+
+KeyT = TypeVar("KeyT")
+RecordT = TypeVar("RecordT")
+
+_FIELD_OF: Final[dict[type, str]] = {
+    bytes: "retained",
+    pb.SubscriptionRecord: "subscriptions",
+    pb.SessionRecord: "sessions",
+    pb.QueuedRecord: "queued",
+    pb.SeenRecord: "seen",
+    pb.CutRecord: "cuts",
+    pb.WillRecord: "wills",
+}
+
+
+class Keeper(Protocol):
+    """Whoever keeps state of a node that moves with a subtree: its sessions, its wills."""
+
+    def records(self, subtree: str) -> Iterable[pb.SessionRecord | pb.WillRecord]:
+        """All that there is now and concerns a topic at or below the subtree."""
+
+    def take_over(self, now: int, inheritance: Inheritance) -> None:
+        """Takes in its part, just before this node serves the subtree, and before its subscriptions."""
+
+    def sweep(self) -> None:
+        """A subtree is gone without a handover: as `moved`, and nobody has what was kept."""
+
+    def moved(self, subtree: str) -> None:
+        """The subtree has another owner now: forgets what concerns nothing that this node still owns."""
+
+
+@dataclass(slots=True)
+class Inheritance:
+    """What a new owner was handed so far."""
+
+    subscriptions: dict[tuple[int, str, str], Subscription] = field(default_factory=dict)
+    """By session, group and filter."""
+    sessions: dict[int, pb.SessionRecord] = field(default_factory=dict)
+    wills: dict[int, pb.WillRecord] = field(default_factory=dict)
+    """By session."""
+    cuts: dict[str, pb.CutRecord] = field(default_factory=dict)
+    """By subtree."""
+    queued: list[bytes] = field(default_factory=list)
+    seen: list[bytes] = field(default_factory=list)
+
+    def take(self, transfer: pb.Transfer) -> None:
+        """Adds what a packet holds, but for retained messages, which the core keeps."""
+        for subscription in transfer.subscriptions:
+            self._take_subscription(subscription)
+        self.sessions.update((record.session, record) for record in transfer.sessions)
+        for will in transfer.wills:
+            _replace(self.wills, will.session, will, bool(will.publish))
+        for cut in transfer.cuts:
+            _replace(self.cuts, cut.cut.subtree, cut, cut.cut.HasField("address"))
+        if len(self.queued) < MOST_RECORDS:
+            self.queued.extend(record.SerializeToString() for record in transfer.queued)
+            self.seen.extend(record.SerializeToString() for record in transfer.seen)
+
+    def delegations(self, subtree: str) -> list[Delegation]:
+        """The cuts below the subtree, without links and leases."""
+        found = map(_delegation_from, self.cuts.values())
+        return [d for d in found if d is not None and d.subtree != subtree and is_within(d.subtree, subtree)]
+
+    def _take_subscription(self, record: pb.SubscriptionRecord) -> None:
+        key = record.session, record.group, record.filter
+        subscription = subscription_from(record)
+        if subscription is None:
+            self.subscriptions.pop(key, None)
+        elif filter_is_valid(record.filter) and len(self.subscriptions) < MOST_RECORDS:
+            self.subscriptions[key] = subscription
+
+
+def parcels(records: Iterable[Record]) -> Iterator[pb.Transfer]:
+    """The records in packets that each fit a datagram, made one at a time."""
+    parcel, size = pb.Transfer(), 0
+    for record in records:
+        length = len(record) if isinstance(record, bytes) else record.ByteSize()
+        if size and size + length > CHUNK:
+            yield parcel
+            parcel, size = pb.Transfer(), 0
+        getattr(parcel, _FIELD_OF[type(record)]).append(record)
+        size += length
+    if size:
+        yield parcel
+
+
+def cut_record(delegation: Delegation) -> pb.CutRecord:
+    """A delegation as it moves to its new parent."""
+    serve = delegation.policy is LeasePolicy.SERVE
+    return pb.CutRecord(
+        cut=cut_of(delegation.as_cut()),
+        incarnation=delegation.incarnation,
+        policy=pb.LEASE_POLICY_SERVE if serve else pb.LEASE_POLICY_FENCE,
+    )
+
+
+def _delegation_from(record: pb.CutRecord) -> Delegation | None:
+    cut = cut_from(record.cut)
+    if cut is None:
+        return None
+    subtree, node, address, epoch = cut
+    policy = LeasePolicy.SERVE if record.policy == pb.LEASE_POLICY_SERVE else LeasePolicy.FENCE
+    return Delegation(subtree, node, address, record.incarnation, epoch, policy, None, 0)
+
+
+def _replace(known: dict[KeyT, RecordT], key: KeyT, record: RecordT, is_there: bool) -> None:
+    if not is_there:
+        known.pop(key, None)
+    elif len(known) < MOST_RECORDS:
+        known[key] = record

@@ -1,0 +1,252 @@
+"""The sessions of a node's clients: connected, away, ended (§6.4).
+
+A session is known by its id, whatever link and address it has now. One that is not persistent ends with its
+link. A persistent one then is away: its subscriptions stay, its messages wait in the core, and it ends when
+it has been without a link for its expiry. The core keeps queues and links itself; here is what a decision
+needs: who is away since when, and for how long.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from enum import Enum, auto
+from typing import TYPE_CHECKING, Final
+
+from hbroker._proto import packet_pb2 as pb
+from hbroker.config import Limits
+from hbroker.protocol.agenda import Agenda
+from hbroker.protocol.core import NodeCore
+from hbroker.protocol.machine import Machine
+from hbroker.protocol.packets import Address
+from hbroker.protocol.subscribers import Subscribers
+from hbroker.protocol.timers import SECOND
+
+if TYPE_CHECKING:
+    from hbroker.protocol.records import Inheritance
+
+__all__ = ["TRANSITIONS", "Event", "Session", "Sessions", "State"]
+
+
+class State(Enum):
+    """Where a session's client is."""
+
+    CONNECTED = auto()
+    """It has a link."""
+    AWAY = auto()
+    """It has none, and may come back."""
+    ENDED = auto()
+
+
+class Event(Enum):
+    """What happens to a session."""
+
+    LINK_UP = auto()
+    """It has a link: its first, or a later one."""
+    LINK_DOWN = auto()
+    """Its link is gone, and it is persistent."""
+    EXPIRE = auto()
+    """It has been away for as long as it may."""
+    END = auto()
+    """Its client ends it, or its link is gone and it is not persistent."""
+
+
+TRANSITIONS: Final[dict[tuple[State, Event], State]] = {
+    (State.CONNECTED, Event.LINK_UP): State.CONNECTED,
+    (State.CONNECTED, Event.LINK_DOWN): State.AWAY,
+    (State.CONNECTED, Event.END): State.ENDED,
+    (State.AWAY, Event.LINK_UP): State.CONNECTED,
+    (State.AWAY, Event.EXPIRE): State.ENDED,
+    (State.AWAY, Event.END): State.ENDED,
+}
+
+
+@dataclass(slots=True, eq=False)
+class Session:
+    """One client's session here. `link`: None while it is away. `expiry_s`: 0 where it is not persistent.
+    `queue_messages`, `queue_bytes`: as asked for; 0: the node's own. `away_since`: in microseconds."""
+
+    id: int
+    client: str = ""
+    link: int | None = None
+    expiry_s: int = 0
+    queue_messages: int = 0
+    queue_bytes: int = 0
+    away_since: int = 0
+    machine: Machine[State, Event] = field(default_factory=lambda: Machine(TRANSITIONS, State.CONNECTED))
+
+    @property
+    def is_persistent(self) -> bool:
+        """Whether it outlives its links."""
+        return self.expiry_s > 0
+
+    @property
+    def is_away(self) -> bool:
+        """Whether its client may come back."""
+        return self.machine.state is State.AWAY
+
+
+class Sessions:
+    """All sessions of one node, and what moves of them with a subtree (§5.4). `clock` tells the time."""
+
+    def __init__(
+        self, core: NodeCore, limits: Limits, subscribers: Subscribers, clock: Callable[[], int]
+    ) -> None:
+        self._core = core
+        self._limits = limits
+        self._subscribers = subscribers
+        self._by_id: dict[int, Session] = {}
+        self._by_link: dict[int, Session] = {}
+        self._expiries: Agenda[int] = Agenda()
+        self._clock = clock
+
+    # Change
+
+    def connect(self, link: int, session: int) -> Session:
+        """A session has this link from now on; one that it had before is its no more."""
+        known = self._by_id.get(session)
+        if known is None:
+            known = self._by_id[session] = Session(session)
+        elif known.link is not None:
+            del self._by_link[known.link]
+        known.machine.handle(Event.LINK_UP)
+        known.link = link
+        self._by_link[link] = known
+        self._expiries.cancel(session)
+        return known
+
+    def disconnect(self, now: int, link: int) -> Session | None:
+        """A link is gone; returns the session whose it was, which is away now or ended."""
+        session = self._by_link.pop(link, None)
+        if session is None:
+            return None
+        session.link = None
+        if session.is_persistent:
+            session.machine.handle(Event.LINK_DOWN)
+            session.away_since = now
+            self._await(session)
+        else:
+            self._forget(session, Event.END)
+        return session
+
+    def renew(self, session: Session, request: pb.Subscribe) -> bool:
+        """§6.4: what its client wants of it. False: the node has no room for it."""
+        session.client = request.client
+        session.expiry_s = min(request.session_expiry_s, self._limits.session_expiry)
+        session.queue_messages = max(session.queue_messages, request.queue_messages)
+        session.queue_bytes = max(session.queue_bytes, request.queue_bytes)
+        return self.open(session)
+
+    def open(self, session: Session) -> bool:
+        """Has the core keep it. False: it has no room for it."""
+        return self._core.open_session(
+            session.id,
+            persistent=session.is_persistent,
+            queue_messages=session.queue_messages,
+            queue_bytes=session.queue_bytes,
+        )
+
+    def end(self, session: Session) -> None:
+        """Its client ends it. Its link, if it has one, is that of a session without a past from here on."""
+        self._core.end_session(session.id)
+        link = session.link
+        self._forget(session, Event.END)
+        if link is not None:
+            self.connect(link, session.id)
+
+    def expired(self, now: int) -> Iterator[Session]:
+        """One after the other that has been away for too long; it is ended."""
+        for id in self._expiries.due(now):
+            session = self._by_id[id]
+            self._core.end_session(id, "session_expired")
+            self._forget(session, Event.EXPIRE)
+            yield session
+
+    # Read
+
+    def poll_timeout(self) -> int | None:
+        """When the next one has been away for too long."""
+        return self._expiries.next()
+
+    def of_link(self, link: int) -> Session | None:
+        """The session whose link it is."""
+        return self._by_link.get(link)
+
+    def get(self, session: int) -> Session | None:
+        """The session of this id."""
+        return self._by_id.get(session)
+
+    @property
+    def connected(self) -> int:
+        """How many have a link."""
+        return len(self._by_link)
+
+    # Handover
+
+    def records(self, subtree: str) -> list[pb.SessionRecord]:
+        """The sessions with subscriptions that touch a subtree."""
+        touching = dict.fromkeys(subscription.session for subscription in self._subscribers.touching(subtree))
+        return [self._record(self._by_id[id]) for id in touching if id in self._by_id]
+
+    def take_over(self, now: int, inheritance: Inheritance) -> None:
+        """Opens the sessions that were handed over: those away as they are, the others with a link to where
+        their clients were."""
+        addresses = {s.session: s.address for s in inheritance.subscriptions.values()}
+        for record in inheritance.sessions.values():
+            session = self._by_id.get(record.session)
+            is_away = record.HasField("away_us") and bool(record.session_expiry_s)
+            if session is None and is_away:
+                session = self._by_id[record.session] = Session(record.session)
+                session.machine.handle(Event.LINK_DOWN)
+                session.away_since = now - record.away_us
+            elif session is None and record.session in addresses:
+                session = self.adopt(record.session, addresses[record.session])
+            if session is not None:
+                self._amend(session, record)
+
+    def adopt(self, session: int, address: Address) -> Session:
+        """Opens a link to a session that was handed over, where it has none here."""
+        known = self._by_id.get(session)
+        if known is not None and (known.link is not None or known.is_away):
+            return known
+        return self.connect(self._core.adopt(session, address), session)
+
+    def moved(self, subtree: str) -> None:
+        """A subtree has another owner now. The persistent ones of which nothing is left here went along."""
+        for session in list(self._by_id.values()):
+            if session.is_persistent and not self._subscribers.has_any(session.id):
+                self.end(session)
+
+    def sweep(self) -> None:
+        """A grant is gone without a handover: a persistent session of which nothing is left here ends."""
+        self.moved("")
+
+    def _amend(self, session: Session, record: pb.SessionRecord) -> None:
+        most = self._limits.session_expiry
+        session.expiry_s = max(session.expiry_s, min(record.session_expiry_s, most))
+        session.queue_messages = max(session.queue_messages, record.queue_messages)
+        session.queue_bytes = max(session.queue_bytes, record.queue_bytes)
+        if session.is_away:
+            self._await(session)
+        self.open(session)
+
+    def _record(self, session: Session) -> pb.SessionRecord:
+        record = pb.SessionRecord(
+            session=session.id,
+            session_expiry_s=session.expiry_s,
+            queue_messages=session.queue_messages,
+            queue_bytes=session.queue_bytes,
+        )
+        if session.is_away:
+            record.away_us = max(0, self._clock() - session.away_since)
+        return record
+
+    def _await(self, session: Session) -> None:
+        self._expiries.set(session.id, session.away_since + session.expiry_s * SECOND)
+
+    def _forget(self, session: Session, event: Event) -> None:
+        session.machine.handle(event)
+        self._expiries.cancel(session.id)
+        if session.link is not None:
+            self._by_link.pop(session.link, None)
+        del self._by_id[session.id]

@@ -1,0 +1,287 @@
+"""The wills that a node keeps for clients, each until its session breaks off, or ends well (§6.6).
+
+The owner of a will's topic keeps it, one for each session. It is published when the session has lost its
+link for another reason than LEAVE, and has not had one again for as long as the will may wait. It goes out
+under the message id that the client gave it: where two nodes publish it, after a handover whose end one of
+them did not hear of, subscribers know it for one message.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import Enum, auto
+from typing import TYPE_CHECKING, Final
+
+from google.protobuf.message import DecodeError
+
+from hbroker._native import topic_is_valid
+from hbroker._proto import packet_pb2 as pb
+from hbroker.protocol.admission import STATUS_ROOT
+from hbroker.protocol.agenda import Agenda
+from hbroker.protocol.core import NodeCore
+from hbroker.protocol.jurisdiction import Delegation, Grant, Jurisdiction
+from hbroker.protocol.machine import Machine
+from hbroker.protocol.notices import Ledger
+from hbroker.protocol.packets import Reason, cut_of, pack
+from hbroker.protocol.sessions import Sessions
+from hbroker.protocol.timers import IDLE_TIMEOUT, SECOND
+from hbroker.subtree import is_within
+
+if TYPE_CHECKING:
+    from hbroker.protocol.records import Inheritance
+
+__all__ = ["TRANSITIONS", "Event", "State", "Wills"]
+
+_MOST_QOS: Final = 2
+
+
+class State(Enum):
+    """What becomes of a will."""
+
+    KEPT = auto()
+    """Its session has a link."""
+    DUE = auto()
+    """Its session has none: it is published when its delay is over."""
+    PUBLISHED = auto()
+    DROPPED = auto()
+    """It was withdrawn, or went along with its subtree."""
+
+
+class Event(Enum):
+    """What happens to a will."""
+
+    BREAK_OFF = auto()
+    """The session has lost its link, without LEAVE."""
+    COME_BACK = auto()
+    """The session has a link again."""
+    PUBLISH = auto()
+    """The delay is over, or LEAVE asks for it."""
+    DROP = auto()
+    """LEAVE, or the client, withdraws it; or another node keeps it now."""
+
+
+TRANSITIONS: Final[dict[tuple[State, Event], State]] = {
+    (State.KEPT, Event.BREAK_OFF): State.DUE,
+    (State.KEPT, Event.COME_BACK): State.KEPT,
+    (State.KEPT, Event.PUBLISH): State.PUBLISHED,
+    (State.KEPT, Event.DROP): State.DROPPED,
+    (State.DUE, Event.BREAK_OFF): State.DUE,
+    (State.DUE, Event.COME_BACK): State.KEPT,
+    (State.DUE, Event.PUBLISH): State.PUBLISHED,
+    (State.DUE, Event.DROP): State.DROPPED,
+}
+
+
+@dataclass(slots=True, eq=False)
+class _Will:
+    """`delay`: from the break to the publication, in microseconds. `due`: when, where its session is away."""
+
+    session: int
+    message: pb.Publish
+    delay: int
+    machine: Machine[State, Event]
+    due: int = 0
+
+
+class Wills:
+    """All wills of one node. `most`: how many it takes. `clock` tells the present time, and `unix_offset_us`
+    what to add to it for microseconds since the Unix epoch."""
+
+    def __init__(
+        self,
+        core: NodeCore,
+        jurisdiction: Jurisdiction,
+        sessions: Sessions,
+        ledger: Ledger,
+        most: int,
+        clock: Callable[[], int],
+        unix_offset_us: int,
+    ) -> None:
+        self._core = core
+        self._jurisdiction = jurisdiction
+        self._sessions = sessions
+        self._ledger = ledger
+        self._most = most
+        self._clock = clock
+        self._unix_offset_us = unix_offset_us
+        self._by_session: dict[int, _Will] = {}
+        self._agenda: Agenda[int] = Agenda()
+
+    # In
+
+    def handle_will(self, now: int, link: int, request: pb.Will) -> None:
+        """Takes a client's will, or withdraws the one that there was, and answers."""
+        session = self._sessions.of_link(link)
+        if session is None:
+            self._ledger.drop("unexpected_packet")
+            return
+        ack = pb.WillAck(request=request.request)
+        if not request.publish:
+            self._drop(session.id)
+        else:
+            self._take(session.id, request, ack)
+        self._core.send(link, pack(ack))
+
+    def handle_link_up(self, session: int) -> None:
+        """The session has a link, or another one."""
+        will = self._by_session.get(session)
+        if will is not None:
+            will.machine.handle(Event.COME_BACK)
+            self._agenda.cancel(session)
+
+    def handle_link_down(self, now: int, session: int, reason: str) -> None:
+        """A link of the session is gone. A run of the client that another one follows has broken off, though
+        the session goes on (MQTT 5 §3.1.4): its will waits only where it may."""
+        will = self._by_session.get(session)
+        if will is None or reason == "restarted":
+            return
+        is_back = self._link_of(session) is not None
+        if not will.delay and (reason == "taken_over" or not is_back):
+            self._publish(now, will)
+        elif not is_back:
+            self._break_off(will, now + will.delay)
+
+    def handle_leave(self, now: int, session: int, reason: int) -> None:
+        """§6.4: a session ends well, and its will with it, unless LEAVE asks for its publication."""
+        will = self._by_session.get(session)
+        if will is not None and reason == Reason.REASON_DISCONNECT_WITH_WILL:
+            self._publish(now, will)
+        else:
+            self._drop(session)
+
+    def handle_timeout(self, now: int) -> None:
+        """Publishes what is due."""
+        for session in self._agenda.due(now):
+            self._publish(now, self._by_session[session])
+
+    def sweep(self) -> None:
+        """A grant is gone without a handover: whoever owns their topics now has none of these wills, so those
+        clients that are here are told to look for it."""
+        for will in list(self._by_session.values()):
+            if not isinstance(self._jurisdiction.lookup(will.message.topic), Grant):
+                self._tell(will.session, pb.WillAck(reason=pb.REASON_NOT_RESPONSIBLE))
+                self._drop(will.session)
+
+    # Out
+
+    def poll_timeout(self) -> int | None:
+        """When the next one is due."""
+        return self._agenda.next()
+
+    def __len__(self) -> int:
+        return len(self._by_session)
+
+    # Handover
+
+    def records(self, subtree: str) -> list[pb.WillRecord]:
+        """The wills whose topics lie in a subtree."""
+        return [self._record(will) for will in self._below(subtree)]
+
+    def take_over(self, now: int, inheritance: Inheritance) -> None:
+        """Keeps the wills that were handed over. Their clients were told, and come; one that does not has
+        gone in the meantime."""
+        for record in inheritance.wills.values():
+            message = _message_from(record.publish)
+            if message is None or record.session in self._by_session or len(self._by_session) >= self._most:
+                continue
+            will = self._add(record.session, message, record.delay_s)
+            if record.HasField("due_us"):
+                self._break_off(will, now + record.due_us)
+            elif self._link_of(record.session) is None:
+                self._break_off(will, now + IDLE_TIMEOUT + will.delay)
+
+    def moved(self, subtree: str) -> None:
+        """A subtree has another owner now: its wills' clients are told to register there."""
+        for will in self._below(subtree):
+            owner = self._jurisdiction.lookup(will.message.topic)
+            if isinstance(owner, Grant):
+                continue
+            ack = pb.WillAck(reason=pb.REASON_HANDOVER)
+            if owner is not None:
+                ack.referral.CopyFrom(cut_of(owner.as_cut()))
+            self._tell(will.session, ack)
+            self._drop(will.session)
+
+    # One will
+
+    def _take(self, session: int, request: pb.Will, ack: pb.WillAck) -> None:
+        message = _message_from(request.publish)
+        if message is None:
+            ack.reason = Reason.REASON_PROTOCOL_ERROR
+            return
+        owner = self._jurisdiction.lookup(message.topic)
+        if not topic_is_valid(message.topic):
+            ack.reason = Reason.REASON_TOPIC_NAME_INVALID
+        elif is_within(message.topic, STATUS_ROOT):
+            ack.reason = Reason.REASON_NOT_AUTHORIZED
+        elif isinstance(owner, Delegation):
+            ack.reason = Reason.REASON_NOT_RESPONSIBLE
+            ack.referral.CopyFrom(cut_of(owner.as_cut()))
+        elif owner is None:
+            ack.reason = Reason.REASON_NOT_RESPONSIBLE
+        elif not owner.serving:
+            ack.reason = Reason.REASON_HANDOVER
+        elif session not in self._by_session and len(self._by_session) >= self._most:
+            ack.reason = Reason.REASON_QUOTA_EXCEEDED
+        else:
+            self._drop(session)
+            self._add(session, message, min(request.delay_s, request.session_expiry_s))
+
+    def _add(self, session: int, message: pb.Publish, delay_s: int) -> _Will:
+        will = _Will(session, message, delay_s * SECOND, Machine(TRANSITIONS, State.KEPT))
+        self._by_session[session] = will
+        return will
+
+    def _break_off(self, will: _Will, due: int) -> None:
+        will.machine.handle(Event.BREAK_OFF)
+        will.due = due
+        self._agenda.set(will.session, due)
+
+    def _publish(self, now: int, will: _Will) -> None:
+        self._forget(will, Event.PUBLISH)
+        will.message.published_at_us = max(0, now + self._unix_offset_us)
+        if not self._core.publish_raw(will.message.SerializeToString()):
+            self._ledger.drop("will_unpublished")
+
+    def _drop(self, session: int) -> None:
+        will = self._by_session.get(session)
+        if will is not None:
+            self._forget(will, Event.DROP)
+
+    def _forget(self, will: _Will, event: Event) -> None:
+        will.machine.handle(event)
+        del self._by_session[will.session]
+        self._agenda.cancel(will.session)
+
+    def _below(self, subtree: str) -> list[_Will]:
+        return [will for will in self._by_session.values() if is_within(will.message.topic, subtree)]
+
+    def _record(self, will: _Will) -> pb.WillRecord:
+        record = pb.WillRecord(
+            session=will.session,
+            publish=will.message.SerializeToString(),
+            delay_s=will.delay // SECOND,
+        )
+        if will.machine.state is State.DUE:
+            record.due_us = max(0, will.due - self._clock())
+        return record
+
+    def _tell(self, session: int, ack: pb.WillAck) -> None:
+        link = self._link_of(session)
+        if link is not None:
+            self._core.send(link, pack(ack))
+
+    def _link_of(self, session: int) -> int | None:
+        known = self._sessions.get(session)
+        return None if known is None else known.link
+
+
+def _message_from(publish: bytes) -> pb.Publish | None:
+    """A will's message; None for what is none."""
+    try:
+        message = pb.Publish.FromString(publish)
+    except DecodeError:
+        return None
+    is_whole = message.publisher and message.sequence and not message.HasField("fragment")
+    return message if is_whole and message.qos <= _MOST_QOS else None

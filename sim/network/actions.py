@@ -1,0 +1,149 @@
+"""What may happen to a network: the actions of which a plan is made, each at its time.
+
+Times count from when the first nodes serve, in microseconds. Hosts are named.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TypeAlias
+
+__all__ = [
+    "Action",
+    "Continue",
+    "Crash",
+    "Heal",
+    "Join",
+    "Leave",
+    "Part",
+    "Publish",
+    "Restart",
+    "Roam",
+    "Stop",
+    "Subscribe",
+    "Unsubscribe",
+    "describe",
+]
+
+
+@dataclass(frozen=True, slots=True)
+class Join:
+    """A node starts."""
+
+    at: int
+    node: str
+
+
+@dataclass(frozen=True, slots=True)
+class Leave:
+    """A node hands its subtree back, and stays away."""
+
+    at: int
+    node: str
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """No datagram passes between these hosts and all others, in either direction."""
+
+    at: int
+    hosts: frozenset[str]
+
+    def __str__(self) -> str:
+        return f"part {' '.join(sorted(self.hosts))} from all others"
+
+
+@dataclass(frozen=True, slots=True)
+class Heal:
+    """The partition of these hosts ends."""
+
+    at: int
+    hosts: frozenset[str]
+
+    def __str__(self) -> str:
+        return f"heal {' '.join(sorted(self.hosts))}"
+
+
+@dataclass(frozen=True, slots=True)
+class Stop:
+    """A process stops, as by SIGSTOP."""
+
+    at: int
+    host: str
+
+
+@dataclass(frozen=True, slots=True)
+class Continue:
+    """A stopped process goes on."""
+
+    at: int
+    host: str
+
+
+@dataclass(frozen=True, slots=True)
+class Crash:
+    """A process ends as by SIGKILL."""
+
+    at: int
+    host: str
+
+
+@dataclass(frozen=True, slots=True)
+class Restart:
+    """A process that crashed begins anew. `remembers`: a node reads its file of delegations."""
+
+    at: int
+    host: str
+    remembers: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Subscribe:
+    """A client subscribes."""
+
+    at: int
+    client: str
+    filter: str
+    qos: int
+
+
+@dataclass(frozen=True, slots=True)
+class Unsubscribe:
+    """A client ends its subscriptions to a filter."""
+
+    at: int
+    client: str
+    filter: str
+
+
+@dataclass(frozen=True, slots=True)
+class Roam:
+    """A client goes on under another address."""
+
+    at: int
+    client: str
+
+
+@dataclass(frozen=True, slots=True)
+class Publish:
+    """A client publishes a message of so many bytes. `retain` without any bytes: it clears the topic."""
+
+    at: int
+    client: str
+    topic: str
+    qos: int
+    size: int
+    retain: bool = False
+
+
+Action: TypeAlias = (
+    Join | Leave | Part | Heal | Stop | Continue | Crash | Restart | Roam | Subscribe | Unsubscribe | Publish
+)  # fmt: skip
+
+
+def describe(action: Action) -> str:
+    """An action in words."""
+    if isinstance(action, Part | Heal):
+        return str(action)
+    fields = [getattr(action, name) for name in action.__slots__ if name != "at"]
+    return " ".join([type(action).__name__.lower(), *map(str, fields)])

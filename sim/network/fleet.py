@@ -1,0 +1,118 @@
+"""The processes of one run, by name, and who is cut off from whom.
+
+A name stays with a node or client over its restarts; a node also keeps its address, its clock, and its file
+of delegations.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TypeVar
+
+from hbroker.config import NodeSettings
+
+from .hosts import ClientHost, Host, NodeHost
+from .paths import CLEAR, Faults
+from .plan import ROOT, NodePlan
+from .world import Address, Datagram, World
+
+__all__ = ["Fleet"]
+
+_AnyHost = TypeVar("_AnyHost", bound=Host)
+
+
+class Fleet:
+    """Every process that was started, and the paths between those that live."""
+
+    def __init__(self, world: World, nodes: tuple[NodePlan, ...]) -> None:
+        self._world = world
+        self._plans = {node.name: node for node in nodes}
+        self._settings: dict[str, NodeSettings] = {}
+        self._names: dict[Address, str] = {}
+        self.hosts: dict[str, Host] = {}
+        """The latest process of each name, dead or alive."""
+        self.left: set[str] = set()
+        """Nodes that handed their subtrees back, or are about to."""
+        self.paths: Faults = CLEAR
+        self.apart: list[frozenset[str]] = []
+        """Groups of hosts, each cut off from all others."""
+        for node in nodes:
+            address = world.new_address()
+            root = None if node.name == ROOT else self._settings[ROOT].listen
+            settings = NodeSettings(node.name, node.subtree, address, root, policy=node.policy)
+            self._settings[node.name] = settings
+
+    # Change
+
+    def start_node(self, name: str) -> NodeHost:
+        """Starts a node's first process."""
+        plan = self._plans[name]
+        return self._enter(name, NodeHost(self._world, self._settings[name], drift_ppm=plan.drift_ppm))
+
+    def start_client(self, name: str) -> ClientHost:
+        """Starts a client."""
+        return self._enter(name, ClientHost(self._world, self._settings[ROOT].listen, name))
+
+    def restart_node(self, name: str, *, remembers: bool) -> NodeHost:
+        """Starts a node that died again."""
+        before = self.hosts[name]
+        assert isinstance(before, NodeHost)
+        return self._enter(name, before.restart(remembers=remembers))
+
+    def kill(self, name: str) -> None:
+        """Ends a process as by SIGKILL."""
+        self._world.remove(self.hosts[name])
+
+    def roam(self, client: ClientHost) -> None:
+        """A client goes on under another address."""
+        name = self.name(client.address)
+        client.roam()
+        self._names[client.address] = name
+
+    def heal(self) -> None:
+        """From now on all paths are clear, and every process runs that is alive."""
+        self.paths, self.apart = CLEAR, []
+        for host in self.hosts.values():
+            if host.is_stopped:
+                host.go_on()
+
+    # Read
+
+    def is_alive(self, name: str) -> bool:
+        """Whether a process has this name; it may be stopped."""
+        host = self.hosts.get(name)
+        return host is not None and self._world.hosts.get(host.address) is host
+
+    def node(self, name: str) -> NodeHost | None:
+        """A node that runs."""
+        host = self._running(name)
+        return host if isinstance(host, NodeHost) else None
+
+    def client(self, name: str) -> ClientHost | None:
+        """A client that runs."""
+        host = self._running(name)
+        return host if isinstance(host, ClientHost) else None
+
+    @property
+    def nodes(self) -> Iterator[NodeHost]:
+        """The nodes that run, and are to go on."""
+        running = (self.node(name) for name in self.hosts if name not in self.left)
+        return (node for node in running if node is not None)
+
+    def name(self, address: Address) -> str:
+        """Who has, or had, an address."""
+        return self._names.get(address, f"{address[0]}:{address[1]}")
+
+    def path(self, datagram: Datagram) -> Faults | None:
+        """What happens to a datagram; None: its ends are cut off from one another."""
+        ends = {self.name(datagram.source), self.name(datagram.destination)}
+        is_cut = any(len(ends & apart) == 1 for apart in self.apart)
+        return None if is_cut else self.paths
+
+    def _enter(self, name: str, host: _AnyHost) -> _AnyHost:
+        self._names[host.address] = name
+        self.hosts[name] = host
+        return host
+
+    def _running(self, name: str) -> Host | None:
+        return self.hosts[name] if self.is_alive(name) and not self.hosts[name].is_stopped else None

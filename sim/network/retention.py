@@ -1,0 +1,99 @@
+"""Which retained message a subscriber gets (§7.6).
+
+A retained message is the topic's until a later one was acknowledged. It is held to that until it is *lost*:
+its owner dies, or loses its lease, or nobody serves the topic for a while, so that a handover has failed.
+
+- *Not stale*: who subscribes gets none that another had superseded before he asked.
+- *Not missing*: who subscribes while one is there, and stays connected, gets it or a later one.
+
+Messages of several publishers that overlap in time have no order, so none of them supersedes another.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Final
+
+from .applications import Application, Interest, Sent
+from .invariants import Invariant, Violation
+
+__all__ = ["Retention"]
+
+GAP: Final = 5
+"""So many seconds without an owner, and the handover counts as failed."""
+
+
+class Retention:
+    """The retained messages of every topic."""
+
+    def __init__(self, topics: Iterable[str]) -> None:
+        self._published: dict[str, list[Sent]] = {topic: [] for topic in topics}
+        self._lost: dict[str, int] = {}
+        self._gaps: dict[str, int] = {}
+
+    # Change
+
+    def publish(self, sent: Sent) -> None:
+        """A message was published, with `retain` or without."""
+        if sent.retain:
+            self._published[sent.topic].append(sent)
+
+    def lose(self, topics: Iterable[str], now: int) -> None:
+        """What was retained on these topics is gone."""
+        self._lost |= dict.fromkeys(topics, now)
+
+    def note_service(self, topic: str, is_served: bool, now: int) -> None:
+        """Once a second: whether somebody serves a topic."""
+        self._gaps[topic] = 0 if is_served else self._gaps.get(topic, 0) + 1
+        if self._gaps[topic] > GAP:
+            self.lose([topic], now)
+
+    # Look
+
+    def receive(self, application: Application, sent: Sent, now: int) -> Iterator[Violation]:
+        """An application got a message as a retained one."""
+        application.retained.add(sent.id)
+        asked = [i.asked_at for i in application.interests.values() if sent.topic in i.topics]
+        since = min(asked, default=0)
+        lost = self._lost.get(sent.topic, 0)
+        for other in self._published[sent.topic]:
+            is_newer = _precedes(sent, other)
+            if is_newer and other.at > lost and other.acknowledged is not None and other.acknowledged < since:
+                text = f"{application.name} gets {sent}, though {other} came later"
+                yield Violation(now, Invariant.RETAINED, text)
+
+    def look(self, application: Application, now: int) -> Iterator[Violation]:
+        """What an application should have got since it subscribed."""
+        for interest in application.interests.values():
+            for topic in interest.topics:
+                wanted = self._retained(topic, interest.asked_at)
+                if wanted is None or not wanted.payload or not _is_unbroken(application, interest, topic):
+                    continue
+                later = [s for s in self._published[topic] if s.at >= interest.asked_at]
+                if any(s.qos == 0 for s in later):
+                    continue  # It took the place of what was wanted, and may be lost.
+                if not any(s.id in application.had or s.id in application.retained for s in (wanted, *later)):
+                    text = f"{application.name} subscribed to {interest.filter}, and has not got {wanted}"
+                    yield Violation(now, Invariant.RETAINED, text)
+
+    def _retained(self, topic: str, at: int) -> Sent | None:
+        """The message retained at a time; None: there was none for certain."""
+        before = [sent for sent in self._published[topic] if sent.at < at]
+        last = max(before, key=lambda sent: sent.at, default=None)
+        if last is None or last.acknowledged is None or last.acknowledged >= at:
+            return None
+        is_last = all(_precedes(other, last) for other in before if other is not last)
+        return last if is_last and last.at > self._lost.get(topic, 0) else None
+
+
+def _precedes(one: Sent, other: Sent) -> bool:
+    """Whether a message was distributed before the other was published, or had to be before it."""
+    is_same_run = one.id[0] == other.id[0]
+    is_over = one.acknowledged is not None and one.acknowledged < other.at
+    return one.id < other.id if is_same_run else is_over
+
+
+def _is_unbroken(application: Application, interest: Interest, topic: str) -> bool:
+    """Whether a subscription at QoS 1 or 2 was made, and nothing happened to it since it was asked for."""
+    is_whole = interest.since.get(topic) is not None and interest.qos > 0
+    return interest.is_made and is_whole and application.broken.get(topic, 0) < interest.asked_at

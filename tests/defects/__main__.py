@@ -1,0 +1,87 @@
+"""Runs every defective product until the soak finds it: `python -m tests.defects [--core FILE]`.
+
+Without a core that was built with the feature `broken`, only the defects of the control are tried.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib.util
+import multiprocessing
+import os
+import signal
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from importlib.machinery import ExtensionFileLoader
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from hbroker.sim.network.trial import Verdict
+    from tests.defects.variants import Variant
+
+MOST_SEEDS: Final = 500
+"""A defect is found within so many."""
+FAILED: Final = 1
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Tries every defect; the exit status."""
+    parser = argparse.ArgumentParser(prog="python -m tests.defects", description=__doc__.split("\n")[0])
+    parser.add_argument("--core", type=Path, help="the native core, built with the feature broken")
+    parser.add_argument("--only", default="", metavar="TEXT", help="the defects with this in their names")
+    parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="default: one for each core")
+    options = parser.parse_args(arguments)
+    if options.core is not None:
+        load(options.core)
+    from tests.defects.variants import CONTROL, CORE
+
+    tried = [v for v in (*CONTROL, *(CORE if options.core else ())) if options.only in v.name]
+    missed = [variant.name for variant in tried if not is_caught(variant, options.jobs)]
+    print(f"{len(tried) - len(missed)} of {len(tried)} defects are caught by the invariants they break")
+    return FAILED if missed else 0
+
+
+def load(core: Path) -> None:
+    """Has this file imported as the native core."""
+    loader = ExtensionFileLoader("hbroker._native", str(core))
+    spec = importlib.util.spec_from_file_location("hbroker._native", core, loader=loader)
+    assert spec is not None
+    sys.modules["hbroker._native"] = module = importlib.util.module_from_spec(spec)
+    loader.exec_module(module)
+
+
+def is_caught(variant: Variant, jobs: int) -> bool:
+    """Whether the first violation found is of the invariant that the safeguard is there for."""
+    began = time.monotonic()
+    verdict = next((v for v in verdicts(variant, jobs) if v.violation is not None), None)
+    took = f"{time.monotonic() - began:.0f} s"
+    if verdict is None:
+        print(f"NOT FOUND  {variant.name} ({MOST_SEEDS} seeds, {took})", flush=True)
+        return False
+    assert verdict.violation is not None
+    found = verdict.violation.invariant
+    is_it = found is variant.breaks
+    what = "caught" if is_it else f"CAUGHT AS {found.name}: {verdict.violation.text}:"
+    print(f"{what}  {variant.name} (by {variant.breaks.name}, seed {verdict.seed}, {took})", flush=True)
+    return is_it
+
+
+def verdicts(variant: Variant, jobs: int) -> Iterator[Verdict]:
+    """The runs of a defective product, by seed. Each has processes of its own: they stay defective."""
+    from hbroker.sim import soak
+
+    with multiprocessing.Pool(jobs, _begin, (variant.name,)) as pool:
+        yield from pool.imap(soak.run, range(1, MOST_SEEDS + 1))
+
+
+def _begin(variant: str) -> None:
+    from tests.defects.variants import VARIANTS
+
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    VARIANTS[variant].apply()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,163 @@
+"""The defects: what each takes out of the product, and which invariant then breaks.
+
+One in the control takes the place of a method. One in the core is compiled into a test build alone
+(`hbroker/native/src/broken.rs`), and chosen by name.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Final
+
+from hbroker._proto import packet_pb2 as pb
+from hbroker.config import LeasePolicy
+from hbroker.protocol import delegating, handover, node, subscriber, subscribing, subscription, timers
+from hbroker.protocol.jurisdiction import Grant, Jurisdiction
+from hbroker.protocol.site import Event, Site
+from hbroker.sim.network.invariants import Invariant
+
+__all__ = ["CONTROL", "CORE", "VARIANTS", "Variant"]
+
+
+@dataclass(frozen=True, slots=True)
+class Variant:
+    """A defective product. `apply` makes this process's product defective, for good."""
+
+    name: str
+    breaks: Invariant
+    apply: Callable[[], None]
+
+
+def _replace(
+    owner: Any, method: str, make: Callable[[Callable[..., Any]], Callable[..., Any]]
+) -> Callable[[], None]:
+    """`make` gets the sound method."""
+    return lambda: setattr(owner, method, make(getattr(owner, method)))
+
+
+def _in_core(defect: str) -> Callable[[], None]:
+    return lambda: os.environ.__setitem__("HBROKER_BROKEN", defect)
+
+
+def _end_unknown_to_core(hold: Callable[..., None]) -> Callable[..., None]:
+    def broken(self: Jurisdiction, grant: Grant) -> None:
+        hold(self, grant)
+        self._core.grant(grant.subtree, grant.epoch, grant.serving, None)
+
+    return broken
+
+
+def _at_once(schedule: Callable[..., None]) -> Callable[..., None]:
+    def broken(self: delegating.Delegating, child: delegating._Child) -> None:
+        schedule(self, child)
+        delegation = child.delegation
+        if delegation.policy is LeasePolicy.FENCE:
+            self._ends.set(delegation.subtree, delegation.until - timers.LEASE_DRIFT)
+
+    return broken
+
+
+def _without_retained(take: Callable[..., None]) -> Callable[..., None]:
+    def broken(self: handover.Taking, transfer: pb.Transfer) -> None:
+        transfer.ClearField("retained")
+        take(self, transfer)
+
+    return broken
+
+
+def _as_soon_as_the_root_answered(_: Callable[..., Any]) -> Callable[..., Any]:
+    return property(lambda self: self.entry is not None and self.entry.has_answered)  # type: ignore[return-value]
+
+
+def _only_said(_: Callable[..., bool]) -> Callable[..., bool]:
+    return lambda self, session, filter: True
+
+
+def _asked_again(_: Callable[..., None]) -> Callable[..., None]:
+    def broken(self: subscriber.Subscriber, site: Site) -> None:
+        site.machine.handle(Event.ACTIVATE)
+        site.failures = 0
+
+    return broken
+
+
+def _nothing(_: Callable[..., None]) -> Callable[..., None]:
+    return lambda *arguments: None
+
+
+def _zero(_: Callable[..., int]) -> Callable[..., int]:
+    return lambda self, now: 0
+
+
+CONTROL: Final = (
+    Variant(
+        "the core is not told when a lease ends",
+        Invariant.ONE_OWNER,
+        _replace(Jurisdiction, "hold", _end_unknown_to_core),
+    ),
+    Variant(
+        "a parent takes back without waiting for clocks that differ",
+        Invariant.ONE_OWNER,
+        _replace(delegating.Delegating, "_schedule", _at_once),
+    ),
+    Variant(
+        "a parent forgets what it delegated",
+        Invariant.ONE_OWNER,
+        _replace(delegating.Delegating, "restore", _nothing),
+    ),
+    Variant(
+        "epochs begin anew with each run of a node",
+        Invariant.EPOCHS_RISE,
+        _replace(node.Node, "_epoch_at", _zero),
+    ),
+    Variant(
+        "a new owner inherits no subscriptions",
+        Invariant.COMPLETE,
+        _replace(subscribing.Subscribing, "take_over", _nothing),
+    ),
+    Variant(
+        "a handover leaves out the subscriptions made meanwhile",
+        Invariant.COMPLETE,
+        _replace(handover.Giving, "follow", _nothing),
+    ),
+    Variant(
+        "a subscription is complete when the root has answered",
+        Invariant.COMPLETE,
+        _replace(subscription.Subscription, "is_complete", _as_soon_as_the_root_answered),
+    ),
+    Variant(
+        "a new owner inherits no retained messages",
+        Invariant.RETAINED,
+        _replace(handover.Taking, "_take", _without_retained),
+    ),
+    Variant(
+        "an owner keeps subscriptions that have ended",
+        Invariant.BOUNDED,
+        _replace(subscribing.Subscribing, "_remove", _only_said),
+    ),
+    Variant(
+        "a client asks again for what it has",
+        Invariant.QUIET,
+        _replace(subscriber.Subscriber, "_activate", _asked_again),
+    ),
+)
+"""Defects of the control."""
+
+CORE: Final = (
+    Variant(
+        "an owner acknowledges before it distributes", Invariant.NOTHING_LOST, _in_core("AcknowledgesEarly")
+    ),
+    Variant(
+        "a client that loses a link forgets what it had",
+        Invariant.NOTHING_DOUBLED,
+        _in_core("ForgetsMessageIds"),
+    ),
+    Variant("no delivery waits for the one before it", Invariant.ORDER, _in_core("KeepsNoOrder")),
+    Variant("what is lost is not sent again", Invariant.RECOVERS, _in_core("SendsOnce")),
+    Variant("a client learns nothing from a refusal", Invariant.RECOVERS, _in_core("LearnsNothing")),
+)
+"""Defects of the core, which a test build of it can have."""
+
+VARIANTS: Final = {variant.name: variant for variant in (*CONTROL, *CORE)}

@@ -1,0 +1,85 @@
+"""The records of a handover that the core reads and writes itself are those of Python's protobuf (§5.4)."""
+
+from collections.abc import Sequence
+from itertools import accumulate
+
+from google.protobuf.message import DecodeError
+from hypothesis import given
+from hypothesis import strategies as st
+
+from hbroker._native import decode_queued, decode_seen, encode_queued, encode_seen
+from hbroker._proto import packet_pb2 as pb
+
+U64 = st.integers(0, 2**64 - 1)
+BITS = st.integers(1, 2**64 - 1)
+WORDS_END = 2**58
+
+queued = st.tuples(
+    U64, st.binary(max_size=40), st.integers(0, 2), st.booleans(), st.text(), st.integers(0, 2)
+)
+steps = st.lists(st.integers(1, 2**30) | st.integers(1, 3), max_size=30)
+
+
+@given(queued)
+def test_what_the_core_writes_of_a_queue_protobuf_reads(
+    values: tuple[int, bytes, int, bool, str, int],
+) -> None:
+    written = encode_queued(values)
+    record = pb.QueuedRecord.FromString(written)
+    read = record.session, record.publish, record.qos, record.retained, record.group, record.overflow
+    assert read == values
+    assert record.SerializeToString(deterministic=True) == written
+    assert decode_queued(written) == values
+
+
+@given(U64, st.integers(0, 2**57), st.booleans(), steps, st.data())
+def test_what_the_core_writes_of_a_window_protobuf_reads(
+    publisher: int, floor: int, from_floor: bool, steps: list[int], data: st.DataObject
+) -> None:
+    first = floor if from_floor else floor + 1
+    words = [(index, data.draw(BITS)) for index in accumulate(steps, initial=first)]
+    written = encode_seen((publisher, floor, words))
+    record = pb.SeenRecord.FromString(written)
+    assert (record.publisher, record.floor) == (publisher, floor)
+    assert words_of(record) == words
+    assert decode_seen(written) == (publisher, floor, words)
+
+
+@given(st.binary(max_size=60))
+def test_both_refuse_the_same_bytes_as_a_queue(data: bytes) -> None:
+    try:
+        record = pb.QueuedRecord.FromString(data)
+    except DecodeError:
+        assert decode_queued(data) is None
+        return
+    values = decode_queued(data)
+    assert values is not None
+    assert values[:2] == (record.session, record.publish)
+
+
+@given(U64, U64, st.lists(U64 | st.integers(0, 3), max_size=8), st.booleans())
+def test_words_that_make_no_sense_are_refused(
+    publisher: int, floor: int, values: Sequence[int], packed: bool
+) -> None:
+    record = pb.SeenRecord(publisher=publisher, floor=floor, words=values)
+    data = record.SerializeToString()
+    if not packed:
+        # An element alone, which a conforming parser adds to those that are packed.
+        data += b"\x18\x07\x18\x01"
+        record.words.extend((7, 1))
+    pairs = list(zip(record.words[::2], record.words[1::2], strict=False))
+    indices = [index for index, _ in words_of(record)]
+    makes_sense = (
+        len(record.words) % 2 == 0
+        and floor <= WORDS_END
+        and all(step > 0 for step, _ in pairs[1:])
+        and all(bits > 0 for _, bits in pairs)
+        and all(index < WORDS_END for index in indices)
+    )
+    assert decode_seen(data) == ((publisher, floor, words_of(record)) if makes_sense else None)
+
+
+def words_of(record: pb.SeenRecord) -> list[tuple[int, int]]:
+    """(index, bits), as the .proto says."""
+    indices = list(accumulate(record.words[::2], initial=record.floor))[1:]
+    return list(zip(indices, record.words[1::2], strict=False))

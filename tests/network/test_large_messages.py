@@ -1,0 +1,37 @@
+"""A message larger than a datagram, in a network that loses datagrams and changes owners (§7.5)."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+
+from hbroker._proto import packet_pb2 as pb
+from hbroker.protocol.outcome import Published, Subscribed
+from hbroker.sim.network.paths import Faults
+from tests.network.networks import Tree
+
+TOPIC = "home/kitchen/camera"
+LOSSY = Faults(loss=0.02, duplication=0.02)
+
+
+@pytest.mark.parametrize("qos", [1, 2])
+@pytest.mark.parametrize("seed", range(3))
+def test_it_comes_whole_although_its_owner_changes_half_way(seed: int, qos: int) -> None:
+    tree = Tree.grow(seed, faults=LOSSY)
+    subscriber, publisher = tree.client("subscriber"), tree.client("publisher")
+    subscriber.subscribe("home/#", qos=qos)
+    tree.world.run_until(lambda: any(isinstance(outcome, Subscribed) for outcome in subscriber.outcomes))
+    payloads = [b"first", random.Random(seed).randbytes(1_000_000), b"last"]
+    for payload in payloads:
+        assert publisher.publish(TOPIC, payload, qos=qos) is not None
+    tree.world.run_until(lambda: subscriber.engine.counters()["datagrams_in"] > 60)
+    kitchen = tree.join("home/kitchen")
+    tree.world.run_until(lambda: sum(isinstance(o, Published) for o in publisher.outcomes) == len(payloads))
+    told = {outcome.reason for outcome in publisher.outcomes if isinstance(outcome, Published)}
+    assert told == {pb.REASON_SUCCESS}
+    came = [message.payload for message in subscriber.messages]
+    assert [payload for payload in came if len(payload) > 5] == payloads[1:2]
+    assert (came[0], came[-1]) == (b"first", b"last")
+    assert qos == 1 or came == payloads
+    assert kitchen.engine.counters()["messages_in"] > 50, "much of it went by the new owner"

@@ -1,0 +1,175 @@
+"""Links fill a path, share it, find out what it carries, and follow a peer that moves (§3.2, §3.4, §4.4)."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import pytest
+
+from hbroker.sim.network import Datagram, Faults, World
+from hbroker.sim.network.line import measure
+from hbroker.sim.network.paths import ETHERNET
+from hbroker.sim.network.world import Address
+from tests.network.networks import Tree
+
+SECOND = 1_000_000
+UPPER_BOUND = 8_952
+
+
+@pytest.mark.parametrize("qos", [0, 1])
+def test_one_sender_fills_a_path(qos: int) -> None:
+    shares = measure(1, 1, qos)
+    assert shares.is_filled(), str(shares)
+
+
+@pytest.mark.parametrize(("seed", "qos"), [(1, 0), (2, 1)])
+def test_two_senders_share_a_path(seed: int, qos: int) -> None:
+    shares = measure(seed, 2, qos)
+    assert shares.is_filled(), str(shares)
+    assert shares.is_fair(), str(shares)
+
+
+class Ruler:
+    """A publisher and a subscriber at one owner, over paths that carry datagrams of so many bytes."""
+
+    def __init__(self, seed: int, mtu: int) -> None:
+        self.tree = Tree.grow(seed)
+        self.world: World = self.tree.world
+        self.narrow(mtu)
+        self.subscriber, self.publisher = self.tree.client(), self.tree.client()
+        self.subscriber.subscribe("camera", qos=1)
+        self.world.run_until(lambda: bool(self.subscriber.outcomes))
+        self.largest: Counter[Address] = Counter()
+        self.world.watch = self._watch
+
+    def narrow(self, mtu: int) -> None:
+        self.world.faults = Faults(delay_us=5_000, mtu=mtu)
+
+    def send(self, count: int) -> int:
+        """Publishes small messages at once, waits until all have arrived; how long that took."""
+        start, there = self.world.now, len(self.subscriber.messages)
+        self.publisher.catch_up()
+        for _ in range(count):
+            self.publisher.engine.publish("camera", bytes(100), 1)
+        self.world.settle(self.publisher)
+        self.world.run_until(lambda: len(self.subscriber.messages) == there + count)
+        self.world.run(SECOND)
+        return self.world.now - SECOND - start
+
+    def bundles(self, count: int) -> dict[Address, int]:
+        """The largest datagram with messages that each host sends when so many go through."""
+        self.largest.clear()
+        self.send(count)
+        return {host.address: self.largest[host.address] for host in (self.publisher, self.tree.root)}
+
+    def _watch(self, datagram: Datagram) -> None:
+        if "publish" in datagram.kinds():
+            self.largest[datagram.source] = max(self.largest[datagram.source], len(datagram.data))
+
+
+@pytest.mark.parametrize("mtu", [1_200, 1_280, 1_400, ETHERNET, 4_000, 9_000])
+def test_links_find_what_a_path_carries(mtu: int) -> None:
+    """Messages of 100 bytes leave bundles up to 150 bytes short of what fits; the search may stop an eighth
+    short of it."""
+    ruler = Ruler(1, mtu)
+    for _ in range(24):
+        ruler.send(100)
+    most = min(mtu, UPPER_BOUND)
+    close = 16 if mtu < 1_452 else most // 8
+    for size in ruler.bundles(200).values():
+        assert most - close - 150 <= size <= most
+
+
+def test_a_path_that_begins_to_drop_large_datagrams_is_survived() -> None:
+    ruler = Ruler(2, ETHERNET)
+    for _ in range(10):
+        ruler.send(100)
+    assert min(ruler.bundles(200).values()) > 1_200
+    ruler.narrow(1_300)
+    assert all(ruler.send(500) < 5 * SECOND for _ in range(6))
+    assert max(ruler.bundles(200).values()) <= 1_200
+
+
+class Stream:
+    """A publisher, a subscriber, and a message every two milliseconds from the one to the other."""
+
+    def __init__(self, seed: int, qos: int, loss: float) -> None:
+        self.tree = Tree.grow(seed, faults=Faults(loss=loss, delay_us=5_000))
+        self.world: World = self.tree.world
+        self.qos = qos
+        self.sent = 0
+        self.publisher, self.subscriber = self.tree.client("publisher"), self.tree.client("subscriber")
+        self.subscriber.subscribe("track", qos=qos)
+        self.world.run_until(lambda: bool(self.subscriber.outcomes))
+        self.run(SECOND // 4)
+
+    def run(self, microseconds: int) -> None:
+        for _ in range(microseconds // 2_000):
+            self.publisher.publish("track", b"%d" % self.sent, self.qos)
+            self.sent += 1
+            self.world.run(2_000)
+
+    def finish(self) -> list[int]:
+        """The numbers of the messages that came, once as many are there as were sent."""
+        self.world.run_until(lambda: len(self.subscriber.messages) >= self.sent, within=30 * SECOND)
+        self.world.run(SECOND)
+        return [int(message.payload) for message in self.subscriber.messages]
+
+    def links(self) -> int:
+        """How many links the owner has."""
+        return self.tree.root.engine.counters()["links"]
+
+
+@pytest.mark.parametrize(
+    ("movers", "qos", "loss"),
+    [
+        (["publisher"], 1, 0.0),
+        (["publisher"], 2, 0.1),
+        (["subscriber"], 1, 0.1),
+        (["subscriber"], 2, 0.0),
+        (["publisher", "subscriber"], 1, 0.2),
+        (["publisher", "subscriber"], 2, 0.2),
+    ],
+)
+def test_who_moves_in_mid_stream_loses_nothing(movers: list[str], qos: int, loss: float) -> None:
+    stream = Stream(3, qos, loss)
+    links = stream.links()
+    for _ in range(3):
+        for mover in movers:
+            stream.world.move(getattr(stream, mover))
+        stream.run(SECOND)
+    assert stream.finish() == list(range(stream.sent))
+    assert stream.links() == links, "in the same sessions"
+
+
+@pytest.mark.parametrize("who", ["publisher", "subscriber"])
+def test_a_stream_goes_on_soon_after_a_move(who: str) -> None:
+    """Round trips of 10 ms: a challenge, its answer, and what was lost, well within a second."""
+    stream = Stream(4, 1, 0.0)
+    stream.world.move(getattr(stream, who))
+    before, moved_at = len(stream.subscriber.messages), stream.world.now
+    missing = stream.sent - before
+    stream.run(100_000)
+    stream.world.run_until(lambda: len(stream.subscriber.messages) > before + missing)
+    assert stream.world.now - moved_at < SECOND // 2
+
+
+def test_a_node_sends_nothing_but_a_challenge_to_an_address_that_is_not_proved() -> None:
+    stream = Stream(5, 1, 0.0)
+    owner, mover = stream.tree.root.address, stream.subscriber
+    stream.world.move(mover)
+    seen: list[list[str]] = []
+    proofs: list[bytes] = []
+
+    def watch(datagram: Datagram) -> None:
+        decoded = datagram.decode()
+        if datagram.source == mover.address and decoded.header.token:
+            proofs.append(decoded.header.token)
+        elif not proofs and (datagram.source, datagram.destination) == (owner, mover.address):
+            assert not decoded.header.number
+            seen.append(datagram.kinds())
+
+    stream.world.watch = watch
+    stream.run(3 * SECOND)
+    assert proofs
+    assert seen == [["challenge"]]

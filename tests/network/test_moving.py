@@ -1,0 +1,223 @@
+"""Subtrees move while they are in use (§5.4, §5.7): nothing is lost or doubled, and none has two owners."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import pairwise
+
+import pytest
+
+from hbroker.config import LeasePolicy
+from hbroker.protocol import timers
+from hbroker.protocol.notices import PolicyLowered, Refused
+from hbroker.protocol.outcome import Published
+from hbroker.sim.network import ClientHost, Faults, Host, NodeHost
+from hbroker.sim.network.invariants import Ownership, Violation
+from tests.network.networks import Tree
+
+MILLISECOND = timers.SECOND // 1_000
+LOSSY = Faults(loss=0.05, delay_us=2_000, jitter_us=1_000, reordering=0.05, duplication=0.05)
+
+
+class Traffic:
+    """A publisher and a subscriber of one topic, and whoever owns it, watched at every step."""
+
+    def __init__(self, tree: Tree, topic: str, qos: int, *topics: str) -> None:
+        self.tree, self.topic, self.qos = tree, topic, qos
+        self.violations: list[Violation] = []
+        self._ownership = Ownership(tree.world, (topic, *topics))
+        self.subscriber: ClientHost = tree.client("subscriber")
+        self.subscriber.subscribe("home/#", qos=qos)
+        tree.world.run_until(lambda: bool(self.subscriber.outcomes))
+        self.publisher: ClientHost = tree.client("publisher")
+        self.arrivals: list[int] = []
+        """When each message had come, in microseconds."""
+        tree.world.acted = self._acted
+        self.sent = 0
+
+    def publish(self, messages: int, every: int = 5 * MILLISECOND) -> None:
+        """Publishes, a message each so many microseconds."""
+        for _ in range(messages):
+            self.sent += 1
+            self.publisher.publish(self.topic, str(self.sent).encode(), qos=self.qos)
+            self.tree.world.run(every)
+
+    def settle(self) -> None:
+        """All is acknowledged, and came as it was promised."""
+        world = self.tree.world
+        world.run_until(lambda: self.acknowledged == self.sent)
+        world.run(timers.SECOND)
+        assert not self.violations
+        payloads = [message.payload for message in self.subscriber.messages]
+        expected = [str(number).encode() for number in range(1, self.sent + 1)]
+        if self.qos == 2:
+            assert payloads == expected, "exactly once, and in order"
+        else:
+            assert list(dict.fromkeys(payloads)) == expected, "at least once, and the first time in order"
+
+    @property
+    def acknowledged(self) -> int:
+        """Messages that were distributed."""
+        return sum(isinstance(o, Published) and o.reason == 0 for o in self.publisher.outcomes)
+
+    @property
+    def longest_gap(self) -> int:
+        """Between two arrivals, in microseconds."""
+        return max(later - earlier for earlier, later in pairwise(self.arrivals))
+
+    def _acted(self, host: Host) -> None:
+        if isinstance(host, NodeHost):
+            self.violations += self._ownership.look(host)
+        elif host is self.subscriber:
+            new = len(self.subscriber.messages) - len(self.arrivals)
+            self.arrivals += [self.tree.world.now] * new
+
+
+def in_turns(traffic: Traffic, steps: Iterator[None]) -> None:
+    """Takes one step after another, with messages before, between and after."""
+    traffic.publish(50)
+    for _ in steps:
+        traffic.publish(50)
+    traffic.settle()
+
+
+def between(tree: Tree, subtree: str, nodes: list[NodeHost], times: int) -> Iterator[None]:
+    for turn in range(times):
+        yield tree.move(subtree, nodes[turn % 2], nodes[1 - turn % 2])
+
+
+@pytest.mark.parametrize("qos", [1, 2])
+@pytest.mark.parametrize("faults", [Faults(), LOSSY], ids=["clear", "lossy"])
+def test_a_subtree_moves_back_and_forth_under_traffic(qos: int, faults: Faults) -> None:
+    tree = Tree.grow(11 + qos, ["home/kitchen", "home/bedroom"], faults)
+    traffic = Traffic(tree, "home/kitchen/oven", qos)
+    nodes = [tree.nodes["home/kitchen"], tree.nodes["home/bedroom"]]
+    in_turns(traffic, between(tree, "home/kitchen", nodes, 4))
+
+
+def test_publishers_wait_less_than_a_quarter_second_for_a_move() -> None:
+    tree = Tree.grow(17, ["home/kitchen", "home/bedroom"])
+    traffic = Traffic(tree, "home/kitchen/oven", 2)
+    nodes = [tree.nodes["home/kitchen"], tree.nodes["home/bedroom"]]
+    traffic.publish(20)
+    for turn in range(2):
+        tree.move("home/kitchen", nodes[turn], nodes[1 - turn])
+        traffic.publish(20)
+    traffic.settle()
+    assert traffic.longest_gap < 250 * MILLISECOND
+
+
+@pytest.mark.parametrize("faults", [Faults(), LOSSY], ids=["clear", "lossy"])
+def test_a_parent_leaves_and_what_it_delegated_serves_on(faults: Faults) -> None:
+    tree = Tree.grow(3, ["home", "home/kitchen", "home/kitchen/oven"], faults)
+    traffic = Traffic(tree, "home/kitchen/lamp", 2, "home/x", "home/kitchen/oven/x")
+    kitchen = tree.nodes["home/kitchen"]
+    refused = kitchen.engine.counters().get("drop.handover", 0)
+
+    def steps() -> Iterator[None]:
+        yield tree.leave(tree.nodes["home"])
+        tree.world.run(2 * timers.LEASE)
+        yield
+
+    in_turns(traffic, steps())
+    assert kitchen.engine.counters().get("drop.handover", 0) == refused, "it was never disturbed"
+    cuts = {d.subtree for d in tree.root.control.jurisdiction.delegations if "$SYS" not in d.subtree}
+    assert cuts == {"home/kitchen"}, "its parent is the root now"
+
+
+@pytest.mark.parametrize("policy", LeasePolicy)
+@pytest.mark.parametrize("faults", [Faults(), LOSSY], ids=["clear", "lossy"])
+def test_a_parent_that_comes_late_takes_its_place_above(policy: LeasePolicy, faults: Faults) -> None:
+    tree = Tree.grow(5, [], faults)
+    for subtree in ("home/kitchen", "home/bedroom"):
+        tree.join(subtree, policy=policy)
+    traffic = Traffic(tree, "home/kitchen/oven", 2, "home/x", "home/bedroom/x")
+
+    def steps() -> Iterator[None]:
+        yield
+        tree.join("home", policy=policy)
+        yield
+        tree.world.run(2 * timers.LEASE)
+        yield
+
+    in_turns(traffic, steps())
+    home = tree.nodes["home"]
+    below = {d.subtree: d.link for d in home.control.jurisdiction.delegations}
+    assert set(below) == {"home/kitchen", "home/bedroom"}
+    assert all(below.values()), "they renew there"
+    assert not any(isinstance(n, Refused) for n in tree.nodes["home/kitchen"].notices)
+
+
+def test_a_fenced_parent_comes_above_a_node_that_goes_on_and_puts_it_under_fence() -> None:
+    tree = Tree.grow(6)
+    kitchen = tree.join("home/kitchen", policy=LeasePolicy.SERVE)
+    oven = tree.join("home/kitchen/oven", policy=LeasePolicy.SERVE)
+    traffic = Traffic(tree, "home/kitchen/oven/x", 2, "home/x", "home/kitchen/x")
+    home = tree.join("home", wait=False)
+    tree.world.run_until(lambda: tree.serves(home))
+    assert PolicyLowered("home/kitchen", "root") in kitchen.notices
+    assert PolicyLowered("home/kitchen/oven", "kitchen") in oven.notices
+    traffic.publish(20)
+    traffic.settle()
+    tree.world.path = lambda d: None if kitchen.address in (d.source, d.destination) else Faults()
+    tree.world.run(3 * timers.LEASE)
+    assert not traffic.violations
+    assert home.engine.owns(tree.world.now, "home/kitchen/x"), "it stopped, and its parent took back"
+
+
+def test_a_parent_dies_after_it_came_late() -> None:
+    tree = Tree.grow(8, ["home/kitchen"])
+    traffic = Traffic(tree, "home/kitchen/oven", 2, "home/x")
+    home = tree.join("home")
+    home.kill()
+    tree.world.run(3 * timers.LEASE)
+    traffic.publish(20)
+    traffic.settle()
+    assert tree.root.engine.owns(tree.world.now, "home/x")
+    assert tree.nodes["home/kitchen"].engine.owns(tree.world.now, "home/kitchen/oven")
+
+
+@pytest.mark.parametrize("at_ms", range(0, 16, 1))
+@pytest.mark.parametrize("kind", ["crash", "cut"])
+def test_whatever_breaks_on_the_way_of_a_late_parent_nobody_owns_with_another(kind: str, at_ms: int) -> None:
+    tree = Tree.grow(9, ["home/kitchen"], Faults(delay_us=400))
+    traffic = Traffic(tree, "home/kitchen/oven", 2, "home/x")
+    world = tree.world
+    home = tree.join("home", wait=False)
+    world.run(at_ms * MILLISECOND)
+    if kind == "crash":
+        home.kill()
+        world.run(timers.SECOND)
+        home.restart(remembers=True)
+    else:
+        ends = {home.address, tree.root.address}
+        world.path = lambda d: None if {d.source, d.destination} == ends else Faults(delay_us=400)
+        world.run(20 * timers.SECOND)
+        world.path = None
+    traffic.publish(30, timers.SECOND)
+    world.run(2 * timers.LEASE)
+    traffic.settle()
+    owners = {t: [n for n in (tree.root, *living(tree)) if n.engine.owns(world.now, t)] for t in ("home/x",)}
+    assert [host.settings.name for host in owners["home/x"]] == ["home"]
+
+
+def living(tree: Tree) -> list[NodeHost]:
+    """The nodes below the root that run now."""
+    return [h for h in tree.world.hosts.values() if isinstance(h, NodeHost) and h is not tree.root]
+
+
+@pytest.mark.parametrize("at_ms", range(0, 16, 1))
+def test_whatever_breaks_when_a_parent_leaves_nobody_owns_with_another(at_ms: int) -> None:
+    tree = Tree.grow(10, ["home", "home/kitchen"], Faults(delay_us=400))
+    traffic = Traffic(tree, "home/kitchen/oven", 2, "home/x")
+    world = tree.world
+    home = tree.nodes["home"]
+    home.control.leave(world.now)
+    world.settle(home)
+    world.run(at_ms * MILLISECOND)
+    home.kill()
+    world.run(3 * timers.LEASE)
+    traffic.publish(20)
+    traffic.settle()
+    assert tree.root.engine.owns(world.now, "home/x")
+    assert tree.nodes["home/kitchen"].engine.owns(world.now, "home/kitchen/oven")

@@ -1,0 +1,62 @@
+"""A large message crosses a node part by part: the node keeps none of it, its publisher no copy (§7.5)."""
+
+from __future__ import annotations
+
+import hashlib
+import random
+
+import psutil
+import pytest
+
+from hbroker import errors, sync
+from tests.product.network import PATIENCE
+from tests.product.node import MIB, node_up
+
+SIZE = 20 * MIB
+
+
+@pytest.mark.parametrize("qos", [1, 2])
+def test_it_reaches_two_subscribers_whole_and_leaves_nothing_at_the_node(qos: int) -> None:
+    payload = random.Random(qos).randbytes(SIZE)
+    with (
+        node_up() as node,
+        sync.connect(node.root) as one,
+        sync.connect(node.root) as other,
+        sync.connect(node.root) as publisher,
+        one.subscribe("camera/#", qos=qos) as first,
+        other.subscribe("camera/#", qos=qos) as second,
+    ):
+        publisher.publish("camera/1", b"small", qos=qos, timeout=PATIENCE)
+        before = node.rss()
+        publisher.publish("camera/1", payload, qos=qos, timeout=PATIENCE)
+        publisher.publish("camera/1", b"small again", qos=qos, timeout=PATIENCE)
+        for messages in (first, second):
+            came = [messages.next(timeout=PATIENCE) for _ in range(3)]
+            assert [message and len(message.payload) for message in came] == [5, SIZE, 11]
+            large = came[1]
+            assert large is not None
+            assert hashlib.sha256(large.payload).digest() == hashlib.sha256(payload).digest()
+            assert large.topic == "camera/1"
+        assert node.rss() - before < 32 * MIB
+
+
+def test_it_is_not_copied_by_its_publisher() -> None:
+    payload = bytes(64 * MIB)
+    with node_up() as node, sync.connect(node.root) as publisher:
+        publisher.publish("camera/1", b"small", qos=1, timeout=PATIENCE)
+        process = psutil.Process()
+        before = process.memory_info().rss
+        publisher.try_publish("camera/1", payload, qos=1)
+        most = before
+        while not publisher.drain(0.02):
+            most = max(most, process.memory_info().rss)
+        assert publisher.counters()["messages_out"] > 50_000
+        assert most - before < 24 * MIB
+
+
+def test_more_than_the_most_is_refused() -> None:
+    with node_up() as node, sync.connect(node.root) as publisher:
+        with pytest.raises(errors.PayloadTooLarge, match="268435457 bytes"):
+            publisher.publish("camera/1", bytes(256 * MIB + 1), qos=1)
+        with pytest.raises(errors.PayloadTooLarge):
+            publisher.publish("camera/1", b"", qos=1, content_type="x" * 65_000)

@@ -1,0 +1,147 @@
+"""One root node, and a core that writes down what it is told: links are whatever a test says."""
+
+from __future__ import annotations
+
+from itertools import count
+from random import Random
+from typing import Any
+
+from hbroker._native import ControlEvent, LinkDownEvent, LinkUpEvent
+from hbroker._proto import packet_pb2 as pb
+from hbroker.config import Limits, NodeSettings
+from hbroker.protocol.node import Node
+from hbroker.protocol.packets import Address, Body, body_of, pack
+from hbroker.protocol.timers import SECOND
+
+HOME: Address = ("10.0.0.1", 7700)
+HERE: Address = ("10.1.1.1", 5000)
+ELSEWHERE: Address = ("10.2.2.2", 6000)
+OFFSET_US = 1_000_000 * SECOND
+
+
+class ScriptedCore:
+    """`sent`: by link. `sent_outside`: by address. `sessions`: (persistent, messages, bytes) by id."""
+
+    def __init__(self) -> None:
+        self.sent: list[tuple[int, Body | None]] = []
+        self.sent_outside: list[tuple[Address, Body | None]] = []
+        self.sessions: dict[int, tuple[bool, int, int]] = {}
+        self.ended: list[tuple[int, str]] = []
+        self.subscriptions: dict[tuple[int, str, str], dict[str, Any]] = {}
+        self.retained_for: list[tuple[int, str]] = []
+        self.adopted: list[tuple[int, Address]] = []
+        self.closed: list[int] = []
+        self.published: list[pb.Publish] = []
+        self.has_room = True
+        self.owns_topics = True
+        self._links = count(1_000)
+
+    def send(self, link: int, packet: bytes) -> bool:
+        self.sent.append((link, body_of(packet)))
+        return True
+
+    def send_to(self, address: Address, packet: bytes, token: bytes = b"", pad_to: int = 0) -> None:
+        self.sent_outside.append((address, body_of(packet)))
+
+    def close(self, link: int) -> None:
+        self.closed.append(link)
+
+    def adopt(self, session: int, address: Address) -> int:
+        self.adopted.append((session, address))
+        return next(self._links)
+
+    def open_session(self, session: int, *, persistent: bool, queue_messages: int, queue_bytes: int) -> bool:
+        if self.has_room:
+            self.sessions[session] = persistent, queue_messages, queue_bytes
+        return self.has_room
+
+    def end_session(self, session: int, reason: str = "session_ended") -> None:
+        self.ended.append((session, reason))
+        self.sessions.pop(session, None)
+        for key in [key for key in self.subscriptions if key[0] == session]:
+            del self.subscriptions[key]
+
+    def subscribe(self, session: int, filter: str, qos: int, *, group: str = "", **options: Any) -> bool:
+        self.subscriptions[session, group, filter] = {"qos": qos, **options}
+        return True
+
+    def unsubscribe(self, session: int, filter: str, group: str = "") -> bool:
+        return self.subscriptions.pop((session, group, filter), None) is not None
+
+    def send_retained(self, session: int, filter: str, qos: int) -> int:
+        self.retained_for.append((session, filter))
+        return 0
+
+    def publish_raw(self, publish: bytes) -> bool:
+        self.published.append(pb.Publish.FromString(publish))
+        return self.owns_topics
+
+    def token_for(self, address: Address) -> bytes:
+        return b"token"
+
+    def counters(self) -> dict[str, int]:
+        return {}
+
+    def __getattr__(self, verb: str) -> Any:
+        if verb in ("grant", "revoke", "cut", "uncut", "publish"):
+            return lambda *_, **__: None
+        raise AttributeError(verb)
+
+
+class SoleNode:
+    """The node and its time. Times are seconds."""
+
+    def __init__(self, limits: Limits | None = None) -> None:
+        self.core = ScriptedCore()
+        settings = NodeSettings("root", "", HOME, limits=limits or Limits())
+        self.node = Node(settings, self.core, Random(1), incarnation=1, unix_offset_us=OFFSET_US)  # type: ignore[arg-type]
+        self.now = 100 * SECOND
+        self.node.start(self.now)
+        self._links = count(1)
+        self._requests = count(1)
+
+    def link_up(self, session: int, address: Address = HERE) -> int:
+        link = next(self._links)
+        self.node.handle_event(self.now, LinkUpEvent(link, address, session, True))
+        return link
+
+    def link_down(self, link: int, session: int, reason: str = "timeout", address: Address = HERE) -> None:
+        self.node.handle_event(self.now, LinkDownEvent(link, address, session, True, reason))
+
+    def tell(self, link: int, body: Body, address: Address = HERE) -> Body | None:
+        """Hands a packet of a session in; returns the first answer."""
+        before = len(self.core.sent)
+        self.node.handle_event(self.now, ControlEvent(link, address, pack(body), True))
+        answers = self.core.sent[before:]
+        return answers[0][1] if answers else None
+
+    def subscribe(self, link: int, filter: str, **fields: Any) -> pb.SubAck:
+        ack = self.tell(link, pb.Subscribe(request=next(self._requests), filter=filter, **fields))
+        assert isinstance(ack, pb.SubAck)
+        return ack
+
+    def will(
+        self, link: int, topic: str, *, delay_s: int = 0, session_expiry_s: int = 0, **fields: Any
+    ) -> pb.WillAck:
+        message = pb.Publish(topic=topic, payload=b"gone", publisher=7, sequence=1)
+        message.MergeFrom(pb.Publish(**fields))
+        ack = self.tell(
+            link,
+            pb.Will(
+                request=next(self._requests),
+                publish=message.SerializeToString(),
+                delay_s=delay_s,
+                session_expiry_s=session_expiry_s,
+            ),
+        )
+        assert isinstance(ack, pb.WillAck)
+        return ack
+
+    def pass_time(self, seconds: float) -> None:
+        """Time goes on, from one deadline to the next."""
+        end = self.now + round(seconds * SECOND)
+        while (due := self.node.poll_timeout()) is not None and due <= end:
+            self.now = max(self.now, due)
+            self.node.handle_timeout(self.now)
+        self.now = end
+        self.node.handle_timeout(self.now)

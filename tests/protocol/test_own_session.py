@@ -1,0 +1,286 @@
+"""The client's side of sessions, groups and wills (docs/protocol.md §§6.4-6.6), among scripted nodes."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from hbroker._native import ControlEvent
+from hbroker._proto import packet_pb2 as pb
+from hbroker.protocol import sharing
+from hbroker.protocol.outcome import Subscribed, SubscriptionFailed, TakenOver, WillRefused, WillSet
+from hbroker.protocol.packets import Reason, cut_of, pack
+from hbroker.protocol.subscription import Options
+from hbroker.protocol.terms import SessionTerms, session_id
+from hbroker.protocol.testator import State, Will
+from tests.protocol.client_world import SECOND, Node, World, home
+
+SESSION = session_id("tester")
+PERSISTENT = SessionTerms("tester", SESSION, expiry_s=60)
+
+
+def test_a_session_follows_from_name_and_key_and_from_nothing_else() -> None:
+    assert session_id("a") == session_id("a")
+    assert len({session_id("a"), session_id("b"), session_id("a", b"k"), session_id("a", b"l")}) == 4
+    assert session_id("a", b"x" * 1_000) != session_id("a", b"x" * 999)
+    assert 0 < session_id("") < 2**64
+
+
+# Groups
+
+
+@given(
+    st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=9),
+    st.sampled_from(["a", "#", "+/b/#", "/"]),
+)
+def test_a_shared_filter_reads_as_it_is_written(group: str, filter: str) -> None:
+    written = sharing.joined(group, filter)
+    parts = sharing.split(written)
+    if set(group) & set("/+#\0"):
+        assert parts != (group, filter)
+    else:
+        assert parts == (group, filter)
+    assert sharing.split(filter) == ("", filter)
+
+
+def test_what_is_no_shared_filter() -> None:
+    for text in ("$share/", "$share/g", "$share/g/", "$share//a", "$share/+/a", "$share/g#/a", "$share/g/a#"):
+        assert sharing.split(text) is None, text
+
+
+def test_a_group_is_a_subscription_of_its_own() -> None:
+    world = World()
+    home(world)
+    kitchen = next(node for node in world.nodes.values() if node.name == "kitchen")
+    shared = world.control.subscribe(world.now, "home/kitchen/a", Options(1), group="g")
+    plain = world.control.subscribe(world.now, "home/kitchen/a", Options(0))
+    assert {world.outcome(Subscribed).subscription for _ in range(2)} == {shared, plain}
+    assert set(world.listening.values()) == {"home/kitchen/a"}
+    sent = [body for body in kitchen.told if isinstance(body, pb.Subscribe)]
+    assert {(body.group, body.qos) for body in sent} == {("g", 1), ("", 0)}
+    world.control.unsubscribe(world.now, shared)
+    world.run(seconds=5)
+    (ended,) = [body for body in kitchen.told if isinstance(body, pb.Unsubscribe)]
+    assert (ended.group, ended.filter) == ("g", "home/kitchen/a")
+
+
+# Sessions
+
+
+def test_an_owner_is_told_what_the_session_is_to_be() -> None:
+    world = World(terms=PERSISTENT)
+    options = Options(1, overflow=pb.OVERFLOW_DROP_NEWEST, queue_messages=9, queue_bytes=99)
+    world.control.subscribe(world.now, "home/#", options)
+    assert not world.outcome(Subscribed).resumed
+    told = world.root.subscriptions["home/#"]
+    assert (told.client, told.session_expiry_s, told.clean_start) == ("tester", 60, False)
+    assert (told.overflow, told.queue_messages, told.queue_bytes) == (pb.OVERFLOW_DROP_NEWEST, 9, 99)
+
+
+def test_it_is_resumed_where_every_owner_had_it() -> None:
+    for had, resumed in (({"root", "kitchen"}, True), ({"root"}, False), (set(), False)):
+        world = World(terms=PERSISTENT)
+        world.node("kitchen", "home/kitchen", world.root)
+        for node in world.nodes.values():
+            node.has_session = node.name in had
+        world.subscribe("home/#")
+        assert world.outcome(Subscribed).resumed is resumed
+
+
+def cleaned(node: Node) -> list[tuple[str, bool]]:
+    return [(body.filter, body.clean_start) for body in node.told if isinstance(body, pb.Subscribe)]
+
+
+def test_each_owner_is_told_once_to_begin_clean() -> None:
+    world = World(terms=SessionTerms("tester", SESSION, clean_start=True))
+    for filter in ("a", "b"):
+        world.subscribe(filter)
+    for _ in range(2):
+        world.outcome(Subscribed)
+    assert sorted(clean for _, clean in cleaned(world.root)) == [False, True]
+    world.cut_off(world.root)
+    world.run(lambda: len(world.root.subscriptions) == 2)
+    assert [clean for _, clean in cleaned(world.root)[2:]] == [False, False]
+
+
+def test_an_owner_that_may_not_have_heard_it_is_told_again() -> None:
+    world = World(terms=SessionTerms("tester", SESSION, clean_start=True))
+    world.root.is_mute = True
+    world.subscribe("a")
+    world.run(lambda: bool(cleaned(world.root)))
+    world.cut_off(world.root)
+    world.root.is_mute = False
+    world.outcome(Subscribed)
+    assert cleaned(world.root) == [("a", True), ("a", True)]
+
+
+def test_leaving_keeps_a_persistent_session_unless_it_is_to_end() -> None:
+    for terms, end, keeps in (
+        (PERSISTENT, False, True),
+        (PERSISTENT, True, False),
+        (SessionTerms("x", 1), False, False),
+    ):
+        world = World(terms=terms)
+        world.subscribe("home/#")
+        world.outcome(Subscribed)
+        world.control.leave(end_session=end)
+        world.run(seconds=1)
+        (leave,) = [body for body in world.root.told if isinstance(body, pb.Leave)]
+        assert leave.keep_session is keeps
+
+
+def test_a_subscription_may_be_left_in_the_session() -> None:
+    world = World(terms=PERSISTENT)
+    id = world.subscribe("home/#")
+    world.outcome(Subscribed)
+    world.control.release(world.now, id)
+    world.run(seconds=5)
+    assert world.listening == {}
+    assert "home/#" in world.root.subscriptions
+
+
+def test_what_a_persistent_session_has_from_an_earlier_run_is_left_alone() -> None:
+    for terms, ends in ((PERSISTENT, False), (SessionTerms("x", 1), True)):
+        world = World(terms=terms)
+        world.deliver(world.root, pb.SubAck(node="root", filter="old/#", active=True))
+        world.run(seconds=5)
+        assert any(isinstance(body, pb.Unsubscribe) for body in world.root.told) is ends
+
+
+def taken_over(world: World, session: int) -> None:
+    body = pb.Leave(session=session, reason=pb.REASON_SESSION_TAKEN_OVER)
+    world.event(ControlEvent(None, world.root.address, pack(body), True))
+
+
+def test_a_run_that_is_taken_over_makes_nothing_again() -> None:
+    world = World(terms=PERSISTENT)
+    world.subscribe("home/#")
+    world.outcome(Subscribed)
+    taken_over(world, SESSION)
+    failed = world.outcome(SubscriptionFailed)
+    assert failed.reason == Reason.REASON_SESSION_TAKEN_OVER
+    assert world.outcome(TakenOver) == TakenOver()
+    heard = len(world.root.told)
+    world.cut_off(world.root)
+    world.run(seconds=60)
+    assert len(world.root.told) == heard
+    assert world.control.poll_timeout() is None
+
+
+def test_nobody_can_say_so_who_does_not_know_the_session() -> None:
+    for terms, session in ((PERSISTENT, SESSION + 1), (SessionTerms("x", 0), 0)):
+        world = World(terms=terms)
+        world.subscribe("home/#")
+        world.outcome(Subscribed)
+        taken_over(world, session)
+        world.run(seconds=5)
+        assert world.outcomes == []
+
+
+# Wills
+
+
+def will(topic: str = "home/kitchen/gone", delay_s: int = 5) -> Will:
+    return Will(pb.Publish(topic=topic, payload=b"x", qos=pb.QOS_AT_LEAST_ONCE), delay_s)
+
+
+def registrations(node: Node) -> list[pb.Publish]:
+    return [pb.Publish.FromString(body.publish) for body in node.told if isinstance(body, pb.Will)]
+
+
+def state(world: World) -> State | None:
+    return world.control.will_state
+
+
+def test_the_owner_of_its_topic_keeps_a_will() -> None:
+    world = World(terms=PERSISTENT)
+    nodes = home(world)
+    world.control.set_will(world.now, will())
+    assert world.outcome(WillSet) == WillSet("kitchen")
+    (told,) = [body for body in nodes["kitchen"].told if isinstance(body, pb.Will)]
+    assert (told.delay_s, told.session_expiry_s) == (5, 60)
+    (message,) = registrations(nodes["kitchen"])
+    assert (message.topic, message.payload, message.qos) == ("home/kitchen/gone", b"x", 1)
+    assert message.publisher
+    assert message.sequence == 1
+    assert registrations(world.root) == []
+
+
+def test_it_is_another_message_once_its_owner_may_have_published_it() -> None:
+    world = World(terms=PERSISTENT)
+    nodes = home(world)
+    world.control.set_will(world.now, will())
+    world.outcome(WillSet)
+    world.cut_off(nodes["kitchen"])
+    world.run(lambda: len(registrations(nodes["kitchen"])) == 2)
+    first, second = registrations(nodes["kitchen"])
+    assert (first.publisher, first.sequence + 1) == (second.publisher, second.sequence)
+    assert world.run(lambda: state(world) is State.KEPT)
+
+
+def test_it_stays_the_same_message_where_it_moves() -> None:
+    world = World(terms=PERSISTENT)
+    nodes = home(world)
+    world.control.set_will(world.now, will("home/kitchen/oven/gone"))
+    world.outcome(WillSet)
+    oven = world.node("oven", "home/kitchen/oven", nodes["kitchen"])
+    news = pb.WillAck(reason=pb.REASON_HANDOVER, referral=cut_of(oven.cut()))
+    world.forget_zones()
+    world.deliver(nodes["kitchen"], news)
+    assert world.run(lambda: bool(registrations(oven)))
+    assert registrations(oven) == registrations(nodes["kitchen"])
+    assert world.run(lambda: state(world) is State.KEPT)
+    assert world.outcomes == [], "the application was told once"
+
+
+def test_an_owner_that_has_no_room_is_asked_again_later() -> None:
+    world = World(terms=PERSISTENT)
+    world.root.will_reason = Reason.REASON_QUOTA_EXCEEDED
+    world.control.set_will(world.now, will())
+    world.run(lambda: len(registrations(world.root)) == 3)
+    assert world.outcomes == []
+    world.root.will_reason = 0
+    assert world.outcome(WillSet) == WillSet("root")
+    assert {message.sequence for message in registrations(world.root)} == {1}
+
+
+def test_a_refusal_that_stays_ends_it() -> None:
+    world = World(terms=PERSISTENT)
+    world.root.will_reason = Reason.REASON_NOT_AUTHORIZED
+    world.control.set_will(world.now, will())
+    refused = world.outcome(WillRefused)
+    assert (refused.topic, refused.reason) == ("home/kitchen/gone", Reason.REASON_NOT_AUTHORIZED)
+    assert refused.answered
+    world.run(seconds=60)
+    assert len(registrations(world.root)) == 1
+    assert world.control.poll_timeout() is None
+
+
+def test_without_an_owner_the_application_is_told_in_time() -> None:
+    world = World(terms=PERSISTENT)
+    world.root.alive = False
+    began = world.now
+    world.control.set_will(world.now, will(), patience=3 * SECOND)
+    refused = world.outcome(WillRefused)
+    assert not refused.answered
+    assert world.now - began == 3 * SECOND
+
+
+def test_an_owner_that_never_answers_is_left_and_looked_up_again() -> None:
+    world = World(terms=PERSISTENT)
+    world.root.is_mute = True
+    world.control.set_will(world.now, will(), patience=60 * SECOND)
+    assert world.run(lambda: len(registrations(world.root)) == 2)
+    world.root.is_mute = False
+    assert world.outcome(WillSet) == WillSet("root")
+
+
+def test_leaving_ends_its_registration() -> None:
+    world = World(terms=PERSISTENT)
+    world.control.set_will(world.now, will())
+    world.outcome(WillSet)
+    world.control.leave()
+    world.cut_off(world.root)
+    world.run(seconds=60)
+    assert len(registrations(world.root)) == 1
+    assert world.control.poll_timeout() is None

@@ -1,0 +1,340 @@
+"""Sessions at a node (docs/protocol.md §6.4, §6.5): kept, taken up again, ended, taken over, handed over."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+
+import pytest
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+
+from hbroker._proto import packet_pb2 as pb
+from hbroker.config import Limits
+from hbroker.protocol.packets import Reason
+from hbroker.protocol.sessions import Session
+from hbroker.protocol.subscribers import Subscription
+from hbroker.protocol.timers import SECOND
+from tests.protocol.sole_node import ELSEWHERE, HERE, SoleNode
+
+S = 0x5E55
+
+
+def session_of(node: SoleNode, session: int = S) -> Session | None:
+    return node.node.sessions.get(session)
+
+
+def is_away(session: Session | None) -> bool:
+    return session is not None and session.is_away
+
+
+def test_a_session_without_an_expiry_ends_with_its_link() -> None:
+    node = SoleNode()
+    link = node.link_up(S)
+    node.subscribe(link, "home/#", qos=pb.QOS_AT_LEAST_ONCE)
+    assert node.core.sessions[S][0] is False
+    node.link_down(link, S)
+    assert session_of(node) is None
+    assert len(node.node.subscribers) == 0
+    assert node.subscribe(node.link_up(S), "home/#").resumed is False
+
+
+def test_a_persistent_one_is_away_until_its_client_is_back_from_elsewhere() -> None:
+    node = SoleNode()
+    link = node.link_up(S)
+    assert not node.subscribe(link, "home/#", session_expiry_s=60).resumed
+    node.link_down(link, S)
+    away = session_of(node)
+    assert is_away(away)
+    assert len(node.node.subscribers) == 1
+    node.pass_time(59)
+    again = node.link_up(S, ELSEWHERE)
+    assert session_of(node) is away
+    assert not is_away(away)
+    assert node.subscribe(again, "home/#", session_expiry_s=60).resumed
+    assert not node.subscribe(again, "garden/#", session_expiry_s=60).resumed
+    node.pass_time(1_000)
+    assert node.core.ended == []
+
+
+def test_it_ends_when_it_has_been_away_for_its_expiry() -> None:
+    node = SoleNode()
+    link = node.link_up(S)
+    node.subscribe(link, "home/#", session_expiry_s=60)
+    node.link_down(link, S)
+    node.pass_time(59.9)
+    assert node.core.ended == []
+    node.pass_time(0.2)
+    assert node.core.ended == [(S, "session_expired")]
+    assert session_of(node) is None
+    assert len(node.node.subscribers) == 0
+
+
+def test_the_node_bounds_the_expiry() -> None:
+    node = SoleNode(Limits(session_expiry=10))
+    link = node.link_up(S)
+    node.subscribe(link, "home/#", session_expiry_s=0xFFFF_FFFF)
+    node.link_down(link, S)
+    node.pass_time(10.1)
+    assert node.core.ended == [(S, "session_expired")]
+
+
+@pytest.mark.parametrize("keep", [True, False])
+def test_leave_keeps_the_session_only_where_it_says_so(keep: bool) -> None:
+    node = SoleNode()
+    link = node.link_up(S)
+    node.subscribe(link, "home/#", session_expiry_s=60)
+    node.tell(link, pb.Leave(reason=pb.REASON_NORMAL_DISCONNECTION, keep_session=keep))
+    assert node.core.closed == [link]
+    node.link_down(link, S, "closed")
+    assert (session_of(node) is not None) is keep
+    assert len(node.node.subscribers) == keep
+    assert node.core.ended == ([] if keep else [(S, "session_ended")])
+
+
+def test_a_clean_start_ends_what_was_left_and_nothing_else() -> None:
+    node = SoleNode()
+    link = node.link_up(S)
+    node.subscribe(link, "old/#", session_expiry_s=60)
+    node.link_down(link, S)
+    again = node.link_up(S)
+    assert not node.subscribe(again, "old/#", session_expiry_s=60, clean_start=True).resumed
+    assert node.core.ended == [(S, "session_ended")]
+    node.subscribe(again, "new/#", session_expiry_s=60)
+    assert {s.filter for s in node.node.subscribers} == {"old/#", "new/#"}
+
+
+def test_a_subscription_that_is_made_again_brings_retained_messages_as_it_asks() -> None:
+    node = SoleNode()
+    link = node.link_up(S)
+    if_new = pb.RETAIN_HANDLING_SEND_IF_NEW
+    node.subscribe(link, "home/#", session_expiry_s=60, retain_handling=if_new)
+    node.link_down(link, S)
+    again = node.link_up(S)
+    node.subscribe(again, "home/#", session_expiry_s=60, retain_handling=if_new)
+    assert node.core.retained_for == [(S, "home/#")]
+    node.subscribe(again, "home/#", session_expiry_s=60)
+    assert node.core.retained_for == [(S, "home/#")] * 2
+
+
+def test_the_largest_bounds_that_were_asked_for_count() -> None:
+    node = SoleNode()
+    link = node.link_up(S)
+    node.subscribe(link, "a", queue_messages=10, queue_bytes=2_000)
+    node.subscribe(link, "b")
+    node.subscribe(link, "c", queue_messages=5, queue_bytes=3_000)
+    assert node.core.sessions[S] == (False, 10, 3_000)
+
+
+def test_a_session_for_which_there_is_no_room_is_refused() -> None:
+    node = SoleNode()
+    link = node.link_up(S)
+    node.core.has_room = False
+    ack = node.subscribe(link, "home/#", session_expiry_s=60)
+    assert (ack.reason, ack.active) == (Reason.REASON_QUOTA_EXCEEDED, False)
+    assert len(node.node.subscribers) == 0
+
+
+# Shared groups
+
+
+def test_a_group_is_apart_from_the_filter_that_it_shares() -> None:
+    node = SoleNode()
+    link = node.link_up(S)
+    ack = node.subscribe(link, "jobs/#", group="workers", overflow=pb.OVERFLOW_DROP_NEWEST)
+    assert (ack.group, ack.filter, ack.active) == ("workers", "jobs/#", True)
+    node.subscribe(link, "jobs/#")
+    assert node.core.retained_for == [(S, "jobs/#")], "a group gets nothing retained"
+    assert node.core.subscriptions[S, "workers", "jobs/#"]["overflow"] == pb.OVERFLOW_DROP_NEWEST
+    answer = node.tell(link, pb.Unsubscribe(request=9, filter="jobs/#", group="workers"))
+    assert isinstance(answer, pb.SubAck)
+    assert (answer.group, answer.reason) == ("workers", Reason.REASON_SUCCESS)
+    assert set(node.core.subscriptions) == {(S, "", "jobs/#")}
+
+
+@pytest.mark.parametrize("group", ["a/b", "+", "#", "a#", "\0"])
+def test_a_group_that_is_no_name_is_refused(group: str) -> None:
+    node = SoleNode()
+    ack = node.subscribe(node.link_up(S), "jobs/#", group=group)
+    assert ack.reason == Reason.REASON_TOPIC_FILTER_INVALID
+
+
+def test_an_overflow_policy_of_a_later_version_is_refused() -> None:
+    node = SoleNode()
+    link = node.link_up(S)
+    packet = pb.Subscribe(request=1, filter="a")
+    packet.MergeFromString(b"\x68\x07")  # overflow = 7
+    answer = node.tell(link, packet)
+    assert isinstance(answer, pb.SubAck)
+    assert answer.reason == Reason.REASON_PROTOCOL_ERROR
+
+
+# Takeover
+
+
+def told(node: SoleNode) -> list[tuple[str, int]]:
+    return [
+        (address[0], body.session)
+        for address, body in node.core.sent_outside
+        if isinstance(body, pb.Leave) and body.reason == Reason.REASON_SESSION_TAKEN_OVER
+    ]
+
+
+def test_the_former_run_is_told_four_times_that_its_session_is_taken_over() -> None:
+    node = SoleNode()
+    link = node.link_up(S)
+    node.subscribe(link, "home/#", session_expiry_s=60)
+    node.link_down(link, S, "taken_over")
+    node.link_up(S, ELSEWHERE)
+    node.pass_time(60)
+    assert told(node) == [(HERE[0], S)] * 4
+    assert len(node.node.subscribers) == 1
+
+
+def test_one_at_the_same_address_is_the_only_one_there_and_is_not_told() -> None:
+    node = SoleNode()
+    link = node.link_up(S)
+    node.link_down(link, S, "taken_over")
+    node.link_up(S, HERE)
+    node.pass_time(60)
+    assert told(node) == []
+
+
+def test_another_link_of_the_same_run_takes_nothing_over() -> None:
+    node = SoleNode()
+    link = node.link_up(S)
+    node.link_down(link, S, "restarted")
+    node.link_up(S, ELSEWHERE)
+    node.pass_time(60)
+    assert told(node) == []
+
+
+# Handover
+
+
+def bequest(*sessions: pb.SessionRecord, subscriptions: tuple[Subscription, ...] = ()) -> SimpleNamespace:
+    """What another node hands over (records.Inheritance)."""
+    return SimpleNamespace(
+        sessions={record.session: record for record in sessions},
+        subscriptions={(s.session, s.filter): s for s in subscriptions},
+        wills={},
+    )
+
+
+def test_a_session_moves_with_all_that_it_is() -> None:
+    giver, taker = SoleNode(), SoleNode()
+    link = giver.link_up(S)
+    giver.subscribe(link, "home/#", session_expiry_s=60, queue_messages=11, queue_bytes=5_000)
+    giver.link_down(link, S)
+    giver.pass_time(20)
+    other = giver.link_up(2)
+    giver.subscribe(other, "garden/#", session_expiry_s=60)
+    (record,) = giver.node.sessions.records("home/kitchen")
+    assert (record.session, record.away_us) == (S, 20 * SECOND)
+    taker.node.sessions.take_over(taker.now, bequest(record))
+    assert taker.core.sessions == {S: (True, 11, 5_000)}
+    taker.pass_time(39)
+    assert taker.core.ended == []
+    taker.pass_time(2)
+    assert taker.core.ended == [(S, "session_expired")], "its time away counts from the beginning"
+
+
+def test_one_that_is_connected_gets_a_link_from_the_new_owner() -> None:
+    giver, taker = SoleNode(), SoleNode()
+    link = giver.link_up(S)
+    giver.subscribe(link, "home/#", session_expiry_s=60)
+    (record,) = giver.node.sessions.records("home")
+    assert not record.HasField("away_us")
+    (subscription,) = giver.node.subscribers
+    taker.node.sessions.take_over(taker.now, bequest(record, subscriptions=(subscription,)))
+    taker.node.subscribing.take_over([subscription])
+    assert taker.core.adopted == [(S, HERE)]
+    taken = session_of(taker)
+    assert taken is not None
+    assert not taken.is_away
+    (told,) = [body for _, body in taker.core.sent if isinstance(body, pb.SubAck)]
+    assert told.active
+    assert told.resumed
+
+
+def test_what_nothing_is_left_of_here_has_gone_along() -> None:
+    node = SoleNode()
+    link = node.link_up(S)
+    node.subscribe(link, "home/#", session_expiry_s=60)
+    node.tell(link, pb.Unsubscribe(request=1, filter="home/#"))
+    node.node.sessions.moved("home")
+    assert node.core.ended == [(S, "session_ended")]
+    kept = session_of(node)
+    assert kept is not None, "its link stays"
+    assert not kept.is_persistent
+
+
+# Whatever happens, in whatever order
+
+
+class Lives(RuleBasedStateMachine):
+    """Links of three sessions go up and down, sessions subscribe, leave, end, expire: books are kept."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.node = SoleNode()
+        self.links: dict[int, int] = {}
+
+    @rule(session=st.integers(1, 3))
+    def up(self, session: int) -> None:
+        if session in self.links:
+            self.node.link_down(self.links.pop(session), session, "restarted")
+        self.links[session] = self.node.link_up(session)
+
+    @rule(session=st.integers(1, 3))
+    def up_in_the_wrong_order(self, session: int) -> None:
+        former = self.links.get(session)
+        self.links[session] = self.node.link_up(session, ELSEWHERE)
+        if former is not None:
+            self.node.link_down(former, session, "taken_over")
+
+    @precondition(lambda self: self.links)
+    @rule(
+        data=st.data(), expiry=st.sampled_from([0, 5, 50]), clean=st.booleans(), filter=st.sampled_from("ab")
+    )
+    def subscribe(self, data: st.DataObject, expiry: int, clean: bool, filter: str) -> None:
+        session = data.draw(st.sampled_from(sorted(self.links)))
+        link = self.links[session]
+        assert self.node.subscribe(link, filter, session_expiry_s=expiry, clean_start=clean).active
+
+    @precondition(lambda self: self.links)
+    @rule(
+        data=st.data(), reason=st.sampled_from(["timeout", "reset", "closed"]), keep=st.none() | st.booleans()
+    )
+    def down(self, data: st.DataObject, reason: str, keep: bool | None) -> None:
+        session = data.draw(st.sampled_from(sorted(self.links)))
+        link = self.links.pop(session)
+        if keep is not None:
+            self.node.tell(link, pb.Leave(keep_session=keep))
+        known = session_of(self.node, session)
+        if known is not None and not known.is_persistent:
+            self.node.core.sessions.pop(session, None)  # as the core does itself
+            for key in [key for key in self.node.core.subscriptions if key[0] == session]:
+                del self.node.core.subscriptions[key]
+        self.node.link_down(link, session, reason)
+
+    @rule(seconds=st.sampled_from([1, 10, 100]))
+    def wait(self, seconds: int) -> None:
+        self.node.pass_time(seconds)
+
+    @invariant()
+    def books_are_kept(self) -> None:
+        sessions = self.node.node.sessions
+        assert sessions.connected == len(self.links)
+        for session, link in self.links.items():
+            known = sessions.of_link(link)
+            assert known is not None
+            assert (known.id, known.link, known.is_away) == (session, link, False)
+        held = {(s.session, s.group, s.filter) for s in self.node.node.subscribers}
+        assert all(session_of(self.node, session) is not None for session, _, _ in held)
+        away = [s for s in range(1, 4) if s not in self.links and session_of(self.node, s) is not None]
+        assert all(known.is_away for known in map(lambda s: session_of(self.node, s), away) if known)
+
+
+Lives.TestCase.settings = settings(max_examples=40, stateful_step_count=25, deadline=None)
+TestLives = Lives.TestCase
