@@ -37,6 +37,8 @@ def session_of(values: Values, *, clean: bool) -> dict[str, Any]:
         "session_expiry": expiry if has_name else 0.0,
         "clean_start": clean and has_name and not keeps,
         "will": _will(values),
+        # What was not printed when the program was killed comes to the next run.
+        "acknowledge": "handled" if keeps else "received",
     }
 
 

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     )
     from hbroker.protocol.lookup import Hop, Resolution
     from hbroker.protocol.packets import Reason
-    from hbroker.runtime.client import Client, Subscription, connect
+    from hbroker.runtime.client import Client, Connecting, Subscription, connect
     from hbroker.runtime.hub import Receipt
     from hbroker.runtime.identity import Will
 
@@ -36,6 +36,7 @@ __all__ = [
     "Backpressure",
     "Client",
     "ConfigError",
+    "Connecting",
     "HBrokerError",
     "Hop",
     "InvalidTopic",
@@ -62,6 +63,7 @@ __all__ = [
 
 _MODULES: Final = {
     "Client": "hbroker.runtime.client",
+    "Connecting": "hbroker.runtime.client",
     "Hop": "hbroker.protocol.lookup",
     "Message": "hbroker._native",
     "Reason": "hbroker.protocol.packets",

@@ -30,10 +30,10 @@ class Config:
     `max_datagram`: the largest datagram that is tried on a path, from 1,200 up (§3.4). `queue_messages`, `queue_bytes`:
     what may wait for one session; `queue_memory_bytes`: for all together (§7.8). Above half of that publishers are held
     back (§7.7). `stranger_rate`: answers to unproven addresses, a second. `max_message_bytes`: the largest payload, out and
-    in, at most 256 MiB; a client holds as much for messages of one publisher of which parts are missing, and
-    `reassembly_bytes`, no less, in all (§7.5). `receive_messages`, `receive_bytes`: what a client takes from one owner
-    without having acknowledged it (§7.7). `persistent`: the client's session outlives its links, so messages that match no
-    `listen` yet wait for one (§6.4).
+    in, at most 256 MiB; `reassembly_bytes`, no less: what a client holds of messages of which parts are missing (§7.5).
+    `receive_messages`, `receive_bytes`: what a client takes from one owner without having acknowledged it (§7.7).
+    `persistent`: the client's session outlives its links, so messages that match no `listen` yet wait for one (§6.4).
+    `hold`: messages of QoS 1 and 2 are acknowledged when `handled` says so, and not when they are read.
     """
 
     def __new__(
@@ -54,6 +54,7 @@ class Config:
         max_message_bytes: int = 268_435_456,
         reassembly_bytes: int = 536_870_912,
         persistent: bool = False,
+        hold: bool = False,
         receive_messages: int = 4_096,
         receive_bytes: int = 8_388_608,
         queue_messages: int = 10_000,
@@ -335,6 +336,8 @@ class _Core:
         """Client: messages that match are handed up for this subscription, at this QoS at most; in a persistent session those
         too that wait for a `listen`, up to 30 s."""
     def unlisten(self, subscription: int) -> None: ...
+    def handled(self, messages: Sequence[tuple[int, int]]) -> None:
+        """Client with `hold`: the application is done with these messages, by (publisher, sequence): they are acknowledged."""
 
 @final
 class Engine(_Core):

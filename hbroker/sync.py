@@ -45,7 +45,7 @@ from hbroker.runtime.hub import (
     new_endpoint,
     options_of,
 )
-from hbroker.runtime.identity import Identity, Will
+from hbroker.runtime.identity import Identity, Profile
 from hbroker.runtime.turns import HOLD_S, Turns, clock
 
 if TYPE_CHECKING:
@@ -63,18 +63,10 @@ _GRACE: Final = 1.0
 
 
 def connect(
-    root: Place = None,
-    *,
-    client_id: str | None = None,
-    session_expiry: float = 0.0,
-    session_key: str | bytes = "",
-    clean_start: bool = False,
-    will: Will | None = None,
-    listen: Place = None,
-    timeout: float = TIMEOUT,
+    root: Place = None, *, listen: Place = None, timeout: float = TIMEOUT, **profile: Unpack[Profile]
 ) -> Client:
     """Connects to the network at its root, as `hbroker.connect`. The client is a context manager."""
-    identity = Identity.of(client_id, session_expiry, session_key, clean_start, will)
+    identity = Identity.of(**profile)
     address = resolve(*place_of(root))
     here = listen_for(address) if listen is None else resolve(*place_of(listen))
     client = Client(address, identity, here, timeout)
@@ -321,10 +313,11 @@ class Subscription:
         hub = self._client._hub
         with self._condition:
             ids, self._ids = self._ids, []
-            self._inbox.close()
+            keep = hub.is_persistent if keep is None else keep
+            self._inbox.close(keep=keep)
             if hub.is_closed:
                 return
-            if hub.is_persistent if keep is None else keep:
+            if keep:
                 for subscription in ids:
                     hub.release(subscription)
                 return

@@ -59,6 +59,13 @@ CHAPTERS: Final = {
     "hbroker.protocol.site.TRANSITIONS": Chapter(
         "A subscription at one node", "At the client, for each node: [§6](protocol.md#6-subscriptions)."
     ),
+    "hbroker.protocol.testator.TRANSITIONS": Chapter(
+        "A will, at its client", "[§6.6](protocol.md#66-wills)."
+    ),
+    "hbroker.protocol.sessions.TRANSITIONS": Chapter(
+        "A session, at an owner", "[§6.4](protocol.md#64-sessions)."
+    ),
+    "hbroker.protocol.wills.TRANSITIONS": Chapter("A will, at its owner", "[§6.6](protocol.md#66-wills)."),
     "hbroker.runtime.supervision.TRANSITIONS": Chapter(
         "A process under the launcher", "`hbroker up`; nothing of this is on the wire."
     ),

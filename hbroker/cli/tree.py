@@ -16,8 +16,11 @@ if TYPE_CHECKING:
     from hbroker.cli.flags import Commands
 
 STATUS_FILTER = "$SYS/nodes/+/status"
+SESSIONS_FILTER = "$SYS/nodes/+/sessions"
 
-LOSSES = frozenset({"queue_full", "session_ended", "retained_full"})
+LOSSES = frozenset(
+    {"queue_full", "session_ended", "session_expired", "away", "retained_full", "will_unpublished"}
+)
 """The reasons of drops by which a message that a node had taken did not arrive."""
 
 _COLUMNS = (
@@ -26,22 +29,27 @@ _COLUMNS = (
     ("SESSIONS", "sessions"),
     ("IN", "messages_in"),
     ("OUT", "messages_out"),
+    ("QUEUED", "queued_messages"),
 )
 
 _TEXT = """\
 Each node says for itself what it owns and how much it moved. IN and OUT are messages since
-it started; LOST counts those that it took and could not deliver: a subscriber did not keep
-up or went away, or there was no room for a retained one. --json tells all that it dropped,
-by reason, which is much that harms nobody (docs/commands.md).
+it started; QUEUED those that wait for a session or for its acknowledgement now; LOST those that
+it took and could not deliver: a subscriber did not keep up or went away, or there was no room
+for a retained one. --json tells all that it dropped, by reason, which is much that harms
+nobody, and what became of every session's messages (docs/commands.md).
 
 examples:
   hbroker tree
   hbroker tree --root 192.0.2.1:7700
   hbroker tree --json | jq '.nodes[] | {name, drops}'
+  hbroker tree --json | jq '.nodes[].clients[] | select(.state != "connected")'
 
---json prints {silent: [name], nodes: [{name, subtree, subtrees, parent, address, epoch, subscriptions,
-  publishers, sessions, messages_in, messages_out, bytes_in, bytes_out, drops: {reason: n},
-  cpu_s, rss_bytes}]}
+--json prints {silent: [name], nodes: [{name, subtree, subtrees, parent, address, epoch,
+  subscriptions, publishers, sessions, sessions_away, wills, messages_in, messages_out, bytes_in, bytes_out,
+  accepted, delivered, expired, queued_messages, queued_bytes, drops: {reason: n}, cpu_s,
+  rss_bytes, clients: [{client, state, accepted, delivered, expired, dropped: {reason: n},
+  queued, queued_bytes}]}]}; of each session accepted = delivered + expired + dropped + queued
 
 exit codes: 0 every node answered, 3 one did not, or the root
 """
@@ -56,7 +64,7 @@ def add(commands: Commands) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Returns 0 only if every node told its status."""
-    statuses, silent = _read_statuses(options.root, options.timeout)
+    statuses, silent = _read_statuses(options.root, options.timeout, with_clients=options.json)
     if options.json:
         print_json({"nodes": statuses, "silent": silent})
     else:
@@ -66,28 +74,39 @@ def run(options: argparse.Namespace) -> int:
     return DONE if statuses and not silent else UNREACHABLE
 
 
-def _read_statuses(root: str, timeout: float) -> tuple[list[Status], list[str]]:
-    """The status of every node that tells it in time, and the names of those that do not.
+def _read_statuses(root: str, timeout: float, *, with_clients: bool) -> tuple[list[Status], list[str]]:
+    """The status of every node that tells it in time, and the names of those that do not. `with_clients`:
+    and the accounts of their sessions.
 
     Raises Unreachable where the root does not answer.
     """
     from hbroker import sync
 
     deadline = time.monotonic() + timeout
+    filters = (STATUS_FILTER, SESSIONS_FILTER) if with_clients else (STATUS_FILTER,)
     with (
         sync.connect(root, timeout=timeout) as client,
-        client.subscribe(STATUS_FILTER, timeout=timeout) as messages,
+        client.subscribe(*filters, qos=1, timeout=timeout) as messages,
     ):
-        statuses: dict[str, Status] = {}
-        while set(messages.owners) - statuses.keys():
+        told: dict[str, dict[str, Status]] = {}
+        """By node and leaf."""
+        while any(len(told.get(name, ())) < len(filters) for name in messages.owners):
             message = messages.next(timeout=max(deadline - time.monotonic(), 0.0))
             if message is None:
                 break
             status = parse_status(message.topic, message.payload)
             if status is not None:
-                statuses[status["name"]] = status
-        silent = sorted(set(messages.owners) - statuses.keys())
-    return in_order(list(statuses.values())), silent
+                told.setdefault(status["name"], {})[message.topic.rpartition("/")[2]] = status
+        statuses = [_joined(accounts) for accounts in told.values() if len(accounts) == len(filters)]
+        silent = sorted(set(messages.owners) - {status["name"] for status in statuses})
+    return in_order(statuses), silent
+
+
+def _joined(accounts: dict[str, Status]) -> Status:
+    clients = accounts.get("sessions")
+    return (
+        accounts["status"] if clients is None else accounts["status"] | {"clients": clients.get("sessions")}
+    )
 
 
 def _print(statuses: list[Status]) -> None:

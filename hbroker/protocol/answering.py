@@ -42,7 +42,8 @@ class Answering:
                 None  # The parent's table is ahead of this node's or behind it: going on could go round.
             )
         match decider:
-            case Grant() if decider.serving:
+            case Grant():
+                # §5.4: one that is being handed over is not served just now. Who asks waits for it here.
                 self._accept(inquiry, request, decider)
             case Delegation() if request.mode == pb.MODE_REFERRAL:
                 self._refer(inquiry, request, decider)

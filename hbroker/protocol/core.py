@@ -7,7 +7,7 @@ errors are in `hbroker/_native.pyi`; they are not repeated here.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Protocol, TypeAlias
+from typing import TYPE_CHECKING, Protocol, TypeAlias
 
 from hbroker._native import (
     ControlEvent,
@@ -18,6 +18,9 @@ from hbroker._native import (
     UnresolvedEvent,
 )
 from hbroker.protocol.packets import Address, Cut
+
+if TYPE_CHECKING:
+    from hbroker._native import SessionStatus
 
 __all__ = ["ClientCore", "Core", "Event", "NodeCore"]
 
@@ -72,6 +75,7 @@ class NodeCore(Core, Protocol):
     ) -> bool: ...
     def unsubscribe(self, session: int, filter: str, group: str = "") -> bool: ...
     def send_retained(self, session: int, filter: str, qos: int) -> int: ...
+    def sessions(self, most: int) -> Sequence[SessionStatus]: ...
     def retained(self, subtree: str) -> list[bytes]: ...
     def take_retained(self, messages: Sequence[bytes]) -> int: ...
     def drop_retained(self, subtree: str) -> None: ...

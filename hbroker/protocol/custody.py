@@ -166,6 +166,7 @@ class Custody:
         assert delegation.link is not None
         if self._jurisdiction.delegation_of(delegation.subtree) is not None:
             child.is_first = False
+            self._subscribing.interrupt(delegation.subtree)
             self._cut(child)  # A restart: nobody serves it now, the cut only changes.
         child.giving = self._give(child, delegation.link)
         child.giving.begin(now)
@@ -216,7 +217,7 @@ class Custody:
             self._ledger.drop("unexpected_packet")
             return
         child.machine.handle(DelegationEvent.LEAVE)
-        child.taking = Taking(self._core, leave.subtree, leave.epoch, link)
+        child.taking = Taking(self._core, self._estate, leave.subtree, leave.epoch, link)
 
     def handle_link_down(self, link: int) -> None:
         """The lease goes on without the link; a handover does not."""
@@ -391,6 +392,7 @@ class Custody:
             self._core.import_records(queued, seen)
         if was_cut:
             self._gathering.handle_take_back(now, child.delegation.subtree, child.delegation.epoch)
+            self._subscribing.interrupt(child.delegation.subtree)
             self._ledger.note(TookBack(child.delegation.subtree, child.delegation.node))
 
     def _forget(self, child: Child) -> None:

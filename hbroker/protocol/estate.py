@@ -67,6 +67,23 @@ class Estate:
 
     # Take
 
+    def prepare(self, transfer: pb.Transfer, inheritance: Inheritance) -> None:
+        """Makes subscriptions as they come, so that little is left to be done while nobody serves them.
+
+        They match nothing until this node serves the subtree.
+        """
+        for record in transfer.subscriptions:
+            subscription = inheritance.subscription_of(record)
+            if subscription is None:
+                self._subscribing.withdraw(record.session, (record.group, record.filter))
+            elif not inheritance.is_away(record.session):
+                self._subscribing.prepare(subscription)
+
+    def withdraw(self, inheritance: Inheritance) -> None:
+        """The handover failed."""
+        for subscription in inheritance.subscriptions.values():
+            self._subscribing.withdraw(subscription.session, subscription.key)
+
     def take_over(self, now: int, subtree: str, inheritance: Inheritance) -> None:
         """Just before this node serves the subtree."""
         self._inherit(now, inheritance.delegations(subtree))

@@ -284,10 +284,12 @@ class Giving:
 
 
 class Taking:
-    """The new owner's end. Records wait here, the retained messages in the core, until COMMIT."""
+    """The new owner's end. Records wait here until COMMIT, but for what is at rest until then anyway: the
+    subscriptions, and the retained messages."""
 
-    def __init__(self, core: NodeCore, subtree: str, epoch: int, link: int) -> None:
+    def __init__(self, core: NodeCore, estate: Estate, subtree: str, epoch: int, link: int) -> None:
         self._core = core
+        self._estate = estate
         self._subtree = subtree
         self._epoch = epoch
         self._link = link
@@ -301,6 +303,7 @@ class Taking:
             return None
         if event is not TakingEvent.COMMIT:
             self.inheritance.take(transfer)
+            self._estate.prepare(transfer, self.inheritance)
             if transfer.retained:
                 self._core.take_retained(list(transfer.retained))
         if event is TakingEvent.LAST_RECORDS:
@@ -313,6 +316,7 @@ class Taking:
 
     def abandon(self) -> None:
         """Forgets what came: the handover failed before COMMIT, and the old owner serves on."""
+        self._estate.withdraw(self.inheritance)
         self.inheritance = Inheritance()
         self._core.drop_retained(self._subtree)
 

@@ -82,6 +82,8 @@ class Jurisdiction:
         self._delegations: dict[str, Delegation] = {}
         self._cuts_below: dict[str, dict[str, Delegation]] = {}
         self._gathering: dict[str, int] = {}
+        self._successors: set[str] = set()
+        """Subtrees that were handed back, for whose topics the core names who has them."""
         self._deepest = 0
 
     def hold(self, grant: Grant) -> None:
@@ -90,17 +92,26 @@ class Jurisdiction:
         The core ends the lease by itself, should this process be stopped and go on too late (§5.6). What a
         node says of itself, below `$SYS`, no client can say (§7.2).
         """
+        for subtree in [s for s in self._successors if is_within(s, grant.subtree)]:
+            self._successors.discard(subtree)
+            self._core.uncut(subtree)
         self._grants[grant.subtree] = grant
         self._tell(grant.subtree)
         self._measure()
 
-    def drop(self, subtree: str) -> None:
-        """Owns a subtree no more. What was delegated out of it stays delegated."""
+    def drop(self, subtree: str, successor: Cut | None = None) -> None:
+        """Owns a subtree no more. What was delegated out of it stays delegated.
+
+        `successor`: who owns it now: publishers that still come are told so (§7.2).
+        """
         if self._grants.pop(subtree, None) is not None:
             self._gathering.pop(subtree, None)
             self._core.revoke(subtree)
             self._tell_gathering(subtree)
             self._measure()
+            if successor is not None and self.lookup(subtree) is None:
+                self._successors.add(subtree)
+                self._core.cut(successor)
 
     def delegate(self, delegation: Delegation) -> None:
         """Cuts a subtree out, or replaces the cut of the same subtree."""
@@ -108,6 +119,7 @@ class Jurisdiction:
         for prefix in prefixes(delegation.subtree, depth(delegation.subtree)):
             self._cuts_below.setdefault(prefix, {})[delegation.subtree] = delegation
         self._remember(self.delegations)
+        self._successors.discard(delegation.subtree)
         self._core.cut(delegation.as_cut())
         self.gathered(delegation.subtree)
         self._cuts_changed(delegation.subtree)

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from random import Random
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
 from hbroker._native import ControlEvent, LinkDownEvent, LinkUpEvent
 from hbroker._proto import packet_pb2 as pb
@@ -28,7 +28,7 @@ from hbroker.protocol.notices import Ledger, Notice
 from hbroker.protocol.orders import Orders
 from hbroker.protocol.packets import address_from, body_of
 from hbroker.protocol.sessions import Sessions
-from hbroker.protocol.status import StatusTopic, split_drops
+from hbroker.protocol.status import OwnAccount, accounts_of, split_drops
 from hbroker.protocol.subscribers import Subscribers, Subscription
 from hbroker.protocol.subscribing import Subscribing
 from hbroker.protocol.takeover import Takeovers
@@ -36,6 +36,9 @@ from hbroker.protocol.uplink import Means
 from hbroker.protocol.wills import Wills
 
 __all__ = ["Node"]
+
+_TOTALS: Final = ("accepted", "delivered", "expired", "queued_messages", "queued_bytes")
+"""What became of the messages of all sessions that there were, and what waits for those there are (§7.8)."""
 
 _Request: TypeAlias = pb.Join | pb.Subscribe | pb.PubConnect
 
@@ -77,8 +80,11 @@ class Node:
         self._now = 0
         self._ledger = Ledger()
         self._jurisdiction = Jurisdiction(core, remember, unix_offset_us)
-        self._status = StatusTopic(settings.name, core)
         self._gathering = Gathering(self._jurisdiction, recalled, note)
+        self._accounts = (
+            OwnAccount(settings.name, "status", core, self.status, 0),
+            OwnAccount(settings.name, "sessions", core, self._sessions_account, 1),
+        )
         self._subscribing = Subscribing(
             settings, address, core, self._jurisdiction, self._ledger, self._subscription_changed, self._clock
         )
@@ -172,8 +178,9 @@ class Node:
         self._custody.handle_timeout(now)
         self._gathering.handle_timeout(now)
         self._orders.handle_timeout(now)
-        if self._status.is_due(now):
-            self._publish_status(now)
+        for account in self._accounts:
+            if account.is_due(now):
+                self._publish(now, account)
 
     def leave(self, now: int) -> None:
         """Hands back what this node owns. `has_stopped` once it is done, or `uplink.LEAVE_WAIT` is over."""
@@ -190,10 +197,10 @@ class Node:
             self._custody,
             self._gathering,
             self._orders,
-            self._status,
             self._subscribing,
             self._wills,
             self._takeovers,
+            *self._accounts,
         )
         deadlines += [part.poll_timeout() for part in parts]
         return min((d for d in deadlines if d is not None), default=None)
@@ -256,6 +263,9 @@ class Node:
             "subscriptions": len(self._subscribing.subscribers),
             "sessions": self._subscribing.sessions.connected,
             "publishers": counters.get("publishers", 0),
+            "sessions_away": self._subscribing.sessions.away,
+            "wills": len(self._wills),
+            **{name: counters.get(name, 0) for name in _TOTALS},
             "messages_in": counters.get("messages_in", 0),
             "messages_out": counters.get("messages_out", 0),
             "bytes_in": counters.get("bytes_in", 0),
@@ -305,8 +315,7 @@ class Node:
             case pb.Join():
                 self._delegating.handle_join(now, inquiry, body)
             case pb.Subscribe():
-                if inquiry.session_link is not None and self._status.concerns(body.filter):
-                    self._publish_status(now)
+                self._refresh_accounts(now, inquiry, body.filter)
                 self._subscribing.handle_subscribe(inquiry, body)
 
     def _inquiry(self, event: ControlEvent, origin: pb.Origin | None) -> Inquiry | None:
@@ -365,10 +374,23 @@ class Node:
         """When what is handled now came."""
         return self._now
 
-    def _publish_status(self, now: int) -> None:
-        owner = self._jurisdiction.lookup(self._status.topic)
+    def _sessions_account(self, now: int) -> dict[str, object]:
+        return {
+            "name": self._settings.name,
+            "sessions": accounts_of(self._core, self._subscribing.sessions),
+            "at_us": now + self._unix_offset_us,
+        }
+
+    def _refresh_accounts(self, now: int, inquiry: Inquiry, filter: str) -> None:
+        if inquiry.session_link is not None:
+            for account in self._accounts:
+                if account.concerns(filter):
+                    self._publish(now, account)
+
+    def _publish(self, now: int, account: OwnAccount) -> None:
+        owner = self._jurisdiction.lookup(account.topic)
         if isinstance(owner, Grant) and owner.serving:
-            self._status.publish(now, self.status(now))
+            account.publish(now)
 
     def _epoch_at(self, now: int) -> int:
         return (now + self._unix_offset_us) // 1000

@@ -73,14 +73,14 @@ class Ordering:
         return self.answer is not None and (self.answer.done or self.answer.reason != Reason.REASON_SUCCESS)
 
     def _handle_answer(self, answer: pb.OrderAck) -> None:
-        if answer.nonce and self._join_key and self._nonces < MOST_PROOFS:
-            if answer.nonce != self._order.nonce:
-                self._nonces += 1
-                self._order.nonce = answer.nonce
-                self._order.credential = order_credential(self._join_key, self._order)
-                self._send()
+        if not answer.nonce or not self._join_key or self._nonces >= MOST_PROOFS:
+            self.answer = answer
             return
-        self.answer = answer
+        self._nonces += 1
+        if answer.nonce != self._order.nonce:  # Else it may be a late answer to the order without proof.
+            self._order.nonce = answer.nonce
+            self._order.credential = order_credential(self._join_key, self._order)
+            self._send()
 
     def _repeat(self, now: int) -> None:
         self._due = now + min(timers.retry_after(self._tries, self._random), LONGEST_PAUSE)

@@ -96,6 +96,15 @@ class Inheritance:
             self.queued.extend(record.SerializeToString() for record in transfer.queued)
             self.seen.extend(record.SerializeToString() for record in transfer.seen)
 
+    def subscription_of(self, record: pb.SubscriptionRecord) -> Subscription | None:
+        """The subscription that a record is about; None: it ended, or makes no sense."""
+        return self.subscriptions.get((record.session, record.group, record.filter))
+
+    def is_away(self, session: int) -> bool:
+        """Whether a session has no link, as far as is known."""
+        known = self.sessions.get(session)
+        return known is not None and known.HasField("away_us")
+
     def delegations(self, subtree: str) -> list[Delegation]:
         """The cuts below the subtree, without links and leases."""
         found = map(_delegation_from, self.cuts.values())

@@ -181,6 +181,11 @@ class Sessions:
         """How many have a link."""
         return len(self._by_link)
 
+    @property
+    def away(self) -> int:
+        """How many have none, and may have one again."""
+        return len(self._by_id) - len(self._by_link)
+
     # Handover
 
     def records(self, subtree: str) -> list[pb.SessionRecord]:

@@ -1,38 +1,47 @@
-"""A node's account of itself, as a retained message in its own `$SYS` subtree (DESIGN §4, §8).
+"""A node's accounts of itself, each a retained message in its own `$SYS` subtree (DESIGN §4, §8).
 
-It is refreshed just before a SUBSCRIBE that touches it is stored, so a reader's first message is never
-stale, and from then on every `PERIOD` while anybody is subscribed. Nobody reads, nobody writes.
+One is of the node as a whole, one of its sessions (§7.8). An account is refreshed just before a SUBSCRIBE
+that touches it is stored, so a reader's first message is never stale, and from then on every `PERIOD` while
+anybody is subscribed. Nobody reads, nobody writes.
 """
 
 from __future__ import annotations
 
 import json
+from collections.abc import Callable, Mapping
 from typing import Final
 
 from hbroker._native import topic_matches
 from hbroker.protocol import timers
 from hbroker.protocol.admission import STATUS_ROOT
 from hbroker.protocol.core import NodeCore
+from hbroker.protocol.sessions import Sessions
 
-__all__ = ["PERIOD", "StatusTopic", "split_drops"]
+__all__ = ["MOST_SESSIONS", "PERIOD", "OwnAccount", "accounts_of", "split_drops"]
 
 PERIOD: Final = 10 * timers.SECOND
+MOST_SESSIONS: Final = 1_000
+"""Sessions in an account; those with the longest queues come first."""
 
 
-class StatusTopic:
-    """`$SYS/nodes/<name>/status`."""
+class OwnAccount:
+    """`$SYS/nodes/<name>/<leaf>`. `tell(now)` gives what it says."""
 
-    def __init__(self, name: str, core: NodeCore) -> None:
-        self.topic: Final = f"{STATUS_ROOT}/{name}/status"
+    def __init__(
+        self, name: str, leaf: str, core: NodeCore, tell: Callable[[int], Mapping[str, object]], qos: int
+    ) -> None:
+        self.topic: Final = f"{STATUS_ROOT}/{name}/{leaf}"
         self._core = core
+        self._tell = tell
+        self._qos = qos
         self._due_at: int | None = None
 
     def concerns(self, filter: str) -> bool:
         return topic_matches(filter, self.topic)
 
-    def publish(self, now: int, status: dict[str, object]) -> None:
-        """Replaces the retained status; the next is due while somebody listens."""
-        self._core.publish(self.topic, json.dumps(status).encode(), 0, True)
+    def publish(self, now: int) -> None:
+        """Replaces the retained account; the next is due while somebody listens."""
+        self._core.publish(self.topic, json.dumps(self._tell(now)).encode(), self._qos, True)
         self._due_at = now + PERIOD
 
     def is_due(self, now: int) -> bool:
@@ -44,6 +53,30 @@ class StatusTopic:
 
     def poll_timeout(self) -> int | None:
         return self._due_at
+
+
+def accounts_of(core: NodeCore, sessions: Sessions) -> list[dict[str, object]]:
+    """What became of the messages of each session: accepted = delivered + expired + dropped + queued (§7.8).
+
+    A session is named by its client: its id is a secret.
+    """
+    found = []
+    for account in core.sessions(MOST_SESSIONS):
+        known = sessions.get(account.session)
+        state = "stalled" if account.stalled else "connected" if account.connected else "away"
+        found.append(
+            {
+                "client": "" if known is None else known.client,
+                "state": state,
+                "accepted": account.accepted,
+                "delivered": account.delivered,
+                "expired": account.expired,
+                "dropped": dict(account.dropped),
+                "queued": account.queued,
+                "queued_bytes": account.queued_bytes,
+            }
+        )
+    return found
 
 
 def split_drops(counters: dict[str, int]) -> tuple[dict[str, int], dict[str, int]]:

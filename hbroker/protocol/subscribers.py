@@ -39,7 +39,8 @@ _BYTES_EACH: Final = 64
 @dataclass(frozen=True, slots=True)
 class Subscription:
     """One session's interest in one filter. `address`: where its client was when it made it. `group`: empty
-    where it is not shared. `overflow`: what its queue does when it is full (§7.8)."""
+    where it is not shared. `overflow`: what its queue does when it is full (§7.8). `interrupted`: since
+    it was made an owner of topics that it matches was lost, with what waited there (§6.4)."""
 
     session: int
     address: Address
@@ -50,6 +51,7 @@ class Subscription:
     client: str = ""
     group: str = ""
     overflow: int = 0
+    interrupted: bool = False
 
     @property
     def key(self) -> Key:
@@ -93,9 +95,9 @@ class Subscribers:
         del self._weights[session]
         return removed
 
-    def has(self, session: int, key: Key) -> bool:
-        """Whether there is this one."""
-        return key in self._by_session.get(session, {})
+    def get(self, session: int, key: Key) -> Subscription | None:
+        """The one of this session, group and filter."""
+        return self._by_session.get(session, {}).get(key)
 
     def has_any(self, session: int) -> bool:
         """Whether a session has one."""
@@ -103,7 +105,7 @@ class Subscribers:
 
     def has_room(self, session: int, key: Key) -> bool:
         """Whether another one would stay within the limit; one that is there already always does."""
-        return self.has(session, key) or self._weights[session] + _weight(key) <= self._most
+        return self.get(session, key) is not None or self._weights[session] + _weight(key) <= self._most
 
     def touching(self, subtree: str) -> Iterator[Subscription]:
         """All whose filter some topic at or below the subtree can match."""
@@ -139,6 +141,7 @@ def ended_of(subscription: Subscription) -> pb.SubscriptionRecord:
         client=subscription.client,
         group=subscription.group,
         overflow=pb.Overflow.Name(subscription.overflow),
+        interrupted=subscription.interrupted,
     )
 
 
@@ -157,4 +160,5 @@ def subscription_from(record: pb.SubscriptionRecord) -> Subscription | None:
         record.client,
         record.group,
         min(record.overflow, MOST_OVERFLOW),
+        record.interrupted,
     )

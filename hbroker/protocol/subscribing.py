@@ -7,14 +7,17 @@ makes a record.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 
 from hbroker._native import filter_is_valid
 from hbroker._proto import packet_pb2 as pb
 from hbroker.config import NodeSettings
+from hbroker.protocol.agenda import earliest
+from hbroker.protocol.announcing import Announcements
 from hbroker.protocol.core import NodeCore
 from hbroker.protocol.inquiry import Inquiry
-from hbroker.protocol.jurisdiction import Delegation, Jurisdiction
+from hbroker.protocol.jurisdiction import Delegation, Grant, Jurisdiction
 from hbroker.protocol.notices import Ledger
 from hbroker.protocol.packets import Address, Cut, Reason, address_of, cut_of, pack
 from hbroker.protocol.parts import in_parts
@@ -46,6 +49,7 @@ class Subscribing:
         self._watch = watch
         self._subscribers = Subscribers(settings.limits.subscriptions)
         self._sessions = Sessions(core, settings.limits, self._subscribers, clock)
+        self._announcements = Announcements(self._announce)
 
     @property
     def subscribers(self) -> Subscribers:
@@ -80,10 +84,11 @@ class Subscribing:
         """Ends the sessions that have been away for too long."""
         for session in self._sessions.expired(now):
             self._forget(session.id)
+        self._announcements.handle_timeout(now)
 
     def poll_timeout(self) -> int | None:
         """When `handle_timeout` is due."""
-        return self._sessions.poll_timeout()
+        return earliest(self._sessions.poll_timeout(), self._announcements.poll_timeout())
 
     def handle_subscribe(self, inquiry: Inquiry, request: pb.Subscribe) -> None:
         """Discovery, outside of a session or from the parent; within a client's session, the subscription."""
@@ -101,7 +106,7 @@ class Subscribing:
         inquiry.answer(self._core, ack)
 
     def handle_unsubscribe(self, link: int, request: pb.Unsubscribe) -> None:
-        """§6.7."""
+        """§6.3."""
         session = self._sessions.of_link(link)
         key = request.group, request.filter
         ack = self._ack(request.request, key)
@@ -109,19 +114,34 @@ class Subscribing:
             ack.reason = Reason.REASON_NO_SUBSCRIPTION_EXISTED
         self._core.send(link, pack(ack))
 
-    def take_over(self, subscriptions: Iterable[Subscription]) -> None:
-        """Opens the sessions that were handed over, and tells each that its subscription is active here."""
+    def prepare(self, subscription: Subscription) -> None:
+        """Makes a subscription that is being handed over, and its session. Its client is not told yet."""
+        self._sessions.open(self._sessions.adopt(subscription.session, subscription.address))
+        self._add(subscription)
+
+    def withdraw(self, session: int, key: Key) -> None:
+        """What was prepared does not come: it ended meanwhile, or the handover failed."""
+        if self._jurisdiction.responsible(key[1]) is None:
+            self._remove(session, key)
+
+    def take_over(self, subscriptions: Sequence[Subscription]) -> None:
+        """Makes what is not prepared, and tells the clients that their subscriptions are active here."""
         for subscription in subscriptions:
-            self._sessions.open(self._sessions.adopt(subscription.session, subscription.address))
-            self._add(subscription)
-            self._tell(subscription, [])
+            if not self._subscribers.has(subscription.session, subscription.key):
+                self.prepare(subscription)
+        self._announcements.add(subscriptions)
+
+    def interrupt(self, subtree: str) -> None:
+        """The owner of a subtree was lost, with what waited there: whoever was away learns it when it comes
+        back (§6.4). Who is connected gets it from its publishers; but nobody knows yet who really is."""
+        for subscription in list(self._subscribers.touching(subtree)):
+            session = self._sessions.get(subscription.session)
+            if session is not None and session.is_persistent:
+                self._subscribers.add(replace(subscription, interrupted=True))
 
     def moved(self, cut: Cut) -> None:
         """A subtree has gone to a new owner: tells its subscribers, and drops what touches nothing here."""
-        for subscription in list(self._subscribers.touching(cut[0])):
-            if self._jurisdiction.responsible(subscription.filter) is None:
-                self._remove(subscription.session, subscription.key)
-            self._tell(subscription, [cut])
+        self._announcements.add(list(self._subscribers.touching(cut[0])), cut)
 
     def sweep(self) -> None:
         """A grant is gone without a handover: what touches nothing that is left is dropped.
@@ -132,6 +152,15 @@ class Subscribing:
             if self._jurisdiction.responsible(subscription.filter) is None:
                 self._remove(subscription.session, subscription.key)
                 self._tell(subscription, [])
+
+    def _announce(self, subscription: Subscription, cut: Cut | None) -> None:
+        is_known = self._subscribers.has(subscription.session, subscription.key)
+        if cut is not None and not isinstance(self._jurisdiction.lookup(cut[0]), Grant):
+            if self._jurisdiction.responsible(subscription.filter) is None:
+                self._remove(subscription.session, subscription.key)
+            self._tell(subscription, [cut])
+        elif cut is None and is_known:
+            self._tell(subscription, [])
 
     def _take(self, inquiry: Inquiry, request: pb.Subscribe, ack: pb.SubAck) -> None:
         ack.responsible = self._jurisdiction.responsible(ack.filter) is not None
@@ -167,7 +196,8 @@ class Subscribing:
         key = request.group, request.filter
         if request.clean_start and self._subscribers.has_any(session.id):
             session = self._end(session)
-        ack.resumed = self._subscribers.has(session.id, key)
+        before = self._subscribers.get(session.id, key)
+        ack.resumed = before is not None and not before.interrupted
         has_room = self._subscribers.has_room(session.id, key)
         if not has_room or not self._sessions.renew(session, request):
             ack.reason, ack.resumed = Reason.REASON_QUOTA_EXCEEDED, False
@@ -236,7 +266,7 @@ class Subscribing:
             return
         ack = self._ack(0, subscription.key, subscription.qos)
         ack.responsible = ack.active = self._jurisdiction.responsible(subscription.filter) is not None
-        ack.resumed = ack.active
+        ack.resumed = ack.active and not subscription.interrupted
         ack.passed_to.extend(map(cut_of, passed_to))
         self._core.send(session.link, pack(ack))
 

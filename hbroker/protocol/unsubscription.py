@@ -1,4 +1,4 @@
-"""The end of a subscription (§6.4): UNSUBSCRIBE to every owner, and the answers.
+"""The end of a subscription (§6.3): UNSUBSCRIBE to every owner, and the answers.
 
 An owner whose link goes down has dropped the subscription with it. One that does not answer in time is left
 to the end of its session: the application is not kept waiting for it.

@@ -301,7 +301,7 @@ class Uplink:
         if self._machine.accepts(UplinkEvent.GRANTED):
             self._machine.handle(UplinkEvent.GRANTED)
             self._epoch = ack.epoch
-            self._taking = Taking(self._core, self.subtree, ack.epoch, link)
+            self._taking = Taking(self._core, self._means.custody.estate, self.subtree, ack.epoch, link)
         elif self._machine.accepts(UplinkEvent.RENEWED) and ack.epoch == self._epoch:
             self._machine.handle(UplinkEvent.RENEWED)
         else:
@@ -396,8 +396,8 @@ class Uplink:
         elif state is GivingState.COMPLETE:
             self._machine.handle(UplinkEvent.TAKEN_BACK)
             self._ledger.note(Left(self.subtree))
-            self._jurisdiction.drop(self.subtree)
             parent = self._parent_cut
+            self._jurisdiction.drop(self.subtree, parent)
             if parent is not None:
                 self._means.custody.release_below(self.subtree, parent)
                 self._subscribing.moved(parent)

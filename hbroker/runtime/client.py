@@ -42,7 +42,7 @@ from hbroker.runtime.hub import (
     new_endpoint,
     options_of,
 )
-from hbroker.runtime.identity import Identity, Will
+from hbroker.runtime.identity import Identity, Profile, Will
 
 if TYPE_CHECKING:
     from hbroker._native import Message
@@ -57,28 +57,16 @@ _ROOM_POLL: Final = (0.001, 0.02)
 
 
 def connect(
-    root: Place = None,
-    *,
-    client_id: str | None = None,
-    session_expiry: float = 0.0,
-    session_key: str | bytes = "",
-    clean_start: bool = False,
-    will: Will | None = None,
-    listen: Place = None,
-    timeout: float = TIMEOUT,
+    root: Place = None, *, listen: Place = None, timeout: float = TIMEOUT, **profile: Unpack[Profile]
 ) -> Connecting:
     """Connects to the network at its root: `await` it, or use it with `async with`.
 
-    `root`: as `Place` says. `client_id`: shown to those who operate the network; None: a random one.
-    `session_expiry`: how long the subscriptions live on, with what waits for them, while no run of the client
-    is connected (§6.4); it needs a `client_id`, and only one run is connected at a time. `session_key`:
-    whoever knows it and the `client_id` takes the session over. `clean_start`: what an earlier run left ends.
-    `will`: what is published when the client breaks off (§6.6). `listen`: where the client's socket is; None:
-    any free port. `timeout`: the default of every request of the client. Raises Unreachable where no root
+    `root`: as `Place` says. `listen`: where the client's socket is; None: any free port. `timeout`: the
+    default of every request of the client. `profile`: as `Profile` says. Raises Unreachable where no root
     answers, Refused where nobody keeps the will, OSError where the root has no address or the client cannot
     listen, ValueError for what is wrong.
     """
-    identity = Identity.of(client_id, session_expiry, session_key, clean_start, will)
+    identity = Identity.of(**profile)
     return Connecting(place_of(root), identity, listen, timeout)
 
 
@@ -349,10 +337,11 @@ class Subscription:
         """
         hub = self._client._hub
         ids, self._ids = self._ids, []
-        self._inbox.close()
+        keep = hub.is_persistent if keep is None else keep
+        self._inbox.close(keep=keep)
         if hub.is_closed:
             return
-        if hub.is_persistent if keep is None else keep:
+        if keep:
             for subscription in ids:
                 hub.release(subscription)
             return

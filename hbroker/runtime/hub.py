@@ -40,6 +40,7 @@ from hbroker.runtime.inbox import Inbox
 from hbroker.runtime.turns import BATCH, clock
 
 if TYPE_CHECKING:
+    from hbroker._native import Message
     from hbroker.protocol.packets import Address
 
 __all__ = [
@@ -66,6 +67,7 @@ LEAVE_TIMEOUT: Final = 0.2
 """Seconds that `close` then gives the words of its leaving."""
 
 MOST_FAILURES: Final = 100
+_HANDLED_BATCH: Final = 64
 
 logger = logging.getLogger(__name__)
 
@@ -170,6 +172,12 @@ def new_endpoint(listen: Address, identity: Identity) -> Endpoint:
         publisher=random_id(),
         token_keys=[os.urandom(16)],
         seed=random_id(),
+        persistent=identity.terms.is_persistent,
+        hold=identity.holds,
+        max_message_bytes=identity.max_message_bytes,
+        reassembly_bytes=2 * identity.max_message_bytes,
+        receive_messages=identity.receive_messages,
+        receive_bytes=identity.receive_bytes,
     )
     return Endpoint(config, listen)
 
@@ -185,6 +193,12 @@ class Hub:
         self.is_persistent = identity.terms.is_persistent
         """The session outlives the client."""
         self._on_will: Callback | None = None
+        self._holds = identity.holds
+        self._released: set[int] = set()
+        """Subscriptions that nobody here reads, and that are left in the session."""
+        self._shared: dict[tuple[int, int], int] = {}
+        """Of messages that are in several inboxes: in how many they are not handled yet."""
+        self._handled: list[tuple[int, int]] = []
         self._on_room = on_room
         self._requests: dict[int, Callback] = {}
         self._publications: dict[int, Callback] = {}
@@ -273,6 +287,7 @@ class Hub:
     def release(self, subscription: int) -> None:
         """Hears no more of a subscription, and leaves it in the session."""
         self._inboxes.pop(subscription, None)
+        self._released.add(subscription)
         self.control.release(clock(), subscription)
 
     def abandon(self, sequence: int) -> None:
@@ -290,9 +305,7 @@ class Hub:
             return False
         messages = self.endpoint.poll_messages(BATCH)
         for message in messages:
-            inboxes = {id(inbox): inbox for inbox in map(self._inboxes.get, message.subscriptions) if inbox}
-            for inbox in inboxes.values():
-                inbox.put(message)
+            self._deliver(message)
         return len(messages) == BATCH
 
     def fail(self, error: Exception) -> None:
@@ -312,7 +325,8 @@ class Hub:
             return
         self._error = NotConnected("the client is closed")
         for inbox in self._inboxes.values():
-            inbox.close()
+            inbox.close(keep=True)
+        self._flush_handled()
         self.control.leave(end_session=end_session)
 
     # Out
@@ -338,12 +352,39 @@ class Hub:
 
     def new_inbox(self, limit: int, qos: int, on_ready: Callable[[], None]) -> Inbox:
         """An inbox whose consumer is woken by `on_ready`."""
-        return Inbox(limit, qos, on_ready, self._on_room)
+        return Inbox(limit, qos, on_ready, self._on_room, self._on_handled if self._holds else None)
 
     def check(self) -> None:
         """Raises NotConnected once the client is closed, or has failed."""
         if self._error is not None:
             raise self._error
+
+    def _deliver(self, message: Message) -> None:
+        inboxes = {id(inbox): inbox for inbox in map(self._inboxes.get, message.subscriptions) if inbox}
+        if self._holds and message.qos:
+            if len(inboxes) > 1:
+                self._shared[message.publisher, message.sequence] = len(inboxes)
+            elif not inboxes and not self._released.intersection(message.subscriptions):
+                self._on_handled(message, False)
+        for inbox in inboxes.values():
+            inbox.put(message)
+
+    def _on_handled(self, message: Message, more: bool) -> None:
+        """§7.3: tells the core, in batches while there are more."""
+        if message.qos:
+            id = message.publisher, message.sequence
+            others = self._shared.pop(id, 1) - 1
+            if others:
+                self._shared[id] = others
+            else:
+                self._handled.append(id)
+        if not more or len(self._handled) >= _HANDLED_BATCH:
+            self._flush_handled()
+
+    def _flush_handled(self) -> None:
+        if self._handled:
+            self.endpoint.handled(self._handled)
+            self._handled = []
 
     def _break_off(self, error: HBrokerError) -> None:
         """What was read can still be taken; then whoever takes is told."""

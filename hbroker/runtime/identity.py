@@ -11,7 +11,7 @@ import math
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, Literal, TypedDict
 
 from hbroker._native import topic_is_valid
 from hbroker._proto import packet_pb2 as pb
@@ -20,7 +20,7 @@ from hbroker.protocol import testator
 from hbroker.protocol.packets import PACKET_ROOM
 from hbroker.protocol.terms import LONGEST_EXPIRY_S, SessionTerms, session_id
 
-__all__ = ["Identity", "Will", "random_id"]
+__all__ = ["Identity", "Profile", "Will", "random_id"]
 
 _WILL_ROOM: Final = PACKET_ROOM - 48
 """A will leaves in one datagram, with what belongs to its registration (§3.4)."""
@@ -80,30 +80,64 @@ class Will:
         return testator.Will(self.message(), _whole_seconds("delay", self.delay))
 
 
+class Profile(TypedDict, total=False):
+    """What a client may be, in the arguments of `connect`.
+
+    `client_id`: shown to those who operate the network; a random one where it is not given. `session_expiry`:
+    how long the subscriptions live on, with what waits for them, while no run of the client is connected
+    (§6.4); it needs a `client_id`, and only one run is connected at a time. `session_key`: whoever knows it
+    and the `client_id` takes the session over. `clean_start`: what an earlier run left ends. `will`: what is
+    published when the client breaks off (§6.6). `acknowledge`: when a message of QoS 1 or 2 is acknowledged
+    to its owner: `"received"` (the default), when this process has it; `"handled"`, when the application asks
+    for the next one: what it had not finished with when it was killed comes to the next run of the session.
+    `max_message_bytes`: the largest payload, both ways, 256 MiB at most. `receive_messages`, `receive_bytes`:
+    what it takes from one owner without having acknowledged it (§7.7).
+    """
+
+    client_id: str | None
+    session_expiry: float
+    session_key: str | bytes
+    clean_start: bool
+    will: Will | None
+    acknowledge: Literal["received", "handled"]
+    max_message_bytes: int
+    receive_messages: int
+    receive_bytes: int
+
+
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """One client, as it connects. `will`: None for none."""
+    """One client, as it connects. `will`: None for none. `holds`: it says what it has handled."""
 
     terms: SessionTerms
     will: Will | None = None
+    holds: bool = False
+    max_message_bytes: int = 268_435_456
+    receive_messages: int = 4_096
+    receive_bytes: int = 8_388_608
 
     @classmethod
     def of(
         cls,
-        client_id: str | None,
+        client_id: str | None = None,
         session_expiry: float = 0.0,
         session_key: str | bytes = "",
         clean_start: bool = False,
         will: Will | None = None,
+        acknowledge: str = "received",
+        **bounds: int,
     ) -> Identity:
         """Checks what `connect` was given. Raises ValueError."""
+        if acknowledge not in ("received", "handled"):
+            raise ValueError(f"acknowledge is 'received' or 'handled', not {acknowledge!r}")
         expiry_s = _whole_seconds("session_expiry", session_expiry)
         key = session_key.encode() if isinstance(session_key, str) else session_key
         if (expiry_s or key or clean_start) and not client_id:
             raise ValueError("a session that is known in another run needs a client_id")
         name = client_id or f"client-{os.urandom(4).hex()}"
         session = session_id(name, key) if expiry_s or clean_start else random_id()
-        return cls(SessionTerms(name, session, expiry_s, clean_start), will)
+        terms = SessionTerms(name, session, expiry_s, clean_start)
+        return cls(terms, will, acknowledge == "handled", **bounds)
 
 
 def random_id() -> int:

@@ -1,5 +1,8 @@
 """Messages that were read from the core and wait for one consumer, bounded.
 
+Where reading is not handling, a message counts as handled when its consumer asks for the next one, or closes
+the inbox: what a consumer that is killed had not finished with then comes again.
+
 A consumer that falls behind costs itself alone where it can: at QoS 0 the messages beyond the limit are
 dropped and counted. At QoS 1 and 2 nothing is dropped: a full inbox stops the reading from the core, so
 that nothing more is acknowledged, and the owners hold the messages back (§7.3).
@@ -18,15 +21,24 @@ __all__ = ["Inbox"]
 
 
 class Inbox:
-    """The queue of one `Subscription`. `on_ready`: something can be taken. `on_room`: it blocks no more."""
+    """The queue of one `Subscription`. `on_ready`: something can be taken. `on_room`: it blocks no more.
+    `on_handled`: told of each message that its consumer is done with, and whether another one waits; None:
+    nobody wants to know."""
 
     def __init__(
-        self, limit: int, qos: int, on_ready: Callable[[], None], on_room: Callable[[], None]
+        self,
+        limit: int,
+        qos: int,
+        on_ready: Callable[[], None],
+        on_room: Callable[[], None],
+        on_handled: Callable[[Message, bool], None] | None = None,
     ) -> None:
         self._limit = limit
         self._qos = qos
         self._on_ready = on_ready
         self._on_room = on_room
+        self._on_handled = on_handled
+        self._in_hand: Message | None = None
         self._messages: deque[Message] = deque()
         self._is_closed = False
         self._error: Exception | None = None
@@ -45,26 +57,37 @@ class Inbox:
 
     def take(self) -> Message | None:
         """The next message; None: there is none. At the end it raises the error that ended the inbox."""
+        self._finish()
         if not self._messages:
             if self._error is not None:
                 raise self._error
             return None
         was_blocking = self.is_blocking
-        message = self._messages.popleft()
+        message = self._in_hand = self._messages.popleft()
         if was_blocking and not self.is_blocking:
             self._on_room()
         return message
 
-    def close(self, error: Exception | None = None) -> None:
-        """Takes no more. With an error what is in it can still be taken, and then the error is raised."""
+    def close(self, error: Exception | None = None, *, keep: bool = False) -> None:
+        """Takes no more. With an error what is in it can still be taken, and then the error is raised. Else
+        it is dropped, for good unless `keep`: then it is not handled, and comes to the session's next run."""
         was_blocking = self.is_blocking
+        self._finish()
         self._is_closed = True
         self._error = error
-        if error is None:
+        if error is None and keep:
             self._messages.clear()
+        while error is None and self._messages:
+            self._in_hand = self._messages.popleft()
+            self._finish()
         self._on_ready()
         if was_blocking:
             self._on_room()
+
+    def _finish(self) -> None:
+        message, self._in_hand = self._in_hand, None
+        if message is not None and self._on_handled is not None:
+            self._on_handled(message, bool(self._messages))
 
     @property
     def is_closed(self) -> bool:

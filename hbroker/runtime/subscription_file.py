@@ -3,10 +3,11 @@
 Messages that it had not acknowledged come again from their publishers as soon as it serves. Those whom they
 are for take up to a keep-alive to notice that it was gone; without this file the node would find nobody
 subscribed, and acknowledge to nobody's good. So it hands over to its next run, as one owner does to another
-(§5.4): the file holds the very records, a later one of a session, group and filter in place of an earlier, one
-without an address where the subscription has ended. It is written before a subscription is active, and like
-`DelegationFile` it outlives the process, not the host. A session ends when it was silent for too long (§3.5);
-so what is read counts only if the run that wrote it was alive a short time ago, as the file's time says.
+(§5.4): the file holds the very records, a later one of a session, group and filter in place of an earlier,
+one without an address where the subscription has ended. It is written before a subscription is active, and
+like `DelegationFile` it outlives the process, not the host. A session ends when it was silent for too long
+(§3.5); so what is read counts only if the run that wrote it was alive a short time ago, as the file's time
+says.
 """
 
 from __future__ import annotations

@@ -41,7 +41,14 @@ class Interest:
     topics: tuple[str, ...]
     asked_at: int
     since: dict[str, int] = field(default_factory=dict)
+    connected: dict[str, int] = field(default_factory=dict)
+    """The same, but for breaks in which no link was lost."""
     is_made: bool = False
+
+    def hold(self, topic: str, now: int) -> None:
+        """It is whole for a topic from now on, if it was not before."""
+        self.since.setdefault(topic, now)
+        self.connected.setdefault(topic, now)
 
 
 @dataclass(slots=True)

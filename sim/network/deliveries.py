@@ -11,8 +11,8 @@ loses its lease, or the subscriber dies. Then:
 - *Nothing doubled*: an application gets no message twice that was published at QoS 0, and none that comes
   to it at QoS 2.
 - *Order*: an application gets a publisher's messages to a topic, at QoS 1 and 2, in the order of
-  publication, not counting those that it has had before, nor those published before it subscribed or last
-  lost a link to the topic's owner: should such a one come again, it is new to the subscriber.
+  publication, not counting those that it has had before, nor those published before its subscription was
+  made, or made again after the loss of a link: should such a one come again, it is new to the subscriber.
 - *Intact*: a message has the bytes that were published.
 - *Retained*: `retention`.
 """
@@ -93,6 +93,7 @@ class Deliveries:
                 application.broken[topic] = self._now()
                 for interest in application.interests.values():
                     interest.since.pop(topic, None)
+                    interest.connected.pop(topic, None)
 
     def break_below(self, subtree: str) -> None:
         """The owner of what lies below lost its lease."""
@@ -138,7 +139,7 @@ class Deliveries:
             if self._ownership.serves(topic) is not owner:
                 continue
             if (application.host.session, interest.filter) in held:
-                interest.since.setdefault(topic, self._now())
+                interest.hold(topic, self._now())
             elif topic in interest.since:
                 text = f"{owner.settings.name} serves {topic} without {application.name}'s {interest.filter}"
                 yield Violation(self._now(), Invariant.COMPLETE, text)
@@ -225,7 +226,7 @@ class Deliveries:
             changed = max(self._ownership.changed.get(topic, 0), application.broken.get(topic, 0))
             if changed >= interest.asked_at:
                 continue
-            interest.since.setdefault(topic, self._now())
+            interest.hold(topic, self._now())
             owner = self._ownership.serves(topic)
             if owner is not None and (application.host.session, interest.filter) not in held_by(owner):
                 text = f"{application.name}'s {interest.filter} is made, and {owner.settings.name} lacks it"
@@ -262,8 +263,7 @@ class Deliveries:
         if last is None or last.id < sent.id:
             application.last[key] = sent
             return
-        asked = [i.asked_at for i in application.interests.values() if sent.topic in i.topics]
-        if max(min(asked, default=sent.at), application.broken.get(sent.topic, 0)) < sent.at:
+        if any(i.connected.get(sent.topic, sent.at) < sent.at for i in application.interests.values()):
             text = f"{application.name} gets {sent} after message {last.id[1]}"
             yield Violation(self._now(), Invariant.ORDER, text)
 

@@ -18,10 +18,11 @@ from hbroker.protocol.core import Event
 from hbroker.protocol.jurisdiction import Delegation
 from hbroker.protocol.node import Node
 from hbroker.protocol.notices import Notice
-from hbroker.protocol.outcome import Outcome
+from hbroker.protocol.outcome import Outcome, TakenOver
 from hbroker.protocol.subscribers import Subscription
 from hbroker.protocol.subscription import Options
 from hbroker.protocol.terms import SessionTerms
+from hbroker.protocol.testator import Will
 
 if TYPE_CHECKING:
     from .world import Address, World
@@ -45,14 +46,23 @@ class Host:
     control: _Control
 
     def __init__(
-        self, world: World, address: Address, *, node: bool, token_key: bytes, drift_ppm: int = 0
+        self,
+        world: World,
+        address: Address,
+        *,
+        node: bool,
+        token_key: bytes,
+        session: int = 0,
+        persistent: bool = False,
+        drift_ppm: int = 0,
     ) -> None:
         random = world.random
         self.world = world
         self.address = address
         self.drift_ppm = drift_ppm
         self.incarnation = random.getrandbits(64)
-        self.session = random.getrandbits(63) + 1
+        own_session = random.getrandbits(63) + 1
+        self.session = session or own_session
         self.publisher = random.getrandbits(64)
         self.scheduled: int | None = None
         self.is_stopped = False
@@ -68,6 +78,7 @@ class Host:
                 publisher=self.publisher,
                 token_keys=[token_key] if node else [],
                 seed=random.getrandbits(64),
+                persistent=persistent,
             )
         )
         self.engine.handle_timeout(self.clock())
@@ -134,7 +145,8 @@ class Host:
 class NodeHost(Host):
     """A node. Nodes of one world have one token key each, as processes have that share none.
 
-    `restored`: what an earlier run of it had delegated; `recalled`: who had subscribed there. `drift_ppm`: by how much its clock is too fast.
+    `restored`: what an earlier run of it had delegated; `recalled`: who had subscribed there. `drift_ppm`: by
+    how much its clock is too fast.
     """
 
     def __init__(
@@ -203,13 +215,35 @@ class NodeHost(Host):
 
 
 class ClientHost(Host):
-    """A client: its application publishes and subscribes by the methods here."""
+    """A client: its application publishes and subscribes by the methods here.
 
-    def __init__(self, world: World, root: Address, name: str = "", *, drift_ppm: int = 0) -> None:
-        super().__init__(world, world.new_address(), node=False, token_key=b"", drift_ppm=drift_ppm)
+    `terms`: those of its session, with a `session` where another run is to have the same.
+    """
+
+    def __init__(
+        self,
+        world: World,
+        root: Address,
+        name: str = "",
+        terms: SessionTerms | None = None,
+        *,
+        drift_ppm: int = 0,
+    ) -> None:
+        terms = terms or SessionTerms(name)
+        super().__init__(
+            world,
+            world.new_address(),
+            node=False,
+            token_key=b"",
+            session=terms.session,
+            persistent=terms.is_persistent,
+            drift_ppm=drift_ppm,
+        )
         self.outcomes: list[Outcome] = []
         self.messages: list[Message] = []
-        self.control: ClientControl = ClientControl(self.engine, world.random, root, SessionTerms(name))
+        self.control: ClientControl = ClientControl(
+            self.engine, world.random, root, replace(terms, session=self.session)
+        )
         world.add(self)
 
     def settle(self) -> None:
@@ -217,6 +251,8 @@ class ClientHost(Host):
         self.messages += self.engine.poll_messages()
         while outcome := self.control.poll_outcome():
             self.outcomes.append(outcome)
+            if isinstance(outcome, TakenOver):
+                self.kill()
         super().settle()
 
     def publish(self, topic: str, payload: bytes, qos: int = 0, retain: bool = False) -> int | None:
@@ -226,10 +262,10 @@ class ClientHost(Host):
         self.world.settle(self)
         return sequence
 
-    def subscribe(self, filter: str, qos: int = 0) -> int:
+    def subscribe(self, filter: str, qos: int = 0, group: str = "") -> int:
         """Subscribes; the id under which its outcome is told."""
         self.catch_up()
-        subscription = self.control.subscribe(self.clock(), filter, Options(qos=qos))
+        subscription = self.control.subscribe(self.clock(), filter, Options(qos=qos), group=group)
         self.world.settle(self)
         return subscription
 
@@ -246,14 +282,25 @@ class ClientHost(Host):
         self.world.settle(self)
         return ticket
 
+    def set_will(self, will: Will) -> None:
+        """Registers its will; its outcome is told."""
+        self.catch_up()
+        self.control.set_will(self.clock(), will)
+        self.world.settle(self)
+
     def roam(self) -> None:
         """Goes on under another address. What is on its way to the old one is lost."""
         del self.world.hosts[self.address]
         self.address = self.world.new_address()
         self.world.hosts[self.address] = self
 
-    def leave(self) -> None:
+    def leave(self, *, end_session: bool = False) -> None:
         """Says goodbye to every owner, as a client does that closes."""
         self.catch_up()
-        self.control.leave()
+        self.control.leave(end_session=end_session)
         self.world.settle(self)
+
+    def kill(self) -> None:
+        """Ends as a process does that is killed. Idempotent."""
+        if self.world.hosts.get(self.address) is self:
+            self.world.remove(self)

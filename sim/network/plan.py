@@ -172,15 +172,15 @@ def _draw_subscriptions(
 def _draw_messages(
     random: Random, clients: tuple[str, ...], topics: tuple[str, ...], length: int
 ) -> Iterator[Action]:
-    """A few of them are retained, or clear what is; a few are large."""
-    retained = random.choice((0.0, 0.02, 0.2))
+    """A few of them are retained, most of these early, or clear what is; a few are large."""
+    early, late = random.choice(((0.0, 0.0), (0.5, 0.0), (0.2, 0.02), (0.2, 0.2)))
     for client in clients:
         if client.startswith("p"):
             own = random.sample(topics, random.randint(1, len(topics)))
             for _ in range(random.randint(1, 300)):
                 at, topic, qos = random.randrange(length), random.choice(own), random.choice((0, 1, 1, 2, 2))
                 size = random.choice((20, 20, 200, 2_000)) if random.random() < 0.98 else 20_000
-                retain = random.random() < retained
+                retain = random.random() < (early if at < length // 10 else late)
                 clears = retain and random.random() < 0.2
                 yield Publish(at, client, topic, qos, 0 if clears else size, retain)
 

@@ -150,7 +150,7 @@ CORE: Final = (
         "an owner acknowledges before it distributes", Invariant.NOTHING_LOST, _in_core("AcknowledgesEarly")
     ),
     Variant(
-        "a client that loses a link forgets what it had",
+        "nobody recognises a message that comes again",
         Invariant.NOTHING_DOUBLED,
         _in_core("ForgetsMessageIds"),
     ),

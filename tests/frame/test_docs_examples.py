@@ -18,6 +18,7 @@ PRINTED = {
         "securitycams owns home/outside/securitycams\n"
         "REFERRAL from root\nREFERRAL from outside\nPUBACCEPT from securitycams\n"
     ),
+    "persistent.py": "resumed: True on\n",
     "outcomes.py": "distributed: home/bedroom/lamp at QoS 1\na wildcard is no topic\n",
 }
 

@@ -9,6 +9,7 @@ from hbroker._proto import packet_pb2 as pb
 from hbroker.config import LeasePolicy, NodeSettings
 from hbroker.protocol.notices import Joined
 from hbroker.protocol.ordering import Ordering
+from hbroker.protocol.terms import SessionTerms
 from hbroker.sim.network import ClientHost, Datagram, Faults, Host, NodeHost, World
 from hbroker.sim.network.paths import CLEAR
 from hbroker.subtree import is_within
@@ -82,9 +83,9 @@ class Tree:
         assert answer is not None
         assert answer.done, answer
 
-    def client(self, name: str = "") -> ClientHost:
+    def client(self, name: str = "", terms: SessionTerms | None = None) -> ClientHost:
         """A client that knows the root."""
-        return ClientHost(self.world, self.root.address, name)
+        return ClientHost(self.world, self.root.address, name, terms)
 
     def serves(self, node: NodeHost) -> bool:
         """Whether a node serves both its subtree and its own part of `$SYS`."""

@@ -28,6 +28,7 @@ from hbroker.protocol.packets import Address, Cut
 from hbroker.subtree import is_within
 
 if TYPE_CHECKING:
+    from hbroker._native import SessionStatus
     from hbroker.protocol.core import Event
 
 DELAY = (200, 2_000)
@@ -83,7 +84,7 @@ class FakeCore:
         self.links: dict[int, Conversation] = {}
         self.grants: dict[str, tuple[int, bool]] = {}
         self.cuts: dict[str, Cut] = {}
-        self.sessions: dict[int, bool] = {}
+        self.opened: dict[int, bool] = {}
         """Whether each is persistent."""
         self.subscriptions: dict[tuple[int, str], int] = {}
         self.messages: dict[str, bytes] = {}
@@ -156,14 +157,20 @@ class FakeCore:
 
     # Subscriptions
 
+    def sessions(self, most: int) -> list[SessionStatus]:
+        return []
+
+    def publish_raw(self, publish: bytes) -> bool:
+        return True
+
     def open_session(self, session: int, *, persistent: bool, queue_messages: int, queue_bytes: int) -> bool:
         is_connected = any(conversation.session == session for conversation in self.links.values())
         if is_connected or persistent:
-            self.sessions[session] = persistent
-        return session in self.sessions
+            self.opened[session] = persistent
+        return session in self.opened
 
     def end_session(self, session: int, reason: str = "session_ended") -> None:
-        self.sessions.pop(session, None)
+        self.opened.pop(session, None)
         for key in [key for key in self.subscriptions if key[0] == session]:
             del self.subscriptions[key]
 
@@ -178,7 +185,7 @@ class FakeCore:
         group: str = "",
         overflow: int = 0,
     ) -> bool:
-        if session not in self.sessions:
+        if session not in self.opened:
             return False
         is_new = (session, filter) not in self.subscriptions
         self.subscriptions[session, filter] = qos
@@ -357,7 +364,7 @@ class Network:
             link = conversation.link_of(core)
             if core.links.pop(link, None) is None:
                 continue
-            if not core.sessions.get(conversation.session, False):
+            if not core.opened.get(conversation.session, False):
                 core.end_session(conversation.session)
             inbound = core is conversation.acceptor
             peer = conversation.peer_of(core).address

@@ -86,16 +86,17 @@ class NativeCore(Host):
 
     # As a host
 
-    def settle(self, now: int) -> None:
+    def settle(self) -> None:
         while self.control is not None and (events := self.engine.poll_events()):
             for event in events:
                 if isinstance(event, LinkDownEvent):
                     for key in [key for key in self.subscriptions if key[0] == event.session]:
                         del self.subscriptions[key]
-                self.control.handle_event(now, event)
+                self.control.handle_event(self.clock(), event)
         self.engine.poll_messages()
 
-    def handle_timeout(self, now: int) -> None:
+    def handle_timeout(self) -> None:
+        now = self.clock()
         self.engine.handle_timeout(now)
         if self.control is not None:
             self.control.handle_timeout(now)

@@ -20,18 +20,21 @@ OFFSET_US = 1_000_000 * SECOND
 
 
 class ScriptedCore:
-    """`sent`: by link. `sent_outside`: by address. `sessions`: (persistent, messages, bytes) by id."""
+    """`sent`: by link. `sent_outside`: by address. `opened`: (persistent, messages, bytes) by id."""
 
     def __init__(self) -> None:
         self.sent: list[tuple[int, Body | None]] = []
         self.sent_outside: list[tuple[Address, Body | None]] = []
-        self.sessions: dict[int, tuple[bool, int, int]] = {}
+        self.opened: dict[int, tuple[bool, int, int]] = {}
         self.ended: list[tuple[int, str]] = []
         self.subscriptions: dict[tuple[int, str, str], dict[str, Any]] = {}
         self.retained_for: list[tuple[int, str]] = []
         self.adopted: list[tuple[int, Address]] = []
         self.closed: list[int] = []
         self.published: list[pb.Publish] = []
+        self.accounts: list[Any] = []
+        self.own: list[tuple[str, bytes, int, bool]] = []
+        """What the node published itself."""
         self.has_room = True
         self.owns_topics = True
         self._links = count(1_000)
@@ -52,12 +55,12 @@ class ScriptedCore:
 
     def open_session(self, session: int, *, persistent: bool, queue_messages: int, queue_bytes: int) -> bool:
         if self.has_room:
-            self.sessions[session] = persistent, queue_messages, queue_bytes
+            self.opened[session] = persistent, queue_messages, queue_bytes
         return self.has_room
 
     def end_session(self, session: int, reason: str = "session_ended") -> None:
         self.ended.append((session, reason))
-        self.sessions.pop(session, None)
+        self.opened.pop(session, None)
         for key in [key for key in self.subscriptions if key[0] == session]:
             del self.subscriptions[key]
 
@@ -72,6 +75,16 @@ class ScriptedCore:
         self.retained_for.append((session, filter))
         return 0
 
+    def sessions(self, most: int) -> list[Any]:
+        return self.accounts[:most]
+
+    def publish(self, topic: str, payload: bytes, qos: int = 0, retain: bool = False) -> int:
+        self.own.append((topic, payload, qos, retain))
+        return len(self.own)
+
+    def matching(self, topic: str) -> int:
+        return 0
+
     def publish_raw(self, publish: bytes) -> bool:
         self.published.append(pb.Publish.FromString(publish))
         return self.owns_topics
@@ -83,7 +96,7 @@ class ScriptedCore:
         return {}
 
     def __getattr__(self, verb: str) -> Any:
-        if verb in ("grant", "revoke", "cut", "uncut", "publish"):
+        if verb in ("grant", "revoke", "cut", "uncut"):
             return lambda *_, **__: None
         raise AttributeError(verb)
 
@@ -94,7 +107,7 @@ class SoleNode:
     def __init__(self, limits: Limits | None = None) -> None:
         self.core = ScriptedCore()
         settings = NodeSettings("root", "", HOME, limits=limits or Limits())
-        self.node = Node(settings, self.core, Random(1), incarnation=1, unix_offset_us=OFFSET_US)  # type: ignore[arg-type]
+        self.node = Node(settings, self.core, Random(1), incarnation=1, unix_offset_us=OFFSET_US)
         self.now = 100 * SECOND
         self.node.start(self.now)
         self._links = count(1)

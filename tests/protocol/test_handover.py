@@ -21,7 +21,7 @@ from hbroker.protocol.handover import (
 )
 from hbroker.protocol.jurisdiction import Delegation
 from hbroker.protocol.packets import body_of
-from hbroker.protocol.records import CHUNK, Record, cut_record
+from hbroker.protocol.records import CHUNK, Inheritance, Record, cut_record
 from hbroker.protocol.subscribers import Subscription, record_of
 from tests.protocol.fakes import FakeCore, Network
 
@@ -56,6 +56,10 @@ class Things(Estate):
     def slow(self, subtree: str) -> Iterator[Record]:
         return map(record_of, self.subscriptions)
 
+    def prepare(self, transfer: pb.Transfer, inheritance: Inheritance) -> None: ...
+
+    def withdraw(self, inheritance: Inheritance) -> None: ...
+
     def quick(self, subtree: str, heir: Heir) -> dict[tuple[str, str | int], Record]:
         return {("cut", cut.subtree): cut_record(cut) for cut in self.cuts.values()}
 
@@ -79,7 +83,7 @@ class Ends:
         self.things, self.leavers = Things(), Leavers()
         heir = cut("a", "heir")
         self.giving = Giving(self.old, self.things, "a", 5, 1, heir, self.leavers)
-        self.taking = Taking(self.new, "a", 5, 1)
+        self.taking = Taking(self.new, self.things, "a", 5, 1)
         self.now = 0
 
     def deliver(self) -> TakingState | None:

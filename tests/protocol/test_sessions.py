@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from types import SimpleNamespace
 
 import pytest
@@ -12,8 +13,9 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 from hbroker._proto import packet_pb2 as pb
 from hbroker.config import Limits
 from hbroker.protocol.packets import Reason
+from hbroker.protocol.records import Inheritance
 from hbroker.protocol.sessions import Session
-from hbroker.protocol.subscribers import Subscription
+from hbroker.protocol.subscribers import Subscription, record_of, subscription_from
 from hbroker.protocol.timers import SECOND
 from tests.protocol.sole_node import ELSEWHERE, HERE, SoleNode
 
@@ -32,7 +34,7 @@ def test_a_session_without_an_expiry_ends_with_its_link() -> None:
     node = SoleNode()
     link = node.link_up(S)
     node.subscribe(link, "home/#", qos=pb.QOS_AT_LEAST_ONCE)
-    assert node.core.sessions[S][0] is False
+    assert node.core.opened[S][0] is False
     node.link_down(link, S)
     assert session_of(node) is None
     assert len(node.node.subscribers) == 0
@@ -123,7 +125,7 @@ def test_the_largest_bounds_that_were_asked_for_count() -> None:
     node.subscribe(link, "a", queue_messages=10, queue_bytes=2_000)
     node.subscribe(link, "b")
     node.subscribe(link, "c", queue_messages=5, queue_bytes=3_000)
-    assert node.core.sessions[S] == (False, 10, 3_000)
+    assert node.core.opened[S] == (False, 10, 3_000)
 
 
 def test_a_session_for_which_there_is_no_room_is_refused() -> None:
@@ -209,16 +211,36 @@ def test_another_link_of_the_same_run_takes_nothing_over() -> None:
     assert told(node) == []
 
 
+# Accounts
+
+
+def test_a_node_tells_what_became_of_each_sessions_messages_by_its_clients_name() -> None:
+    node = SoleNode()
+    link = node.link_up(S)
+    node.subscribe(link, "home/#", session_expiry_s=60, client="lamp")
+    books = {"accepted": 10, "delivered": 4, "expired": 1, "queued": 2, "queued_bytes": 99}
+    node.core.accounts = [
+        SimpleNamespace(session=S, connected=True, stalled=True, dropped={"queue_full": 3}, **books),
+        SimpleNamespace(session=9, connected=False, stalled=False, dropped={}, **dict.fromkeys(books, 0)),
+    ]
+    reader = node.link_up(2)
+    node.subscribe(reader, "$SYS/nodes/root/sessions")
+    topic, payload, qos, retain = node.core.own[-1]
+    assert (topic, qos, retain) == ("$SYS/nodes/root/sessions", 1, True)
+    told = json.loads(payload)["sessions"]
+    assert told[0] == {"client": "lamp", "state": "stalled", "dropped": {"queue_full": 3}, **books}
+    assert (told[1]["client"], told[1]["state"]) == ("", "away")
+    assert str(S) not in payload.decode(), "the id of a session is a secret"
+
+
 # Handover
 
 
-def bequest(*sessions: pb.SessionRecord, subscriptions: tuple[Subscription, ...] = ()) -> SimpleNamespace:
-    """What another node hands over (records.Inheritance)."""
-    return SimpleNamespace(
-        sessions={record.session: record for record in sessions},
-        subscriptions={(s.session, s.filter): s for s in subscriptions},
-        wills={},
-    )
+def bequest(*sessions: pb.SessionRecord, subscriptions: tuple[Subscription, ...] = ()) -> Inheritance:
+    """What another node hands over."""
+    inheritance = Inheritance()
+    inheritance.take(pb.Transfer(sessions=sessions, subscriptions=map(record_of, subscriptions)))
+    return inheritance
 
 
 def test_a_session_moves_with_all_that_it_is() -> None:
@@ -232,7 +254,7 @@ def test_a_session_moves_with_all_that_it_is() -> None:
     (record,) = giver.node.sessions.records("home/kitchen")
     assert (record.session, record.away_us) == (S, 20 * SECOND)
     taker.node.sessions.take_over(taker.now, bequest(record))
-    assert taker.core.sessions == {S: (True, 11, 5_000)}
+    assert taker.core.opened == {S: (True, 11, 5_000)}
     taker.pass_time(39)
     assert taker.core.ended == []
     taker.pass_time(2)
@@ -255,6 +277,23 @@ def test_one_that_is_connected_gets_a_link_from_the_new_owner() -> None:
     (told,) = [body for _, body in taker.core.sent if isinstance(body, pb.SubAck)]
     assert told.active
     assert told.resumed
+
+
+def test_who_was_away_when_an_owner_was_lost_learns_it_here_and_at_the_next_owner() -> None:
+    node = SoleNode()
+    away, connected = node.link_up(S), node.link_up(2)
+    for link in (away, connected):
+        node.subscribe(link, "#", session_expiry_s=60)
+        node.subscribe(link, "garden/#", session_expiry_s=60)
+    node.link_down(away, S)
+    node.node.subscribing.interrupt("home")
+    records = {(s.session, s.filter): record_of(s).interrupted for s in node.node.subscribers}
+    assert records == {(S, "#"): True, (S, "garden/#"): False, (2, "#"): True, (2, "garden/#"): False}
+    assert all(subscription_from(record_of(s)) == s for s in node.node.subscribers)
+    again = node.link_up(S)
+    assert not node.subscribe(again, "#", session_expiry_s=60).resumed
+    assert node.subscribe(again, "#", session_expiry_s=60).resumed, "it was told once"
+    assert node.subscribe(again, "garden/#", session_expiry_s=60).resumed
 
 
 def test_what_nothing_is_left_of_here_has_gone_along() -> None:
@@ -313,7 +352,7 @@ class Lives(RuleBasedStateMachine):
             self.node.tell(link, pb.Leave(keep_session=keep))
         known = session_of(self.node, session)
         if known is not None and not known.is_persistent:
-            self.node.core.sessions.pop(session, None)  # as the core does itself
+            self.node.core.opened.pop(session, None)  # as the core does itself
             for key in [key for key in self.node.core.subscriptions if key[0] == session]:
                 del self.node.core.subscriptions[key]
         self.node.link_down(link, session, reason)

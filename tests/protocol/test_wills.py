@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from types import SimpleNamespace
-
 import pytest
 
 from hbroker._proto import packet_pb2 as pb
 from hbroker.config import LeasePolicy, Limits
 from hbroker.protocol.jurisdiction import Delegation
 from hbroker.protocol.packets import Reason
+from hbroker.protocol.records import Inheritance
 from hbroker.protocol.timers import IDLE_TIMEOUT, SECOND
 from tests.protocol.sole_node import ELSEWHERE, HERE, OFFSET_US, SoleNode
 
@@ -165,9 +164,11 @@ def test_it_is_refused_where_its_topic_is_not_owned() -> None:
     assert ack.referral.node == "kitchen"
 
 
-def bequest(*wills: pb.WillRecord) -> SimpleNamespace:
-    """What another node hands over (records.Inheritance)."""
-    return SimpleNamespace(wills={record.session: record for record in wills}, sessions={}, subscriptions={})
+def bequest(*wills: pb.WillRecord) -> Inheritance:
+    """What another node hands over."""
+    inheritance = Inheritance()
+    inheritance.take(pb.Transfer(wills=wills))
+    return inheritance
 
 
 def test_it_moves_with_its_subtree_and_its_client_is_told() -> None:

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from hbroker.config import LeasePolicy
 from hbroker.protocol.jurisdiction import Delegation
-from hbroker.runtime.memory import DelegationFile, UnreadableMemory
+from hbroker.runtime.memory import ClaimsFile, DelegationFile, UnreadableMemory
 
 delegations = st.builds(
     Delegation,
@@ -44,3 +44,23 @@ def test_a_file_that_holds_something_else_is_not_ignored(tmp_path: Path, text: s
     path.write_text(text)
     with pytest.raises(UnreadableMemory):
         DelegationFile(path).recall()
+
+
+def test_claims_count_for_the_settings_that_they_were_made_under(tmp_path: Path) -> None:
+    path = tmp_path / "kitchen.cuts"
+    claims = ClaimsFile(path, "home/kitchen")
+    assert claims.recall() is None
+    claims.store(["home/bedroom"])
+    assert ClaimsFile(path, "home/kitchen").recall() == ["home/bedroom"]
+    assert ClaimsFile(path, "home/cellar").recall() is None, "the settings have changed: they are the truth"
+    claims.store([])
+    assert claims.recall() == []
+    claims.forget()
+    assert claims.recall() is None
+
+
+@pytest.mark.parametrize("text", ["", "{", "[1]", '{"claims": []}', "3"])
+def test_a_file_of_claims_that_holds_something_else_is_not_ignored(tmp_path: Path, text: str) -> None:
+    (tmp_path / "kitchen.cuts.claims").write_text(text)
+    with pytest.raises(UnreadableMemory):
+        ClaimsFile(tmp_path / "kitchen.cuts", "home/kitchen").recall()

@@ -8,7 +8,7 @@
 pub enum Defect {
     /// An owner acknowledges a message before its subscribers have (§7.3).
     AcknowledgesEarly,
-    /// A client forgets which messages it had when it loses a link (§7.4).
+    /// Nobody recognises a message that comes again (§7.4).
     ForgetsMessageIds,
     /// What is lost is not sent again (§3.2).
     SendsOnce,

@@ -18,6 +18,7 @@ pub mod event;
 pub mod forward;
 pub mod fragment;
 mod handover;
+pub mod held;
 pub mod inbox;
 pub mod ledger;
 pub mod links;

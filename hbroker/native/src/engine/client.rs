@@ -8,6 +8,7 @@ use crate::Micros;
 use crate::config::Config;
 use crate::engine::event::Message;
 use crate::engine::fragment::Receipt;
+use crate::engine::held::MessageId;
 use crate::engine::inbox::{Inbox, Taken};
 use crate::engine::publisher::Publisher;
 use crate::keyed::Keyed;
@@ -87,7 +88,16 @@ impl Engine {
         }
     }
 
-    /// Messages for the application, which takes them over: they are acknowledged.
+    /// The application has handled these messages.
+    pub fn handled(&mut self, messages: &[MessageId]) {
+        if let Side::Client(client) = &mut self.side {
+            client.inbox.handled(messages);
+            self.acknowledge_due();
+        }
+    }
+
+    /// Messages for the application. By taking them it takes them over, and they are acknowledged, unless it is to say
+    /// `handled` of each.
     pub fn take_messages(&mut self, now: Micros, limit: usize) -> Vec<Message> {
         let Side::Client(client) = &mut self.side else {
             return Vec::new();

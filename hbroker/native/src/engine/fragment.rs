@@ -1,12 +1,13 @@
 //! Puts messages together that came in parts (§7.5), within bounds.
 //!
-//! Parts of QoS 1 and 2 are not dropped for want of room: they are kept, and their PUBACKs are *withheld*, so that their
-//! owner stops when its credit is used up. A message is *firm* if nothing is missing before its last part; the parts of a message
-//! that misses one, and all parts of QoS 0, are in doubt: those messages give way, the oldest first.
+//! A message of QoS 1 or 2 is *firm* if it came from its first part on, nothing is missing before its newest, and its publisher has
+//! not begun more than an honest one keeps. The others, and all of QoS 0, are in doubt: they give way, the oldest
+//! first.
 //!
-//! So that firm messages cannot block each other half-way, those of one publisher begin only while their totals fit its share,
-//! and over all publishers the oldest may always go on: room for one message of the largest size is kept for it. A total that lies costs
-//! only its own publisher. What makes no progress for a while is given up.
+//! Firm messages must not block each other half-way, so the oldest may always go on: room for one of the largest size is kept for it.
+//! Parts of the others that have no room are kept all the same, but their PUBACKs are *withheld*, and so their owner slows down. That
+//! ends at half of the credit that an owner has: beyond it the parts of the oldest would not come any more, so the youngest
+//! message is given up. So is what makes no progress for a while. A total that lies costs its own publisher alone.
 
 use hashbrown::HashMap;
 
@@ -15,16 +16,19 @@ use crate::engine::partial::Partial;
 use crate::keyed::Keyed;
 use crate::link_id::LinkId;
 
-/// The share of all room that parts without a PUBACK may take beyond it. (Honest owners stop at their credit, long before.)
-const WITHHELD_SHARE: usize = 8;
+/// A publisher keeps one message of the largest size, and of others together no more than this part of it.
+const OTHERS_SHARE: usize = 8;
 
 /// Limits of a reassembler.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
-    /// Bytes of one message, and of all firm messages of one publisher together.
+    /// Bytes of one message.
     pub message_bytes: usize,
-    /// Bytes held in all.
+    /// Bytes held in all, but for those whose PUBACKs are withheld.
     pub total_bytes: usize,
+    /// Parts whose PUBACKs are withheld, and their bytes.
+    pub withheld: usize,
+    pub withheld_bytes: usize,
     /// Messages begun and not yet whole.
     pub messages: usize,
     /// A message with no new part for this long is given up.
@@ -77,6 +81,7 @@ pub struct Reassembler {
     /// The totals of the firm messages of each publisher that have begun.
     claims: HashMap<u64, u64, Keyed>,
     bytes: usize,
+    withheld: usize,
     withheld_bytes: usize,
     released: Vec<Receipt>,
     /// A message ended, so others may have room.
@@ -90,16 +95,14 @@ struct Open {
     /// Came later than all with a lower number.
     number: u64,
     touched: Micros,
-    /// Its parts come in order, and the first was here.
-    is_ordered: bool,
-    /// Its total is among its publisher's claims.
-    has_claim: bool,
+    /// Its first part was here first, and its total is among its publisher's claims.
+    is_claimed: bool,
     withheld: Vec<(Receipt, usize)>,
 }
 
 impl Open {
     fn is_firm(&self) -> bool {
-        self.is_ordered && !self.partial.has_gap()
+        self.is_claimed && !self.partial.has_gap()
     }
 }
 
@@ -112,6 +115,7 @@ impl Reassembler {
             open: HashMap::with_hasher(keyed),
             claims: HashMap::with_hasher(keyed),
             bytes: 0,
+            withheld: 0,
             withheld_bytes: 0,
             released: Vec::new(),
             has_ended: false,
@@ -154,11 +158,11 @@ impl Reassembler {
     /// A link is gone, and its receipts with it.
     pub fn forget_link(&mut self, link: LinkId) {
         for open in self.open.values_mut() {
-            let withheld = &mut self.withheld_bytes;
-            open.withheld.retain(|((from, _), bytes)| {
-                *withheld -= if *from == link { *bytes } else { 0 };
-                *from != link
-            });
+            let (gone, kept) =
+                std::mem::take(&mut open.withheld).into_iter().partition(|((from, _), _)| *from == link);
+            open.withheld = kept;
+            self.withheld -= Vec::len(&gone);
+            self.withheld_bytes -= gone.iter().map(|(_, bytes)| bytes).sum::<usize>();
         }
         self.released.retain(|(from, _)| *from != link);
     }
@@ -193,15 +197,13 @@ impl Reassembler {
         }
         let need = Partial::cost_of(part.bytes.len());
         let fits = self.make_room(part.id, need);
-        let may_wait = self.withheld_bytes + need <= self.limits.total_bytes / WITHHELD_SHARE;
-        let Some(open) = self.open.get_mut(&part.id) else {
-            return Added::GivenUp;
-        };
-        let is_taken = fits || open.is_firm() && may_wait;
-        if !is_taken {
+        if !fits && !self.may_withhold(part.id, need) {
             self.abandon(part.id);
             return Added::GivenUp;
         }
+        let Some(open) = self.open.get_mut(&part.id) else {
+            return Added::GivenUp;
+        };
         let before = open.partial.cost();
         open.partial.add(part.index, part.bytes);
         open.touched = now;
@@ -215,6 +217,7 @@ impl Reassembler {
         }
         if let Some(receipt) = part.receipt.filter(|_| !fits) {
             open.withheld.push((receipt, need));
+            self.withheld += 1;
             self.withheld_bytes += need;
             return Added::Withheld;
         }
@@ -233,32 +236,31 @@ impl Reassembler {
             self.expire(now);
         }
         while self.open.len() >= self.limits.messages {
-            if !self.give_way(|_, _| true) {
+            if !self.give_way(None) {
                 self.abandoned += 1;
                 return false;
             }
         }
         self.begun += 1;
-        let is_ordered = part.receipt.is_some() && part.index == 0;
-        let has_claim = is_ordered && self.claim(part.id.0, part.total);
+        let is_claimed = part.receipt.is_some() && part.index == 0 && self.claim(part.id.0, part.total);
         let partial = Partial::new(part.count, part.total);
         let (number, withheld) = (self.begun, Vec::new());
-        self.open.insert(part.id, Open { partial, number, touched: now, is_ordered, has_claim, withheld });
+        self.open.insert(part.id, Open { partial, number, touched: now, is_claimed, withheld });
         true
     }
 
     fn claim(&mut self, publisher: u64, total: u64) -> bool {
         let claims = self.claims.entry(publisher).or_default();
-        let fits = *claims + total <= self.limits.message_bytes as u64;
+        let most = self.limits.message_bytes + self.limits.message_bytes / OTHERS_SHARE;
+        let fits = *claims + total <= most as u64;
         *claims += if fits { total } else { 0 };
         fits
     }
 
     /// Makes room for more of a message at the cost of those in doubt; false where that does not suffice.
     fn make_room(&mut self, id: MessageId, need: usize) -> bool {
-        let is_its_turn = self.open.get(&id).is_some_and(|open| open.has_claim || !open.is_firm());
         while !self.has_room(id, need) {
-            if !is_its_turn || !self.give_way(|other, _| *other != id) {
+            if !self.give_way(Some(id)) {
                 return false;
             }
         }
@@ -266,31 +268,40 @@ impl Reassembler {
     }
 
     fn has_room(&self, id: MessageId, need: usize) -> bool {
-        let Some(open) = self.open.get(&id) else {
-            return false;
-        };
-        if open.is_firm() && !open.has_claim {
-            return false;
-        }
-        let Limits { message_bytes, total_bytes, .. } = self.limits;
         // What all but the oldest may take.
-        let common = total_bytes.saturating_sub(message_bytes);
+        let common = self.limits.total_bytes - self.limits.message_bytes;
         if self.bytes + need <= common {
             return true;
         }
-        let firm = self.open.iter().filter(|(_, open)| open.is_firm() && open.has_claim);
+        let firm = self.open.iter().filter(|(_, open)| open.is_firm());
         match firm.min_by_key(|(_, open)| open.number) {
-            Some((oldest, _)) if *oldest == id => {
-                self.bytes + need <= total_bytes + total_bytes / WITHHELD_SHARE
-            }
+            Some((oldest, _)) if *oldest == id => true,
             Some((_, oldest)) => self.bytes - oldest.partial.cost() + need <= common,
-            None => self.bytes + need <= total_bytes,
+            None => self.bytes + need <= common,
         }
     }
 
-    /// Gives up the oldest message in doubt; false where there is none.
-    fn give_way(&mut self, may_go: impl Fn(&MessageId, &Open) -> bool) -> bool {
-        let in_doubt = self.open.iter().filter(|(id, open)| !open.is_firm() && may_go(id, open));
+    /// Whether a part that has no room is kept without its PUBACK. If too many are, the youngest messages give way to it.
+    fn may_withhold(&mut self, id: MessageId, need: usize) -> bool {
+        let Some(number) = self.open.get(&id).filter(|open| open.is_firm()).map(|open| open.number) else {
+            return false;
+        };
+        while self.withheld >= self.limits.withheld || self.withheld_bytes + need > self.limits.withheld_bytes
+        {
+            let waiting = self.open.iter().filter(|(_, open)| !open.withheld.is_empty());
+            let youngest =
+                waiting.max_by_key(|(_, open)| open.number).filter(|(_, open)| open.number > number);
+            let Some(youngest) = youngest.map(|(id, _)| *id) else {
+                return false;
+            };
+            self.abandon(youngest);
+        }
+        true
+    }
+
+    /// Gives up the oldest message in doubt, but for this one; false where there is none.
+    fn give_way(&mut self, spared: Option<MessageId>) -> bool {
+        let in_doubt = self.open.iter().filter(|(id, open)| !open.is_firm() && Some(**id) != spared);
         let oldest = in_doubt.min_by_key(|(_, open)| (open.touched, open.number)).map(|(id, _)| *id);
         oldest.inspect(|&id| self.abandon(id)).is_some()
     }
@@ -313,7 +324,7 @@ impl Reassembler {
         let open = self.open.remove(&id)?;
         self.has_ended = true;
         self.bytes -= open.partial.cost();
-        if open.has_claim
+        if open.is_claimed
             && let Some(claims) = self.claims.get_mut(&id.0)
         {
             *claims -= open.partial.total();
@@ -321,8 +332,7 @@ impl Reassembler {
                 self.claims.remove(&id.0);
             }
         }
-        self.withheld_bytes -= open.withheld.iter().map(|(_, bytes)| bytes).sum::<usize>();
-        self.released.extend(open.withheld.into_iter().map(|(receipt, _)| receipt));
+        self.let_go(open.withheld);
         Some(open.partial)
     }
 
@@ -336,24 +346,19 @@ impl Reassembler {
         let mut waiting: Vec<(u64, MessageId)> = waiting.map(|(id, open)| (open.number, *id)).collect();
         waiting.sort_unstable();
         for (_, id) in waiting {
-            self.claim_late(id);
             let may_go_on = self.has_room(id, 0);
             if let Some(open) = self.open.get_mut(&id).filter(|open| may_go_on || !open.is_firm()) {
                 open.touched = now;
                 let withheld = std::mem::take(&mut open.withheld);
-                self.withheld_bytes -= withheld.iter().map(|(_, bytes)| bytes).sum::<usize>();
-                self.released.extend(withheld.into_iter().map(|(receipt, _)| receipt));
+                self.let_go(withheld);
             }
         }
     }
 
-    /// Claims room for a message that had to wait for its publisher's others.
-    fn claim_late(&mut self, id: MessageId) {
-        let waits = self.open.get(&id).filter(|open| open.is_firm() && !open.has_claim);
-        if let Some(total) = waits.map(|open| open.partial.total()) {
-            let has_claim = self.claim(id.0, total);
-            self.open.entry(id).and_modify(|open| open.has_claim = has_claim);
-        }
+    fn let_go(&mut self, withheld: Vec<(Receipt, usize)>) {
+        self.withheld -= withheld.len();
+        self.withheld_bytes -= withheld.iter().map(|(_, bytes)| bytes).sum::<usize>();
+        self.released.extend(withheld.into_iter().map(|(receipt, _)| receipt));
     }
 }
 

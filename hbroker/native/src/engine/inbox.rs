@@ -12,12 +12,13 @@
 use std::collections::VecDeque;
 
 use crate::Micros;
-use crate::broken::Defect;
 use crate::config::Config;
 use crate::engine::counters::{Counters, Drop};
 use crate::engine::event::Message;
 use crate::engine::fragment::{Added, Limits, Part, Reassembler, Receipt};
+use crate::engine::held::{Held, MessageId};
 use crate::engine::unclaimed::Unclaimed;
+use crate::keyed::Keyed;
 use crate::link_id::{LinkId, SessionKey};
 use crate::tables::match_set::MatchSet;
 use crate::tables::trie::{Subscriber, SubscriptionTrie};
@@ -50,6 +51,8 @@ pub struct Inbox {
     bytes: usize,
     limit: usize,
     unclaimed: Unclaimed,
+    /// Where reading is not handling: what is read, or waits to be, and is not handled.
+    held: Option<Held>,
     /// What is to be acknowledged although its message is not read now.
     due: Vec<Receipt>,
 }
@@ -59,6 +62,8 @@ impl Inbox {
         let limits = Limits {
             message_bytes: config.max_message_bytes,
             total_bytes: config.reassembly_bytes,
+            withheld: config.receive_messages as usize / 2,
+            withheld_bytes: usize::try_from(config.receive_bytes / 2).unwrap_or(usize::MAX),
             messages: MOST_PARTIAL,
             patience: PATIENCE,
         };
@@ -72,6 +77,7 @@ impl Inbox {
             bytes: 0,
             limit: config.message_queue_bytes,
             unclaimed: Unclaimed::new(config),
+            held: config.hold.then(|| Held::new(Keyed::new(config.seed))),
             due: Vec::new(),
         }
     }
@@ -133,20 +139,27 @@ impl Inbox {
         read
     }
 
+    /// The application has handled these messages: they are to be acknowledged.
+    pub fn handled(&mut self, messages: &[MessageId]) {
+        if let Some(held) = &mut self.held {
+            self.due.extend(messages.iter().flat_map(|id| held.take(*id)));
+        }
+    }
+
     pub fn is_empty(&self) -> bool {
         self.queue.is_empty()
     }
 
     /// Forgets the receipts of a link that is gone: its deliveries come again under other numbers.
     pub fn forget_link(&mut self, link: LinkId) {
-        if Defect::ForgetsMessageIds.is_present() {
-            self.window = DuplicateWindow::new(WINDOW_PUBLISHERS, window::SPAN, 1);
-        }
         for message in &mut self.queue {
             message.receipt.take_if(|(from, _)| *from == link);
         }
         self.reassembler.forget_link(link);
         self.unclaimed.forget_link(link);
+        if let Some(held) = &mut self.held {
+            held.forget_link(link);
+        }
         self.due.retain(|(from, _)| *from != link);
     }
 
@@ -186,12 +199,12 @@ impl Inbox {
     ) -> Taken {
         // A retained message comes once for each subscription made, under the id that it always had.
         let once = receipt.is_some() && publish.qos == 2 && !retained;
-        if once && !self.window.first_seen(now, publish.publisher, publish.sequence) {
-            counters.drop(Drop::DuplicateMessage);
-            return Taken::Done;
+        let id = (publish.publisher, publish.sequence);
+        if once && !self.window.first_seen(now, id.0, id.1) {
+            return self.take_again(id, receipt, counters);
         }
         counters.messages_in += 1;
-        self.push(publish, None, retained, receipt);
+        self.push(publish, id, None, retained, receipt);
         Taken::Kept
     }
 
@@ -211,8 +224,7 @@ impl Inbox {
         // up half-way could never complete it when they come again.
         let once = receipt.is_some() && !retained;
         if once && !self.reassembler.has(id) && self.window.has_seen(publish.publisher, first) {
-            counters.drop(Drop::DuplicateMessage);
-            return Taken::Done;
+            return self.take_again((publish.publisher, first), receipt, counters);
         }
         let part = Part { id, index, count, total, bytes: publish.payload, receipt };
         let added = self.reassembler.add(now, part);
@@ -224,7 +236,7 @@ impl Inbox {
                     self.window.first_seen(now, publish.publisher, first);
                 }
                 counters.messages_in += 1;
-                self.push(publish, Some(payload), retained, receipt);
+                self.push(publish, (publish.publisher, first), Some(payload), retained, receipt);
                 return Taken::Kept;
             }
             Added::Withheld => return Taken::Kept,
@@ -235,20 +247,39 @@ impl Inbox {
         Taken::Done
     }
 
+    /// A message that was here before. One that the application has not handled yet is acknowledged once it has.
+    fn take_again(&mut self, id: MessageId, receipt: Option<Receipt>, counters: &mut Counters) -> Taken {
+        counters.drop(Drop::DuplicateMessage);
+        let is_held = match (&mut self.held, receipt) {
+            (Some(held), Some(receipt)) => held.hold_again(id, receipt),
+            _ => false,
+        };
+        if is_held { Taken::Kept } else { Taken::Done }
+    }
+
     fn push(
         &mut self,
         publish: &PublishView<'_>,
+        id: MessageId,
         whole: Option<Vec<u8>>,
         retained: bool,
         receipt: Option<Receipt>,
     ) {
         let wanted = self.matches.subscribers();
         let granted = wanted.iter().map(|listener| listener.qos).max().unwrap_or(0);
+        let qos = if receipt.is_some() { publish.qos.min(granted) } else { 0 };
+        let receipt = match (&mut self.held, receipt) {
+            (Some(held), Some(receipt)) => {
+                held.hold(id, receipt);
+                None
+            }
+            _ => receipt,
+        };
         let message = Message {
             publish: publish.field().into_owned().into(),
             whole,
             retained,
-            qos: if receipt.is_some() { publish.qos.min(granted) } else { 0 },
+            qos,
             subscriptions: wanted.iter().map(|listener| listener.session.0).collect(),
             receipt,
         };

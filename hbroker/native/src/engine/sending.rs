@@ -23,7 +23,7 @@ use crate::tables::jurisdiction::Cut;
 use crate::wire::{self, PubAckView, PublishOut};
 
 /// How long a message waits for a handover to end before it is sent again.
-const HANDOVER_PAUSE: Micros = 50_000;
+const HANDOVER_PAUSE: Micros = 10_000;
 /// Parts that one topic sends in its turn, where others wait for the same owner.
 const PARTS_PER_TURN: usize = 64;
 /// Bytes of `QoS` 0 that wait on a link, beyond which no part of a large message joins them. (Nobody acknowledges such parts, so no

@@ -302,6 +302,10 @@ impl Core {
         Ok(())
     }
 
+    fn handled(&self, py: Python<'_>, messages: Vec<(u64, u64)>) {
+        py.detach(|| self.core.on(0, |engine, _| engine.handled(&messages)));
+    }
+
     fn unlisten(&self, py: Python<'_>, subscription: u64) {
         py.detach(|| self.core.on(0, |engine, _| engine.unlisten(subscription)));
     }

@@ -21,6 +21,7 @@ use std::collections::BTreeMap;
 use hashbrown::HashMap;
 
 use crate::Micros;
+use crate::broken::Defect;
 use crate::keyed::Keyed;
 
 /// The newest numbers of a publisher that are remembered where there are no gaps between them; where there are, as many words.
@@ -84,7 +85,8 @@ impl DuplicateWindow {
 
     /// Records a message. False: it was seen before, or is too old to tell.
     pub fn first_seen(&mut self, now: Micros, publisher: u64, sequence: u64) -> bool {
-        self.change(now, publisher, |window, max_words| window.record(sequence, max_words))
+        let is_first = self.change(now, publisher, |window, max_words| window.record(sequence, max_words));
+        is_first || Defect::ForgetsMessageIds.is_present()
     }
 
     /// What is known of the publishers heard of from `since` on, less these `open` ids (publisher, sequence number): their messages

@@ -80,7 +80,8 @@ impl<'a> SeenRecord<'a> {
             }
         }
         let values = elements(bytes, seen_record::WORDS, seen_record::WORDS_ELEMENT).count();
-        let is_sound = values % 2 == 0 && record.floor <= WORDS_END && record.words().count() == values / 2;
+        let is_sound =
+            values.is_multiple_of(2) && record.floor <= WORDS_END && record.words().count() == values / 2;
         is_sound.then_some(record).ok_or(Malformed)
     }
 

@@ -101,6 +101,37 @@ fn at_qos_0_it_is_paced_by_its_link_and_comes_whole_where_nothing_is_lost() {
     assert!(read(&network, subscriber, "camera") == [large, b"next".to_vec()]);
 }
 
+#[test]
+fn those_that_have_no_room_beside_each_other_come_one_after_the_other() {
+    for seed in 0..4 {
+        let mut network = Network::new(seed, Faults { loss: 0.01, duplication: 0.01, jitter: 500 });
+        let node = network.add_node("", 1);
+        let subscriber = network.add_client_with(|config| {
+            config.max_message_bytes = 300_000;
+            config.reassembly_bytes = 600_000;
+        });
+        let now = network.now;
+        network.hosts[subscriber].engines[0].listen(now, 1, "#", 2);
+        network.connect(subscriber, node);
+        network.subscribe(subscriber, node, "#", 2, false);
+        // Each has one large message under way at a time, and together they are more than there is room for.
+        let publishers =
+            [0; 3].map(|_| network.add_client_with(|config| config.link_queue_bytes = 300_000 / 8));
+        let large = payload(280_000, 6);
+        for _ in 0..2 {
+            for publisher in publishers {
+                network.publish(publisher, &message("a", &large, 2));
+            }
+            network.run_until_drained();
+        }
+        let read = &network.hosts[subscriber].read;
+        assert_eq!(read.len(), 6, "seed {seed}");
+        assert!(read.iter().all(|read| read.payload == large));
+        publishers.iter().for_each(|&publisher| network.assert_all_published(publisher, 2));
+        assert_eq!(network.counter(subscriber, "drop.incomplete"), 0);
+    }
+}
+
 /// The parts of a message of QoS 2, as an owner passes them on.
 fn parts_of(payload: &[u8]) -> Vec<Part> {
     let sent = message("camera", payload, 2);

@@ -107,6 +107,7 @@ pub fn config(node: bool, seed: u64) -> Config {
         max_message_bytes: 1 << 28,
         reassembly_bytes: 1 << 29,
         persistent: false,
+        hold: false,
         receive_messages: 4_096,
         receive_bytes: 8 << 20,
         stranger_rate: 10_000,
@@ -199,7 +200,7 @@ impl Network {
     /// A client with a subscription at a node, as a member of a group.
     pub fn add_member(&mut self, node: usize, filter: &str, group: &str, qos: u8) -> usize {
         let client = self.add_client();
-        self.hosts[client].engines[0].listen(1, filter, qos);
+        self.hosts[client].engines[0].listen(self.now, 1, filter, qos);
         self.connect(client, node);
         self.subscribe_in(client, node, filter, group, qos, false);
         client

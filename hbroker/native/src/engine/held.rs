@@ -1,0 +1,70 @@
+//! What an application has read and not handled yet, where reading is not handling (§7.3).
+//!
+//! Its messages are acknowledged one by one, by their ids, when it says so. One that comes again meanwhile, over another link,
+//! is acknowledged with them and not before: an application that is killed in between must get it once more.
+
+use std::collections::HashMap;
+
+use crate::engine::fragment::Receipt;
+use crate::keyed::Keyed;
+use crate::link_id::LinkId;
+
+/// A message's publisher and sequence number.
+pub type MessageId = (u64, u64);
+
+pub struct Held {
+    receipts: HashMap<MessageId, Vec<Receipt>, Keyed>,
+}
+
+impl Held {
+    pub fn new(keyed: Keyed) -> Self {
+        Self { receipts: HashMap::with_hasher(keyed) }
+    }
+
+    /// A message goes to the application, which answers for this delivery.
+    pub fn hold(&mut self, id: MessageId, receipt: Receipt) {
+        self.receipts.entry(id).or_default().push(receipt);
+    }
+
+    /// A message that the application has comes again. False: it is not held.
+    pub fn hold_again(&mut self, id: MessageId, receipt: Receipt) -> bool {
+        self.receipts.get_mut(&id).is_some_and(|receipts| {
+            receipts.push(receipt);
+            true
+        })
+    }
+
+    /// The application has handled a message; what to acknowledge.
+    pub fn take(&mut self, id: MessageId) -> Vec<Receipt> {
+        self.receipts.remove(&id).unwrap_or_default()
+    }
+
+    /// Forgets the receipts of a link that is gone: its deliveries come again under other numbers.
+    pub fn forget_link(&mut self, link: LinkId) {
+        for receipts in self.receipts.values_mut() {
+            receipts.retain(|(from, _)| *from != link);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LINK: LinkId = LinkId(1);
+    const OTHER: LinkId = LinkId(2);
+
+    #[test]
+    fn every_delivery_of_a_message_is_acknowledged_when_it_is_handled() {
+        let mut held = Held::new(Keyed::new(1));
+        assert!(!held.hold_again((7, 1), (LINK, 3)));
+        held.hold((7, 1), (LINK, 3));
+        held.hold((7, 2), (LINK, 4));
+        assert!(held.hold_again((7, 1), (OTHER, 1)));
+        assert_eq!(held.take((7, 1)), [(LINK, 3), (OTHER, 1)]);
+        assert_eq!(held.take((7, 1)), []);
+        held.forget_link(LINK);
+        assert!(held.hold_again((7, 2), (OTHER, 2)), "the application still has it");
+        assert_eq!(held.take((7, 2)), [(OTHER, 2)]);
+    }
+}

@@ -1,0 +1,51 @@
+"""What subscribers are told when a subtree changes hands (§5.4), by turns.
+
+A node may hold tens of thousands of subscriptions to one subtree. What is to be done for each of them takes
+its turn with everything else: the first at once, the others after pauses, in order.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterable
+from typing import Final
+
+from hbroker.protocol.packets import Cut
+from hbroker.protocol.subscribers import Subscription
+
+__all__ = ["Announcements"]
+
+A_TURN: Final = 128
+PAUSE: Final = 2_000
+"""Between two turns, in microseconds."""
+
+
+class Announcements:
+    """`announce(subscription, cut)` for each; `cut`: where its subtree went, None: it came here."""
+
+    def __init__(self, announce: Callable[[Subscription, Cut | None], None]) -> None:
+        self._announce = announce
+        self._waiting: deque[tuple[Subscription, Cut | None]] = deque()
+        self._due: int | None = None
+
+    def add(self, subscriptions: Iterable[Subscription], cut: Cut | None = None) -> None:
+        """To be announced after all that was added before; as many as a turn has, at once."""
+        was_idle = not self._waiting
+        self._waiting.extend((subscription, cut) for subscription in subscriptions)
+        if was_idle:
+            self._turn()
+            self._due = 0 if self._waiting else None
+
+    def handle_timeout(self, now: int) -> None:
+        """The next turn, where it is due."""
+        if self._due is not None and now >= self._due:
+            self._turn()
+            self._due = now + PAUSE if self._waiting else None
+
+    def poll_timeout(self) -> int | None:
+        """When `handle_timeout` is due."""
+        return self._due
+
+    def _turn(self) -> None:
+        for _ in range(min(A_TURN, len(self._waiting))):
+            self._announce(*self._waiting.popleft())

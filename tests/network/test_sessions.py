@@ -1,0 +1,290 @@
+"""Sessions, groups and wills over a simulated network (docs/protocol.md §§6.4-6.6): with loss, and over
+several owners."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import pytest
+
+from hbroker._proto import packet_pb2 as pb
+from hbroker.protocol.outcome import Published, Subscribed, TakenOver, WillSet
+from hbroker.protocol.packets import Reason
+from hbroker.protocol.terms import SessionTerms, session_id
+from hbroker.protocol.testator import Will
+from hbroker.protocol.timers import SECOND
+from hbroker.sim.network import ClientHost, Faults
+from tests.network.networks import Tree
+
+LOSSY = Faults(loss=0.1, reordering=0.1, duplication=0.05)
+TERMS = SessionTerms("lamp", session_id("lamp"), expiry_s=300)
+TOPICS = ("home/kitchen/a", "home/bedroom/b", "garden/c")
+
+
+def network(seed: int = 1, faults: Faults = LOSSY) -> Tree:
+    return Tree.grow(seed, ("home/kitchen", "home/bedroom"), faults)
+
+
+def subscribed(tree: Tree, host: ClientHost, filter: str = "#", group: str = "") -> Subscribed:
+    """Subscribes at QoS 2, and waits until every owner has it."""
+    id = host.subscribe(filter, 2, group)
+
+    def found() -> list[Subscribed]:
+        return [o for o in host.outcomes if isinstance(o, Subscribed) and o.subscription == id]
+
+    tree.world.run_until(lambda: bool(found()))
+    return found()[0]
+
+
+def publish(
+    tree: Tree, publisher: ClientHost, payloads: list[bytes], topics: tuple[str, ...] = TOPICS
+) -> None:
+    """Publishes each payload to each topic at QoS 2, and waits until all are acknowledged."""
+    before = len(done(publisher))
+    for payload in payloads:
+        for topic in topics:
+            publisher.publish(topic, payload, 2)
+    tree.world.run_until(lambda: len(done(publisher)) == before + len(payloads) * len(topics))
+
+
+def done(publisher: ClientHost) -> list[Published]:
+    return [outcome for outcome in publisher.outcomes if isinstance(outcome, Published)]
+
+
+def heard(*hosts: ClientHost) -> list[tuple[str, bytes]]:
+    return [(message.topic, message.payload) for host in hosts for message in host.messages]
+
+
+def payloads(first: int, count: int = 10) -> list[bytes]:
+    return [b"%d" % number for number in range(first, first + count)]
+
+
+def assert_all_in_order(received: list[tuple[str, bytes]], sent: list[bytes]) -> None:
+    for topic in TOPICS:
+        assert [payload for at, payload in received if at == topic] == sent, topic
+
+
+@pytest.mark.parametrize("how", ["killed", "left"])
+@pytest.mark.parametrize("seed", [1, 2])
+def test_what_came_while_it_was_away_waits_for_the_next_run(how: str, seed: int) -> None:
+    tree = network(seed)
+    first = tree.client(terms=TERMS)
+    assert not subscribed(tree, first).resumed
+    publisher = tree.client("publisher")
+    publish(tree, publisher, payloads(0))
+    if how == "left":
+        first.leave()
+        tree.world.run(SECOND)
+    first.kill()
+    publish(tree, publisher, payloads(10))
+    tree.world.run(60 * SECOND)
+    publish(tree, publisher, payloads(20))
+    second = tree.client(terms=TERMS)
+    assert subscribed(tree, second).resumed
+    publish(tree, publisher, payloads(30))
+    tree.world.run_until(lambda: len(heard(first, second)) >= 40 * len(TOPICS))
+    tree.world.run(5 * SECOND)
+    assert_all_in_order(heard(first, second), payloads(0, 40))
+
+
+def test_it_goes_on_from_another_address() -> None:
+    tree = network()
+    client = tree.client(terms=TERMS)
+    subscribed(tree, client)
+    publisher = tree.client("publisher")
+    publish(tree, publisher, payloads(0))
+    client.roam()
+    publish(tree, publisher, payloads(10))
+    tree.world.run_until(lambda: len(heard(client)) >= 20 * len(TOPICS))
+    assert_all_in_order(heard(client), payloads(0, 20))
+
+
+def test_a_session_whose_expiry_is_over_is_forgotten() -> None:
+    tree = network(faults=Faults())
+    terms = SessionTerms("lamp", session_id("lamp"), expiry_s=20)
+    first = tree.client(terms=terms)
+    subscribed(tree, first)
+    first.kill()
+    publisher = tree.client("publisher")
+    publish(tree, publisher, payloads(0, 2))
+    tree.world.run(40 * SECOND)
+    assert all(host.engine.counters()["subscriptions"] == 0 for host in (tree.root, *tree.nodes.values()))
+    second = tree.client(terms=terms)
+    assert not subscribed(tree, second).resumed
+    publish(tree, publisher, payloads(2, 2))
+    assert_all_in_order(heard(second), payloads(2, 2))
+
+
+def test_a_clean_start_ends_what_was_left_at_every_owner() -> None:
+    tree = network()
+    first = tree.client(terms=TERMS)
+    subscribed(tree, first, "home/#")
+    subscribed(tree, first, "garden/#")
+    first.kill()
+    second = tree.client(terms=SessionTerms("lamp", TERMS.session, 300, clean_start=True))
+    assert not subscribed(tree, second).resumed
+    stored = [s.filter for host in (tree.root, *tree.nodes.values()) for s in host.control.subscribers]
+    assert stored == ["#"] * 3
+    publish(tree, tree.client("publisher"), payloads(0, 5))
+    tree.world.run(SECOND)
+    assert_all_in_order(heard(second), payloads(0, 5))
+
+
+def test_an_owner_that_restarts_has_lost_it_and_the_client_is_told() -> None:
+    tree = network(faults=Faults())
+    first = tree.client(terms=TERMS)
+    subscribed(tree, first)
+    first.kill()
+    kitchen = tree.nodes["home/kitchen"]
+    kitchen.kill()
+    again = tree.nodes["home/kitchen"] = kitchen.restart()
+    tree.world.run_until(lambda: tree.serves(again))
+    second = tree.client(terms=TERMS)
+    assert not subscribed(tree, second).resumed
+
+
+def test_a_later_run_takes_over_and_the_former_does_not_fight_back() -> None:
+    for seed in range(1, 6):
+        tree = network(seed)
+        first = tree.client(terms=TERMS)
+        subscribed(tree, first)
+        second = tree.client(terms=TERMS)
+        subscribed(tree, second)
+        tree.world.run_until(lambda: TakenOver() in first.outcomes)  # noqa: B023 (it is called here)
+        tree.world.run(30 * SECOND)
+        publish(tree, tree.client("publisher"), payloads(0, 3))
+        tree.world.run(5 * SECOND)
+        assert TakenOver() not in second.outcomes
+        assert heard(first) == []
+        assert_all_in_order(heard(second), payloads(0, 3))
+
+
+# Groups
+
+
+def test_a_group_shares_and_every_message_comes_once() -> None:
+    tree = network()
+    members = [tree.client(f"member-{number}") for number in range(4)]
+    for member in members:
+        subscribed(tree, member, group="g")
+    alone = tree.client("alone")
+    subscribed(tree, alone)
+    publish(tree, tree.client("publisher"), payloads(0, 40))
+    tree.world.run(5 * SECOND)
+    assert sorted(heard(*members)) == sorted(heard(alone))
+    assert max(Counter(heard(*members)).values()) == 1
+    shares = [len(heard(member)) for member in members]
+    assert min(shares) > 0.1 * sum(shares), shares
+
+
+def test_what_a_member_had_not_acknowledged_when_it_died_goes_to_another() -> None:
+    tree = network(faults=Faults())
+    members = [tree.client(f"member-{number}") for number in range(3)]
+    for member in members:
+        subscribed(tree, member, group="g")
+    dead = members[0]
+    dead.stop()
+    publisher = tree.client("publisher")
+    for payload in payloads(0, 30):
+        publisher.publish("garden/c", payload, 2)
+    tree.world.run_until(lambda: len(done(publisher)) == 30, within=60 * SECOND)
+    tree.world.run(30 * SECOND)
+    assert sorted(heard(*members[1:])) == sorted(("garden/c", payload) for payload in payloads(0, 30))
+
+
+# Wills
+
+
+def will(delay_s: int = 0) -> Will:
+    return Will(pb.Publish(topic="home/kitchen/gone", payload=b"gone", qos=pb.QOS_EXACTLY_ONCE), delay_s)
+
+
+def with_will(tree: Tree, delay_s: int, terms: SessionTerms = TERMS) -> ClientHost:
+    client = tree.client(terms=terms)
+    client.set_will(will(delay_s))
+    tree.world.run_until(lambda: WillSet("kitchen") in client.outcomes)
+    return client
+
+
+def watcher(tree: Tree) -> ClientHost:
+    host = tree.client("watcher")
+    subscribed(tree, host, "home/kitchen/gone")
+    return host
+
+
+GONE = ("home/kitchen/gone", b"gone")
+
+
+def test_a_will_is_published_once_after_its_delay() -> None:
+    tree = network()
+    reader = watcher(tree)
+    client = with_will(tree, 30)
+    tree.world.run(60 * SECOND)
+    client.kill()
+    tree.world.run(30 * SECOND)
+    assert heard(reader) == []
+    tree.world.run(60 * SECOND)
+    assert heard(reader) == [GONE]
+
+
+def test_there_is_none_when_the_client_is_back_in_time() -> None:
+    tree = network()
+    reader = watcher(tree)
+    with_will(tree, 30).kill()
+    tree.world.run(20 * SECOND)
+    again = with_will(tree, 30)
+    tree.world.run(120 * SECOND)
+    assert heard(reader) == []
+    again.leave()
+    again.kill()
+    tree.world.run(120 * SECOND)
+    assert heard(reader) == [], "a clean close publishes none"
+
+
+def test_a_client_that_was_cut_off_too_long_is_taken_for_gone_and_may_be_gone_again() -> None:
+    tree = network(faults=Faults())
+    reader = watcher(tree)
+    client = with_will(tree, 0)
+    tree.world.path = lambda d: None if client.address in (d.source, d.destination) else Faults()
+    tree.world.run(60 * SECOND)
+    assert heard(reader) == [GONE]
+    tree.world.path = None
+    tree.world.run(30 * SECOND)
+    client.kill()
+    tree.world.run(60 * SECOND)
+    assert heard(reader) == [GONE] * 2, "what it registered again is a message of its own"
+
+
+def test_a_will_moves_with_its_subtree() -> None:
+    tree = network()
+    reader = watcher(tree)
+    client = with_will(tree, 5)
+    tree.join("home/kitchen/gone", name="gone")
+    tree.world.run(30 * SECOND)
+    assert heard(reader) == []
+    client.kill()
+    tree.world.run(60 * SECOND)
+    assert heard(reader) == [GONE]
+
+
+def test_a_will_stays_with_a_client_whose_owner_restarts() -> None:
+    tree = network(faults=Faults())
+    client = with_will(tree, 0)
+    kitchen = tree.nodes["home/kitchen"]
+    kitchen.kill()
+    again = tree.nodes["home/kitchen"] = kitchen.restart()
+    tree.world.run(30 * SECOND)
+    reader = watcher(tree)
+    assert len(again.control.wills) == 1
+    client.kill()
+    tree.world.run(60 * SECOND)
+    assert heard(reader) == [GONE]
+
+
+def test_nobody_writes_a_nodes_own_status_by_a_will() -> None:
+    tree = network(faults=Faults())
+    client = tree.client(terms=TERMS)
+    client.set_will(Will(pb.Publish(topic="$SYS/nodes/kitchen/status", payload=b"{}")))
+    tree.world.run(SECOND)
+    (refused,) = client.outcomes
+    assert getattr(refused, "reason", None) == Reason.REASON_NOT_AUTHORIZED
