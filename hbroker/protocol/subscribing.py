@@ -127,7 +127,7 @@ class Subscribing:
     def take_over(self, subscriptions: Sequence[Subscription]) -> None:
         """Makes what is not prepared, and tells the clients that their subscriptions are active here."""
         for subscription in subscriptions:
-            if not self._subscribers.has(subscription.session, subscription.key):
+            if self._subscribers.get(subscription.session, subscription.key) is None:
                 self.prepare(subscription)
         self._announcements.add(subscriptions)
 
@@ -154,7 +154,7 @@ class Subscribing:
                 self._tell(subscription, [])
 
     def _announce(self, subscription: Subscription, cut: Cut | None) -> None:
-        is_known = self._subscribers.has(subscription.session, subscription.key)
+        is_known = self._subscribers.get(subscription.session, subscription.key) is not None
         if cut is not None and not isinstance(self._jurisdiction.lookup(cut[0]), Grant):
             if self._jurisdiction.responsible(subscription.filter) is None:
                 self._remove(subscription.session, subscription.key)
