@@ -6,8 +6,7 @@ use rand::{Rng, SeedableRng};
 use super::*;
 use crate::tables::jurisdiction::Grant;
 
-const GRANT: Grant =
-    Grant { epoch: 1, serving: true, reserved: false, gathering: false, until: Micros::MAX };
+const GRANT: Grant = Grant { epoch: 1, serving: true, reserved: false, gathering: false, until: Micros::MAX };
 
 fn subscriber(session: u64) -> Subscriber {
     Subscriber::new(SessionKey(session), 1)
