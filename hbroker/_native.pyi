@@ -138,7 +138,9 @@ class Message:
     payload: bytes
     qos: int
     retain: bool
+    """As MQTT 5 §3.3.1.3 has it: `retained`, or published so where a subscription asked for `retain_as_published`."""
     retained: bool
+    """Sent because it was kept when a subscription was made."""
     publisher: int
     sequence: int
     published_at_us: int
@@ -332,9 +334,10 @@ class _Core:
         A client keeps a large payload, without a copy, until its last part is made. A node publishes to its own jurisdiction.
         Raises NativeError for a topic that is not valid, and for a payload, or properties, too large.
         """
-    def listen(self, subscription: int, filter: str, qos: int) -> None:
+    def listen(self, subscription: int, filter: str, qos: int, retain_as_published: bool = False) -> None:
         """Client: messages that match are handed up for this subscription, at this QoS at most; in a persistent session those
-        too that wait for a `listen`, up to 30 s."""
+        too that wait for a `listen`, up to 30 s. Not `retain_as_published`: `Message.retain` is the publisher's flag only for
+        another subscription's sake (§7.6)."""
     def unlisten(self, subscription: int) -> None: ...
     def handled(self, messages: Sequence[tuple[int, int]]) -> None:
         """Client with `hold`: the application is done with these messages, by (publisher, sequence): they are acknowledged."""

@@ -391,8 +391,8 @@ class Custody:
             seen = [r.SerializeToString() for r in child.exported if isinstance(r, pb.SeenRecord)]
             self._core.import_records(queued, seen)
         if was_cut:
-            self._gathering.handle_take_back(now, child.delegation.subtree, child.delegation.epoch)
             self._subscribing.interrupt(child.delegation.subtree)
+            self._gathering.handle_take_back(now, child.delegation.subtree, child.delegation.epoch)
             self._ledger.note(TookBack(child.delegation.subtree, child.delegation.node))
 
     def _forget(self, child: Child) -> None:

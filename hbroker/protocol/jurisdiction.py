@@ -81,9 +81,9 @@ class Jurisdiction:
         self._grants: dict[str, Grant] = {}
         self._delegations: dict[str, Delegation] = {}
         self._cuts_below: dict[str, dict[str, Delegation]] = {}
-        self._gathering: dict[str, int] = {}
         self._successors: set[str] = set()
         """Subtrees that were handed back, for whose topics the core names who has them."""
+        self._gathering: dict[str, int] = {}
         self._deepest = 0
 
     def hold(self, grant: Grant) -> None:

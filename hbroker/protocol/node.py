@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from random import Random
 from typing import Final, TypeAlias
 
-from hbroker._native import ControlEvent, LinkDownEvent, LinkUpEvent
+from hbroker._native import ControlEvent, LinkDownEvent, LinkUpEvent, OverflowEvent
 from hbroker._proto import packet_pb2 as pb
 from hbroker.config import NodeSettings, format_address
 from hbroker.protocol.admission import STATUS_ROOT
@@ -80,11 +80,11 @@ class Node:
         self._now = 0
         self._ledger = Ledger()
         self._jurisdiction = Jurisdiction(core, remember, unix_offset_us)
-        self._gathering = Gathering(self._jurisdiction, recalled, note)
         self._accounts = (
             OwnAccount(settings.name, "status", core, self.status, 0),
             OwnAccount(settings.name, "sessions", core, self._sessions_account, 1),
         )
+        self._gathering = Gathering(self._jurisdiction, recalled, note)
         self._subscribing = Subscribing(
             settings, address, core, self._jurisdiction, self._ledger, self._subscription_changed, self._clock
         )
@@ -161,6 +161,8 @@ class Node:
                 self._custody.handle_link_down(event.link)
                 for uplink in self._claims:
                     uplink.handle_link_down(now, event.link)
+            case OverflowEvent():
+                self._subscribing.handle_overflow(event.session)
             case _:
                 pass
         self._orders.settle(now)
@@ -176,8 +178,8 @@ class Node:
         for uplink in self._claims:
             uplink.handle_timeout(now)
         self._custody.handle_timeout(now)
-        self._gathering.handle_timeout(now)
         self._orders.handle_timeout(now)
+        self._gathering.handle_timeout(now)
         for account in self._accounts:
             if account.is_due(now):
                 self._publish(now, account)
@@ -195,8 +197,8 @@ class Node:
         deadlines = [u.poll_timeout() for u in self._claims]
         parts = (
             self._custody,
-            self._gathering,
             self._orders,
+            self._gathering,
             self._subscribing,
             self._wills,
             self._takeovers,

@@ -73,6 +73,18 @@ class Subscribing:
         if session is not None and not session.is_away:
             self._forget(session.id)
 
+    def handle_overflow(self, session: int) -> None:
+        """§7.8: its queue overflowed, and the core has ended it. Its client is told, and may begin anew."""
+        known = self._sessions.get(session)
+        if known is None:
+            return
+        for subscription in [s for s in self._subscribers if s.session == session]:
+            if known.link is not None:
+                ack = self._ack(0, subscription.key, subscription.qos)
+                ack.reason = Reason.REASON_QUOTA_EXCEEDED
+                self._core.send(known.link, pack(ack))
+        self._end(known)
+
     def handle_leave(self, link: int, leave: pb.Leave) -> None:
         """§6.4: the client goes; its session goes on without it, or ends."""
         session = self._sessions.of_link(link)

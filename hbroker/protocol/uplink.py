@@ -375,8 +375,8 @@ class Uplink:
             self._taking = None
             self._machine.handle(UplinkEvent.HANDED_OVER)
             self._means.custody.estate.take_over(now, self.subtree, taking.inheritance)
-            self.refused = None
             self._means.gathering.handle_return(self.subtree)
+            self.refused = None
             self._hold(serving=True)
             taking.done()
             self._ledger.note(Joined(self.subtree, self._parent_name, self._epoch))
@@ -426,7 +426,8 @@ class Uplink:
     def _fence(self, now: int) -> None:
         state = self._machine.handle(UplinkEvent.FENCED)
         self._ledger.note(LeaseLost(self.subtree))
-        self._means.gathering.handle_loss(now, self._subscribing.subscribers.touching(self.subtree))
+        missed = list(self._subscribing.subscribers.touching(self.subtree))
+        self._means.gathering.handle_loss(now, missed)
         self._settle(now, state)
 
     def _settle(self, now: int, state: UplinkState) -> None:

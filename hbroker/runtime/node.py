@@ -54,9 +54,9 @@ def run_node(
 
     `ready(address)` is called once it serves all that it should; `left` once it has handed back all of it
     because of an order to leave (§5.7). `memory`: a file for what it delegated, read at the start, and the
-    name, with `.claims` behind it, of one for what orders gave it and took from it; None: a restart within a
-    lease may give its children's topics two owners until they renew, orders are forgotten, and messages are
-    acknowledged before subscribers are back (`.subscriptions`: who they were).
+    name, with `.claims` behind it, of one for what orders gave it and took from it, and with `.subscriptions`
+    of one for who had subscribed; None: a restart within a lease may give its children's topics two owners
+    until they renew, orders are forgotten, and messages are acknowledged before subscribers are back.
     Raises OSError where the address cannot be had, UnreadableMemory.
     """
     return asyncio.run(_Process(settings, ready, left, memory).run())
@@ -75,8 +75,8 @@ class _Process:
         incarnation = secrets.randbits(64)
         file = None if memory is None else DelegationFile(memory)
         claims = None if memory is None else ClaimsFile(memory, settings.subtree)
-        self._roll = None if memory is None else SubscriptionFile(_beside(memory, "subscriptions"))
         restored = [] if file is None else file.recall()
+        self._roll = None if memory is None else SubscriptionFile(_beside(memory, "subscriptions"))
         self._endpoint = Endpoint(_config(settings, incarnation), settings.listen, settings.workers)
         self._settings = settings.on_port(self._endpoint.address[1]) if not settings.listen[1] else settings
         self._ready: Callable[[Address], None] | None = ready

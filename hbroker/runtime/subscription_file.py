@@ -3,11 +3,10 @@
 Messages that it had not acknowledged come again from their publishers as soon as it serves. Those whom they
 are for take up to a keep-alive to notice that it was gone; without this file the node would find nobody
 subscribed, and acknowledge to nobody's good. So it hands over to its next run, as one owner does to another
-(§5.4): the file holds the very records, a later one of a session, group and filter in place of an earlier,
-one without an address where the subscription has ended. It is written before a subscription is active, and
-like `DelegationFile` it outlives the process, not the host. A session ends when it was silent for too long
-(§3.5); so what is read counts only if the run that wrote it was alive a short time ago, as the file's time
-says.
+(§5.4): the file holds the very records, a later one of a session and filter in place of an earlier, one
+without an address where the subscription has ended. It is written before a subscription is active, and like
+`DelegationFile` it outlives the process, not the host. A session ends when it was silent for too long (§3.5);
+so what is read counts only if the run that wrote it was alive a short time ago, as the file's time says.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ from google.protobuf.message import DecodeError
 
 from hbroker._proto import packet_pb2 as pb
 from hbroker.protocol import timers
-from hbroker.protocol.subscribers import Subscription, ended_of, record_of, subscription_from
+from hbroker.protocol.subscribers import Key, Subscription, ended_of, record_of, subscription_from
 from hbroker.runtime.memory import UnreadableMemory
 
 __all__ = ["SubscriptionFile"]
@@ -69,10 +68,10 @@ class SubscriptionFile:
     def _read(self) -> list[Subscription]:
         """What was cut off in the middle of a record is passed over."""
         data = self._path.read_bytes()
-        live: dict[tuple[int, str, str], Subscription] = {}
+        live: dict[tuple[int, Key], Subscription] = {}
         try:
             for record in _records(data):
-                key = record.session, record.group, record.filter
+                key = record.session, (record.group, record.filter)
                 subscription = subscription_from(record)
                 live.pop(key, None)
                 if subscription is not None:

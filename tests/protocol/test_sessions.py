@@ -10,6 +10,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
+from hbroker._native import OverflowEvent
 from hbroker._proto import packet_pb2 as pb
 from hbroker.config import Limits
 from hbroker.protocol.packets import Reason
@@ -126,6 +127,22 @@ def test_the_largest_bounds_that_were_asked_for_count() -> None:
     node.subscribe(link, "b")
     node.subscribe(link, "c", queue_messages=5, queue_bytes=3_000)
     assert node.core.opened[S] == (False, 10, 3_000)
+
+
+def test_a_session_whose_queue_overflowed_is_gone_and_its_client_is_told() -> None:
+    node = SoleNode()
+    link = node.link_up(S)
+    for filter in ("a", "b/#"):
+        node.subscribe(link, filter, session_expiry_s=60, overflow=pb.OVERFLOW_END_SESSION)
+    node.core.sent.clear()
+    node.node.handle_event(node.now, OverflowEvent(S, link))
+    acks = [body for at, body in node.core.sent if at == link and isinstance(body, pb.SubAck)]
+    assert {(ack.filter, ack.reason, ack.active, ack.request) for ack in acks} == {
+        ("a", Reason.REASON_QUOTA_EXCEEDED, False, 0),
+        ("b/#", Reason.REASON_QUOTA_EXCEEDED, False, 0),
+    }
+    assert not len(node.node.subscribers)
+    assert not node.subscribe(link, "a", session_expiry_s=60).resumed, "it begins anew"
 
 
 def test_a_session_for_which_there_is_no_room_is_refused() -> None:

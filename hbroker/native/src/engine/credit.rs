@@ -25,6 +25,11 @@ impl Credit {
         (self.messages, self.bytes) = (messages, bytes);
     }
 
+    /// What the peer takes.
+    pub fn granted(&self) -> (u32, u64) {
+        (self.messages, self.bytes)
+    }
+
     /// Whether a message of so many bytes may go. One alone may, however large it is, where anything may at all.
     pub fn has_room(&self, bytes: usize) -> bool {
         let is_alone = self.open_messages == 0 && self.bytes > 0;

@@ -75,7 +75,7 @@ impl Forwarder {
             return Err(Refusal::Expired);
         }
         let reliable = origin.filter(|origin| origin.delivery > 0);
-        if route.gathering && reliable.is_some() {
+        if reliable.is_some() && route.gathering {
             return Err(Refusal::Handover);
         }
         let id = (publish.publisher, publish.sequence);

@@ -38,7 +38,7 @@ pub struct Entry {
     pub challenge_from: Micros,
     /// What each delivery that needs a PUBACK stands for.
     pub ledger: Ledger,
-    /// How much more the peer takes of what is in the ledger (§7.7).
+    /// How much more the peer takes of what is in the ledger (§7.7). At an owner: what it grants, for its session.
     pub credit: Credit,
     /// Its session, if anything was subscribed in it.
     pub subscriber: Option<SessionKey>,

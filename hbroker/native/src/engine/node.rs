@@ -54,8 +54,14 @@ impl Engine {
 
     /// A subscriber says how much it takes (§7.7).
     pub(super) fn grant_credit(&mut self, now: Micros, id: LinkId, messages: u32, bytes: u64) {
-        if let Some(session) = self.out.links.get(id).and_then(|entry| entry.subscriber) {
+        // Where it comes before the session is made here, that learns it from the link.
+        let Some(entry) = self.out.links.get_mut(id) else {
+            return;
+        };
+        entry.credit.grant(messages, bytes);
+        if let Some(session) = entry.subscriber {
             self.out.grant(now, session, messages, bytes);
+            self.tie_up(now);
         }
     }
 

@@ -109,7 +109,7 @@ impl Outlet {
     /// A session has a link.
     pub fn attach(&mut self, now: Micros, key: SessionKey, link: LinkId) {
         if let (Some(session), Some(entry)) = (self.sessions.get_mut(key), self.links.get_mut(link)) {
-            session.attach(now, link);
+            session.attach(now, link, entry.credit.granted());
             entry.subscriber = Some(key);
         }
         self.pump(now, key);

@@ -174,8 +174,12 @@ impl Place {
     }
 
     fn route(&self) -> Route<'_> {
-        let Self { subscribers, groups, reserved, gathering, .. } = self;
-        Route { subscribers, groups, reserved: *reserved, gathering: *gathering }
+        Route {
+            subscribers: &self.subscribers,
+            groups: &self.groups,
+            reserved: self.reserved,
+            gathering: self.gathering,
+        }
     }
 
     fn remember(&mut self, topic: &str, version: u64, until: Micros, route: Route<'_>) {

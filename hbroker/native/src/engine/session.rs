@@ -161,11 +161,12 @@ impl Session {
         self.credit.grant(messages.min(MOST_MESSAGES), bytes.min(MOST_BYTES));
     }
 
-    /// It has a link.
-    pub fn attach(&mut self, now: Micros, link: LinkId) {
+    /// It has a link, whose peer takes so much.
+    pub fn attach(&mut self, now: Micros, link: LinkId, (messages, bytes): (u32, u64)) {
         self.link = Some(link);
         self.waiting_since = now;
         self.is_stalled = false;
+        self.grant(messages, bytes);
     }
 
     /// Its link is gone, with so many unsent messages of `QoS` 0, and the session waits for another: what was in flight will

@@ -188,7 +188,7 @@ mod tests {
         while outbox.pass_reliable() {
             outbox.seal_unreliable(&mut out, 1_000);
         }
-        assert_eq!((out, outbox.unreliable_packets()), (expected, 0));
+        assert_eq!((out, outbox.messages()), (expected, 0));
         for _ in 0..6 {
             assert_eq!(outbox.front(), Some(Turn::Reliable));
             outbox.pop_reliable();

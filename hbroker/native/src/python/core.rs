@@ -296,9 +296,19 @@ impl Core {
         published.map_err(|why| unpublishable(why, &message))
     }
 
-    fn listen(&self, py: Python<'_>, subscription: u64, filter: &str, qos: u8) -> PyResult<()> {
+    #[pyo3(signature = (subscription, filter, qos, retain_as_published = false))]
+    fn listen(
+        &self,
+        py: Python<'_>,
+        subscription: u64,
+        filter: &str,
+        qos: u8,
+        retain_as_published: bool,
+    ) -> PyResult<()> {
         check_filter(filter, qos)?;
-        py.detach(|| self.core.on(0, |engine, now| engine.listen(now, subscription, filter, qos)));
+        py.detach(|| {
+            self.core.on(0, |engine, now| engine.listen(now, subscription, filter, qos, retain_as_published));
+        });
         Ok(())
     }
 

@@ -173,7 +173,7 @@ impl DuplicateWindow {
 impl Window {
     fn has_seen(&self, sequence: u64) -> bool {
         let word = sequence / WORD_BITS;
-        word < self.floor || self.words.get(&word).is_some_and(|bits| bits & 1 << (sequence % WORD_BITS) != 0)
+        word < self.floor || self.words.get(&word).is_some_and(|bits| bits & bit(sequence) != 0)
     }
 
     fn record(&mut self, sequence: u64, max_words: usize) -> bool {

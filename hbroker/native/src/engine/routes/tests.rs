@@ -12,7 +12,7 @@ fn subscriber(session: u64) -> Subscriber {
     Subscriber::new(SessionKey(session), 1)
 }
 
-/// Whether a topic is reserved, or gathering, its sessions in order, and its groups with their members, in order.
+/// Whether a topic is reserved, and gathering, its sessions in order, and its groups with their members, in order.
 type Found = (bool, bool, Vec<u64>, Vec<(String, Vec<u64>)>);
 
 /// What the tables say, without the cache.

@@ -72,11 +72,11 @@ fn gives_way_as_its_policies_say_and_stays_within_its_bounds() {
                     queue.put_back(back.into_iter());
                 }
                 _ => {
-                    let taken = queue.extract(|parcel| number(parcel) % 3 == 0);
+                    let taken = queue.extract(|parcel| number(parcel).is_multiple_of(3));
                     assert!(taken.is_sorted_by_key(|parcel| {
                         list.iter().position(|each| number(each) == number(parcel))
                     }));
-                    list.retain(|parcel| number(parcel) % 3 != 0);
+                    list.retain(|parcel| !number(parcel).is_multiple_of(3));
                 }
             }
             let most = if random.random_bool(0.1) { random.random_range(0..2_000) } else { usize::MAX };
