@@ -29,8 +29,8 @@ if TYPE_CHECKING:
     from hbroker.protocol.lookup import Hop, Resolution
     from hbroker.protocol.packets import Reason
     from hbroker.runtime.client import Client, Connecting, Subscription, connect
-    from hbroker.runtime.hub import Receipt
     from hbroker.runtime.identity import Will
+    from hbroker.runtime.publication import Receipt
 
 __all__ = [
     "Backpressure",
@@ -67,7 +67,7 @@ _MODULES: Final = {
     "Hop": "hbroker.protocol.lookup",
     "Message": "hbroker._native",
     "Reason": "hbroker.protocol.packets",
-    "Receipt": "hbroker.runtime.hub",
+    "Receipt": "hbroker.runtime.publication",
     "Resolution": "hbroker.protocol.lookup",
     "Subscription": "hbroker.runtime.client",
     "Will": "hbroker.runtime.identity",

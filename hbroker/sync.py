@@ -32,20 +32,17 @@ from hbroker.protocol.outcome import (
 )
 from hbroker.runtime import failure
 from hbroker.runtime.address import Place, listen_for, place_of, resolve
+from hbroker.runtime.delivery import Delivery, options_of
 from hbroker.runtime.hub import (
     CLOSE_TIMEOUT,
     LEAVE_TIMEOUT,
     Callback,
-    Delivery,
     Hub,
-    Properties,
-    Publication,
-    Receipt,
     microseconds,
     new_endpoint,
-    options_of,
 )
 from hbroker.runtime.identity import Identity, Profile
+from hbroker.runtime.publication import Properties, Publication, Receipt
 from hbroker.runtime.turns import HOLD_S, Turns, clock
 
 if TYPE_CHECKING:

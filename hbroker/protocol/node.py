@@ -79,39 +79,38 @@ class Node:
         self._vitals = vitals
         self._now = 0
         self._ledger = Ledger()
-        self._jurisdiction = Jurisdiction(core, remember, unix_offset_us)
+        jurisdiction = self._jurisdiction = Jurisdiction(core, remember, unix_offset_us)
         self._accounts = (
             OwnAccount(settings.name, "status", core, self.status, 0),
             OwnAccount(settings.name, "sessions", core, self._sessions_account, 1),
         )
-        self._gathering = Gathering(self._jurisdiction, recalled, note)
+        self._gathering = Gathering(jurisdiction, recalled, note)
         self._subscribing = Subscribing(
-            settings, address, core, self._jurisdiction, self._ledger, self._subscription_changed, self._clock
+            settings, address, core, jurisdiction, self._ledger, self._subscription_changed, self._clock
         )
+        sessions = self._subscribing.sessions
         self._wills = Wills(
-            core,
-            self._jurisdiction,
-            self._subscribing.sessions,
-            self._ledger,
-            settings.limits.sessions,
-            self._clock,
-            unix_offset_us,
+            core, jurisdiction, sessions, self._ledger, settings.limits.sessions, self._clock, unix_offset_us
         )
         self._takeovers = Takeovers(core)
         self._answering = Answering(settings.name, address, core, self._jurisdiction, self._ledger)
-        keepers = (self._subscribing.sessions, self._wills)
-        self._custody = Custody(
-            core, self._jurisdiction, self._subscribing, self._gathering, self._ledger, keepers
-        )
+        keepers = (sessions, self._wills)
+        self._custody = Custody(core, jurisdiction, self._subscribing, self._gathering, self._ledger, keepers)
         self._delegating = Delegating(
             settings, address, core, self._jurisdiction, self._custody, self._ledger, self._epoch_at
         )
-        means = Means(
-            settings,
-            settings.root or address,
-            address,
+        self._claims = Claims(self._means(incarnation, random), claims, remember_claims)
+        self._orders = Orders(
+            settings, core, jurisdiction, self._claims, self._ledger, self.leave, random.randbytes(16)
+        )
+
+    def _means(self, incarnation: int, random: Random) -> Means:
+        return Means(
+            self._settings,
+            self._settings.root or self._address,
+            self._address,
             incarnation,
-            core,
+            self._core,
             self._jurisdiction,
             self._subscribing,
             self._gathering,
@@ -120,16 +119,6 @@ class Node:
             self._ledger,
             random,
             self._hang_up,
-        )
-        self._claims = Claims(means, claims, remember_claims)
-        self._orders = Orders(
-            settings,
-            core,
-            self._jurisdiction,
-            self._claims,
-            self._ledger,
-            self.leave,
-            random.randbytes(16),
         )
 
     # Change

@@ -379,6 +379,8 @@ class Uplink:
             self.refused = None
             self._hold(serving=True)
             taking.done()
+            if taking.inheritance.cuts:  # What touches nothing but those came along with the rest.
+                self._means.custody.estate.sweep()
             self._ledger.note(Joined(self.subtree, self._parent_name, self._epoch))
         return state is not None
 

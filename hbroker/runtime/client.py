@@ -29,20 +29,17 @@ from hbroker.protocol.outcome import (
 )
 from hbroker.runtime import failure
 from hbroker.runtime.address import Place, listen_for, place_of, resolve
+from hbroker.runtime.delivery import Delivery, options_of
 from hbroker.runtime.driver import Driver
 from hbroker.runtime.hub import (
     CLOSE_TIMEOUT,
     LEAVE_TIMEOUT,
-    Delivery,
     Hub,
-    Properties,
-    Publication,
-    Receipt,
     microseconds,
     new_endpoint,
-    options_of,
 )
 from hbroker.runtime.identity import Identity, Profile, Will
+from hbroker.runtime.publication import Properties, Publication, Receipt
 
 if TYPE_CHECKING:
     from hbroker._native import Message

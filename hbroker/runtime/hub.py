@@ -11,13 +11,11 @@ import logging
 import os
 import time
 from collections import deque
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable
 from random import Random
-from typing import TYPE_CHECKING, Final, Literal, TypeAlias, TypedDict
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 from hbroker._native import Config, Endpoint, NativeError, topic_is_valid
-from hbroker._proto import packet_pb2 as pb
 from hbroker.errors import Backpressure, HBrokerError, InvalidTopic, NotConnected, PayloadTooLarge
 from hbroker.protocol import sharing
 from hbroker.protocol.client import ClientControl
@@ -37,6 +35,7 @@ from hbroker.protocol.subscription import Options
 from hbroker.runtime.failure import of_publication, of_request, of_takeover
 from hbroker.runtime.identity import Identity, Will, random_id
 from hbroker.runtime.inbox import Inbox
+from hbroker.runtime.publication import Publication
 from hbroker.runtime.turns import BATCH, clock
 
 if TYPE_CHECKING:
@@ -47,14 +46,9 @@ __all__ = [
     "CLOSE_TIMEOUT",
     "LEAVE_TIMEOUT",
     "Callback",
-    "Delivery",
     "Hub",
-    "Properties",
-    "Publication",
-    "Receipt",
     "microseconds",
     "new_endpoint",
-    "options_of",
 ]
 
 Callback: TypeAlias = Callable[[Outcome | Exception], None]
@@ -74,93 +68,9 @@ logger = logging.getLogger(__name__)
 _SECOND: Final = 1_000_000
 
 
-@dataclass(frozen=True, slots=True)
-class Receipt:
-    """What became of a message. `reason`: `REASON_SUCCESS` or `REASON_NO_MATCHING_SUBSCRIBERS`; None: QoS
-    0, which is only known to be queued. (`publisher`, `sequence`) is the message's id; the publisher is the
-    client."""
-
-    topic: str
-    sequence: int
-    qos: int
-    reason: int | None
-
-
-class Properties(TypedDict, total=False):
-    """What may be said of a message besides topic and payload. `expiry_s`: seconds after which it is worth
-    nothing. `ack_queued`: acknowledge as soon as it is queued for every subscriber (§7.3). The last five
-    are MQTT 5's (§3.3.2.3)."""
-
-    qos: int
-    retain: bool
-    expiry_s: int | None
-    ack_queued: bool
-    content_type: str
-    payload_format: int | None
-    response_topic: str
-    correlation_data: bytes
-    user_properties: Sequence[tuple[str, str]]
-
-
-@dataclass(frozen=True, slots=True)
-class Publication:
-    """A message to be published, with its `Properties`."""
-
-    topic: str
-    payload: bytes | str = b""
-    qos: int = 0
-    retain: bool = False
-    expiry_s: int | None = None
-    ack_queued: bool = False
-    content_type: str = ""
-    payload_format: int | None = None
-    response_topic: str = ""
-    correlation_data: bytes = b""
-    user_properties: Sequence[tuple[str, str]] = ()
-
-
 def microseconds(seconds: float) -> int:
     """Seconds, as the protocol counts them."""
     return round(seconds * _SECOND)
-
-
-class Delivery(TypedDict, total=False):
-    """How a subscription's messages are wanted. `qos`: the highest. `no_local`, `retain_as_published` and
-    `retain_handling`: MQTT 5's (§3.8.3.1). `overflow`: what an owner does with a message that finds the
-    queue full: `"drop_oldest"` (the default), `"drop_newest"` or `"end_session"`. `queue_messages`,
-    `queue_bytes`: the bounds of the session's queue at each owner, the largest that a subscription asks for;
-    0, or more than a node allows: the node's own (§7.8)."""
-
-    qos: int
-    no_local: bool
-    retain_as_published: bool
-    retain_handling: int
-    overflow: Literal["drop_oldest", "drop_newest", "end_session"]
-    queue_messages: int
-    queue_bytes: int
-
-
-_OVERFLOWS: Final = {
-    "drop_oldest": pb.OVERFLOW_DROP_OLDEST,
-    "drop_newest": pb.OVERFLOW_DROP_NEWEST,
-    "end_session": pb.OVERFLOW_END_SESSION,
-}
-
-
-def options_of(delivery: Delivery) -> Options:
-    """As the protocol has them. Raises ValueError."""
-    overflow = delivery.get("overflow", "drop_oldest")
-    if overflow not in _OVERFLOWS:
-        raise ValueError(f"overflow is one of {', '.join(_OVERFLOWS)}, not {overflow!r}")
-    return Options(
-        qos=delivery.get("qos", 0),
-        no_local=delivery.get("no_local", False),
-        retain_as_published=delivery.get("retain_as_published", False),
-        retain_handling=delivery.get("retain_handling", 0),
-        overflow=_OVERFLOWS[overflow],
-        queue_messages=delivery.get("queue_messages", 0),
-        queue_bytes=delivery.get("queue_bytes", 0),
-    )
 
 
 def new_endpoint(listen: Address, identity: Identity) -> Endpoint:
@@ -194,6 +104,9 @@ class Hub:
         """The session outlives the client."""
         self._on_will: Callback | None = None
         self._holds = identity.holds
+        self._unbegun: set[int] = set()
+        """Subscriptions of a clean start that are not complete: what comes for them alone is an earlier
+        run's."""
         self._released: set[int] = set()
         """Subscriptions that nobody here reads, and that are left in the session."""
         self._shared: dict[tuple[int, int], int] = {}
@@ -276,11 +189,14 @@ class Hub:
         subscription = self.control.subscribe(clock(), plain, options, group=group, patience=patience)
         self._requests[subscription] = callback
         self._inboxes[subscription] = inbox
+        if self.control.terms.clean_start:
+            self._unbegun.add(subscription)
         return subscription
 
     def unsubscribe(self, subscription: int, callback: Callback) -> None:
         """Ends a subscription; the callback is told when every owner knows."""
         self._inboxes.pop(subscription, None)
+        self._unbegun.discard(subscription)
         self._requests[subscription] = callback
         self.control.unsubscribe(clock(), subscription)
 
@@ -296,6 +212,10 @@ class Hub:
 
     def turn(self, now: int) -> bool:
         """Hands on what there is; returns whether there may be more."""
+        if self._unbegun:
+            # What is here by now came before the owners' word that they began clean.
+            while self._read() == BATCH:
+                pass
         while (outcome := self.control.poll_outcome()) is not None:
             self._hand_on(outcome)
         fault = self.endpoint.fault
@@ -303,10 +223,7 @@ class Hub:
             self._break_off(NotConnected(f"the client's socket failed: {fault}"))
         if self.has_failed or self.is_blocked:
             return False
-        messages = self.endpoint.poll_messages(BATCH)
-        for message in messages:
-            self._deliver(message)
-        return len(messages) == BATCH
+        return self._read() == BATCH
 
     def fail(self, error: Exception) -> None:
         """Tells all who wait of `error`. Where a handler raised it, whose outcome it took is not known."""
@@ -358,6 +275,15 @@ class Hub:
         """Raises NotConnected once the client is closed, or has failed."""
         if self._error is not None:
             raise self._error
+
+    def _read(self) -> int:
+        messages = self.endpoint.poll_messages(BATCH)
+        for message in messages:
+            if message.retained or not self._unbegun.issuperset(message.subscriptions):
+                self._deliver(message)
+            elif self._holds:
+                self._on_handled(message, False)
+        return len(messages)
 
     def _deliver(self, message: Message) -> None:
         inboxes = {id(inbox): inbox for inbox in map(self._inboxes.get, message.subscriptions) if inbox}
@@ -414,6 +340,7 @@ class Hub:
             case Resolved() | ResolveFailed():
                 callback = self._requests.pop(outcome.ticket, None)
             case Subscribed() | Unsubscribed():
+                self._unbegun.discard(outcome.subscription)
                 callback = self._requests.pop(outcome.subscription, None)
             case SubscriptionFailed():
                 callback = self._requests.pop(outcome.subscription, None)

@@ -19,7 +19,7 @@ from hbroker.protocol.jurisdiction import Delegation
 from hbroker.protocol.node import Node
 from hbroker.protocol.notices import Notice
 from hbroker.protocol.outcome import Outcome, TakenOver
-from hbroker.protocol.subscribers import Key, Subscription
+from hbroker.protocol.subscribers import Subscription
 from hbroker.protocol.subscription import Options
 from hbroker.protocol.terms import SessionTerms
 from hbroker.protocol.testator import Will
@@ -145,8 +145,8 @@ class Host:
 class NodeHost(Host):
     """A node. Nodes of one world have one token key each, as processes have that share none.
 
-    `restored`: what an earlier run of it had delegated; `recalled`: who had subscribed there. `drift_ppm`: by how
-    much its clock is too fast.
+    `restored`: what an earlier run of it had delegated; `recalled`: who had subscribed there. `drift_ppm`: by
+    how much its clock is too fast.
     """
 
     def __init__(

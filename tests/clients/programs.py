@@ -80,9 +80,13 @@ class Ours:
         return [sys.executable, "-m", f"hbroker.clients.h{program}", "-p", str(self._port), *arguments]
 
     def await_subscriber(self, client_id: str, topic: str) -> None:
+        self.await_subscribers(1, topic)
+
+    def await_subscribers(self, count: int, topic: str) -> None:
+        """Returns once so many subscriptions match the topic."""
         deadline = time.monotonic() + PATIENCE
-        while not self._client.resolve(topic, trace=True).subscriptions:
-            assert time.monotonic() < deadline, f"nobody subscribed to {topic}"
+        while self._client.resolve(topic, trace=True).subscriptions < count:
+            assert time.monotonic() < deadline, f"too few subscribed to {topic}"
             time.sleep(0.01)
 
 

@@ -148,6 +148,17 @@ def test_a_parent_that_comes_late_takes_its_place_above(policy: LeasePolicy, fau
     assert not any(isinstance(n, Refused) for n in tree.nodes["home/kitchen"].notices)
 
 
+def test_a_late_parent_keeps_no_subscription_that_only_its_cuts_can_match() -> None:
+    tree = Tree.grow(7, ["home/kitchen"])
+    subscriber = tree.client("subscriber")
+    subscriber.subscribe("+/kitchen/oven", qos=1)
+    subscriber.subscribe("home/#", qos=1)
+    tree.world.run_until(lambda: len(subscriber.outcomes) == 2)
+    home = tree.join("home")
+    tree.world.run(timers.SECOND)
+    assert {subscription.filter for subscription in home.control.subscribers} == {"home/#"}
+
+
 def test_a_fenced_parent_comes_above_a_node_that_goes_on_and_puts_it_under_fence() -> None:
     tree = Tree.grow(6)
     kitchen = tree.join("home/kitchen", policy=LeasePolicy.SERVE)

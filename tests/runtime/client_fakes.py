@@ -6,12 +6,16 @@ import os
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from random import Random
 from typing import TypeVar
 
 import pytest
 
 from hbroker.protocol.lookup import Resolution
-from hbroker.protocol.outcome import Outcome, Published, Resolved, Subscribed, Unsubscribed
+from hbroker.protocol.outcome import Outcome, Published, Resolved, Subscribed, Unsubscribed, WillSet
+from hbroker.protocol.packets import Address
+from hbroker.protocol.terms import SessionTerms
+from hbroker.protocol.testator import Will
 
 T = TypeVar("T")
 
@@ -24,6 +28,9 @@ class Message:
     payload: bytes = b""
     qos: int = 0
     subscriptions: list[int] = field(default_factory=list)
+    retained: bool = False
+    publisher: int = 1
+    sequence: int = 0
 
 
 class FakeEndpoint:
@@ -37,6 +44,7 @@ class FakeEndpoint:
         self.messages: list[Message] = []
         self.events: list[object] = []
         self.published: list[str] = []
+        self.handled_ids: list[tuple[int, int]] = []
         self.room = 1_000_000
         self.fault: str | None = None
         self.is_shut = False
@@ -88,6 +96,9 @@ class FakeEndpoint:
         self.published.append(topic)
         return len(self.published)
 
+    def handled(self, messages: list[tuple[int, int]]) -> None:
+        self.handled_ids += messages
+
     def counters(self) -> dict[str, int]:
         return {"messages_out": len(self.published)}
 
@@ -101,8 +112,10 @@ class FakeEndpoint:
 class FakeControl:
     """Answers at once, unless `is_silent`; `answer` overrides what."""
 
-    def __init__(self, endpoint: FakeEndpoint, *_: object) -> None:
+    def __init__(self, endpoint: FakeEndpoint, random: Random, root: Address, terms: SessionTerms) -> None:
         self.endpoint = endpoint
+        self.terms = terms
+        self.wills: list[Will] = []
         self.outcomes: list[Outcome] = []
         self.deadline: int | None = None
         self.filters: dict[int, str] = {}
@@ -130,6 +143,13 @@ class FakeControl:
     def unsubscribe(self, now: int, subscription: int) -> None:
         del self.filters[subscription]
         self.outcomes.append(Unsubscribed(subscription))
+
+    def release(self, now: int, subscription: int) -> None:
+        del self.filters[subscription]
+
+    def set_will(self, now: int, will: Will, *, patience: int) -> None:
+        self.wills.append(will)
+        self.outcomes.append(WillSet("root"))
 
     def leave(self, *, end_session: bool) -> None:
         self.has_left = True

@@ -200,7 +200,7 @@ impl Network {
     /// A client with a subscription at a node, as a member of a group.
     pub fn add_member(&mut self, node: usize, filter: &str, group: &str, qos: u8) -> usize {
         let client = self.add_client();
-        self.hosts[client].engines[0].listen(0, 1, filter, qos, false);
+        self.hosts[client].engines[0].listen(self.now, 1, filter, qos, false);
         self.connect(client, node);
         self.subscribe_in(client, node, filter, group, qos, false);
         client

@@ -1,0 +1,105 @@
+"""`-c`, `-x` and `$share`: the same steps with mosquitto's programs and with ours, and the same ends."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from typing import TypeAlias
+
+import pytest
+
+from hbroker import sync
+from tests.clients.programs import Ended, Family, Ours, mosquitto, root_node, run, running
+
+Step: TypeAlias = tuple[str, ...]
+"""A program, and its arguments; `{t}` is the case's own topic and name."""
+
+KEPT = ("-i", "{t}", "-c", "-t", "{t}", "-q", "1")
+SENT = ("-t", "{t}", "-q", "1", "-m")
+
+STEPS: dict[str, tuple[Step, ...]] = {
+    "kept": (
+        ("sub", *KEPT, "-E"),
+        ("pub", *SENT, "a"),
+        ("pub", *SENT, "b"),
+        ("sub", *KEPT, "-C", "2", "-W", "9"),
+    ),
+    "kept for a time": (
+        ("sub", *KEPT, "-E", "-V", "5", "-x", "60"),
+        ("pub", *SENT, "a"),
+        ("sub", *KEPT, "-V", "5", "-x", "60", "-C", "1", "-W", "9"),
+    ),
+    "QoS 0 is not kept": (("sub", *KEPT, "-E"), ("pub", "-t", "{t}", "-m", "a"), ("sub", *KEPT, "-W", "1")),
+    "without -c it begins clean": (
+        ("sub", *KEPT, "-E"),
+        ("pub", *SENT, "a"),
+        ("sub", "-i", "{t}", "-t", "{t}", "-q", "1", "-W", "1"),
+        ("pub", *SENT, "b"),
+        ("sub", *KEPT, "-W", "1"),
+    ),
+    "another name": (("sub", *KEPT, "-E"), ("pub", *SENT, "a"), ("sub", "-i", "x{t}", *KEPT[2:], "-W", "1")),
+}
+
+
+@pytest.fixture(scope="module")
+def families(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Family, Family]]:
+    with (
+        mosquitto(tmp_path_factory.mktemp("mosquitto")) as theirs,
+        root_node() as (host, port),
+        sync.connect((host, port)) as client,
+    ):
+        yield theirs, Ours(port, client)
+
+
+def _filled(step: Step, topic: str) -> Step:
+    return tuple(argument.replace("{t}", topic) for argument in step)
+
+
+def _run_all(family: Family, steps: tuple[Step, ...], topic: str) -> list[tuple[int, bytes, str]]:
+    ends = [run(family.command(*_filled(step, topic))) for step in steps]
+    return [(end.code, end.output, end.complaint) for end in ends]
+
+
+@pytest.mark.parametrize("name", STEPS)
+def test_same_session(families: tuple[Family, Family], name: str) -> None:
+    topic = f"s{list(STEPS).index(name)}"
+    with ThreadPoolExecutor() as both:
+        theirs, ours = both.map(lambda family: _run_all(family, STEPS[name], topic), families)
+    assert ours == theirs
+
+
+def _shared(family: Family) -> list[bytes]:
+    """What two members of a group and one reader alone had, after twenty messages."""
+    count = 20
+    flags = ("-q", "1", "-W", "15")
+    with (
+        running(family.command("sub", "-i", "alone", "-t", "jobs", "-C", str(count), *flags)) as alone,
+        running(family.command("sub", "-i", "m1", "-t", "$share/g/jobs", *flags, "-W", "6")) as one,
+        running(family.command("sub", "-i", "m2", "-t", "$share/g/jobs", *flags, "-W", "6")) as other,
+    ):
+        for name in ("alone", "m1", "m2"):
+            family.await_subscriber(name, "jobs")
+        if isinstance(family, Ours):
+            family.await_subscribers(3, "jobs")
+        text = "".join(f"{number}\n" for number in range(count)).encode()
+        assert run(family.command("pub", "-t", "jobs", "-q", "1", "-l"), text).code == 0
+        lone, parts = alone().output, one().output.splitlines() + other().output.splitlines()
+    return [lone, *sorted(parts, key=int)]
+
+
+def test_same_sharing(families: tuple[Family, Family]) -> None:
+    with ThreadPoolExecutor() as both:
+        theirs, ours = both.map(_shared, families)
+    assert ours == theirs
+    assert len(ours) == 21
+
+
+def test_a_second_hsub_of_the_same_name_ends_the_first(families: tuple[Family, Family]) -> None:
+    _, ours = families
+    with running(ours.command("sub", "-i", "twin", "-t", "twins")) as first:
+        ours.await_subscriber("twin", "twins")
+        second = run(ours.command("sub", "-i", "twin", "-t", "twins", "-E"))
+        ended: Ended = first()
+    assert (second.code, ended.code) == (0, 1)
+    assert re.search("another run of client 'twin' took its session over", ended.errors)

@@ -1,0 +1,179 @@
+"""Sessions in the API (docs/api.md): what is acknowledged when, what a clean start leaves out, takeover,
+wills."""
+
+from __future__ import annotations
+
+import math
+from itertools import count
+from typing import cast
+
+import pytest
+
+from hbroker import InvalidTopic, PayloadTooLarge, SessionTakenOver, Will, sync
+from hbroker._proto import packet_pb2 as pb
+from hbroker.protocol.outcome import Subscribed, TakenOver
+from hbroker.protocol.terms import session_id
+from hbroker.runtime.delivery import options_of
+from hbroker.runtime.identity import Identity
+from tests.runtime.client_fakes import FakeControl, FakeEndpoint, Message, install
+
+NUMBERS = count(1)
+
+
+@pytest.fixture
+def endpoint(monkeypatch: pytest.MonkeyPatch) -> FakeEndpoint:
+    return install(monkeypatch)
+
+
+def control_of(client: sync.Client) -> FakeControl:
+    return cast(FakeControl, client._hub.control)
+
+
+def message(*subscriptions: int, qos: int = 1, retained: bool = False) -> Message:
+    return Message("a", b"x", qos, list(subscriptions), retained, 1, next(NUMBERS))
+
+
+def is_it(got: object, given: object) -> bool:
+    """Whether the very message came."""
+    return got is given
+
+
+def test_who_a_client_is() -> None:
+    assert Identity.of("a").terms.session != Identity.of("a").terms.session, "two may have one name"
+    kept = Identity.of("a", session_expiry=1.2, session_key="k")
+    assert (kept.terms.session, kept.terms.expiry_s) == (session_id("a", b"k"), 2)
+    assert Identity.of("a", clean_start=True).terms.session == session_id("a")
+    assert Identity.of("a", session_expiry=math.inf).terms.expiry_s == 0xFFFF_FFFF
+    for wrong in ({"session_expiry": 5}, {"session_key": "k"}, {"clean_start": True}):
+        with pytest.raises(ValueError, match="client_id"):
+            Identity.of(None, **wrong)
+    for seconds in (-1, math.nan):
+        with pytest.raises(ValueError, match="seconds"):
+            Identity.of("a", session_expiry=seconds)
+    with pytest.raises(ValueError, match="acknowledge"):
+        Identity.of("a", acknowledge="later")
+
+
+def test_what_is_no_will() -> None:
+    with pytest.raises(InvalidTopic):
+        Will("home/#")
+    with pytest.raises(PayloadTooLarge):
+        Will("a", b"x" * 1_100)
+    with pytest.raises(ValueError, match="delay"):
+        Will("a", delay=-1)
+    with pytest.raises(ValueError, match="QoS"):
+        Will("a", qos=3)
+    registered = Will("a", "gone", 2, True, 0.5, 9, "t", 1, "r", b"c", [("k", "v")]).registered()
+    assert registered.delay_s == 1
+    assert registered.message == pb.Publish(
+        topic="a",
+        payload=b"gone",
+        qos=pb.QOS_EXACTLY_ONCE,
+        retain=True,
+        expiry_s=9,
+        content_type="t",
+        payload_format=pb.PAYLOAD_FORMAT_UTF8,
+        response_topic="r",
+        correlation_data=b"c",
+        user_properties=[pb.UserProperty(name="k", value="v")],
+    )
+
+
+def test_how_a_subscription_overflows() -> None:
+    assert options_of({"qos": 1, "overflow": "end_session"}).overflow == pb.OVERFLOW_END_SESSION
+    with pytest.raises(ValueError, match="drop_newest"):
+        options_of({"overflow": "explode"})  # type: ignore[typeddict-item]
+
+
+def test_a_message_is_handled_when_the_next_one_is_asked_for(endpoint: FakeEndpoint) -> None:
+    with (
+        sync.connect("127.0.0.1", acknowledge="handled") as client,
+        client.subscribe("a", qos=1) as messages,
+    ):
+        (id,) = messages._ids
+        first, second, third = given = [message(id) for _ in range(3)]
+        endpoint.give(*given)
+        assert is_it(messages.next(5), first)
+        assert endpoint.handled_ids == []
+        assert is_it(messages.next(5), second)
+        assert is_it(messages.next(5), third)
+        assert endpoint.handled_ids == []  # in batches while there are more
+        assert messages.next(0) is None
+        assert endpoint.handled_ids == [(1, one.sequence) for one in given]
+
+
+def test_one_for_two_subscriptions_is_handled_when_both_have(endpoint: FakeEndpoint) -> None:
+    with sync.connect("127.0.0.1", acknowledge="handled") as client:
+        one, other = client.subscribe("a", qos=1), client.subscribe("+", qos=1)
+        given = message(*one._ids, *other._ids)
+        endpoint.give(given)
+        assert is_it(one.next(5), given)
+        assert one.next(0) is None
+        assert endpoint.handled_ids == []
+        assert is_it(other.next(5), given)
+        other.close()
+        assert endpoint.handled_ids == [(1, given.sequence)]
+
+
+def test_what_was_not_read_is_left_to_the_next_run(endpoint: FakeEndpoint) -> None:
+    profile = {"client_id": "lamp", "session_expiry": 60.0, "acknowledge": "handled"}
+    with sync.connect("127.0.0.1", **profile) as client:  # type: ignore[arg-type]
+        messages = client.subscribe("a", qos=1)
+        read, unread = message(*messages._ids), message(*messages._ids)
+        endpoint.give(read, unread)
+        assert is_it(messages.next(5), read)
+    assert endpoint.handled_ids == [(1, read.sequence)]
+    assert control_of(client).has_left
+
+
+def test_a_subscription_stays_in_a_session_that_does(endpoint: FakeEndpoint) -> None:
+    with sync.connect("127.0.0.1", client_id="lamp", session_expiry=60) as client:
+        with client.subscribe("a", qos=1):
+            pass
+        with client.subscribe("b", qos=1) as messages:
+            messages.close(keep=False)
+        ended = [type(outcome).__name__ for outcome in control_of(client).outcomes]
+        assert ended in ([], ["Unsubscribed"])
+        assert control_of(client).filters == {}
+
+
+def test_a_clean_start_gets_nothing_that_came_before_it_began(endpoint: FakeEndpoint) -> None:
+    with sync.connect("127.0.0.1", client_id="lamp", clean_start=True) as client:
+        control = control_of(client)
+        control.answer = lambda id: _after(endpoint, id)
+        messages = client.subscribe("a", qos=1)
+        control.answer = None
+        (id,) = messages._ids
+        got = messages.next(5)
+        assert got is not None
+        assert got.retained
+        fresh = message(id)
+        endpoint.give(fresh)
+        assert is_it(messages.next(5), fresh)
+
+
+def _after(endpoint: FakeEndpoint, id: int) -> Subscribed:
+    """What waited in the session, and what is retained, arrive before the owner's word."""
+    endpoint.give(message(id), message(id), message(id, retained=True))
+    return Subscribed(id, ("root",))
+
+
+def test_a_run_that_is_taken_over_ends(endpoint: FakeEndpoint) -> None:
+    with sync.connect("127.0.0.1", client_id="lamp", session_expiry=60) as client:
+        messages = client.subscribe("a", qos=1)
+        control_of(client).outcomes.append(TakenOver())
+        client._wake()
+        with pytest.raises(SessionTakenOver, match="lamp"):
+            messages.next(5)
+        with pytest.raises(SessionTakenOver, match="lamp"):
+            client.publish("a", qos=1)
+        with pytest.raises(SessionTakenOver, match="lamp"):
+            client.subscribe("b")
+        client._thread.join(5)
+        assert endpoint.is_shut, "its links would take the session back"
+
+
+def test_connect_returns_once_the_will_is_kept(endpoint: FakeEndpoint) -> None:
+    with sync.connect("127.0.0.1", will=Will("home/gone", "x")) as client:
+        (will,) = control_of(client).wills
+        assert will.message.topic == "home/gone"
