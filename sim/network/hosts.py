@@ -164,7 +164,7 @@ class NodeHost(Host):
         self.notices: list[Notice] = []
         self.delegations: list[Delegation] = list(restored)
         """What its file of delegations holds."""
-        self.subscriptions = {(s.session, s.filter): s for s in recalled}
+        self.subscriptions = {(s.session, s.key): s for s in recalled}
         """What its file of subscriptions holds."""
         self.control: Node = Node(
             settings,
