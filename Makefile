@@ -68,8 +68,9 @@ test: $(CORE) ## All tests, Rust and Python (under 10 minutes)
 SEEDS ?= 2000
 
 .PHONY: soak
-soak: $(CORE) ## Simulated networks from SEEDS (N or A-B), then the randomised tests with fresh examples
+soak: $(CORE) ## Simulated networks from SEEDS (N or A-B), real ones for long, then randomised tests with fresh examples
 	@$(PY) -m hbroker.sim.soak --seeds $(SEEDS)
+	$(PY) -m pytest --quiet tests/lab --long --timeout 3600
 	$(PY) -m pytest --quiet -m hypothesis --hypothesis-profile soak --timeout 3600
 
 .PHONY: check

@@ -89,7 +89,6 @@ class _Reader:
         self._hidden = values.all(FILTER_OUT)
         self._limit = values.last(COUNT, 0)
         self._chance = values.last(RANDOM_FILTER, 100.0)
-        self._as_published = AS_PUBLISHED in values
         self._retained_only = RETAINED_ONLY in values
         self._no_retained = NO_RETAINED in values
         self._removes = REMOVE_RETAINED in values
@@ -113,7 +112,7 @@ class _Reader:
                     return DONE
 
     def _note(self, message: Message) -> Received:
-        is_retained = message.retained or (self._as_published and message.retain)
+        is_retained = message.retain
         if message.qos:
             self._received = self._received % 65_535 + 1
         number = self._received if message.qos else 0

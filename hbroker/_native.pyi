@@ -138,7 +138,9 @@ class Message:
     payload: bytes
     qos: int
     retain: bool
+    """As MQTT 5 §3.3.1.3 has it: `retained`, or published so where a subscription asked for `retain_as_published`."""
     retained: bool
+    """Sent because it was kept when a subscription was made."""
     publisher: int
     sequence: int
     published_at_us: int
@@ -222,12 +224,14 @@ class _Core:
         until_us: int | None = None,
         *,
         reserved: bool = False,
+        gathering: bool = False,
     ) -> None:
         """Owns this subtree (a node may own several). Not serving: PUBLISH is refused with HANDOVER.
 
         From `until_us` on PUBLISH is refused with NOT_RESPONSIBLE (§5.6), whether or not Python runs; a grant with
         a later one renews the lease. None: it does not end. Reserved: a client's PUBLISH is refused with
-        NOT_AUTHORIZED, at every QoS; only `publish` here writes to it (§7.2).
+        NOT_AUTHORIZED, at every QoS; only `publish` here writes to it (§7.2). Gathering: subscribers are on their way
+        back, and PUBLISH at QoS 1 and 2 is refused with HANDOVER meanwhile (§5.8).
         """
     def revoke(self, subtree: str) -> None: ...
     def cut(self, cut: _Cut) -> None:
@@ -330,9 +334,10 @@ class _Core:
         A client keeps a large payload, without a copy, until its last part is made. A node publishes to its own jurisdiction.
         Raises NativeError for a topic that is not valid, and for a payload, or properties, too large.
         """
-    def listen(self, subscription: int, filter: str, qos: int) -> None:
+    def listen(self, subscription: int, filter: str, qos: int, retain_as_published: bool = False) -> None:
         """Client: messages that match are handed up for this subscription, at this QoS at most; in a persistent session those
-        too that wait for a `listen`, up to 30 s."""
+        too that wait for a `listen`, up to 30 s. Not `retain_as_published`: `Message.retain` is the publisher's flag only for
+        another subscription's sake (§7.6)."""
     def unlisten(self, subscription: int) -> None: ...
     def handled(self, messages: Sequence[tuple[int, int]]) -> None:
         """Client with `hold`: the application is done with these messages, by (publisher, sequence): they are acknowledged."""

@@ -51,7 +51,10 @@ def add(commands: Commands) -> None:
     flags.add_argument("--subscriptions", metavar="N", help="filters of one session at most")
     flags.add_argument("--delegations", metavar="N", help="subtrees that it hands on at most")
     parser.add_argument(
-        "--memory", type=Path, metavar="FILE", help="remember there, for the next start, what it delegated"
+        "--memory",
+        type=Path,
+        metavar="FILE",
+        help="remember there, for the next start, what it delegated, and who had subscribed",
     )
     add_logs(parser)
 

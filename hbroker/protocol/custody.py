@@ -23,6 +23,7 @@ from hbroker.protocol import timers
 from hbroker.protocol.agenda import Agenda, earliest
 from hbroker.protocol.core import NodeCore
 from hbroker.protocol.estate import Estate
+from hbroker.protocol.gathering import Gathering
 from hbroker.protocol.handover import Giving, GivingState, Leavers, Shipment, Taking, TakingState
 from hbroker.protocol.jurisdiction import Delegation, Jurisdiction
 from hbroker.protocol.machine import Machine
@@ -107,12 +108,14 @@ class Custody:
         core: NodeCore,
         jurisdiction: Jurisdiction,
         subscribing: Subscribing,
+        gathering: Gathering,
         ledger: Ledger,
         keepers: Sequence[Keeper] = (),
     ) -> None:
         self._core = core
         self._jurisdiction = jurisdiction
         self._subscribing = subscribing
+        self._gathering = gathering
         self._ledger = ledger
         self._estate = Estate(core, jurisdiction, subscribing, self.inherit, keepers)
         self.children: dict[str, Child] = {}
@@ -389,6 +392,7 @@ class Custody:
             self._core.import_records(queued, seen)
         if was_cut:
             self._subscribing.interrupt(child.delegation.subtree)
+            self._gathering.handle_take_back(now, child.delegation.subtree, child.delegation.epoch)
             self._ledger.note(TookBack(child.delegation.subtree, child.delegation.node))
 
     def _forget(self, child: Child) -> None:

@@ -83,6 +83,7 @@ class Jurisdiction:
         self._cuts_below: dict[str, dict[str, Delegation]] = {}
         self._successors: set[str] = set()
         """Subtrees that were handed back, for whose topics the core names who has them."""
+        self._gathering: dict[str, int] = {}
         self._deepest = 0
 
     def hold(self, grant: Grant) -> None:
@@ -95,9 +96,7 @@ class Jurisdiction:
             self._successors.discard(subtree)
             self._core.uncut(subtree)
         self._grants[grant.subtree] = grant
-        until = None if grant.until is None else grant.until - LEASE_DRIFT + self._unix_offset_us
-        reserved = is_within(grant.subtree, "$SYS")
-        self._core.grant(grant.subtree, grant.epoch, grant.serving, until, reserved=reserved)
+        self._tell(grant.subtree)
         self._measure()
 
     def drop(self, subtree: str, successor: Cut | None = None) -> None:
@@ -106,7 +105,9 @@ class Jurisdiction:
         `successor`: who owns it now: publishers that still come are told so (§7.2).
         """
         if self._grants.pop(subtree, None) is not None:
+            self._gathering.pop(subtree, None)
             self._core.revoke(subtree)
+            self._tell_gathering(subtree)
             self._measure()
             if successor is not None and self.lookup(subtree) is None:
                 self._successors.add(subtree)
@@ -120,6 +121,7 @@ class Jurisdiction:
         self._remember(self.delegations)
         self._successors.discard(delegation.subtree)
         self._core.cut(delegation.as_cut())
+        self.gathered(delegation.subtree)
         self._cuts_changed(delegation.subtree)
 
     def take_back(self, subtree: str) -> None:
@@ -134,6 +136,20 @@ class Jurisdiction:
         self._core.uncut(subtree)
         self._remember(self.delegations)
         self._cuts_changed(subtree)
+
+    def gather(self, subtree: str, epoch: int = 0) -> None:
+        """The subscribers of a grant, or of a part of one, are on their way back (§5.8).
+
+        `epoch`: what the part is held under, at least; the one under which it had been delegated was lower.
+        """
+        self._gathering[subtree] = epoch
+        if self._is_held(subtree):
+            self._tell(subtree)
+
+    def gathered(self, subtree: str) -> None:
+        """They are back, or will not come."""
+        if self._gathering.pop(subtree, None) is not None and self._is_held(subtree):
+            self._tell(subtree)
 
     @property
     def grants(self) -> list[Grant]:
@@ -223,6 +239,34 @@ class Jurisdiction:
             ):
                 return grant
         return None
+
+    def _is_held(self, subtree: str) -> bool:
+        return subtree in self._grants or self.enclosing(subtree) is not None
+
+    def _tell(self, subtree: str) -> None:
+        """Has the core know how a grant is held, or a part of one."""
+        grant = self._grants.get(subtree)
+        is_gathering = subtree in self._gathering
+        source = grant or (self.enclosing(subtree) if is_gathering else None)
+        if source is not None:
+            until = None if source.until is None else source.until - LEASE_DRIFT + self._unix_offset_us
+            self._core.grant(
+                subtree,
+                max(source.epoch, self._gathering.get(subtree, 0)),
+                source.serving,
+                until,
+                reserved=is_within(subtree, "$SYS"),
+                gathering=is_gathering,
+            )
+        else:
+            self._core.revoke(subtree)
+        if grant is not None:
+            self._tell_gathering(subtree)
+
+    def _tell_gathering(self, subtree: str) -> None:
+        """What holds of a grant holds of the parts of it that are gathering."""
+        for part in [part for part in self._gathering if part != subtree and is_within(part, subtree)]:
+            self._tell(part)
 
     def _can_be_told(self, scope: str) -> bool:
         below = self.cuts_below(scope) if len(self._cuts_below.get(scope, ())) <= MOST_CUTS_TOLD else None

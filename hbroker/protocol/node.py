@@ -21,6 +21,7 @@ from hbroker.protocol.claims import Claims
 from hbroker.protocol.core import Event, NodeCore
 from hbroker.protocol.custody import Custody
 from hbroker.protocol.delegating import Delegating
+from hbroker.protocol.gathering import Gathering
 from hbroker.protocol.inquiry import Inquiry
 from hbroker.protocol.jurisdiction import Delegation, Grant, Jurisdiction
 from hbroker.protocol.notices import Ledger, Notice
@@ -48,8 +49,8 @@ class Node:
     `incarnation` is that of the core's `Config`. `unix_offset_us`: what to add to `now` for microseconds
     since the Unix epoch, for the epochs of delegations (§5.1). `restored`: what an earlier run of this node
     had delegated, as `remember` was told last; `claims`: the subtrees that it was to own, as
-    `remember_claims` was (None: it was not). `vitals`: what the process alone knows of itself, for the
-    status.
+    `remember_claims` was (None: it was not); `recalled`: the subscriptions that it held, as `note` was told
+    of each that was made or (True) ended. `vitals`: what the process alone knows of itself, for the status.
     """
 
     def __init__(
@@ -64,6 +65,8 @@ class Node:
         remember: Callable[[Sequence[Delegation]], None] = lambda cuts: None,
         claims: Sequence[str] | None = None,
         remember_claims: Callable[[Sequence[str]], None] = lambda claims: None,
+        recalled: Iterable[Subscription] = (),
+        note: Callable[[Subscription, bool], None] = lambda subscription, ended: None,
         vitals: Callable[[], Mapping[str, object]] = dict,
     ) -> None:
         self._settings = settings
@@ -72,6 +75,7 @@ class Node:
         self._unix_offset_us = unix_offset_us
         address = settings.address
         self._address = address
+        self._note = note
         self._vitals = vitals
         self._now = 0
         self._ledger = Ledger()
@@ -80,6 +84,7 @@ class Node:
             OwnAccount(settings.name, "status", core, self.status, 0),
             OwnAccount(settings.name, "sessions", core, self._sessions_account, 1),
         )
+        self._gathering = Gathering(self._jurisdiction, recalled, note)
         self._subscribing = Subscribing(
             settings, address, core, self._jurisdiction, self._ledger, self._subscription_changed, self._clock
         )
@@ -95,7 +100,9 @@ class Node:
         self._takeovers = Takeovers(core)
         self._answering = Answering(settings.name, address, core, self._jurisdiction, self._ledger)
         keepers = (self._subscribing.sessions, self._wills)
-        self._custody = Custody(core, self._jurisdiction, self._subscribing, self._ledger, keepers)
+        self._custody = Custody(
+            core, self._jurisdiction, self._subscribing, self._gathering, self._ledger, keepers
+        )
         self._delegating = Delegating(
             settings, address, core, self._jurisdiction, self._custody, self._ledger, self._epoch_at
         )
@@ -119,6 +126,7 @@ class Node:
             self._core,
             self._jurisdiction,
             self._subscribing,
+            self._gathering,
             self._custody,
             self._delegating,
             self._ledger,
@@ -130,7 +138,9 @@ class Node:
 
     def start(self, now: int) -> None:
         """The root owns the hierarchy from here on; any other node begins to join."""
+        self._gathering.start(now)
         if self._settings.is_root:
+            self._gathering.handle_return("")
             # All of `$SYS/nodes` is reserved, also for nodes that are still to come.
             for subtree in ("", STATUS_ROOT):
                 self._jurisdiction.hold(Grant(subtree, self._epoch_at(now), None, True, None))
@@ -171,6 +181,7 @@ class Node:
             uplink.handle_timeout(now)
         self._custody.handle_timeout(now)
         self._orders.handle_timeout(now)
+        self._gathering.handle_timeout(now)
         for account in self._accounts:
             if account.is_due(now):
                 self._publish(now, account)
@@ -189,6 +200,7 @@ class Node:
         parts = (
             self._custody,
             self._orders,
+            self._gathering,
             self._subscribing,
             self._wills,
             self._takeovers,
@@ -355,6 +367,9 @@ class Node:
     # Shared
 
     def _subscription_changed(self, subscription: Subscription, ended: bool) -> None:
+        self._note(subscription, ended)
+        if not ended:
+            self._gathering.handle_subscribed(subscription)
         self._custody.follow(subscription, ended)
         for uplink in self._claims:
             uplink.follow(subscription, ended)

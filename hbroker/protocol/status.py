@@ -63,7 +63,7 @@ def accounts_of(core: NodeCore, sessions: Sessions) -> list[dict[str, object]]:
     found = []
     for account in core.sessions(MOST_SESSIONS):
         known = sessions.get(account.session)
-        state = "stalled" if account.stalled else "connected" if account.connected else "away"
+        state = "away" if not account.connected else "stalled" if account.stalled else "connected"
         found.append(
             {
                 "client": "" if known is None else known.client,

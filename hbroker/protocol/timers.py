@@ -13,11 +13,17 @@ SECOND: Final = 1_000_000
 KEEP_ALIVE: Final = 2 * SECOND
 IDLE_TIMEOUT: Final = 15 * SECOND
 
-LEASE: Final = 15 * SECOND
-LEASE_RENEWALS: Final = 3
-"""How often a lease is renewed in its length."""
+LEASE: Final = 20 * SECOND
+LEASE_RENEWALS: Final = 5
+"""How often a lease is renewed in its length. A parent that was killed just before a renewal, and is back
+after 10 s, must find its children serving: 1 s of drift and 4 s since the last renewal leave it 5 s more."""
 LEASE_DRIFT: Final = 1 * SECOND
 """The owner stops this long before its lease ends; the parent takes back this long after."""
+
+RETURN: Final = 10 * SECOND
+"""How long subscribers may take to come to a parent that took back what was their owner's. It took back 21 s
+after it last heard from that owner, which may have fallen silent a renewal later; its subscribers give it up
+when their idle timeout and a keep-alive have passed. The rest is for a discovery over a bad path."""
 
 RETRY_FIRST: Final = SECOND // 4
 RETRY_FACTOR: Final = 2

@@ -20,6 +20,7 @@ from hbroker.protocol.agenda import earliest
 from hbroker.protocol.core import NodeCore
 from hbroker.protocol.custody import Custody
 from hbroker.protocol.delegating import Delegating
+from hbroker.protocol.gathering import Gathering
 from hbroker.protocol.handover import Giving, GivingState, Taking, TakingState
 from hbroker.protocol.jurisdiction import Grant, Jurisdiction
 from hbroker.protocol.lease import Lease
@@ -73,6 +74,7 @@ class Means:
     core: NodeCore
     jurisdiction: Jurisdiction
     subscribing: Subscribing
+    gathering: Gathering
     custody: Custody
     delegating: Delegating
     ledger: Ledger
@@ -373,6 +375,7 @@ class Uplink:
             self._taking = None
             self._machine.handle(UplinkEvent.HANDED_OVER)
             self._means.custody.estate.take_over(now, self.subtree, taking.inheritance)
+            self._means.gathering.handle_return(self.subtree)
             self.refused = None
             self._hold(serving=True)
             taking.done()
@@ -425,6 +428,8 @@ class Uplink:
     def _fence(self, now: int) -> None:
         state = self._machine.handle(UplinkEvent.FENCED)
         self._ledger.note(LeaseLost(self.subtree))
+        missed = list(self._subscribing.subscribers.touching(self.subtree))
+        self._means.gathering.handle_loss(now, missed)
         self._settle(now, state)
 
     def _settle(self, now: int, state: UplinkState) -> None:

@@ -26,6 +26,7 @@ from hbroker.protocol.packets import reason_name
 from hbroker.runtime.driver import Driver
 from hbroker.runtime.logs import EventLog
 from hbroker.runtime.memory import ClaimsFile, DelegationFile
+from hbroker.runtime.subscription_file import SubscriptionFile
 from hbroker.runtime.turns import clock
 from hbroker.runtime.usage import process_usage
 
@@ -33,6 +34,9 @@ __all__ = ["run_node"]
 
 DRAIN_S: Final = 1.0
 """How long the last packets may take to leave."""
+
+ALIVE_S: Final = 1.0
+"""How often what a node remembers is marked as fresh."""
 
 _STOPPED: Final = 0
 _FAILED: Final = 1
@@ -50,8 +54,9 @@ def run_node(
 
     `ready(address)` is called once it serves all that it should; `left` once it has handed back all of it
     because of an order to leave (§5.7). `memory`: a file for what it delegated, read at the start, and the
-    name, with `.claims` behind it, of one for what orders gave it and took from it; None: a restart within a
-    lease may give its children's topics two owners until they renew, and orders are forgotten.
+    name, with `.claims` behind it, of one for what orders gave it and took from it, and with `.subscriptions`
+    of one for who had subscribed; None: a restart within a lease may give its children's topics two owners
+    until they renew, orders are forgotten, and messages are acknowledged before subscribers are back.
     Raises OSError where the address cannot be had, UnreadableMemory.
     """
     return asyncio.run(_Process(settings, ready, left, memory).run())
@@ -71,6 +76,7 @@ class _Process:
         file = None if memory is None else DelegationFile(memory)
         claims = None if memory is None else ClaimsFile(memory, settings.subtree)
         restored = [] if file is None else file.recall()
+        self._roll = None if memory is None else SubscriptionFile(_beside(memory, "subscriptions"))
         self._endpoint = Endpoint(_config(settings, incarnation), settings.listen, settings.workers)
         self._settings = settings.on_port(self._endpoint.address[1]) if not settings.listen[1] else settings
         self._ready: Callable[[Address], None] | None = ready
@@ -86,6 +92,8 @@ class _Process:
             remember=(lambda cuts: None) if file is None else file.store,
             claims=None if claims is None else claims.recall(),
             remember_claims=(lambda subtrees: None) if claims is None else claims.store,
+            recalled=[] if self._roll is None else self._roll.recall(),
+            note=(lambda subscription, ended: None) if self._roll is None else self._roll.note,
             vitals=process_usage,
         )
         self._driver = Driver(self._endpoint, self._node, on_turn=self._after_turn)
@@ -100,6 +108,7 @@ class _Process:
         address = format_address(self._settings.address)
         self._log.info("started", address=address, subtree=self._settings.subtree)
         try:
+            self._keep_alive()
             self._node.start(clock())
             self._driver.start()
             await self._ended.wait()
@@ -110,6 +119,12 @@ class _Process:
             self._endpoint.shutdown()
         self._log.info("ended")
         return _STOPPED if self._is_stopping and not self._has_failed else _FAILED
+
+    def _keep_alive(self) -> None:
+        """Has the next run know how long ago this one ended."""
+        if self._roll is not None:
+            self._roll.touch()
+            asyncio.get_running_loop().call_later(ALIVE_S, self._keep_alive)
 
     def _stop(self) -> None:
         if self._is_stopping or self._settings.is_root:
@@ -161,6 +176,10 @@ def _config(settings: NodeSettings, incarnation: int) -> Config:
         max_links=settings.limits.sessions,
         link_queue_bytes=settings.limits.queue_bytes,
     )
+
+
+def _beside(memory: Path, what: str) -> Path:
+    return memory.with_name(f"{memory.name}.{what}")
 
 
 def _token_key(join_key: bytes) -> bytes:

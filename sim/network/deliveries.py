@@ -7,7 +7,9 @@ loses its lease, or the subscriber dies. Then:
 - *Complete*: whoever comes to serve a topic holds every subscription that is whole for it.
 - *Nothing lost*: at the moment when a publisher learns that its message of QoS 1 or 2 is distributed, the
   application of each subscriber has it whose subscription, of QoS 1 or 2, was whole from the message's
-  publication on.
+  publication on. A subscriber that was stalled then (§7.3) has it by the end, if its subscription is whole
+  until then.
+- *Adds up*: what an owner took for a session is delivered, expired, dropped for a reason, or still there.
 - *Nothing doubled*: an application gets no message twice that was published at QoS 0, and none that comes
   to it at QoS 2.
 - *Order*: an application gets a publisher's messages to a topic, at QoS 1 and 2, in the order of
@@ -19,7 +21,8 @@ loses its lease, or the subscriber dies. Then:
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from typing import Final
 
 from hbroker._native import Message, topic_matches
 from hbroker.protocol.outcome import Published, Subscribed, SubscriptionFailed
@@ -34,6 +37,11 @@ from .world import Address
 
 __all__ = ["Deliveries"]
 
+STALL: Final = 2_000_000
+"""A session that leaves messages unanswered for so long is stalled (§9)."""
+SEEN: Final = 1_000_000
+"""Twice the time between two looks at the sessions."""
+MOST_SESSIONS: Final = 1_000
 DISTRIBUTED = (Reason.REASON_SUCCESS, Reason.REASON_NO_MATCHING_SUBSCRIBERS)
 
 
@@ -47,6 +55,10 @@ class Deliveries:
         self._retention = Retention(topics)
         self._sent: dict[MessageId, Sent] = {}
         self._open: dict[MessageId, Sent] = {}
+        self._stalled: dict[int, int] = {}
+        """When each session was last seen stalled."""
+        self._owed: list[tuple[Application, Interest, Sent]] = []
+        """What was acknowledged while a subscriber was stalled: it waits at the owner."""
         self._applications: dict[int, Application] = {}
         self.acknowledged = 0
 
@@ -115,8 +127,16 @@ class Deliveries:
 
     # Look
 
-    def look_at_gaps(self) -> None:
-        """Once a second: which topics nobody serves."""
+    def look_at_sessions(self, nodes: Iterable[NodeHost]) -> Iterator[Violation]:
+        """Every half second: who is stalled, whether all that was taken adds up, which topics nobody serves."""
+        for node in nodes:
+            for status in node.engine.sessions(MOST_SESSIONS):
+                if status.stalled:
+                    self._stalled[status.session] = self._now()
+                ends = status.delivered + status.expired + sum(status.dropped.values()) + status.queued
+                if status.accepted != ends:
+                    text = f"{node.settings.name} took {status.accepted} messages for a session, of {ends}"
+                    yield Violation(self._now(), Invariant.ADDS_UP, text)
         for topic in self._topics:
             self._retention.note_service(topic, self._ownership.serves(topic) is not None, self._now())
 
@@ -218,6 +238,12 @@ class Deliveries:
         """What came, or did not, as long as it was promised."""
         for application in self._applications.values():
             yield from self._retention.look(application, self._now())
+        for application, interest, sent in self._owed:
+            whole = interest.since.get(sent.topic, sent.at + 1) <= sent.at
+            is_there = self._applications.get(application.host.session) is application
+            if whole and is_there and sent.id not in application.had:
+                text = f"{sent} was acknowledged, and never came to {application.name}'s {interest.filter}"
+                yield Violation(self._now(), Invariant.NOTHING_LOST, text)
 
     def _made(self, application: Application, interest: Interest) -> Iterator[Violation]:
         """`subscribe` has returned. An owner that died after it confirmed is a break like any other."""
@@ -238,9 +264,13 @@ class Deliveries:
         for application in self._applications.values():
             for interest in application.interests.values():
                 whole = interest.qos > 0 and interest.since.get(sent.topic, sent.at + 1) <= sent.at
-                if whole and sent.id not in application.had:
+                if not whole or sent.id in application.had:
+                    continue
+                stalled = self._stalled.get(application.host.session, 0)
+                if self._now() < sent.at + STALL and self._now() > stalled + SEEN:
                     text = f"{sent} is acknowledged, and {application.name} has it not by {interest.filter}"
                     yield Violation(self._now(), Invariant.NOTHING_LOST, text)
+                self._owed.append((application, interest, sent))
 
     def _receive(self, application: Application, message: Message) -> Iterator[Violation]:
         sent = self._sent[message.publisher, message.sequence]

@@ -19,6 +19,7 @@ from hbroker.protocol.jurisdiction import Delegation
 from hbroker.protocol.node import Node
 from hbroker.protocol.notices import Notice
 from hbroker.protocol.outcome import Outcome, TakenOver
+from hbroker.protocol.subscribers import Key, Subscription
 from hbroker.protocol.subscription import Options
 from hbroker.protocol.terms import SessionTerms
 from hbroker.protocol.testator import Will
@@ -144,7 +145,8 @@ class Host:
 class NodeHost(Host):
     """A node. Nodes of one world have one token key each, as processes have that share none.
 
-    `restored`: what an earlier run of it had delegated. `drift_ppm`: by how much its clock is too fast.
+    `restored`: what an earlier run of it had delegated; `recalled`: who had subscribed there. `drift_ppm`: by how
+    much its clock is too fast.
     """
 
     def __init__(
@@ -152,6 +154,7 @@ class NodeHost(Host):
         world: World,
         settings: NodeSettings,
         restored: Iterable[Delegation] = (),
+        recalled: Iterable[Subscription] = (),
         *,
         drift_ppm: int = 0,
     ) -> None:
@@ -161,6 +164,8 @@ class NodeHost(Host):
         self.notices: list[Notice] = []
         self.delegations: list[Delegation] = list(restored)
         """What its file of delegations holds."""
+        self.subscriptions = {(s.session, s.filter): s for s in recalled}
+        """What its file of subscriptions holds."""
         self.control: Node = Node(
             settings,
             self.engine,
@@ -169,6 +174,8 @@ class NodeHost(Host):
             unix_offset_us=0,
             restored=self.delegations,
             remember=self._remember,
+            recalled=list(self.subscriptions.values()),
+            note=self._note,
         )
         self.control.start(self.clock())
         world.add(self)
@@ -183,9 +190,9 @@ class NodeHost(Host):
         self.world.remove(self)
 
     def restart(self, *, remembers: bool = False) -> NodeHost:
-        """Begins anew, at the same address; `remembers`: it reads its file of delegations."""
-        restored = self.delegations if remembers else ()
-        return NodeHost(self.world, replace(self.settings), restored, drift_ppm=self.drift_ppm)
+        """Begins anew, at the same address; `remembers`: it reads its files."""
+        memory = (self.delegations, self.subscriptions.values()) if remembers else ((), ())
+        return NodeHost(self.world, replace(self.settings), *memory, drift_ppm=self.drift_ppm)
 
     def owns(self, topic: str) -> bool:
         """Whether it would take a message to this topic now."""
@@ -199,6 +206,12 @@ class NodeHost(Host):
 
     def _remember(self, delegations: Sequence[Delegation]) -> None:
         self.delegations = [replace(delegation) for delegation in delegations]
+
+    def _note(self, subscription: Subscription, ended: bool) -> None:
+        if ended:
+            self.subscriptions.pop((subscription.session, subscription.key), None)
+        else:
+            self.subscriptions[subscription.session, subscription.key] = subscription
 
 
 class ClientHost(Host):

@@ -6,7 +6,7 @@ The invariants are those of docs/guarantees.md, made exact:
   act of a node; a stopped process counts by what it would do if it woke now).
 - *Epochs rise*: a subtree is served under an epoch lower than one seen before by nobody, and under the same
   one by the same process alone.
-- *Complete*, *nothing lost*, *nothing doubled*, *order*, *intact*: `deliveries`.
+- *Complete*, *nothing lost*, *nothing doubled*, *order*, *intact*, *adds up*: `deliveries`.
 - *Retained*: `retention`.
 - *Bounded*: links, sessions, subscriptions and unacknowledged messages stay below what the hosts that there
   are account for.
@@ -42,6 +42,7 @@ class Invariant(Enum):
     ORDER = "order is kept for each publisher and topic"
     INTACT = "a message comes as it was sent"
     RETAINED = "who subscribes gets what is retained, and nothing older"
+    ADDS_UP = "every message taken for a session is accounted for"
     BOUNDED = "memory is bounded"
     RECOVERS = "what is healed works again"
     QUIET = "in the end every link is quiet"

@@ -43,7 +43,8 @@ class Faults:
 
     A datagram takes `delay_us` and up to `jitter_us` more, once it is through the `bottleneck`. One that is
     reordered takes `late_us` on top, so that later ones pass it; one that is doubled arrives a second time,
-    at a time of its own. One of more than `mtu` bytes, without the headers below it, vanishes.
+    at a time of its own. One of more than `mtu` bytes, without the headers below it, vanishes. One that
+    suffers `corruption` arrives with a bit turned over; UDP's checksum finds it, and nobody reads it.
     """
 
     loss: float = 0.0
@@ -52,6 +53,7 @@ class Faults:
     reordering: float = 0.0
     late_us: int = 5_000
     duplication: float = 0.0
+    corruption: float = 0.0
     mtu: int = LARGEST
     bottleneck: Bottleneck | None = None
 
@@ -62,6 +64,10 @@ class Faults:
         copies = 2 if random.random() < self.duplication else 1
         through = now if self.bottleneck is None else self.bottleneck.departure(now, size)
         return [] if through is None else [through + self._delay(random) for _ in range(copies)]
+
+    def damages(self, random: Random) -> bool:
+        """Whether one copy arrives damaged."""
+        return self.corruption > 0 and random.random() < self.corruption
 
     def _delay(self, random: Random) -> int:
         late = self.late_us if random.random() < self.reordering else 0

@@ -19,8 +19,8 @@ from .invariants import Invariant, Violation
 
 __all__ = ["Retention"]
 
-GAP: Final = 5
-"""So many seconds without an owner, and the handover counts as failed."""
+GAP: Final = 10
+"""Seen so often in a row without an owner, twice a second, and the handover counts as failed."""
 
 
 class Retention:
@@ -43,7 +43,7 @@ class Retention:
         self._lost |= dict.fromkeys(topics, now)
 
     def note_service(self, topic: str, is_served: bool, now: int) -> None:
-        """Once a second: whether somebody serves a topic."""
+        """Every half second: whether somebody serves a topic."""
         self._gaps[topic] = 0 if is_served else self._gaps.get(topic, 0) + 1
         if self._gaps[topic] > GAP:
             self.lose([topic], now)

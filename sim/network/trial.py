@@ -295,11 +295,11 @@ class Trial:
     # Verdict
 
     def _run_until(self, end: int) -> None:
-        """Lets time pass, and looks at the gauges each second of it."""
+        """Lets time pass, and looks at the gauges every half second of it."""
         while self._world.now < end:
-            self._world.run(min(SECOND, end - self._world.now))
+            self._world.run(min(SECOND // 2, end - self._world.now))
             self._check(self._bounds.look())
-            self._deliveries.look_at_gaps()
+            self._check(self._deliveries.look_at_sessions(self._fleet.nodes))
 
     def _await(self, done: Callable[[], bool], what: str) -> None:
         deadline = self._world.now + RECOVERY

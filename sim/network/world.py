@@ -157,7 +157,8 @@ class World:
         if faults is None or host is None:
             return
         for at in faults.arrivals(self.random, self.now, len(datagram.data)):
-            self._push(at, host, datagram)
+            if not faults.damages(self.random):
+                self._push(at, host, datagram)
 
     def _push(self, at: int, host: Host, datagram: Datagram | None) -> None:
         self._sequence += 1

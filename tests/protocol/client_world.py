@@ -357,7 +357,7 @@ class World:
         self.waiting.discard(topic)
         self.rejected[topic] = reason
 
-    def listen(self, subscription: int, filter: str, qos: int) -> None:
+    def listen(self, subscription: int, filter: str, qos: int, retain_as_published: bool = False) -> None:
         self.listening[subscription] = filter
 
     def unlisten(self, subscription: int) -> None:

@@ -133,6 +133,7 @@ class FakeCore:
         until_us: int | None = None,
         *,
         reserved: bool = False,
+        gathering: bool = False,
     ) -> None:
         self.grants[subtree] = epoch, serving
         self.network.granted(self, subtree, epoch)

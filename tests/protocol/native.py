@@ -48,8 +48,9 @@ class NativeCore(Host):
         until_us: int | None = None,
         *,
         reserved: bool = False,
+        gathering: bool = False,
     ) -> None:
-        self.engine.grant(subtree, epoch, serving, until_us, reserved=reserved)
+        self.engine.grant(subtree, epoch, serving, until_us, reserved=reserved, gathering=gathering)
         self.network.granted(subtree, epoch)
 
     def subscribe(self, session: int, filter: str, qos: int, **options: Any) -> bool:

@@ -13,7 +13,8 @@ use crate::engine::inbox::{Inbox, Taken};
 use crate::engine::publisher::Publisher;
 use crate::keyed::Keyed;
 use crate::link::pubacks::Success;
-use crate::link_id::LinkId;
+use crate::link_id::{LinkId, SessionKey};
+use crate::tables::match_set::Subscriber;
 use crate::tables::zones::Zones;
 use crate::wire::{PacketView, PublishView};
 
@@ -63,10 +64,11 @@ impl Engine {
         due.into_iter().for_each(|receipt| self.acknowledge(receipt));
     }
 
-    /// Has messages that match handed up for this listener.
-    pub fn listen(&mut self, now: Micros, listener: u64, filter: &str, qos: u8) {
+    /// Has messages that match handed up for this listener, at this `QoS` at most, with or without the publisher's `retain` flag.
+    pub fn listen(&mut self, now: Micros, listener: u64, filter: &str, qos: u8, retain_as_published: bool) {
         if let Side::Client(client) = &mut self.side {
-            client.inbox.listen(now, listener, filter, qos, &mut self.out.counters);
+            let listener = Subscriber { retain_as_published, ..Subscriber::new(SessionKey(listener), qos) };
+            client.inbox.listen(now, listener, filter, &mut self.out.counters);
             self.acknowledge_due();
         }
     }

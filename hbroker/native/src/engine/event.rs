@@ -82,7 +82,10 @@ pub struct Message {
     pub publish: Bytes,
     /// The payload put together from fragments; `None`: it is in `publish`.
     pub whole: Option<Vec<u8>>,
+    /// Sent because it was retained when a subscription was made.
     pub retained: bool,
+    /// The flag that the application sees (§7.6).
+    pub retain: bool,
     pub qos: u8,
     /// The listeners that it matches.
     pub subscriptions: Vec<u64>,

@@ -75,6 +75,9 @@ impl Forwarder {
             return Err(Refusal::Expired);
         }
         let reliable = origin.filter(|origin| origin.delivery > 0);
+        if reliable.is_some() && route.gathering {
+            return Err(Refusal::Handover);
+        }
         let id = (publish.publisher, publish.sequence);
         if publish.qos == 2 && !window.first_seen(now, publish.publisher, publish.sequence) {
             out.counters.drop(Drop::DuplicateMessage);

@@ -83,9 +83,8 @@ impl Inbox {
     }
 
     /// Has messages that match handed up for this listener, those too that waited for one.
-    pub fn listen(&mut self, now: Micros, listener: u64, filter: &str, qos: u8, counters: &mut Counters) {
-        let subscriber = Subscriber::new(SessionKey(listener), qos);
-        self.listeners.insert(filter, "", subscriber);
+    pub fn listen(&mut self, now: Micros, listener: Subscriber, filter: &str, counters: &mut Counters) {
+        self.listeners.insert(filter, "", listener);
         for waiting in self.unclaimed.take_all() {
             let Ok(PacketView { body: Body::Publish(publish), .. }) = PacketView::from_raw(&waiting.field)
             else {
@@ -267,6 +266,7 @@ impl Inbox {
     ) {
         let wanted = self.matches.subscribers();
         let granted = wanted.iter().map(|listener| listener.qos).max().unwrap_or(0);
+        let as_published = wanted.iter().any(|listener| listener.retain_as_published);
         let qos = if receipt.is_some() { publish.qos.min(granted) } else { 0 };
         let receipt = match (&mut self.held, receipt) {
             (Some(held), Some(receipt)) => {
@@ -279,6 +279,7 @@ impl Inbox {
             publish: publish.field().into_owned().into(),
             whole,
             retained,
+            retain: retained || (publish.retain && as_published),
             qos,
             subscriptions: wanted.iter().map(|listener| listener.session.0).collect(),
             receipt,

@@ -48,6 +48,8 @@ pub struct Route<'a> {
     pub groups: &'a GroupList,
     /// Only this node itself publishes there.
     pub reserved: bool,
+    /// Its subscribers are on their way back.
+    pub gathering: bool,
 }
 
 /// The tables of one worker, and the routes that were found last.
@@ -69,6 +71,7 @@ struct Place {
     /// The end of the lease.
     until: Micros,
     reserved: bool,
+    gathering: bool,
     subscribers: Vec<Subscriber>,
     groups: GroupList,
 }
@@ -135,7 +138,8 @@ impl Routes {
         };
         self.subscriptions.collect_matches(topic, &mut self.matches);
         let (subscribers, groups) = (self.matches.subscribers(), self.matches.groups());
-        let route = Route { subscribers, groups, reserved: grant.reserved };
+        let (reserved, gathering) = (grant.reserved, grant.gathering);
+        let route = Route { subscribers, groups, reserved, gathering };
         if topic.len() <= LONGEST_TOPIC && subscribers.len() + groups.members() <= MOST_SUBSCRIBERS {
             self.places[place].remember(topic, self.version, grant.until, route);
         }
@@ -170,7 +174,12 @@ impl Place {
     }
 
     fn route(&self) -> Route<'_> {
-        Route { subscribers: &self.subscribers, groups: &self.groups, reserved: self.reserved }
+        Route {
+            subscribers: &self.subscribers,
+            groups: &self.groups,
+            reserved: self.reserved,
+            gathering: self.gathering,
+        }
     }
 
     fn remember(&mut self, topic: &str, version: u64, until: Micros, route: Route<'_>) {
@@ -179,7 +188,8 @@ impl Place {
         self.subscribers.clear();
         self.subscribers.extend_from_slice(route.subscribers);
         self.groups.copy_from(route.groups);
-        (self.version, self.until, self.reserved) = (version, until, route.reserved);
+        (self.version, self.until) = (version, until);
+        (self.reserved, self.gathering) = (route.reserved, route.gathering);
     }
 }
 

@@ -90,7 +90,7 @@ impl Core {
         Ok(PyBytes::new(py, &token))
     }
 
-    #[pyo3(signature = (subtree, epoch, serving, until_us = None, *, reserved = false))]
+    #[pyo3(signature = (subtree, epoch, serving, until_us = None, *, reserved = false, gathering = false))]
     fn grant(
         &self,
         py: Python<'_>,
@@ -99,8 +99,10 @@ impl Core {
         serving: bool,
         until_us: Option<Micros>,
         reserved: bool,
+        gathering: bool,
     ) {
-        let grant = Grant { epoch, serving, reserved, until: until_us.unwrap_or(Micros::MAX) };
+        let until = until_us.unwrap_or(Micros::MAX);
+        let grant = Grant { epoch, serving, reserved, gathering, until };
         py.detach(|| self.core.grant(subtree, grant));
     }
 
@@ -294,9 +296,19 @@ impl Core {
         published.map_err(|why| unpublishable(why, &message))
     }
 
-    fn listen(&self, py: Python<'_>, subscription: u64, filter: &str, qos: u8) -> PyResult<()> {
+    #[pyo3(signature = (subscription, filter, qos, retain_as_published = false))]
+    fn listen(
+        &self,
+        py: Python<'_>,
+        subscription: u64,
+        filter: &str,
+        qos: u8,
+        retain_as_published: bool,
+    ) -> PyResult<()> {
         check_filter(filter, qos)?;
-        py.detach(|| self.core.on(0, |engine, now| engine.listen(now, subscription, filter, qos)));
+        py.detach(|| {
+            self.core.on(0, |engine, now| engine.listen(now, subscription, filter, qos, retain_as_published));
+        });
         Ok(())
     }
 

@@ -40,7 +40,7 @@ impl Message {
 
     #[getter]
     fn retain(&self) -> bool {
-        self.view().retain
+        self.message.retain
     }
 
     #[getter]

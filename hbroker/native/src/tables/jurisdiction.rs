@@ -45,6 +45,8 @@ pub struct Grant {
     pub serving: bool,
     /// Only the node itself publishes here (§7.2).
     pub reserved: bool,
+    /// Those who had subscribed at its owner before are on their way back (§5.8): messages that must reach them are refused.
+    pub gathering: bool,
     /// The last moment of the lease (§5.6). It ends here, whatever becomes of the one who granted.
     pub until: Micros,
 }
@@ -196,7 +198,7 @@ mod tests {
     }
 
     const fn grant(epoch: u64, serving: bool, until: Micros) -> Grant {
-        Grant { epoch, serving, reserved: false, until }
+        Grant { epoch, serving, reserved: false, gathering: false, until }
     }
 
     fn is_own(decision: Decision<'_>) -> bool {

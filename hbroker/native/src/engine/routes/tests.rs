@@ -6,14 +6,14 @@ use rand::{Rng, SeedableRng};
 use super::*;
 use crate::tables::jurisdiction::Grant;
 
-const GRANT: Grant = Grant { epoch: 1, serving: true, reserved: false, until: Micros::MAX };
+const GRANT: Grant = Grant { epoch: 1, serving: true, reserved: false, gathering: false, until: Micros::MAX };
 
 fn subscriber(session: u64) -> Subscriber {
     Subscriber::new(SessionKey(session), 1)
 }
 
-/// Whether a topic is reserved, its sessions in order, and its groups with their members, in order.
-type Found = (bool, Vec<u64>, Vec<(String, Vec<u64>)>);
+/// Whether a topic is reserved, and gathering, its sessions in order, and its groups with their members, in order.
+type Found = (bool, bool, Vec<u64>, Vec<(String, Vec<u64>)>);
 
 /// What the tables say, without the cache.
 fn searched(routes: &Routes, now: Micros, topic: &str) -> Option<Found> {
@@ -22,7 +22,7 @@ fn searched(routes: &Routes, now: Micros, topic: &str) -> Option<Found> {
     };
     let mut matches = MatchSet::default();
     routes.subscriptions.collect_matches(topic, &mut matches);
-    Some((grant.reserved, sessions(matches.subscribers()), groups(matches.groups())))
+    Some((grant.reserved, grant.gathering, sessions(matches.subscribers()), groups(matches.groups())))
 }
 
 fn sessions(subscribers: &[Subscriber]) -> Vec<u64> {
@@ -40,7 +40,7 @@ fn groups(list: &GroupList) -> Vec<(String, Vec<u64>)> {
 
 fn found(routes: &mut Routes, now: Micros, topic: &str) -> Option<Found> {
     let route = routes.find(now, topic).ok()?;
-    Some((route.reserved, sessions(route.subscribers), groups(route.groups)))
+    Some((route.reserved, route.gathering, sessions(route.subscribers), groups(route.groups)))
 }
 
 #[test]
@@ -63,8 +63,10 @@ fn finds_what_the_tables_say_whatever_was_changed_since() {
             4 => _ = routes.matching("a/b"),
             5..8 => {
                 let until = now + random.random_range(0..500);
-                let (serving, reserved) = (random.random_bool(0.8), random.random());
-                routes.jurisdiction_mut().grant(subtree, Grant { serving, reserved, until, ..GRANT });
+                let serving = random.random_bool(0.8);
+                let (reserved, gathering) = (random.random(), random.random());
+                let grant = Grant { serving, reserved, gathering, until, ..GRANT };
+                routes.jurisdiction_mut().grant(subtree, grant);
             }
             _ => {}
         }

@@ -132,7 +132,7 @@ fn no_local_spares_the_publisher_its_own() {
     let node = network.add_node("", 1);
     let (one, other) = (network.add_client(), network.add_client());
     for client in [one, other] {
-        network.hosts[client].engines[0].listen(network.now, 1, "a", 1);
+        network.hosts[client].engines[0].listen(network.now, 1, "a", 1, false);
         network.connect(client, node);
         network.subscribe(client, node, "a", 1, true);
     }
@@ -149,7 +149,7 @@ fn a_puback_says_that_nobody_was_subscribed() {
         let node = network.add_node("", 1);
         network.add_subscriber(node, "a", 0);
         let publisher = network.add_client();
-        network.hosts[publisher].engines[0].listen(network.now, 1, "own", 1);
+        network.hosts[publisher].engines[0].listen(network.now, 1, "own", 1, false);
         network.connect(publisher, node);
         network.subscribe(publisher, node, "own", 1, true);
         let mut expected = Vec::new();

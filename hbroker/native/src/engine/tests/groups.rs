@@ -42,7 +42,7 @@ fn a_message_in_parts_goes_to_one_member_though_others_come() {
     let members: Vec<usize> = (0..12)
         .map(|_| {
             let client = network.add_client();
-            network.hosts[client].engines[0].listen(network.now, 1, "a", 1);
+            network.hosts[client].engines[0].listen(0, 1, "a", 1, false);
             network.connect(client, node);
             client
         })

@@ -72,7 +72,7 @@ fn what_waits_for_sessions_and_what_was_seen_moves() {
         let quick = network.add_subscriber(old, "b/#", 2);
         let [away, slow] = [(); 2].map(|()| {
             let client = network.add_client();
-            network.hosts[client].engines[0].listen(network.now, 1, "b/#", 2);
+            network.hosts[client].engines[0].listen(0, 1, "b/#", 2, false);
             subscribe_persistently(&mut network, client, old, "b/#");
             client
         });

@@ -111,7 +111,7 @@ fn those_that_have_no_room_beside_each_other_come_one_after_the_other() {
             config.reassembly_bytes = 600_000;
         });
         let now = network.now;
-        network.hosts[subscriber].engines[0].listen(now, 1, "#", 2);
+        network.hosts[subscriber].engines[0].listen(now, 1, "#", 2, false);
         network.connect(subscriber, node);
         network.subscribe(subscriber, node, "#", 2, false);
         // Each has one large message under way at a time, and together they are more than there is room for.

@@ -117,7 +117,8 @@ pub fn config(node: bool, seed: u64) -> Config {
 }
 
 /// That of a node which serves all that it owns, for ever.
-pub const GRANT: Grant = Grant { epoch: 1, serving: true, reserved: false, until: Micros::MAX };
+pub const GRANT: Grant =
+    Grant { epoch: 1, serving: true, reserved: false, gathering: false, until: Micros::MAX };
 
 pub fn message<'a>(topic: &'a str, payload: &'a [u8], qos: u8) -> PublishOut<'a> {
     PublishOut {
@@ -177,8 +178,7 @@ impl Network {
     /// A client with a subscription at a node.
     pub fn add_subscriber(&mut self, node: usize, filter: &str, qos: u8) -> usize {
         let client = self.add_client();
-        let now = self.now;
-        self.hosts[client].engines[0].listen(now, 1, filter, qos);
+        self.hosts[client].engines[0].listen(self.now, 1, filter, qos, false);
         self.connect(client, node);
         self.subscribe(client, node, filter, qos, false);
         client
@@ -200,7 +200,7 @@ impl Network {
     /// A client with a subscription at a node, as a member of a group.
     pub fn add_member(&mut self, node: usize, filter: &str, group: &str, qos: u8) -> usize {
         let client = self.add_client();
-        self.hosts[client].engines[0].listen(self.now, 1, filter, qos);
+        self.hosts[client].engines[0].listen(0, 1, filter, qos, false);
         self.connect(client, node);
         self.subscribe_in(client, node, filter, group, qos, false);
         client

@@ -78,6 +78,27 @@ fn an_owner_that_refuses_and_is_the_owner_again_takes_nothing_out_of_its_turn() 
 }
 
 #[test]
+fn what_must_reach_its_subscribers_waits_until_they_are_back() {
+    for seed in 0..12 {
+        let mut network = Network::new(seed, Faults { loss: 0.1, duplication: 0.05, jitter: 2_000 });
+        let node = network.add_node("", 1);
+        let publisher = network.add_client();
+        network.hosts[node].engines[0].grant("b", Grant { gathering: true, ..GRANT });
+        (0..=2).for_each(|qos| publish_for(&mut network, publisher, 5, qos));
+        network.run(100 * MILLISECOND);
+        let published = &network.hosts[publisher].published;
+        assert!(published.is_empty(), "seed {seed}: acknowledged to nobody's good: {published:?}");
+        assert!(network.counter(node, "messages_in") > 0, "what nobody waits for goes on");
+        let subscriber = network.add_subscriber(node, "b/#", 2);
+        network.hosts[node].engines[0].grant("b", GRANT);
+        network.run_until_drained();
+        network.assert_all_published(publisher, 10);
+        let expected: Vec<u64> = (6..=15).collect();
+        assert_eq!(firsts(&network.sequences(subscriber, "b/topic")), expected, "seed {seed}");
+    }
+}
+
+#[test]
 fn a_link_that_ends_gives_its_messages_to_the_next_in_order() {
     for seed in 0..12 {
         for qos in [1, 2] {

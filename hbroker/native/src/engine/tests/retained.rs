@@ -95,3 +95,30 @@ fn a_dead_message_is_not_sent() {
         assert_eq!(network.hosts[subscriber].read.len(), expected);
     }
 }
+
+#[test]
+fn the_flag_that_an_application_sees_is_that_of_mqtt() {
+    // What a listener asked for, and the flag of a message with `retain`, of one without, and of one that was retained.
+    for (retain_as_published, expected) in [(false, [false, false, true]), (true, [true, false, true])] {
+        let mut network = Network::new(9, Faults::default());
+        let node = network.add_node("", 1);
+        let subscriber = network.add_client();
+        network.hosts[subscriber].engines[0].listen(0, 1, "#", 1, retain_as_published);
+        network.connect(subscriber, node);
+        network.subscribe(subscriber, node, "#", 1, false);
+        network.hosts[subscriber].reads = false;
+        let publisher = network.add_client();
+        network.publish(publisher, &retained("a", b"x", 1));
+        network.publish(publisher, &message("b", b"x", 1));
+        network.run(SECOND);
+        send_retained(&mut network, subscriber, node, "a", 1);
+        network.run(SECOND);
+        let now = network.now;
+        let mut read = network.hosts[subscriber].engines[0].take_messages(now, 10);
+        // Messages on two topics come in either order; what was published last was retained first.
+        read.sort_by_key(|message| {
+            (message.retained, message.publish.windows(3).any(|text| text == b"\x0a\x01b"))
+        });
+        assert_eq!(read.iter().map(|message| message.retain).collect::<Vec<_>>(), expected);
+    }
+}

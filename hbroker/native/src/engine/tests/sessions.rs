@@ -17,7 +17,7 @@ const OWN: Bounds = Bounds { messages: 0, bytes: 0 };
 /// A client whose session outlives its links, subscribed at a node.
 fn add_persistent(network: &mut Network, node: usize, filter: &str, qos: u8, bounds: Bounds) -> usize {
     let client = network.add_client();
-    network.hosts[client].engines[0].listen(network.now, 1, filter, qos);
+    network.hosts[client].engines[0].listen(0, 1, filter, qos, false);
     network.connect(client, node);
     let session = network.open_bounded(client, node, true, bounds);
     subscribe(network, node, filter, "", Subscriber::new(session, qos));
@@ -155,7 +155,7 @@ fn who_acknowledges_datagrams_and_never_a_message_costs_what_its_bounds_say() {
     network.connect(liar, node);
     let session = network.open_bounded(liar, node, false, bounds);
     subscribe(&mut network, node, "a/#", "", Subscriber::new(session, 1));
-    network.hosts[liar].engines[0].listen(network.now, 1, "a/#", 1);
+    network.hosts[liar].engines[0].listen(0, 1, "a/#", 1, false);
     network.hosts[liar].reads = false;
     let publisher = network.add_client();
     for _ in 0..200 {
@@ -182,7 +182,7 @@ fn a_full_queue_gives_way_as_its_policy_says() {
         let mut network = Network::new(3, Faults::default());
         let node = network.add_node("", 2);
         let client = network.add_client();
-        network.hosts[client].engines[0].listen(network.now, 1, "a/#", 1);
+        network.hosts[client].engines[0].listen(0, 1, "a/#", 1, false);
         network.connect(client, node);
         let bounds = Bounds { messages: 10, bytes: 0 };
         let session = network.open_bounded(client, node, true, bounds);
@@ -270,7 +270,7 @@ fn each_message_for_a_group_goes_to_one_member_and_to_another_when_that_one_ends
         let node = network.add_node("", workers);
         let members: Vec<usize> = (0..4).map(|_| network.add_client()).collect();
         for &member in &members {
-            network.hosts[member].engines[0].listen(network.now, 1, "a/#", 1);
+            network.hosts[member].engines[0].listen(0, 1, "a/#", 1, false);
             network.connect(member, node);
             let session = network.open_session(member, node, false);
             subscribe(&mut network, node, "a/#", "g", Subscriber::new(session, 1));
@@ -313,7 +313,7 @@ fn a_member_that_is_away_or_stalled_gets_nothing_while_others_are_there() {
     let stalled = network.add_client();
     let ready = network.add_client();
     for (client, persistent) in [(away, true), (stalled, false), (ready, true)] {
-        network.hosts[client].engines[0].listen(network.now, 1, "a/#", 1);
+        network.hosts[client].engines[0].listen(0, 1, "a/#", 1, false);
         network.connect(client, node);
         let session = network.open_session(client, node, persistent);
         subscribe(&mut network, node, "a/#", "g", Subscriber::new(session, 1));
@@ -381,7 +381,8 @@ fn what_a_peer_grants_before_its_session_is_made_holds_for_it() {
         subscribe(&mut network, node, "a/#", "", Subscriber::new(session, 1));
         let publisher = network.add_client();
         network.hosts[subscriber].reads = false;
-        network.hosts[subscriber].engines[0].listen(network.now, 1, "a/#", 1);
+        let now = network.now;
+        network.hosts[subscriber].engines[0].listen(now, 1, "a/#", 1, false);
         publish_many(&mut network, publisher, 10, 1);
         let session = network.session(subscriber, node);
         let session = network.hosts[node].engines[0].out.sessions.get(session).expect("it is there");
@@ -412,7 +413,7 @@ impl Life {
         for (index, persistent) in [true, true, false].into_iter().enumerate() {
             let bounds = Bounds { messages: [30, 10_000, 50][index], bytes: 0 };
             let client = network.add_client();
-            network.hosts[client].engines[0].listen(network.now, 1, "a/#", 2);
+            network.hosts[client].engines[0].listen(0, 1, "a/#", 2, false);
             subscribers.push((client, persistent, bounds));
         }
         let publishers = (0..2).map(|_| network.add_client()).collect();

@@ -27,13 +27,13 @@ fn it_waits_unacknowledged_for_a_listener_in_order() {
         network.run(SECOND);
         assert!(network.hosts[publisher].published.is_empty() && network.hosts[client].read.is_empty());
         let now = network.now;
-        network.hosts[client].engines[0].listen(now, 1, "a", 2);
+        network.hosts[client].engines[0].listen(now, 1, "a", 2, false);
         network.run(SECOND);
         let lengths: Vec<usize> = network.hosts[client].read.iter().map(|read| read.payload.len()).collect();
         assert_eq!(lengths, [1, 5_000, 1], "seed {seed}");
         assert_eq!(network.hosts[publisher].published.len(), 3, "the other topic waits on");
         let now = network.now;
-        network.hosts[client].engines[0].listen(now, 2, "#", 2);
+        network.hosts[client].engines[0].listen(now, 2, "#", 2, false);
         network.run_until_drained();
         assert_eq!(network.sequences(client, "b").len(), 1);
         network.assert_all_published(publisher, 4);
@@ -60,7 +60,7 @@ fn it_is_given_up_after_a_while_or_where_there_is_too_much_of_it() {
     network.assert_all_published(publisher, 30);
     assert_eq!(network.counter(client, "drop.unclaimed"), 30);
     let now = network.now;
-    network.hosts[client].engines[0].listen(now, 1, "#", 2);
+    network.hosts[client].engines[0].listen(now, 1, "#", 2, false);
     network.run(SECOND);
     assert!(network.hosts[client].read.is_empty());
 }
@@ -72,7 +72,7 @@ fn in_other_sessions_and_at_qos_0_nothing_waits() {
         network.publish(publisher, &message("a", b"x", qos));
         network.run_until_drained();
         let now = network.now;
-        network.hosts[client].engines[0].listen(now, 1, "#", 2);
+        network.hosts[client].engines[0].listen(now, 1, "#", 2, false);
         network.run(SECOND);
         assert!(network.hosts[client].read.is_empty());
         assert_eq!(network.counter(client, "drop.unclaimed"), 0);

@@ -1,0 +1,62 @@
+"""These tests make hosts. Where that cannot be done they are skipped, but not in CI: there they fail."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from hbroker.sim.lab import Lab, why_impossible
+from hbroker.sim.network import Faults
+from tests.lab.network import Network
+
+DELEGATED = ("site/a", "site/b", "site/c", "site/d")
+OWNED = ("site/hall", *DELEGATED)
+"""A place of each of five owners. The root keeps what is in none of the others, such as the hall."""
+
+SUBTREES = {"root": "", **{subtree[-1]: subtree for subtree in DELEGATED}}
+TOPICS = [f"{place}/lamp" for place in OWNED]
+FILTERS = [f"{place}/#" for place in OWNED]
+"""One for each owner, which no other knows of."""
+
+CLIENTS = ("one", "two", "three", "four")
+"""Hosts for clients."""
+
+BAD = Faults(
+    loss=0.2,
+    delay_us=30_000,
+    jitter_us=40_000,
+    reordering=0.05,
+    late_us=50_000,
+    duplication=0.05,
+    corruption=0.02,
+)
+"""A path that loses a fifth, takes 50 ms ± 20 ms, and does the rest of what a path can do."""
+
+
+@pytest.fixture(scope="session", autouse=True)
+def hosts_can_be_made() -> None:
+    """Skips, or fails, where they cannot."""
+    reason = why_impossible()
+    if reason is None:
+        return
+    if os.environ.get("CI") == "true":
+        pytest.fail(reason)
+    pytest.skip(reason)
+
+
+@pytest.fixture
+def lab() -> Iterator[Lab]:
+    """Hosts for five owners and some clients, with clear paths."""
+    with Lab([*SUBTREES, *CLIENTS]) as lab:
+        yield lab
+
+
+@pytest.fixture
+def network(lab: Lab, tmp_path: Path) -> Network:
+    """Five owners that have joined. The paths are clear."""
+    network = Network(lab, tmp_path, SUBTREES)
+    network.start()
+    return network

@@ -1,0 +1,206 @@
+"""Nodes and clients as processes, each on a host of its own, and what can be done to them."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import select
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Container, Mapping, Sequence
+from pathlib import Path
+
+from hbroker.sim.lab import Lab
+from tests.lab.journal import Acknowledged, Begun, Reader, Received
+from tests.product.network import PROJECT, environment
+
+PATIENCE_S = 60.0
+"""Far more than a program takes to be ready on a busy machine, and through a bad network."""
+
+PORT = 7_700
+_GLANCE_S = 0.2
+
+
+class Program:
+    """A program on a host, which can be killed and started again."""
+
+    def __init__(self, lab: Lab, host: str, command: Sequence[str], log: Path) -> None:
+        self.host = host
+        self._lab = lab
+        self._command = command
+        self._log = log
+        self._process: subprocess.Popen[str] | None = None
+
+    def start(self) -> None:
+        """Starts it. Does not wait."""
+        with self._log.open("a") as log:
+            self._process = self._lab.start(
+                self.host,
+                self._command,
+                stdout=subprocess.PIPE,
+                stderr=log,
+                text=True,
+                cwd=PROJECT,
+                env=environment(),
+            )
+
+    def await_ready(self) -> None:
+        """Waits until it says that it is ready."""
+        output = self.process.stdout
+        assert output is not None
+        assert select.select([output], [], [], PATIENCE_S)[0], f"{self.host} is not ready\n{self.log()}"
+        assert output.readline().startswith("ready"), f"{self.host} ended\n{self.log()}"
+
+    def kill(self) -> None:
+        """`kill -9`."""
+        self.process.kill()
+        self.process.wait(PATIENCE_S)
+
+    def signal(self, number: signal.Signals) -> None:
+        """Sends it a signal."""
+        self.process.send_signal(number)
+
+    def end(self, patience_s: float = PATIENCE_S) -> None:
+        """Asks it to end, and waits until it has ended well."""
+        self.signal(signal.SIGTERM)
+        self.await_end(patience_s)
+
+    def await_end(self, patience_s: float = PATIENCE_S) -> None:
+        """Waits until it has ended by itself, and well."""
+        assert self.process.wait(patience_s) == 0, f"{self.host} failed\n{self.log()}"
+
+    @property
+    def process(self) -> subprocess.Popen[str]:
+        """The one that runs, or ran last."""
+        assert self._process is not None
+        return self._process
+
+    def log(self) -> str:
+        """What it said."""
+        return self._log.read_text()
+
+
+class Publisher(Program):
+    """`tests.lab.publish` on a host."""
+
+    def __init__(self, lab: Lab, host: str, directory: Path, flags: Sequence[str]) -> None:
+        journal = directory / f"{host}.journal"
+        super().__init__(lab, host, _client("publish", host, journal, flags), directory / f"{host}.log")
+        self._reader = Reader(journal)
+        self._begun: dict[int, Begun] = {}
+        self._acknowledged: dict[int, Acknowledged] = {}
+
+    def begun(self) -> dict[int, Begun]:
+        """The messages that it began to publish, by number."""
+        self._read()
+        return self._begun
+
+    def acknowledged(self) -> dict[int, Acknowledged]:
+        """Those for which it had the PUBACK."""
+        self._read()
+        return self._acknowledged
+
+    def latest(self) -> int:
+        """When the latest of those messages was begun for which it had the PUBACK; 0: there are none."""
+        acknowledged = self.acknowledged()
+        return max((self._begun[number].at for number in acknowledged), default=0)
+
+    def await_acknowledged(self, count: int) -> None:
+        """Waits until it has had the PUBACKs of so many messages."""
+        until(lambda: len(self.acknowledged()) >= count, f"{count} messages of {self.host} are distributed")
+
+    def await_flow(self, since: int) -> None:
+        """Waits until a message is acknowledged that it began after a time."""
+        until(lambda: self.latest() > since, f"what {self.host} publishes now is distributed")
+
+    def _read(self) -> None:
+        for entry in self._reader.news():
+            match entry:
+                case Begun():
+                    self._begun[entry.number] = entry
+                case Acknowledged():
+                    self._acknowledged[entry.number] = entry
+
+
+class Subscriber(Program):
+    """`tests.lab.subscribe` on a host."""
+
+    def __init__(self, lab: Lab, host: str, directory: Path, flags: Sequence[str]) -> None:
+        journal = directory / f"{host}.journal"
+        super().__init__(lab, host, _client("subscribe", host, journal, flags), directory / f"{host}.log")
+        self._reader = Reader(journal)
+        self._received: list[Received] = []
+
+    def received(self) -> list[Received]:
+        """What it read, in that order."""
+        self._received += [entry for entry in self._reader.news() if isinstance(entry, Received)]
+        return self._received
+
+
+class Network:
+    """Nodes by name, each on the host of that name. `serving`: those with the policy `serve` (§5.6)."""
+
+    def __init__(
+        self, lab: Lab, directory: Path, subtrees: Mapping[str, str], serving: Container[str] = ()
+    ) -> None:
+        self.root = f"{lab.address('root')}:{PORT}"
+        self.nodes = {
+            name: self._node(lab, directory, name, subtree, "serve" if name in serving else "fence")
+            for name, subtree in subtrees.items()
+        }
+        self._lab = lab
+        self._directory = directory
+
+    def start(self) -> None:
+        """Starts every node, and waits until each has joined."""
+        for node in self.nodes.values():
+            node.start()
+        for node in self.nodes.values():
+            node.await_ready()
+
+    def restart(self, name: str) -> None:
+        """Starts a node that was killed, and waits until it has joined."""
+        self.nodes[name].start()
+        self.nodes[name].await_ready()
+
+    def publisher(self, host: str, topics: Sequence[str], qos: int, *flags: str) -> Publisher:
+        """A publisher on a host, not started yet."""
+        topic_flags = itertools.chain.from_iterable(("--topic", topic) for topic in topics)
+        common = ["--root", self.root, "--qos", str(qos), *topic_flags]
+        return Publisher(self._lab, host, self._directory, [*common, *flags])
+
+    def subscriber(self, host: str, filters: Sequence[str], qos: int) -> Subscriber:
+        """A subscriber on a host, started, with its subscription complete."""
+        filter_flags = itertools.chain.from_iterable(("--filter", filter) for filter in filters)
+        flags = ["--root", self.root, "--qos", str(qos), *filter_flags]
+        subscriber = Subscriber(self._lab, host, self._directory, flags)
+        subscriber.start()
+        return subscriber
+
+    def _node(self, lab: Lab, directory: Path, name: str, subtree: str, policy: str) -> Program:
+        command = [sys.executable, "-m", "hbroker", "node", "--name", name, "--subtree", subtree]
+        command += ["--listen", f"{lab.address(name)}:{PORT}", "--memory", str(directory / f"{name}.cuts")]
+        if subtree:
+            command += ["--root", self.root, "--policy", policy]
+        return Program(lab, name, command, directory / f"{name}.log")
+
+
+def until(condition: Callable[[], bool], what: str, within_s: float = PATIENCE_S) -> None:
+    """Waits until something is so."""
+    deadline = time.monotonic() + within_s
+    while not condition():
+        assert time.monotonic() < deadline, f"not within {within_s:g} s: {what}"
+        time.sleep(_GLANCE_S)
+
+
+def resident_bytes(program: Program) -> int:
+    """Memory that a program has in RAM."""
+    pages = Path(f"/proc/{program.process.pid}/statm").read_text().split()[1]
+    return int(pages) * os.sysconf("SC_PAGE_SIZE")
+
+
+def _client(module: str, name: str, journal: Path, flags: Sequence[str]) -> list[str]:
+    program = [sys.executable, "-m", f"tests.lab.{module}"]
+    return [*program, "--name", name, "--journal", str(journal), *flags]

@@ -1,0 +1,48 @@
+"""`kill -9` of the root under load: what it delegated goes on as if nothing had happened (§5.6).
+
+The paths are clear here. What is measured is the delay of each message, from before its `publish` to after
+its reading.
+"""
+
+from __future__ import annotations
+
+import time
+
+from tests.lab.conftest import DELEGATED
+from tests.lab.journal import now
+from tests.lab.network import Network
+from tests.lab.verdict import missing, require_order, require_single
+
+MOST_DELAY_S = 0.1
+RATE = "250"
+
+
+def test_delegated_subtrees_do_not_notice_that_the_root_is_away(network: Network, is_long: bool) -> None:
+    subscriber = network.subscriber("three", [f"{subtree}/#" for subtree in DELEGATED], qos=2)
+    subscriber.await_ready()
+    topics = [f"{subtree}/lamp" for subtree in DELEGATED]
+    publishers = [
+        network.publisher(host, topics, qos, "--rate", RATE) for qos, host in ((1, "one"), (2, "two"))
+    ]
+    for publisher in publishers:
+        publisher.start()
+        publisher.await_ready()
+        publisher.await_acknowledged(100)
+    killed = now()
+    network.nodes["root"].kill()
+    time.sleep(10 if is_long else 3)
+    network.restart("root")
+    back = now()
+    for publisher in publishers:
+        publisher.await_flow(back + 2_000_000)
+        publisher.end()
+    subscriber.end()
+    received = subscriber.received()
+    require_order(received)
+    require_single(entry for entry in received if entry.source == "two")
+    for publisher in publishers:
+        assert missing(publisher, received) == []
+        assert len(publisher.acknowledged()) == len(publisher.begun())
+    delays = [entry.at - entry.begun_at for entry in received if entry.begun_at >= killed]
+    assert len(delays) > 1_000
+    assert max(delays) / 1e6 < MOST_DELAY_S

@@ -1,0 +1,136 @@
+"""An owner that came to its topics without a handover waits for its subscribers (§5.8).
+
+Publishers repeat at once what was not acknowledged, subscribers come when they notice: in between nothing of
+QoS 1 or 2 may be acknowledged, or it is lost.
+"""
+
+from __future__ import annotations
+
+import pytest
+
+from hbroker.protocol import timers
+from hbroker.protocol.notices import LeaseLost
+from hbroker.protocol.outcome import Published, Subscribed
+from hbroker.sim.network import ClientHost, Faults, NodeHost
+from tests.network.networks import Tree
+
+ROUGH = Faults(loss=0.1, delay_us=10_000, jitter_us=10_000, reordering=0.05, duplication=0.05)
+TOPIC = "home/kitchen/oven"
+PLACES = {"root": "", "kitchen": "home/kitchen"}
+
+
+class Stream:
+    """A subscriber, and a publisher that goes on whatever happens."""
+
+    def __init__(self, seed: int, victim: str, faults: Faults = ROUGH) -> None:
+        self.tree = Tree.grow(seed, ["home/kitchen"])
+        self.world = self.tree.world
+        self.world.faults = faults
+        self.topic = TOPIC if victim == "kitchen" else "attic/lamp"
+        self.victim = self.tree.owner(self.topic)
+        self.subscriber = self.subscribe()
+        self.publisher = self.tree.client()
+        self.published = 0
+        self.publish()
+        self.await_all()
+
+    def subscribe(self) -> ClientHost:
+        subscriber = self.tree.client()
+        subscriber.subscribe(self.topic, qos=2)
+        self.world.run_until(lambda: any(isinstance(o, Subscribed) for o in subscriber.outcomes))
+        return subscriber
+
+    def publish_for(self, microseconds: int) -> None:
+        for _ in range(microseconds // 20_000):
+            self.publish()
+            self.world.run(20_000)
+
+    def publish(self) -> None:
+        payload = str(self.published).encode()
+        assert self.publisher.publish(self.topic, payload, qos=1 + self.published % 2)
+        self.published += 1
+
+    def restart(self, *, remembers: bool = True) -> NodeHost:
+        self.victim.kill()
+        self.publish_for(timers.SECOND // 2)
+        return self.victim.restart(remembers=remembers)
+
+    def await_all(self) -> None:
+        """Until everything is acknowledged."""
+        self.world.run_until(lambda: self.acknowledged() == self.published)
+
+    def acknowledged(self) -> int:
+        return sum(isinstance(outcome, Published) for outcome in self.publisher.outcomes)
+
+    def numbers(self) -> list[int]:
+        """What the subscriber has, what came twice once."""
+        return list(dict.fromkeys(int(message.payload) for message in self.subscriber.messages))
+
+
+@pytest.mark.parametrize("victim", PLACES)
+@pytest.mark.parametrize("seed", range(5))
+def test_a_restarted_owner_loses_nothing_that_it_had_not_acknowledged(seed: int, victim: str) -> None:
+    stream = Stream(seed, victim)
+    stream.publish_for(timers.SECOND)
+    stream.restart()
+    stream.publish_for(timers.SECOND)
+    stream.await_all()
+    assert stream.numbers() == list(range(stream.published))
+
+
+def test_without_its_memory_it_waits_for_nobody() -> None:
+    stream = Stream(1, "root")
+    stream.publish_for(timers.SECOND)
+    stream.restart(remembers=False)
+    stream.publish_for(timers.SECOND)
+    stream.await_all()
+    assert len(stream.numbers()) < stream.published
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_a_parent_that_takes_back_loses_nothing(seed: int) -> None:
+    stream = Stream(seed, "kitchen")
+    stream.publish_for(timers.SECOND)
+    stream.victim.kill()
+    stream.publish_for(2 * timers.SECOND)
+    stream.await_all()
+    assert stream.numbers() == list(range(stream.published))
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_an_owner_that_lost_its_lease_and_has_it_anew_loses_nothing(seed: int) -> None:
+    stream = Stream(seed, "kitchen")
+    world, kitchen, root = stream.world, stream.victim, stream.tree.root
+    ends = {kitchen.address, root.address}
+    stream.publish_for(timers.SECOND)
+    world.path = lambda datagram: None if {datagram.source, datagram.destination} == ends else world.faults
+    while LeaseLost("home/kitchen") not in kitchen.notices:
+        stream.publish_for(timers.SECOND // 10)
+    world.path = None
+    stream.publish_for(3 * timers.SECOND)
+    stream.await_all()
+    assert stream.numbers() == list(range(stream.published))
+
+
+def test_a_restarted_owner_waits_for_a_dead_subscriber_no_longer_than_its_session_lives() -> None:
+    stream = Stream(1, "root", Faults())
+    dead = stream.subscribe()
+    stream.publish_for(timers.SECOND)
+    stream.world.remove(dead)
+    owner = stream.restart()
+    restarted = stream.world.now
+    stream.await_all()
+    assert timers.IDLE_TIMEOUT <= stream.world.now - restarted < timers.IDLE_TIMEOUT + timers.SECOND
+    assert stream.numbers() == list(range(stream.published))
+    assert {session for session, _ in owner.subscriptions} == {stream.subscriber.session}
+
+
+def test_qos_0_waits_for_nobody() -> None:
+    stream = Stream(1, "root", Faults())
+    dead = stream.subscribe()
+    stream.world.remove(dead)
+    stream.restart()
+    stream.world.run(5 * timers.SECOND)
+    stream.publisher.publish(stream.topic, b"-1", qos=0)
+    stream.world.run(timers.SECOND)
+    assert stream.numbers() == [0, -1]
