@@ -19,7 +19,7 @@ from hbroker.protocol.jurisdiction import Delegation
 from hbroker.protocol.node import Node
 from hbroker.protocol.notices import Notice
 from hbroker.protocol.outcome import Outcome, TakenOver
-from hbroker.protocol.subscribers import Key, Subscription
+from hbroker.protocol.subscribers import Subscription
 from hbroker.protocol.subscription import Options
 from hbroker.protocol.terms import SessionTerms
 from hbroker.protocol.testator import Will
