@@ -272,7 +272,7 @@ class Network:
         """The highest epoch that any node ever held of each subtree."""
         self.epochs_fell: list[str] = []
         self.has_changed = True
-        """Whether who serves what may have changed since `on_step` looked: time alone changes nothing here."""
+        """Whether who serves what may have changed since `on_step` looked. Time alone changes nothing."""
         self.on_step: Callable[[], None] = lambda: None
         self._due: list[tuple[int, int, Callable[[], None]]] = []
         self._order = count()
