@@ -85,12 +85,12 @@ def test_no_subscription_is_complete_while_an_owner_named_does_not_own_what_it_m
     assert grant is not None
     kitchen.control.jurisdiction.drop("home/kitchen")
     listener = tree.client("listener")
-    listener.subscribe(FILTER, qos=1)
+    subscription = listener.subscribe(FILTER, qos=1)
     tree.world.run(3_000_000)
     assert not listener.outcomes
     kitchen.control.jurisdiction.hold(grant)
     tree.world.run_until(lambda: bool(listener.outcomes))
-    assert listener.outcomes[0] == Subscribed(1, ("kitchen",))
+    assert listener.outcomes[0] == Subscribed(subscription, ("kitchen",))
     assert len(kitchen.control.subscribers) == 1
 
 
