@@ -100,9 +100,11 @@ class Node:
             settings, address, core, self._jurisdiction, self._custody, self._ledger, self._epoch_at
         )
         self._claims = Claims(self._means(incarnation, random), claims, remember_claims)
-        self._orders = Orders(
-            settings, core, jurisdiction, self._claims, self._ledger, self.leave, random.randbytes(16)
-        )
+        self._orders = self._new_orders(random.randbytes(16))
+
+    def _new_orders(self, secret: bytes) -> Orders:
+        parts = (self._core, self._jurisdiction, self._claims, self._ledger)
+        return Orders(self._settings, *parts, self.leave, secret)
 
     def _means(self, incarnation: int, random: Random) -> Means:
         return Means(

@@ -318,6 +318,9 @@ class Subscriber:
             self._forget_if_unwanted(link, key)
         if known is None or not suback.node:
             return
+        if suback.reason == Reason.REASON_QUOTA_EXCEEDED:  # §7.8: it asked for an end rather than for gaps
+            self._abandon_all(now, known, suback.reason)
+            return
         site = self._site(now, known, suback.node, reachable(suback.address, source))
         self._name(now, known, suback.passed_to, ask=False)
         if suback.active:
@@ -403,8 +406,11 @@ class Subscriber:
         """§8: a passing reason is like silence, and is repeated; another one ends the subscription."""
         known.reason = reason
         if reason not in _PASSING:
-            for listener in sorted(known.listeners):
-                self._abandon(now, listener, reason, answered=True)
+            self._abandon_all(now, known, reason)
+
+    def _abandon_all(self, now: int, known: Subscription, reason: int) -> None:
+        for listener in sorted(known.listeners):
+            self._abandon(now, listener, reason, answered=True)
 
     def _fail(self, now: int, listener: int, reason: int, *, answered: bool) -> list[int]:
         """Ends a listener; returns the sessions in which the subscription goes on."""

@@ -86,7 +86,7 @@ def test_without_its_parent_fence_stops_and_serve_goes_on(labs: tuple[Sleeper, O
 
 def test_an_owner_that_overslept_serves_nothing(labs: tuple[Sleeper, Orphans]) -> None:
     sleeper = labs[0]
-    until(lambda: len(sleeper.late.begun()) == 2, "something waits for it when it wakes")
+    until(lambda: len(sleeper.late.begun()) >= 2, "something waits for it when it wakes")
     sleeper.publisher.await_flow(sleeper.stopped)
     # Without its parent it cannot become the owner again: what it served now it would serve as a second one.
     sleeper.lab.cut(["root"], ["a"])

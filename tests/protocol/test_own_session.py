@@ -147,6 +147,21 @@ def test_what_a_persistent_session_has_from_an_earlier_run_is_left_alone() -> No
         assert any(isinstance(body, pb.Unsubscribe) for body in world.root.told) is ends
 
 
+def test_a_queue_that_overflowed_ends_the_subscription_where_that_was_asked_for() -> None:
+    world = World(terms=PERSISTENT)
+    world.node("kitchen", "home/kitchen", world.root)
+    id = world.control.subscribe(world.now, "home/#", Options(1, overflow=pb.OVERFLOW_END_SESSION))
+    world.outcome(Subscribed)
+    ended = pb.SubAck(node="root", filter="home/#", reason=pb.REASON_QUOTA_EXCEEDED)
+    world.deliver(world.root, ended)
+    failed = world.outcome(SubscriptionFailed)
+    assert (failed.subscription, failed.reason, failed.answered) == (id, Reason.REASON_QUOTA_EXCEEDED, True)
+    world.run(seconds=60)
+    assert world.listening == {}
+    assert all("home/#" not in node.subscriptions for node in world.nodes.values()), "nor elsewhere"
+    assert world.control.poll_timeout() is None
+
+
 def taken_over(world: World, session: int) -> None:
     body = pb.Leave(session=session, reason=pb.REASON_SESSION_TAKEN_OVER)
     world.event(ControlEvent(None, world.root.address, pack(body), True))

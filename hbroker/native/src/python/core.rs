@@ -90,6 +90,7 @@ impl Core {
         Ok(PyBytes::new(py, &token))
     }
 
+    #[allow(clippy::too_many_arguments)]
     #[pyo3(signature = (subtree, epoch, serving, until_us = None, *, reserved = false, gathering = false))]
     fn grant(
         &self,
