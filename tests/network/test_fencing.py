@@ -85,10 +85,18 @@ def test_no_subscription_is_complete_while_an_owner_named_does_not_own_what_it_m
     assert grant is not None
     kitchen.control.jurisdiction.drop("home/kitchen")
     listener = tree.client("listener")
-    listener.subscribe(FILTER, qos=1)
+    subscription = listener.subscribe(FILTER, qos=1)
     tree.world.run(3_000_000)
     assert not listener.outcomes
     kitchen.control.jurisdiction.hold(grant)
     tree.world.run_until(lambda: bool(listener.outcomes))
-    assert listener.outcomes[0] == Subscribed(1, ("kitchen",))
+    assert listener.outcomes[0] == Subscribed(subscription, ("kitchen",))
     assert len(kitchen.control.subscribers) == 1
+
+
+def test_a_part_that_waits_for_its_subscribers_goes_with_the_subtree_around_it() -> None:
+    tree = Tree.grow(9)
+    tree.root.control.jurisdiction.gather("home/kitchen", 5)
+    home = tree.join("home")
+    assert home.owns(TOPIC)
+    assert not tree.root.owns(TOPIC)
