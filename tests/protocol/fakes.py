@@ -135,25 +135,35 @@ class FakeCore:
         reserved: bool = False,
         gathering: bool = False,
     ) -> None:
+        before = self.grants.get(subtree)
         self.grants[subtree] = epoch, serving
-        self.network.granted(self, subtree, epoch)
+        if before != (epoch, serving):
+            self.network.granted(self, subtree, epoch)
 
     def revoke(self, subtree: str) -> None:
         del self.grants[subtree]
+        self.network.has_changed = True
 
     def cut(self, cut: Cut) -> None:
+        self.network.has_changed |= cut[0] not in self.cuts
         self.cuts[cut[0]] = cut
 
     def uncut(self, subtree: str) -> None:
         del self.cuts[subtree]
+        self.network.has_changed = True
 
     def serves(self, topic: str) -> bool:
-        """Whether a PUBLISH to this topic is taken here (§7.2)."""
-        holders = [s for s in (*self.grants, *self.cuts) if is_within(topic, s)]
-        if not self.alive or not holders:
+        """Whether a PUBLISH to this topic is taken here (§7.2): by the longest subtree that holds it."""
+        if not self.alive:
             return False
-        longest = max(holders, key=len)
-        return longest not in self.cuts and self.grants[longest][1]
+        levels = topic.split("/")
+        for depth in range(len(levels), -1, -1):
+            subtree = "/".join(levels[:depth])
+            if subtree in self.cuts:
+                return False
+            if subtree in self.grants:
+                return self.grants[subtree][1]
+        return False
 
     # Subscriptions
 
@@ -261,6 +271,8 @@ class Network:
         self.epochs: dict[str, int] = {}
         """The highest epoch that any node ever held of each subtree."""
         self.epochs_fell: list[str] = []
+        self.has_changed = True
+        """Whether who serves what may have changed since `on_step` looked. Time alone changes nothing."""
         self.on_step: Callable[[], None] = lambda: None
         self._due: list[tuple[int, int, Callable[[], None]]] = []
         self._order = count()
@@ -271,12 +283,14 @@ class Network:
         """A host that starts at this address; one that was there before is dead."""
         core = FakeCore(self, address, self.random.getrandbits(64))
         self.hosts[address] = core
+        self.has_changed = True
         return core
 
     def kill(self, address: Address) -> None:
         """The process is gone. Its peers find out when nobody answers."""
         core = self.hosts[address]
         core.alive = False
+        self.has_changed = True
         for conversation in list(core.links.values()):
             self._end_later(conversation, "timeout", timers.IDLE_TIMEOUT)
 
@@ -310,7 +324,9 @@ class Network:
                         control.handle_timeout(self.now)
             else:
                 break
-            self.on_step()
+            if self.has_changed:
+                self.has_changed = False
+                self.on_step()
         self.now = end
 
     # Called by cores
@@ -319,6 +335,7 @@ class Network:
         if epoch < self.epochs.get(subtree, 0):
             self.epochs_fell.append(subtree)
         self.epochs[subtree] = epoch
+        self.has_changed = True
 
     def open(self, core: FakeCore, address: Address, session: int) -> int:
         for link, conversation in core.links.items():

@@ -36,7 +36,7 @@ steps = st.tuples(
 )
 
 
-@settings(max_examples=150, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=settings().max_examples // 3, deadline=None, suppress_health_check=list(HealthCheck))
 @given(
     seed=st.integers(0, 2**32),
     first=st.lists(nodes, unique=True),
@@ -53,7 +53,7 @@ def test_no_topic_has_two_owners_and_epochs_only_rise(
     hold(World(seed, Faults(loss=loss, duplication=0.2, late=0.2)), first, steps)
 
 
-@settings(max_examples=8, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=settings().max_examples // 12, deadline=None, suppress_health_check=list(HealthCheck))
 @given(
     seed=st.integers(0, 2**32),
     first=st.lists(nodes, unique=True),
