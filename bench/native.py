@@ -14,6 +14,7 @@ from typing import Final
 from bench.sequences import Stream
 from bench.transport import FILLER, PAYLOAD_BYTES, Address, NoAnswer, topic_of
 from hbroker._native import Endpoint, Message, PublishedEvent
+from hbroker._proto import packet_pb2 as pb
 from hbroker.protocol.client import ClientControl
 from hbroker.protocol.outcome import Resolved, Subscribed
 from hbroker.protocol.subscription import Options
@@ -21,22 +22,25 @@ from hbroker.runtime.hub import new_endpoint
 from hbroker.runtime.identity import Identity
 from hbroker.runtime.turns import clock
 
-__all__ = ["NativePublisher", "NativeSubscriber"]
+__all__ = ["NativeClient", "NativePublisher", "NativeSubscriber"]
 
 _PATIENCE_US: Final = 10_000_000
 _TURN_US: Final = 20_000
 """How often the control has its turn under load."""
 _BATCH: Final = 1_024
+_DISTRIBUTED: Final = (pb.REASON_SUCCESS, pb.REASON_NO_MATCHING_SUBSCRIBERS)
 
 
-class _Client:
-    """One endpoint and its control, polled."""
+class NativeClient:
+    """One endpoint and its control, polled. Raises NoAnswer where a request fails."""
 
     def __init__(self, root: Address, name: str) -> None:
         identity = Identity.of(name)
         self.endpoint: Endpoint = new_endpoint(("127.0.0.1", 0), identity)
         self.control = ClientControl(self.endpoint, SystemRandom(), root, identity.terms)
         self.acknowledged = 0
+        self.failed = 0
+        """Messages of QoS 1 and 2 that were given up."""
         self._next_turn = 0
 
     def turn(self, *, at_once: bool = False) -> bool:
@@ -55,23 +59,35 @@ class _Client:
         while events := self.endpoint.poll_events(_BATCH):
             for event in events:
                 if type(event) is PublishedEvent:
-                    self.acknowledged += 1
+                    is_distributed = event.reason in _DISTRIBUTED
+                    self.acknowledged += is_distributed
+                    self.failed += not is_distributed
                 else:
                     self.control.handle_event(now, event)
 
-    def wait_for(self, kind: type[Resolved] | type[Subscribed]) -> None:
-        """Takes turns until the outcome is there. Raises NoAnswer for any other."""
-        while (outcome := self.control.poll_outcome()) is None:
-            self.endpoint.wait(0.01)
-            self.turn(at_once=True)
-        if not isinstance(outcome, kind):
-            raise NoAnswer(f"hbroker: {outcome}")
+    def resolve(self, topic: str) -> None:
+        """Returns once the owner of a topic is known."""
+        self.control.resolve(clock(), topic, patience=_PATIENCE_US)
+        self._wait_for(Resolved)
+
+    def subscribe(self, filter: str, options: Options) -> None:
+        """Returns once every owner has the subscription."""
+        self.control.subscribe(clock(), filter, options, patience=_PATIENCE_US)
+        self._wait_for(Subscribed)
 
     def close(self) -> None:
         """Leaves, and stops the thread."""
         self.control.leave()
         self.endpoint.drain(0.2)
         self.endpoint.shutdown()
+
+    def _wait_for(self, kind: type[Resolved] | type[Subscribed]) -> None:
+        """Takes turns until the outcome is there. Raises NoAnswer for any other."""
+        while (outcome := self.control.poll_outcome()) is None:
+            self.endpoint.wait(0.01)
+            self.turn(at_once=True)
+        if not isinstance(outcome, kind):
+            raise NoAnswer(f"hbroker: {outcome}")
 
 
 class NativePublisher:
@@ -80,11 +96,10 @@ class NativePublisher:
     def __init__(self, root: Address, pairs: int, qos: int) -> None:
         self._qos = qos
         self._topics = [topic_of(pair) for pair in range(pairs)]
-        self._clients = [_Client(root, f"publisher-{pair}") for pair in range(pairs)]
+        self._clients = [NativeClient(root, f"publisher-{pair}") for pair in range(pairs)]
         self._turn = 0
         for client, topic in zip(self._clients, self._topics, strict=True):
-            client.control.resolve(clock(), topic, patience=_PATIENCE_US)
-            client.wait_for(Resolved)
+            client.resolve(topic)
 
     def publish(self, count: int) -> int:
         """Up to `count` messages on the next topic; returns how many the endpoint took."""
@@ -134,10 +149,9 @@ class NativeSubscriber:
     def __init__(self, root: Address, pairs: int, qos: int) -> None:
         self.streams = [Stream(first=1) for _ in range(pairs)]
         self.corrupted = 0
-        self._clients = [_Client(root, f"subscriber-{pair}") for pair in range(pairs)]
+        self._clients = [NativeClient(root, f"subscriber-{pair}") for pair in range(pairs)]
         for pair, client in enumerate(self._clients):
-            client.control.subscribe(clock(), topic_of(pair), Options(qos), patience=_PATIENCE_US)
-            client.wait_for(Subscribed)
+            client.subscribe(topic_of(pair), Options(qos))
 
     def filenos(self) -> list[int]:
         """One for each pair; readable while `take` has something."""

@@ -88,7 +88,7 @@ def _run_all(seeds: range, jobs: int, run: Callable[[int], _Run], report: Callab
         messages += verdict.messages
         if verdict.violation is not None:
             failed.append(verdict.seed)
-            print(f"{_clear()}{report(verdict)}")
+            print(f"{_clear()}{report(verdict)}", flush=True)
         _show(done, len(seeds), len(failed))
     print(f"{_clear()}{len(seeds)} runs, {messages} messages, {time.monotonic() - began:.0f} s", end="")
     print(f"; failed: {' '.join(map(str, sorted(failed)))}" if failed else "; every invariant held")

@@ -121,7 +121,8 @@ class Jurisdiction:
         self._remember(self.delegations)
         self._successors.discard(delegation.subtree)
         self._core.cut(delegation.as_cut())
-        self.gathered(delegation.subtree)
+        for part in [part for part in self._gathering if is_within(part, delegation.subtree)]:
+            self.gathered(part)
         self._cuts_changed(delegation.subtree)
 
     def take_back(self, subtree: str) -> None:

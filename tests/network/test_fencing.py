@@ -92,3 +92,11 @@ def test_no_subscription_is_complete_while_an_owner_named_does_not_own_what_it_m
     tree.world.run_until(lambda: bool(listener.outcomes))
     assert listener.outcomes[0] == Subscribed(subscription, ("kitchen",))
     assert len(kitchen.control.subscribers) == 1
+
+
+def test_a_part_that_waits_for_its_subscribers_goes_with_the_subtree_around_it() -> None:
+    tree = Tree.grow(9)
+    tree.root.control.jurisdiction.gather("home/kitchen", 5)
+    home = tree.join("home")
+    assert home.owns(TOPIC)
+    assert not tree.root.owns(TOPIC)

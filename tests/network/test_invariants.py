@@ -6,8 +6,11 @@ checker that finds nothing then would find nothing at all. Here are those that s
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
+from hbroker import _native
 from hbroker.protocol.subscribing import Subscribing
 from hbroker.sim import soak
 from hbroker.sim.network.actions import Publish
@@ -62,6 +65,10 @@ def test_a_defect_is_found_by_the_invariant_that_it_breaks(
     assert found is not None, "nothing was found"
     assert found.violation is not None
     assert found.violation.invariant is variant.breaks, soak.report(found)
+
+
+def test_the_core_has_no_defects_to_choose_from() -> None:
+    assert b"HBROKER_BROKEN" not in Path(_native.__file__).read_bytes()
 
 
 def test_a_failure_is_reported_with_how_to_run_it_again(

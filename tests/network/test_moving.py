@@ -83,7 +83,8 @@ def in_turns(traffic: Traffic, steps: Iterator[None]) -> None:
 
 def between(tree: Tree, subtree: str, nodes: list[NodeHost], times: int) -> Iterator[None]:
     for turn in range(times):
-        yield tree.move(subtree, nodes[turn % 2], nodes[1 - turn % 2])
+        tree.move(subtree, nodes[turn % 2], nodes[1 - turn % 2])
+        yield
 
 
 @pytest.mark.parametrize("qos", [1, 2])
@@ -115,7 +116,8 @@ def test_a_parent_leaves_and_what_it_delegated_serves_on(faults: Faults) -> None
     refused = kitchen.engine.counters().get("drop.handover", 0)
 
     def steps() -> Iterator[None]:
-        yield tree.leave(tree.nodes["home"])
+        tree.leave(tree.nodes["home"])
+        yield
         tree.world.run(2 * timers.LEASE)
         yield
 

@@ -1,0 +1,65 @@
+"""Load on a network, from processes of its own: handles on `tests.product.pacer` and `tests.product.readers`."""
+
+from __future__ import annotations
+
+import json
+import select
+import subprocess
+import sys
+from types import TracebackType
+from typing import Any, Self
+
+from tests.product.network import PATIENCE, PROJECT, environment
+
+__all__ = ["Load", "pacer", "readers"]
+
+
+class Load:
+    """A program that works until its input ends, and then prints its account. A context manager."""
+
+    def __init__(self, module: str, **flags: object) -> None:
+        given = [part for name, value in flags.items() for part in (f"--{name.replace('_', '-')}", str(value))]
+        self.process = subprocess.Popen(
+            [sys.executable, "-m", module, *given],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            cwd=PROJECT,
+            env=environment(),
+        )
+
+    def __enter__(self) -> Self:
+        assert self.process.stdout is not None
+        assert select.select([self.process.stdout], [], [], PATIENCE)[0], "the load is not ready"
+        assert self.process.stdout.readline() == "ready\n"
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.process.kill()
+        self.process.communicate()
+
+    def tell(self, command: str) -> None:
+        """Writes to its input."""
+        assert self.process.stdin is not None
+        self.process.stdin.write(command)
+        self.process.stdin.flush()
+
+    def end(self) -> dict[str, Any]:
+        """Ends its input; its account."""
+        output, _ = self.process.communicate(timeout=2 * PATIENCE)
+        assert self.process.returncode == 0
+        account: dict[str, Any] = json.loads(output)
+        return account
+
+
+def pacer(root: str, topic: str, qos: int, rate: int) -> Load:
+    """A publisher of so many messages a second."""
+    return Load("tests.product.pacer", root=root, topic=topic, qos=qos, rate=rate)
+
+
+def readers(root: str, filter: str, qos: int, count: int, name: str, queue_messages: int = 0) -> Load:
+    """So many subscribers, which ask for this bound of their queues."""
+    flags = {"filter": filter, "qos": qos, "readers": count, "name": name}
+    return Load("tests.product.readers", root=root, queue_messages=queue_messages, **flags)

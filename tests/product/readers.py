@@ -1,0 +1,150 @@
+"""Many subscribers of one filter in a process: `python -m tests.product.readers`.
+
+Each is a client of the network, with a socket and a session of its own, and takes its messages in batches: so ten
+times 5,000 messages a second, or a hundred subscribers, fit a small machine beside the nodes. Says `ready`
+once all have subscribed. A line `pause` on its standard input: the application takes no more messages; `resume`:
+it does again. At the end of the input it takes what is there, and prints its account.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import select
+import time
+from array import array
+from collections import defaultdict
+from collections.abc import Sequence
+from typing import Final
+
+from bench.native import NativeClient
+from bench.sequences import Stream
+from hbroker._native import Message
+from hbroker._proto import packet_pb2 as pb
+from hbroker.protocol.subscription import Options
+from hbroker.runtime.address import place_of, resolve
+from tests.product.pacer import STAMP
+
+_BATCH: Final = 1_024
+_GLANCE_S: Final = 0.02
+_QUIET_S: Final = 0.3
+"""Nothing has come for so long after the end of the input: nothing more will."""
+
+
+class Reader:
+    """One subscriber, and what came to it."""
+
+    def __init__(self, client: NativeClient) -> None:
+        self.client = client
+        self.stream = Stream(first=1)
+        self.longest_gap = 0
+        """Nanoseconds from one batch to the next."""
+        self._came_at = 0
+
+    def take(self) -> list[Message]:
+        """What has come since."""
+        messages = self.client.endpoint.poll_messages(_BATCH)
+        if messages:
+            self.stream.take([message.sequence for message in messages])
+            now = time.monotonic_ns()
+            if self._came_at:
+                self.longest_gap = max(self.longest_gap, now - self._came_at)
+            self._came_at = now
+        self.client.turn(at_once=not messages)
+        return messages
+
+
+class Readers:
+    """All of them, and how long their messages took."""
+
+    def __init__(self, readers: Sequence[Reader]) -> None:
+        self._readers = {reader.client.endpoint.fileno(): reader for reader in readers}
+        self._is_paused = False
+        self._latencies: defaultdict[int, array[int]] = defaultdict(lambda: array("Q"))
+        """Nanoseconds from when a message was due, by phase."""
+        self._poll = select.poll()
+        for descriptor in self._readers:
+            self._poll.register(descriptor, select.POLLIN)
+
+    def run(self, commands: int) -> None:
+        """Takes messages until the commands end, and then what is still on its way."""
+        self._poll.register(commands, select.POLLIN)
+        while True:
+            ready = self._ready(commands)
+            self._take(ready)
+            if commands in ready:
+                command = os.read(commands, 16).decode()
+                if not command:
+                    break
+                self._is_paused = command == "pause\n"
+        self._poll.unregister(commands)
+        self._is_paused = False
+        quiet_since = time.monotonic()
+        while time.monotonic() - quiet_since < _QUIET_S:
+            if self._take(self._ready()):
+                quiet_since = time.monotonic()
+
+    def account(self) -> dict[str, object]:
+        """What came. `p99_s`: by phase, over all messages of all subscribers."""
+        readers = self._readers.values()
+        return {
+            "received": [reader.stream.received for reader in readers],
+            "doubled": sum(reader.stream.duplicated for reader in readers),
+            "disordered": sum(reader.stream.disordered for reader in readers),
+            "longest_gap_s": max(reader.longest_gap for reader in readers) / 1e9,
+            "p99_s": [_quantile(self._latencies[phase], 0.99) for phase in sorted(self._latencies)],
+        }
+
+    def _ready(self, *others: int) -> set[int]:
+        if not self._is_paused:
+            return {descriptor for descriptor, _ in self._poll.poll(_GLANCE_S * 1_000)}
+        return set(select.select(others, [], [], _GLANCE_S)[0])
+
+    def _take(self, ready: set[int]) -> bool:
+        """Whether there were any."""
+        came = False
+        for descriptor, reader in self._readers.items():
+            if descriptor not in ready:
+                reader.client.turn()
+                continue
+            messages = reader.take()
+            came |= bool(messages)
+            now = time.monotonic_ns()
+            for message in messages:
+                due, phase = STAMP.unpack_from(message.payload)
+                self._latencies[phase].append(now - due)
+        return came
+
+
+def _quantile(values: array[int], share: float) -> float:
+    return sorted(values)[int(len(values) * share)] / 1e9
+
+
+def main() -> None:
+    """Runs until the end of the standard input."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--root", required=True)
+    parser.add_argument("--filter", required=True)
+    parser.add_argument("--qos", type=int, required=True)
+    parser.add_argument("--name", required=True, help="of the clients: NAME-0, NAME-1 and so on")
+    parser.add_argument("--readers", type=int, required=True, help="how many")
+    parser.add_argument("--queue-messages", type=int, default=0, help="the bound that the sessions ask for")
+    arguments = parser.parse_args()
+    root = resolve(*place_of(arguments.root))
+    options = Options(
+        arguments.qos, overflow=pb.OVERFLOW_DROP_NEWEST, queue_messages=arguments.queue_messages
+    )
+    clients = [NativeClient(root, f"{arguments.name}-{number}") for number in range(arguments.readers)]
+    for client in clients:
+        client.subscribe(arguments.filter, options)
+    print("ready", flush=True)
+    readers = Readers([Reader(client) for client in clients])
+    readers.run(0)
+    print(json.dumps(readers.account()), flush=True)
+    for client in clients:
+        client.close()
+
+
+if __name__ == "__main__":
+    main()
