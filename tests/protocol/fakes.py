@@ -135,13 +135,12 @@ class FakeCore:
         reserved: bool = False,
         gathering: bool = False,
     ) -> None:
-        before = self.grants.get(subtree)
+        self.network.has_changed |= self.grants.get(subtree) != (epoch, serving)
         self.grants[subtree] = epoch, serving
-        if before != (epoch, serving):
-            self.network.granted(self, subtree, epoch)
+        self.network.granted(self, subtree, epoch)
 
     def revoke(self, subtree: str) -> None:
-        del self.grants[subtree]
+        self.grants.pop(subtree, None)
         self.network.has_changed = True
 
     def cut(self, cut: Cut) -> None:
@@ -334,8 +333,8 @@ class Network:
     def granted(self, core: FakeCore, subtree: str, epoch: int) -> None:
         if epoch < self.epochs.get(subtree, 0):
             self.epochs_fell.append(subtree)
+            self.has_changed = True
         self.epochs[subtree] = epoch
-        self.has_changed = True
 
     def open(self, core: FakeCore, address: Address, session: int) -> int:
         for link, conversation in core.links.items():
