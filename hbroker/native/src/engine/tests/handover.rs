@@ -161,7 +161,7 @@ fn what_is_open_is_told_with_no_subtree_neither_before_its_own_moves_nor_after()
         for subtree in order {
             network.cut(old, subtree, new);
             let (queued, seen) = export(&mut network, old, subtree);
-            assert!(queued.is_empty() && seen.is_empty(), "{order:?}: its publisher has them all");
+            assert!(queued.is_empty(), "{order:?}: its publisher has them all");
             import(&mut network, new, &queued, &seen);
         }
         for engine in &mut network.hosts[new].engines {
