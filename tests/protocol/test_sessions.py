@@ -291,6 +291,7 @@ def test_one_that_is_connected_gets_a_link_from_the_new_owner() -> None:
     taken = session_of(taker)
     assert taken is not None
     assert not taken.is_away
+    taker.pass_time(0)
     (told,) = [body for _, body in taker.core.sent if isinstance(body, pb.SubAck)]
     assert told.active
     assert told.resumed
