@@ -32,10 +32,13 @@ _DISTRIBUTED: Final = (pb.REASON_SUCCESS, pb.REASON_NO_MATCHING_SUBSCRIBERS)
 
 
 class NativeClient:
-    """One endpoint and its control, polled. Raises NoAnswer where a request fails."""
+    """One endpoint and its control, polled. Raises NoAnswer where a request fails.
 
-    def __init__(self, root: Address, name: str) -> None:
-        identity = Identity.of(name)
+    `bounds`: those of `hbroker.runtime.identity.Profile`.
+    """
+
+    def __init__(self, root: Address, name: str, **bounds: int) -> None:
+        identity = Identity.of(name, **bounds)
         self.endpoint: Endpoint = new_endpoint(("127.0.0.1", 0), identity)
         self.control = ClientControl(self.endpoint, SystemRandom(), root, identity.terms)
         self.acknowledged = 0
