@@ -98,6 +98,11 @@ impl Core {
         self.on(worker, |engine, now| engine.adopt(now, session, address))
     }
 
+    /// Whether the peer of a link opened it, and never answered there.
+    pub fn is_one_sided(&self, link: LinkId) -> bool {
+        self.on(link.worker(), |engine, _| engine.is_one_sided(link))
+    }
+
     /// Forgets a link, its queue and its subscriptions.
     pub fn close(&self, link: LinkId) {
         self.on(link.worker(), |engine, now| engine.close(now, link));
