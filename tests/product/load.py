@@ -1,4 +1,4 @@
-"""Load on a network, from processes of its own: handles on `tests.product.pacer` and `tests.product.readers`."""
+"""Load on a network from processes of its own: handles on `tests.product.pacer` and `.readers`."""
 
 from __future__ import annotations
 
@@ -71,7 +71,8 @@ def readers(
     queue_messages: int = 0,
     receive_messages: int = 4_096,
 ) -> Load:
-    """So many subscribers: how much their sessions' queues hold, and how much each takes without an answer."""
+    """So many subscribers. `queue_messages`: what may wait for each; `receive_messages`: what it takes
+    without having answered."""
     return Load(
         "tests.product.readers",
         root=root,

@@ -1,9 +1,9 @@
 """Many subscribers of one filter in a process: `python -m tests.product.readers`.
 
-Each is a client of the network, with a socket and a session of its own, and takes its messages in batches: so ten
-times 5,000 messages a second, or a hundred subscribers, fit a small machine beside the nodes. Says `ready`
-once all have subscribed. A line `pause` on its standard input: the application takes no more messages; `resume`:
-it does again. At the end of the input it takes what is there, and prints its account.
+Each is a client of the network, with a socket and a session of its own, and takes its messages in batches:
+so ten times 5,000 messages a second, or a hundred subscribers, fit a small machine beside the nodes. Says
+`ready` once all have subscribed. A line `pause` on its standard input: the application takes no more
+messages; `resume`: it does again. At the end of the input it takes what is there, and prints its account.
 """
 
 from __future__ import annotations
