@@ -32,10 +32,11 @@ _DISTRIBUTED: Final = (pb.REASON_SUCCESS, pb.REASON_NO_MATCHING_SUBSCRIBERS)
 
 
 class NativeClient:
-    """One endpoint and its control, polled. Raises NoAnswer where a request fails."""
+    """One endpoint and its control, polled. Raises NoAnswer where a request fails. `receive_messages`: as in
+    `hbroker.runtime.identity.Profile`."""
 
-    def __init__(self, root: Address, name: str) -> None:
-        identity = Identity.of(name)
+    def __init__(self, root: Address, name: str, *, receive_messages: int = 4_096) -> None:
+        identity = Identity.of(name, receive_messages=receive_messages)
         self.endpoint: Endpoint = new_endpoint(("127.0.0.1", 0), identity)
         self.control = ClientControl(self.endpoint, SystemRandom(), root, identity.terms)
         self.acknowledged = 0

@@ -1,4 +1,4 @@
-"""Load on a network, from processes of its own: handles on `tests.product.pacer` and `tests.product.readers`."""
+"""Load on a network from processes of its own: handles on `tests.product.pacer` and `.readers`."""
 
 from __future__ import annotations
 
@@ -18,7 +18,9 @@ class Load:
     """A program that works until its input ends, and then prints its account. A context manager."""
 
     def __init__(self, module: str, **flags: object) -> None:
-        given = [part for name, value in flags.items() for part in (f"--{name.replace('_', '-')}", str(value))]
+        given = [
+            part for name, value in flags.items() for part in (f"--{name.replace('_', '-')}", str(value))
+        ]
         self.process = subprocess.Popen(
             [sys.executable, "-m", module, *given],
             stdin=subprocess.PIPE,
@@ -59,7 +61,25 @@ def pacer(root: str, topic: str, qos: int, rate: int) -> Load:
     return Load("tests.product.pacer", root=root, topic=topic, qos=qos, rate=rate)
 
 
-def readers(root: str, filter: str, qos: int, count: int, name: str, queue_messages: int = 0) -> Load:
-    """So many subscribers, which ask for this bound of their queues."""
-    flags = {"filter": filter, "qos": qos, "readers": count, "name": name}
-    return Load("tests.product.readers", root=root, queue_messages=queue_messages, **flags)
+def readers(
+    root: str,
+    filter: str,
+    qos: int,
+    count: int,
+    name: str,
+    *,
+    queue_messages: int = 0,
+    receive_messages: int = 4_096,
+) -> Load:
+    """So many subscribers. `queue_messages`: what may wait for each; `receive_messages`: what it takes
+    without having answered."""
+    return Load(
+        "tests.product.readers",
+        root=root,
+        filter=filter,
+        qos=qos,
+        readers=count,
+        name=name,
+        queue_messages=queue_messages,
+        receive_messages=receive_messages,
+    )

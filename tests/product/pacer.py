@@ -1,10 +1,10 @@
 """A publisher at a steady rate, as a process: `python -m tests.product.pacer`.
 
-Each message says when it was due, and in which phase of the test: a publisher that is held up does not hide the
-time that a message waited, and no latency is counted for a phase that it does not belong to. A message that the
-endpoint has no room for stays due. Says `ready`, then publishes; each byte that it reads from its standard
-input begins the next phase. At the end of the input it waits for what was not acknowledged, and prints its
-account.
+Each message says when it was due, and in which phase of the test: a publisher that is held up does not
+hide the time that a message waited, and no latency is counted for a phase that it does not belong to. A
+message that the endpoint has no room for stays due. Says `ready`, then publishes; each byte that it reads
+from its standard input begins the next phase. At the end of the input it waits for what was not
+acknowledged, and prints its account.
 """
 
 from __future__ import annotations
@@ -63,7 +63,8 @@ class Pacer:
         self._client.turn(at_once=True)
 
     def account(self) -> dict[str, float]:
-        """What became of the messages. `held_up_s`: the longest that one waited for room, or for this process."""
+        """What became of the messages. `held_up_s`: the longest that one waited for room, or for this
+        process to run."""
         return {
             "sent": self.sent,
             "acknowledged": self._client.acknowledged,

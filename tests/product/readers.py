@@ -1,9 +1,9 @@
 """Many subscribers of one filter in a process: `python -m tests.product.readers`.
 
-Each is a client of the network, with a socket and a session of its own, and takes its messages in batches: so ten
-times 5,000 messages a second, or a hundred subscribers, fit a small machine beside the nodes. Says `ready`
-once all have subscribed. A line `pause` on its standard input: the application takes no more messages; `resume`:
-it does again. At the end of the input it takes what is there, and prints its account.
+Each is a client of the network, with a socket and a session of its own, and takes its messages in batches:
+so ten times 5,000 messages a second, or a hundred subscribers, fit a small machine beside the nodes. Says
+`ready` once all have subscribed. A line `pause` on its standard input: the application takes no more
+messages; `resume`: it does again. At the end of the input it takes what is there, and prints its account.
 """
 
 from __future__ import annotations
@@ -61,6 +61,7 @@ class Readers:
     def __init__(self, readers: Sequence[Reader]) -> None:
         self._readers = {reader.client.endpoint.fileno(): reader for reader in readers}
         self._is_paused = False
+        self._next_glance = 0
         self._latencies: defaultdict[int, array[int]] = defaultdict(lambda: array("Q"))
         """Nanoseconds from when a message was due, by phase."""
         self._poll = select.poll()
@@ -104,17 +105,24 @@ class Readers:
     def _take(self, ready: set[int]) -> bool:
         """Whether there were any."""
         came = False
-        for descriptor, reader in self._readers.items():
-            if descriptor not in ready:
-                reader.client.turn()
-                continue
-            messages = reader.take()
+        for descriptor in ready & self._readers.keys():
+            messages = self._readers[descriptor].take()
             came |= bool(messages)
             now = time.monotonic_ns()
             for message in messages:
                 due, phase = STAMP.unpack_from(message.payload)
                 self._latencies[phase].append(now - due)
+        self._glance()
         return came
+
+    def _glance(self) -> None:
+        """Gives those a turn to which nothing comes."""
+        now = time.monotonic_ns()
+        if now < self._next_glance:
+            return
+        self._next_glance = now + round(_GLANCE_S * 1e9)
+        for reader in self._readers.values():
+            reader.client.turn()
 
 
 def _quantile(values: array[int], share: float) -> float:
@@ -129,13 +137,19 @@ def main() -> None:
     parser.add_argument("--qos", type=int, required=True)
     parser.add_argument("--name", required=True, help="of the clients: NAME-0, NAME-1 and so on")
     parser.add_argument("--readers", type=int, required=True, help="how many")
-    parser.add_argument("--queue-messages", type=int, default=0, help="the bound that the sessions ask for")
+    parser.add_argument(
+        "--queue-messages", type=int, required=True, help="that may wait for each; 0: the node's own"
+    )
+    parser.add_argument("--receive-messages", type=int, required=True, help="that each takes unanswered")
     arguments = parser.parse_args()
     root = resolve(*place_of(arguments.root))
     options = Options(
         arguments.qos, overflow=pb.OVERFLOW_DROP_NEWEST, queue_messages=arguments.queue_messages
     )
-    clients = [NativeClient(root, f"{arguments.name}-{number}") for number in range(arguments.readers)]
+    clients = [
+        NativeClient(root, f"{arguments.name}-{number}", receive_messages=arguments.receive_messages)
+        for number in range(arguments.readers)
+    ]
     for client in clients:
         client.subscribe(arguments.filter, options)
     print("ready", flush=True)

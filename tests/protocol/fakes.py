@@ -107,6 +107,9 @@ class FakeCore:
                 return link
         return self.network.open(self, address, session)
 
+    def is_one_sided(self, link: int) -> bool:
+        return False
+
     def close(self, link: int) -> None:
         if link in self.links:
             self.network.end(self.links[link], "closed")
