@@ -18,6 +18,8 @@ MOST = 1_200
 NARROW = Faults(mtu=MOST)
 CAMPUS = Path(__file__).parents[2] / "topologies" / "campus.yaml"
 LONG = 20_000
+MANY = 250
+"""Children: a list of them takes more than ten datagrams."""
 
 
 @dataclass
@@ -74,16 +76,16 @@ def test_a_campus_joins_subscribes_resolves_and_changes_hands() -> None:
     assert sizes.too_large == []
 
 
-def test_a_thousand_children_are_told_in_parts_that_each_fit() -> None:
+def test_many_children_are_told_in_parts_that_each_fit() -> None:
     tree, sizes = measured(2)
-    nodes = [tree.join(f"campus/room-{number}", wait=False) for number in range(1_000)]
+    nodes = [tree.join(f"campus/room-{number}", wait=False) for number in range(MANY)]
     tree.world.run_until(lambda: nodes[-1].control.is_serving and all(map(tree.serves, nodes)))
     for filter in ("campus/+/temperature", "$SYS/nodes/+/status"):
-        assert len(subscribe(tree, filter).owners) >= 1_000
+        assert len(subscribe(tree, filter).owners) >= MANY
     client = tree.client()
     client.publish("campus/room-7/temperature", b"21", qos=1)
     tree.world.run_until(lambda: any(isinstance(o, Published) for o in client.outcomes))
-    assert sizes.count > 10_000
+    assert sizes.count > 10 * MANY
     assert sizes.too_large == []
 
 
