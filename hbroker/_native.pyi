@@ -206,6 +206,8 @@ class _Core:
         """Opens a link to a node, or returns the one that is open."""
     def adopt(self, session: int, address: _Address) -> int:
         """Node: opens the link of a session that another node handed over (§5.4), or returns the one that is open."""
+    def is_one_sided(self, link: int) -> bool:
+        """Whether the peer opened the link, and has acknowledged nothing there since."""
     def close(self, link: int) -> None:
         """Forgets a link, its queue and its subscriptions; LinkDownEvent follows (reason "closed")."""
     def send(self, link: int, packet: bytes) -> bool:

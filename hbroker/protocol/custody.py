@@ -290,6 +290,22 @@ class Custody:
         """Whether its subtree is delegated: the handover has come so far that this node serves it no more."""
         return self._jurisdiction.delegation_of(child.delegation.subtree) is child.delegation
 
+    def ending_below(self, now: int, subtree: str) -> int | None:
+        """When all will be taken back below a subtree that nobody can be serving any more; None: it is.
+
+        Whoever took the subtree itself back has taken that back with it, and may have subscribers there, who
+        would be turned away here while it still counts as delegated (§5.6).
+        """
+        below = (child.delegation for child in self.children.values() if self.is_cut(child))
+        ends = [
+            d.until + timers.LEASE_DRIFT
+            for d in below
+            if d.policy is LeasePolicy.FENCE
+            and is_within(d.subtree, subtree)
+            and d.until - timers.LEASE_DRIFT <= now
+        ]
+        return max(ends, default=None)
+
     def leavers(self, subtree: str) -> Leavers:
         """The children that hand back just now, below a subtree that is given."""
         return _Leavers(self, subtree)

@@ -245,10 +245,16 @@ class Jurisdiction:
         return subtree in self._grants or self.enclosing(subtree) is not None
 
     def _tell(self, subtree: str) -> None:
-        """Has the core know how a grant is held, or a part of one."""
+        """Has the core know how a grant is held, or a part of one.
+
+        What does not serve yet refuses everything: it may come with that part as a cut, under another epoch.
+        """
         grant = self._grants.get(subtree)
         is_gathering = subtree in self._gathering
-        source = grant or (self.enclosing(subtree) if is_gathering else None)
+        source = grant
+        if source is None and is_gathering:
+            enclosing = self.enclosing(subtree)
+            source = enclosing if enclosing is not None and enclosing.serving else None
         if source is not None:
             until = None if source.until is None else source.until - LEASE_DRIFT + self._unix_offset_us
             self._core.grant(

@@ -7,6 +7,7 @@ network order. Sections (§) are those of docs/protocol.md.
 
 from __future__ import annotations
 
+from functools import lru_cache
 from ipaddress import ip_address
 from typing import Final, TypeAlias, cast
 
@@ -109,7 +110,7 @@ def body_of(packet: bytes) -> Body | None:
 def address_of(address: Address) -> pb.Address:
     """`(ip, port)` as the wire carries it. Raises ValueError for an ip that is not one."""
     ip, port = address
-    return pb.Address(ip=ip_address(ip).packed, port=port)
+    return pb.Address(ip=_packed(ip), port=port)
 
 
 def address_from(address: pb.Address) -> Address | None:
@@ -135,3 +136,9 @@ def reason_name(reason: int) -> str:
     """`OVERLAP` for `REASON_OVERLAP`; the number as text where this version does not know it."""
     value = Reason.DESCRIPTOR.values_by_number.get(reason)
     return str(reason) if value is None else value.name.removeprefix("REASON_")
+
+
+@lru_cache(maxsize=4_096)
+def _packed(ip: str) -> bytes:
+    """A node names its own address in every answer."""
+    return ip_address(ip).packed

@@ -212,7 +212,10 @@ class Sessions:
     def adopt(self, session: int, address: Address) -> Session:
         """Opens a link to a session that was handed over, where it has none here."""
         known = self._by_id.get(session)
-        if known is not None and (known.link is not None or known.is_away):
+        if known is not None and known.link is not None and self._may_be_stale(known):
+            self._core.close(known.link)
+            self._forget(known, Event.END)
+        elif known is not None and (known.link is not None or known.is_away):
             return known
         return self.connect(self._core.adopt(session, address), session)
 
@@ -225,6 +228,12 @@ class Sessions:
     def sweep(self) -> None:
         """A grant is gone without a handover: a persistent session of which nothing is left here ends."""
         self.moved("")
+
+    def _may_be_stale(self, session: Session) -> bool:
+        """A node that slept reads late what opened a link that the client has given up since. Over such a one
+        nothing may be inherited: when the client turns to this node again the session would end with it."""
+        is_bare = not session.is_persistent and not self._subscribers.has_any(session.id)
+        return is_bare and session.link is not None and self._core.is_one_sided(session.link)
 
     def _amend(self, session: Session, record: pb.SessionRecord) -> None:
         most = self._limits.session_expiry

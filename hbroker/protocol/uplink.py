@@ -257,6 +257,9 @@ class Uplink:
     def _retry(self, now: int) -> None:
         match self._machine.state:
             case UplinkState.AWAIT_INVITATION:
+                if (end := self._means.custody.ending_below(now, self.subtree)) is not None:
+                    self._retry_at = end
+                    return
                 self._attempt += 1
                 self._ask_root(now)
             case UplinkState.AWAIT_GRANT:

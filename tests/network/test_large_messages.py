@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import random
+from dataclasses import replace
 
 import pytest
 
 from hbroker._proto import packet_pb2 as pb
 from hbroker.protocol.outcome import Published, Subscribed
-from hbroker.sim.network.paths import Faults
+from hbroker.sim.network import Datagram
+from hbroker.sim.network.paths import Bottleneck, Faults
 from tests.network.networks import Tree
 
 TOPIC = "home/kitchen/camera"
 LOSSY = Faults(loss=0.02, duplication=0.02)
+BANDWIDTH_BPS = 8_000_000
+"""Of the publisher's line: the message takes a second, so that one lost JOIN (250 ms) is no matter."""
 
 
 @pytest.mark.parametrize("qos", [1, 2])
@@ -20,6 +24,12 @@ LOSSY = Faults(loss=0.02, duplication=0.02)
 def test_it_comes_whole_although_its_owner_changes_half_way(seed: int, qos: int) -> None:
     tree = Tree.grow(seed, faults=LOSSY)
     subscriber, publisher = tree.client("subscriber"), tree.client("publisher")
+    narrow = replace(LOSSY, bottleneck=Bottleneck(BANDWIDTH_BPS, queue_bytes=50_000))
+
+    def path(datagram: Datagram) -> Faults:
+        return narrow if datagram.source == publisher.address else LOSSY
+
+    tree.world.path = path
     subscriber.subscribe("home/#", qos=qos)
     tree.world.run_until(lambda: any(isinstance(outcome, Subscribed) for outcome in subscriber.outcomes))
     payloads = [b"first", random.Random(seed).randbytes(1_000_000), b"last"]

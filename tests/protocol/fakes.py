@@ -107,6 +107,9 @@ class FakeCore:
                 return link
         return self.network.open(self, address, session)
 
+    def is_one_sided(self, link: int) -> bool:
+        return False
+
     def close(self, link: int) -> None:
         if link in self.links:
             self.network.end(self.links[link], "closed")
@@ -135,25 +138,34 @@ class FakeCore:
         reserved: bool = False,
         gathering: bool = False,
     ) -> None:
+        self.network.has_changed |= self.grants.get(subtree) != (epoch, serving)
         self.grants[subtree] = epoch, serving
         self.network.granted(self, subtree, epoch)
 
     def revoke(self, subtree: str) -> None:
-        del self.grants[subtree]
+        self.grants.pop(subtree, None)
+        self.network.has_changed = True
 
     def cut(self, cut: Cut) -> None:
+        self.network.has_changed |= cut[0] not in self.cuts
         self.cuts[cut[0]] = cut
 
     def uncut(self, subtree: str) -> None:
         del self.cuts[subtree]
+        self.network.has_changed = True
 
     def serves(self, topic: str) -> bool:
-        """Whether a PUBLISH to this topic is taken here (§7.2)."""
-        holders = [s for s in (*self.grants, *self.cuts) if is_within(topic, s)]
-        if not self.alive or not holders:
+        """Whether a PUBLISH to this topic is taken here (§7.2): by the longest subtree that holds it."""
+        if not self.alive:
             return False
-        longest = max(holders, key=len)
-        return longest not in self.cuts and self.grants[longest][1]
+        levels = topic.split("/")
+        for depth in range(len(levels), -1, -1):
+            subtree = "/".join(levels[:depth])
+            if subtree in self.cuts:
+                return False
+            if subtree in self.grants:
+                return self.grants[subtree][1]
+        return False
 
     # Subscriptions
 
@@ -261,6 +273,8 @@ class Network:
         self.epochs: dict[str, int] = {}
         """The highest epoch that any node ever held of each subtree."""
         self.epochs_fell: list[str] = []
+        self.has_changed = True
+        """Whether who serves what may have changed since `on_step` looked. Time alone changes nothing."""
         self.on_step: Callable[[], None] = lambda: None
         self._due: list[tuple[int, int, Callable[[], None]]] = []
         self._order = count()
@@ -271,12 +285,14 @@ class Network:
         """A host that starts at this address; one that was there before is dead."""
         core = FakeCore(self, address, self.random.getrandbits(64))
         self.hosts[address] = core
+        self.has_changed = True
         return core
 
     def kill(self, address: Address) -> None:
         """The process is gone. Its peers find out when nobody answers."""
         core = self.hosts[address]
         core.alive = False
+        self.has_changed = True
         for conversation in list(core.links.values()):
             self._end_later(conversation, "timeout", timers.IDLE_TIMEOUT)
 
@@ -310,7 +326,9 @@ class Network:
                         control.handle_timeout(self.now)
             else:
                 break
-            self.on_step()
+            if self.has_changed:
+                self.has_changed = False
+                self.on_step()
         self.now = end
 
     # Called by cores
@@ -318,6 +336,7 @@ class Network:
     def granted(self, core: FakeCore, subtree: str, epoch: int) -> None:
         if epoch < self.epochs.get(subtree, 0):
             self.epochs_fell.append(subtree)
+            self.has_changed = True
         self.epochs[subtree] = epoch
 
     def open(self, core: FakeCore, address: Address, session: int) -> int:

@@ -31,6 +31,7 @@ class ScriptedCore:
         self.retained_for: list[tuple[int, str]] = []
         self.adopted: list[tuple[int, Address]] = []
         self.closed: list[int] = []
+        self.one_sided: set[int] = set()
         self.published: list[pb.Publish] = []
         self.accounts: list[Any] = []
         self.own: list[tuple[str, bytes, int, bool]] = []
@@ -45,6 +46,9 @@ class ScriptedCore:
 
     def send_to(self, address: Address, packet: bytes, token: bytes = b"", pad_to: int = 0) -> None:
         self.sent_outside.append((address, body_of(packet)))
+
+    def is_one_sided(self, link: int) -> bool:
+        return link in self.one_sided
 
     def close(self, link: int) -> None:
         self.closed.append(link)

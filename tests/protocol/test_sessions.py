@@ -291,9 +291,36 @@ def test_one_that_is_connected_gets_a_link_from_the_new_owner() -> None:
     taken = session_of(taker)
     assert taken is not None
     assert not taken.is_away
+    taker.pass_time(0)
     (told,) = [body for _, body in taker.core.sent if isinstance(body, pb.SubAck)]
     assert told.active
     assert told.resumed
+
+
+@pytest.mark.parametrize(
+    ("is_one_sided", "has_subscribed", "is_replaced"),
+    [(True, False, True), (False, False, False), (True, True, False)],
+)
+def test_nothing_is_inherited_over_a_link_that_the_client_never_answered(
+    is_one_sided: bool, has_subscribed: bool, is_replaced: bool
+) -> None:
+    giver, taker = SoleNode(), SoleNode()
+    giver.subscribe(giver.link_up(S), "home/#")
+    (record,) = giver.node.sessions.records("home")
+    (subscription,) = giver.node.subscribers
+    stale = taker.link_up(S)
+    if has_subscribed:
+        taker.subscribe(stale, "garden/#")
+    if is_one_sided:
+        taker.core.one_sided.add(stale)
+    taker.node.sessions.take_over(taker.now, bequest(record, subscriptions=(subscription,)))
+    taker.node.subscribing.take_over([subscription])
+    assert taker.core.closed == [stale] * is_replaced
+    assert taker.core.adopted == [(S, HERE)] * is_replaced
+    if is_replaced:
+        taker.link_down(stale, S, "closed")
+    assert (S, "", "home/#") in taker.core.subscriptions
+    assert taker.node.subscribers.get(S, ("", "home/#")) is not None
 
 
 def test_who_was_away_when_an_owner_was_lost_learns_it_here_and_at_the_next_owner() -> None:

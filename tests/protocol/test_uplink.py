@@ -11,13 +11,15 @@ from hbroker._proto import packet_pb2 as pb
 from hbroker.config import LeasePolicy, NodeSettings
 from hbroker.protocol import timers
 from hbroker.protocol.node import Node
-from hbroker.protocol.notices import LeaseLost, Refused
+from hbroker.protocol.notices import LeaseLost, Refused, TookBack
 from hbroker.protocol.packets import Address, Body, Reason, address_of, body_of, pack
 from tests.protocol.fakes import FakeCore, Network
 
 ROOT: Address = ("10.0.0.1", 7700)
 PARENT: Address = ("10.0.0.2", 7700)
 LINK = 7
+BELOW: Address = ("10.0.0.4", 7700)
+BELOW_LINK = 8
 
 
 class Recorder(FakeCore):
@@ -76,6 +78,14 @@ class Child:
         for phase, last in ((pb.TRANSFER_PHASE_RECORDS, True), (pb.TRANSFER_PHASE_COMMIT, False)):
             self.hear(now, pb.Transfer(subtree="a", epoch=9, phase=phase, last=last), LINK, PARENT)
         assert self.core.serves("a")
+
+    def delegate(self, now: int) -> None:
+        """Another node joins below, for as long as it may."""
+        join = pb.Join(request=1, node="below", subtree="a/b", address=address_of(BELOW), incarnation=6)
+        self.hear(now, join, BELOW_LINK, BELOW)
+        epoch = next(body.epoch for body in reversed(self.core.sent) if isinstance(body, pb.JoinAck))
+        for phase in (pb.TRANSFER_PHASE_READY, pb.TRANSFER_PHASE_DONE):
+            self.hear(now, pb.Transfer(subtree="a/b", epoch=epoch, phase=phase), BELOW_LINK, BELOW)
 
     def run(self, start: int, end: int) -> None:
         """Every deadline from start to end."""
@@ -161,6 +171,22 @@ def test_a_node_that_was_fenced_stops_at_once_and_joins_anew(reason: str) -> Non
     assert not child.core.serves("a")
     child.run(5 * timers.SECOND, 12 * timers.SECOND)
     assert child.join().epoch == 0
+
+
+def test_who_lost_a_lease_joins_again_when_all_has_ended_that_ended_with_it() -> None:
+    child = Child()
+    child.serve(lease_ms=15_000)
+    child.delegate(timers.SECOND)
+    child.run(timers.SECOND, 14 * timers.SECOND - 2)
+    child.node.handle_event(14 * timers.SECOND - 1, LinkDownEvent(LINK, PARENT, 1, False, "timeout"))
+    child.run(timers.SECOND, 14 * timers.SECOND)
+    assert LeaseLost("a") in child.notices()
+    asked = len(child.core.cast)
+    child.run(14 * timers.SECOND, 16 * timers.SECOND - 1)
+    assert child.joins([body for _, body, _ in child.core.cast[asked:]]) == []
+    child.run(16 * timers.SECOND, 17 * timers.SECOND)
+    assert child.notices()[0] == TookBack("a/b", "below")
+    assert child.joins([body for _, body, _ in child.core.cast[asked:]])
 
 
 def test_a_wrong_credential_is_not_tried_again() -> None:

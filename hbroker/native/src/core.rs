@@ -98,6 +98,11 @@ impl Core {
         self.on(worker, |engine, now| engine.adopt(now, session, address))
     }
 
+    /// Whether the peer of a link opened it, and never answered there.
+    pub fn is_one_sided(&self, link: LinkId) -> bool {
+        self.on(link.worker(), |engine, _| engine.is_one_sided(link))
+    }
+
     /// Forgets a link, its queue and its subscriptions.
     pub fn close(&self, link: LinkId) {
         self.on(link.worker(), |engine, now| engine.close(now, link));
@@ -226,10 +231,13 @@ impl Core {
         (0..self.workers()).map(|worker| self.on(worker, |engine, _| engine.open_below(subtree))).sum()
     }
 
-    /// Takes out what moves with a subtree, serialised: what waits for sessions, and what was seen. Open messages are refused.
+    /// Takes out what moves with a subtree, serialised: what waits for sessions, and what was seen. Its open messages are refused.
     pub fn export_subtree(&self, subtree: &str) -> (Vec<Vec<u8>>, Vec<Vec<u8>>) {
         let mut open = Vec::new();
-        self.each(|engine, now| open.extend(engine.refuse_open(now, subtree)));
+        self.each(|engine, now| {
+            engine.refuse_open(now, subtree);
+            open.extend(engine.open_ids());
+        });
         let (mut queued, mut seen) = (Vec::new(), Vec::new());
         self.each(|engine, now| queued.extend(engine.export_queued(now, subtree)));
         self.each(|engine, now| seen.extend(engine.export_seen(now, &open)));

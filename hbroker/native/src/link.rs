@@ -72,6 +72,8 @@ pub struct Link {
     /// The first datagram with that token.
     token_since: u64,
     is_established: bool,
+    /// The peer acknowledged something that was sent here.
+    is_answered: bool,
     peer_incarnation: Option<u64>,
 
     acks: Acks,
@@ -104,6 +106,7 @@ impl Link {
             token,
             token_since: 1,
             is_established: config.role == Role::Acceptor,
+            is_answered: false,
             peer_incarnation: None,
             acks: Acks::new(),
             arrivals: Arrivals::default(),
@@ -335,6 +338,11 @@ impl Link {
         self.is_established
     }
 
+    /// Whether the peer opened it and has acknowledged nothing since: it may have given it up long ago, if what opened it came late.
+    pub fn is_one_sided(&self) -> bool {
+        self.config.role == Role::Acceptor && !self.is_answered
+    }
+
     /// Whether nothing waits to be sent, or to be acknowledged where that matters.
     pub fn is_drained(&self) -> bool {
         self.outbox.is_empty() && self.deliveries.is_empty() && self.pubacks.is_empty()
@@ -385,6 +393,7 @@ impl Link {
             self.token = Vec::new();
         }
         self.is_established |= is_progress;
+        self.is_answered |= is_progress;
         self.detect_lost(now);
     }
 

@@ -34,6 +34,11 @@ impl Engine {
         self.open_link(now, Role::Adopter, session, address, Vec::new())
     }
 
+    /// Whether the peer of a link opened it, and never answered there.
+    pub fn is_one_sided(&self, link: LinkId) -> bool {
+        self.out.links.get(link).is_some_and(|entry| entry.link.is_one_sided())
+    }
+
     pub fn close(&mut self, now: Micros, link: LinkId) {
         self.end_link(now, link, DownReason::Closed);
     }

@@ -121,6 +121,11 @@ impl Distribution {
         self.pending.iter().filter(|(_, pending)| pending.is_owed_below(subtree)).count()
     }
 
+    /// The ids of the open messages of QoS 2.
+    pub fn open_ids(&self) -> impl Iterator<Item = MessageId> {
+        self.by_id.keys().copied()
+    }
+
     /// Forgets the messages at and below a subtree: their publishers are to send them elsewhere. Gives where each came from, its id at QoS
     /// 2, and its topic.
     pub fn take_below(&mut self, subtree: &str) -> Vec<(Origin, Option<MessageId>, Box<str>)> {
@@ -203,6 +208,7 @@ mod tests {
         assert_eq!(taken, [(origin(1), Some((1, 1)), "a/b/c".into())]);
         assert_eq!((distribution.open_below(""), distribution.take_below("a/b").len()), (1, 0));
         assert!(!distribution.redirect((1, 1), origin(3)));
+        assert_eq!(distribution.open_ids().collect::<Vec<_>>(), [(1, 2)]);
         assert_eq!((distribution.settle(below), distribution.settle(below)), (None, None));
         assert_eq!((distribution.settle(beside), distribution.len()), (Some(origin(2)), 0));
     }

@@ -4,6 +4,10 @@
 //! waited for a while, and those that are left are refused with HANDOVER, so that their publishers send them to the new owner, under the
 //! same ids. What waits for sessions, and no publisher would send again, moves itself; so does the knowledge of which messages were
 //! taken over. At the new owner all of that is taken in before it serves.
+//!
+//! What was seen is known by publisher, not by topic, so all of it moves with every subtree: a message that is open in another one
+//! must not be told as seen, for it may yet be refused and come to the new owner of both. And one that was refused is not seen any
+//! more, here or wherever the next subtree goes.
 
 use bytes::Bytes;
 
@@ -30,15 +34,20 @@ impl Engine {
         self.node(|node| node.distribution.open_below(subtree)).unwrap_or(0)
     }
 
-    /// Refuses the open messages at and below a subtree; gives the ids of those of QoS 2.
-    pub fn refuse_open(&mut self, now: Micros, subtree: &str) -> Vec<MessageId> {
+    /// Refuses the open messages at and below a subtree. Those that come again are new here, too.
+    pub fn refuse_open(&mut self, now: Micros, subtree: &str) {
         let taken = self.node(|node| node.distribution.take_below(subtree)).unwrap_or_default();
-        let mut ids = Vec::new();
         for (origin, id, topic) in taken {
-            ids.extend(id);
+            if let Some((publisher, sequence)) = id {
+                self.node(|node| node.window.take_back(now, publisher, sequence));
+            }
             self.refuse_taken(now, origin, &topic);
         }
-        ids
+    }
+
+    /// The ids of the messages of QoS 2 that are open, whatever their topics.
+    pub fn open_ids(&mut self) -> Vec<MessageId> {
+        self.node(|node| node.distribution.open_ids().collect()).unwrap_or_default()
     }
 
     /// Takes out what this worker's sessions have of the subtree's messages and no publisher would send again, serialised. (What a

@@ -62,6 +62,10 @@ impl Core {
         opened(py.detach(|| self.core.adopt(session, address)))
     }
 
+    fn is_one_sided(&self, py: Python<'_>, link: u64) -> bool {
+        py.detach(|| self.core.is_one_sided(LinkId(link)))
+    }
+
     fn close(&self, py: Python<'_>, link: u64) {
         py.detach(|| self.core.close(LinkId(link)));
     }

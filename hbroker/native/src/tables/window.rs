@@ -17,6 +17,7 @@
 //! come again only if its publisher, which may have 4,096 unanswered (§7.7), went on for thousands of words without hearing of it.
 
 use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 
 use hashbrown::HashMap;
 
@@ -87,6 +88,14 @@ impl DuplicateWindow {
     pub fn first_seen(&mut self, now: Micros, publisher: u64, sequence: u64) -> bool {
         let is_first = self.change(now, publisher, |window, max_words| window.record(sequence, max_words));
         is_first || Defect::ForgetsMessageIds.is_present()
+    }
+
+    /// Undoes what was recorded of a message, which was not taken over after all: it is new when it comes again. (Not where its bit had to
+    /// go: what is not known counts as seen.)
+    pub fn take_back(&mut self, now: Micros, publisher: u64, sequence: u64) {
+        if self.slots.contains_key(&publisher) {
+            self.change(now, publisher, |window, max_words| window.take_back(sequence, max_words));
+        }
     }
 
     /// What is known of the publishers heard of from `since` on, less these `open` ids (publisher, sequence number): their messages
@@ -189,6 +198,23 @@ impl Window {
         }
         self.forget(max_words);
         is_first
+    }
+
+    fn take_back(&mut self, sequence: u64, max_words: usize) {
+        let word = sequence / WORD_BITS;
+        let is_told_apart =
+            self.complete == self.floor && self.floor.saturating_sub(word) <= max_words as u64;
+        if word < self.floor && is_told_apart {
+            self.words.extend((word..self.floor).map(|full| (full, u64::MAX)));
+            (self.complete, self.floor) = (word, word);
+        }
+        if let Entry::Occupied(mut bits) = self.words.entry(word) {
+            *bits.get_mut() &= !bit(sequence);
+            if *bits.get() == 0 {
+                bits.remove();
+            }
+        }
+        self.forget(max_words);
     }
 
     fn import(&mut self, seen: &Seen, max_words: usize) {

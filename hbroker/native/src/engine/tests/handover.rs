@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 
 use super::network::{Faults, GRANT, MILLISECOND, Network, SECOND, message};
+use crate::engine::Engine;
 use crate::engine::distribution::MessageId;
 use crate::tables::jurisdiction::Grant;
 use crate::wire::{QueuedRecord, SeenRecord};
@@ -13,8 +14,8 @@ type Records = Vec<Vec<u8>>;
 fn export(network: &mut Network, node: usize, subtree: &str) -> (Records, Records) {
     let now = network.now;
     let engines = &mut network.hosts[node].engines;
-    let open: Vec<MessageId> =
-        engines.iter_mut().flat_map(|engine| engine.refuse_open(now, subtree)).collect();
+    engines.iter_mut().for_each(|engine| engine.refuse_open(now, subtree));
+    let open: Vec<MessageId> = engines.iter_mut().flat_map(Engine::open_ids).collect();
     let queued = engines.iter_mut().flat_map(|engine| engine.export_queued(now, subtree)).collect();
     let seen = engines.iter_mut().flat_map(|engine| engine.export_seen(now, &open)).collect();
     assert!(engines.iter_mut().all(|engine| engine.open_below(subtree) == 0));
@@ -143,6 +144,36 @@ fn an_open_message_is_sent_again_and_taken_for_new() {
     network.run_until_drained();
     network.assert_all_published(publisher, 5);
     assert_has_all(&network, subscriber, 5, 2, "the subscriber");
+}
+
+#[test]
+fn what_is_open_is_told_with_no_subtree_neither_before_its_own_moves_nor_after() {
+    for order in [["a", "b"], ["b", "a"]] {
+        let mut network = Network::new(10, Faults::default());
+        let (old, new) = (network.add_node("", 2), network.add_node("elsewhere", 2));
+        let subscriber = network.add_subscriber(old, "b/#", 2);
+        network.hosts[subscriber].reads = false;
+        let publisher = network.add_client();
+        publish_for(&mut network, publisher, 70, 2);
+        network.run(10 * MILLISECOND);
+        network.connect(subscriber, new);
+        network.subscribe(subscriber, new, "b/#", 2, false);
+        for subtree in order {
+            network.cut(old, subtree, new);
+            let (queued, seen) = export(&mut network, old, subtree);
+            assert!(queued.is_empty(), "{order:?}: its publisher has them all");
+            import(&mut network, new, &queued, &seen);
+        }
+        for engine in &mut network.hosts[new].engines {
+            engine.grant("b", Grant { epoch: 2, ..GRANT });
+        }
+        network.run(SECOND);
+        assert_eq!(network.counter(new, "messages_in"), 70, "{order:?}: they are new to the new owner");
+        network.hosts[subscriber].reads = true;
+        network.run_until_drained();
+        network.assert_all_published(publisher, 70);
+        assert_has_all(&network, subscriber, 70, 2, &format!("the subscriber, {order:?}"));
+    }
 }
 
 #[test]

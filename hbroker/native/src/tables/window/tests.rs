@@ -58,6 +58,33 @@ fn a_number_that_was_overtaken_is_new() {
 }
 
 #[test]
+fn what_was_taken_back_is_new_and_nothing_else() {
+    let mut random = SmallRng::seed_from_u64(6);
+    for begin in [1, 1, 1_000_000] {
+        let mut window = DuplicateWindow::new(4, SPAN, 9);
+        let mut seen: HashSet<u64> = (begin..begin + 1_000).collect();
+        seen.iter().for_each(|&sequence| assert!(window.first_seen(0, 1, sequence)));
+        for _ in 0..2_000 {
+            let sequence = random.random_range(begin..begin + 1_100);
+            if random.random_range(0..3) == 0 {
+                window.take_back(0, 1, sequence);
+                seen.remove(&sequence);
+            } else {
+                assert_eq!(window.first_seen(0, 1, sequence), seen.insert(sequence), "{sequence}");
+            }
+            assert_eq!(window.words, window.windows[0].words.len());
+        }
+        (begin..begin + 1_100).for_each(|n| assert_eq!(window.has_seen(1, n), seen.contains(&n), "{n}"));
+    }
+    let mut small = DuplicateWindow::new(4, 640, 9);
+    (0..100).for_each(|step| assert!(small.first_seen(0, 1, 5_000 + 64 * step)));
+    small.take_back(0, 1, 5_000);
+    assert!(small.has_seen(1, 5_000), "it was forgotten: nobody knows what else was seen there");
+    small.take_back(0, 2, 1);
+    assert_eq!(small.publishers(), 1);
+}
+
+#[test]
 fn many_liars_with_wide_gaps_share_one_budget() {
     let mut window = DuplicateWindow::new(100, 6_400, 9);
     for step in 0..30_000_u64 {
