@@ -27,6 +27,7 @@ from hbroker.runtime.address import place_of, resolve
 from tests.product.pacer import STAMP
 
 _BATCH: Final = 1_024
+_LONG_GAP_NS: Final = 100_000_000
 _GLANCE_S: Final = 0.02
 _QUIET_S: Final = 0.3
 """Nothing has come for so long after the end of the input: nothing more will."""
@@ -40,6 +41,8 @@ class Reader:
         self.stream = Stream(first=1)
         self.longest_gap = 0
         """Nanoseconds from one batch to the next."""
+        self.long_gaps: list[tuple[int, int]] = []
+        """When they began and ended, by the monotonic clock in nanoseconds."""
         self._came_at = 0
 
     def take(self) -> list[Message]:
@@ -49,10 +52,15 @@ class Reader:
             self.stream.take([message.sequence for message in messages])
             now = time.monotonic_ns()
             if self._came_at:
-                self.longest_gap = max(self.longest_gap, now - self._came_at)
+                self._take_gap(self._came_at, now)
             self._came_at = now
         self.client.turn(at_once=not messages)
         return messages
+
+    def _take_gap(self, begin: int, end: int) -> None:
+        self.longest_gap = max(self.longest_gap, end - begin)
+        if end - begin >= _LONG_GAP_NS:
+            self.long_gaps.append((begin, end))
 
 
 class Readers:
@@ -94,6 +102,7 @@ class Readers:
             "doubled": sum(reader.stream.duplicated for reader in readers),
             "disordered": sum(reader.stream.disordered for reader in readers),
             "longest_gap_s": max(reader.longest_gap for reader in readers) / 1e9,
+            "long_gaps": [gap for reader in readers for gap in reader.long_gaps],
             "p99_s": [_quantile(self._latencies[phase], 0.99) for phase in sorted(self._latencies)],
         }
 

@@ -1,0 +1,56 @@
+"""How long programs stood in line for a CPU: what a delay on a busy machine owes to the machine.
+
+The kernel counts for each thread how long it could run and did not (`/proc/PID/task/TID/schedstat`, the
+second number), and adds a wait when it ends. A thread here reads that every few milliseconds. Where there is
+no such file nobody is known to have waited.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Sequence
+from contextlib import suppress
+from pathlib import Path
+from types import TracebackType
+from typing import Final, Self
+
+__all__ = ["Starvation"]
+
+_EVERY_S: Final = 0.02
+
+
+class Starvation:
+    """Watches the threads of some processes. A context manager."""
+
+    def __init__(self, pids: Sequence[int]) -> None:
+        self._tasks = [Path(f"/proc/{pid}/task") for pid in pids]
+        self._samples: list[tuple[int, dict[str, int]]] = []
+        self._is_over = threading.Event()
+        self._thread = threading.Thread(target=self._watch)
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._is_over.set()
+        self._thread.join()
+
+    def longest_wait_s(self, begin: int, end: int) -> float:
+        """The most that one thread waited between two times (nanoseconds of the monotonic clock)."""
+        before = next((waited for at, waited in reversed(self._samples) if at <= begin), {})
+        after = next((waited for at, waited in self._samples if at >= end), {})
+        waits = [waited - before[thread] for thread, waited in after.items() if thread in before]
+        return min(max(waits, default=0), end - begin) / 1e9
+
+    def _watch(self) -> None:
+        while not self._is_over.wait(_EVERY_S):
+            began = time.monotonic_ns()
+            waited: dict[str, int] = {}
+            for thread in (thread for task in self._tasks for thread in task.glob("*")):
+                with suppress(OSError):  # it has ended
+                    waited[thread.name] = int((thread / "schedstat").read_text().split()[1])
+            self._samples.append((began, waited))
