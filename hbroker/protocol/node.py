@@ -137,8 +137,9 @@ class Node:
         self._claims.start(now)
 
     def handle_event(self, now: int, event: Event) -> None:
-        """Leases that ended before this event are ended before it is read."""
-        self.handle_timeout(now)
+        """Leases that ended before an event are ended before it is read, once for all of one time."""
+        if now > self._now:
+            self.handle_timeout(now)
         match event:
             case ControlEvent():
                 self._handle_packet(now, event)
