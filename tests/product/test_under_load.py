@@ -70,7 +70,8 @@ def test_a_subtree_moves_under_full_load(tmp_path: Path, is_long: bool) -> None:
 
 def pids(network: Network, *loads: Load) -> list[int]:
     """Of all through which a message goes."""
-    return [process.pid for process in (*network.processes().values(), *(load.process for load in loads))]
+    nodes = [process.pid for process in network.processes().values()]
+    return [*nodes, *(load.process.pid for load in loads)]
 
 
 def move(root: str, owner: str) -> None:
