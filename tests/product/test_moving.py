@@ -34,7 +34,7 @@ nodes:
 TOPIC = "home/kitchen/oven"
 EVERY = 0.002
 """Seconds between two messages."""
-LONGEST_GAP = 2.0
+LONGEST_GAP = 1.0
 """Seconds, on a machine that does other things too; by itself it is some 20 ms. The simulated network, whose
 time stands still for nobody, is held to a quarter second (tests/network/test_moving.py)."""
 
