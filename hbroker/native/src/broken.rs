@@ -16,6 +16,14 @@ pub enum Defect {
     KeepsNoOrder,
     /// A client does not learn from NOT_RESPONSIBLE (§5.3).
     LearnsNothing,
+    /// A link goes on with whatever incarnation its peer has (§3.6).
+    IgnoresIncarnation,
+    /// A message in parts is whole when its last one has come (§7.5).
+    EndsWithLastPart,
+    /// An older retained message of a publisher takes the place of a newer one (§7.6).
+    RetainsWhatComes,
+    /// What a subscriber answers after it stalled is not counted (§7.8).
+    ForgetsLateAnswers,
 }
 
 impl Defect {
@@ -39,11 +47,15 @@ impl Defect {
     }
 
     #[cfg(feature = "broken")]
-    const ALL: [Self; 5] = [
+    const ALL: [Self; 9] = [
         Self::AcknowledgesEarly,
         Self::ForgetsMessageIds,
         Self::SendsOnce,
         Self::KeepsNoOrder,
         Self::LearnsNothing,
+        Self::IgnoresIncarnation,
+        Self::EndsWithLastPart,
+        Self::RetainsWhatComes,
+        Self::ForgetsLateAnswers,
     ];
 }

@@ -7,6 +7,7 @@
 //! A message holds its publisher's PUBACK back by its ticket. A session that is away or stalled holds none (§7.3).
 
 use crate::Micros;
+use crate::broken::Defect;
 use crate::engine::accounts::Accounts;
 use crate::engine::counters::Drop;
 use crate::engine::credit::Credit;
@@ -128,7 +129,8 @@ impl Session {
         let before = self.accounts.delivered;
         while let Some(flight) = self.in_flight.settle_within(first, last) {
             self.credit.settle(flight.bytes as usize);
-            self.accounts.delivered += 1;
+            self.accounts.delivered +=
+                u64::from(!self.is_stalled || !Defect::ForgetsLateAnswers.is_present());
             self.waiting_since = now;
             self.release(flight.ticket, released);
         }
