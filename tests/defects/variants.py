@@ -24,6 +24,7 @@ from hbroker.protocol import (
     timers,
 )
 from hbroker.protocol.admission import Applicant
+from hbroker.protocol.delegation import Child
 from hbroker.protocol.jurisdiction import Grant, Jurisdiction
 from hbroker.protocol.records import Record
 from hbroker.protocol.site import Event, Site
@@ -66,7 +67,7 @@ def _end_unknown_to_core(hold: Callable[..., None]) -> Callable[..., None]:
 
 
 def _at_once(schedule: Callable[..., None]) -> Callable[..., None]:
-    def broken(self: custody.Custody, child: custody.Child) -> None:
+    def broken(self: custody.Custody, child: Child) -> None:
         schedule(self, child)
         delegation = child.delegation
         if delegation.policy is LeasePolicy.FENCE:

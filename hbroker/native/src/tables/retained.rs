@@ -9,7 +9,6 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
 
 use crate::Micros;
-use crate::broken::Defect;
 use crate::topic;
 
 /// What keeping one topic or one part costs beyond its bytes, about.
@@ -176,7 +175,6 @@ impl RetainedStore {
     fn is_stale(&self, part: &RetainedPart<'_>, sequence: u64) -> bool {
         let kept = self.kept.get(part.topic);
         kept.is_some_and(|kept| kept.publisher == part.publisher && sequence <= kept.sequence)
-            && !Defect::RetainsWhatComes.is_present()
     }
 
     fn keep(&mut self, topic: &str, kept: Kept) -> Offer {
