@@ -147,6 +147,66 @@ fn an_open_message_is_sent_again_and_taken_for_new() {
 }
 
 #[test]
+fn what_was_acknowledged_comes_before_what_the_new_owner_takes() {
+    for qos in [1, 2] {
+        let mut network = Network::new(11, Faults::default());
+        let (old, new) = (network.add_node("", 1), network.add_node("elsewhere", 1));
+        let subscriber = network.add_subscriber(old, "b/#", 2);
+        let publisher = network.add_client();
+        network.run(10 * MILLISECOND);
+        network.parted = Some((old, subscriber));
+        publish_for(&mut network, publisher, 20, qos);
+        // On their way to a session that counts as away now: their publisher will not send them again.
+        network.run(3 * SECOND);
+        network.assert_all_published(publisher, 20);
+        network.connect(subscriber, new);
+        network.subscribe(subscriber, new, "b/#", 2, false);
+        network.cut(old, "b", new);
+        let (queued, seen) = export(&mut network, old, "b");
+        assert_eq!(import(&mut network, new, &queued, &seen), 0);
+        for engine in &mut network.hosts[new].engines {
+            engine.grant("b", Grant { epoch: 2, ..GRANT });
+        }
+        publish_for(&mut network, publisher, 20, qos);
+        network.run(SECOND);
+        network.parted = None;
+        network.run_until_drained();
+
+        network.assert_all_published(publisher, 40);
+        let firsts: Vec<u64> = network.sequences(subscriber, "b/topic").into_iter().take(40).collect();
+        assert_eq!(firsts, (1..=40).collect::<Vec<_>>(), "QoS {qos}");
+        assert_has_all(&network, subscriber, 40, qos, "the subscriber");
+    }
+}
+
+#[test]
+fn what_comes_again_before_it_is_read_is_acknowledged_when_it_is() {
+    for bytes in [1, 10_000] {
+        let mut network = Network::new(12, Faults::default());
+        let (old, new) = (network.add_node("", 1), network.add_node("elsewhere", 1));
+        let subscriber = network.add_subscriber(old, "b/#", 2);
+        network.connect(subscriber, new);
+        network.subscribe(subscriber, new, "b/#", 2, false);
+        network.hosts[subscriber].reads = false;
+        let publisher = network.add_client();
+        network.publish(publisher, &message("b/topic", &vec![7; bytes], 2));
+        network.run(SECOND / 2);
+        network.cut(old, "b", new);
+        export(&mut network, old, "b");
+        for engine in &mut network.hosts[new].engines {
+            engine.grant("b", Grant { epoch: 2, ..GRANT });
+        }
+        network.run(SECOND);
+        assert_eq!(network.counter(subscriber, "drop.duplicate_message"), 1, "{bytes} bytes");
+        assert!(network.hosts[publisher].published.is_empty(), "{bytes} bytes: nobody has read it");
+        network.hosts[subscriber].reads = true;
+        network.run_until_drained();
+        network.assert_all_published(publisher, 1);
+        assert_eq!(network.sequences(subscriber, "b/topic").len(), 1, "{bytes} bytes");
+    }
+}
+
+#[test]
 fn what_is_open_is_told_with_no_subtree_neither_before_its_own_moves_nor_after() {
     for order in [["a", "b"], ["b", "a"]] {
         let mut network = Network::new(10, Faults::default());
