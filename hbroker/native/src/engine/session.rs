@@ -194,18 +194,16 @@ impl Session {
     /// Takes messages out of the queue that go elsewhere, tickets and all.
     pub fn take_waiting(&mut self, why: Drop, is_meant: impl FnMut(&Parcel) -> bool) -> Vec<Parcel> {
         let taken = self.queue.extract(is_meant);
-        self.accounts.drop(why, taken.len() as u64);
-        self.tickets -= taken.iter().filter(|parcel| parcel.ticket.is_some()).count();
+        self.discount(why, &taken);
         taken
     }
 
-    /// Takes messages that move to another owner: first those in flight that no publisher would send again, then those that wait,
-    /// tickets and all.
+    /// Takes messages that move to another owner, in order: those in flight, then those that wait, tickets and all.
     pub fn take_moving(&mut self, is_meant: impl Fn(&Parcel) -> bool) -> Vec<Parcel> {
-        let mut moving = self.in_flight.extract(|parcel| parcel.ticket.is_none() && is_meant(parcel));
+        let mut moving = self.in_flight.extract(&is_meant);
         moving.iter().for_each(|parcel| self.credit.settle(parcel.field.len()));
-        self.accounts.drop(Drop::Moved, moving.len() as u64);
-        moving.extend(self.take_waiting(Drop::Moved, is_meant));
+        moving.extend(self.queue.extract(is_meant));
+        self.discount(Drop::Moved, &moving);
         moving
     }
 
@@ -293,6 +291,11 @@ impl Session {
         let unsent = unsent.min(copies);
         self.accounts.delivered += copies - unsent;
         self.accounts.drop(why, unsent);
+    }
+
+    fn discount(&mut self, why: Drop, taken: &[Parcel]) {
+        self.accounts.drop(why, taken.len() as u64);
+        self.tickets -= taken.iter().filter(|parcel| parcel.ticket.is_some()).count();
     }
 
     fn release(&mut self, ticket: Option<Ticket>, released: &mut Vec<Ticket>) {

@@ -6,7 +6,7 @@ use super::network::{Faults, GRANT, MILLISECOND, Network, SECOND, message};
 use crate::engine::Engine;
 use crate::engine::distribution::MessageId;
 use crate::tables::jurisdiction::Grant;
-use crate::wire::{QueuedRecord, SeenRecord};
+use crate::wire::{PublishOut, QueuedRecord, SeenRecord};
 
 type Records = Vec<Vec<u8>>;
 
@@ -180,6 +180,34 @@ fn what_was_acknowledged_comes_before_what_the_new_owner_takes() {
 }
 
 #[test]
+fn what_is_sent_again_comes_before_what_was_acknowledged_later() {
+    let mut network = Network::new(13, Faults::default());
+    let (old, new) = (network.add_node("", 1), network.add_node("elsewhere", 1));
+    let subscriber = network.add_subscriber(old, "b/#", 2);
+    network.connect(subscriber, new);
+    network.subscribe(subscriber, new, "b/#", 2, false);
+    let publisher = network.add_client();
+    network.parted = Some((old, subscriber));
+    publish_for(&mut network, publisher, 1, 1);
+    network.publish(publisher, &PublishOut { ack_queued: true, ..message("b/topic", b"x", 1) });
+    publish_for(&mut network, publisher, 1, 1);
+    network.run(10 * MILLISECOND);
+    assert_eq!(network.hosts[publisher].published.keys().collect::<Vec<_>>(), [&2]);
+    network.cut(old, "b", new);
+    let (queued, seen) = export(&mut network, old, "b");
+    assert_eq!(queued.len(), 2, "the second, and the first, which is to come before it");
+    import(&mut network, new, &queued, &seen);
+    for engine in &mut network.hosts[new].engines {
+        engine.grant("b", Grant { epoch: 2, ..GRANT });
+    }
+    network.run(SECOND);
+    network.parted = None;
+    network.run_until_drained();
+    network.assert_all_published(publisher, 3);
+    assert_eq!(network.sequences(subscriber, "b/topic")[..4], [1, 2, 1, 3]);
+}
+
+#[test]
 fn what_comes_again_before_it_is_read_is_acknowledged_when_it_is() {
     for bytes in [1, 10_000] {
         let mut network = Network::new(12, Faults::default());
@@ -254,7 +282,7 @@ fn what_was_answered_is_not_taken_twice_by_the_new_owner() {
         engine.grant("b", Grant { epoch: 2, ..GRANT });
     }
     let resend = |network: &mut Network, sequence: u64| {
-        let message = crate::wire::PublishOut { publisher: id, sequence, ..message("b/topic", b"x", 2) };
+        let message = PublishOut { publisher: id, sequence, ..message("b/topic", b"x", 2) };
         let mut field = Vec::new();
         crate::wire::put_publish_field(&mut field, &message);
         network.hosts[new].engines[0].publish_raw(now, &crate::wire::message_of(&field))
@@ -274,7 +302,7 @@ fn records_that_make_no_sense_are_dropped_and_counted() {
     let session = network.hosts[subscriber].session;
     let publish = |topic: &str, qos| {
         let mut field = Vec::new();
-        let message = crate::wire::PublishOut { publisher: 9, sequence: 1, ..message(topic, b"x", qos) };
+        let message = PublishOut { publisher: 9, sequence: 1, ..message(topic, b"x", qos) };
         crate::wire::put_publish_field(&mut field, &message);
         crate::wire::message_of(&field)
     };
