@@ -39,7 +39,7 @@ def test_a_message_published_after_subscribe_returned_arrives(seed: int) -> None
 
 
 def test_an_owner_that_inherits_it_while_its_answer_is_awaited_still_tells_what_it_delegated() -> None:
-    """It was dead when it was asked, and is handed the subscription by its parent. Nobody else knows its cuts."""
+    """It was dead when it was asked, and its parent hands it the subscription. Nobody else knows its cuts."""
     tree = Tree.grow(21, ["home", "home/kitchen"])
     home, kitchen = tree.nodes["home"], tree.nodes["home/kitchen"]
     home.kill()
