@@ -4,6 +4,7 @@ use std::net::SocketAddr;
 
 use bytes::Bytes;
 
+use crate::engine::held::MessageId;
 use crate::link_id::LinkId;
 
 /// Why a link is gone.
@@ -87,8 +88,8 @@ pub struct Message {
     pub qos: u8,
     /// The listeners that it matches.
     pub subscriptions: Vec<u64>,
-    /// What to acknowledge once the application has it.
-    pub receipt: Option<(LinkId, u64)>,
+    /// What is owed an answer once the application has it; `None`: it came at `QoS` 0.
+    pub owed: Option<MessageId>,
 }
 
 impl Message {
