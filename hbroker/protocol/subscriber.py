@@ -325,6 +325,8 @@ class Subscriber:
         is_awaited = before is not None and not before.has_answered
         site = self._site(now, known, suback.node, reachable(suback.address, source))
         self._name(now, known, suback.passed_to, ask=False)
+        if not is_last(suback):
+            return
         if suback.active and is_awaited:  # §6.2: it has not told what it delegated
             site.machine.handle(Event.CLAIM)
             self._confirm(now, site, is_news=bool(known.waiting))
