@@ -70,6 +70,21 @@ def test_what_a_parent_took_in_for_a_child_that_it_forgot_reaches_all_owners_bel
     assert [bool(len(node.control.subscribers)) for node in (kitchen, oven)] == wanted
 
 
+def test_a_subscriber_that_has_moved_asks_the_new_owner_that_cannot_find_it() -> None:
+    """It is handed the address from which the other subscribed, and had said before that it owned nothing."""
+    tree = Tree.grow(23, ["home/kitchen"])
+    subscriber = tree.client("subscriber")
+    subscribe(subscriber, "home/kitchen/oven")
+    subscriber.roam()
+    tree.world.run(5_000_000)
+    tree.leave(tree.nodes["home/kitchen"])
+    tree.world.run(1_000_000)
+    publisher = tree.client("publisher")
+    publisher.publish("home/kitchen/oven", b"on", qos=1)
+    tree.world.run(1_000_000)
+    assert [message.payload for message in subscriber.messages] == [b"on"]
+
+
 def await_message(host: ClientHost) -> None:
     """Waits for the first message."""
     host.world.run_until(lambda: bool(host.messages), within=30_000_000)
