@@ -27,7 +27,7 @@ from hbroker.protocol.handover import Giving, GivingState, Leavers, Shipment, Ta
 from hbroker.protocol.jurisdiction import Delegation, Jurisdiction
 from hbroker.protocol.machine import Machine
 from hbroker.protocol.notices import ChildAway, ChildJoined, ChildLeft, Ledger, TookBack
-from hbroker.protocol.packets import Cut, Reason, cut_of, pack
+from hbroker.protocol.packets import Address, Cut, Reason, cut_of, pack
 from hbroker.protocol.records import Inheritance, Keeper, parcels
 from hbroker.protocol.subscribers import Subscription
 from hbroker.protocol.subscribing import Subscribing
@@ -40,11 +40,11 @@ MOST_FENCED: Final = 10_000
 
 
 class Custody:
-    """Every subtree delegated by this node. `children` by subtree."""
+    """Every subtree delegated by this node. `own`: its name and address. `children` by subtree."""
 
     def __init__(
         self,
-        name: str,
+        own: tuple[str, Address],
         core: NodeCore,
         jurisdiction: Jurisdiction,
         subscribing: Subscribing,
@@ -52,7 +52,7 @@ class Custody:
         ledger: Ledger,
         keepers: Sequence[Keeper] = (),
     ) -> None:
-        self._name = name
+        self._own = own
         self._core = core
         self._jurisdiction = jurisdiction
         self._subscribing = subscribing
@@ -77,7 +77,7 @@ class Custody:
         """Takes delegations of others for this node's own: whoever granted them last, their leases are over
         once one has passed from now."""
         for delegation in delegations:
-            if delegation.node == self._name:
+            if (delegation.node, delegation.address) == self._own:
                 continue
             known = self.children.get(delegation.subtree)
             delegation.link = None
@@ -98,7 +98,7 @@ class Custody:
         """This node is given a subtree by its parent. What it had delegated below before has ended where the
         parent has served it since (§5.4): to hold it any longer would be in the way of what comes."""
         for delegation in self._jurisdiction.cuts_below(subtree):
-            if delegation.subtree != subtree and not inheritance.stands(delegation, self._name):
+            if delegation.subtree != subtree and not inheritance.stands(delegation, self._own):
                 child = self.children[delegation.subtree]
                 self._abandon(child)
                 child.machine.handle(DelegationEvent.EXPIRED)
