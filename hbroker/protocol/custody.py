@@ -339,7 +339,8 @@ class Custody:
     def _expire(self, now: int, child: Child) -> None:
         """Takes a subtree back whose owner let its lease end.
 
-        What waited for its subscribers when its handover failed waits here again.
+        What waited for its subscribers when its handover failed waits here again. Where what holds the
+        subtree is delegated, too, only the cut ends: whoever holds that is the owner, or has one (§5.6).
         """
         self._abandon(child)
         child.machine.handle(DelegationEvent.EXPIRED)
@@ -350,7 +351,7 @@ class Custody:
             queued = [r.SerializeToString() for r in child.exported if isinstance(r, pb.QueuedRecord)]
             seen = [r.SerializeToString() for r in child.exported if isinstance(r, pb.SeenRecord)]
             self._core.import_records(queued, seen)
-        if was_cut:
+        if was_cut and not isinstance(self._jurisdiction.lookup(child.delegation.subtree), Delegation):
             self._subscribing.interrupt(child.delegation.subtree)
             self._gathering.handle_take_back(now, child.delegation.subtree, child.delegation.epoch)
             self._ledger.note(TookBack(child.delegation.subtree, child.delegation.node))
