@@ -7,6 +7,7 @@ the parent changes.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from typing import Protocol
 
 from hbroker._proto import packet_pb2 as pb
@@ -14,7 +15,7 @@ from hbroker.protocol.core import NodeCore
 from hbroker.protocol.jurisdiction import Delegation, Jurisdiction
 from hbroker.protocol.packets import Address
 from hbroker.protocol.records import Inheritance, Keeper, Record, cut_record
-from hbroker.protocol.subscribers import record_of
+from hbroker.protocol.subscribers import Subscription, record_of
 from hbroker.protocol.subscribing import Subscribing
 
 __all__ = ["Estate", "Heir", "ended"]
@@ -53,7 +54,7 @@ class Estate:
 
     def slow(self, subtree: str) -> Iterator[Record]:
         """What may be much, and is followed as it changes: the subscriptions that touch the subtree."""
-        return map(record_of, list(self._subscribing.subscribers.touching(subtree)))
+        return map(self._record, list(self._subscribing.subscribers.touching(subtree)))
 
     def quick(self, subtree: str, heir: Heir) -> dict[tuple[str, str | int], Record]:
         """The rest, by what tells it from all else: compared with what was sent, it shows what changed."""
@@ -103,6 +104,13 @@ class Estate:
         """The new owner serves the subtree."""
         for keeper in self._keepers:
             keeper.moved(subtree)
+
+    def _record(self, subscription: Subscription) -> pb.SubscriptionRecord:
+        """With where its client is now (§4.4): the new owner opens a link there."""
+        session = self._subscribing.sessions.get(subscription.session)
+        link = None if session is None else session.link
+        address = None if link is None else self._core.peer_of(link)
+        return record_of(subscription if address is None else replace(subscription, address=address))
 
 
 def ended(key: tuple[str, str | int]) -> Record | None:

@@ -210,8 +210,11 @@ class Subscriber:
         self._close_question(site)
         site.question = self._questions.ask(now, site, site.address, body)
 
-    def _name(self, now: int, known: Subscription, cuts: Iterable[pb.Cut], *, ask: bool) -> None:
-        """Takes note of a `passed_to`. `ask`: the question was not passed on to them, so we ask."""
+    def _name(
+        self, now: int, known: Subscription, cuts: Iterable[pb.Cut], *, ask: bool, is_heir: bool = False
+    ) -> None:
+        """Takes note of a `passed_to`. `ask`: the question was not passed on to them, so we ask. `is_heir`:
+        they were handed the subscription, and come by themselves, or else are asked."""
         for subtree, node, address, epoch in filter(None, map(cut_from, cuts)):
             site = known.sites.get(node)
             is_new = site is None
@@ -223,6 +226,9 @@ class Subscriber:
             is_contradicted = site.state is State.CLEAR and (ask or site.named_nobody)
             if is_news and (is_contradicted or (ask and is_new)):
                 self._ask_directly(now, site)
+            elif is_news and is_heir and site.state is State.CLEAR:
+                site.machine.handle(Event.NAME)
+                self._await_answer(now, site)
 
     def _ask_directly(self, now: int, site: Site) -> None:
         site.machine.handle(Event.SILENCE)
@@ -251,8 +257,11 @@ class Subscriber:
 
     def _expect(self, now: int, known: Subscription, node: str, address: Address) -> Site:
         site = known.name(node, address)
-        self._pauses.set(site, now + retry_after(0, self._random))
+        self._await_answer(now, site)
         return site
+
+    def _await_answer(self, now: int, site: Site) -> None:
+        self._pauses.set(site, now + retry_after(0, self._random))
 
     def _judge(self, now: int, site: Site, responsible: bool) -> None:
         """What a node says outside of a session counts only until the session with it begins."""
@@ -322,7 +331,7 @@ class Subscriber:
             self._abandon_all(now, known, suback.reason)
             return
         site = self._site(now, known, suback.node, reachable(suback.address, source))
-        self._name(now, known, suback.passed_to, ask=False)
+        self._name(now, known, suback.passed_to, ask=False, is_heir=not suback.active)
         if suback.active:
             self._release(site)
             self._attach(site, link)

@@ -12,9 +12,11 @@ __all__ = [
     "Action",
     "Continue",
     "Crash",
+    "Dismiss",
     "Heal",
     "Join",
     "Leave",
+    "Move",
     "Part",
     "Publish",
     "Restart",
@@ -39,6 +41,23 @@ class Leave:
     """A node hands its subtree back, and stays away."""
 
     at: int
+    node: str
+
+
+@dataclass(frozen=True, slots=True)
+class Dismiss:
+    """A node is ordered to leave (`hbroker leave`), and stays away once it has."""
+
+    at: int
+    node: str
+
+
+@dataclass(frozen=True, slots=True)
+class Move:
+    """Whoever holds a subtree is ordered to hand it back, and a node to claim it (`hbroker move`)."""
+
+    at: int
+    subtree: str
     node: str
 
 
@@ -90,7 +109,8 @@ class Crash:
 
 @dataclass(frozen=True, slots=True)
 class Restart:
-    """A process that crashed begins anew. `remembers`: a node reads its file of delegations."""
+    """A process that crashed begins anew. `remembers`: a node reads its files of delegations and
+    subscriptions. That of its claims it reads in any case: else two nodes might claim one subtree."""
 
     at: int
     host: str
@@ -137,8 +157,21 @@ class Publish:
 
 
 Action: TypeAlias = (
-    Join | Leave | Part | Heal | Stop | Continue | Crash | Restart | Roam | Subscribe | Unsubscribe | Publish
-)  # fmt: skip
+    Join
+    | Leave
+    | Dismiss
+    | Move
+    | Part
+    | Heal
+    | Stop
+    | Continue
+    | Crash
+    | Restart
+    | Roam
+    | Subscribe
+    | Unsubscribe
+    | Publish
+)
 
 
 def describe(action: Action) -> str:

@@ -110,7 +110,7 @@ class Deliveries:
     def break_owner(self, owner: NodeHost) -> None:
         """An owner died. What was on its way to it died too."""
         self._break([topic for topic, last in self._ownership.owners.items() if last is owner])
-        below = [topic for topic in self._topics if is_within(topic, owner.settings.subtree)]
+        below = [t for t in self._topics if any(is_within(t, claim) for claim in owner.claims)]
         self._retention.lose([t for t in below if self._ownership.serves(t) is None], self._now())
 
     def _break(self, topics: list[str]) -> None:

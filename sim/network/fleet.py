@@ -1,7 +1,7 @@
 """The processes of one run, by name, and who is cut off from whom.
 
-A name stays with a node or client over its restarts; a node also keeps its address, its clock, and its file
-of delegations.
+A name stays with a node or client over its restarts; a node also keeps its address, its clock, and its
+files.
 """
 
 from __future__ import annotations
@@ -98,6 +98,13 @@ class Fleet:
         """The nodes that run, and are to go on."""
         running = (self.node(name) for name in self.hosts if name not in self.left)
         return (node for node in running if node is not None)
+
+    def holder(self, subtree: str) -> NodeHost | None:
+        """The living node that holds exactly this subtree."""
+        for name, host in self.hosts.items():
+            if isinstance(host, NodeHost) and self.is_alive(name) and host.holds(subtree):
+                return host
+        return None
 
     def name(self, address: Address) -> str:
         """Who has, or had, an address."""

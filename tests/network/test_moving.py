@@ -11,7 +11,7 @@ from hbroker.config import LeasePolicy
 from hbroker.protocol import timers
 from hbroker.protocol.notices import PolicyLowered, Refused
 from hbroker.protocol.outcome import Published
-from hbroker.sim.network import ClientHost, Faults, Host, NodeHost
+from hbroker.sim.network import ClientHost, Datagram, Faults, Host, NodeHost
 from hbroker.sim.network.invariants import Ownership, Violation
 from tests.network.networks import Tree
 
@@ -212,6 +212,43 @@ def test_whatever_breaks_on_the_way_of_a_late_parent_nobody_owns_with_another(ki
     traffic.settle()
     owners = {t: [n for n in (tree.root, *living(tree)) if n.engine.owns(world.now, t)] for t in ("home/x",)}
     assert [host.settings.name for host in owners["home/x"]] == ["home"]
+
+
+def kitchen_listener(tree: Tree) -> ClientHost:
+    """Whoever has a subscription at the kitchen alone."""
+    listener = tree.client("listener")
+    listener.subscribe("home/kitchen/#", qos=1)
+    tree.world.run_until(lambda: bool(listener.outcomes))
+    return listener
+
+
+def test_the_heir_of_a_subtree_finds_a_subscriber_that_has_moved() -> None:
+    tree = Tree.grow(12, ["home/kitchen"])
+    world, listener = tree.world, kitchen_listener(tree)
+    former = listener.address
+    listener.roam()
+    world.run(2 * timers.KEEP_ALIVE)
+    before = world.sent_bytes[tree.root.address, former]
+    tree.leave(tree.nodes["home/kitchen"])
+    tree.client().publish("home/kitchen/oven", b"hot", qos=1)
+    world.run_until(lambda: bool(listener.messages), within=timers.SECOND)
+    assert world.sent_bytes[tree.root.address, former] == before
+
+
+def test_a_subscriber_that_its_heir_cannot_reach_turns_to_it() -> None:
+    tree = Tree.grow(13, ["home/kitchen"])
+    listener = kitchen_listener(tree)
+    there = tree.root.address, listener.address
+    began = tree.world.sent_bytes[there[::-1]]
+
+    def path(datagram: Datagram) -> Faults | None:
+        has_asked = tree.world.sent_bytes[there[::-1]] > began
+        return None if (datagram.source, datagram.destination) == there and not has_asked else Faults()
+
+    tree.world.path = path
+    tree.leave(tree.nodes["home/kitchen"])
+    tree.client().publish("home/kitchen/oven", b"hot", qos=1)
+    tree.world.run_until(lambda: bool(listener.messages), within=3 * timers.SECOND)
 
 
 def living(tree: Tree) -> list[NodeHost]:

@@ -1,0 +1,44 @@
+"""Plans, each drawn whole from its seed."""
+
+from __future__ import annotations
+
+from random import Random
+
+from ..actions import Action, Join
+from ..plan import SECOND, Plan
+from .faults import draw_faults, draw_paths
+from .hierarchy import draw_nodes
+from .moves import draw_moves
+from .traffic import draw_messages, draw_subscriptions, handovers
+
+__all__ = ["draw"]
+
+
+def draw(seed: int) -> Plan:
+    """The plan of a seed.
+
+    What is drawn from a generator of its own leaves all the rest of the plan as it is.
+    """
+    random = Random(seed)
+    nodes = draw_nodes(random)
+    late = {n.name for n in nodes[1:] if random.random() < random.choice((0.0, 0.2, 0.5))}
+    clients = tuple(f"p{n}" for n in range(random.choice((1, 1, 2, 2, 3, 4, 5))))
+    clients += tuple(f"s{n}" for n in range(random.choice((1, 2, 2, 3, 3, 4, 5, 7))))
+    owned = random.sample(nodes, min(len(nodes), 8))
+    topics = tuple(sorted({f"{n.subtree or 'other'}/t{random.randint(0, 1)}" for n in owned}))
+    length = random.randint(5, 45) * SECOND
+    actions: list[Action] = [Join(random.randrange(length), name) for name in sorted(late)]
+    actions += draw_faults(random, nodes, clients, length)
+    actions += draw_subscriptions(random, clients, topics, length, handovers(actions))
+    actions += draw_messages(random, clients, topics, length)
+    actions += draw_moves(Random(f"{seed} moves"), nodes, topics, length)
+    return Plan(
+        seed,
+        tuple(nodes),
+        tuple(n.name for n in nodes if n.name not in late),
+        clients,
+        topics,
+        draw_paths(random),
+        random.choice((None, None, None, 2_000_000, 20_000_000)),
+        tuple(sorted(actions, key=lambda action: action.at)),
+    )
