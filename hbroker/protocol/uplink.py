@@ -46,6 +46,8 @@ GRANT_WAIT: Final = 2 * timers.SECOND
 """How long a parent that invited may take to grant."""
 LEAVE_WAIT: Final = 3 * timers.SECOND
 """How long a parent that takes a subtree back may be silent."""
+COVERED_WAIT: Final = timers.SECOND
+"""How often a claim that lies within what this node holds anyway sees whether it still does."""
 REFUSED_WAIT: Final = 4
 """A refusal is like this many tries without an answer: the next is far off."""
 PASSING_REASONS: Final = frozenset(
@@ -208,6 +210,18 @@ class Uplink:
         return self._machine.state
 
     @property
+    def is_held(self) -> bool:
+        """Whether this node serves the subtree by this claim."""
+        return self._machine.state in (UplinkState.SERVING, UplinkState.AWAIT_RENEWAL)
+
+    @property
+    def is_covered(self) -> bool:
+        """Whether this node serves the subtree by a claim to a larger one (§5.1)."""
+        decider = self._jurisdiction.lookup(self.subtree)
+        is_larger = isinstance(decider, Grant) and decider.subtree != self.subtree
+        return is_larger and isinstance(decider, Grant) and decider.serving
+
+    @property
     def link(self) -> int | None:
         return self._link
 
@@ -259,6 +273,9 @@ class Uplink:
             case UplinkState.AWAIT_INVITATION:
                 if (end := self._means.custody.ending_below(now, self.subtree)) is not None:
                     self._retry_at = end
+                    return
+                if self.is_covered:
+                    self._again_after(now, COVERED_WAIT)
                     return
                 self._attempt += 1
                 self._ask_root(now)

@@ -12,6 +12,7 @@ __all__ = [
     "Action",
     "Continue",
     "Crash",
+    "Depart",
     "Dismiss",
     "Heal",
     "Join",
@@ -109,12 +110,22 @@ class Crash:
 
 @dataclass(frozen=True, slots=True)
 class Restart:
-    """A process that crashed begins anew. `remembers`: a node reads its files of delegations and
-    subscriptions. That of its claims it reads in any case: else two nodes might claim one subtree."""
+    """A process that ended begins anew. `remembers`: a node reads its files of delegations and
+    subscriptions. That of its claims it reads in any case: else two nodes might claim one subtree. A client
+    takes its session up, where that is kept, and subscribes to the same; or else begins it clean."""
 
     at: int
     host: str
     remembers: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Depart:
+    """A client closes. A session that is kept goes on without it, unless it is to end."""
+
+    at: int
+    client: str
+    ends_session: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,6 +179,7 @@ Action: TypeAlias = (
     | Crash
     | Restart
     | Roam
+    | Depart
     | Subscribe
     | Unsubscribe
     | Publish

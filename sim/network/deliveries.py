@@ -1,14 +1,14 @@
 """What must hold of messages, made exact.
 
 A subscription is *whole* for a topic from when `subscribe` has returned (or, after a break, from when the
-topic's owner holds it again) until a *break*: either side loses the link between them, the owner dies or
-loses its lease, or the subscriber dies. Then:
+topic's owner holds it again) until a *break*: the owner dies or loses its lease, or the session ends: where
+either side loses the link between them, or the subscriber dies, and where it is persistent only when it has
+been without a link for its expiry. Then:
 
 - *Complete*: whoever comes to serve a topic holds every subscription that is whole for it.
 - *Nothing lost*: at the moment when a publisher learns that its message of QoS 1 or 2 is distributed, the
   application of each subscriber has it whose subscription, of QoS 1 or 2, was whole from the message's
-  publication on. A subscriber that was stalled then (§7.3) has it by the end, if its subscription is whole
-  until then.
+  publication on. A subscriber that was away or stalled then (§7.3) has it by the end: `owed`.
 - *Adds up*: what an owner took for a session is delivered, expired, dropped for a reason, or still there.
 - *Nothing doubled*: an application gets no message twice that was published at QoS 0, and none that comes
   to it at QoS 2.
@@ -29,14 +29,17 @@ from hbroker.protocol.outcome import Published, Subscribed, SubscriptionFailed
 from hbroker.protocol.packets import Reason
 from hbroker.subtree import is_within
 
+from .absences import Absences
 from .applications import Application, Interest, MessageId, Sent
 from .hosts import ClientHost, NodeHost
 from .invariants import Invariant, Ownership, Violation
+from .owed import Owed
 from .retention import Retention
 from .world import Address
 
 __all__ = ["Deliveries"]
 
+SECOND: Final = 1_000_000
 MOST_SESSIONS: Final = 1_000
 DISTRIBUTED = (Reason.REASON_SUCCESS, Reason.REASON_NO_MATCHING_SUBSCRIBERS)
 
@@ -52,33 +55,46 @@ class Deliveries:
         self._sent: dict[MessageId, Sent] = {}
         self._open: dict[MessageId, Sent] = {}
         self._stalled: dict[int, int] = {}
-        """When each session was last seen stalled."""
-        self._owed: list[tuple[Application, Interest, Sent]] = []
-        """What was acknowledged while a subscriber was stalled: it waits at the owner."""
+        """When each session was last seen stalled, or away."""
+        self._owed = Owed()
+        self._absences = Absences(ownership)
         self._applications: dict[int, Application] = {}
         self.acknowledged = 0
 
     # Change
 
-    def start(self, name: str, host: ClientHost) -> None:
-        """A client process began."""
-        self._applications[host.session] = Application(name, host)
+    def start(self, name: str, host: ClientHost) -> list[Interest]:
+        """A client process began. Returns what an earlier run subscribed to in its session."""
+        terms = host.control.terms
+        application = Application(name, host, self._now(), terms.expiry_s * SECOND)
+        former = self._applications.get(host.session)
+        if former is not None and not terms.clean_start:
+            application.follow(former)
+        self._applications[host.session] = application
+        self._absences.begin(host.session, application.expiry)
+        return [] if former is None else list(former.interests.values())
 
-    def end(self, host: ClientHost) -> None:
-        """A client process died."""
-        del self._applications[host.session]
+    def end(self, host: ClientHost, *, ends_session: bool) -> None:
+        """A client process died, or closed and ended its session."""
+        application = self._applications[host.session]
+        application.is_gone = True
+        self._absences.end(host.session, self._now())
+        if ends_session or not application.expiry:
+            del self._applications[host.session]
 
     def subscribe(self, host: ClientHost, subscription: int, filter: str, qos: int) -> None:
         """A client asked for a subscription."""
         topics = tuple(topic for topic in self._topics if topic_matches(filter, topic))
-        self._applications[host.session].interests[subscription] = Interest(filter, qos, topics, self._now())
+        application = self._applications[host.session]
+        application.interests[subscription] = application.interest(filter, qos, topics, self._now())
+        self._absences.ask(host.session, filter)
 
     def unsubscribe(self, host: ClientHost, filter: str) -> list[int]:
         """A client ends its subscriptions to a filter, which are returned."""
-        interests = self._applications[host.session].interests
-        ended = [number for number, interest in interests.items() if interest.filter == filter]
+        application = self._applications[host.session]
+        ended = [number for number, interest in application.interests.items() if interest.filter == filter]
         for number in ended:
-            del interests[number]
+            application.withdraw(number)
         return ended
 
     def publish(self, sent: Sent) -> None:
@@ -88,20 +104,23 @@ class Deliveries:
         if sent.qos:
             self._open[sent.id] = sent
 
-    def break_session(self, session: int, node: Address) -> None:
+    def lose_link(self, session: int, node: Address, *, by_node: bool) -> None:
         """The link between a client and a node is down, by the one or the other.
 
         An earlier owner may have messages on their way.
         """
         application = self._applications.get(session)
+        if by_node:
+            self._stalled[session] = self._now()
+            self._absences.lose_link(session, node, self._now())
         if application is None:
             return
         for topic in self._topics:
             if node in self._ownership.past[topic]:
                 application.broken[topic] = self._now()
-                for interest in application.interests.values():
-                    interest.since.pop(topic, None)
-                    interest.connected.pop(topic, None)
+                if not application.expiry:
+                    for interest in application.interests.values():
+                        interest.end(topic)
 
     def break_below(self, subtree: str) -> None:
         """The owner of what lies below lost its lease."""
@@ -124,18 +143,26 @@ class Deliveries:
     # Look
 
     def look_for_stalls(self, node: NodeHost) -> None:
-        """After each act of a node: who is stalled."""
-        stalled = (status.session for status in node.engine.sessions(MOST_SESSIONS) if status.stalled)
-        self._stalled |= dict.fromkeys(stalled, self._now())
+        """After each act of a node: who is stalled, or away."""
+        for status in node.engine.sessions(MOST_SESSIONS):
+            if status.stalled or not status.connected:
+                self._stalled[status.session] = self._now()
+            if status.connected:
+                self._absences.gain_link(status.session, node.address)
 
     def look_at_accounts(self, nodes: Iterable[NodeHost]) -> Iterator[Violation]:
-        """Every half second: whether what sessions took adds up, and which topics nobody serves."""
+        """Every half second: whether what sessions took adds up, which of them may have ended, and which
+        topics nobody serves."""
         for node in nodes:
             for status in node.engine.sessions(MOST_SESSIONS):
                 ends = status.delivered + status.expired + sum(status.dropped.values()) + status.queued
                 if status.accepted != ends:
                     text = f"{node.settings.name} took {status.accepted} messages for a session, of {ends}"
                     yield Violation(self._now(), Invariant.ADDS_UP, text)
+        for session, topic in self._absences.over(self._now()):
+            if application := self._applications.get(session):
+                for interest in application.interests.values():
+                    interest.end(topic)
         for topic in self._topics:
             self._retention.note_service(topic, self._ownership.serves(topic) is not None, self._now())
 
@@ -157,8 +184,10 @@ class Deliveries:
         for application, interest, topic in missing:
             if self._ownership.serves(topic) is not owner:
                 continue
-            if (application.host.session, interest.filter) in held:
-                interest.hold(topic, self._now())
+            session = application.host.session
+            if (session, interest.filter) in held:
+                if not self._absences.is_over(session, topic, self._now()):
+                    interest.hold(topic, self._now())
             elif topic in interest.since:
                 text = f"{owner.settings.name} serves {topic} without {application.name}'s {interest.filter}"
                 yield Violation(self._now(), Invariant.COMPLETE, text)
@@ -176,9 +205,10 @@ class Deliveries:
             match outcome:
                 case Subscribed():
                     if interest := application.interests.get(outcome.subscription):
+                        self._owed.resume(host.session, interest, is_resumed=outcome.resumed)
                         yield from self._made(application, interest)
                 case SubscriptionFailed():
-                    application.interests.pop(outcome.subscription, None)
+                    application.withdraw(outcome.subscription)
                 case Published() if outcome.reason in DISTRIBUTED:
                     yield from self._distributed(self._open.pop((host.publisher, outcome.sequence)))
                 case Published():
@@ -190,23 +220,23 @@ class Deliveries:
     @property
     def open(self) -> int:
         """Messages of QoS 1 and 2 whose living publishers have not learned what became of them."""
-        alive = {application.host.publisher for application in self._applications.values()}
+        alive = {application.host.publisher for application in self._present}
         return sum(publisher in alive for publisher, _ in self._open)
 
     def unmade(self) -> list[str]:
         """Subscriptions that have neither succeeded nor failed."""
         return [
             f"{application.name}'s {interest.filter}"
-            for application in self._applications.values()
+            for application in self._present
             for interest in application.interests.values()
-            if not interest.is_made
+            if interest.is_awaited
         ]
 
     def lacking(self) -> Iterator[str]:
         """Subscriptions that are made, and that the owner of a topic does not hold now."""
         owners = {topic: self._ownership.serves(topic) for topic in self._topics}
         held = {owner: held_by(owner) for owner in owners.values() if owner is not None}
-        for application in self._applications.values():
+        for application in self._present:
             for interest in application.interests.values():
                 for topic in interest.topics:
                     owner = owners[topic]
@@ -218,7 +248,7 @@ class Deliveries:
         """Who is subscribed to a message's topic at QoS 1 or 2 and has not got it."""
         return [
             application.name
-            for application in self._applications.values()
+            for application in self._present
             if sent.id not in application.had
             and any(i.is_made and i.qos and sent.topic in i.topics for i in application.interests.values())
         ]
@@ -229,25 +259,26 @@ class Deliveries:
             (session, interest.filter)
             for session, application in self._applications.items()
             for interest in application.interests.values()
+            if not application.is_gone
         }
-        for _, filter in held_by(node) - wanted:
+        for _, filter in held_by(node) - wanted - set(self._absences.remains(self._now())):
             yield f"{node.settings.name} holds {filter} for nobody"
 
     def look_at_the_end(self) -> Iterator[Violation]:
         """What came, or did not, as long as it was promised."""
-        for application in self._applications.values():
+        for application in self._present:
             yield from self._retention.look(application, self._now())
-        for application, interest, sent in self._owed:
-            whole = interest.since.get(sent.topic, sent.at + 1) <= sent.at
-            is_wanted = interest in application.interests.values()
-            is_there = self._applications.get(application.host.session) is application
-            if whole and is_wanted and is_there and sent.id not in application.had:
-                text = f"{sent} was acknowledged, and never came to {application.name}'s {interest.filter}"
-                yield Violation(self._now(), Invariant.NOTHING_LOST, text)
+        yield from self._owed.look_at_the_end(self._applications, self._now())
+
+    @property
+    def _present(self) -> Iterator[Application]:
+        """The clients that run."""
+        return (application for application in self._applications.values() if not application.is_gone)
 
     def _made(self, application: Application, interest: Interest) -> Iterator[Violation]:
         """`subscribe` has returned. An owner that died after it confirmed is a break like any other."""
-        interest.is_made = True
+        interest.is_awaited = False
+        interest.made_at = self._now() if interest.made_at is None else interest.made_at
         for topic in interest.topics:
             changed = max(self._ownership.changed.get(topic, 0), application.broken.get(topic, 0))
             if changed >= interest.asked_at:
@@ -261,16 +292,18 @@ class Deliveries:
     def _distributed(self, sent: Sent) -> Iterator[Violation]:
         self.acknowledged += 1
         sent.acknowledged = self._now()
-        for application in self._applications.values():
+        for session, application in self._applications.items():
             for interest in application.interests.values():
-                whole = interest.qos > 0 and interest.since.get(sent.topic, sent.at + 1) <= sent.at
-                if not whole or sent.id in application.had:
+                if not interest.qos or sent.topic not in interest.topics or application.may_lack(sent):
                     continue
-                if self._stalled.get(application.host.session, 0) >= sent.at:
-                    self._owed.append((application, interest, sent))
-                    continue
-                text = f"{sent} is acknowledged, and {application.name} has it not by {interest.filter}"
-                yield Violation(self._now(), Invariant.NOTHING_LOST, text)
+                if interest.since.get(sent.topic, sent.at + 1) > sent.at:
+                    if application.expiry and interest.made_at is not None and interest.made_at <= sent.at:
+                        self._owed.miss(interest, sent)
+                elif self._stalled.get(session, 0) >= sent.at:
+                    self._owed.wait(session, interest, sent)
+                else:
+                    text = f"{sent} is acknowledged, and {application.name} has it not by {interest.filter}"
+                    yield Violation(self._now(), Invariant.NOTHING_LOST, text)
 
     def _receive(self, application: Application, message: Message) -> Iterator[Violation]:
         sent = self._sent[message.publisher, message.sequence]

@@ -7,6 +7,7 @@ The invariants are those of docs/guarantees.md, made exact:
 - *Epochs rise*: a subtree is served under an epoch lower than one seen before by nobody, and under the same
   one by the same process alone.
 - *Complete*, *nothing lost*, *nothing doubled*, *order*, *intact*, *adds up*: `deliveries`.
+- *Resumed*: `owed`.
 - *Retained*: `retention`.
 - *Bounded*: links, sessions, subscriptions and unacknowledged messages stay below what the hosts that there
   are account for.
@@ -38,6 +39,7 @@ class Invariant(Enum):
     EPOCHS_RISE = "epochs rise"
     COMPLETE = "an owner has every subscription that is complete"
     NOTHING_LOST = "what is acknowledged has reached every subscriber connected"
+    RESUMED = "who is told that his subscription was there all the time has missed nothing"
     NOTHING_DOUBLED = "at QoS 0 and 2 a message comes once"
     ORDER = "order is kept for each publisher and topic"
     INTACT = "a message comes as it was sent"

@@ -8,7 +8,7 @@ so an action may find that it no longer applies; it is then passed over.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final
 
@@ -37,6 +37,7 @@ class NodePlan:
 class Plan:
     """One run. Times count from when the first nodes serve, in microseconds.
 
+    `expiries`: of the sessions that are kept, how long each lives without a link, in seconds, by its client.
     `first`: the nodes that are there from the beginning, by their order. `bandwidth_bps`: of the one line
     that all datagrams share; None: it has no limit.
     """
@@ -45,6 +46,7 @@ class Plan:
     nodes: tuple[NodePlan, ...]
     first: tuple[str, ...]
     clients: tuple[str, ...]
+    expiries: Mapping[str, int]
     topics: tuple[str, ...]
     paths: Faults
     bandwidth_bps: int | None
@@ -64,6 +66,8 @@ class Plan:
             yield f"node {node.name}: {node.subtree or '(root)'}, {node.policy.value}{clock}{late}"
         messages = [action for action in self.actions if isinstance(action, Publish)]
         yield f"clients: {' '.join(self.clients)}; {len(messages)} messages to {len(self.topics)} topics"
+        for client, expiry in self.expiries.items():
+            yield f"client {client}: its session is kept for {expiry} s"
         for action in self.actions:
             if not isinstance(action, Publish):
                 yield f"{action.at / SECOND:10.6f} {describe(action)}"

@@ -53,7 +53,8 @@ class Retention:
     def receive(self, application: Application, sent: Sent, now: int) -> Iterator[Violation]:
         """An application got a message as a retained one."""
         application.retained.add(sent.id)
-        asked = [i.asked_at for i in application.interests.values() if sent.topic in i.topics]
+        interests = (*application.interests.values(), *application.past)
+        asked = [interest.asked_at for interest in interests if sent.topic in interest.topics]
         since = min(asked, default=0)
         lost = self._lost.get(sent.topic, 0)
         for other in self._published[sent.topic]:
@@ -72,7 +73,7 @@ class Retention:
                 later = [s for s in self._published[topic] if s.at >= interest.asked_at]
                 if any(s.qos == 0 for s in later):
                     continue  # It took the place of what was wanted, and may be lost.
-                if not any(s.id in application.had or s.id in application.retained for s in (wanted, *later)):
+                if not any(_has(application, s) for s in (wanted, *later)):
                     text = f"{application.name} subscribed to {interest.filter}, and has not got {wanted}"
                     yield Violation(now, Invariant.RETAINED, text)
 
@@ -91,6 +92,13 @@ def _precedes(one: Sent, other: Sent) -> bool:
     is_same_run = one.id[0] == other.id[0]
     is_over = one.acknowledged is not None and one.acknowledged < other.at
     return one.id < other.id if is_same_run else is_over
+
+
+def _has(application: Application, sent: Sent) -> bool:
+    """Whether a client had a message, in this run or one before in the same session."""
+    former = application.former
+    is_former = former is not None and _has(former, sent)
+    return sent.id in application.had or sent.id in application.retained or is_former
 
 
 def _is_unbroken(application: Application, interest: Interest, topic: str) -> bool:

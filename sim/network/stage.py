@@ -55,11 +55,12 @@ class Stage:
         self._bounds.count(node)
         return node
 
-    def start_client(self, name: str) -> ClientHost:
-        """A client process."""
-        client = self._fleet.start_client(name)
+    def start_client(self, name: str, *, begins_clean: bool = False) -> ClientHost:
+        """A client process. It subscribes to what an earlier run did, where its session is kept."""
+        client = self._fleet.start_client(name, begins_clean=begins_clean)
         self._bounds.count(client)
-        self._deliveries.start(name, client)
+        for interest in self._deliveries.start(name, client):
+            self._subscribe(client, interest.filter, interest.qos)
         return client
 
     def publish(self, name: str, client: ClientHost, wanted: actions.Publish) -> Sent | None:
@@ -124,13 +125,16 @@ class Stage:
     def _take_for_client(
         self,
         client: ClientHost,
-        action: actions.Roam | actions.Subscribe | actions.Unsubscribe | actions.Publish,
+        action: actions.Roam | actions.Depart | actions.Subscribe | actions.Unsubscribe | actions.Publish,
     ) -> None:
         match action:
             case actions.Roam():
                 self._fleet.roam(client)
             case actions.Subscribe():
-                self._subscribe(client, action)
+                self._subscribe(client, action.filter, action.qos)
+            case actions.Depart():
+                client.leave(end_session=action.ends_session)
+                self._crash(action.client, ends_session=action.ends_session)
             case actions.Unsubscribe():
                 for subscription in self._deliveries.unsubscribe(client, action.filter):
                     client.unsubscribe(subscription)
@@ -139,27 +143,27 @@ class Stage:
 
     # Processes
 
-    def _crash(self, name: str) -> None:
+    def _crash(self, name: str, *, ends_session: bool = False) -> None:
         host = self._fleet.hosts[name]
         self._fleet.kill(name)
         if isinstance(host, NodeHost):
             self._deliveries.break_owner(host)
         elif isinstance(host, ClientHost):
-            self._deliveries.end(host)
+            self._deliveries.end(host, ends_session=ends_session)
 
     def _restart(self, name: str, remembers: bool) -> None:
         before = self._fleet.hosts[name]
         if isinstance(before, ClientHost):
-            self.start_client(name)
+            self.start_client(name, begins_clean=not remembers)
         elif isinstance(before, NodeHost) and name not in self._fleet.left:
             if not remembers:
                 self._ownership.forget(before)
             self._bounds.count(self._fleet.restart_node(name, remembers=remembers))
 
-    def _subscribe(self, client: ClientHost, wanted: actions.Subscribe) -> None:
+    def _subscribe(self, client: ClientHost, filter: str, qos: int) -> None:
         client.catch_up()
-        subscription = client.control.subscribe(client.clock(), wanted.filter, Options(qos=wanted.qos))
-        self._deliveries.subscribe(client, subscription, wanted.filter, wanted.qos)
+        subscription = client.control.subscribe(client.clock(), filter, Options(qos=qos))
+        self._deliveries.subscribe(client, subscription, filter, qos)
         self._bounds.subscribed()
         self._world.settle(client)
 

@@ -71,7 +71,7 @@ class Trial:
     def __init__(self, plan: Plan) -> None:
         self._plan = plan
         self._world = World(plan.seed)
-        self._fleet = Fleet(self._world, plan.nodes)
+        self._fleet = Fleet(self._world, plan.nodes, plan.expiries)
         self._ownership = Ownership(self._world, plan.topics)
         self._deliveries = Deliveries(self._ownership, plan.topics, lambda: self._world.now)
         self._bounds = Bounds(self._world)
@@ -196,10 +196,8 @@ class Trial:
         if isinstance(event, LinkDownEvent):
             ends = self._fleet.name(host.address), self._fleet.name(event.address)
             self._say(f"{ends[0]}: link to {ends[1]} down: {event.reason}")
-            if event.inbound:
-                self._deliveries.break_session(event.session, host.address)
-            else:
-                self._deliveries.break_session(host.session, event.address)
+            session, node = (event.session, host.address) if event.inbound else (host.session, event.address)
+            self._deliveries.lose_link(session, node, by_node=event.inbound)
 
     def _watch(self, datagram: Datagram) -> None:
         self._datagrams += 1

@@ -251,6 +251,22 @@ def test_a_subscriber_that_its_heir_cannot_reach_turns_to_it() -> None:
     tree.world.run_until(lambda: bool(listener.messages), within=3 * timers.SECOND)
 
 
+def test_a_claim_within_what_a_node_holds_anyway_waits_until_it_does_not() -> None:
+    tree = Tree.grow(14, ["home", "home/kitchen"])
+    home, kitchen = tree.nodes["home"], tree.nodes["home/kitchen"]
+    traffic = Traffic(tree, "home/kitchen/oven", 2, "home/x")
+    tree.move("home", home, kitchen)
+    for _ in range(3 * timers.LEASE // timers.SECOND):
+        traffic.publish(1, timers.SECOND)
+        assert kitchen.engine.owns(tree.world.now, "home/kitchen/oven")
+    assert kitchen.control.is_serving
+    tree.move("home", kitchen, home)
+    tree.world.run_until(lambda: kitchen.holds("home/kitchen"))
+    assert home.holds("home")
+    traffic.publish(10)
+    traffic.settle()
+
+
 def living(tree: Tree) -> list[NodeHost]:
     """The nodes below the root that run now."""
     return [h for h in tree.world.hosts.values() if isinstance(h, NodeHost) and h is not tree.root]

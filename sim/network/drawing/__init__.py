@@ -9,6 +9,7 @@ from ..plan import SECOND, Plan
 from .faults import draw_faults, draw_paths
 from .hierarchy import draw_nodes
 from .moves import draw_moves
+from .sessions import draw_sessions
 from .traffic import draw_messages, draw_subscriptions, handovers
 
 __all__ = ["draw"]
@@ -32,11 +33,14 @@ def draw(seed: int) -> Plan:
     actions += draw_subscriptions(random, clients, topics, length, handovers(actions))
     actions += draw_messages(random, clients, topics, length)
     actions += draw_moves(Random(f"{seed} moves"), nodes, topics, length)
+    expiries, absences = draw_sessions(Random(f"{seed} sessions"), clients, length)
+    actions += absences
     return Plan(
         seed,
         tuple(nodes),
         tuple(n.name for n in nodes if n.name not in late),
         clients,
+        expiries,
         topics,
         draw_paths(random),
         random.choice((None, None, None, 2_000_000, 20_000_000)),
