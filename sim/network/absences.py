@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from hbroker.protocol import timers
+from hbroker.protocol.subscription import Key
 
 from .invariants import Ownership
 from .world import Address
@@ -27,11 +28,11 @@ NOTICED: Final = timers.IDLE_TIMEOUT + timers.KEEP_ALIVE
 
 @dataclass(slots=True)
 class _Session:
-    """`expiry`: in microseconds. `gone_at`: when its last run ended. `filters`: all it ever asked for."""
+    """`expiry`: in microseconds. `gone_at`: when its last run ended. `keys`: all it ever asked for."""
 
     expiry: int
     gone_at: int | None = None
-    filters: set[str] = field(default_factory=set)
+    keys: set[Key] = field(default_factory=set)
     since: dict[str, int] = field(default_factory=dict)
     """For each topic, since when it has been without a link at who serves that, or did."""
 
@@ -55,10 +56,10 @@ class Absences:
         if session in self._sessions:
             self._sessions[session].gone_at = now
 
-    def ask(self, session: int, filter: str) -> None:
+    def ask(self, session: int, key: Key) -> None:
         """A client asked for a subscription."""
         if session in self._sessions:
-            self._sessions[session].filters.add(filter)
+            self._sessions[session].keys.add(key)
 
     def lose_link(self, session: int, node: Address, now: int) -> None:
         """A node has lost its link to a session."""
@@ -88,10 +89,10 @@ class Absences:
         since = None if known is None else known.since.get(topic)
         return known is not None and since is not None and now - since >= known.expiry * (1 - DRIFT) - EARLY
 
-    def remains(self, now: int) -> Iterator[tuple[int, str]]:
-        """(session, filter) of what may be left at owners: an owner to which its client had no link heard of
+    def remains(self, now: int) -> Iterator[tuple[int, Key]]:
+        """(session, subscription) of what may be left at owners: one to which the client had no link heard of
         no end, and keeps the subscription for as long as the session."""
         for session, known in self._sessions.items():
             longest = (known.expiry + NOTICED) * (1 + DRIFT)
             if known.gone_at is None or now - known.gone_at < longest:
-                yield from ((session, filter) for filter in known.filters)
+                yield from ((session, key) for key in known.keys)

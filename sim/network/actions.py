@@ -130,12 +130,13 @@ class Depart:
 
 @dataclass(frozen=True, slots=True)
 class Subscribe:
-    """A client subscribes."""
+    """A client subscribes, in a shared group where one is named."""
 
     at: int
     client: str
     filter: str
     qos: int
+    group: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -49,13 +49,24 @@ class Interest:
     qos: int
     topics: tuple[str, ...]
     asked_at: int
+    group: str = ""
     since: dict[str, int] = field(default_factory=dict)
     connected: dict[str, int] = field(default_factory=dict)
     """The same, but for breaks in which no link was lost."""
     made_at: int | None = None
-    """When all owners had it for the first time."""
+    """When all owners had it for the first time, not counting what its session has lost since."""
     is_awaited: bool = True
     """Whether this run was not told yet what became of it."""
+
+    @property
+    def key(self) -> tuple[str, str]:
+        """What its session has one subscription for."""
+        return self.group, self.filter
+
+    @property
+    def title(self) -> str:
+        """As applications write it."""
+        return f"$share/{self.group}/{self.filter}" if self.group else self.filter
 
     @property
     def is_made(self) -> bool:
@@ -103,20 +114,21 @@ class Application:
         self.past = [*former.past, *former.interests.values()]
         self.broken = dict(former.broken)
 
-    def interest(self, filter: str, qos: int, topics: tuple[str, ...], now: int) -> Interest:
+    def interest(self, wanted: Interest) -> Interest:
         """The subscription that it asks for: where the run before had it, that one."""
         known = self.former.interests if self.former else {}
         for number, interest in known.items():
-            if (interest.filter, interest.qos) == (filter, qos):
+            if (interest.key, interest.qos) == (wanted.key, wanted.qos):
                 interest.is_awaited = True
                 return known.pop(number)
-        return Interest(filter, qos, topics, now)
+        return wanted
 
-    def withdraw(self, subscription: int) -> None:
+    def withdraw(self, subscription: int) -> Interest | None:
         """It wants a subscription no more, or could not have it."""
         interest = self.interests.pop(subscription, None)
         if interest is not None and self.expiry:
             self.past.append(interest)
+        return interest
 
     def has_had(self, message: MessageId) -> bool:
         """Whether this run, or one before in the same session, had a message."""

@@ -16,7 +16,7 @@ been without a link for its expiry. Then:
   publication, not counting those that it has had before, nor those published before its subscription was
   made, or made again after the loss of a link: should such a one come again, it is new to the subscriber.
 - *Intact*: a message has the bytes that were published.
-- *Retained*: `retention`.
+- *Shared*: `sharing`. *Retained*: `retention`.
 """
 
 from __future__ import annotations
@@ -27,6 +27,7 @@ from typing import Final
 from hbroker._native import Message, topic_matches
 from hbroker.protocol.outcome import Published, Subscribed, SubscriptionFailed
 from hbroker.protocol.packets import Reason
+from hbroker.protocol.subscription import Key
 from hbroker.subtree import is_within
 
 from .absences import Absences
@@ -35,6 +36,7 @@ from .hosts import ClientHost, NodeHost
 from .invariants import Invariant, Ownership, Violation
 from .owed import Owed
 from .retention import Retention
+from .sharing import Sharing
 from .world import Address
 
 __all__ = ["Deliveries"]
@@ -58,6 +60,7 @@ class Deliveries:
         """When each session was last seen stalled, or away."""
         self._owed = Owed()
         self._absences = Absences(ownership)
+        self._sharing = Sharing(ownership, now)
         self._applications: dict[int, Application] = {}
         self.acknowledged = 0
 
@@ -77,24 +80,30 @@ class Deliveries:
     def end(self, host: ClientHost, *, ends_session: bool) -> None:
         """A client process died, or closed and ended its session."""
         application = self._applications[host.session]
+        self._sharing.end(host.session)
         application.is_gone = True
         self._absences.end(host.session, self._now())
         if ends_session or not application.expiry:
             del self._applications[host.session]
+            for interest in application.interests.values():
+                self._sharing.leave(host.session, interest)
 
-    def subscribe(self, host: ClientHost, subscription: int, filter: str, qos: int) -> None:
+    def subscribe(self, host: ClientHost, subscription: int, filter: str, qos: int, group: str) -> None:
         """A client asked for a subscription."""
         topics = tuple(topic for topic in self._topics if topic_matches(filter, topic))
         application = self._applications[host.session]
-        application.interests[subscription] = application.interest(filter, qos, topics, self._now())
-        self._absences.ask(host.session, filter)
+        interest = application.interest(Interest(filter, qos, topics, self._now(), group))
+        application.interests[subscription] = interest
+        self._absences.ask(host.session, interest.key)
+        if group:
+            self._sharing.join(host.session, interest)
 
     def unsubscribe(self, host: ClientHost, filter: str) -> list[int]:
         """A client ends its subscriptions to a filter, which are returned."""
         application = self._applications[host.session]
         ended = [number for number, interest in application.interests.items() if interest.filter == filter]
         for number in ended:
-            application.withdraw(number)
+            self._withdraw(application, number)
         return ended
 
     def publish(self, sent: Sent) -> None:
@@ -110,8 +119,9 @@ class Deliveries:
         An earlier owner may have messages on their way.
         """
         application = self._applications.get(session)
+        self._sharing.change(session)
         if by_node:
-            self._stalled[session] = self._now()
+            self._note_stall(session)
             self._absences.lose_link(session, node, self._now())
         if application is None:
             return
@@ -146,7 +156,7 @@ class Deliveries:
         """After each act of a node: who is stalled, or away."""
         for status in node.engine.sessions(MOST_SESSIONS):
             if status.stalled or not status.connected:
-                self._stalled[status.session] = self._now()
+                self._note_stall(status.session)
             if status.connected:
                 self._absences.gain_link(status.session, node.address)
 
@@ -161,6 +171,7 @@ class Deliveries:
                     yield Violation(self._now(), Invariant.ADDS_UP, text)
         for session, topic in self._absences.over(self._now()):
             if application := self._applications.get(session):
+                self._sharing.end(session)
                 for interest in application.interests.values():
                     interest.end(topic)
         for topic in self._topics:
@@ -185,11 +196,11 @@ class Deliveries:
             if self._ownership.serves(topic) is not owner:
                 continue
             session = application.host.session
-            if (session, interest.filter) in held:
+            if (session, interest.key) in held:
                 if not self._absences.is_over(session, topic, self._now()):
                     interest.hold(topic, self._now())
             elif topic in interest.since:
-                text = f"{owner.settings.name} serves {topic} without {application.name}'s {interest.filter}"
+                text = f"{owner.settings.name} serves {topic} without {application.name}'s {interest.title}"
                 yield Violation(self._now(), Invariant.COMPLETE, text)
                 del interest.since[topic]
 
@@ -206,9 +217,9 @@ class Deliveries:
                 case Subscribed():
                     if interest := application.interests.get(outcome.subscription):
                         self._owed.resume(host.session, interest, is_resumed=outcome.resumed)
-                        yield from self._made(application, interest)
+                        yield from self._made(application, interest, is_resumed=outcome.resumed)
                 case SubscriptionFailed():
-                    application.withdraw(outcome.subscription)
+                    self._withdraw(application, outcome.subscription)
                 case Published() if outcome.reason in DISTRIBUTED:
                     yield from self._distributed(self._open.pop((host.publisher, outcome.sequence)))
                 case Published():
@@ -226,7 +237,7 @@ class Deliveries:
     def unmade(self) -> list[str]:
         """Subscriptions that have neither succeeded nor failed."""
         return [
-            f"{application.name}'s {interest.filter}"
+            f"{application.name}'s {interest.title}"
             for application in self._present
             for interest in application.interests.values()
             if interest.is_awaited
@@ -240,28 +251,29 @@ class Deliveries:
             for interest in application.interests.values():
                 for topic in interest.topics:
                     owner = owners[topic]
-                    is_held = owner and (application.host.session, interest.filter) in held[owner]
+                    is_held = owner and (application.host.session, interest.key) in held[owner]
                     if interest.is_made and not is_held:
-                        yield f"{topic} is served without {application.name}'s {interest.filter}"
+                        yield f"{topic} is served without {application.name}'s {interest.title}"
 
     def missing(self, sent: Sent) -> list[str]:
         """Who is subscribed to a message's topic at QoS 1 or 2 and has not got it."""
-        return [
+        lacking = [application for application in self._present if sent.id not in application.had]
+        wanting = [
             application.name
-            for application in self._present
-            if sent.id not in application.had
-            and any(i.is_made and i.qos and sent.topic in i.topics for i in application.interests.values())
+            for application in lacking
+            if any(_wants(interest, sent) for interest in application.interests.values())
         ]
+        return [*wanting, *self._sharing.lacking(sent)]
 
     def unwanted(self, node: NodeHost) -> Iterator[str]:
         """Subscriptions that a node holds for nobody."""
         wanted = {
-            (session, interest.filter)
+            (session, interest.key)
             for session, application in self._applications.items()
             for interest in application.interests.values()
             if not application.is_gone
         }
-        for _, filter in held_by(node) - wanted - set(self._absences.remains(self._now())):
+        for _, (_, filter) in held_by(node) - wanted - set(self._absences.remains(self._now())):
             yield f"{node.settings.name} holds {filter} for nobody"
 
     def look_at_the_end(self) -> Iterator[Violation]:
@@ -269,32 +281,45 @@ class Deliveries:
         for application in self._present:
             yield from self._retention.look(application, self._now())
         yield from self._owed.look_at_the_end(self._applications, self._now())
+        yield from self._sharing.look_at_the_end()
 
     @property
     def _present(self) -> Iterator[Application]:
         """The clients that run."""
         return (application for application in self._applications.values() if not application.is_gone)
 
-    def _made(self, application: Application, interest: Interest) -> Iterator[Violation]:
+    def _note_stall(self, session: int) -> None:
+        self._stalled[session] = self._now()
+        self._sharing.change(session)
+
+    def _withdraw(self, application: Application, subscription: int) -> None:
+        interest = application.withdraw(subscription)
+        if interest is not None and interest.group:
+            self._sharing.leave(application.host.session, interest)
+
+    def _made(self, application: Application, interest: Interest, *, is_resumed: bool) -> Iterator[Violation]:
         """`subscribe` has returned. An owner that died after it confirmed is a break like any other."""
         interest.is_awaited = False
-        interest.made_at = self._now() if interest.made_at is None else interest.made_at
+        if interest.made_at is None or not is_resumed:
+            interest.made_at = self._now()
         for topic in interest.topics:
             changed = max(self._ownership.changed.get(topic, 0), application.broken.get(topic, 0))
             if changed >= interest.asked_at:
                 continue
             interest.hold(topic, self._now())
             owner = self._ownership.serves(topic)
-            if owner is not None and (application.host.session, interest.filter) not in held_by(owner):
-                text = f"{application.name}'s {interest.filter} is made, and {owner.settings.name} lacks it"
+            if owner is not None and (application.host.session, interest.key) not in held_by(owner):
+                text = f"{application.name}'s {interest.title} is made, and {owner.settings.name} lacks it"
                 yield Violation(self._now(), Invariant.COMPLETE, text)
 
     def _distributed(self, sent: Sent) -> Iterator[Violation]:
         self.acknowledged += 1
         sent.acknowledged = self._now()
+        yield from self._sharing.distribute(sent, self._stalled)
         for session, application in self._applications.items():
             for interest in application.interests.values():
-                if not interest.qos or sent.topic not in interest.topics or application.may_lack(sent):
+                is_promised = interest.qos and not interest.group and sent.topic in interest.topics
+                if not is_promised or application.may_lack(sent):
                     continue
                 if interest.since.get(sent.topic, sent.at + 1) > sent.at:
                     if application.expiry and interest.made_at is not None and interest.made_at <= sent.at:
@@ -302,7 +327,7 @@ class Deliveries:
                 elif self._stalled.get(session, 0) >= sent.at:
                     self._owed.wait(session, interest, sent)
                 else:
-                    text = f"{sent} is acknowledged, and {application.name} has it not by {interest.filter}"
+                    text = f"{sent} is acknowledged, and {application.name} has it not by {interest.title}"
                     yield Violation(self._now(), Invariant.NOTHING_LOST, text)
 
     def _receive(self, application: Application, message: Message) -> Iterator[Violation]:
@@ -312,6 +337,7 @@ class Deliveries:
         if message.retained:
             yield from self._retention.receive(application, sent, self._now())
             return
+        yield from self._sharing.receive(application, sent)
         before = application.had.setdefault(sent.id, set())
         if before and (sent.qos == 0 or message.qos == 2 in before):
             text = f"{application.name} gets {sent} again at QoS {message.qos}"
@@ -326,11 +352,21 @@ class Deliveries:
         if last is None or last.id < sent.id:
             application.last[key] = sent
             return
-        if any(i.connected.get(sent.topic, sent.at) < sent.at for i in application.interests.values()):
+        interests = application.interests.values()
+        if any(interest.group for interest in interests) and self._sharing.has_changed(
+            application.host.session, sent
+        ):
+            return  # It was another member's first.
+        if any(interest.connected.get(sent.topic, sent.at) < sent.at for interest in interests):
             text = f"{application.name} gets {sent} after message {last.id[1]}"
             yield Violation(self._now(), Invariant.ORDER, text)
 
 
-def held_by(owner: NodeHost) -> set[tuple[int, str]]:
-    """(session, filter) of every subscription that a node holds."""
-    return {(subscription.session, subscription.filter) for subscription in owner.control.subscribers}
+def _wants(interest: Interest, sent: Sent) -> bool:
+    """Whether a subscription is one to a message's topic at QoS 1 or 2, and not shared."""
+    return interest.is_made and interest.qos > 0 and not interest.group and sent.topic in interest.topics
+
+
+def held_by(owner: NodeHost) -> set[tuple[int, Key]]:
+    """(session, subscription) of every subscription that a node holds."""
+    return {(subscription.session, subscription.key) for subscription in owner.control.subscribers}

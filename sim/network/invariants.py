@@ -8,6 +8,7 @@ The invariants are those of docs/guarantees.md, made exact:
   one by the same process alone.
 - *Complete*, *nothing lost*, *nothing doubled*, *order*, *intact*, *adds up*: `deliveries`.
 - *Resumed*: `owed`.
+- *Shared*: `sharing`.
 - *Retained*: `retention`.
 - *Bounded*: links, sessions, subscriptions and unacknowledged messages stay below what the hosts that there
   are account for.
@@ -43,6 +44,7 @@ class Invariant(Enum):
     NOTHING_DOUBLED = "at QoS 0 and 2 a message comes once"
     ORDER = "order is kept for each publisher and topic"
     INTACT = "a message comes as it was sent"
+    SHARED = "each message comes to one member of a shared group"
     RETAINED = "who subscribes gets what is retained, and nothing older"
     ADDS_UP = "every message taken for a session is accounted for"
     BOUNDED = "memory is bounded"

@@ -48,11 +48,11 @@ class Owed:
         for session, interest, sent in self._waiting:
             is_whole = interest.since.get(sent.topic, sent.at + 1) <= sent.at
             if is_whole and (name := _lacks(applications.get(session), interest, sent)):
-                text = f"{sent} was acknowledged, and never came to {name}'s {interest.filter}"
+                text = f"{sent} was acknowledged, and never came to {name}'s {interest.title}"
                 yield Violation(now, Invariant.NOTHING_LOST, text)
         for session, interest, sent in self._resumed:
             if name := _lacks(applications.get(session), interest, sent):
-                text = f"{name}'s {interest.filter} was resumed, as it was told, and {sent} never came"
+                text = f"{name}'s {interest.title} was resumed, as it was told, and {sent} never came"
                 yield Violation(now, Invariant.RESUMED, text)
 
 

@@ -60,7 +60,7 @@ class Stage:
         client = self._fleet.start_client(name, begins_clean=begins_clean)
         self._bounds.count(client)
         for interest in self._deliveries.start(name, client):
-            self._subscribe(client, interest.filter, interest.qos)
+            self._subscribe(client, interest.filter, interest.qos, interest.group)
         return client
 
     def publish(self, name: str, client: ClientHost, wanted: actions.Publish) -> Sent | None:
@@ -131,7 +131,7 @@ class Stage:
             case actions.Roam():
                 self._fleet.roam(client)
             case actions.Subscribe():
-                self._subscribe(client, action.filter, action.qos)
+                self._subscribe(client, action.filter, action.qos, action.group)
             case actions.Depart():
                 client.leave(end_session=action.ends_session)
                 self._crash(action.client, ends_session=action.ends_session)
@@ -160,10 +160,11 @@ class Stage:
                 self._ownership.forget(before)
             self._bounds.count(self._fleet.restart_node(name, remembers=remembers))
 
-    def _subscribe(self, client: ClientHost, filter: str, qos: int) -> None:
+    def _subscribe(self, client: ClientHost, filter: str, qos: int, group: str) -> None:
         client.catch_up()
-        subscription = client.control.subscribe(client.clock(), filter, Options(qos=qos))
-        self._deliveries.subscribe(client, subscription, filter, qos)
+        options = Options(qos=qos)
+        subscription = client.control.subscribe(client.clock(), filter, options, group=group)
+        self._deliveries.subscribe(client, subscription, filter, qos, group)
         self._bounds.subscribed()
         self._world.settle(client)
 

@@ -36,6 +36,11 @@ SETTLING: Final = 75 * SECOND
 """Longer than the longest way back: a lease, its drift, an idle timeout, and a few refused requests."""
 RECOVERY: Final = 20 * SECOND
 """How long the messages may take that prove that everything works again."""
+CALMING: Final = 20 * SECOND
+"""How long the last messages may keep links busy."""
+UNCLAIMED: Final = 35 * SECOND
+"""So long where a client may hold what none of its subscriptions claims, because its session ended without
+hearing of it at some owner: 30 s, then it lets it go."""
 QUIET: Final = 10 * SECOND
 QUEUE: Final = 128 * 1024
 """Bytes that may wait for the line that all datagrams share."""
@@ -129,7 +134,7 @@ class Trial:
             self._require(self._world.now < deadline, "; ".join(complaints))
             self._run_until(self._world.now + SECOND // 2)
         self._prove()
-        self._run_until(self._world.now + 20 * SECOND)
+        self._run_until(self._world.now + (UNCLAIMED if self._plan.expiries else CALMING))
         self._busy = []
         self._run_until(self._world.now + QUIET)
         if self._busy:

@@ -13,9 +13,19 @@ from typing import Any, Final
 
 from hbroker._proto import packet_pb2 as pb
 from hbroker.config import LeasePolicy
-from hbroker.protocol import custody, handover, node, subscriber, subscribing, subscription, timers
+from hbroker.protocol import (
+    custody,
+    handover,
+    node,
+    sessions,
+    subscriber,
+    subscribing,
+    subscription,
+    timers,
+)
 from hbroker.protocol.jurisdiction import Grant, Jurisdiction
 from hbroker.protocol.site import Event, Site
+from hbroker.protocol.subscribers import Subscription
 from hbroker.sim.network.invariants import Invariant
 
 __all__ = ["CONTROL", "CORE", "VARIANTS", "Variant"]
@@ -89,7 +99,56 @@ def _zero(_: Callable[..., int]) -> Callable[..., int]:
     return lambda self, now: 0
 
 
+def _never_kept(open: Callable[..., bool]) -> Callable[..., bool]:
+    def broken(self: sessions.Sessions, session: sessions.Session) -> bool:
+        expiry, session.expiry_s = session.expiry_s, 0
+        is_open = open(self, session)
+        session.expiry_s = expiry
+        return is_open
+
+    return broken
+
+
+def _always(_: object) -> property:
+    return property(lambda self: True)
+
+
+def _shared_by_nobody(add: Callable[..., None]) -> Callable[..., None]:
+    def broken(self: subscribing.Subscribing, subscription: Subscription) -> None:
+        add(self, subscription)
+        if subscription.group:
+            self._core.subscribe(subscription.session, subscription.filter, subscription.qos)
+
+    return broken
+
+
+KEPT: Final = (
+    Variant(
+        "an owner keeps nothing for a session that is away",
+        Invariant.NOTHING_LOST,
+        sessions.Sessions,
+        "open",
+        _never_kept,
+    ),
+    Variant(
+        "a client takes every subscription for one that it had before",
+        Invariant.RESUMED,
+        subscription.Subscription,
+        "is_resumed",
+        _always,
+    ),
+    Variant(
+        "every member of a shared group gets each message",
+        Invariant.SHARED,
+        subscribing.Subscribing,
+        "_add",
+        _shared_by_nobody,
+    ),
+)
+"""Defects of the control, in what it does for sessions that are kept and for shared groups."""
+
 CONTROL: Final = (
+    *KEPT,
     Variant(
         "the core is not told when a lease ends",
         Invariant.ONE_OWNER,

@@ -7,6 +7,7 @@ from random import Random
 from ..actions import Action, Join
 from ..plan import SECOND, Plan
 from .faults import draw_faults, draw_paths
+from .groups import draw_groups
 from .hierarchy import draw_nodes
 from .moves import draw_moves
 from .sessions import draw_sessions
@@ -35,12 +36,14 @@ def draw(seed: int) -> Plan:
     actions += draw_moves(Random(f"{seed} moves"), nodes, topics, length)
     expiries, absences = draw_sessions(Random(f"{seed} sessions"), clients, length)
     actions += absences
+    members, meetings = draw_groups(Random(f"{seed} groups"), topics, length)
+    actions += meetings
     return Plan(
         seed,
         tuple(nodes),
         tuple(n.name for n in nodes if n.name not in late),
-        clients,
-        expiries,
+        (*clients, *members),
+        expiries | {name: expiry for name, expiry in members.items() if expiry},
         topics,
         draw_paths(random),
         random.choice((None, None, None, 2_000_000, 20_000_000)),
