@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
 from hbroker._proto import packet_pb2 as pb
@@ -59,13 +59,24 @@ class Tree:
         """As `hbroker move`: the holder hands the subtree back, and the target claims it."""
         self._send(operators.move(subtree, holder, target))
 
-    def order(self, node: NodeHost, kind: pb.OrderKind, subtree: str = "") -> None:
-        """Gives an order, and waits until it is carried out."""
-        self._send([operators.Errand(node, kind, subtree)])
+    def order(self, node: NodeHost, kind: pb.OrderKind, subtree: str = "", *, wait: bool = True) -> None:
+        """Gives an order, and waits until it is carried out unless told not to."""
+        self._send([operators.Errand(node, kind, subtree)], wait=wait)
 
     def client(self, name: str = "", terms: SessionTerms | None = None) -> ClientHost:
         """A client that knows the root."""
         return ClientHost(self.world, self.root.address, name, terms)
+
+    def watch_for(self, is_it: Callable[[pb.Transfer], bool]) -> list[pb.Transfer]:
+        """The packets of handovers that leave any host from now on, and are what is looked for."""
+        seen: list[pb.Transfer] = []
+
+        def watch(datagram: Datagram) -> None:
+            self._watch(datagram)
+            seen.extend(p.transfer for p in datagram.decode().packets if is_it(p.transfer))
+
+        self.world.watch = watch
+        return seen
 
     def serves(self, node: NodeHost) -> bool:
         """Whether a node serves both its subtree and its own part of `$SYS`."""
@@ -86,8 +97,10 @@ class Tree:
         brokers = self.brokers()
         return [d for d in self.published if d.source in brokers and d.destination in brokers]
 
-    def _send(self, errands: list[operators.Errand]) -> None:
+    def _send(self, errands: list[operators.Errand], *, wait: bool = True) -> None:
         operator = operators.Operator(self.world, errands)
+        if not wait:
+            return
         self.world.run_until(lambda: operator.has_ended)
         answer = operator.answer
         assert answer is not None
