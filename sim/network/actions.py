@@ -10,6 +10,7 @@ from typing import TypeAlias
 
 __all__ = [
     "Action",
+    "ClientAction",
     "Continue",
     "Crash",
     "Depart",
@@ -18,10 +19,14 @@ __all__ = [
     "Join",
     "Leave",
     "Move",
+    "NodeAction",
     "Part",
+    "PathAction",
+    "ProcessAction",
     "Publish",
     "Restart",
     "Roam",
+    "SetWill",
     "Stop",
     "Subscribe",
     "Unsubscribe",
@@ -129,6 +134,17 @@ class Depart:
 
 
 @dataclass(frozen=True, slots=True)
+class SetWill:
+    """A client makes its will, which waits so many seconds for it to come back."""
+
+    at: int
+    client: str
+    topic: str
+    qos: int
+    delay: int
+
+
+@dataclass(frozen=True, slots=True)
 class Subscribe:
     """A client subscribes, in a shared group where one is named."""
 
@@ -168,23 +184,11 @@ class Publish:
     retain: bool = False
 
 
-Action: TypeAlias = (
-    Join
-    | Leave
-    | Dismiss
-    | Move
-    | Part
-    | Heal
-    | Stop
-    | Continue
-    | Crash
-    | Restart
-    | Roam
-    | Depart
-    | Subscribe
-    | Unsubscribe
-    | Publish
-)
+NodeAction: TypeAlias = Join | Leave | Dismiss | Move
+PathAction: TypeAlias = Part | Heal
+ProcessAction: TypeAlias = Stop | Continue | Crash | Restart
+ClientAction: TypeAlias = Roam | Depart | SetWill | Subscribe | Unsubscribe | Publish
+Action: TypeAlias = NodeAction | PathAction | ProcessAction | ClientAction
 
 
 def describe(action: Action) -> str:

@@ -16,7 +16,7 @@ been without a link for its expiry. Then:
   publication, not counting those that it has had before, nor those published before its subscription was
   made, or made again after the loss of a link: should such a one come again, it is new to the subscriber.
 - *Intact*: a message has the bytes that were published.
-- *Shared*: `sharing`. *Retained*: `retention`.
+- *Shared*: `sharing`. *Retained*: `retention`. *Wills*: `wills`.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Final
 
 from hbroker._native import Message, topic_matches
-from hbroker.protocol.outcome import Published, Subscribed, SubscriptionFailed
+from hbroker.protocol.outcome import Published, Subscribed, SubscriptionFailed, WillSet
 from hbroker.protocol.packets import Reason
 from hbroker.protocol.subscription import Key
 from hbroker.subtree import is_within
@@ -37,6 +37,7 @@ from .invariants import Invariant, Ownership, Violation
 from .owed import Owed
 from .retention import Retention
 from .sharing import Sharing
+from .wills import Wills
 from .world import Address
 
 __all__ = ["Deliveries"]
@@ -61,6 +62,7 @@ class Deliveries:
         self._owed = Owed()
         self._absences = Absences(ownership)
         self._sharing = Sharing(ownership, now)
+        self.wills = Wills(ownership, now)
         self._applications: dict[int, Application] = {}
         self.acknowledged = 0
 
@@ -75,11 +77,14 @@ class Deliveries:
             application.follow(former)
         self._applications[host.session] = application
         self._absences.begin(host.session, application.expiry)
+        self.wills.follow(host.session)
         return [] if former is None else list(former.interests.values())
 
-    def end(self, host: ClientHost, *, ends_session: bool) -> None:
-        """A client process died, or closed and ended its session."""
+    def end(self, host: ClientHost, *, ends_session: bool, is_crash: bool) -> None:
+        """A client process died, or closed, and then may have ended its session."""
         application = self._applications[host.session]
+        if is_crash:
+            self.wills.die(host.session)
         self._sharing.end(host.session)
         application.is_gone = True
         self._absences.end(host.session, self._now())
@@ -113,7 +118,7 @@ class Deliveries:
         if sent.qos:
             self._open[sent.id] = sent
 
-    def lose_link(self, session: int, node: Address, *, by_node: bool) -> None:
+    def lose_link(self, session: int, node: Address, reason: str, *, by_node: bool) -> None:
         """The link between a client and a node is down, by the one or the other.
 
         An earlier owner may have messages on their way.
@@ -123,6 +128,7 @@ class Deliveries:
         if by_node:
             self._note_stall(session)
             self._absences.lose_link(session, node, self._now())
+            self.wills.lose_link(session, node, reason)
         if application is None:
             return
         for topic in self._topics:
@@ -145,6 +151,7 @@ class Deliveries:
     def _break(self, topics: list[str]) -> None:
         self._ownership.changed |= dict.fromkeys(topics, self._now())
         self._retention.lose(topics, self._now())
+        self.wills.lose(topics)
         for application in self._applications.values():
             for interest in application.interests.values():
                 for topic in topics:
@@ -218,6 +225,8 @@ class Deliveries:
                     if interest := application.interests.get(outcome.subscription):
                         self._owed.resume(host.session, interest, is_resumed=outcome.resumed)
                         yield from self._made(application, interest, is_resumed=outcome.resumed)
+                case WillSet():
+                    self.wills.keep(host.session)
                 case SubscriptionFailed():
                     self._withdraw(application, outcome.subscription)
                 case Published() if outcome.reason in DISTRIBUTED:
@@ -282,6 +291,7 @@ class Deliveries:
             yield from self._retention.look(application, self._now())
         yield from self._owed.look_at_the_end(self._applications, self._now())
         yield from self._sharing.look_at_the_end()
+        yield from self.wills.look_at_the_end(self._present)
 
     @property
     def _present(self) -> Iterator[Application]:
@@ -331,6 +341,9 @@ class Deliveries:
                     yield Violation(self._now(), Invariant.NOTHING_LOST, text)
 
     def _receive(self, application: Application, message: Message) -> Iterator[Violation]:
+        if (will := self.wills.read(application, message)) is not None:
+            yield from will
+            return
         sent = self._sent[message.publisher, message.sequence]
         if (message.topic, message.payload) != (sent.topic, sent.payload):
             yield Violation(self._now(), Invariant.INTACT, f"{application.name} gets {sent} mutilated")

@@ -8,7 +8,7 @@ The invariants are those of docs/guarantees.md, made exact:
   one by the same process alone.
 - *Complete*, *nothing lost*, *nothing doubled*, *order*, *intact*, *adds up*: `deliveries`.
 - *Resumed*: `owed`.
-- *Shared*: `sharing`.
+- *Shared*: `sharing`. *Wills*: `wills`.
 - *Retained*: `retention`.
 - *Bounded*: links, sessions, subscriptions and unacknowledged messages stay below what the hosts that there
   are account for.
@@ -45,6 +45,7 @@ class Invariant(Enum):
     ORDER = "order is kept for each publisher and topic"
     INTACT = "a message comes as it was sent"
     SHARED = "each message comes to one member of a shared group"
+    WILLS = "a will is published when its client is gone, and not before"
     RETAINED = "who subscribes gets what is retained, and nothing older"
     ADDS_UP = "every message taken for a session is accounted for"
     BOUNDED = "memory is bounded"

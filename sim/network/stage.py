@@ -5,7 +5,9 @@ An action that does not apply any more, to a process that is gone, is passed ove
 
 from __future__ import annotations
 
+from hbroker._proto import packet_pb2 as pb
 from hbroker.protocol.subscription import Options
+from hbroker.protocol.testator import Will
 
 from . import actions, operators
 from .applications import Sent
@@ -13,6 +15,8 @@ from .deliveries import Deliveries
 from .fleet import Fleet
 from .hosts import ClientHost, NodeHost
 from .invariants import Bounds, Ownership
+from .plan import SECOND
+from .wills import Testament
 from .world import World
 
 __all__ = ["Stage"]
@@ -86,7 +90,7 @@ class Stage:
 
     # Kinds of actions
 
-    def _take_for_node(self, action: actions.Join | actions.Leave | actions.Dismiss | actions.Move) -> None:
+    def _take_for_node(self, action: actions.NodeAction) -> None:
         node = self._fleet.node(action.node)
         match action:
             case actions.Join() if action.node not in self._fleet.hosts:
@@ -103,9 +107,7 @@ class Stage:
             case _:
                 pass
 
-    def _take_for_process(
-        self, action: actions.Stop | actions.Continue | actions.Crash | actions.Restart
-    ) -> None:
+    def _take_for_process(self, action: actions.ProcessAction) -> None:
         host = self._fleet.hosts.get(action.host)
         if host is None:
             return
@@ -122,11 +124,7 @@ class Stage:
             case _:
                 pass
 
-    def _take_for_client(
-        self,
-        client: ClientHost,
-        action: actions.Roam | actions.Depart | actions.Subscribe | actions.Unsubscribe | actions.Publish,
-    ) -> None:
+    def _take_for_client(self, client: ClientHost, action: actions.ClientAction) -> None:
         match action:
             case actions.Roam():
                 self._fleet.roam(client)
@@ -134,7 +132,9 @@ class Stage:
                 self._subscribe(client, action.filter, action.qos, action.group)
             case actions.Depart():
                 client.leave(end_session=action.ends_session)
-                self._crash(action.client, ends_session=action.ends_session)
+                self._end_client(client, ends_session=action.ends_session, is_crash=False)
+            case actions.SetWill():
+                self._set_will(client, action)
             case actions.Unsubscribe():
                 for subscription in self._deliveries.unsubscribe(client, action.filter):
                     client.unsubscribe(subscription)
@@ -143,13 +143,30 @@ class Stage:
 
     # Processes
 
-    def _crash(self, name: str, *, ends_session: bool = False) -> None:
+    def _crash(self, name: str) -> None:
         host = self._fleet.hosts[name]
-        self._fleet.kill(name)
-        if isinstance(host, NodeHost):
+        if isinstance(host, ClientHost):
+            self._end_client(host, ends_session=False, is_crash=True)
+        elif isinstance(host, NodeHost):
+            self._fleet.kill(name)
             self._deliveries.break_owner(host)
-        elif isinstance(host, ClientHost):
-            self._deliveries.end(host, ends_session=ends_session)
+
+    def _end_client(self, client: ClientHost, *, ends_session: bool, is_crash: bool) -> None:
+        client.kill()
+        self._deliveries.end(client, ends_session=ends_session, is_crash=is_crash)
+
+    def _set_will(self, client: ClientHost, wanted: actions.SetWill) -> None:
+        """A will never waits for longer than its session is kept (§6.6)."""
+        terms = client.control.terms
+        payload = _payload(f"{wanted.client}'s will, {self._world.now} ", 40)
+        publish = pb.Publish(topic=wanted.topic, payload=payload, qos=pb.Qos.Name(wanted.qos))
+        delay = min(wanted.delay, terms.expiry_s) * SECOND
+        self._deliveries.wills.make(
+            Testament(
+                wanted.client, client.session, wanted.topic, wanted.qos, payload, delay, self._world.now
+            )
+        )
+        client.set_will(Will(publish, wanted.delay))
 
     def _restart(self, name: str, remembers: bool) -> None:
         before = self._fleet.hosts[name]

@@ -202,7 +202,7 @@ class Trial:
             ends = self._fleet.name(host.address), self._fleet.name(event.address)
             self._say(f"{ends[0]}: link to {ends[1]} down: {event.reason}")
             session, node = (event.session, host.address) if event.inbound else (host.session, event.address)
-            self._deliveries.lose_link(session, node, by_node=event.inbound)
+            self._deliveries.lose_link(session, node, event.reason, by_node=event.inbound)
 
     def _watch(self, datagram: Datagram) -> None:
         self._datagrams += 1

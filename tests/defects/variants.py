@@ -22,6 +22,7 @@ from hbroker.protocol import (
     subscribing,
     subscription,
     timers,
+    wills,
 )
 from hbroker.protocol.jurisdiction import Grant, Jurisdiction
 from hbroker.protocol.site import Event, Site
@@ -116,10 +117,16 @@ def _always(_: object) -> property:
 def _shared_by_nobody(add: Callable[..., None]) -> Callable[..., None]:
     def broken(self: subscribing.Subscribing, subscription: Subscription) -> None:
         add(self, subscription)
+        session, filter = subscription.session, subscription.filter
         if subscription.group:
-            self._core.subscribe(subscription.session, subscription.filter, subscription.qos)
+            self._core.unsubscribe(session, filter, subscription.group)
+            self._core.subscribe(session, filter, subscription.qos)
 
     return broken
+
+
+def _due_at_once(break_off: Callable[..., None]) -> Callable[..., None]:
+    return lambda self, will, due: break_off(self, will, self._clock())
 
 
 KEPT: Final = (
@@ -144,8 +151,22 @@ KEPT: Final = (
         "_add",
         _shared_by_nobody,
     ),
+    Variant(
+        "a will is not published",
+        Invariant.WILLS,
+        wills.Wills,
+        "handle_link_down",
+        _nothing,
+    ),
+    Variant(
+        "a will does not wait",
+        Invariant.WILLS,
+        wills.Wills,
+        "_break_off",
+        _due_at_once,
+    ),
 )
-"""Defects of the control, in what it does for sessions that are kept and for shared groups."""
+"""Defects of the control, in what it does for sessions that are kept, shared groups and wills."""
 
 CONTROL: Final = (
     *KEPT,

@@ -12,6 +12,7 @@ from .hierarchy import draw_nodes
 from .moves import draw_moves
 from .sessions import draw_sessions
 from .traffic import draw_messages, draw_subscriptions, handovers
+from .wills import draw_wills
 
 __all__ = ["draw"]
 
@@ -38,6 +39,7 @@ def draw(seed: int) -> Plan:
     actions += absences
     members, meetings = draw_groups(Random(f"{seed} groups"), topics, length)
     actions += meetings
+    actions += draw_wills(Random(f"{seed} wills"), clients, topics, length)
     return Plan(
         seed,
         tuple(nodes),
