@@ -19,6 +19,8 @@ from tests.defects.variants import CONTROL, Variant
 
 SEEDS = range(1, 17)
 SHOWS_AT_ONCE = {
+    "an owner keeps nothing for a session that is away",
+    "every member of a shared group gets each message",
     "epochs begin anew with each run of a node",
     "a new owner inherits no subscriptions",
     "a subscription is complete when the root has answered",
