@@ -12,8 +12,8 @@ from ..plan import ROOT, NodePlan
 __all__ = ["draw_nodes"]
 
 MOST_NODES: Final = 30
-MOST_DRIFT_PPM: Final = 60_000
-"""Clocks may be wrong by one second in 15 (§5.6); a little less leaves time to be told."""
+MOST_DRIFT_PPM: Final = 45_000
+"""Clocks may be wrong by one second in 20 (§5.6); a little less leaves time to be told."""
 
 
 def draw_nodes(random: Random) -> list[NodePlan]:
