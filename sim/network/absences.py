@@ -33,6 +33,8 @@ class _Session:
     expiry: int
     gone_at: int | None = None
     keys: set[Key] = field(default_factory=set)
+    down: dict[Address, int] = field(default_factory=dict)
+    """The nodes that have lost their link to it, and when."""
     since: dict[str, int] = field(default_factory=dict)
     """For each topic, since when it has been without a link at who serves that, or did."""
 
@@ -64,6 +66,7 @@ class Absences:
     def lose_link(self, session: int, node: Address, now: int) -> None:
         """A node has lost its link to a session."""
         if known := self._sessions.get(session):
+            known.down.setdefault(node, now)
             for topic, owners in self._ownership.past.items():
                 if node in owners:
                     known.since.setdefault(topic, now)
@@ -71,7 +74,8 @@ class Absences:
     def gain_link(self, session: int, node: Address) -> None:
         """A node has a link to a session."""
         known = self._sessions.get(session)
-        if known and known.since:
+        if known and (known.down or known.since):
+            known.down.pop(node, None)
             for topic, owner in self._ownership.owners.items():
                 if owner.address == node:
                     known.since.pop(topic, None)
@@ -79,9 +83,14 @@ class Absences:
     # Read
 
     def over(self, now: int) -> Iterator[tuple[int, str]]:
-        """The sessions that may have ended, and the topics for which they may."""
+        """The sessions that may have ended, and the topics for which they may. To be asked often: who has
+        taken a topic over goes on counting from when it lost its own link, if that is earlier."""
         for session, known in self._sessions.items():
-            yield from ((session, topic) for topic in known.since if self.is_over(session, topic, now))
+            for topic, owner in self._ownership.owners.items():
+                if (down := known.down.get(owner.address)) is not None:
+                    known.since[topic] = min(down, known.since.get(topic, down))
+                if self.is_over(session, topic, now):
+                    yield session, topic
 
     def is_over(self, session: int, topic: str, now: int) -> bool:
         """Whether a session may have ended at who serves a topic."""
