@@ -88,11 +88,12 @@ class Estate:
         if inheritance.queued or inheritance.seen:
             self._core.import_records(inheritance.queued, inheritance.seen)
 
-    def sweep(self) -> None:
-        """A grant is gone without a handover: what concerns nothing that is left is dropped."""
-        self._subscribing.sweep()
+    def sweep(self, given: Sequence[str]) -> None:
+        """A grant is gone without a handover: what concerns nothing that is left is dropped. `given`: the
+        subtrees that are being handed over just now: what touches them goes along."""
+        self._subscribing.sweep(given)
         for keeper in self._keepers:
-            keeper.sweep()
+            keeper.sweep(given)
 
     def moved(self, subtree: str) -> None:
         """The new owner serves the subtree."""

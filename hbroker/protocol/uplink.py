@@ -397,7 +397,7 @@ class Uplink:
             self._hold(serving=True)
             taking.done()
             if taking.inheritance.cuts:  # What touches nothing but those came along with the rest.
-                self._means.custody.estate.sweep()
+                self._means.custody.sweep()
             self._ledger.note(Joined(self.subtree, self._parent_name, self._epoch))
         return state is not None
 
@@ -470,7 +470,7 @@ class Uplink:
         self._asked.clear()
         if self._jurisdiction.grant_of(self.subtree) is not None:
             self._jurisdiction.drop(self.subtree)
-            self._means.custody.estate.sweep()
+            self._means.custody.sweep()
 
     def _hang_up(self) -> None:
         self._link = None

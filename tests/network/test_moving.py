@@ -267,6 +267,19 @@ def test_a_claim_within_what_a_node_holds_anyway_waits_until_it_does_not() -> No
     traffic.settle()
 
 
+@pytest.mark.parametrize("at_ms", range(4, 12))
+def test_a_child_that_leaves_takes_nothing_from_a_handover_under_way(at_ms: int) -> None:
+    tree = Tree.grow(15, ["home/bedroom"], Faults(delay_us=1_000))
+    subscriber = tree.client("subscriber")
+    subscriber.subscribe("home/kitchen", qos=1)
+    tree.world.run_until(lambda: bool(subscriber.outcomes))
+    kitchen = tree.join("home/kitchen", wait=False)
+    tree.world.run(at_ms * MILLISECOND)
+    tree.nodes["home/bedroom"].leave()
+    tree.world.run_until(lambda: kitchen.holds("home/kitchen"))
+    assert {subscription.filter for subscription in kitchen.control.subscribers} == {"home/kitchen"}
+
+
 def living(tree: Tree) -> list[NodeHost]:
     """The nodes below the root that run now."""
     return [h for h in tree.world.hosts.values() if isinstance(h, NodeHost) and h is not tree.root]
