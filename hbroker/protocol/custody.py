@@ -227,6 +227,10 @@ class Custody:
                 child.giving.follow(subscription, ended)
                 self._plan(child)
 
+    def sweep(self) -> None:
+        """A grant is gone without a handover: drops what concerns nothing that is left or being given."""
+        self._estate.sweep([subtree for subtree, child in self.children.items() if child.giving is not None])
+
     # Read
 
     def poll_timeout(self) -> int | None:
@@ -331,7 +335,7 @@ class Custody:
             subtree, node = child.delegation.subtree, child.delegation.node
             self._estate.take_over(now, subtree, taking.inheritance)
             self._forget(child)
-            self._estate.sweep()
+            self.sweep()
             taking.done()
             self._ledger.note(ChildLeft(subtree, node))
         return state is not None
