@@ -197,9 +197,10 @@ impl Core {
     }
 
     /// Sends the retained messages that match; how many there were.
-    pub fn send_retained(&self, session: u64, filter: &str, qos: u8) -> usize {
-        self.session_key(session)
-            .map_or(0, |key| self.on(key.worker(), |engine, now| engine.send_retained(now, key, filter, qos)))
+    pub fn send_retained(&self, session: u64, filter: &str, qos: u8, listener: u64) -> usize {
+        self.session_key(session).map_or(0, |key| {
+            self.on(key.worker(), |engine, now| engine.send_retained(now, key, filter, qos, listener))
+        })
     }
 
     /// The retained messages below a subtree, each part a serialised `Publish`.

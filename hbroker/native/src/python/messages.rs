@@ -97,6 +97,11 @@ impl Message {
     }
 
     #[getter]
+    fn origin(&self) -> u64 {
+        self.view().origin
+    }
+
+    #[getter]
     fn subscriptions(&self) -> Vec<u64> {
         self.message.subscriptions.clone()
     }

@@ -137,6 +137,7 @@ pub fn message<'a>(topic: &'a str, payload: &'a [u8], qos: u8) -> PublishOut<'a>
         response_topic: "",
         correlation_data: &[],
         user_properties: &[],
+        origin: 0,
     }
 }
 
