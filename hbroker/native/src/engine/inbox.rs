@@ -14,6 +14,8 @@
 
 use std::collections::VecDeque;
 
+use bytes::Bytes;
+
 use crate::Micros;
 use crate::config::Config;
 use crate::engine::counters::{Counters, Drop};
@@ -287,8 +289,8 @@ impl Inbox {
         };
         let message = Message {
             publish: publish.field().into_owned().into(),
-            whole,
-            retained: retained_for.is_some(),
+            whole: whole.map(Bytes::from),
+            retained_for,
             retain: retained_for.is_some() || (publish.retain && as_published),
             qos,
             subscriptions,

@@ -30,7 +30,7 @@ type Records<'py> = Vec<Bound<'py, PyBytes>>;
 
 #[pyclass(module = "hbroker._native", name = "_Core", subclass, frozen)]
 pub struct Core {
-    core: core::Core,
+    pub(super) core: core::Core,
 }
 
 #[pymethods]
@@ -432,7 +432,7 @@ fn endpoint<'a>(self_: &'a PyRef<'_, Endpoint>) -> &'a crate::endpoint::Endpoint
     self_.as_super().core.endpoint().expect("an Endpoint is made with threads")
 }
 
-fn duration(seconds: f64) -> PyResult<Duration> {
+pub(super) fn duration(seconds: f64) -> PyResult<Duration> {
     Duration::try_from_secs_f64(seconds).map_err(|error| PyValueError::new_err(error.to_string()))
 }
 

@@ -435,8 +435,8 @@ impl Network {
                 topic: publish.topic.to_owned(),
                 publisher: publish.publisher,
                 sequence: publish.sequence,
-                payload: message.whole.unwrap_or_else(|| publish.payload.to_vec()),
-                retained: message.retained,
+                payload: message.payload().to_vec(),
+                retained: message.is_retained(),
             });
         }
     }

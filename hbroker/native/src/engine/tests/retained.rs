@@ -128,7 +128,7 @@ fn the_flag_that_an_application_sees_is_that_of_mqtt() {
         let mut read = network.hosts[subscriber].engines[0].take_messages(now, 10);
         // Messages on two topics come in either order; what was published last was retained first.
         read.sort_by_key(|message| {
-            (message.retained, message.publish.windows(3).any(|text| text == b"\x0a\x01b"))
+            (message.is_retained(), message.publish.windows(3).any(|text| text == b"\x0a\x01b"))
         });
         assert_eq!(read.iter().map(|message| message.retain).collect::<Vec<_>>(), expected);
     }
@@ -142,7 +142,7 @@ fn listeners(network: &mut Network, subscriber: usize) -> Vec<(bool, Vec<u64>)> 
         listeners.sort_unstable();
         listeners
     };
-    read.into_iter().map(|message| (message.retained, sorted(message.subscriptions))).collect()
+    read.into_iter().map(|message| (message.is_retained(), sorted(message.subscriptions))).collect()
 }
 
 /// A node, a publisher, and a subscriber to `#` with listeners 11 on `a/+` and 12 on `#`, which reads when it is asked to.
