@@ -40,7 +40,7 @@ impl Hive {
         Ok(Self { core: Arc::new(core), mailbox })
     }
 
-    #[pyo3(signature = (session, *, persistent, incarnation, keep_alive_us = 5_000_000))]
+    #[pyo3(signature = (session, *, persistent, incarnation, keep_alive_us = 7_000_000))]
     fn open_member(
         &self,
         py: Python<'_>,
