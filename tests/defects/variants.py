@@ -88,10 +88,9 @@ def _only_said(_: Callable[..., bool]) -> Callable[..., bool]:
 
 
 def _asked_again(_: Callable[..., None]) -> Callable[..., None]:
-    def broken(self: subscriber.Subscriber, site: Site, suback: pb.SubAck) -> None:
+    def broken(self: subscriber.Subscriber, site: Site) -> None:
         site.machine.handle(Event.ACTIVATE)
         site.failures = 0
-        site.is_resumed = suback.resumed
 
     return broken
 
