@@ -9,6 +9,9 @@ them; a packet that nobody asked for is dropped. A client whose session another 
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Iterator
+from dataclasses import replace
+from itertools import count
 from random import Random
 from typing import Final
 
@@ -36,16 +39,22 @@ _ROOTS_OWN: Final = "$SYS"
 class ClientControl:
     """Every decision of one client. Times are microseconds of one monotonic clock.
 
-    `root` is where look-ups and discoveries begin. `terms.session` is that of the core's `Config`.
+    `root` is where look-ups and discoveries begin. `terms.session` is that of the core's `Config`. `ids`: of
+    tickets and subscriptions, where several controls share one space of them; None: from 1 on.
     """
 
     def __init__(
-        self, core: ClientCore, random: Random, root: Address, terms: SessionTerms | None = None
+        self,
+        core: ClientCore,
+        random: Random,
+        root: Address,
+        terms: SessionTerms | None = None,
+        ids: Iterator[int] | None = None,
     ) -> None:
         self._core = core
-        self.terms: Final = terms or SessionTerms()
+        self.terms = terms or SessionTerms()
         tokens: TokenCache = ExpiringCache(_MOST_TOKENS)
-        self._last_id = 0
+        self._ids = count(1) if ids is None else ids
         self._resolver = Resolver(core, random, tokens, root)
         self._subscriber = Subscriber(core, random, tokens, root, self.terms)
         self._testator = Testator(core, random, self._resolver, tokens, self.terms, self._next_id())
@@ -88,6 +97,12 @@ class ClientControl:
     def set_will(self, now: int, will: Will, *, patience: int = PATIENCE) -> None:
         """Has the will kept by its topic's owner, once; `WillSet` or `WillRefused` follows (§6.6)."""
         self._testator.start(now, will, patience)
+
+    def set_expiry(self, now: int, expiry_s: int) -> None:
+        """Tells every owner, with the subscriptions, that the session is to live so long without a link."""
+        self.terms = replace(self.terms, expiry_s=expiry_s)
+        self._subscriber.set_terms(now, self.terms)
+        self._testator.set_terms(self.terms)
 
     def leave(self, *, end_session: bool = False) -> None:
         """§6.4: leaves every owner, without a will. A persistent session goes on there without a link, unless
@@ -183,5 +198,4 @@ class ClientControl:
         self._told.append(TakenOver())
 
     def _next_id(self) -> int:
-        self._last_id += 1
-        return self._last_id
+        return next(self._ids)

@@ -1,0 +1,224 @@
+"""The end of a connection, and of a session: the will, the record, the member, in that order.
+
+A connection ends by the client, by the network, by a policy, or because the client id was claimed
+elsewhere. All come here once. What a later gateway must know is distributed before this one says that it
+let go (`done`).
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from hbroker.gateway.border import WillMessage
+from hbroker.gateway.bridge import Bridge
+from hbroker.gateway.common import Common
+from hbroker.gateway.connections import Connection, Event, State
+from hbroker.gateway.keeping import Keeping
+from hbroker.gateway.outbox import Done, Letter
+from hbroker.gateway.reasons import Code, connack_code
+from hbroker.gateway.records import Record
+from hbroker.gateway.roster import Roster
+from hbroker.gateway.wills import PendingWill, after_close
+
+__all__ = ["Closing"]
+
+
+class Closing:
+    """Ends connections and sessions."""
+
+    def __init__(self, common: Common, roster: Roster, bridge: Bridge, keeping: Keeping) -> None:
+        self._common = common
+        self._roster = roster
+        self._bridge = bridge
+        self._keeping = keeping
+
+    # Connections
+
+    def refuse(
+        self,
+        now: int,
+        connection: Connection,
+        code: Code,
+        text: str = "",
+        *,
+        ends_session: bool = False,
+        done: Done | None = None,
+    ) -> None:
+        """Ends one that was not accepted yet."""
+        event = connection.event
+        self._common.count("refused")
+        self._common.border.refuse(
+            event.connection,
+            connack_code(event.version, code),
+            text=text if event.wants_problem_information else "",
+            server_reference=self._reference(code),
+        )
+        self.end(now, connection, ends_session=ends_session, done=done)
+
+    def disconnect(
+        self,
+        now: int,
+        connection: Connection,
+        code: Code,
+        text: str = "",
+        *,
+        ends_session: bool = False,
+        done: Done | None = None,
+    ) -> None:
+        """Ends one in whatever state it is, from this side."""
+        if connection.state is not State.OPEN:
+            text = text or "the client id is claimed elsewhere"
+            self.refuse(now, connection, Code.SERVER_UNAVAILABLE, text, ends_session=ends_session, done=done)
+            return
+        self._common.border.disconnect(connection.id, code, text=text, server_reference=self._reference(code))
+        self.end(now, connection, ends_session=ends_session, done=done)
+
+    def end(
+        self,
+        now: int,
+        connection: Connection,
+        *,
+        reason: int | None = None,
+        expiry_s: int | None = None,
+        ends_session: bool = False,
+        is_lost: bool = False,
+        done: Done | None = None,
+    ) -> None:
+        """A connection is gone. `reason`, `expiry_s`: as its client's DISCONNECT had them. `ends_session`:
+        the session ends too, whatever its expiry. `is_lost`: another gateway has the session already, and
+        what is to be said of it. `done`: told when every gateway knows what became of it."""
+        state = connection.state
+        if state is State.ENDED:
+            return
+        connection.machine.handle(Event.END)
+        self._roster.remove(connection)
+        self._keeping.forget(connection)
+        if connection.acl is not None:
+            self._common.access.release(connection.acl)
+        if connection.session is None:
+            if done is not None:
+                done(now, True)
+            return
+        will = connection.will if state is State.OPEN and not is_lost else None
+        self._end_session(now, connection, will, reason, expiry_s, ends_session, is_lost, done)
+
+    def _end_session(
+        self,
+        now: int,
+        connection: Connection,
+        will: WillMessage | None,
+        reason: int | None,
+        expiry_s: int | None,
+        ends_session: bool,
+        is_lost: bool,
+        done: Done | None,
+    ) -> None:
+        assert connection.session is not None, "the caller has looked"
+        kept = self._common.border.export_session(connection.session)
+        self._bridge.release(now, connection)
+        self._change_expiry(now, connection, expiry_s)
+        ends_session = ends_session or connection.expiry_s == 0
+        if is_lost:
+            if connection.member is not None:
+                self._common.members.drop(connection.member)
+            return
+        now_us = self._common.clock.unix_us(now)
+        pending = after_close(will, now_us, connection.expiry_s, reason=reason, ends_session=ends_session)
+        is_due = pending is not None and pending.due_us <= now_us
+        told = _Barrier(done)
+        if not ends_session:
+            later = None if is_due else pending
+            self._keeping.went(now, connection, kept, later, told.one_more())
+        elif connection.has_record:
+            self._keeping.ended(now, connection.client_id, told.one_more())
+        if pending is not None and is_due:
+            self._publish(now, pending, connection, told, ends_session)
+        elif connection.member is not None:
+            self._common.members.leave(now, connection.member, end_session=ends_session)
+        told.close(now)
+
+    def _publish(
+        self,
+        now: int,
+        pending: PendingWill,
+        connection: Connection,
+        told: _Barrier,
+        ends_session: bool,
+    ) -> None:
+        """The will goes out; then its owner need not keep it any more."""
+        member, members, finish = connection.member, self._common.members, told.one_more()
+
+        def published(now: int, is_distributed: bool) -> None:
+            if member is not None and members.has(member):
+                members.leave(now, member, end_session=ends_session)
+            finish(now, is_distributed)
+
+        self._common.outbox.post(now, Letter(pending.message, published))
+
+    def _change_expiry(self, now: int, connection: Connection, expiry_s: int | None) -> None:
+        """MQTT 5 §3.14.2.2.2. One that had none cannot get one at the end."""
+        if expiry_s is None or not connection.expiry_s:
+            return
+        connection.expiry_s = min(expiry_s, self._common.limits.session_expiry)
+        if connection.expiry_s and connection.member is not None:
+            self._common.members.control(connection.member).set_expiry(now, connection.expiry_s)
+            self._common.members.touch(connection.member)
+
+    def _reference(self, code: Code) -> str | None:
+        at_the_end = code in (Code.SERVER_SHUTTING_DOWN, Code.USE_ANOTHER_SERVER, Code.SERVER_UNAVAILABLE)
+        return self._common.settings.server_reference or None if at_the_end else None
+
+    # Sessions without a connection
+
+    def claimed(self, now: int, record: Record, *, ends_session: bool) -> None:
+        """Somebody connects the client of a session that is away: its will is withdrawn, or due with its
+        end."""
+        records = self._common.records
+        records.claimed(now, record.client)
+        if record.will is None or not records.is_mine(record):
+            return
+        is_due = record.will.due_us <= self._common.clock.unix_us(now)
+        if ends_session or is_due:
+            self._common.outbox.post(now, Letter(record.will.message))
+
+    def handle_timeout(self, now: int) -> None:
+        """Publishes wills whose delay is over; ends sessions that have been away for too long."""
+        records = self._common.records
+        for record in list(records.due(now)):
+            if record.will is not None:
+                self._common.outbox.post(now, Letter(record.will.message))
+            if record.away_since_us is None or records.has_ended(now, record):
+                self._keeping.ended(now, record.client)
+                self._common.count("sessions_expired")
+            else:
+                own = replace(
+                    record,
+                    will=None,
+                    gateway=self._common.settings.name,
+                    run=self._common.clock.run,
+                )
+                self._keeping.write(now, own, is_here=False)
+
+
+class _Barrier:
+    """Tells `done` once all that was begun has ended, and that all of it went well."""
+
+    def __init__(self, done: Done | None) -> None:
+        self._done = done
+        self._open = 1
+        self._is_good = True
+
+    def one_more(self) -> Done:
+        """One more thing that is begun; to be called when it has ended."""
+        self._open += 1
+        return self._one_less
+
+    def close(self, now: int) -> None:
+        """Nothing more is begun."""
+        self._one_less(now, True)
+
+    def _one_less(self, now: int, is_good: bool) -> None:
+        self._open -= 1
+        self._is_good &= is_good
+        if not self._open and self._done is not None:
+            self._done(now, self._is_good)

@@ -1,0 +1,71 @@
+"""MQTT reason codes, and what they are in the versions before 5.
+
+Every decision is made in the codes of MQTT 5. The last step before the border makes of them what goes over
+the wire: MQTT 3.1 and 3.1.1 have six return codes of CONNACK, one failure in SUBACK, and no more.
+"""
+
+from __future__ import annotations
+
+from enum import IntEnum
+from typing import Final
+
+__all__ = ["MQTT_5", "Code", "connack_code", "suback_code"]
+
+MQTT_5: Final = 5
+
+
+class Code(IntEnum):
+    """MQTT 5 §2.4, as far as a server decides on them."""
+
+    SUCCESS = 0x00
+    DISCONNECT_WITH_WILL = 0x04
+    NO_SUBSCRIPTION_EXISTED = 0x11
+    CONTINUE_AUTHENTICATION = 0x18
+    UNSPECIFIED_ERROR = 0x80
+    PROTOCOL_ERROR = 0x82
+    IMPLEMENTATION_SPECIFIC_ERROR = 0x83
+    UNSUPPORTED_PROTOCOL_VERSION = 0x84
+    CLIENT_IDENTIFIER_NOT_VALID = 0x85
+    BAD_USER_NAME_OR_PASSWORD = 0x86
+    NOT_AUTHORIZED = 0x87
+    SERVER_UNAVAILABLE = 0x88
+    SERVER_BUSY = 0x89
+    SERVER_SHUTTING_DOWN = 0x8B
+    BAD_AUTHENTICATION_METHOD = 0x8C
+    SESSION_TAKEN_OVER = 0x8E
+    TOPIC_FILTER_INVALID = 0x8F
+    TOPIC_NAME_INVALID = 0x90
+    PACKET_TOO_LARGE = 0x95
+    QUOTA_EXCEEDED = 0x97
+    ADMINISTRATIVE_ACTION = 0x98
+    PAYLOAD_FORMAT_INVALID = 0x99
+    USE_ANOTHER_SERVER = 0x9C
+
+
+_UNACCEPTABLE_VERSION: Final = 1
+_IDENTIFIER_REJECTED: Final = 2
+_SERVER_UNAVAILABLE: Final = 3
+_BAD_USER_NAME_OR_PASSWORD: Final = 4
+_NOT_AUTHORIZED: Final = 5
+
+_OF_MQTT_3: Final = {
+    Code.UNSUPPORTED_PROTOCOL_VERSION: _UNACCEPTABLE_VERSION,
+    Code.CLIENT_IDENTIFIER_NOT_VALID: _IDENTIFIER_REJECTED,
+    Code.BAD_USER_NAME_OR_PASSWORD: _BAD_USER_NAME_OR_PASSWORD,
+    Code.NOT_AUTHORIZED: _NOT_AUTHORIZED,
+    Code.BAD_AUTHENTICATION_METHOD: _NOT_AUTHORIZED,
+}
+
+_FAILED: Final = 0x80
+
+
+def connack_code(version: int, code: Code) -> int:
+    """What CONNACK says in this version of the protocol (MQTT 3.1.1 §3.2.2.3)."""
+    if version >= MQTT_5 or code is Code.SUCCESS:
+        return int(code)
+    return _OF_MQTT_3.get(code, _SERVER_UNAVAILABLE)
+
+
+def suback_code(version: int, code: int) -> int:
+    """What SUBACK says of one filter in this version: a granted QoS, or a failure (MQTT 3.1.1 §3.9.3)."""
+    return code if version >= MQTT_5 or code < _FAILED else _FAILED
