@@ -2,7 +2,7 @@
 
 While its gateway lives, the gateway publishes it: behind the client's own messages, and whatever its size. In
 case the gateway dies, the client's member has the owner of the will's topic keep it (docs/protocol.md §6.6),
-if it fits there. A delay outlives the gateway too: what is still to be published stands in the session's record.
+if it fits there. A delay outlives the gateway too: what is still to be published stands in the record.
 """
 
 from __future__ import annotations
