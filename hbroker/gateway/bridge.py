@@ -269,7 +269,7 @@ class Bridge:
         if self._sys.is_all_of(wanted.plain):
             wanted.listener = next(self._common.ids)
         else:
-            wanted.member = self._member_for(connection, wanted)
+            wanted.member = self._member_for(now, connection, wanted)
             options = Options(
                 qos=wanted.options.qos,
                 retain_as_published=wanted.options.retain_as_published,
@@ -296,7 +296,7 @@ class Bridge:
         if not wanted.group:
             self._sys.add(wanted.listener, wanted.plain, connection.id, packet_id, handling)
 
-    def _member_for(self, connection: Connection, wanted: Listening) -> int:
+    def _member_for(self, now: int, connection: Connection, wanted: Listening) -> int:
         """Its own where owners are to hold messages for it, or to count it in a group; else the shared
         one."""
         has_own = any(s.member not in (None, SHARED) for s in connection.subscriptions.values())
@@ -305,7 +305,7 @@ class Bridge:
             return SHARED
         if connection.member is None:
             connection.member = self._members.open(
-                connection.client_id, connection.expiry_s, clean_start=True, is_kept=False
+                now, connection.client_id, connection.expiry_s, clean_start=True, is_kept=False
             )
         return connection.member
 

@@ -120,7 +120,7 @@ class Closing:
         ends_session = ends_session or connection.expiry_s == 0
         if is_lost:
             if connection.member is not None:
-                self._common.members.drop(connection.member)
+                self._common.members.drop(now, connection.member)
             return
         now_us = self._common.clock.unix_us(now)
         pending = after_close(will, now_us, connection.expiry_s, reason=reason, ends_session=ends_session)
@@ -134,6 +134,8 @@ class Closing:
         if pending is not None and is_due:
             self._publish(now, pending, connection, told, ends_session)
         elif connection.member is not None:
+            finish = told.one_more()
+            self._common.members.when_gone(connection.client_id, lambda now: finish(now, True))
             self._common.members.leave(now, connection.member, end_session=ends_session)
         told.close(now)
 
@@ -149,9 +151,11 @@ class Closing:
         member, members, finish = connection.member, self._common.members, told.one_more()
 
         def published(now: int, is_distributed: bool) -> None:
-            if member is not None and members.has(member):
-                members.leave(now, member, end_session=ends_session)
-            finish(now, is_distributed)
+            if member is None or not members.has(member):
+                finish(now, is_distributed)
+                return
+            members.when_gone(connection.client_id, lambda now: finish(now, is_distributed))
+            members.leave(now, member, end_session=ends_session)
 
         self._common.outbox.post(now, Letter(pending.message, published))
 

@@ -93,6 +93,7 @@ class Connection:
     is_held: bool = False
     connected_at_us: int = 0
     stamp: Stamp = _NONE
+    claimed_at: int = 0
     will: WillMessage | None = None
     session: int | None = None
     member: int | None = None

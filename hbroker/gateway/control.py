@@ -420,7 +420,7 @@ class Gateway:
         here."""
         connection = self._of_member(member)
         if connection is None:
-            self._common.members.drop(member)
+            self._common.members.drop(now, member)
             return
         self._common.count("taken_over")
         if connection.state is State.OPEN:

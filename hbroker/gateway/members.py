@@ -10,10 +10,11 @@ subscriptions.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from random import Random
 from typing import Final
 
+from hbroker._native import LinkDownEvent
 from hbroker.gateway.border import Border
 from hbroker.protocol.agenda import Agenda, earliest
 from hbroker.protocol.client import ClientControl
@@ -51,6 +52,9 @@ class Members:
         self._ids = ids
         self._deadlines: Agenda[int] = Agenda()
         self._leaving: Agenda[int] = Agenda()
+        self._links_left: dict[int, int] = {}
+        """Of members that leave: owners that have not let them go."""
+        self._waiters: dict[int, list[Callable[[int], None]]] = {}
         self._by_session: dict[int, int] = {}
         self._session_of: dict[int, int] = {}
         self._client_of: dict[int, str] = {}
@@ -60,12 +64,15 @@ class Members:
 
     # Change
 
-    def open(self, client_id: str, expiry_s: int, *, clean_start: bool, is_kept: bool) -> int:
-        """A member for this client's session; returns its number. `is_kept`: owners may have that session."""
+    def open(self, now: int, client_id: str, expiry_s: int, *, clean_start: bool, is_kept: bool) -> int:
+        """A member for this client's session; returns its number. `is_kept`: owners may have that session.
+
+        One that is still there ends without a word: first wait until it is gone (`when_gone`).
+        """
         session = network_session(client_id, self._key)
         before = self._by_session.get(session)
         if before is not None:
-            self._close(before)
+            self._close(now, before)
         number = self._border.open_member(
             session, persistent=is_kept or expiry_s > 0, incarnation=self._random.getrandbits(64)
         )
@@ -78,16 +85,26 @@ class Members:
         return number
 
     def leave(self, now: int, number: int, *, end_session: bool) -> None:
-        """A member leaves its owners, and is closed when they can have heard it. Until then its control hears
-        nothing more: it would make again what the owners end."""
-        self._controls.pop(number).leave(end_session=end_session)
+        """A member leaves its owners, and is closed when they have let it go, or can have heard it. Until then
+        its control hears nothing more: it would make again what the owners end."""
+        control = self._controls.pop(number)
+        control.leave(end_session=end_session)
         self._deadlines.cancel(number)
-        self._leaving.set(number, now + _LINGER)
+        self._links_left[number] = control.links
+        self._leaving.set(number, now + (_LINGER if control.links else 0))
 
-    def drop(self, number: int) -> None:
+    def drop(self, now: int, number: int) -> None:
         """A member ends without a word: another gateway has its session."""
         if number in self._session_of:
-            self._close(number)
+            self._close(now, number)
+
+    def when_gone(self, client_id: str, told: Callable[[int], None]) -> bool:
+        """Calls `told` once the member that this client has is gone. False: it has none."""
+        session = network_session(client_id, self._key)
+        if session not in self._by_session:
+            return False
+        self._waiters.setdefault(session, []).append(told)
+        return True
 
     def has(self, number: int) -> bool:
         """Whether it is there, and not leaving."""
@@ -121,6 +138,10 @@ class Members:
         if control is not None:
             control.handle_event(now, event)
             self.touch(number)
+        elif number in self._links_left and isinstance(event, LinkDownEvent):
+            self._links_left[number] -= 1
+            if self._links_left[number] <= 0:
+                self._close(now, number)
 
     def handle_timeout(self, now: int) -> None:
         """Does what is due."""
@@ -128,7 +149,7 @@ class Members:
             self._controls[number].handle_timeout(now)
             self.touch(number)
         for number in self._leaving.due(now):
-            self._close(number)
+            self._close(now, number)
 
     # Out
 
@@ -150,7 +171,7 @@ class Members:
     def __len__(self) -> int:
         return len(self._controls)
 
-    def _close(self, number: int) -> None:
+    def _close(self, now: int, number: int) -> None:
         self._border.close_member(number)
         self._controls.pop(number, None)
         del self._client_of[number]
@@ -159,3 +180,6 @@ class Members:
             del self._by_session[session]
         self._deadlines.cancel(number)
         self._leaving.cancel(number)
+        self._links_left.pop(number, None)
+        for told in self._waiters.pop(session, ()):
+            told(now)

@@ -198,7 +198,7 @@ class Opening:
             self._common.count("taken_over")
             self._closing.disconnect(now, former, Code.SESSION_TAKEN_OVER, ends_session=starts_clean)
         connection.machine.handle(Event.ADMIT)
-        connection.stamp = self._common.clock.stamp(now)
+        connection.stamp, connection.claimed_at = self._common.clock.stamp(now), now
         self._roster.name(connection)
         claim = Claim(connection.client_id, self._common.settings.name, connection.stamp, starts_clean)
         topic = CLAIMS + client_hash(claim.client)
@@ -212,10 +212,15 @@ class Opening:
         self._common.outbox.post(now, Letter(message, claimed, replaces=True, until=until))
 
     def _own(self, now: int, connection: Connection) -> None:
-        """Nobody else has the client, as far as can be known."""
-        self._claims.cancel(connection)
+        """Nobody else has the client, as far as can be known. Its own former member first leaves."""
         if connection.state is not State.CLAIMING:
+            self._claims.cancel(connection)
             return
+        if now < connection.claimed_at + claims.PATIENCE and self._common.members.when_gone(
+            connection.client_id, lambda now: self._own(now, connection)
+        ):
+            return
+        self._claims.cancel(connection)
         connection.machine.handle(Event.OWN)
         connection.expiry_s = connection.entrant.expiry_s
         record = self._common.records.of(connection.client_id)
@@ -241,7 +246,7 @@ class Opening:
         connection.is_held = connection.expiry_s > 0 or record.has_member
         connection.session = self._common.border.open_session(record.state)
         if record.has_member:
-            self._open_member(connection, clean_start=False)
+            self._open_member(now, connection, clean_start=False)
         self._bridge.restore(now, connection, record.subscriptions)
         if connection.expiry_s:
             self._keeping.changed(now, connection, None)
@@ -261,7 +266,7 @@ class Opening:
         else:
             self._keeping.ended(now, connection.client_id)
         if record.has_member:
-            self._open_member(connection, clean_start=True)
+            self._open_member(now, connection, clean_start=True)
             self._bridge.sweep(now, connection, record.subscriptions)
 
     def _register(self, now: int, connection: Connection) -> None:
@@ -271,15 +276,19 @@ class Opening:
         if will is None:
             return
         if connection.member is None:
-            self._open_member(connection, clean_start=True)
+            self._open_member(now, connection, clean_start=True)
         assert connection.member is not None, "it was just opened"
         connection.awaited.add(_WILL)
         self._common.members.control(connection.member).set_will(now, will, patience=_RESUME_PATIENCE)
         self._common.members.touch(connection.member)
 
-    def _open_member(self, connection: Connection, *, clean_start: bool) -> None:
+    def _open_member(self, now: int, connection: Connection, *, clean_start: bool) -> None:
         connection.member = self._common.members.open(
-            connection.client_id, connection.expiry_s, clean_start=clean_start, is_kept=connection.is_held
+            now,
+            connection.client_id,
+            connection.expiry_s,
+            clean_start=clean_start,
+            is_kept=connection.is_held,
         )
 
     # The answer

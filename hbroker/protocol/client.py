@@ -154,6 +154,11 @@ class ClientControl:
         return self._subscriber.poll_outcome() or self._testator.poll_outcome()
 
     @property
+    def links(self) -> int:
+        """How many owners it has a link with."""
+        return len(self._links)
+
+    @property
     def will_state(self) -> WillState | None:
         """What the client's will waits for; None: it has none."""
         return self._testator.state
