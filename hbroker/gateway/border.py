@@ -6,8 +6,10 @@ and listeners are opaque numbers. Three rules make the two sides fit:
 * Until `accept` a connection is *deciding*: nothing is read from it beyond a bound, nothing is sent to it.
 * A session is in one place: here as a `SessionState` (a record, DESIGN §6), or there, between `open_session`
   and `export_session`.
-* A listener is one MQTT subscription. Messages that come for it before its SUBACK wait in the session until
-  `suback`, so that nothing overtakes it. Listener ids are unique over all members of a gateway.
+* A listener is one MQTT subscription. Messages for one that is on hold wait in the session until
+  `release_listener`, so that nothing overtakes its SUBACK. Listener ids are unique over all members.
+
+Verbs for one connection or session take effect in the order of the calls.
 """
 
 from __future__ import annotations
@@ -132,10 +134,12 @@ class AuthEvent:
 
 @dataclass(frozen=True, slots=True)
 class ClosedEvent:
-    """A connection is gone; whoever ended it. `cause`: "disconnect", "closed", "keep_alive",
-    "protocol_error", "too_large", "server", ... `reason`: DISCONNECT's; None: none came.
-    `session_expiry_s`: as DISCONNECT changed it; None: not. One that had 0 and asks for more is a protocol
-    error, which the core answers with 0x82 and reports as such."""
+    """A connection is gone; whoever ended it. Its session has no connection any more.
+
+    `cause`: "client" (by DISCONNECT), "lost", "silent", "error" (it broke the protocol), "server". `reason`:
+    DISCONNECT's; None: none came. `session_expiry_s`: as DISCONNECT changed it; None: not. One that had 0 and
+    asks for more is a protocol error, which the core answers with 0x82, and reports as such.
+    """
 
     connection: int
     cause: str
@@ -276,7 +280,8 @@ class Border(Protocol):
     def disconnect(
         self, connection: int, code: int, *, text: str = "", server_reference: str | None = None
     ) -> None:
-        """DISCONNECT, where the version has it for servers, and closes. ClosedEvent follows."""
+        """DISCONNECT, where the version has it for servers, and closes. ClosedEvent follows, and the
+        session is without a connection by then."""
 
     def suback(self, connection: int, packet_id: int, codes: Sequence[int], text: str = "") -> None: ...
     def unsuback(self, connection: int, packet_id: int, codes: Sequence[int], text: str = "") -> None: ...
@@ -286,9 +291,9 @@ class Border(Protocol):
         """A session without a connection. What comes for it waits."""
 
     def export_session(self, session: int) -> SessionState:
-        """Ends it here, and detaches its listeners. What came for it through the shared member counts as
-        handled; what came through another member is not acknowledged any more, so that it comes again to
-        whoever has that member's session next."""
+        """Ends one without a connection, and detaches its listeners. What came for it through the shared
+        member counts as handled; what came through another member is not acknowledged any more, so that it
+        comes again to whoever has that member's session next."""
 
     # Listeners
     def attach_listener(
@@ -299,10 +304,13 @@ class Border(Protocol):
         options: SubscribeOptions,
         identifier: int,
         *,
-        packet_id: int | None,
+        hold: bool,
     ) -> None:
-        """Messages for this listener go to the session, once the SUBACK with `packet_id` has left; None: at
-        once. `filter`: without `$share/group/`."""
+        """Messages for this listener go to the session; `hold`: once it is released. `filter`: without
+        `$share/group/`."""
+
+    def release_listener(self, listener: int) -> None:
+        """What comes for it, and has come, goes to its session."""
 
     def detach_listener(self, listener: int) -> None:
         """No more messages for it; those that are in the session stay there."""

@@ -9,13 +9,13 @@ which takes the place of the former.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
 
 from hbroker.gateway.acl import may_read_some
 from hbroker.gateway.border import SubscribeEvent, UnsubscribeEvent
 from hbroker.gateway.common import Common
-from hbroker.gateway.connections import Connection, Listening
+from hbroker.gateway.connections import Connection, Listening, State
 from hbroker.gateway.members import SHARED
 from hbroker.gateway.reasons import Code, suback_code
 from hbroker.gateway.records import SessionSubscription
@@ -49,6 +49,8 @@ class Answer:
     packet_id: int
     codes: list[int | None]
     is_suback: bool
+    listeners: list[int] = field(default_factory=list)
+    """Those that are on hold until it has left."""
 
     @property
     def is_complete(self) -> bool:
@@ -133,13 +135,16 @@ class Bridge:
     def send(self, answer: Answer) -> None:
         """The answer leaves, and what waited for it."""
         connection = answer.connection
-        if connection.is_over:
+        if connection.state is not State.OPEN:
             return
         codes = [Code.UNSPECIFIED_ERROR if code is None else code for code in answer.codes]
         if not answer.is_suback:
             self._border.unsuback(connection.id, answer.packet_id, codes)
             return
         self._border.suback(connection.id, answer.packet_id, codes)
+        for listener in answer.listeners:
+            if listener in self._by_listener:
+                self._border.release_listener(listener)
         self._sys.answered(connection.id, answer.packet_id)
 
     # In: sessions
@@ -153,7 +158,7 @@ class Bridge:
             if parts is None or kept.filter in connection.subscriptions:
                 continue
             wanted = Listening(0, None, kept.filter, *parts, kept.options, kept.identifier)
-            self._open(now, connection, wanted, _DO_NOT_SEND, packet_id=None)
+            self._open(now, connection, wanted, _DO_NOT_SEND, answer=None)
             if wanted.member is not None:
                 connection.awaited.add(wanted.listener)
 
@@ -214,7 +219,7 @@ class Bridge:
                 listening.options,
                 listening.identifier,
             )
-            self._open(now, connection, again, _DO_NOT_SEND, packet_id=None)
+            self._open(now, connection, again, _DO_NOT_SEND, answer=None)
 
     def poll_timeout(self) -> int | None:
         """When `handle_timeout` is due."""
@@ -245,7 +250,7 @@ class Bridge:
             handling = _SEND if former is None else _DO_NOT_SEND
         if former is not None:
             self._settle(now, former.listener, former.options.qos)
-        self._open(now, connection, wanted, handling, packet_id=answer.packet_id)
+        self._open(now, connection, wanted, handling, answer=answer)
         if former is not None and former.member == wanted.member:
             self._border.detach_listener(former.listener)
         if wanted.member is None:
@@ -262,7 +267,7 @@ class Bridge:
         wanted: Listening,
         handling: int,
         *,
-        packet_id: int | None,
+        answer: Answer | None,
     ) -> None:
         """Makes the listener: in the network, unless all of it is the gateway's own, and in the session."""
         limits = self._common.limits
@@ -289,11 +294,14 @@ class Bridge:
             wanted.plain,
             wanted.options,
             wanted.identifier,
-            packet_id=packet_id,
+            hold=answer is not None,
         )
+        if answer is not None:
+            answer.listeners.append(wanted.listener)
         connection.subscriptions[wanted.filter] = wanted
         self._by_listener[wanted.listener] = connection, wanted
         if not wanted.group:
+            packet_id = None if answer is None else answer.packet_id
             self._sys.add(wanted.listener, wanted.plain, connection.id, packet_id, handling)
 
     def _member_for(self, now: int, connection: Connection, wanted: Listening) -> int:

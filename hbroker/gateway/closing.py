@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from hbroker.gateway.border import WillMessage
+from hbroker.gateway.border import SessionState
 from hbroker.gateway.bridge import Bridge
 from hbroker.gateway.common import Common
 from hbroker.gateway.connections import Connection, Event, State
@@ -34,16 +34,7 @@ class Closing:
 
     # Connections
 
-    def refuse(
-        self,
-        now: int,
-        connection: Connection,
-        code: Code,
-        text: str = "",
-        *,
-        ends_session: bool = False,
-        done: Done | None = None,
-    ) -> None:
+    def refuse(self, now: int, connection: Connection, code: Code, text: str = "") -> None:
         """Ends one that was not accepted yet."""
         event = connection.event
         self._common.count("refused")
@@ -53,7 +44,7 @@ class Closing:
             text=text if event.wants_problem_information else "",
             server_reference=self._reference(code),
         )
-        self.end(now, connection, ends_session=ends_session, done=done)
+        self.end(now, connection)
 
     def disconnect(
         self,
@@ -65,13 +56,18 @@ class Closing:
         ends_session: bool = False,
         done: Done | None = None,
     ) -> None:
-        """Ends one in whatever state it is, from this side."""
-        if connection.state is not State.OPEN:
-            text = text or "the client id is claimed elsewhere"
-            self.refuse(now, connection, Code.SERVER_UNAVAILABLE, text, ends_session=ends_session, done=done)
-            return
-        self._common.border.disconnect(connection.id, code, text=text, server_reference=self._reference(code))
-        self.end(now, connection, ends_session=ends_session, done=done)
+        """Ends one in whatever state it is, from this side. `ends_session`: the session ends too, whatever
+        its expiry. `done`: told when every gateway knows what became of it."""
+        connection.ends_session |= ends_session
+        if done is not None:
+            connection.on_end.append(done)
+        if connection.state is State.OPEN:
+            connection.machine.handle(Event.DISCONNECT)
+            self._common.border.disconnect(
+                connection.id, code, text=text, server_reference=self._reference(code)
+            )
+        elif connection.state is not State.CLOSING:
+            self.refuse(now, connection, Code.SERVER_UNAVAILABLE, text)
 
     def end(
         self,
@@ -80,13 +76,9 @@ class Closing:
         *,
         reason: int | None = None,
         expiry_s: int | None = None,
-        ends_session: bool = False,
-        is_lost: bool = False,
-        done: Done | None = None,
     ) -> None:
-        """A connection is gone. `reason`, `expiry_s`: as its client's DISCONNECT had them. `ends_session`:
-        the session ends too, whatever its expiry. `is_lost`: another gateway has the session already, and
-        what is to be said of it. `done`: told when every gateway knows what became of it."""
+        """A connection is gone, and its session is back. `reason`, `expiry_s`: as its client's DISCONNECT had
+        them; None: none came."""
         state = connection.state
         if state is State.ENDED:
             return
@@ -95,69 +87,65 @@ class Closing:
         self._keeping.forget(connection)
         if connection.acl is not None:
             self._common.access.release(connection.acl)
-        if connection.session is None:
-            if done is not None:
-                done(now, True)
-            return
-        will = connection.will if state is State.OPEN and not is_lost else None
-        self._end_session(now, connection, will, reason, expiry_s, ends_session, is_lost, done)
+        told = _Barrier(connection.on_end)
+        if connection.session is not None:
+            state_kept = self._common.border.export_session(connection.session)
+            self._bridge.release(now, connection)
+            self._change_expiry(now, connection, expiry_s)
+            was_open = state in (State.OPEN, State.CLOSING)
+            self._end_session(now, connection, state_kept, reason, told, was_open=was_open)
+        told.close(now)
 
     def _end_session(
         self,
         now: int,
         connection: Connection,
-        will: WillMessage | None,
+        kept: SessionState,
         reason: int | None,
-        expiry_s: int | None,
-        ends_session: bool,
-        is_lost: bool,
-        done: Done | None,
+        told: _Barrier,
+        *,
+        was_open: bool,
     ) -> None:
-        assert connection.session is not None, "the caller has looked"
-        kept = self._common.border.export_session(connection.session)
-        self._bridge.release(now, connection)
-        self._change_expiry(now, connection, expiry_s)
-        ends_session = ends_session or connection.expiry_s == 0
-        if is_lost:
+        if connection.is_lost:
             if connection.member is not None:
                 self._common.members.drop(now, connection.member)
             return
+        connection.ends_session |= connection.expiry_s == 0
         now_us = self._common.clock.unix_us(now)
-        pending = after_close(will, now_us, connection.expiry_s, reason=reason, ends_session=ends_session)
+        pending = after_close(
+            connection.will if was_open else None,
+            now_us,
+            connection.expiry_s,
+            reason=reason,
+            ends_session=connection.ends_session,
+        )
         is_due = pending is not None and pending.due_us <= now_us
-        told = _Barrier(done)
-        if not ends_session:
+        if not connection.ends_session:
             later = None if is_due else pending
             self._keeping.went(now, connection, kept, later, told.one_more())
         elif connection.has_record:
             self._keeping.ended(now, connection.client_id, told.one_more())
         if pending is not None and is_due:
-            self._publish(now, pending, connection, told, ends_session)
-        elif connection.member is not None:
-            finish = told.one_more()
-            self._common.members.when_gone(connection.client_id, lambda now: finish(now, True))
-            self._common.members.leave(now, connection.member, end_session=ends_session)
-        told.close(now)
+            self._publish(now, pending, connection, told.one_more())
+        else:
+            self._leave(now, connection, told.one_more())
 
-    def _publish(
-        self,
-        now: int,
-        pending: PendingWill,
-        connection: Connection,
-        told: _Barrier,
-        ends_session: bool,
-    ) -> None:
+    def _publish(self, now: int, pending: PendingWill, connection: Connection, finish: Done) -> None:
         """The will goes out; then its owner need not keep it any more."""
-        member, members, finish = connection.member, self._common.members, told.one_more()
 
         def published(now: int, is_distributed: bool) -> None:
-            if member is None or not members.has(member):
-                finish(now, is_distributed)
-                return
-            members.when_gone(connection.client_id, lambda now: finish(now, is_distributed))
-            members.leave(now, member, end_session=ends_session)
+            self._leave(now, connection, finish)
 
         self._common.outbox.post(now, Letter(pending.message, published))
+
+    def _leave(self, now: int, connection: Connection, finish: Done) -> None:
+        """Its own member leaves the owners, if it has one."""
+        member, members = connection.member, self._common.members
+        if member is None or not members.has(member):
+            finish(now, True)
+            return
+        members.when_gone(connection.client_id, lambda now: finish(now, True))
+        members.leave(now, member, end_session=connection.ends_session)
 
     def _change_expiry(self, now: int, connection: Connection, expiry_s: int | None) -> None:
         """MQTT 5 §3.14.2.2.2. One that had none cannot get one at the end."""
@@ -205,10 +193,10 @@ class Closing:
 
 
 class _Barrier:
-    """Tells `done` once all that was begun has ended, and that all of it went well."""
+    """Tells all who wait once all that was begun has ended, and whether all of it went well."""
 
-    def __init__(self, done: Done | None) -> None:
-        self._done = done
+    def __init__(self, waiting: list[Done]) -> None:
+        self._waiting = waiting
         self._open = 1
         self._is_good = True
 
@@ -224,5 +212,6 @@ class _Barrier:
     def _one_less(self, now: int, is_good: bool) -> None:
         self._open -= 1
         self._is_good &= is_good
-        if not self._open and self._done is not None:
-            self._done(now, self._is_good)
+        if not self._open:
+            for done in self._waiting:
+                done(now, self._is_good)

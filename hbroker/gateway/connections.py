@@ -9,6 +9,7 @@ from typing import Final
 from hbroker.gateway.admission import Entrant
 from hbroker.gateway.border import ConnectEvent, SubscribeOptions, WillMessage
 from hbroker.gateway.claims import Stamp
+from hbroker.gateway.outbox import Done
 from hbroker.gateway.records import SessionSubscription
 from hbroker.protocol.machine import Machine
 
@@ -26,6 +27,8 @@ class State(Enum):
     """Its session: its subscriptions at their owners, its will at its."""
     OPEN = auto()
     """Nothing."""
+    CLOSING = auto()
+    """The border's word that it is closed, as this side asked for."""
     ENDED = auto()
 
 
@@ -38,8 +41,10 @@ class Event(Enum):
     """Nobody else has its client, as far as can be known."""
     READY = auto()
     """Its session is there, or has been waited for long enough."""
+    DISCONNECT = auto()
+    """This side ends it."""
     END = auto()
-    """It is refused, closed, or taken over."""
+    """It is refused, or closed."""
 
 
 TRANSITIONS: Final[dict[tuple[State, Event], State]] = {
@@ -49,7 +54,9 @@ TRANSITIONS: Final[dict[tuple[State, Event], State]] = {
     (State.CLAIMING, Event.END): State.ENDED,
     (State.RESUMING, Event.READY): State.OPEN,
     (State.RESUMING, Event.END): State.ENDED,
+    (State.OPEN, Event.DISCONNECT): State.CLOSING,
     (State.OPEN, Event.END): State.ENDED,
+    (State.CLOSING, Event.END): State.ENDED,
 }
 
 
@@ -100,6 +107,16 @@ class Connection:
     acl: int | None = None
     was_present: bool = False
     has_record: bool = False
+    ends_session: bool = False
+    """The session ends with it, whatever its expiry."""
+    is_lost: bool = False
+    """Another gateway has the session already, and what is to be said of it."""
+    is_claimed: bool = False
+    """No other gateway has the client any more."""
+    awaits_former: bool = False
+    """The client's former connection here has not ended yet."""
+    on_end: list[Done] = field(default_factory=list)
+    """Told when every gateway knows what became of it."""
     subscriptions: dict[str, Listening] = field(default_factory=dict)
     awaited: set[int | str] = field(default_factory=set)
 

@@ -66,6 +66,7 @@ __all__ = ["Gateway"]
 
 _OWN_FILTERS: Final = (CLAIMS + "#", SESSIONS + "#", GATEWAYS + "#", REQUESTS + "#")
 _PATIENCE: Final = 10 * SECOND
+_ID_BITS: Final = 48
 _QUIET: Final = SECOND // 4
 _LONGEST_LOADING: Final = 10 * SECOND
 """Retained messages have no end. The sessions are all here when none has come for a while."""
@@ -98,7 +99,7 @@ class Gateway:
         version: str = "",
         vitals: Callable[[], Mapping[str, int]] = dict,
     ) -> None:
-        ids = count(1)
+        ids = count(random.getrandbits(_ID_BITS))  # nodes may hold what an earlier run's listeners asked for
         gateways = Gateways(settings.name, run)
         self._publisher = publisher
         self._vitals = vitals
@@ -277,8 +278,8 @@ class Gateway:
 
     @property
     def is_idle(self) -> bool:
-        """Whether all that it said is distributed."""
-        return len(self._common.outbox) == 0
+        """Whether no client is left, and all that was said of them is distributed."""
+        return len(self._roster) == 0 and len(self._common.outbox) == 0
 
     def counters(self) -> dict[str, int]:
         """The border's, the process's and what the decisions count, by name."""
@@ -423,11 +424,8 @@ class Gateway:
             self._common.members.drop(now, member)
             return
         self._common.count("taken_over")
-        if connection.state is State.OPEN:
-            self._common.border.disconnect(connection.id, Code.SESSION_TAKEN_OVER)
-        else:
-            self._common.border.refuse(connection.id, Code.SERVER_UNAVAILABLE)
-        self._closing.end(now, connection, is_lost=True)
+        connection.is_lost = True
+        self._closing.disconnect(now, connection, Code.SESSION_TAKEN_OVER)
 
     def _say_present(self, now: int) -> None:
         if self._state is _Start.READY and not self._opening.is_stopping:

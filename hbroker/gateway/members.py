@@ -85,8 +85,8 @@ class Members:
         return number
 
     def leave(self, now: int, number: int, *, end_session: bool) -> None:
-        """A member leaves its owners, and is closed when they have let it go, or can have heard it. Until then
-        its control hears nothing more: it would make again what the owners end."""
+        """A member leaves its owners, and is closed when they have let it go, or can have heard it. Until
+        then its control hears nothing more: it would make again what the owners end."""
         control = self._controls.pop(number)
         control.leave(end_session=end_session)
         self._deadlines.cancel(number)

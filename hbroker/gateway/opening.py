@@ -46,6 +46,7 @@ MOST_LETTERS: Final = 100_000
 _RESUME_PATIENCE: Final = 3 * SECOND
 _CLAIM_REPEATED: Final = 300 * SECOND
 _WILL: Final = "will"
+_ELSEWHERE: Final = "the client id is claimed by another connection"
 
 
 class Opening:
@@ -193,33 +194,48 @@ class Opening:
 
     def _claim(self, now: int, connection: Connection) -> None:
         starts_clean = connection.event.clean_start
-        former = self._roster.of_client(connection.client_id)
-        if former is not None:
-            self._common.count("taken_over")
-            self._closing.disconnect(now, former, Code.SESSION_TAKEN_OVER, ends_session=starts_clean)
         connection.machine.handle(Event.ADMIT)
         connection.stamp, connection.claimed_at = self._common.clock.stamp(now), now
+        former = self._roster.of_client(connection.client_id)
         self._roster.name(connection)
+        self._claims.set(connection, now + claims.PATIENCE)
+        if former is not None:
+            self._replace(now, former, connection)
         claim = Claim(connection.client_id, self._common.settings.name, connection.stamp, starts_clean)
         topic = CLAIMS + client_hash(claim.client)
         message = WillMessage(topic, seal(self._common.key, topic, claim.body()), qos=1)
-        self._claims.set(connection, now + claims.PATIENCE)
 
         def claimed(now: int, is_distributed: bool) -> None:
+            connection.is_claimed = True
             self._own(now, connection)
 
         until = now + _CLAIM_REPEATED
         self._common.outbox.post(now, Letter(message, claimed, replaces=True, until=until))
 
+    def _replace(self, now: int, former: Connection, connection: Connection) -> None:
+        """The client's former connection at this gateway ends first."""
+        connection.awaits_former = True
+        self._common.count("taken_over")
+
+        def ended(now: int, is_distributed: bool) -> None:
+            connection.awaits_former = False
+            self._own(now, connection)
+
+        starts_clean = connection.event.clean_start
+        self._closing.disconnect(
+            now, former, Code.SESSION_TAKEN_OVER, _ELSEWHERE, ends_session=starts_clean, done=ended
+        )
+
     def _own(self, now: int, connection: Connection) -> None:
-        """Nobody else has the client, as far as can be known. Its own former member first leaves."""
+        """Nobody else has the client, as far as can be known, and nothing of it is left here."""
         if connection.state is not State.CLAIMING:
             self._claims.cancel(connection)
             return
-        if now < connection.claimed_at + claims.PATIENCE and self._common.members.when_gone(
-            connection.client_id, lambda now: self._own(now, connection)
-        ):
-            return
+        if now < connection.claimed_at + claims.PATIENCE:
+            if not connection.is_claimed or connection.awaits_former:
+                return
+            if self._common.members.when_gone(connection.client_id, lambda now: self._own(now, connection)):
+                return
         self._claims.cancel(connection)
         connection.machine.handle(Event.OWN)
         connection.expiry_s = connection.entrant.expiry_s

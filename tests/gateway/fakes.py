@@ -1,7 +1,7 @@
 """The native half of a gateway, as a fake over real engines: members are hosts of a simulated world.
 
-What the core does with MQTT packets is reduced to what decisions can see: a session keeps what came for it, an open
-connection takes messages over at once and acknowledges them, and what is held for a SUBACK waits for it.
+What the core does with MQTT packets is reduced to what decisions can see: a session keeps what came for it, an
+open connection takes messages over at once and acknowledges them, and what is on hold for a SUBACK waits for it.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, cast
 from hbroker._native import Config, Engine, Message
 from hbroker.gateway.border import (
     Accept,
+    ClosedEvent,
     ConnectionStatus,
     InFlight,
     Member,
@@ -34,7 +35,7 @@ class FakeListener:
     filter: str
     options: SubscribeOptions
     identifier: int
-    waits_for: int | None
+    hold: bool
 
 
 @dataclass
@@ -126,6 +127,8 @@ class FakeBorder:
         self.accepted: dict[int, Accept] = {}
         self.refused: dict[int, int] = {}
         self.closed: dict[int, int] = {}
+        self.ending: list[int] = []
+        """Connections that are closed, and whose end the gateway has not been told."""
         self.subacks: dict[tuple[int, int], list[int]] = {}
         self.unsubacks: dict[tuple[int, int], list[int]] = {}
         self.auths: list[tuple[int, int, bytes]] = []
@@ -160,6 +163,10 @@ class FakeBorder:
             if host is not None and self.world.hosts.get(host.address) is host:
                 host.has_decided = True
                 self.world.settle(host)
+        while self.ending and self.is_alive:
+            number = self.ending.pop(0)
+            self.gateway.handle_mqtt(self.world.now, ClosedEvent(number, "server"))
+            self.settle_others(settled)
         shared = self.hosts[0]
         if settled is not shared and self.is_alive and not shared.is_stopped:
             shared.has_decided = True
@@ -195,6 +202,7 @@ class FakeBorder:
     ) -> None:
         assert connection in self.accepted
         self.closed[connection] = code
+        self.ending.append(connection)
         self.log.append(("disconnect", connection))
 
     def suback(self, connection: int, packet_id: int, codes: Sequence[int], text: str = "") -> None:
@@ -202,11 +210,6 @@ class FakeBorder:
         assert connection not in self.closed
         self.subacks[connection, packet_id] = list(codes)
         self.log.append(("suback", (connection, packet_id)))
-        session = self.accepted[connection].session
-        for listener in self.listeners.values():
-            if listener.session == session and listener.waits_for == packet_id:
-                listener.waits_for = None
-        self._hand_over(session)
 
     def unsuback(self, connection: int, packet_id: int, codes: Sequence[int], text: str = "") -> None:
         assert (connection, packet_id) not in self.unsubacks
@@ -221,6 +224,8 @@ class FakeBorder:
 
     def export_session(self, session: int) -> SessionState:
         ended = self.sessions.pop(session)
+        assert ended.connection not in self.ending
+        assert ended.connection is None or not self.is_open(ended.connection)
         self.listeners = {n: known for n, known in self.listeners.items() if known.session != session}
         self._handled(0, [m for member, m, _ in ended.waiting if member == 0])
         in_flight = tuple(
@@ -240,10 +245,15 @@ class FakeBorder:
         options: SubscribeOptions,
         identifier: int,
         *,
-        packet_id: int | None,
+        hold: bool,
     ) -> None:
         assert session in self.sessions
-        self.listeners[listener] = FakeListener(session, filter, options, identifier, packet_id)
+        self.listeners[listener] = FakeListener(session, filter, options, identifier, hold)
+
+    def release_listener(self, listener: int) -> None:
+        assert self.listeners[listener].hold
+        self.listeners[listener].hold = False
+        self._hand_over(self.listeners[listener].session)
 
     def detach_listener(self, listener: int) -> None:
         self.listeners.pop(listener, None)
@@ -268,11 +278,14 @@ class FakeBorder:
     # Read
 
     def connections(self, most: int) -> list[ConnectionStatus]:
-        open = [number for number in self.accepted if number not in self.closed]
+        open = [number for number in self.accepted if self.is_open(number)]
         return [ConnectionStatus(number, 1, 2, 3, 4, 0, 0) for number in open[:most]]
 
     def gateway_counters(self) -> dict[str, int]:
         return {"packets_in": 7, "messages_in": 3}
+
+    def is_open(self, connection: int) -> bool:
+        return connection in self.accepted and connection not in self.closed
 
     # Messages
 
@@ -298,7 +311,7 @@ class FakeBorder:
         waiting, session.waiting = session.waiting, []
         for member, message, listeners in waiting:
             known = [self.listeners[n] for n in listeners if n in self.listeners]
-            if known and all(listener.waits_for is not None for listener in known):
+            if known and all(listener.hold for listener in known):
                 session.waiting.append((member, message, listeners))
                 continue
             session.taken.append((message.topic, bytes(message.payload), message.retained))

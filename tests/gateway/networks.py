@@ -163,10 +163,15 @@ class Client:
 
     def drop(self) -> None:
         """Its connection breaks."""
-        self.gateway.tell(ClosedEvent(self.number, "closed"))
+        self._end(ClosedEvent(self.number, "lost"))
 
     def disconnect(self, reason: int = 0, session_expiry_s: int | None = None) -> None:
-        self.gateway.tell(ClosedEvent(self.number, "disconnect", reason, session_expiry_s))
+        self._end(ClosedEvent(self.number, "client", reason, session_expiry_s))
+
+    def _end(self, event: ClosedEvent) -> None:
+        if self.is_accepted:
+            self.session.connection = None
+        self.gateway.tell(event)
 
 
 def two_gateways(
