@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from enum import Enum
 from ipaddress import IPv6Address
@@ -134,6 +135,19 @@ class GatewaySettings:
     def address(self) -> Address:
         """Where its clients find it first."""
         return self.listeners[0].address
+
+    def on_ports(self, ports: Sequence[int]) -> GatewaySettings:
+        """The same gateway, each listener on this port. One that was given another than it asked for, or
+        asked for any, gives way again where that is taken."""
+        listeners = (
+            replace(
+                listener,
+                address=(listener.address[0], port),
+                gives_way=listener.gives_way or port != listener.address[1],
+            )
+            for listener, port in zip(self.listeners, ports, strict=True)
+        )
+        return replace(self, listeners=tuple(listeners))
 
 
 @dataclass(frozen=True, slots=True)

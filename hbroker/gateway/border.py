@@ -18,7 +18,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol, TypeAlias
 
-from hbroker.protocol.core import ClientCore
+from hbroker.config import ListenerSettings
+from hbroker.protocol.core import ClientCore, Event
 from hbroker.protocol.packets import Address
 
 if TYPE_CHECKING:
@@ -36,6 +37,7 @@ __all__ = [
     "MqttEvent",
     "Rule",
     "SessionState",
+    "Shell",
     "SubscribeEvent",
     "SubscribeOptions",
     "UnsubscribeEvent",
@@ -334,3 +336,30 @@ class Border(Protocol):
     def gateway_counters(self) -> Mapping[str, int]:
         """Since the start, of all connections. `connections`, `bytes_in`, `bytes_out`, `messages_in`,
         `messages_out` (PUBLISH packets), `packets_in`, `packets_out`, `dropped`."""
+
+
+class Shell(Border, Protocol):
+    """What the process of a gateway asks besides: sockets, and what has come."""
+
+    @property
+    def address(self) -> Address:
+        """Of the UDP socket towards the network."""
+
+    @property
+    def fault(self) -> str | None:
+        """Why it can go on no more; None: it can."""
+
+    def open_listener(self, number: int, listener: ListenerSettings) -> int:
+        """Begins to take connections; returns the port. `number`: stands in each ConnectEvent. Raises
+        OSError."""
+
+    def fileno(self) -> int:
+        """Readable while something waits."""
+
+    def poll_member_events(self, limit: int = 1024) -> Sequence[tuple[int, Event]]: ...
+    def poll_mqtt(self, limit: int = 1024) -> Sequence[MqttEvent]: ...
+    def drain(self, timeout_s: float) -> bool:
+        """Blocks until all that was queued towards the network has left and is acknowledged."""
+
+    def shutdown(self) -> None:
+        """Closes everything. Idempotent."""

@@ -95,7 +95,9 @@ class Report:
     def truth(self, node: yaml.Node, what: str) -> bool | None:
         """A truth value. Notes anything else."""
         if isinstance(node, yaml.ScalarNode) and _tag(node) == "bool":
-            return str(node.value).lower() in ("true", "yes", "on")
+            text = str(node.value).lower()
+            if text in ("true", "yes", "on", "false", "no", "off"):
+                return text in ("true", "yes", "on")
         self.error(node, f"{what} is {kind(node)}, not a truth value", "write `true` or `false`")
         return None
 
