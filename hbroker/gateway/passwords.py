@@ -13,7 +13,6 @@ from base64 import b64decode
 from binascii import Error as Base64Error
 from collections.abc import Mapping
 from hashlib import blake2b, pbkdf2_hmac
-from threading import Lock
 from typing import Final
 
 from argon2 import PasswordHasher
@@ -37,13 +36,13 @@ def hash_password(password: str) -> str:
 
 
 class Passwords:
-    """The users of one file. `secret`: a key of this process, for what it remembers. Usable from threads."""
+    """The users of one file. `secret`: a key of this process, for what it remembers. Usable from several
+    threads: each access to what is remembered is one operation of a dictionary."""
 
     def __init__(self, hashes: Mapping[str, str], secret: bytes) -> None:
         self._hashes = dict(hashes)
         self._secret = secret
         self._verified: dict[str, bytes] = {}
-        self._lock = Lock()
 
     def hash_of(self, user: str) -> str | None:
         """What the file has for a user: it tells whether that changed."""
@@ -53,8 +52,7 @@ class Passwords:
         """Whether it is right, where that takes no time to say; None: `verify` tells."""
         if user not in self._hashes:
             return None  # As slow as a wrong password: the time must not tell which names there are.
-        with self._lock:
-            known = self._verified.get(user)
+        known = self._verified.get(user)
         return (
             True if known is not None and hmac.compare_digest(known, self._digest(user, password)) else None
         )
@@ -67,10 +65,9 @@ class Passwords:
             return False
         if not _matches(hash, password):
             return False
-        with self._lock:
-            if len(self._verified) >= _MOST_REMEMBERED:
-                self._verified.clear()
-            self._verified[user] = self._digest(user, password)
+        if len(self._verified) >= _MOST_REMEMBERED:
+            self._verified.clear()
+        self._verified[user] = self._digest(user, password)
         return True
 
     def _digest(self, user: str, password: bytes) -> bytes:
