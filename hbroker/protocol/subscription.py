@@ -17,6 +17,7 @@ from typing import Final, TypeAlias
 
 from hbroker._proto import packet_pb2 as pb
 from hbroker.protocol import sharing, site
+from hbroker.protocol.listeners import Listeners
 from hbroker.protocol.machine import Machine
 from hbroker.protocol.packets import Address
 from hbroker.protocol.parts import Parts
@@ -97,7 +98,7 @@ class Subscription:
 
     filter: str
     group: str = ""
-    listeners: dict[int, Options] = field(default_factory=dict)
+    listeners: Listeners = field(default_factory=Listeners)
     waiting: set[int] = field(default_factory=set)
     machine: Machine[State, Event] = field(default_factory=lambda: Machine(TRANSITIONS, State.DISCOVERING))
     entry: Site | None = None
@@ -146,7 +147,7 @@ class Subscription:
     @property
     def options(self) -> Options:
         """What satisfies every listener."""
-        wanted = self.listeners.values()
+        wanted = self.listeners.kinds
         return Options(
             qos=max(options.qos for options in wanted),
             no_local=all(options.no_local for options in wanted),
