@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from hbroker import topology
-from hbroker.config import GatewayLimits, LeasePolicy, Limits
+from hbroker.config import AccessSettings, GatewayLimits, LeasePolicy, Limits
 from hbroker.errors import ConfigError, ConfigErrors
 from hbroker.subtree import depth
 from hbroker.topology.document import MAX_BYTES
@@ -179,7 +179,7 @@ gateways:
       - {address: "127.0.0.1:1883", gives_way: true, acknowledge: distributed, connections: 7}
       - {address: "[::1]:8083", websocket: /mqtt, proxy_protocol: true}
       - address: 127.0.0.1:8883
-        tls: {certificate: c.pem, key: k.pem, client_ca: ca.pem, client_certificate: required, names_user: true}
+        tls: {certificate: c.pem, key: k.pem, client_ca: ca.pem, client_certificate: required}
   - {name: plain, listeners: [{address: "127.0.0.1:1884"}]}
 auth: {passwords: users, acl: rules, anonymous: false}
 """
@@ -200,7 +200,7 @@ def test_gateways_are_read_whole() -> None:
     assert third.tls is not None
     assert (third.tls.certificate, third.tls.needs_certificate) == ("dir/c.pem", True)
     assert (gate.limits.in_flight, gate.limits.keep_alive, gate.workers) == (20, 300, 2)
-    assert (gate.access.passwords, gate.access.acl, gate.access.anonymous) == ("dir/users", "dir/rules", False)
+    assert gate.access == AccessSettings("dir/users", "dir/rules", False)
     assert plain.limits == GatewayLimits()
     assert network.gateway("plain") is plain
     assert network.on_ports({"root": 9}).gateways[0].root == ("127.0.0.1", 9)

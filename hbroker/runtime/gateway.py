@@ -32,7 +32,7 @@ from hbroker.runtime.address import listen_for
 from hbroker.runtime.logs import EventLog
 from hbroker.runtime.policies import load_policy
 from hbroker.runtime.ports import require_listeners
-from hbroker.runtime.turns import BATCH, clock
+from hbroker.runtime.turns import clock
 from hbroker.runtime.usage import process_usage
 
 __all__ = ["run_gateway"]
@@ -44,6 +44,8 @@ CHECKERS: Final = 4
 STOP_PATIENCE: Final = 3.0
 """Seconds that wills and records may take to be distributed, when the gateway ends."""
 DRAIN_S: Final = 1.0
+BATCH: Final = 512
+"""Events, messages and requests taken in one turn, of each."""
 _SHORTEST_S: Final = 0.001
 
 logger = logging.getLogger(__name__)

@@ -1,7 +1,7 @@
 """The native half of a gateway, as a fake over real engines: members are hosts of a simulated world.
 
-What the core does with MQTT packets is reduced to what decisions can see: a session keeps what came for it, an
-open connection takes messages over at once and acknowledges them, and what is on hold for a SUBACK waits for it.
+What the core does with MQTT packets is reduced to what decisions can see: a session keeps what came for it,
+an open connection takes messages over at once and acknowledges them, and what is on hold waits.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The native half of a gateway over real endpoints: each member is one, with a socket of its own.
 
-What MQTT clients ask is told it by the test; what the gateway answers it keeps, as the fake of the simulator does.
+What MQTT clients ask is told it by the test; what the gateway answers it keeps.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ import select
 import socket
 from collections import deque
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import Any, cast
 
 from hbroker._native import Config, Endpoint
@@ -74,10 +75,8 @@ class EndpointShell:
 
     def poll_mqtt(self, limit: int = 1024) -> list[MqttEvent]:
         self._wake.setblocking(False)
-        try:
+        with suppress(BlockingIOError):
             self._wake.recv(4096)
-        except BlockingIOError:
-            pass
         return [self.events.popleft() for _ in range(min(limit, len(self.events)))]
 
     def drain(self, timeout_s: float) -> bool:

@@ -10,6 +10,7 @@ from hbroker.gateway.acl import parse
 from hbroker.gateway.border import AuthEvent, ConnectEvent, Rule, WillMessage
 from hbroker.gateway.passwords import Passwords
 from hbroker.gateway.policy import Admitted, Candidate, Challenge, Check, FilePolicy, Refusal, Verdict
+from hbroker.gateway.reasons import Code
 from tests.gateway.networks import FakeGateway
 from tests.network.networks import Tree
 
@@ -61,9 +62,9 @@ def test_limits_are_kept_and_told() -> None:
     assert (accept.server_keep_alive_s, accept.session_expiry_s) == (None, None)
 
 
-def with_passwords(**fields: object) -> FakeGateway:
+def with_passwords() -> FakeGateway:
     passwords = Passwords({"alice": "$7$"}, b"secret")
-    return one_gateway(policy=FilePolicy(passwords, anonymous=False), **fields)
+    return one_gateway(policy=FilePolicy(passwords, anonymous=False))
 
 
 @pytest.mark.parametrize(("version", "code"), [(5, 0x87), (4, 5), (3, 5)])
@@ -77,8 +78,8 @@ def test_a_wrong_password_is_said_so(version: int, code: int) -> None:
     client = gateway.begin("a", version=version, username="alice", password=b"wrong")
     asked = gateway.control.poll_check()
     assert asked is not None
-    assert client.refused is None, "the check has not been made"
     number, check = asked
+    assert not client.is_answered
     gateway.control.handle_verdict(gateway.world.now, number, check())
     assert client.refused == code
     assert gateway.control.poll_check() is None
@@ -92,8 +93,7 @@ def test_when_too_many_passwords_wait_the_next_is_told_to_come_back() -> None:
     asked = gateway.control.poll_check()
     assert asked is not None
     gateway.control.handle_verdict(gateway.world.now, asked[0], Admitted("alice"))
-    gateway.begin("next", username="alice", password=b"x")
-    assert "next" not in gateway.border.refused
+    assert not gateway.begin("next", username="alice", password=b"x").is_answered
 
 
 def test_a_verdict_for_a_client_that_is_gone_is_dropped() -> None:
@@ -116,7 +116,7 @@ class Hook:
     """A policy of somebody's own: two steps, then a name."""
 
     def admit(self, candidate: Candidate) -> Verdict | Check:
-        return Refusal(opening.Code.NOT_AUTHORIZED)
+        return Refusal(Code.NOT_AUTHORIZED)
 
     def exchange(
         self, candidate: Candidate, method: str, data: bytes, step: int
@@ -124,7 +124,7 @@ class Hook:
         if method != "twice":
             return None
         if data == b"no":
-            return Refusal(opening.Code.NOT_AUTHORIZED)
+            return Refusal(Code.NOT_AUTHORIZED)
         return Challenge(b"again") if step == 0 else Admitted("hooked")
 
     def rules(self, username: str | None, client_id: str) -> list[Rule]:

@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 from base64 import b64encode
+from contextlib import suppress
 from hashlib import pbkdf2_hmac
 
 import pytest
+from argon2 import PasswordHasher
 from hypothesis import given
 from hypothesis import strategies as st
 
 from hbroker.errors import ConfigErrors
 from hbroker.gateway import passwords
-from hbroker.gateway.passwords import Passwords, hash_password, parse, with_user, without_user
+from hbroker.gateway.passwords import Passwords, parse, with_user, without_user
 from hbroker.gateway.policy import Admitted, Candidate, FilePolicy, Refusal
 
-HASH = hash_password("right")
+HASH = PasswordHasher(time_cost=1, memory_cost=8, parallelism=1).hash("right")
+"""As `hash_password` makes them, at a hundredth of the cost."""
 
 
 def pbkdf2(password: bytes, iterations: int = 101) -> str:
@@ -68,10 +71,8 @@ def test_every_error_has_its_line(line: str, message: str) -> None:
 
 @given(st.text(max_size=100))
 def test_only_config_errors_come_out(text: str) -> None:
-    try:
-        parse(text, "f")
-    except ConfigErrors as wrong:
-        assert all(error.line for error in wrong.errors)
+    with suppress(ConfigErrors):
+        assert isinstance(parse(text, "f"), dict)
 
 
 USERS = st.text(st.characters(exclude_characters=":#\n\r", categories=["L", "N"]), min_size=1, max_size=8)

@@ -17,10 +17,10 @@ import pytest
 from hbroker import _native, cli
 from hbroker.cli import gateway as gateway_command
 from hbroker.config import AccessSettings, GatewaySettings, ListenerSettings
-from hbroker.errors import ConfigErrors
+from hbroker.errors import ConfigErrors, LocalError
 from hbroker.gateway.border import ConnectEvent, SubscribeEvent, SubscribeOptions
 from hbroker.gateway.passwords import hash_password
-from hbroker.runtime import gateway, ports
+from hbroker.runtime import ports
 from hbroker.runtime.gateway import _Process
 from tests.gateway.shell import EndpointShell
 from tests.product.node import node_up
@@ -271,5 +271,5 @@ def test_passwords_are_set_and_removed(
 def test_without_a_core_it_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(_native, "Gateway", None, raising=False)
     settings = GatewaySettings("g", ("127.0.0.1", 1), (ListenerSettings(("127.0.0.1", 0)),))
-    with pytest.raises(gateway.LocalError, match="no gateway"):
+    with pytest.raises(LocalError, match="no gateway"):
         _Process(settings, lambda urls: None, "", "", None)

@@ -55,7 +55,7 @@ def test_a_session_is_taken_over_with_its_connection() -> None:
 
 def test_nobody_has_a_client_twice_when_connack_leaves() -> None:
     """The one before is told before the next is accepted, at whatever gateways."""
-    tree, *gateways = two_gateways()
+    _, *gateways = two_gateways()
     former: Client | None = None
     for turn in range(12):
         client = gateways[turn % 3 % 2].connect(
@@ -90,7 +90,7 @@ def test_clocks_that_differ_do_not_decide(ahead: int) -> None:
 
 
 def test_a_stamp_from_the_far_future_is_not_followed() -> None:
-    tree, one, two = two_gateways()
+    tree, one, _ = two_gateways()
     forged = {"client": "x", "gateway": "f", "stamp": [1 << 62, 1], "clean": False}
     outsider = tree.client()
     outsider.publish(CLAIMS + client_hash("x"), seal(b"", "", forged), 1)
@@ -351,10 +351,10 @@ class TestDeaths:
         tree, one, two = two_gateways()
         tree.root.kill()
         first, second = one.connect("a"), two.connect("a")
-        assert first.closed is second.closed is None
+        assert [first.closed, second.closed] == [None, None]
         tree.root.restart(remembers=True)
         tree.world.run(60 * SECOND)
-        assert (first.closed, second.closed) == (0x8E, None)
+        assert [first.closed, second.closed] == [0x8E, None]
 
     def test_records_are_written_again_when_their_owner_lost_them(self) -> None:
         tree, one, two = two_gateways()
