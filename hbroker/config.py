@@ -132,9 +132,9 @@ class GatewaySettings:
     server_reference: str = ""
 
     @property
-    def address(self) -> Address:
-        """Where its clients find it first."""
-        return self.listeners[0].address
+    def urls(self) -> tuple[str, ...]:
+        """Where its clients find it."""
+        return tuple(listener.url for listener in self.listeners)
 
     def on_ports(self, ports: Sequence[int]) -> GatewaySettings:
         """The same gateway, each listener on this port. One that was given another than it asked for, or

@@ -6,8 +6,8 @@ and listeners are opaque numbers. Three rules make the two sides fit:
 * Until `accept` a connection is *deciding*: nothing is read from it beyond a bound, nothing is sent to it.
 * A session is in one place: here as a `SessionState` (a record, DESIGN §6), or there, between `open_session`
   and `export_session`.
-* A listener is one MQTT subscription. Messages for one that is on hold wait in the session until
-  `release_listener`, so that nothing overtakes its SUBACK. Listener ids are unique over all members.
+* A listener is one MQTT subscription. Messages that come for it before its SUBACK wait in the session until
+  `suback`, so that nothing overtakes it. Listener ids are unique over all members.
 
 Verbs for one connection or session take effect in the order of the calls.
 """
@@ -67,7 +67,7 @@ class ConnectEvent:
     """A CONNECT that is well formed. What it does not hold has the default that MQTT names.
 
     `listener`: the number that `open_listener` was given. `version`: the protocol level, 3 (MQTT 3.1), 4
-    (3.1.1), 5, or another that this server does not speak. `certificate`: the subject of the client's,
+    (3.1.1), 5, or another that this server does not speak. `certificate`: the common name of the client's,
     empty where it has none. `clean_start`: the clean session flag before version 5. `session_expiry_s`: 0
     before version 5.
     """
@@ -138,7 +138,7 @@ class AuthEvent:
 class ClosedEvent:
     """A connection is gone; whoever ended it. Its session has no connection any more.
 
-    `cause`: "client" (by DISCONNECT), "lost", "silent", "error" (it broke the protocol), "server". `reason`:
+    `cause`: "disconnect", "closed", "keep_alive", "too_large", "protocol_error", "server". `reason`:
     DISCONNECT's; None: none came. `session_expiry_s`: as DISCONNECT changed it; None: not. One that had 0 and
     asks for more is a protocol error, which the core answers with 0x82, and reports as such.
     """
@@ -248,9 +248,6 @@ class Member(ClientCore, Protocol):
         correlation_data: bytes = b"",
         user_properties: Sequence[tuple[str, str]] = (),
     ) -> int | None: ...
-    def poll_messages(self, limit: int = 1024) -> list[Message]:
-        """Messages that matched a listener which belongs to no MQTT session."""
-
     def handled(self, messages: Sequence[tuple[int, int]]) -> None: ...
 
 
@@ -306,13 +303,10 @@ class Border(Protocol):
         options: SubscribeOptions,
         identifier: int,
         *,
-        hold: bool,
+        packet_id: int | None,
     ) -> None:
-        """Messages for this listener go to the session; `hold`: once it is released. `filter`: without
-        `$share/group/`."""
-
-    def release_listener(self, listener: int) -> None:
-        """What comes for it, and has come, goes to its session."""
+        """Messages for this listener go to the session, once the SUBACK with `packet_id` has left; None: at
+        once. `filter`: without `$share/group/`."""
 
     def detach_listener(self, listener: int) -> None:
         """No more messages for it; those that are in the session stay there."""
@@ -357,6 +351,9 @@ class Shell(Border, Protocol):
         """Readable while something waits."""
 
     def poll_member_events(self, limit: int = 1024) -> Sequence[tuple[int, Event]]: ...
+    def poll_member_messages(self, limit: int = 1024) -> Sequence[tuple[int, Message]]:
+        """Messages that matched no listener of a session, each with its member."""
+
     def poll_mqtt(self, limit: int = 1024) -> Sequence[MqttEvent]: ...
     def drain(self, timeout_s: float) -> bool:
         """Blocks until all that was queued towards the network has left and is acknowledged."""

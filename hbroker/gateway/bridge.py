@@ -9,7 +9,7 @@ which takes the place of the former.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Final
 
 from hbroker.gateway.acl import may_read_some
@@ -49,8 +49,6 @@ class Answer:
     packet_id: int
     codes: list[int | None]
     is_suback: bool
-    listeners: list[int] = field(default_factory=list)
-    """Those that are on hold until it has left."""
 
     @property
     def is_complete(self) -> bool:
@@ -142,9 +140,6 @@ class Bridge:
             self._border.unsuback(connection.id, answer.packet_id, codes)
             return
         self._border.suback(connection.id, answer.packet_id, codes)
-        for listener in answer.listeners:
-            if listener in self._by_listener:
-                self._border.release_listener(listener)
         self._sys.answered(connection.id, answer.packet_id)
 
     # In: sessions
@@ -288,20 +283,18 @@ class Bridge:
             )
             self._members.touch(wanted.member)
         assert connection.session is not None, "a session that subscribes is there"
+        packet_id = None if answer is None else answer.packet_id
         self._border.attach_listener(
             wanted.listener,
             connection.session,
             wanted.plain,
             wanted.options,
             wanted.identifier,
-            hold=answer is not None,
+            packet_id=packet_id,
         )
-        if answer is not None:
-            answer.listeners.append(wanted.listener)
         connection.subscriptions[wanted.filter] = wanted
         self._by_listener[wanted.listener] = connection, wanted
         if not wanted.group:
-            packet_id = None if answer is None else answer.packet_id
             self._sys.add(wanted.listener, wanted.plain, connection.id, packet_id, handling)
 
     def _member_for(self, now: int, connection: Connection, wanted: Listening) -> int:

@@ -158,9 +158,14 @@ class Gateway:
         self._common.members.handle_event(now, member, event)
         self._take_outcomes(now)
 
-    def handle_message(self, now: int, message: Message) -> None:
-        """A message for the gateway itself. It is acknowledged when what it asks for is done."""
+    def handle_message(self, now: int, member: int, message: Message) -> None:
+        """A message that is for no session. One for the gateway itself is acknowledged when what it asks
+        for is done."""
         topic, payload = message.topic, message.payload
+        if member != SHARED:  # of a subscription that ended in the meantime
+            if message.qos:
+                self._common.border.member(member).handled([(message.publisher, message.sequence)])
+            return
         if message.publisher == self._publisher:
             pass  # What this gateway says holds here since it said it.
         elif topic.startswith(CLAIMS):

@@ -19,17 +19,16 @@ from dataclasses import replace
 from random import Random
 from typing import Final, ParamSpec, cast
 
-from hbroker import _native
 from hbroker._native import Config
 from hbroker.config import GatewayLimits, GatewaySettings, ListenerSettings, format_address
-from hbroker.errors import ConfigError, ConfigErrors, LocalError
+from hbroker.errors import ConfigError, ConfigErrors
 from hbroker.gateway.border import Shell
 from hbroker.gateway.control import Gateway
-from hbroker.gateway.members import SHARED
 from hbroker.gateway.policy import Check, Refusal, Verdict
 from hbroker.gateway.reasons import Code
 from hbroker.runtime.address import listen_for
 from hbroker.runtime.logs import EventLog
+from hbroker.runtime.native_gateway import NativeShell
 from hbroker.runtime.policies import load_policy
 from hbroker.runtime.ports import require_listeners
 from hbroker.runtime.turns import clock
@@ -139,9 +138,9 @@ class _Process:
         events = shell.poll_member_events(BATCH)
         for member, event in events:
             self._guard(control.handle_event, now, member, event)
-        messages = shell.member(SHARED).poll_messages(BATCH)
-        for message in messages:
-            self._guard(control.handle_message, now, message)
+        messages = shell.poll_member_messages(BATCH)
+        for member, message in messages:
+            self._guard(control.handle_message, now, member, message)
         asked = shell.poll_mqtt(BATCH)
         for request in asked:
             self._guard(control.handle_mqtt, now, request)
@@ -261,9 +260,6 @@ def _vitals() -> dict[str, int]:
 
 def _new_shell(settings: GatewaySettings, publisher: int) -> Shell:
     """The native core. Raises OSError where it cannot listen, LocalError where this build has none."""
-    core = getattr(_native, "Gateway", None)
-    if core is None:
-        raise LocalError("this build of hbroker has no gateway")
     config = Config(
         node=False,
         session=secrets.randbits(64) or 1,
@@ -276,7 +272,8 @@ def _new_shell(settings: GatewaySettings, publisher: int) -> Shell:
         receive_bytes=_RECEIVE_BYTES,
     )
     listen = settings.listen or listen_for(settings.root)
-    return cast(Shell, core(config, listen, workers=settings.workers))
+    shell = NativeShell(config, listen, workers=settings.workers, limits=settings.limits)
+    return cast(Shell, shell)
 
 
 _RECEIVE_MESSAGES: Final = 65_536

@@ -35,7 +35,7 @@ class FakeListener:
     filter: str
     options: SubscribeOptions
     identifier: int
-    hold: bool
+    waits_for: int | None
 
 
 @dataclass
@@ -210,6 +210,11 @@ class FakeBorder:
         assert connection not in self.closed
         self.subacks[connection, packet_id] = list(codes)
         self.log.append(("suback", (connection, packet_id)))
+        session = self.accepted[connection].session
+        for listener in self.listeners.values():
+            if listener.session == session and listener.waits_for == packet_id:
+                listener.waits_for = None
+        self._hand_over(session)
 
     def unsuback(self, connection: int, packet_id: int, codes: Sequence[int], text: str = "") -> None:
         assert (connection, packet_id) not in self.unsubacks
@@ -245,15 +250,10 @@ class FakeBorder:
         options: SubscribeOptions,
         identifier: int,
         *,
-        hold: bool,
+        packet_id: int | None,
     ) -> None:
         assert session in self.sessions
-        self.listeners[listener] = FakeListener(session, filter, options, identifier, hold)
-
-    def release_listener(self, listener: int) -> None:
-        assert self.listeners[listener].hold
-        self.listeners[listener].hold = False
-        self._hand_over(self.listeners[listener].session)
+        self.listeners[listener] = FakeListener(session, filter, options, identifier, packet_id)
 
     def detach_listener(self, listener: int) -> None:
         self.listeners.pop(listener, None)
@@ -298,10 +298,8 @@ class FakeBorder:
                 its = [n for n in mine if self.listeners[n].session == session]
                 self.sessions[session].waiting.append((host.number, message, its))
                 self._hand_over(session)
-            if not sessions and host.number == 0:
-                self.gateway.handle_message(host.clock(), message)
-            elif not sessions:
-                self._handled(host.number, [message])
+            if not sessions:
+                self.gateway.handle_message(host.clock(), host.number, message)
 
     def _hand_over(self, number: int) -> None:
         """What the client can have now, it has, and acknowledges."""
@@ -311,7 +309,7 @@ class FakeBorder:
         waiting, session.waiting = session.waiting, []
         for member, message, listeners in waiting:
             known = [self.listeners[n] for n in listeners if n in self.listeners]
-            if known and all(listener.hold for listener in known):
+            if known and all(listener.waits_for is not None for listener in known):
                 session.waiting.append((member, message, listeners))
                 continue
             session.taken.append((message.topic, bytes(message.payload), message.retained))

@@ -12,8 +12,8 @@ from collections.abc import Sequence
 from contextlib import suppress
 from typing import Any, cast
 
-from hbroker._native import Config, Endpoint
-from hbroker.config import ListenerSettings
+from hbroker._native import Config, Endpoint, Message
+from hbroker.config import GatewayLimits, ListenerSettings
 from hbroker.gateway.border import (
     Accept,
     ClosedEvent,
@@ -32,7 +32,7 @@ class EndpointShell:
 
     last: EndpointShell
 
-    def __init__(self, config: Config, listen: Address, *, workers: int = 0) -> None:
+    def __init__(self, config: Config, listen: Address, *, workers: int, limits: GatewayLimits) -> None:
         EndpointShell.last = self
         self._listen = listen
         self._epoll = select.epoll()
@@ -72,6 +72,10 @@ class EndpointShell:
         return [
             (n, event) for n, member in list(self._members.items()) for event in member.poll_events(limit)
         ]
+
+    def poll_member_messages(self, limit: int = 1024) -> list[tuple[int, Message]]:
+        members = list(self._members.items())
+        return [(number, message) for number, member in members for message in member.poll_messages(limit)]
 
     def poll_mqtt(self, limit: int = 1024) -> list[MqttEvent]:
         self._wake.setblocking(False)
@@ -143,7 +147,7 @@ class EndpointShell:
         return {"packets_in": 1}
 
     def __getattr__(self, name: str) -> Any:
-        if name in ("attach_listener", "release_listener", "detach_listener", "assign_acl", "forget_acl"):
+        if name in ("attach_listener", "detach_listener", "assign_acl", "forget_acl"):
             return lambda *_, **__: None
         raise AttributeError(name)
 

@@ -20,7 +20,7 @@ from hbroker.config import AccessSettings, GatewaySettings, ListenerSettings
 from hbroker.errors import ConfigErrors, LocalError
 from hbroker.gateway.border import ConnectEvent, SubscribeEvent, SubscribeOptions
 from hbroker.gateway.passwords import hash_password
-from hbroker.runtime import ports
+from hbroker.runtime import gateway, ports
 from hbroker.runtime.gateway import _Process
 from tests.gateway.shell import EndpointShell
 from tests.product.node import node_up
@@ -82,7 +82,7 @@ def root(key_file: str) -> Iterator[str]:
 
 @pytest.fixture
 def start(root: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., Running]]:
-    monkeypatch.setattr(_native, "Gateway", EndpointShell, raising=False)
+    monkeypatch.setattr(gateway, "NativeShell", EndpointShell)
     host, _, port = root.rpartition(":")
     started: list[Running] = []
 
