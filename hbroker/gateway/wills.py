@@ -1,4 +1,4 @@
-"""When a client's will is published, and by whom (MQTT 5 §3.1.2.5, §3.1.3.2.2).
+"""When a client's will is published, and by whom (MQTT 5 §3.1.2.5, MQTT 5 §3.1.3.2.2).
 
 While its gateway lives, the gateway publishes it: behind the client's own messages, and whatever its size. In
 case the gateway dies, the client's member has the owner of the will's topic keep it (docs/protocol.md §6.6),

@@ -1,4 +1,4 @@
-"""CONNECT: who is taken, and with what answer (MQTT 5 §3.1, §3.2; MQTT 3.1.1 §3.1, §3.2)."""
+"""CONNECT: who is taken, and with what answer (MQTT 5 §3.1, MQTT 5 §3.2)."""
 
 from __future__ import annotations
 

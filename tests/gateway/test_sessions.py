@@ -1,4 +1,4 @@
-"""Sessions over all gateways: claims, records, takeover, expiry (MQTT 5 §3.1.4, §4.1)."""
+"""Sessions over all gateways: claims, records, takeover, expiry (MQTT 5 §3.1.4, MQTT 5 §4.1)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""SUBSCRIBE and UNSUBSCRIBE (MQTT 5 §3.8-§3.11, §4.8)."""
+"""SUBSCRIBE and UNSUBSCRIBE (MQTT 5 §3.8 to MQTT 5 §3.11, MQTT 5 §4.8)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""When a will is published, and how often (MQTT 5 §3.1.2.5, §3.1.3.2.2, §3.14)."""
+"""When a will is published, and how often (MQTT 5 §3.1.2.5, MQTT 5 §3.14)."""
 
 from __future__ import annotations
 
