@@ -12,6 +12,7 @@ mod engine;
 mod keyed;
 mod link;
 mod link_id;
+mod mqtt;
 #[cfg(feature = "python")]
 mod python;
 mod schema;

@@ -1,0 +1,3 @@
+//! MQTT: the connections of a gateway.
+
+pub mod io;
