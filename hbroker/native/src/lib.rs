@@ -12,6 +12,7 @@ mod engine;
 mod keyed;
 mod link;
 mod link_id;
+#[allow(dead_code, reason = "until its workers drive it")]
 mod mqtt;
 #[cfg(feature = "python")]
 mod python;

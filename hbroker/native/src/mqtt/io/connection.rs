@@ -236,6 +236,7 @@ impl Connection {
         if self.is_open() {
             self.transport.seal(&mut self.plain, &mut self.wire);
             self.transport.close(&mut self.wire);
+            self.plain.clear();
             self.phase = Phase::Closing;
         }
     }
@@ -261,16 +262,9 @@ impl Connection {
     /// Writes what is to leave; how many bytes did.
     pub(super) fn flush(&mut self, now: Micros) -> (Flushed, usize) {
         self.flags.dirty = false;
-        if self.is_open() {
-            self.transport.seal(&mut self.plain, &mut self.wire);
-        } else {
-            self.plain.clear();
-        }
-        let before = self.wire.len();
-        let Ok(all) = self.wire.write_to(&mut self.socket) else {
+        let Ok((all, sent)) = self.send() else {
             return (Flushed::Over, 0);
         };
-        let sent = before - self.wire.len();
         if all {
             self.blocked_since = Micros::MAX;
         } else if sent > 0 || self.blocked_since == Micros::MAX {
@@ -287,6 +281,23 @@ impl Connection {
         (flushed, sent)
     }
 
+    /// Seals and writes until nothing is left (true), or the socket takes no more.
+    fn send(&mut self) -> io::Result<(bool, usize)> {
+        let mut sent = 0;
+        loop {
+            // What waits is sealed only when its turn comes: into one frame, however often it was added to.
+            if self.wire.is_empty() && self.is_open() {
+                self.transport.seal(&mut self.plain, &mut self.wire);
+            }
+            let before = self.wire.len();
+            let all = self.wire.write_to(&mut self.socket)?;
+            sent += before - self.wire.len();
+            if !all || self.plain.is_empty() {
+                return Ok((all, sent));
+            }
+        }
+    }
+
     fn end_sending(&mut self) -> Flushed {
         self.phase = Phase::Lingering(0);
         let shut = self.socket.shutdown(Shutdown::Write);
@@ -296,7 +307,7 @@ impl Connection {
     /// Full from the bound on, until half of it is free again.
     fn is_congested(&self) -> bool {
         let most = self.settings.write_buffer;
-        self.wire.len() >= if self.flags.congested { most / 2 } else { most }
+        self.plain.len() + self.wire.len() >= if self.flags.congested { most / 2 } else { most }
     }
 }
 
