@@ -115,6 +115,11 @@ impl Connection {
         let _ = turn;
     }
 
+    /// The session, once it is accepted.
+    pub fn session(&mut self) -> Option<&mut Session> {
+        self.session.as_deref_mut()
+    }
+
     /// Takes the session out of a connection that is closed, to be parked or dropped. None: it never had one.
     pub fn take_session(&mut self, turn: &mut Turn<'_>) -> Option<Box<Session>> {
         let _ = turn;

@@ -20,6 +20,11 @@ pub trait Protocol: Send + 'static {
         Self: 't;
 
     fn begin_turn(&mut self, now: Micros) -> Self::Turn<'_>;
+
+    /// When a turn is due, whether or not anything has happened.
+    fn poll_timeout(&self) -> Option<Micros> {
+        None
+    }
 }
 
 /// A connection's beginning.
@@ -31,8 +36,8 @@ pub struct Opening<C> {
 
 /// One turn of a worker.
 pub trait Turn<'t, C, M> {
-    /// A connection is there. Its address and admission may be read from `connections` later.
-    fn open(&mut self, id: ConnectionId) -> Opening<C>;
+    /// A connection is there. What else is known of it can be read from `connections` from then on.
+    fn open(&mut self, id: ConnectionId, listener: u32) -> Opening<C>;
     fn handle_bytes(&mut self, connections: &mut Connections<C>, id: ConnectionId, bytes: &'t [u8]);
     fn handle_command(&mut self, connections: &mut Connections<C>, command: M);
     /// The deadline of the connection is over.

@@ -114,7 +114,12 @@ impl<P: Protocol> Worker<P> {
             || !self.connections.dirty.is_empty()
             || !self.drained.is_empty()
             || self.doors.is_open(now);
-        let deadlines = [self.connections.next_deadline(), self.doors.next_deadline(), self.stop_at];
+        let deadlines = [
+            self.connections.next_deadline(),
+            self.doors.next_deadline(),
+            self.protocol.poll_timeout(),
+            self.stop_at,
+        ];
         let next = deadlines.into_iter().flatten().min();
         let wait = next.map_or(LONGEST_SLEEP, |at| Duration::from_micros(at.saturating_sub(now)));
         let sleeps = !busy && !wait.is_zero() && self.mailbox.begin_sleep();
@@ -206,7 +211,7 @@ impl<P: Protocol> Worker<P> {
             let interest = Interest::READABLE | Interest::WRITABLE;
             if self.poll.registry().register(&mut connection.socket, Token(id.slot()), interest).is_ok() {
                 connections.insert(id, connection);
-                let opening = turn.open(id);
+                let opening = turn.open(id, door.number);
                 connections.begin(id, opening.conversation, opening.deadline);
             }
         });

@@ -96,7 +96,7 @@ impl Protocol for Echo {
 }
 
 impl<'t> Turn<'t, Conversation, Command> for &'t mut Echo {
-    fn open(&mut self, id: ConnectionId) -> Opening<Conversation> {
+    fn open(&mut self, id: ConnectionId, _: u32) -> Opening<Conversation> {
         self.journal.write(Entry::Opened(id));
         let deadline = self.patience.map(|patience| self.now + patience);
         Opening { conversation: Conversation { spoke: false }, deadline }

@@ -1,0 +1,288 @@
+//! Where the network's thread, the workers and Python meet: messages come in here, and go out to the workers in batches.
+
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, OnceLock};
+
+use parking_lot::{Mutex, MutexGuard, RwLock};
+use rustc_hash::FxHashMap;
+
+use crate::Micros;
+use crate::endpoint::fleet::Fleet;
+use crate::mqtt::Key;
+use crate::mqtt::access::AccessList;
+use crate::mqtt::claim::Releases;
+use crate::mqtt::command::Command;
+use crate::mqtt::counters::{Counters, Drop as Loss};
+use crate::mqtt::fanout::{Batches, Fanout, Incoming, Options, What};
+use crate::mqtt::io::connections::ConnectionId;
+use crate::mqtt::io::mailbox::Mailbox;
+use crate::mqtt::io::worker::Order;
+use crate::mqtt::news::{News, NewsQueue, SessionHandle};
+use crate::mqtt::reason::Reason;
+use crate::mqtt::session::Session;
+use crate::mqtt::settings::ListenerSettings;
+
+/// What may wait for one worker, in bytes, before messages of `QoS` 0 for it are dropped. (Others are bounded by the network's credit.)
+const MOST_WAITING: usize = 64 << 20;
+
+/// So much later than a parked session changed it is looked at.
+const HOUSEKEEPING: Micros = 250_000;
+
+type Mailboxes = Vec<Arc<Mailbox<Order<Command>>>>;
+
+/// See the module.
+pub struct Office {
+    pub news: NewsQueue,
+    pub releases: Arc<Releases>,
+    fanout: Mutex<Fanout>,
+    /// Messages that the network took, by sequence number, and who waits for the answer.
+    expected: Mutex<FxHashMap<u64, (SessionHandle, Key)>>,
+    mailboxes: OnceLock<Mailboxes>,
+    /// Bytes on the way to each worker.
+    waiting: OnceLock<Vec<Arc<AtomicUsize>>>,
+    /// By listener.
+    settings: RwLock<FxHashMap<u32, Arc<ListenerSettings>>>,
+    access: Mutex<FxHashMap<u32, Arc<AccessList>>>,
+    sessions: AtomicU64,
+}
+
+impl Office {
+    pub fn new(fleet: Arc<Fleet>) -> Self {
+        let releases = Arc::new(Releases::default());
+        Self {
+            news: NewsQueue::new(fleet),
+            fanout: Mutex::new(Fanout::new(Arc::clone(&releases))),
+            releases,
+            expected: Mutex::default(),
+            mailboxes: OnceLock::new(),
+            waiting: OnceLock::new(),
+            settings: RwLock::default(),
+            access: Mutex::default(),
+            sessions: AtomicU64::new(1),
+        }
+    }
+
+    /// The workers are there. Until then nobody has a client.
+    pub fn introduce(&self, mailboxes: Mailboxes) {
+        let waiting = mailboxes.iter().map(|_| Arc::default()).collect();
+        // It is introduced once.
+        let _ = self.waiting.set(waiting);
+        let _ = self.mailboxes.set(mailboxes);
+    }
+
+    pub fn post(&self, worker: u8, command: Command) {
+        if let Some(mailbox) = self.mailboxes().get(usize::from(worker)) {
+            mailbox.post(Order::Command(command));
+        }
+    }
+
+    /// Posts the same to every worker.
+    pub fn post_all(&self, mut make: impl FnMut() -> Command) {
+        self.mailboxes().iter().for_each(|mailbox| mailbox.post(Order::Command(make())));
+    }
+
+    fn mailboxes(&self) -> &[Arc<Mailbox<Order<Command>>>] {
+        self.mailboxes.get().map_or(&[], Vec::as_slice)
+    }
+
+    pub fn workers(&self) -> usize {
+        self.mailboxes().len()
+    }
+
+    // What the network brings
+
+    /// Lets the network's thread in; when the round is over, everything is posted.
+    pub fn round(&self, now: Micros) -> Round<'_> {
+        let batches = self.mailboxes().iter().map(|_| Vec::new()).collect();
+        Round { office: self, fanout: self.fanout.lock(), batches, now }
+    }
+
+    /// The network took these messages: (sequence number, session, key). Called before the network can answer.
+    pub fn expect_answers(&self, published: impl Iterator<Item = (u64, SessionHandle, Key)>) {
+        self.expected.lock().extend(published.map(|(sequence, session, key)| (sequence, (session, key))));
+    }
+
+    /// A worker has taken in what was on its way to it.
+    pub fn arrived(&self, worker: u8, bytes: usize) {
+        if let Some(waiting) = self.waiting(worker) {
+            waiting.fetch_sub(bytes, Ordering::Relaxed);
+        }
+    }
+
+    fn waiting(&self, worker: u8) -> Option<&AtomicUsize> {
+        self.waiting.get()?.get(usize::from(worker)).map(Arc::as_ref)
+    }
+
+    // Listeners and sessions
+
+    /// See [`Fanout::attach`].
+    pub fn attach(&self, listener: u64, session: SessionHandle, options: Options, hold: bool) {
+        let mut fanout = self.fanout.lock();
+        fanout.attach(listener, session, options, hold);
+        if options.no_local
+            && let Some(connection) = fanout.connection_of(session)
+        {
+            self.post(connection.worker(), Command::Mark(connection));
+        }
+    }
+
+    /// See [`Fanout::release`].
+    pub fn release(&self, now: Micros, listener: u64) {
+        let mut round = self.round(now);
+        round.fanout.release(now, listener, &mut round.batches);
+    }
+
+    /// See [`Fanout::detach`].
+    pub fn detach(&self, listener: u64) {
+        self.fanout.lock().detach(listener);
+        self.settle();
+    }
+
+    /// A handle that names no session yet.
+    pub fn new_session(&self) -> SessionHandle {
+        self.sessions.fetch_add(1, Ordering::Relaxed)
+    }
+
+    /// See [`Fanout::seat`].
+    pub fn seat(
+        &self,
+        session: SessionHandle,
+        connection: ConnectionId,
+        origin: u64,
+    ) -> Option<Box<Session>> {
+        self.fanout.lock().seat(session, connection, origin)
+    }
+
+    /// The session's connection has ended. [`Command::Park`] follows behind all that was posted for it.
+    pub fn leave(&self, session: SessionHandle, connection: ConnectionId) {
+        self.fanout.lock().leave(session, connection);
+        self.post(connection.worker(), Command::Park(connection));
+    }
+
+    /// See [`Fanout::park`].
+    pub fn park(&self, now: Micros, handle: SessionHandle, session: Box<Session>, origin: u64) {
+        self.fanout.lock().park(now, handle, session, origin);
+    }
+
+    /// Ends a parked session; what waits for it is dropped, and counted. False: it is not parked.
+    pub fn forget(&self, handle: SessionHandle) -> bool {
+        let mut fanout = self.fanout.lock();
+        let Some(session) = fanout.remove(handle) else {
+            return false;
+        };
+        session.end(fanout.counters());
+        drop(fanout);
+        self.settle();
+        true
+    }
+
+    /// Reads a parked session, or changes it; `None`: it is not parked.
+    pub fn with_parked<R>(&self, handle: SessionHandle, act: impl FnOnce(&mut Session) -> R) -> Option<R> {
+        self.fanout.lock().parked(handle).map(act)
+    }
+
+    /// What is due of parked sessions; when to call again.
+    pub fn keep_house(&self, now: Micros, due: Micros, news: &mut Vec<News>) -> Micros {
+        let mut fanout = self.fanout.lock();
+        news.extend(fanout.take_overflowed().into_iter().map(News::Overflow));
+        match fanout.take_changed() {
+            _ if due <= now => fanout.handle_timeout(now),
+            true => due.min(now + HOUSEKEEPING),
+            false => due,
+        }
+    }
+
+    /// Has some worker tell the network of claims that were released outside of a turn.
+    fn settle(&self) {
+        if !self.releases.is_empty() {
+            self.post(0, Command::Settle);
+        }
+    }
+
+    // Settings
+
+    pub fn set_settings(&self, listener: u32, settings: ListenerSettings) {
+        self.settings.write().insert(listener, Arc::new(settings));
+    }
+
+    /// For a new connection.
+    pub fn settings_of(&self, listener: u32) -> Arc<ListenerSettings> {
+        self.settings.read().get(&listener).cloned().unwrap_or_default()
+    }
+
+    /// Sets a list of rules, also for those whom it concerns already.
+    pub fn set_access(&self, number: u32, list: AccessList) {
+        let list = Arc::new(list);
+        self.access.lock().insert(number, Arc::clone(&list));
+        self.post_all(|| Command::Access(number, Arc::clone(&list)));
+    }
+
+    pub fn access(&self, number: u32) -> Option<Arc<AccessList>> {
+        self.access.lock().get(&number).cloned()
+    }
+
+    // Counting
+
+    /// What parked sessions dropped, and how many listeners, parked sessions, sessions and expected answers there are.
+    pub fn count(&self, with: &mut impl FnMut(&str, u64)) -> Counters {
+        let mut fanout = self.fanout.lock();
+        let (listeners, parked, sessions) = fanout.sizes();
+        with("mqtt.listeners", listeners as u64);
+        with("mqtt.sessions_parked", parked as u64);
+        with("mqtt.sessions", sessions as u64);
+        with("mqtt.unanswered", self.expected.lock().len() as u64);
+        fanout.counters().clone()
+    }
+}
+
+/// What the network's thread brings in one of its turns.
+pub struct Round<'a> {
+    office: &'a Office,
+    fanout: MutexGuard<'a, Fanout>,
+    batches: Batches,
+    now: Micros,
+}
+
+impl Round<'_> {
+    /// A message for listeners.
+    pub fn message(&mut self, incoming: Incoming<'_>) {
+        self.fanout.route(self.now, incoming, &mut self.batches);
+    }
+
+    /// The network's answer to a message; false: no client published it.
+    pub fn answer(&mut self, sequence: u64, reason: Reason) -> bool {
+        let Some((session, key)) = self.office.expected.lock().remove(&sequence) else {
+            return false;
+        };
+        self.fanout.answer(self.now, session, key, reason, &mut self.batches);
+        true
+    }
+}
+
+impl Drop for Round<'_> {
+    fn drop(&mut self) {
+        for (worker, mut parcels) in (0..).zip(std::mem::take(&mut self.batches)) {
+            if parcels.is_empty() {
+                continue;
+            }
+            let Some(waiting) = self.office.waiting(worker) else {
+                continue;
+            };
+            if waiting.load(Ordering::Relaxed) > MOST_WAITING {
+                let before = parcels.len();
+                parcels.retain(
+                    |parcel| !matches!(&parcel.what, What::Message(delivery) if delivery.claim.is_none()),
+                );
+                (parcels.len()..before).for_each(|_| self.fanout.counters().drop(Loss::QueueFull));
+            }
+            let bytes = parcels.iter().map(|parcel| parcel.bytes()).sum();
+            waiting.fetch_add(bytes, Ordering::Relaxed);
+            self.office.post(worker, Command::Deliver(parcels, bytes));
+        }
+        if self.fanout.has_changed() {
+            self.office.post(0, Command::Settle);
+        } else {
+            self.office.settle();
+        }
+    }
+}
