@@ -187,7 +187,7 @@ impl<N: Network> ClientTurn<'_, N> {
         };
         (self.above.session, self.above.marks) = (client.session, client.marks);
         let (above, encoder, counters) = (&mut self.above, &mut *self.encoder, &mut *self.counters);
-        output.append(|out| act(&mut client.connection, &mut Hand { now, out, counters }, above, encoder));
+        act(&mut client.connection, &mut Hand { now, out: output, counters }, above, encoder);
         if std::mem::take(&mut above.full) {
             client.retry = Some(now + RETRY);
         }

@@ -362,3 +362,6 @@ fn merge(terms: &mut Terms, other: Terms) {
     terms.retain |= other.retain;
     terms.identifiers.extend(other.identifiers);
 }
+
+#[cfg(test)]
+mod tests;

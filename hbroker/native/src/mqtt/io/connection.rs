@@ -137,7 +137,7 @@ impl Connection {
         if self.flags.congested {
             return 0;
         }
-        self.settings.write_buffer.saturating_sub(self.plain.len() + self.wire.len())
+        self.settings.write_buffer.saturating_sub(self.plain.pending() + self.wire.pending())
     }
 
     /// Since when its client has taken nothing of what waits.
@@ -214,7 +214,7 @@ impl Connection {
 
     /// A layer has something to say.
     pub(super) fn owes_answers(&self) -> bool {
-        !self.transport.is_plain() && !self.wire.is_empty()
+        !self.transport.is_plain() && !self.wire.is_done()
     }
 
     /// More is to be read at once; true: it was not marked before.
@@ -286,13 +286,13 @@ impl Connection {
         let mut sent = 0;
         loop {
             // What waits is sealed only when its turn comes: into one frame, however often it was added to.
-            if self.wire.is_empty() && self.is_open() {
+            if self.wire.is_done() && self.is_open() {
                 self.transport.seal(&mut self.plain, &mut self.wire);
             }
-            let before = self.wire.len();
+            let before = self.wire.pending();
             let all = self.wire.write_to(&mut self.socket)?;
-            sent += before - self.wire.len();
-            if !all || self.plain.is_empty() {
+            sent += before - self.wire.pending();
+            if !all || self.plain.is_done() {
                 return Ok((all, sent));
             }
         }
@@ -307,7 +307,7 @@ impl Connection {
     /// Full from the bound on, until half of it is free again.
     fn is_congested(&self) -> bool {
         let most = self.settings.write_buffer;
-        self.plain.len() + self.wire.len() >= if self.flags.congested { most / 2 } else { most }
+        self.plain.pending() + self.wire.pending() >= if self.flags.congested { most / 2 } else { most }
     }
 }
 

@@ -1,114 +1,83 @@
-//! What is to leave on one connection: small writes gather in one buffer, large payloads stay where they are.
+//! What is to leave on one connection: one buffer, and large payloads where they are.
 //!
-//! A payload that goes to many connections is one allocation for all of them ([`Output::share`]), and one `writev` sends both
-//! kinds. An output that is empty holds no memory to speak of, since nearly all connections are idle nearly all of the time.
+//! A payload that goes to many connections is one allocation for all of them ([`Output::share`]): it has its place between the bytes of
+//! the buffer, and one `writev` sends both. An output that is empty holds no memory, since nearly all connections are idle
+//! nearly all of the time.
 
 use std::collections::VecDeque;
 use std::io::{self, IoSlice, Write};
+use std::ops::{Deref, DerefMut};
 
 use bytes::Bytes;
 
 /// What is shorter is copied: a slice of its own costs the kernel more.
-const WORTH_SHARING: usize = 4_096;
-/// A buffer that has grown to this is left as it is, and another begun.
-const CHUNK: usize = 65_536;
+const WORTH_SHARING: usize = 16_384;
 /// Slices in one system call.
 const SLICES: usize = 64;
-/// A first buffer, in bytes: an acknowledgement or two.
-const FIRST: usize = 64;
 
-/// Bytes in order.
+/// Bytes in order. As a `Vec` it is its buffer, to be appended to.
 #[derive(Debug, Default)]
 pub struct Output {
-    chunks: VecDeque<Chunk>,
-    /// How much of the first chunk has left.
+    buffer: Vec<u8>,
+    /// Payloads, each before the byte of the buffer with this index.
+    shared: VecDeque<(usize, Bytes)>,
+    shared_bytes: usize,
+    /// How much of the buffer has left, and of the first payload.
     sent: usize,
-    bytes: usize,
-}
-
-#[derive(Debug)]
-enum Chunk {
-    Own(Vec<u8>),
-    Shared(Bytes),
-}
-
-impl Chunk {
-    fn as_slice(&self) -> &[u8] {
-        match self {
-            Self::Own(buffer) => buffer,
-            Self::Shared(bytes) => bytes,
-        }
-    }
+    sent_shared: usize,
 }
 
 impl Output {
     /// How many bytes have not left.
-    pub fn len(&self) -> usize {
-        self.bytes
+    pub fn pending(&self) -> usize {
+        self.buffer.len() - self.sent + self.shared_bytes - self.sent_shared
     }
 
-    pub fn is_empty(&self) -> bool {
-        self.bytes == 0
-    }
-
-    pub fn write(&mut self, bytes: &[u8]) {
-        self.append(|buffer| buffer.extend_from_slice(bytes));
+    /// Nothing is left.
+    pub fn is_done(&self) -> bool {
+        self.pending() == 0
     }
 
     /// Writes bytes that others have too; only their handle is kept where that is cheaper.
     pub fn share(&mut self, bytes: &Bytes) {
         if bytes.len() < WORTH_SHARING {
-            return self.write(bytes);
+            return self.buffer.extend_from_slice(bytes);
         }
-        self.bytes += bytes.len();
-        self.chunks.push_back(Chunk::Shared(bytes.clone()));
+        self.shared_bytes += bytes.len();
+        self.shared.push_back((self.buffer.len(), bytes.clone()));
     }
 
-    /// Writes by appending to a buffer, for encoders.
-    pub fn append<R>(&mut self, encode: impl FnOnce(&mut Vec<u8>) -> R) -> R {
-        let buffer = match self.chunks.back_mut() {
-            Some(Chunk::Own(buffer)) if buffer.len() < CHUNK => buffer,
-            _ => {
-                self.chunks.push_back(Chunk::Own(Vec::with_capacity(FIRST)));
-                match self.chunks.back_mut() {
-                    Some(Chunk::Own(buffer)) => buffer,
-                    _ => unreachable!("it was just put there"),
-                }
-            }
-        };
-        let before = buffer.len();
-        let result = encode(buffer);
-        self.bytes += buffer.len() - before;
-        result
-    }
-
-    /// Takes all of another output over, in order.
+    /// Takes all of another output over, of which nothing has left, behind what is here.
     pub fn take(&mut self, other: &mut Self) {
-        if self.is_empty() {
-            std::mem::swap(self, other);
-            other.clear();
+        debug_assert_eq!((other.sent, other.sent_shared), (0, 0));
+        if self.is_done() {
+            *self = std::mem::take(other);
             return;
         }
-        while let Some(chunk) = other.chunks.pop_front() {
-            let skip = std::mem::take(&mut other.sent);
-            match chunk {
-                Chunk::Own(buffer) => self.write(&buffer[skip..]),
-                Chunk::Shared(bytes) => self.share(&bytes.slice(skip..)),
-            }
-        }
+        let start = self.buffer.len();
+        self.buffer.extend_from_slice(&other.buffer);
+        self.shared.extend(other.shared.drain(..).map(|(at, bytes)| (start + at, bytes)));
+        self.shared_bytes += other.shared_bytes;
         other.clear();
     }
 
     /// The bytes, piece by piece.
     pub fn slices(&self) -> impl Iterator<Item = &[u8]> {
-        let first = self.sent;
-        let skip = move |index| if index == 0 { first } else { 0 };
-        self.chunks.iter().enumerate().map(move |(index, chunk)| &chunk.as_slice()[skip(index)..])
+        let ends = self.shared.iter().map(|(at, _)| *at).chain([self.buffer.len()]);
+        let starts = [self.sent].into_iter().chain(self.shared.iter().map(|(at, _)| *at));
+        let own = starts.zip(ends).map(|(start, end)| &self.buffer[start..end]);
+        let skips = [self.sent_shared].into_iter().chain(std::iter::repeat(0));
+        let payloads = self.shared.iter().zip(skips).map(|((_, bytes), skip)| &bytes[skip..]);
+        let between = payloads.map(Some).chain([None]);
+        own.zip(between)
+            .flat_map(|(own, payload)| [Some(own), payload])
+            .flatten()
+            .filter(|slice| !slice.is_empty())
     }
 
     /// Writes as much as `sink` takes; true: all of it. `WouldBlock` is no error here.
     pub fn write_to(&mut self, sink: &mut impl Write) -> io::Result<bool> {
-        while !self.is_empty() {
+        while !self.is_done() {
             let mut slices = [IoSlice::new(&[]); SLICES];
             let mut count = 0;
             for (slot, slice) in slices.iter_mut().zip(self.slices()) {
@@ -133,17 +102,35 @@ impl Output {
     }
 
     fn advance(&mut self, mut written: usize) {
-        self.bytes -= written;
-        while let Some(first) = self.chunks.front() {
-            let left = first.as_slice().len() - self.sent;
-            if written < left {
-                self.sent += written;
+        while let Some((at, bytes)) = self.shared.front() {
+            let own = written.min(at - self.sent);
+            self.sent += own;
+            written -= own;
+            let payload = written.min(bytes.len() - self.sent_shared);
+            self.sent_shared += payload;
+            written -= payload;
+            if self.sent < *at || self.sent_shared < bytes.len() {
                 return;
             }
-            written -= left;
-            self.sent = 0;
-            self.chunks.pop_front();
+            self.shared_bytes -= bytes.len();
+            self.sent_shared = 0;
+            self.shared.pop_front();
         }
+        self.sent += written;
+    }
+}
+
+impl Deref for Output {
+    type Target = Vec<u8>;
+
+    fn deref(&self) -> &Vec<u8> {
+        &self.buffer
+    }
+}
+
+impl DerefMut for Output {
+    fn deref_mut(&mut self) -> &mut Vec<u8> {
+        &mut self.buffer
     }
 }
 
@@ -192,26 +179,30 @@ mod tests {
             let mut sink = Fickle { random: SmallRng::seed_from_u64(seed), taken: Vec::new() };
             let (mut output, mut written) = (Output::default(), Vec::new());
             for step in 0..60_u8 {
-                let piece = vec![step; random.random_range(0..9_000)];
+                let piece = vec![step; random.random_range(0..40_000)];
                 written.extend_from_slice(&piece);
                 match random.random_range(0..3) {
-                    0 => output.write(&piece),
+                    0 => output.extend_from_slice(&piece),
                     1 => output.share(&Bytes::from(piece)),
                     _ => {
                         let mut other = Output::default();
                         other.share(&Bytes::from(piece));
                         output.take(&mut other);
-                        assert!(other.is_empty() && other.chunks.is_empty());
+                        assert!(other.is_done() && other.shared.is_empty());
                     }
                 }
                 if random.random_bool(0.5) {
                     output.write_to(&mut sink).unwrap();
                 }
-                assert_eq!(output.len() + sink.taken.len(), written.len());
+                assert_eq!(output.pending() + sink.taken.len(), written.len());
             }
             while !output.write_to(&mut sink).unwrap() {}
             assert!(sink.taken == written, "seed {seed}");
-            assert_eq!(output.chunks.capacity(), 0, "an idle connection holds no buffer");
+            assert_eq!(
+                (output.buffer.capacity(), output.shared.capacity()),
+                (0, 0),
+                "an idle connection holds no buffer"
+            );
         }
     }
 
@@ -220,7 +211,7 @@ mod tests {
         let payload = Bytes::from(vec![7; 1 << 20]);
         let mut outputs: Vec<Output> = (0..100).map(|_| Output::default()).collect();
         outputs.iter_mut().for_each(|output| {
-            output.write(b"header");
+            output.extend_from_slice(b"header");
             output.share(&payload);
         });
         let last = outputs[99].slices().last().unwrap();
@@ -230,7 +221,7 @@ mod tests {
     #[test]
     fn a_sink_that_takes_nothing_is_an_error() {
         let mut output = Output::default();
-        output.write(b"x");
+        output.extend_from_slice(b"x");
         let mut full: &mut [u8] = &mut [];
         assert_eq!(output.write_to(&mut full).unwrap_err().kind(), io::ErrorKind::WriteZero);
     }

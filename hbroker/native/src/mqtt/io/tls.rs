@@ -175,7 +175,7 @@ impl Tls {
     fn emit(&mut self, wire: &mut Output) {
         while self.session.wants_write() {
             // Writing to memory does not fail.
-            if wire.append(|buffer| self.session.write_tls(buffer)).is_err() {
+            if self.session.write_tls(&mut **wire).is_err() {
                 return;
             }
         }

@@ -65,14 +65,14 @@ impl WebSocket {
                 match answer(kept, path) {
                     Ok(None) => Ok(false),
                     Ok(Some((length, response))) => {
-                        wire.write(&response);
+                        wire.extend_from_slice(&response);
                         let context = WebSocketContext::new(Role::Server, Some(config(*longest)));
                         let rest = kept.split_off(length);
                         self.state = State::Open(Box::new(context));
                         self.receive(&rest, plain, wire)
                     }
                     Err(refusal) => {
-                        wire.write(refusal.as_bytes());
+                        wire.extend_from_slice(refusal.as_bytes());
                         self.state = State::Over;
                         Err(WebSocketFailed)
                     }
@@ -91,12 +91,12 @@ impl WebSocket {
 
     /// Wraps plain bytes into one frame.
     pub fn seal(&mut self, plain: &mut Output, wire: &mut Output) {
-        if let (State::Open(context), false) = (&self.state, plain.is_empty())
+        if let (State::Open(context), false) = (&self.state, plain.is_done())
             && context.can_write()
         {
             let header = FrameHeader { opcode: OpCode::Data(Data::Binary), ..FrameHeader::default() };
             // Writing to memory does not fail.
-            let _ = wire.append(|buffer| header.format(plain.len() as u64, buffer));
+            let _ = header.format(plain.pending() as u64, &mut **wire);
             wire.take(plain);
         }
         plain.clear();
@@ -197,7 +197,7 @@ impl Read for Duplex<'_> {
 
 impl Write for Duplex<'_> {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        self.wire.write(bytes);
+        self.wire.extend_from_slice(bytes);
         Ok(bytes.len())
     }
 

@@ -116,9 +116,9 @@ impl<'t> Turn<'t, Conversation, Command> for &'t mut Echo {
         connections.set_deadline(id, self.patience.map(|patience| self.now + patience));
         let (_, output) = connections.write(id).unwrap();
         match admission {
-            Admission::Welcome => output.write(bytes),
-            Admission::Full => output.write(b"full"),
-            Admission::TooFast => output.write(b"too fast"),
+            Admission::Welcome => output.extend_from_slice(bytes),
+            Admission::Full => output.extend_from_slice(b"full"),
+            Admission::TooFast => output.extend_from_slice(b"too fast"),
         }
         if admission != Admission::Welcome {
             assert!(connections.close(id).is_some());
@@ -137,7 +137,7 @@ impl<'t> Turn<'t, Conversation, Command> for &'t mut Echo {
             }
             Command::CloseAll => {
                 for id in connections.ids() {
-                    connections.write(id).unwrap().1.write(b"goodbye");
+                    connections.write(id).unwrap().1.extend_from_slice(b"goodbye");
                     assert!(connections.close(id).is_some());
                     assert!(connections.get(id).is_none() && connections.close(id).is_none());
                 }
