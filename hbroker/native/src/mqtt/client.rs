@@ -2,12 +2,12 @@
 
 use crate::Micros;
 use crate::mqtt::Key;
+use crate::mqtt::codec::publish::Publish;
 use crate::mqtt::connection::Connection;
 use crate::mqtt::event::{Closed, Event, Taken, Upper};
 use crate::mqtt::network::{Network, Outgoing, Visit};
 use crate::mqtt::news::SessionHandle;
 use crate::mqtt::packets::Version;
-use crate::mqtt::publish::Publish;
 
 /// Questions to Python that a client may have open; then it is not read until one is answered.
 const MOST_ASKED: u16 = 16;

@@ -19,6 +19,7 @@ use crate::mqtt::event::{Cause, Closed, Event};
 use crate::mqtt::io::admission::Admission;
 use crate::mqtt::io::connection::Ending;
 use crate::mqtt::io::connections::{ConnectionId, Connections};
+use crate::mqtt::io::output::Output;
 use crate::mqtt::io::protocol::{Opening, Protocol, Turn};
 use crate::mqtt::network::{Network, Visit};
 use crate::mqtt::news::{Arrival, News, SessionHandle};
@@ -259,7 +260,7 @@ impl<N: Network> ClientTurn<'_, N> {
     /// A connection has ended: its session is to be parked, and Python told.
     fn conclude(&mut self, id: ConnectionId, mut client: Client) {
         let closed = client.closed.take().unwrap_or(LOST);
-        let mut nowhere = Vec::new();
+        let mut nowhere = Output::default();
         let mut hand = Hand { now: self.now, out: &mut nowhere, counters: self.counters };
         match client.connection.take_session(&mut hand) {
             Some(session) if client.session > 0 => {

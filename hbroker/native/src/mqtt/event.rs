@@ -1,8 +1,8 @@
 //! What a connection tells those above it.
 
 use crate::mqtt::Key;
+use crate::mqtt::codec::publish::Publish;
 use crate::mqtt::packets::{Auth, Connect, Subscribe, Unsubscribe};
-use crate::mqtt::publish::Publish;
 use crate::mqtt::reason::Reason;
 
 /// Those above a connection: the network for messages, Python for the rest.

@@ -1,7 +1,7 @@
 //! The network as the workers see it: where messages of clients go, and who is told that messages of the network are done with.
 
 use crate::mqtt::claim::Ticket;
-use crate::mqtt::publish::Publish;
+use crate::mqtt::codec::publish::Publish;
 use crate::mqtt::reason::Reason;
 
 /// The way to the network. One call of `enter` for each turn: it waits until the network's own thread lets it in.

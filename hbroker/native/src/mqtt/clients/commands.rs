@@ -11,6 +11,7 @@ use crate::mqtt::io::connections::{ConnectionId, Connections};
 use crate::mqtt::network::Network;
 use crate::mqtt::news::News;
 use crate::mqtt::packets::Farewell;
+use crate::mqtt::reason::Reason;
 use crate::mqtt::session::Session;
 
 impl<N: Network> ClientTurn<'_, N> {
@@ -22,18 +23,22 @@ impl<N: Network> ClientTurn<'_, N> {
             }),
             Command::Challenge(id, auth) => {
                 answered(connections, id);
-                self.with(connections, id, |connection, hand, _, _| connection.challenge(hand, &auth));
+                self.with(connections, id, |connection, hand, above, _| {
+                    if !connection.challenge(hand, &auth) {
+                        connection.disconnect(hand, &Reason::PACKET_TOO_LARGE.into(), above);
+                    }
+                });
             }
             Command::Suback(id, packet, reasons, text) => {
                 answered(connections, id);
-                self.with(connections, id, |connection, hand, _, _| {
-                    connection.suback(hand, packet, &reasons, &text);
+                self.with(connections, id, |connection, hand, above, _| {
+                    connection.suback(hand, packet, &reasons, &text, above);
                 });
             }
             Command::Unsuback(id, packet, reasons, text) => {
                 answered(connections, id);
-                self.with(connections, id, |connection, hand, _, _| {
-                    connection.unsuback(hand, packet, &reasons, &text);
+                self.with(connections, id, |connection, hand, above, _| {
+                    connection.unsuback(hand, packet, &reasons, &text, above);
                 });
             }
             Command::Disconnect(id, farewell) => self.disconnect(connections, id, &farewell),
