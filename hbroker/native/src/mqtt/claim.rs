@@ -5,6 +5,7 @@
 //! forgotten, wherever a message ends: acknowledged, expired, too large, pushed out of a queue, or with its session.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use parking_lot::Mutex;
 
@@ -14,7 +15,7 @@ pub type MessageId = (u64, u64);
 /// Names a message to be acknowledged to its owner: the member of the gateway that received it, and its id.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Ticket {
-    pub member: u32,
+    pub member: u64,
     pub message: MessageId,
 }
 
@@ -38,12 +39,22 @@ impl Releases {
 /// A share in the answer to a message: its ticket is released when the last clone is dropped.
 #[derive(Clone, Debug)]
 pub struct Claim {
-    _answer: Arc<Answer>,
+    answer: Arc<Answer>,
 }
 
 impl Claim {
     pub fn new(ticket: Ticket, releases: &Arc<Releases>) -> Self {
-        Self { _answer: Arc::new(Answer { ticket, releases: Arc::clone(releases) }) }
+        let answer = Answer { ticket, releases: Arc::clone(releases), is_forsaken: AtomicBool::new(false) };
+        Self { answer: Arc::new(answer) }
+    }
+
+    pub fn ticket(&self) -> Ticket {
+        self.answer.ticket
+    }
+
+    /// Leaves the message unanswered, whatever becomes of the other shares: it is to come again.
+    pub fn forsake(&self) {
+        self.answer.is_forsaken.store(true, Ordering::Relaxed);
     }
 }
 
@@ -51,10 +62,14 @@ impl Claim {
 struct Answer {
     ticket: Ticket,
     releases: Arc<Releases>,
+    is_forsaken: AtomicBool,
 }
 
 impl Drop for Answer {
     fn drop(&mut self) {
+        if self.is_forsaken.load(Ordering::Relaxed) {
+            return;
+        }
         self.releases.settled.lock().push(self.ticket);
     }
 }
@@ -62,6 +77,15 @@ impl Drop for Answer {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_is_forsaken_is_never_answered() {
+        let releases = Arc::new(Releases::default());
+        let claim = Claim::new(Ticket { member: 1, message: (7, 1) }, &releases);
+        claim.clone().forsake();
+        drop(claim);
+        assert!(releases.is_empty());
+    }
 
     #[test]
     fn a_ticket_is_released_once_and_by_the_last_claim() {

@@ -53,7 +53,6 @@ pub struct Clients<N: Network> {
 struct Leaving {
     handle: SessionHandle,
     session: Box<Session>,
-    origin: u64,
     closed: Closed,
 }
 
@@ -264,8 +263,7 @@ impl<N: Network> ClientTurn<'_, N> {
         let mut hand = Hand { now: self.now, out: &mut nowhere, counters: self.counters };
         match client.connection.take_session(&mut hand) {
             Some(session) if client.session > 0 => {
-                let origin = client.name.map_or(0, |name| name.origin);
-                self.leaving.insert(id, Leaving { handle: client.session, session, origin, closed });
+                self.leaving.insert(id, Leaving { handle: client.session, session, closed });
                 self.office.leave(client.session, id);
             }
             _ if client.version.is_some() => self.news.push(News::Closed(id, 0, closed)),

@@ -29,6 +29,8 @@ pub enum Command {
     Park(ConnectionId),
     /// The client has a subscription without its own messages: those are marked from now on.
     Mark(ConnectionId),
+    /// A client has another list of rules.
+    Assign(ConnectionId, u32, Arc<AccessList>),
     /// A list of rules has changed.
     Access(u32, Arc<AccessList>),
     Report(SyncSender<Vec<ConnectionStatus>>),
@@ -40,10 +42,12 @@ pub enum Command {
 /// A client that may come in, and on what terms.
 pub struct Admitted {
     pub accept: Accept,
-    /// Of a session that is parked here, or a new one.
+    /// Of a session that is parked here.
     pub session: SessionHandle,
-    /// Of a new session.
+    /// The session's, from now on.
     pub settings: SessionSettings,
+    /// Messages a second that are taken from it (0: any number), in place of the listener's limit.
+    pub rate: Option<u32>,
     /// Its own or the assigned one.
     pub client_id: Box<str>,
     /// As the access list has it.

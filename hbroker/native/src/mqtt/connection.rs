@@ -145,6 +145,11 @@ impl Connection {
         self.state == State::Closed
     }
 
+    /// Takes so many messages a second from the client, and not what the listener is set to; 0: any number.
+    pub fn set_rate(&mut self, now: Micros, rate: u32) {
+        self.messages = Throttle::new(now, u64::from(rate));
+    }
+
     /// Goes on with the authentication: AUTH (§4.12). False: it cannot be told; the connection is to be refused.
     #[must_use]
     pub fn challenge(&mut self, turn: &mut Turn<'_>, auth: &Auth) -> bool {

@@ -10,6 +10,7 @@ use std::collections::hash_map;
 use std::sync::Arc;
 
 use rustc_hash::FxHashMap;
+use smallvec::SmallVec;
 
 use crate::Micros;
 use crate::mqtt::Key;
@@ -21,6 +22,8 @@ use crate::mqtt::news::SessionHandle;
 use crate::mqtt::reason::Reason;
 use crate::mqtt::session::{Delivery, Session};
 
+/// The member that holds the subscriptions of all sessions that have none of their own.
+const SHARED_MEMBER: u64 = 0;
 /// What a listener on hold keeps at `QoS` 0; the rest is bounded by the network's credit.
 const MOST_HELD: usize = 1_000;
 
@@ -36,7 +39,8 @@ pub struct Options {
 
 /// A message of the network, and for whom.
 pub struct Incoming<'a> {
-    pub ticket: Ticket,
+    /// Whom to answer, at `QoS` 1 and 2; `None`: nobody waits.
+    pub ticket: Option<Ticket>,
     pub message: Message,
     /// Sent because it was kept when a subscription was made.
     pub retained: bool,
@@ -76,6 +80,7 @@ pub type Batches = Vec<Vec<Parcel>>;
 pub struct Fanout {
     listeners: FxHashMap<u64, Listener>,
     sessions: FxHashMap<SessionHandle, Seat>,
+    connections: FxHashMap<ConnectionId, SessionHandle>,
     /// Counts messages: so a session that one matches twice is found.
     routed: u64,
     releases: Arc<Releases>,
@@ -88,16 +93,24 @@ pub struct Fanout {
 struct Listener {
     session: SessionHandle,
     options: Options,
-    /// What waits until its SUBACK is out; `None`: it is.
-    held: Option<Vec<Delivery>>,
+    /// Until the SUBACK with this packet id is out, what comes waits here; `None`: it is.
+    hold: Option<(u16, Vec<Delivery>)>,
 }
 
 struct Seat {
     place: Place,
     /// As [`Incoming::origin`].
     origin: u64,
+    /// Its listeners.
+    listeners: SmallVec<[u64; 2]>,
     /// The message that it was last found for, and where among its recipients.
     found: (u64, usize),
+}
+
+impl Seat {
+    fn new(place: Place) -> Self {
+        Self { place, origin: 0, listeners: SmallVec::new(), found: (0, 0) }
+    }
 }
 
 enum Place {
@@ -122,39 +135,59 @@ impl Fanout {
 
     // Listeners
 
-    /// Has a listener's messages go to a session. `hold`: they wait for `release`.
-    pub fn attach(&mut self, listener: u64, session: SessionHandle, options: Options, hold: bool) {
-        let held = hold.then(Vec::new);
-        self.listeners.insert(listener, Listener { session, options, held });
+    /// Has a listener's messages go to a session. `hold`: they wait for the SUBACK with this packet id.
+    pub fn attach(&mut self, listener: u64, session: SessionHandle, options: Options, hold: Option<u16>) {
+        self.detach(listener);
+        if let Some(seat) = self.sessions.get_mut(&session) {
+            seat.listeners.push(listener);
+            let hold = hold.map(|packet| (packet, Vec::new()));
+            self.listeners.insert(listener, Listener { session, options, hold });
+        }
     }
 
-    /// Gives what waited to the session, and from now on everything at once.
-    pub fn release(&mut self, now: Micros, listener: u64, batches: &mut Batches) {
-        let Some(entry) = self.listeners.get_mut(&listener) else {
-            return;
-        };
-        let (session, held) = (entry.session, entry.held.take());
-        for delivery in held.into_iter().flatten() {
-            self.hand(now, session, What::Message(delivery), batches);
+    /// SUBACK is out: gives what waited for it to the session, and from now on everything at once.
+    pub fn release(&mut self, now: Micros, session: SessionHandle, packet: u16, batches: &mut Batches) {
+        let listeners = self.sessions.get(&session).map(|seat| seat.listeners.clone());
+        for listener in listeners.unwrap_or_default() {
+            let Some(entry) = self.listeners.get_mut(&listener) else {
+                continue;
+            };
+            if entry.hold.as_ref().is_some_and(|(awaited, _)| *awaited == packet) {
+                let held = entry.hold.take().map(|(_, held)| held).unwrap_or_default();
+                held.into_iter()
+                    .for_each(|delivery| self.hand(now, session, What::Message(delivery), batches));
+            }
         }
     }
 
     /// Forgets a listener, and what waited for it.
     pub fn detach(&mut self, listener: u64) {
-        self.listeners.remove(&listener);
+        if let Some(Listener { session, .. }) = self.listeners.remove(&listener)
+            && let Some(seat) = self.sessions.get_mut(&session)
+        {
+            seat.listeners.retain(|other| *other != listener);
+        }
     }
 
-    // Sessions
+    /// Whether some of these listeners are known.
+    pub fn has_any(&self, listeners: &[u64]) -> bool {
+        listeners.iter().any(|listener| self.listeners.contains_key(listener))
+    }
 
-    /// A session is with a connection from now on. Returns it, if it was parked here.
+    /// A session is with a connection from now on. Returns it; `None`: it was not parked here.
     pub fn seat(
         &mut self,
-        session: SessionHandle,
+        handle: SessionHandle,
         connection: ConnectionId,
         origin: u64,
     ) -> Option<Box<Session>> {
-        let seat = Seat { place: Place::With(connection), origin, found: (0, 0) };
-        match self.sessions.insert(session, seat)?.place {
+        let seat = self.sessions.get_mut(&handle)?;
+        if !matches!(seat.place, Place::Parked(_)) {
+            return None;
+        }
+        seat.origin = origin;
+        self.connections.insert(connection, handle);
+        match std::mem::replace(&mut seat.place, Place::With(connection)) {
             Place::Parked(session) => Some(session),
             Place::With(_) | Place::Leaving(_) => None,
         }
@@ -166,23 +199,21 @@ impl Fanout {
             && matches!(seat.place, Place::With(there) if there == connection)
         {
             seat.place = Place::Leaving(Vec::new());
+            self.connections.remove(&connection);
         }
     }
 
-    /// Takes over a session that was leaving, or has come from elsewhere.
-    pub fn park(&mut self, now: Micros, handle: SessionHandle, session: Box<Session>, origin: u64) {
-        let seat = Seat { place: Place::Parked(session), origin, found: (0, 0) };
+    /// Takes over a session that was leaving, or is new.
+    pub fn park(&mut self, now: Micros, handle: SessionHandle, session: Box<Session>) {
         self.changed = true;
-        let waited = match self.sessions.insert(handle, seat).map(|before| before.place) {
-            Some(Place::Leaving(waited)) => waited,
-            _ => Vec::new(),
-        };
-        for what in waited {
-            self.hand(now, handle, what, &mut Vec::new());
+        let seat = self.sessions.entry(handle).or_insert_with(|| Seat::new(Place::Leaving(Vec::new())));
+        if let Place::Leaving(waited) = std::mem::replace(&mut seat.place, Place::Parked(session)) {
+            waited.into_iter().for_each(|what| self.hand(now, handle, what, &mut Vec::new()));
         }
     }
 
-    /// Takes a parked session out for good, to be ended or exported; its listeners are forgotten. `None`: it is not parked here.
+    /// Takes a parked session out for good; its listeners are forgotten. What it has not done with and came through a member of its own
+    /// stays unanswered: it is to come again, to whoever has that member's session next. `None`: it is not parked here.
     pub fn remove(&mut self, handle: SessionHandle) -> Option<Box<Session>> {
         let hash_map::Entry::Occupied(entry) = self.sessions.entry(handle) else {
             return None;
@@ -190,11 +221,14 @@ impl Fanout {
         if !matches!(entry.get().place, Place::Parked(_)) {
             return None;
         }
-        self.listeners.retain(|_, listener| listener.session != handle);
-        match entry.remove().place {
-            Place::Parked(session) => Some(session),
-            Place::With(_) | Place::Leaving(_) => None,
-        }
+        let Seat { place: Place::Parked(session), listeners, .. } = entry.remove() else {
+            return None;
+        };
+        let gone = listeners.iter().filter_map(|listener| self.listeners.remove(listener)?.hold);
+        let held: Vec<Delivery> = gone.flat_map(|(_, held)| held).collect();
+        let claims = session.claims().chain(held.iter().filter_map(|delivery| delivery.claim.as_ref()));
+        claims.filter(|claim| claim.ticket().member != SHARED_MEMBER).for_each(Claim::forsake);
+        Some(session)
     }
 
     /// A parked session.
@@ -203,6 +237,11 @@ impl Fanout {
             Place::Parked(session) => Some(session),
             Place::With(_) | Place::Leaving(_) => None,
         }
+    }
+
+    /// The session that a connection has; `None`: it has none.
+    pub fn session_of(&self, connection: ConnectionId) -> Option<SessionHandle> {
+        self.connections.get(&connection).copied()
     }
 
     /// The connection that has the session; `None`: none has.
@@ -260,7 +299,7 @@ impl Fanout {
         let recipients = self.recipients(&message, incoming.retained, incoming.origin, incoming.listeners);
         let (qos, message) = (message.qos, Arc::new(message));
         // Nobody but this has the claim of a message that nobody gets: it is released when it is dropped here.
-        let claim = (qos > 0).then(|| Claim::new(ticket, &self.releases));
+        let claim = ticket.filter(|_| qos > 0).map(|ticket| Claim::new(ticket, &self.releases));
         for Recipient { session, terms, held_by } in recipients {
             let claim = claim.clone().filter(|_| terms.qos > 0);
             let delivery = Delivery { message: Arc::clone(&message), terms, claim };
@@ -287,7 +326,7 @@ impl Fanout {
         self.routed += 1;
         let mut recipients: Vec<Recipient> = Vec::with_capacity(ids.len());
         for id in ids {
-            let Some(Listener { session, options, held }) = self.listeners.get(id) else {
+            let Some(Listener { session, options, hold }) = self.listeners.get(id) else {
                 continue;
             };
             let Some(seat) = self.sessions.get_mut(session) else {
@@ -297,7 +336,7 @@ impl Fanout {
                 continue;
             }
             let terms = terms(options, message, retained);
-            if held.is_some() {
+            if hold.is_some() {
                 recipients.push(Recipient { session: *session, terms, held_by: Some(*id) });
             } else if seat.found.0 == self.routed {
                 merge(&mut recipients[seat.found.1].terms, terms);
@@ -315,7 +354,8 @@ impl Fanout {
     }
 
     fn hold(&mut self, listener: u64, delivery: Delivery) {
-        let Some(held) = self.listeners.get_mut(&listener).and_then(|listener| listener.held.as_mut()) else {
+        let Some((_, held)) = self.listeners.get_mut(&listener).and_then(|listener| listener.hold.as_mut())
+        else {
             return;
         };
         if delivery.claim.is_some() || held.len() < MOST_HELD {
@@ -342,7 +382,10 @@ impl Fanout {
                         self.overflowed.push(handle);
                     }
                 }
-                What::Answer(key, reason) => session.answer(key, reason),
+                What::Answer(key, reason) => {
+                    self.changed = true;
+                    session.answer(key, reason);
+                }
             },
         }
     }

@@ -10,7 +10,7 @@ use crate::Micros;
 use crate::endpoint::fleet::Fleet;
 use crate::mqtt::Key;
 use crate::mqtt::access::AccessList;
-use crate::mqtt::claim::Releases;
+use crate::mqtt::claim::{Claim, Releases, Ticket};
 use crate::mqtt::command::Command;
 use crate::mqtt::counters::{Counters, Drop as Loss};
 use crate::mqtt::fanout::{Batches, Fanout, Incoming, Options, What};
@@ -19,7 +19,7 @@ use crate::mqtt::io::mailbox::Mailbox;
 use crate::mqtt::io::worker::Order;
 use crate::mqtt::news::{News, NewsQueue, SessionHandle};
 use crate::mqtt::reason::Reason;
-use crate::mqtt::session::Session;
+use crate::mqtt::session::{Session, SessionState};
 use crate::mqtt::settings::ListenerSettings;
 
 /// What may wait for one worker, in bytes, before messages of `QoS` 0 for it are dropped. (Others are bounded by the network's credit.)
@@ -27,6 +27,9 @@ const MOST_WAITING: usize = 64 << 20;
 
 /// So much later than a parked session changed it is looked at.
 const HOUSEKEEPING: Micros = 250_000;
+
+/// So long a session that ended may wait for the network's answers, before Python hears of the end.
+const SETTLING: Micros = 2_000_000;
 
 type Mailboxes = Vec<Arc<Mailbox<Order<Command>>>>;
 
@@ -43,7 +46,15 @@ pub struct Office {
     /// By listener.
     settings: RwLock<FxHashMap<u32, Arc<ListenerSettings>>>,
     access: Mutex<FxHashMap<u32, Arc<AccessList>>>,
+    settling: Mutex<Vec<Settling>>,
     sessions: AtomicU64,
+}
+
+/// A session whose client is gone, and whose messages the network has not all answered.
+struct Settling {
+    handle: SessionHandle,
+    due: Micros,
+    news: News,
 }
 
 impl Office {
@@ -58,6 +69,7 @@ impl Office {
             waiting: OnceLock::new(),
             settings: RwLock::default(),
             access: Mutex::default(),
+            settling: Mutex::default(),
             sessions: AtomicU64::new(1),
         }
     }
@@ -116,7 +128,7 @@ impl Office {
     // Listeners and sessions
 
     /// See [`Fanout::attach`].
-    pub fn attach(&self, listener: u64, session: SessionHandle, options: Options, hold: bool) {
+    pub fn attach(&self, listener: u64, session: SessionHandle, options: Options, hold: Option<u16>) {
         let mut fanout = self.fanout.lock();
         fanout.attach(listener, session, options, hold);
         if options.no_local
@@ -126,10 +138,20 @@ impl Office {
         }
     }
 
-    /// See [`Fanout::release`].
-    pub fn release(&self, now: Micros, listener: u64) {
+    /// Has SUBACK sent, and then what waited for it.
+    pub fn suback(
+        &self,
+        now: Micros,
+        connection: ConnectionId,
+        packet: u16,
+        reasons: Vec<Reason>,
+        text: String,
+    ) {
         let mut round = self.round(now);
-        round.fanout.release(now, listener, &mut round.batches);
+        self.post(connection.worker(), Command::Suback(connection, packet, reasons, text));
+        if let Some(session) = round.fanout.session_of(connection) {
+            round.fanout.release(now, session, packet, &mut round.batches);
+        }
     }
 
     /// See [`Fanout::detach`].
@@ -138,9 +160,11 @@ impl Office {
         self.settle();
     }
 
-    /// A handle that names no session yet.
-    pub fn new_session(&self) -> SessionHandle {
-        self.sessions.fetch_add(1, Ordering::Relaxed)
+    /// Parks a new session, or one from another gateway.
+    pub fn open_session(&self, now: Micros, session: Session) -> SessionHandle {
+        let handle = self.sessions.fetch_add(1, Ordering::Relaxed);
+        self.fanout.lock().park(now, handle, Box::new(session));
+        handle
     }
 
     /// See [`Fanout::seat`].
@@ -159,37 +183,42 @@ impl Office {
         self.post(connection.worker(), Command::Park(connection));
     }
 
-    /// See [`Fanout::park`].
-    pub fn park(&self, now: Micros, handle: SessionHandle, session: Box<Session>, origin: u64) {
-        self.fanout.lock().park(now, handle, session, origin);
+    /// Takes over a session whose connection has ended; `news` follows once the network has answered all that its client
+    /// published, or soon in any case.
+    pub fn park(&self, now: Micros, handle: SessionHandle, session: Box<Session>, news: News) {
+        self.fanout.lock().park(now, handle, session);
+        self.settling.lock().push(Settling { handle, due: now + SETTLING, news });
+        if self.workers() > 1 {
+            self.post(0, Command::Settle);
+        }
     }
 
-    /// Ends a parked session; what waits for it is dropped, and counted. False: it is not parked.
-    pub fn forget(&self, handle: SessionHandle) -> bool {
+    /// Ends a parked session, and returns what another gateway needs to go on with it; `None`: it is not parked.
+    pub fn export(&self, handle: SessionHandle) -> Option<SessionState> {
         let mut fanout = self.fanout.lock();
-        let Some(session) = fanout.remove(handle) else {
-            return false;
-        };
+        let session = fanout.remove(handle)?;
+        let state = session.export();
         session.end(fanout.counters());
         drop(fanout);
         self.settle();
-        true
-    }
-
-    /// Reads a parked session, or changes it; `None`: it is not parked.
-    pub fn with_parked<R>(&self, handle: SessionHandle, act: impl FnOnce(&mut Session) -> R) -> Option<R> {
-        self.fanout.lock().parked(handle).map(act)
+        Some(state)
     }
 
     /// What is due of parked sessions; when to call again.
     pub fn keep_house(&self, now: Micros, due: Micros, news: &mut Vec<News>) -> Micros {
         let mut fanout = self.fanout.lock();
         news.extend(fanout.take_overflowed().into_iter().map(News::Overflow));
-        match fanout.take_changed() {
+        let mut settling = self.settling.lock();
+        let is_over = |known: &mut Settling| {
+            known.due <= now || fanout.parked(known.handle).is_none_or(|session| session.is_settled())
+        };
+        news.extend(settling.extract_if(.., is_over).map(|known| known.news));
+        let next = match fanout.take_changed() {
             _ if due <= now => fanout.handle_timeout(now),
             true => due.min(now + HOUSEKEEPING),
             false => due,
-        }
+        };
+        settling.iter().map(|known| known.due).fold(next, Micros::min)
     }
 
     /// Has some worker tell the network of claims that were released outside of a turn.
@@ -215,6 +244,11 @@ impl Office {
         let list = Arc::new(list);
         self.access.lock().insert(number, Arc::clone(&list));
         self.post_all(|| Command::Access(number, Arc::clone(&list)));
+    }
+
+    /// Nobody comes in under this list any more.
+    pub fn forget_access(&self, number: u32) {
+        self.access.lock().remove(&number);
     }
 
     pub fn access(&self, number: u32) -> Option<Arc<AccessList>> {
@@ -244,9 +278,19 @@ pub struct Round<'a> {
 }
 
 impl Round<'_> {
+    /// Whether some of these listeners are clients'.
+    pub fn has_any(&self, listeners: &[u64]) -> bool {
+        self.fanout.has_any(listeners)
+    }
+
     /// A message for listeners.
     pub fn message(&mut self, incoming: Incoming<'_>) {
         self.fanout.route(self.now, incoming, &mut self.batches);
+    }
+
+    /// A message for nobody here, whom its owner waits for.
+    pub fn decline(&mut self, ticket: Ticket) {
+        drop(Claim::new(ticket, &self.office.releases));
     }
 
     /// The network's answer to a message; false: no client published it.

@@ -135,6 +135,11 @@ impl Session {
         }
     }
 
+    /// Its shares in answers to messages that it has not done with.
+    pub fn claims(&self) -> impl Iterator<Item = &Claim> {
+        self.outgoing.claims()
+    }
+
     /// The session is over: what it held is dropped, and counted.
     pub fn end(self, counters: &mut Counters) {
         for _ in 0..self.outgoing.remaining() {

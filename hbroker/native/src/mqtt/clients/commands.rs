@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::ClientTurn;
+use super::{ClientTurn, Leaving};
 use crate::mqtt::access::{Access, AccessList};
 use crate::mqtt::client::{Client, Name};
 use crate::mqtt::command::{Admitted, Command, ConnectionStatus};
@@ -12,7 +12,6 @@ use crate::mqtt::network::Network;
 use crate::mqtt::news::News;
 use crate::mqtt::packets::Farewell;
 use crate::mqtt::reason::Reason;
-use crate::mqtt::session::Session;
 
 impl<N: Network> ClientTurn<'_, N> {
     pub(super) fn obey(&mut self, connections: &mut Connections<Client>, command: Command) {
@@ -51,6 +50,7 @@ impl<N: Network> ClientTurn<'_, N> {
             }
             Command::Park(id) => self.park(id),
             Command::Mark(id) => mark(connections, id),
+            Command::Assign(id, number, list) => assign(connections, id, number, &list),
             Command::Access(number, list) => self.set_access(connections, number, &list),
             // Who asked may have stopped waiting.
             Command::Report(to) => _ = to.send(report(connections)),
@@ -64,10 +64,12 @@ impl<N: Network> ClientTurn<'_, N> {
         let Some((_, client)) = connections.get(id) else {
             return;
         };
-        let Admitted { accept, session: handle, settings, client_id, user, access, origin, ack_queued } =
+        let Admitted { accept, session: handle, settings, rate, client_id, user, access, origin, ack_queued } =
             admitted;
-        let parked = self.office.seat(handle, id, origin);
-        let mut session = parked.unwrap_or_else(|| Box::new(Session::new(settings)));
+        let Some(mut session) = self.office.seat(handle, id, origin) else {
+            return self.disconnect(connections, id, &Reason::UNSPECIFIED.into());
+        };
+        session.set_settings(settings);
         session.set_access(
             access.as_ref().map_or_else(Access::default, |(_, list)| list.compile(&client_id, &user)),
         );
@@ -75,6 +77,9 @@ impl<N: Network> ClientTurn<'_, N> {
         client.marks.ack_queued = ack_queued;
         let access = access.map(|(number, _)| number);
         client.name = Some(Box::new(Name { client_id, user, access, origin }));
+        if let Some(rate) = rate {
+            client.connection.set_rate(self.now, rate);
+        }
         self.with(connections, id, |connection, hand, above, _| {
             connection.accept(hand, &accept, session, above);
         });
@@ -105,24 +110,29 @@ impl<N: Network> ClientTurn<'_, N> {
 
     fn park(&mut self, id: ConnectionId) {
         if let Some(leaving) = self.leaving.remove(&id) {
-            self.office.park(self.now, leaving.handle, leaving.session, leaving.origin);
-            self.news.push(News::Closed(id, leaving.handle, leaving.closed));
+            let Leaving { handle, session, closed } = leaving;
+            self.office.park(self.now, handle, session, News::Closed(id, handle, closed));
         }
     }
 
     fn set_access(&mut self, connections: &mut Connections<Client>, number: u32, list: &Arc<AccessList>) {
         for id in connections.ids() {
-            let Some((_, client)) = connections.get(id) else {
-                continue;
-            };
-            let Some(name) = client.name.as_ref().filter(|name| name.access == Some(number)) else {
-                continue;
-            };
-            let access = list.compile(&name.client_id, &name.user);
-            if let Some(session) = client.connection.session() {
-                session.set_access(access);
+            let holds = |name: &Name| name.access == Some(number);
+            if connections.get(id).is_some_and(|(_, client)| client.name.as_deref().is_some_and(holds)) {
+                assign(connections, id, number, list);
             }
         }
+    }
+}
+
+/// A client is held to a list of rules from now on.
+fn assign(connections: &mut Connections<Client>, id: ConnectionId, number: u32, list: &AccessList) {
+    if let Some((_, client)) = connections.get(id)
+        && let Some(name) = &mut client.name
+        && let Some(session) = client.connection.session()
+    {
+        name.access = Some(number);
+        session.set_access(list.compile(&name.client_id, &name.user));
     }
 }
 

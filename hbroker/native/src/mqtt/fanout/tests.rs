@@ -22,10 +22,16 @@ fn options(qos: u8) -> Options {
     Options { qos, ..Options::default() }
 }
 
+fn new_session() -> Box<Session> {
+    Box::new(Session::new(crate::mqtt::settings::SessionSettings::default()))
+}
+
 struct Bench {
     fanout: Fanout,
     releases: Arc<Releases>,
     batches: Batches,
+    /// Through which messages come.
+    member: u64,
 }
 
 impl Bench {
@@ -34,17 +40,18 @@ impl Bench {
         let releases = Arc::new(Releases::default());
         let mut fanout = Fanout::new(Arc::clone(&releases));
         for session in 1..=sessions {
-            assert!(fanout.seat(session, connection((session % 2) as u8, session), session).is_none());
+            fanout.park(NOW, session, new_session());
+            assert!(fanout.seat(session, connection((session % 2) as u8, session), session).is_some());
         }
-        Self { fanout, releases, batches: vec![Vec::new(), Vec::new()] }
+        Self { fanout, releases, batches: vec![Vec::new(), Vec::new()], member: 0 }
     }
 
     fn attach(&mut self, listener: u64, session: u64, options: Options) {
-        self.fanout.attach(listener, session, options, false);
+        self.fanout.attach(listener, session, options, None);
     }
 
     fn route(&mut self, message: Message, retained: bool, origin: u64, listeners: &[u64]) {
-        let ticket = Ticket { member: 0, message: message.id };
+        let ticket = Some(Ticket { member: self.member, message: message.id });
         self.fanout.route(NOW, Incoming { ticket, message, retained, origin, listeners }, &mut self.batches);
     }
 
@@ -128,7 +135,7 @@ fn nobody_gets_an_own_message_that_does_not_want_it() {
 #[test]
 fn what_a_listener_on_hold_gets_waits_in_order() {
     let mut bench = Bench::new(1);
-    bench.fanout.attach(1, 1, options(1), true);
+    bench.fanout.attach(1, 1, options(1), Some(9));
     bench.attach(2, 1, options(0));
     for qos in [1, 0, 1] {
         bench.route(message(qos, false), true, 0, &[1]);
@@ -136,7 +143,9 @@ fn what_a_listener_on_hold_gets_waits_in_order() {
     bench.route(message(1, false), false, 0, &[1, 2]);
     assert_eq!(bench.posted().len(), 1, "another listener of the session gives it at once, and once");
     let (fanout, batches) = (&mut bench.fanout, &mut bench.batches);
-    fanout.release(NOW, 1, batches);
+    fanout.release(NOW, 1, 8, batches);
+    assert!(batches.iter().all(Vec::is_empty), "another SUBACK");
+    fanout.release(NOW, 1, 9, batches);
     let held = bench.take();
     assert_eq!(held.iter().map(|(_, delivery)| delivery.terms.qos).collect::<Vec<_>>(), [1, 0, 1]);
     bench.route(message(1, false), false, 0, &[1]);
@@ -146,7 +155,7 @@ fn what_a_listener_on_hold_gets_waits_in_order() {
 #[test]
 fn what_waits_for_a_listener_that_goes_is_answered_and_bounded() {
     let mut bench = Bench::new(1);
-    bench.fanout.attach(1, 1, options(1), true);
+    bench.fanout.attach(1, 1, options(1), Some(9));
     bench.route(message(1, false), true, 0, &[1]);
     (0..2 * MOST_HELD).for_each(|_| bench.route(message(0, false), true, 0, &[1]));
     assert!(bench.releases.is_empty());
@@ -168,8 +177,7 @@ fn a_session_gets_everything_wherever_it_is() {
     bench.route(message(1, false), false, 0, &[1]);
     assert!(bench.posted().is_empty());
     assert!(bench.fanout.remove(1).is_none(), "it is on its way");
-    let parked = Session::new(crate::mqtt::settings::SessionSettings::default());
-    bench.fanout.park(NOW, 1, Box::new(parked), 1);
+    bench.fanout.park(NOW, 1, new_session());
     bench.route(message(1, false), false, 0, &[1]);
     assert_eq!(bench.fanout.parked(1).unwrap().load().queued, 2);
     assert!(bench.fanout.take_changed() && !bench.fanout.take_changed());
@@ -179,11 +187,30 @@ fn a_session_gets_everything_wherever_it_is() {
     bench.route(message(1, false), false, 0, &[1]);
     assert_eq!(bench.batches[0].len(), 1);
     bench.fanout.leave(1, connection(0, 8));
-    bench.fanout.park(NOW, 1, session, 1);
+    bench.fanout.park(NOW, 1, session);
     let session = bench.fanout.remove(1).unwrap();
     bench.batches.iter_mut().for_each(Vec::clear);
     session.end(bench.fanout.counters());
     assert_eq!(bench.releases.take().len(), 4);
     bench.route(message(0, false), false, 0, &[1]);
     assert_eq!(bench.fanout.sizes(), (0, 0, 0));
+}
+
+#[test]
+fn what_came_through_a_member_of_its_own_stays_unanswered_when_a_session_leaves() {
+    let mut bench = Bench::new(1);
+    bench.attach(1, 1, options(1));
+    bench.fanout.attach(2, 1, options(1), Some(4));
+    bench.fanout.leave(1, connection(1, 1));
+    bench.fanout.park(NOW, 1, new_session());
+    for member in [0, 5] {
+        bench.member = member;
+        bench.route(message(1, false), false, 0, &[1]);
+        bench.route(message(2, false), false, 0, &[2]);
+    }
+    let session = bench.fanout.remove(1).unwrap();
+    session.end(bench.fanout.counters());
+    let answered: Vec<u64> = bench.releases.take().into_iter().map(|ticket| ticket.member).collect();
+    assert_eq!(answered, [0, 0]);
+    assert!(bench.fanout.listeners.is_empty() && bench.fanout.connections.is_empty());
 }

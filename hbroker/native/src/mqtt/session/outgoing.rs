@@ -11,7 +11,7 @@ use std::collections::VecDeque;
 
 use crate::Micros;
 use crate::mqtt::Turn;
-use crate::mqtt::claim::MessageId;
+use crate::mqtt::claim::{Claim, MessageId};
 use crate::mqtt::codec::frame::kind;
 use crate::mqtt::counters::{Counters, Drop};
 use crate::mqtt::encoder::Encoder;
@@ -243,6 +243,10 @@ impl Outgoing {
 
     pub fn queue(&self) -> &Queue {
         &self.queue
+    }
+
+    pub fn claims(&self) -> impl Iterator<Item = &Claim> {
+        self.sent.iter().filter_map(|flight| flight.parcel.claim.as_ref()).chain(self.queue.claims())
     }
 
     pub fn inflight(&self) -> usize {

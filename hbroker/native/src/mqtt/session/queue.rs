@@ -90,6 +90,10 @@ impl Queue {
         self.certain.iter_mut().for_each(|parcel| parcel.claim = None);
     }
 
+    pub fn claims(&self) -> impl Iterator<Item = &Claim> {
+        self.certain.iter().filter_map(|parcel| parcel.claim.as_ref())
+    }
+
     pub fn has_loose(&self) -> bool {
         !self.loose.is_empty()
     }
