@@ -150,7 +150,10 @@ class Message:
     response_topic: str
     correlation_data: bytes
     user_properties: list[tuple[str, str]]
+    origin: int
+    """Who published it behind its publisher; 0: nobody in particular."""
     subscriptions: list[int]
+    """The listeners that it is for: all that match, or, if it is `retained`, the one in whose name it was asked for (§7.6)."""
 
 @final
 class PublishedEvent:
@@ -273,8 +276,8 @@ class _Core:
         An `Endpoint` returns once every worker has it.
         """
     def unsubscribe(self, session: int, filter: str, group: str = "") -> bool: ...
-    def send_retained(self, session: int, filter: str, qos: int) -> int:
-        """Sends the retained messages that match; returns how many."""
+    def send_retained(self, session: int, filter: str, qos: int, listener: int) -> int:
+        """Sends the retained messages that match, for one of the client's listeners, or (0) for all; returns how many (§7.6)."""
     def retained(self, subtree: str) -> list[bytes]:
         """The retained messages below a subtree, each a serialised Publish, for handover."""
     def take_retained(self, messages: Sequence[bytes]) -> int:
@@ -330,9 +333,11 @@ class _Core:
         response_topic: str = "",
         correlation_data: bytes = b"",
         user_properties: Sequence[tuple[str, str]] = (),
+        origin: int = 0,
     ) -> int | None:
         """Queues a message; returns its sequence number, or None where as much waits as may (try again).
 
+        `origin`: who publishes it behind this client, as a number (64 bits) that those who get it may compare; 0: nobody.
         A client keeps a large payload, without a copy, until its last part is made. A node publishes to its own jurisdiction.
         Raises NativeError for a topic that is not valid, and for a payload, or properties, too large.
         """
@@ -394,10 +399,10 @@ def decode(datagram: bytes) -> tuple[tuple[Any, ...], list[tuple[Any, ...]]] | N
 def encode(header: tuple[Any, ...], packets: Sequence[tuple[Any, ...]], padding: int = 0) -> bytes:
     """The datagram that `decode` would read so, and `padding` more bytes (1 is impossible: it adds none)."""
 
-def decode_queued(record: bytes) -> tuple[int, bytes, int, bool, str, int] | None:
-    """(session, publish, qos, retained, group, overflow) of a serialised QueuedRecord. None where it is malformed."""
+def decode_queued(record: bytes) -> tuple[int, bytes, int, int | None, str, int] | None:
+    """(session, publish, qos, retained_for, group, overflow) of a serialised QueuedRecord. None where it is malformed."""
 
-def encode_queued(values: tuple[int, bytes, int, bool, str, int]) -> bytes:
+def encode_queued(values: tuple[int, bytes, int, int | None, str, int]) -> bytes:
     """The QueuedRecord that `decode_queued` would read so."""
 
 def decode_seen(record: bytes) -> tuple[int, int, list[tuple[int, int]]] | None:
