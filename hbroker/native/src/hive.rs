@@ -50,6 +50,10 @@ pub use crate::hive::member::Identity;
 const DATAGRAMS_PER_TURN: usize = 16;
 /// Messages of one member that are handed on before the next one has its turn.
 const MESSAGES_PER_TURN: usize = 256;
+/// The member that a hive begins with.
+const FIRST: MemberId = MemberId(0);
+/// Events of the first member that wait to be told, when answers are looked for among more.
+const MOST_UNTOLD: usize = 100_000;
 /// Events of one member that are told before the next one has its turn.
 const EVENTS_PER_TURN: usize = 64;
 
@@ -99,6 +103,8 @@ pub struct Hive {
     tellers: VecDeque<usize>,
     readers: VecDeque<usize>,
     sink: Box<dyn MessageSink>,
+    /// The first member's events, less the answers that the sink took.
+    untold: VecDeque<Event>,
     handoffs: VecDeque<(u8, Forwarded)>,
     counters: Counters,
     /// What members counted that are gone.
@@ -121,6 +127,7 @@ impl Hive {
             tellers: VecDeque::new(),
             readers: VecDeque::new(),
             sink,
+            untold: VecDeque::new(),
             handoffs: VecDeque::new(),
             counters: Counters::default(),
             ended: Tally::default(),
@@ -162,7 +169,8 @@ impl Hive {
 
     /// The next events, and whose each is.
     pub fn take_events(&mut self, now: Micros, limit: usize) -> Vec<(MemberId, Event)> {
-        let mut taken = Vec::new();
+        let first = self.untold.len().min(limit);
+        let mut taken: Vec<_> = self.untold.drain(..first).map(|event| (FIRST, event)).collect();
         while taken.len() < limit
             && let Some(slot) = self.tellers.pop_front()
         {
@@ -277,6 +285,20 @@ impl Hive {
         }
     }
 
+    /// Gives answers to the first member's messages to the sink, as long as there is room for its other events.
+    fn hand_answers_on(&mut self, now: Micros) {
+        let Some(first) = self.members.get_mut(FIRST.slot()).filter(|first| first.id == FIRST) else {
+            return;
+        };
+        let room = MOST_UNTOLD.saturating_sub(self.untold.len());
+        for event in first.engine.take_events(now, room) {
+            match event {
+                Event::Published { sequence, reason, .. } if self.sink.answered(now, sequence, reason) => {}
+                event => self.untold.push_back(event),
+            }
+        }
+    }
+
     /// Puts those that something happened to into the queues where they belong.
     fn sort_touched(&mut self, now: Micros) {
         let mut touched = std::mem::take(&mut self.touched);
@@ -378,6 +400,7 @@ impl Machine for Hive {
     }
 
     fn end_turn(&mut self, now: Micros) {
+        self.hand_answers_on(now);
         self.sort_touched(now);
         self.hand_on(now);
         self.sort_touched(now);
@@ -410,7 +433,7 @@ impl Machine for Hive {
     }
 
     fn has_output(&self) -> bool {
-        !self.tellers.is_empty() || self.sink.has_output()
+        !self.untold.is_empty() || !self.tellers.is_empty() || self.sink.has_output()
     }
 
     fn is_drained(&self) -> bool {

@@ -31,6 +31,7 @@
 pub mod access;
 mod aliases;
 pub mod claim;
+mod bridge;
 mod client;
 pub mod clients;
 pub mod codec;
@@ -40,6 +41,7 @@ pub mod counters;
 pub mod encoder;
 pub mod event;
 pub mod fanout;
+pub mod gateway;
 pub mod io;
 pub mod message;
 pub mod network;

@@ -3,6 +3,7 @@
 use crate::Micros;
 use crate::mqtt::Key;
 use crate::mqtt::codec::publish::Publish;
+use crate::mqtt::command::Traffic;
 use crate::mqtt::connection::Connection;
 use crate::mqtt::event::{Closed, Event, Taken, Upper};
 use crate::mqtt::network::{Network, Outgoing, Visit};
@@ -26,6 +27,7 @@ pub struct Client {
     pub marks: Marks,
     /// That of its CONNECT; `None`: Python does not know of the connection.
     pub version: Option<Version>,
+    pub traffic: Traffic,
     /// How it ended.
     pub closed: Option<Closed>,
 }
@@ -57,6 +59,7 @@ impl Client {
             retry: None,
             marks: Marks::default(),
             version: None,
+            traffic: Traffic::default(),
             closed: None,
         }
     }

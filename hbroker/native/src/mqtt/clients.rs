@@ -116,6 +116,9 @@ impl<'t, N: Network> Turn<'t, Client, Command> for ClientTurn<'t, N> {
     }
 
     fn handle_bytes(&mut self, connections: &mut Connections<Client>, id: ConnectionId, bytes: &'t [u8]) {
+        if let Some((_, client)) = connections.get(id) {
+            client.traffic.bytes_in += bytes.len() as u64;
+        }
         self.with(connections, id, |connection, hand, above, _| connection.handle_bytes(hand, bytes, above));
     }
 
@@ -187,7 +190,9 @@ impl<N: Network> ClientTurn<'_, N> {
         };
         (self.above.session, self.above.marks) = (client.session, client.marks);
         let (above, encoder, counters) = (&mut self.above, &mut *self.encoder, &mut *self.counters);
+        let before = *counters;
         act(&mut client.connection, &mut Hand { now, out: output, counters }, above, encoder);
+        client.traffic.add(&before, counters);
         if std::mem::take(&mut above.full) {
             client.retry = Some(now + RETRY);
         }

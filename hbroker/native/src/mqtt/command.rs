@@ -71,4 +71,26 @@ pub struct ConnectionStatus {
     pub listener: u32,
     pub source: SocketAddr,
     pub load: Load,
+    pub traffic: Traffic,
+}
+
+/// What went over a connection since it was accepted.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Traffic {
+    /// PUBLISH packets from the client, and to it.
+    pub messages_in: u64,
+    pub messages_out: u64,
+    pub bytes_in: u64,
+    pub bytes_out: u64,
+    /// Messages that did not go to it.
+    pub dropped: u64,
+}
+
+impl Traffic {
+    /// Adds what a worker counted while it acted on the connection.
+    pub fn add(&mut self, before: &Counters, after: &Counters) {
+        self.messages_in += after.messages_in - before.messages_in;
+        self.messages_out += after.messages_out - before.messages_out;
+        self.dropped += after.drops.iter().sum::<u64>() - before.drops.iter().sum::<u64>();
+    }
 }

@@ -37,7 +37,7 @@ impl Drop {
 }
 
 /// They only rise.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Copy, Debug, Default)]
 pub struct Counters {
     pub packets_in: u64,
     pub packets_out: u64,

@@ -48,7 +48,7 @@ pub const MOST_WORKERS: usize = 128;
 pub struct Server<P: Protocol> {
     clock: Clock,
     desks: Vec<Desk<P>>,
-    listeners: Mutex<Listeners>,
+    listeners: Mutex<Vec<Arc<Listener>>>,
     threads: Mutex<Vec<JoinHandle<()>>>,
     fault: Arc<Mutex<Option<String>>>,
 }
@@ -57,12 +57,6 @@ pub struct Server<P: Protocol> {
 struct Desk<P: Protocol> {
     mailbox: Arc<Mailbox<Order<P::Command>>>,
     counters: Arc<Counters>,
-}
-
-#[derive(Default)]
-struct Listeners {
-    open: Vec<Arc<Listener>>,
-    numbered: u32,
 }
 
 impl<P: Protocol> Server<P> {
@@ -100,16 +94,18 @@ impl<P: Protocol> Server<P> {
         self.desks.iter().map(|desk| Arc::clone(&desk.mailbox)).collect()
     }
 
-    /// Takes connections in at an address (port 0: any free one).
+    /// Takes connections in at an address (port 0: any free one). `number`: the listener's name.
     ///
     /// # Errors
-    /// As of `bind` and `listen`: the address is taken, or not here.
-    pub fn listen(&self, address: SocketAddr, settings: Settings) -> io::Result<Arc<Listener>> {
+    /// As of `bind` and `listen`: the address is taken, or not here; and so is a number that is in use.
+    pub fn listen(&self, number: u32, address: SocketAddr, settings: Settings) -> io::Result<Arc<Listener>> {
         let mut listeners = self.listeners.lock();
-        let (listener, sockets) = listener::open(listeners.numbered, address, settings, self.workers())?;
-        listeners.numbered += 1;
+        if listeners.iter().any(|listener| listener.number == number) {
+            return Err(io::ErrorKind::AlreadyExists.into());
+        }
+        let (listener, sockets) = listener::open(number, address, settings, self.workers())?;
         let listener = Arc::new(listener);
-        listeners.open.push(Arc::clone(&listener));
+        listeners.push(Arc::clone(&listener));
         for (desk, socket) in self.desks.iter().zip(sockets) {
             desk.mailbox.post(Order::OpenDoor(Arc::clone(&listener), socket));
         }
@@ -118,12 +114,12 @@ impl<P: Protocol> Server<P> {
 
     /// The listener of that number; `None`: there is none, or it was closed.
     pub fn listener(&self, number: u32) -> Option<Arc<Listener>> {
-        self.listeners.lock().open.iter().find(|listener| listener.number == number).cloned()
+        self.listeners.lock().iter().find(|listener| listener.number == number).cloned()
     }
 
     /// Takes no more connections in there. Those that are in stay.
     pub fn close_listener(&self, number: u32) {
-        self.listeners.lock().open.retain(|listener| listener.number != number);
+        self.listeners.lock().retain(|listener| listener.number != number);
         for desk in &self.desks {
             desk.mailbox.post(Order::CloseDoor(number));
         }

@@ -1,7 +1,7 @@
 //! What waits for Python to decide on.
 
 use std::net::SocketAddr;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use parking_lot::Mutex;
 
@@ -41,15 +41,21 @@ pub struct Arrival {
 }
 
 /// The queue to Python. What is in it is bounded by its senders: each connection has a few questions open at most.
+#[derive(Default)]
 pub struct NewsQueue {
     queue: Mutex<Vec<News>>,
     /// Whose reader is told.
-    fleet: Arc<Fleet>,
+    fleet: OnceLock<Arc<Fleet>>,
 }
 
 impl NewsQueue {
-    pub fn new(fleet: Arc<Fleet>) -> Self {
-        Self { queue: Mutex::new(Vec::new()), fleet }
+    /// Tells this reader from now on. It is told once.
+    pub fn introduce(&self, fleet: Arc<Fleet>) {
+        let queue = self.queue.lock();
+        if !queue.is_empty() {
+            fleet.output.light();
+        }
+        let _ = self.fleet.set(fleet);
     }
 
     /// Takes all of `news` over.
@@ -58,8 +64,10 @@ impl NewsQueue {
             return;
         }
         let mut queue = self.queue.lock();
-        if queue.is_empty() {
-            self.fleet.output.light();
+        if queue.is_empty()
+            && let Some(fleet) = self.fleet.get()
+        {
+            fleet.output.light();
         }
         queue.append(news);
     }
@@ -71,8 +79,10 @@ impl NewsQueue {
         }
         let rest = if queue.len() > limit { queue.split_off(limit) } else { Vec::new() };
         let taken = std::mem::replace(&mut *queue, rest);
-        if queue.is_empty() {
-            self.fleet.output.extinguish();
+        if queue.is_empty()
+            && let Some(fleet) = self.fleet.get()
+        {
+            fleet.output.extinguish();
         }
         taken
     }
@@ -87,8 +97,9 @@ mod tests {
     #[test]
     fn the_reader_is_told_as_long_as_there_is_something() {
         let fleet = Arc::new(Fleet::new().unwrap());
-        let queue = NewsQueue::new(Arc::clone(&fleet));
+        let queue = NewsQueue::default();
         let told = || fleet.output.wait_until(Instant::now());
+        queue.introduce(Arc::clone(&fleet));
         queue.push(&mut vec![]);
         assert!(!told() && queue.take(9).is_empty());
         queue.push(&mut (1..=5).map(News::Overflow).collect());

@@ -58,10 +58,10 @@ struct Settling {
 }
 
 impl Office {
-    pub fn new(fleet: Arc<Fleet>) -> Self {
+    pub fn new() -> Self {
         let releases = Arc::new(Releases::default());
         Self {
-            news: NewsQueue::new(fleet),
+            news: NewsQueue::default(),
             fanout: Mutex::new(Fanout::new(Arc::clone(&releases))),
             releases,
             expected: Mutex::default(),
@@ -74,8 +74,9 @@ impl Office {
         }
     }
 
-    /// The workers are there. Until then nobody has a client.
-    pub fn introduce(&self, mailboxes: Mailboxes) {
+    /// The workers are there, and the reader that they tell. Until then nobody has a client.
+    pub fn introduce(&self, fleet: Arc<Fleet>, mailboxes: Mailboxes) {
+        self.news.introduce(fleet);
         let waiting = mailboxes.iter().map(|_| Arc::default()).collect();
         // It is introduced once.
         let _ = self.waiting.set(waiting);
@@ -112,6 +113,11 @@ impl Office {
     /// The network took these messages: (sequence number, session, key). Called before the network can answer.
     pub fn expect_answers(&self, published: impl Iterator<Item = (u64, SessionHandle, Key)>) {
         self.expected.lock().extend(published.map(|(sequence, session, key)| (sequence, (session, key))));
+    }
+
+    /// Who waits for the network's answer to this message; `None`: no client published it.
+    pub fn take_expected(&self, sequence: u64) -> Option<(SessionHandle, Key)> {
+        self.expected.lock().remove(&sequence)
     }
 
     /// A worker has taken in what was on its way to it.
@@ -265,7 +271,7 @@ impl Office {
         with("mqtt.sessions_parked", parked as u64);
         with("mqtt.sessions", sessions as u64);
         with("mqtt.unanswered", self.expected.lock().len() as u64);
-        fanout.counters().clone()
+        *fanout.counters()
     }
 }
 
@@ -293,13 +299,9 @@ impl Round<'_> {
         drop(Claim::new(ticket, &self.office.releases));
     }
 
-    /// The network's answer to a message; false: no client published it.
-    pub fn answer(&mut self, sequence: u64, reason: Reason) -> bool {
-        let Some((session, key)) = self.office.expected.lock().remove(&sequence) else {
-            return false;
-        };
+    /// The network's answer to a message that a client of this session published.
+    pub fn answer(&mut self, session: SessionHandle, key: Key, reason: Reason) {
         self.fanout.answer(self.now, session, key, reason, &mut self.batches);
-        true
     }
 }
 

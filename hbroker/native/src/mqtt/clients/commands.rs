@@ -5,7 +5,7 @@ use std::sync::Arc;
 use super::{ClientTurn, Leaving};
 use crate::mqtt::access::{Access, AccessList};
 use crate::mqtt::client::{Client, Name};
-use crate::mqtt::command::{Admitted, Command, ConnectionStatus};
+use crate::mqtt::command::{Admitted, Command, ConnectionStatus, Traffic};
 use crate::mqtt::fanout::{Parcel, What};
 use crate::mqtt::io::connections::{ConnectionId, Connections};
 use crate::mqtt::network::Network;
@@ -17,9 +17,12 @@ impl<N: Network> ClientTurn<'_, N> {
     pub(super) fn obey(&mut self, connections: &mut Connections<Client>, command: Command) {
         match command {
             Command::Accept(id, admitted) => self.accept(connections, id, *admitted),
-            Command::Refuse(id, farewell) => self.with(connections, id, |connection, hand, above, _| {
-                connection.refuse(hand, &farewell, above);
-            }),
+            Command::Refuse(id, farewell) => {
+                answered(connections, id);
+                self.with(connections, id, |connection, hand, above, _| {
+                    connection.refuse(hand, &farewell, above);
+                });
+            }
             Command::Challenge(id, auth) => {
                 answered(connections, id);
                 self.with(connections, id, |connection, hand, above, _| {
@@ -54,7 +57,7 @@ impl<N: Network> ClientTurn<'_, N> {
             Command::Access(number, list) => self.set_access(connections, number, &list),
             // Who asked may have stopped waiting.
             Command::Report(to) => _ = to.send(report(connections)),
-            Command::Count(to) => _ = to.send(self.counters.clone()),
+            Command::Count(to) => _ = to.send(*self.counters),
             Command::Settle => {}
         }
     }
@@ -162,6 +165,7 @@ fn report(connections: &mut Connections<Client>) -> Vec<ConnectionStatus> {
             version: client.version?,
             listener: connection.listener(),
             source: connection.source(),
+            traffic: Traffic { bytes_out: connection.bytes_out(), ..client.traffic },
             load: client.connection.session().map(|session| session.load()).unwrap_or_default(),
         })
     };

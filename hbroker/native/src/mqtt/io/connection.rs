@@ -62,6 +62,7 @@ pub struct Connection {
     flags: Flags,
     /// Since when the socket takes nothing; `Micros::MAX`: it takes.
     blocked_since: Micros,
+    bytes_out: u64,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
@@ -111,6 +112,7 @@ impl Connection {
             phase: Phase::Open,
             flags: Flags::default(),
             blocked_since: Micros::MAX,
+            bytes_out: 0,
         }
     }
 
@@ -138,6 +140,11 @@ impl Connection {
             return 0;
         }
         self.settings.write_buffer.saturating_sub(self.plain.pending() + self.wire.pending())
+    }
+
+    /// Bytes that left.
+    pub fn bytes_out(&self) -> u64 {
+        self.bytes_out
     }
 
     /// Since when its client has taken nothing of what waits.
@@ -265,6 +272,7 @@ impl Connection {
         let Ok((all, sent)) = self.send() else {
             return (Flushed::Over, 0);
         };
+        self.bytes_out += sent as u64;
         if all {
             self.blocked_since = Micros::MAX;
         } else if sent > 0 || self.blocked_since == Micros::MAX {

@@ -3,9 +3,11 @@
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyTuple};
 
+use crate::mqtt::event::{Cause, Closed};
 use crate::mqtt::io::connections::ConnectionId;
 use crate::mqtt::news::{Arrival, News};
-use crate::mqtt::packets::{Auth, Subscribe, Unsubscribe, UserProperties, Will};
+use crate::mqtt::packets::{Auth, Subscribe, Unsubscribe, UserProperties, Version, Will};
+use crate::mqtt::reason::Reason;
 use crate::python::{Address, address_out};
 
 #[pyclass(module = "hbroker._native", frozen, get_all)]
@@ -126,13 +128,24 @@ pub fn news_out(py: Python<'_>, news: News) -> PyResult<Py<PyAny>> {
             let event = ClosedEvent {
                 connection: id.0,
                 session,
-                cause: closed.cause.name().to_owned(),
-                reason: closed.told.map(|reason| reason.0),
+                cause: cause_out(&closed).to_owned(),
+                reason: (closed.cause == Cause::Client).then_some(closed.reason.0),
                 session_expiry_s: closed.session_expiry,
             };
             Ok(Py::new(py, event)?.into_any())
         }
         News::Overflow(session) => Ok(Py::new(py, SessionOverflowEvent { session })?.into_any()),
+    }
+}
+
+fn cause_out(closed: &Closed) -> &'static str {
+    match closed.cause {
+        Cause::Client => "disconnect",
+        Cause::Lost => "closed",
+        Cause::Silent => "keep_alive",
+        Cause::Error if closed.reason == Reason::PACKET_TOO_LARGE => "too_large",
+        Cause::Error => "protocol_error",
+        Cause::Server => "server",
     }
 }
 
@@ -154,7 +167,7 @@ fn connect_out(py: Python<'_>, id: ConnectionId, arrival: Arrival) -> PyResult<P
         password: connect.password.map(|password| PyBytes::new(py, &password).unbind()),
         keep_alive_s: connect.keep_alive,
         will,
-        session_expiry_s: connect.session_expiry,
+        session_expiry_s: if connect.version < Version::V5 { 0 } else { connect.session_expiry },
         receive_maximum: connect.receive_maximum,
         maximum_packet_size: connect.maximum_packet,
         topic_alias_maximum: connect.topic_alias_maximum,

@@ -1,11 +1,11 @@
 //! What Python says to clients and sessions, read from any object with these attributes.
 
 use pyo3::prelude::*;
-use pyo3::types::PyTuple;
 
-use crate::mqtt::access::{AccessList, Rule as Line};
+use crate::mqtt::access::Rule as Line;
 use crate::mqtt::command::Admitted;
 use crate::mqtt::fanout::Options;
+use crate::mqtt::gateway::origin_of;
 use crate::mqtt::io::admission::Limits;
 use crate::mqtt::io::listener::Settings;
 use crate::mqtt::io::tls::{ClientCertificates, TlsSettings};
@@ -97,6 +97,7 @@ pub struct Accept {
     in_flight: u16,
     queue_messages: usize,
     queue_bytes: usize,
+    rate: u32,
     is_distributed: bool,
     assigned_client_id: Option<String>,
     server_keep_alive_s: Option<u16>,
@@ -105,7 +106,6 @@ pub struct Accept {
     auth_method: Option<String>,
     auth_data: Vec<u8>,
     user_properties: Vec<(String, String)>,
-    origin: u64,
 }
 
 impl Accept {
@@ -132,9 +132,12 @@ impl Accept {
             accept,
             session: self.session,
             settings,
+            rate: Some(self.rate),
+            origin: origin_of(&self.client_id),
             client_id: self.client_id.into(),
+            // Python's lists name their clients.
+            user: "".into(),
             access: None,
-            origin: self.origin,
             ack_queued: !self.is_distributed,
         }
     }
@@ -162,12 +165,12 @@ pub struct Rule {
     for_write: bool,
 }
 
-pub fn access_in(rules: Vec<Rule>) -> AccessList {
+pub fn rules_in(rules: Vec<Rule>) -> Vec<Line> {
     let line = |rule: Rule| Line {
         allow: rule.is_allowed,
         read: rule.for_read,
         write: rule.for_write,
         filter: rule.filter,
     };
-    AccessList::new(rules.into_iter().map(line).collect())
+    rules.into_iter().map(line).collect()
 }

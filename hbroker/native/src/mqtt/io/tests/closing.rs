@@ -126,10 +126,10 @@ fn clients_that_come_and_go_leave_nothing() {
 #[test]
 fn both_families_and_a_port_that_is_taken() {
     let bench = Bench::new(Settings::default());
-    assert!(bench.server.listen(bench.listener.address, Settings::default()).is_err());
+    assert!(bench.server.listen(1, bench.listener.address, Settings::default()).is_err());
     let any = SocketAddr::new("::".parse().unwrap(), 0);
     // A machine without IPv6 has nothing to show here.
-    if let Ok(listener) = bench.server.listen(any, Settings::default()) {
+    if let Ok(listener) = bench.server.listen(2, any, Settings::default()) {
         for host in ["127.0.0.1", "::1"] {
             let mut client = TcpStream::connect((host, listener.address.port())).unwrap();
             client.set_read_timeout(Some(PATIENCE)).unwrap();

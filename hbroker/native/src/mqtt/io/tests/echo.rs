@@ -183,7 +183,7 @@ impl Bench {
         let journal = Arc::new(Journal::default());
         let make = |_| Echo { journal: Arc::clone(&journal), patience, now: 0 };
         let server = Server::start(workers, Clock::start(), make).unwrap();
-        let listener = server.listen(([127, 0, 0, 1], 0).into(), settings).unwrap();
+        let listener = server.listen(0, ([127, 0, 0, 1], 0).into(), settings).unwrap();
         Self { server, journal, listener }
     }
 
