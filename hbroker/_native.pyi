@@ -380,6 +380,57 @@ class Endpoint(_Core):
     def shutdown(self) -> None:
         """Stops the threads and closes the sockets. Idempotent."""
 
+@final
+class Hive:
+    """Many clients of the network behind one UDP socket, each with a session of its own: the members of a gateway.
+
+    The first is number 0, and `config` is its own; the others differ in what `open_member` takes. All of them say with `handled` when a
+    message is done with (as with `hold` of `Config`).
+    """
+
+    def __new__(cls, config: Config, listen: _Address, workers: int = 1) -> Hive:
+        """Binds (port 0: any free one) and starts the threads. Raises OSError."""
+    def open_member(
+        self, session: int, *, persistent: bool, incarnation: int, keep_alive_us: int = 7_000_000
+    ) -> int:
+        """Adds a member; returns its number. `incarnation`: random, for each run of it.
+
+        `keep_alive_us`: what keeps its links alive, below the nodes' idle timeout (§3.5). Raises NativeError where another member has the
+        session; one that was closed gives way.
+        """
+    def member(self, number: int) -> Member:
+        """Its verbs."""
+    def close_member(self, number: int) -> None:
+        """Tells nothing of it any more, and forgets it: once what it was to send is acknowledged, after a second in any case."""
+    def poll_member_events(self, limit: int = 1024) -> list[tuple[int, _Event]]:
+        """The next events, and whose each is. Answers outside of sessions are told to the member that asked."""
+    def poll_member_messages(self, limit: int = 1024) -> list[tuple[int, Message]]:
+        """The next messages, and whose each is."""
+    def handled(self, messages: Sequence[tuple[int, tuple[int, int]]]) -> None:
+        """These messages, by (member, (publisher, sequence)), are done with: they are acknowledged."""
+    def counters(self) -> dict[str, int]:
+        """As `_Core.counters`, summed over all members, those that are gone too; `members`: how many there are."""
+    @property
+    def address(self) -> _Address: ...
+    @property
+    def fault(self) -> str | None:
+        """As `Endpoint.fault`."""
+    def fileno(self) -> int:
+        """Readable when there are events or messages to poll."""
+    def wait(self, timeout_s: float) -> bool:
+        """As `Endpoint.wait`."""
+    def drain(self, timeout_s: float) -> bool:
+        """As `Endpoint.drain`."""
+    def shutdown(self) -> None:
+        """Stops the threads and closes the sockets. Idempotent."""
+
+@final
+class Member(_Core):
+    """One client of a hive. Its events and messages come by `poll_member_events` and `poll_member_messages` of that.
+
+    Once it was closed nothing that is done here has any effect.
+    """
+
 # Topics (§7.1) --------------------------------------------------------------------------------------------------------
 
 def topic_is_valid(topic: str) -> bool: ...

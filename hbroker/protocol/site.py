@@ -100,8 +100,7 @@ class Site:
     session. `parts`: which of its answer have come. `asked`: the SUBSCRIBEs within the session `link` that it
     has not answered, and in which listener's name each was. `served`: in whose names it has answered, until
     the subscription is complete. `failures`: pauses since it was last active. `is_resumed`: the session had
-    the subscription before; None: it has not said so over this link. `is_behind`: it was named in an answer
-    to a listener that it may not know of.
+    the subscription before; None: it has not said so over this link.
     """
 
     subscription: Subscription
@@ -117,7 +116,6 @@ class Site:
     served: set[int] = field(default_factory=set)
     failures: int = 0
     is_resumed: bool | None = None
-    is_behind: bool = False
 
     def took_note_of(self, subtree: str, epoch: int) -> bool:
         """Remembers a delegation by which the node was named; False: it was known."""

@@ -301,16 +301,11 @@ class Subscriber:
         if is_settled:
             self._activate(site)
         for cut in suback.passed_to:
+            # §5.4: what it has by a handover, it had before this node read what it was asked last.
             heir = site.subscription.sites.get(cut.node)
-            if heir is not None:
-                heir.is_behind = True
-                self._catch_up(now, heir)
-
-    def _catch_up(self, now: int, heir: Site) -> None:
-        """§5.4: what a node got by a handover is older than what the node that gave it was asked since."""
-        if heir.is_behind and heir.state is State.ACTIVE and self._confirmations.has_askers(heir):
-            heir.machine.handle(Event.RENEW)
-            self._confirm(now, heir)
+            if heir and heir.state is State.ACTIVE and self._confirmations.has_askers(heir):
+                heir.machine.handle(Event.RENEW)
+                self._confirm(now, heir)
 
     def _announced(self, now: int, link: int, source: Address, suback: pb.SubAck) -> None:
         """§5.4: an owner that came or went of itself."""
@@ -323,17 +318,21 @@ class Subscriber:
         if suback.reason == Reason.REASON_QUOTA_EXCEEDED:  # §7.8: it asked for an end rather than for gaps
             self._abandon_all(now, known, suback.reason)
             return
+        before = known.sites.get(suback.node)
+        is_awaited = before is not None and not before.has_answered
         site = self._site(now, known, suback.node, reachable(suback.address, source))
         self._name(now, known, suback.passed_to, ask=False)
         if suback.active and site.asked and site.link == link:
             return  # Its answer to what it was asked follows.
-        if suback.active:
+        if suback.active and is_awaited:  # §6.2: it has not told what it delegated
+            site.machine.handle(Event.CLAIM)
+            self._confirm(now, site)
+        elif suback.active:
             self._release(site)
             self._attach(site, link)
             self._confirmations.began(site)
             site.is_resumed = suback.resumed
             self._activate(site)
-            self._catch_up(now, site)
         else:
             site.machine.handle(Event.DISCLAIM)
             self._release(site)

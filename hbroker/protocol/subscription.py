@@ -119,7 +119,6 @@ class Subscription:
         self.waiting.clear()
         for at in self.sites.values():
             at.served.clear()
-            at.is_behind = False
 
     def name(self, node: str, address: Address) -> Site:
         """A node that was not known yet, and is expected to answer."""
