@@ -17,7 +17,6 @@
 mod acks;
 mod check;
 mod emit;
-#[cfg(any(feature = "python", test))]
 mod properties;
 mod publish;
 mod reader;

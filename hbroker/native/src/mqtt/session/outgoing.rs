@@ -217,8 +217,8 @@ impl Outgoing {
 
     /// When the client is to be taken for stalled.
     pub fn stalls_at(&self, settings: &SessionSettings) -> Micros {
-        let holds_claims = !self.is_stalled && !(self.sent.is_empty() && self.queue.is_empty());
-        if holds_claims { self.progress.saturating_add(settings.stall) } else { NEVER }
+        let holds_none = self.is_stalled || (self.sent.is_empty() && self.queue.is_empty());
+        if holds_none { NEVER } else { self.progress.saturating_add(settings.stall) }
     }
 
     /// Releases the claims of a client that owes answers.
