@@ -29,7 +29,7 @@ from hbroker.protocol.jurisdiction import Delegation, Jurisdiction
 from hbroker.protocol.machine import Machine
 from hbroker.protocol.notices import ChildAway, ChildJoined, ChildLeft, Ledger, TookBack
 from hbroker.protocol.packets import Cut, Reason, cut_of, pack
-from hbroker.protocol.records import Keeper, Record, parcels
+from hbroker.protocol.records import Inheritance, Keeper, Record, parcels
 from hbroker.protocol.subscribers import Subscription
 from hbroker.protocol.subscribing import Subscribing
 from hbroker.subtree import is_within
@@ -105,6 +105,7 @@ class Custody:
 
     def __init__(
         self,
+        name: str,
         core: NodeCore,
         jurisdiction: Jurisdiction,
         subscribing: Subscribing,
@@ -112,6 +113,7 @@ class Custody:
         ledger: Ledger,
         keepers: Sequence[Keeper] = (),
     ) -> None:
+        self._name = name
         self._core = core
         self._jurisdiction = jurisdiction
         self._subscribing = subscribing
@@ -134,6 +136,8 @@ class Custody:
         """Takes delegations of others for this node's own: whoever granted them last, their leases are over
         once one has passed from now."""
         for delegation in delegations:
+            if delegation.node == self._name:
+                continue
             known = self.children.get(delegation.subtree)
             delegation.link = None
             if known is not None:
@@ -144,9 +148,20 @@ class Custody:
                 delegation.link = known.delegation.link if is_same else None
             delegation.until = now + timers.LEASE
             self.highest_epoch = max(self.highest_epoch, delegation.epoch)
+            self._fenced.pop(delegation.subtree, None)
             child = Child(delegation, Machine(DELEGATION, DelegationState.HELD))
             self.children[delegation.subtree] = child
             self._cut(child)
+
+    def forget_ended(self, subtree: str, inheritance: Inheritance) -> None:
+        """This node is given a subtree by its parent. What it had delegated below before has ended where the
+        parent has served it since (§5.4): to hold it any longer would be in the way of what comes."""
+        for delegation in self._jurisdiction.cuts_below(subtree):
+            if delegation.subtree != subtree and not inheritance.stands(delegation, self._name):
+                child = self.children[delegation.subtree]
+                self._abandon(child)
+                child.machine.handle(DelegationEvent.EXPIRED)
+                self._forget(child)
 
     def admit(self, now: int, delegation: Delegation) -> Child:
         """Begins to delegate: `hand_over` or `adopt` follows."""
@@ -290,22 +305,6 @@ class Custody:
         """Whether its subtree is delegated: the handover has come so far that this node serves it no more."""
         return self._jurisdiction.delegation_of(child.delegation.subtree) is child.delegation
 
-    def ending_below(self, now: int, subtree: str) -> int | None:
-        """When all will be taken back below a subtree that nobody can be serving any more; None: it is.
-
-        Whoever took the subtree itself back has taken that back with it, and may have subscribers there, who
-        would be turned away here while it still counts as delegated (§5.6).
-        """
-        below = (child.delegation for child in self.children.values() if self.is_cut(child))
-        ends = [
-            d.until + timers.LEASE_DRIFT
-            for d in below
-            if d.policy is LeasePolicy.FENCE
-            and is_within(d.subtree, subtree)
-            and d.until - timers.LEASE_DRIFT <= now
-        ]
-        return max(ends, default=None)
-
     def leavers(self, subtree: str) -> Leavers:
         """The children that hand back just now, below a subtree that is given."""
         return _Leavers(self, subtree)
@@ -329,9 +328,9 @@ class Custody:
             delegation.subtree,
             delegation.epoch,
             link,
-            delegation,
             self.leavers(delegation.subtree),
             child.exported,
+            is_heirs=not child.is_first,
         )
 
     def _handle_given(self, now: int, child: Child, giving: Giving, transfer: pb.Transfer) -> bool:

@@ -1,32 +1,22 @@
 """All that a node has of a subtree, whoever in it keeps it: given to a new owner, taken in from an old one.
 
 The subtree's cuts go along (§5.4): what was delegated below it stays with whom it was delegated to, and only
-the parent changes.
+the parent changes. Those that the new owner itself holds are named too: what it has delegated below them is
+its own affair.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import Protocol
 
 from hbroker._proto import packet_pb2 as pb
 from hbroker.protocol.core import NodeCore
 from hbroker.protocol.jurisdiction import Delegation, Jurisdiction
-from hbroker.protocol.packets import Address
 from hbroker.protocol.records import Inheritance, Keeper, Record, cut_record
 from hbroker.protocol.subscribers import record_of
 from hbroker.protocol.subscribing import Subscribing
 
-__all__ = ["Estate", "Heir", "ended"]
-
-
-class Heir(Protocol):
-    """Who the new owner of a subtree is."""
-
-    @property
-    def node(self) -> str: ...
-    @property
-    def address(self) -> Address: ...
+__all__ = ["Estate", "ended"]
 
 
 class Estate:
@@ -55,11 +45,15 @@ class Estate:
         """What may be much, and is followed as it changes: the subscriptions that touch the subtree."""
         return map(record_of, list(self._subscribing.subscribers.touching(subtree)))
 
-    def quick(self, subtree: str, heir: Heir) -> dict[tuple[str, str | int], Record]:
-        """The rest, by what tells it from all else: compared with what was sent, it shows what changed."""
+    def quick(self, subtree: str, *, is_heirs: bool = False) -> dict[tuple[str, str | int], Record]:
+        """The rest, by what tells it from all else: compared with what was sent, it shows what changed.
+
+        `is_heirs`: the new owner has it back, and nobody has served it meanwhile.
+        """
         found: dict[tuple[str, str | int], Record] = {}
-        for delegation in self._jurisdiction.entrusted(subtree, heir.node, heir.address):
-            found["cut", delegation.subtree] = cut_record(delegation)
+        for delegation in self._jurisdiction.cuts_below(subtree):
+            if delegation.subtree != subtree or is_heirs:
+                found["cut", delegation.subtree] = cut_record(delegation)
         for keeper in self._keepers:
             for record in keeper.records(subtree):
                 found[type(record).__name__, record.session] = record

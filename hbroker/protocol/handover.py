@@ -31,7 +31,7 @@ from hbroker._proto import packet_pb2 as pb
 from hbroker.protocol import timers
 from hbroker.protocol.agenda import earliest
 from hbroker.protocol.core import NodeCore
-from hbroker.protocol.estate import Estate, Heir, ended
+from hbroker.protocol.estate import Estate, ended
 from hbroker.protocol.machine import Machine
 from hbroker.protocol.packets import pack
 from hbroker.protocol.records import Inheritance, Record, parcels
@@ -166,8 +166,8 @@ class Leavers(Protocol):
 class Giving:
     """The old owner's end.
 
-    `heir`: the new owner. `exported`: what waited below the subtree when an earlier handover of it failed
-    after its COMMIT.
+    `is_heirs`: the new owner has the subtree back, and nobody has served it meanwhile. `exported`: what
+    waited below the subtree when an earlier handover of it failed after its COMMIT.
     """
 
     def __init__(
@@ -177,15 +177,16 @@ class Giving:
         subtree: str,
         epoch: int,
         link: int,
-        heir: Heir,
         leavers: Leavers,
         exported: Iterable[Record] = (),
+        *,
+        is_heirs: bool = False,
     ) -> None:
         self._core = core
         self._estate = estate
         self._subtree = subtree
         self._epoch = epoch
-        self._heir = heir
+        self._is_heirs = is_heirs
         self._leavers = leavers
         self._machine = Machine(GIVING, GivingState.AWAIT_READY)
         self._shipment = Shipment(core, subtree, epoch, link)
@@ -199,7 +200,7 @@ class Giving:
 
     def begin(self, now: int) -> None:
         """Sends what there is now."""
-        quick = self._estate.quick(self._subtree, self._heir)
+        quick = self._estate.quick(self._subtree, is_heirs=self._is_heirs)
         retained = self._core.retained(self._subtree)
         self._sent_quick = {key: _bytes_of(record) for key, record in quick.items()}
         self._sent_retained = dict.fromkeys(retained)
@@ -266,7 +267,7 @@ class Giving:
     def _commit(self, now: int) -> None:
         """Sends the changes since, what waits for subscribers, and the right to serve."""
         self._leavers.overtake()
-        quick = self._estate.quick(self._subtree, self._heir)
+        quick = self._estate.quick(self._subtree, is_heirs=self._is_heirs)
         changed: list[Record] = [r for key, r in quick.items() if self._sent_quick.get(key) != _bytes_of(r)]
         gone = (ended(key) for key in self._sent_quick.keys() - quick.keys())
         changed += [record for record in gone if record is not None]

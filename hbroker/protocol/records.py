@@ -17,7 +17,7 @@ from hbroker.config import LeasePolicy
 from hbroker.protocol.jurisdiction import Delegation
 from hbroker.protocol.packets import cut_from, cut_of
 from hbroker.protocol.subscribers import Subscription, subscription_from
-from hbroker.subtree import is_within
+from hbroker.subtree import depth, is_within, prefixes
 
 __all__ = ["CHUNK", "Inheritance", "Keeper", "Record", "cut_record", "parcels"]
 
@@ -109,6 +109,15 @@ class Inheritance:
         """The cuts below the subtree, without links and leases."""
         found = map(_delegation_from, self.cuts.values())
         return [d for d in found if d is not None and d.subtree != subtree and is_within(d.subtree, subtree)]
+
+    def stands(self, delegation: Delegation, heir: str) -> bool:
+        """Whether a delegation that the new owner, of this name, had made before is held still (§5.4): it is
+        named, or lies below what is named as the new owner's own."""
+        subtree = delegation.subtree
+        above = (self.cuts.get(prefix) for prefix in prefixes(subtree, depth(subtree)))
+        named = self.cuts.get(subtree)
+        is_named = named is not None and named.cut.epoch == delegation.epoch
+        return is_named or any(record.cut.node == heir for record in above if record is not None)
 
     def _take_subscription(self, record: pb.SubscriptionRecord) -> None:
         key = record.session, record.group, record.filter

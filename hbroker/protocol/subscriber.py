@@ -321,9 +321,14 @@ class Subscriber:
         if suback.reason == Reason.REASON_QUOTA_EXCEEDED:  # §7.8: it asked for an end rather than for gaps
             self._abandon_all(now, known, suback.reason)
             return
+        before = known.sites.get(suback.node)
+        is_awaited = before is not None and not before.has_answered
         site = self._site(now, known, suback.node, reachable(suback.address, source))
         self._name(now, known, suback.passed_to, ask=False)
-        if suback.active:
+        if suback.active and is_awaited:  # §6.2: it has not told what it delegated
+            site.machine.handle(Event.CLAIM)
+            self._confirm(now, site, is_news=bool(known.waiting))
+        elif suback.active:
             self._release(site)
             self._attach(site, link)
             self._activate(site, suback)

@@ -40,7 +40,8 @@ _BYTES_EACH: Final = 64
 class Subscription:
     """One session's interest in one filter. `address`: where its client was when it made it. `group`: empty
     where it is not shared. `overflow`: what its queue does when it is full (§7.8). `interrupted`: since
-    it was made an owner of topics that it matches was lost, with what waited there (§6.4)."""
+    it was made an owner of topics that it matches was lost, with what waited there (§6.4). `is_prepared`: it
+    came with a subtree that this node does not serve yet, and is here for nothing else (§5.4)."""
 
     session: int
     address: Address
@@ -52,6 +53,7 @@ class Subscription:
     group: str = ""
     overflow: int = 0
     interrupted: bool = False
+    is_prepared: bool = False
 
     @property
     def key(self) -> Key:

@@ -128,19 +128,24 @@ class Subscribing:
 
     def prepare(self, subscription: Subscription) -> None:
         """Makes a subscription that is being handed over, and its session. Its client is not told yet."""
-        self._sessions.open(self._sessions.adopt(subscription.session, subscription.address))
-        self._add(subscription)
+        known = self._subscribers.get(subscription.session, subscription.key)
+        self._make(replace(subscription, is_prepared=known is None or known.is_prepared))
 
     def withdraw(self, session: int, key: Key) -> None:
-        """What was prepared does not come: it ended meanwhile, or the handover failed."""
-        if self._jurisdiction.responsible(key[1]) is None:
+        """What was prepared does not come: it ended meanwhile, or the handover failed. What was here before,
+        or what its client has made here since, stays."""
+        known = self._subscribers.get(session, key)
+        if known is not None and known.is_prepared:
             self._remove(session, key)
 
     def take_over(self, subscriptions: Sequence[Subscription]) -> None:
         """Makes what is not prepared, and tells the clients that their subscriptions are active here."""
         for subscription in subscriptions:
-            if self._subscribers.get(subscription.session, subscription.key) is None:
-                self.prepare(subscription)
+            known = self._subscribers.get(subscription.session, subscription.key)
+            if known is None:
+                self._make(subscription)
+            elif known.is_prepared:
+                self._subscribers.add(replace(known, is_prepared=False))
         self._announcements.add(subscriptions)
 
     def interrupt(self, subtree: str) -> None:
@@ -256,6 +261,10 @@ class Subscribing:
             group=subscription.group,
             overflow=subscription.overflow,
         )
+
+    def _make(self, subscription: Subscription) -> None:
+        self._sessions.open(self._sessions.adopt(subscription.session, subscription.address))
+        self._add(subscription)
 
     def _remove(self, session: int, key: Key) -> bool:
         removed = self._subscribers.remove(session, key)

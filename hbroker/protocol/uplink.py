@@ -183,16 +183,14 @@ class Uplink:
             return
         self._means.delegating.close(self.subtree)
         state = self._machine.handle(UplinkEvent.LEAVE)
-        link, parent = self._link, self._parent_cut
-        if state is not UplinkState.AWAIT_TAKE_BACK or link is None or parent is None:
+        link = self._link
+        if state is not UplinkState.AWAIT_TAKE_BACK or link is None:
             self._settle(now, UplinkState.STOPPED)
             return
         self._core.send(link, pack(pb.Leave(subtree=self.subtree, epoch=self._epoch)))
         custody = self._means.custody
         leavers = custody.leavers(self.subtree)
-        heir = _Parent(self._parent_name, parent[2])
-        estate = custody.estate
-        self._giving = Giving(self._core, estate, self.subtree, self._epoch, link, heir, leavers)
+        self._giving = Giving(self._core, custody.estate, self.subtree, self._epoch, link, leavers)
         self._giving.begin(now)
         self._retry_at = now + LEAVE_WAIT
 
@@ -257,9 +255,6 @@ class Uplink:
     def _retry(self, now: int) -> None:
         match self._machine.state:
             case UplinkState.AWAIT_INVITATION:
-                if (end := self._means.custody.ending_below(now, self.subtree)) is not None:
-                    self._retry_at = end
-                    return
                 self._attempt += 1
                 self._ask_root(now)
             case UplinkState.AWAIT_GRANT:
@@ -374,7 +369,9 @@ class Uplink:
 
     def _take(self, now: int, taking: Taking, transfer: pb.Transfer) -> bool:
         state = taking.handle(transfer)
-        if state is TakingState.COMPLETE:
+        if state is TakingState.AWAIT_COMMIT and transfer.last:
+            self._means.custody.forget_ended(self.subtree, taking.inheritance)
+        elif state is TakingState.COMPLETE:
             self._taking = None
             self._machine.handle(UplinkEvent.HANDED_OVER)
             self._means.custody.estate.take_over(now, self.subtree, taking.inheritance)
@@ -461,14 +458,6 @@ class Uplink:
     def _hang_up(self) -> None:
         self._link = None
         self._asked.clear()
-
-
-@dataclass(frozen=True, slots=True)
-class _Parent:
-    """As the heir of what is handed back."""
-
-    node: str
-    address: Address
 
 
 _REPARENTED: Final = UplinkEvent.REPARENTED

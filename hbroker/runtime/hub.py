@@ -36,7 +36,7 @@ from hbroker.runtime.failure import of_publication, of_request, of_takeover
 from hbroker.runtime.identity import Identity, Will, random_id
 from hbroker.runtime.inbox import Inbox
 from hbroker.runtime.publication import Publication
-from hbroker.runtime.turns import BATCH, clock
+from hbroker.runtime.turns import clock
 
 if TYPE_CHECKING:
     from hbroker._native import Message
@@ -61,6 +61,10 @@ LEAVE_TIMEOUT: Final = 0.2
 """Seconds that `close` then gives the words of its leaving."""
 
 MOST_FAILURES: Final = 100
+
+BATCH: Final = 512
+"""Messages read at once."""
+
 _HANDLED_BATCH: Final = 64
 
 logger = logging.getLogger(__name__)

@@ -15,15 +15,15 @@ from typing import TYPE_CHECKING, Final, ParamSpec, Protocol, TypeVar
 if TYPE_CHECKING:
     from hbroker.protocol.core import Event
 
-__all__ = ["BATCH", "HOLD_S", "Control", "Pollable", "Turns", "clock"]
+__all__ = ["EVENTS", "HOLD_S", "Control", "Pollable", "Turns", "clock"]
 
 P = ParamSpec("P")
 R = TypeVar("R")
 
 logger = logging.getLogger("hbroker.driver")
 
-BATCH: Final = 512
-"""Events taken in one turn."""
+EVENTS: Final = 64
+"""Events taken in one turn. One that comes then waits for them, however few others its sender has (§3.3)."""
 HOLD_S: Final = 0.01
 """How often events are taken while the descriptor is not watched, in seconds."""
 _SHORTEST: Final = 1_000
@@ -80,14 +80,14 @@ class Turns:
 
     def take(self, now: int) -> bool:
         """One turn; returns whether another should follow at once."""
-        events = self._endpoint.poll_events(BATCH)
+        events = self._endpoint.poll_events(EVENTS)
         for event in events:
             self._guard(self._control.handle_event, now, event)
         deadline = self._control.poll_timeout()
         if deadline is not None and deadline <= now:
             self._guard(self._control.handle_timeout, now)
         wants_more = self._on_turn is not None and bool(self._guard(self._on_turn, now))
-        return wants_more or len(events) == BATCH
+        return wants_more or len(events) == EVENTS
 
     def pause_s(self, now: int) -> float | None:
         """How long the control can wait, in seconds; None: for ever."""

@@ -122,7 +122,7 @@ CONTROL: Final = (
         "a new owner inherits no subscriptions",
         Invariant.COMPLETE,
         subscribing.Subscribing,
-        "prepare",
+        "_make",
         _nothing,
     ),
     Variant(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
 from hbroker._proto import packet_pb2 as pb
@@ -75,9 +75,11 @@ class Tree:
         self.order(holder, pb.ORDER_KIND_HAND_BACK, subtree)
         self.order(target, pb.ORDER_KIND_CLAIM, subtree)
 
-    def order(self, node: NodeHost, kind: int, subtree: str = "") -> None:
-        """Gives an order, and waits until it is carried out."""
+    def order(self, node: NodeHost, kind: int, subtree: str = "", *, wait: bool = True) -> None:
+        """Gives an order, and waits until it is carried out unless told not to."""
         operator = Operator(self.world, node, kind, subtree)
+        if not wait:
+            return
         self.world.run_until(lambda: operator.control.has_ended)
         answer = operator.control.answer
         assert answer is not None
@@ -86,6 +88,17 @@ class Tree:
     def client(self, name: str = "", terms: SessionTerms | None = None) -> ClientHost:
         """A client that knows the root."""
         return ClientHost(self.world, self.root.address, name, terms)
+
+    def watch_for(self, is_it: Callable[[pb.Transfer], bool]) -> list[pb.Transfer]:
+        """The packets of handovers that leave any host from now on, and are what is looked for."""
+        seen: list[pb.Transfer] = []
+
+        def watch(datagram: Datagram) -> None:
+            self._watch(datagram)
+            seen.extend(p.transfer for p in datagram.decode().packets if is_it(p.transfer))
+
+        self.world.watch = watch
+        return seen
 
     def serves(self, node: NodeHost) -> bool:
         """Whether a node serves both its subtree and its own part of `$SYS`."""

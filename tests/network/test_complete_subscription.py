@@ -38,6 +38,20 @@ def test_a_message_published_after_subscribe_returned_arrives(seed: int) -> None
     assert tree.between_brokers() == []
 
 
+def test_an_owner_that_inherits_it_while_its_answer_is_awaited_still_tells_what_it_delegated() -> None:
+    """It was dead when it was asked, and its parent hands it the subscription. Nobody else knows its cuts."""
+    tree = Tree.grow(21, ["home", "home/kitchen"])
+    home, kitchen = tree.nodes["home"], tree.nodes["home/kitchen"]
+    home.kill()
+    subscriber = tree.client("subscriber")
+    subscription = subscriber.subscribe("#", qos=1)
+    tree.world.run_until(lambda: len(tree.root.control.subscribers) == 1)
+    home = home.restart(remembers=True)
+    tree.world.run_until(lambda: bool(subscriber.outcomes))
+    assert subscriber.outcomes[0] == Subscribed(subscription, ("home", "kitchen", "root"))
+    assert [len(node.control.subscribers) for node in (home, kitchen)] == [1, 1]
+
+
 def await_message(host: ClientHost) -> None:
     """Waits for the first message."""
     host.world.run_until(lambda: bool(host.messages), within=30_000_000)

@@ -6,6 +6,7 @@ from hbroker._native import topic_matches
 from hbroker._proto import packet_pb2 as pb
 from hbroker.protocol.outcome import Published, Subscribed
 from hbroker.sim.network import ClientHost, Datagram
+from hbroker.sim.network.paths import CLEAR
 from tests.network.networks import Tree
 
 SUBSCRIPTIONS = 1_000
@@ -89,6 +90,41 @@ def test_one_that_dies_before_it_serves_inherits_the_same_when_it_is_back() -> N
     tree.world.run_until(lambda: tree.serves(kitchen))
     held = sorted(subscription.filter for subscription in kitchen.control.subscribers)
     assert held == sorted(filter for filter in filters(SUBSCRIPTIONS) if touches(filter))
+
+
+def test_a_subscription_that_ends_while_it_is_handed_over_is_not_kept() -> None:
+    """The new owner has made it, and does not serve yet: nobody else would take it back."""
+    tree = Tree.grow(4)
+    client = tree.client("client")
+    subscriptions = [client.subscribe(filter, qos=1) for filter in ("home/+/oven", "home/kitchen/lamp")]
+    tree.world.run_until(lambda: len(client.outcomes) == len(subscriptions))
+    records = tree.watch_for(lambda transfer: transfer.subtree == SUBTREE and transfer.last)
+    kitchen = tree.join(SUBTREE, wait=False)
+    tree.world.run_until(lambda: bool(records))
+    client.unsubscribe(subscriptions[0])
+    tree.world.run_until(lambda: tree.serves(kitchen))
+    tree.world.run(1_000_000)
+    assert [subscription.filter for subscription in kitchen.control.subscribers] == ["home/kitchen/lamp"]
+    assert kitchen.engine.counters()["subscriptions"] == 1
+
+
+def test_what_its_client_made_at_the_new_owner_itself_outlives_a_handover_that_takes_it_back() -> None:
+    """The same node owns another subtree that the filter matches, and has the subscription for that one."""
+    tree = Tree.grow(5, ["home/bedroom"])
+    client = tree.client("client")
+    client.subscribe("home/+/oven", qos=1)
+    tree.world.run_until(lambda: bool(client.outcomes))
+    bedroom = tree.nodes["home/bedroom"]
+    records = tree.watch_for(lambda transfer: transfer.subtree == SUBTREE and transfer.last)
+    tree.order(bedroom, pb.ORDER_KIND_CLAIM, SUBTREE, wait=False)
+    tree.world.run_until(lambda: bool(records))
+    ends = {tree.root.address, bedroom.address}
+    tree.world.path = lambda d: None if {d.source, d.destination} == ends else CLEAR
+    claim = bedroom.control.jurisdiction.grant_of
+    tree.world.run_until(lambda: claim(SUBTREE) is not None)
+    tree.world.run_until(lambda: claim(SUBTREE) is None)
+    assert claim("home/bedroom") is not None, "its lease lasts longer than the handover"
+    assert [subscription.filter for subscription in bedroom.control.subscribers] == ["home/+/oven"]
 
 
 def test_its_parent_stops_serving_and_publishers_are_redirected_without_a_repeat() -> None:

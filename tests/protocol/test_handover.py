@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from hbroker._proto import packet_pb2 as pb
 from hbroker.config import LeasePolicy
-from hbroker.protocol.estate import Estate, Heir
+from hbroker.protocol.estate import Estate
 from hbroker.protocol.handover import (
     DRAIN_WAIT,
     GIVING,
@@ -60,7 +60,7 @@ class Things(Estate):
 
     def withdraw(self, inheritance: Inheritance) -> None: ...
 
-    def quick(self, subtree: str, heir: Heir) -> dict[tuple[str, str | int], Record]:
+    def quick(self, subtree: str, *, is_heirs: bool = False) -> dict[tuple[str, str | int], Record]:
         return {("cut", cut.subtree): cut_record(cut) for cut in self.cuts.values()}
 
 
@@ -81,8 +81,7 @@ class Ends:
     def __init__(self) -> None:
         self.old, self.new = Wire(), Wire()
         self.things, self.leavers = Things(), Leavers()
-        heir = cut("a", "heir")
-        self.giving = Giving(self.old, self.things, "a", 5, 1, heir, self.leavers)
+        self.giving = Giving(self.old, self.things, "a", 5, 1, self.leavers)
         self.taking = Taking(self.new, self.things, "a", 5, 1)
         self.now = 0
 

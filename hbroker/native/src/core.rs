@@ -347,11 +347,12 @@ impl Core {
         }
     }
 
+    /// What the workers have, `limit` at most: none takes the room of those that come after it.
     fn gather<T>(&self, limit: usize, take: impl Fn(&mut Engine, Micros, usize) -> Vec<T>) -> Vec<T> {
         let mut gathered = Vec::new();
-        for worker in 0..self.workers() {
-            let left = limit - gathered.len();
-            gathered.extend(self.on(worker, |engine, now| take(engine, now, left)));
+        for (worker, still) in (0..self.workers()).zip((1..=usize::from(self.workers())).rev()) {
+            let share = (limit - gathered.len()).div_ceil(still);
+            gathered.extend(self.on(worker, |engine, now| take(engine, now, share)));
         }
         gathered
     }

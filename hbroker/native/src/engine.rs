@@ -41,6 +41,7 @@ pub mod sharing;
 pub mod standing;
 pub mod subscribing;
 mod throttle;
+pub mod turns;
 pub mod unclaimed;
 
 #[cfg(test)]
@@ -57,7 +58,7 @@ use crate::Micros;
 use crate::config::Config;
 use crate::engine::counters::{Counters, Drop};
 use crate::engine::directory::Directory;
-use crate::engine::event::{DownReason, Event, Events};
+use crate::engine::event::{DownReason, Event};
 use crate::engine::forward::Forwarder;
 use crate::engine::inbox::Inbox;
 use crate::engine::links::Links;
@@ -69,6 +70,7 @@ use crate::engine::rate::RateLimit;
 use crate::engine::sessions::Sessions;
 use crate::engine::standing::Standings;
 use crate::engine::throttle::Throttle;
+use crate::engine::turns::{Events, Lane};
 use crate::keyed::Keyed;
 use crate::link::{Link, LinkConfig, Liveness, Role};
 use crate::link_id::LinkId;
@@ -170,7 +172,7 @@ impl Engine {
             side,
             // Parts are forwarded to subscribers on any path: they have the size that every path carries.
             splitter: Splitter::new(config.publisher, config.max_datagram.min(crate::link::mtu::BASE)),
-            events: Events::new(config.event_queue),
+            events: Events::new(config.event_queue, config.seed),
             tokens: TokenKeys::new(config.token_keys.clone()),
             loose: VecDeque::new(),
             strangers: RateLimit::new(config.stranger_rate, config.stranger_rate),
@@ -347,7 +349,7 @@ impl Engine {
                 self.take_back(now, peer.address, tickets);
             }
         }
-        self.events.push(Event::LinkDown(peer, reason));
+        self.events.push(self.lane_of(peer.session), Event::LinkDown(peer, reason));
     }
 
     fn announce(&mut self, id: LinkId) {
@@ -357,8 +359,13 @@ impl Engine {
         {
             entry.announced = true;
             let peer = entry.peer();
-            self.events.push(Event::LinkUp(peer));
+            self.events.push(self.lane_of(peer.session), Event::LinkUp(peer));
         }
+    }
+
+    /// Where the events of a session's links wait.
+    fn lane_of(&self, session: u64) -> Lane {
+        if session == self.config.session { Lane::Own } else { Lane::Session(session) }
     }
 }
 

@@ -105,11 +105,7 @@ impl Engine {
             return Vec::new();
         };
         let messages = client.inbox.read(limit);
-        for message in &messages {
-            if let Some(receipt) = message.receipt {
-                self.acknowledge(receipt);
-            }
-        }
+        self.acknowledge_due();
         self.release_stalled(now);
         messages
     }

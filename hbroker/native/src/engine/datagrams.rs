@@ -126,7 +126,7 @@ impl Engine {
         source: SocketAddr,
         packet: &PacketView<'_>,
     ) -> bool {
-        let has_room = self.has_room(packet);
+        let has_room = self.has_room(id, packet);
         let Some(entry) = self.out.links.get_mut(id).filter(|_| has_room) else {
             self.out.counters.drop(Drop::NoRoom);
             return false;
@@ -153,7 +153,7 @@ impl Engine {
         {
             let source = entry.link.peer();
             // It was parsed when it was held.
-            let has_room = PacketView::from_raw(raw).is_ok_and(|packet| self.has_room(&packet));
+            let has_room = PacketView::from_raw(raw).is_ok_and(|packet| self.has_room(id, &packet));
             let Some(entry) = self.out.links.get_mut(id) else {
                 return;
             };
@@ -181,10 +181,13 @@ impl Engine {
         }
     }
 
-    fn has_room(&self, packet: &PacketView<'_>) -> bool {
+    fn has_room(&self, id: LinkId, packet: &PacketView<'_>) -> bool {
         match (&packet.body, &self.side) {
             (Body::Publish(_), Side::Client(client)) => !client.inbox.is_full(),
-            (Body::Control(_), _) => !self.events.is_full(),
+            (Body::Control(_), _) => {
+                let entry = self.out.links.get(id);
+                entry.is_some_and(|entry| self.events.has_room(self.lane_of(entry.session)))
+            }
             _ => true,
         }
     }
@@ -218,12 +221,12 @@ impl Engine {
         let Some(entry) = self.out.links.get(id) else {
             return;
         };
-        if self.events.is_full() {
+        let (lane, inbound) = (self.lane_of(entry.session), entry.inbound);
+        if !self.events.has_room(lane) {
             self.out.counters.drop(Drop::EventQueueFull);
             return;
         }
-        let inbound = entry.inbound;
-        self.events.push(Event::Control { link: Some(id), source, packet: packet.to_vec(), inbound });
+        self.events.push(lane, Event::Control { link: Some(id), source, packet: packet.to_vec(), inbound });
     }
 
     /// The first datagram of a session that this worker does not have (§3.1).

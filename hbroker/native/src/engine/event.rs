@@ -1,12 +1,11 @@
 //! What an engine hands up to Python: decisions to take, and messages to read.
 
-use std::collections::VecDeque;
 use std::net::SocketAddr;
 
 use bytes::Bytes;
 
+use crate::engine::held::MessageId;
 use crate::link_id::LinkId;
-use crate::shrink::shrink;
 
 /// Why a link is gone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -89,8 +88,8 @@ pub struct Message {
     pub qos: u8,
     /// The listeners that it matches.
     pub subscriptions: Vec<u64>,
-    /// What to acknowledge once the application has it.
-    pub receipt: Option<(LinkId, u64)>,
+    /// What is owed an answer once the application has it; `None`: it came at `QoS` 0.
+    pub owed: Option<MessageId>,
 }
 
 impl Message {
@@ -102,85 +101,12 @@ impl Message {
 
 impl Event {
     /// What it counts for in a bounded queue.
-    fn bytes(&self) -> usize {
+    pub fn bytes(&self) -> usize {
         let variable = match self {
             Self::Control { packet, .. } => packet.len(),
             Self::LinkUp(_) | Self::LinkDown(..) | Self::Overflow { .. } => 0,
             Self::Unresolved { topic, .. } | Self::Published { topic, .. } => topic.len(),
         };
         size_of::<Self>() + variable
-    }
-}
-
-/// What events may hold before the queue is full, however few they are.
-pub const MOST_EVENT_BYTES: usize = 64 << 20;
-
-/// A queue of events with an end, in number and in bytes. News of links and sessions is always taken: there is no more of it than of those.
-pub struct Events {
-    queue: VecDeque<Event>,
-    limit: usize,
-    bytes: usize,
-}
-
-impl Events {
-    pub fn new(limit: usize) -> Self {
-        Self { queue: VecDeque::new(), limit, bytes: 0 }
-    }
-
-    pub fn is_full(&self) -> bool {
-        self.queue.len() >= self.limit || self.bytes >= MOST_EVENT_BYTES
-    }
-
-    pub fn is_empty(&self) -> bool {
-        self.queue.is_empty()
-    }
-
-    #[cfg(test)]
-    pub fn len(&self) -> usize {
-        self.queue.len()
-    }
-
-    pub fn push(&mut self, event: Event) {
-        self.bytes += event.bytes();
-        self.queue.push_back(event);
-    }
-
-    pub fn take(&mut self, limit: usize) -> Vec<Event> {
-        let count = self.queue.len().min(limit);
-        let taken: Vec<Event> = self.queue.drain(..count).collect();
-        self.bytes -= taken.iter().map(Event::bytes).sum::<usize>();
-        shrink(&mut self.queue);
-        taken
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn control(length: usize) -> Event {
-        let source = ([192, 0, 2, 1], 1).into();
-        Event::Control { link: None, source, packet: vec![0; length], inbound: true }
-    }
-
-    #[test]
-    fn is_full_by_number_or_by_bytes_until_it_is_read() {
-        let mut events = Events::new(3);
-        (0..3).for_each(|_| events.push(control(0)));
-        assert!(events.is_full());
-        assert_eq!(events.take(1).len(), 1);
-        assert!(!events.is_full());
-        let mut events = Events::new(usize::MAX);
-        let mut pushed = 0;
-        while !events.is_full() {
-            events.push(control(64_000));
-            pushed += 1;
-        }
-        assert!((1_000..=MOST_EVENT_BYTES / 64_000).contains(&pushed), "{pushed}");
-        assert_eq!(events.take(2).len(), 2);
-        assert!(!events.is_full());
-        events.take(usize::MAX);
-        assert_eq!(events.bytes, 0);
-        assert!(events.queue.capacity() < pushed, "a burst that is over holds no memory");
     }
 }

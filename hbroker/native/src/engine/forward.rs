@@ -28,6 +28,8 @@ use crate::wire::{Body, PacketView, PublishView};
 
 /// Publishers that are remembered for recognising their messages when they come again.
 const WINDOW_PUBLISHERS: usize = 65_536;
+/// How long it is known which message cleared a topic: longer than another is on its way.
+const CLEARED_FOR: Micros = 15_000_000;
 
 /// An owner's tables and open messages, in one worker.
 pub struct Forwarder {
@@ -206,13 +208,14 @@ fn wants(subscriber: &Subscriber, source: Option<SessionKey>) -> bool {
 /// Keeps a message as its topic's retained one; false where there is no room.
 pub fn retain(now: Micros, retained: &mut RetainedStore, publish: &PublishView<'_>) -> bool {
     retained.expire(now);
+    let clears = publish.payload.is_empty() && publish.fragment.is_none();
     let part = RetainedPart {
         topic: publish.topic,
         field: &publish.field(),
-        payload_is_empty: publish.payload.is_empty(),
+        payload_is_empty: clears,
         publisher: publish.publisher,
         sequence: publish.sequence,
-        expires: publish.expires(),
+        expires: if clears { now + CLEARED_FOR } else { publish.expires() },
         fragment: publish.fragment.map(|fragment| (fragment.index, fragment.count)),
     };
     !matches!(retained.offer(part), Offer::Refused)

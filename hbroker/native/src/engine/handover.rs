@@ -2,12 +2,14 @@
 //!
 //! At the old owner, once it serves the subtree no more: messages that are *open*, of which a publisher still waits for the PUBACK, are
 //! waited for a while, and those that are left are refused with HANDOVER, so that their publishers send them to the new owner, under the
-//! same ids. What waits for sessions, and no publisher would send again, moves itself; so does the knowledge of which messages were
-//! taken over. At the new owner all of that is taken in before it serves.
+//! same ids. What sessions have, waiting or in flight, and no publisher would send again, moves itself; so does the knowledge of which
+//! messages were taken over. At the new owner all of that is taken in before it serves.
 //!
 //! What was seen is known by publisher, not by topic, so all of it moves with every subtree: a message that is open in another one
 //! must not be told as seen, for it may yet be refused and come to the new owner of both. And one that was refused is not seen any
 //! more, here or wherever the next subtree goes.
+
+use std::collections::BTreeSet;
 
 use bytes::Bytes;
 
@@ -50,18 +52,15 @@ impl Engine {
         self.node(|node| node.distribution.open_ids().collect()).unwrap_or_default()
     }
 
-    /// Takes out what this worker's sessions have of the subtree's messages and no publisher would send again, serialised. (What a
-    /// refused publisher sends again is dropped.)
+    /// Takes out what this worker's sessions have of the subtree's messages and no publisher would send again, serialised. What a
+    /// refused publisher sends again is dropped, unless it would come behind one of its topic that moves.
     pub fn export_queued(&mut self, now: Micros, subtree: &str) -> Vec<Vec<u8>> {
         let sessions: Vec<_> = self.out.sessions.iter().map(|session| (session.id, session.key())).collect();
         let mut records = Vec::new();
         for (id, key) in sessions {
-            for parcel in self.out.take_moving(key, |parcel| is_below(parcel, subtree)) {
-                match parcel.ticket {
-                    Some(ticket) => self.out.loose.tickets.push(ticket),
-                    None => records.push(record_of(id, &parcel)),
-                }
-            }
+            let moving = self.out.take_moving(key, |parcel| is_below(parcel, subtree));
+            self.out.loose.tickets.extend(moving.iter().filter_map(|parcel| parcel.ticket));
+            records.extend(with_those_before(moving).iter().map(|parcel| record_of(id, parcel)));
         }
         self.tie_up(now);
         records
@@ -152,6 +151,20 @@ fn publish_of(field: &[u8]) -> Option<PublishView<'_>> {
 
 fn is_below(parcel: &Parcel, subtree: &str) -> bool {
     publish_of(&parcel.field).is_some_and(|publish| topic::is_within(publish.topic, subtree))
+}
+
+/// The messages without a ticket, and of each topic those before the last such.
+fn with_those_before(moving: Vec<Parcel>) -> Vec<Parcel> {
+    let mut topics = BTreeSet::new();
+    let is_kept = |parcel: &Parcel| {
+        if parcel.ticket.is_none() {
+            topics.insert(parcel.chain);
+        }
+        topics.contains(&parcel.chain)
+    };
+    let mut kept: Vec<Parcel> = moving.into_iter().rev().filter(is_kept).collect();
+    kept.reverse();
+    kept
 }
 
 fn record_of(session: u64, parcel: &Parcel) -> Vec<u8> {

@@ -1,9 +1,11 @@
-//! What an application has read and not handled yet, where reading is not handling (§7.3).
+//! The messages that came and that the application has not taken over: what to acknowledge once it has (§7.3).
 //!
-//! Its messages are acknowledged one by one, by their ids, when it says so. One that comes again meanwhile, over another link,
-//! is acknowledged with them and not before: an application that is killed in between must get it once more.
+//! They are known by their ids. One that comes again meanwhile, over another link, is acknowledged with the first and not before: an
+//! application that is killed in between must get it once more.
 
 use std::collections::HashMap;
+
+use smallvec::SmallVec;
 
 use crate::engine::fragment::Receipt;
 use crate::keyed::Keyed;
@@ -12,8 +14,11 @@ use crate::link_id::LinkId;
 /// A message's publisher and sequence number.
 pub type MessageId = (u64, u64);
 
+/// Most have one.
+type Receipts = SmallVec<[Receipt; 1]>;
+
 pub struct Held {
-    receipts: HashMap<MessageId, Vec<Receipt>, Keyed>,
+    receipts: HashMap<MessageId, Receipts, Keyed>,
 }
 
 impl Held {
@@ -21,12 +26,12 @@ impl Held {
         Self { receipts: HashMap::with_hasher(keyed) }
     }
 
-    /// A message goes to the application, which answers for this delivery.
+    /// A message is for the application, which answers for this delivery.
     pub fn hold(&mut self, id: MessageId, receipt: Receipt) {
         self.receipts.entry(id).or_default().push(receipt);
     }
 
-    /// A message that the application has comes again. False: it is not held.
+    /// A message comes again. False: it is not held.
     pub fn hold_again(&mut self, id: MessageId, receipt: Receipt) -> bool {
         self.receipts.get_mut(&id).is_some_and(|receipts| {
             receipts.push(receipt);
@@ -34,8 +39,8 @@ impl Held {
         })
     }
 
-    /// The application has handled a message; what to acknowledge.
-    pub fn take(&mut self, id: MessageId) -> Vec<Receipt> {
+    /// The application has taken a message over; what to acknowledge.
+    pub fn take(&mut self, id: MessageId) -> Receipts {
         self.receipts.remove(&id).unwrap_or_default()
     }
 
@@ -61,10 +66,10 @@ mod tests {
         held.hold((7, 1), (LINK, 3));
         held.hold((7, 2), (LINK, 4));
         assert!(held.hold_again((7, 1), (OTHER, 1)));
-        assert_eq!(held.take((7, 1)), [(LINK, 3), (OTHER, 1)]);
-        assert_eq!(held.take((7, 1)), []);
+        assert_eq!(held.take((7, 1)).as_slice(), [(LINK, 3), (OTHER, 1)]);
+        assert!(held.take((7, 1)).is_empty());
         held.forget_link(LINK);
         assert!(held.hold_again((7, 2), (OTHER, 2)), "the application still has it");
-        assert_eq!(held.take((7, 2)), [(OTHER, 2)]);
+        assert_eq!(held.take((7, 2)).as_slice(), [(OTHER, 2)]);
     }
 }

@@ -1,7 +1,7 @@
 //! A client's incoming messages: from a delivery to the application (§7).
 //!
 //! A message waits here until the application reads it, and only then is it acknowledged to its owner (§7.3): what the application never took
-//! over comes again. The inbox is bounded in bytes. When it is full (`is_full`), messages of
+//! over comes again. So is one that comes again meanwhile (`held`). The inbox is bounded in bytes. When it is full (`is_full`), messages of
 //! `QoS` 0 are dropped and counted; the engine leaves the others unacknowledged, so that their owner keeps them.
 //!
 //! In a persistent session messages may come before the application, which was away, asks for them: those of QoS 1 and 2 that no
@@ -35,9 +35,9 @@ const MOST_PARTIAL: usize = 4_096;
 /// What became of a PUBLISH.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Taken {
-    /// It waits for the application, which acknowledges it by reading it, or for what `take_due` tells.
+    /// It waits for the application, or for others: `take_due` tells when it is to be acknowledged.
     Kept,
-    /// It is to be acknowledged now: a repeat, a part of a message, or nobody here wants it.
+    /// It is to be acknowledged now: the application has it, it is a part of a message, or nobody here wants it.
     Done,
 }
 
@@ -51,9 +51,10 @@ pub struct Inbox {
     bytes: usize,
     limit: usize,
     unclaimed: Unclaimed,
-    /// Where reading is not handling: what is read, or waits to be, and is not handled.
-    held: Option<Held>,
-    /// What is to be acknowledged although its message is not read now.
+    held: Held,
+    /// The application takes a message over by reading it, and not by saying `handled`.
+    reading_is_handling: bool,
+    /// What is to be acknowledged.
     due: Vec<Receipt>,
 }
 
@@ -77,7 +78,8 @@ impl Inbox {
             bytes: 0,
             limit: config.message_queue_bytes,
             unclaimed: Unclaimed::new(config),
-            held: config.hold.then(|| Held::new(Keyed::new(config.seed))),
+            held: Held::new(Keyed::new(config.seed)),
+            reading_is_handling: !config.hold,
             due: Vec::new(),
         }
     }
@@ -135,14 +137,15 @@ impl Inbox {
         let count = self.queue.len().min(limit);
         let read: Vec<Message> = self.queue.drain(..count).collect();
         self.bytes -= read.iter().map(Message::bytes).sum::<usize>();
+        if self.reading_is_handling {
+            self.due.extend(read.iter().filter_map(|message| message.owed).flat_map(|id| self.held.take(id)));
+        }
         read
     }
 
     /// The application has handled these messages: they are to be acknowledged.
     pub fn handled(&mut self, messages: &[MessageId]) {
-        if let Some(held) = &mut self.held {
-            self.due.extend(messages.iter().flat_map(|id| held.take(*id)));
-        }
+        self.due.extend(messages.iter().flat_map(|id| self.held.take(*id)));
     }
 
     pub fn is_empty(&self) -> bool {
@@ -151,14 +154,9 @@ impl Inbox {
 
     /// Forgets the receipts of a link that is gone: its deliveries come again under other numbers.
     pub fn forget_link(&mut self, link: LinkId) {
-        for message in &mut self.queue {
-            message.receipt.take_if(|(from, _)| *from == link);
-        }
         self.reassembler.forget_link(link);
         self.unclaimed.forget_link(link);
-        if let Some(held) = &mut self.held {
-            held.forget_link(link);
-        }
+        self.held.forget_link(link);
         self.due.retain(|(from, _)| *from != link);
     }
 
@@ -223,7 +221,9 @@ impl Inbox {
         // up half-way could never complete it when they come again.
         let once = receipt.is_some() && !retained;
         if once && !self.reassembler.has(id) && self.window.has_seen(publish.publisher, first) {
-            return self.take_again((publish.publisher, first), receipt, counters);
+            // The others were acknowledged when they were kept (§7.5).
+            let last = receipt.filter(|_| index + 1 == count);
+            return self.take_again((publish.publisher, first), last, counters);
         }
         let part = Part { id, index, count, total, bytes: publish.payload, receipt };
         let added = self.reassembler.add(now, part);
@@ -246,13 +246,10 @@ impl Inbox {
         Taken::Done
     }
 
-    /// A message that was here before. One that the application has not handled yet is acknowledged once it has.
+    /// A message that was here before. One that the application has not taken over yet is acknowledged once it has.
     fn take_again(&mut self, id: MessageId, receipt: Option<Receipt>, counters: &mut Counters) -> Taken {
         counters.drop(Drop::DuplicateMessage);
-        let is_held = match (&mut self.held, receipt) {
-            (Some(held), Some(receipt)) => held.hold_again(id, receipt),
-            _ => false,
-        };
+        let is_held = receipt.is_some_and(|receipt| self.held.hold_again(id, receipt));
         if is_held { Taken::Kept } else { Taken::Done }
     }
 
@@ -268,13 +265,7 @@ impl Inbox {
         let granted = wanted.iter().map(|listener| listener.qos).max().unwrap_or(0);
         let as_published = wanted.iter().any(|listener| listener.retain_as_published);
         let qos = if receipt.is_some() { publish.qos.min(granted) } else { 0 };
-        let receipt = match (&mut self.held, receipt) {
-            (Some(held), Some(receipt)) => {
-                held.hold(id, receipt);
-                None
-            }
-            _ => receipt,
-        };
+        receipt.into_iter().for_each(|receipt| self.held.hold(id, receipt));
         let message = Message {
             publish: publish.field().into_owned().into(),
             whole,
@@ -282,7 +273,7 @@ impl Inbox {
             retain: retained || (publish.retain && as_published),
             qos,
             subscriptions: wanted.iter().map(|listener| listener.session.0).collect(),
-            receipt,
+            owed: receipt.map(|_| id),
         };
         self.bytes += message.bytes();
         self.queue.push_back(message);

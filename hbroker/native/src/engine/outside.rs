@@ -9,6 +9,7 @@ use super::{Engine, Side};
 use crate::Micros;
 use crate::engine::counters::Drop;
 use crate::engine::event::Event;
+use crate::engine::turns::Lane;
 use crate::token::LIFETIME_S;
 use crate::wire::{self, Body, DatagramView, HeaderOut, Kind, PacketView};
 
@@ -133,10 +134,15 @@ impl Engine {
     }
 
     fn hand_up_outside(&mut self, source: SocketAddr, packet: &PacketView<'_>) {
-        if self.events.is_full() {
+        let lane = match self.side {
+            Side::Node(_) => Lane::Outside(source.ip().into()),
+            Side::Client(_) => Lane::Own,
+        };
+        if !self.events.has_room(lane) {
             self.out.counters.drop(Drop::EventQueueFull);
             return;
         }
-        self.events.push(Event::Control { link: None, source, packet: packet.raw.to_vec(), inbound: true });
+        let event = Event::Control { link: None, source, packet: packet.raw.to_vec(), inbound: true };
+        self.events.push(lane, event);
     }
 }

@@ -9,7 +9,7 @@ use crate::engine::ledger::Ticket;
 use crate::engine::links::Entry;
 use crate::engine::outlet::Outlet;
 use crate::engine::parcel::Parcel;
-use crate::engine::session::{Flight, Session};
+use crate::engine::session::Session;
 use crate::engine::session_queue::{Bounds, Excess};
 use crate::link::{Chain, QueueFull};
 use crate::link_id::{LinkId, SessionKey};
@@ -295,20 +295,16 @@ impl Outlet {
 fn give(
     session: &mut Session,
     entry: &mut Entry,
-    mut parcel: Parcel,
+    parcel: Parcel,
     counters: &mut Counters,
     released: &mut Vec<Ticket>,
 ) {
-    let bytes = parcel.field.len();
-    // Of what nobody would want again nothing is kept: its bytes are the link's alone.
-    let is_kept = session.persistent || parcel.group.is_some();
-    let field = if is_kept { parcel.field.clone() } else { std::mem::take(&mut parcel.field) };
-    let Ok(delivery) = entry.link.queue_reliable(Chain::Topic(parcel.chain), field, parcel.retained) else {
+    let (chain, field) = (Chain::Topic(parcel.chain), parcel.field.clone());
+    let Ok(delivery) = entry.link.queue_reliable(chain, field, parcel.retained) else {
         // No datagram can carry it.
         session.drop(Drop::QueueFull, &parcel, released);
         return counters.drop(Drop::QueueFull);
     };
-    let ticket = parcel.ticket.take();
-    session.launch(delivery, Flight::new(bytes, ticket, is_kept.then_some(parcel)));
+    session.launch(delivery, parcel);
     counters.messages_out += 1;
 }

@@ -16,6 +16,7 @@ use crate::engine::event::Event;
 use crate::engine::ledger::Ticket;
 use crate::engine::parts::{Outgoing, Part};
 use crate::engine::publisher::{Ended, Next};
+use crate::engine::turns::Lane;
 use crate::link::{Chain, Role};
 use crate::link_id::LinkId;
 use crate::schema::reason;
@@ -238,7 +239,7 @@ impl Engine {
             let (owner, qos, bytes) = match client.publisher.next(now, topic) {
                 Next::Send { owner, qos, bytes } => (owner, qos, bytes),
                 Next::Ask(start) => {
-                    self.events.push(Event::Unresolved { topic: Box::from(&**topic), start });
+                    self.events.push(Lane::Own, Event::Unresolved { topic: Box::from(&**topic), start });
                     return true;
                 }
                 Next::Hold | Next::Nothing => return true,
@@ -336,7 +337,7 @@ impl Engine {
     }
 
     fn report(&mut self, topic: &str, sequence: u64, reason: i32) {
-        self.events.push(Event::Published { sequence, topic: topic.into(), reason });
+        self.events.push(Lane::Own, Event::Published { sequence, topic: topic.into(), reason });
     }
 }
 

@@ -2,7 +2,7 @@
 //!
 //! A message is in one of two places. *Waiting*, in the queue; *in flight*, on the link, until the subscriber's PUBACK. The queue
 //! gives to the link in order, within the subscriber's credit (§7.7). When the link ends and the session stays, what is in flight goes back
-//! to the front of the queue.
+//! to the front of the queue; when its subtree moves, it goes along.
 //!
 //! A message holds its publisher's PUBACK back by its ticket. A session that is away or stalled holds none (§7.3).
 
@@ -37,7 +37,8 @@ pub struct Session {
     key: SessionKey,
     is_stalled: bool,
     credit: Credit,
-    in_flight: Ledger<Flight>,
+    /// What each delivery on its link stands for.
+    in_flight: Ledger<Parcel>,
     /// How many tickets are held by what waits and what is in flight.
     tickets: usize,
     /// When the subscriber last answered, or when something first waited for its answer since.
@@ -58,15 +59,6 @@ pub struct Status {
     /// Messages that wait or are in flight, and their bytes.
     pub queued: u64,
     pub queued_bytes: usize,
-}
-
-/// What a delivery on the session's link stands for.
-#[derive(Debug)]
-pub struct Flight {
-    bytes: u32,
-    ticket: Option<Ticket>,
-    /// To be sent again should the link end; `None`: nobody would want it then.
-    kept: Option<Box<Parcel>>,
 }
 
 impl Session {
@@ -117,20 +109,20 @@ impl Session {
         self.accounts.drop(why, 1);
     }
 
-    /// A message was given to the link under this delivery number.
-    pub fn launch(&mut self, delivery: u64, flight: Flight) {
-        self.credit.open(flight.bytes as usize);
-        self.in_flight.open(delivery, flight);
+    /// A message was given to the link under this delivery number. It does not expire any more: the subscriber may have it.
+    pub fn launch(&mut self, delivery: u64, parcel: Parcel) {
+        self.credit.open(parcel.field.len());
+        self.in_flight.open(delivery, Parcel { expires: Micros::MAX, ..parcel });
     }
 
     /// The subscriber answered for the deliveries from `first` to `last`: takes the tickets back that they held.
     pub fn answer(&mut self, now: Micros, first: u64, last: u64, released: &mut Vec<Ticket>) {
         let before = self.accounts.delivered;
-        while let Some(flight) = self.in_flight.settle_within(first, last) {
-            self.credit.settle(flight.bytes as usize);
+        while let Some(parcel) = self.in_flight.settle_within(first, last) {
+            self.credit.settle(parcel.field.len());
             self.accounts.delivered += 1;
             self.waiting_since = now;
-            self.release(flight.ticket, released);
+            self.release(parcel.ticket, released);
         }
         // A queue that was full has to come down some way, or it would be full again with the next message.
         if self.accounts.delivered > before && !self.queue.is_half_full() {
@@ -177,27 +169,22 @@ impl Session {
         self.credit = Credit::default();
         self.release_all(released);
         self.settle_copies(unsent, Drop::Away);
-        let (kept, lost): (Vec<Flight>, Vec<Flight>) =
-            self.in_flight.take_all().partition(|flight| flight.kept.is_some());
-        self.accounts.drop(Drop::SessionEnded, lost.len() as u64);
-        self.queue.put_back(kept.into_iter().filter_map(Flight::into_parcel));
+        self.queue.put_back(self.in_flight.take_all());
     }
 
     /// It ends: every message that is left is dropped, but those of shared groups, which are for others.
     pub fn end(&mut self, unsent: u64, why: Drop, released: &mut Vec<Ticket>) -> Vec<Parcel> {
         self.settle_copies(unsent, why);
-        let flights = self.in_flight.take_all().map(|flight| (flight.ticket, flight.kept.map(|kept| *kept)));
-        let waiting = std::iter::from_fn(|| self.queue.pop()).map(|parcel| (parcel.ticket, Some(parcel)));
-        let left: Vec<_> = flights.chain(waiting).collect();
+        let waiting = std::iter::from_fn(|| self.queue.pop());
         let mut orphans = Vec::new();
-        for (ticket, parcel) in left {
-            self.tickets -= usize::from(ticket.is_some());
-            if let Some(parcel) = parcel.filter(|parcel| parcel.group.is_some()) {
+        for parcel in self.in_flight.take_all().chain(waiting) {
+            self.tickets -= usize::from(parcel.ticket.is_some());
+            if parcel.group.is_some() {
                 self.accounts.drop(Drop::Regrouped, 1);
-                orphans.push(Parcel { ticket, ..parcel });
+                orphans.push(parcel);
             } else {
                 self.accounts.drop(why, 1);
-                released.extend(ticket);
+                released.extend(parcel.ticket);
             }
         }
         debug_assert_eq!(self.tickets, 0);
@@ -207,21 +194,17 @@ impl Session {
     /// Takes messages out of the queue that go elsewhere, tickets and all.
     pub fn take_waiting(&mut self, why: Drop, is_meant: impl FnMut(&Parcel) -> bool) -> Vec<Parcel> {
         let taken = self.queue.extract(is_meant);
-        self.accounts.drop(why, taken.len() as u64);
-        self.tickets -= taken.iter().filter(|parcel| parcel.ticket.is_some()).count();
+        self.discount(why, &taken);
         taken
     }
 
-    /// Takes messages that move to another owner: first those in flight that no publisher would send again, then those that wait,
-    /// tickets and all.
+    /// Takes messages that move to another owner, in order: those in flight, then those that wait, tickets and all.
     pub fn take_moving(&mut self, is_meant: impl Fn(&Parcel) -> bool) -> Vec<Parcel> {
-        let flights = self.in_flight.extract(|flight| {
-            flight.ticket.is_none() && flight.kept.as_ref().is_some_and(|kept| is_meant(kept))
-        });
-        flights.iter().for_each(|flight| self.credit.settle(flight.bytes as usize));
-        self.accounts.drop(Drop::Moved, flights.len() as u64);
-        let waiting = self.take_waiting(Drop::Moved, &is_meant);
-        flights.into_iter().filter_map(Flight::into_parcel).chain(waiting).collect()
+        let mut moving = self.in_flight.extract(&is_meant);
+        moving.iter().for_each(|parcel| self.credit.settle(parcel.field.len()));
+        moving.extend(self.queue.extract(is_meant));
+        self.discount(Drop::Moved, &moving);
+        moving
     }
 
     /// How fit it is, if the other workers are to know and were not told.
@@ -310,6 +293,11 @@ impl Session {
         self.accounts.drop(why, unsent);
     }
 
+    fn discount(&mut self, why: Drop, taken: &[Parcel]) {
+        self.accounts.drop(why, taken.len() as u64);
+        self.tickets -= taken.iter().filter(|parcel| parcel.ticket.is_some()).count();
+    }
+
     fn release(&mut self, ticket: Option<Ticket>, released: &mut Vec<Ticket>) {
         self.tickets -= usize::from(ticket.is_some());
         released.extend(ticket);
@@ -318,23 +306,11 @@ impl Session {
     /// Those that hold one are the newest, so older ones are not looked at.
     fn release_all(&mut self, released: &mut Vec<Ticket>) {
         let waiting = self.queue.iter_mut().rev().map(|parcel| &mut parcel.ticket);
-        let flying = self.in_flight.iter_mut().rev().map(|flight| &mut flight.ticket);
+        let flying = self.in_flight.iter_mut().rev().map(|parcel| &mut parcel.ticket);
         let held = waiting.chain(flying).filter_map(Option::take).take(self.tickets);
         let before = released.len();
         released.extend(held);
         debug_assert_eq!(released.len() - before, self.tickets);
         self.tickets = 0;
-    }
-}
-
-impl Flight {
-    /// Of a message that was just given to a link.
-    pub fn new(bytes: usize, ticket: Option<Ticket>, kept: Option<Parcel>) -> Self {
-        Self { bytes: u32::try_from(bytes).unwrap_or(u32::MAX), ticket, kept: kept.map(Box::new) }
-    }
-
-    /// The message, to be sent again. It does not expire any more: the subscriber may have it.
-    fn into_parcel(self) -> Option<Parcel> {
-        self.kept.map(|kept| Parcel { expires: Micros::MAX, ticket: self.ticket, ..*kept })
     }
 }

@@ -71,7 +71,7 @@ impl Engine {
         if let Some(session) = self.out.sessions.get(key) {
             let (session, link) = (session.id, session.link);
             self.end_session(now, key, Drop::SessionEnded);
-            self.events.push(Event::Overflow { session, link });
+            self.events.push(self.lane_of(session), Event::Overflow { session, link });
         }
     }
 

@@ -5,9 +5,12 @@
 //! takes the place of the one before once all its parts have come; until then it waits beside it, and
 //! gives way when room is short. What outlives its expiry is removed by whoever looks next.
 
+mod cleared;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
 
+use self::cleared::Cleared;
 use crate::Micros;
 use crate::topic;
 
@@ -29,7 +32,7 @@ pub struct RetainedPart<'a> {
     pub publisher: u64,
     /// The sequence number of this message or part.
     pub sequence: u64,
-    /// When it outlives its expiry; `Micros::MAX`: never.
+    /// When it outlives its expiry; `Micros::MAX`: never. Of one that clears: when that may be forgotten.
     pub expires: Micros,
     /// Of a part: its index and how many there are.
     pub fragment: Option<(u32, u32)>,
@@ -44,7 +47,7 @@ pub enum Offer {
     Cleared,
     /// More parts must come.
     Incomplete,
-    /// It is older than what is kept, was there already, or contradicts itself.
+    /// It is older than what is kept, or cleared the topic; was there already; or contradicts itself.
     Ignored,
     /// There is no room for it. What was kept before stays.
     Refused,
@@ -58,6 +61,7 @@ pub struct RetainedStore {
     /// The topics of those that expire, the first to do so first.
     mortal: BTreeSet<(Micros, Box<str>)>,
     waiting: Vec<Waiting>,
+    cleared: Cleared,
 }
 
 struct Kept {
@@ -83,11 +87,19 @@ impl RetainedStore {
     /// Keeps nothing yet, and never more than `max_bytes`, parts of unfinished messages and overhead
     /// included.
     pub fn new(max_bytes: usize) -> Self {
-        Self { max_bytes, bytes: 0, kept: BTreeMap::new(), mortal: BTreeSet::new(), waiting: Vec::new() }
+        Self {
+            max_bytes,
+            bytes: 0,
+            kept: BTreeMap::new(),
+            mortal: BTreeSet::new(),
+            waiting: Vec::new(),
+            cleared: Cleared::default(),
+        }
     }
 
     /// Removes what has outlived its expiry. To be called before the store is read or changed.
     pub fn expire(&mut self, now: Micros) {
+        self.cleared.expire(now);
         while self.mortal.first().is_some_and(|(expires, _)| *expires <= now)
             && let Some((_, topic)) = self.mortal.pop_first()
         {
@@ -110,6 +122,7 @@ impl RetainedStore {
         });
         if part.payload_is_empty {
             self.remove(part.topic);
+            self.cleared.note(part.topic, part.publisher, sequence, part.expires);
             return Offer::Cleared;
         }
         self.keep(
@@ -166,7 +179,7 @@ impl RetainedStore {
         self.kept.len()
     }
 
-    /// Bytes held, with the cost of keeping them.
+    /// Bytes of messages held, with the cost of keeping them.
     #[cfg(test)]
     pub fn bytes(&self) -> usize {
         self.bytes
@@ -175,6 +188,7 @@ impl RetainedStore {
     fn is_stale(&self, part: &RetainedPart<'_>, sequence: u64) -> bool {
         let kept = self.kept.get(part.topic);
         kept.is_some_and(|kept| kept.publisher == part.publisher && sequence <= kept.sequence)
+            || self.cleared.is_after(part.topic, part.publisher, sequence)
     }
 
     fn keep(&mut self, topic: &str, kept: Kept) -> Offer {

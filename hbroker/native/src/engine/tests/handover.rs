@@ -6,7 +6,7 @@ use super::network::{Faults, GRANT, MILLISECOND, Network, SECOND, message};
 use crate::engine::Engine;
 use crate::engine::distribution::MessageId;
 use crate::tables::jurisdiction::Grant;
-use crate::wire::{QueuedRecord, SeenRecord};
+use crate::wire::{PublishOut, QueuedRecord, SeenRecord};
 
 type Records = Vec<Vec<u8>>;
 
@@ -147,6 +147,94 @@ fn an_open_message_is_sent_again_and_taken_for_new() {
 }
 
 #[test]
+fn what_was_acknowledged_comes_before_what_the_new_owner_takes() {
+    for qos in [1, 2] {
+        let mut network = Network::new(11, Faults::default());
+        let (old, new) = (network.add_node("", 1), network.add_node("elsewhere", 1));
+        let subscriber = network.add_subscriber(old, "b/#", 2);
+        let publisher = network.add_client();
+        network.run(10 * MILLISECOND);
+        network.parted = Some((old, subscriber));
+        publish_for(&mut network, publisher, 20, qos);
+        // On their way to a session that counts as away now: their publisher will not send them again.
+        network.run(3 * SECOND);
+        network.assert_all_published(publisher, 20);
+        network.connect(subscriber, new);
+        network.subscribe(subscriber, new, "b/#", 2, false);
+        network.cut(old, "b", new);
+        let (queued, seen) = export(&mut network, old, "b");
+        assert_eq!(import(&mut network, new, &queued, &seen), 0);
+        for engine in &mut network.hosts[new].engines {
+            engine.grant("b", Grant { epoch: 2, ..GRANT });
+        }
+        publish_for(&mut network, publisher, 20, qos);
+        network.run(SECOND);
+        network.parted = None;
+        network.run_until_drained();
+
+        network.assert_all_published(publisher, 40);
+        let firsts: Vec<u64> = network.sequences(subscriber, "b/topic").into_iter().take(40).collect();
+        assert_eq!(firsts, (1..=40).collect::<Vec<_>>(), "QoS {qos}");
+        assert_has_all(&network, subscriber, 40, qos, "the subscriber");
+    }
+}
+
+#[test]
+fn what_is_sent_again_comes_before_what_was_acknowledged_later() {
+    let mut network = Network::new(13, Faults::default());
+    let (old, new) = (network.add_node("", 1), network.add_node("elsewhere", 1));
+    let subscriber = network.add_subscriber(old, "b/#", 2);
+    network.connect(subscriber, new);
+    network.subscribe(subscriber, new, "b/#", 2, false);
+    let publisher = network.add_client();
+    network.parted = Some((old, subscriber));
+    publish_for(&mut network, publisher, 1, 1);
+    network.publish(publisher, &PublishOut { ack_queued: true, ..message("b/topic", b"x", 1) });
+    publish_for(&mut network, publisher, 1, 1);
+    network.run(10 * MILLISECOND);
+    assert_eq!(network.hosts[publisher].published.keys().collect::<Vec<_>>(), [&2]);
+    network.cut(old, "b", new);
+    let (queued, seen) = export(&mut network, old, "b");
+    assert_eq!(queued.len(), 2, "the second, and the first, which is to come before it");
+    import(&mut network, new, &queued, &seen);
+    for engine in &mut network.hosts[new].engines {
+        engine.grant("b", Grant { epoch: 2, ..GRANT });
+    }
+    network.run(SECOND);
+    network.parted = None;
+    network.run_until_drained();
+    network.assert_all_published(publisher, 3);
+    assert_eq!(network.sequences(subscriber, "b/topic")[..4], [1, 2, 1, 3]);
+}
+
+#[test]
+fn what_comes_again_before_it_is_read_is_acknowledged_when_it_is() {
+    for bytes in [1, 10_000] {
+        let mut network = Network::new(12, Faults::default());
+        let (old, new) = (network.add_node("", 1), network.add_node("elsewhere", 1));
+        let subscriber = network.add_subscriber(old, "b/#", 2);
+        network.connect(subscriber, new);
+        network.subscribe(subscriber, new, "b/#", 2, false);
+        network.hosts[subscriber].reads = false;
+        let publisher = network.add_client();
+        network.publish(publisher, &message("b/topic", &vec![7; bytes], 2));
+        network.run(SECOND / 2);
+        network.cut(old, "b", new);
+        export(&mut network, old, "b");
+        for engine in &mut network.hosts[new].engines {
+            engine.grant("b", Grant { epoch: 2, ..GRANT });
+        }
+        network.run(SECOND);
+        assert_eq!(network.counter(subscriber, "drop.duplicate_message"), 1, "{bytes} bytes");
+        assert!(network.hosts[publisher].published.is_empty(), "{bytes} bytes: nobody has read it");
+        network.hosts[subscriber].reads = true;
+        network.run_until_drained();
+        network.assert_all_published(publisher, 1);
+        assert_eq!(network.sequences(subscriber, "b/topic").len(), 1, "{bytes} bytes");
+    }
+}
+
+#[test]
 fn what_is_open_is_told_with_no_subtree_neither_before_its_own_moves_nor_after() {
     for order in [["a", "b"], ["b", "a"]] {
         let mut network = Network::new(10, Faults::default());
@@ -194,7 +282,7 @@ fn what_was_answered_is_not_taken_twice_by_the_new_owner() {
         engine.grant("b", Grant { epoch: 2, ..GRANT });
     }
     let resend = |network: &mut Network, sequence: u64| {
-        let message = crate::wire::PublishOut { publisher: id, sequence, ..message("b/topic", b"x", 2) };
+        let message = PublishOut { publisher: id, sequence, ..message("b/topic", b"x", 2) };
         let mut field = Vec::new();
         crate::wire::put_publish_field(&mut field, &message);
         network.hosts[new].engines[0].publish_raw(now, &crate::wire::message_of(&field))
@@ -214,7 +302,7 @@ fn records_that_make_no_sense_are_dropped_and_counted() {
     let session = network.hosts[subscriber].session;
     let publish = |topic: &str, qos| {
         let mut field = Vec::new();
-        let message = crate::wire::PublishOut { publisher: 9, sequence: 1, ..message(topic, b"x", qos) };
+        let message = PublishOut { publisher: 9, sequence: 1, ..message(topic, b"x", qos) };
         crate::wire::put_publish_field(&mut field, &message);
         crate::wire::message_of(&field)
     };

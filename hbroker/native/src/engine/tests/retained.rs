@@ -58,6 +58,25 @@ fn who_subscribes_gets_the_latest_and_never_an_older_one_after_it() {
 }
 
 #[test]
+fn what_is_cleared_stays_so_though_qos_0_comes_late() {
+    let mut arrived = 0;
+    for seed in 0..50 {
+        let mut network = Network::new(seed, Faults { loss: 0.1, duplication: 0.05, jitter: 20_000 });
+        let node = network.add_node("", 1);
+        let publisher = network.add_client();
+        network.publish(publisher, &retained("a/b", b"x", 0));
+        let between = network.rng.random_range(0..5 * MILLISECOND);
+        network.run(between);
+        network.publish(publisher, &retained("a/b", b"", 1 + (seed % 2) as u8));
+        network.run_until_drained();
+        arrived += network.counter(node, "messages_in") - 1;
+        let subscriber = network.add_subscriber(node, "a/+", 1);
+        assert_eq!(send_retained(&mut network, subscriber, node, "a/+", 1), 0, "seed {seed}");
+    }
+    assert!(arrived > 30, "{arrived} of the earlier ones");
+}
+
+#[test]
 fn a_message_that_is_retained_comes_again_for_each_subscription_at_qos_2() {
     let mut network = Network::new(7, Faults::HEAVY);
     let node = network.add_node("", 1);

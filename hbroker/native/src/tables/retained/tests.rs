@@ -44,6 +44,20 @@ fn the_last_message_is_kept() {
 }
 
 #[test]
+fn what_a_clearing_message_overtook_is_not_kept() {
+    let mut store = RetainedStore::new(10_000);
+    assert_eq!(store.offer(RetainedPart { expires: 100, ..whole("a", b"", 5) }), Offer::Cleared);
+    assert_eq!(store.offer(whole("a", b"before", 4)), Offer::Ignored);
+    assert_eq!(store.offer(part("a", b"before", 2, 1, 2)), Offer::Ignored);
+    assert_eq!(store.offer(RetainedPart { publisher: 2, ..whole("a", b"other", 4) }), Offer::Kept);
+    assert_eq!(store.offer(whole("a", b"before", 4)), Offer::Ignored, "whoever published since");
+    assert_eq!(store.offer(whole("a", b"after", 6)), Offer::Kept);
+    store.expire(100);
+    store.offer(RetainedPart { publisher: 2, ..whole("a", b"", 5) });
+    assert_eq!(store.offer(whole("a", b"long after", 4)), Offer::Kept);
+}
+
+#[test]
 fn a_large_message_replaces_when_it_is_whole() {
     let mut store = RetainedStore::new(10_000);
     store.offer(whole("a", b"old", 1));

@@ -1,0 +1,156 @@
+//! Whoever floods waits for himself.
+
+use std::net::SocketAddr;
+
+use rand::rngs::SmallRng;
+use rand::{Rng, SeedableRng};
+
+use super::*;
+
+const HOST: [u8; 4] = [192, 0, 2, 1];
+
+/// An event that tells the lane it is in, and its place there.
+fn event(lane: u16, place: usize) -> Event {
+    let packet = place.to_be_bytes().to_vec();
+    Event::Control { link: None, source: (HOST, lane).into(), packet, inbound: true }
+}
+
+fn sized(bytes: usize) -> Event {
+    Event::Control { link: None, source: (HOST, 1).into(), packet: vec![0; bytes], inbound: true }
+}
+
+fn what(event: &Event) -> (u16, usize) {
+    match event {
+        Event::Control { source, packet, .. } => {
+            (source.port(), usize::from_be_bytes(packet.as_slice().try_into().expect("a place")))
+        }
+        other => panic!("{other:?}"),
+    }
+}
+
+fn lane(number: u16) -> Lane {
+    match number {
+        0 => Lane::Own,
+        1..8 => Lane::Session(u64::from(number)),
+        _ => Lane::Outside(IpAddr::from([192, 0, 2, number as u8]).into()),
+    }
+}
+
+#[test]
+fn a_lane_waits_for_one_event_of_each_other_at_most() {
+    let mut events = Events::new(100_000, 1);
+    for flood in [1, 2, 9] {
+        (0..1_000).for_each(|place| events.push(lane(flood), event(flood, place)));
+    }
+    let _ = events.take(10);
+    events.push(lane(3), event(3, 0));
+    events.push(lane(0), event(0, 0));
+    let next: Vec<u16> = events.take(5).iter().map(|event| what(event).0).collect();
+    assert!(next.contains(&3) && next.contains(&0), "{next:?}");
+}
+
+#[test]
+fn everything_comes_once_and_each_lane_in_order_whatever_the_turns() {
+    let mut random = SmallRng::seed_from_u64(1);
+    let mut events = Events::new(500, 1);
+    let (mut pushed, mut came) = ([0; 12], [0; 12]);
+    let mut refused = 0;
+    for _ in 0..20_000 {
+        let number = random.random_range(0..12_u16).min(random.random_range(0..12));
+        let at = usize::from(number);
+        if random.random_bool(0.97) {
+            if events.has_room(lane(number)) {
+                events.push(lane(number), event(number, pushed[at]));
+                pushed[at] += 1;
+            } else {
+                refused += 1;
+            }
+        } else {
+            for event in events.take(random.random_range(0..60)) {
+                let (number, place) = what(&event);
+                assert_eq!(place, came[usize::from(number)], "lane {number}");
+                came[usize::from(number)] += 1;
+            }
+        }
+        assert_eq!(events.len(), pushed.iter().sum::<usize>() - came.iter().sum::<usize>());
+        assert!(events.len() <= 500 + 7, "a session may have one more");
+    }
+    assert!(refused > 100, "{refused}");
+    let left = events.take(usize::MAX).len();
+    assert_eq!(pushed.iter().sum::<usize>(), came.iter().sum::<usize>() + left);
+    assert!(events.is_empty() && events.others.is_empty() && events.turns.is_empty());
+    assert_eq!((events.bytes, events.own.bytes), (0, 0));
+}
+
+/// Has this lane hold as much as it may; how much came in.
+fn flood(events: &mut Events, lane: Lane) -> usize {
+    let before = events.len();
+    while events.has_room(lane) {
+        events.push(lane, sized(1));
+    }
+    events.len() - before
+}
+
+#[test]
+fn many_floods_at_once_leave_room_for_others() {
+    let mut events = Events::new(10_000, 1);
+    let held: Vec<usize> = (0..200).map(|session| flood(&mut events, Lane::Session(session))).collect();
+    assert!((900..1_100).contains(&held[0]), "one alone may hold much: {}", held[0]);
+    assert!(held.iter().all(|&held| held > 0), "a session has one event at least: {held:?}");
+    assert!(events.len() < 9_000, "{}", events.len());
+    for host in 8..200 {
+        let came = flood(&mut events, lane(host));
+        assert!(host > 20 || came > 10, "{came} requests of host {host} came through");
+    }
+    assert!(events.is_full());
+    assert!(!events.has_room(lane(201)), "there may be any number of hosts");
+    assert!(events.has_room(Lane::Session(201)), "there are so many sessions and no more");
+    // With time they share what there is, whoever came first.
+    for _ in 0..1_000 {
+        events.take(100);
+        (0..200).for_each(|session| _ = flood(&mut events, Lane::Session(session)));
+    }
+    let held: Vec<usize> =
+        (0..200).map(|session| events.others[&Lane::Session(session)].events.len()).collect();
+    assert!(held.iter().all(|held| (20..600).contains(held)), "{held:?}");
+}
+
+#[test]
+fn a_lane_is_bounded_in_bytes_and_the_engines_own_by_all_that_there_is() {
+    let mut events = Events::new(usize::MAX, 1);
+    let fill = |events: &mut Events, lane| {
+        while events.has_room(lane) {
+            events.push(lane, sized(64_000));
+        }
+    };
+    fill(&mut events, lane(1));
+    let share = MOST_EVENT_BYTES * (SHARE - 1) / SHARE / (SHARE + 1);
+    assert!((share..share + 65_000).contains(&events.bytes), "{}", events.bytes);
+    fill(&mut events, lane(9));
+    fill(&mut events, lane(0));
+    assert!(events.is_full() && !events.has_room(lane(1)) && !events.has_room(lane(9)));
+    assert!(events.bytes < MOST_EVENT_BYTES + 65_000);
+    events.take(3);
+    assert!(!events.is_full());
+}
+
+#[test]
+fn a_burst_that_is_over_holds_no_memory() {
+    let mut events = Events::new(usize::MAX, 1);
+    for number in 0..50_000 {
+        events.push(Lane::Session(number % 5_000), sized(1));
+        events.push(Lane::Own, sized(1));
+    }
+    events.take(usize::MAX);
+    assert!(events.is_empty() && events.others.is_empty());
+    assert!(events.own.events.capacity() < 2_000 && events.turns.capacity() < 2_000);
+}
+
+#[test]
+fn an_address_is_a_host_or_of_ipv6_a_network() {
+    let of = |text: &str| Prefix::from(text.parse::<SocketAddr>().expect("an address").ip());
+    assert_eq!(of("192.0.2.1:1"), of("[::ffff:192.0.2.1]:2"));
+    assert_ne!(of("192.0.2.1:1"), of("192.0.2.2:1"));
+    assert_eq!(of("[2001:db8::1]:1"), of("[2001:db8::ffff:1]:2"));
+    assert_ne!(of("[2001:db8::1]:1"), of("[2001:db8:0:1::1]:1"));
+}

@@ -1,0 +1,96 @@
+//! Topics that were cleared a short time ago, and by which message (§7.6).
+//!
+//! A message of QoS 0 may be overtaken on its way by the one that clears its topic. When it comes there is nothing left to compare it
+//! with but this.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::OVERHEAD;
+use crate::Micros;
+
+/// What all of them may cost; the oldest give way.
+const MAX_BYTES: usize = 1 << 20;
+
+/// The latest that cleared each topic, for a while.
+#[derive(Default)]
+pub struct Cleared {
+    bytes: usize,
+    latest: BTreeMap<Box<str>, Mark>,
+    /// The topics, the first to be forgotten first.
+    order: BTreeSet<(Micros, Box<str>)>,
+}
+
+struct Mark {
+    until: Micros,
+    publisher: u64,
+    sequence: u64,
+}
+
+impl Cleared {
+    /// This message cleared the topic.
+    pub fn note(&mut self, topic: &str, publisher: u64, sequence: u64, until: Micros) {
+        self.forget(topic);
+        self.bytes += cost(topic);
+        self.order.insert((until, topic.into()));
+        self.latest.insert(topic.into(), Mark { until, publisher, sequence });
+        while self.bytes > MAX_BYTES
+            && let Some((_, oldest)) = self.order.pop_first()
+        {
+            self.forget(&oldest);
+        }
+    }
+
+    /// Forgets what has had its time.
+    pub fn expire(&mut self, now: Micros) {
+        while self.order.first().is_some_and(|(until, _)| *until <= now)
+            && let Some((_, topic)) = self.order.pop_first()
+        {
+            self.forget(&topic);
+        }
+    }
+
+    /// Whether a message was published before its own publisher cleared the topic.
+    pub fn is_after(&self, topic: &str, publisher: u64, sequence: u64) -> bool {
+        self.latest.get(topic).is_some_and(|mark| mark.publisher == publisher && sequence <= mark.sequence)
+    }
+
+    fn forget(&mut self, topic: &str) {
+        if let Some((topic, mark)) = self.latest.remove_entry(topic) {
+            self.bytes -= cost(&topic);
+            self.order.remove(&(mark.until, topic));
+        }
+    }
+}
+
+fn cost(topic: &str) -> usize {
+    2 * (topic.len() + OVERHEAD)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_clears_counts_for_its_publisher_and_for_a_while() {
+        let mut cleared = Cleared::default();
+        cleared.note("a", 1, 5, 100);
+        cleared.note("a", 1, 7, 200);
+        cleared.note("b", 2, 9, 150);
+        assert!(cleared.is_after("a", 1, 7) && !cleared.is_after("a", 1, 8));
+        assert!(!cleared.is_after("a", 2, 1) && !cleared.is_after("c", 1, 1));
+        cleared.expire(150);
+        assert!(cleared.is_after("a", 1, 6) && !cleared.is_after("b", 2, 1));
+        cleared.expire(200);
+        assert_eq!((cleared.bytes, cleared.latest.len(), cleared.order.len()), (0, 0, 0));
+    }
+
+    #[test]
+    fn the_oldest_give_way() {
+        let mut cleared = Cleared::default();
+        for number in 0..100_000 {
+            cleared.note(&number.to_string(), 1, number, number);
+        }
+        assert!(cleared.bytes <= MAX_BYTES && cleared.latest.len() == cleared.order.len());
+        assert!(cleared.is_after("99999", 1, 1) && !cleared.is_after("0", 1, 0));
+    }
+}

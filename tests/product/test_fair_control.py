@@ -1,0 +1,101 @@
+"""Whoever floods a node with requests waits for himself: newcomers, and those who join, do not (§3.3).
+
+The flood of a session comes over a link of the native core, which sends again what was not acknowledged, as an
+honest client's does: so there is always as much of it as the node takes.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from random import Random
+
+from hbroker import sync
+from hbroker._native import Config, ControlEvent, Endpoint
+from hbroker._proto import packet_pb2 as pb
+from hbroker.protocol.packets import address_of, body_of
+from tests.product.network import PATIENCE
+from tests.product.node import Node, Stranger, node_up
+
+FLOOD = 86_400
+REQUESTS = 10_000
+NEWCOMERS = 10
+BOUND_S = 0.5
+
+
+def test_newcomers_do_not_wait_for_the_flood_of_a_session() -> None:
+    with node_up() as node, flooding(node):
+        waited = [newcomer(node, number) for number in range(NEWCOMERS)]
+        waited += [joiner(node, number) for number in range(NEWCOMERS)]
+        made = node.status()["subscriptions"]
+        assert isinstance(made, int)
+        assert made < FLOOD, "the flood was over before"
+    assert max(waited) < BOUND_S, waited
+
+
+def test_newcomers_do_not_wait_for_the_requests_of_another_host() -> None:
+    with node_up() as node, closing(Stranger(node, "127.0.0.2")) as stranger:
+        token = stranger.ask().challenge.token
+        question = pb.Datagram(padding=bytes(512), header=pb.Header(token=token))
+        question.packets.add().subscribe.CopyFrom(pb.Subscribe(request=1, filter="#"))
+        data = question.SerializeToString()
+        for _ in range(REQUESTS):
+            stranger.send(data)
+        assert newcomer(node, 0) < BOUND_S
+        assert len(stranger.receive()) < REQUESTS, "the flood was over before"
+
+
+def newcomer(node: Node, number: int) -> float:
+    """How long a new client takes to be subscribed, in seconds."""
+    began = time.monotonic()
+    with sync.connect(node.root) as client, client.subscribe(f"new/{number}", qos=1):
+        return time.monotonic() - began
+
+
+def joiner(node: Node, number: int) -> float:
+    """How long a new sub-broker takes from its first word to its lease, in seconds."""
+    join = pb.Join(request=1, node=f"n{number}", subtree=f"joined/{number}", incarnation=1)
+    join.address.CopyFrom(address_of(("127.0.0.1", 9)))
+    began = time.monotonic()
+    with session(node, Random(100 + number)) as (endpoint, link):
+        assert endpoint.send(link, pb.Packet(join=join).SerializeToString())
+        while (passed := time.monotonic() - began) < PATIENCE:
+            endpoint.wait(PATIENCE - passed)
+            for event in endpoint.poll_events():
+                body = body_of(event.packet) if isinstance(event, ControlEvent) else None
+                if isinstance(body, pb.JoinAck):
+                    assert body.epoch, body
+                    return time.monotonic() - began
+        raise TimeoutError("nobody answers")
+
+
+@contextmanager
+def flooding(node: Node) -> Iterator[None]:
+    """A session with so many SUBSCRIBEs on their way, as fast as its link takes them."""
+    with session(node, Random(3)) as (endpoint, link):
+        for number in range(FLOOD):
+            request = pb.Subscribe(request=number, filter=f"flood/{number}/+/#")
+            assert endpoint.send(link, pb.Packet(subscribe=request).SerializeToString())
+        assert endpoint.wait(PATIENCE), "the flood does not begin"
+        yield
+
+
+@contextmanager
+def session(node: Node, random: Random) -> Iterator[tuple[Endpoint, int]]:
+    """A session without a client's control over it: an endpoint, and its link to the node."""
+    config = Config(
+        node=False,
+        session=random.getrandbits(64),
+        incarnation=random.getrandbits(64),
+        publisher=random.getrandbits(64),
+        token_keys=[random.randbytes(16)],
+        seed=random.getrandbits(64),
+    )
+    endpoint = Endpoint(config, ("127.0.0.1", 0))
+    try:
+        link = endpoint.connect(node.address, b"")
+        assert link is not None
+        yield endpoint, link
+    finally:
+        endpoint.shutdown()
