@@ -85,7 +85,10 @@ impl Connection {
             }
             match frame::split(&bytes[at..], self.maximum_packet()) {
                 Ok(Some(frame)) => match self.handle_packet(turn, &frame, upper) {
-                    Ok(Flow::Next) => at += frame.bytes.len(),
+                    Ok(Flow::Next) => {
+                        turn.counters.packets_in += 1;
+                        at += frame.bytes.len();
+                    }
                     Ok(Flow::Stay) => break,
                     Err(reason) => self.fail(turn, reason, upper),
                 },
@@ -103,7 +106,6 @@ impl Connection {
         frame: &Frame<'_>,
         upper: &mut impl Upper,
     ) -> Result<Flow, Reason> {
-        turn.counters.packets_in += 1;
         self.heard = turn.now;
         match self.state {
             State::ExpectConnect => self.handle_connect(turn, frame, upper),

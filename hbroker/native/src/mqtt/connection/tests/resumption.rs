@@ -56,6 +56,24 @@ fn pubrel_and_publish_come_again_first_in_order_and_with_their_ids() {
 }
 
 #[test]
+fn pubcomp_of_an_earlier_connection_gives_no_quota() {
+    for (properties, most) in [(&b""[..], 65_535_u32), (b"\x21\0\x02", 2)] {
+        let session = Session::import(
+            SessionSettings { inflight: u16::MAX, ..SessionSettings::default() },
+            SessionState { owed: vec![65_535, 1], ..SessionState::default() },
+        );
+        let (mut bench, packets) = back(Version::V5, session, properties);
+        assert_eq!(packets, [ack(kind::PUBREL, 65_535), ack(kind::PUBREL, 1)]);
+        bench.feed(&ack(kind::PUBCOMP, 1));
+        bench.feed(&ack(kind::PUBCOMP, 65_535));
+        for sequence in 0..5 {
+            bench.deliver(Message::plain(sequence, "t", b"", 1), 1);
+        }
+        assert_eq!(bench.take().len() as u32, most.min(5));
+    }
+}
+
+#[test]
 fn a_smaller_receive_maximum_holds_from_the_first_packet_on() {
     let mut bench = Bench::open(Version::V5);
     for sequence in 1..4 {
