@@ -4,6 +4,7 @@ mod delivery;
 mod fuzz;
 mod handshake;
 mod limits;
+mod lossy;
 mod published;
 mod resumption;
 

@@ -47,7 +47,7 @@ impl Channel {
         turn.out.len() < self.output_bytes
     }
 
-    /// A message of `QoS` 1 or 2 was acknowledged for good. One of an earlier connection took none of this one's quota (§4.9).
+    /// A message of `QoS` 1 or 2 was acknowledged for good.
     pub fn restore(&mut self) {
         self.quota = self.quota.saturating_add(1).min(self.receive_maximum);
     }

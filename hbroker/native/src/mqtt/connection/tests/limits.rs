@@ -144,6 +144,28 @@ fn reason_strings_are_spared_where_the_client_asks_or_has_no_room() {
 }
 
 #[test]
+fn subscriptions_come_up_with_all_their_options() {
+    let mut bench = Bench::open(Version::V5);
+    bench.feed(&packet(0x82, b"\0\x09\x03\x0b\x80\x01\0\x03a/#\x2e\0\x0a$share/g/t\x01"));
+    let Some(Event::Subscribe(subscribe)) = bench.upper.events.pop() else {
+        panic!("nothing came up");
+    };
+    assert_eq!((subscribe.packet_id, subscribe.identifier), (9, 128));
+    let [first, second] = &subscribe.filters[..] else { panic!("{subscribe:?}") };
+    assert_eq!((first.filter.as_str(), first.qos, first.retain_handling), ("a/#", 2, 2));
+    assert!(first.no_local && first.retain_as_published);
+    assert_eq!((second.filter.as_str(), second.qos, second.no_local), ("$share/g/t", 1, false));
+    bench.feed(&packet(0xA2, b"\0\x0a\0\0\x03a/#\0\x01b"));
+    let Some(Event::Unsubscribe(unsubscribe)) = bench.upper.events.pop() else {
+        panic!("nothing came up");
+    };
+    assert_eq!(
+        (unsubscribe.packet_id, &unsubscribe.filters[..]),
+        (10, &["a/#".to_owned(), "b".to_owned()][..])
+    );
+}
+
+#[test]
 fn answers_before_mqtt_5_have_its_words() {
     for version in [Version::V31, Version::V311] {
         let mut bench = Bench::open(version);
