@@ -77,7 +77,6 @@ struct Client {
     has_session_expiry: bool,
     wants_text: bool,
     receive_maximum: u16,
-    maximum_packet: Option<u32>,
     topic_alias_maximum: u16,
     authentication_method: Option<Box<str>>,
 }

@@ -11,6 +11,8 @@ use crate::mqtt::io::output::Output;
 use crate::mqtt::packets::Version;
 use crate::wire::PublishView;
 
+/// The longest string or binary data (§1.5.4).
+const MAX_BINARY: usize = 65_535;
 /// `PayloadFormat` on the wire of the network (`packet.proto`): 1 is UTF-8 text.
 const TEXT: i32 = 1;
 
@@ -177,15 +179,26 @@ fn properties(publish: &PublishView<'_>) -> Box<[u8]> {
             put_binary(&mut out, bytes);
         }
     };
-    put(property::CONTENT_TYPE, said.content_type.as_bytes());
-    put(property::RESPONSE_TOPIC, said.response_topic.as_bytes());
-    put(property::CORRELATION_DATA, said.correlation_data);
-    for (name, value) in publish.user_properties() {
+    if is_text(said.content_type) {
+        put(property::CONTENT_TYPE, said.content_type.as_bytes());
+    }
+    if is_text(said.response_topic) {
+        put(property::RESPONSE_TOPIC, said.response_topic.as_bytes());
+    }
+    if said.correlation_data.len() <= MAX_BINARY {
+        put(property::CORRELATION_DATA, said.correlation_data);
+    }
+    for (name, value) in publish.user_properties().filter(|(name, value)| is_text(name) && is_text(value)) {
         out.push(property::USER_PROPERTY);
         put_binary(&mut out, name.as_bytes());
         put_binary(&mut out, value.as_bytes());
     }
     out.into()
+}
+
+/// Whether MQTT has such a string (§1.5.4); the network's own clients may publish others, which are left out.
+fn is_text(text: &str) -> bool {
+    text.len() <= MAX_BINARY && !text.as_bytes().contains(&0)
 }
 
 #[cfg(test)]

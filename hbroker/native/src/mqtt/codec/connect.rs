@@ -1,10 +1,11 @@
 //! CONNECT (§3.1), of all three versions: parsed by the crate, and held to the rules that it does not know.
 
+use bytes::BytesMut;
 use bytestring::ByteString;
 use rmqtt_codec::{v3, v5};
 
 use crate::mqtt::codec::Checked;
-use crate::mqtt::codec::control::{Decoded, check_properties, decode, owned};
+use crate::mqtt::codec::control::{Decoded, check_properties, decode_bytes, owned};
 use crate::mqtt::codec::frame::{Frame, kind};
 use crate::mqtt::codec::reader::Reader;
 use crate::mqtt::packets::{Connect, UserProperties, Version, Will};
@@ -16,7 +17,10 @@ const PASSWORD: u8 = 0x40;
 const WILL_RETAIN: u8 = 0x20;
 const WILL_QOS: u8 = 0x18;
 const WILL: u8 = 0x04;
+const CLEAN_START: u8 = 0x02;
 const RESERVED: u8 = 0x01;
+/// Behind the name "MQTT" and the level.
+const V5_FLAGS_AT: usize = 7;
 
 /// A first packet that is refused, and the version in which to say so; None: it is not MQTT, and gets no answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -54,12 +58,18 @@ fn version(body: &[u8]) -> Result<Version, Unfit> {
 }
 
 fn parse_body(version: Version, frame: &Frame<'_>) -> Checked<Connect> {
-    check(version, Reader::new(frame.body))?;
-    let connect = match decode(version, frame)? {
+    let flags = check(version, Reader::new(frame.body))?;
+    let mut bytes = BytesMut::from(frame.bytes);
+    if version == Version::V5 {
+        // §3.1.3.1: an empty client id may come with any clean start; the crate wants it set.
+        bytes[frame.bytes.len() - frame.body.len() + V5_FLAGS_AT] |= CLEAN_START;
+    }
+    let mut connect = match decode_bytes(version, bytes)? {
         Decoded::V3(v3::Packet::Connect(packet)) => from_v3(version, *packet),
         Decoded::V5(v5::Packet::Connect(packet)) => from_v5(*packet),
         _ => return Err(Reason::MALFORMED),
     };
+    connect.clean_start = flags & CLEAN_START != 0;
     // MQTT 3.1 §3.1: a client id has at least one character.
     if version == Version::V31 && connect.client_id.is_empty() {
         return Err(Reason::CLIENT_ID_INVALID);
@@ -77,8 +87,8 @@ fn parse_body(version: Version, frame: &Frame<'_>) -> Checked<Connect> {
 }
 
 /// Walks through the packet for what the crate does not look at: reserved and contradictory flags, U+0000, repeated properties,
-/// overlong integers, and bytes left over.
-fn check(version: Version, mut body: Reader<'_>) -> Checked<()> {
+/// overlong integers, and bytes left over. Its flags.
+fn check(version: Version, mut body: Reader<'_>) -> Checked<u8> {
     body.binary()?;
     body.byte()?;
     let flags = body.byte()?;
@@ -108,7 +118,8 @@ fn check(version: Version, mut body: Reader<'_>) -> Checked<()> {
     if has(PASSWORD) {
         body.binary()?;
     }
-    body.end()
+    body.end()?;
+    Ok(flags)
 }
 
 fn from_v3(version: Version, packet: v3::Connect) -> Connect {

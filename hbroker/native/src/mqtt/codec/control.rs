@@ -172,7 +172,10 @@ pub(super) enum Decoded {
 
 /// The packet, as the crate reads it.
 pub(super) fn decode(version: Version, frame: &Frame<'_>) -> Checked<Decoded> {
-    let mut bytes = BytesMut::from(frame.bytes);
+    decode_bytes(version, BytesMut::from(frame.bytes))
+}
+
+pub(super) fn decode_bytes(version: Version, mut bytes: BytesMut) -> Checked<Decoded> {
     if version == Version::V31 {
         // MQTT 3.1 §2.1: SUBSCRIBE and UNSUBSCRIBE may be marked as sent again.
         bytes[0] &= !0b1000;
@@ -213,17 +216,22 @@ fn checked(subscribe: Subscribe) -> Checked<Subscribe> {
     Ok(subscribe)
 }
 
-/// Properties, and before MQTT 5 the reserved bits of the requested QoS (MQTT 3.1.1 §3.8.3).
+/// Properties, and the options of each filter (§3.8.3.1; MQTT 3.1.1 §3.8.3).
 fn check_options(version: Version, frame: &Frame<'_>) -> Checked<()> {
     let mut body = Reader::new(frame.body);
     body.packet_id()?;
     if version == Version::V5 {
-        return check_properties(body.properties()?);
+        check_properties(body.properties()?)?;
     }
     while !body.is_empty() {
         body.text()?;
-        if body.byte()? > 2 {
+        let options = body.byte()?;
+        let reserved = if version == Version::V5 { 0xC0 } else { 0xFC };
+        if options & reserved != 0 || (version < Version::V5 && options == 3) {
             return Err(Reason::MALFORMED);
+        }
+        if options & 0x03 == 3 || options & 0x30 == 0x30 {
+            return Err(Reason::PROTOCOL_ERROR);
         }
     }
     Ok(())

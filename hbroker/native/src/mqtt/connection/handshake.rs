@@ -111,7 +111,6 @@ impl Connection {
             has_session_expiry: connect.session_expiry > 0,
             wants_text: connect.wants_problem_information,
             receive_maximum: connect.receive_maximum,
-            maximum_packet: connect.maximum_packet,
             topic_alias_maximum: connect.topic_alias_maximum,
             authentication_method: connect.authentication_method.as_deref().map(Into::into),
         };

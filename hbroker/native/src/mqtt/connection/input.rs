@@ -1,7 +1,7 @@
 //! From bytes to packets. What is whole is handled where it lies; only what is not whole, or comes while the connection does not listen, is kept.
 
 use crate::mqtt::Turn;
-use crate::mqtt::codec::frame::{self, Frame};
+use crate::mqtt::codec::frame::{self, Frame, kind};
 use crate::mqtt::connection::{Connection, Pause, State};
 use crate::mqtt::event::Upper;
 use crate::mqtt::reason::Reason;
@@ -78,9 +78,17 @@ impl Connection {
     fn handle_packets(&mut self, turn: &mut Turn<'_>, bytes: &[u8], upper: &mut impl Upper) -> usize {
         let mut at = 0;
         while self.listens() && at < bytes.len() {
+            // A stranger who does not begin with CONNECT is not waited for.
+            if self.state == State::ExpectConnect && bytes[at] != kind::CONNECT << 4 {
+                self.fail(turn, Reason::PROTOCOL_ERROR, upper);
+                break;
+            }
             match frame::split(&bytes[at..], self.maximum_packet()) {
                 Ok(Some(frame)) => match self.handle_packet(turn, &frame, upper) {
-                    Ok(Flow::Next) => at += frame.bytes.len(),
+                    Ok(Flow::Next) => {
+                        turn.counters.packets_in += 1;
+                        at += frame.bytes.len();
+                    }
                     Ok(Flow::Stay) => break,
                     Err(reason) => self.fail(turn, reason, upper),
                 },
@@ -98,7 +106,6 @@ impl Connection {
         frame: &Frame<'_>,
         upper: &mut impl Upper,
     ) -> Result<Flow, Reason> {
-        turn.counters.packets_in += 1;
         self.heard = turn.now;
         match self.state {
             State::ExpectConnect => self.handle_connect(turn, frame, upper),

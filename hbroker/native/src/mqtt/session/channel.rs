@@ -49,7 +49,7 @@ impl Channel {
 
     /// A message of `QoS` 1 or 2 was acknowledged for good.
     pub fn restore(&mut self) {
-        self.quota = (self.quota + 1).min(self.receive_maximum);
+        self.quota = self.quota.saturating_add(1).min(self.receive_maximum);
     }
 
     /// Appends PUBLISH; `encoder`: where others get the same message in this turn.

@@ -28,6 +28,13 @@ struct Flight {
     parcel: Parcel,
 }
 
+/// PUBREL was sent, and PUBCOMP has not come.
+struct Owed {
+    packet_id: u16,
+    /// Its PUBLISH went over this connection, and took of its quota.
+    is_fresh: bool,
+}
+
 #[derive(Default)]
 pub struct Outgoing {
     queue: Queue,
@@ -36,8 +43,8 @@ pub struct Outgoing {
     sent_bytes: usize,
     /// How many of these, from the front on, have gone over this connection.
     fresh: usize,
-    /// For these PUBREL was sent, in order.
-    owed: VecDeque<u16>,
+    /// In the order of PUBREC.
+    owed: VecDeque<Owed>,
     /// Messages that another gateway had sent: they keep their packet ids when they come again.
     expected: Vec<(MessageId, u16)>,
     ids: PacketIds,
@@ -49,7 +56,8 @@ pub struct Outgoing {
 impl Outgoing {
     /// Goes on with what another gateway had sent.
     pub fn expecting(expected: Vec<(MessageId, u16)>, owed: Vec<u16>) -> Self {
-        Self { expected, owed: owed.into(), ..Self::default() }
+        let owed = owed.into_iter().map(|packet_id| Owed { packet_id, is_fresh: false });
+        Self { expected, owed: owed.collect(), ..Self::default() }
     }
 
     /// Takes a message to wait. False: the queue overflowed, and the session is to end.
@@ -120,7 +128,9 @@ impl Outgoing {
             parcel.claim = None;
         }
         let used = self.sent.iter().map(|flight| flight.packet_id);
-        let used = used.chain(self.owed.iter().copied()).chain(self.expected.iter().map(|(_, id)| *id));
+        let used = used
+            .chain(self.owed.iter().map(|owed| owed.packet_id))
+            .chain(self.expected.iter().map(|(_, id)| *id));
         let Some(packet_id) = self.ids.next(used) else {
             turn.counters.drop(Drop::QueueFull);
             return;
@@ -164,8 +174,9 @@ impl Outgoing {
     pub fn resume(&mut self, turn: &mut Turn<'_>, channel: &mut Channel, settings: &SessionSettings) {
         self.fresh = 0;
         self.progress = turn.now;
-        for &packet_id in &self.owed {
-            channel.put_ack(turn, kind::PUBREL, packet_id, Reason::SUCCESS);
+        for owed in &mut self.owed {
+            owed.is_fresh = false;
+            channel.put_ack(turn, kind::PUBREL, owed.packet_id, Reason::SUCCESS);
         }
         self.flush(turn, channel, settings);
     }
@@ -194,21 +205,23 @@ impl Outgoing {
             // §4.3.3: a refusal ends it, too.
             (kind::PUBREC, Some((index, 2))) if reason.is_failure() => self.finish(channel, index),
             (kind::PUBREC, Some((index, 2))) => {
+                self.owed.push_back(Owed { packet_id, is_fresh: index < self.fresh });
                 self.remove(index);
-                self.owed.push_back(packet_id);
                 channel.put_ack(turn, kind::PUBREL, packet_id, Reason::SUCCESS);
             }
             (kind::PUBREC, _) if !reason.is_failure() => {
-                let is_known = self.owed.contains(&packet_id) || channel.version < Version::V5;
+                let is_owed = self.owed.iter().any(|owed| owed.packet_id == packet_id);
+                let is_known = is_owed || channel.version < Version::V5;
                 let reason = if is_known { Reason::SUCCESS } else { Reason::PACKET_ID_NOT_FOUND };
                 return channel.put_ack(turn, kind::PUBREL, packet_id, reason);
             }
             (kind::PUBCOMP, _) => {
-                let Some(index) = self.owed.iter().position(|owed| *owed == packet_id) else {
-                    return;
-                };
-                self.owed.remove(index);
-                channel.restore();
+                let owed = self.owed.iter().position(|owed| owed.packet_id == packet_id);
+                match owed.and_then(|index| self.owed.remove(index)) {
+                    Some(owed) if owed.is_fresh => channel.restore(),
+                    Some(_) => {}
+                    None => return,
+                }
             }
             _ => return,
         }
@@ -217,8 +230,8 @@ impl Outgoing {
 
     /// When the client is to be taken for stalled.
     pub fn stalls_at(&self, settings: &SessionSettings) -> Micros {
-        let holds_claims = !self.is_stalled && !(self.sent.is_empty() && self.queue.is_empty());
-        if holds_claims { self.progress.saturating_add(settings.stall) } else { NEVER }
+        let holds_none = self.is_stalled || (self.sent.is_empty() && self.queue.is_empty());
+        if holds_none { NEVER } else { self.progress.saturating_add(settings.stall) }
     }
 
     /// Releases the claims of a client that owes answers.
@@ -238,7 +251,10 @@ impl Outgoing {
     /// (message, packet id) of what was sent and not acknowledged, in order, and the packet ids that PUBREL is owed for.
     pub fn export(&self) -> (Vec<(MessageId, u16)>, Vec<u16>) {
         let sent = self.sent.iter().map(|flight| (flight.parcel.message.id, flight.packet_id));
-        (self.expected.iter().copied().chain(sent).collect(), self.owed.iter().copied().collect())
+        (
+            self.expected.iter().copied().chain(sent).collect(),
+            self.owed.iter().map(|owed| owed.packet_id).collect(),
+        )
     }
 
     pub fn queue(&self) -> &Queue {

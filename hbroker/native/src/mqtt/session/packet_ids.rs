@@ -13,28 +13,32 @@ pub struct PacketIds {
 
 impl PacketIds {
     /// One that is not in use; None: all are.
-    pub fn next(&mut self, used: impl Iterator<Item = u16> + Clone) -> Option<u16> {
-        // A stretch without any free one ends at one in use: there are at most as many of these as ids in use.
-        for _ in 0..=u16::MAX {
-            if self.free > 0 {
-                self.free -= 1;
-                self.last = following(self.last);
-                return Some(self.last);
-            }
-            self.free = used.clone().map(|id| distance(self.last, id) - 1).min().unwrap_or(u16::MAX - 1);
-            if self.free == 0 {
-                self.last = following(self.last);
-                if used.clone().count() >= usize::from(u16::MAX) {
-                    return None;
-                }
-            }
+    pub fn next(&mut self, used: impl Iterator<Item = u16>) -> Option<u16> {
+        if self.free == 0 {
+            let mut ahead: Vec<u16> = used.map(|id| distance(self.last, id)).collect();
+            ahead.sort_unstable();
+            ahead.dedup();
+            let run = ahead
+                .iter()
+                .enumerate()
+                .take_while(|(index, steps)| usize::from(**steps) == index + 1)
+                .count();
+            let to_next = ahead.get(run).map_or(usize::from(u16::MAX) + 1, |steps| usize::from(*steps));
+            self.last = following(self.last, run);
+            self.free = u16::try_from(to_next - run - 1).ok()?;
         }
-        None
+        self.free = self.free.checked_sub(1)?;
+        self.last = following(self.last, 1);
+        Some(self.last)
     }
 }
 
-fn following(id: u16) -> u16 {
-    id.checked_add(1).unwrap_or(1)
+/// The id so many steps on; 65,535 is followed by 1.
+fn following(id: u16, steps: usize) -> u16 {
+    match usize::from(id) + steps {
+        0 => 0,
+        sum => ((sum - 1) % usize::from(u16::MAX) + 1) as u16,
+    }
 }
 
 /// How many steps it is from one id to another, from 1 to 65,535.
