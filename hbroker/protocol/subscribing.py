@@ -210,7 +210,7 @@ class Subscribing:
             self._core.send(link, pack(part))
         # §6.5: nobody knows which member of a group is to have what was retained.
         if ack.active and not request.group and _wants_retained(request.retain_handling, not ack.resumed):
-            self._core.send_retained(session.id, request.filter, request.qos)
+            self._core.send_retained(session.id, request.filter, request.qos, request.listener)
 
     def _store(self, session: Session, address: Address, request: pb.Subscribe, ack: pb.SubAck) -> None:
         key = request.group, request.filter

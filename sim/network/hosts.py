@@ -262,10 +262,11 @@ class ClientHost(Host):
         self.world.settle(self)
         return sequence
 
-    def subscribe(self, filter: str, qos: int = 0, group: str = "") -> int:
+    def subscribe(self, filter: str, qos: int = 0, group: str = "", *, retain_handling: int = 0) -> int:
         """Subscribes; the id under which its outcome is told."""
         self.catch_up()
-        subscription = self.control.subscribe(self.clock(), filter, Options(qos=qos), group=group)
+        options = Options(qos=qos, retain_handling=retain_handling)
+        subscription = self.control.subscribe(self.clock(), filter, options, group=group)
         self.world.settle(self)
         return subscription
 

@@ -28,7 +28,7 @@ class ScriptedCore:
         self.opened: dict[int, tuple[bool, int, int]] = {}
         self.ended: list[tuple[int, str]] = []
         self.subscriptions: dict[tuple[int, str, str], dict[str, Any]] = {}
-        self.retained_for: list[tuple[int, str]] = []
+        self.retained_sent: list[tuple[int, str, int]] = []
         self.adopted: list[tuple[int, Address]] = []
         self.closed: list[int] = []
         self.one_sided: set[int] = set()
@@ -75,8 +75,8 @@ class ScriptedCore:
     def unsubscribe(self, session: int, filter: str, group: str = "") -> bool:
         return self.subscriptions.pop((session, group, filter), None) is not None
 
-    def send_retained(self, session: int, filter: str, qos: int) -> int:
-        self.retained_for.append((session, filter))
+    def send_retained(self, session: int, filter: str, qos: int, listener: int) -> int:
+        self.retained_sent.append((session, filter, listener))
         return 0
 
     def sessions(self, most: int) -> list[Any]:

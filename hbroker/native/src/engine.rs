@@ -45,7 +45,7 @@ pub mod turns;
 pub mod unclaimed;
 
 #[cfg(test)]
-mod tests;
+pub mod tests;
 
 use std::collections::VecDeque;
 use std::net::SocketAddr;
@@ -259,7 +259,22 @@ impl Engine {
 
     /// Whether Python has something to poll.
     pub fn has_output(&self) -> bool {
-        !self.events.is_empty() || matches!(&self.side, Side::Client(client) if !client.inbox.is_empty())
+        self.has_events() || self.has_messages()
+    }
+
+    /// Whether `take_events` has something.
+    pub fn has_events(&self) -> bool {
+        !self.events.is_empty()
+    }
+
+    /// Whether `take_messages` has something.
+    pub fn has_messages(&self) -> bool {
+        matches!(&self.side, Side::Client(client) if !client.inbox.is_empty())
+    }
+
+    /// Whether `poll_transmit` may have something.
+    pub fn has_transmit(&self) -> bool {
+        !self.loose.is_empty() || self.out.links.has_touched()
     }
 
     #[cfg(test)]

@@ -53,7 +53,7 @@ impl Engine {
             return;
         };
         let receipt = (packet.delivery > 0).then_some((id, packet.delivery));
-        let taken = client.inbox.take(now, publish, packet.retained, receipt, &mut self.out.counters);
+        let taken = client.inbox.take(now, publish, packet.retained_for, receipt, &mut self.out.counters);
         let due = client.inbox.take_due();
         if client.inbox.is_waiting() && self.housekeeping == Micros::MAX {
             self.housekeeping = now + HOUSEKEEPING;

@@ -270,11 +270,11 @@ impl Engine {
             return;
         };
         if has_room && part.qos == 0 {
-            return self.out.queue_copy(id, &part.field, false);
+            return self.out.queue_copy(id, &part.field, None);
         }
         let before = Chain::After(client.publisher.last(&part.topic));
         let bytes = part.field.len();
-        if has_room && let Ok(delivery) = entry.link.queue_reliable(before, part.field.clone(), false) {
+        if has_room && let Ok(delivery) = entry.link.queue_reliable(before, part.field.clone(), None) {
             entry.credit.open(bytes);
             entry.ledger.open(delivery, client.publisher.keep(owner, part, delivery));
             self.out.counters.messages_out += 1;
