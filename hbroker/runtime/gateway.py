@@ -40,9 +40,11 @@ P = ParamSpec("P")
 
 CHECKERS: Final = 4
 """Threads that check passwords. More would take the processors from messages."""
-STOP_PATIENCE: Final = 3.0
-"""Seconds that wills and records may take to be distributed, when the gateway ends."""
-DRAIN_S: Final = 1.0
+STOP_PATIENCE: Final = 1.5
+"""Seconds that wills and records may take to be distributed, when the gateway ends: less than a launcher
+waits (`supervision.GRACE`)."""
+LEAVE_S: Final = 0.2
+"""Seconds that the last words to the owners are given. Who heard them does not always say so."""
 BATCH: Final = 512
 """Events, messages and requests taken in one turn, of each."""
 _SHORTEST_S: Final = 0.001
@@ -121,7 +123,7 @@ class _Process:
                 self._timer.cancel()
             if not self._has_failed:
                 self._control.leave()
-                await asyncio.to_thread(self._shell.drain, DRAIN_S)
+                await asyncio.to_thread(self._shell.drain, LEAVE_S)
             self._shell.shutdown()
             self._checkers.shutdown(wait=False, cancel_futures=True)
         self._log.info("ended")
