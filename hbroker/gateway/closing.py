@@ -15,7 +15,7 @@ from hbroker.gateway.common import Common
 from hbroker.gateway.connections import Connection, Event, State
 from hbroker.gateway.keeping import Keeping
 from hbroker.gateway.outbox import Done, Letter
-from hbroker.gateway.reasons import Code, connack_code
+from hbroker.gateway.reasons import Code
 from hbroker.gateway.records import Record
 from hbroker.gateway.roster import Roster
 from hbroker.gateway.wills import PendingWill, after_close
@@ -40,7 +40,7 @@ class Closing:
         self._common.count("refused")
         self._common.border.refuse(
             event.connection,
-            connack_code(event.version, code),
+            code,
             text=text if event.wants_problem_information else "",
             server_reference=self._reference(code),
         )
