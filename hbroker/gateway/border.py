@@ -271,7 +271,7 @@ class Border(Protocol):
     def refuse(
         self, connection: int, code: int, *, text: str = "", server_reference: str | None = None
     ) -> None:
-        """CONNACK with this code, as it goes over the wire in the connection's version; then closes."""
+        """CONNACK with this code of MQTT 5, or what the connection's version has for it; then closes."""
 
     def auth(self, connection: int, reason: int, method: str, data: bytes) -> None:
         """AUTH."""

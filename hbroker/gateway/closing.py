@@ -9,13 +9,14 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from hbroker._native import NativeError
 from hbroker.gateway.border import SessionState
 from hbroker.gateway.bridge import Bridge
 from hbroker.gateway.common import Common
 from hbroker.gateway.connections import Connection, Event, State
 from hbroker.gateway.keeping import Keeping
 from hbroker.gateway.outbox import Done, Letter
-from hbroker.gateway.reasons import Code, connack_code
+from hbroker.gateway.reasons import Code
 from hbroker.gateway.records import Record
 from hbroker.gateway.roster import Roster
 from hbroker.gateway.wills import PendingWill, after_close
@@ -40,7 +41,7 @@ class Closing:
         self._common.count("refused")
         self._common.border.refuse(
             event.connection,
-            connack_code(event.version, code),
+            code,
             text=text if event.wants_problem_information else "",
             server_reference=self._reference(code),
         )
@@ -89,12 +90,20 @@ class Closing:
             self._common.access.release(connection.acl)
         told = _Barrier(connection.on_end)
         if connection.session is not None:
-            state_kept = self._common.border.export_session(connection.session)
+            kept = self._export(connection.session)
             self._bridge.release(now, connection)
             self._change_expiry(now, connection, expiry_s)
             was_open = state in (State.OPEN, State.CLOSING)
-            self._end_session(now, connection, state_kept, reason, told, was_open=was_open)
+            self._end_session(now, connection, kept, reason, told, was_open=was_open)
         told.close(now)
+
+    def _export(self, session: int) -> SessionState:
+        """What is in flight. A session that the core lost with one of its threads has nothing any more."""
+        try:
+            return self._common.border.export_session(session)
+        except NativeError:
+            self._common.count("sessions_lost")
+            return SessionState()
 
     def _end_session(
         self,

@@ -27,7 +27,7 @@ from hbroker.gateway.connections import Connection, Event, State
 from hbroker.gateway.keeping import Keeping
 from hbroker.gateway.outbox import Letter
 from hbroker.gateway.policy import Admitted, Candidate, Challenge, Check, Refusal, Verdict
-from hbroker.gateway.reasons import Code, connack_code
+from hbroker.gateway.reasons import Code
 from hbroker.gateway.records import Record
 from hbroker.gateway.roster import Roster
 from hbroker.gateway.sealing import CLAIMS, client_hash, seal
@@ -339,7 +339,7 @@ class Opening:
         reference = self._common.settings.server_reference if self.is_stopping else ""
         self._common.border.refuse(
             event.connection,
-            connack_code(event.version, refusal.code),
+            refusal.code,
             text=refusal.text if event.wants_problem_information else "",
             server_reference=reference or None,
         )

@@ -1,7 +1,7 @@
-"""MQTT reason codes, and what they are in the versions before 5.
+"""MQTT reason codes.
 
-Every decision is made in the codes of MQTT 5. The last step before the border makes of them what goes over
-the wire: MQTT 3.1 and 3.1.1 have six return codes of CONNACK, one failure in SUBACK, and no more.
+Every decision is made in the codes of MQTT 5. What the versions before have instead the border knows: six
+return codes of CONNACK, no DISCONNECT from a server, and one failure in SUBACK.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 from enum import IntEnum
 from typing import Final
 
-__all__ = ["MQTT_5", "Code", "connack_code", "suback_code"]
+__all__ = ["MQTT_5", "Code", "suback_code"]
 
 MQTT_5: Final = 5
 
@@ -42,28 +42,7 @@ class Code(IntEnum):
     USE_ANOTHER_SERVER = 0x9C
 
 
-_UNACCEPTABLE_VERSION: Final = 1
-_IDENTIFIER_REJECTED: Final = 2
-_SERVER_UNAVAILABLE: Final = 3
-_BAD_USER_NAME_OR_PASSWORD: Final = 4
-_NOT_AUTHORIZED: Final = 5
-
-_OF_MQTT_3: Final = {
-    Code.UNSUPPORTED_PROTOCOL_VERSION: _UNACCEPTABLE_VERSION,
-    Code.CLIENT_IDENTIFIER_NOT_VALID: _IDENTIFIER_REJECTED,
-    Code.BAD_USER_NAME_OR_PASSWORD: _BAD_USER_NAME_OR_PASSWORD,
-    Code.NOT_AUTHORIZED: _NOT_AUTHORIZED,
-    Code.BAD_AUTHENTICATION_METHOD: _NOT_AUTHORIZED,
-}
-
 _FAILED: Final = 0x80
-
-
-def connack_code(version: int, code: Code) -> int:
-    """What CONNACK says in this version of the protocol (MQTT 3.1.1 §3.2.2.3)."""
-    if version >= MQTT_5 or code is Code.SUCCESS:
-        return int(code)
-    return _OF_MQTT_3.get(code, _SERVER_UNAVAILABLE)
 
 
 def suback_code(version: int, code: int) -> int:

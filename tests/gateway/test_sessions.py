@@ -6,7 +6,8 @@ from typing import Any, Final
 
 import pytest
 
-from hbroker.gateway.border import InFlight, SessionState, SubscribeOptions, WillMessage
+from hbroker._native import NativeError
+from hbroker.gateway.border import ClosedEvent, InFlight, SessionState, SubscribeOptions, WillMessage
 from hbroker.gateway.members import network_session
 from hbroker.gateway.records import Record, SessionSubscription
 from hbroker.gateway.sealing import CLAIMS, client_hash, seal
@@ -409,3 +410,21 @@ def test_takeover_over_a_bad_path_loses_and_doubles_no_session() -> None:
 def test_a_member_is_known_by_client_and_key_alone() -> None:
     assert network_session("a", b"k") == network_session("a", b"k")
     assert len({network_session(c, k) for c in ("a", "b") for k in (b"", b"k")}) == 4
+
+
+def test_a_session_that_the_core_lost_is_kept_all_the_same() -> None:
+    tree, one, two = two_gateways()
+    client = one.connect("a", **KEPT)
+    client.subscribe("home/#")
+
+    def lost(session: int) -> SessionState:
+        raise NativeError("it is not here")
+
+    one.border.export_session = lost  # type: ignore[method-assign]
+    one.tell(ClosedEvent(client.number, "closed"))
+    tree.world.run(SECOND)
+    two.publish("home/x", b"1")
+    again = two.connect("a", **KEPT)
+    assert again.is_present
+    tree.world.run_until(lambda: again.taken == [("home/x", b"1")])
+    assert one.control.counters()["sessions_lost"] == 1
