@@ -30,8 +30,8 @@
 
 pub mod access;
 mod aliases;
-pub mod claim;
 mod bridge;
+pub mod claim;
 mod client;
 pub mod clients;
 pub mod codec;

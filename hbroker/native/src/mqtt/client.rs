@@ -13,6 +13,11 @@ use crate::mqtt::packets::Version;
 /// Questions to Python that a client may have open; then it is not read until one is answered.
 const MOST_ASKED: u16 = 16;
 
+/// When a message that the network had no room for is offered again.
+const FIRST_RETRY: Micros = 2_000;
+/// So often that time doubles.
+const MOST_DOUBLINGS: u8 = 7;
+
 /// What a worker keeps of a connection.
 pub struct Client {
     pub connection: Connection,
@@ -22,8 +27,9 @@ pub struct Client {
     pub name: Option<Box<Name>>,
     /// Questions that Python has not answered.
     pub asked: u16,
-    /// The network had no room for its message: when to offer it again.
+    /// The network had no room for its message: when to offer it again, and how often it was offered.
     pub retry: Option<Micros>,
+    pub refusals: u8,
     pub marks: Marks,
     /// That of its CONNECT; `None`: Python does not know of the connection.
     pub version: Option<Version>,
@@ -57,11 +63,18 @@ impl Client {
             name: None,
             asked: 0,
             retry: None,
+            refusals: 0,
             marks: Marks::default(),
             version: None,
             traffic: Traffic::default(),
             closed: None,
         }
+    }
+
+    /// The network had no room: the message is offered again, ever more seldom.
+    pub fn offer_later(&mut self, now: Micros) {
+        self.retry = Some(now + (FIRST_RETRY << self.refusals.min(MOST_DOUBLINGS)));
+        self.refusals = self.refusals.saturating_add(1);
     }
 
     /// Whether bytes of it are to wait.
@@ -86,8 +99,9 @@ pub struct Above<'t, N: Network> {
     /// Of the connection in hand.
     pub session: SessionHandle,
     pub marks: Marks,
-    /// The network had no room.
+    /// The network had no room; and it took something.
     pub full: bool,
+    pub taken: bool,
 }
 
 impl<'t, N: Network> Above<'t, N> {
@@ -100,6 +114,7 @@ impl<'t, N: Network> Above<'t, N> {
             session: 0,
             marks: Marks::default(),
             full: false,
+            taken: false,
         }
     }
 
@@ -115,6 +130,7 @@ impl<N: Network> Upper for Above<'_, N> {
         let message = Outgoing { publish, origin, ack_queued };
         match self.visit().publish(&message) {
             Ok(Some(sequence)) => {
+                self.taken = true;
                 if let Some(key) = key {
                     self.published.push((sequence, self.session, key));
                 }

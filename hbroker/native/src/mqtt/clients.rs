@@ -30,9 +30,6 @@ use crate::mqtt::session::Session;
 
 mod commands;
 
-/// When a message that the network had no room for is offered again.
-const RETRY: Micros = 5_000;
-
 /// What is said of a connection that says nothing itself.
 const LOST: Closed = Closed { cause: Cause::Lost, reason: Reason::UNSPECIFIED, session_expiry: None };
 
@@ -169,6 +166,7 @@ impl<'t, N: Network> Turn<'t, Client, Command> for ClientTurn<'t, N> {
             self.office.expect_answers(self.above.published.drain(..));
         }
         drop(self.above);
+        self.encoder.clear();
         if self.worker == 0 {
             *self.parked_due = self.office.keep_house(self.now, *self.parked_due, self.news);
         }
@@ -193,8 +191,11 @@ impl<N: Network> ClientTurn<'_, N> {
         let before = *counters;
         act(&mut client.connection, &mut Hand { now, out: output, counters }, above, encoder);
         client.traffic.add(&before, counters);
+        if std::mem::take(&mut above.taken) {
+            client.refusals = 0;
+        }
         if std::mem::take(&mut above.full) {
-            client.retry = Some(now + RETRY);
+            client.offer_later(now);
         }
         self.follow_up(connections, id);
     }

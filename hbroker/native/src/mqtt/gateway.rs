@@ -4,15 +4,15 @@
 //! a worker but who asks how things are.
 
 use std::collections::BTreeMap;
+use std::hash::Hasher;
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::sync::mpsc::{Receiver, sync_channel};
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use siphasher::sip::SipHasher24;
-use std::hash::Hasher;
 
 use crate::Micros;
 use crate::config::Config;
@@ -22,7 +22,7 @@ use crate::mqtt::access::{AccessList, Rule};
 use crate::mqtt::bridge::Sorter;
 use crate::mqtt::clients::Clients;
 use crate::mqtt::command::{Admitted, Command, ConnectionStatus};
-use crate::mqtt::counters::{Counters, Drop as Loss};
+use crate::mqtt::counters::Drop as Loss;
 use crate::mqtt::fanout::{Incoming, Options};
 use crate::mqtt::io::Server;
 use crate::mqtt::io::connections::ConnectionId;
@@ -199,7 +199,8 @@ impl Gateway {
 
     /// Open connections, `most` of them.
     pub fn connections(&self, most: usize) -> Vec<ConnectionStatus> {
-        let mut connections: Vec<ConnectionStatus> = self.ask(Command::Report).into_iter().flatten().collect();
+        let mut connections: Vec<ConnectionStatus> =
+            self.ask(Command::Report).into_iter().flatten().collect();
         connections.truncate(most);
         connections
     }
@@ -247,7 +248,7 @@ impl Gateway {
     }
 
     /// Asks every worker; what came within patience.
-    fn ask<T>(&self, make: impl Fn(std::sync::mpsc::SyncSender<T>) -> Command) -> Vec<T> {
+    fn ask<T>(&self, make: impl Fn(SyncSender<T>) -> Command) -> Vec<T> {
         let (sender, receiver): (_, Receiver<T>) = sync_channel(self.server.workers());
         self.office.post_all(|| make(sender.clone()));
         drop(sender);

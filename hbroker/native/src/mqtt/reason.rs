@@ -70,6 +70,18 @@ impl Reason {
         self.0 >= 0x80
     }
 
+    /// The reason that a return code of CONNACK stands for before MQTT 5. (What is none is a reason already.)
+    pub fn of_return_code(code: u8) -> Self {
+        match code {
+            1 => Self::UNSUPPORTED_VERSION,
+            2 => Self::CLIENT_ID_INVALID,
+            3 => Self::SERVER_UNAVAILABLE,
+            4 => Self::BAD_CREDENTIALS,
+            5 => Self::NOT_AUTHORIZED,
+            _ => Self(code),
+        }
+    }
+
     /// The return code of CONNACK in MQTT 3.1.1 (§3.2.2.3) and 3.1. What has none there is "server unavailable".
     pub fn return_code(self) -> u8 {
         match self {

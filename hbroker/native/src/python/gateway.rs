@@ -57,7 +57,8 @@ impl Gateway {
         let listen = address_in(&listen)?;
         let config = config.0.clone();
         let mailbox = Mailbox::new(config.message_queue_bytes);
-        let workers = if workers > 0 { workers } else { thread::available_parallelism().map_or(1, usize::from) };
+        let workers =
+            if workers > 0 { workers } else { thread::available_parallelism().map_or(1, usize::from) };
         let start = || gateway::Gateway::start(config, listen, workers, &mailbox);
         let gateway = py.detach(start).map_err(PyOSError::new_err)?;
         let hive = Hive { core: Arc::clone(gateway.hive()), mailbox };
@@ -196,15 +197,7 @@ impl Gateway {
     }
 
     #[pyo3(signature = (listener, topic, payload, *, qos = 0, retained = false))]
-    fn deliver(
-        &self,
-        py: Python<'_>,
-        listener: u64,
-        topic: &str,
-        payload: Vec<u8>,
-        qos: u8,
-        retained: bool,
-    ) {
+    fn deliver(&self, py: Python<'_>, listener: u64, topic: &str, payload: Vec<u8>, qos: u8, retained: bool) {
         py.detach(|| self.gateway.deliver(listener, topic, payload.into(), qos, retained));
     }
 

@@ -10,15 +10,19 @@ use crate::mqtt::fanout::{Parcel, What};
 use crate::mqtt::io::connections::{ConnectionId, Connections};
 use crate::mqtt::network::Network;
 use crate::mqtt::news::News;
-use crate::mqtt::packets::Farewell;
+use crate::mqtt::packets::{Farewell, Version};
 use crate::mqtt::reason::Reason;
 
 impl<N: Network> ClientTurn<'_, N> {
     pub(super) fn obey(&mut self, connections: &mut Connections<Client>, command: Command) {
         match command {
             Command::Accept(id, admitted) => self.accept(connections, id, *admitted),
-            Command::Refuse(id, farewell) => {
+            Command::Refuse(id, mut farewell) => {
                 answered(connections, id);
+                let version = connections.get(id).and_then(|(_, client)| client.version);
+                if version.is_some_and(|version| version < Version::V5) {
+                    farewell.reason = Reason::of_return_code(farewell.reason.0);
+                }
                 self.with(connections, id, |connection, hand, above, _| {
                     connection.refuse(hand, &farewell, above);
                 });

@@ -18,6 +18,7 @@ use crate::mqtt::connection::Connection;
 use crate::mqtt::counters::Counters;
 use crate::mqtt::encoder::Encoder;
 use crate::mqtt::event::{Cause, Closed, Event, Taken, Upper};
+use crate::mqtt::io::output::Output;
 use crate::mqtt::message::{Message, Terms};
 use crate::mqtt::packets::{Accept, Version};
 use crate::mqtt::reason::Reason;
@@ -54,7 +55,7 @@ pub struct Bench {
     pub version: Version,
     pub connection: Connection,
     pub now: Micros,
-    pub out: Vec<u8>,
+    pub out: Output,
     pub counters: Counters,
     pub upper: Recorder,
     pub encoder: Encoder,
@@ -69,7 +70,7 @@ impl Bench {
             version,
             connection: Connection::new(0, &Arc::new(settings)),
             now: 0,
-            out: Vec::new(),
+            out: Output::default(),
             counters: Counters::default(),
             upper: Recorder { events: Vec::new(), published: Vec::new(), taken: Taken::Yes },
             encoder: Encoder::default(),
@@ -139,7 +140,7 @@ impl Bench {
 
     /// Takes the output, packet by packet.
     pub fn take(&mut self) -> Vec<Vec<u8>> {
-        let out = std::mem::take(&mut self.out);
+        let out = std::mem::take(&mut self.out).slices().collect::<Vec<_>>().concat();
         let (mut rest, mut packets) = (out.as_slice(), Vec::new());
         while let Some(frame) = split(rest, usize::MAX).expect("the server writes sound packets") {
             packets.push(frame.bytes.to_vec());

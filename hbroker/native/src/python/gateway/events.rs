@@ -100,7 +100,9 @@ impl ConnectEvent {
     /// Without what is secret.
     fn __repr__(&self) -> String {
         let Self { connection, listener, peer: (ip, port), version, client_id, .. } = self;
-        format!("ConnectEvent(connection={connection}, listener={listener}, peer={ip}:{port}, version={version}, client_id={client_id:?})")
+        format!(
+            "ConnectEvent(connection={connection}, listener={listener}, peer={ip}:{port}, version={version}, client_id={client_id:?})"
+        )
     }
 }
 
