@@ -261,7 +261,7 @@ def _vitals() -> dict[str, int]:
 
 
 def _new_shell(settings: GatewaySettings, publisher: int) -> Shell:
-    """The native core. Raises OSError where it cannot listen, LocalError where this build has none."""
+    """The native core. Raises OSError where it cannot listen."""
     config = Config(
         node=False,
         session=secrets.randbits(64) or 1,

@@ -14,7 +14,6 @@ from typing import Any, Final
 from hbroker import _native
 from hbroker._native import Config
 from hbroker.config import GatewayLimits, ListenerSettings
-from hbroker.errors import LocalError
 from hbroker.gateway.border import (
     AuthEvent,
     ClosedEvent,
@@ -33,14 +32,11 @@ __all__ = ["NativeShell"]
 class NativeShell:
     """See `hbroker.gateway.border.Shell`. Verbs that need no translation are the core's own.
 
-    Raises OSError where the core cannot listen, LocalError where this build has none.
+    Raises OSError where the core cannot listen.
     """
 
     def __init__(self, config: Config, listen: Address, *, workers: int, limits: GatewayLimits) -> None:
-        make = getattr(_native, "Gateway", None)
-        if make is None:
-            raise LocalError("this build of hbroker has no gateway")
-        self._core = make(config, listen, workers=workers)
+        self._core = _native.Gateway(config, listen, workers=workers)
         self._limits = limits
 
     def open_listener(self, number: int, listener: ListenerSettings) -> int:
@@ -49,7 +45,7 @@ class NativeShell:
         mode = "none"
         if tls is not None and tls.client_ca:
             mode = "required" if tls.needs_certificate else "optional"
-        settings = getattr(_native, "ListenerSettings")(  # noqa: B009 (the stub has it with the core's side)
+        settings = _native.ListenerSettings(
             certificates=Path(tls.certificate).read_bytes() if tls else b"",
             key=Path(tls.key).read_bytes() if tls else b"",
             client_authorities=Path(tls.client_ca).read_bytes() if tls and tls.client_ca else b"",
@@ -63,8 +59,7 @@ class NativeShell:
             receive_maximum=self._limits.in_flight,
             rate=self._limits.rate,
         )
-        port: int = self._core.open_listener(number, listener.address, settings)[1]
-        return port
+        return self._core.open_listener(number, listener.address, settings)[1]
 
     def poll_mqtt(self, limit: int = 1024) -> list[MqttEvent]:
         """See `Shell`."""

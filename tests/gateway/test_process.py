@@ -14,10 +14,10 @@ from time import monotonic, sleep
 
 import pytest
 
-from hbroker import _native, cli
+from hbroker import cli
 from hbroker.cli import gateway as gateway_command
 from hbroker.config import AccessSettings, GatewaySettings, ListenerSettings
-from hbroker.errors import ConfigErrors, LocalError
+from hbroker.errors import ConfigErrors
 from hbroker.gateway.border import ConnectEvent, SubscribeEvent, SubscribeOptions
 from hbroker.gateway.passwords import hash_password
 from hbroker.runtime import gateway, ports
@@ -266,10 +266,3 @@ def test_passwords_are_set_and_removed(
     file.write_text("ann:plain\n")
     assert cli.main(["passwd", str(file), "eve"]) == 2
     assert "plain text" in capsys.readouterr().err
-
-
-def test_without_a_core_it_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(_native, "Gateway", None, raising=False)
-    settings = GatewaySettings("g", ("127.0.0.1", 1), (ListenerSettings(("127.0.0.1", 0)),))
-    with pytest.raises(LocalError, match="no gateway"):
-        _Process(settings, lambda urls: None, "", "", None)
