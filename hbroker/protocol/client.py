@@ -34,13 +34,14 @@ __all__ = ["ClientControl"]
 
 _MOST_TOKENS: Final = 16_384
 _ROOTS_OWN: Final = "$SYS"
+_ID_BITS: Final = 48
 
 
 class ClientControl:
     """Every decision of one client. Times are microseconds of one monotonic clock.
 
     `root` is where look-ups and discoveries begin. `terms.session` is that of the core's `Config`. `ids`: of
-    tickets and subscriptions, where several controls share one space of them; None: from 1 on.
+    tickets and subscriptions, where several controls share one space of them; None: its own.
     """
 
     def __init__(
@@ -54,7 +55,8 @@ class ClientControl:
         self._core = core
         self.terms = terms or SessionTerms()
         tokens: TokenCache = ExpiringCache(_MOST_TOKENS)
-        self._ids = count(1) if ids is None else ids
+        self._ids = count(random.getrandbits(_ID_BITS)) if ids is None else ids
+        """Random to begin with: nodes may still hold what an earlier run's listeners asked for (§7.6)."""
         self._resolver = Resolver(core, random, tokens, root)
         self._subscriber = Subscriber(core, random, tokens, root, self.terms)
         self._testator = Testator(core, random, self._resolver, tokens, self.terms, self._next_id())
