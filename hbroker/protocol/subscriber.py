@@ -295,6 +295,7 @@ class Subscriber:
     def _confirmed(self, now: int, site: Site, suback: pb.SubAck) -> None:
         known = site.subscription
         self._name(now, known, suback.passed_to, ask=True)
+        self._ask_heirs(now, known, suback.passed_to)
         if suback.reason in _PASSING:
             known.reason = suback.reason
             self._pause(now, site, Event.DEFER)
@@ -303,7 +304,7 @@ class Subscriber:
         elif not is_last(suback):
             pass
         elif suback.active:
-            self._served(now, site, suback)
+            self._served(site, suback)
         else:
             site.machine.handle(Event.DISCLAIM)
             self._release(site)
@@ -311,16 +312,17 @@ class Subscriber:
                 self._start_over(now, known)
         self._review(known)
 
-    def _served(self, now: int, site: Site, suback: pb.SubAck) -> None:
+    def _served(self, site: Site, suback: pb.SubAck) -> None:
         is_settled = self._confirmations.answered(site, suback.request)
         if site.is_resumed is None:
             site.is_resumed = suback.resumed
         if is_settled:
             self._activate(site)
-        for cut in suback.passed_to:
-            # §5.4: what it has by a handover, it had before this node read what it was asked last.
-            heir = site.subscription.sites.get(cut.node)
-            if heir and heir.state is State.ACTIVE and self._confirmations.has_askers(heir):
+
+    def _ask_heirs(self, now: int, known: Subscription, cuts: Iterable[pb.Cut]) -> None:
+        """§5.4: what a node got by a handover is older than what the one that gave it was asked since."""
+        for heir in [known.sites[cut.node] for cut in cuts if cut.node in known.sites]:
+            if heir.state is State.ACTIVE and self._confirmations.has_askers(heir):
                 heir.machine.handle(Event.RENEW)
                 self._confirm(now, heir)
 
