@@ -58,8 +58,8 @@ impl Visit for station::Visit<'_, Hive> {
             origin: message.origin,
             ..PublishOut::default()
         };
-        let mut share = || Bytes::copy_from_slice(publish.payload);
-        let published = self.machine().with_member(SHARED, |engine| engine.publish(now, &out, &mut share));
+        let share = || Bytes::copy_from_slice(publish.payload);
+        let published = self.machine().with_member(SHARED, |engine| engine.publish(now, &out, share));
         published.ok_or(Reason::UNSPECIFIED)?.map_err(|why| match why {
             Unpublishable::InvalidTopic => Reason::TOPIC_NAME_INVALID,
             Unpublishable::TooLarge => Reason::QUOTA_EXCEEDED,

@@ -1,7 +1,5 @@
 //! What a worker counts.
 
-use crate::mqtt::reason::Reason;
-
 /// Why a message did not go to a client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
@@ -59,11 +57,6 @@ pub struct Counters {
 impl Counters {
     pub fn drop(&mut self, why: Drop) {
         self.drops[why as usize] += 1;
-    }
-
-    /// A connection broke the protocol.
-    pub(super) fn error(&mut self, _reason: Reason) {
-        self.errors += 1;
     }
 
     /// Every counter by name.

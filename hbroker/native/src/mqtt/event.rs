@@ -62,15 +62,3 @@ pub enum Cause {
     /// `refuse` or `disconnect` was called.
     Server,
 }
-
-impl Cause {
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Client => "client",
-            Self::Lost => "lost",
-            Self::Silent => "silent",
-            Self::Error => "error",
-            Self::Server => "server",
-        }
-    }
-}

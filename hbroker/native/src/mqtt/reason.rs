@@ -6,16 +6,9 @@ pub struct Reason(pub u8);
 
 macro_rules! reasons {
     ($($name:ident = $code:literal, $text:literal;)*) => {
+        #[allow(dead_code, reason = "all that the specification has")]
         impl Reason {
             $(#[doc = $text] pub const $name: Self = Self($code);)*
-
-            /// Its name in the specification, in snake case, for counters and logs.
-            pub fn name(self) -> &'static str {
-                match self.0 {
-                    $($code => $text,)*
-                    _ => "unknown",
-                }
-            }
         }
     };
 }

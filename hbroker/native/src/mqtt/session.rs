@@ -69,6 +69,7 @@ pub struct Session {
 }
 
 impl Session {
+    #[cfg(test)]
     pub fn new(settings: SessionSettings) -> Self {
         Self { settings, ..Self::default() }
     }

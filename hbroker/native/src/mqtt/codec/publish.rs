@@ -27,8 +27,6 @@ pub struct Publish<'a> {
     pub payload: &'a [u8],
     pub qos: u8,
     pub retain: bool,
-    /// The client sends it again.
-    pub dup: bool,
     /// 0 at `QoS` 0.
     pub packet_id: u16,
     /// 0: none.
@@ -60,8 +58,7 @@ impl<'a> Publish<'a> {
         }
         let topic = body.text()?;
         let packet_id = if qos > 0 { body.packet_id()? } else { 0 };
-        let mut publish =
-            Self { topic, qos, retain: frame.flags & 1 != 0, dup, packet_id, ..Self::default() };
+        let mut publish = Self { topic, qos, retain: frame.flags & 1 != 0, packet_id, ..Self::default() };
         if version == Version::V5 {
             let properties = body.properties()?;
             if !properties.is_empty() {

@@ -52,7 +52,6 @@ impl Upper for Recorder {
 
 /// A connection and those around it.
 pub struct Bench {
-    pub version: Version,
     pub connection: Connection,
     pub now: Micros,
     pub out: Output,
@@ -65,9 +64,8 @@ pub struct Bench {
 }
 
 impl Bench {
-    pub fn new(version: Version, settings: ListenerSettings) -> Self {
+    pub fn new(settings: ListenerSettings) -> Self {
         Self {
-            version,
             connection: Connection::new(0, &Arc::new(settings)),
             now: 0,
             out: Output::default(),
@@ -91,7 +89,7 @@ impl Bench {
         session: Session,
         properties: &[u8],
     ) -> Self {
-        let mut bench = Self::new(version, settings);
+        let mut bench = Self::new(settings);
         bench.feed(&connect(version, 2, properties, b"\0\x01c"));
         bench.accept(session);
         bench.take();

@@ -7,7 +7,7 @@ use crate::mqtt::packets::Farewell;
 fn the_keep_alive_is_one_and_a_half_times_what_was_agreed() {
     for version in VERSIONS {
         for (agreed, expected) in [(None, 90), (Some(10), 15)] {
-            let mut bench = Bench::new(version, ListenerSettings::default());
+            let mut bench = Bench::new(ListenerSettings::default());
             bench.accept.keep_alive = agreed;
             bench.feed(&connect(version, 2, &[], b"\0\x01c"));
             bench.accept(Session::default());
@@ -29,7 +29,7 @@ fn the_keep_alive_is_one_and_a_half_times_what_was_agreed() {
     }
     // One second means one and a half, and none at all means for ever.
     for (keep_alive, deadline) in [(1, 1_500_000), (0, Micros::MAX)] {
-        let mut bench = Bench::new(Version::V311, ListenerSettings::default());
+        let mut bench = Bench::new(ListenerSettings::default());
         bench.feed(&packet(0x10, &[0, 4, b'M', b'Q', b'T', b'T', 4, 2, 0, keep_alive, 0, 1, b'c']));
         bench.accept(Session::default());
         assert_eq!(bench.connection.poll_timeout(), deadline);
@@ -56,13 +56,13 @@ fn a_large_packet_on_its_way_is_a_sign_of_life_and_a_trickle_is_not() {
 
 #[test]
 fn connect_has_its_time() {
-    let mut bench = Bench::new(Version::V5, ListenerSettings::default());
+    let mut bench = Bench::new(ListenerSettings::default());
     bench.feed(&[0x10]);
     bench.wait_until(10 * SECOND);
     assert_eq!(bench.closed(), Some((Cause::Silent, Reason::KEEP_ALIVE_TIMEOUT)));
     assert!(bench.out.is_empty());
     // The decision is not the client's to hurry.
-    let mut bench = Bench::new(Version::V5, ListenerSettings::default());
+    let mut bench = Bench::new(ListenerSettings::default());
     bench.feed(&connect(Version::V5, 2, &[], b"\0\x01c"));
     assert_eq!(bench.connection.poll_timeout(), Micros::MAX);
 }
@@ -114,7 +114,7 @@ fn what_the_server_does_not_offer_is_refused() {
     for (flags, reason) in
         [(0b0001_0110, Reason::QOS_NOT_SUPPORTED), (0b0010_0110, Reason::RETAIN_NOT_SUPPORTED)]
     {
-        let mut bench = Bench::new(Version::V5, settings.clone());
+        let mut bench = Bench::new(settings.clone());
         bench.feed(&connect(Version::V5, flags, &[], b"\0\x01c\0\0\x01t\0\0"));
         assert_eq!(bench.take(), [[0x20, 3, 0, reason.0, 0]]);
     }

@@ -16,7 +16,7 @@ fn reconnect(old: Bench, random: &mut SmallRng, version: Version, now: Micros) -
     let releases = Arc::clone(&old.releases);
     let session = old.part();
     let most = random.random_range(1..6);
-    let mut bench = Bench::new(version, ListenerSettings::default());
+    let mut bench = Bench::new(ListenerSettings::default());
     bench.releases = releases;
     bench.now = now;
     bench.feed(&connect(version, 0, &[0x21, 0, most as u8], b"\0\x01c"));
