@@ -208,8 +208,11 @@ class Subscriber:
         self._close_question(site)
         site.question = self._questions.ask(now, site, site.address, body)
 
-    def _name(self, now: int, known: Subscription, cuts: Iterable[pb.Cut], *, ask: bool) -> None:
-        """Takes note of a `passed_to`. `ask`: the question was not passed on to them, so we ask."""
+    def _name(
+        self, now: int, known: Subscription, cuts: Iterable[pb.Cut], *, ask: bool, moved: bool = False
+    ) -> None:
+        """Takes note of a `passed_to`. `ask`: the question was not passed on to them, so we ask. `moved`: the
+        subtrees have come to them, of which they will speak themselves; or else we ask."""
         for subtree, node, address, epoch in filter(None, map(cut_from, cuts)):
             site = known.sites.get(node)
             is_new = site is None
@@ -221,6 +224,9 @@ class Subscriber:
             is_contradicted = site.state is State.CLEAR and (ask or site.named_nobody)
             if is_news and (is_contradicted or (ask and is_new)):
                 self._ask_directly(now, site)
+            elif is_news and moved and site.state is State.CLEAR:
+                site.machine.handle(Event.EXPECT)
+                self._await(now, site)
 
     def _ask_directly(self, now: int, site: Site) -> None:
         site.machine.handle(Event.SILENCE)
@@ -249,8 +255,11 @@ class Subscriber:
 
     def _expect(self, now: int, known: Subscription, node: str, address: Address) -> Site:
         site = known.name(node, address)
-        self._pauses.set(site, now + retry_after(0, self._random))
+        self._await(now, site)
         return site
+
+    def _await(self, now: int, site: Site) -> None:
+        self._pauses.set(site, now + retry_after(0, self._random))
 
     def _judge(self, now: int, site: Site, responsible: bool) -> None:
         """What a node says outside of a session counts only until the session with it begins."""
@@ -278,6 +287,7 @@ class Subscriber:
     def _confirmed(self, now: int, site: Site, suback: pb.SubAck) -> None:
         known = site.subscription
         self._name(now, known, suback.passed_to, ask=True)
+        self._ask_heirs(now, known, suback.passed_to)
         if suback.reason in _PASSING:
             known.reason = suback.reason
             self._pause(now, site, Event.DEFER)
@@ -286,7 +296,7 @@ class Subscriber:
         elif not is_last(suback):
             pass
         elif suback.active:
-            self._served(now, site, suback)
+            self._served(site, suback)
         else:
             site.machine.handle(Event.DISCLAIM)
             self._release(site)
@@ -294,16 +304,17 @@ class Subscriber:
                 self._start_over(now, known)
         self._review(known)
 
-    def _served(self, now: int, site: Site, suback: pb.SubAck) -> None:
+    def _served(self, site: Site, suback: pb.SubAck) -> None:
         is_settled = self._confirmations.answered(site, suback.request)
         if site.is_resumed is None:
             site.is_resumed = suback.resumed
         if is_settled:
             self._activate(site)
-        for cut in suback.passed_to:
-            # §5.4: what it has by a handover, it had before this node read what it was asked last.
-            heir = site.subscription.sites.get(cut.node)
-            if heir and heir.state is State.ACTIVE and self._confirmations.has_askers(heir):
+
+    def _ask_heirs(self, now: int, known: Subscription, cuts: Iterable[pb.Cut]) -> None:
+        """§5.4: what a node got by a handover is older than what the one that gave it was asked since."""
+        for heir in [known.sites[cut.node] for cut in cuts if cut.node in known.sites]:
+            if heir.state is State.ACTIVE and self._confirmations.has_askers(heir):
                 heir.machine.handle(Event.RENEW)
                 self._confirm(now, heir)
 
@@ -321,7 +332,9 @@ class Subscriber:
         before = known.sites.get(suback.node)
         is_awaited = before is not None and not before.has_answered
         site = self._site(now, known, suback.node, reachable(suback.address, source))
-        self._name(now, known, suback.passed_to, ask=False)
+        self._name(now, known, suback.passed_to, ask=False, moved=True)
+        if not is_last(suback):
+            return
         if suback.active and site.asked and site.link == link:
             return  # Its answer to what it was asked follows.
         if suback.active and is_awaited:  # §6.2: it has not told what it delegated

@@ -15,6 +15,7 @@ pub mod core;
 mod inquiries;
 mod member;
 pub mod messages;
+mod routing;
 
 #[cfg(test)]
 mod tests;
@@ -23,16 +24,14 @@ use std::collections::{BTreeSet, VecDeque};
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-use bytes::Bytes;
 use hashbrown::HashMap;
 use parking_lot::Mutex;
 use slab::Slab;
-use smallvec::SmallVec;
 
 use crate::Micros;
 use crate::config::Config;
 use crate::endpoint::worker::Machine;
-use crate::engine::counters::{Counters, Drop, Tally};
+use crate::engine::counters::{Counters, Tally};
 use crate::engine::directory::Directory;
 use crate::engine::event::Event;
 use crate::engine::{Engine, Shared};
@@ -42,9 +41,9 @@ use crate::hive::messages::MessageSink;
 use crate::keyed::Keyed;
 use crate::link_id::MemberId;
 use crate::sink::DatagramSink;
-use crate::wire::{self, Body, DatagramView, Malformed};
 
 pub use crate::hive::member::Identity;
+pub use crate::hive::routing::Forwarded;
 
 /// Datagrams that a member may send before the next one has its turn.
 const DATAGRAMS_PER_TURN: usize = 16;
@@ -78,15 +77,6 @@ impl Common {
             config,
         }
     }
-}
-
-/// A datagram that another worker received.
-#[derive(Clone, Debug)]
-pub struct Forwarded {
-    /// Whom it is for; `None`: whoever has its session.
-    member: Option<MemberId>,
-    source: SocketAddr,
-    datagram: Bytes,
 }
 
 /// The members whose home is one worker.
@@ -160,11 +150,16 @@ impl Hive {
         }
     }
 
-    /// Acts on a member's engine; `None`: there is no such member.
-    pub fn with_member<R>(&mut self, id: MemberId, act: impl FnOnce(&mut Engine) -> R) -> Option<R> {
-        let result = act(&mut self.member(id)?.engine);
+    /// A member's engine, to act on it; `None`: there is no such member.
+    pub fn engine(&mut self, id: MemberId) -> Option<&mut Engine> {
+        self.member(id)?;
         self.touch(id.slot());
-        Some(result)
+        self.member(id).map(|member| &mut member.engine)
+    }
+
+    /// Whether there is such a member, and it was not closed.
+    pub fn is_open(&mut self, id: MemberId) -> bool {
+        self.member(id).is_some_and(|member| member.closing.is_none())
     }
 
     /// The next events, and whose each is.
@@ -205,72 +200,6 @@ impl Hive {
         tally.each(&mut with);
         gauges.iter().for_each(|(name, value)| with(name, *value));
         with("members", self.members.len() as u64);
-    }
-
-    // In
-
-    fn take_datagram(&mut self, now: Micros, source: SocketAddr, datagram: &[u8]) {
-        match DatagramView::parse(datagram) {
-            Err(Malformed) => self.counters.drop(Drop::Malformed),
-            Ok(view) if view.header.session == 0 => self.take_outside(now, source, &view, datagram),
-            Ok(view) => match self.home_of(view.header.session) {
-                Some(home) => self.pass(now, home, source, &view, datagram),
-                None => self.counters.drop(Drop::UnknownSession),
-            },
-        }
-    }
-
-    /// §4.1, §6.1: passes answers to those that they are for.
-    fn take_outside(&mut self, now: Micros, source: SocketAddr, view: &DatagramView<'_>, datagram: &[u8]) {
-        let mut homes: SmallVec<[Home; 2]> = SmallVec::new();
-        for packet in view.packets() {
-            if matches!(packet.body, Body::Challenge { .. }) {
-                let challenged = self.common.inquiries.lock().take_challenged(source);
-                homes.extend(challenged.into_iter().map(Home::Member));
-            } else if let Some(session) = wire::session_of(packet) {
-                homes.extend(self.home_of(session));
-            } else if let Some(request) = wire::request_of(packet) {
-                homes.extend(self.common.inquiries.lock().asker(request).map(Home::Member));
-            }
-        }
-        if homes.is_empty() {
-            self.counters.drop(Drop::UnexpectedPacket);
-        }
-        homes.sort_unstable();
-        homes.dedup();
-        for home in homes {
-            self.pass(now, home, source, view, datagram);
-        }
-    }
-
-    fn home_of(&self, session: u64) -> Option<Home> {
-        if let Some(id) = self.by_session.get(&session) {
-            return Some(Home::Member(*id));
-        }
-        let worker = self.common.homes.worker_of(session)?;
-        (worker != self.worker).then_some(Home::Worker(worker))
-    }
-
-    fn pass(
-        &mut self,
-        now: Micros,
-        home: Home,
-        source: SocketAddr,
-        view: &DatagramView<'_>,
-        datagram: &[u8],
-    ) {
-        let (worker, member) = match home {
-            Home::Member(id) => (id.worker(), Some(id)),
-            Home::Worker(worker) => (worker, None),
-        };
-        if worker != self.worker {
-            let datagram = Bytes::copy_from_slice(datagram);
-            return self.handoffs.push_back((worker, Forwarded { member, source, datagram }));
-        }
-        let handle = |engine: &mut Engine| engine.handle_view(now, source, view, datagram);
-        if member.and_then(|id| self.with_member(id, handle)).is_none() {
-            self.counters.drop(Drop::UnknownSession);
-        }
     }
 
     fn member(&mut self, id: MemberId) -> Option<&mut Member> {
@@ -361,14 +290,6 @@ impl Hive {
     }
 }
 
-/// Where a datagram is to go.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum Home {
-    Member(MemberId),
-    /// A worker that has the session.
-    Worker(u8),
-}
-
 impl Machine for Hive {
     type Handoff = Forwarded;
 
@@ -389,14 +310,7 @@ impl Machine for Hive {
     }
 
     fn handle_handoff(&mut self, now: Micros, handoff: Forwarded) {
-        let Forwarded { member, source, datagram } = handoff;
-        let Ok(view) = DatagramView::parse(&datagram) else {
-            return;
-        };
-        match member {
-            Some(id) => self.pass(now, Home::Member(id), source, &view, &datagram),
-            None => self.take_datagram(now, source, &datagram),
-        }
+        self.take_forwarded(now, handoff);
     }
 
     fn end_turn(&mut self, now: Micros) {

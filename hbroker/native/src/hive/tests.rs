@@ -4,8 +4,11 @@ mod stage;
 
 use self::stage::{NODE, Stage, leave_of, pub_accept};
 use super::*;
+use rand::rngs::SmallRng;
+use rand::{Rng, SeedableRng};
+
 use crate::link_id::LinkId;
-use crate::wire::PublishOut;
+use crate::wire::{self, HeaderOut, PublishOut};
 
 const SECOND: Micros = 1_000_000;
 
@@ -85,8 +88,9 @@ fn who_sends_much_holds_up_nobody() {
     let (eager, modest) = (stage.open(1), stage.open(2));
     let elsewhere = ([192, 0, 2, 9], 9).into();
     let hive = &mut stage.hives[0];
-    hive.with_member(eager, |engine| (0..1_000).for_each(|_| engine.send_to(elsewhere, b"", b"", 100)));
-    hive.with_member(modest, |engine| engine.send_to(NODE.into(), b"", b"", 100));
+    let engine = hive.engine(eager).expect("it is open");
+    (0..1_000).for_each(|_| engine.send_to(elsewhere, b"", b"", 100));
+    hive.engine(modest).expect("it is open").send_to(NODE.into(), b"", b"", 100);
     hive.end_turn(stage.now);
     let sent = stage.transmit_at_most(2 * DATAGRAMS_PER_TURN);
     assert_eq!(sent.len(), 2 * DATAGRAMS_PER_TURN);
@@ -139,7 +143,7 @@ fn a_member_that_is_closed_says_its_last_words_and_is_gone() {
     assert_eq!((stage.told(), stage.read()), (vec![], vec![]), "nothing is told of it");
     assert!(stage.hives[0].by_session.len() == 1 && stage.hives[0].members.len() == 1);
     assert_eq!(stage.common.homes.worker_of(7), None);
-    assert_eq!(stage.hives[0].with_member(id, |_| ()), None);
+    assert!(stage.hives[0].engine(id).is_none());
     assert!(stage.hives[0].timers.len() <= 1 && stage.hives[0].touched.is_empty());
 }
 
@@ -181,4 +185,41 @@ fn members_that_come_and_go_leave_nothing_behind() {
     }
     assert_eq!(stage.counter("members"), 1);
     assert!(stage.counter("messages_in") == 400, "what they counted stays counted");
+}
+
+#[test]
+fn whatever_comes_in_nobody_else_is_disturbed() {
+    let mut stage = Stage::new(2);
+    let mut rng = SmallRng::seed_from_u64(5);
+    let members: Vec<_> = (1..4).map(|session| stage.subscriber(session, "a", 1)).collect();
+    for round in 0..20_000 {
+        let mut datagram = Vec::new();
+        let session = rng.random_range(0..6);
+        wire::put_header(
+            &mut datagram,
+            &HeaderOut { session, number: rng.random_range(0..4), ..HeaderOut::default() },
+        );
+        let body = [
+            pub_accept(rng.random_range(0..200)),
+            leave_of(rng.random_range(0..6)),
+            b"\xa2\x01\x00".to_vec(),
+        ];
+        wire::put_packet(&mut datagram, rng.random_range(0..3), 0, None, &body[rng.random_range(0..3)]);
+        for _ in 0..rng.random_range(0..3) {
+            let at = rng.random_range(0..datagram.len());
+            datagram[at] = rng.random();
+        }
+        let source = ([192, 0, 2, rng.random_range(1..4)], 7_000).into();
+        stage.hives[round % 2].handle_datagram(stage.now, source, &datagram);
+        if round % 100 == 0 {
+            stage.step();
+        }
+    }
+    stage.read();
+    stage.told();
+    let fresh = stage.subscriber(9, "b", 1);
+    stage.publish(&message("b", 1));
+    stage.run(SECOND);
+    assert_eq!(stage.read(), [(fresh, "b".to_owned())]);
+    assert!(stage.hives.iter().map(|hive| hive.members.len()).sum::<usize>() == members.len() + 2);
 }
