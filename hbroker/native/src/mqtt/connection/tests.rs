@@ -7,6 +7,7 @@ mod limits;
 mod lossy;
 mod published;
 mod resumption;
+mod speed;
 
 use std::sync::Arc;
 
