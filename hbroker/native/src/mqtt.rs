@@ -18,7 +18,7 @@
 //! | when | call |
 //! |---|---|
 //! | a stream was accepted | `Connection::new` |
-//! | bytes were read | `Connection::handle_bytes`; while `Connection::wants_bytes` is false it reads no more |
+//! | bytes were read | `Connection::handle_bytes`; no more than `Connection::read_limit`, and none while `wants_bytes` is false |
 //! | the stream ended | `Connection::handle_end` |
 //! | `Connection::poll_timeout` has come | `Connection::handle_timeout` |
 //! | Python answers | `Connection::accept`, `refuse`, `suback`, `unsuback`, `challenge`, `disconnect` |

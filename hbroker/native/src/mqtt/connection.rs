@@ -139,6 +139,16 @@ impl Connection {
         self.listens()
     }
 
+    /// How many bytes may be read now, at most: before the client is accepted as many as the handshake may hold. Who reads more of one that
+    /// sends much behind CONNECT ends it.
+    pub fn read_limit(&self) -> usize {
+        match self.state {
+            _ if !self.listens() => 0,
+            State::Open => usize::MAX,
+            _ => self.settings.handshake_bytes.saturating_sub(self.rest.len()),
+        }
+    }
+
     /// It is over: what is in the buffer goes out, then the stream is to be closed.
     pub fn is_closed(&self) -> bool {
         self.state == State::Closed

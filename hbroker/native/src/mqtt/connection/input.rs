@@ -125,6 +125,7 @@ impl Connection {
             return self.fail(turn, Reason::PACKET_TOO_LARGE, upper);
         }
         self.rest.extend_from_slice(bytes);
+        self.limit_rate(turn);
     }
 
     fn maximum_packet(&self) -> usize {

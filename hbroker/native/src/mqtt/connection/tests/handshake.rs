@@ -70,6 +70,25 @@ fn memory_before_the_decision_is_bounded() {
 }
 
 #[test]
+fn much_behind_connect_waits_with_the_client() {
+    let settings = ListenerSettings { handshake_bytes: 100, ..ListenerSettings::default() };
+    let mut bench = Bench::new(Version::V5, settings);
+    let mut bytes = connect(Version::V5, 2, &[], b"\0\x01c");
+    bytes.extend(publish(Version::V5, 0, "t", 0, &[], &[7; 5_000]));
+    let mut rest = bytes.as_slice();
+    while bench.connection.read_limit() > 0 {
+        let (now, later) = rest.split_at(bench.connection.read_limit().min(rest.len()));
+        bench.feed(now);
+        rest = later;
+    }
+    assert_eq!((bench.closed(), bytes.len() - rest.len()), (None, 100));
+    bench.accept(Session::default());
+    assert_eq!(bench.connection.read_limit(), usize::MAX);
+    bench.feed(rest);
+    assert_eq!(bench.upper.published[0].1, [7; 5_000]);
+}
+
+#[test]
 fn a_stream_that_does_not_begin_with_connect_gets_no_answer() {
     for bytes in [&[0xC0, 0][..], b"GET / HTTP/1.1\r\n\r\n", &[0x10, 7, 0, 4, b'H', b'T', b'T', b'P', 4]] {
         let mut bench = Bench::new(Version::V5, ListenerSettings::default());
