@@ -1,4 +1,4 @@
-//! The server side of MQTT 3.1, 3.1.1 and 5, sans-IO (DESIGN §6). Citations here are those of MQTT 5, unless they name another.
+//! The server side of MQTT 3.1, 3.1.1 and 5, sans-IO (DESIGN §6).
 //!
 //! A [`Connection`](connection::Connection) is one transport stream: bytes and time come in; bytes (appended to the turn's buffer), events and a deadline
 //! come out. It frames and checks packets, and keeps what lives as long as the stream: version, keep alive, topic aliases, the

@@ -10,7 +10,7 @@ use crate::mqtt::codec::publish::property;
 use crate::mqtt::packets::Version;
 use crate::wire::PublishView;
 
-/// The longest string or binary data (§1.5.4).
+/// The longest string or binary data (MQTT 5 §1.5.4).
 const MAX_BINARY: usize = 65_535;
 /// `PayloadFormat` on the wire of the network (`packet.proto`): 1 is UTF-8 text.
 const TEXT: i32 = 1;
@@ -31,7 +31,7 @@ pub struct Message {
     properties: Box<[u8]>,
 }
 
-/// How one client gets a message: what its matching subscriptions say together (§3.3.4).
+/// How one client gets a message: what its matching subscriptions say together (MQTT 5 §3.3.4).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Terms {
     /// The highest granted.
@@ -54,7 +54,7 @@ pub struct Shape<'a> {
     pub alias: Alias,
 }
 
-/// The topic, or its alias (§3.3.2.3.4).
+/// The topic, or its alias (MQTT 5 §3.3.2.3.4).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Alias {
     None,
@@ -94,7 +94,7 @@ impl Message {
         self.remaining(shape) <= MAX_REMAINING
     }
 
-    /// Appends PUBLISH (§3.3). The message must fit, and live on. Where its packet id is, from the packet's beginning.
+    /// Appends PUBLISH (MQTT 5 §3.3). The message must fit, and live on. Where its packet id is, from the packet's beginning.
     pub fn put(&self, out: &mut Vec<u8>, now: Micros, shape: &Shape<'_>, packet_id: u16) -> usize {
         let start = out.len();
         let remaining = self.remaining(shape);
@@ -117,7 +117,7 @@ impl Message {
 
     fn put_properties(&self, out: &mut Vec<u8>, now: Micros, shape: &Shape<'_>) {
         if self.expires < Micros::MAX {
-            // §3.3.2.3.3: less the time that it has waited. Rounded up, so that what still lives has never none left.
+            // MQTT 5 §3.3.2.3.3: less the time that it has waited. Rounded up, so that what still lives has never none left.
             let left = self.expires.saturating_sub(now).div_ceil(1_000_000);
             out.push(property::MESSAGE_EXPIRY);
             out.extend_from_slice(&u32::try_from(left).unwrap_or(u32::MAX).to_be_bytes());
@@ -154,7 +154,7 @@ impl Message {
     }
 }
 
-/// What a publisher says of its message, unaltered and in its order (§3.3.2.3).
+/// What a publisher says of its message, unaltered and in its order (MQTT 5 §3.3.2.3).
 fn properties(publish: &PublishView<'_>) -> Box<[u8]> {
     let mut out = Vec::new();
     let said = publish.properties();
@@ -184,7 +184,7 @@ fn properties(publish: &PublishView<'_>) -> Box<[u8]> {
     out.into()
 }
 
-/// Whether MQTT has such a string (§1.5.4); the network's own clients may publish others, which are left out.
+/// Whether MQTT has such a string (MQTT 5 §1.5.4); the network's own clients may publish others, which are left out.
 fn is_text(text: &str) -> bool {
     text.len() <= MAX_BINARY && !text.as_bytes().contains(&0)
 }

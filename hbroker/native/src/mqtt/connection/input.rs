@@ -47,7 +47,7 @@ impl Connection {
     pub(super) fn listens(&self) -> bool {
         match self.state {
             State::ExpectConnect => true,
-            // §3.1.2.11.9: with an authentication method only AUTH and DISCONNECT may come.
+            // MQTT 5 §3.1.2.11.9: with an authentication method only AUTH and DISCONNECT may come.
             State::Deciding => self.client.authentication_method.is_some(),
             State::Open => self.paused.is_none(),
             State::Closed => false,

@@ -1,4 +1,4 @@
-//! A connection, as its client sees it: bytes in, bytes and events out. Sections are those of MQTT 5.
+//! A connection, as its client sees it: bytes in, bytes and events out.
 
 mod delivery;
 mod fuzz;

@@ -202,7 +202,7 @@ fn authentication_goes_to_and_fro_before_the_decision() {
     bench.feed(&auth(0x18, method));
     assert!(matches!(&bench.upper.events[1], Event::Auth(auth) if auth.method == "m"));
     assert_eq!(bench.connection.poll_timeout(), 19 * SECOND, "it has its time again");
-    // Another packet may not come before CONNACK (§3.1.2.11.9).
+    // Another packet may not come before CONNACK (MQTT 5 §3.1.2.11.9).
     bench.feed(&[0xC0, 0]);
     assert_eq!(bench.closed(), Some((Cause::Error, Reason::PROTOCOL_ERROR)));
 
@@ -243,7 +243,7 @@ fn disconnect_tells_what_becomes_of_will_and_session() {
         bench.feed(&[0xE0, 7, 0x00, 5, 0x11, 0, 0, 0, expiry]);
         assert_eq!(last(&bench).session_expiry, Some(u32::from(expiry)));
     }
-    // §3.14.2.2.2: zero stays zero.
+    // MQTT 5 §3.14.2.2.2: zero stays zero.
     let mut bench = Bench::open(Version::V5);
     bench.feed(&[0xE0, 7, 0x00, 5, 0x11, 0, 0, 0, 7]);
     assert_eq!(bench.closed(), Some((Cause::Error, Reason::PROTOCOL_ERROR)));

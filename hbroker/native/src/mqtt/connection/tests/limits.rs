@@ -135,7 +135,7 @@ fn reason_strings_are_spared_where_the_client_asks_or_has_no_room() {
     let mut bench = suback(b"\x27\0\0\0\x0B");
     bench.turn(|connection, turn, upper| connection.unsuback(turn, 6, &[Reason::SUCCESS; 7], "", upper));
     assert_eq!(bench.closed(), Some((Cause::Error, Reason::PACKET_TOO_LARGE)), "it cannot be told at all");
-    // DISCONNECT has its reason string in any case (§3.1.2.11.7).
+    // DISCONNECT has its reason string in any case (MQTT 5 §3.1.2.11.7).
     let mut bench = Bench::open_with(Version::V5, ListenerSettings::default(), Session::default(), b"\x17\0");
     let farewell =
         Farewell { reason: Reason::SHUTTING_DOWN, text: "x".to_owned(), server_reference: "h".to_owned() };
