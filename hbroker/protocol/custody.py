@@ -13,8 +13,6 @@ to renew, and forgets it. In between nobody renews it here.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
-from enum import Enum, auto
 from typing import Final
 
 from hbroker._proto import packet_pb2 as pb
@@ -22,90 +20,31 @@ from hbroker.config import LeasePolicy
 from hbroker.protocol import timers
 from hbroker.protocol.agenda import Agenda, earliest
 from hbroker.protocol.core import NodeCore
+from hbroker.protocol.delegation import DELEGATION, Child, DelegationEvent, DelegationState
 from hbroker.protocol.estate import Estate
 from hbroker.protocol.gathering import Gathering
 from hbroker.protocol.handover import Giving, GivingState, Leavers, Shipment, Taking, TakingState
 from hbroker.protocol.jurisdiction import Delegation, Jurisdiction
 from hbroker.protocol.machine import Machine
 from hbroker.protocol.notices import ChildAway, ChildJoined, ChildLeft, Ledger, TookBack
-from hbroker.protocol.packets import Cut, Reason, cut_of, pack
-from hbroker.protocol.records import Inheritance, Keeper, Record, parcels
+from hbroker.protocol.packets import Address, Cut, Reason, cut_of, pack
+from hbroker.protocol.records import Inheritance, Keeper, parcels
 from hbroker.protocol.subscribers import Subscription
 from hbroker.protocol.subscribing import Subscribing
 from hbroker.subtree import is_within
 
-__all__ = ["DELEGATION", "Child", "Custody", "DelegationEvent", "DelegationState"]
+__all__ = ["Custody"]
 
 MOST_FENCED: Final = 10_000
 """Subtrees taken back whose epoch is remembered."""
 
 
-class DelegationState(Enum):
-    HANDING_OVER = auto()
-    HELD = auto()
-    TAKING_BACK = auto()
-    GONE = auto()
-
-
-class DelegationEvent(Enum):
-    ADOPTED = auto()
-    """A renewal for a subtree that this node, restarted, did not know as delegated."""
-    DONE = auto()
-    LINK_LOST = auto()
-    CANCELLED = auto()
-    """The link was lost before the cut was made."""
-    LEAVE = auto()
-    OVERTAKEN = auto()
-    """A subtree that holds this one goes to a new owner, before this one was handed back."""
-    COMMITTED = auto()
-    EXPIRED = auto()
-    ENTRUSTED = auto()
-    """It has another parent now."""
-
-
-DELEGATION: Final = {
-    (DelegationState.HANDING_OVER, DelegationEvent.ADOPTED): DelegationState.HELD,
-    (DelegationState.HANDING_OVER, DelegationEvent.DONE): DelegationState.HELD,
-    (DelegationState.HANDING_OVER, DelegationEvent.LINK_LOST): DelegationState.HANDING_OVER,
-    (DelegationState.HANDING_OVER, DelegationEvent.CANCELLED): DelegationState.GONE,
-    (DelegationState.HANDING_OVER, DelegationEvent.EXPIRED): DelegationState.GONE,
-    (DelegationState.HANDING_OVER, DelegationEvent.ENTRUSTED): DelegationState.GONE,
-    (DelegationState.HELD, DelegationEvent.LINK_LOST): DelegationState.HELD,
-    (DelegationState.HELD, DelegationEvent.LEAVE): DelegationState.TAKING_BACK,
-    (DelegationState.HELD, DelegationEvent.EXPIRED): DelegationState.GONE,
-    (DelegationState.HELD, DelegationEvent.ENTRUSTED): DelegationState.GONE,
-    (DelegationState.TAKING_BACK, DelegationEvent.LINK_LOST): DelegationState.HELD,
-    (DelegationState.TAKING_BACK, DelegationEvent.OVERTAKEN): DelegationState.HELD,
-    (DelegationState.TAKING_BACK, DelegationEvent.COMMITTED): DelegationState.GONE,
-    (DelegationState.TAKING_BACK, DelegationEvent.EXPIRED): DelegationState.GONE,
-    (DelegationState.TAKING_BACK, DelegationEvent.ENTRUSTED): DelegationState.GONE,
-}
-
-
-@dataclass(slots=True)
-class Child:
-    """One delegation under way or made."""
-
-    delegation: Delegation
-    machine: Machine[DelegationState, DelegationEvent]
-    giving: Giving | None = None
-    taking: Taking | None = None
-    strays: Shipment | None = None
-    """What was taken in by mistake for a child that was not known."""
-    is_first: bool = True
-    """Nobody but this node served its subtree before."""
-    exported: list[Record] = field(default_factory=list)
-    """What waited below the subtree when its handover failed after COMMIT: for the child's next run."""
-    below: list[Delegation] = field(default_factory=list)
-    """What a child that leaves has delegated itself and goes on by itself (`serve`): see `_expire`."""
-
-
 class Custody:
-    """Every subtree delegated by this node. `children` by subtree."""
+    """Every subtree delegated by this node. `own`: its name and address. `children` by subtree."""
 
     def __init__(
         self,
-        name: str,
+        own: tuple[str, Address],
         core: NodeCore,
         jurisdiction: Jurisdiction,
         subscribing: Subscribing,
@@ -113,7 +52,7 @@ class Custody:
         ledger: Ledger,
         keepers: Sequence[Keeper] = (),
     ) -> None:
-        self._name = name
+        self._own = own
         self._core = core
         self._jurisdiction = jurisdiction
         self._subscribing = subscribing
@@ -123,6 +62,8 @@ class Custody:
         self.children: dict[str, Child] = {}
         self._ends: Agenda[str] = Agenda()
         """When to take each subtree back."""
+        self._turns: Agenda[str] = Agenda()
+        """When to go on with what is on its way to each child."""
         self._fenced: dict[str, int] = {}
         self.highest_epoch = 0
 
@@ -136,7 +77,7 @@ class Custody:
         """Takes delegations of others for this node's own: whoever granted them last, their leases are over
         once one has passed from now."""
         for delegation in delegations:
-            if delegation.node == self._name:
+            if (delegation.node, delegation.address) == self._own:
                 continue
             known = self.children.get(delegation.subtree)
             delegation.link = None
@@ -157,7 +98,7 @@ class Custody:
         """This node is given a subtree by its parent. What it had delegated below before has ended where the
         parent has served it since (§5.4): to hold it any longer would be in the way of what comes."""
         for delegation in self._jurisdiction.cuts_below(subtree):
-            if delegation.subtree != subtree and not inheritance.stands(delegation, self._name):
+            if delegation.subtree != subtree and not inheritance.stands(delegation, self._own):
                 child = self.children[delegation.subtree]
                 self._abandon(child)
                 child.machine.handle(DelegationEvent.EXPIRED)
@@ -185,6 +126,7 @@ class Custody:
             self._cut(child)  # A restart: nobody serves it now, the cut only changes.
         child.giving = self._give(child, delegation.link)
         child.giving.begin(now)
+        self._plan(child)
 
     def adopt(self, now: int, child: Child) -> None:
         """The child serves already. It gets what was taken in by mistake meanwhile."""
@@ -195,6 +137,7 @@ class Custody:
         child.strays = Shipment(self._core, delegation.subtree, delegation.epoch, delegation.link)
         child.strays.add(parcels(records))
         child.strays.handle_timeout(now)
+        self._plan(child)
         self._core.drop_retained(delegation.subtree)
         child.machine.handle(DelegationEvent.ADOPTED)
         self._joined(child)
@@ -271,22 +214,23 @@ class Custody:
         """Takes back what outlived its lease, and goes on with what is being handed over."""
         for subtree in self._ends.due(now):
             self._expire(now, self.children[subtree])
-        for child in list(self.children.values()):
-            for given in (child.giving, child.strays):
-                if given is not None:
-                    given.handle_timeout(now)
+        for subtree in list(self._turns.due(now)):
+            child = self.children.get(subtree)
+            if child is not None:  # An earlier one's turn may have ended it.
+                child.handle_timeout(now)
+                self._plan(child)
 
     def follow(self, subscription: Subscription, ended: bool) -> None:
         """A subscription changed: the handovers under way hear of it."""
         for child in self.children.values():
             if child.giving is not None:
                 child.giving.follow(subscription, ended)
+                self._plan(child)
 
     # Read
 
     def poll_timeout(self) -> int | None:
-        given = [g for c in self.children.values() for g in (c.giving, c.strays) if g is not None]
-        return earliest(self._ends.next(), *(g.poll_timeout() for g in given))
+        return earliest(self._ends.next(), self._turns.next())
 
     @property
     def estate(self) -> Estate:
@@ -342,6 +286,7 @@ class Custody:
         elif state is GivingState.COMPLETE:
             child.giving = None
             self._arrived(child)
+        self._plan(child)
         return state is not None
 
     def _outlast(self, child: Child) -> None:
@@ -427,12 +372,16 @@ class Custody:
         self._ends.cancel(child.delegation.subtree)
 
     def _abandon(self, child: Child) -> None:
-        if child.giving is not None and child.giving.has_committed:
-            child.exported = child.giving.exported
-        child.giving = child.strays = None
-        if child.taking is not None:
-            child.taking.abandon()
-            child.taking = None
+        child.abandon()
+        self._plan(child)
+
+    def _plan(self, child: Child) -> None:
+        """After every change of what is on its way to a child."""
+        due, subtree = child.poll_timeout(), child.delegation.subtree
+        if due is None:
+            self._turns.cancel(subtree)
+        else:
+            self._turns.set(subtree, due)
 
     def _schedule(self, child: Child) -> None:
         """§5.6: under `serve` a subtree that was handed over is never taken back by itself."""

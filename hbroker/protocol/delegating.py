@@ -14,7 +14,8 @@ from hbroker.config import LeasePolicy, NodeSettings
 from hbroker.protocol import timers
 from hbroker.protocol.admission import Admitted, Applicant, Below, Turned, applicant_from, credential, judge
 from hbroker.protocol.core import NodeCore
-from hbroker.protocol.custody import Child, Custody, DelegationState
+from hbroker.protocol.custody import Custody
+from hbroker.protocol.delegation import Child, DelegationState
 from hbroker.protocol.expiring import ExpiringCache
 from hbroker.protocol.inquiry import Inquiry
 from hbroker.protocol.jurisdiction import Delegation, Grant, Jurisdiction

@@ -96,7 +96,7 @@ class Node:
         self._answering = Answering(settings.name, address, core, self._jurisdiction, self._ledger)
         keepers = (sessions, self._wills)
         parts = (core, jurisdiction, self._subscribing, self._gathering, self._ledger)
-        self._custody = Custody(settings.name, *parts, keepers)
+        self._custody = Custody((settings.name, address), *parts, keepers)
         self._delegating = Delegating(
             settings, address, core, self._jurisdiction, self._custody, self._ledger, self._epoch_at
         )

@@ -41,6 +41,8 @@ class State(Enum):
 class Event(Enum):
     """What happens to a node's part."""
 
+    EXPECT = auto()
+    """Another node says that this one has a subtree now."""
     SILENCE = auto()
     """No answer in time: ask it directly, or again."""
     CLAIM = auto()
@@ -68,6 +70,7 @@ TRANSITIONS: Final[dict[tuple[State, Event], State]] = {
     (State.ASKED, Event.CLAIM): State.CONFIRMING,
     (State.ASKED, Event.DISCLAIM): State.CLEAR,
     (State.ASKED, Event.ACTIVATE): State.ACTIVE,
+    (State.CLEAR, Event.EXPECT): State.EXPECTED,
     (State.CLEAR, Event.SILENCE): State.ASKED,
     (State.CLEAR, Event.CLAIM): State.CONFIRMING,
     (State.CLEAR, Event.DISCLAIM): State.CLEAR,

@@ -210,8 +210,11 @@ class Subscriber:
         self._close_question(site)
         site.question = self._questions.ask(now, site, site.address, body)
 
-    def _name(self, now: int, known: Subscription, cuts: Iterable[pb.Cut], *, ask: bool) -> None:
-        """Takes note of a `passed_to`. `ask`: the question was not passed on to them, so we ask."""
+    def _name(
+        self, now: int, known: Subscription, cuts: Iterable[pb.Cut], *, ask: bool, moved: bool = False
+    ) -> None:
+        """Takes note of a `passed_to`. `ask`: the question was not passed on to them, so we ask. `moved`: the
+        subtrees have come to them, of which they will speak themselves; or else we ask."""
         for subtree, node, address, epoch in filter(None, map(cut_from, cuts)):
             site = known.sites.get(node)
             is_new = site is None
@@ -223,6 +226,9 @@ class Subscriber:
             is_contradicted = site.state is State.CLEAR and (ask or site.named_nobody)
             if is_news and (is_contradicted or (ask and is_new)):
                 self._ask_directly(now, site)
+            elif is_news and moved and site.state is State.CLEAR:
+                site.machine.handle(Event.EXPECT)
+                self._await(now, site)
 
     def _ask_directly(self, now: int, site: Site) -> None:
         site.machine.handle(Event.SILENCE)
@@ -251,8 +257,11 @@ class Subscriber:
 
     def _expect(self, now: int, known: Subscription, node: str, address: Address) -> Site:
         site = known.name(node, address)
-        self._pauses.set(site, now + retry_after(0, self._random))
+        self._await(now, site)
         return site
+
+    def _await(self, now: int, site: Site) -> None:
+        self._pauses.set(site, now + retry_after(0, self._random))
 
     def _judge(self, now: int, site: Site, responsible: bool) -> None:
         """What a node says outside of a session counts only until the session with it begins."""
@@ -324,7 +333,9 @@ class Subscriber:
         before = known.sites.get(suback.node)
         is_awaited = before is not None and not before.has_answered
         site = self._site(now, known, suback.node, reachable(suback.address, source))
-        self._name(now, known, suback.passed_to, ask=False)
+        self._name(now, known, suback.passed_to, ask=False, moved=True)
+        if not is_last(suback):
+            return
         if suback.active and is_awaited:  # §6.2: it has not told what it delegated
             site.machine.handle(Event.CLAIM)
             self._confirm(now, site, is_news=bool(known.waiting))

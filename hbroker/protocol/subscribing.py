@@ -148,6 +148,16 @@ class Subscribing:
                 self._subscribers.add(replace(known, is_prepared=False))
         self._announcements.add(subscriptions)
 
+    def take_strays(self, subscriptions: Sequence[Subscription]) -> None:
+        """Makes what the parent took in while it did not know of this node (§5.1). The clients do not know
+        either what this node has delegated, so they are told."""
+        for subscription in subscriptions:
+            if self._subscribers.get(subscription.session, subscription.key) is None:
+                self._make(subscription)
+            self._tell(subscription, [d.as_cut() for d in self._jurisdiction.children(subscription.filter)])
+            if self._jurisdiction.responsible(subscription.filter) is None:
+                self._remove(subscription.session, subscription.key)
+
     def interrupt(self, subtree: str) -> None:
         """The owner of a subtree was lost, with what waited there: whoever was away learns it when it comes
         back (§6.4). Who is connected gets it from its publishers; but nobody knows yet who really is."""
@@ -291,8 +301,8 @@ class Subscribing:
         ack = self._ack(0, subscription.key, subscription.qos)
         ack.responsible = ack.active = self._jurisdiction.responsible(subscription.filter) is not None
         ack.resumed = ack.active and not subscription.interrupted
-        ack.passed_to.extend(map(cut_of, passed_to))
-        self._core.send(session.link, pack(ack))
+        for part in in_parts(ack, [cut_of(cut) for cut in passed_to]):
+            self._core.send(session.link, pack(part))
 
     def _ack(self, request: int, key: Key, qos: int = 0) -> pb.SubAck:
         group, filter = key

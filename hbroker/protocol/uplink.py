@@ -387,7 +387,7 @@ class Uplink:
     def _take_strays(self, transfer: pb.Transfer) -> None:
         """A restarted parent took these in before it knew of this node (§5.1)."""
         found = map(subscription_from, transfer.subscriptions)
-        self._subscribing.take_over([s for s in found if s is not None])
+        self._subscribing.take_strays([s for s in found if s is not None])
         self._core.take_retained(list(transfer.retained))
 
     def _give(self, now: int, giving: Giving, transfer: pb.Transfer) -> bool:

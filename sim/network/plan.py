@@ -38,8 +38,8 @@ __all__ = ["ROOT", "SECOND", "NodePlan", "Plan", "draw"]
 SECOND: Final = 1_000_000
 MOST_NODES: Final = 30
 ROOT: Final = "root"
-MOST_DRIFT_PPM: Final = 60_000
-"""Clocks may be wrong by one second in 15 (§5.6); a little less leaves time to be told."""
+MOST_DRIFT_PPM: Final = 45_000
+"""Clocks may be wrong by one second in 20 (§5.6); a little less leaves time to be told."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,14 +7,26 @@ One in the control takes the place of a method. One in the core is compiled into
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any, Final
 
 from hbroker._proto import packet_pb2 as pb
 from hbroker.config import LeasePolicy
-from hbroker.protocol import custody, handover, node, subscriber, subscribing, subscription, timers
+from hbroker.protocol import (
+    custody,
+    delegating,
+    handover,
+    node,
+    subscriber,
+    subscribing,
+    subscription,
+    timers,
+)
+from hbroker.protocol.admission import Applicant
+from hbroker.protocol.delegation import Child
 from hbroker.protocol.jurisdiction import Grant, Jurisdiction
+from hbroker.protocol.records import Record
 from hbroker.protocol.site import Event, Site
 from hbroker.sim.network.invariants import Invariant
 
@@ -55,7 +67,7 @@ def _end_unknown_to_core(hold: Callable[..., None]) -> Callable[..., None]:
 
 
 def _at_once(schedule: Callable[..., None]) -> Callable[..., None]:
-    def broken(self: custody.Custody, child: custody.Child) -> None:
+    def broken(self: custody.Custody, child: Child) -> None:
         schedule(self, child)
         delegation = child.delegation
         if delegation.policy is LeasePolicy.FENCE:
@@ -77,6 +89,26 @@ def _asked_again(_: Callable[..., None]) -> Callable[..., None]:
         site.machine.handle(Event.ACTIVATE)
         site.failures = 0
         site.is_resumed = suback.resumed
+
+    return broken
+
+
+def _whatever_its_epoch(admit: Callable[..., None]) -> Callable[..., None]:
+    def broken(
+        self: delegating.Delegating, now: int, link: int, join: pb.Join, applicant: Applicant, grant: Grant
+    ) -> None:
+        child = self._custody.children.get(applicant.subtree)
+        if child is not None and applicant.is_holder(child.delegation):
+            self._renew(now, child, link, join, applicant, grant)
+        else:
+            admit(self, now, link, join, applicant, grant)
+
+    return broken
+
+
+def _without_retained(parcels: Callable[..., Iterable[pb.Transfer]]) -> Callable[..., Iterable[pb.Transfer]]:
+    def broken(records: Iterable[Record]) -> Iterable[pb.Transfer]:
+        return parcels(record for record in records if not isinstance(record, bytes))
 
     return broken
 
@@ -119,6 +151,13 @@ CONTROL: Final = (
         _zero,
     ),
     Variant(
+        "a parent takes a restarted child for the one that it was, whatever its epoch",
+        Invariant.RECOVERS,
+        delegating.Delegating,
+        "_admit",
+        _whatever_its_epoch,
+    ),
+    Variant(
         "a new owner inherits no subscriptions",
         Invariant.COMPLETE,
         subscribing.Subscribing,
@@ -131,6 +170,13 @@ CONTROL: Final = (
         handover.Giving,
         "follow",
         _nothing,
+    ),
+    Variant(
+        "a handover leaves out the retained messages",
+        Invariant.RETAINED,
+        handover,
+        "parcels",
+        _without_retained,
     ),
     Variant(
         "a subscription is complete when the root has answered",
@@ -168,6 +214,15 @@ CORE: Final = (
     Variant("no delivery waits for the one before it", Invariant.ORDER, defect="KeepsNoOrder"),
     Variant("what is lost is not sent again", Invariant.RECOVERS, defect="SendsOnce"),
     Variant("a client learns nothing from a refusal", Invariant.RECOVERS, defect="LearnsNothing"),
+    Variant(
+        "a link goes on with whatever incarnation its peer has",
+        Invariant.RECOVERS,
+        defect="IgnoresIncarnation",
+    ),
+    Variant("a message is whole when its last part has come", Invariant.INTACT, defect="EndsWithLastPart"),
+    Variant(
+        "what a stalled subscriber answers is not counted", Invariant.ADDS_UP, defect="ForgetsLateAnswers"
+    ),
 )
 """Defects of the core, which a test build of it can have."""
 

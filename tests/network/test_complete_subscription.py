@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from hbroker._native import topic_matches
 from hbroker._proto import packet_pb2 as pb
 from hbroker.protocol.outcome import Subscribed
 from hbroker.sim.network import CLEAR, ClientHost, Datagram, Faults
@@ -50,6 +51,38 @@ def test_an_owner_that_inherits_it_while_its_answer_is_awaited_still_tells_what_
     tree.world.run_until(lambda: bool(subscriber.outcomes))
     assert subscriber.outcomes[0] == Subscribed(subscription, ("home", "kitchen", "root"))
     assert [len(node.control.subscribers) for node in (home, kitchen)] == [1, 1]
+
+
+@pytest.mark.parametrize("filter", ["#", "home/kitchen/#", "home/kitchen/oven/+"])
+def test_what_a_parent_took_in_for_a_child_that_it_forgot_reaches_all_owners_below(filter: str) -> None:
+    tree = Tree.grow(22, ["home", "home/kitchen", "home/kitchen/oven"])
+    home, kitchen, oven = tree.nodes.values()
+    home.kill()
+    home = home.restart(remembers=False)
+    subscriber = tree.client("subscriber")
+    subscription = subscriber.subscribe(filter, qos=1)
+    tree.world.run_until(lambda: bool(subscriber.outcomes))
+    assert isinstance(outcome := subscriber.outcomes[0], Subscribed)
+    assert outcome.subscription == subscription
+    assert "kitchen" not in outcome.owners, "nobody knows of it yet"
+    tree.world.run(10_000_000)
+    wanted = [topic_matches(filter, topic) for topic in ("home/kitchen/lamp", "home/kitchen/oven/light")]
+    assert [bool(len(node.control.subscribers)) for node in (kitchen, oven)] == wanted
+
+
+def test_a_subscriber_that_has_moved_asks_the_new_owner_that_cannot_find_it() -> None:
+    """It is handed the address from which the other subscribed, and had said before that it owned nothing."""
+    tree = Tree.grow(23, ["home/kitchen"])
+    subscriber = tree.client("subscriber")
+    subscribe(subscriber, "home/kitchen/oven")
+    subscriber.roam()
+    tree.world.run(5_000_000)
+    tree.leave(tree.nodes["home/kitchen"])
+    tree.world.run(1_000_000)
+    publisher = tree.client("publisher")
+    publisher.publish("home/kitchen/oven", b"on", qos=1)
+    tree.world.run(1_000_000)
+    assert [message.payload for message in subscriber.messages] == [b"on"]
 
 
 def await_message(host: ClientHost) -> None:

@@ -139,3 +139,15 @@ def test_one_that_dies_on_the_way_believes_its_old_memory_no_more() -> None:
     branch.home.kill()
     branch.world.run(SECOND)
     assert branch.restart_home().owns(TOPIC)
+
+
+def test_another_node_of_the_same_name_is_not_the_same() -> None:
+    """Nobody has the name twice in `$SYS`, but the other may be above before it is turned away there."""
+    tree = Tree.grow(12)
+    one = tree.join("home/bedroom", name="twin")
+    other = tree.join("home", name="twin", wait=False)
+    tree.world.run_until(lambda: other.owns("home/attic"))
+    assert one.owns("home/bedroom")
+    for _ in range(400):
+        assert not (one.owns("home/bedroom") and other.owns("home/bedroom"))
+        tree.world.run(SECOND // 10)

@@ -1,6 +1,6 @@
 """Whoever floods a node with requests waits for himself: newcomers, and those who join, do not (§3.3).
 
-The flood of a session comes over a link of the native core, which sends again what was not acknowledged, as an
+The flood of a session comes over a link of the native core. It sends again what was not acknowledged, as an
 honest client's does: so there is always as much of it as the node takes.
 """
 
@@ -20,7 +20,7 @@ from tests.product.node import Node, Stranger, node_up
 
 FLOOD = 86_400
 REQUESTS = 10_000
-NEWCOMERS = 10
+NEWCOMERS = 5
 BOUND_S = 0.5
 
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from hbroker._native import ControlEvent
 from hbroker._proto import packet_pb2 as pb
 from hbroker.config import LeasePolicy, Limits
-from hbroker.protocol.custody import DELEGATION, DelegationState
+from hbroker.protocol.delegation import DELEGATION, DelegationState
 from hbroker.protocol.inquiry import MOST_HOPS
 from hbroker.protocol.machine import ImpossibleTransition, Machine
 from hbroker.protocol.notices import PolicyLowered

@@ -16,6 +16,12 @@ pub enum Defect {
     KeepsNoOrder,
     /// A client does not learn from NOT_RESPONSIBLE (§5.3).
     LearnsNothing,
+    /// A link goes on with whatever incarnation its peer has (§3.6).
+    IgnoresIncarnation,
+    /// A message in parts is whole when its last one has come (§7.5).
+    EndsWithLastPart,
+    /// What a subscriber answers after it stalled is not counted (§7.8).
+    ForgetsLateAnswers,
 }
 
 impl Defect {
@@ -39,11 +45,14 @@ impl Defect {
     }
 
     #[cfg(feature = "broken")]
-    const ALL: [Self; 5] = [
+    const ALL: [Self; 8] = [
         Self::AcknowledgesEarly,
         Self::ForgetsMessageIds,
         Self::SendsOnce,
         Self::KeepsNoOrder,
         Self::LearnsNothing,
+        Self::IgnoresIncarnation,
+        Self::EndsWithLastPart,
+        Self::ForgetsLateAnswers,
     ];
 }

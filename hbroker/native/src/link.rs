@@ -33,6 +33,7 @@ use std::net::SocketAddr;
 use bytes::Bytes;
 
 use crate::Micros;
+use crate::broken::Defect;
 use crate::link::acks::Acks;
 use crate::link::arrivals::Arrivals;
 pub use crate::link::arrivals::Receipt;
@@ -130,11 +131,13 @@ impl Link {
 
     /// Takes a datagram's header, which names this link's session, and the acknowledgement in it.
     pub fn handle_header(&mut self, now: Micros, header: &Header<'_>, source: SocketAddr) -> Arrival {
-        if self.is_past(header.incarnation) {
-            return Arrival::Past;
-        }
-        if *self.peer_incarnation.get_or_insert(header.incarnation) != header.incarnation {
-            return Arrival::Restarted;
+        if !Defect::IgnoresIncarnation.is_present() {
+            if self.is_past(header.incarnation) {
+                return Arrival::Past;
+            }
+            if *self.peer_incarnation.get_or_insert(header.incarnation) != header.incarnation {
+                return Arrival::Restarted;
+            }
         }
         self.last_received = now;
         self.last_active = now;

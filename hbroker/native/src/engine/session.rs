@@ -7,6 +7,7 @@
 //! A message holds its publisher's PUBACK back by its ticket. A session that is away or stalled holds none (§7.3).
 
 use crate::Micros;
+use crate::broken::Defect;
 use crate::engine::accounts::Accounts;
 use crate::engine::counters::Drop;
 use crate::engine::credit::Credit;
@@ -120,7 +121,8 @@ impl Session {
         let before = self.accounts.delivered;
         while let Some(parcel) = self.in_flight.settle_within(first, last) {
             self.credit.settle(parcel.field.len());
-            self.accounts.delivered += 1;
+            self.accounts.delivered +=
+                u64::from(!self.is_stalled || !Defect::ForgetsLateAnswers.is_present());
             self.waiting_since = now;
             self.release(parcel.ticket, released);
         }
