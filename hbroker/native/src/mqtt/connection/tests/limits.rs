@@ -100,6 +100,10 @@ fn a_packet_over_the_maximum_is_refused_at_its_header() {
     bench.feed(&[0x30, 99]);
     assert_eq!(bench.closed(), Some((Cause::Error, Reason::PACKET_TOO_LARGE)));
     assert_eq!(bench.take(), [[0xE0, 2, 0x95, 0]]);
+    // What is no PUBLISH has a bound of its own.
+    let mut bench = Bench::open(Version::V5);
+    bench.feed(&[0x82, 0x80, 0x80, 0x40]);
+    assert_eq!(bench.closed(), Some((Cause::Error, Reason::PACKET_TOO_LARGE)));
 }
 
 #[test]
