@@ -10,7 +10,7 @@ pub enum Drop {
     Away,
     /// It outlived its expiry before it was sent.
     Expired,
-    /// Larger than the packets that the client takes (§3.1.2.11.4).
+    /// Larger than the packets that the client takes (MQTT 5 §3.1.2.11.4).
     TooLarge,
     /// The client may not read its topic.
     Denied,

@@ -1,4 +1,4 @@
-//! A connection, as its client sees it: bytes in, bytes and events out. Sections are those of MQTT 5.
+//! A connection, as its client sees it: bytes in, bytes and events out.
 
 mod delivery;
 mod fuzz;
@@ -7,6 +7,7 @@ mod limits;
 mod lossy;
 mod published;
 mod resumption;
+mod speed;
 
 use std::sync::Arc;
 

@@ -70,6 +70,25 @@ fn memory_before_the_decision_is_bounded() {
 }
 
 #[test]
+fn much_behind_connect_waits_with_the_client() {
+    let settings = ListenerSettings { handshake_bytes: 100, ..ListenerSettings::default() };
+    let mut bench = Bench::new(settings);
+    let mut bytes = connect(Version::V5, 2, &[], b"\0\x01c");
+    bytes.extend(publish(Version::V5, 0, "t", 0, &[], &[7; 5_000]));
+    let mut rest = bytes.as_slice();
+    while bench.connection.read_limit() > 0 {
+        let (now, later) = rest.split_at(bench.connection.read_limit().min(rest.len()));
+        bench.feed(now);
+        rest = later;
+    }
+    assert_eq!((bench.closed(), bytes.len() - rest.len()), (None, 100));
+    bench.accept(Session::default());
+    assert_eq!(bench.connection.read_limit(), usize::MAX);
+    bench.feed(rest);
+    assert_eq!(bench.upper.published[0].1, [7; 5_000]);
+}
+
+#[test]
 fn a_stream_that_does_not_begin_with_connect_gets_no_answer() {
     for bytes in [&[0xC0, 0][..], b"GET / HTTP/1.1\r\n\r\n", &[0x10, 7, 0, 4, b'H', b'T', b'T', b'P', 4]] {
         let mut bench = Bench::new(ListenerSettings::default());
@@ -183,7 +202,7 @@ fn authentication_goes_to_and_fro_before_the_decision() {
     bench.feed(&auth(0x18, method));
     assert!(matches!(&bench.upper.events[1], Event::Auth(auth) if auth.method == "m"));
     assert_eq!(bench.connection.poll_timeout(), 19 * SECOND, "it has its time again");
-    // Another packet may not come before CONNACK (§3.1.2.11.9).
+    // Another packet may not come before CONNACK (MQTT 5 §3.1.2.11.9).
     bench.feed(&[0xC0, 0]);
     assert_eq!(bench.closed(), Some((Cause::Error, Reason::PROTOCOL_ERROR)));
 
@@ -224,7 +243,7 @@ fn disconnect_tells_what_becomes_of_will_and_session() {
         bench.feed(&[0xE0, 7, 0x00, 5, 0x11, 0, 0, 0, expiry]);
         assert_eq!(last(&bench).session_expiry, Some(u32::from(expiry)));
     }
-    // §3.14.2.2.2: zero stays zero.
+    // MQTT 5 §3.14.2.2.2: zero stays zero.
     let mut bench = Bench::open(Version::V5);
     bench.feed(&[0xE0, 7, 0x00, 5, 0x11, 0, 0, 0, 7]);
     assert_eq!(bench.closed(), Some((Cause::Error, Reason::PROTOCOL_ERROR)));

@@ -100,6 +100,10 @@ fn a_packet_over_the_maximum_is_refused_at_its_header() {
     bench.feed(&[0x30, 99]);
     assert_eq!(bench.closed(), Some((Cause::Error, Reason::PACKET_TOO_LARGE)));
     assert_eq!(bench.take(), [[0xE0, 2, 0x95, 0]]);
+    // What is no PUBLISH has a bound of its own.
+    let mut bench = Bench::open(Version::V5);
+    bench.feed(&[0x82, 0x80, 0x80, 0x40]);
+    assert_eq!(bench.closed(), Some((Cause::Error, Reason::PACKET_TOO_LARGE)));
 }
 
 #[test]
@@ -135,7 +139,7 @@ fn reason_strings_are_spared_where_the_client_asks_or_has_no_room() {
     let mut bench = suback(b"\x27\0\0\0\x0B");
     bench.turn(|connection, turn, upper| connection.unsuback(turn, 6, &[Reason::SUCCESS; 7], "", upper));
     assert_eq!(bench.closed(), Some((Cause::Error, Reason::PACKET_TOO_LARGE)), "it cannot be told at all");
-    // DISCONNECT has its reason string in any case (§3.1.2.11.7).
+    // DISCONNECT has its reason string in any case (MQTT 5 §3.1.2.11.7).
     let mut bench = Bench::open_with(Version::V5, ListenerSettings::default(), Session::default(), b"\x17\0");
     let farewell =
         Farewell { reason: Reason::SHUTTING_DOWN, text: "x".to_owned(), server_reference: "h".to_owned() };

@@ -1,4 +1,4 @@
-//! Sessions over several connections, and over several gateways (§4.4).
+//! Sessions over several connections, and over several gateways (MQTT 5 §4.4).
 
 use super::*;
 use crate::mqtt::session::SessionState;
