@@ -11,6 +11,8 @@ with a real socket, under the same verbs, less the four that an engine's driver 
 from collections.abc import Sequence
 from typing import Any, Final, TypeAlias, final
 
+from typing_extensions import disjoint_base
+
 _Address: TypeAlias = tuple[str, int]
 # A delegation, as the `Cut` of the wire protocol: (subtree, node, address, epoch).
 _Cut: TypeAlias = tuple[str, str, _Address, int]
@@ -382,6 +384,7 @@ class Endpoint(_Core):
     def shutdown(self) -> None:
         """Stops the threads and closes the sockets. Idempotent."""
 
+@disjoint_base
 class Hive:
     """Many clients of the network behind one UDP socket, each with a session of its own: the members of a gateway.
 
@@ -453,9 +456,9 @@ class ListenerSettings:
     def __new__(
         cls,
         *,
-        certificates: bytes = b"",
-        key: bytes = b"",
-        client_authorities: bytes = b"",
+        certificates: bytes = ...,
+        key: bytes = ...,
+        client_authorities: bytes = ...,
         client_certificates: str = "none",
         websocket: bool = False,
         websocket_path: str = "",
@@ -605,7 +608,7 @@ class SessionState:
     wait for its PUBREL."""
 
     def __new__(
-        cls, in_flight: Sequence[InFlight] = (), received: Sequence[int] = (), next_packet_id: int = 1
+        cls, in_flight: Sequence[InFlight] = ..., received: Sequence[int] = ..., next_packet_id: int = 1
     ) -> SessionState: ...
 
     in_flight: tuple[InFlight, ...]

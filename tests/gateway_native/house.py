@@ -1,7 +1,7 @@
 """A node that owns everything, a gateway, and decisions that say yes.
 
-The node's and the gateway's control are here the few lines that make messages go round: whoever connects is accepted, whoever subscribes
-gets a listener of the shared member, and the node has one subscription to everything.
+The control of both is here the few lines that make messages go round: whoever connects is accepted, whoever
+subscribes gets a listener of the shared member, and the node has one subscription to everything.
 """
 
 from __future__ import annotations
@@ -89,12 +89,13 @@ class House:
     sessions: dict[int, int] = field(default_factory=dict)
     suback_hook: Callable[[SubscribeEvent], None] | None = None
     _names: dict[int, str] = field(default_factory=dict)
-    _listeners: int = 0
+    _doors: int = 0
+    listeners: int = 0
     _stopping: bool = False
 
     def open(self, **settings: Any) -> int:
         """Opens the next listener; its port."""
-        number = self._listeners_open = getattr(self, "_listeners_open", -1) + 1
+        number, self._doors = self._doors, self._doors + 1
         address = self.gateway.open_listener(number, ("127.0.0.1", 0), ListenerSettings(**settings))
         return address[1]
 
@@ -171,9 +172,9 @@ class House:
     def _subscribe(self, event: SubscribeEvent) -> None:
         mine = self.subscribed[event.connection]
         for filter, options in event.filters:
-            self._listeners += 1
+            self.listeners += 1
             self.gateway.attach_listener(
-                self._listeners,
+                self.listeners,
                 self.sessions[event.connection],
                 filter,
                 options,
@@ -181,8 +182,8 @@ class House:
                 packet_id=event.packet_id,
             )
             former = mine.get(filter)
-            mine[filter] = self._listeners
-            self.gateway.member(0).listen(self._listeners, filter, options.qos, True)
+            mine[filter] = self.listeners
+            self.gateway.member(0).listen(self.listeners, filter, options.qos, True)
             if former is not None:
                 self.gateway.member(0).unlisten(former)
                 self.gateway.detach_listener(former)

@@ -30,7 +30,8 @@ def test_every_version_at_every_qos(level: int) -> None:
             publish("a/b", b"one", qos=1, packet_id=7, level=level),
             publish("a/b", b"two", qos=2, packet_id=8, level=level),
         )
-        got, acks = [], set()
+        got: list[tuple[int, bytes]] = []
+        acks: set[tuple[int, int]] = set()
         while len(got) < 3 or len(acks) < 2:
             first, body = client.read()
             if first >> 4 == 3:
@@ -57,7 +58,7 @@ def test_a_puback_waits_until_every_subscriber_has_acknowledged() -> None:
             slow.expect(SUBACK)
             publisher.open("publisher").send(publish("t", b"x", qos=1, packet_id=9))
             *_, packet_id, _ = slow.message()
-            # Its own message, by which it would know that the network's answer came: it comes over the same link.
+            # What it gets over the same link shows that an answer would have come by now.
             publisher.send(subscribe(2, ("u", 0)))
             publisher.expect(SUBACK)
             slow.send(publish("u", b"now"))
@@ -130,7 +131,7 @@ def test_suback_comes_before_what_its_subscribe_causes() -> None:
     with house() as it, Raw(it.open()) as client:
         # As an owner would: what is retained comes for the listener before its SUBACK is sent.
         def cause(event: object) -> None:
-            listener = it._listeners
+            listener = it.listeners
             it.gateway.deliver(listener, "a", b"kept", retained=True)
             it.gateway.deliver(listener, "b", b"kept too", retained=True)
 

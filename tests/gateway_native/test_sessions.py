@@ -138,7 +138,7 @@ def test_rules_hold_at_once_and_for_both_ways() -> None:
             client.send(publish("open", b"yes"))
             assert client.message()[0] == "open"
             it.gateway.install_acl(0, [Rule("#")])
-            it.gateway.deliver(it._listeners, "secret/a", b"now")
+            it.gateway.deliver(it.listeners, "secret/a", b"now")
             assert client.message()[0] == "secret/a"
 
 

@@ -150,11 +150,16 @@ impl Hive {
         }
     }
 
-    /// Acts on a member's engine; `None`: there is no such member.
-    pub fn with_member<R>(&mut self, id: MemberId, act: impl FnOnce(&mut Engine) -> R) -> Option<R> {
-        let result = act(&mut self.member(id)?.engine);
+    /// A member's engine, to act on it; `None`: there is no such member.
+    pub fn engine(&mut self, id: MemberId) -> Option<&mut Engine> {
+        self.member(id)?;
         self.touch(id.slot());
-        Some(result)
+        self.member(id).map(|member| &mut member.engine)
+    }
+
+    /// Whether there is such a member, and it was not closed.
+    pub fn is_open(&mut self, id: MemberId) -> bool {
+        self.member(id).is_some_and(|member| member.closing.is_none())
     }
 
     /// The next events, and whose each is.

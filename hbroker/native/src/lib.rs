@@ -14,7 +14,6 @@ pub mod hive;
 mod keyed;
 mod link;
 mod link_id;
-#[allow(dead_code, reason = "until its workers drive it")]
 mod mqtt;
 #[cfg(feature = "python")]
 mod python;

@@ -1,4 +1,4 @@
-//! The server side of MQTT 3.1, 3.1.1 and 5, sans-IO (DESIGN §6). Citations here are those of MQTT 5, unless they name another.
+//! The server side of MQTT 3.1, 3.1.1 and 5, sans-IO (DESIGN §6).
 //!
 //! A [`Connection`](connection::Connection) is one transport stream: bytes and time come in; bytes (appended to the turn's buffer), events and a deadline
 //! come out. It frames and checks packets, and keeps what lives as long as the stream: version, keep alive, topic aliases, the
@@ -18,7 +18,7 @@
 //! | when | call |
 //! |---|---|
 //! | a stream was accepted | `Connection::new` |
-//! | bytes were read | `Connection::handle_bytes`; while `Connection::wants_bytes` is false it reads no more |
+//! | bytes were read | `Connection::handle_bytes`; no more than `Connection::read_limit`, and none while `wants_bytes` is false |
 //! | the stream ended | `Connection::handle_end` |
 //! | `Connection::poll_timeout` has come | `Connection::handle_timeout` |
 //! | Python answers | `Connection::accept`, `refuse`, `suback`, `unsuback`, `challenge`, `disconnect` |

@@ -63,16 +63,17 @@ impl HiveCore {
 
     /// Acts on a member's engine. Where there is no such member, on one that nobody sees.
     pub fn on_member<R>(&self, id: MemberId, act: impl FnOnce(&mut Engine, Micros) -> R) -> R {
-        let mut act = Some(act);
-        let mut call = |engine: &mut Engine, now| act.take().map(|act| act(engine, now));
-        let done = self.at(id, |hive, now| hive.with_member(id, |engine| call(engine, now)).flatten());
-        done.flatten()
-            .or_else(|| {
-                let config = self.common.config.clone();
-                let mut ghost = Engine::new(config, 0, 1, self.common.shared.clone());
-                call(&mut ghost, self.now())
-            })
-            .expect("it is called once")
+        // A link or a member may be made up by the caller; there is always a worker 0.
+        let worker = if usize::from(id.worker()) < self.endpoint.workers() { id.worker() } else { 0 };
+        self.endpoint.with_machine(usize::from(worker), |hive, now| {
+            if hive.is_open(id)
+                && let Some(engine) = hive.engine(id)
+            {
+                return act(engine, now);
+            }
+            let config = self.common.config.clone();
+            act(&mut Engine::new(config, 0, 1, self.common.shared.clone()), now)
+        })
     }
 
     /// Sends one datagram outside of any session for a member, which gets the answers.
@@ -111,7 +112,7 @@ impl HiveCore {
             let Some((&any, _)) = of_member.first_key_value() else { continue };
             self.at(any, |hive, _| {
                 for (id, messages) in of_member {
-                    hive.with_member(*id, |engine| engine.handled(messages));
+                    hive.engine(*id).into_iter().for_each(|engine| engine.handled(messages));
                 }
             });
         }
@@ -133,10 +134,6 @@ impl HiveCore {
     /// What members' engines share.
     pub fn shared(&self) -> &Shared {
         &self.common.shared
-    }
-
-    fn now(&self) -> Micros {
-        self.endpoint.with_machine(0, |_, now| now)
     }
 
     /// Calls with the hive of a member's worker; `None`: there is no such worker.

@@ -7,7 +7,6 @@ use smallvec::SmallVec;
 
 use super::Hive;
 use crate::Micros;
-use crate::engine::Engine;
 use crate::engine::counters::Drop;
 use crate::link_id::MemberId;
 use crate::wire::{self, Body, DatagramView, Malformed};
@@ -89,9 +88,9 @@ impl Hive {
             let datagram = Bytes::copy_from_slice(datagram);
             return self.handoffs.push_back((worker, Forwarded { member, source, datagram }));
         }
-        let handle = |engine: &mut Engine| engine.handle_view(now, source, view, datagram);
-        if member.and_then(|id| self.with_member(id, handle)).is_none() {
-            self.counters.drop(Drop::UnknownSession);
+        match member.and_then(|id| self.engine(id)) {
+            Some(engine) => engine.handle_view(now, source, view, datagram),
+            None => self.counters.drop(Drop::UnknownSession),
         }
     }
 

@@ -88,8 +88,9 @@ fn who_sends_much_holds_up_nobody() {
     let (eager, modest) = (stage.open(1), stage.open(2));
     let elsewhere = ([192, 0, 2, 9], 9).into();
     let hive = &mut stage.hives[0];
-    hive.with_member(eager, |engine| (0..1_000).for_each(|_| engine.send_to(elsewhere, b"", b"", 100)));
-    hive.with_member(modest, |engine| engine.send_to(NODE.into(), b"", b"", 100));
+    let engine = hive.engine(eager).expect("it is open");
+    (0..1_000).for_each(|_| engine.send_to(elsewhere, b"", b"", 100));
+    hive.engine(modest).expect("it is open").send_to(NODE.into(), b"", b"", 100);
     hive.end_turn(stage.now);
     let sent = stage.transmit_at_most(2 * DATAGRAMS_PER_TURN);
     assert_eq!(sent.len(), 2 * DATAGRAMS_PER_TURN);
@@ -142,7 +143,7 @@ fn a_member_that_is_closed_says_its_last_words_and_is_gone() {
     assert_eq!((stage.told(), stage.read()), (vec![], vec![]), "nothing is told of it");
     assert!(stage.hives[0].by_session.len() == 1 && stage.hives[0].members.len() == 1);
     assert_eq!(stage.common.homes.worker_of(7), None);
-    assert_eq!(stage.hives[0].with_member(id, |_| ()), None);
+    assert!(stage.hives[0].engine(id).is_none());
     assert!(stage.hives[0].timers.len() <= 1 && stage.hives[0].touched.is_empty());
 }
 

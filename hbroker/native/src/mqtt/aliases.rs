@@ -1,4 +1,4 @@
-//! Topic aliases (§3.3.2.3.4), which live with the connection: those of the client, and those that it is given.
+//! Topic aliases (MQTT 5 §3.3.2.3.4), which live with the connection: those of the client, and those that it is given.
 
 use std::collections::HashMap;
 
@@ -35,7 +35,7 @@ impl Incoming {
                 *known = Some(topic.into());
             }
         }
-        // §3.3.2.3.4: a protocol error where it stands for nothing yet.
+        // MQTT 5 §3.3.2.3.4: a protocol error where it stands for nothing yet.
         self.topics.get(index).and_then(Option::as_deref).ok_or(Reason::PROTOCOL_ERROR)
     }
 }

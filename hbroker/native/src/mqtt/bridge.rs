@@ -58,9 +58,9 @@ impl Visit for station::Visit<'_, Hive> {
             origin: message.origin,
             ..PublishOut::default()
         };
-        let mut share = || Bytes::copy_from_slice(publish.payload);
-        let published = self.machine().with_member(SHARED, |engine| engine.publish(now, &out, &mut share));
-        published.ok_or(Reason::UNSPECIFIED)?.map_err(|why| match why {
+        let share = || Bytes::copy_from_slice(publish.payload);
+        let engine = self.machine().engine(SHARED).ok_or(Reason::UNSPECIFIED)?;
+        engine.publish(now, &out, share).map_err(|why| match why {
             Unpublishable::InvalidTopic => Reason::TOPIC_NAME_INVALID,
             Unpublishable::TooLarge => Reason::QUOTA_EXCEEDED,
             Unpublishable::InvalidQos | Unpublishable::NotOwned => Reason::IMPLEMENTATION_SPECIFIC,
@@ -70,7 +70,9 @@ impl Visit for station::Visit<'_, Hive> {
     fn handled(&mut self, tickets: &[Ticket]) {
         for of_member in tickets.chunk_by(|one, other| one.member == other.member) {
             let ids: Vec<_> = of_member.iter().map(|ticket| ticket.message).collect();
-            self.machine().with_member(MemberId(of_member[0].member), |engine| engine.handled(&ids));
+            if let Some(engine) = self.machine().engine(MemberId(of_member[0].member)) {
+                engine.handled(&ids);
+            }
         }
     }
 }

@@ -225,7 +225,6 @@ impl<N: Network> ClientTurn<'_, N> {
         let Some((connection, client)) = connections.get(id) else {
             return;
         };
-        let session = client.session;
         let news = match event {
             Event::Connect(connect) => {
                 let reason = match connection.admission() {
@@ -249,8 +248,8 @@ impl<N: Network> ClientTurn<'_, N> {
                     connection.refuse(hand, &farewell, above);
                 });
             }
-            Event::Subscribe(subscribe) => News::Subscribe(id, session, subscribe),
-            Event::Unsubscribe(unsubscribe) => News::Unsubscribe(id, session, unsubscribe),
+            Event::Subscribe(subscribe) => News::Subscribe(id, subscribe),
+            Event::Unsubscribe(unsubscribe) => News::Unsubscribe(id, unsubscribe),
             Event::Auth(auth) => News::Auth(id, auth),
             // Told when everything that was on its way to its session is there.
             Event::Closed(closed) => {

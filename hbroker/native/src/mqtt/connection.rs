@@ -3,7 +3,7 @@
 //! | state | what is taken |
 //! |---|---|
 //! | expecting CONNECT | bytes, within a bound and a time, until CONNECT is whole |
-//! | deciding | nothing: what the client sends behind CONNECT waits; with extended authentication (§4.12) AUTH and DISCONNECT |
+//! | deciding | nothing: what the client sends behind CONNECT waits; with extended authentication (MQTT 5 §4.12) AUTH and DISCONNECT |
 //! | open | all that a client sends, unless paused |
 //! | closed | nothing |
 //!
@@ -108,7 +108,7 @@ impl Connection {
     /// Ends what was silent for too long, releases the claims of a stalled client, and goes on with one that sent too fast.
     pub fn handle_timeout(&mut self, turn: &mut Turn<'_>, upper: &mut impl Upper) {
         if self.silence_ends() <= turn.now {
-            // §3.1.2.10. Before CONNECT there is nobody to tell.
+            // MQTT 5 §3.1.2.10. Before CONNECT there is nobody to tell.
             if self.state == State::Open {
                 put_disconnect(turn.out, self.manner(), &Reason::KEEP_ALIVE_TIMEOUT.into());
             }
@@ -139,6 +139,16 @@ impl Connection {
         self.listens()
     }
 
+    /// How many bytes may be read now, at most: before the client is accepted as many as the handshake may hold. Who reads more of one that
+    /// sends much behind CONNECT ends it.
+    pub fn read_limit(&self) -> usize {
+        match self.state {
+            _ if !self.listens() => 0,
+            State::Open => usize::MAX,
+            _ => self.settings.handshake_bytes.saturating_sub(self.rest.len()),
+        }
+    }
+
     /// It is over: what is in the buffer goes out, then the stream is to be closed.
     pub fn is_closed(&self) -> bool {
         self.state == State::Closed
@@ -149,7 +159,7 @@ impl Connection {
         self.messages = Throttle::new(now, u64::from(rate));
     }
 
-    /// Goes on with the authentication: AUTH (§4.12). False: it cannot be told; the connection is to be refused.
+    /// Goes on with the authentication: AUTH (MQTT 5 §4.12). False: it cannot be told; the connection is to be refused.
     #[must_use]
     pub fn challenge(&mut self, turn: &mut Turn<'_>, auth: &Auth) -> bool {
         if self.state == State::Deciding {
@@ -160,7 +170,7 @@ impl Connection {
         self.state != State::Closed && put_auth(turn.out, self.manner(), auth)
     }
 
-    /// SUBACK: a reason for each filter. What causes messages (§3.8.4) comes after it.
+    /// SUBACK: a reason for each filter. What causes messages (MQTT 5 §3.8.4) comes after it.
     pub fn suback(
         &mut self,
         turn: &mut Turn<'_>,
@@ -206,7 +216,7 @@ impl Connection {
         }
     }
 
-    /// The network's answer to a PUBLISH that it took: PUBACK or PUBREC, in the order of the messages (§4.6).
+    /// The network's answer to a PUBLISH that it took: PUBACK or PUBREC, in the order of the messages (MQTT 5 §4.6).
     pub fn answer(&mut self, turn: &mut Turn<'_>, key: Key, reason: Reason, upper: &mut impl Upper) {
         let Some(session) = &mut self.session else {
             return;
@@ -307,12 +317,12 @@ impl Connection {
         }
     }
 
-    /// The client broke the protocol (§4.13).
+    /// The client broke the protocol (MQTT 5 §4.13).
     fn fail(&mut self, turn: &mut Turn<'_>, reason: Reason, upper: &mut impl Upper) {
         turn.counters.errors += 1;
         match self.state {
             State::Open => put_disconnect(turn.out, self.manner(), &reason.into()),
-            // §3.14: no DISCONNECT before CONNACK.
+            // MQTT 5 §3.14: no DISCONNECT before CONNACK.
             State::Deciding => put_refusal(turn.out, self.manner(), &reason.into()),
             State::ExpectConnect | State::Closed => {}
         }

@@ -1,7 +1,5 @@
 //! What a worker counts.
 
-use crate::mqtt::reason::Reason;
-
 /// Why a message did not go to a client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
@@ -12,7 +10,7 @@ pub enum Drop {
     Away,
     /// It outlived its expiry before it was sent.
     Expired,
-    /// Larger than the packets that the client takes (§3.1.2.11.4).
+    /// Larger than the packets that the client takes (MQTT 5 §3.1.2.11.4).
     TooLarge,
     /// The client may not read its topic.
     Denied,
@@ -59,11 +57,6 @@ pub struct Counters {
 impl Counters {
     pub fn drop(&mut self, why: Drop) {
         self.drops[why as usize] += 1;
-    }
-
-    /// A connection broke the protocol.
-    pub(super) fn error(&mut self, _reason: Reason) {
-        self.errors += 1;
     }
 
     /// Every counter by name.

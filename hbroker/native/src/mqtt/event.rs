@@ -51,26 +51,14 @@ pub struct Closed {
 /// Who or what ended a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Cause {
-    /// DISCONNECT came: reason 0 discards the will (§3.14.4).
+    /// DISCONNECT came: reason 0 discards the will (MQTT 5 §3.14.4).
     Client,
     /// The stream ended without DISCONNECT.
     Lost,
-    /// Nothing came for one and a half times the keep alive (§3.1.2.10), or no CONNECT within its time.
+    /// Nothing came for one and a half times the keep alive (MQTT 5 §3.1.2.10), or no CONNECT within its time.
     Silent,
     /// The client broke the protocol.
     Error,
     /// `refuse` or `disconnect` was called.
     Server,
-}
-
-impl Cause {
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Client => "client",
-            Self::Lost => "lost",
-            Self::Silent => "silent",
-            Self::Error => "error",
-            Self::Server => "server",
-        }
-    }
 }

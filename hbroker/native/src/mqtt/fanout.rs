@@ -52,7 +52,6 @@ pub struct Incoming<'a> {
 /// Something for a session that is with a worker.
 pub struct Parcel {
     pub connection: ConnectionId,
-    pub session: SessionHandle,
     pub what: What,
 }
 
@@ -371,7 +370,7 @@ impl Fanout {
         };
         match &mut seat.place {
             Place::With(connection) => {
-                let parcel = Parcel { connection: *connection, session: handle, what };
+                let parcel = Parcel { connection: *connection, what };
                 batches[usize::from(connection.worker())].push(parcel);
             }
             Place::Leaving(waiting) => waiting.push(what),

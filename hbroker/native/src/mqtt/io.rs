@@ -82,14 +82,7 @@ impl<P: Protocol> Server<P> {
         self.desks.len()
     }
 
-    /// Has a worker's protocol handle a command in its next turn.
-    ///
-    /// Panics where there is no such worker.
-    pub fn post(&self, worker: u8, command: P::Command) {
-        self.desks[usize::from(worker)].mailbox.post(Order::Command(command));
-    }
-
-    /// Where to post for a worker, without the server.
+    /// Where to post for each worker, by number.
     pub fn mailboxes(&self) -> Vec<Arc<Mailbox<Order<P::Command>>>> {
         self.desks.iter().map(|desk| Arc::clone(&desk.mailbox)).collect()
     }

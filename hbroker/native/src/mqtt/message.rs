@@ -11,7 +11,7 @@ use crate::mqtt::io::output::Output;
 use crate::mqtt::packets::Version;
 use crate::wire::PublishView;
 
-/// The longest string or binary data (§1.5.4).
+/// The longest string or binary data (MQTT 5 §1.5.4).
 const MAX_BINARY: usize = 65_535;
 /// `PayloadFormat` on the wire of the network (`packet.proto`): 1 is UTF-8 text.
 const TEXT: i32 = 1;
@@ -32,7 +32,7 @@ pub struct Message {
     properties: Box<[u8]>,
 }
 
-/// How one client gets a message: what its matching subscriptions say together (§3.3.4).
+/// How one client gets a message: what its matching subscriptions say together (MQTT 5 §3.3.4).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Terms {
     /// The highest granted.
@@ -55,7 +55,7 @@ pub struct Shape<'a> {
     pub alias: Alias,
 }
 
-/// The topic, or its alias (§3.3.2.3.4).
+/// The topic, or its alias (MQTT 5 §3.3.2.3.4).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Alias {
     None,
@@ -95,7 +95,7 @@ impl Message {
         self.remaining(shape) <= MAX_REMAINING
     }
 
-    /// Appends PUBLISH (§3.3). The message must fit, and live on. A large payload is shared with all others that get it.
+    /// Appends PUBLISH (MQTT 5 §3.3). The message must fit, and live on. A large payload is shared with all others that get it.
     pub fn put_to(&self, out: &mut Output, now: Micros, shape: &Shape<'_>, packet_id: u16) {
         self.put_head(out, now, shape, packet_id);
         out.share(&self.payload);
@@ -129,7 +129,7 @@ impl Message {
 
     fn put_properties(&self, out: &mut Vec<u8>, now: Micros, shape: &Shape<'_>) {
         if self.expires < Micros::MAX {
-            // §3.3.2.3.3: less the time that it has waited. Rounded up, so that what still lives has never none left.
+            // MQTT 5 §3.3.2.3.3: less the time that it has waited. Rounded up, so that what still lives has never none left.
             let left = self.expires.saturating_sub(now).div_ceil(1_000_000);
             out.push(property::MESSAGE_EXPIRY);
             out.extend_from_slice(&u32::try_from(left).unwrap_or(u32::MAX).to_be_bytes());
@@ -166,7 +166,7 @@ impl Message {
     }
 }
 
-/// What a publisher says of its message, unaltered and in its order (§3.3.2.3).
+/// What a publisher says of its message, unaltered and in its order (MQTT 5 §3.3.2.3).
 fn properties(publish: &PublishView<'_>) -> Box<[u8]> {
     let mut out = Vec::new();
     let said = publish.properties();
@@ -196,7 +196,7 @@ fn properties(publish: &PublishView<'_>) -> Box<[u8]> {
     out.into()
 }
 
-/// Whether MQTT has such a string (§1.5.4); the network's own clients may publish others, which are left out.
+/// Whether MQTT has such a string (MQTT 5 §1.5.4); the network's own clients may publish others, which are left out.
 fn is_text(text: &str) -> bool {
     text.len() <= MAX_BINARY && !text.as_bytes().contains(&0)
 }

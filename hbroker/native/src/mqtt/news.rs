@@ -20,9 +20,9 @@ pub enum News {
     /// To be answered with `accept`, `refuse` or `challenge`.
     Connect(ConnectionId, Box<Arrival>),
     /// To be answered with `suback`.
-    Subscribe(ConnectionId, SessionHandle, Subscribe),
+    Subscribe(ConnectionId, Subscribe),
     /// To be answered with `unsuback`.
-    Unsubscribe(ConnectionId, SessionHandle, Unsubscribe),
+    Unsubscribe(ConnectionId, Unsubscribe),
     /// To be answered with `challenge`, or as CONNECT.
     Auth(ConnectionId, Auth),
     /// The last of this connection. Its session, if it has one, is parked.

@@ -16,7 +16,7 @@ pub enum Version {
 /// (name, value), in the sender's order.
 pub type UserProperties = Vec<(String, String)>;
 
-/// CONNECT (§3.1).
+/// CONNECT (MQTT 5 §3.1).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Connect {
     pub version: Version,
@@ -41,7 +41,7 @@ pub struct Connect {
     pub user_properties: UserProperties,
 }
 
-/// The will of a CONNECT (§3.1.2.5, §3.1.3.2).
+/// The will of a CONNECT (MQTT 5 §3.1.2.5, §3.1.3.2).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Will {
     pub topic: String,
@@ -57,7 +57,7 @@ pub struct Will {
     pub user_properties: UserProperties,
 }
 
-/// SUBSCRIBE (§3.8).
+/// SUBSCRIBE (MQTT 5 §3.8).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Subscribe {
     pub packet_id: u16,
@@ -67,7 +67,7 @@ pub struct Subscribe {
     pub user_properties: UserProperties,
 }
 
-/// One filter of a SUBSCRIBE, with its options (§3.8.3.1). Before MQTT 5 the options but `qos` are as a client of then has them.
+/// One filter of a SUBSCRIBE, with its options (MQTT 5 §3.8.3.1). Before MQTT 5 the options but `qos` are as a client of then has them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Subscription {
     pub filter: String,
@@ -78,7 +78,7 @@ pub struct Subscription {
     pub retain_handling: u8,
 }
 
-/// UNSUBSCRIBE (§3.10).
+/// UNSUBSCRIBE (MQTT 5 §3.10).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Unsubscribe {
     pub packet_id: u16,
@@ -86,7 +86,7 @@ pub struct Unsubscribe {
     pub user_properties: UserProperties,
 }
 
-/// AUTH (§3.15), in both directions.
+/// AUTH (MQTT 5 §3.15), in both directions.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Auth {
     pub reason: Reason,
@@ -96,7 +96,7 @@ pub struct Auth {
     pub user_properties: UserProperties,
 }
 
-/// DISCONNECT of a client (§3.14).
+/// DISCONNECT of a client (MQTT 5 §3.14).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Disconnect {
     pub reason: Reason,
@@ -105,7 +105,7 @@ pub struct Disconnect {
     pub text: String,
 }
 
-/// A successful CONNACK (§3.2), and what the connection is to hold its client to.
+/// A successful CONNACK (MQTT 5 §3.2), and what the connection is to hold its client to.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Accept {
     pub session_present: bool,

@@ -1,4 +1,4 @@
-//! Reason codes (§2.4), and what is left of them in the versions before (MQTT 3.1.1 §3.2.2.3).
+//! Reason codes (MQTT 5 §2.4), and what is left of them in the versions before (MQTT 3.1.1 §3.2.2.3).
 
 /// A reason code as on the wire.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -6,16 +6,9 @@ pub struct Reason(pub u8);
 
 macro_rules! reasons {
     ($($name:ident = $code:literal, $text:literal;)*) => {
+        #[allow(dead_code, reason = "all that the specification has")]
         impl Reason {
             $(#[doc = $text] pub const $name: Self = Self($code);)*
-
-            /// Its name in the specification, in snake case, for counters and logs.
-            pub fn name(self) -> &'static str {
-                match self.0 {
-                    $($code => $text,)*
-                    _ => "unknown",
-                }
-            }
         }
     };
 }
@@ -82,7 +75,7 @@ impl Reason {
         }
     }
 
-    /// The return code of CONNACK in MQTT 3.1.1 (§3.2.2.3) and 3.1. What has none there is "server unavailable".
+    /// The return code of CONNACK in MQTT 3.1.1 (MQTT 5 §3.2.2.3) and 3.1. What has none there is "server unavailable".
     pub fn return_code(self) -> u8 {
         match self {
             Self::SUCCESS => 0,

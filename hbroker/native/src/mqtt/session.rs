@@ -1,4 +1,4 @@
-//! A session (§4.1): what outlives a client's connection, apart from its subscriptions, which are the gateway's.
+//! A session (MQTT 5 §4.1): what outlives a client's connection, apart from its subscriptions, which are the gateway's.
 //!
 //! While its client is connected the connection owns it and has it send; while the client is away it is parked, and gathers.
 
@@ -69,6 +69,7 @@ pub struct Session {
 }
 
 impl Session {
+    #[cfg(test)]
     pub fn new(settings: SessionSettings) -> Self {
         Self { settings, ..Self::default() }
     }

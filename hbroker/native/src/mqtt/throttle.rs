@@ -1,4 +1,4 @@
-//! How much a client may send (§4.9 leaves it to the server): a bucket of tokens, and a client that is not read while it is empty.
+//! How much a client may send (MQTT 5 §4.9 leaves it to the server): a bucket of tokens, and a client that is not read while it is empty.
 
 use crate::Micros;
 

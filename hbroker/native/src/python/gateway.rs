@@ -105,13 +105,13 @@ impl Gateway {
         py.detach(|| self.gateway.accept(ConnectionId(connection), accept.admit(), Some(acl)));
     }
 
-    #[pyo3(signature = (connection, code, *, text = String::new(), server_reference = None))]
+    #[pyo3(signature = (connection, code, *, text = "", server_reference = None))]
     fn refuse(
         &self,
         py: Python<'_>,
         connection: u64,
         code: u8,
-        text: String,
+        text: &str,
         server_reference: Option<String>,
     ) {
         let farewell = farewell(code, text, server_reference);
@@ -129,33 +129,37 @@ impl Gateway {
         py.detach(|| self.gateway.challenge(ConnectionId(connection), auth));
     }
 
-    #[pyo3(signature = (connection, code, *, text = String::new(), server_reference = None))]
+    #[pyo3(signature = (connection, code, *, text = "", server_reference = None))]
     fn disconnect(
         &self,
         py: Python<'_>,
         connection: u64,
         code: u8,
-        text: String,
+        text: &str,
         server_reference: Option<String>,
     ) {
         let farewell = farewell(code, text, server_reference);
         py.detach(|| self.gateway.disconnect(ConnectionId(connection), farewell));
     }
 
-    #[pyo3(signature = (code, *, text = String::new(), server_reference = None))]
-    fn disconnect_all(&self, py: Python<'_>, code: u8, text: String, server_reference: Option<String>) {
+    #[pyo3(signature = (code, *, text = "", server_reference = None))]
+    fn disconnect_all(&self, py: Python<'_>, code: u8, text: &str, server_reference: Option<String>) {
         let farewell = farewell(code, text, server_reference);
         py.detach(|| self.gateway.disconnect_all(&farewell));
     }
 
-    #[pyo3(signature = (connection, packet_id, codes, text = String::new()))]
-    fn suback(&self, py: Python<'_>, connection: u64, packet_id: u16, codes: Vec<u8>, text: String) {
-        py.detach(|| self.gateway.suback(ConnectionId(connection), packet_id, reasons(codes), text));
+    #[pyo3(signature = (connection, packet_id, codes, text = ""))]
+    fn suback(&self, py: Python<'_>, connection: u64, packet_id: u16, codes: Vec<u8>, text: &str) {
+        py.detach(|| {
+            self.gateway.suback(ConnectionId(connection), packet_id, reasons(codes), text.to_owned())
+        });
     }
 
-    #[pyo3(signature = (connection, packet_id, codes, text = String::new()))]
-    fn unsuback(&self, py: Python<'_>, connection: u64, packet_id: u16, codes: Vec<u8>, text: String) {
-        py.detach(|| self.gateway.unsuback(ConnectionId(connection), packet_id, reasons(codes), text));
+    #[pyo3(signature = (connection, packet_id, codes, text = ""))]
+    fn unsuback(&self, py: Python<'_>, connection: u64, packet_id: u16, codes: Vec<u8>, text: &str) {
+        py.detach(|| {
+            self.gateway.unsuback(ConnectionId(connection), packet_id, reasons(codes), text.to_owned())
+        });
     }
 
     // Sessions
@@ -242,8 +246,12 @@ impl Gateway {
     }
 }
 
-fn farewell(code: u8, text: String, server_reference: Option<String>) -> Farewell {
-    Farewell { reason: Reason(code), text, server_reference: server_reference.unwrap_or_default() }
+fn farewell(code: u8, text: &str, server_reference: Option<String>) -> Farewell {
+    Farewell {
+        reason: Reason(code),
+        text: text.to_owned(),
+        server_reference: server_reference.unwrap_or_default(),
+    }
 }
 
 fn reasons(codes: Vec<u8>) -> Vec<Reason> {

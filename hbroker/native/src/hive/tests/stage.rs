@@ -131,7 +131,7 @@ impl Stage {
     }
 
     pub fn with<R>(&mut self, id: MemberId, act: impl FnOnce(&mut Engine) -> R) -> R {
-        self.hives[usize::from(id.worker())].with_member(id, act).expect("it is there")
+        act(self.hives[usize::from(id.worker())].engine(id).expect("it is there"))
     }
 
     /// Says of all that was read that it was handled.

@@ -97,7 +97,7 @@ impl<N: Network> ClientTurn<'_, N> {
     }
 
     fn deliver(&mut self, connections: &mut Connections<Client>, parcel: Parcel) {
-        let Parcel { connection: id, what, .. } = parcel;
+        let Parcel { connection: id, what } = parcel;
         if let Some(leaving) = self.leaving.get_mut(&id) {
             match what {
                 What::Message(delivery) => {

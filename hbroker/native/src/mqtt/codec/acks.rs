@@ -1,4 +1,4 @@
-//! PUBACK, PUBREC, PUBREL and PUBCOMP (§§3.4–3.7), both ways.
+//! PUBACK, PUBREC, PUBREL and PUBCOMP (MQTT 5 §§3.4–3.7), both ways.
 
 use crate::mqtt::codec::Checked;
 use crate::mqtt::codec::frame::{Frame, kind};
@@ -44,7 +44,7 @@ pub fn put(out: &mut Vec<u8>, version: Version, kind: u8, packet_id: u16, reason
     }
 }
 
-/// Whether an acknowledgement of this kind may have this reason (§3.4.2.1 and its like).
+/// Whether an acknowledgement of this kind may have this reason (MQTT 5 §3.4.2.1 and its like).
 pub fn is_allowed(kind: u8, reason: Reason) -> bool {
     match kind {
         kind::PUBREL | kind::PUBCOMP => {

@@ -1,7 +1,7 @@
 //! CONNACK, SUBACK, UNSUBACK, PINGRESP, DISCONNECT and AUTH to a client, in its version's words.
 //!
 //! What only helps people (reason string, user properties) is left out where it would make the packet larger than the client takes
-//! (§3.2.2.3.9 and its like), or where the client asked for none (§3.1.2.11.7).
+//! (MQTT 5 §3.2.2.3.9 and its like), or where the client asked for none (MQTT 5 §3.1.2.11.7).
 
 use crate::mqtt::codec::frame::{kind, put_binary, put_varint, varint_len};
 use crate::mqtt::packets::{Accept, Auth, Farewell, UserProperties, Version};
@@ -99,7 +99,7 @@ pub fn put_auth(out: &mut Vec<u8>, manner: Manner, auth: &Auth) -> bool {
     put(out, manner, kind::AUTH, &[auth.reason.0], properties, people, &[])
 }
 
-/// The largest packet that there is (§2.1.4).
+/// The largest packet that there is (MQTT 5 §2.1.4).
 const LARGEST_PACKET: usize = 268_435_460;
 /// What is said to people: the reason string, and user properties.
 type People<'a> = (&'a str, &'a UserProperties);

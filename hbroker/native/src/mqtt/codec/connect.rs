@@ -1,4 +1,4 @@
-//! CONNECT (§3.1), of all three versions: parsed by the crate, and held to the rules that it does not know.
+//! CONNECT (MQTT 5 §3.1), of all three versions: parsed by the crate, and held to the rules that it does not know.
 
 use bytes::BytesMut;
 use bytestring::ByteString;
@@ -61,7 +61,7 @@ fn parse_body(version: Version, frame: &Frame<'_>) -> Checked<Connect> {
     let flags = check(version, Reader::new(frame.body))?;
     let mut bytes = BytesMut::from(frame.bytes);
     if version == Version::V5 {
-        // §3.1.3.1: an empty client id may come with any clean start; the crate wants it set.
+        // MQTT 5 §3.1.3.1: an empty client id may come with any clean start; the crate wants it set.
         bytes[frame.bytes.len() - frame.body.len() + V5_FLAGS_AT] |= CLEAN_START;
     }
     let mut connect = match decode_bytes(version, bytes)? {
@@ -74,7 +74,7 @@ fn parse_body(version: Version, frame: &Frame<'_>) -> Checked<Connect> {
     if version == Version::V31 && connect.client_id.is_empty() {
         return Err(Reason::CLIENT_ID_INVALID);
     }
-    // §4.12: data without a method.
+    // MQTT 5 §4.12: data without a method.
     if connect.authentication_data.is_some() && connect.authentication_method.is_none() {
         return Err(Reason::PROTOCOL_ERROR);
     }

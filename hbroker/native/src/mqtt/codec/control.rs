@@ -12,7 +12,7 @@ use crate::mqtt::packets::{Auth, Disconnect, Subscribe, Subscription, Unsubscrib
 use crate::mqtt::reason::Reason;
 use crate::topic;
 
-/// SUBSCRIBE (§3.8).
+/// SUBSCRIBE (MQTT 5 §3.8).
 ///
 /// # Errors
 /// What is wrong with it.
@@ -50,7 +50,7 @@ pub fn subscribe(version: Version, frame: &Frame<'_>) -> Checked<Subscribe> {
     }
 }
 
-/// UNSUBSCRIBE (§3.10).
+/// UNSUBSCRIBE (MQTT 5 §3.10).
 ///
 /// # Errors
 /// What is wrong with it.
@@ -70,7 +70,7 @@ pub fn unsubscribe(version: Version, frame: &Frame<'_>) -> Checked<Unsubscribe> 
         _ => return Err(Reason::MALFORMED),
     };
     let filters: Vec<String> = filters.iter().map(ToString::to_string).collect();
-    // §3.10.3
+    // MQTT 5 §3.10.3
     if filters.is_empty() {
         return Err(Reason::PROTOCOL_ERROR);
     }
@@ -80,7 +80,7 @@ pub fn unsubscribe(version: Version, frame: &Frame<'_>) -> Checked<Unsubscribe> 
     Ok(Unsubscribe { packet_id: packet_id.get(), filters, user_properties })
 }
 
-/// DISCONNECT (§3.14).
+/// DISCONNECT (MQTT 5 §3.14).
 ///
 /// # Errors
 /// What is wrong with it.
@@ -97,14 +97,14 @@ pub fn disconnect(version: Version, frame: &Frame<'_>) -> Checked<Disconnect> {
     disconnect.reason = Reason(packet.reason_code.into());
     disconnect.session_expiry = packet.session_expiry_interval_secs;
     disconnect.text = packet.reason_string.map_or_else(String::new, Into::into);
-    // §3.14.2: what only a server may say.
+    // MQTT 5 §3.14.2: what only a server may say.
     if packet.server_reference.is_some() || !is_a_clients(disconnect.reason) {
         return Err(Reason::PROTOCOL_ERROR);
     }
     Ok(disconnect)
 }
 
-/// AUTH (§3.15).
+/// AUTH (MQTT 5 §3.15).
 ///
 /// # Errors
 /// What is wrong with it.
@@ -114,7 +114,7 @@ pub fn auth(frame: &Frame<'_>) -> Checked<Auth> {
         return Err(Reason::MALFORMED);
     };
     let reason = Reason(packet.reason_code.into());
-    // §3.15.2.1: "success" is the server's word.
+    // MQTT 5 §3.15.2.1: "success" is the server's word.
     let (false, Some(method)) = (reason == Reason::SUCCESS, packet.auth_method) else {
         return Err(Reason::PROTOCOL_ERROR);
     };
@@ -127,7 +127,7 @@ pub fn auth(frame: &Frame<'_>) -> Checked<Auth> {
     })
 }
 
-/// Whether this is a filter that can be subscribed to: a topic filter (§4.7), or a shared one (§4.8.2).
+/// Whether this is a filter that can be subscribed to: a topic filter (MQTT 5 §4.7), or a shared one (MQTT 5 §4.8.2).
 pub fn is_filter(filter: &str) -> bool {
     match filter.strip_prefix("$share/") {
         None => topic::filter_is_valid(filter),
@@ -137,7 +137,7 @@ pub fn is_filter(filter: &str) -> bool {
     }
 }
 
-/// What every list of properties is held to (§2.2.2): each but the user property at most once, with a value of its type and range.
+/// What every list of properties is held to (MQTT 5 §2.2.2): each but the user property at most once, with a value of its type and range.
 pub(super) fn check_properties(mut properties: Reader<'_>) -> Checked<()> {
     let mut seen = 0_u64;
     while !properties.is_empty() {
@@ -200,7 +200,7 @@ pub(super) fn owned(properties: v5::UserProperties) -> UserProperties {
 
 /// The filters of a SUBSCRIBE, and what MQTT 5 says of identifiers and of shared ones.
 fn checked(subscribe: Subscribe) -> Checked<Subscribe> {
-    // §3.8.3
+    // MQTT 5 §3.8.3
     if subscribe.filters.is_empty() {
         return Err(Reason::PROTOCOL_ERROR);
     }
@@ -208,7 +208,7 @@ fn checked(subscribe: Subscribe) -> Checked<Subscribe> {
         if !is_filter(&subscription.filter) {
             return Err(Reason::TOPIC_FILTER_INVALID);
         }
-        // §3.8.3.1
+        // MQTT 5 §3.8.3.1
         if subscription.no_local && subscription.filter.starts_with("$share/") {
             return Err(Reason::PROTOCOL_ERROR);
         }
@@ -216,7 +216,7 @@ fn checked(subscribe: Subscribe) -> Checked<Subscribe> {
     Ok(subscribe)
 }
 
-/// Properties, and the options of each filter (§3.8.3.1; MQTT 3.1.1 §3.8.3).
+/// Properties, and the options of each filter (MQTT 5 §3.8.3.1; MQTT 3.1.1 §3.8.3).
 fn check_options(version: Version, frame: &Frame<'_>) -> Checked<()> {
     let mut body = Reader::new(frame.body);
     body.packet_id()?;
@@ -250,7 +250,7 @@ fn check_tail(frame: &Frame<'_>) -> Checked<()> {
     body.end()
 }
 
-/// §3.14.2.1
+/// MQTT 5 §3.14.2.1
 fn is_a_clients(reason: Reason) -> bool {
     matches!(reason.0, 0x00 | 0x04 | 0x80..=0x83 | 0x90 | 0x93..=0x99)
 }

@@ -1,12 +1,12 @@
-//! The fixed header (§2.1): where a packet ends.
+//! The fixed header (MQTT 5 §2.1): where a packet ends.
 
 use crate::mqtt::codec::Checked;
 use crate::mqtt::reason::Reason;
 
-/// The largest remaining length (§2.1.4).
+/// The largest remaining length (MQTT 5 §2.1.4).
 pub const MAX_REMAINING: usize = 268_435_455;
 
-/// Packet types (§2.1.2).
+/// Packet types (MQTT 5 §2.1.2).
 pub mod kind {
     pub const CONNECT: u8 = 1;
     pub const CONNACK: u8 = 2;
@@ -45,7 +45,7 @@ pub fn length(bytes: &[u8], most: usize) -> Checked<Option<usize>> {
     for (at, &byte) in bytes.iter().skip(1).take(4).enumerate() {
         remaining |= usize::from(byte & 0x7F) << (7 * at);
         if byte & 0x80 == 0 {
-            // §1.5.5: the shortest encoding.
+            // MQTT 5 §1.5.5: the shortest encoding.
             if byte == 0 && at > 0 {
                 return Err(Reason::MALFORMED);
             }
@@ -92,7 +92,7 @@ pub fn put_varint(out: &mut Vec<u8>, mut value: usize) {
     out.push(value as u8);
 }
 
-/// Appends a string or binary data (§1.5.4, §1.5.6) of at most 65,535 bytes.
+/// Appends a string or binary data (MQTT 5 §1.5.4, §1.5.6) of at most 65,535 bytes.
 pub fn put_binary(out: &mut Vec<u8>, bytes: &[u8]) {
     out.extend_from_slice(&u16::try_from(bytes.len()).unwrap_or(u16::MAX).to_be_bytes());
     out.extend_from_slice(&bytes[..bytes.len().min(usize::from(u16::MAX))]);

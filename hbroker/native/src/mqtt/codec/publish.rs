@@ -1,4 +1,4 @@
-//! PUBLISH from a client (§3.3), as a checked view of its bytes. The fast path: nothing is copied, nothing allocated.
+//! PUBLISH from a client (MQTT 5 §3.3), as a checked view of its bytes. The fast path: nothing is copied, nothing allocated.
 
 use crate::mqtt::codec::Checked;
 use crate::mqtt::codec::frame::Frame;
@@ -7,7 +7,7 @@ use crate::mqtt::packets::Version;
 use crate::mqtt::reason::Reason;
 use crate::topic;
 
-/// The properties of PUBLISH (§3.3.2.3).
+/// The properties of PUBLISH (MQTT 5 §3.3.2.3).
 pub mod property {
     pub const PAYLOAD_FORMAT: u8 = 0x01;
     pub const MESSAGE_EXPIRY: u8 = 0x02;
@@ -27,8 +27,6 @@ pub struct Publish<'a> {
     pub payload: &'a [u8],
     pub qos: u8,
     pub retain: bool,
-    /// The client sends it again.
-    pub dup: bool,
     /// 0 at `QoS` 0.
     pub packet_id: u16,
     /// 0: none.
@@ -54,14 +52,13 @@ impl<'a> Publish<'a> {
         let mut body = Reader::new(frame.body);
         let qos = (frame.flags >> 1) & 3;
         let dup = frame.flags & 8 != 0;
-        // §3.3.1.1: no repetition at QoS 0. Clients of MQTT 3.1 are not held to it.
+        // MQTT 5 §3.3.1.1: no repetition at QoS 0. Clients of MQTT 3.1 are not held to it.
         if qos == 3 || (dup && qos == 0 && version > Version::V31) {
             return Err(Reason::MALFORMED);
         }
         let topic = body.text()?;
         let packet_id = if qos > 0 { body.packet_id()? } else { 0 };
-        let mut publish =
-            Self { topic, qos, retain: frame.flags & 1 != 0, dup, packet_id, ..Self::default() };
+        let mut publish = Self { topic, qos, retain: frame.flags & 1 != 0, packet_id, ..Self::default() };
         if version == Version::V5 {
             let properties = body.properties()?;
             if !properties.is_empty() {
@@ -74,7 +71,7 @@ impl<'a> Publish<'a> {
         }
         match (topic::topic_is_valid(topic), topic.is_empty(), version) {
             (true, ..) => Ok(publish),
-            // §3.3.2.1
+            // MQTT 5 §3.3.2.1
             (_, true, Version::V5) => Err(Reason::PROTOCOL_ERROR),
             _ => Err(Reason::TOPIC_NAME_INVALID),
         }
@@ -99,7 +96,7 @@ impl<'a> Publish<'a> {
         while !properties.is_empty() {
             let id = properties.rest()[0];
             let property = Property::read(&mut properties)?;
-            // §2.2.2.2: all but the user property come once.
+            // MQTT 5 §2.2.2.2: all but the user property come once.
             if id != property::USER_PROPERTY && seen & 1 << id != 0 {
                 return Err(Reason::PROTOCOL_ERROR);
             }
@@ -115,13 +112,13 @@ impl<'a> Publish<'a> {
             Property::PayloadFormat(_) => return Err(Reason::PROTOCOL_ERROR),
             Property::Expiry(seconds) => self.expiry_s = Some(seconds),
             Property::ContentType(text) => self.content_type = text,
-            // §3.3.2.3.5: a topic name.
+            // MQTT 5 §3.3.2.3.5: a topic name.
             Property::ResponseTopic(topic) if !topic::topic_is_valid(topic) => {
                 return Err(Reason::PROTOCOL_ERROR);
             }
             Property::ResponseTopic(topic) => self.response_topic = topic,
             Property::CorrelationData(data) => self.correlation_data = data,
-            // §3.3.2.3.4
+            // MQTT 5 §3.3.2.3.4
             Property::TopicAlias(0) => return Err(Reason::TOPIC_ALIAS_INVALID),
             Property::TopicAlias(alias) => self.topic_alias = alias,
             Property::User(..) => self.has_user_properties = true,
@@ -150,7 +147,7 @@ impl<'a> Property<'a> {
             property::CORRELATION_DATA => Self::CorrelationData(properties.binary()?),
             property::TOPIC_ALIAS => Self::TopicAlias(properties.u16()?),
             property::USER_PROPERTY => Self::User(properties.text()?, properties.text()?),
-            // §3.3.4: a client must not send one.
+            // MQTT 5 §3.3.4: a client must not send one.
             property::SUBSCRIPTION_IDENTIFIER => return Err(Reason::PROTOCOL_ERROR),
             _ => return Err(Reason::MALFORMED),
         })

@@ -1,4 +1,4 @@
-//! The data types of MQTT (§1.5), read from a packet's body.
+//! The data types of MQTT (MQTT 5 §1.5), read from a packet's body.
 
 use crate::mqtt::codec::Checked;
 use crate::mqtt::reason::Reason;
@@ -50,7 +50,7 @@ impl<'a> Reader<'a> {
         Ok(u32::from_be_bytes([bytes[0], bytes[1], bytes[2], bytes[3]]))
     }
 
-    /// §1.5.5.
+    /// MQTT 5 §1.5.5.
     #[inline]
     pub fn varint(&mut self) -> Checked<u32> {
         let mut value = 0;
@@ -70,14 +70,14 @@ impl<'a> Reader<'a> {
         self.take(usize::from(length))
     }
 
-    /// §1.5.4: UTF-8 without surrogates, which Rust's has not, and without U+0000.
+    /// MQTT 5 §1.5.4: UTF-8 without surrogates, which Rust's has not, and without U+0000.
     #[inline]
     pub fn text(&mut self) -> Checked<&'a str> {
         let text = str::from_utf8(self.binary()?).map_err(|_| Reason::MALFORMED)?;
         if text.as_bytes().contains(&0) { Err(Reason::MALFORMED) } else { Ok(text) }
     }
 
-    /// A packet identifier (§2.2.1).
+    /// A packet identifier (MQTT 5 §2.2.1).
     #[inline]
     pub fn packet_id(&mut self) -> Checked<u16> {
         match self.u16()? {
@@ -86,7 +86,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// The properties (§2.2.2), whose length comes first.
+    /// The properties (MQTT 5 §2.2.2), whose length comes first.
     #[inline]
     pub fn properties(&mut self) -> Checked<Reader<'a>> {
         let length = self.varint()?;

@@ -1,4 +1,4 @@
-//! What is no packet, and with which reason (§4.13).
+//! What is no packet, and with which reason (MQTT 5 §4.13).
 
 use crate::mqtt::codec::frame::{self, kind, split};
 use crate::mqtt::codec::publish::Publish;
@@ -34,7 +34,7 @@ fn sound_packets_are_taken() {
     for (version, bytes) in [
         (V31, connect(V31, 2, b"\0\x01a")),
         (V311, connect(V311, 0x82, b"\0\x01a\0\x01u")),
-        // §3.1.2.9: a password without a user name.
+        // MQTT 5 §3.1.2.9: a password without a user name.
         (V5, connect(V5, 0x42, b"\0\0\x01a\0\x01p")),
         (V5, connect(V5, 2, b"\0\0\0")),
         (V5, connect(V5, 0, b"\0\0\0")),

@@ -1,4 +1,4 @@
-//! Until a client is accepted (§3.1, §3.2, §4.12).
+//! Until a client is accepted (MQTT 5 §3.1, MQTT 5 §3.2, MQTT 5 §4.12).
 
 use crate::Micros;
 use crate::mqtt::Turn;
@@ -43,7 +43,7 @@ impl Connection {
         self.go_on(turn, upper);
     }
 
-    /// Says no to CONNECT, in the words of its version (§3.2.2.2), and closes.
+    /// Says no to CONNECT, in the words of its version (MQTT 5 §3.2.2.2), and closes.
     pub fn refuse(&mut self, turn: &mut Turn<'_>, farewell: &Farewell, upper: &mut impl Upper) {
         if self.state == State::Deciding {
             turn.counters.packets_out += 1;
@@ -71,7 +71,7 @@ impl Connection {
         }
     }
 
-    /// A packet between CONNECT with an authentication method and CONNACK (§3.1.2.11.9).
+    /// A packet between CONNECT with an authentication method and CONNACK (MQTT 5 §3.1.2.11.9).
     pub(super) fn handle_while_deciding(
         &mut self,
         frame: &Frame<'_>,
@@ -96,7 +96,7 @@ impl Connection {
         }
     }
 
-    /// §4.12: the method stays the same.
+    /// MQTT 5 §4.12: the method stays the same.
     pub(super) fn check_method(&self, method: &str) -> Result<(), Reason> {
         let is_same = self.client.authentication_method.as_deref() == Some(method);
         if is_same { Ok(()) } else { Err(Reason::PROTOCOL_ERROR) }
@@ -126,7 +126,7 @@ impl Connection {
     }
 }
 
-/// One and a half times the keep alive, in µs (§3.1.2.10).
+/// One and a half times the keep alive, in µs (MQTT 5 §3.1.2.10).
 fn patience(keep_alive_s: u16) -> Micros {
     if keep_alive_s == 0 { NEVER } else { Micros::from(keep_alive_s) * 1_500_000 }
 }

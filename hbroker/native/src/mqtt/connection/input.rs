@@ -8,6 +8,8 @@ use crate::mqtt::reason::Reason;
 
 /// Bytes of a packet on its way that count as a sign of life: a large one may take longer than the keep alive.
 const SIGN_OF_LIFE: usize = 1_000;
+/// The largest packet other than PUBLISH, in bytes. A list of short filters takes many times its size once it is read.
+const MAX_CONTROL: usize = 1 << 20;
 /// What `rest` keeps allocated between packets.
 const KEPT_CAPACITY: usize = 1_024;
 
@@ -29,7 +31,7 @@ impl Connection {
         }
         // The packet that is not whole is completed, and no more is copied.
         while !self.rest.is_empty() && !bytes.is_empty() && self.listens() {
-            let missing = match frame::length(&self.rest, self.maximum_packet()) {
+            let missing = match frame::length(&self.rest, self.maximum_packet(self.rest[0])) {
                 Ok(Some(length)) => length.saturating_sub(self.rest.len()).max(1),
                 _ => 1,
             };
@@ -47,7 +49,7 @@ impl Connection {
     pub(super) fn listens(&self) -> bool {
         match self.state {
             State::ExpectConnect => true,
-            // §3.1.2.11.9: with an authentication method only AUTH and DISCONNECT may come.
+            // MQTT 5 §3.1.2.11.9: with an authentication method only AUTH and DISCONNECT may come.
             State::Deciding => self.client.authentication_method.is_some(),
             State::Open => self.paused.is_none(),
             State::Closed => false,
@@ -83,7 +85,7 @@ impl Connection {
                 self.fail(turn, Reason::PROTOCOL_ERROR, upper);
                 break;
             }
-            match frame::split(&bytes[at..], self.maximum_packet()) {
+            match frame::split(&bytes[at..], self.maximum_packet(bytes[at])) {
                 Ok(Some(frame)) => match self.handle_packet(turn, &frame, upper) {
                     Ok(Flow::Next) => {
                         turn.counters.packets_in += 1;
@@ -125,11 +127,14 @@ impl Connection {
             return self.fail(turn, Reason::PACKET_TOO_LARGE, upper);
         }
         self.rest.extend_from_slice(bytes);
+        self.limit_rate(turn);
     }
 
-    fn maximum_packet(&self) -> usize {
+    /// The largest packet that may begin with this byte.
+    fn maximum_packet(&self, first: u8) -> usize {
         match self.state {
-            State::Open => self.settings.maximum_packet,
+            State::Open if first >> 4 == kind::PUBLISH => self.settings.maximum_packet,
+            State::Open => self.settings.maximum_packet.min(MAX_CONTROL),
             _ => self.settings.maximum_packet.min(self.settings.handshake_bytes),
         }
     }

@@ -28,7 +28,7 @@ impl Connection {
             kind::UNSUBSCRIBE => upper.event(Event::Unsubscribe(control::unsubscribe(version, frame)?)),
             kind::DISCONNECT => self.handle_disconnect(frame, upper)?,
             kind::AUTH if version == Version::V5 => self.handle_auth(frame, upper)?,
-            // §3.1.0: a second CONNECT; and what only a server sends.
+            // MQTT 5 §3.1.0: a second CONNECT; and what only a server sends.
             kind::CONNECT | kind::CONNACK | kind::SUBACK | kind::UNSUBACK | kind::PINGRESP => {
                 return Err(Reason::PROTOCOL_ERROR);
             }
@@ -45,7 +45,7 @@ impl Connection {
     ) -> Result<Flow, Reason> {
         let version = self.channel.version;
         let mut publish = Publish::parse(version, frame)?;
-        // §3.2.2.3.4, §3.2.2.3.5
+        // MQTT 5 §3.2.2.3.4, §3.2.2.3.5
         if publish.qos > self.settings.maximum_qos {
             return Err(Reason::QOS_NOT_SUPPORTED);
         }
@@ -68,7 +68,7 @@ impl Connection {
                     return Ok(Flow::Next);
                 }
             }
-            // §3.3.4. Before MQTT 5 the client does not know a receive maximum.
+            // MQTT 5 §3.3.4. Before MQTT 5 the client does not know a receive maximum.
             let most = usize::from(self.settings.receive_maximum);
             if version == Version::V5 && session.incoming().open() >= most {
                 return Err(Reason::RECEIVE_MAXIMUM_EXCEEDED);
@@ -128,7 +128,7 @@ impl Connection {
             return Ok(());
         };
         if frame.kind == kind::PUBREL {
-            // §4.3.3: before MQTT 5 PUBCOMP is the answer in any case.
+            // MQTT 5 §4.3.3: before MQTT 5 PUBCOMP is the answer in any case.
             let reason = session.incoming().release(packet_id);
             self.channel.put_ack(turn, kind::PUBCOMP, packet_id, reason);
         } else {
@@ -148,7 +148,7 @@ impl Connection {
 
     fn handle_disconnect(&mut self, frame: &Frame<'_>, upper: &mut impl Upper) -> Result<(), Reason> {
         let disconnect = control::disconnect(self.channel.version, frame)?;
-        // §3.14.2.2.2
+        // MQTT 5 §3.14.2.2.2
         if disconnect.session_expiry.is_some_and(|expiry| expiry > 0) && !self.client.has_session_expiry {
             return Err(Reason::PROTOCOL_ERROR);
         }
@@ -156,7 +156,7 @@ impl Connection {
         Ok(())
     }
 
-    /// §4.12.1: authentication anew.
+    /// MQTT 5 §4.12.1: authentication anew.
     fn handle_auth(&mut self, frame: &Frame<'_>, upper: &mut impl Upper) -> Result<(), Reason> {
         let auth = control::auth(frame)?;
         self.check_method(&auth.method)?;

@@ -1,4 +1,4 @@
-//! A connection, as its client sees it: bytes in, bytes and events out. Sections are those of MQTT 5.
+//! A connection, as its client sees it: bytes in, bytes and events out.
 
 mod delivery;
 mod fuzz;
@@ -7,6 +7,7 @@ mod limits;
 mod lossy;
 mod published;
 mod resumption;
+mod speed;
 
 use std::sync::Arc;
 
@@ -52,7 +53,6 @@ impl Upper for Recorder {
 
 /// A connection and those around it.
 pub struct Bench {
-    pub version: Version,
     pub connection: Connection,
     pub now: Micros,
     pub out: Output,
@@ -65,9 +65,8 @@ pub struct Bench {
 }
 
 impl Bench {
-    pub fn new(version: Version, settings: ListenerSettings) -> Self {
+    pub fn new(settings: ListenerSettings) -> Self {
         Self {
-            version,
             connection: Connection::new(0, &Arc::new(settings)),
             now: 0,
             out: Output::default(),
@@ -91,7 +90,7 @@ impl Bench {
         session: Session,
         properties: &[u8],
     ) -> Self {
-        let mut bench = Self::new(version, settings);
+        let mut bench = Self::new(settings);
         bench.feed(&connect(version, 2, properties, b"\0\x01c"));
         bench.accept(session);
         bench.take();

@@ -66,7 +66,7 @@ impl Bench {
 
     fn take(&mut self) -> Vec<(u64, Delivery)> {
         let delivery = |parcel: Parcel| match parcel.what {
-            What::Message(delivery) => (parcel.session, delivery),
+            What::Message(delivery) => (parcel.connection.0 & 0xFFFF_FFFF, delivery),
             What::Answer(..) => panic!("nobody published"),
         };
         self.batches.iter_mut().flat_map(std::mem::take).map(delivery).collect()

@@ -134,14 +134,6 @@ impl Connection {
         self.transport.identity()
     }
 
-    /// How many bytes it takes before it counts as full. 0: write only what cannot wait.
-    pub fn room(&self) -> usize {
-        if self.flags.congested {
-            return 0;
-        }
-        self.settings.write_buffer.saturating_sub(self.plain.pending() + self.wire.pending())
-    }
-
     /// Bytes that left.
     pub fn bytes_out(&self) -> u64 {
         self.bytes_out

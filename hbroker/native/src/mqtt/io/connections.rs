@@ -124,11 +124,6 @@ impl<C> Connections<C> {
         open.map(|(slot, entry)| self.id_of(slot, entry)).collect()
     }
 
-    /// How many sockets there are, those included that are about to close.
-    pub fn len(&self) -> usize {
-        self.entries.len()
-    }
-
     pub(super) fn is_empty(&self) -> bool {
         self.entries.is_empty()
     }

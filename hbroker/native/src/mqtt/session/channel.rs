@@ -1,4 +1,4 @@
-//! What a session must know of the connection that it sends over (§4.9), and what ends with that.
+//! What a session must know of the connection that it sends over (MQTT 5 §4.9), and what ends with that.
 
 use crate::Micros;
 use crate::mqtt::Turn;
@@ -18,7 +18,7 @@ pub struct Channel {
     pub maximum_packet: usize,
     /// Bytes of output beyond which messages wait in the session.
     output_bytes: usize,
-    /// Messages of `QoS` 1 and 2 that may be sent now, and at most (§4.9).
+    /// Messages of `QoS` 1 and 2 that may be sent now, and at most (MQTT 5 §4.9).
     quota: u16,
     receive_maximum: u16,
     aliases: aliases::Outgoing,
@@ -55,7 +55,7 @@ impl Channel {
     /// Appends PUBLISH; `encoder`: where others get the same message in this turn.
     ///
     /// # Errors
-    /// Why the message ends instead. The client's other messages go on (§3.1.2.11.4).
+    /// Why the message ends instead. The client's other messages go on (MQTT 5 §3.1.2.11.4).
     pub fn put_message(
         &mut self,
         turn: &mut Turn<'_>,
@@ -65,7 +65,7 @@ impl Channel {
         encoder: Option<&mut Encoder>,
     ) -> Result<(), Drop> {
         let message = &parcel.message;
-        // §4.3.3: what was sent once does not expire.
+        // MQTT 5 §4.3.3: what was sent once does not expire.
         if !dup && message.expires <= turn.now {
             return Err(Drop::Expired);
         }

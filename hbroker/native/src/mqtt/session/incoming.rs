@@ -1,7 +1,7 @@
-//! From a client to the network (§4.3): what it sent at `QoS` 1 and 2, until it is acknowledged.
+//! From a client to the network (MQTT 5 §4.3): what it sent at `QoS` 1 and 2, until it is acknowledged.
 //!
-//! The network answers in any order; PUBACK goes out in the order of the messages of `QoS` 1, PUBREC in that of `QoS` 2 (§4.6). A message of
-//! `QoS` 2 is known by its packet id until PUBREL, also over connections: one that comes again before is not published again (§4.3.3). Where the connection
+//! The network answers in any order; PUBACK goes out in the order of the messages of `QoS` 1, PUBREC in that of `QoS` 2 (MQTT 5 §4.6). A message of
+//! `QoS` 2 is known by its packet id until PUBREL, also over connections: one that comes again before is not published again (MQTT 5 §4.3.3). Where the connection
 //! went before the network had answered, the message is an *orphan*: the answer finds it, and who sends it again
 //! gets that one.
 
@@ -147,7 +147,7 @@ impl Incoming {
         }
     }
 
-    /// The connection is gone: `QoS` 1 comes again as a new message (§4.3.2), `QoS` 2 under its packet id.
+    /// The connection is gone: `QoS` 1 comes again as a new message (MQTT 5 §4.3.2), `QoS` 2 under its packet id.
     pub fn detach(&mut self) {
         self.open = 0;
         self.once = VecDeque::new();
@@ -166,7 +166,7 @@ impl Incoming {
         });
     }
 
-    /// Messages that the client sent over this connection and has no final acknowledgement for (§3.3.4).
+    /// Messages that the client sent over this connection and has no final acknowledgement for (MQTT 5 §3.3.4).
     pub fn open(&self) -> usize {
         self.open
     }
@@ -190,7 +190,7 @@ impl Incoming {
     /// The end of what the network had to say to a message of `QoS` 2.
     fn conclude(&mut self, packet_id: u16, reason: Reason) {
         if reason.is_failure() {
-            // §4.3.3: what comes next under this id is a new message.
+            // MQTT 5 §4.3.3: what comes next under this id is a new message.
             self.forget(packet_id);
         } else if let Some(received) = self.received.get_mut(&packet_id) {
             received.stage = Stage::Had;

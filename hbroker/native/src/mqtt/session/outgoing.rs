@@ -1,8 +1,8 @@
-//! From the network to a client (§4.3, §4.4): what waits, what was sent and is not acknowledged, and what PUBREL is owed for.
+//! From the network to a client (MQTT 5 §4.3, MQTT 5 §4.4): what waits, what was sent and is not acknowledged, and what PUBREL is owed for.
 //!
 //! A message of `QoS` 1 or 2 waits in the queue, is sent under a packet id, and ends with PUBACK or PUBREC; PUBREL is then owed until PUBCOMP
 //! comes. On a new connection PUBREL goes first for all that it is owed for, then what was sent before, marked as sent again, then what waits: each in
-//! its order (§4.4, §4.6).
+//! its order (MQTT 5 §4.4, MQTT 5 §4.6).
 //!
 //! A client that answers nothing for a while is *stalled*: its claims are released, so that it holds up nobody else's acknowledgement, and its
 //! messages stay. So is one whose queue overflowed. It counts again once it has answered and half of its queue is free.
@@ -170,7 +170,7 @@ impl Outgoing {
         }
     }
 
-    /// A new connection: PUBREL for what it is owed, then all that was sent before, then what waits (§4.4).
+    /// A new connection: PUBREL for what it is owed, then all that was sent before, then what waits (MQTT 5 §4.4).
     pub fn resume(&mut self, turn: &mut Turn<'_>, channel: &mut Channel, settings: &SessionSettings) {
         self.fresh = 0;
         self.progress = turn.now;
@@ -202,7 +202,7 @@ impl Outgoing {
         let flight = self.find(packet_id);
         match (ack, flight.map(|index| (index, self.sent[index].parcel.terms.qos))) {
             (kind::PUBACK, Some((index, 1))) => self.finish(channel, index),
-            // §4.3.3: a refusal ends it, too.
+            // MQTT 5 §4.3.3: a refusal ends it, too.
             (kind::PUBREC, Some((index, 2))) if reason.is_failure() => self.finish(channel, index),
             (kind::PUBREC, Some((index, 2))) => {
                 self.owed.push_back(Owed { packet_id, is_fresh: index < self.fresh });

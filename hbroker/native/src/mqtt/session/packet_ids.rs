@@ -1,4 +1,4 @@
-//! Packet ids for what goes to a client (§2.2.1): never 0, never one that is in use.
+//! Packet ids for what goes to a client (MQTT 5 §2.2.1): never 0, never one that is in use.
 //!
 //! They are given out one after the other. How far it is to the next one in use is looked up once for each such stretch, so that
 //! an id costs nothing however many are in use.

@@ -39,10 +39,6 @@ pub struct Queue {
 
 impl Queue {
     /// The next of `QoS` 1 or 2.
-    pub fn front(&self) -> Option<&Parcel> {
-        self.certain.front()
-    }
-
     pub fn pop(&mut self) -> Option<Parcel> {
         let parcel = self.certain.pop_front();
         self.gone(parcel)

@@ -117,8 +117,8 @@ impl ClosedEvent {
 pub fn news_out(py: Python<'_>, news: News) -> PyResult<Py<PyAny>> {
     match news {
         News::Connect(id, arrival) => connect_out(py, id, *arrival),
-        News::Subscribe(id, _, subscribe) => subscribe_out(py, id, subscribe),
-        News::Unsubscribe(id, _, Unsubscribe { packet_id, filters, .. }) => {
+        News::Subscribe(id, subscribe) => subscribe_out(py, id, subscribe),
+        News::Unsubscribe(id, Unsubscribe { packet_id, filters, .. }) => {
             let filters = PyTuple::new(py, filters)?.unbind();
             Ok(Py::new(py, UnsubscribeEvent { connection: id.0, packet_id, filters })?.into_any())
         }

@@ -85,7 +85,7 @@ fn the_clients_receive_maximum_of_one_holds() {
     assert_eq!(bench.take(), [ack(kind::PUBREL, 1)]);
     bench.feed(&ack(kind::PUBCOMP, 1));
     assert_eq!(bench.take(), [publish(Version::V5, 4, "t", 2, &[], &[2])]);
-    // A refusal of the client ends the message, and gives the quota back (§4.9).
+    // A refusal of the client ends the message, and gives the quota back (MQTT 5 §4.9).
     bench.feed(&ack_with(kind::PUBREC, 2, Reason::NOT_AUTHORIZED));
     assert_eq!(bench.take(), [publish(Version::V5, 4, "t", 3, &[], &[3])]);
     assert_eq!(bench.settled(), 2);

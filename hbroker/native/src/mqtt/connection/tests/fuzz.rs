@@ -13,7 +13,7 @@ fn no_bytes_break_a_connection() {
     for seed in 0..RUNS {
         let mut random = SmallRng::seed_from_u64(seed);
         let corpus = &corpora[random.random_range(0..3)];
-        let mut bench = Bench::new(Version::V5, settings());
+        let mut bench = Bench::new(settings());
         for _ in 0..random.random_range(1..60) {
             let sound = &corpus[random.random_range(0..corpus.len())];
             let bytes = mutated(&mut random, sound);

@@ -13,7 +13,7 @@ fn connected(bench: &Bench) -> &crate::mqtt::packets::Connect {
 #[test]
 fn connect_is_taken_byte_by_byte_in_every_version() {
     for version in VERSIONS {
-        let mut bench = Bench::new(version, ListenerSettings::default());
+        let mut bench = Bench::new(ListenerSettings::default());
         for byte in connect(version, 0xC2, &[], b"\0\x02me\0\0\0\x01p") {
             assert!(bench.upper.events.is_empty() && bench.connection.wants_bytes());
             bench.feed(&[byte]);
@@ -37,7 +37,7 @@ fn connect_is_taken_byte_by_byte_in_every_version() {
 #[test]
 fn what_comes_behind_connect_waits_for_the_decision() {
     for version in VERSIONS {
-        let mut bench = Bench::new(version, ListenerSettings::default());
+        let mut bench = Bench::new(ListenerSettings::default());
         let mut bytes = connect(version, 2, &[], b"\0\x01c");
         bytes.extend(publish(version, 2, "t", 9, &[], b"early"));
         bytes.extend([0xC0, 0]);
@@ -56,11 +56,11 @@ fn what_comes_behind_connect_waits_for_the_decision() {
 fn memory_before_the_decision_is_bounded() {
     let settings = ListenerSettings { handshake_bytes: 100, ..ListenerSettings::default() };
     // A CONNECT that claims to be large is refused at its header.
-    let mut bench = Bench::new(Version::V5, settings.clone());
+    let mut bench = Bench::new(settings.clone());
     bench.feed(&[0x10, 0xFF, 0xFF, 0xFF, 0x7F]);
     assert_eq!(bench.closed(), Some((Cause::Error, Reason::PACKET_TOO_LARGE)));
     // So is too much behind it.
-    let mut bench = Bench::new(Version::V5, settings);
+    let mut bench = Bench::new(settings);
     bench.feed(&connect(Version::V5, 2, &[], b"\0\x01c"));
     bench.feed(&[0; 60]);
     assert_eq!(bench.closed(), None);
@@ -70,9 +70,28 @@ fn memory_before_the_decision_is_bounded() {
 }
 
 #[test]
+fn much_behind_connect_waits_with_the_client() {
+    let settings = ListenerSettings { handshake_bytes: 100, ..ListenerSettings::default() };
+    let mut bench = Bench::new(settings);
+    let mut bytes = connect(Version::V5, 2, &[], b"\0\x01c");
+    bytes.extend(publish(Version::V5, 0, "t", 0, &[], &[7; 5_000]));
+    let mut rest = bytes.as_slice();
+    while bench.connection.read_limit() > 0 {
+        let (now, later) = rest.split_at(bench.connection.read_limit().min(rest.len()));
+        bench.feed(now);
+        rest = later;
+    }
+    assert_eq!((bench.closed(), bytes.len() - rest.len()), (None, 100));
+    bench.accept(Session::default());
+    assert_eq!(bench.connection.read_limit(), usize::MAX);
+    bench.feed(rest);
+    assert_eq!(bench.upper.published[0].1, [7; 5_000]);
+}
+
+#[test]
 fn a_stream_that_does_not_begin_with_connect_gets_no_answer() {
     for bytes in [&[0xC0, 0][..], b"GET / HTTP/1.1\r\n\r\n", &[0x10, 7, 0, 4, b'H', b'T', b'T', b'P', 4]] {
-        let mut bench = Bench::new(Version::V5, ListenerSettings::default());
+        let mut bench = Bench::new(ListenerSettings::default());
         bench.feed(bytes);
         assert!(bench.closed().is_some_and(|(cause, _)| cause == Cause::Error));
         assert!(bench.out.is_empty());
@@ -84,7 +103,7 @@ fn other_versions_are_told_so_in_the_nearest_words() {
     for (level, expected) in
         [(3_u8, &[0x20, 2, 0, 1][..]), (0x84, &[0x20, 3, 0, 0x84, 0]), (6, &[0x20, 3, 0, 0x84, 0])]
     {
-        let mut bench = Bench::new(Version::V5, ListenerSettings::default());
+        let mut bench = Bench::new(ListenerSettings::default());
         bench.feed(&packet(0x10, &[0, 4, b'M', b'Q', b'T', b'T', level, 2, 0, 60, 0, 1, b'c']));
         assert_eq!(bench.closed(), Some((Cause::Error, Reason::UNSUPPORTED_VERSION)));
         assert_eq!(bench.take(), [expected]);
@@ -102,7 +121,7 @@ fn a_refusal_has_the_code_of_the_version() {
         (Reason::USE_ANOTHER_SERVER, 3),
     ] {
         for version in VERSIONS {
-            let mut bench = Bench::new(version, ListenerSettings::default());
+            let mut bench = Bench::new(ListenerSettings::default());
             bench.feed(&connect(version, 2, &[], b"\0\x01c"));
             let farewell = Farewell { reason, text: String::new(), server_reference: "b".to_owned() };
             bench.turn(|connection, turn, upper| connection.refuse(turn, &farewell, upper));
@@ -128,7 +147,7 @@ fn an_empty_client_id_needs_a_clean_session_before_mqtt_5() {
         (Version::V5, 0, true),
         (Version::V5, 2, true),
     ] {
-        let mut bench = Bench::new(version, ListenerSettings::default());
+        let mut bench = Bench::new(ListenerSettings::default());
         bench.feed(&connect(version, flags, &[], b"\0\0"));
         assert_eq!(bench.closed().is_none(), is_taken, "{version:?} {flags}");
         if !is_taken {
@@ -139,7 +158,7 @@ fn an_empty_client_id_needs_a_clean_session_before_mqtt_5() {
 
 #[test]
 fn a_will_and_its_properties_come_up_whole() {
-    let mut bench = Bench::new(Version::V5, ListenerSettings::default());
+    let mut bench = Bench::new(ListenerSettings::default());
     let will = b"\0\x01c\x13\x18\0\0\0\x05\x01\x01\x02\0\0\0\x09\x26\0\x01k\0\x01v\0\x03w/t\0\x02hi";
     bench.feed(&connect(Version::V5, 0b0010_1110, b"\x11\0\0\0\x1E", will));
     let connect = connected(&bench);
@@ -168,7 +187,7 @@ fn a_second_connect_is_a_protocol_error() {
 fn authentication_goes_to_and_fro_before_the_decision() {
     let method = b"\x15\0\x01m";
     let auth = |reason: u8, method: &[u8]| packet(0xF0, &[&[reason, method.len() as u8], method].concat());
-    let mut bench = Bench::new(Version::V5, ListenerSettings::default());
+    let mut bench = Bench::new(ListenerSettings::default());
     bench.feed(&connect(Version::V5, 2, method, b"\0\x01c"));
     bench.now = 9 * SECOND;
     let challenge = Auth {
@@ -183,7 +202,7 @@ fn authentication_goes_to_and_fro_before_the_decision() {
     bench.feed(&auth(0x18, method));
     assert!(matches!(&bench.upper.events[1], Event::Auth(auth) if auth.method == "m"));
     assert_eq!(bench.connection.poll_timeout(), 19 * SECOND, "it has its time again");
-    // Another packet may not come before CONNACK (§3.1.2.11.9).
+    // Another packet may not come before CONNACK (MQTT 5 §3.1.2.11.9).
     bench.feed(&[0xC0, 0]);
     assert_eq!(bench.closed(), Some((Cause::Error, Reason::PROTOCOL_ERROR)));
 
@@ -224,7 +243,7 @@ fn disconnect_tells_what_becomes_of_will_and_session() {
         bench.feed(&[0xE0, 7, 0x00, 5, 0x11, 0, 0, 0, expiry]);
         assert_eq!(last(&bench).session_expiry, Some(u32::from(expiry)));
     }
-    // §3.14.2.2.2: zero stays zero.
+    // MQTT 5 §3.14.2.2.2: zero stays zero.
     let mut bench = Bench::open(Version::V5);
     bench.feed(&[0xE0, 7, 0x00, 5, 0x11, 0, 0, 0, 7]);
     assert_eq!(bench.closed(), Some((Cause::Error, Reason::PROTOCOL_ERROR)));

@@ -7,7 +7,7 @@ use crate::mqtt::packets::Farewell;
 fn the_keep_alive_is_one_and_a_half_times_what_was_agreed() {
     for version in VERSIONS {
         for (agreed, expected) in [(None, 90), (Some(10), 15)] {
-            let mut bench = Bench::new(version, ListenerSettings::default());
+            let mut bench = Bench::new(ListenerSettings::default());
             bench.accept.keep_alive = agreed;
             bench.feed(&connect(version, 2, &[], b"\0\x01c"));
             bench.accept(Session::default());
@@ -29,7 +29,7 @@ fn the_keep_alive_is_one_and_a_half_times_what_was_agreed() {
     }
     // One second means one and a half, and none at all means for ever.
     for (keep_alive, deadline) in [(1, 1_500_000), (0, Micros::MAX)] {
-        let mut bench = Bench::new(Version::V311, ListenerSettings::default());
+        let mut bench = Bench::new(ListenerSettings::default());
         bench.feed(&packet(0x10, &[0, 4, b'M', b'Q', b'T', b'T', 4, 2, 0, keep_alive, 0, 1, b'c']));
         bench.accept(Session::default());
         assert_eq!(bench.connection.poll_timeout(), deadline);
@@ -56,13 +56,13 @@ fn a_large_packet_on_its_way_is_a_sign_of_life_and_a_trickle_is_not() {
 
 #[test]
 fn connect_has_its_time() {
-    let mut bench = Bench::new(Version::V5, ListenerSettings::default());
+    let mut bench = Bench::new(ListenerSettings::default());
     bench.feed(&[0x10]);
     bench.wait_until(10 * SECOND);
     assert_eq!(bench.closed(), Some((Cause::Silent, Reason::KEEP_ALIVE_TIMEOUT)));
     assert!(bench.out.is_empty());
     // The decision is not the client's to hurry.
-    let mut bench = Bench::new(Version::V5, ListenerSettings::default());
+    let mut bench = Bench::new(ListenerSettings::default());
     bench.feed(&connect(Version::V5, 2, &[], b"\0\x01c"));
     assert_eq!(bench.connection.poll_timeout(), Micros::MAX);
 }
@@ -100,6 +100,10 @@ fn a_packet_over_the_maximum_is_refused_at_its_header() {
     bench.feed(&[0x30, 99]);
     assert_eq!(bench.closed(), Some((Cause::Error, Reason::PACKET_TOO_LARGE)));
     assert_eq!(bench.take(), [[0xE0, 2, 0x95, 0]]);
+    // What is no PUBLISH has a bound of its own.
+    let mut bench = Bench::open(Version::V5);
+    bench.feed(&[0x82, 0x80, 0x80, 0x40]);
+    assert_eq!(bench.closed(), Some((Cause::Error, Reason::PACKET_TOO_LARGE)));
 }
 
 #[test]
@@ -114,7 +118,7 @@ fn what_the_server_does_not_offer_is_refused() {
     for (flags, reason) in
         [(0b0001_0110, Reason::QOS_NOT_SUPPORTED), (0b0010_0110, Reason::RETAIN_NOT_SUPPORTED)]
     {
-        let mut bench = Bench::new(Version::V5, settings.clone());
+        let mut bench = Bench::new(settings.clone());
         bench.feed(&connect(Version::V5, flags, &[], b"\0\x01c\0\0\x01t\0\0"));
         assert_eq!(bench.take(), [[0x20, 3, 0, reason.0, 0]]);
     }
@@ -135,7 +139,7 @@ fn reason_strings_are_spared_where_the_client_asks_or_has_no_room() {
     let mut bench = suback(b"\x27\0\0\0\x0B");
     bench.turn(|connection, turn, upper| connection.unsuback(turn, 6, &[Reason::SUCCESS; 7], "", upper));
     assert_eq!(bench.closed(), Some((Cause::Error, Reason::PACKET_TOO_LARGE)), "it cannot be told at all");
-    // DISCONNECT has its reason string in any case (§3.1.2.11.7).
+    // DISCONNECT has its reason string in any case (MQTT 5 §3.1.2.11.7).
     let mut bench = Bench::open_with(Version::V5, ListenerSettings::default(), Session::default(), b"\x17\0");
     let farewell =
         Farewell { reason: Reason::SHUTTING_DOWN, text: "x".to_owned(), server_reference: "h".to_owned() };

@@ -1,4 +1,4 @@
-//! Clients whose connections break at any moment, against the promises of each `QoS` (§4.3): once, or at least once, in order, within the
+//! Clients whose connections break at any moment, against the promises of each `QoS` (MQTT 5 §4.3): once, or at least once, in order, within the
 //! receive maximum, and every claim settled once. Seeded: a failure names its seed.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -16,7 +16,7 @@ fn reconnect(old: Bench, random: &mut SmallRng, version: Version, now: Micros) -
     let releases = Arc::clone(&old.releases);
     let session = old.part();
     let most = random.random_range(1..6);
-    let mut bench = Bench::new(version, ListenerSettings::default());
+    let mut bench = Bench::new(ListenerSettings::default());
     bench.releases = releases;
     bench.now = now;
     bench.feed(&connect(version, 0, &[0x21, 0, most as u8], b"\0\x01c"));
@@ -148,7 +148,7 @@ impl Writer {
         }
     }
 
-    /// What it sends on a new connection (§4.4).
+    /// What it sends on a new connection (MQTT 5 §4.4).
     fn again(&self, version: Version) -> Vec<u8> {
         let open = self.order.iter().filter_map(|id| self.open.get(id).map(|it| (*id, *it)));
         open.flat_map(|(id, (payload, is_released))| match is_released {

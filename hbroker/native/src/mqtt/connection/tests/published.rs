@@ -149,7 +149,7 @@ fn the_receive_maximum_holds() {
     bench.answer(2, Reason::SUCCESS);
     bench.feed(&publish(Version::V5, 2, "t", 3, &[], b""));
     assert_eq!(bench.closed(), None);
-    // PUBREC does not give back what PUBCOMP does (§4.9).
+    // PUBREC does not give back what PUBCOMP does (MQTT 5 §4.9).
     bench.feed(&publish(Version::V5, 2, "t", 4, &[], b""));
     assert_eq!(bench.closed(), Some((Cause::Error, Reason::RECEIVE_MAXIMUM_EXCEEDED)));
 

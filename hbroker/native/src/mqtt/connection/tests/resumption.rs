@@ -1,11 +1,11 @@
-//! Sessions over several connections, and over several gateways (§4.4).
+//! Sessions over several connections, and over several gateways (MQTT 5 §4.4).
 
 use super::*;
 use crate::mqtt::session::SessionState;
 
 /// The client comes back to its session; what it is sent behind CONNACK.
 fn back(version: Version, session: Session, properties: &[u8]) -> (Bench, Vec<Vec<u8>>) {
-    let mut bench = Bench::new(version, ListenerSettings::default());
+    let mut bench = Bench::new(ListenerSettings::default());
     bench.accept.session_present = true;
     bench.feed(&connect(version, 0, properties, b"\0\x01c"));
     bench.accept(session);
@@ -95,7 +95,7 @@ fn what_was_sent_comes_again_although_its_expiry_is_over_and_not_where_it_is_too
     bench.deliver(message, 2);
     bench.deliver(Message::plain(2, "t", &[0; 50], 2), 2);
     bench.deliver(Message::plain(3, "t", b"3", 2), 2);
-    let mut bench_now = Bench::new(Version::V5, ListenerSettings::default());
+    let mut bench_now = Bench::new(ListenerSettings::default());
     bench_now.now = 9 * SECOND;
     bench_now.feed(&connect(Version::V5, 0, b"\x27\0\0\0\x20", b"\0\x01c"));
     let releases = Arc::clone(&bench.releases);

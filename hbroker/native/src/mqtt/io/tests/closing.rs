@@ -87,7 +87,7 @@ fn shutdown_lets_last_words_out() {
     let mut clients: Vec<TcpStream> = (0..20).map(|_| bench.connect()).collect();
     clients.iter_mut().for_each(|client| exchange(client, b"here"));
     for worker in 0..2 {
-        bench.server.post(worker, Command::CloseAll);
+        bench.post(worker, Command::CloseAll);
     }
     let readers: Vec<_> = clients
         .into_iter()

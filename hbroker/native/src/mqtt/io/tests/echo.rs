@@ -17,6 +17,7 @@ use crate::mqtt::io::connections::{ConnectionId, Connections};
 use crate::mqtt::io::listener::{Listener, Settings};
 use crate::mqtt::io::protocol::{Opening, Protocol, Turn};
 use crate::mqtt::io::tls::Identity;
+use crate::mqtt::io::worker::Order;
 
 /// Nothing here takes so long, but on a machine that others use.
 pub const PATIENCE: Duration = Duration::from_secs(30);
@@ -195,7 +196,11 @@ impl Bench {
     }
 
     pub fn command(&self, id: ConnectionId, command: Command) {
-        self.server.post(id.worker(), command);
+        self.post(id.worker(), command);
+    }
+
+    pub fn post(&self, worker: u8, command: Command) {
+        self.server.mailboxes()[usize::from(worker)].post(Order::Command(command));
     }
 
     pub fn counter(&self, name: &str) -> u64 {

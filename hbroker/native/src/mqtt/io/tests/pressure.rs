@@ -90,7 +90,7 @@ fn commands_from_many_threads_reach_everybody_once() {
         for _ in 0..4 {
             scope.spawn(|| {
                 for _ in 0..10 {
-                    (0..2).for_each(|worker| bench.server.post(worker, Command::Everybody(large.clone())));
+                    (0..2).for_each(|worker| bench.post(worker, Command::Everybody(large.clone())));
                 }
             });
         }
