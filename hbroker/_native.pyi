@@ -11,6 +11,8 @@ with a real socket, under the same verbs, less the four that an engine's driver 
 from collections.abc import Sequence
 from typing import Any, Final, TypeAlias, final
 
+from typing_extensions import disjoint_base
+
 _Address: TypeAlias = tuple[str, int]
 # A delegation, as the `Cut` of the wire protocol: (subtree, node, address, epoch).
 _Cut: TypeAlias = tuple[str, str, _Address, int]
@@ -382,7 +384,7 @@ class Endpoint(_Core):
     def shutdown(self) -> None:
         """Stops the threads and closes the sockets. Idempotent."""
 
-@final
+@disjoint_base
 class Hive:
     """Many clients of the network behind one UDP socket, each with a session of its own: the members of a gateway.
 
@@ -432,6 +434,292 @@ class Member(_Core):
 
     Once it was closed nothing that is done here has any effect.
     """
+
+# The gateway --------------------------------------------------------------------------------------------------------------
+# MQTT terms and codes are those of MQTT 5. A connection, a session and a listener are opaque `int`s; a listener is one MQTT subscription,
+# under the number by which its member listens.
+
+@final
+class ListenerSettings:
+    """How clients come in at one address, and what they are held to.
+
+    `certificates`, `key`, `client_authorities`: contents of PEM files; empty: no TLS. `client_certificates`: "none", "optional" or
+    "required". `websocket`: over WebSocket, with this path (empty: any). `proxy_protocol`: a balancer in front tells the client's address
+    (PROXY protocol 2). `connections`: at most; `connect_rate`: new ones a second; both are refused with CONNACK beyond it (0: any
+    number). `write_buffer`: bytes that may wait for a client that does not read. `handshake_bytes`, `handshake_us`: until CONNECT is
+    whole. `maximum_packet`: bytes. `rate`, `rate_bytes`: of messages from one client in a second, by not reading it (0: any
+    number); `Accept.rate` takes the place of the first.
+
+    Raises NativeError for TLS that cannot be; the text says what.
+    """
+
+    def __new__(
+        cls,
+        *,
+        certificates: bytes = ...,
+        key: bytes = ...,
+        client_authorities: bytes = ...,
+        client_certificates: str = "none",
+        websocket: bool = False,
+        websocket_path: str = "",
+        proxy_protocol: bool = False,
+        connections: int = 1_000_000,
+        connect_rate: int = 0,
+        write_buffer: int = 65_536,
+        handshake_bytes: int = 65_536,
+        handshake_us: int = 10_000_000,
+        maximum_packet: int = 268_435_460,
+        receive_maximum: int = 1_000,
+        topic_alias_maximum: int = 64,
+        topic_aliases: int = 64,
+        maximum_qos: int = 2,
+        retain_available: bool = True,
+        rate: int = 0,
+        rate_bytes: int = 0,
+    ) -> ListenerSettings: ...
+
+@final
+class WillMessage:
+    """CONNECT's will (§3.1.3). `delay_s`: 0 before version 5."""
+
+    topic: str
+    payload: bytes
+    qos: int
+    retain: bool
+    delay_s: int
+    expiry_s: int | None
+    content_type: str
+    payload_format: int | None
+    response_topic: str
+    correlation_data: bytes
+    user_properties: tuple[tuple[str, str], ...]
+
+@final
+class ConnectEvent:
+    """A CONNECT, checked. What it does not hold has the default that MQTT names. To be answered with `accept`, `refuse` or `auth`.
+
+    `listener`: of `open_listener`. `peer`: behind a balancer, as that told. `version`: 3 (MQTT 3.1), 4 (3.1.1) or 5. `certificate`: the
+    subject of the client's, as RFC 4514 writes it, and `certificate_name` its common name; empty: it has none.
+    `session_expiry_s`: 0 before version 5.
+    """
+
+    connection: int
+    listener: int
+    peer: _Address
+    version: int
+    client_id: str
+    clean_start: bool
+    certificate: str
+    certificate_name: str
+    username: str | None
+    password: bytes | None
+    keep_alive_s: int
+    will: WillMessage | None
+    session_expiry_s: int
+    receive_maximum: int
+    maximum_packet_size: int | None
+    topic_alias_maximum: int
+    wants_response_information: bool
+    wants_problem_information: bool
+    user_properties: tuple[tuple[str, str], ...]
+    auth_method: str | None
+    auth_data: bytes
+
+@final
+class SubscribeOptions:
+    """§3.8.3.1. `retain_handling`: 0 send, 1 send if new, 2 do not."""
+
+    qos: int
+    no_local: bool
+    retain_as_published: bool
+    retain_handling: int
+
+@final
+class SubscribeEvent:
+    """SUBSCRIBE, to be answered with `suback`. `identifier`: 0 where it has none."""
+
+    connection: int
+    packet_id: int
+    filters: tuple[tuple[str, SubscribeOptions], ...]
+    identifier: int
+
+@final
+class UnsubscribeEvent:
+    """UNSUBSCRIBE, to be answered with `unsuback`."""
+
+    connection: int
+    packet_id: int
+    filters: tuple[str, ...]
+
+@final
+class AuthEvent:
+    """AUTH (§3.15), before `accept` or after it."""
+
+    connection: int
+    reason: int
+    method: str
+    data: bytes
+
+@final
+class ClosedEvent:
+    """A connection of which there was a ConnectEvent is gone. The last that is told of it.
+
+    `session`: that of `accept`, which has no connection any more, and whose messages the network has answered (or has not within 2 s);
+    0: it was not accepted. `cause`: "disconnect", "closed", "keep_alive", "protocol_error", "too_large" or "server".
+    `reason`: that of the client's DISCONNECT. `session_expiry_s`: as DISCONNECT changed it.
+    """
+
+    connection: int
+    session: int
+    cause: str
+    reason: int | None
+    session_expiry_s: int | None
+
+@final
+class SessionOverflowEvent:
+    """More came for a session without a connection than it may hold, and it is to end by its policy."""
+
+    session: int
+
+_MqttEvent: TypeAlias = (
+    ConnectEvent | SubscribeEvent | UnsubscribeEvent | AuthEvent | ClosedEvent | SessionOverflowEvent
+)
+
+@final
+class InFlight:
+    """A message of QoS 1 or 2 that a client has not finished with, under its packet id.
+
+    `publisher`, `sequence`: its id (§7.4 of docs/protocol.md); 0 where `is_received`: PUBREC came, and PUBREL is owed.
+    """
+
+    def __new__(
+        cls, packet_id: int, publisher: int, sequence: int, qos: int, is_received: bool = False
+    ) -> InFlight: ...
+
+    packet_id: int
+    publisher: int
+    sequence: int
+    qos: int
+    is_received: bool
+
+@final
+class SessionState:
+    """What MQTT 5 §4.1 wants kept of a session beside its subscriptions. `received`: packet ids of QoS 2 messages from the client that
+    wait for its PUBREL."""
+
+    def __new__(
+        cls, in_flight: Sequence[InFlight] = ..., received: Sequence[int] = ..., next_packet_id: int = 1
+    ) -> SessionState: ...
+
+    in_flight: tuple[InFlight, ...]
+    received: tuple[int, ...]
+    next_packet_id: int
+
+@final
+class ConnectionStatus:
+    """How an accepted connection is: PUBLISH packets and bytes over it, what waits here for it, what did not go to it."""
+
+    connection: int
+    session: int
+    listener: int
+    peer: _Address
+    client_id: str
+    messages_in: int
+    messages_out: int
+    bytes_in: int
+    bytes_out: int
+    queued: int
+    queued_bytes: int
+    in_flight: int
+    dropped: int
+
+@final
+class Gateway(Hive):
+    """A hive, and an MQTT server in front of it. Its first member publishes what clients publish.
+
+    Messages whose listeners are attached go to clients. Those of the first member that are for no such listener come out of
+    `poll_member_messages`. Verbs for one connection, session or listener take effect in the order of the calls; those for a
+    connection that has ended do nothing.
+    """
+
+    def __new__(cls, config: Config, listen: _Address, workers: int = 0) -> Gateway:
+        """`workers`: threads for MQTT; 0: one for each processor. Raises OSError."""
+
+    # Listeners
+    def open_listener(self, number: int, address: _Address, settings: ListenerSettings) -> _Address:
+        """Takes clients in (port 0: any free one); the address. Raises OSError: it is taken, or not here, or so is the number."""
+    def set_listener(self, number: int, settings: ListenerSettings) -> None:
+        """For who comes from now on. Whoever is in keeps what it came in by."""
+    def close_listener(self, number: int) -> None:
+        """Takes nobody in there any more."""
+
+    # Connections
+    def poll_mqtt(self, limit: int = 1024) -> list[_MqttEvent]:
+        """What clients ask. `fileno` is readable, and `wait` returns, as long as there is something."""
+    def accept(self, connection: int, accept: Any) -> None:
+        """CONNACK with success: `accept` has the attributes of `hbroker.gateway.border.Accept`. Its session is one without a connection."""
+    def refuse(
+        self, connection: int, code: int, *, text: str = "", server_reference: str | None = None
+    ) -> None:
+        """CONNACK with this code: a reason code of MQTT 5, or, before that, a return code; then closes."""
+    def auth(self, connection: int, reason: int, method: str, data: bytes) -> None:
+        """AUTH."""
+    def disconnect(
+        self, connection: int, code: int, *, text: str = "", server_reference: str | None = None
+    ) -> None:
+        """DISCONNECT, where the version has it for servers, and closes. ClosedEvent follows."""
+    def disconnect_all(self, code: int, *, text: str = "", server_reference: str | None = None) -> None:
+        """The same for every connection; those that are not accepted yet are refused."""
+    def suback(self, connection: int, packet_id: int, codes: Sequence[int], text: str = "") -> None:
+        """SUBACK, and behind it what came for the listeners that waited for it."""
+    def unsuback(self, connection: int, packet_id: int, codes: Sequence[int], text: str = "") -> None: ...
+
+    # Sessions
+    def open_session(self, state: Any) -> int:
+        """A session without a connection. What comes for it waits. `state`: a `SessionState`, or an object with its attributes."""
+    def export_session(self, session: int) -> SessionState:
+        """Ends it here, and its listeners. What came for it through the first member counts as handled; what came through
+        another one stays unanswered, so that it comes again to whoever has that member's session next.
+
+        Raises NativeError where it has a connection, or is not here.
+        """
+
+    # Listeners of sessions
+    def attach_listener(
+        self,
+        listener: int,
+        session: int,
+        filter: str,
+        options: Any,
+        identifier: int,
+        *,
+        packet_id: int | None,
+    ) -> None:
+        """Has messages for this listener go to the session, once the SUBACK with `packet_id` has left; None: at once. Before the member
+        listens. `options`: with the attributes `qos`, `no_local`, `retain_as_published`. Raises NativeError for what is no filter."""
+    def detach_listener(self, listener: int) -> None:
+        """No more messages for it; those that are in the session stay there."""
+    def deliver(
+        self, listener: int, topic: str, payload: bytes, *, qos: int = 0, retained: bool = False
+    ) -> None:
+        """Gives it a message of the gateway's own, as if its owner had sent it."""
+
+    # Policy
+    def install_acl(self, acl: int, rules: Sequence[Any]) -> None:
+        """Makes or replaces an access list, at once for all connections that have it. Rules have the attributes `filter`,
+        `is_allowed`, `for_read`, `for_write`. One that denies decides; else one that allows; else the answer is no."""
+    def assign_acl(self, connection: int, acl: int) -> None:
+        """A connection has another list from now on. Raises NativeError where there is no such list."""
+    def forget_acl(self, acl: int) -> None: ...
+
+    # Read
+    def connections(self, most: int) -> list[ConnectionStatus]: ...
+    def gateway_counters(self) -> dict[str, int]:
+        """Of all connections since the start: `accepted`, `refused`, `closed`, `bytes_in`, `bytes_out`, `packets_in`, `packets_out`,
+        `messages_in`, `messages_out` (PUBLISH), `dropped`, and `drop.<reason>`; and now: `connections`, `sessions`, `sessions_parked`,
+        `listeners`, `unanswered` (messages of clients)."""
+    def shutdown(self, grace_s: float = 0.0) -> None:
+        """Takes nobody in any more, waits so long for those who are being told their end, and stops all threads. Idempotent."""
 
 # Topics (§7.1) --------------------------------------------------------------------------------------------------------
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from enum import Enum
 from ipaddress import IPv6Address
@@ -39,6 +40,114 @@ class Limits:
     """Seconds for which a persistent session may be without its client, whatever it asks for."""
     delegations: int = 10_000
     """Subtrees that it hands on. A child of the root has two of the root's: its own, and its status's."""
+
+
+@dataclass(frozen=True, slots=True)
+class TlsSettings:
+    """TLS of one listener: files in PEM. `client_ca`: signs client certificates; empty: none is asked for.
+    `needs_certificate`: a client without one is turned away. `names_user`: its common name is its user
+    name, and no password is asked."""
+
+    certificate: str
+    key: str
+    client_ca: str = ""
+    needs_certificate: bool = False
+    names_user: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class ListenerSettings:
+    """Where a gateway takes MQTT connections.
+
+    `websocket`: the path at which WebSocket is spoken; empty: plain MQTT. `proxy_protocol`: each connection
+    begins with a header of the PROXY protocol. `gives_way`: where its port is taken it has another free one.
+    `connections`: at most. `connect_rate`: new ones a second; 0: any. `packet_bytes`: the largest packet.
+    `is_distributed`: PUBACK waits until a message is distributed, and not only queued at its owner.
+    """
+
+    address: Address
+    tls: TlsSettings | None = None
+    websocket: str = ""
+    proxy_protocol: bool = False
+    gives_way: bool = False
+    connections: int = 100_000
+    connect_rate: int = 0
+    packet_bytes: int = 268_435_460
+    is_distributed: bool = False
+
+    @property
+    def url(self) -> str:
+        """As people write it: `mqtt://127.0.0.1:1883`, `wss://[::1]:8084/mqtt`."""
+        scheme = ("ws" if self.websocket else "mqtt") + ("s" if self.tls else "")
+        return f"{scheme}://{format_address(self.address)}{self.websocket}"
+
+
+@dataclass(frozen=True, slots=True)
+class GatewayLimits:
+    """What one gateway grants its clients at most."""
+
+    connections: int = 1_000_000
+    in_flight: int = 1_000
+    """Messages of QoS 1 and 2 that one client has not answered."""
+    queue_messages: int = 10_000
+    """Messages that wait for one client, here, and at each owner while it is away."""
+    queue_bytes: int = 16 * 1024 * 1024
+    rate: int = 0
+    """Messages a second that are read from one client; 0: as many as come."""
+    subscriptions: int = 10_000
+    """Filters of one client."""
+    session_expiry: int = 7 * 86_400
+    """Seconds for which a session may be without its client, whatever that asks for."""
+    keep_alive: int = 0
+    """The longest keep-alive, in seconds; 0: any, and none."""
+
+
+@dataclass(frozen=True, slots=True)
+class AccessSettings:
+    """Who may use a gateway: files, as paths; empty: none. `anonymous`: clients without a user name may;
+    None: they may where there is no file of passwords."""
+
+    passwords: str = ""
+    acl: str = ""
+    anonymous: bool | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class GatewaySettings:
+    """One gateway process.
+
+    `root`: of the network. `listen`: its UDP socket towards the network; None: any free port. `join_key`:
+    of the network; it seals what gateways tell each other. `server_reference`: told to clients when it ends
+    (MQTT 5 §4.11).
+    """
+
+    name: str
+    root: Address
+    listeners: tuple[ListenerSettings, ...]
+    listen: Address | None = None
+    workers: int = 0
+    limits: GatewayLimits = field(default_factory=GatewayLimits)
+    access: AccessSettings = field(default_factory=AccessSettings)
+    join_key: bytes = field(default=b"", repr=False)
+    server_reference: str = ""
+
+    @property
+    def urls(self) -> tuple[str, ...]:
+        """Where its clients find it."""
+        return tuple(listener.url for listener in self.listeners)
+
+    def on_ports(self, ports: Sequence[int]) -> GatewaySettings:
+        """The same gateway, each listener on this port. One that was given another than it asked for, or
+        asked for any, gives way again where that is taken."""
+        listeners = (
+            replace(
+                listener,
+                address=(listener.address[0], port),
+                gives_way=listener.gives_way or port != listener.address[1],
+            )
+            for listener, port in zip(self.listeners, ports, strict=True)
+        )
+        return replace(self, listeners=tuple(listeners))
 
 
 @dataclass(frozen=True, slots=True)

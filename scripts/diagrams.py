@@ -19,6 +19,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Final, NamedTuple, TypeAlias
 
+import hbroker.gateway
 import hbroker.protocol
 import hbroker.runtime
 from scripts.lives import page as lives_page
@@ -66,6 +67,9 @@ CHAPTERS: Final = {
         "A session, at an owner", "[§6.4](protocol.md#64-sessions)."
     ),
     "hbroker.protocol.wills.TRANSITIONS": Chapter("A will, at its owner", "[§6.6](protocol.md#66-wills)."),
+    "hbroker.gateway.connections.TRANSITIONS": Chapter(
+        "An MQTT client's connection", "At its gateway: [Gateway](gateway.md#connecting)."
+    ),
     "hbroker.runtime.supervision.TRANSITIONS": Chapter(
         "A process under the launcher", "`hbroker up`; nothing of this is on the wire."
     ),
@@ -108,7 +112,7 @@ def states_page() -> str:
 
 
 def modules() -> Iterator[ModuleType]:
-    for package in (hbroker.protocol, hbroker.runtime):
+    for package in (hbroker.protocol, hbroker.gateway, hbroker.runtime):
         for found in pkgutil.iter_modules(package.__path__, f"{package.__name__}."):
             yield importlib.import_module(found.name)
 

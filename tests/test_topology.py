@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from hbroker import topology
-from hbroker.config import LeasePolicy, Limits
+from hbroker.config import AccessSettings, GatewayLimits, LeasePolicy, Limits
 from hbroker.errors import ConfigError, ConfigErrors
 from hbroker.subtree import depth
 from hbroker.topology.document import MAX_BYTES
@@ -164,3 +164,48 @@ def test_subtrees_hold_whole_levels() -> None:
 def test_an_error_says_where_and_what_to_do() -> None:
     error = ConfigError("port 0 is over", file="a.yaml", line=3, remedy="choose another")
     assert str(error) == "a.yaml:3: port 0 is over; choose another"
+
+
+GATEWAYS = """
+nodes:
+  - {name: root, subtree: "", listen: "127.0.0.1:7700"}
+gateways:
+  - name: gate
+    listen: 127.0.0.1:0
+    workers: 2
+    server_reference: other.example:1883
+    limits: {in_flight: 20, keep_alive: 300}
+    listeners:
+      - {address: "127.0.0.1:1883", gives_way: true, acknowledge: distributed, connections: 7}
+      - {address: "[::1]:8083", websocket: /mqtt, proxy_protocol: true}
+      - address: 127.0.0.1:8883
+        tls: {certificate: c.pem, key: k.pem, client_ca: ca.pem, client_certificate: required}
+  - {name: plain, listeners: [{address: "127.0.0.1:1884"}]}
+auth: {passwords: users, acl: rules, anonymous: false}
+"""
+
+
+def test_gateways_are_read_whole() -> None:
+    network = topology.parse(GATEWAYS, file="dir/house.yaml", resolve=offline)
+    gate, plain = network.gateways
+    assert gate.root == plain.root == ("127.0.0.1", 7700)
+    assert [listener.url for listener in gate.listeners] == [
+        "mqtt://127.0.0.1:1883",
+        "ws://[::1]:8083/mqtt",
+        "mqtts://127.0.0.1:8883",
+    ]
+    first, second, third = gate.listeners
+    assert (first.gives_way, first.is_distributed, first.connections) == (True, True, 7)
+    assert second.proxy_protocol
+    assert third.tls is not None
+    assert (third.tls.certificate, third.tls.needs_certificate) == ("dir/c.pem", True)
+    assert (gate.limits.in_flight, gate.limits.keep_alive, gate.workers) == (20, 300, 2)
+    assert gate.access == AccessSettings("dir/users", "dir/rules", False)
+    assert plain.limits == GatewayLimits()
+    assert network.gateway("plain") is plain
+    assert network.on_ports({"root": 9}).gateways[0].root == ("127.0.0.1", 9)
+
+
+def test_gateways_are_rendered_as_they_are_read() -> None:
+    network = topology.parse(GATEWAYS, file="house.yaml", resolve=offline)
+    assert topology.parse(topology.render(network), file="house.yaml", resolve=offline) == network

@@ -12,12 +12,42 @@ import argparse
 import sys
 from collections.abc import Sequence
 
-from hbroker.cli import capture, check, down, leave, move, node, resolve, status, tree, up
+from hbroker.cli import (
+    capture,
+    check,
+    clients,
+    down,
+    gateway,
+    kick,
+    leave,
+    move,
+    node,
+    passwd,
+    resolve,
+    status,
+    tree,
+    up,
+)
 from hbroker.cli.exits import FAILED, INTERRUPTED, UNREACHABLE, USAGE
 from hbroker.cli.output import discard_output
 from hbroker.errors import ConfigError, ConfigErrors, HBrokerError, Unreachable
 
-_COMMANDS = (up, status, down, check, tree, resolve, move, leave, capture, node)
+_COMMANDS = (
+    up,
+    status,
+    down,
+    check,
+    tree,
+    clients,
+    resolve,
+    move,
+    leave,
+    kick,
+    capture,
+    node,
+    gateway,
+    passwd,
+)
 
 _DESCRIPTION = """\
 A publish/subscribe network for devices: every topic has one owner, and no message goes from broker to broker.

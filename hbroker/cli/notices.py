@@ -36,9 +36,10 @@ class Console:
     def tell(self, notice: Notice) -> None:
         """One line for each notice."""
         match notice:
-            case launcher.Ready(topology=network, seconds=seconds):
+            case launcher.Ready(topology=network, seconds=seconds, listeners=listeners):
                 root = format_address(network.root.address)
-                text = f"{network.name}: {_count(network)}, root {root}, in {duration(seconds)}"
+                urls = "".join(f", {url}" for gateway in listeners.values() for url in gateway)
+                text = f"{network.name}: {_count(network)}, root {root}{urls}, in {duration(seconds)}"
                 self._print(f"{styled('ready', Style.GOOD)} {text}")
             case launcher.Waiting(names=names, seconds=seconds):
                 self._print(f"waiting since {duration(seconds)} for {', '.join(names)} to join; see the logs")
@@ -61,7 +62,7 @@ def tell_json(notice: Notice) -> None:
     """Tells a program."""
     entry: dict[str, Any]
     match notice:
-        case launcher.Ready(topology=network, seconds=seconds):
+        case launcher.Ready(topology=network, seconds=seconds, listeners=listeners):
             nodes = [_node_json(node) for node in network.nodes]
             root = format_address(network.root.address)
             entry = {
@@ -70,6 +71,7 @@ def tell_json(notice: Notice) -> None:
                 "root": root,
                 "seconds": seconds,
                 "nodes": nodes,
+                "gateways": [{"name": name, "listeners": urls} for name, urls in listeners.items()],
             }
         case launcher.Waiting(names=names, seconds=seconds):
             entry = {"event": "waiting", "nodes": names, "seconds": seconds}
@@ -89,4 +91,6 @@ def _node_json(node: NodeSettings) -> dict[str, str]:
 
 
 def _count(network: Topology) -> str:
-    return f"{len(network.nodes)} node{'s' if len(network.nodes) > 1 else ''}"
+    nodes = f"{len(network.nodes)} node{'s' if len(network.nodes) > 1 else ''}"
+    gateways = len(network.gateways)
+    return f"{nodes}, {gateways} gateway{'s' if gateways > 1 else ''}" if gateways else nodes

@@ -26,7 +26,8 @@ examples:
   hbroker status --json | jq -r '.nodes[] | select(.state != "up").name'
 
 --json prints {network, up, pid, topology, started_at,
-  nodes: [{name, subtree, address, state, pid, started_at, restarts}]}
+  nodes: [{name, subtree, address, state, pid, started_at, restarts}],
+  gateways: [{name, listeners: [url], state, pid, started_at, restarts}]}
 Times are seconds since the Unix epoch.
 
 exit codes: 0 every node is up, or left by order; 1 one is not, or nothing runs
@@ -58,7 +59,7 @@ def run(options: argparse.Namespace) -> int:
 
 def _as_json(running: NetworkRun | None, network: str | None) -> dict[str, Any]:
     if running is None:
-        return {"network": network, "up": False, "nodes": []}
+        return {"network": network, "up": False, "nodes": [], "gateways": []}
     entry = running.to_json()
     return {"network": entry.pop("name"), "up": running.is_up, **entry}
 
@@ -80,4 +81,16 @@ def _print(running: NetworkRun) -> None:
         for node in running.nodes
     ]
     header = ("NODE", "SUBTREE", "ADDRESS", "STATE", "PID", "RUNS FOR", "RESTARTS")
+    rows += [
+        (
+            gateway.name,
+            "-",
+            " ".join(gateway.listeners) or "-",
+            gateway.state,
+            gateway.pid or "-",
+            duration(max(now - gateway.started_at, 0.0)) if gateway.started_at else "-",
+            gateway.restarts,
+        )
+        for gateway in running.gateways
+    ]
     print_table(header, rows, numbers=("PID", "RESTARTS"))

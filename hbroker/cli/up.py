@@ -11,19 +11,19 @@ from hbroker.cli.flags import add_json, add_logs, add_state_directory, command
 
 if TYPE_CHECKING:
     from hbroker.cli.flags import Commands
-    from hbroker.config import NodeSettings
+    from hbroker.config import GatewaySettings, NodeSettings
     from hbroker.runtime.logs import Style
-    from hbroker.runtime.spawn import Body, Ready
+    from hbroker.runtime.spawn import Body, GatewayBody, Listening, Ready
     from hbroker.runtime.state import RunDirectory
     from hbroker.topology import Topology
 
 DEFAULT_FILE = "topologies/home.yaml"
 
 _TEXT = """\
-Every node runs as a process of its own. One that dies is started again. A line that begins
-with `ready` comes once every node has joined. Ctrl-C stops all of them; a second Ctrl-C does
-so at once. What runs is in .hbroker/<network>/state.json, what the nodes say in
-.hbroker/<network>/<node>.log.
+Every node and gateway runs as a process of its own. One that dies is started again. A line that
+begins with `ready` comes once every node has joined, and every gateway takes clients; it tells
+where. Ctrl-C stops all of them; a second Ctrl-C does so at once. What runs is in
+.hbroker/<network>/state.json, what the processes say in .hbroker/<network>/<name>.log.
 
 examples:
   hbroker up                            topologies/home.yaml
@@ -61,8 +61,9 @@ def run(options: argparse.Namespace) -> int:
         network = ports.assign(wanted, any_port=options.any_port)
         _forget_the_dead(network, directory)
         body = _node_body(directory, options.log_format, options.log_level)
+        gateway = _gateway_body(options.log_format, options.log_level) if network.gateways else None
         tell = tell_json if options.json else Console(network, directory.path).tell
-        Launcher(network, file, directory, body, unbreakable(tell)).run()
+        Launcher(network, file, directory, body, unbreakable(tell), gateway).run()
     finally:
         os.close(lock)
     return DONE
@@ -92,6 +93,21 @@ def _forget_the_dead(network: Topology, directory: RunDirectory) -> None:
         delegations = memory.recall()
         if delegations:
             memory.store([cut for cut in delegations if network.node(cut.node) is None])
+
+
+def _gateway_body(log_format: Style, log_level: str) -> GatewayBody:
+    """A gateway's process, likewise."""
+    import hbroker
+    from hbroker.runtime import logs
+    from hbroker.runtime.gateway import run_gateway
+
+    version = hbroker.__version__
+
+    def body(settings: GatewaySettings, listening: Listening) -> int:
+        logs.configure(node=settings.name, style=log_format, level=log_level)
+        return run_gateway(settings, ready=listening, version=version)
+
+    return body
 
 
 def _node_body(directory: RunDirectory, log_format: Style, log_level: str) -> Body:

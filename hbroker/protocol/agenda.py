@@ -60,6 +60,9 @@ class Agenda(Generic[KeyT]):
             heappop(self._heap)
         return None
 
+    def __contains__(self, key: object) -> bool:
+        return key in self._deadlines
+
     def __len__(self) -> int:
         return len(self._deadlines)
 

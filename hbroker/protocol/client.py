@@ -9,6 +9,9 @@ them; a packet that nobody asked for is dropped. A client whose session another 
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Iterator
+from dataclasses import replace
+from itertools import count
 from random import Random
 from typing import Final
 
@@ -37,16 +40,22 @@ _ID_BITS: Final = 48
 class ClientControl:
     """Every decision of one client. Times are microseconds of one monotonic clock.
 
-    `root` is where look-ups and discoveries begin. `terms.session` is that of the core's `Config`.
+    `root` is where look-ups and discoveries begin. `terms.session` is that of the core's `Config`. `ids`: of
+    tickets and subscriptions, where several controls share one space of them; None: its own.
     """
 
     def __init__(
-        self, core: ClientCore, random: Random, root: Address, terms: SessionTerms | None = None
+        self,
+        core: ClientCore,
+        random: Random,
+        root: Address,
+        terms: SessionTerms | None = None,
+        ids: Iterator[int] | None = None,
     ) -> None:
         self._core = core
-        self.terms: Final = terms or SessionTerms()
+        self.terms = terms or SessionTerms()
         tokens: TokenCache = ExpiringCache(_MOST_TOKENS)
-        self._last_id = random.getrandbits(_ID_BITS)
+        self._ids = count(random.getrandbits(_ID_BITS)) if ids is None else ids
         """Random to begin with: nodes may still hold what an earlier run's listeners asked for (§7.6)."""
         self._resolver = Resolver(core, random, tokens, root)
         self._subscriber = Subscriber(core, random, tokens, root, self.terms)
@@ -90,6 +99,12 @@ class ClientControl:
     def set_will(self, now: int, will: Will, *, patience: int = PATIENCE) -> None:
         """Has the will kept by its topic's owner, once; `WillSet` or `WillRefused` follows (§6.6)."""
         self._testator.start(now, will, patience)
+
+    def set_expiry(self, now: int, expiry_s: int) -> None:
+        """Tells every owner, with the subscriptions, that the session is to live so long without a link."""
+        self.terms = replace(self.terms, expiry_s=expiry_s)
+        self._subscriber.set_terms(now, self.terms)
+        self._testator.set_terms(self.terms)
 
     def leave(self, *, end_session: bool = False) -> None:
         """§6.4: leaves every owner, without a will. A persistent session goes on there without a link, unless
@@ -141,6 +156,11 @@ class ClientControl:
         return self._subscriber.poll_outcome() or self._testator.poll_outcome()
 
     @property
+    def links(self) -> int:
+        """How many owners it has a link with."""
+        return len(self._links)
+
+    @property
     def will_state(self) -> WillState | None:
         """What the client's will waits for; None: it has none."""
         return self._testator.state
@@ -185,5 +205,4 @@ class ClientControl:
         self._told.append(TakenOver())
 
     def _next_id(self) -> int:
-        self._last_id += 1
-        return self._last_id
+        return next(self._ids)

@@ -33,6 +33,10 @@ class Confirmations:
         self._cleaned: dict[Address, int | None] = {}
         """§6.4: the links in which the owners were told to begin clean; None: one of them has answered."""
 
+    def set_terms(self, terms: SessionTerms) -> None:
+        """Other terms of the session, for what is asked from now on."""
+        self._terms = terms
+
     def ask(self, site: Site, link: int) -> bool:
         """Makes or renews the subscription over the link to this node; False: the link is gone."""
         return all([self._send(site, link, listener) for listener in _askers(site)])

@@ -106,6 +106,14 @@ class Subscriber:
         """Removes a listener, and leaves the subscription in the session, at its owners (§6.4)."""
         self._remove(now, listener)
 
+    def set_terms(self, now: int, terms: SessionTerms) -> None:
+        """Other terms of the session: every owner is told."""
+        self._terms = terms
+        self._confirmations.set_terms(terms)
+        for known in self._by_key.values():
+            self._renew(now, known)
+            self._review(known)
+
     def give_up(self, now: int, reason: int) -> None:
         """Fails every subscription, and tells no owner."""
         for known in list(self._by_key.values()):

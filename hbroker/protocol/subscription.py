@@ -17,6 +17,7 @@ from typing import Final, TypeAlias
 
 from hbroker._proto import packet_pb2 as pb
 from hbroker.protocol import sharing, site
+from hbroker.protocol.listeners import Listeners
 from hbroker.protocol.machine import Machine
 from hbroker.protocol.packets import Address
 from hbroker.protocol.parts import Parts
@@ -97,7 +98,7 @@ class Subscription:
 
     filter: str
     group: str = ""
-    listeners: dict[int, Options] = field(default_factory=dict)
+    listeners: Listeners = field(default_factory=Listeners)
     waiting: set[int] = field(default_factory=set)
     machine: Machine[State, Event] = field(default_factory=lambda: Machine(TRANSITIONS, State.DISCOVERING))
     entry: Site | None = None
@@ -152,7 +153,7 @@ class Subscription:
     @property
     def options(self) -> Options:
         """What satisfies every listener. (What is retained each asks for itself.)"""
-        wanted = self.listeners.values()
+        wanted = self.listeners.kinds
         return Options(
             qos=max(options.qos for options in wanted),
             no_local=all(options.no_local for options in wanted),
@@ -184,7 +185,7 @@ class Subscription:
         """As the listener has it that waits; for others what a new owner has is news."""
         if listener in self.waiting:
             return self.listeners[listener].retain_handling
-        least = min(options.retain_handling for options in self.listeners.values())
+        least = min(options.retain_handling for options in self.listeners.kinds)
         return max(least, pb.RETAIN_HANDLING_SEND_IF_NEW)
 
     @property

@@ -142,6 +142,10 @@ class Testator:
         self._deadline = now + patience
         self._resolve(now)
 
+    def set_terms(self, terms: SessionTerms) -> None:
+        """Other terms of the session, for registrations from now on."""
+        self._terms = terms
+
     def stop(self) -> None:
         """Registers it no more. (What ends it at its owner is LEAVE.)"""
         self._will = None

@@ -1,4 +1,4 @@
-"""`hbroker up`: the nodes of a topology, each a process of its own, kept running until told to stop.
+"""`hbroker up`: the nodes and gateways of a topology, each a process of its own, kept running.
 
 The decisions are `supervision`'s; here are the processes, signals and files. One thread waits for whatever
 comes first: a signal (SIGCHLD among them), a node that says it is ready, a deadline.
@@ -13,15 +13,27 @@ import signal
 import socket
 import time
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from random import Random
 from typing import Final, TypeAlias
+from urllib.parse import urlsplit
 
-from hbroker.config import NodeSettings, format_address
-from hbroker.runtime.spawn import LEFT, SIGNALS, Body, Child, describe_exit, spawn
-from hbroker.runtime.state import NetworkRun, NodeRun, RunDirectory
+from hbroker.config import GatewaySettings, NodeSettings, format_address
+from hbroker.runtime.spawn import (
+    LEFT,
+    SIGNALS,
+    Body,
+    Child,
+    GatewayBody,
+    describe_exit,
+    say_listening,
+    say_ready,
+    spawn,
+)
+from hbroker.runtime.state import GatewayRun, NetworkRun, NodeRun, RunDirectory
 from hbroker.runtime.supervision import Signal, Start, State, Supervisor
 from hbroker.topology import Topology
 
@@ -31,10 +43,12 @@ REMIND_AFTER: Final = 5.0
 
 @dataclass(frozen=True, slots=True)
 class Ready:
-    """Every node has joined, for the first time."""
+    """Every node has joined, and every gateway takes clients, for the first time. `listeners`: the URLs of
+    each gateway, by its name."""
 
     topology: Topology
     seconds: float
+    listeners: Mapping[str, tuple[str, ...]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +95,8 @@ Notice: TypeAlias = Ready | Waiting | Ended | Back | Left | Stopped
 
 
 class Launcher:
-    """Runs one network. `tell` is given what a person, or a program, wants to know of it."""
+    """Runs one network. `tell` is given what a person, or a program, wants to know of it. `gateway`: what
+    runs a gateway; it may be None where the topology has none."""
 
     def __init__(
         self,
@@ -90,18 +105,22 @@ class Launcher:
         directory: RunDirectory,
         body: Body,
         tell: Callable[[Notice], None],
+        gateway: GatewayBody | None = None,
     ) -> None:
         self._topology = topology
         self._file = os.path.abspath(file)
         self._directory = directory
-        self._body = body
         self._tell = tell
-        self._nodes = {node.name: _NodeProcess(node) for node in topology.nodes}
+        self._nodes = {node.name: _Process(node, partial(body, node, say_ready)) for node in topology.nodes}
+        self._gateway = gateway
+        for settings in topology.gateways:
+            self._nodes[settings.name] = _Process(settings, self._gateway_body(settings))
         self._selector = selectors.DefaultSelector()
         self._started_at = time.time()
         self._began = time.monotonic()
         above = {node.name: topology.parent(node) for node in topology.nodes}
         parents = {name: parent.name if parent else None for name, parent in above.items()}
+        parents |= {settings.name: topology.root.name for settings in topology.gateways}
         self._supervisor = Supervisor(parents, self._began, Random())
         self._remind_at: float | None = self._began + REMIND_AFTER
         self._stopping_since: float | None = None
@@ -145,17 +164,17 @@ class Launcher:
                 case Signal(signal=number) if node.child is not None:
                     node.child.send(number)
 
-    def _start(self, node: _NodeProcess) -> None:
+    def _start(self, node: _Process) -> None:
         log = self._directory.open_log(node.settings.name)
         try:
-            child = spawn(node.settings, self._body, log)
+            child = spawn(node.body, log)
         finally:
             os.close(log)
         node.child = child
         node.started_at = time.time()
         self._selector.register(child.ready, selectors.EVENT_READ, lambda _: self._handle_words(node, child))
 
-    def _handle_words(self, node: _NodeProcess, child: Child) -> None:
+    def _handle_words(self, node: _Process, child: Child) -> None:
         if node.child is not child:
             return  # Its end was seen first, in this very turn.
         words = child.read_words()
@@ -164,11 +183,15 @@ class Launcher:
             return  # It ended; SIGCHLD tells of that.
         now = time.monotonic()
         if words != [LEFT]:
+            if isinstance(node.settings, GatewaySettings):
+                node.listeners = tuple(words)
+                node.settings = node.settings.on_ports([urlsplit(url).port or 0 for url in words])
+                node.body = self._gateway_body(node.settings)
             self._handle_joined(now, node)
         if LEFT in words:
             self._handle_left(now, node)
 
-    def _handle_joined(self, now: float, node: _NodeProcess) -> None:
+    def _handle_joined(self, now: float, node: _Process) -> None:
         self._supervisor.handle_ready(now, node.settings.name)
         if node.ended is not None:
             self._news.append(Back(node.settings.name, now - node.ended))
@@ -192,7 +215,7 @@ class Launcher:
             if code is not None:
                 self._handle_exit(node, code)
 
-    def _handle_exit(self, node: _NodeProcess, code: int) -> None:
+    def _handle_exit(self, node: _Process, code: int) -> None:
         child = node.child
         assert child is not None, "only a child that was there can end"
         while child.ready in self._selector.get_map():
@@ -208,7 +231,7 @@ class Launcher:
         last_line = self._directory.last_line(node.settings.name) if code > 0 else ""
         self._news.append(Ended(node.settings.name, describe_exit(code), last_line, pause))
 
-    def _handle_left(self, now: float, node: _NodeProcess) -> None:
+    def _handle_left(self, now: float, node: _Process) -> None:
         self._supervisor.handle_leave(now, node.settings.name)
         self._news.append(Left(node.settings.name))
         self._look_whether_ready(now)
@@ -216,7 +239,9 @@ class Launcher:
     def _look_whether_ready(self, now: float) -> None:
         if self._remind_at is not None and self._supervisor.all_in(State.SERVING, State.LEFT):
             self._remind_at = None
-            self._news.append(Ready(self._topology, now - self._began))
+            names = [gateway.name for gateway in self._topology.gateways]
+            listeners = {name: self._nodes[name].listeners for name in names}
+            self._news.append(Ready(self._topology, now - self._began, listeners))
 
     def _remind(self, now: float) -> None:
         if self._remind_at is not None and self._remind_at <= now:
@@ -245,14 +270,14 @@ class Launcher:
             self._tell(self._news.popleft())
 
     def _write_state(self) -> None:
-        runs = tuple(self._node_run(node) for node in self._nodes.values())
-        run = NetworkRun(self._topology.name, self._file, os.getpid(), self._started_at, runs)
+        nodes = tuple(self._node_run(node, self._nodes[node.name]) for node in self._topology.nodes)
+        gateways = tuple(self._gateway_run(self._nodes[gateway.name]) for gateway in self._topology.gateways)
+        run = NetworkRun(self._topology.name, self._file, os.getpid(), self._started_at, nodes, gateways)
         if run != self._written:
             self._directory.write(run)
             self._written = run
 
-    def _node_run(self, node: _NodeProcess) -> NodeRun:
-        settings = node.settings
+    def _node_run(self, settings: NodeSettings, node: _Process) -> NodeRun:
         return NodeRun(
             name=settings.name,
             subtree=settings.subtree,
@@ -263,11 +288,28 @@ class Launcher:
             restarts=self._supervisor.restarts(settings.name),
         )
 
+    def _gateway_body(self, settings: GatewaySettings) -> Callable[[], int]:
+        assert self._gateway is not None, "a topology with gateways needs what runs them"
+        return partial(self._gateway, settings, say_listening)
+
+    def _gateway_run(self, gateway: _Process) -> GatewayRun:
+        name = gateway.settings.name
+        return GatewayRun(
+            name=name,
+            listeners=gateway.listeners,
+            state=self._supervisor.state(name).value,
+            pid=gateway.child.pid if gateway.child else None,
+            started_at=gateway.started_at if gateway.child else None,
+            restarts=self._supervisor.restarts(name),
+        )
+
 
 @dataclass(slots=True)
-class _NodeProcess:
-    settings: NodeSettings
+class _Process:
+    settings: NodeSettings | GatewaySettings
+    body: Callable[[], int]
     child: Child | None = None
+    listeners: tuple[str, ...] = ()
     started_at: float | None = None
     """Seconds since the Unix epoch."""
     ended: float | None = None

@@ -1,17 +1,19 @@
-"""Which UDP ports the nodes of this host get.
+"""Which ports the nodes and gateways of this host get.
 
 Nodes bind with SO_REUSEPORT, since each of their workers has a socket of its own. So the kernel would let two
 networks share a port and split the datagrams between them. That a port is free is therefore asked beforehand,
-by a socket without that option.
+by a socket without that option. The same holds for the TCP ports of gateways.
 """
 
 from __future__ import annotations
 
 import errno
 import socket
+from collections.abc import Iterable
 from contextlib import ExitStack
+from dataclasses import replace
 
-from hbroker.config import Address, format_address
+from hbroker.config import Address, GatewaySettings, ListenerSettings, format_address
 from hbroker.errors import LocalError
 from hbroker.topology import Topology
 
@@ -25,11 +27,43 @@ def require_free(address: Address) -> None:
     _bind(address).close()
 
 
+def is_tcp_free(address: Address) -> bool:
+    """Whether nobody listens there. What is left of connections of a process that ended does not count."""
+    family = socket.AF_INET6 if ":" in address[0] else socket.AF_INET
+    with socket.socket(family, socket.SOCK_STREAM) as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind(address)
+        except OSError as error:
+            if error.errno == errno.EADDRINUSE:
+                return False
+            raise PortTaken(f"cannot listen on {format_address(address)}: {error.strerror}") from None
+    return True
+
+
+def require_listeners(listeners: Iterable[ListenerSettings]) -> tuple[ListenerSettings, ...]:
+    """The listeners, those that give way on any free port where theirs is taken. Raises PortTaken."""
+    return tuple(_free(listener) for listener in listeners)
+
+
+def _free(listener: ListenerSettings) -> ListenerSettings:
+    if is_tcp_free(listener.address):
+        return listener
+    if listener.gives_way:
+        return replace(listener, address=(listener.address[0], 0))
+    raise PortTaken(f"{format_address(listener.address)} is in use by another process")
+
+
 def assign(topology: Topology, *, any_port: bool = False) -> Topology:
-    """The topology with a port for each node that left it open; `any_port`: for every node.
+    """The topology with a port for each node that left it open; `any_port`: for every node, and any free
+    one for every listener of a gateway.
 
     All ports are held together before the first is given up, so no two nodes get the same. Raises PortTaken.
     """
+    if any_port:
+        topology = replace(topology, gateways=tuple(map(_on_any_port, topology.gateways)))
+    for gateway in topology.gateways:
+        require_listeners(gateway.listeners)
     ports: dict[str, int] = {}
     with ExitStack() as held:
         for node in topology.nodes:
@@ -38,6 +72,11 @@ def assign(topology: Topology, *, any_port: bool = False) -> Topology:
             if any_port or port == 0:
                 ports[node.name] = bound.getsockname()[1]
     return topology.on_ports(ports)
+
+
+def _on_any_port(gateway: GatewaySettings) -> GatewaySettings:
+    listeners = (replace(listener, address=(listener.address[0], 0)) for listener in gateway.listeners)
+    return replace(gateway, listeners=tuple(listeners))
 
 
 def _bind(address: Address) -> socket.socket:

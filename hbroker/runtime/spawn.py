@@ -21,15 +21,21 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final, NoReturn
 
-from hbroker.config import Address, NodeSettings, format_address
+from hbroker.config import Address, GatewaySettings, NodeSettings, format_address
 
 Ready = Callable[[Address], None]
 """Called once by a node that serves, with the address it is bound to."""
+
+Listening = Callable[[tuple[str, ...]], None]
+"""Called once by a gateway that takes clients, with the URLs of its listeners."""
 
 LEFT: Final = "left"
 
 Body = Callable[[NodeSettings, Ready], int]
 """A node, as a blocking call that returns an exit code."""
+
+GatewayBody = Callable[[GatewaySettings, Listening], int]
+"""A gateway, likewise."""
 
 SIGNALS: Final = frozenset({signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGCHLD})
 """Those the launcher handles; a child begins with the system's defaults."""
@@ -40,15 +46,16 @@ _libc: Final = ctypes.CDLL(None, use_errno=True) if sys.platform == "linux" else
 
 @dataclass(frozen=True, slots=True)
 class Child:
-    """A node's process. `ready`: the pipe on which it says, a line each, where it serves and that it left."""
+    """A node's or gateway's process. `ready`: the pipe on which it says, a line each, where it serves and
+    that it left."""
 
     pid: int
     ready: int
 
     def read_words(self) -> list[str]:
-        """What it has said (without waiting): an address, `LEFT`. Empty: nothing, or the process is gone."""
+        """What it has said (without waiting): an address, or URLs; `LEFT`. Empty: nothing, or it is gone."""
         try:
-            return os.read(self.ready, 1024).decode().split()
+            return os.read(self.ready, 4096).decode().split()
         except BlockingIOError:
             return []
 
@@ -65,7 +72,7 @@ class Child:
         return os.waitstatus_to_exitcode(status) if pid else None
 
 
-def spawn(settings: NodeSettings, body: Body, log: int) -> Child:
+def spawn(body: Callable[[], int], log: int) -> Child:
     """Forks a process that runs `body` and writes stdout and stderr to the descriptor `log`.
 
     Raises OSError.
@@ -78,11 +85,21 @@ def spawn(settings: NodeSettings, body: Body, log: int) -> Child:
     try:
         pid = os.fork()
         if pid == 0:
-            _run_child(settings, body, log, writer, launcher)
+            _run_child(body, log, writer, launcher)
     finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
         os.close(writer)
     return Child(pid, reader)
+
+
+def say_ready(address: Address) -> None:
+    """In a node's process: it serves."""
+    os.write(_READY_DESCRIPTOR, f"{format_address(address)}\n".encode())
+
+
+def say_listening(urls: tuple[str, ...]) -> None:
+    """In a gateway's process: it takes clients."""
+    os.write(_READY_DESCRIPTOR, f"{' '.join(urls)}\n".encode())
 
 
 def say_left() -> None:
@@ -100,13 +117,13 @@ def describe_exit(code: int) -> str:
         return f"signal {-code}"
 
 
-def _run_child(settings: NodeSettings, body: Body, log: int, writer: int, launcher: int) -> NoReturn:
+def _run_child(body: Callable[[], int], log: int, writer: int, launcher: int) -> NoReturn:
     code = 1
     try:
         _die_with(launcher)
         _own_descriptors(log, writer)
         _own_signals()
-        code = body(settings, _say_ready)
+        code = body()
     except SystemExit as request:
         code = request.code if isinstance(request.code, int) else 1
     except BaseException:
@@ -156,7 +173,3 @@ def _die_with(launcher: int) -> None:
         raise OSError(ctypes.get_errno(), "prctl(PR_SET_PDEATHSIG)")
     if os.getppid() != launcher:
         os._exit(1)  # It died before the kernel was asked.
-
-
-def _say_ready(address: Address) -> None:
-    os.write(_READY_DESCRIPTOR, f"{format_address(address)}\n".encode())

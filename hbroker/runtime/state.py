@@ -42,29 +42,51 @@ class NodeRun:
 
 
 @dataclass(frozen=True, slots=True)
+class GatewayRun:
+    """One gateway's process. `listeners`: URLs, once it takes clients. The rest as `NodeRun`."""
+
+    name: str
+    listeners: tuple[str, ...]
+    state: str
+    pid: int | None
+    started_at: float | None
+    restarts: int
+
+
+@dataclass(frozen=True, slots=True)
 class NetworkRun:
-    """A launcher and its nodes. `topology`: the absolute path of the file."""
+    """A launcher, its nodes and its gateways. `topology`: the absolute path of the file."""
 
     name: str
     topology: str
     pid: int
     started_at: float
     nodes: tuple[NodeRun, ...]
+    gateways: tuple[GatewayRun, ...] = ()
 
     @property
     def is_up(self) -> bool:
-        """Whether every node serves, but for those that left by order."""
-        return all(node.state in ("up", "left") for node in self.nodes)
+        """Whether every node and gateway serves, but for those that left by order."""
+        states = [node.state for node in self.nodes] + [gateway.state for gateway in self.gateways]
+        return all(state in ("up", "left") for state in states)
 
     def to_json(self) -> dict[str, Any]:
         """Ready for json.dumps."""
-        return {**asdict(self), "nodes": [asdict(node) for node in self.nodes]}
+        return {
+            **asdict(self),
+            "nodes": [asdict(node) for node in self.nodes],
+            "gateways": [asdict(gateway) for gateway in self.gateways],
+        }
 
     @classmethod
     def from_json(cls, entry: dict[str, Any]) -> Self:
         """What to_json made. Raises KeyError or TypeError for anything else."""
         nodes = tuple(NodeRun(**node) for node in entry["nodes"])
-        return cls(**{**entry, "nodes": nodes})
+        gateways = tuple(
+            GatewayRun(**{**gateway, "listeners": tuple(gateway["listeners"])})
+            for gateway in entry["gateways"]
+        )
+        return cls(**{**entry, "nodes": nodes, "gateways": gateways})
 
 
 class RunDirectory:

@@ -71,12 +71,14 @@ class Report:
                 values[name] = value
         return values
 
-    def items(self, node: yaml.Node, what: str) -> list[yaml.Node]:
+    def items(
+        self, node: yaml.Node, what: str, example: str = "- {name: …, subtree: …, listen: …}"
+    ) -> list[yaml.Node]:
         """The items of a list. Notes what is none, and an empty one."""
         if isinstance(node, yaml.SequenceNode) and node.value:
             return list(node.value)
         state = "an empty list" if isinstance(node, yaml.SequenceNode) else f"{kind(node)}, not a list"
-        self.error(node, f"{what} is {state}", "write one `- {name: …, subtree: …, listen: …}` line for each")
+        self.error(node, f"{what} is {state}", f"write one `{example}` line for each")
         return []
 
     def text(self, node: yaml.Node, what: str) -> str | None:
@@ -88,6 +90,15 @@ class Report:
         else:
             quote = "put it into quotes" if isinstance(node, yaml.ScalarNode) else "write a text"
             self.error(node, f"{what} is {kind(node)}, not a text", quote)
+        return None
+
+    def truth(self, node: yaml.Node, what: str) -> bool | None:
+        """A truth value. Notes anything else."""
+        if isinstance(node, yaml.ScalarNode) and _tag(node) == "bool":
+            text = str(node.value).lower()
+            if text in ("true", "yes", "on", "false", "no", "off"):
+                return text in ("true", "yes", "on")
+        self.error(node, f"{what} is {kind(node)}, not a truth value", "write `true` or `false`")
         return None
 
     def integer(self, node: yaml.Node, what: str, low: int, high: int) -> int | None:

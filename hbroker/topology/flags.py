@@ -2,15 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import yaml
 
-from hbroker.config import Address, NodeSettings
+from hbroker.config import Address, GatewaySettings, NodeSettings
 from hbroker.hostnames import Resolver, resolve_host
 from hbroker.topology.document import Report
-from hbroker.topology.sections import LIMIT_KEYS, read_address, read_auth, read_limits, read_node
+from hbroker.topology.gateways import (
+    GATEWAY_LIMIT_RANGES,
+    read_access,
+    read_gateway,
+    read_gateway_limits,
+    settings_of,
+)
+from hbroker.topology.sections import (
+    LIMIT_KEYS,
+    read_address,
+    read_auth,
+    read_auth_keys,
+    read_join_key,
+    read_limits,
+    read_node,
+)
 
 COMMAND_LINE = "command line"
 
@@ -29,8 +45,25 @@ FILE_KEYS = (
 )
 """What a topology file says of a node that is named: these flags are for a node without a file."""
 
-_NUMBERS = frozenset({"workers", *LIMIT_KEYS})
+GATEWAY_FILE_KEYS = (
+    "listener",
+    "listen",
+    "workers",
+    "server_reference",
+    "passwords",
+    "acl",
+    "anonymous",
+    "join_key_file",
+    *GATEWAY_LIMIT_RANGES,
+)
+"""What a topology file says of a gateway that is named."""
+
+_NUMBERS = frozenset(
+    {"workers", "connections", "connect_rate", "packet_bytes", *LIMIT_KEYS, *GATEWAY_LIMIT_RANGES}
+)
 """Keys whose values are numbers. (A file tells by the quotes.)"""
+
+_TRUTHS = frozenset({"gives_way", "proxy_protocol", "names_user", "anonymous"})
 
 
 def node_from_flags(
@@ -67,6 +100,37 @@ def node_from_flags(
     )
 
 
+def gateway_from_flags(
+    *,
+    gateway: Mapping[str, str | None],
+    listeners: Sequence[str],
+    auth: Mapping[str, str | None],
+    limits: Mapping[str, str | None],
+    root: str,
+    resolve: Resolver = resolve_host,
+) -> GatewaySettings:
+    """The settings of one gateway; mappings as in `node_from_flags`.
+
+    `listeners`: each `<address>:<port>` or `key=value,…` with the keys of a file's listener, those of `tls`
+    with `tls.` before them. Raises ConfigErrors with all that is wrong.
+    """
+    report = Report(COMMAND_LINE)
+    here = Path()
+    entry_node = _mapping(gateway)
+    items = [_listener(text) for text in listeners]
+    entry_node.value.append((_scalar("listeners"), yaml.SequenceNode("tag:yaml.org,2002:seq", items)))
+    entry = read_gateway(entry_node, 1, report, resolve, here)
+    given = _mapping(auth)
+    values = read_auth_keys(given, report) if given.value else {}
+    join_key = read_join_key(values, given, report, here)
+    access = read_access(values, report, here)
+    bounds = read_gateway_limits(_mapping(limits), report)
+    address = read_address(_scalar(root), "root", report, resolve, None)
+    report.raise_if_any()
+    assert address is not None, "an address that cannot be read was reported"
+    return replace(settings_of(entry, address, join_key, access), limits=bounds)
+
+
 def root_from_flag(text: str, resolve: Resolver = resolve_host) -> Address:
     """The address of a network's root. Raises ConfigErrors."""
     report = Report(COMMAND_LINE)
@@ -94,10 +158,27 @@ def _root(text: str | None, subtree: str | None, report: Report, resolve: Resolv
 
 def _mapping(values: Mapping[str, str | None]) -> yaml.MappingNode:
     given = {key: value for key, value in values.items() if value is not None}
-    pairs = [
-        (_scalar(key), _scalar(value, "int" if key in _NUMBERS else "str")) for key, value in given.items()
-    ]
+    pairs = [(_scalar(key), _scalar(value, _kind(key))) for key, value in given.items()]
     return yaml.MappingNode("tag:yaml.org,2002:map", pairs)
+
+
+def _kind(key: str) -> str:
+    return "int" if key in _NUMBERS else "bool" if key in _TRUTHS else "str"
+
+
+def _listener(text: str) -> yaml.MappingNode:
+    if "=" not in text:
+        return _mapping({"address": text})
+    plain: dict[str, str] = {}
+    tls: dict[str, str] = {}
+    for pair in text.split(","):
+        key, _, value = pair.partition("=")
+        part = tls if key.startswith("tls.") else plain
+        part[key.removeprefix("tls.")] = value
+    node = _mapping(plain)
+    if tls:
+        node.value.append((_scalar("tls"), _mapping(tls)))
+    return node
 
 
 def _scalar(text: str, kind: str = "str") -> yaml.ScalarNode:

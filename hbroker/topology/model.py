@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from hbroker.config import NodeSettings
+from hbroker.config import GatewaySettings, NodeSettings
 from hbroker.subtree import depth, is_within
 
 
@@ -18,6 +18,7 @@ class Topology:
 
     name: str
     nodes: tuple[NodeSettings, ...]
+    gateways: tuple[GatewaySettings, ...] = ()
 
     @property
     def root(self) -> NodeSettings:
@@ -28,6 +29,10 @@ class Topology:
         """The node of that name."""
         return next((node for node in self.nodes if node.name == name), None)
 
+    def gateway(self, name: str) -> GatewaySettings | None:
+        """The gateway of that name."""
+        return next((gateway for gateway in self.gateways if gateway.name == name), None)
+
     def parent(self, node: NodeSettings) -> NodeSettings | None:
         """The node with the longest subtree that holds this node's; None for the root."""
         above = [other for other in self.nodes if holds(other.subtree, node.subtree)]
@@ -36,7 +41,9 @@ class Topology:
     def on_ports(self, ports: Mapping[str, int]) -> Topology:
         """The same network with these nodes (by name) on other ports, the root's known to all."""
         nodes = [node.on_port(ports[node.name]) if node.name in ports else node for node in self.nodes]
-        return replace(self, nodes=with_root(nodes))
+        above = with_root(nodes)
+        gateways = tuple(replace(gateway, root=above[0].address) for gateway in self.gateways)
+        return replace(self, nodes=above, gateways=gateways)
 
 
 def with_root(nodes: list[NodeSettings]) -> tuple[NodeSettings, ...]:

@@ -7,12 +7,21 @@ from pathlib import Path
 
 import yaml
 
-from hbroker.config import Limits, NodeSettings
+from hbroker.config import AccessSettings, Limits, NodeSettings
 from hbroker.hostnames import Resolver, resolve_host
 from hbroker.topology import rules
 from hbroker.topology.document import Report, compose, kind, line_of, listed, read_text
+from hbroker.topology.gateways import GatewayEntry, read_access, read_gateway, settings_of
 from hbroker.topology.model import Topology, with_root
-from hbroker.topology.sections import LATER, SECTIONS, NodeEntry, read_auth, read_limits, read_node
+from hbroker.topology.sections import (
+    LATER,
+    SECTIONS,
+    NodeEntry,
+    read_auth_keys,
+    read_join_key,
+    read_limits,
+    read_node,
+)
 
 
 def load(path: str | Path, *, resolve: Resolver = resolve_host) -> Topology:
@@ -28,15 +37,32 @@ def parse(text: str, *, file: str = "topology.yaml", resolve: Resolver = resolve
     assert document is not None, "compose notes an error or returns a node"
     sections = _sections(document, report)
     directory = Path(file).parent
-    join_key = read_auth(sections["auth"], report, directory) if "auth" in sections else b""
+    join_key, access = b"", AccessSettings()
+    if "auth" in sections:
+        auth = read_auth_keys(sections["auth"], report)
+        join_key = read_join_key(auth, sections["auth"], report, directory)
+        access = read_access(auth, report, directory)
     limits = read_limits(sections["limits"], report) if "limits" in sections else Limits()
     entries: list[NodeEntry] = []
     if "nodes" in sections:
         items = report.items(sections["nodes"], "nodes")
         entries = [read_node(item, index, report, resolve) for index, item in enumerate(items, 1)]
+    gateways: list[GatewayEntry] = []
+    if "gateways" in sections:
+        items = report.items(sections["gateways"], "gateways", "- {name: …, listeners: …}")
+        gateways = [
+            read_gateway(item, index, report, resolve, directory) for index, item in enumerate(items, 1)
+        ]
     rules.check(entries, report)
+    rules.check_gateways(gateways, entries, report)
     report.raise_if_any()
-    return Topology(Path(file).stem, with_root(_settings(entries, join_key, limits)))
+    nodes = with_root(_settings(entries, join_key, limits))
+    root = nodes[0].address
+    return Topology(
+        Path(file).stem,
+        nodes,
+        tuple(settings_of(gateway, root, join_key, access) for gateway in gateways),
+    )
 
 
 def _sections(document: yaml.Node, report: Report) -> dict[str, yaml.Node]:

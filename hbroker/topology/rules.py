@@ -11,6 +11,7 @@ from collections.abc import Callable, Hashable, Sequence
 
 from hbroker.config import ANY_ADDRESS, Address, format_address
 from hbroker.topology.document import Report
+from hbroker.topology.gateways import GatewayEntry
 from hbroker.topology.sections import NodeEntry
 
 
@@ -25,6 +26,27 @@ def check(entries: Sequence[NodeEntry], report: Report) -> None:
         report.error(
             entries[0].line, "no node is the root", 'give one node `subtree: ""`, the whole hierarchy'
         )
+
+
+def check_gateways(gateways: Sequence[GatewayEntry], nodes: Sequence[NodeEntry], report: Report) -> None:
+    """Notes names and addresses that a gateway has, and something else had before."""
+    names = {node.name: f"the node on line {node.line}" for node in nodes if node.name}
+    listening: dict[Address, int | None] = {}
+    for gateway in gateways:
+        if gateway.name in names:
+            message = f"the name {gateway.name!r} is taken by {names[gateway.name]}"
+            report.error(gateway.line, message, "give each gateway a name of its own")
+        elif gateway.name:
+            names[gateway.name] = f"the gateway on line {gateway.line}"
+        for line, listener in gateway.listeners:
+            address = _fixed(listener.address)
+            if address is not None and address in listening:
+                message = (
+                    f"the listener on line {listening[address]} listens on {format_address(address)} already"
+                )
+                report.error(line, message, "choose another port, or 0 for any free one")
+            elif address is not None:
+                listening[address] = line
 
 
 Explain = Callable[[NodeEntry, NodeEntry], tuple[str, str]]

@@ -14,12 +14,13 @@ from hbroker.config import ANY_ADDRESS, MAX_WORKERS, Address, LeasePolicy, Limit
 from hbroker.hostnames import Resolver
 from hbroker.topology.document import Report, line_of
 
-SECTIONS = ("nodes", "auth", "limits")
-LATER = ("gateways", "admin", "telemetry")
+SECTIONS = ("nodes", "gateways", "auth", "limits")
+LATER = ("admin", "telemetry")
 """Sections that this version does not know, by names that a later one may."""
 
 NODE_KEYS = ("name", "subtree", "listen", "advertise", "workers", "policy")
-AUTH_KEYS = ("join_key", "join_key_file")
+JOIN_KEYS = ("join_key", "join_key_file")
+AUTH_KEYS = (*JOIN_KEYS, "passwords", "acl", "anonymous")
 LIMIT_RANGES = {
     "sessions": (1, 10_000_000),
     "queue_bytes": (65_536, 1 << 32),
@@ -174,8 +175,21 @@ def read_policy(node: yaml.Node, report: Report) -> LeasePolicy | None:
 
 def read_auth(node: yaml.Node, report: Report, directory: Path) -> bytes:
     """The join key, inline or from a file whose path counts from the topology's directory."""
+    values = read_auth_keys(node, report)
+    return read_join_key(values, node, report, directory)
+
+
+def read_auth_keys(node: yaml.Node, report: Report) -> dict[str, yaml.Node]:
+    """The values of `auth`, by key."""
     values = report.mapping(node, "auth", AUTH_KEYS)
-    if len(values) == 2:
+    if isinstance(node, yaml.MappingNode) and not values:
+        report.error(node, "auth has no key", "add `join_key_file: <file>`, or remove `auth`")
+    return values
+
+
+def read_join_key(values: Mapping[str, yaml.Node], node: yaml.Node, report: Report, directory: Path) -> bytes:
+    """The join key of `auth`; empty: it has none."""
+    if all(key in values for key in JOIN_KEYS):
         report.error(node, "auth has both `join_key` and `join_key_file`", "keep one of them")
         return b""
     if "join_key" in values:
@@ -183,8 +197,6 @@ def read_auth(node: yaml.Node, report: Report, directory: Path) -> bytes:
         return _long_enough(key, values["join_key"], report)
     if "join_key_file" in values:
         return _read_key_file(values["join_key_file"], report, directory)
-    if isinstance(node, yaml.MappingNode):
-        report.error(node, "auth has no key", "add `join_key_file: <file>`, or remove `auth`")
     return b""
 
 

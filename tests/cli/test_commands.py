@@ -118,7 +118,7 @@ def test_nothing_runs(tmp_path: Path, capsys: Capture) -> None:
     assert main(["down", "--state-dir", str(tmp_path)]) == DONE
     assert capsys.readouterr().out == "no network runs\nhouse does not run\nno network runs\n"
     assert main(["status", "--json", "--state-dir", str(tmp_path)]) == FAILED
-    assert json.loads(capsys.readouterr().out) == {"network": None, "up": False, "nodes": []}
+    assert json.loads(capsys.readouterr().out) == {"network": None, "up": False, "nodes": [], "gateways": []}
 
 
 def test_status_and_down_of_a_network(launch: Launch, capsys: Capture) -> None:

@@ -18,7 +18,7 @@ from typing import Any
 import psutil
 import pytest
 
-from hbroker.runtime.state import NetworkRun, RunDirectory
+from hbroker.runtime.state import GatewayRun, NetworkRun, NodeRun, RunDirectory
 
 PROJECT = Path(__file__).parent.parent.parent
 PATIENCE = 20.0
@@ -31,13 +31,18 @@ nodes:
   - {name: bedroom, subtree: home/bedroom, listen: "127.0.0.1:7702"}
 """
 
+GATEWAYS = """
+gateways:
+  - {name: gate, listeners: [{address: "127.0.0.1:0"}, {address: "[::1]:0", websocket: /mqtt}]}
+"""
+
 
 class Launched:
     """A launcher with stand-ins for nodes, and the events that it prints."""
 
     def __init__(self, directory: Path, behaviour: str) -> None:
         file = directory / "house.yaml"
-        file.write_text(FILE)
+        file.write_text(FILE + GATEWAYS if behaviour == "gateways" else FILE)
         self.base = directory / "state"
         self.directory = RunDirectory(self.base, "house")
         self.process = subprocess.Popen(
@@ -73,14 +78,18 @@ class Launched:
         return run
 
     def pid(self, name: str) -> int:
-        """The process of a node."""
-        pid = next(node.pid for node in self.state().nodes if node.name == name)
+        """The process of a node or gateway."""
+        pid = next(run.pid for run in self._runs() if run.name == name)
         assert pid is not None
         return pid
 
     def pids(self) -> list[int]:
-        """The processes of all nodes."""
-        return [node.pid for node in self.state().nodes if node.pid is not None]
+        """The processes of all nodes and gateways."""
+        return [run.pid for run in self._runs() if run.pid is not None]
+
+    def _runs(self) -> list[NodeRun | GatewayRun]:
+        state = self.state()
+        return [*state.nodes, *state.gateways]
 
     def close(self) -> None:
         """Leaves nothing behind, however the test ended."""

@@ -13,9 +13,9 @@ from pathlib import Path
 
 from hbroker import topology
 from hbroker.cli.notices import tell_json
-from hbroker.config import NodeSettings
+from hbroker.config import GatewaySettings, NodeSettings
 from hbroker.runtime.launcher import Launcher
-from hbroker.runtime.spawn import Ready
+from hbroker.runtime.spawn import Listening, Ready
 from hbroker.runtime.state import RunDirectory
 
 
@@ -51,10 +51,24 @@ def inspecting(settings: NodeSettings, ready: Ready) -> int:
     return well(settings, ready)
 
 
+def gateway(settings: GatewaySettings, listening: Listening) -> int:
+    """Takes clients, on the port that it was given, or on one that was free."""
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
+    listening(settings.on_ports([listener.address[1] or 4_242 for listener in settings.listeners]).urls)
+    while True:
+        time.sleep(60)
+
+
 if __name__ == "__main__":
     file, state, behaviour = sys.argv[1:]
     network = topology.load(file)
     directory = RunDirectory(Path(state), network.name)
     lock = directory.acquire()
-    body = {"well": well, "stubborn": stubborn, "failing": failing, "inspecting": inspecting}[behaviour]
-    Launcher(network, file, directory, body, tell_json).run()
+    body = {
+        "well": well,
+        "gateways": well,
+        "stubborn": stubborn,
+        "failing": failing,
+        "inspecting": inspecting,
+    }[behaviour]
+    Launcher(network, file, directory, body, tell_json, gateway).run()

@@ -41,6 +41,24 @@ def test_a_signal_ends_all_in_time(launch: Launch, number: signal.Signals) -> No
     assert launched.pids() == []
 
 
+def test_gateways_are_kept_up_on_their_ports(launch: Launch) -> None:
+    launched = launch("gateways")
+    urls = ["mqtt://127.0.0.1:4242", "ws://[::1]:4242/mqtt"]
+    assert launched.event("ready")["gateways"] == [{"name": "gate", "listeners": urls}]
+    before = launched.pid("gate")
+    os.kill(before, signal.SIGKILL)
+    assert launched.event("ended")["node"] == "gate"
+    assert launched.event("back")["node"] == "gate"
+    (gate,) = launched.state().gateways
+    assert (list(gate.listeners), gate.state, gate.restarts) == (urls, "up", 1)
+    assert gate.pid not in (None, before)
+    assert launched.state().is_up
+    pids = launched.pids()
+    launched.process.send_signal(signal.SIGTERM)
+    launched.event("stopped")
+    await_gone(pids)
+
+
 def test_what_ignores_the_request_is_killed(launch: Launch) -> None:
     launched = launch("stubborn")
     launched.event("ready")

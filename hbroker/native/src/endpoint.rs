@@ -21,7 +21,7 @@ use parking_lot::Mutex;
 use crate::Micros;
 use crate::endpoint::fleet::Fleet;
 use crate::endpoint::socket::{Options, Socket};
-use crate::endpoint::station::Station;
+use crate::endpoint::station::{Station, Visit};
 use crate::endpoint::worker::{Machine, Worker};
 
 /// How long `shutdown` waits for a worker. None blocks for long, so this is for one that hangs.
@@ -74,6 +74,18 @@ impl<M: Machine> Endpoint<M> {
     /// Panics where there is no such worker.
     pub fn with_machine<R>(&self, worker: usize, call: impl FnOnce(&mut M, Micros) -> R) -> R {
         self.stations[worker].enter(call)
+    }
+
+    /// A stay at a worker's machine, locked as long as it lasts.
+    ///
+    /// Panics where there is no such worker.
+    pub fn visit(&self, worker: usize) -> Visit<'_, M> {
+        self.stations[worker].visit()
+    }
+
+    /// What the workers have in common with others that serve the same reader.
+    pub fn fleet(&self) -> Arc<Fleet> {
+        Arc::clone(&self.fleet)
     }
 
     /// As `with_machine`, for reading: wakes nobody.

@@ -49,6 +49,10 @@ pub use crate::hive::routing::Forwarded;
 const DATAGRAMS_PER_TURN: usize = 16;
 /// Messages of one member that are handed on before the next one has its turn.
 const MESSAGES_PER_TURN: usize = 256;
+/// The member that a hive begins with.
+const FIRST: MemberId = MemberId(0);
+/// Events of the first member that wait to be told, when answers are looked for among more.
+const MOST_UNTOLD: usize = 100_000;
 /// Events of one member that are told before the next one has its turn.
 const EVENTS_PER_TURN: usize = 64;
 
@@ -89,6 +93,8 @@ pub struct Hive {
     tellers: VecDeque<usize>,
     readers: VecDeque<usize>,
     sink: Box<dyn MessageSink>,
+    /// The first member's events, less the answers that the sink took.
+    untold: VecDeque<Event>,
     handoffs: VecDeque<(u8, Forwarded)>,
     counters: Counters,
     /// What members counted that are gone.
@@ -111,6 +117,7 @@ impl Hive {
             tellers: VecDeque::new(),
             readers: VecDeque::new(),
             sink,
+            untold: VecDeque::new(),
             handoffs: VecDeque::new(),
             counters: Counters::default(),
             ended: Tally::default(),
@@ -157,7 +164,8 @@ impl Hive {
 
     /// The next events, and whose each is.
     pub fn take_events(&mut self, now: Micros, limit: usize) -> Vec<(MemberId, Event)> {
-        let mut taken = Vec::new();
+        let first = self.untold.len().min(limit);
+        let mut taken: Vec<_> = self.untold.drain(..first).map(|event| (FIRST, event)).collect();
         while taken.len() < limit
             && let Some(slot) = self.tellers.pop_front()
         {
@@ -203,6 +211,20 @@ impl Hive {
     fn touch(&mut self, slot: usize) {
         if !std::mem::replace(&mut self.members[slot].is_touched, true) {
             self.touched.push(slot);
+        }
+    }
+
+    /// Gives answers to the first member's messages to the sink, as long as there is room for its other events.
+    fn hand_answers_on(&mut self, now: Micros) {
+        let Some(first) = self.members.get_mut(FIRST.slot()).filter(|first| first.id == FIRST) else {
+            return;
+        };
+        let room = MOST_UNTOLD.saturating_sub(self.untold.len());
+        for event in first.engine.take_events(now, room) {
+            match event {
+                Event::Published { sequence, reason, .. } if self.sink.answered(now, sequence, reason) => {}
+                event => self.untold.push_back(event),
+            }
         }
     }
 
@@ -292,6 +314,7 @@ impl Machine for Hive {
     }
 
     fn end_turn(&mut self, now: Micros) {
+        self.hand_answers_on(now);
         self.sort_touched(now);
         self.hand_on(now);
         self.sort_touched(now);
@@ -324,7 +347,7 @@ impl Machine for Hive {
     }
 
     fn has_output(&self) -> bool {
-        !self.tellers.is_empty() || self.sink.has_output()
+        !self.untold.is_empty() || !self.tellers.is_empty() || self.sink.has_output()
     }
 
     fn is_drained(&self) -> bool {

@@ -14,6 +14,7 @@ pub mod hive;
 mod keyed;
 mod link;
 mod link_id;
+mod mqtt;
 #[cfg(feature = "python")]
 mod python;
 mod schema;

@@ -6,6 +6,7 @@ mod codec;
 mod config;
 mod core;
 mod events;
+mod gateway;
 mod hive;
 mod messages;
 mod records;
@@ -46,6 +47,7 @@ fn cut_in((subtree, node, address, epoch): CutTuple) -> PyResult<crate::tables::
 fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add("VERSION", env!("CARGO_PKG_VERSION"))?;
     module.add("NativeError", module.py().get_type::<NativeError>())?;
+    add_gateway(module)?;
     module.add_class::<config::Config>()?;
     module.add_class::<core::Engine>()?;
     module.add_class::<core::Endpoint>()?;
@@ -70,4 +72,20 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(records::encode_queued, module)?)?;
     module.add_function(wrap_pyfunction!(records::decode_seen, module)?)?;
     module.add_function(wrap_pyfunction!(records::encode_seen, module)?)
+}
+
+fn add_gateway(module: &Bound<'_, PyModule>) -> PyResult<()> {
+    module.add_class::<gateway::Gateway>()?;
+    module.add_class::<gateway::ListenerSettings>()?;
+    module.add_class::<gateway::ConnectEvent>()?;
+    module.add_class::<gateway::WillMessage>()?;
+    module.add_class::<gateway::SubscribeEvent>()?;
+    module.add_class::<gateway::SubscribeOptions>()?;
+    module.add_class::<gateway::UnsubscribeEvent>()?;
+    module.add_class::<gateway::AuthEvent>()?;
+    module.add_class::<gateway::ClosedEvent>()?;
+    module.add_class::<gateway::SessionOverflowEvent>()?;
+    module.add_class::<gateway::SessionState>()?;
+    module.add_class::<gateway::InFlight>()?;
+    module.add_class::<gateway::ConnectionStatus>()
 }

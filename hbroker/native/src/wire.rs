@@ -18,7 +18,6 @@
 mod acks;
 mod check;
 mod emit;
-#[cfg(any(feature = "python", test))]
 mod properties;
 mod publish;
 mod reader;

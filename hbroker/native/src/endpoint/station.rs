@@ -54,6 +54,28 @@ pub struct Seat<M> {
     closed: bool,
 }
 
+/// A caller's stay at a machine.
+pub struct Visit<'a, M: Machine> {
+    pub now: Micros,
+    station: &'a Station<M>,
+    /// None: it is over.
+    seat: Option<MutexGuard<'a, Seat<M>>>,
+}
+
+impl<M: Machine> Visit<'_, M> {
+    pub fn machine(&mut self) -> &mut M {
+        &mut self.seat.as_mut().expect("it is there until it is dropped").machine
+    }
+}
+
+impl<M: Machine> Drop for Visit<'_, M> {
+    fn drop(&mut self) {
+        if let Some(seat) = self.seat.take() {
+            self.station.follow_up(seat, self.now);
+        }
+    }
+}
+
 /// What is to leave, and through what.
 pub struct Outlet {
     pub egress: Egress,
@@ -101,6 +123,12 @@ impl<M: Machine> Station<M> {
         let result = call(&mut seat.machine, now);
         self.follow_up(seat, now);
         result
+    }
+
+    /// Lets the caller at the machine for as long as it stays; what follows happens when it leaves.
+    pub fn visit(&self) -> Visit<'_, M> {
+        let seat = self.seat.lock();
+        Visit { now: self.fleet.clock.now(), station: self, seat: Some(seat) }
     }
 
     /// Lets the caller read.

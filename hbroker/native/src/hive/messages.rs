@@ -19,6 +19,11 @@ pub trait MessageSink: Send + 'static {
     fn take(&mut self, now: Micros, member: MemberId, messages: Vec<Message>);
     /// The turn is over: what was gathered is to go on its way.
     fn flush(&mut self, _now: Micros) {}
+    /// What became of a message of `QoS` 1 or 2 that the first member published (`reason`: a `Reason` of the wire protocol). False: it is
+    /// not this taker's, and goes on as an event.
+    fn answered(&mut self, _now: Micros, _sequence: u64, _reason: i32) -> bool {
+        false
+    }
     /// There is no room: messages stay where they are until a turn finds some.
     fn is_full(&self) -> bool {
         false

@@ -17,10 +17,10 @@ use crate::hive::core::HiveCore;
 use crate::hive::messages::Mailbox;
 use crate::link_id::MemberId;
 
-#[pyclass(module = "hbroker._native", frozen)]
+#[pyclass(module = "hbroker._native", frozen, subclass)]
 pub struct Hive {
-    core: Arc<HiveCore>,
-    mailbox: Mailbox,
+    pub(super) core: Arc<HiveCore>,
+    pub(super) mailbox: Mailbox,
 }
 
 #[pymethods]

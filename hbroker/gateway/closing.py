@@ -1,0 +1,226 @@
+"""The end of a connection, and of a session: the will, the record, the member, in that order.
+
+A connection ends by the client, by the network, by a policy, or because the client id was claimed
+elsewhere. All come here once. What a later gateway must know is distributed before this one says that it
+let go (`done`).
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from hbroker._native import NativeError
+from hbroker.gateway.border import SessionState
+from hbroker.gateway.bridge import Bridge
+from hbroker.gateway.common import Common
+from hbroker.gateway.connections import Connection, Event, State
+from hbroker.gateway.keeping import Keeping
+from hbroker.gateway.outbox import Done, Letter
+from hbroker.gateway.reasons import Code
+from hbroker.gateway.records import Record
+from hbroker.gateway.roster import Roster
+from hbroker.gateway.wills import PendingWill, after_close
+
+__all__ = ["Closing"]
+
+
+class Closing:
+    """Ends connections and sessions."""
+
+    def __init__(self, common: Common, roster: Roster, bridge: Bridge, keeping: Keeping) -> None:
+        self._common = common
+        self._roster = roster
+        self._bridge = bridge
+        self._keeping = keeping
+
+    # Connections
+
+    def refuse(self, now: int, connection: Connection, code: Code, text: str = "") -> None:
+        """Ends one that was not accepted yet."""
+        event = connection.event
+        self._common.count("refused")
+        self._common.border.refuse(
+            event.connection,
+            code,
+            text=text if event.wants_problem_information else "",
+            server_reference=self._reference(code),
+        )
+        self.end(now, connection)
+
+    def disconnect(
+        self,
+        now: int,
+        connection: Connection,
+        code: Code,
+        text: str = "",
+        *,
+        ends_session: bool = False,
+        done: Done | None = None,
+    ) -> None:
+        """Ends one in whatever state it is, from this side. `ends_session`: the session ends too, whatever
+        its expiry. `done`: told when every gateway knows what became of it."""
+        connection.ends_session |= ends_session
+        if done is not None:
+            connection.on_end.append(done)
+        if connection.state is State.OPEN:
+            connection.machine.handle(Event.DISCONNECT)
+            self._common.border.disconnect(
+                connection.id, code, text=text, server_reference=self._reference(code)
+            )
+        elif connection.state is not State.CLOSING:
+            self.refuse(now, connection, Code.SERVER_UNAVAILABLE, text)
+
+    def end(
+        self,
+        now: int,
+        connection: Connection,
+        *,
+        reason: int | None = None,
+        expiry_s: int | None = None,
+    ) -> None:
+        """A connection is gone, and its session is back. `reason`, `expiry_s`: as its client's DISCONNECT had
+        them; None: none came."""
+        state = connection.state
+        if state is State.ENDED:
+            return
+        connection.machine.handle(Event.END)
+        self._roster.remove(connection)
+        self._keeping.forget(connection)
+        if connection.acl is not None:
+            self._common.access.release(connection.acl)
+        told = _Barrier(connection.on_end)
+        if connection.session is not None:
+            kept = self._export(connection.session)
+            self._bridge.release(now, connection)
+            self._change_expiry(now, connection, expiry_s)
+            was_open = state in (State.OPEN, State.CLOSING)
+            self._end_session(now, connection, kept, reason, told, was_open=was_open)
+        told.close(now)
+
+    def _export(self, session: int) -> SessionState:
+        """What is in flight. A session that the core lost with one of its threads has nothing any more."""
+        try:
+            return self._common.border.export_session(session)
+        except NativeError:
+            self._common.count("sessions_lost")
+            return SessionState()
+
+    def _end_session(
+        self,
+        now: int,
+        connection: Connection,
+        kept: SessionState,
+        reason: int | None,
+        told: _Barrier,
+        *,
+        was_open: bool,
+    ) -> None:
+        if connection.is_lost:
+            if connection.member is not None:
+                self._common.members.drop(now, connection.member)
+            return
+        connection.ends_session |= connection.expiry_s == 0
+        now_us = self._common.clock.unix_us(now)
+        pending = after_close(
+            connection.will if was_open else None,
+            now_us,
+            connection.expiry_s,
+            reason=reason,
+            ends_session=connection.ends_session,
+        )
+        is_due = pending is not None and pending.due_us <= now_us
+        if not connection.ends_session:
+            later = None if is_due else pending
+            self._keeping.went(now, connection, kept, later, told.one_more())
+        elif connection.has_record:
+            self._keeping.ended(now, connection.client_id, told.one_more())
+        if pending is not None and is_due:
+            self._publish(now, pending, connection, told.one_more())
+        else:
+            self._leave(now, connection, told.one_more())
+
+    def _publish(self, now: int, pending: PendingWill, connection: Connection, finish: Done) -> None:
+        """The will goes out; then its owner need not keep it any more."""
+
+        def published(now: int, is_distributed: bool) -> None:
+            self._leave(now, connection, finish)
+
+        self._common.outbox.post(now, Letter(pending.message, published))
+
+    def _leave(self, now: int, connection: Connection, finish: Done) -> None:
+        """Its own member leaves the owners, if it has one."""
+        member, members = connection.member, self._common.members
+        if member is None or not members.has(member):
+            finish(now, True)
+            return
+        members.when_gone(connection.client_id, lambda now: finish(now, True))
+        members.leave(now, member, end_session=connection.ends_session)
+
+    def _change_expiry(self, now: int, connection: Connection, expiry_s: int | None) -> None:
+        """MQTT 5 §3.14.2.2.2. One that had none cannot get one at the end."""
+        if expiry_s is None or not connection.expiry_s:
+            return
+        connection.expiry_s = min(expiry_s, self._common.limits.session_expiry)
+        if connection.expiry_s and connection.member is not None:
+            self._common.members.control(connection.member).set_expiry(now, connection.expiry_s)
+            self._common.members.touch(connection.member)
+
+    def _reference(self, code: Code) -> str | None:
+        at_the_end = code in (Code.SERVER_SHUTTING_DOWN, Code.USE_ANOTHER_SERVER, Code.SERVER_UNAVAILABLE)
+        return self._common.settings.server_reference or None if at_the_end else None
+
+    # Sessions without a connection
+
+    def claimed(self, now: int, record: Record, *, ends_session: bool) -> None:
+        """Somebody connects the client of a session that is away: its will is withdrawn, or due with its
+        end."""
+        records = self._common.records
+        records.claimed(now, record.client)
+        if record.will is None or not records.is_mine(record):
+            return
+        is_due = record.will.due_us <= self._common.clock.unix_us(now)
+        if ends_session or is_due:
+            self._common.outbox.post(now, Letter(record.will.message))
+
+    def handle_timeout(self, now: int) -> None:
+        """Publishes wills whose delay is over; ends sessions that have been away for too long."""
+        records = self._common.records
+        for record in list(records.due(now)):
+            if record.will is not None:
+                self._common.outbox.post(now, Letter(record.will.message))
+            if record.away_since_us is None or records.has_ended(now, record):
+                self._keeping.ended(now, record.client)
+                self._common.count("sessions_expired")
+            else:
+                own = replace(
+                    record,
+                    will=None,
+                    gateway=self._common.settings.name,
+                    run=self._common.clock.run,
+                )
+                self._keeping.write(now, own, is_here=False)
+
+
+class _Barrier:
+    """Tells all who wait once all that was begun has ended, and whether all of it went well."""
+
+    def __init__(self, waiting: list[Done]) -> None:
+        self._waiting = waiting
+        self._open = 1
+        self._is_good = True
+
+    def one_more(self) -> Done:
+        """One more thing that is begun; to be called when it has ended."""
+        self._open += 1
+        return self._one_less
+
+    def close(self, now: int) -> None:
+        """Nothing more is begun."""
+        self._one_less(now, True)
+
+    def _one_less(self, now: int, is_good: bool) -> None:
+        self._open -= 1
+        self._is_good &= is_good
+        if not self._open:
+            for done in self._waiting:
+                done(now, self._is_good)

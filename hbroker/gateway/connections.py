@@ -1,0 +1,141 @@
+"""One MQTT client, from its CONNECT to its end."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import Enum, auto
+from typing import Final
+
+from hbroker.gateway.admission import Entrant
+from hbroker.gateway.border import ConnectEvent, SubscribeOptions, WillMessage
+from hbroker.gateway.claims import Stamp
+from hbroker.gateway.outbox import Done
+from hbroker.gateway.records import SessionSubscription
+from hbroker.protocol.machine import Machine
+
+__all__ = ["TRANSITIONS", "Connection", "Event", "Listening", "State"]
+
+
+class State(Enum):
+    """What a connection waits for."""
+
+    AUTHENTICATING = auto()
+    """The policy's verdict."""
+    CLAIMING = auto()
+    """The word that no other gateway has its client."""
+    RESUMING = auto()
+    """Its session: its subscriptions at their owners, its will at its."""
+    OPEN = auto()
+    """Nothing."""
+    CLOSING = auto()
+    """The border's word that it is closed, as this side asked for."""
+    ENDED = auto()
+
+
+class Event(Enum):
+    """What happens to a connection."""
+
+    ADMIT = auto()
+    """The policy takes it."""
+    OWN = auto()
+    """Nobody else has its client, as far as can be known."""
+    READY = auto()
+    """Its session is there, or has been waited for long enough."""
+    DISCONNECT = auto()
+    """This side ends it."""
+    END = auto()
+    """It is refused, or closed."""
+
+
+TRANSITIONS: Final[dict[tuple[State, Event], State]] = {
+    (State.AUTHENTICATING, Event.ADMIT): State.CLAIMING,
+    (State.AUTHENTICATING, Event.END): State.ENDED,
+    (State.CLAIMING, Event.OWN): State.RESUMING,
+    (State.CLAIMING, Event.END): State.ENDED,
+    (State.RESUMING, Event.READY): State.OPEN,
+    (State.RESUMING, Event.END): State.ENDED,
+    (State.OPEN, Event.DISCONNECT): State.CLOSING,
+    (State.OPEN, Event.END): State.ENDED,
+    (State.CLOSING, Event.END): State.ENDED,
+}
+
+
+@dataclass(slots=True, eq=False)
+class Listening:
+    """One subscription. `filter`: as the client wrote it; `plain`: without `$share/group/`."""
+
+    listener: int
+    member: int | None
+    """None: nothing of it is in the network ($SYS/broker)."""
+    filter: str
+    group: str
+    plain: str
+    options: SubscribeOptions
+    identifier: int = 0
+
+    def kept(self) -> SessionSubscription:
+        """As a record has it."""
+        return SessionSubscription(self.filter, self.options, self.identifier)
+
+
+_NONE: Final = Stamp(0, 0)
+
+
+@dataclass(slots=True, eq=False)
+class Connection:
+    """A client's connection and session.
+
+    `expiry_s`: of the session. `is_held`: owners are to hold its messages. `stamp`: of its claim.
+    `session`: the border's. `member`: its own; None: it has none. `has_record`: other gateways know of the
+    session. `awaited`: what keeps it from being ready.
+    """
+
+    event: ConnectEvent
+    entrant: Entrant
+    machine: Machine[State, Event] = field(default_factory=lambda: Machine(TRANSITIONS, State.AUTHENTICATING))
+    username: str | None = None
+    proof: str = ""
+    step: int = 0
+    expiry_s: int = 0
+    is_held: bool = False
+    connected_at_us: int = 0
+    stamp: Stamp = _NONE
+    claimed_at: int = 0
+    will: WillMessage | None = None
+    session: int | None = None
+    member: int | None = None
+    acl: int | None = None
+    was_present: bool = False
+    has_record: bool = False
+    ends_session: bool = False
+    """The session ends with it, whatever its expiry."""
+    is_lost: bool = False
+    """Another gateway has the session already, and what is to be said of it."""
+    is_claimed: bool = False
+    """No other gateway has the client any more."""
+    awaits_former: bool = False
+    """The client's former connection here has not ended yet."""
+    on_end: list[Done] = field(default_factory=list)
+    """Told when every gateway knows what became of it."""
+    subscriptions: dict[str, Listening] = field(default_factory=dict)
+    awaited: set[int | str] = field(default_factory=set)
+
+    @property
+    def id(self) -> int:
+        """The border's number."""
+        return self.event.connection
+
+    @property
+    def client_id(self) -> str:
+        """Its own, or the one that it was assigned."""
+        return self.entrant.client_id
+
+    @property
+    def state(self) -> State:
+        """What it waits for."""
+        return self.machine.state
+
+    @property
+    def is_over(self) -> bool:
+        """Whether it has ended."""
+        return self.machine.state is State.ENDED

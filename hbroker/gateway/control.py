@@ -1,0 +1,470 @@
+"""A gateway's control: where what the native core tells finds the concept that decides on it.
+
+Three streams come in: the events of members (links, answers of owners), messages of the network for the
+gateway itself (claims, records, requests), and what MQTT clients ask. A gateway begins by subscribing to
+what gateways tell each other, and is ready for clients when it has the sessions that there are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from enum import Enum, auto
+from itertools import count
+from random import Random
+from typing import TYPE_CHECKING, Final
+
+from hbroker._native import LinkDownEvent
+from hbroker.config import GatewayLimits, GatewaySettings
+from hbroker.gateway.access import AccessLists
+from hbroker.gateway.border import (
+    AuthEvent,
+    Border,
+    ClosedEvent,
+    ConnectEvent,
+    MqttEvent,
+    SubscribeEvent,
+    UnsubscribeEvent,
+    WillMessage,
+)
+from hbroker.gateway.bridge import Answer, Bridge
+from hbroker.gateway.claims import Claim, Clock
+from hbroker.gateway.closing import Closing
+from hbroker.gateway.common import Common
+from hbroker.gateway.connections import Connection, State
+from hbroker.gateway.gateways import Gateways, Presence
+from hbroker.gateway.keeping import Keeping
+from hbroker.gateway.members import SHARED, Members
+from hbroker.gateway.opening import Opening
+from hbroker.gateway.orders import Orders
+from hbroker.gateway.outbox import Letter, Outbox
+from hbroker.gateway.policy import Check, Policy, Verdict
+from hbroker.gateway.reasons import Code
+from hbroker.gateway.records import Records
+from hbroker.gateway.roster import Roster
+from hbroker.gateway.sealing import CLAIMS, GATEWAYS, REQUESTS, SESSIONS, seal, unseal
+from hbroker.gateway.sys_topics import SysTopics
+from hbroker.gateway.wills import registered
+from hbroker.protocol.agenda import earliest
+from hbroker.protocol.core import Event
+from hbroker.protocol.outcome import (
+    Outcome,
+    Published,
+    Subscribed,
+    SubscriptionFailed,
+    TakenOver,
+    Unsubscribed,
+    WillRefused,
+    WillSet,
+)
+from hbroker.protocol.subscription import Options
+from hbroker.protocol.timers import SECOND
+
+if TYPE_CHECKING:
+    from hbroker._native import Message
+
+__all__ = ["Gateway"]
+
+_OWN_FILTERS: Final = (CLAIMS + "#", SESSIONS + "#", GATEWAYS + "#", REQUESTS + "#")
+_PATIENCE: Final = 10 * SECOND
+_ID_BITS: Final = 48
+_QUIET: Final = SECOND // 4
+_LONGEST_LOADING: Final = 10 * SECOND
+"""Retained messages have no end. The sessions are all here when none has come for a while."""
+_REFRESH_AFTER: Final = 3 * SECOND
+
+
+class _Start(Enum):
+    SUBSCRIBING = auto()
+    LOADING = auto()
+    READY = auto()
+
+
+class Gateway:
+    """Every decision of one gateway. Times are microseconds of one monotonic clock.
+
+    `run`: random, of this run. `publisher`: of the shared member's core. `unix_offset_us`: what the wall
+    clock has more than that clock. `vitals`: counters of the process, for `$SYS/broker`.
+    """
+
+    def __init__(
+        self,
+        settings: GatewaySettings,
+        border: Border,
+        random: Random,
+        policy: Policy,
+        *,
+        run: int,
+        publisher: int,
+        unix_offset_us: int,
+        version: str = "",
+        vitals: Callable[[], Mapping[str, int]] = dict,
+    ) -> None:
+        ids = count(random.getrandbits(_ID_BITS))  # nodes may hold what an earlier run's listeners asked for
+        gateways = Gateways(settings.name, run)
+        self._publisher = publisher
+        self._vitals = vitals
+        self._common = Common(
+            settings=settings,
+            border=border,
+            random=random,
+            ids=ids,
+            clock=Clock(run, unix_offset_us),
+            gateways=gateways,
+            members=Members(border, random, settings.root, settings.join_key, settings.name, ids),
+            outbox=Outbox(border.member(SHARED), random, unix_offset_us),
+            records=Records(settings.join_key, gateways, unix_offset_us),
+            policy=policy,
+            access=AccessLists(border, policy),
+            limits=settings.limits,
+        )
+        self._roster = Roster()
+        self._sys = SysTopics(border, self.counters, version)
+        self._bridge = Bridge(self._common, self._sys, self._answered, self._session_ready)
+        self._keeping = Keeping(self._common)
+        self._closing = Closing(self._common, self._roster, self._bridge, self._keeping)
+        self._opening = Opening(self._common, self._roster, self._bridge, self._keeping, self._closing)
+        self._orders = Orders(self._common, self._roster, self._closing)
+        self._state = _Start.SUBSCRIBING
+        self._own: set[int] = set()
+        self._due: int | None = None
+        self._loading_until = 0
+        self._refresh_at: int | None = None
+        self._presence = Presence(settings.name, run)
+
+    # In
+
+    def start(self, now: int) -> None:
+        """Joins the other gateways. `is_ready` says when clients can be taken."""
+        members = self._common.members
+        will = self._presence_message(Presence(self._presence.name, self._presence.run, is_alive=False))
+        kept = registered(will)
+        assert kept is not None, "a name has 63 bytes at most"
+        members.control(SHARED).set_will(now, kept, patience=_PATIENCE)
+        for filter in _OWN_FILTERS:
+            self._listen(now, filter)
+
+    def announce(self, now: int, listeners: tuple[str, ...]) -> None:
+        """Tells the others that this gateway is there, and where it takes clients."""
+        clock = self._common.clock
+        self._presence = Presence(
+            self._presence.name, self._presence.run, listeners=listeners, since_us=clock.unix_us(now)
+        )
+        self._say_present(now)
+
+    def handle_event(self, now: int, member: int, event: Event) -> None:
+        """An event of one member's core."""
+        if member == SHARED and isinstance(event, LinkDownEvent):
+            self._refresh_at = now + _REFRESH_AFTER
+        self._common.members.handle_event(now, member, event)
+        self._take_outcomes(now)
+
+    def handle_message(self, now: int, member: int, message: Message) -> None:
+        """A message that is for no session. One for the gateway itself is acknowledged when what it asks
+        for is done."""
+        topic, payload = message.topic, message.payload
+        if member != SHARED:  # of a subscription that ended in the meantime
+            if message.qos:
+                self._common.border.member(member).handled([(message.publisher, message.sequence)])
+            return
+        if message.publisher == self._publisher:
+            pass  # What this gateway says holds here since it said it.
+        elif topic.startswith(CLAIMS):
+            self._take_claim(now, message)
+            return
+        elif topic.startswith(SESSIONS):
+            self._take_record(now, topic, payload)
+        elif topic.startswith(GATEWAYS):
+            self._take_presence(now, topic, payload)
+        elif topic.startswith(REQUESTS) and not message.retained:
+            self._orders.handle_request(now, topic, payload)
+        self._handled(message)
+
+    def handle_mqtt(self, now: int, event: MqttEvent) -> None:
+        """What an MQTT client asks, or its end."""
+        if isinstance(event, ConnectEvent):
+            self._opening.handle_connect(now, event)
+            self._take_outcomes(now)
+            return
+        connection = self._roster.get(event.connection)
+        if connection is None:
+            return  # It was ended from this side in the meantime.
+        code: Code | None = None
+        match event:
+            case ClosedEvent():
+                self._closed(now, connection, event)
+            case AuthEvent():
+                code = self._opening.handle_auth(now, connection, event)
+            case SubscribeEvent() if connection.state is State.OPEN:
+                code = self._bridge.subscribe(now, connection, event)
+            case UnsubscribeEvent() if connection.state is State.OPEN:
+                self._bridge.unsubscribe(now, connection, event)
+        if code is not None:
+            self._closing.disconnect(now, connection, code)
+        self._take_outcomes(now)
+
+    def handle_verdict(self, now: int, number: int, verdict: Verdict) -> None:
+        """What a check came to (`poll_check`)."""
+        self._opening.handle_verdict(now, number, verdict)
+        self._take_outcomes(now)
+
+    def handle_timeout(self, now: int) -> None:
+        """Does what is due."""
+        self._common.members.handle_timeout(now)
+        self._take_outcomes(now)
+        self._common.outbox.handle_timeout(now)
+        self._opening.handle_timeout(now)
+        self._bridge.handle_timeout(now)
+        self._keeping.handle_timeout(now)
+        if self._state is _Start.READY:
+            self._closing.handle_timeout(now)
+            self._sys.handle_timeout(now)
+        self._progress(now)
+        self._take_outcomes(now)
+
+    def reload(self, now: int, policy: Policy, limits: GatewayLimits) -> None:
+        """Other rules and limits, at once. Whoever would not be admitted any more is disconnected; all
+        others notice nothing. Limits of what is queued or in flight are those of the time of their
+        CONNECT."""
+        common = self._common
+        common.policy, common.limits = policy, limits
+        common.access.reload(policy)
+        for connection in list(self._roster.all()):
+            if connection.acl is None:
+                continue
+            if not policy.still_admits(connection.username, connection.client_id, connection.proof):
+                self._closing.disconnect(now, connection, Code.NOT_AUTHORIZED)
+                continue
+            former, connection.acl = (
+                connection.acl,
+                common.access.of(connection.username, connection.client_id),
+            )
+            if connection.state is State.OPEN:
+                common.border.assign_acl(connection.id, connection.acl)
+            common.access.release(former)
+
+    def stop(self, now: int) -> None:
+        """Takes no more clients, and ends those that there are: their sessions wait for them elsewhere."""
+        self._opening.is_stopping = True
+        for connection in self._roster.all():
+            self._closing.disconnect(now, connection, Code.SERVER_SHUTTING_DOWN)
+        gone = Presence(self._presence.name, self._presence.run, is_alive=False)
+        self._common.outbox.post(now, Letter(self._presence_message(gone), replaces=True))
+        self._take_outcomes(now)
+
+    def leave(self) -> None:
+        """The last word to the owners."""
+        self._common.members.control(SHARED).leave(end_session=True)
+
+    # Out
+
+    def poll_timeout(self) -> int | None:
+        """When `handle_timeout` is due."""
+        common = self._common
+        return earliest(
+            common.members.poll_timeout(),
+            common.outbox.poll_timeout(),
+            self._opening.poll_timeout(),
+            self._bridge.poll_timeout(),
+            self._keeping.poll_timeout(),
+            common.records.poll_timeout() if self._state is _Start.READY else None,
+            self._sys.poll_timeout() if self._state is _Start.READY else None,
+            self._due,
+            self._refresh_at,
+        )
+
+    def poll_check(self) -> tuple[int, Check] | None:
+        """A decision that takes time, to be made in a thread; None: there is none now."""
+        return self._opening.poll_check()
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether it knows the other gateways' sessions, and can take clients."""
+        return self._state is _Start.READY
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether no client is left, and all that was said of them is distributed."""
+        return len(self._roster) == 0 and len(self._common.outbox) == 0
+
+    def counters(self) -> dict[str, int]:
+        """The border's, the process's and what the decisions count, by name."""
+        connections = list(self._roster.open())
+        filters = [filter for connection in connections for filter in connection.subscriptions]
+        away = self._common.records.away_count
+        return {
+            **self._vitals(),
+            **self._common.border.gateway_counters(),
+            **self._common.counts,
+            "sockets": self._common.counts.get("connects", 0),
+            "connections": len(connections),
+            "connections_most": self._roster.most,
+            "sessions": len(connections) + away,
+            "sessions_away": away,
+            "subscriptions": len(filters),
+            "shared_subscriptions": sum(filter.startswith("$share/") for filter in filters),
+            "members": len(self._common.members),
+            "records": len(self._common.records),
+            "letters": len(self._common.outbox),
+        }
+
+    # Of its own
+
+    def _listen(self, now: int, filter: str) -> None:
+        control = self._common.members.control(SHARED)
+        options = Options(qos=1)
+        self._own.add(control.subscribe(now, filter, options, patience=_PATIENCE))
+        self._common.members.touch(SHARED)
+
+    def _progress(self, now: int) -> None:
+        if self._refresh_at is not None and self._refresh_at <= now:
+            self._refresh_at = None
+            self._say_present(now)
+            self._keeping.refresh(now)
+        if self._due is None or now < self._due:
+            return
+        self._due = None
+        if self._state is _Start.SUBSCRIBING:
+            for filter in _OWN_FILTERS[len(self._own) :]:
+                self._listen(now, filter)
+        elif self._state is _Start.LOADING:
+            self._state = _Start.READY
+            self._sys.handle_timeout(now)
+
+    def _own_outcome(self, now: int, outcome: Outcome) -> bool:
+        """Takes the outcome of one of the gateway's own subscriptions; False: it is a client's."""
+        match outcome:
+            case Subscribed(subscription=listener) if listener in self._own:
+                self._own.discard(listener)
+                if not self._own and self._state is _Start.SUBSCRIBING:
+                    self._state = _Start.LOADING
+                    self._loading_until = now + _LONGEST_LOADING
+                    self._due = now + _QUIET
+                return True
+            case SubscriptionFailed(subscription=listener, filter=filter) if filter in _OWN_FILTERS:
+                self._own.discard(listener)
+                self._listen(now, filter)
+                return True
+        return False
+
+    def _take_outcomes(self, now: int) -> None:
+        while (told := self._common.members.poll_outcome()) is not None:
+            member, outcome = told
+            match outcome:
+                case Published():
+                    self._common.outbox.handle_published(now, outcome.sequence, outcome.reason)
+                case WillSet() | WillRefused():
+                    connection = self._of_member(member)
+                    if connection is not None:
+                        self._opening.handle_will(now, connection)
+                case TakenOver():
+                    self._lost(now, member)
+                case Subscribed() | SubscriptionFailed() | Unsubscribed():
+                    if not self._own_outcome(now, outcome):
+                        self._bridge.handle_outcome(now, member, outcome)
+
+    def _of_member(self, member: int) -> Connection | None:
+        client = self._common.members.client_of(member)
+        connection = None if client is None else self._roster.of_client(client)
+        return connection if connection is not None and connection.member == member else None
+
+    # The other gateways
+
+    def _take_claim(self, now: int, message: Message) -> None:
+        body = unseal(self._common.key, message.topic, message.payload)
+        claim = None if body is None else Claim.parse(body)
+        if claim is None:
+            self._common.count("claims_dropped")
+            self._handled(message)
+            return
+        self._common.clock.saw(now, claim.stamp)
+        connection = self._roster.of_client(claim.client)
+        if connection is not None and connection.stamp < claim.stamp:
+            self._common.count("taken_over")
+            self._closing.disconnect(
+                now,
+                connection,
+                Code.SESSION_TAKEN_OVER,
+                ends_session=claim.ends_session,
+                done=lambda now, is_distributed: self._handled(message),
+            )
+            self._take_outcomes(now)
+            return
+        if connection is None:
+            record = self._common.records.of(claim.client)
+            if record is not None:
+                self._closing.claimed(now, record, ends_session=claim.ends_session)
+        self._handled(message)
+
+    def _take_record(self, now: int, topic: str, payload: bytes) -> None:
+        here = self._common.records.client_here(topic)
+        connection = None if here is None else self._roster.of_client(here)
+        if self._state is _Start.LOADING:
+            self._due = min(now + _QUIET, self._loading_until)
+        if connection is not None and not payload:
+            self._keeping.changed(now, connection, None)  # Somebody took this gateway for gone.
+            return
+        self._common.records.take(now, topic, payload)
+
+    def _take_presence(self, now: int, topic: str, payload: bytes) -> None:
+        body = unseal(self._common.key, topic, payload)
+        presence = None if body is None else Presence.parse(body)
+        if presence is None or presence.topic != topic:
+            return
+        if presence.name == self._presence.name:
+            self._named_alike(now, presence)
+            return
+        self._common.gateways.take(presence)
+        self._common.records.orphaned(now, presence.name)
+
+    def _named_alike(self, now: int, presence: Presence) -> None:
+        """An earlier run of this gateway, or its will, which came late."""
+        if self._state is _Start.READY and not presence.is_alive:
+            self._say_present(now)
+
+    def _lost(self, now: int, member: int) -> None:
+        """Another gateway has this client's network session, and so the client: its claim did not come
+        here."""
+        connection = self._of_member(member)
+        if connection is None:
+            self._common.members.drop(now, member)
+            return
+        self._common.count("taken_over")
+        connection.is_lost = True
+        self._closing.disconnect(now, connection, Code.SESSION_TAKEN_OVER)
+
+    def _say_present(self, now: int) -> None:
+        if self._state is _Start.READY and not self._opening.is_stopping:
+            self._common.outbox.post(now, Letter(self._presence_message(self._presence), replaces=True))
+
+    def _presence_message(self, presence: Presence) -> WillMessage:
+        payload = seal(self._common.key, presence.topic, presence.body())
+        return WillMessage(presence.topic, payload, qos=1, retain=True)
+
+    def _handled(self, message: Message) -> None:
+        if message.qos:
+            self._common.border.member(SHARED).handled([(message.publisher, message.sequence)])
+
+    # MQTT clients
+
+    def _closed(self, now: int, connection: Connection, event: ClosedEvent) -> None:
+        changed = event.session_expiry_s
+        is_clean = event.reason == Code.SUCCESS
+        if changed and not connection.expiry_s and event.reason is not None:
+            is_clean = False  # MQTT-3.1.2-23 forbids it: a protocol error, and no orderly end.
+        reason = event.reason if event.reason is None or is_clean else max(event.reason, 1)
+        self._closing.end(now, connection, reason=reason, expiry_s=changed)
+
+    def _answered(self, now: int, answer: Answer) -> None:
+        """An answer has all its codes. The first one of a session that is to be kept waits until the other
+        gateways know of the session; later changes are told them soon."""
+        connection = answer.connection
+        if not answer.changed or not connection.expiry_s:
+            self._bridge.send(answer)
+        elif connection.has_record:
+            self._bridge.send(answer)
+            self._keeping.changed(now, connection, None)
+        else:
+            self._keeping.changed(now, connection, lambda now, is_distributed: self._bridge.send(answer))
+
+    def _session_ready(self, now: int, connection: Connection) -> None:
+        self._opening.handle_ready(now, connection)

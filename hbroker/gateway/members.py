@@ -1,0 +1,185 @@
+"""The network clients inside a gateway: the shared member, and those of sessions that need one of their own.
+
+A session needs its own member where owners must know it apart from the gateway: to hold its messages or its
+will while no gateway speaks for it, or to count it in a shared group. Its network session follows from the
+client id and the network's key, so any gateway resumes it, and an owner takes it from a dead gateway by
+itself (docs/protocol.md §6.4). All others cost the network nothing: the shared member has their
+subscriptions.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterator
+from random import Random
+from typing import Final
+
+from hbroker._native import LinkDownEvent
+from hbroker.gateway.border import Border
+from hbroker.protocol.agenda import Agenda, earliest
+from hbroker.protocol.client import ClientControl
+from hbroker.protocol.core import Event
+from hbroker.protocol.outcome import Outcome
+from hbroker.protocol.packets import Address
+from hbroker.protocol.terms import SessionTerms, session_id
+from hbroker.protocol.timers import SECOND
+
+__all__ = ["SHARED", "Members", "network_session"]
+
+SHARED: Final = 0
+_LINGER: Final = SECOND
+"""What a member that leaves has to say is repeated for so long."""
+
+
+def network_session(client_id: str, key: bytes) -> int:
+    """The network session of an MQTT client. It is not that of a client of the network with the same name."""
+    return session_id(f"mqtt/{client_id}", key)
+
+
+class Members:
+    """All members of one gateway. `ids`: of subscriptions and tickets, over all of them.
+
+    `name` is the gateway's, which the shared member tells the owners.
+    """
+
+    def __init__(
+        self, border: Border, random: Random, root: Address, key: bytes, name: str, ids: Iterator[int]
+    ) -> None:
+        self._border = border
+        self._random = random
+        self._root = root
+        self._key = key
+        self._ids = ids
+        self._deadlines: Agenda[int] = Agenda()
+        self._leaving: Agenda[int] = Agenda()
+        self._links_left: dict[int, int] = {}
+        """Of members that leave: owners that have not let them go."""
+        self._waiters: dict[int, list[Callable[[int], None]]] = {}
+        self._by_session: dict[int, int] = {}
+        self._session_of: dict[int, int] = {}
+        self._client_of: dict[int, str] = {}
+        self._touched: deque[int] = deque()
+        shared = ClientControl(border.member(SHARED), random, root, SessionTerms(name), ids)
+        self._controls: dict[int, ClientControl] = {SHARED: shared}
+
+    # Change
+
+    def open(self, now: int, client_id: str, expiry_s: int, *, clean_start: bool, is_kept: bool) -> int:
+        """A member for this client's session; returns its number. `is_kept`: owners may have that session.
+
+        One that is still there ends without a word: first wait until it is gone (`when_gone`).
+        """
+        session = network_session(client_id, self._key)
+        before = self._by_session.get(session)
+        if before is not None:
+            self._close(now, before)
+        number = self._border.open_member(
+            session, persistent=is_kept or expiry_s > 0, incarnation=self._random.getrandbits(64)
+        )
+        terms = SessionTerms(client_id, session, expiry_s, clean_start)
+        core = self._border.member(number)
+        self._controls[number] = ClientControl(core, self._random, self._root, terms, self._ids)
+        self._by_session[session] = number
+        self._session_of[number] = session
+        self._client_of[number] = client_id
+        return number
+
+    def leave(self, now: int, number: int, *, end_session: bool) -> None:
+        """A member leaves its owners, and is closed when they have let it go, or can have heard it. Until
+        then its control hears nothing more: it would make again what the owners end."""
+        control = self._controls.pop(number)
+        control.leave(end_session=end_session)
+        self._deadlines.cancel(number)
+        self._links_left[number] = control.links
+        self._leaving.set(number, now + (_LINGER if control.links else 0))
+
+    def drop(self, now: int, number: int) -> None:
+        """A member ends without a word: another gateway has its session."""
+        if number in self._session_of:
+            self._close(now, number)
+
+    def when_gone(self, client_id: str, told: Callable[[int], None]) -> bool:
+        """Calls `told` once the member that this client has is gone. False: it has none."""
+        session = network_session(client_id, self._key)
+        if session not in self._by_session:
+            return False
+        self._waiters.setdefault(session, []).append(told)
+        return True
+
+    def has(self, number: int) -> bool:
+        """Whether it is there, and not leaving."""
+        return number in self._controls
+
+    def client_of(self, number: int) -> str | None:
+        """The client id whose own member it is."""
+        return self._client_of.get(number)
+
+    def control(self, number: int) -> ClientControl:
+        """To ask it for something; `touch` it afterwards."""
+        return self._controls[number]
+
+    def touch(self, number: int) -> None:
+        """Notes what a control that was called has to tell, and when it is due."""
+        control = self._controls.get(number)
+        if control is None:
+            return
+        self._touched.append(number)
+        due = control.poll_timeout()
+        if due is None:
+            self._deadlines.cancel(number)
+        else:
+            self._deadlines.set(number, due)
+
+    # In
+
+    def handle_event(self, now: int, number: int, event: Event) -> None:
+        """An event of one member's core. One that is closed has none to hear it."""
+        control = self._controls.get(number)
+        if control is not None:
+            control.handle_event(now, event)
+            self.touch(number)
+        elif number in self._links_left and isinstance(event, LinkDownEvent):
+            self._links_left[number] -= 1
+            if self._links_left[number] <= 0:
+                self._close(now, number)
+
+    def handle_timeout(self, now: int) -> None:
+        """Does what is due."""
+        for number in self._deadlines.due(now):
+            self._controls[number].handle_timeout(now)
+            self.touch(number)
+        for number in self._leaving.due(now):
+            self._close(now, number)
+
+    # Out
+
+    def poll_timeout(self) -> int | None:
+        """When `handle_timeout` is due."""
+        return earliest(self._deadlines.next(), self._leaving.next())
+
+    def poll_outcome(self) -> tuple[int, Outcome] | None:
+        """The next outcome and whose it is; None: there is no more now."""
+        while self._touched:
+            number = self._touched[0]
+            control = self._controls.get(number)
+            outcome = None if control is None else control.poll_outcome()
+            if outcome is not None:
+                return number, outcome
+            self._touched.popleft()
+        return None
+
+    def __len__(self) -> int:
+        return len(self._controls)
+
+    def _close(self, now: int, number: int) -> None:
+        self._border.close_member(number)
+        self._controls.pop(number, None)
+        del self._client_of[number]
+        session = self._session_of.pop(number)
+        if self._by_session.get(session) == number:
+            del self._by_session[session]
+        self._deadlines.cancel(number)
+        self._leaving.cancel(number)
+        self._links_left.pop(number, None)
+        for told in self._waiters.pop(session, ()):
+            told(now)

@@ -1,0 +1,345 @@
+"""CONNECT, from the packet to CONNACK.
+
+    admit  ->  claim  ->  resume, or begin  ->  accept
+    policy     no other   session, member,
+               gateway    subscriptions,
+               has it     will at its owner
+
+Each step may take a round trip or more, and the client may be gone by its end. Two of them are bounded: a
+claim that is not distributed, and a session that is not complete, hold the client up for three seconds.
+What is missing then is made up for in the background.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import Final
+
+from hbroker.gateway import claims, wills
+from hbroker.gateway.acl import may_write
+from hbroker.gateway.admission import admit
+from hbroker.gateway.border import Accept, AuthEvent, ConnectEvent, SessionState, WillMessage
+from hbroker.gateway.bridge import Bridge
+from hbroker.gateway.claims import Claim
+from hbroker.gateway.closing import Closing
+from hbroker.gateway.common import Common
+from hbroker.gateway.connections import Connection, Event, State
+from hbroker.gateway.keeping import Keeping
+from hbroker.gateway.outbox import Letter
+from hbroker.gateway.policy import Admitted, Candidate, Challenge, Check, Refusal, Verdict
+from hbroker.gateway.reasons import Code
+from hbroker.gateway.records import Record
+from hbroker.gateway.roster import Roster
+from hbroker.gateway.sealing import CLAIMS, client_hash, seal
+from hbroker.protocol.agenda import Agenda, earliest
+from hbroker.protocol.timers import SECOND
+
+__all__ = ["MOST_CHECKS", "MOST_LETTERS", "Opening"]
+
+MOST_CHECKS: Final = 256
+"""Checks of passwords that wait for a thread. More clients are told to come back: a queue of hashes would
+hold up those at its end for longer than they wait."""
+
+MOST_LETTERS: Final = 100_000
+"""What the gateway has published and nobody has acknowledged. More than that is not begun."""
+
+_RESUME_PATIENCE: Final = 3 * SECOND
+_CLAIM_REPEATED: Final = 300 * SECOND
+_WILL: Final = "will"
+_ELSEWHERE: Final = "the client id is claimed by another connection"
+
+
+class Opening:
+    """Every connection that is not open yet."""
+
+    def __init__(
+        self, common: Common, roster: Roster, bridge: Bridge, keeping: Keeping, closing: Closing
+    ) -> None:
+        self._common = common
+        self._roster = roster
+        self._bridge = bridge
+        self._keeping = keeping
+        self._closing = closing
+        self._checks: deque[tuple[int, Check]] = deque()
+        self._checking = 0
+        self._claims: Agenda[Connection] = Agenda()
+        self._resumptions: Agenda[Connection] = Agenda()
+        self.is_stopping = False
+
+    # In
+
+    def handle_connect(self, now: int, event: ConnectEvent) -> None:
+        """A client wants to connect."""
+        self._common.count("connects")
+        entrant = admit(event, self._common.limits, len(self._roster), self._common.random)
+        if self.is_stopping:
+            entrant = Refusal(Code.SERVER_UNAVAILABLE, "this gateway is ending")
+        elif len(self._common.outbox) >= MOST_LETTERS:
+            entrant = Refusal(Code.SERVER_BUSY, "the network does not answer")
+        if isinstance(entrant, Refusal):
+            self._refuse_unnamed(event, entrant)
+            return
+        connection = Connection(event, entrant)
+        self._roster.add(connection)
+        if event.auth_method is not None:
+            self._exchange(now, connection, event.auth_method, event.auth_data)
+            return
+        answer = self._common.policy.admit(self._candidate(connection))
+        if isinstance(answer, Admitted | Refusal):
+            self._judge(now, connection, answer)
+        elif self._checking >= MOST_CHECKS:
+            self._closing.refuse(now, connection, Code.SERVER_BUSY, "too many passwords to check")
+        else:
+            self._checking += 1
+            self._checks.append((connection.id, answer))
+
+    def handle_auth(self, now: int, connection: Connection, event: AuthEvent) -> Code | None:
+        """AUTH. Returns the code with which an open connection is to be closed; None: it goes on."""
+        if connection.event.auth_method != event.method:
+            return Code.PROTOCOL_ERROR
+        if connection.state is State.AUTHENTICATING:
+            self._exchange(now, connection, event.method, event.data)
+            return None
+        if connection.state is not State.OPEN:
+            return Code.PROTOCOL_ERROR
+        answer = self._step(connection, event.method, event.data)
+        match answer:
+            case Challenge(data=data):
+                self._common.border.auth(connection.id, Code.CONTINUE_AUTHENTICATION, event.method, data)
+            case Admitted():
+                connection.step = 0
+                self._common.border.auth(connection.id, Code.SUCCESS, event.method, b"")
+            case Refusal(code=code):
+                return code
+            case None:
+                return Code.BAD_AUTHENTICATION_METHOD
+        return None
+
+    def handle_verdict(self, now: int, number: int, verdict: Verdict) -> None:
+        """What a check came to."""
+        self._checking -= 1
+        connection = self._roster.get(number)
+        if connection is not None and connection.state is State.AUTHENTICATING:
+            self._judge(now, connection, verdict)
+
+    def handle_will(self, now: int, connection: Connection) -> None:
+        """The owner of the will's topic has it, or nobody takes it: then the gateway alone keeps it."""
+        connection.awaited.discard(_WILL)
+        self.handle_ready(now, connection)
+
+    def handle_ready(self, now: int, connection: Connection) -> None:
+        """Something that the connection waited for is there."""
+        if connection.state is State.RESUMING and not connection.awaited:
+            self._accept(now, connection)
+
+    def handle_timeout(self, now: int) -> None:
+        """Goes on without what took too long."""
+        for connection in self._claims.due(now):
+            self._own(now, connection)
+        for connection in self._resumptions.due(now):
+            connection.awaited.clear()
+            self.handle_ready(now, connection)
+
+    # Out
+
+    def poll_timeout(self) -> int | None:
+        """When `handle_timeout` is due."""
+        return earliest(self._claims.next(), self._resumptions.next())
+
+    def poll_check(self) -> tuple[int, Check] | None:
+        """A check to be made in a thread; its verdict comes back with the number."""
+        return self._checks.popleft() if self._checks else None
+
+    # Who it is
+
+    def _candidate(self, connection: Connection) -> Candidate:
+        event, listener = connection.event, self._common.settings.listeners[connection.event.listener]
+        return Candidate(
+            client_id=connection.client_id,
+            username=event.username or None,
+            password=event.password,
+            peer=event.peer[0],
+            listener=listener.url,
+            certificate=event.certificate if listener.tls and listener.tls.names_user else "",
+            version=event.version,
+        )
+
+    def _exchange(self, now: int, connection: Connection, method: str, data: bytes) -> None:
+        answer = self._step(connection, method, data)
+        match answer:
+            case Challenge(data=reply):
+                self._common.border.auth(connection.id, Code.CONTINUE_AUTHENTICATION, method, reply)
+            case Admitted() | Refusal():
+                self._judge(now, connection, answer)
+            case None:
+                self._closing.refuse(now, connection, Code.BAD_AUTHENTICATION_METHOD)
+
+    def _step(self, connection: Connection, method: str, data: bytes) -> Verdict | Challenge | None:
+        step, connection.step = connection.step, connection.step + 1
+        return self._common.policy.exchange(self._candidate(connection), method, data, step)
+
+    def _judge(self, now: int, connection: Connection, verdict: Verdict) -> None:
+        if isinstance(verdict, Refusal):
+            self._closing.refuse(now, connection, verdict.code, verdict.text)
+            return
+        connection.username, connection.proof, connection.step = verdict.username, verdict.proof, 0
+        connection.acl = self._common.access.of(verdict.username, connection.client_id)
+        will = connection.event.will
+        if will is not None and not may_write(self._common.access.rules(connection.acl), will.topic):
+            self._closing.refuse(now, connection, Code.NOT_AUTHORIZED, "the will's topic is not allowed")
+            return
+        self._claim(now, connection)
+
+    # Whose it is
+
+    def _claim(self, now: int, connection: Connection) -> None:
+        starts_clean = connection.event.clean_start
+        connection.machine.handle(Event.ADMIT)
+        connection.stamp, connection.claimed_at = self._common.clock.stamp(now), now
+        former = self._roster.of_client(connection.client_id)
+        self._roster.name(connection)
+        self._claims.set(connection, now + claims.PATIENCE)
+        if former is not None:
+            self._replace(now, former, connection)
+        claim = Claim(connection.client_id, self._common.settings.name, connection.stamp, starts_clean)
+        topic = CLAIMS + client_hash(claim.client)
+        message = WillMessage(topic, seal(self._common.key, topic, claim.body()), qos=1)
+
+        def claimed(now: int, is_distributed: bool) -> None:
+            connection.is_claimed = True
+            self._own(now, connection)
+
+        until = now + _CLAIM_REPEATED
+        self._common.outbox.post(now, Letter(message, claimed, replaces=True, until=until))
+
+    def _replace(self, now: int, former: Connection, connection: Connection) -> None:
+        """The client's former connection at this gateway ends first."""
+        connection.awaits_former = True
+        self._common.count("taken_over")
+
+        def ended(now: int, is_distributed: bool) -> None:
+            connection.awaits_former = False
+            self._own(now, connection)
+
+        starts_clean = connection.event.clean_start
+        self._closing.disconnect(
+            now, former, Code.SESSION_TAKEN_OVER, _ELSEWHERE, ends_session=starts_clean, done=ended
+        )
+
+    def _own(self, now: int, connection: Connection) -> None:
+        """Nobody else has the client, as far as can be known, and nothing of it is left here."""
+        if connection.state is not State.CLAIMING:
+            self._claims.cancel(connection)
+            return
+        if now < connection.claimed_at + claims.PATIENCE:
+            if not connection.is_claimed or connection.awaits_former:
+                return
+            if self._common.members.when_gone(connection.client_id, lambda now: self._own(now, connection)):
+                return
+        self._claims.cancel(connection)
+        connection.machine.handle(Event.OWN)
+        connection.expiry_s = connection.entrant.expiry_s
+        record = self._common.records.of(connection.client_id)
+        if record is not None and self._common.records.has_ended(now, record):
+            self._closing.claimed(now, record, ends_session=True)
+            self._begin(now, connection, record)
+        elif record is not None and not connection.event.clean_start:
+            self._closing.claimed(now, record, ends_session=False)
+            self._resume(now, connection, record)
+        else:
+            if record is not None:
+                self._closing.claimed(now, record, ends_session=True)
+            self._begin(now, connection, record)
+        self._register(now, connection)
+        if connection.awaited:
+            self._resumptions.set(connection, now + _RESUME_PATIENCE)
+        self.handle_ready(now, connection)
+
+    # What it had
+
+    def _resume(self, now: int, connection: Connection, record: Record) -> None:
+        connection.was_present = connection.has_record = True
+        connection.is_held = connection.expiry_s > 0 or record.has_member
+        connection.session = self._common.border.open_session(record.state)
+        if record.has_member:
+            self._open_member(now, connection, clean_start=False)
+        self._bridge.restore(now, connection, record.subscriptions)
+        if connection.expiry_s:
+            self._keeping.changed(now, connection, None)
+        else:
+            connection.has_record = False
+            self._keeping.ended(now, connection.client_id)
+
+    def _begin(self, now: int, connection: Connection, record: Record | None) -> None:
+        """A new session; what one before left at its owners ends."""
+        connection.is_held = connection.expiry_s > 0
+        connection.session = self._common.border.open_session(SessionState())
+        if record is None:
+            return
+        if connection.expiry_s:
+            connection.has_record = True
+            self._keeping.changed(now, connection, None)
+        else:
+            self._keeping.ended(now, connection.client_id)
+        if record.has_member:
+            self._open_member(now, connection, clean_start=True)
+            self._bridge.sweep(now, connection, record.subscriptions)
+
+    def _register(self, now: int, connection: Connection) -> None:
+        """Has the will kept by its topic's owner, in case this gateway dies."""
+        connection.will = connection.event.will
+        will = None if connection.will is None else wills.registered(connection.will)
+        if will is None:
+            return
+        if connection.member is None:
+            self._open_member(now, connection, clean_start=True)
+        assert connection.member is not None, "it was just opened"
+        connection.awaited.add(_WILL)
+        self._common.members.control(connection.member).set_will(now, will, patience=_RESUME_PATIENCE)
+        self._common.members.touch(connection.member)
+
+    def _open_member(self, now: int, connection: Connection, *, clean_start: bool) -> None:
+        connection.member = self._common.members.open(
+            now,
+            connection.client_id,
+            connection.expiry_s,
+            clean_start=clean_start,
+            is_kept=connection.is_held,
+        )
+
+    # The answer
+
+    def _accept(self, now: int, connection: Connection) -> None:
+        self._resumptions.cancel(connection)
+        connection.machine.handle(Event.READY)
+        connection.connected_at_us = self._common.clock.unix_us(now)
+        self._common.count("accepted")
+        entrant, limits, event = connection.entrant, self._common.limits, connection.event
+        assert connection.session is not None, "it was opened"
+        assert connection.acl is not None, "it was admitted"
+        accept = Accept(
+            session=connection.session,
+            client_id=connection.client_id,
+            session_present=connection.was_present,
+            acl=connection.acl,
+            in_flight=limits.in_flight,
+            queue_messages=limits.queue_messages,
+            queue_bytes=limits.queue_bytes,
+            rate=limits.rate,
+            is_distributed=self._common.settings.listeners[event.listener].is_distributed,
+            assigned_client_id=connection.client_id if entrant.assigned else None,
+            server_keep_alive_s=entrant.keep_alive_s,
+            session_expiry_s=entrant.changed_expiry_s,
+            auth_method=event.auth_method,
+        )
+        self._common.border.accept(connection.id, accept)
+
+    def _refuse_unnamed(self, event: ConnectEvent, refusal: Refusal) -> None:
+        self._common.count("refused")
+        reference = self._common.settings.server_reference if self.is_stopping else ""
+        self._common.border.refuse(
+            event.connection,
+            refusal.code,
+            text=refusal.text if event.wants_problem_information else "",
+            server_reference=reference or None,
+        )

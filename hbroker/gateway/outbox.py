@@ -1,0 +1,151 @@
+"""What the gateway itself publishes: claims, records, wills, answers, through the shared member.
+
+A letter is repeated until it is distributed, or refused for good. Of letters that replace each other
+(records, under one topic) only the newest is repeated: an older one that came after it would undo it.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass
+from random import Random
+from typing import Final, TypeAlias
+
+from hbroker._native import NativeError
+from hbroker.gateway.border import Member, WillMessage
+from hbroker.protocol.agenda import Agenda, earliest
+from hbroker.protocol.packets import Reason
+from hbroker.protocol.timers import retry_after
+
+__all__ = ["Done", "Letter", "Outbox"]
+
+Done: TypeAlias = Callable[[int, bool], None]
+"""Told the time, and whether the letter was distributed."""
+
+_ROOM_PAUSE: Final = 10_000
+_DISTRIBUTED: Final = frozenset({Reason.REASON_SUCCESS, Reason.REASON_NO_MATCHING_SUBSCRIBERS})
+
+# §8: nothing that comes later would change these.
+_FINAL: Final = frozenset(
+    {
+        Reason.REASON_MESSAGE_EXPIRED,
+        Reason.REASON_NOT_AUTHORIZED,
+        Reason.REASON_TOPIC_NAME_INVALID,
+        Reason.REASON_PROTOCOL_ERROR,
+    }
+)
+
+
+@dataclass(slots=True, eq=False)
+class Letter:
+    """One message. `replaces`: it takes the place of the ones before under its topic. `until`: when it is not
+    repeated any more, in microseconds; None: never."""
+
+    message: WillMessage
+    done: Done | None = None
+    replaces: bool = False
+    until: int | None = None
+    attempts: int = 0
+
+    @property
+    def topic(self) -> str:
+        """Where it goes."""
+        return self.message.topic
+
+
+class Outbox:
+    """Letters that are on their way. `unix_offset_us`: what the wall clock has more than `now`."""
+
+    def __init__(self, member: Member, random: Random, unix_offset_us: int) -> None:
+        self._member = member
+        self._random = random
+        self._unix_offset_us = unix_offset_us
+        self._waiting: deque[Letter] = deque()
+        self._sent: dict[int, Letter] = {}
+        self._newest: dict[str, Letter] = {}
+        self._pauses: Agenda[Letter] = Agenda()
+        self._room_at: int | None = None
+
+    def post(self, now: int, letter: Letter) -> None:
+        """Publishes a letter, behind those that wait for room."""
+        if letter.replaces:
+            self._newest[letter.topic] = letter
+        self._waiting.append(letter)
+        self._send(now)
+
+    def handle_published(self, now: int, sequence: int, reason: int) -> None:
+        """What became of a message."""
+        letter = self._sent.pop(sequence, None)
+        if letter is None:
+            return
+        is_late = letter.until is not None and letter.until <= now
+        if reason in _DISTRIBUTED:
+            self._end(now, letter, is_distributed=True)
+        elif reason in _FINAL or is_late or self._is_replaced(letter):
+            self._end(now, letter, is_distributed=False)
+        else:
+            self._pauses.set(letter, now + retry_after(letter.attempts, self._random))
+            letter.attempts += 1
+
+    def handle_timeout(self, now: int) -> None:
+        """Sends what had no room, and what failed."""
+        for letter in self._pauses.due(now):
+            if self._is_replaced(letter):
+                self._end(now, letter, is_distributed=False)
+            else:
+                self._waiting.append(letter)
+        if self._room_at is not None and self._room_at <= now:
+            self._room_at = None
+        self._send(now)
+
+    def poll_timeout(self) -> int | None:
+        """When `handle_timeout` is due."""
+        return earliest(self._room_at, self._pauses.next())
+
+    def __len__(self) -> int:
+        """How many are not distributed yet."""
+        return len(self._waiting) + len(self._sent) + len(self._pauses)
+
+    def _send(self, now: int) -> None:
+        while self._waiting and self._room_at is None:
+            letter = self._waiting.popleft()
+            if self._is_replaced(letter):
+                self._end(now, letter, is_distributed=False)
+                continue
+            try:
+                sequence = self._publish(now, letter.message)
+            except NativeError:  # its topic or its size: no later attempt would go better
+                self._end(now, letter, is_distributed=False)
+                continue
+            if sequence is None:
+                self._waiting.appendleft(letter)
+                self._room_at = now + _ROOM_PAUSE
+            elif letter.message.qos:
+                self._sent[sequence] = letter
+            else:
+                self._end(now, letter, is_distributed=True)
+
+    def _publish(self, now: int, message: WillMessage) -> int | None:
+        return self._member.publish(
+            message.topic,
+            message.payload,
+            message.qos,
+            message.retain,
+            published_at_us=now + self._unix_offset_us,
+            expiry_s=message.expiry_s,
+            content_type=message.content_type,
+            payload_format=message.payload_format,
+            response_topic=message.response_topic,
+            correlation_data=message.correlation_data,
+            user_properties=message.user_properties,
+        )
+
+    def _is_replaced(self, letter: Letter) -> bool:
+        return letter.replaces and self._newest.get(letter.topic) is not letter
+
+    def _end(self, now: int, letter: Letter, *, is_distributed: bool) -> None:
+        if self._newest.get(letter.topic) is letter:
+            del self._newest[letter.topic]
+        if letter.done is not None:
+            letter.done(now, is_distributed)

@@ -1,0 +1,278 @@
+"""What a session is while no gateway speaks for it, and while one does, in case that dies.
+
+A record is a retained message under `$gateway/sessions/<hash of the client id>`. Every gateway keeps all of
+them, as the bytes that came, so that a client that comes back is answered without a question to the
+network. A session that has been away for its expiry ends: the gateway that wrote its record clears it, or, if
+that one is gone, the first by rendezvous of those that are there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from hbroker.gateway.border import InFlight, SessionState, SubscribeOptions
+from hbroker.gateway.gateways import Gateways
+from hbroker.gateway.sealing import SESSIONS, client_hash, last_level, unseal
+from hbroker.gateway.wills import PendingWill
+from hbroker.protocol.agenda import Agenda
+from hbroker.protocol.terms import LONGEST_EXPIRY_S
+from hbroker.protocol.timers import SECOND
+
+__all__ = ["MOST_RECORDS", "Record", "Records", "SessionSubscription"]
+
+MOST_RECORDS: Final = 2_000_000
+_AGAIN: Final = 60 * SECOND
+"""How often a session that another gateway is to end is looked at: that one may be gone by then."""
+
+
+@dataclass(frozen=True, slots=True)
+class SessionSubscription:
+    """One subscription of a session. `filter`: as the client wrote it, `$share/group/` included."""
+
+    filter: str
+    options: SubscribeOptions
+    identifier: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """One session, as all gateways know it.
+
+    `run`: of the gateway that wrote it. `away_since_us`: since the Unix epoch; None: that gateway has its
+    client. `has_member`: owners hold its subscriptions and messages under a session of its own. `will`:
+    what is to be published yet.
+    """
+
+    client: str
+    gateway: str
+    run: int
+    expiry_s: int
+    away_since_us: int | None = None
+    has_member: bool = False
+    subscriptions: tuple[SessionSubscription, ...] = ()
+    state: SessionState = field(default_factory=SessionState)
+    will: PendingWill | None = None
+
+    @property
+    def topic(self) -> str:
+        """Where it is kept."""
+        return SESSIONS + client_hash(self.client)
+
+    def ends_at_us(self, since_us: int) -> int | None:
+        """When it ends, if its client went away at `since_us`; None: never."""
+        return None if self.expiry_s >= LONGEST_EXPIRY_S else since_us + self.expiry_s * SECOND
+
+    def body(self) -> dict[str, Any]:
+        """As it travels."""
+        return {
+            "client": self.client,
+            "gateway": self.gateway,
+            "run": self.run,
+            "expiry_s": self.expiry_s,
+            "away_since_us": self.away_since_us,
+            "member": self.has_member,
+            "subscriptions": [
+                [s.filter, s.options.qos, s.options.no_local, s.options.retain_as_published, s.identifier]
+                for s in self.subscriptions
+            ],
+            "in_flight": [
+                [m.packet_id, m.publisher, m.sequence, m.qos, m.is_received] for m in self.state.in_flight
+            ],
+            "received": list(self.state.received),
+            "next": self.state.next_packet_id,
+            "will": None if self.will is None else self.will.body(),
+        }
+
+    @classmethod
+    def parse(cls, body: dict[str, Any]) -> Record | None:
+        """What `body` made; None: it is something else."""
+        try:
+            will = None if body["will"] is None else PendingWill.parse(body["will"])
+            away = body["away_since_us"]
+            return cls(
+                client=str(body["client"]),
+                gateway=str(body["gateway"]),
+                run=int(body["run"]),
+                expiry_s=int(body["expiry_s"]),
+                away_since_us=None if away is None else int(away),
+                has_member=bool(body["member"]),
+                subscriptions=tuple(_subscription(entry) for entry in body["subscriptions"]),
+                state=SessionState(
+                    tuple(_in_flight(entry) for entry in body["in_flight"]),
+                    tuple(int(id) for id in body["received"]),
+                    int(body["next"]),
+                ),
+                will=will,
+            )
+        except (KeyError, TypeError, ValueError):
+            return None
+
+
+def _subscription(entry: list[Any]) -> SessionSubscription:
+    filter, qos, no_local, as_published, identifier = entry
+    options = SubscribeOptions(int(qos), bool(no_local), bool(as_published), 2)
+    return SessionSubscription(str(filter), options, int(identifier))
+
+
+def _in_flight(entry: list[Any]) -> InFlight:
+    packet_id, publisher, sequence, qos, is_received = entry
+    return InFlight(int(packet_id), int(publisher), int(sequence), int(qos), bool(is_received))
+
+
+@dataclass(slots=True)
+class _Kept:
+    """A record as it came, and what of it is asked often. `is_here`: this gateway has the client."""
+
+    payload: bytes
+    gateway: str
+    run: int
+    expiry_s: int
+    is_away: bool
+    is_here: bool
+
+
+class Records:
+    """All sessions that outlive their connections, by the hash of their client ids.
+
+    `key`: the network's. `unix_offset_us`: what the wall clock has more than `now`.
+    """
+
+    def __init__(self, key: bytes, gateways: Gateways, unix_offset_us: int) -> None:
+        self._key = key
+        self._gateways = gateways
+        self._unix_offset_us = unix_offset_us
+        self._kept: dict[str, _Kept] = {}
+        self._due: Agenda[str] = Agenda()
+        self.refused = 0
+        """Records for which there was no room."""
+
+    # Change
+
+    def take(self, now: int, topic: str, payload: bytes, *, is_here: bool = False) -> None:
+        """A record, as another gateway wrote it or this one does; an empty payload clears it."""
+        hash = last_level(topic)
+        if not payload:
+            self._forget(hash)
+            return
+        record = self._parse(topic, payload)
+        if record is None:
+            return
+        if hash not in self._kept and len(self._kept) >= MOST_RECORDS:
+            self.refused += 1
+            return
+        away = record.away_since_us
+        self._kept[hash] = _Kept(
+            payload, record.gateway, record.run, record.expiry_s, away is not None, is_here
+        )
+        self._due.cancel(hash)
+        if not is_here:
+            self._plan(now, hash, record)
+
+    def claimed(self, now: int, client: str) -> None:
+        """Somebody connects the client: nothing of its session is due while that may come to a later
+        record."""
+        hash = client_hash(client)
+        if hash in self._due:
+            self._due.set(hash, now + _AGAIN)
+
+    def orphaned(self, now: int, gateway: str) -> None:
+        """A run of a gateway is gone: the clients that it had are away from now on."""
+        for hash, kept in self._kept.items():
+            if kept.gateway != gateway or kept.is_here or self._gateways.is_alive(kept.gateway, kept.run):
+                continue
+            record = self._parse(SESSIONS + hash, kept.payload)
+            if record is not None:
+                self._plan(now, hash, record)
+
+    def due(self, now: int) -> Iterator[Record]:
+        """One after the other of the sessions that have ended, or whose wills are to be published, as far
+        as this gateway is the one to see to it."""
+        for hash in self._due.due(now):
+            record = self._parse(SESSIONS + hash, self._kept[hash].payload)
+            if record is None:
+                continue
+            if record.away_since_us is None and self._gateways.is_alive(record.gateway, record.run):
+                continue  # `orphaned` plans it, if that gateway dies.
+            if self.is_mine(record):
+                yield record
+            else:
+                self._due.set(hash, now + _AGAIN)
+
+    # Read
+
+    def of(self, client: str) -> Record | None:
+        """The session of this client; None: it has none."""
+        topic = SESSIONS + client_hash(client)
+        kept = self._kept.get(last_level(topic))
+        return None if kept is None else self._parse(topic, kept.payload)
+
+    def client_here(self, topic: str) -> str | None:
+        """The client id of a record, if its client is connected to this gateway."""
+        kept = self._kept.get(last_level(topic))
+        record = self._parse(topic, kept.payload) if kept is not None and kept.is_here else None
+        return None if record is None else record.client
+
+    def is_mine(self, record: Record) -> bool:
+        """Whether this gateway sees to a session whose client is away: it wrote the record, or whoever did is
+        gone, and this is the first of those that are there."""
+        if self._gateways.is_self(record.run):
+            return True
+        if self._gateways.is_alive(record.gateway, record.run):
+            return False
+        return self._gateways.is_first_for(client_hash(record.client))
+
+    def has_ended(self, now: int, record: Record) -> bool:
+        """Whether a session has been away for its expiry."""
+        if record.away_since_us is None:
+            return False
+        ends_at_us = record.ends_at_us(record.away_since_us)
+        return ends_at_us is not None and ends_at_us <= now + self._unix_offset_us
+
+    def mine(self) -> Iterator[tuple[str, bytes]]:
+        """Topic and payload of all records that this gateway sees to."""
+        for hash in list(self._kept):
+            kept = self._kept.get(hash)
+            if kept is None:
+                continue
+            record = None if kept.is_here else self._parse(SESSIONS + hash, kept.payload)
+            if kept.is_here or (record is not None and self.is_mine(record)):
+                yield SESSIONS + hash, kept.payload
+
+    def away(self) -> Iterator[Record]:
+        """The sessions without a client that this gateway sees to."""
+        for hash, kept in list(self._kept.items()):
+            record = self._parse(SESSIONS + hash, kept.payload) if kept.is_away else None
+            if record is not None and self.is_mine(record):
+                yield record
+
+    def poll_timeout(self) -> int | None:
+        """When something may be due."""
+        return self._due.next()
+
+    @property
+    def away_count(self) -> int:
+        """How many sessions have no client now."""
+        return sum(kept.is_away for kept in self._kept.values())
+
+    def __len__(self) -> int:
+        return len(self._kept)
+
+    def _plan(self, now: int, hash: str, record: Record) -> None:
+        """A client that was connected to a gateway which is gone went away when that was learned: now."""
+        now_us = now + self._unix_offset_us
+        away_since_us = now_us if record.away_since_us is None else record.away_since_us
+        due_us = [record.ends_at_us(away_since_us), record.will.due_us if record.will else None]
+        first_us = min((at for at in due_us if at is not None), default=None)
+        if first_us is not None:
+            self._due.set(hash, max(now, first_us - self._unix_offset_us))
+
+    def _parse(self, topic: str, payload: bytes) -> Record | None:
+        body = unseal(self._key, topic, payload)
+        record = None if body is None else Record.parse(body)
+        return record if record is not None and record.topic == topic else None
+
+    def _forget(self, hash: str) -> None:
+        self._kept.pop(hash, None)
+        self._due.cancel(hash)

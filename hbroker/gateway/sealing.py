@@ -1,0 +1,76 @@
+"""What gateways tell each other, as payloads: JSON, sealed with the network's key where it has one.
+
+Anyone who reaches the network can write to `$gateway/...`, as to any topic. In a network with a join key a
+payload ends with HMAC-SHA256, under that key, of its topic and its text: a claim or an order from somebody
+else is not one. Without a key none is asked, as for JOIN (docs/protocol.md §5.5).
+"""
+
+from __future__ import annotations
+
+import hmac
+import json
+from collections.abc import Mapping
+from hashlib import blake2b
+from typing import Any, Final
+
+__all__ = [
+    "CLAIMS",
+    "GATEWAYS",
+    "MOST_BYTES",
+    "REPLIES",
+    "REQUESTS",
+    "ROOT",
+    "SESSIONS",
+    "client_hash",
+    "last_level",
+    "seal",
+    "unseal",
+]
+
+ROOT: Final = "$gateway/"
+CLAIMS: Final = "$gateway/claims/"
+SESSIONS: Final = "$gateway/sessions/"
+GATEWAYS: Final = "$gateway/gateways/"
+REQUESTS: Final = "$gateway/requests/"
+REPLIES: Final = "$gateway/replies/"
+
+MOST_BYTES: Final = 8 << 20
+"""A record of this size would hold a hundred thousand messages in flight."""
+
+_MAC_BYTES: Final = 32
+_PURPOSE: Final = b"hbroker gateway\0"
+
+
+def client_hash(client_id: str) -> str:
+    """A client id as one topic level: BLAKE2b, 128 bits, in hex."""
+    return blake2b(client_id.encode(), digest_size=16).hexdigest()
+
+
+def last_level(topic: str) -> str:
+    """What stands behind the last `/`."""
+    return topic.rpartition("/")[2]
+
+
+def seal(key: bytes, topic: str, body: Mapping[str, object]) -> bytes:
+    """The payload that says `body` under this topic."""
+    text = json.dumps(body, separators=(",", ":")).encode()
+    return text + _mac(key, topic, text) if key else text
+
+
+def unseal(key: bytes, topic: str, payload: bytes) -> dict[str, Any] | None:
+    """What `seal` was given; None: it is not under this key, for this topic, or no JSON object."""
+    if len(payload) > MOST_BYTES:
+        return None
+    if key:
+        payload, mac = payload[:-_MAC_BYTES], payload[-_MAC_BYTES:]
+        if not hmac.compare_digest(mac, _mac(key, topic, payload)):
+            return None
+    try:
+        body = json.loads(payload)
+    except (ValueError, RecursionError):
+        return None
+    return body if isinstance(body, dict) else None
+
+
+def _mac(key: bytes, topic: str, text: bytes) -> bytes:
+    return hmac.digest(key, _PURPOSE + topic.encode() + b"\0" + text, "sha256")

@@ -1,0 +1,105 @@
+//! Topic aliases (MQTT 5 §3.3.2.3.4), which live with the connection: those of the client, and those that it is given.
+
+use std::collections::HashMap;
+
+use crate::mqtt::message::Alias;
+use crate::mqtt::reason::Reason;
+
+/// A topic that is shorter than this gains nothing by an alias, which takes three bytes.
+const SHORTEST: usize = 4;
+/// A longer one costs too much to remember for every client.
+const LONGEST: usize = 1_024;
+
+/// What a client's aliases stand for. Bounded by the number that it was told.
+#[derive(Default)]
+pub struct Incoming {
+    topics: Vec<Option<Box<str>>>,
+}
+
+impl Incoming {
+    /// The topic of a PUBLISH with an alias; one that names its topic is remembered.
+    ///
+    /// # Errors
+    /// The alias is higher than the client was told, or stands for nothing.
+    pub fn resolve(&mut self, most: u16, alias: u16, topic: &str) -> Result<&str, Reason> {
+        if alias == 0 || alias > most {
+            return Err(Reason::TOPIC_ALIAS_INVALID);
+        }
+        let index = usize::from(alias) - 1;
+        if !topic.is_empty() {
+            if self.topics.len() <= index {
+                self.topics.resize(index + 1, None);
+            }
+            let known = &mut self.topics[index];
+            if known.as_deref() != Some(topic) {
+                *known = Some(topic.into());
+            }
+        }
+        // MQTT 5 §3.3.2.3.4: a protocol error where it stands for nothing yet.
+        self.topics.get(index).and_then(Option::as_deref).ok_or(Reason::PROTOCOL_ERROR)
+    }
+}
+
+/// The aliases given to a client: to the first topics that it gets, as many as it takes. None is given twice: a client that gets many
+/// topics once each would only be told new ones.
+#[derive(Default)]
+pub struct Outgoing {
+    most: u16,
+    given: HashMap<Box<str>, u16>,
+}
+
+impl Outgoing {
+    pub fn new(most: u16) -> Self {
+        Self { most, given: HashMap::new() }
+    }
+
+    /// What to write for a topic.
+    pub fn of(&self, topic: &str) -> Alias {
+        if self.most == 0 || !(SHORTEST..=LONGEST).contains(&topic.len()) {
+            return Alias::None;
+        }
+        let next = self.given.len() + 1;
+        match self.given.get(topic) {
+            Some(&alias) => Alias::Instead(alias),
+            None if next <= usize::from(self.most) => Alias::Announce(next as u16),
+            None => Alias::None,
+        }
+    }
+
+    /// An alias was sent with its topic.
+    pub fn announced(&mut self, topic: &str, alias: Alias) {
+        if let Alias::Announce(alias) = alias {
+            self.given.insert(topic.into(), alias);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_clients_alias_is_set_replaced_and_bounded() {
+        let mut aliases = Incoming::default();
+        assert_eq!(aliases.resolve(3, 0, "a"), Err(Reason::TOPIC_ALIAS_INVALID));
+        assert_eq!(aliases.resolve(3, 4, "a"), Err(Reason::TOPIC_ALIAS_INVALID));
+        assert_eq!(aliases.resolve(3, 2, ""), Err(Reason::PROTOCOL_ERROR));
+        assert_eq!(aliases.resolve(3, 2, "a"), Ok("a"));
+        assert_eq!(aliases.resolve(3, 2, ""), Ok("a"));
+        assert_eq!(aliases.resolve(3, 2, "b"), Ok("b"));
+        assert_eq!(aliases.resolve(3, 2, ""), Ok("b"));
+        assert_eq!(aliases.resolve(3, 1, ""), Err(Reason::PROTOCOL_ERROR));
+        assert_eq!(aliases.resolve(0, 1, "a"), Err(Reason::TOPIC_ALIAS_INVALID));
+    }
+
+    #[test]
+    fn no_more_aliases_are_given_than_the_client_takes() {
+        let mut aliases = Outgoing::new(1);
+        assert_eq!(aliases.of("long/topic"), Alias::Announce(1));
+        assert_eq!(aliases.of("long/topic"), Alias::Announce(1), "it was not sent");
+        aliases.announced("long/topic", Alias::Announce(1));
+        assert_eq!(aliases.of("long/topic"), Alias::Instead(1));
+        assert_eq!(aliases.of("other/topic"), Alias::None);
+        assert_eq!(Outgoing::new(0).of("long/topic"), Alias::None);
+    }
+}

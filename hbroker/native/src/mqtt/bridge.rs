@@ -1,0 +1,168 @@
+//! Between the workers' clients and the hive: what clients publish goes to its first member, what its members get comes to the office.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+
+use crate::Micros;
+use crate::endpoint::station;
+use crate::engine::Unpublishable;
+use crate::engine::event::Message as Arrived;
+use crate::hive::Hive;
+use crate::hive::core::HiveCore;
+use crate::hive::messages::{Mailbox, MessageSink};
+use crate::link_id::MemberId;
+use crate::mqtt::Key;
+use crate::mqtt::claim::Ticket;
+use crate::mqtt::fanout::Incoming;
+use crate::mqtt::message::Message;
+use crate::mqtt::network::{Network, Outgoing, Visit};
+use crate::mqtt::news::SessionHandle;
+use crate::mqtt::office::{Office, Round};
+use crate::mqtt::reason::Reason;
+use crate::wire::PublishOut;
+
+/// The member that publishes everything.
+const SHARED: MemberId = MemberId(0);
+/// The hive's only worker: all that clients publish goes through one member, and so one engine.
+const WORKER: usize = 0;
+
+impl Network for HiveCore {
+    type Visit<'a> = station::Visit<'a, Hive>;
+
+    fn enter(&self) -> Self::Visit<'_> {
+        self.endpoint().visit(WORKER)
+    }
+}
+
+impl Visit for station::Visit<'_, Hive> {
+    fn publish(&mut self, message: &Outgoing<'_>) -> Result<Option<u64>, Reason> {
+        let now = self.now;
+        let publish = message.publish;
+        let user_properties: Vec<_> =
+            publish.user_properties().map(|(name, value)| (name.to_owned(), value.to_owned())).collect();
+        let out = PublishOut {
+            topic: publish.topic,
+            payload: publish.payload,
+            qos: publish.qos,
+            retain: publish.retain,
+            ack_queued: message.ack_queued,
+            published_at_us: now,
+            expiry_s: publish.expiry_s,
+            content_type: publish.content_type,
+            // `PayloadFormat` of the wire protocol: 0 bytes, 1 text.
+            payload_format: publish.is_text.map(i32::from),
+            response_topic: publish.response_topic,
+            correlation_data: publish.correlation_data,
+            user_properties: &user_properties,
+            origin: message.origin,
+            ..PublishOut::default()
+        };
+        let share = || Bytes::copy_from_slice(publish.payload);
+        let engine = self.machine().engine(SHARED).ok_or(Reason::UNSPECIFIED)?;
+        engine.publish(now, &out, share).map_err(|why| match why {
+            Unpublishable::InvalidTopic => Reason::TOPIC_NAME_INVALID,
+            Unpublishable::TooLarge => Reason::QUOTA_EXCEEDED,
+            Unpublishable::InvalidQos | Unpublishable::NotOwned => Reason::IMPLEMENTATION_SPECIFIC,
+        })
+    }
+
+    fn handled(&mut self, tickets: &[Ticket]) {
+        for of_member in tickets.chunk_by(|one, other| one.member == other.member) {
+            let ids: Vec<_> = of_member.iter().map(|ticket| ticket.message).collect();
+            if let Some(engine) = self.machine().engine(MemberId(of_member[0].member)) {
+                engine.handled(&ids);
+            }
+        }
+    }
+}
+
+/// Where the hive's messages go: to clients, and what no client listens for to the gateway itself.
+pub struct Sorter {
+    office: Arc<Office>,
+    own: Mailbox,
+    /// What the network said in this turn to messages of clients.
+    answers: Vec<(SessionHandle, Key, Reason)>,
+}
+
+impl Sorter {
+    pub fn new(office: Arc<Office>, own: Mailbox) -> Self {
+        Self { office, own, answers: Vec::new() }
+    }
+}
+
+impl MessageSink for Sorter {
+    fn take(&mut self, now: Micros, member: MemberId, messages: Vec<Arrived>) {
+        let mut own = Vec::new();
+        let mut round = self.office.round(now);
+        for message in messages {
+            if round.has_any(&message.subscriptions) {
+                hand_on(&mut round, member, &message);
+            } else if member == SHARED {
+                own.push(message);
+            } else if message.qos > 0 {
+                // Its listener has gone. The member's session, if it goes on elsewhere, has had it.
+                round.decline(ticket(member, &message));
+            }
+        }
+        drop(round);
+        if !own.is_empty() {
+            self.own.take(now, member, own);
+        }
+    }
+
+    fn answered(&mut self, _now: Micros, sequence: u64, reason: i32) -> bool {
+        let expected = self.office.take_expected(sequence);
+        self.answers.extend(expected.map(|(session, key)| (session, key, reason_of(reason))));
+        expected.is_some()
+    }
+
+    fn flush(&mut self, now: Micros) {
+        if self.answers.is_empty() {
+            return;
+        }
+        let mut round = self.office.round(now);
+        for (session, key, reason) in self.answers.drain(..) {
+            round.answer(session, key, reason);
+        }
+    }
+
+    fn is_full(&self) -> bool {
+        self.own.is_full()
+    }
+
+    fn has_output(&self) -> bool {
+        self.own.has_output()
+    }
+}
+
+fn ticket(member: MemberId, message: &Arrived) -> Ticket {
+    Ticket { member: member.0, message: message.id() }
+}
+
+fn hand_on(round: &mut Round<'_>, member: MemberId, arrived: &Arrived) {
+    let view = arrived.view();
+    let mut message = Message::from_network(&view, arrived.payload());
+    (message.id, message.qos) = (arrived.id(), arrived.qos);
+    round.message(Incoming {
+        ticket: Some(ticket(member, arrived)),
+        message,
+        retained: arrived.is_retained(),
+        origin: view.origin,
+        listeners: &arrived.subscriptions,
+    });
+}
+
+/// What the network's `Reason` is in PUBACK and PUBREC (§3.4.2.1).
+fn reason_of(reason: i32) -> Reason {
+    match reason {
+        0 => Reason::SUCCESS,
+        // NO_MATCHING_SUBSCRIBERS; MESSAGE_EXPIRED, before its owner had it.
+        1 | 18 => Reason::NO_MATCHING_SUBSCRIBERS,
+        5 => Reason::NOT_AUTHORIZED,
+        9 => Reason::TOPIC_NAME_INVALID,
+        // QUOTA_EXCEEDED, PACKET_TOO_LARGE.
+        11 | 14 => Reason::QUOTA_EXCEEDED,
+        _ => Reason::UNSPECIFIED,
+    }
+}

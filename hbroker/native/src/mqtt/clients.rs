@@ -1,0 +1,278 @@
+//! The clients of one worker: MQTT between their connections and the network.
+//!
+//! [`Clients`] is what `io` runs. In a turn it hands bytes to connections, and what the network brought to their sessions; publishes what
+//! they send under one hold of the network's lock; asks Python; and parks the sessions of connections that have ended.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use rustc_hash::FxHashMap;
+
+use crate::Micros;
+use crate::mqtt::Turn as Hand;
+use crate::mqtt::client::{Above, Client};
+use crate::mqtt::command::Command;
+use crate::mqtt::connection::Connection;
+use crate::mqtt::counters::Counters;
+use crate::mqtt::encoder::Encoder;
+use crate::mqtt::event::{Cause, Closed, Event};
+use crate::mqtt::io::admission::Admission;
+use crate::mqtt::io::connection::Ending;
+use crate::mqtt::io::connections::{ConnectionId, Connections};
+use crate::mqtt::io::output::Output;
+use crate::mqtt::io::protocol::{Opening, Protocol, Turn};
+use crate::mqtt::network::{Network, Visit};
+use crate::mqtt::news::{Arrival, News, SessionHandle};
+use crate::mqtt::office::Office;
+use crate::mqtt::packets::Farewell;
+use crate::mqtt::reason::Reason;
+use crate::mqtt::session::Session;
+
+mod commands;
+
+/// What is said of a connection that says nothing itself.
+const LOST: Closed = Closed { cause: Cause::Lost, reason: Reason::UNSPECIFIED, session_expiry: None };
+
+/// One worker's clients.
+pub struct Clients<N: Network> {
+    worker: u8,
+    network: Arc<N>,
+    office: Arc<Office>,
+    encoder: Encoder,
+    counters: Counters,
+    /// Sessions whose connections have ended, until everything that was on its way to them is there.
+    leaving: FxHashMap<ConnectionId, Leaving>,
+    /// When parked sessions are to be looked at; the first worker does it.
+    parked_due: Micros,
+    news: Vec<News>,
+}
+
+struct Leaving {
+    handle: SessionHandle,
+    session: Box<Session>,
+    closed: Closed,
+}
+
+impl<N: Network> Clients<N> {
+    pub fn new(worker: u8, network: Arc<N>, office: Arc<Office>) -> Self {
+        Self {
+            worker,
+            network,
+            office,
+            encoder: Encoder::default(),
+            counters: Counters::default(),
+            leaving: HashMap::default(),
+            parked_due: Micros::MAX,
+            news: Vec::new(),
+        }
+    }
+}
+
+impl<N: Network> Protocol for Clients<N> {
+    type Conversation = Client;
+    type Command = Command;
+    type Turn<'t> = ClientTurn<'t, N>;
+
+    fn begin_turn(&mut self, now: Micros) -> ClientTurn<'_, N> {
+        ClientTurn {
+            worker: self.worker,
+            now,
+            office: &self.office,
+            encoder: &mut self.encoder,
+            counters: &mut self.counters,
+            leaving: &mut self.leaving,
+            parked_due: &mut self.parked_due,
+            news: &mut self.news,
+            above: Above::new(&*self.network),
+        }
+    }
+
+    fn poll_timeout(&self) -> Option<Micros> {
+        (self.parked_due < Micros::MAX).then_some(self.parked_due)
+    }
+}
+
+/// A turn of one worker's clients.
+pub struct ClientTurn<'t, N: Network> {
+    worker: u8,
+    now: Micros,
+    office: &'t Office,
+    encoder: &'t mut Encoder,
+    counters: &'t mut Counters,
+    leaving: &'t mut FxHashMap<ConnectionId, Leaving>,
+    parked_due: &'t mut Micros,
+    news: &'t mut Vec<News>,
+    above: Above<'t, N>,
+}
+
+impl<'t, N: Network> Turn<'t, Client, Command> for ClientTurn<'t, N> {
+    fn open(&mut self, _: ConnectionId, listener: u32) -> Opening<Client> {
+        let client = Client::new(Connection::new(self.now, &self.office.settings_of(listener)));
+        let deadline = client.deadline();
+        Opening { conversation: client, deadline }
+    }
+
+    fn handle_bytes(&mut self, connections: &mut Connections<Client>, id: ConnectionId, bytes: &'t [u8]) {
+        if let Some((_, client)) = connections.get(id) {
+            client.traffic.bytes_in += bytes.len() as u64;
+        }
+        self.with(connections, id, |connection, hand, above, _| connection.handle_bytes(hand, bytes, above));
+    }
+
+    fn handle_command(&mut self, connections: &mut Connections<Client>, command: Command) {
+        self.obey(connections, command);
+    }
+
+    fn handle_timeout(&mut self, connections: &mut Connections<Client>, id: ConnectionId) {
+        let now = self.now;
+        let Some((_, client)) = connections.get(id) else {
+            return;
+        };
+        let offer = client.retry.is_some_and(|at| at <= now);
+        if offer {
+            client.retry = None;
+        }
+        self.with(connections, id, |connection, hand, above, _| {
+            if offer {
+                connection.resume(hand, above);
+            }
+            if connection.poll_timeout() <= now {
+                connection.handle_timeout(hand, above);
+            }
+        });
+    }
+
+    fn handle_drained(&mut self, connections: &mut Connections<Client>, id: ConnectionId) {
+        self.with(connections, id, |connection, hand, _, _| connection.flush(hand));
+    }
+
+    fn handle_close(&mut self, _: &mut Connections<Client>, id: ConnectionId, mut client: Client, _: Ending) {
+        client.connection.handle_end(&mut self.above);
+        for event in std::mem::take(&mut self.above.events) {
+            if let Event::Closed(closed) = event {
+                client.closed = Some(closed);
+            }
+        }
+        self.conclude(id, client);
+    }
+
+    fn end(mut self, _: &mut Connections<Client>) {
+        let tickets = self.office.releases.take();
+        if !tickets.is_empty() {
+            self.above.visit().handled(&tickets);
+        }
+        // Before the network is left: from then on it answers.
+        if !self.above.published.is_empty() {
+            self.office.expect_answers(self.above.published.drain(..));
+        }
+        drop(self.above);
+        self.encoder.clear();
+        if self.worker == 0 {
+            *self.parked_due = self.office.keep_house(self.now, *self.parked_due, self.news);
+        }
+        self.office.news.push(self.news);
+    }
+}
+
+impl<N: Network> ClientTurn<'_, N> {
+    /// Has something done at a connection, and follows up what came of it.
+    fn with(
+        &mut self,
+        connections: &mut Connections<Client>,
+        id: ConnectionId,
+        act: impl FnOnce(&mut Connection, &mut Hand<'_>, &mut Above<'_, N>, &mut Encoder),
+    ) {
+        let now = self.now;
+        let Some((client, output)) = connections.write(id) else {
+            return;
+        };
+        (self.above.session, self.above.marks) = (client.session, client.marks);
+        let (above, encoder, counters) = (&mut self.above, &mut *self.encoder, &mut *self.counters);
+        let before = *counters;
+        act(&mut client.connection, &mut Hand { now, out: output, counters }, above, encoder);
+        client.traffic.add(&before, counters);
+        if std::mem::take(&mut above.taken) {
+            client.refusals = 0;
+        }
+        if std::mem::take(&mut above.full) {
+            client.offer_later(now);
+        }
+        self.follow_up(connections, id);
+    }
+
+    /// Asks Python what there is to ask; reads on, or not; and sees to a connection's end.
+    fn follow_up(&mut self, connections: &mut Connections<Client>, id: ConnectionId) {
+        if !self.above.events.is_empty() {
+            for event in std::mem::take(&mut self.above.events) {
+                self.ask(connections, id, event);
+            }
+        }
+        let Some((_, client)) = connections.get(id) else {
+            return;
+        };
+        if client.connection.is_closed() {
+            if let Some(client) = connections.close(id) {
+                self.conclude(id, client);
+            }
+            return;
+        }
+        let (held, deadline) = (client.is_held(), client.deadline());
+        connections.set_paused(id, held);
+        connections.set_deadline(id, deadline);
+    }
+
+    fn ask(&mut self, connections: &mut Connections<Client>, id: ConnectionId, event: Event) {
+        let Some((connection, client)) = connections.get(id) else {
+            return;
+        };
+        let news = match event {
+            Event::Connect(connect) => {
+                let reason = match connection.admission() {
+                    Admission::Welcome => {
+                        client.version = Some(connect.version);
+                        client.asked += 1;
+                        let arrival = Arrival {
+                            listener: connection.listener(),
+                            source: connection.source(),
+                            identity: connection.identity(),
+                            connect: *connect,
+                        };
+                        self.news.push(News::Connect(id, Box::new(arrival)));
+                        return;
+                    }
+                    Admission::Full => Reason::QUOTA_EXCEEDED,
+                    Admission::TooFast => Reason::CONNECTION_RATE_EXCEEDED,
+                };
+                let farewell = Farewell::from(reason);
+                return self.with(connections, id, |connection, hand, above, _| {
+                    connection.refuse(hand, &farewell, above);
+                });
+            }
+            Event::Subscribe(subscribe) => News::Subscribe(id, subscribe),
+            Event::Unsubscribe(unsubscribe) => News::Unsubscribe(id, unsubscribe),
+            Event::Auth(auth) => News::Auth(id, auth),
+            // Told when everything that was on its way to its session is there.
+            Event::Closed(closed) => {
+                client.closed = Some(closed);
+                return;
+            }
+        };
+        client.asked += 1;
+        self.news.push(news);
+    }
+
+    /// A connection has ended: its session is to be parked, and Python told.
+    fn conclude(&mut self, id: ConnectionId, mut client: Client) {
+        let closed = client.closed.take().unwrap_or(LOST);
+        let mut nowhere = Output::default();
+        let mut hand = Hand { now: self.now, out: &mut nowhere, counters: self.counters };
+        match client.connection.take_session(&mut hand) {
+            Some(session) if client.session > 0 => {
+                self.leaving.insert(id, Leaving { handle: client.session, session, closed });
+                self.office.leave(client.session, id);
+            }
+            _ if client.version.is_some() => self.news.push(News::Closed(id, 0, closed)),
+            _ => {}
+        }
+    }
+}

@@ -1,0 +1,89 @@
+//! PUBACK, PUBREC, PUBREL and PUBCOMP (MQTT 5 §§3.4–3.7), both ways.
+
+use crate::mqtt::codec::Checked;
+use crate::mqtt::codec::frame::{Frame, kind};
+use crate::mqtt::codec::reader::Reader;
+use crate::mqtt::packets::Version;
+use crate::mqtt::reason::Reason;
+
+const REASON_STRING: u8 = 0x1F;
+const USER_PROPERTY: u8 = 0x26;
+
+/// An acknowledgement: the packet id and the reason.
+///
+/// # Errors
+/// What is wrong with it.
+pub fn parse(version: Version, frame: &Frame<'_>) -> Checked<(u16, Reason)> {
+    // MQTT 3.1 §2.1: PUBREL may be marked as sent again.
+    let flags = if version == Version::V31 { frame.flags & 0b0111 } else { frame.flags };
+    if flags != expected_flags(frame.kind) {
+        return Err(Reason::MALFORMED);
+    }
+    let mut body = Reader::new(frame.body);
+    let packet_id = body.packet_id()?;
+    if version < Version::V5 || body.is_empty() {
+        body.end()?;
+        return Ok((packet_id, Reason::SUCCESS));
+    }
+    let reason = Reason(body.byte()?);
+    if !body.is_empty() {
+        check_properties(body.properties()?)?;
+        body.end()?;
+    }
+    if is_allowed(frame.kind, reason) { Ok((packet_id, reason)) } else { Err(Reason::MALFORMED) }
+}
+
+/// Appends an acknowledgement. Before MQTT 5 it has no reason.
+pub fn put(out: &mut Vec<u8>, version: Version, kind: u8, packet_id: u16, reason: Reason) {
+    let [high, low] = packet_id.to_be_bytes();
+    let first = kind << 4 | expected_flags(kind);
+    if version < Version::V5 || reason == Reason::SUCCESS {
+        out.extend_from_slice(&[first, 2, high, low]);
+    } else {
+        out.extend_from_slice(&[first, 3, high, low, reason.0]);
+    }
+}
+
+/// Whether an acknowledgement of this kind may have this reason (MQTT 5 §3.4.2.1 and its like).
+pub fn is_allowed(kind: u8, reason: Reason) -> bool {
+    match kind {
+        kind::PUBREL | kind::PUBCOMP => {
+            matches!(reason, Reason::SUCCESS | Reason::PACKET_ID_NOT_FOUND)
+        }
+        _ => matches!(
+            reason,
+            Reason::SUCCESS
+                | Reason::NO_MATCHING_SUBSCRIBERS
+                | Reason::UNSPECIFIED
+                | Reason::IMPLEMENTATION_SPECIFIC
+                | Reason::NOT_AUTHORIZED
+                | Reason::TOPIC_NAME_INVALID
+                | Reason::PACKET_ID_IN_USE
+                | Reason::QUOTA_EXCEEDED
+                | Reason::PAYLOAD_FORMAT_INVALID
+        ),
+    }
+}
+
+fn expected_flags(kind: u8) -> u8 {
+    if kind == kind::PUBREL { 0b0010 } else { 0 }
+}
+
+fn check_properties(mut properties: Reader<'_>) -> Checked<()> {
+    let mut has_text = false;
+    while !properties.is_empty() {
+        match properties.byte()? {
+            REASON_STRING if has_text => return Err(Reason::PROTOCOL_ERROR),
+            REASON_STRING => {
+                properties.text()?;
+                has_text = true;
+            }
+            USER_PROPERTY => {
+                properties.text()?;
+                properties.text()?;
+            }
+            _ => return Err(Reason::MALFORMED),
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,218 @@
+//! CONNACK, SUBACK, UNSUBACK, PINGRESP, DISCONNECT and AUTH to a client, in its version's words.
+//!
+//! What only helps people (reason string, user properties) is left out where it would make the packet larger than the client takes
+//! (MQTT 5 §3.2.2.3.9 and its like), or where the client asked for none (MQTT 5 §3.1.2.11.7).
+
+use crate::mqtt::codec::frame::{kind, put_binary, put_varint, varint_len};
+use crate::mqtt::packets::{Accept, Auth, Farewell, UserProperties, Version};
+use crate::mqtt::reason::Reason;
+use crate::mqtt::settings::ListenerSettings;
+
+pub const PINGRESP: [u8; 2] = [kind::PINGRESP << 4, 0];
+
+/// How a client wants to be answered.
+#[derive(Clone, Copy, Debug)]
+pub struct Manner {
+    pub version: Version,
+    /// The largest packet that it takes, in bytes.
+    pub maximum_packet: usize,
+    /// Whether it takes reason strings in other packets than CONNACK and DISCONNECT.
+    pub wants_text: bool,
+}
+
+/// CONNACK with success. False: it is larger than the client takes, and was not written.
+#[must_use]
+pub fn put_accept(out: &mut Vec<u8>, manner: Manner, accept: &Accept, settings: &ListenerSettings) -> bool {
+    if manner.version < Version::V5 {
+        let is_present = accept.session_present && manner.version == Version::V311;
+        out.extend_from_slice(&[kind::CONNACK << 4, 2, u8::from(is_present), 0]);
+        return true;
+    }
+    let mut properties = Properties::default();
+    properties.u32(0x11, accept.session_expiry);
+    properties.u16(0x21, Some(settings.receive_maximum).filter(|most| *most < u16::MAX));
+    properties.byte(0x24, Some(settings.maximum_qos).filter(|most| *most < 2));
+    properties.byte(0x25, (!settings.retain_available).then_some(0));
+    let most = u32::try_from(settings.maximum_packet).ok();
+    properties.u32(0x27, most.filter(|_| settings.maximum_packet < LARGEST_PACKET));
+    properties.text(0x12, accept.assigned_client_id.as_deref());
+    properties.u16(0x22, Some(settings.topic_alias_maximum).filter(|most| *most > 0));
+    properties.u16(0x13, accept.keep_alive);
+    properties.text(0x1A, accept.response_information.as_deref());
+    properties.text(0x15, accept.authentication_method.as_deref());
+    properties.binary(0x16, accept.authentication_data.as_deref());
+    let head = [u8::from(accept.session_present), Reason::SUCCESS.0];
+    put(out, manner, kind::CONNACK, &head, properties, (&accept.text, &accept.user_properties), &[])
+}
+
+/// CONNACK with a refusal.
+pub fn put_refusal(out: &mut Vec<u8>, manner: Manner, farewell: &Farewell) {
+    if manner.version < Version::V5 {
+        out.extend_from_slice(&[kind::CONNACK << 4, 2, 0, farewell.reason.return_code()]);
+        return;
+    }
+    let head = [0, farewell.reason.0];
+    put_farewell(out, manner, kind::CONNACK, &head, farewell);
+}
+
+/// DISCONNECT; before MQTT 5 there is none from a server.
+pub fn put_disconnect(out: &mut Vec<u8>, manner: Manner, farewell: &Farewell) {
+    if manner.version == Version::V5 {
+        put_farewell(out, manner, kind::DISCONNECT, &[farewell.reason.0], farewell);
+    }
+}
+
+/// SUBACK. False: it is larger than the client takes, and was not written.
+#[must_use]
+pub fn put_suback(out: &mut Vec<u8>, manner: Manner, packet_id: u16, reasons: &[Reason], text: &str) -> bool {
+    let codes: Vec<u8> = match manner.version {
+        Version::V5 => reasons.iter().map(|reason| reason.0).collect(),
+        // MQTT 3.1.1 §3.9.3: there is one failure.
+        _ => reasons.iter().map(|reason| if reason.is_failure() { 0x80 } else { reason.0 }).collect(),
+    };
+    put_acknowledgement(out, manner, kind::SUBACK, packet_id, &codes, text)
+}
+
+/// UNSUBACK. False: it is larger than the client takes, and was not written.
+#[must_use]
+pub fn put_unsuback(
+    out: &mut Vec<u8>,
+    manner: Manner,
+    packet_id: u16,
+    reasons: &[Reason],
+    text: &str,
+) -> bool {
+    let codes: Vec<u8> = match manner.version {
+        Version::V5 => reasons.iter().map(|reason| reason.0).collect(),
+        _ => Vec::new(),
+    };
+    put_acknowledgement(out, manner, kind::UNSUBACK, packet_id, &codes, text)
+}
+
+/// AUTH. False: it is larger than the client takes, and was not written.
+#[must_use]
+pub fn put_auth(out: &mut Vec<u8>, manner: Manner, auth: &Auth) -> bool {
+    let mut properties = Properties::default();
+    properties.text(0x15, Some(&auth.method));
+    properties.binary(0x16, auth.data.as_deref());
+    let people = if manner.wants_text { (auth.text.as_str(), &auth.user_properties) } else { NOTHING };
+    put(out, manner, kind::AUTH, &[auth.reason.0], properties, people, &[])
+}
+
+/// The largest packet that there is (MQTT 5 §2.1.4).
+const LARGEST_PACKET: usize = 268_435_460;
+/// What is said to people: the reason string, and user properties.
+type People<'a> = (&'a str, &'a UserProperties);
+const NOTHING: People<'static> = ("", &Vec::new());
+
+fn put_farewell(out: &mut Vec<u8>, manner: Manner, kind: u8, head: &[u8], farewell: &Farewell) {
+    let mut properties = Properties::default();
+    properties.text(0x1C, Some(farewell.server_reference.as_str()).filter(|at| !at.is_empty()));
+    let people = (farewell.text.as_str(), NOTHING.1);
+    if !put(out, manner, kind, head, properties, people, &[]) {
+        // A client that takes no such packet sees the stream end, which means the same.
+        let _ = put(out, manner, kind, head, Properties::default(), NOTHING, &[]);
+    }
+}
+
+fn put_acknowledgement(
+    out: &mut Vec<u8>,
+    manner: Manner,
+    kind: u8,
+    packet_id: u16,
+    codes: &[u8],
+    text: &str,
+) -> bool {
+    let people = if manner.wants_text { (text, NOTHING.1) } else { NOTHING };
+    put(out, manner, kind, &packet_id.to_be_bytes(), Properties::default(), people, codes)
+}
+
+/// Writes a packet, with what is said to people if that fits; False: it does not fit even without.
+fn put(
+    out: &mut Vec<u8>,
+    manner: Manner,
+    kind: u8,
+    head: &[u8],
+    mut properties: Properties,
+    people: People<'_>,
+    payload: &[u8],
+) -> bool {
+    let must = properties.bytes.len();
+    properties.text(0x1F, Some(people.0).filter(|text| !text.is_empty()));
+    for (name, value) in people.1 {
+        properties.pair(name, value);
+    }
+    if put_sized(out, manner, kind, head, &properties.bytes, payload) {
+        return true;
+    }
+    properties.bytes.truncate(must);
+    put_sized(out, manner, kind, head, &properties.bytes, payload)
+}
+
+fn put_sized(
+    out: &mut Vec<u8>,
+    manner: Manner,
+    kind: u8,
+    head: &[u8],
+    properties: &[u8],
+    payload: &[u8],
+) -> bool {
+    let is_v5 = manner.version == Version::V5;
+    let listed = if is_v5 { varint_len(properties.len()) + properties.len() } else { 0 };
+    let remaining = head.len() + listed + payload.len();
+    if 1 + varint_len(remaining) + remaining > manner.maximum_packet {
+        return false;
+    }
+    out.push(kind << 4);
+    put_varint(out, remaining);
+    out.extend_from_slice(head);
+    if is_v5 {
+        put_varint(out, properties.len());
+        out.extend_from_slice(properties);
+    }
+    out.extend_from_slice(payload);
+    true
+}
+
+/// Properties in the making; None is left out.
+#[derive(Default)]
+struct Properties {
+    bytes: Vec<u8>,
+}
+
+impl Properties {
+    fn byte(&mut self, id: u8, value: Option<u8>) {
+        self.bytes.extend(value.iter().flat_map(|value| [id, *value]));
+    }
+
+    fn u16(&mut self, id: u8, value: Option<u16>) {
+        self.put(id, value.map(u16::to_be_bytes));
+    }
+
+    fn u32(&mut self, id: u8, value: Option<u32>) {
+        self.put(id, value.map(u32::to_be_bytes));
+    }
+
+    fn text(&mut self, id: u8, value: Option<&str>) {
+        self.binary(id, value.map(str::as_bytes));
+    }
+
+    fn binary(&mut self, id: u8, value: Option<&[u8]>) {
+        if let Some(value) = value {
+            self.bytes.push(id);
+            put_binary(&mut self.bytes, value);
+        }
+    }
+
+    fn pair(&mut self, name: &str, value: &str) {
+        self.text(0x26, Some(name));
+        put_binary(&mut self.bytes, value.as_bytes());
+    }
+
+    fn put<const N: usize>(&mut self, id: u8, value: Option<[u8; N]>) {
+        if let Some(value) = value {
+            self.bytes.push(id);
+            self.bytes.extend_from_slice(&value);
+        }
+    }
+}

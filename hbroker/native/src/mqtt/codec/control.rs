@@ -1,0 +1,256 @@
+//! SUBSCRIBE, UNSUBSCRIBE, DISCONNECT and AUTH from a client: parsed by the crate, and held to the rules that it does not know.
+
+use bytes::BytesMut;
+use rmqtt_codec::error::DecodeError;
+use rmqtt_codec::{v3, v5};
+use tokio_util::codec::Decoder;
+
+use crate::mqtt::codec::Checked;
+use crate::mqtt::codec::frame::Frame;
+use crate::mqtt::codec::reader::Reader;
+use crate::mqtt::packets::{Auth, Disconnect, Subscribe, Subscription, Unsubscribe, UserProperties, Version};
+use crate::mqtt::reason::Reason;
+use crate::topic;
+
+/// SUBSCRIBE (MQTT 5 §3.8).
+///
+/// # Errors
+/// What is wrong with it.
+pub fn subscribe(version: Version, frame: &Frame<'_>) -> Checked<Subscribe> {
+    check_options(version, frame)?;
+    match decode(version, frame)? {
+        Decoded::V3(v3::Packet::Subscribe { packet_id, topic_filters }) => {
+            let filters = topic_filters.iter().map(|(filter, qos)| Subscription {
+                filter: filter.to_string(),
+                qos: qos.value(),
+                no_local: false,
+                retain_as_published: false,
+                retain_handling: 0,
+            });
+            let filters = filters.collect();
+            let user_properties = UserProperties::new();
+            checked(Subscribe { packet_id: packet_id.get(), identifier: 0, filters, user_properties })
+        }
+        Decoded::V5(v5::Packet::Subscribe(packet)) => {
+            let filters = packet.topic_filters.iter().map(|(filter, options)| Subscription {
+                filter: filter.to_string(),
+                qos: options.qos.value(),
+                no_local: options.no_local,
+                retain_as_published: options.retain_as_published,
+                retain_handling: options.retain_handling.into(),
+            });
+            checked(Subscribe {
+                packet_id: packet.packet_id.get(),
+                identifier: packet.id.map_or(0, std::num::NonZeroU32::get),
+                filters: filters.collect(),
+                user_properties: owned(packet.user_properties),
+            })
+        }
+        _ => Err(Reason::MALFORMED),
+    }
+}
+
+/// UNSUBSCRIBE (MQTT 5 §3.10).
+///
+/// # Errors
+/// What is wrong with it.
+pub fn unsubscribe(version: Version, frame: &Frame<'_>) -> Checked<Unsubscribe> {
+    let mut body = Reader::new(frame.body);
+    body.packet_id()?;
+    if version == Version::V5 {
+        check_properties(body.properties()?)?;
+    }
+    let (packet_id, filters, user_properties) = match decode(version, frame)? {
+        Decoded::V3(v3::Packet::Unsubscribe { packet_id, topic_filters }) => {
+            (packet_id, topic_filters, UserProperties::new())
+        }
+        Decoded::V5(v5::Packet::Unsubscribe(packet)) => {
+            (packet.packet_id, packet.topic_filters, owned(packet.user_properties))
+        }
+        _ => return Err(Reason::MALFORMED),
+    };
+    let filters: Vec<String> = filters.iter().map(ToString::to_string).collect();
+    // MQTT 5 §3.10.3
+    if filters.is_empty() {
+        return Err(Reason::PROTOCOL_ERROR);
+    }
+    if !filters.iter().all(|filter| is_filter(filter)) {
+        return Err(Reason::TOPIC_FILTER_INVALID);
+    }
+    Ok(Unsubscribe { packet_id: packet_id.get(), filters, user_properties })
+}
+
+/// DISCONNECT (MQTT 5 §3.14).
+///
+/// # Errors
+/// What is wrong with it.
+pub fn disconnect(version: Version, frame: &Frame<'_>) -> Checked<Disconnect> {
+    let mut disconnect = Disconnect { reason: Reason::SUCCESS, session_expiry: None, text: String::new() };
+    if version < Version::V5 {
+        let is_empty = frame.body.is_empty() && frame.flags == 0;
+        return if is_empty { Ok(disconnect) } else { Err(Reason::MALFORMED) };
+    }
+    check_tail(frame)?;
+    let Decoded::V5(v5::Packet::Disconnect(packet)) = decode(version, frame)? else {
+        return Err(Reason::MALFORMED);
+    };
+    disconnect.reason = Reason(packet.reason_code.into());
+    disconnect.session_expiry = packet.session_expiry_interval_secs;
+    disconnect.text = packet.reason_string.map_or_else(String::new, Into::into);
+    // MQTT 5 §3.14.2: what only a server may say.
+    if packet.server_reference.is_some() || !is_a_clients(disconnect.reason) {
+        return Err(Reason::PROTOCOL_ERROR);
+    }
+    Ok(disconnect)
+}
+
+/// AUTH (MQTT 5 §3.15).
+///
+/// # Errors
+/// What is wrong with it.
+pub fn auth(frame: &Frame<'_>) -> Checked<Auth> {
+    check_tail(frame)?;
+    let Decoded::V5(v5::Packet::Auth(packet)) = decode(Version::V5, frame)? else {
+        return Err(Reason::MALFORMED);
+    };
+    let reason = Reason(packet.reason_code.into());
+    // MQTT 5 §3.15.2.1: "success" is the server's word.
+    let (false, Some(method)) = (reason == Reason::SUCCESS, packet.auth_method) else {
+        return Err(Reason::PROTOCOL_ERROR);
+    };
+    Ok(Auth {
+        reason,
+        method: method.into(),
+        data: packet.auth_data,
+        text: packet.reason_string.map_or_else(String::new, Into::into),
+        user_properties: owned(packet.user_properties),
+    })
+}
+
+/// Whether this is a filter that can be subscribed to: a topic filter (MQTT 5 §4.7), or a shared one (MQTT 5 §4.8.2).
+pub fn is_filter(filter: &str) -> bool {
+    match filter.strip_prefix("$share/") {
+        None => topic::filter_is_valid(filter),
+        Some(shared) => shared.split_once('/').is_some_and(|(group, filter)| {
+            !group.is_empty() && !group.contains(['+', '#']) && topic::filter_is_valid(filter)
+        }),
+    }
+}
+
+/// What every list of properties is held to (MQTT 5 §2.2.2): each but the user property at most once, with a value of its type and range.
+pub(super) fn check_properties(mut properties: Reader<'_>) -> Checked<()> {
+    let mut seen = 0_u64;
+    while !properties.is_empty() {
+        let id = properties.byte()?;
+        let value = match id {
+            0x01 | 0x17 | 0x19 | 0x24 | 0x25 | 0x28..=0x2A => u32::from(properties.byte()?),
+            0x13 | 0x21 | 0x22 | 0x23 => u32::from(properties.u16()?),
+            0x02 | 0x11 | 0x18 | 0x27 => properties.u32()?,
+            0x0B => properties.varint()?,
+            0x03 | 0x08 | 0x12 | 0x15 | 0x1A | 0x1C | 0x1F => properties.text().map(|_| 1)?,
+            0x09 | 0x16 => properties.binary().map(|_| 1)?,
+            0x26 => properties.text().and(properties.text()).map(|_| 1)?,
+            _ => return Err(Reason::MALFORMED),
+        };
+        let is_in_range = match id {
+            0x01 | 0x17 | 0x19 => value <= 1,
+            0x0B | 0x21 | 0x27 => value > 0,
+            _ => true,
+        };
+        if !is_in_range || (id != 0x26 && seen & 1 << id != 0) {
+            return Err(Reason::PROTOCOL_ERROR);
+        }
+        seen |= 1 << id;
+    }
+    Ok(())
+}
+
+pub(super) enum Decoded {
+    V3(v3::Packet),
+    V5(v5::Packet),
+}
+
+/// The packet, as the crate reads it.
+pub(super) fn decode(version: Version, frame: &Frame<'_>) -> Checked<Decoded> {
+    decode_bytes(version, BytesMut::from(frame.bytes))
+}
+
+pub(super) fn decode_bytes(version: Version, mut bytes: BytesMut) -> Checked<Decoded> {
+    if version == Version::V31 {
+        // MQTT 3.1 §2.1: SUBSCRIBE and UNSUBSCRIBE may be marked as sent again.
+        bytes[0] &= !0b1000;
+    }
+    let decoded = match version {
+        Version::V5 => {
+            v5::Codec::new(0, 0).decode(&mut bytes).map(|packet| packet.map(|(it, _)| Decoded::V5(it)))
+        }
+        _ => v3::Codec::new(0).decode(&mut bytes).map(|packet| packet.map(|(it, _)| Decoded::V3(it))),
+    };
+    match decoded {
+        Ok(Some(packet)) => Ok(packet),
+        Err(DecodeError::InvalidClientId) => Err(Reason::CLIENT_ID_INVALID),
+        Err(DecodeError::UnsupportedProtocolLevel) => Err(Reason::UNSUPPORTED_VERSION),
+        Ok(None) | Err(_) => Err(Reason::MALFORMED),
+    }
+}
+
+pub(super) fn owned(properties: v5::UserProperties) -> UserProperties {
+    properties.into_iter().map(|(name, value)| (name.into(), value.into())).collect()
+}
+
+/// The filters of a SUBSCRIBE, and what MQTT 5 says of identifiers and of shared ones.
+fn checked(subscribe: Subscribe) -> Checked<Subscribe> {
+    // MQTT 5 §3.8.3
+    if subscribe.filters.is_empty() {
+        return Err(Reason::PROTOCOL_ERROR);
+    }
+    for subscription in &subscribe.filters {
+        if !is_filter(&subscription.filter) {
+            return Err(Reason::TOPIC_FILTER_INVALID);
+        }
+        // MQTT 5 §3.8.3.1
+        if subscription.no_local && subscription.filter.starts_with("$share/") {
+            return Err(Reason::PROTOCOL_ERROR);
+        }
+    }
+    Ok(subscribe)
+}
+
+/// Properties, and the options of each filter (MQTT 5 §3.8.3.1; MQTT 3.1.1 §3.8.3).
+fn check_options(version: Version, frame: &Frame<'_>) -> Checked<()> {
+    let mut body = Reader::new(frame.body);
+    body.packet_id()?;
+    if version == Version::V5 {
+        check_properties(body.properties()?)?;
+    }
+    while !body.is_empty() {
+        body.text()?;
+        let options = body.byte()?;
+        let reserved = if version == Version::V5 { 0xC0 } else { 0xFC };
+        if options & reserved != 0 || (version < Version::V5 && options == 3) {
+            return Err(Reason::MALFORMED);
+        }
+        if options & 0x03 == 3 || options & 0x30 == 0x30 {
+            return Err(Reason::PROTOCOL_ERROR);
+        }
+    }
+    Ok(())
+}
+
+/// What follows the reason code of DISCONNECT and AUTH.
+fn check_tail(frame: &Frame<'_>) -> Checked<()> {
+    let mut body = Reader::new(frame.body);
+    if body.is_empty() {
+        return Ok(());
+    }
+    body.byte()?;
+    if !body.is_empty() {
+        check_properties(body.properties()?)?;
+    }
+    body.end()
+}
+
+/// MQTT 5 §3.14.2.1
+fn is_a_clients(reason: Reason) -> bool {
+    matches!(reason.0, 0x00 | 0x04 | 0x80..=0x83 | 0x90 | 0x93..=0x99)
+}

@@ -1,0 +1,353 @@
+//! One transport stream of a client, from its first byte to its last.
+//!
+//! | state | what is taken |
+//! |---|---|
+//! | expecting CONNECT | bytes, within a bound and a time, until CONNECT is whole |
+//! | deciding | nothing: what the client sends behind CONNECT waits; with extended authentication (MQTT 5 §4.12) AUTH and DISCONNECT |
+//! | open | all that a client sends, unless paused |
+//! | closed | nothing |
+//!
+//! It pauses where the network has no room, where its client sent faster than it may, and where a client that cannot be told a receive maximum
+//! (before MQTT 5) has as many messages unanswered. While it does not listen it does not count its client's silence.
+
+mod handshake;
+mod input;
+mod packets;
+#[cfg(test)]
+mod tests;
+
+use std::sync::Arc;
+
+use crate::Micros;
+use crate::mqtt::aliases;
+use crate::mqtt::codec::acks;
+use crate::mqtt::codec::answers::{Manner, put_auth, put_disconnect, put_refusal, put_suback, put_unsuback};
+use crate::mqtt::codec::frame::kind;
+use crate::mqtt::encoder::Encoder;
+use crate::mqtt::event::{Cause, Closed, Event, Upper};
+use crate::mqtt::packets::{Auth, Farewell, Version};
+use crate::mqtt::reason::Reason;
+use crate::mqtt::session::{Channel, Delivery, NEVER, Session};
+use crate::mqtt::settings::ListenerSettings;
+use crate::mqtt::throttle::Throttle;
+use crate::mqtt::{Key, Turn};
+
+/// The server's end of a client's stream.
+pub struct Connection {
+    settings: Arc<ListenerSettings>,
+    state: State,
+    /// What was read and not handled: a packet that is not whole, or, while it does not listen, what came with the last bytes.
+    rest: Vec<u8>,
+    paused: Option<Pause>,
+    /// When the client was last heard; before it is accepted, when the connection began.
+    heard: Micros,
+    /// How long it may be silent; `NEVER`: any time.
+    patience: Micros,
+    client: Client,
+    aliases: aliases::Incoming,
+    channel: Channel,
+    messages: Throttle,
+    bytes: Throttle,
+    session: Option<Box<Session>>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum State {
+    ExpectConnect,
+    Deciding,
+    Open,
+    Closed,
+}
+
+/// Why nothing more is read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Pause {
+    /// Until `resume`.
+    Network,
+    /// Until the network has answered.
+    Window,
+    /// Until then.
+    Rate(Micros),
+}
+
+/// What CONNECT said, and is needed later.
+#[derive(Default)]
+struct Client {
+    keep_alive: u16,
+    has_session_expiry: bool,
+    wants_text: bool,
+    receive_maximum: u16,
+    topic_alias_maximum: u16,
+    authentication_method: Option<Box<str>>,
+}
+
+impl Connection {
+    /// A stream that was accepted at `now`.
+    pub fn new(now: Micros, settings: &Arc<ListenerSettings>) -> Self {
+        Self {
+            settings: Arc::clone(settings),
+            state: State::ExpectConnect,
+            rest: Vec::new(),
+            paused: None,
+            heard: now,
+            patience: settings.handshake_time,
+            client: Client { wants_text: true, ..Client::default() },
+            aliases: aliases::Incoming::default(),
+            channel: Channel::new(Version::V311, usize::MAX, 1, 0, settings.output_bytes),
+            messages: Throttle::new(now, u64::from(settings.rate)),
+            bytes: Throttle::new(now, settings.rate_bytes),
+            session: None,
+        }
+    }
+
+    /// The stream ended, in whatever way.
+    pub fn handle_end(&mut self, upper: &mut impl Upper) {
+        self.close(Cause::Lost, Reason::UNSPECIFIED, None, upper);
+    }
+
+    /// Ends what was silent for too long, releases the claims of a stalled client, and goes on with one that sent too fast.
+    pub fn handle_timeout(&mut self, turn: &mut Turn<'_>, upper: &mut impl Upper) {
+        if self.silence_ends() <= turn.now {
+            // MQTT 5 §3.1.2.10. Before CONNECT there is nobody to tell.
+            if self.state == State::Open {
+                put_disconnect(turn.out, self.manner(), &Reason::KEEP_ALIVE_TIMEOUT.into());
+            }
+            return self.close(Cause::Silent, Reason::KEEP_ALIVE_TIMEOUT, None, upper);
+        }
+        if let Some(session) = &mut self.session {
+            session.handle_timeout(turn.now, turn.counters);
+        }
+        if let Some(Pause::Rate(until)) = self.paused
+            && until <= turn.now
+        {
+            self.go_on(turn, upper);
+        }
+    }
+
+    /// When `handle_timeout` is due; `Micros::MAX`: never. It moves later with each packet: ask again when the time has come.
+    pub fn poll_timeout(&self) -> Micros {
+        if self.state == State::Closed {
+            return NEVER;
+        }
+        let stall = self.session.as_ref().map_or(NEVER, |session| session.poll_timeout());
+        let resumption = if let Some(Pause::Rate(until)) = self.paused { until } else { NEVER };
+        self.silence_ends().min(stall).min(resumption)
+    }
+
+    /// Whether more bytes may be read. False: until the next call of `accept`, `answer`, `resume` or `handle_timeout` they wait with the client.
+    pub fn wants_bytes(&self) -> bool {
+        self.listens()
+    }
+
+    /// How many bytes may be read now, at most: before the client is accepted as many as the handshake may hold. Who reads more of one that
+    /// sends much behind CONNECT ends it.
+    pub fn read_limit(&self) -> usize {
+        match self.state {
+            _ if !self.listens() => 0,
+            State::Open => usize::MAX,
+            _ => self.settings.handshake_bytes.saturating_sub(self.rest.len()),
+        }
+    }
+
+    /// It is over: what is in the buffer goes out, then the stream is to be closed.
+    pub fn is_closed(&self) -> bool {
+        self.state == State::Closed
+    }
+
+    /// Takes so many messages a second from the client, and not what the listener is set to; 0: any number.
+    pub fn set_rate(&mut self, now: Micros, rate: u32) {
+        self.messages = Throttle::new(now, u64::from(rate));
+    }
+
+    /// Goes on with the authentication: AUTH (MQTT 5 §4.12). False: it cannot be told; the connection is to be refused.
+    #[must_use]
+    pub fn challenge(&mut self, turn: &mut Turn<'_>, auth: &Auth) -> bool {
+        if self.state == State::Deciding {
+            self.heard = turn.now;
+            self.patience = self.settings.handshake_time;
+        }
+        turn.counters.packets_out += 1;
+        self.state != State::Closed && put_auth(turn.out, self.manner(), auth)
+    }
+
+    /// SUBACK: a reason for each filter. What causes messages (MQTT 5 §3.8.4) comes after it.
+    pub fn suback(
+        &mut self,
+        turn: &mut Turn<'_>,
+        packet_id: u16,
+        reasons: &[Reason],
+        text: &str,
+        upper: &mut impl Upper,
+    ) {
+        if self.state == State::Open {
+            turn.counters.packets_out += 1;
+            let was_put = put_suback(turn.out, self.manner(), packet_id, reasons, text);
+            self.close_unless(was_put, turn, upper);
+        }
+    }
+
+    /// UNSUBACK: a reason for each filter.
+    pub fn unsuback(
+        &mut self,
+        turn: &mut Turn<'_>,
+        packet_id: u16,
+        reasons: &[Reason],
+        text: &str,
+        upper: &mut impl Upper,
+    ) {
+        if self.state == State::Open {
+            turn.counters.packets_out += 1;
+            let was_put = put_unsuback(turn.out, self.manner(), packet_id, reasons, text);
+            self.close_unless(was_put, turn, upper);
+        }
+    }
+
+    /// Ends the connection: DISCONNECT, where the version has it for servers, and close. One that is not accepted yet is refused.
+    pub fn disconnect(&mut self, turn: &mut Turn<'_>, farewell: &Farewell, upper: &mut impl Upper) {
+        match self.state {
+            State::Closed => {}
+            State::ExpectConnect => self.close(Cause::Server, farewell.reason, None, upper),
+            State::Deciding => self.refuse(turn, farewell, upper),
+            State::Open => {
+                turn.counters.packets_out += 1;
+                put_disconnect(turn.out, self.manner(), farewell);
+                self.close(Cause::Server, farewell.reason, None, upper);
+            }
+        }
+    }
+
+    /// The network's answer to a PUBLISH that it took: PUBACK or PUBREC, in the order of the messages (MQTT 5 §4.6).
+    pub fn answer(&mut self, turn: &mut Turn<'_>, key: Key, reason: Reason, upper: &mut impl Upper) {
+        let Some(session) = &mut self.session else {
+            return;
+        };
+        if self.state != State::Open {
+            return session.answer(key, reason);
+        }
+        if self.channel.version < Version::V5 && reason.is_failure() && !is_final(reason) {
+            // MQTT 3.1.1 §3.3.5: it cannot be told; one that reconnects sends the message again.
+            session.answer(key, reason);
+            return self.close(Cause::Server, reason, None, upper);
+        }
+        session.answer(key, told(self.channel.version, reason));
+        self.put_due(turn);
+        if self.paused == Some(Pause::Window) {
+            self.go_on(turn, upper);
+        }
+    }
+
+    /// The network has room again, after `Taken::Later`.
+    pub fn resume(&mut self, turn: &mut Turn<'_>, upper: &mut impl Upper) {
+        if self.paused == Some(Pause::Network) {
+            self.go_on(turn, upper);
+        }
+    }
+
+    /// A message for the client.
+    pub fn deliver(
+        &mut self,
+        turn: &mut Turn<'_>,
+        delivery: Delivery,
+        encoder: &mut Encoder,
+        upper: &mut impl Upper,
+    ) {
+        let Some(session) = &mut self.session else {
+            return;
+        };
+        let is_kept = match self.state {
+            State::Open => session.deliver_over(turn, &mut self.channel, delivery, encoder),
+            _ => session.deliver(turn.now, delivery, turn.counters),
+        };
+        if !is_kept {
+            self.disconnect(turn, &Reason::QUOTA_EXCEEDED.into(), upper);
+        }
+    }
+
+    /// The output has room again: sends on what waits.
+    pub fn flush(&mut self, turn: &mut Turn<'_>) {
+        if let (State::Open, Some(session)) = (self.state, &mut self.session) {
+            session.flush(turn, &mut self.channel);
+        }
+    }
+
+    /// The client's session, while it is connected.
+    pub fn session(&mut self) -> Option<&mut Session> {
+        self.session.as_deref_mut()
+    }
+
+    /// Takes the session out of a connection that is closed, to be parked or dropped. None: it never had one.
+    pub fn take_session(&mut self, turn: &mut Turn<'_>) -> Option<Box<Session>> {
+        let mut session = self.session.take()?;
+        session.detach(turn.counters);
+        Some(session)
+    }
+
+    fn manner(&self) -> Manner {
+        Manner {
+            version: self.channel.version,
+            maximum_packet: self.channel.maximum_packet,
+            wants_text: self.client.wants_text,
+        }
+    }
+
+    /// When the client's silence ends the connection.
+    fn silence_ends(&self) -> Micros {
+        let counts = match self.state {
+            State::ExpectConnect => true,
+            State::Deciding => self.client.authentication_method.is_some(),
+            State::Open => self.paused.is_none(),
+            State::Closed => false,
+        };
+        if counts { self.heard.saturating_add(self.patience) } else { NEVER }
+    }
+
+    fn put_due(&mut self, turn: &mut Turn<'_>) {
+        let Some(session) = &mut self.session else {
+            return;
+        };
+        while let Some((kind, packet_id, reason)) = session.incoming().next_due() {
+            self.channel.put_ack(turn, kind, packet_id, reason);
+        }
+    }
+
+    /// An answer that is larger than the client takes cannot be given: the connection ends.
+    fn close_unless(&mut self, was_put: bool, turn: &mut Turn<'_>, upper: &mut impl Upper) {
+        if !was_put {
+            self.fail(turn, Reason::PACKET_TOO_LARGE, upper);
+        }
+    }
+
+    /// The client broke the protocol (MQTT 5 §4.13).
+    fn fail(&mut self, turn: &mut Turn<'_>, reason: Reason, upper: &mut impl Upper) {
+        turn.counters.errors += 1;
+        match self.state {
+            State::Open => put_disconnect(turn.out, self.manner(), &reason.into()),
+            // MQTT 5 §3.14: no DISCONNECT before CONNACK.
+            State::Deciding => put_refusal(turn.out, self.manner(), &reason.into()),
+            State::ExpectConnect | State::Closed => {}
+        }
+        self.close(Cause::Error, reason, None, upper);
+    }
+
+    fn close(&mut self, cause: Cause, reason: Reason, session_expiry: Option<u32>, upper: &mut impl Upper) {
+        if self.state != State::Closed {
+            self.state = State::Closed;
+            self.rest = Vec::new();
+            upper.event(Event::Closed(Closed { cause, reason, session_expiry }));
+        }
+    }
+}
+
+/// What a client is told. Before MQTT 5 it cannot be told of a failure, and what would fail again is acknowledged (MQTT 3.1.1 §3.3.5).
+fn told(version: Version, reason: Reason) -> Reason {
+    match version {
+        Version::V5 if acks::is_allowed(kind::PUBACK, reason) => reason,
+        Version::V5 => Reason::UNSPECIFIED,
+        _ => Reason::SUCCESS,
+    }
+}
+
+/// Whether a message that was refused for this reason would be again.
+fn is_final(reason: Reason) -> bool {
+    matches!(reason, Reason::NOT_AUTHORIZED | Reason::TOPIC_NAME_INVALID | Reason::PAYLOAD_FORMAT_INVALID)
+}

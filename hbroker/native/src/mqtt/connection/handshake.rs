@@ -1,0 +1,132 @@
+//! Until a client is accepted (MQTT 5 §3.1, MQTT 5 §3.2, MQTT 5 §4.12).
+
+use crate::Micros;
+use crate::mqtt::Turn;
+use crate::mqtt::codec::answers::{Manner, put_accept, put_refusal};
+use crate::mqtt::codec::frame::{Frame, kind};
+use crate::mqtt::codec::{connect, control};
+use crate::mqtt::connection::{Client, Connection, State};
+use crate::mqtt::event::{Cause, Event, Upper};
+use crate::mqtt::packets::{Accept, Connect, Farewell, Version};
+use crate::mqtt::reason::Reason;
+use crate::mqtt::session::{Channel, NEVER, Session};
+
+impl Connection {
+    /// Says yes to CONNECT: CONNACK, then what the session owes its client, then it takes what the client sent behind CONNECT.
+    pub fn accept(
+        &mut self,
+        turn: &mut Turn<'_>,
+        accept: &Accept,
+        session: Box<Session>,
+        upper: &mut impl Upper,
+    ) {
+        self.session = Some(session);
+        if self.state != State::Deciding {
+            return;
+        }
+        turn.counters.packets_out += 1;
+        if !put_accept(turn.out, self.manner(), accept, &self.settings) {
+            return self.close(Cause::Server, Reason::PACKET_TOO_LARGE, None, upper);
+        }
+        self.state = State::Open;
+        self.patience = patience(accept.keep_alive.unwrap_or(self.client.keep_alive));
+        self.channel = Channel::new(
+            self.channel.version,
+            self.channel.maximum_packet,
+            self.client.receive_maximum,
+            self.client.topic_alias_maximum.min(self.settings.topic_aliases),
+            self.settings.output_bytes,
+        );
+        if let Some(session) = &mut self.session {
+            session.resume(turn, &mut self.channel);
+        }
+        self.go_on(turn, upper);
+    }
+
+    /// Says no to CONNECT, in the words of its version (MQTT 5 §3.2.2.2), and closes.
+    pub fn refuse(&mut self, turn: &mut Turn<'_>, farewell: &Farewell, upper: &mut impl Upper) {
+        if self.state == State::Deciding {
+            turn.counters.packets_out += 1;
+            put_refusal(turn.out, self.manner(), farewell);
+            self.close(Cause::Server, farewell.reason, None, upper);
+        }
+    }
+
+    pub(super) fn handle_connect(&mut self, turn: &mut Turn<'_>, frame: &Frame<'_>, upper: &mut impl Upper) {
+        match connect::parse(frame) {
+            Ok(connect) if connect.will.as_ref().is_some_and(|will| will.qos > self.settings.maximum_qos) => {
+                self.turn_away(turn, connect.version, Reason::QOS_NOT_SUPPORTED, upper);
+            }
+            Ok(connect)
+                if connect.will.as_ref().is_some_and(|will| will.retain)
+                    && !self.settings.retain_available =>
+            {
+                self.turn_away(turn, connect.version, Reason::RETAIN_NOT_SUPPORTED, upper);
+            }
+            Ok(connect) => self.remember(connect, upper),
+            Err(connect::Unfit { version: Some(version), reason }) => {
+                self.turn_away(turn, version, reason, upper);
+            }
+            Err(connect::Unfit { version: None, reason }) => self.fail(turn, reason, upper),
+        }
+    }
+
+    /// A packet between CONNECT with an authentication method and CONNACK (MQTT 5 §3.1.2.11.9).
+    pub(super) fn handle_while_deciding(
+        &mut self,
+        frame: &Frame<'_>,
+        upper: &mut impl Upper,
+    ) -> Result<(), Reason> {
+        match frame.kind {
+            kind::AUTH => {
+                let auth = control::auth(frame)?;
+                self.check_method(&auth.method)?;
+                if auth.reason != Reason::CONTINUE_AUTHENTICATION {
+                    return Err(Reason::PROTOCOL_ERROR);
+                }
+                upper.event(Event::Auth(auth));
+                Ok(())
+            }
+            kind::DISCONNECT => {
+                let disconnect = control::disconnect(self.channel.version, frame)?;
+                self.close(Cause::Client, disconnect.reason, disconnect.session_expiry, upper);
+                Ok(())
+            }
+            _ => Err(Reason::PROTOCOL_ERROR),
+        }
+    }
+
+    /// MQTT 5 §4.12: the method stays the same.
+    pub(super) fn check_method(&self, method: &str) -> Result<(), Reason> {
+        let is_same = self.client.authentication_method.as_deref() == Some(method);
+        if is_same { Ok(()) } else { Err(Reason::PROTOCOL_ERROR) }
+    }
+
+    fn remember(&mut self, connect: Connect, upper: &mut impl Upper) {
+        self.state = State::Deciding;
+        self.channel.version = connect.version;
+        self.channel.maximum_packet = connect.maximum_packet.map_or(usize::MAX, |most| most as usize);
+        self.client = Client {
+            keep_alive: connect.keep_alive,
+            has_session_expiry: connect.session_expiry > 0,
+            wants_text: connect.wants_problem_information,
+            receive_maximum: connect.receive_maximum,
+            topic_alias_maximum: connect.topic_alias_maximum,
+            authentication_method: connect.authentication_method.as_deref().map(Into::into),
+        };
+        upper.event(Event::Connect(Box::new(connect)));
+    }
+
+    fn turn_away(&mut self, turn: &mut Turn<'_>, version: Version, reason: Reason, upper: &mut impl Upper) {
+        turn.counters.errors += 1;
+        turn.counters.packets_out += 1;
+        let manner = Manner { version, maximum_packet: usize::MAX, wants_text: true };
+        put_refusal(turn.out, manner, &Farewell::from(reason));
+        self.close(Cause::Error, reason, None, upper);
+    }
+}
+
+/// One and a half times the keep alive, in µs (MQTT 5 §3.1.2.10).
+fn patience(keep_alive_s: u16) -> Micros {
+    if keep_alive_s == 0 { NEVER } else { Micros::from(keep_alive_s) * 1_500_000 }
+}

@@ -1,0 +1,150 @@
+//! From bytes to packets. What is whole is handled where it lies; only what is not whole, or comes while the connection does not listen, is kept.
+
+use crate::mqtt::Turn;
+use crate::mqtt::codec::frame::{self, Frame, kind};
+use crate::mqtt::connection::{Connection, Pause, State};
+use crate::mqtt::event::Upper;
+use crate::mqtt::reason::Reason;
+
+/// Bytes of a packet on its way that count as a sign of life: a large one may take longer than the keep alive.
+const SIGN_OF_LIFE: usize = 1_000;
+/// The largest packet other than PUBLISH, in bytes. A list of short filters takes many times its size once it is read.
+const MAX_CONTROL: usize = 1 << 20;
+/// What `rest` keeps allocated between packets.
+const KEPT_CAPACITY: usize = 1_024;
+
+/// What became of a packet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Flow {
+    /// It was handled.
+    Next,
+    /// It was not: the connection paused before it.
+    Stay,
+}
+
+impl Connection {
+    /// Takes bytes of the stream. It copies what it cannot handle yet.
+    pub fn handle_bytes(&mut self, turn: &mut Turn<'_>, mut bytes: &[u8], upper: &mut impl Upper) {
+        self.bytes.take(turn.now, bytes.len() as u64);
+        if self.state == State::Open && bytes.len() >= SIGN_OF_LIFE {
+            self.heard = turn.now;
+        }
+        // The packet that is not whole is completed, and no more is copied.
+        while !self.rest.is_empty() && !bytes.is_empty() && self.listens() {
+            let missing = match frame::length(&self.rest, self.maximum_packet(self.rest[0])) {
+                Ok(Some(length)) => length.saturating_sub(self.rest.len()).max(1),
+                _ => 1,
+            };
+            let (taken, left) = bytes.split_at(missing.min(bytes.len()));
+            self.rest.extend_from_slice(taken);
+            bytes = left;
+            self.handle_rest(turn, upper);
+        }
+        let consumed =
+            if self.rest.is_empty() && self.listens() { self.handle_packets(turn, bytes, upper) } else { 0 };
+        self.keep(turn, &bytes[consumed..], upper);
+    }
+
+    /// Whether packets are handled.
+    pub(super) fn listens(&self) -> bool {
+        match self.state {
+            State::ExpectConnect => true,
+            // MQTT 5 §3.1.2.11.9: with an authentication method only AUTH and DISCONNECT may come.
+            State::Deciding => self.client.authentication_method.is_some(),
+            State::Open => self.paused.is_none(),
+            State::Closed => false,
+        }
+    }
+
+    /// Listens again, first to what was kept.
+    pub(super) fn go_on(&mut self, turn: &mut Turn<'_>, upper: &mut impl Upper) {
+        self.paused = None;
+        self.heard = turn.now;
+        self.handle_rest(turn, upper);
+    }
+
+    fn handle_rest(&mut self, turn: &mut Turn<'_>, upper: &mut impl Upper) {
+        let mut rest = std::mem::take(&mut self.rest);
+        let consumed = self.handle_packets(turn, &rest, upper);
+        if self.state == State::Closed {
+            return;
+        }
+        rest.drain(..consumed);
+        if rest.is_empty() && rest.capacity() > KEPT_CAPACITY {
+            rest = Vec::new();
+        }
+        self.rest = rest;
+    }
+
+    /// Handles whole packets while it listens; how many bytes they had.
+    fn handle_packets(&mut self, turn: &mut Turn<'_>, bytes: &[u8], upper: &mut impl Upper) -> usize {
+        let mut at = 0;
+        while self.listens() && at < bytes.len() {
+            // A stranger who does not begin with CONNECT is not waited for.
+            if self.state == State::ExpectConnect && bytes[at] != kind::CONNECT << 4 {
+                self.fail(turn, Reason::PROTOCOL_ERROR, upper);
+                break;
+            }
+            match frame::split(&bytes[at..], self.maximum_packet(bytes[at])) {
+                Ok(Some(frame)) => match self.handle_packet(turn, &frame, upper) {
+                    Ok(Flow::Next) => {
+                        turn.counters.packets_in += 1;
+                        at += frame.bytes.len();
+                    }
+                    Ok(Flow::Stay) => break,
+                    Err(reason) => self.fail(turn, reason, upper),
+                },
+                Ok(None) => break,
+                Err(reason) => self.fail(turn, reason, upper),
+            }
+            self.limit_rate(turn);
+        }
+        at
+    }
+
+    fn handle_packet(
+        &mut self,
+        turn: &mut Turn<'_>,
+        frame: &Frame<'_>,
+        upper: &mut impl Upper,
+    ) -> Result<Flow, Reason> {
+        self.heard = turn.now;
+        match self.state {
+            State::ExpectConnect => self.handle_connect(turn, frame, upper),
+            State::Deciding => self.handle_while_deciding(frame, upper)?,
+            State::Open => return self.handle_open(turn, frame, upper),
+            State::Closed => {}
+        }
+        Ok(Flow::Next)
+    }
+
+    /// Keeps what was not handled, within bounds: before the client is accepted that of the handshake, then what came in one go.
+    fn keep(&mut self, turn: &mut Turn<'_>, bytes: &[u8], upper: &mut impl Upper) {
+        if self.state == State::Closed || bytes.is_empty() {
+            return;
+        }
+        if self.state != State::Open && self.rest.len() + bytes.len() > self.settings.handshake_bytes {
+            return self.fail(turn, Reason::PACKET_TOO_LARGE, upper);
+        }
+        self.rest.extend_from_slice(bytes);
+        self.limit_rate(turn);
+    }
+
+    /// The largest packet that may begin with this byte.
+    fn maximum_packet(&self, first: u8) -> usize {
+        match self.state {
+            State::Open if first >> 4 == kind::PUBLISH => self.settings.maximum_packet,
+            State::Open => self.settings.maximum_packet.min(MAX_CONTROL),
+            _ => self.settings.maximum_packet.min(self.settings.handshake_bytes),
+        }
+    }
+
+    fn limit_rate(&mut self, turn: &Turn<'_>) {
+        if self.state == State::Open && self.paused.is_none() {
+            let free_at = self.messages.free_at(turn.now).max(self.bytes.free_at(turn.now));
+            if free_at > turn.now {
+                self.paused = Some(Pause::Rate(free_at));
+            }
+        }
+    }
+}

@@ -1,0 +1,197 @@
+//! Time, rates, sizes, and what the client wants to be spared.
+
+use super::*;
+use crate::mqtt::packets::Farewell;
+
+#[test]
+fn the_keep_alive_is_one_and_a_half_times_what_was_agreed() {
+    for version in VERSIONS {
+        for (agreed, expected) in [(None, 90), (Some(10), 15)] {
+            let mut bench = Bench::new(ListenerSettings::default());
+            bench.accept.keep_alive = agreed;
+            bench.feed(&connect(version, 2, &[], b"\0\x01c"));
+            bench.accept(Session::default());
+            bench.take();
+            bench.now = 7 * SECOND;
+            bench.feed(&[0xC0]);
+            bench.now = 8 * SECOND;
+            bench.feed(&[0]);
+            assert_eq!(bench.take(), [[0xD0, 0]]);
+            let deadline = (8 + expected) * SECOND;
+            bench.now = deadline - 1;
+            bench.turn(|connection, turn, upper| connection.handle_timeout(turn, upper));
+            assert_eq!(bench.closed(), None);
+            bench.wait_until(deadline);
+            assert_eq!(bench.closed(), Some((Cause::Silent, Reason::KEEP_ALIVE_TIMEOUT)));
+            let told: &[&[u8]] = if version == Version::V5 { &[&[0xE0, 2, 0x8D, 0]] } else { &[] };
+            assert_eq!(bench.take(), told);
+        }
+    }
+    // One second means one and a half, and none at all means for ever.
+    for (keep_alive, deadline) in [(1, 1_500_000), (0, Micros::MAX)] {
+        let mut bench = Bench::new(ListenerSettings::default());
+        bench.feed(&packet(0x10, &[0, 4, b'M', b'Q', b'T', b'T', 4, 2, 0, keep_alive, 0, 1, b'c']));
+        bench.accept(Session::default());
+        assert_eq!(bench.connection.poll_timeout(), deadline);
+    }
+}
+
+#[test]
+fn a_large_packet_on_its_way_is_a_sign_of_life_and_a_trickle_is_not() {
+    let mut bench = Bench::open(Version::V311);
+    let large = publish(Version::V311, 0, "t", 0, &[], &[7; 100_000]);
+    for chunk in large.chunks(2_000) {
+        assert!(bench.connection.poll_timeout() > bench.now, "it goes on coming");
+        bench.feed(chunk);
+        bench.now += 80 * SECOND;
+    }
+    assert_eq!(bench.upper.published[0].1.len(), 100_000);
+    let mut bench = Bench::open(Version::V311);
+    for byte in &large[..10] {
+        bench.now += 10 * SECOND;
+        bench.feed(&[*byte]);
+    }
+    assert_eq!(bench.connection.poll_timeout(), 90 * SECOND);
+}
+
+#[test]
+fn connect_has_its_time() {
+    let mut bench = Bench::new(ListenerSettings::default());
+    bench.feed(&[0x10]);
+    bench.wait_until(10 * SECOND);
+    assert_eq!(bench.closed(), Some((Cause::Silent, Reason::KEEP_ALIVE_TIMEOUT)));
+    assert!(bench.out.is_empty());
+    // The decision is not the client's to hurry.
+    let mut bench = Bench::new(ListenerSettings::default());
+    bench.feed(&connect(Version::V5, 2, &[], b"\0\x01c"));
+    assert_eq!(bench.connection.poll_timeout(), Micros::MAX);
+}
+
+#[test]
+fn a_client_that_sends_too_fast_is_read_more_slowly_and_loses_nothing() {
+    let settings = ListenerSettings { rate: 10, ..ListenerSettings::default() };
+    let mut bench = Bench::open_with(Version::V311, settings, Session::default(), &[]);
+    let many: Vec<u8> = (0..40).flat_map(|n| publish(Version::V311, 0, "t", 0, &[], &[n])).collect();
+    bench.feed(&many);
+    assert_eq!(bench.upper.published.len(), 11, "a burst of a second");
+    while bench.upper.published.len() < 40 {
+        assert!(!bench.connection.wants_bytes());
+        bench.wait_until(bench.connection.poll_timeout());
+        let allowed = 11 + (bench.now / 100_000) as usize;
+        assert!(bench.upper.published.len() <= allowed, "{} at {}", bench.upper.published.len(), bench.now);
+    }
+    assert!(bench.now >= 2_800_000, "{}", bench.now);
+    let sent: Vec<u8> = bench.upper.published.iter().map(|(_, payload, _)| payload[0]).collect();
+    assert_eq!(sent, (0..40).collect::<Vec<u8>>());
+
+    let settings = ListenerSettings { rate_bytes: 1_000, ..ListenerSettings::default() };
+    let mut bench = Bench::open_with(Version::V311, settings, Session::default(), &[]);
+    bench.feed(&publish(Version::V311, 0, "t", 0, &[], &[0; 3_000]));
+    assert!(!bench.connection.wants_bytes());
+    assert!((1_900_000..2_200_000).contains(&bench.connection.poll_timeout()));
+}
+
+#[test]
+fn a_packet_over_the_maximum_is_refused_at_its_header() {
+    let settings = ListenerSettings { maximum_packet: 100, ..ListenerSettings::default() };
+    let mut bench = Bench::open_with(Version::V5, settings.clone(), Session::default(), &[]);
+    bench.feed(&publish(Version::V5, 0, "t", 0, &[], &[0; 94]));
+    assert_eq!(bench.upper.published.len(), 1);
+    bench.feed(&[0x30, 99]);
+    assert_eq!(bench.closed(), Some((Cause::Error, Reason::PACKET_TOO_LARGE)));
+    assert_eq!(bench.take(), [[0xE0, 2, 0x95, 0]]);
+    // What is no PUBLISH has a bound of its own.
+    let mut bench = Bench::open(Version::V5);
+    bench.feed(&[0x82, 0x80, 0x80, 0x40]);
+    assert_eq!(bench.closed(), Some((Cause::Error, Reason::PACKET_TOO_LARGE)));
+}
+
+#[test]
+fn what_the_server_does_not_offer_is_refused() {
+    let settings =
+        ListenerSettings { maximum_qos: 1, retain_available: false, ..ListenerSettings::default() };
+    for (flags, reason) in [(4, Reason::QOS_NOT_SUPPORTED), (1, Reason::RETAIN_NOT_SUPPORTED)] {
+        let mut bench = Bench::open_with(Version::V5, settings.clone(), Session::default(), &[]);
+        bench.feed(&publish(Version::V5, flags, "t", 1, &[], b""));
+        assert_eq!(bench.closed(), Some((Cause::Error, reason)));
+    }
+    for (flags, reason) in
+        [(0b0001_0110, Reason::QOS_NOT_SUPPORTED), (0b0010_0110, Reason::RETAIN_NOT_SUPPORTED)]
+    {
+        let mut bench = Bench::new(settings.clone());
+        bench.feed(&connect(Version::V5, flags, &[], b"\0\x01c\0\0\x01t\0\0"));
+        assert_eq!(bench.take(), [[0x20, 3, 0, reason.0, 0]]);
+    }
+}
+
+#[test]
+fn reason_strings_are_spared_where_the_client_asks_or_has_no_room() {
+    let suback = |properties: &[u8]| {
+        let mut bench =
+            Bench::open_with(Version::V5, ListenerSettings::default(), Session::default(), properties);
+        let reasons = [Reason::SUCCESS, Reason::NOT_AUTHORIZED];
+        bench.turn(|connection, turn, upper| connection.suback(turn, 5, &reasons, "no", upper));
+        bench
+    };
+    assert_eq!(suback(b"").take(), [[0x90, 10, 0, 5, 5, 0x1F, 0, 2, b'n', b'o', 0, 0x87]]);
+    assert_eq!(suback(b"\x17\0").take(), [[0x90, 5, 0, 5, 0, 0, 0x87]]);
+    assert_eq!(suback(b"\x27\0\0\0\x0B").take(), [[0x90, 5, 0, 5, 0, 0, 0x87]]);
+    let mut bench = suback(b"\x27\0\0\0\x0B");
+    bench.turn(|connection, turn, upper| connection.unsuback(turn, 6, &[Reason::SUCCESS; 7], "", upper));
+    assert_eq!(bench.closed(), Some((Cause::Error, Reason::PACKET_TOO_LARGE)), "it cannot be told at all");
+    // DISCONNECT has its reason string in any case (MQTT 5 §3.1.2.11.7).
+    let mut bench = Bench::open_with(Version::V5, ListenerSettings::default(), Session::default(), b"\x17\0");
+    let farewell =
+        Farewell { reason: Reason::SHUTTING_DOWN, text: "x".to_owned(), server_reference: "h".to_owned() };
+    bench.turn(|connection, turn, upper| connection.disconnect(turn, &farewell, upper));
+    assert_eq!(bench.take(), [[0xE0, 10, 0x8B, 8, 0x1C, 0, 1, b'h', 0x1F, 0, 1, b'x']]);
+}
+
+#[test]
+fn subscriptions_come_up_with_all_their_options() {
+    let mut bench = Bench::open(Version::V5);
+    bench.feed(&packet(0x82, b"\0\x09\x03\x0b\x80\x01\0\x03a/#\x2e\0\x0a$share/g/t\x01"));
+    let Some(Event::Subscribe(subscribe)) = bench.upper.events.pop() else {
+        panic!("nothing came up");
+    };
+    assert_eq!((subscribe.packet_id, subscribe.identifier), (9, 128));
+    let [first, second] = &subscribe.filters[..] else { panic!("{subscribe:?}") };
+    assert_eq!((first.filter.as_str(), first.qos, first.retain_handling), ("a/#", 2, 2));
+    assert!(first.no_local && first.retain_as_published);
+    assert_eq!((second.filter.as_str(), second.qos, second.no_local), ("$share/g/t", 1, false));
+    bench.feed(&packet(0xA2, b"\0\x0a\0\0\x03a/#\0\x01b"));
+    let Some(Event::Unsubscribe(unsubscribe)) = bench.upper.events.pop() else {
+        panic!("nothing came up");
+    };
+    assert_eq!(
+        (unsubscribe.packet_id, &unsubscribe.filters[..]),
+        (10, &["a/#".to_owned(), "b".to_owned()][..])
+    );
+}
+
+#[test]
+fn answers_before_mqtt_5_have_its_words() {
+    for version in [Version::V31, Version::V311] {
+        let mut bench = Bench::open(version);
+        let reasons = [Reason(2), Reason::NOT_AUTHORIZED, Reason::SUCCESS];
+        bench.turn(|connection, turn, upper| connection.suback(turn, 5, &reasons, "no", upper));
+        bench.turn(|connection, turn, upper| connection.unsuback(turn, 6, &reasons, "no", upper));
+        bench.turn(|connection, turn, upper| {
+            connection.disconnect(turn, &Reason::TAKEN_OVER.into(), upper);
+        });
+        assert_eq!(bench.take(), [vec![0x90, 5, 0, 5, 2, 0x80, 0], vec![0xB0, 2, 0, 6]]);
+        assert_eq!(bench.closed(), Some((Cause::Server, Reason::TAKEN_OVER)));
+    }
+}
+
+/// An idle connection has no more than its own fields: no buffer stays with it.
+#[test]
+fn an_idle_connection_keeps_no_buffers() {
+    let mut bench = Bench::open(Version::V5);
+    bench.feed(&publish(Version::V5, 0, "t", 0, &[], &[0; 50_000])[..40_000]);
+    assert!(bench.connection.rest.capacity() >= 40_000);
+    bench.feed(&publish(Version::V5, 0, "t", 0, &[], &[0; 50_000])[40_000..]);
+    assert_eq!(bench.connection.rest.capacity(), 0);
+    let bytes = size_of::<Connection>() + size_of::<Session>();
+    assert!(bytes < 1_024, "{bytes}");
+}

@@ -1,0 +1,229 @@
+//! Sessions over several connections, and over several gateways (MQTT 5 §4.4).
+
+use super::*;
+use crate::mqtt::session::SessionState;
+
+/// The client comes back to its session; what it is sent behind CONNACK.
+fn back(version: Version, session: Session, properties: &[u8]) -> (Bench, Vec<Vec<u8>>) {
+    let mut bench = Bench::new(ListenerSettings::default());
+    bench.accept.session_present = true;
+    bench.feed(&connect(version, 0, properties, b"\0\x01c"));
+    bench.accept(session);
+    let packets = bench.take().split_off(1);
+    (bench, packets)
+}
+
+#[test]
+fn pubrel_and_publish_come_again_first_in_order_and_with_their_ids() {
+    for version in VERSIONS {
+        let mut bench = Bench::open(version);
+        for sequence in 1..7 {
+            bench.deliver(Message::plain(sequence, "t", &[sequence as u8], 1 + (sequence % 2) as u8), 2);
+        }
+        // 1, 3 and 5 are of QoS 2.
+        bench.feed(&ack(kind::PUBREC, 5));
+        bench.feed(&ack(kind::PUBREC, 1));
+        bench.feed(&ack(kind::PUBACK, 4));
+        bench.take();
+        let mut session = bench.part();
+        let waits = Delivery {
+            message: Arc::new(Message::plain(7, "t", b"new", 1)),
+            terms: Terms { qos: 1, ..Terms::default() },
+            claim: None,
+        };
+        assert!(session.deliver(0, waits, &mut Counters::default()));
+        let (mut bench, packets) = back(version, session, &[]);
+        let expected = [
+            ack(kind::PUBREL, 5),
+            ack(kind::PUBREL, 1),
+            publish(version, 8 | 2, "t", 2, &[], &[2]),
+            publish(version, 8 | 4, "t", 3, &[], &[3]),
+            publish(version, 8 | 2, "t", 6, &[], &[6]),
+            publish(version, 2, "t", 7, &[], b"new"),
+        ];
+        assert_eq!(packets, expected);
+        for bytes in
+            [ack(kind::PUBCOMP, 5), ack(kind::PUBCOMP, 1), ack(kind::PUBACK, 2), ack(kind::PUBREC, 3)]
+        {
+            bench.feed(&bytes);
+        }
+        assert_eq!(bench.take(), [ack(kind::PUBREL, 3)]);
+        assert_eq!(
+            bench.part().export(),
+            SessionState { sent: vec![((7, 6), 6), ((7, 7), 7)], owed: vec![3], received: vec![] }
+        );
+    }
+}
+
+#[test]
+fn pubcomp_of_an_earlier_connection_gives_no_quota() {
+    for (properties, most) in [(&b""[..], 65_535_u32), (b"\x21\0\x02", 2)] {
+        let session = Session::import(
+            SessionSettings { inflight: u16::MAX, ..SessionSettings::default() },
+            SessionState { owed: vec![65_535, 1], ..SessionState::default() },
+        );
+        let (mut bench, packets) = back(Version::V5, session, properties);
+        assert_eq!(packets, [ack(kind::PUBREL, 65_535), ack(kind::PUBREL, 1)]);
+        bench.feed(&ack(kind::PUBCOMP, 1));
+        bench.feed(&ack(kind::PUBCOMP, 65_535));
+        for sequence in 0..5 {
+            bench.deliver(Message::plain(sequence, "t", b"", 1), 1);
+        }
+        assert_eq!(bench.take().len() as u32, most.min(5));
+    }
+}
+
+#[test]
+fn a_smaller_receive_maximum_holds_from_the_first_packet_on() {
+    let mut bench = Bench::open(Version::V5);
+    for sequence in 1..4 {
+        bench.deliver(Message::plain(sequence, "t", &[sequence as u8], 1), 1);
+    }
+    let (mut bench, packets) = back(Version::V5, bench.part(), b"\x21\0\x01");
+    assert_eq!(packets, [publish(Version::V5, 10, "t", 1, &[], &[1])]);
+    for id in 1..3_u8 {
+        bench.feed(&ack(kind::PUBACK, u16::from(id)));
+        assert_eq!(bench.take(), [publish(Version::V5, 10, "t", u16::from(id) + 1, &[], &[id + 1])]);
+    }
+}
+
+#[test]
+fn what_was_sent_comes_again_although_its_expiry_is_over_and_not_where_it_is_too_large() {
+    let mut bench = Bench::open(Version::V5);
+    let mut message = Message::plain(1, "t", b"old", 2);
+    message.expires = SECOND;
+    bench.deliver(message, 2);
+    bench.deliver(Message::plain(2, "t", &[0; 50], 2), 2);
+    bench.deliver(Message::plain(3, "t", b"3", 2), 2);
+    let mut bench_now = Bench::new(ListenerSettings::default());
+    bench_now.now = 9 * SECOND;
+    bench_now.feed(&connect(Version::V5, 0, b"\x27\0\0\0\x20", b"\0\x01c"));
+    let releases = Arc::clone(&bench.releases);
+    bench_now.accept(bench.part());
+    let expected = [
+        publish(Version::V5, 12, "t", 1, b"\x02\0\0\0\0", b"old"),
+        publish(Version::V5, 12, "t", 3, &[], b"3"),
+    ];
+    assert_eq!(bench_now.take().split_off(1), expected);
+    assert_eq!(releases.take().len(), 1);
+}
+
+#[test]
+fn a_message_of_qos_2_that_comes_again_is_delivered_once() {
+    for version in VERSIONS {
+        // The network answers before, while, or after the client is away.
+        for answered in 0..3 {
+            let mut bench = Bench::open(version);
+            bench.feed(&publish(version, 4, "t", 7, &[], b"x"));
+            let key = bench.upper.published[0].2.unwrap();
+            if answered == 0 {
+                bench.answer(key.0, Reason::SUCCESS);
+            }
+            let mut session = bench.part();
+            assert_eq!(session.is_settled(), answered == 0);
+            if answered == 1 {
+                session.answer(key, Reason::SUCCESS);
+            }
+            let (mut bench, packets) = back(version, session, &[]);
+            assert!(packets.is_empty(), "PUBREC answers PUBLISH alone");
+            bench.feed(&publish(version, 12, "t", 7, &[], b"x"));
+            if answered == 2 {
+                assert!(bench.take().is_empty());
+                bench.answer(key.0, Reason::SUCCESS);
+            }
+            assert_eq!(bench.take(), [ack(kind::PUBREC, 7)], "{version:?} {answered}");
+            bench.feed(&ack(kind::PUBREL, 7));
+            assert_eq!(bench.take(), [ack(kind::PUBCOMP, 7)]);
+            assert!(bench.upper.published.is_empty());
+            assert!(bench.part().is_settled());
+        }
+    }
+}
+
+#[test]
+fn a_message_that_failed_while_the_client_was_away_is_taken_again() {
+    let mut bench = Bench::open(Version::V5);
+    bench.feed(&publish(Version::V5, 4, "t", 7, &[], b"x"));
+    let mut session = bench.part();
+    session.answer(Key(1), Reason::UNSPECIFIED);
+    let (mut bench, _) = back(Version::V5, session, &[]);
+    bench.feed(&publish(Version::V5, 12, "t", 7, &[], b"x"));
+    assert_eq!(bench.upper.published.len(), 1);
+    assert_ne!(bench.upper.published[0].2, Some(Key(1)), "a key is not used twice");
+}
+
+#[test]
+fn a_message_of_qos_1_without_its_answer_is_new_on_the_next_connection() {
+    let mut bench = Bench::open(Version::V311);
+    bench.feed(&publish(Version::V311, 2, "t", 7, &[], b"x"));
+    let (mut bench, _) = back(Version::V311, bench.part(), &[]);
+    bench.feed(&publish(Version::V311, 10, "t", 7, &[], b"x"));
+    assert_eq!(bench.upper.published.len(), 1);
+    bench.answer(1, Reason::SUCCESS);
+    assert!(bench.take().is_empty(), "the answer to the first does not count for the second");
+    bench.answer(2, Reason::SUCCESS);
+    assert_eq!(bench.take(), [ack(kind::PUBACK, 7)]);
+}
+
+#[test]
+fn another_gateway_goes_on_with_the_same_packet_ids() {
+    let mut bench = Bench::open(Version::V5);
+    for sequence in 1..4 {
+        bench.deliver(Message::plain(sequence, "t", &[sequence as u8], 2), 2);
+    }
+    bench.feed(&ack(kind::PUBREC, 2));
+    bench.feed(&publish(Version::V5, 4, "t", 9, &[], b"x"));
+    bench.answer(1, Reason::SUCCESS);
+    let state = bench.part().export();
+    let expected = SessionState { sent: vec![((7, 1), 1), ((7, 3), 3)], owed: vec![2], received: vec![9] };
+    assert_eq!(state, expected);
+    let session = Session::import(SessionSettings::default(), state.clone());
+    assert_eq!(session.export(), state, "nothing is lost on the way");
+    let (mut bench, packets) = back(Version::V5, session, &[]);
+    assert_eq!(packets, [ack(kind::PUBREL, 2)]);
+    // The network brings again what was not acknowledged, then what is new.
+    for sequence in [1, 3, 4] {
+        bench.deliver(Message::plain(sequence, "t", &[sequence as u8], 2), 2);
+    }
+    let expected = [
+        publish(Version::V5, 12, "t", 1, &[], &[1]),
+        publish(Version::V5, 12, "t", 3, &[], &[3]),
+        publish(Version::V5, 4, "t", 4, &[], &[4]),
+    ];
+    assert_eq!(bench.take(), expected);
+    bench.feed(&publish(Version::V5, 12, "t", 9, &[], b"x"));
+    assert_eq!(bench.take(), [ack(kind::PUBREC, 9)]);
+    assert!(bench.upper.published.is_empty());
+    (1..5).for_each(|id| bench.feed(&ack(kind::PUBREC, id)));
+    assert_eq!(bench.settled(), 3);
+}
+
+#[test]
+fn a_client_that_is_away_is_kept_what_is_of_qos_1_and_2() {
+    let mut bench = Bench::open_with(
+        Version::V311,
+        ListenerSettings { output_bytes: 1, ..ListenerSettings::default() },
+        Session::default(),
+        &[],
+    );
+    bench.out.push(0);
+    bench.deliver(Message::plain(1, "t", b"waits for the socket", 0), 0);
+    bench.out.clear();
+    let releases = Arc::clone(&bench.releases);
+    let mut session = bench.part();
+    let mut counters = Counters::default();
+    for (sequence, qos) in (2..).zip([0, 1, 2]) {
+        let message = Arc::new(Message::plain(sequence, "t", &[sequence as u8], qos));
+        let claim = Some(Claim::new(Ticket { member: 0, message: message.id }, &releases));
+        let terms = Terms { qos: 2, ..Terms::default() };
+        assert!(session.deliver(0, Delivery { message, terms, claim }, &mut counters));
+    }
+    assert_eq!(counters.drops[crate::mqtt::counters::Drop::Away as usize], 1);
+    assert_eq!((session.load().queued, releases.take().len()), (2, 1));
+    session.handle_timeout(session.poll_timeout(), &mut counters);
+    assert_eq!(releases.take().len(), 2, "away is stalled, too, unless its settings say otherwise");
+    let (_, packets) = back(Version::V311, session, &[]);
+    let expected =
+        [publish(Version::V311, 2, "t", 1, &[], &[3]), publish(Version::V311, 4, "t", 2, &[], &[4])];
+    assert_eq!(packets, expected);
+}

@@ -1,0 +1,409 @@
+//! Where the messages of the network go: from a listener to a session, and to the worker that has it, or to the place where it is parked.
+//!
+//! A session is in one place: with the worker that has its client's connection, on its way from there, or parked here. Whoever routes (the
+//! network's thread) does so under this table's lock and posts to the workers before it lets go; whoever moves a session changes its
+//! place under the same lock. So a session gets its messages in order, wherever it is.
+//!
+//! Who needs several locks takes the network's first, then this one, then a mailbox's.
+
+use std::collections::hash_map;
+use std::sync::Arc;
+
+use rustc_hash::FxHashMap;
+use smallvec::SmallVec;
+
+use crate::Micros;
+use crate::mqtt::Key;
+use crate::mqtt::claim::{Claim, Releases, Ticket};
+use crate::mqtt::counters::Counters;
+use crate::mqtt::io::connections::ConnectionId;
+use crate::mqtt::message::{Message, Terms};
+use crate::mqtt::news::SessionHandle;
+use crate::mqtt::reason::Reason;
+use crate::mqtt::session::{Delivery, Session};
+
+/// The member that holds the subscriptions of all sessions that have none of their own.
+const SHARED_MEMBER: u64 = 0;
+/// What a listener on hold keeps at `QoS` 0; the rest is bounded by the network's credit.
+const MOST_HELD: usize = 1_000;
+
+/// How a subscription wants its messages.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Options {
+    pub qos: u8,
+    pub no_local: bool,
+    pub retain_as_published: bool,
+    /// The subscription identifier; 0: none.
+    pub identifier: u32,
+}
+
+/// A message of the network, and for whom.
+pub struct Incoming<'a> {
+    /// Whom to answer, at `QoS` 1 and 2; `None`: nobody waits.
+    pub ticket: Option<Ticket>,
+    pub message: Message,
+    /// Sent because it was kept when a subscription was made.
+    pub retained: bool,
+    /// Who published it; 0: nobody says.
+    pub origin: u64,
+    pub listeners: &'a [u64],
+}
+
+/// Something for a session that is with a worker.
+pub struct Parcel {
+    pub connection: ConnectionId,
+    pub what: What,
+}
+
+pub enum What {
+    Message(Delivery),
+    /// The network's answer to a message that the client published.
+    Answer(Key, Reason),
+}
+
+impl Parcel {
+    /// What it counts for.
+    pub fn bytes(&self) -> usize {
+        match &self.what {
+            What::Message(delivery) => size_of::<Self>() + delivery.message.payload.len(),
+            What::Answer(..) => size_of::<Self>(),
+        }
+    }
+}
+
+/// Parcels for each worker, by number.
+pub type Batches = Vec<Vec<Parcel>>;
+
+/// The table.
+#[derive(Default)]
+pub struct Fanout {
+    listeners: FxHashMap<u64, Listener>,
+    sessions: FxHashMap<SessionHandle, Seat>,
+    connections: FxHashMap<ConnectionId, SessionHandle>,
+    /// Counts messages: so a session that one matches twice is found.
+    routed: u64,
+    releases: Arc<Releases>,
+    counters: Counters,
+    overflowed: Vec<SessionHandle>,
+    /// A parked session has come, or got something.
+    changed: bool,
+}
+
+struct Listener {
+    session: SessionHandle,
+    options: Options,
+    /// Until the SUBACK with this packet id is out, what comes waits here; `None`: it is.
+    hold: Option<(u16, Vec<Delivery>)>,
+}
+
+struct Seat {
+    place: Place,
+    /// As [`Incoming::origin`].
+    origin: u64,
+    /// Its listeners.
+    listeners: SmallVec<[u64; 2]>,
+    /// The message that it was last found for, and where among its recipients.
+    found: (u64, usize),
+}
+
+impl Seat {
+    fn new(place: Place) -> Self {
+        Self { place, origin: 0, listeners: SmallVec::new(), found: (0, 0) }
+    }
+}
+
+enum Place {
+    With(ConnectionId),
+    /// Its connection has ended, and the worker has not handed it over yet.
+    Leaving(Vec<What>),
+    Parked(Box<Session>),
+}
+
+/// One who gets a message: a session, or a listener on hold.
+struct Recipient {
+    session: SessionHandle,
+    terms: Terms,
+    /// The listener on hold; `None`: the session gets it at once.
+    held_by: Option<u64>,
+}
+
+impl Fanout {
+    pub fn new(releases: Arc<Releases>) -> Self {
+        Self { releases, ..Self::default() }
+    }
+
+    // Listeners
+
+    /// Has a listener's messages go to a session. `hold`: they wait for the SUBACK with this packet id.
+    pub fn attach(&mut self, listener: u64, session: SessionHandle, options: Options, hold: Option<u16>) {
+        self.detach(listener);
+        if let Some(seat) = self.sessions.get_mut(&session) {
+            seat.listeners.push(listener);
+            let hold = hold.map(|packet| (packet, Vec::new()));
+            self.listeners.insert(listener, Listener { session, options, hold });
+        }
+    }
+
+    /// SUBACK is out: gives what waited for it to the session, and from now on everything at once.
+    pub fn release(&mut self, now: Micros, session: SessionHandle, packet: u16, batches: &mut Batches) {
+        let listeners = self.sessions.get(&session).map(|seat| seat.listeners.clone());
+        for listener in listeners.unwrap_or_default() {
+            let Some(entry) = self.listeners.get_mut(&listener) else {
+                continue;
+            };
+            if entry.hold.as_ref().is_some_and(|(awaited, _)| *awaited == packet) {
+                let held = entry.hold.take().map(|(_, held)| held).unwrap_or_default();
+                held.into_iter()
+                    .for_each(|delivery| self.hand(now, session, What::Message(delivery), batches));
+            }
+        }
+    }
+
+    /// Forgets a listener, and what waited for it.
+    pub fn detach(&mut self, listener: u64) {
+        if let Some(Listener { session, .. }) = self.listeners.remove(&listener)
+            && let Some(seat) = self.sessions.get_mut(&session)
+        {
+            seat.listeners.retain(|other| *other != listener);
+        }
+    }
+
+    /// Whether some of these listeners are known.
+    pub fn has_any(&self, listeners: &[u64]) -> bool {
+        listeners.iter().any(|listener| self.listeners.contains_key(listener))
+    }
+
+    /// A session is with a connection from now on. Returns it; `None`: it was not parked here.
+    pub fn seat(
+        &mut self,
+        handle: SessionHandle,
+        connection: ConnectionId,
+        origin: u64,
+    ) -> Option<Box<Session>> {
+        let seat = self.sessions.get_mut(&handle)?;
+        if !matches!(seat.place, Place::Parked(_)) {
+            return None;
+        }
+        seat.origin = origin;
+        self.connections.insert(connection, handle);
+        match std::mem::replace(&mut seat.place, Place::With(connection)) {
+            Place::Parked(session) => Some(session),
+            Place::With(_) | Place::Leaving(_) => None,
+        }
+    }
+
+    /// The session's connection has ended: what comes waits for `park`.
+    pub fn leave(&mut self, session: SessionHandle, connection: ConnectionId) {
+        if let Some(seat) = self.sessions.get_mut(&session)
+            && matches!(seat.place, Place::With(there) if there == connection)
+        {
+            seat.place = Place::Leaving(Vec::new());
+            self.connections.remove(&connection);
+        }
+    }
+
+    /// Takes over a session that was leaving, or is new.
+    pub fn park(&mut self, now: Micros, handle: SessionHandle, session: Box<Session>) {
+        self.changed = true;
+        let seat = self.sessions.entry(handle).or_insert_with(|| Seat::new(Place::Leaving(Vec::new())));
+        if let Place::Leaving(waited) = std::mem::replace(&mut seat.place, Place::Parked(session)) {
+            waited.into_iter().for_each(|what| self.hand(now, handle, what, &mut Vec::new()));
+        }
+    }
+
+    /// Takes a parked session out for good; its listeners are forgotten. What it has not done with and came through a member of its own
+    /// stays unanswered: it is to come again, to whoever has that member's session next. `None`: it is not parked here.
+    pub fn remove(&mut self, handle: SessionHandle) -> Option<Box<Session>> {
+        let hash_map::Entry::Occupied(entry) = self.sessions.entry(handle) else {
+            return None;
+        };
+        if !matches!(entry.get().place, Place::Parked(_)) {
+            return None;
+        }
+        let Seat { place: Place::Parked(session), listeners, .. } = entry.remove() else {
+            return None;
+        };
+        let gone = listeners.iter().filter_map(|listener| self.listeners.remove(listener)?.hold);
+        let held: Vec<Delivery> = gone.flat_map(|(_, held)| held).collect();
+        let claims = session.claims().chain(held.iter().filter_map(|delivery| delivery.claim.as_ref()));
+        claims.filter(|claim| claim.ticket().member != SHARED_MEMBER).for_each(Claim::forsake);
+        Some(session)
+    }
+
+    /// A parked session.
+    pub fn parked(&mut self, handle: SessionHandle) -> Option<&mut Session> {
+        match &mut self.sessions.get_mut(&handle)?.place {
+            Place::Parked(session) => Some(session),
+            Place::With(_) | Place::Leaving(_) => None,
+        }
+    }
+
+    /// The session that a connection has; `None`: it has none.
+    pub fn session_of(&self, connection: ConnectionId) -> Option<SessionHandle> {
+        self.connections.get(&connection).copied()
+    }
+
+    /// The connection that has the session; `None`: none has.
+    pub fn connection_of(&self, handle: SessionHandle) -> Option<ConnectionId> {
+        match self.sessions.get(&handle)?.place {
+            Place::With(connection) => Some(connection),
+            Place::Leaving(_) | Place::Parked(_) => None,
+        }
+    }
+
+    pub fn has_changed(&self) -> bool {
+        self.changed
+    }
+
+    /// Whether a parked session has come, or got something, since this was last asked.
+    pub fn take_changed(&mut self) -> bool {
+        std::mem::take(&mut self.changed)
+    }
+
+    /// Releases the claims of parked sessions that held them too long; when to ask again.
+    pub fn handle_timeout(&mut self, now: Micros) -> Micros {
+        let mut next = Micros::MAX;
+        for seat in self.sessions.values_mut() {
+            if let Place::Parked(session) = &mut seat.place {
+                if session.poll_timeout() <= now {
+                    session.handle_timeout(now, &mut self.counters);
+                }
+                next = next.min(session.poll_timeout());
+            }
+        }
+        next
+    }
+
+    /// Parked sessions that overflowed since the last time, and are to end.
+    pub fn take_overflowed(&mut self) -> Vec<SessionHandle> {
+        std::mem::take(&mut self.overflowed)
+    }
+
+    /// (listeners, sessions parked, sessions)
+    pub fn sizes(&self) -> (usize, usize, usize) {
+        let parked = self.sessions.values().filter(|seat| matches!(seat.place, Place::Parked(_))).count();
+        (self.listeners.len(), parked, self.sessions.len())
+    }
+
+    /// What parked sessions dropped.
+    pub fn counters(&mut self) -> &mut Counters {
+        &mut self.counters
+    }
+
+    // Messages
+
+    /// Gives a message to all whom it is for: one copy for each session, whatever matched.
+    pub fn route(&mut self, now: Micros, incoming: Incoming<'_>, batches: &mut Batches) {
+        let Incoming { ticket, message, .. } = incoming;
+        let recipients = self.recipients(&message, incoming.retained, incoming.origin, incoming.listeners);
+        let (qos, message) = (message.qos, Arc::new(message));
+        // Nobody but this has the claim of a message that nobody gets: it is released when it is dropped here.
+        let claim = ticket.filter(|_| qos > 0).map(|ticket| Claim::new(ticket, &self.releases));
+        for Recipient { session, terms, held_by } in recipients {
+            let claim = claim.clone().filter(|_| terms.qos > 0);
+            let delivery = Delivery { message: Arc::clone(&message), terms, claim };
+            match held_by {
+                None => self.hand(now, session, What::Message(delivery), batches),
+                Some(listener) => self.hold(listener, delivery),
+            }
+        }
+    }
+
+    /// Gives the network's answer to whoever published the message.
+    pub fn answer(
+        &mut self,
+        now: Micros,
+        session: SessionHandle,
+        key: Key,
+        reason: Reason,
+        batches: &mut Batches,
+    ) {
+        self.hand(now, session, What::Answer(key, reason), batches);
+    }
+
+    fn recipients(&mut self, message: &Message, retained: bool, origin: u64, ids: &[u64]) -> Vec<Recipient> {
+        self.routed += 1;
+        let mut recipients: Vec<Recipient> = Vec::with_capacity(ids.len());
+        for id in ids {
+            let Some(Listener { session, options, hold }) = self.listeners.get(id) else {
+                continue;
+            };
+            let Some(seat) = self.sessions.get_mut(session) else {
+                continue;
+            };
+            if options.no_local && origin != 0 && origin == seat.origin {
+                continue;
+            }
+            let terms = terms(options, message, retained);
+            if hold.is_some() {
+                recipients.push(Recipient { session: *session, terms, held_by: Some(*id) });
+            } else if seat.found.0 == self.routed {
+                merge(&mut recipients[seat.found.1].terms, terms);
+            } else {
+                seat.found = (self.routed, recipients.len());
+                recipients.push(Recipient { session: *session, terms, held_by: None });
+            }
+        }
+        // Who gets it at once is not to get it again with what waits.
+        let (sessions, routed) = (&self.sessions, self.routed);
+        let has_it =
+            |session: &SessionHandle| sessions.get(session).is_some_and(|seat: &Seat| seat.found.0 == routed);
+        recipients.retain(|recipient| recipient.held_by.is_none() || !has_it(&recipient.session));
+        recipients
+    }
+
+    fn hold(&mut self, listener: u64, delivery: Delivery) {
+        let Some((_, held)) = self.listeners.get_mut(&listener).and_then(|listener| listener.hold.as_mut())
+        else {
+            return;
+        };
+        if delivery.claim.is_some() || held.len() < MOST_HELD {
+            held.push(delivery);
+        } else {
+            self.counters.drop(crate::mqtt::counters::Drop::QueueFull);
+        }
+    }
+
+    fn hand(&mut self, now: Micros, handle: SessionHandle, what: What, batches: &mut Batches) {
+        let Some(seat) = self.sessions.get_mut(&handle) else {
+            return;
+        };
+        match &mut seat.place {
+            Place::With(connection) => {
+                let parcel = Parcel { connection: *connection, what };
+                batches[usize::from(connection.worker())].push(parcel);
+            }
+            Place::Leaving(waiting) => waiting.push(what),
+            Place::Parked(session) => match what {
+                What::Message(delivery) => {
+                    self.changed = true;
+                    if !session.deliver(now, delivery, &mut self.counters) {
+                        self.overflowed.push(handle);
+                    }
+                }
+                What::Answer(key, reason) => {
+                    self.changed = true;
+                    session.answer(key, reason);
+                }
+            },
+        }
+    }
+}
+
+/// How a message reaches a client by one subscription (§3.3.1.3, §3.3.4).
+fn terms(options: &Options, message: &Message, retained: bool) -> Terms {
+    Terms {
+        qos: options.qos.min(message.qos),
+        retain: retained || (message.retain && options.retain_as_published),
+        identifiers: (options.identifier > 0).then_some(options.identifier).into_iter().collect(),
+    }
+}
+
+fn merge(terms: &mut Terms, other: Terms) {
+    terms.qos = terms.qos.max(other.qos);
+    terms.retain |= other.retain;
+    terms.identifiers.extend(other.identifiers);
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,188 @@
+//! Connections over TCP: sockets, threads and layers, and nothing of MQTT.
+//!
+//! A [`Server`] has N [`worker`]s, each a thread with its own poll and its own socket for each [`listener`] (`SO_REUSEPORT`), so that a
+//! connection belongs to one thread from accept to close and no lock lies on its path. What runs on the connections is a
+//! [`protocol`]. Between the socket and the protocol lies a [`transport`], sans-IO: PROXY header, TLS, WebSocket, in any stack, or none.
+//!
+//! An idle connection costs its entry and no buffer: reading goes through one buffer for each worker, and an [`output`] that is
+//! empty holds nothing. A client that does not read stalls alone: from its bound on its connection is not read either, and the
+//! protocol is told when there is room again.
+
+pub mod admission;
+mod alarms;
+mod arrivals;
+pub mod connection;
+pub mod connections;
+pub mod counters;
+mod doors;
+pub mod listener;
+pub mod mailbox;
+pub mod output;
+pub mod protocol;
+mod proxy;
+pub mod tls;
+pub mod transport;
+mod websocket;
+pub mod worker;
+
+use std::io;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+
+use parking_lot::Mutex;
+
+use crate::Micros;
+use crate::endpoint::fleet::Clock;
+use crate::mqtt::io::counters::Counters;
+use crate::mqtt::io::listener::{Listener, Settings};
+use crate::mqtt::io::mailbox::Mailbox;
+use crate::mqtt::io::protocol::Protocol;
+use crate::mqtt::io::worker::{Order, Worker};
+
+/// More than any machine has processors for, and what a connection's id has room for.
+pub const MOST_WORKERS: usize = 128;
+
+/// Threads that run a protocol on connections, until it is shut down or dropped.
+pub struct Server<P: Protocol> {
+    clock: Clock,
+    desks: Vec<Desk<P>>,
+    listeners: Mutex<Vec<Arc<Listener>>>,
+    threads: Mutex<Vec<JoinHandle<()>>>,
+    fault: Arc<Mutex<Option<String>>>,
+}
+
+/// A worker as other threads see it.
+struct Desk<P: Protocol> {
+    mailbox: Arc<Mailbox<Order<P::Command>>>,
+    counters: Arc<Counters>,
+}
+
+impl<P: Protocol> Server<P> {
+    /// Starts one thread for each protocol. `make` gets the worker's number.
+    ///
+    /// # Errors
+    /// The system gives no poll, or no thread.
+    pub fn start(workers: usize, clock: Clock, mut make: impl FnMut(u8) -> P) -> io::Result<Self> {
+        let fault = Arc::new(Mutex::new(None));
+        let (mut desks, mut threads) = (Vec::new(), Vec::new());
+        for index in 0..workers.clamp(1, MOST_WORKERS) {
+            let number = u8::try_from(index).unwrap_or(u8::MAX);
+            let worker = Worker::new(number, make(number), clock)?;
+            desks.push(Desk { mailbox: worker.mailbox(), counters: worker.counters() });
+            let farewell = Farewell { worker: number, fault: Arc::clone(&fault), clean: false };
+            let run = move || farewell.say(worker.run());
+            threads.push(thread::Builder::new().name(format!("hbroker-mqtt-{index}")).spawn(run)?);
+        }
+        Ok(Self { clock, desks, listeners: Mutex::default(), threads: Mutex::new(threads), fault })
+    }
+
+    pub fn workers(&self) -> usize {
+        self.desks.len()
+    }
+
+    /// Where to post for each worker, by number.
+    pub fn mailboxes(&self) -> Vec<Arc<Mailbox<Order<P::Command>>>> {
+        self.desks.iter().map(|desk| Arc::clone(&desk.mailbox)).collect()
+    }
+
+    /// Takes connections in at an address (port 0: any free one). `number`: the listener's name.
+    ///
+    /// # Errors
+    /// As of `bind` and `listen`: the address is taken, or not here; and so is a number that is in use.
+    pub fn listen(&self, number: u32, address: SocketAddr, settings: Settings) -> io::Result<Arc<Listener>> {
+        let mut listeners = self.listeners.lock();
+        if listeners.iter().any(|listener| listener.number == number) {
+            return Err(io::ErrorKind::AlreadyExists.into());
+        }
+        let (listener, sockets) = listener::open(number, address, settings, self.workers())?;
+        let listener = Arc::new(listener);
+        listeners.push(Arc::clone(&listener));
+        for (desk, socket) in self.desks.iter().zip(sockets) {
+            desk.mailbox.post(Order::OpenDoor(Arc::clone(&listener), socket));
+        }
+        Ok(listener)
+    }
+
+    /// The listener of that number; `None`: there is none, or it was closed.
+    pub fn listener(&self, number: u32) -> Option<Arc<Listener>> {
+        self.listeners.lock().iter().find(|listener| listener.number == number).cloned()
+    }
+
+    /// Takes no more connections in there. Those that are in stay.
+    pub fn close_listener(&self, number: u32) {
+        self.listeners.lock().retain(|listener| listener.number != number);
+        for desk in &self.desks {
+            desk.mailbox.post(Order::CloseDoor(number));
+        }
+    }
+
+    /// The counters of all workers together, by name.
+    pub fn counters(&self) -> Vec<(&'static str, u64)> {
+        let mut sums: Vec<(&'static str, u64)> = Vec::new();
+        for values in self.desks.iter().map(|desk| desk.counters.snapshot()) {
+            if sums.is_empty() {
+                sums.extend(values);
+            } else {
+                sums.iter_mut().zip(values).for_each(|(sum, value)| sum.1 += value.1);
+            }
+        }
+        sums
+    }
+
+    /// Why a worker ended by itself, if one has.
+    pub fn fault(&self) -> Option<String> {
+        self.fault.lock().clone()
+    }
+
+    /// Takes no more connections in, gives those that close `grace` to have what was written, and ends the threads. Idempotent.
+    pub fn shutdown(&self, grace: Duration) {
+        let grace = Micros::try_from(grace.as_micros()).unwrap_or(Micros::MAX);
+        let at = self.clock.now().saturating_add(grace);
+        for desk in &self.desks {
+            desk.mailbox.post(Order::Stop(at));
+        }
+        for thread in std::mem::take(&mut *self.threads.lock()) {
+            // A panic has been reported as a fault.
+            let _ = thread.join();
+        }
+    }
+}
+
+impl<P: Protocol> Drop for Server<P> {
+    fn drop(&mut self) {
+        self.shutdown(Duration::ZERO);
+    }
+}
+
+/// Reports a worker's end, also that by a panic.
+struct Farewell {
+    worker: u8,
+    fault: Arc<Mutex<Option<String>>>,
+    clean: bool,
+}
+
+impl Farewell {
+    fn say(mut self, ended: io::Result<()>) {
+        self.clean = true;
+        if let Err(error) = ended {
+            self.report(&error.to_string());
+        }
+    }
+
+    fn report(&self, why: &str) {
+        self.fault.lock().get_or_insert_with(|| format!("MQTT worker {} ended: {why}", self.worker));
+    }
+}
+
+impl Drop for Farewell {
+    fn drop(&mut self) {
+        if !self.clean {
+            self.report("a panic");
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,139 @@
+//! One deadline for each connection, most of which are put off long before they are due.
+//!
+//! A keep alive moves with every packet. So a deadline is a field of its connection, and the heap holds one entry that is
+//! never later: putting a deadline off touches nothing else, and an entry that comes up early is put back.
+
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+
+use crate::Micros;
+
+/// The deadline of one connection.
+#[derive(Clone, Copy, Debug)]
+pub struct Alarm {
+    /// When it is due; `Micros::MAX`: never.
+    due: Micros,
+    /// The time of its entry in the heap; `Micros::MAX`: there is none.
+    entered: Micros,
+}
+
+impl Default for Alarm {
+    fn default() -> Self {
+        Self { due: Micros::MAX, entered: Micros::MAX }
+    }
+}
+
+/// Where alarms are kept.
+pub trait AlarmOf<K> {
+    /// `None`: whom it was for is gone.
+    fn alarm_of(&mut self, key: K) -> Option<&mut Alarm>;
+}
+
+/// Wakes whom it concerns, by key.
+#[derive(Debug)]
+pub struct Alarms<K: Ord> {
+    heap: BinaryHeap<Reverse<(Micros, K)>>,
+}
+
+impl<K: Ord + Copy> Alarms<K> {
+    pub fn new() -> Self {
+        Self { heap: BinaryHeap::new() }
+    }
+
+    /// Sets a deadline, earlier or later than the one before. `None`: none.
+    pub fn set(&mut self, key: K, alarm: &mut Alarm, due: Option<Micros>) {
+        alarm.due = due.unwrap_or(Micros::MAX);
+        if alarm.due < alarm.entered {
+            alarm.entered = alarm.due;
+            self.heap.push(Reverse((alarm.due, key)));
+        }
+    }
+
+    /// When to look again.
+    pub fn next(&self) -> Option<Micros> {
+        self.heap.peek().map(|Reverse((at, _))| *at)
+    }
+
+    /// The next key whose deadline is over.
+    pub fn pop(&mut self, now: Micros, alarms: &mut impl AlarmOf<K>) -> Option<K> {
+        while let Some(&Reverse((at, key))) = self.heap.peek().filter(|Reverse((at, _))| *at <= now) {
+            self.heap.pop();
+            let Some(alarm) = alarms.alarm_of(key).filter(|alarm| alarm.entered == at) else {
+                continue;
+            };
+            alarm.entered = Micros::MAX;
+            if alarm.due <= now {
+                alarm.due = Micros::MAX;
+                return Some(key);
+            }
+            if alarm.due < Micros::MAX {
+                alarm.entered = alarm.due;
+                self.heap.push(Reverse((alarm.due, key)));
+            }
+        }
+        None
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use rand::rngs::SmallRng;
+    use rand::{Rng, SeedableRng};
+
+    use super::*;
+
+    impl AlarmOf<u32> for BTreeMap<u32, Alarm> {
+        fn alarm_of(&mut self, key: u32) -> Option<&mut Alarm> {
+            self.get_mut(&key)
+        }
+    }
+
+    #[test]
+    fn each_deadline_is_told_once_and_on_time() {
+        for seed in 0..50 {
+            let mut random = SmallRng::seed_from_u64(seed);
+            let mut alarms = Alarms::new();
+            let mut of_key: BTreeMap<u32, Alarm> = BTreeMap::new();
+            let mut model: BTreeMap<u32, Micros> = BTreeMap::new();
+            for now in 0..2_000 {
+                let key = random.random_range(0..20);
+                match random.random_range(0..10) {
+                    0 => {
+                        of_key.remove(&key);
+                        model.remove(&key);
+                    }
+                    1 => {
+                        alarms.set(key, of_key.entry(key).or_default(), None);
+                        model.remove(&key);
+                    }
+                    _ => {
+                        let due = now + random.random_range(1..100);
+                        alarms.set(key, of_key.entry(key).or_default(), Some(due));
+                        model.insert(key, due);
+                    }
+                }
+                let mut told = Vec::new();
+                while let Some(key) = alarms.pop(now, &mut of_key) {
+                    told.push(key);
+                }
+                let mut due: Vec<u32> =
+                    model.iter().filter(|(_, at)| **at <= now).map(|(key, _)| *key).collect();
+                model.retain(|_, at| *at > now);
+                told.sort_unstable();
+                due.sort_unstable();
+                assert_eq!(told, due, "seed {seed} at {now}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_deadline_that_is_put_off_costs_no_entry() {
+        let (mut alarms, mut alarm) = (Alarms::new(), Alarm::default());
+        for now in 0..10_000 {
+            alarms.set(1, &mut alarm, Some(now + 100));
+        }
+        assert_eq!(alarms.heap.len(), 1);
+    }
+}

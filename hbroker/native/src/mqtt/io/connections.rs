@@ -1,0 +1,210 @@
+//! All connections of a worker, as the protocol reaches them.
+
+use mio::event::Event;
+use mio::net::TcpStream;
+use slab::Slab;
+
+use super::alarms::{Alarm, AlarmOf, Alarms};
+use super::connection::{Connection, LINGER};
+use super::output::Output;
+use crate::Micros;
+
+/// Names a connection, and no other one after it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct ConnectionId(pub u64);
+
+/// Bits of an id: worker, generation, slot.
+const SLOT_BITS: u32 = 32;
+const GENERATION_BITS: u32 = 24;
+
+impl ConnectionId {
+    fn new(worker: u8, generation: u32, slot: u32) -> Self {
+        let worker = u64::from(worker) << (SLOT_BITS + GENERATION_BITS);
+        Self(worker | u64::from(generation) << SLOT_BITS | u64::from(slot))
+    }
+
+    pub fn worker(self) -> u8 {
+        (self.0 >> (SLOT_BITS + GENERATION_BITS)) as u8
+    }
+
+    fn generation(self) -> u32 {
+        (self.0 >> SLOT_BITS) as u32 & ((1 << GENERATION_BITS) - 1)
+    }
+
+    pub(super) fn slot(self) -> usize {
+        self.0 as u32 as usize
+    }
+}
+
+/// A connection and what the protocol keeps of it, until either side ends it.
+pub struct Entry<C> {
+    pub(super) connection: Connection,
+    pub(super) conversation: Option<C>,
+}
+
+/// The connections of a worker. `C`: what the protocol keeps of each.
+pub struct Connections<C> {
+    worker: u8,
+    /// Boxed: a slab that grows moves what is in it.
+    entries: Slab<Box<Entry<C>>>,
+    opened: u32,
+    alarms: Alarms<ConnectionId>,
+    /// Those that are to be written to at the end of the turn.
+    pub(super) dirty: Vec<ConnectionId>,
+    /// Those that are to be read in the next turn.
+    pub(super) ready: Vec<ConnectionId>,
+}
+
+impl<C> Connections<C> {
+    pub(super) fn new(worker: u8) -> Self {
+        Self {
+            worker,
+            entries: Slab::new(),
+            opened: 0,
+            alarms: Alarms::new(),
+            dirty: Vec::new(),
+            ready: Vec::new(),
+        }
+    }
+
+    /// The connection and its conversation; `None`: it has ended.
+    pub fn get(&mut self, id: ConnectionId) -> Option<(&Connection, &mut C)> {
+        let entry = self.entry(id)?;
+        Some((&entry.connection, entry.conversation.as_mut()?))
+    }
+
+    /// The conversation and where to write what it has to say, which leaves at the end of the turn.
+    pub fn write(&mut self, id: ConnectionId) -> Option<(&mut C, &mut Output)> {
+        let entry = self.entries.get_mut(id.slot())?;
+        let conversation =
+            entry.conversation.as_mut().filter(|_| entry.connection.generation == id.generation())?;
+        if entry.connection.mark_dirty() {
+            self.dirty.push(id);
+        }
+        Some((conversation, entry.connection.output()))
+    }
+
+    /// Sets when `handle_timeout` is due, instead of what was set before. `None`: never.
+    pub fn set_deadline(&mut self, id: ConnectionId, due: Option<Micros>) {
+        if let Some(entry) = get(&mut self.entries, id).filter(|entry| entry.conversation.is_some()) {
+            self.alarms.set(id, &mut entry.connection.alarm, due);
+        }
+    }
+
+    /// Stops reading, or goes on. Whoever sends meanwhile is slowed down by TCP.
+    pub fn set_paused(&mut self, id: ConnectionId, paused: bool) {
+        if get(&mut self.entries, id).is_some_and(|entry| entry.connection.set_paused(paused)) {
+            self.ready.push(id);
+        }
+    }
+
+    /// Ends a connection as soon as what was written has left. Returns its conversation.
+    pub fn close(&mut self, id: ConnectionId) -> Option<C> {
+        let entry = get(&mut self.entries, id)?;
+        let conversation = entry.conversation.take()?;
+        entry.connection.begin_close();
+        if entry.connection.mark_dirty() {
+            self.dirty.push(id);
+        }
+        Some(conversation)
+    }
+
+    /// Ends a connection at once; what was written may be lost. Returns its conversation.
+    pub fn abort(&mut self, id: ConnectionId) -> Option<C> {
+        let entry = get(&mut self.entries, id)?;
+        let conversation = entry.conversation.take();
+        entry.connection.die();
+        self.dirty.push(id);
+        conversation
+    }
+
+    /// Those whose conversation goes on.
+    pub fn ids(&self) -> Vec<ConnectionId> {
+        let open = self.entries.iter().filter(|(_, entry)| entry.conversation.is_some());
+        open.map(|(slot, entry)| self.id_of(slot, entry)).collect()
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.entries.is_empty()
+    }
+
+    /// The id that the next connection will have.
+    pub(super) fn next_id(&mut self) -> ConnectionId {
+        self.opened = (self.opened + 1) & ((1 << GENERATION_BITS) - 1);
+        ConnectionId::new(self.worker, self.opened, self.entries.vacant_key() as u32)
+    }
+
+    pub(super) fn insert(&mut self, id: ConnectionId, mut connection: Connection) {
+        connection.generation = id.generation();
+        let slot = self.entries.insert(Box::new(Entry { connection, conversation: None }));
+        debug_assert_eq!(slot, id.slot());
+    }
+
+    pub(super) fn begin(&mut self, id: ConnectionId, conversation: C, deadline: Option<Micros>) {
+        if let Some(entry) = self.entry(id) {
+            entry.conversation = Some(conversation);
+            self.set_deadline(id, deadline);
+        }
+    }
+
+    pub(super) fn entry(&mut self, id: ConnectionId) -> Option<&mut Entry<C>> {
+        get(&mut self.entries, id)
+    }
+
+    /// Takes the connection out; its socket is closed when it is dropped.
+    pub(super) fn remove(&mut self, id: ConnectionId) -> Option<TcpStream> {
+        get(&mut self.entries, id)?;
+        let entry = self.entries.remove(id.slot());
+        Some(entry.connection.socket)
+    }
+
+    /// Gives the peer its time to take what is left, and to close, too.
+    pub(super) fn linger(&mut self, id: ConnectionId, now: Micros) {
+        if let Some(entry) = get(&mut self.entries, id) {
+            self.alarms.set(id, &mut entry.connection.alarm, Some(now + LINGER));
+            if entry.connection.set_paused(false) {
+                self.ready.push(id);
+            }
+        }
+    }
+
+    /// What the poll says of a slot.
+    pub(super) fn handle_event(&mut self, slot: usize, event: &Event) {
+        let Some(entry) = self.entries.get_mut(slot) else {
+            return;
+        };
+        let id = ConnectionId::new(self.worker, entry.connection.generation, slot as u32);
+        let last = event.is_read_closed() || event.is_error();
+        if (event.is_readable() || last) && entry.connection.mark_readable(last) {
+            self.ready.push(id);
+        }
+        if (event.is_writable() || event.is_error()) && entry.connection.mark_dirty() {
+            self.dirty.push(id);
+        }
+    }
+
+    /// When a deadline is due, at the earliest.
+    pub(super) fn next_deadline(&self) -> Option<Micros> {
+        self.alarms.next()
+    }
+
+    /// The next one whose deadline is over.
+    pub(super) fn pop_due(&mut self, now: Micros) -> Option<ConnectionId> {
+        self.alarms.pop(now, &mut self.entries)
+    }
+
+    fn id_of(&self, slot: usize, entry: &Entry<C>) -> ConnectionId {
+        ConnectionId::new(self.worker, entry.connection.generation, slot as u32)
+    }
+}
+
+impl<C> AlarmOf<ConnectionId> for Slab<Box<Entry<C>>> {
+    fn alarm_of(&mut self, id: ConnectionId) -> Option<&mut Alarm> {
+        get(self, id).map(|entry| &mut entry.connection.alarm)
+    }
+}
+
+fn get<C>(entries: &mut Slab<Box<Entry<C>>>, id: ConnectionId) -> Option<&mut Entry<C>> {
+    let entry = entries.get_mut(id.slot())?;
+    (entry.connection.generation == id.generation()).then_some(&mut **entry)
+}

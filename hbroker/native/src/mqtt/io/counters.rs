@@ -1,0 +1,61 @@
+//! What the workers of a server did, since it was started.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use super::transport::Failure;
+
+/// Counters of one worker. Only it writes them.
+#[derive(Debug, Default)]
+pub struct Counters {
+    pub accepted: AtomicU64,
+    /// A limit was reached: they were told so, or closed.
+    pub refused: AtomicU64,
+    pub closed: AtomicU64,
+    pub bytes_in: AtomicU64,
+    pub bytes_out: AtomicU64,
+    pub reads: AtomicU64,
+    pub writes: AtomicU64,
+    /// A client took no more for the moment.
+    pub writes_blocked: AtomicU64,
+    pub proxy_failed: AtomicU64,
+    pub tls_failed: AtomicU64,
+    pub websocket_failed: AtomicU64,
+    /// The kernel had no connection to give: no memory, no descriptors.
+    pub accept_errors: AtomicU64,
+}
+
+impl Counters {
+    /// The values by name.
+    pub fn snapshot(&self) -> [(&'static str, u64); 12] {
+        [
+            ("mqtt.accepted", &self.accepted),
+            ("mqtt.refused", &self.refused),
+            ("mqtt.closed", &self.closed),
+            ("mqtt.bytes_in", &self.bytes_in),
+            ("mqtt.bytes_out", &self.bytes_out),
+            ("mqtt.reads", &self.reads),
+            ("mqtt.writes", &self.writes),
+            ("mqtt.writes_blocked", &self.writes_blocked),
+            ("mqtt.proxy_failed", &self.proxy_failed),
+            ("mqtt.tls_failed", &self.tls_failed),
+            ("mqtt.websocket_failed", &self.websocket_failed),
+            ("mqtt.accept_errors", &self.accept_errors),
+        ]
+        .map(|(name, value)| (name, value.load(Ordering::Relaxed)))
+    }
+
+    /// Counts a peer that failed at a layer.
+    pub fn count_failure(&self, failure: Failure) {
+        let counter = match failure {
+            Failure::Proxy => &self.proxy_failed,
+            Failure::Tls => &self.tls_failed,
+            Failure::WebSocket => &self.websocket_failed,
+        };
+        add(counter, 1);
+    }
+}
+
+/// Adds without a locked instruction: each counter has one writer.
+pub fn add(counter: &AtomicU64, amount: usize) {
+    counter.store(counter.load(Ordering::Relaxed) + amount as u64, Ordering::Relaxed);
+}

@@ -1,0 +1,133 @@
+//! The listening sockets of one worker.
+
+use std::io;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use mio::net::{TcpListener, TcpStream};
+use slab::Slab;
+use socket2::{SockRef, TcpKeepalive};
+
+use super::admission::Pass;
+use super::counters::{Counters, add};
+use super::listener::Listener;
+use crate::Micros;
+
+/// Connections that one turn takes in at each door.
+const ACCEPTS: usize = 256;
+/// Where the kernel has none to give (descriptors, memory) it is asked again after this.
+const RETRY: Micros = 100_000;
+/// A peer that is gone without a word is found out by the kernel, however long its keep alive.
+const PROBE_AFTER: Duration = Duration::from_secs(120);
+const PROBE_EVERY: Duration = Duration::from_secs(30);
+/// So long may sent bytes stay unacknowledged.
+const UNANSWERED: Duration = Duration::from_secs(120);
+
+/// See the module.
+pub struct Doors {
+    doors: Slab<Door>,
+}
+
+struct Door {
+    listener: Arc<Listener>,
+    socket: TcpListener,
+    /// From when on somebody may wait there; `Micros::MAX`: until it is rung.
+    ready_at: Micros,
+}
+
+impl Doors {
+    pub fn new() -> Self {
+        Self { doors: Slab::new() }
+    }
+
+    /// Adds one; `register` gets the number under which it is rung.
+    pub fn open(
+        &mut self,
+        listener: Arc<Listener>,
+        socket: TcpListener,
+        register: impl FnOnce(&mut TcpListener, usize) -> io::Result<()>,
+    ) -> io::Result<()> {
+        let index = self.doors.insert(Door { listener, socket, ready_at: 0 });
+        register(&mut self.doors[index].socket, index)
+    }
+
+    /// Closes a listener's, or all.
+    pub fn close(&mut self, number: Option<u32>) {
+        self.doors.retain(|_, door| number.is_some_and(|number| number != door.listener.number));
+    }
+
+    /// Somebody waits.
+    pub fn ring(&mut self, index: usize) {
+        if let Some(door) = self.doors.get_mut(index) {
+            door.ready_at = 0;
+        }
+    }
+
+    /// Somebody may wait now.
+    pub fn is_open(&self, now: Micros) -> bool {
+        self.doors.iter().any(|(_, door)| door.ready_at <= now)
+    }
+
+    /// When to ask again.
+    pub fn next_deadline(&self) -> Option<Micros> {
+        self.doors.iter().map(|(_, door)| door.ready_at).filter(|at| *at < Micros::MAX).min()
+    }
+
+    /// Takes in who waits.
+    pub fn accept(
+        &mut self,
+        now: Micros,
+        counters: &Counters,
+        mut take: impl FnMut(&Listener, TcpStream, SocketAddr, Pass),
+    ) {
+        for (_, door) in &mut self.doors {
+            if door.ready_at > now {
+                continue;
+            }
+            for _ in 0..ACCEPTS {
+                match door.socket.accept() {
+                    Ok((socket, source)) => match door.listener.gate.admit(now) {
+                        Some(pass) => {
+                            add(&counters.accepted, 1);
+                            prepare(&socket);
+                            take(&door.listener, socket, canonical(source), pass);
+                        }
+                        None => add(&counters.refused, 1),
+                    },
+                    Err(error) => {
+                        door.ready_at = after(&error, now, counters);
+                        break;
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// When to ask again after an error.
+fn after(error: &io::Error, now: Micros, counters: &Counters) -> Micros {
+    match error.kind() {
+        io::ErrorKind::WouldBlock => Micros::MAX,
+        // The client has gone again; the next may be waiting.
+        io::ErrorKind::ConnectionAborted | io::ErrorKind::Interrupted => now,
+        _ => {
+            add(&counters.accept_errors, 1);
+            now + RETRY
+        }
+    }
+}
+
+/// Wishes, which a system may not grant.
+fn prepare(socket: &TcpStream) {
+    let _ = socket.set_nodelay(true);
+    let socket = SockRef::from(socket);
+    let _ = socket.set_tcp_keepalive(&TcpKeepalive::new().with_time(PROBE_AFTER).with_interval(PROBE_EVERY));
+    #[cfg(target_os = "linux")]
+    let _ = socket.set_tcp_user_timeout(Some(UNANSWERED));
+}
+
+/// An IPv4 client of a socket for both families is an IPv4 client.
+fn canonical(source: SocketAddr) -> SocketAddr {
+    SocketAddr::new(source.ip().to_canonical(), source.port())
+}

@@ -1,0 +1,8 @@
+//! A server that echoes, over real sockets: what breaks, and whom it hurts.
+
+mod closing;
+mod echo;
+mod layers;
+mod limits;
+mod pressure;
+mod websocket;

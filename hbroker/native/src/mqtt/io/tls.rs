@@ -1,0 +1,183 @@
+//! TLS at a listener (rustls), sans-IO: records in and out, plain bytes in and out.
+
+use std::io::{Read, Write};
+use std::sync::Arc;
+
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use rustls::server::{WebPkiClientVerifier, danger::ClientCertVerifier};
+use rustls::{RootCertStore, ServerConfig, ServerConnection};
+use x509_cert::Certificate;
+use x509_cert::der::Decode;
+use x509_cert::der::asn1::{PrintableStringRef, Utf8StringRef};
+use x509_cert::der::oid::db::rfc4519::COMMON_NAME;
+
+use super::output::Output;
+
+/// Whether a client shows who it is by a certificate.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum ClientCertificates {
+    /// It is not asked for one.
+    #[default]
+    None,
+    /// It is asked, and may have none; a wrong one is refused.
+    Optional,
+    Required,
+}
+
+/// What a listener's TLS is made of. Contents of PEM files, not their names.
+#[derive(Clone, Debug, Default)]
+pub struct TlsSettings {
+    /// The server's certificate first, then the intermediate ones.
+    pub certificates: Vec<u8>,
+    pub key: Vec<u8>,
+    /// Who signs clients' certificates.
+    pub client_authorities: Vec<u8>,
+    pub client_certificates: ClientCertificates,
+}
+
+/// Why settings do not make a TLS server. The text is for people.
+#[derive(Debug, PartialEq, Eq)]
+pub struct BadTls(pub String);
+
+/// Who a client proved to be.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Identity {
+    /// As RFC 4514 writes it, the most specific name first.
+    pub subject: String,
+    /// The last common name of the subject; empty: it has none.
+    pub common_name: String,
+}
+
+impl TlsSettings {
+    /// Makes what connections are made from.
+    pub fn build(&self) -> Result<Arc<ServerConfig>, BadTls> {
+        let provider = Arc::new(rustls::crypto::ring::default_provider());
+        let chain = read_certificates(&self.certificates, "certificate")?;
+        let key = PrivateKeyDer::from_pem_slice(&self.key).map_err(|error| bad("key", error))?;
+        let verifier = match self.client_certificates {
+            ClientCertificates::None => WebPkiClientVerifier::no_client_auth(),
+            mode => self.verifier(Arc::clone(&provider), mode)?,
+        };
+        let mut config = ServerConfig::builder_with_provider(provider)
+            .with_safe_default_protocol_versions()
+            .map_err(|error| bad("protocol version", error))?
+            .with_client_cert_verifier(verifier)
+            .with_single_cert(chain, key)
+            .map_err(|error| bad("certificate and key", error))?;
+        // Without state here a device that reconnects is spared the signature, and so are we.
+        config.ticketer = rustls::crypto::ring::Ticketer::new().map_err(|error| bad("ticket key", error))?;
+        Ok(Arc::new(config))
+    }
+
+    fn verifier(
+        &self,
+        provider: Arc<rustls::crypto::CryptoProvider>,
+        mode: ClientCertificates,
+    ) -> Result<Arc<dyn ClientCertVerifier>, BadTls> {
+        let mut roots = RootCertStore::empty();
+        for authority in read_certificates(&self.client_authorities, "client authority")? {
+            roots.add(authority).map_err(|error| bad("client authority", error))?;
+        }
+        let mut builder = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider);
+        if mode == ClientCertificates::Optional {
+            builder = builder.allow_unauthenticated();
+        }
+        builder.build().map_err(|error| bad("client authority", error))
+    }
+}
+
+fn read_certificates(pem: &[u8], what: &str) -> Result<Vec<CertificateDer<'static>>, BadTls> {
+    let read: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(pem).collect();
+    let certificates = read.map_err(|error| bad(what, error))?;
+    if certificates.is_empty() { Err(bad(what, "there is none")) } else { Ok(certificates) }
+}
+
+fn bad(what: &str, error: impl std::fmt::Display) -> BadTls {
+    BadTls(format!("{what}: {error}"))
+}
+
+/// The TLS of one connection.
+#[derive(Debug)]
+pub struct Tls {
+    session: ServerConnection,
+}
+
+/// The peer broke TLS, or did not prove who it is. What tells it so is in the output.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TlsFailed;
+
+impl Tls {
+    pub fn new(config: Arc<ServerConfig>) -> Result<Self, TlsFailed> {
+        let mut session = ServerConnection::new(config).map_err(|_| TlsFailed)?;
+        // What is written is sealed at once; the bound is the output's.
+        session.set_buffer_limit(None);
+        Ok(Self { session })
+    }
+
+    /// Takes records in; true: the peer ended the conversation.
+    pub fn receive(
+        &mut self,
+        mut input: &[u8],
+        plain: &mut Vec<u8>,
+        wire: &mut Output,
+    ) -> Result<bool, TlsFailed> {
+        let mut ended = false;
+        let mut result = Ok(());
+        while !input.is_empty() && !ended && result.is_ok() {
+            // Reading from memory fails only where rustls is full, and it is emptied each time.
+            self.session.read_tls(&mut input).map_err(|_| TlsFailed)?;
+            match self.session.process_new_packets() {
+                Ok(state) => {
+                    let start = plain.len();
+                    plain.resize(start + state.plaintext_bytes_to_read(), 0);
+                    ended = state.peer_has_closed();
+                    let read = self.session.reader().read_exact(&mut plain[start..]);
+                    result = read.map_err(|_| TlsFailed);
+                }
+                Err(_) => result = Err(TlsFailed),
+            }
+        }
+        self.emit(wire);
+        result.map(|()| ended)
+    }
+
+    /// Seals plain bytes.
+    pub fn seal(&mut self, plain: &mut Output, wire: &mut Output) {
+        for slice in plain.slices() {
+            // Without a limit it takes everything.
+            let _ = self.session.writer().write_all(slice);
+            self.emit(wire);
+        }
+        plain.clear();
+    }
+
+    /// Tells the peer that nothing follows.
+    pub fn close(&mut self, wire: &mut Output) {
+        self.session.send_close_notify();
+        self.emit(wire);
+    }
+
+    /// Whom the client's certificate names.
+    pub fn identity(&self) -> Option<Identity> {
+        let leaf = self.session.peer_certificates()?.first()?;
+        let certificate = Certificate::from_der(leaf).ok()?;
+        let subject = certificate.tbs_certificate().subject();
+        let names = subject.iter().filter(|name| name.oid == COMMON_NAME);
+        let text = |value: &x509_cert::der::Any| {
+            let utf8 = value.decode_as::<Utf8StringRef<'_>>().map(|text| text.as_str().to_owned());
+            utf8.or_else(|_| value.decode_as::<PrintableStringRef<'_>>().map(|text| text.as_str().to_owned()))
+        };
+        let common_name = names.filter_map(|name| text(&name.value).ok()).last().unwrap_or_default();
+        Some(Identity { subject: subject.to_string(), common_name })
+    }
+
+    fn emit(&mut self, wire: &mut Output) {
+        while self.session.wants_write() {
+            // Writing to memory does not fail.
+            if self.session.write_tls(&mut **wire).is_err() {
+                return;
+            }
+        }
+    }
+}

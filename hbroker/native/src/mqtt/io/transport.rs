@@ -1,0 +1,140 @@
+//! What lies between the socket and MQTT: any stack of the PROXY header, TLS and WebSocket, or nothing.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use rustls::ServerConfig;
+
+use super::output::Output;
+use super::proxy::ProxyHeader;
+use super::tls::{Identity, Tls};
+use super::websocket::WebSocket;
+
+/// The layers of one connection. A plain one costs three empty boxes.
+#[derive(Debug, Default)]
+pub struct Transport {
+    proxy: Option<Box<ProxyHeader>>,
+    tls: Option<Box<Tls>>,
+    websocket: Option<Box<WebSocket>>,
+}
+
+/// What a listener puts between.
+#[derive(Clone, Debug, Default)]
+pub struct Layers {
+    pub proxy_protocol: bool,
+    pub tls: Option<Arc<ServerConfig>>,
+    pub websocket: Option<WebSocketLayer>,
+}
+
+/// See [`WebSocket::new`].
+#[derive(Clone, Debug)]
+pub struct WebSocketLayer {
+    pub path: Box<str>,
+    pub longest: usize,
+}
+
+/// Which layer the peer failed at. What tells it so is in the output.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Failure {
+    Proxy,
+    Tls,
+    WebSocket,
+}
+
+/// What a transport took in.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Received {
+    /// The client's address, if a balancer told it just now.
+    pub source: Option<SocketAddr>,
+    /// The peer ended the conversation; nothing follows.
+    pub ended: bool,
+}
+
+impl Transport {
+    pub fn new(layers: &Layers) -> Result<Self, Failure> {
+        let tls = layers.tls.as_ref().map(|config| Tls::new(Arc::clone(config))).transpose();
+        Ok(Self {
+            proxy: layers.proxy_protocol.then(Box::default),
+            tls: tls.map_err(|_| Failure::Tls)?.map(Box::new),
+            websocket: layers
+                .websocket
+                .as_ref()
+                .map(|layer| Box::new(WebSocket::new(&layer.path, layer.longest))),
+        })
+    }
+
+    /// The bytes of the socket are those of MQTT, both ways.
+    pub fn is_plain(&self) -> bool {
+        self.proxy.is_none() && self.tls.is_none() && self.websocket.is_none()
+    }
+
+    /// Takes bytes of the socket in, and appends what they hold to `plain`. What the layers themselves have to answer goes to `wire`.
+    pub fn receive(
+        &mut self,
+        mut input: &[u8],
+        plain: &mut Vec<u8>,
+        wire: &mut Output,
+    ) -> Result<Received, Failure> {
+        let mut received = Received::default();
+        if let Some(proxy) = &mut self.proxy {
+            let Some(proxied) = proxy.receive(input).map_err(|_| Failure::Proxy)? else {
+                return Ok(received);
+            };
+            (received.source, input) = (proxied.source, proxied.rest);
+            self.proxy = None;
+        }
+        received.ended = match (&mut self.tls, &mut self.websocket) {
+            (None, None) => {
+                plain.extend_from_slice(input);
+                false
+            }
+            (Some(tls), None) => tls.receive(input, plain, wire).map_err(|_| Failure::Tls)?,
+            (None, Some(websocket)) => {
+                websocket.receive(input, plain, wire).map_err(|_| Failure::WebSocket)?
+            }
+            (Some(tls), Some(websocket)) => {
+                let mut opened = Vec::new();
+                let tls_ended = tls.receive(input, &mut opened, wire).map_err(|_| Failure::Tls)?;
+                let mut answers = Output::default();
+                let ended = websocket.receive(&opened, plain, &mut answers);
+                tls.seal(&mut answers, wire);
+                ended.map_err(|_| Failure::WebSocket)? || tls_ended
+            }
+        };
+        Ok(received)
+    }
+
+    /// Makes of what MQTT has to say what the socket is to send.
+    pub fn seal(&mut self, plain: &mut Output, wire: &mut Output) {
+        match (&mut self.tls, &mut self.websocket) {
+            (None, None) => wire.take(plain),
+            (Some(tls), None) => tls.seal(plain, wire),
+            (None, Some(websocket)) => websocket.seal(plain, wire),
+            (Some(tls), Some(websocket)) => {
+                let mut framed = Output::default();
+                websocket.seal(plain, &mut framed);
+                tls.seal(&mut framed, wire);
+            }
+        }
+    }
+
+    /// Tells the peer, layer by layer, that nothing follows.
+    pub fn close(&mut self, wire: &mut Output) {
+        if let Some(websocket) = &mut self.websocket {
+            let mut farewell = Output::default();
+            websocket.close(&mut farewell);
+            match &mut self.tls {
+                Some(tls) => tls.seal(&mut farewell, wire),
+                None => wire.take(&mut farewell),
+            }
+        }
+        if let Some(tls) = &mut self.tls {
+            tls.close(wire);
+        }
+    }
+
+    /// Whom the client's certificate names, once it has shown one.
+    pub fn identity(&self) -> Option<Identity> {
+        self.tls.as_ref()?.identity()
+    }
+}

@@ -1,0 +1,207 @@
+//! MQTT over WebSocket (MQTT 5 §6, RFC 6455), the server's side, sans-IO.
+//!
+//! Where frames begin and end means nothing to MQTT: a packet may come in several, and several in one. What leaves together leaves
+//! in one binary frame. No compression is agreed on: payloads are mostly small, or compressed already.
+
+use std::io::{self, Read, Write};
+
+use tungstenite::Error;
+use tungstenite::error::CapacityError;
+use tungstenite::handshake::machine::TryParse;
+use tungstenite::handshake::server::{Request, create_response, write_response};
+use tungstenite::http::{HeaderMap, HeaderValue};
+use tungstenite::protocol::frame::FrameHeader;
+use tungstenite::protocol::frame::coding::{CloseCode, Data, OpCode};
+use tungstenite::protocol::{CloseFrame, Message, Role, WebSocketConfig, WebSocketContext};
+
+use super::output::Output;
+
+/// A request is not longer: browsers bring cookies along.
+const LONGEST_REQUEST: usize = 16_384;
+/// What one connection holds for frames that have not come whole, beside a large frame.
+const READ_BUFFER: usize = 4_096;
+/// In order of preference.
+const SUBPROTOCOLS: [&str; 2] = ["mqtt", "mqttv3.1"];
+
+/// The WebSocket of one connection.
+#[derive(Debug)]
+pub struct WebSocket {
+    state: State,
+}
+
+#[derive(Debug)]
+enum State {
+    /// Waits for the end of the request.
+    ExpectRequest {
+        kept: Vec<u8>,
+        path: Box<str>,
+        longest: usize,
+    },
+    Open(Box<WebSocketContext>),
+    /// Refused, or given up.
+    Over,
+}
+
+/// The peer broke the protocol, or asked for what is not here. What tells it so is in the output.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct WebSocketFailed;
+
+impl WebSocket {
+    /// `path`: the one that is served; empty: any. `longest`: the most bytes in one message.
+    pub fn new(path: &str, longest: usize) -> Self {
+        Self { state: State::ExpectRequest { kept: Vec::new(), path: path.into(), longest } }
+    }
+
+    /// Takes bytes in; true: the peer ended the conversation.
+    pub fn receive(
+        &mut self,
+        input: &[u8],
+        plain: &mut Vec<u8>,
+        wire: &mut Output,
+    ) -> Result<bool, WebSocketFailed> {
+        match &mut self.state {
+            State::ExpectRequest { kept, path, longest } => {
+                kept.extend_from_slice(input);
+                match answer(kept, path) {
+                    Ok(None) => Ok(false),
+                    Ok(Some((length, response))) => {
+                        wire.extend_from_slice(&response);
+                        let context = WebSocketContext::new(Role::Server, Some(config(*longest)));
+                        let rest = kept.split_off(length);
+                        self.state = State::Open(Box::new(context));
+                        self.receive(&rest, plain, wire)
+                    }
+                    Err(refusal) => {
+                        wire.extend_from_slice(refusal.as_bytes());
+                        self.state = State::Over;
+                        Err(WebSocketFailed)
+                    }
+                }
+            }
+            State::Open(context) => {
+                let received = read_frames(context, input, plain, wire);
+                if received.is_err() {
+                    self.state = State::Over;
+                }
+                received
+            }
+            State::Over => Err(WebSocketFailed),
+        }
+    }
+
+    /// Wraps plain bytes into one frame.
+    pub fn seal(&mut self, plain: &mut Output, wire: &mut Output) {
+        if let (State::Open(context), false) = (&self.state, plain.is_done())
+            && context.can_write()
+        {
+            let header = FrameHeader { opcode: OpCode::Data(Data::Binary), ..FrameHeader::default() };
+            // Writing to memory does not fail.
+            let _ = header.format(plain.pending() as u64, &mut **wire);
+            wire.take(plain);
+        }
+        plain.clear();
+    }
+
+    /// Tells the peer that nothing follows.
+    pub fn close(&mut self, wire: &mut Output) {
+        if let State::Open(context) = &mut self.state {
+            close(context, CloseCode::Normal, wire);
+        }
+    }
+}
+
+fn config(longest: usize) -> WebSocketConfig {
+    WebSocketConfig::default()
+        .read_buffer_size(READ_BUFFER)
+        .write_buffer_size(0)
+        .max_message_size(Some(longest))
+        .max_frame_size(Some(longest))
+}
+
+fn read_frames(
+    context: &mut WebSocketContext,
+    input: &[u8],
+    plain: &mut Vec<u8>,
+    wire: &mut Output,
+) -> Result<bool, WebSocketFailed> {
+    let mut stream = Duplex { input, wire };
+    loop {
+        let code = match context.read(&mut stream) {
+            Ok(Message::Binary(bytes)) => {
+                plain.extend_from_slice(&bytes);
+                continue;
+            }
+            // MQTT 5 §6.0: other data frames end the connection.
+            Ok(Message::Text(_)) => CloseCode::Unsupported,
+            Ok(_) => continue,
+            Err(Error::Io(error)) if error.kind() == io::ErrorKind::WouldBlock => return Ok(false),
+            Err(Error::ConnectionClosed | Error::AlreadyClosed) => return Ok(true),
+            Err(Error::Capacity(CapacityError::MessageTooLong { .. })) => CloseCode::Size,
+            Err(_) => CloseCode::Protocol,
+        };
+        close(context, code, stream.wire);
+        return Err(WebSocketFailed);
+    }
+}
+
+fn close(context: &mut WebSocketContext, code: CloseCode, wire: &mut Output) {
+    let frame = CloseFrame { code, reason: Default::default() };
+    // Where the conversation is over already there is nobody to tell.
+    let _ = context.close(&mut Duplex { input: &[], wire }, Some(frame));
+}
+
+/// The length of a whole request and the answer to it. `Err`: the refusal that is to be sent.
+fn answer(kept: &[u8], path: &str) -> Result<Option<(usize, Vec<u8>)>, String> {
+    let (length, request) = match Request::try_parse(kept) {
+        Ok(Some(parsed)) => parsed,
+        Ok(None) if kept.len() < LONGEST_REQUEST => return Ok(None),
+        Ok(None) => return Err(refusal("431 Request Header Fields Too Large", "")),
+        Err(_) => return Err(refusal("400 Bad Request", "")),
+    };
+    if !path.is_empty() && request.uri().path() != path {
+        return Err(refusal("404 Not Found", ""));
+    }
+    let Ok(mut response) = create_response(&request) else {
+        return Err(refusal("426 Upgrade Required", "Upgrade: websocket\r\nSec-WebSocket-Version: 13\r\n"));
+    };
+    let Some(subprotocol) = subprotocol(request.headers()) else {
+        return Err(refusal("400 Bad Request", ""));
+    };
+    response.headers_mut().insert("Sec-WebSocket-Protocol", HeaderValue::from_static(subprotocol));
+    let mut bytes = Vec::new();
+    write_response(&mut bytes, &response).map_err(|_| refusal("400 Bad Request", ""))?;
+    Ok(Some((length, bytes)))
+}
+
+fn refusal(status: &str, headers: &str) -> String {
+    format!("HTTP/1.1 {status}\r\n{headers}Connection: close\r\nContent-Length: 0\r\n\r\n")
+}
+
+fn subprotocol(headers: &HeaderMap) -> Option<&'static str> {
+    let offers = headers.get_all("Sec-WebSocket-Protocol").iter().filter_map(|value| value.to_str().ok());
+    let offered: Vec<&str> = offers.flat_map(|value| value.split(',')).map(str::trim).collect();
+    SUBPROTOCOLS.into_iter().find(|ours| offered.contains(ours))
+}
+
+/// A stream over memory.
+struct Duplex<'a> {
+    input: &'a [u8],
+    wire: &'a mut Output,
+}
+
+impl Read for Duplex<'_> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        if self.input.is_empty() { Err(io::ErrorKind::WouldBlock.into()) } else { self.input.read(buffer) }
+    }
+}
+
+impl Write for Duplex<'_> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.wire.extend_from_slice(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}

@@ -1,0 +1,334 @@
+//! Where the network's thread, the workers and Python meet: messages come in here, and go out to the workers in batches.
+
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, OnceLock};
+
+use parking_lot::{Mutex, MutexGuard, RwLock};
+use rustc_hash::FxHashMap;
+
+use crate::Micros;
+use crate::endpoint::fleet::Fleet;
+use crate::mqtt::Key;
+use crate::mqtt::access::AccessList;
+use crate::mqtt::claim::{Claim, Releases, Ticket};
+use crate::mqtt::command::Command;
+use crate::mqtt::counters::{Counters, Drop as Loss};
+use crate::mqtt::fanout::{Batches, Fanout, Incoming, Options, What};
+use crate::mqtt::io::connections::ConnectionId;
+use crate::mqtt::io::mailbox::Mailbox;
+use crate::mqtt::io::worker::Order;
+use crate::mqtt::news::{News, NewsQueue, SessionHandle};
+use crate::mqtt::reason::Reason;
+use crate::mqtt::session::{Session, SessionState};
+use crate::mqtt::settings::ListenerSettings;
+
+/// What may wait for one worker, in bytes, before messages of `QoS` 0 for it are dropped. (Others are bounded by the network's credit.)
+const MOST_WAITING: usize = 64 << 20;
+
+/// So much later than a parked session changed it is looked at.
+const HOUSEKEEPING: Micros = 250_000;
+
+/// So long a session that ended may wait for the network's answers, before Python hears of the end.
+const SETTLING: Micros = 2_000_000;
+
+type Mailboxes = Vec<Arc<Mailbox<Order<Command>>>>;
+
+/// See the module.
+pub struct Office {
+    pub news: NewsQueue,
+    pub releases: Arc<Releases>,
+    fanout: Mutex<Fanout>,
+    /// Messages that the network took, by sequence number, and who waits for the answer.
+    expected: Mutex<FxHashMap<u64, (SessionHandle, Key)>>,
+    mailboxes: OnceLock<Mailboxes>,
+    /// Bytes on the way to each worker.
+    waiting: OnceLock<Vec<Arc<AtomicUsize>>>,
+    /// By listener.
+    settings: RwLock<FxHashMap<u32, Arc<ListenerSettings>>>,
+    access: Mutex<FxHashMap<u32, Arc<AccessList>>>,
+    settling: Mutex<Vec<Settling>>,
+    sessions: AtomicU64,
+}
+
+/// A session whose client is gone, and whose messages the network has not all answered.
+struct Settling {
+    handle: SessionHandle,
+    due: Micros,
+    news: News,
+}
+
+impl Office {
+    pub fn new() -> Self {
+        let releases = Arc::new(Releases::default());
+        Self {
+            news: NewsQueue::default(),
+            fanout: Mutex::new(Fanout::new(Arc::clone(&releases))),
+            releases,
+            expected: Mutex::default(),
+            mailboxes: OnceLock::new(),
+            waiting: OnceLock::new(),
+            settings: RwLock::default(),
+            access: Mutex::default(),
+            settling: Mutex::default(),
+            sessions: AtomicU64::new(1),
+        }
+    }
+
+    /// The workers are there, and the reader that they tell. Until then nobody has a client.
+    pub fn introduce(&self, fleet: Arc<Fleet>, mailboxes: Mailboxes) {
+        self.news.introduce(fleet);
+        let waiting = mailboxes.iter().map(|_| Arc::default()).collect();
+        // It is introduced once.
+        let _ = self.waiting.set(waiting);
+        let _ = self.mailboxes.set(mailboxes);
+    }
+
+    pub fn post(&self, worker: u8, command: Command) {
+        if let Some(mailbox) = self.mailboxes().get(usize::from(worker)) {
+            mailbox.post(Order::Command(command));
+        }
+    }
+
+    /// Posts the same to every worker.
+    pub fn post_all(&self, mut make: impl FnMut() -> Command) {
+        self.mailboxes().iter().for_each(|mailbox| mailbox.post(Order::Command(make())));
+    }
+
+    fn mailboxes(&self) -> &[Arc<Mailbox<Order<Command>>>] {
+        self.mailboxes.get().map_or(&[], Vec::as_slice)
+    }
+
+    pub fn workers(&self) -> usize {
+        self.mailboxes().len()
+    }
+
+    // What the network brings
+
+    /// Lets the network's thread in; when the round is over, everything is posted.
+    pub fn round(&self, now: Micros) -> Round<'_> {
+        let batches = self.mailboxes().iter().map(|_| Vec::new()).collect();
+        Round { office: self, fanout: self.fanout.lock(), batches, now }
+    }
+
+    /// The network took these messages: (sequence number, session, key). Called before the network can answer.
+    pub fn expect_answers(&self, published: impl Iterator<Item = (u64, SessionHandle, Key)>) {
+        self.expected.lock().extend(published.map(|(sequence, session, key)| (sequence, (session, key))));
+    }
+
+    /// Who waits for the network's answer to this message; `None`: no client published it.
+    pub fn take_expected(&self, sequence: u64) -> Option<(SessionHandle, Key)> {
+        self.expected.lock().remove(&sequence)
+    }
+
+    /// A worker has taken in what was on its way to it.
+    pub fn arrived(&self, worker: u8, bytes: usize) {
+        if let Some(waiting) = self.waiting(worker) {
+            waiting.fetch_sub(bytes, Ordering::Relaxed);
+        }
+    }
+
+    fn waiting(&self, worker: u8) -> Option<&AtomicUsize> {
+        self.waiting.get()?.get(usize::from(worker)).map(Arc::as_ref)
+    }
+
+    // Listeners and sessions
+
+    /// See [`Fanout::attach`].
+    pub fn attach(&self, listener: u64, session: SessionHandle, options: Options, hold: Option<u16>) {
+        let mut fanout = self.fanout.lock();
+        fanout.attach(listener, session, options, hold);
+        if options.no_local
+            && let Some(connection) = fanout.connection_of(session)
+        {
+            self.post(connection.worker(), Command::Mark(connection));
+        }
+    }
+
+    /// Has SUBACK sent, and then what waited for it.
+    pub fn suback(
+        &self,
+        now: Micros,
+        connection: ConnectionId,
+        packet: u16,
+        reasons: Vec<Reason>,
+        text: String,
+    ) {
+        let mut round = self.round(now);
+        self.post(connection.worker(), Command::Suback(connection, packet, reasons, text));
+        if let Some(session) = round.fanout.session_of(connection) {
+            round.fanout.release(now, session, packet, &mut round.batches);
+        }
+    }
+
+    /// See [`Fanout::detach`].
+    pub fn detach(&self, listener: u64) {
+        self.fanout.lock().detach(listener);
+        self.settle();
+    }
+
+    /// Parks a new session, or one from another gateway.
+    pub fn open_session(&self, now: Micros, session: Session) -> SessionHandle {
+        let handle = self.sessions.fetch_add(1, Ordering::Relaxed);
+        self.fanout.lock().park(now, handle, Box::new(session));
+        handle
+    }
+
+    /// See [`Fanout::seat`].
+    pub fn seat(
+        &self,
+        session: SessionHandle,
+        connection: ConnectionId,
+        origin: u64,
+    ) -> Option<Box<Session>> {
+        self.fanout.lock().seat(session, connection, origin)
+    }
+
+    /// The session's connection has ended. [`Command::Park`] follows behind all that was posted for it.
+    pub fn leave(&self, session: SessionHandle, connection: ConnectionId) {
+        self.fanout.lock().leave(session, connection);
+        self.post(connection.worker(), Command::Park(connection));
+    }
+
+    /// Takes over a session whose connection has ended; `news` follows once the network has answered all that its client
+    /// published, or soon in any case.
+    pub fn park(&self, now: Micros, handle: SessionHandle, session: Box<Session>, news: News) {
+        self.fanout.lock().park(now, handle, session);
+        self.settling.lock().push(Settling { handle, due: now + SETTLING, news });
+        if self.workers() > 1 {
+            self.post(0, Command::Settle);
+        }
+    }
+
+    /// Ends a parked session, and returns what another gateway needs to go on with it; `None`: it is not parked.
+    pub fn export(&self, handle: SessionHandle) -> Option<SessionState> {
+        let mut fanout = self.fanout.lock();
+        let session = fanout.remove(handle)?;
+        let state = session.export();
+        session.end(fanout.counters());
+        drop(fanout);
+        self.settle();
+        Some(state)
+    }
+
+    /// What is due of parked sessions; when to call again.
+    pub fn keep_house(&self, now: Micros, due: Micros, news: &mut Vec<News>) -> Micros {
+        let mut fanout = self.fanout.lock();
+        news.extend(fanout.take_overflowed().into_iter().map(News::Overflow));
+        let mut settling = self.settling.lock();
+        let is_over = |known: &mut Settling| {
+            known.due <= now || fanout.parked(known.handle).is_none_or(|session| session.is_settled())
+        };
+        news.extend(settling.extract_if(.., is_over).map(|known| known.news));
+        let next = match fanout.take_changed() {
+            _ if due <= now => fanout.handle_timeout(now),
+            true => due.min(now + HOUSEKEEPING),
+            false => due,
+        };
+        settling.iter().map(|known| known.due).fold(next, Micros::min)
+    }
+
+    /// Has some worker tell the network of claims that were released outside of a turn.
+    fn settle(&self) {
+        if !self.releases.is_empty() {
+            self.post(0, Command::Settle);
+        }
+    }
+
+    // Settings
+
+    pub fn set_settings(&self, listener: u32, settings: ListenerSettings) {
+        self.settings.write().insert(listener, Arc::new(settings));
+    }
+
+    /// For a new connection.
+    pub fn settings_of(&self, listener: u32) -> Arc<ListenerSettings> {
+        self.settings.read().get(&listener).cloned().unwrap_or_default()
+    }
+
+    /// Sets a list of rules, also for those whom it concerns already.
+    pub fn set_access(&self, number: u32, list: AccessList) {
+        let list = Arc::new(list);
+        self.access.lock().insert(number, Arc::clone(&list));
+        self.post_all(|| Command::Access(number, Arc::clone(&list)));
+    }
+
+    /// Nobody comes in under this list any more.
+    pub fn forget_access(&self, number: u32) {
+        self.access.lock().remove(&number);
+    }
+
+    pub fn access(&self, number: u32) -> Option<Arc<AccessList>> {
+        self.access.lock().get(&number).cloned()
+    }
+
+    // Counting
+
+    /// What parked sessions dropped, and how many listeners, parked sessions, sessions and expected answers there are.
+    pub fn count(&self, with: &mut impl FnMut(&str, u64)) -> Counters {
+        let mut fanout = self.fanout.lock();
+        let (listeners, parked, sessions) = fanout.sizes();
+        with("mqtt.listeners", listeners as u64);
+        with("mqtt.sessions_parked", parked as u64);
+        with("mqtt.sessions", sessions as u64);
+        with("mqtt.unanswered", self.expected.lock().len() as u64);
+        *fanout.counters()
+    }
+}
+
+/// What the network's thread brings in one of its turns.
+pub struct Round<'a> {
+    office: &'a Office,
+    fanout: MutexGuard<'a, Fanout>,
+    batches: Batches,
+    now: Micros,
+}
+
+impl Round<'_> {
+    /// Whether some of these listeners are clients'.
+    pub fn has_any(&self, listeners: &[u64]) -> bool {
+        self.fanout.has_any(listeners)
+    }
+
+    /// A message for listeners.
+    pub fn message(&mut self, incoming: Incoming<'_>) {
+        self.fanout.route(self.now, incoming, &mut self.batches);
+    }
+
+    /// A message for nobody here, whom its owner waits for.
+    pub fn decline(&mut self, ticket: Ticket) {
+        drop(Claim::new(ticket, &self.office.releases));
+    }
+
+    /// The network's answer to a message that a client of this session published.
+    pub fn answer(&mut self, session: SessionHandle, key: Key, reason: Reason) {
+        self.fanout.answer(self.now, session, key, reason, &mut self.batches);
+    }
+}
+
+impl Drop for Round<'_> {
+    fn drop(&mut self) {
+        for (worker, mut parcels) in (0..).zip(std::mem::take(&mut self.batches)) {
+            if parcels.is_empty() {
+                continue;
+            }
+            let Some(waiting) = self.office.waiting(worker) else {
+                continue;
+            };
+            if waiting.load(Ordering::Relaxed) > MOST_WAITING {
+                let before = parcels.len();
+                parcels.retain(
+                    |parcel| !matches!(&parcel.what, What::Message(delivery) if delivery.claim.is_none()),
+                );
+                (parcels.len()..before).for_each(|_| self.fanout.counters().drop(Loss::QueueFull));
+            }
+            let bytes = parcels.iter().map(|parcel| parcel.bytes()).sum();
+            waiting.fetch_add(bytes, Ordering::Relaxed);
+            self.office.post(worker, Command::Deliver(parcels, bytes));
+        }
+        if self.fanout.has_changed() {
+            self.office.post(0, Command::Settle);
+        } else {
+            self.office.settle();
+        }
+    }
+}

@@ -1,0 +1,227 @@
+//! A session (MQTT 5 §4.1): what outlives a client's connection, apart from its subscriptions, which are the gateway's.
+//!
+//! While its client is connected the connection owns it and has it send; while the client is away it is parked, and gathers.
+
+mod channel;
+mod incoming;
+mod outgoing;
+mod packet_ids;
+mod queue;
+#[cfg(test)]
+mod tests;
+
+use std::sync::Arc;
+
+use crate::Micros;
+use crate::mqtt::access::Access;
+use crate::mqtt::claim::{Claim, MessageId};
+use crate::mqtt::counters::{Counters, Drop};
+use crate::mqtt::encoder::Encoder;
+use crate::mqtt::message::{Message, Terms};
+use crate::mqtt::reason::Reason;
+use crate::mqtt::settings::SessionSettings;
+use crate::mqtt::{Key, Turn};
+
+pub use channel::{Channel, NEVER};
+pub use incoming::Arrival;
+use incoming::Incoming;
+use outgoing::Outgoing;
+use queue::Parcel;
+
+/// A message for one client.
+#[derive(Clone, Debug)]
+pub struct Delivery {
+    pub message: Arc<Message>,
+    pub terms: Terms,
+    /// None: nobody waits for its acknowledgement.
+    pub claim: Option<Claim>,
+}
+
+/// What another gateway needs to resume a session: packet ids, without messages.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct SessionState {
+    /// Sent at `QoS` 1 or 2 and not acknowledged, in order. The messages keep their ids when the network brings them again.
+    pub sent: Vec<(MessageId, u16)>,
+    /// PUBREC came, PUBCOMP did not: PUBREL is owed, in order.
+    pub owed: Vec<u16>,
+    /// Taken from the client at `QoS` 2, PUBREL has not come.
+    pub received: Vec<u16>,
+}
+
+/// What a session holds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Load {
+    /// Messages that wait, and what they count for in bytes.
+    pub queued: usize,
+    pub queued_bytes: usize,
+    /// Sent and not acknowledged.
+    pub inflight: usize,
+    pub is_stalled: bool,
+}
+
+/// What outlives a client's connection.
+#[derive(Default)]
+pub struct Session {
+    settings: SessionSettings,
+    outgoing: Outgoing,
+    incoming: Incoming,
+    access: Access,
+}
+
+impl Session {
+    #[cfg(test)]
+    pub fn new(settings: SessionSettings) -> Self {
+        Self { settings, ..Self::default() }
+    }
+
+    /// Goes on with one that another gateway exported.
+    pub fn import(settings: SessionSettings, state: SessionState) -> Self {
+        Self {
+            settings,
+            outgoing: Outgoing::expecting(state.sent, state.owed),
+            incoming: Incoming::resuming(state.received),
+            access: Access::default(),
+        }
+    }
+
+    /// What another gateway needs to go on with it.
+    pub fn export(&self) -> SessionState {
+        let (sent, owed) = self.outgoing.export();
+        SessionState { sent, owed, received: self.incoming.export() }
+    }
+
+    /// Whether the network has answered every PUBLISH that it took. Until then an export leaves those out, and their
+    /// client's repetition would be taken for new.
+    pub fn is_settled(&self) -> bool {
+        self.incoming.is_settled()
+    }
+
+    /// What the client may read and write from now on.
+    pub fn set_access(&mut self, access: Access) {
+        self.access = access;
+    }
+
+    /// Other bounds, from now on.
+    pub fn set_settings(&mut self, settings: SessionSettings) {
+        self.settings = settings;
+    }
+
+    /// A message for a client that is away. False: its queue overflowed, and by its policy the session is to end.
+    #[must_use]
+    pub fn deliver(&mut self, now: Micros, delivery: Delivery, counters: &mut Counters) -> bool {
+        let Some(parcel) = self.admit(delivery, counters) else {
+            return true;
+        };
+        if parcel.terms.qos == 0 {
+            counters.drop(Drop::Away);
+            return true;
+        }
+        self.outgoing.deliver(now, parcel, &self.settings, counters)
+    }
+
+    /// The network's answer to a PUBLISH of a connection that is gone.
+    pub fn answer(&mut self, key: Key, reason: Reason) {
+        self.incoming.answer(key, reason);
+    }
+
+    /// When `handle_timeout` is due; `Micros::MAX`: never.
+    pub fn poll_timeout(&self) -> Micros {
+        self.outgoing.stalls_at(&self.settings)
+    }
+
+    /// Releases the claims of a client that owes an answer for too long.
+    pub fn handle_timeout(&mut self, now: Micros, counters: &mut Counters) {
+        if self.poll_timeout() <= now {
+            self.outgoing.stall(counters);
+        }
+    }
+
+    /// Its shares in answers to messages that it has not done with.
+    pub fn claims(&self) -> impl Iterator<Item = &Claim> {
+        self.outgoing.claims()
+    }
+
+    /// The session is over: what it held is dropped, and counted.
+    pub fn end(self, counters: &mut Counters) {
+        for _ in 0..self.outgoing.remaining() {
+            counters.drop(Drop::SessionEnded);
+        }
+    }
+
+    pub fn load(&self) -> Load {
+        Load {
+            queued: self.outgoing.queue().len(),
+            queued_bytes: self.outgoing.queue().bytes(),
+            inflight: self.outgoing.inflight(),
+            is_stalled: self.outgoing.is_stalled(),
+        }
+    }
+
+    /// A message for a client that is connected. False: its queue overflowed, and by its policy the session is to end.
+    #[must_use]
+    pub(super) fn deliver_over(
+        &mut self,
+        turn: &mut Turn<'_>,
+        channel: &mut Channel,
+        delivery: Delivery,
+        encoder: &mut Encoder,
+    ) -> bool {
+        let Some(parcel) = self.admit(delivery, turn.counters) else {
+            return true;
+        };
+        let (qos, id) = (parcel.terms.qos, parcel.message.id);
+        if self.outgoing.is_free(qos, id, channel, turn, &self.settings) {
+            self.outgoing.send(turn, channel, parcel, Some(encoder));
+            return true;
+        }
+        let is_kept = self.outgoing.deliver(turn.now, parcel, &self.settings, turn.counters);
+        self.outgoing.flush(turn, channel, &self.settings);
+        is_kept
+    }
+
+    pub(super) fn resume(&mut self, turn: &mut Turn<'_>, channel: &mut Channel) {
+        self.outgoing.resume(turn, channel, &self.settings);
+    }
+
+    pub(super) fn flush(&mut self, turn: &mut Turn<'_>, channel: &mut Channel) {
+        self.outgoing.flush(turn, channel, &self.settings);
+    }
+
+    pub(super) fn acknowledged(
+        &mut self,
+        turn: &mut Turn<'_>,
+        channel: &mut Channel,
+        ack: u8,
+        packet_id: u16,
+        reason: Reason,
+    ) {
+        self.outgoing.acknowledged(turn, channel, ack, packet_id, reason, &self.settings);
+        self.outgoing.flush(turn, channel, &self.settings);
+    }
+
+    pub(super) fn incoming(&mut self) -> &mut Incoming {
+        &mut self.incoming
+    }
+
+    pub(super) fn may_write(&mut self, topic: &str) -> bool {
+        self.access.may_write(topic)
+    }
+
+    /// The connection is gone.
+    pub(super) fn detach(&mut self, counters: &mut Counters) {
+        self.outgoing.detach(counters);
+        self.incoming.detach();
+    }
+
+    /// The message at the QoS that it goes at; None: the client may not read it. At QoS 0 nobody waits for an answer.
+    fn admit(&mut self, delivery: Delivery, counters: &mut Counters) -> Option<Parcel> {
+        let Delivery { message, mut terms, claim } = delivery;
+        if !self.access.may_read(&message.topic) {
+            counters.drop(Drop::Denied);
+            return None;
+        }
+        terms.qos = terms.qos.min(message.qos);
+        let claim = claim.filter(|_| terms.qos > 0);
+        Some(Parcel { message, terms, claim })
+    }
+}

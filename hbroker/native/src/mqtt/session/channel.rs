@@ -1,0 +1,110 @@
+//! What a session must know of the connection that it sends over (MQTT 5 §4.9), and what ends with that.
+
+use crate::Micros;
+use crate::mqtt::Turn;
+use crate::mqtt::aliases;
+use crate::mqtt::codec::acks;
+use crate::mqtt::counters::Drop;
+use crate::mqtt::encoder::Encoder;
+use crate::mqtt::message::{Alias, Shape};
+use crate::mqtt::packets::Version;
+use crate::mqtt::reason::Reason;
+use crate::mqtt::session::queue::Parcel;
+
+/// The way to a client.
+pub struct Channel {
+    pub version: Version,
+    /// The largest packet that the client takes, in bytes.
+    pub maximum_packet: usize,
+    /// Bytes of output beyond which messages wait in the session.
+    output_bytes: usize,
+    /// Messages of `QoS` 1 and 2 that may be sent now, and at most (MQTT 5 §4.9).
+    quota: u16,
+    receive_maximum: u16,
+    aliases: aliases::Outgoing,
+}
+
+impl Channel {
+    /// `topic_aliases`: that may be used.
+    pub fn new(
+        version: Version,
+        maximum_packet: usize,
+        receive_maximum: u16,
+        topic_aliases: u16,
+        output_bytes: usize,
+    ) -> Self {
+        let aliases = aliases::Outgoing::new(if version == Version::V5 { topic_aliases } else { 0 });
+        Self { version, maximum_packet, output_bytes, quota: receive_maximum, receive_maximum, aliases }
+    }
+
+    /// Whether another message of `QoS` 1 or 2 may be sent.
+    pub fn has_quota(&self) -> bool {
+        self.quota > 0
+    }
+
+    /// Whether there is room for another packet.
+    pub fn has_room(&self, turn: &Turn<'_>) -> bool {
+        turn.out.pending() < self.output_bytes
+    }
+
+    /// A message of `QoS` 1 or 2 was acknowledged for good.
+    pub fn restore(&mut self) {
+        self.quota = self.quota.saturating_add(1).min(self.receive_maximum);
+    }
+
+    /// Appends PUBLISH; `encoder`: where others get the same message in this turn.
+    ///
+    /// # Errors
+    /// Why the message ends instead. The client's other messages go on (MQTT 5 §3.1.2.11.4).
+    pub fn put_message(
+        &mut self,
+        turn: &mut Turn<'_>,
+        parcel: &Parcel,
+        packet_id: u16,
+        dup: bool,
+        encoder: Option<&mut Encoder>,
+    ) -> Result<(), Drop> {
+        let message = &parcel.message;
+        // MQTT 5 §4.3.3: what was sent once does not expire.
+        if !dup && message.expires <= turn.now {
+            return Err(Drop::Expired);
+        }
+        let terms = &parcel.terms;
+        let alias = if self.version == Version::V5 { self.aliases.of(&message.topic) } else { Alias::None };
+        let mut shape = Shape {
+            version: self.version,
+            qos: terms.qos,
+            retain: terms.retain,
+            dup,
+            identifiers: &terms.identifiers,
+            alias,
+        };
+        if message.packet_len(&shape) > self.maximum_packet && matches!(alias, Alias::Announce(_)) {
+            shape.alias = Alias::None;
+        }
+        if message.packet_len(&shape) > self.maximum_packet || !message.fits(&shape) {
+            return Err(Drop::TooLarge);
+        }
+        match encoder {
+            Some(encoder) => encoder.put(turn.out, turn.now, message, &shape, packet_id),
+            None => message.put_to(turn.out, turn.now, &shape, packet_id),
+        }
+        self.aliases.announced(&message.topic, shape.alias);
+        if terms.qos > 0 {
+            self.quota -= 1;
+        }
+        turn.counters.packets_out += 1;
+        turn.counters.messages_out += 1;
+        turn.counters.payload_out += message.payload.len() as u64;
+        Ok(())
+    }
+
+    /// Appends PUBACK, PUBREC, PUBREL or PUBCOMP.
+    pub fn put_ack(&self, turn: &mut Turn<'_>, kind: u8, packet_id: u16, reason: Reason) {
+        turn.counters.packets_out += 1;
+        acks::put(turn.out, self.version, kind, packet_id, reason);
+    }
+}
+
+/// When there is nothing to wait for.
+pub const NEVER: Micros = Micros::MAX;

@@ -1,0 +1,332 @@
+//! From the network to a client (MQTT 5 §4.3, MQTT 5 §4.4): what waits, what was sent and is not acknowledged, and what PUBREL is owed for.
+//!
+//! A message of `QoS` 1 or 2 waits in the queue, is sent under a packet id, and ends with PUBACK or PUBREC; PUBREL is then owed until PUBCOMP
+//! comes. On a new connection PUBREL goes first for all that it is owed for, then what was sent before, marked as sent again, then what waits: each in
+//! its order (MQTT 5 §4.4, MQTT 5 §4.6).
+//!
+//! A client that answers nothing for a while is *stalled*: its claims are released, so that it holds up nobody else's acknowledgement, and its
+//! messages stay. So is one whose queue overflowed. It counts again once it has answered and half of its queue is free.
+
+use std::collections::VecDeque;
+
+use crate::Micros;
+use crate::mqtt::Turn;
+use crate::mqtt::claim::{Claim, MessageId};
+use crate::mqtt::codec::frame::kind;
+use crate::mqtt::counters::{Counters, Drop};
+use crate::mqtt::encoder::Encoder;
+use crate::mqtt::packets::Version;
+use crate::mqtt::reason::Reason;
+use crate::mqtt::session::channel::{Channel, NEVER};
+use crate::mqtt::session::packet_ids::PacketIds;
+use crate::mqtt::session::queue::{Parcel, Pushed, Queue};
+use crate::mqtt::settings::SessionSettings;
+
+/// A message that was sent.
+struct Flight {
+    packet_id: u16,
+    parcel: Parcel,
+}
+
+/// PUBREL was sent, and PUBCOMP has not come.
+struct Owed {
+    packet_id: u16,
+    /// Its PUBLISH went over this connection, and took of its quota.
+    is_fresh: bool,
+}
+
+#[derive(Default)]
+pub struct Outgoing {
+    queue: Queue,
+    /// Not acknowledged, in order.
+    sent: VecDeque<Flight>,
+    sent_bytes: usize,
+    /// How many of these, from the front on, have gone over this connection.
+    fresh: usize,
+    /// In the order of PUBREC.
+    owed: VecDeque<Owed>,
+    /// Messages that another gateway had sent: they keep their packet ids when they come again.
+    expected: Vec<(MessageId, u16)>,
+    ids: PacketIds,
+    /// When the client last answered, or began to owe an answer.
+    progress: Micros,
+    is_stalled: bool,
+}
+
+impl Outgoing {
+    /// Goes on with what another gateway had sent.
+    pub fn expecting(expected: Vec<(MessageId, u16)>, owed: Vec<u16>) -> Self {
+        let owed = owed.into_iter().map(|packet_id| Owed { packet_id, is_fresh: false });
+        Self { expected, owed: owed.collect(), ..Self::default() }
+    }
+
+    /// Takes a message to wait. False: the queue overflowed, and the session is to end.
+    #[must_use]
+    pub fn deliver(
+        &mut self,
+        now: Micros,
+        mut parcel: Parcel,
+        settings: &SessionSettings,
+        counters: &mut Counters,
+    ) -> bool {
+        self.begin(now);
+        if self.is_stalled {
+            parcel.claim = None;
+        }
+        let known = self.expected.iter().position(|(id, _)| *id == parcel.message.id);
+        if let Some(known) = known.filter(|_| parcel.terms.qos > 0) {
+            let (_, packet_id) = self.expected.swap_remove(known);
+            self.push_sent(Flight { packet_id, parcel });
+            return true;
+        }
+        match self.queue.push(parcel, settings, counters) {
+            Pushed::Kept => true,
+            Pushed::Overflowed => {
+                self.stall(counters);
+                true
+            }
+            Pushed::Fatal => false,
+        }
+    }
+
+    /// Whether a message can be sent at once, past the queue.
+    pub fn is_free(
+        &self,
+        qos: u8,
+        message: MessageId,
+        channel: &Channel,
+        turn: &Turn<'_>,
+        settings: &SessionSettings,
+    ) -> bool {
+        channel.has_room(turn)
+            && match qos {
+                0 => !self.queue.has_loose(),
+                _ => {
+                    self.queue.is_empty()
+                        && self.may_send(channel, settings)
+                        && self.expected.iter().all(|(id, _)| *id != message)
+                }
+            }
+    }
+
+    /// Sends a message that nothing waits before.
+    pub fn send(
+        &mut self,
+        turn: &mut Turn<'_>,
+        channel: &mut Channel,
+        mut parcel: Parcel,
+        encoder: Option<&mut Encoder>,
+    ) {
+        if parcel.terms.qos == 0 {
+            if let Err(why) = channel.put_message(turn, &parcel, 0, false, encoder) {
+                turn.counters.drop(why);
+            }
+            return;
+        }
+        self.begin(turn.now);
+        if self.is_stalled {
+            parcel.claim = None;
+        }
+        let used = self.sent.iter().map(|flight| flight.packet_id);
+        let used = used
+            .chain(self.owed.iter().map(|owed| owed.packet_id))
+            .chain(self.expected.iter().map(|(_, id)| *id));
+        let Some(packet_id) = self.ids.next(used) else {
+            turn.counters.drop(Drop::QueueFull);
+            return;
+        };
+        match channel.put_message(turn, &parcel, packet_id, false, encoder) {
+            Ok(()) => {
+                self.push_sent(Flight { packet_id, parcel });
+                self.fresh += 1;
+            }
+            Err(why) => turn.counters.drop(why),
+        }
+    }
+
+    /// Sends on what waits, as far as the client and the output take it.
+    pub fn flush(&mut self, turn: &mut Turn<'_>, channel: &mut Channel, settings: &SessionSettings) {
+        while channel.has_room(turn) {
+            let Some(parcel) = self.queue.pop_loose() else {
+                break;
+            };
+            self.send(turn, channel, parcel, None);
+        }
+        while self.fresh < self.sent.len() && channel.has_quota() && channel.has_room(turn) {
+            let Flight { packet_id, parcel } = &self.sent[self.fresh];
+            match channel.put_message(turn, parcel, *packet_id, true, None) {
+                Ok(()) => self.fresh += 1,
+                Err(why) => {
+                    turn.counters.drop(why);
+                    self.remove(self.fresh);
+                }
+            }
+        }
+        while channel.has_room(turn) && self.may_send(channel, settings) {
+            let Some(parcel) = self.queue.pop() else {
+                break;
+            };
+            self.send(turn, channel, parcel, None);
+        }
+    }
+
+    /// A new connection: PUBREL for what it is owed, then all that was sent before, then what waits (MQTT 5 §4.4).
+    pub fn resume(&mut self, turn: &mut Turn<'_>, channel: &mut Channel, settings: &SessionSettings) {
+        self.fresh = 0;
+        self.progress = turn.now;
+        for owed in &mut self.owed {
+            owed.is_fresh = false;
+            channel.put_ack(turn, kind::PUBREL, owed.packet_id, Reason::SUCCESS);
+        }
+        self.flush(turn, channel, settings);
+    }
+
+    /// The connection is gone, and with it what was of `QoS` 0.
+    pub fn detach(&mut self, counters: &mut Counters) {
+        self.fresh = 0;
+        for _ in 0..self.queue.drop_loose() {
+            counters.drop(Drop::Away);
+        }
+    }
+
+    /// PUBACK, PUBREC or PUBCOMP. What names nothing that was sent is passed over: MQTT 3.1 clients repeat theirs.
+    pub fn acknowledged(
+        &mut self,
+        turn: &mut Turn<'_>,
+        channel: &mut Channel,
+        ack: u8,
+        packet_id: u16,
+        reason: Reason,
+        settings: &SessionSettings,
+    ) {
+        let flight = self.find(packet_id);
+        match (ack, flight.map(|index| (index, self.sent[index].parcel.terms.qos))) {
+            (kind::PUBACK, Some((index, 1))) => self.finish(channel, index),
+            // MQTT 5 §4.3.3: a refusal ends it, too.
+            (kind::PUBREC, Some((index, 2))) if reason.is_failure() => self.finish(channel, index),
+            (kind::PUBREC, Some((index, 2))) => {
+                self.owed.push_back(Owed { packet_id, is_fresh: index < self.fresh });
+                self.remove(index);
+                channel.put_ack(turn, kind::PUBREL, packet_id, Reason::SUCCESS);
+            }
+            (kind::PUBREC, _) if !reason.is_failure() => {
+                let is_owed = self.owed.iter().any(|owed| owed.packet_id == packet_id);
+                let is_known = is_owed || channel.version < Version::V5;
+                let reason = if is_known { Reason::SUCCESS } else { Reason::PACKET_ID_NOT_FOUND };
+                return channel.put_ack(turn, kind::PUBREL, packet_id, reason);
+            }
+            (kind::PUBCOMP, _) => {
+                let owed = self.owed.iter().position(|owed| owed.packet_id == packet_id);
+                match owed.and_then(|index| self.owed.remove(index)) {
+                    Some(owed) if owed.is_fresh => channel.restore(),
+                    Some(_) => {}
+                    None => return,
+                }
+            }
+            _ => return,
+        }
+        self.answered(turn.now, settings);
+    }
+
+    /// When the client is to be taken for stalled.
+    pub fn stalls_at(&self, settings: &SessionSettings) -> Micros {
+        let holds_none = self.is_stalled || (self.sent.is_empty() && self.queue.is_empty());
+        if holds_none { NEVER } else { self.progress.saturating_add(settings.stall) }
+    }
+
+    /// Releases the claims of a client that owes answers.
+    pub fn stall(&mut self, counters: &mut Counters) {
+        if !self.is_stalled {
+            self.is_stalled = true;
+            counters.stalled += 1;
+        }
+        self.queue.release_claims();
+        self.sent.iter_mut().for_each(|flight| flight.parcel.claim = None);
+    }
+
+    pub fn is_stalled(&self) -> bool {
+        self.is_stalled
+    }
+
+    /// (message, packet id) of what was sent and not acknowledged, in order, and the packet ids that PUBREL is owed for.
+    pub fn export(&self) -> (Vec<(MessageId, u16)>, Vec<u16>) {
+        let sent = self.sent.iter().map(|flight| (flight.parcel.message.id, flight.packet_id));
+        (
+            self.expected.iter().copied().chain(sent).collect(),
+            self.owed.iter().map(|owed| owed.packet_id).collect(),
+        )
+    }
+
+    pub fn queue(&self) -> &Queue {
+        &self.queue
+    }
+
+    pub fn claims(&self) -> impl Iterator<Item = &Claim> {
+        self.sent.iter().filter_map(|flight| flight.parcel.claim.as_ref()).chain(self.queue.claims())
+    }
+
+    pub fn inflight(&self) -> usize {
+        self.sent.len() + self.owed.len()
+    }
+
+    /// Messages that end with the session.
+    pub fn remaining(&self) -> usize {
+        self.queue.len() + self.sent.len()
+    }
+
+    fn may_send(&self, channel: &Channel, settings: &SessionSettings) -> bool {
+        let has_bytes = self.sent.is_empty() || self.sent_bytes < settings.queue_bytes;
+        self.fresh == self.sent.len()
+            && channel.has_quota()
+            && self.inflight() < usize::from(settings.inflight)
+            && has_bytes
+    }
+
+    fn push_sent(&mut self, flight: Flight) {
+        self.sent_bytes += flight.parcel.message.cost();
+        self.sent.push_back(flight);
+    }
+
+    fn remove(&mut self, index: usize) {
+        if let Some(flight) = self.sent.remove(index) {
+            self.sent_bytes -= flight.parcel.message.cost();
+        }
+        if index < self.fresh {
+            self.fresh -= 1;
+        }
+    }
+
+    fn finish(&mut self, channel: &mut Channel, index: usize) {
+        if index < self.fresh {
+            channel.restore();
+        }
+        self.remove(index);
+    }
+
+    /// Where the flight with this packet id is. Mostly at the front; ids rise along the deque, unless some go round while an old one
+    /// stays.
+    fn find(&self, packet_id: u16) -> Option<usize> {
+        let first = self.sent.front()?.packet_id;
+        let distance = |flight: &Flight| flight.packet_id.wrapping_sub(first);
+        let guess = self.sent.partition_point(|flight| distance(flight) < packet_id.wrapping_sub(first));
+        let is_it = |index: &usize| self.sent.get(*index).is_some_and(|flight| flight.packet_id == packet_id);
+        Some(guess)
+            .filter(is_it)
+            .or_else(|| self.sent.iter().position(|flight| flight.packet_id == packet_id))
+    }
+
+    /// The client begins to owe an answer.
+    fn begin(&mut self, now: Micros) {
+        if self.sent.is_empty() && self.queue.is_empty() {
+            self.progress = now;
+            self.is_stalled = false;
+        }
+    }
+
+    fn answered(&mut self, now: Micros, settings: &SessionSettings) {
+        self.progress = now;
+        if self.queue.len() <= settings.queue_messages / 2 && self.queue.bytes() <= settings.queue_bytes / 2 {
+            self.is_stalled = false;
+        }
+    }
+}

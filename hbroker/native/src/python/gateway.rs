@@ -1,0 +1,259 @@
+//! `Gateway`: an MQTT server in front of a hive. Its members' verbs are those of the base class `Hive`.
+
+mod events;
+mod state;
+mod status;
+mod terms;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::thread;
+
+use pyo3::exceptions::PyOSError;
+use pyo3::prelude::*;
+
+pub use self::events::{
+    AuthEvent, ClosedEvent, ConnectEvent, SessionOverflowEvent, SubscribeEvent, SubscribeOptions,
+    UnsubscribeEvent, WillMessage,
+};
+pub use self::state::{InFlight, SessionState};
+pub use self::status::ConnectionStatus;
+pub use self::terms::ListenerSettings;
+
+use self::events::news_out;
+use self::state::{SessionStateIn, state_out};
+use self::terms::{Accept, ListenOptions, Rule, rules_in};
+use super::config::Config;
+use super::core::duration;
+use super::hive::Hive;
+use super::{Address, NativeError, address_in, address_out};
+use crate::hive::messages::Mailbox;
+use crate::mqtt::gateway;
+use crate::mqtt::io::MOST_WORKERS;
+use crate::mqtt::io::connections::ConnectionId;
+use crate::mqtt::packets::{Auth, Farewell};
+use crate::mqtt::reason::Reason;
+
+#[pyclass(module = "hbroker._native", extends = Hive, frozen)]
+pub struct Gateway {
+    gateway: gateway::Gateway,
+}
+
+#[pymethods]
+impl Gateway {
+    #[new]
+    #[pyo3(signature = (config, listen, workers = 0))]
+    fn new(
+        py: Python<'_>,
+        config: &Config,
+        listen: Address,
+        workers: usize,
+    ) -> PyResult<PyClassInitializer<Self>> {
+        if workers > MOST_WORKERS || config.0.node {
+            return Err(NativeError::new_err(format!(
+                "a gateway has {MOST_WORKERS} workers at most, and clients for members"
+            )));
+        }
+        let listen = address_in(&listen)?;
+        let config = config.0.clone();
+        let mailbox = Mailbox::new(config.message_queue_bytes);
+        let workers =
+            if workers > 0 { workers } else { thread::available_parallelism().map_or(1, usize::from) };
+        let start = || gateway::Gateway::start(config, listen, workers, &mailbox);
+        let gateway = py.detach(start).map_err(PyOSError::new_err)?;
+        let hive = Hive { core: Arc::clone(gateway.hive()), mailbox };
+        Ok(PyClassInitializer::from(hive).add_subclass(Self { gateway }))
+    }
+
+    // Listeners
+
+    fn open_listener(
+        &self,
+        py: Python<'_>,
+        number: u32,
+        address: Address,
+        settings: &ListenerSettings,
+    ) -> PyResult<Address> {
+        let address = address_in(&address)?;
+        let (io, mqtt) = (settings.io.clone(), settings.mqtt.clone());
+        let opened = py.detach(|| self.gateway.listen(number, address, io, mqtt));
+        opened.map(address_out).map_err(PyOSError::new_err)
+    }
+
+    fn set_listener(&self, py: Python<'_>, number: u32, settings: &ListenerSettings) -> PyResult<()> {
+        let (io, mqtt) = (settings.io.clone(), settings.mqtt.clone());
+        if py.detach(|| self.gateway.set_listener(number, io, mqtt)) {
+            return Ok(());
+        }
+        Err(NativeError::new_err(format!("there is no listener {number}")))
+    }
+
+    fn close_listener(&self, py: Python<'_>, number: u32) {
+        py.detach(|| self.gateway.close_listener(number));
+    }
+
+    // Connections
+
+    #[pyo3(signature = (limit = 1024))]
+    fn poll_mqtt(&self, py: Python<'_>, limit: usize) -> PyResult<Vec<Py<PyAny>>> {
+        let news = py.detach(|| self.gateway.take_news(limit));
+        news.into_iter().map(|news| news_out(py, news)).collect()
+    }
+
+    fn accept(&self, py: Python<'_>, connection: u64, accept: Accept) {
+        let acl = accept.acl;
+        py.detach(|| self.gateway.accept(ConnectionId(connection), accept.admit(), Some(acl)));
+    }
+
+    #[pyo3(signature = (connection, code, *, text = "", server_reference = None))]
+    fn refuse(
+        &self,
+        py: Python<'_>,
+        connection: u64,
+        code: u8,
+        text: &str,
+        server_reference: Option<String>,
+    ) {
+        let farewell = farewell(code, text, server_reference);
+        py.detach(|| self.gateway.refuse(ConnectionId(connection), farewell));
+    }
+
+    fn auth(&self, py: Python<'_>, connection: u64, reason: u8, method: String, data: Vec<u8>) {
+        let auth = Auth {
+            reason: Reason(reason),
+            method,
+            data: Some(data.into()),
+            text: String::new(),
+            user_properties: Vec::new(),
+        };
+        py.detach(|| self.gateway.challenge(ConnectionId(connection), auth));
+    }
+
+    #[pyo3(signature = (connection, code, *, text = "", server_reference = None))]
+    fn disconnect(
+        &self,
+        py: Python<'_>,
+        connection: u64,
+        code: u8,
+        text: &str,
+        server_reference: Option<String>,
+    ) {
+        let farewell = farewell(code, text, server_reference);
+        py.detach(|| self.gateway.disconnect(ConnectionId(connection), farewell));
+    }
+
+    #[pyo3(signature = (code, *, text = "", server_reference = None))]
+    fn disconnect_all(&self, py: Python<'_>, code: u8, text: &str, server_reference: Option<String>) {
+        let farewell = farewell(code, text, server_reference);
+        py.detach(|| self.gateway.disconnect_all(&farewell));
+    }
+
+    #[pyo3(signature = (connection, packet_id, codes, text = ""))]
+    fn suback(&self, py: Python<'_>, connection: u64, packet_id: u16, codes: Vec<u8>, text: &str) {
+        py.detach(|| {
+            self.gateway.suback(ConnectionId(connection), packet_id, reasons(codes), text.to_owned())
+        });
+    }
+
+    #[pyo3(signature = (connection, packet_id, codes, text = ""))]
+    fn unsuback(&self, py: Python<'_>, connection: u64, packet_id: u16, codes: Vec<u8>, text: &str) {
+        py.detach(|| {
+            self.gateway.unsuback(ConnectionId(connection), packet_id, reasons(codes), text.to_owned())
+        });
+    }
+
+    // Sessions
+
+    fn open_session(&self, py: Python<'_>, state: SessionStateIn) -> u64 {
+        py.detach(|| self.gateway.open_session(state.read()))
+    }
+
+    fn export_session(&self, py: Python<'_>, session: u64) -> PyResult<SessionState> {
+        let state = py.detach(|| self.gateway.export_session(session));
+        let none = || NativeError::new_err(format!("session {session} is not here, or has a connection"));
+        state_out(py, state.ok_or_else(none)?)
+    }
+
+    // Listeners of sessions
+
+    #[pyo3(signature = (listener, session, filter, options, identifier, *, packet_id))]
+    #[allow(clippy::too_many_arguments)]
+    fn attach_listener(
+        &self,
+        py: Python<'_>,
+        listener: u64,
+        session: u64,
+        filter: &str,
+        options: ListenOptions,
+        identifier: u32,
+        packet_id: Option<u16>,
+    ) -> PyResult<()> {
+        if !crate::topic::filter_is_valid(filter) {
+            return Err(NativeError::new_err(format!("{filter:?} is not a topic filter")));
+        }
+        let options = options.with(identifier);
+        py.detach(|| self.gateway.attach_listener(listener, session, options, packet_id));
+        Ok(())
+    }
+
+    fn detach_listener(&self, py: Python<'_>, listener: u64) {
+        py.detach(|| self.gateway.detach_listener(listener));
+    }
+
+    #[pyo3(signature = (listener, topic, payload, *, qos = 0, retained = false))]
+    fn deliver(&self, py: Python<'_>, listener: u64, topic: &str, payload: Vec<u8>, qos: u8, retained: bool) {
+        py.detach(|| self.gateway.deliver(listener, topic, payload.into(), qos, retained));
+    }
+
+    // Policy
+
+    fn install_acl(&self, py: Python<'_>, acl: u32, rules: Vec<Rule>) {
+        py.detach(|| self.gateway.install_access(acl, rules_in(rules)));
+    }
+
+    fn assign_acl(&self, py: Python<'_>, connection: u64, acl: u32) -> PyResult<()> {
+        if py.detach(|| self.gateway.assign_access(ConnectionId(connection), acl)) {
+            return Ok(());
+        }
+        Err(NativeError::new_err(format!("there is no access list {acl}")))
+    }
+
+    fn forget_acl(&self, py: Python<'_>, acl: u32) {
+        py.detach(|| self.gateway.forget_access(acl));
+    }
+
+    // Reading
+
+    fn connections(&self, py: Python<'_>, most: usize) -> Vec<ConnectionStatus> {
+        let connections = py.detach(|| self.gateway.connections(most));
+        connections.into_iter().map(ConnectionStatus::from).collect()
+    }
+
+    fn gateway_counters(&self, py: Python<'_>) -> BTreeMap<String, u64> {
+        py.detach(|| self.gateway.counters())
+    }
+
+    #[getter]
+    fn fault(&self) -> Option<String> {
+        self.gateway.fault()
+    }
+
+    #[pyo3(signature = (grace_s = 0.0))]
+    fn shutdown(&self, py: Python<'_>, grace_s: f64) -> PyResult<()> {
+        let grace = duration(grace_s)?;
+        py.detach(|| self.gateway.shutdown(grace));
+        Ok(())
+    }
+}
+
+fn farewell(code: u8, text: &str, server_reference: Option<String>) -> Farewell {
+    Farewell {
+        reason: Reason(code),
+        text: text.to_owned(),
+        server_reference: server_reference.unwrap_or_default(),
+    }
+}
+
+fn reasons(codes: Vec<u8>) -> Vec<Reason> {
+    codes.into_iter().map(Reason).collect()
+}

@@ -1,0 +1,321 @@
+"""The native half of a gateway, as a fake over real engines: members are hosts of a simulated world.
+
+What the core does with MQTT packets is reduced to what decisions can see: a session keeps what came for it,
+an open connection takes messages over at once and acknowledges them, and what is on hold waits.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, cast
+
+from hbroker._native import Config, Engine, Message
+from hbroker.gateway.border import (
+    Accept,
+    ClosedEvent,
+    ConnectionStatus,
+    InFlight,
+    Member,
+    Rule,
+    SessionState,
+    SubscribeOptions,
+)
+from hbroker.protocol.core import Event
+from hbroker.sim.network import Host
+
+if TYPE_CHECKING:
+    from hbroker.gateway.control import Gateway
+    from hbroker.sim.network import World
+
+
+@dataclass
+class FakeListener:
+    session: int
+    filter: str
+    options: SubscribeOptions
+    identifier: int
+    waits_for: int | None
+
+
+@dataclass
+class FakeSession:
+    """`taken`: what its client has had; `waiting`: what came while it could not have it."""
+
+    state: SessionState
+    connection: int | None = None
+    taken: list[tuple[str, bytes, bool]] = field(default_factory=list)
+    waiting: list[tuple[int, Message, list[int]]] = field(default_factory=list)
+
+
+class MemberHost(Host):
+    """One member's engine, at an address of its own."""
+
+    def __init__(self, border: FakeBorder, number: int, session: int, persistent: bool) -> None:
+        world = border.world
+        super().__init__(
+            world, world.new_address(), node=False, token_key=b"", session=session, persistent=persistent
+        )
+        self.engine = Engine(
+            Config(
+                node=False,
+                session=self.session,
+                incarnation=self.incarnation,
+                publisher=self.publisher,
+                token_keys=[],
+                seed=world.random.getrandbits(64),
+                persistent=persistent,
+                hold=True,
+            )
+        )
+        self.engine.handle_timeout(self.clock())
+        self.border = border
+        self.number = number
+        self.control = _Control(border, number)
+        border.hosts[number] = self
+        world.add(self)
+
+    def settle(self) -> None:
+        super().settle()
+        self.border.route(self, self.engine.poll_messages())
+        super().settle()
+        self.border.settle_others(self)
+
+
+class _Control:
+    """The gateway's control as the world drives it: each member's events, and time once."""
+
+    def __init__(self, border: FakeBorder, number: int) -> None:
+        self.border = border
+        self.number = number
+
+    def handle_event(self, now: int, event: Event) -> None:
+        self.border.gateway.handle_event(now, self.number, event)
+
+    def handle_timeout(self, now: int) -> None:
+        self.border.gateway.handle_timeout(now)
+
+    def poll_timeout(self) -> int | None:
+        return self.border.gateway.poll_timeout() if self.number == 0 and self.border.is_set_up else None
+
+
+class _Verbs:
+    """A member's core: every verb acts at the world's time, and the host is looked at afterwards."""
+
+    def __init__(self, host: MemberHost) -> None:
+        self._host = host
+
+    def __getattr__(self, name: str) -> Any:
+        self._host.engine.handle_timeout(self._host.clock())
+        self._host.border.touched.add(self._host.number)
+        return getattr(self._host.engine, name)
+
+
+class FakeBorder:
+    """See `hbroker.gateway.border.Border`."""
+
+    gateway: Gateway
+
+    def __init__(self, world: World) -> None:
+        self.world = world
+        self.is_set_up = False
+        self.is_alive = True
+        self.touched: set[int] = set()
+        self.hosts: dict[int, MemberHost] = {}
+        self.sessions: dict[int, FakeSession] = {}
+        self.listeners: dict[int, FakeListener] = {}
+        self.accepted: dict[int, Accept] = {}
+        self.refused: dict[int, int] = {}
+        self.closed: dict[int, int] = {}
+        self.ending: list[int] = []
+        """Connections that are closed, and whose end the gateway has not been told."""
+        self.subacks: dict[tuple[int, int], list[int]] = {}
+        self.unsubacks: dict[tuple[int, int], list[int]] = {}
+        self.auths: list[tuple[int, int, bytes]] = []
+        self.acls: dict[int, tuple[Rule, ...]] = {}
+        self.assigned: dict[int, int] = {}
+        self.log: list[tuple[str, object]] = []
+        self._numbers = 0
+        self._sessions = 0
+        MemberHost(self, 0, world.random.getrandbits(63) + 1, False)
+
+    # Members
+
+    def member(self, number: int) -> Member:
+        return cast(Member, _Verbs(self.hosts[number]))
+
+    def open_member(self, session: int, *, persistent: bool, incarnation: int) -> int:
+        assert session not in {host.session for host in self.hosts.values()}, "one member for a session"
+        self._numbers += 1
+        MemberHost(self, self._numbers, session, persistent)
+        return self._numbers
+
+    def close_member(self, number: int) -> None:
+        host = self.hosts.pop(number)
+        self.world.remove(host)
+        self.touched.discard(number)
+
+    def settle_others(self, settled: MemberHost | None = None) -> None:
+        """Has all members send what the gateway had them say."""
+        self.touched.discard(settled.number if settled else -1)
+        while self.touched and self.is_alive:
+            host = self.hosts.get(self.touched.pop())
+            if host is not None and self.world.hosts.get(host.address) is host:
+                host.has_decided = True
+                self.world.settle(host)
+        while self.ending and self.is_alive:
+            number = self.ending.pop(0)
+            self.gateway.handle_mqtt(self.world.now, ClosedEvent(number, "server"))
+            self.settle_others(settled)
+        shared = self.hosts[0]
+        if settled is not shared and self.is_alive and not shared.is_stopped:
+            shared.has_decided = True
+            self.world.settle(shared)
+
+    def kill(self) -> None:
+        """The process is gone."""
+        self.is_alive = False
+        for host in self.hosts.values():
+            self.world.remove(host)
+
+    # Connections
+
+    def accept(self, connection: int, accept: Accept) -> None:
+        assert connection not in self.refused | self.closed
+        self.accepted[connection] = accept
+        self.log.append(("accept", connection))
+        session = self.sessions[accept.session]
+        session.connection = connection
+        self._hand_over(accept.session)
+
+    def refuse(
+        self, connection: int, code: int, *, text: str = "", server_reference: str | None = None
+    ) -> None:
+        assert connection not in self.accepted | self.refused
+        self.refused[connection] = code
+
+    def auth(self, connection: int, reason: int, method: str, data: bytes) -> None:
+        self.auths.append((connection, reason, data))
+
+    def disconnect(
+        self, connection: int, code: int, *, text: str = "", server_reference: str | None = None
+    ) -> None:
+        assert connection in self.accepted
+        self.closed[connection] = code
+        self.ending.append(connection)
+        self.log.append(("disconnect", connection))
+
+    def suback(self, connection: int, packet_id: int, codes: Sequence[int], text: str = "") -> None:
+        assert (connection, packet_id) not in self.subacks
+        assert connection not in self.closed
+        self.subacks[connection, packet_id] = list(codes)
+        self.log.append(("suback", (connection, packet_id)))
+        session = self.accepted[connection].session
+        for listener in self.listeners.values():
+            if listener.session == session and listener.waits_for == packet_id:
+                listener.waits_for = None
+        self._hand_over(session)
+
+    def unsuback(self, connection: int, packet_id: int, codes: Sequence[int], text: str = "") -> None:
+        assert (connection, packet_id) not in self.unsubacks
+        self.unsubacks[connection, packet_id] = list(codes)
+
+    # Sessions
+
+    def open_session(self, state: SessionState) -> int:
+        self._sessions += 1
+        self.sessions[self._sessions] = FakeSession(state)
+        return self._sessions
+
+    def export_session(self, session: int) -> SessionState:
+        ended = self.sessions.pop(session)
+        assert ended.connection not in self.ending
+        assert ended.connection is None or not self.is_open(ended.connection)
+        self.listeners = {n: known for n, known in self.listeners.items() if known.session != session}
+        self._handled(0, [m for member, m, _ in ended.waiting if member == 0])
+        in_flight = tuple(
+            InFlight(index, message.publisher, message.sequence, message.qos)
+            for index, (member, message, _) in enumerate(ended.waiting, 1)
+            if member and message.qos
+        )
+        return SessionState(in_flight, ended.state.received, ended.state.next_packet_id)
+
+    # Listeners
+
+    def attach_listener(
+        self,
+        listener: int,
+        session: int,
+        filter: str,
+        options: SubscribeOptions,
+        identifier: int,
+        *,
+        packet_id: int | None,
+    ) -> None:
+        assert session in self.sessions
+        self.listeners[listener] = FakeListener(session, filter, options, identifier, packet_id)
+
+    def detach_listener(self, listener: int) -> None:
+        self.listeners.pop(listener, None)
+
+    def deliver(
+        self, listener: int, topic: str, payload: bytes, *, qos: int = 0, retained: bool = False
+    ) -> None:
+        self.sessions[self.listeners[listener].session].taken.append((topic, payload, retained))
+
+    # Policy
+
+    def install_acl(self, acl: int, rules: Sequence[Rule]) -> None:
+        self.acls[acl] = tuple(rules)
+
+    def assign_acl(self, connection: int, acl: int) -> None:
+        assert acl in self.acls
+        self.assigned[connection] = acl
+
+    def forget_acl(self, acl: int) -> None:
+        del self.acls[acl]
+
+    # Read
+
+    def connections(self, most: int) -> list[ConnectionStatus]:
+        open = [number for number in self.accepted if self.is_open(number)]
+        return [ConnectionStatus(number, 1, 2, 3, 4, 0, 0) for number in open[:most]]
+
+    def gateway_counters(self) -> dict[str, int]:
+        return {"packets_in": 7, "messages_in": 3}
+
+    def is_open(self, connection: int) -> bool:
+        return connection in self.accepted and connection not in self.closed
+
+    # Messages
+
+    def route(self, host: MemberHost, messages: list[Message]) -> None:
+        """As the core does: to the sessions whose listeners a message matches; the rest is the gateway's."""
+        for message in messages:
+            mine = [n for n in message.subscriptions if n in self.listeners]
+            sessions = {self.listeners[n].session for n in mine}
+            for session in sessions:
+                its = [n for n in mine if self.listeners[n].session == session]
+                self.sessions[session].waiting.append((host.number, message, its))
+                self._hand_over(session)
+            if not sessions:
+                self.gateway.handle_message(host.clock(), host.number, message)
+
+    def _hand_over(self, number: int) -> None:
+        """What the client can have now, it has, and acknowledges."""
+        session = self.sessions[number]
+        if session.connection is None:
+            return
+        waiting, session.waiting = session.waiting, []
+        for member, message, listeners in waiting:
+            known = [self.listeners[n] for n in listeners if n in self.listeners]
+            if known and all(listener.waits_for is not None for listener in known):
+                session.waiting.append((member, message, listeners))
+                continue
+            session.taken.append((message.topic, bytes(message.payload), message.retained))
+            self._handled(member, [message])
+
+    def _handled(self, member: int, messages: list[Message]) -> None:
+        done = [(m.publisher, m.sequence) for m in messages if m.qos]
+        if done and member in self.hosts:
+            self.member(member).handled(done)

@@ -1,0 +1,186 @@
+"""Gateways in a simulated network, and MQTT clients that connect to them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from itertools import count
+from typing import Any
+
+from hbroker.config import GatewayLimits, GatewaySettings, ListenerSettings
+from hbroker.gateway.border import (
+    ClosedEvent,
+    ConnectEvent,
+    MqttEvent,
+    SubscribeEvent,
+    SubscribeOptions,
+    UnsubscribeEvent,
+    WillMessage,
+)
+from hbroker.gateway.control import Gateway
+from hbroker.gateway.policy import FilePolicy, Policy
+from hbroker.sim.network import World
+from tests.gateway.fakes import FakeBorder, FakeSession
+from tests.network.networks import Tree
+
+SECOND = 1_000_000
+_numbers = count(1)
+
+
+@dataclass
+class FakeGateway:
+    """One gateway process."""
+
+    tree: Tree
+    name: str
+    policy: Policy = field(default_factory=FilePolicy)
+    limits: GatewayLimits = field(default_factory=GatewayLimits)
+    key: bytes = b""
+    clock_ahead_us: int = 0
+
+    def __post_init__(self) -> None:
+        self.world: World = self.tree.world
+        self.border = FakeBorder(self.world)
+        listener = ListenerSettings(("127.0.0.1", 1883))
+        self.settings = GatewaySettings(
+            self.name, self.tree.root.address, (listener,), limits=self.limits, join_key=self.key
+        )
+        shared = self.border.hosts[0]
+        self.control = self.border.gateway = Gateway(
+            self.settings,
+            self.border,
+            self.world.random,
+            self.policy,
+            run=self.world.random.getrandbits(63),
+            publisher=shared.publisher,
+            unix_offset_us=self.clock_ahead_us,
+            version="0",
+        )
+        self.border.is_set_up = True
+        self.control.start(self.world.now)
+        self.settle()
+
+    def ready(self) -> FakeGateway:
+        """Waits until it takes clients."""
+        self.world.run_until(lambda: self.control.is_ready)
+        self.control.announce(self.world.now, ("mqtt://127.0.0.1:1883",))
+        self.settle()
+        self.world.run(SECOND // 5)
+        return self
+
+    def tell(self, event: MqttEvent) -> None:
+        self.control.handle_mqtt(self.world.now, event)
+        self.settle()
+
+    def settle(self) -> None:
+        shared = self.border.hosts[0]
+        shared.has_decided = True
+        self.world.settle(shared)
+        self.border.settle_others(shared)
+
+    def begin(self, client: str, **fields: Any) -> Client:
+        """A CONNECT; returns at once."""
+        number = next(_numbers)
+        fields = {"version": 5, "listener": 0, "peer": ("192.0.2.1", 4000), **fields}
+        connected = Client(self, number, client)
+        self.tell(ConnectEvent(connection=number, client_id=client, **fields))
+        return connected
+
+    def connect(self, client: str, **fields: Any) -> Client:
+        """A CONNECT, and its CONNACK."""
+        connected = self.begin(client, **fields)
+        self.world.run_until(lambda: connected.is_answered)
+        assert connected.is_accepted, connected.refused
+        return connected
+
+    def publish(self, topic: str, payload: bytes, qos: int = 1, retain: bool = False) -> None:
+        """As one of its clients would."""
+        sequence = self.border.member(0).publish(topic, payload, qos, retain)
+        assert sequence is not None
+        self.settle()
+
+    def kill(self) -> None:
+        self.border.kill()
+
+
+@dataclass
+class Client:
+    """An MQTT client, as its gateway sees it."""
+
+    gateway: FakeGateway
+    number: int
+    name: str
+    packet_ids: Any = field(default_factory=lambda: count(1))
+
+    @property
+    def border(self) -> FakeBorder:
+        return self.gateway.border
+
+    @property
+    def is_accepted(self) -> bool:
+        return self.number in self.border.accepted
+
+    @property
+    def is_answered(self) -> bool:
+        return self.is_accepted or self.number in self.border.refused
+
+    @property
+    def refused(self) -> int | None:
+        return self.border.refused.get(self.number)
+
+    @property
+    def closed(self) -> int | None:
+        return self.border.closed.get(self.number)
+
+    @property
+    def is_present(self) -> bool:
+        return self.border.accepted[self.number].session_present
+
+    @property
+    def session(self) -> FakeSession:
+        return self.border.sessions[self.border.accepted[self.number].session]
+
+    @property
+    def taken(self) -> list[tuple[str, bytes]]:
+        return [(topic, payload) for topic, payload, _ in self.session.taken]
+
+    def begin_subscribe(self, *filters: str, qos: int = 1, identifier: int = 0, **options: Any) -> int:
+        packet_id: int = next(self.packet_ids)
+        wanted = tuple((filter, SubscribeOptions(qos, **options)) for filter in filters)
+        self.gateway.tell(SubscribeEvent(self.number, packet_id, wanted, identifier))
+        return packet_id
+
+    def subscribe(self, *filters: str, qos: int = 1, **options: Any) -> list[int]:
+        """The codes of the SUBACK."""
+        packet_id = self.begin_subscribe(*filters, qos=qos, **options)
+        self.gateway.world.run_until(lambda: (self.number, packet_id) in self.border.subacks)
+        return self.border.subacks[self.number, packet_id]
+
+    def unsubscribe(self, *filters: str) -> list[int]:
+        packet_id: int = next(self.packet_ids)
+        self.gateway.tell(UnsubscribeEvent(self.number, packet_id, filters))
+        self.gateway.world.run_until(lambda: (self.number, packet_id) in self.border.unsubacks)
+        return self.border.unsubacks[self.number, packet_id]
+
+    def drop(self) -> None:
+        """Its connection breaks."""
+        self._end(ClosedEvent(self.number, "lost"))
+
+    def disconnect(self, reason: int = 0, session_expiry_s: int | None = None) -> None:
+        self._end(ClosedEvent(self.number, "client", reason, session_expiry_s))
+
+    def _end(self, event: ClosedEvent) -> None:
+        if self.is_accepted:
+            self.session.connection = None
+        self.gateway.tell(event)
+
+
+def two_gateways(
+    seed: int = 1, subtrees: tuple[str, ...] = ("home",), **fields: Any
+) -> tuple[Tree, FakeGateway, FakeGateway]:
+    """A network with two gateways that take clients."""
+    tree = Tree.grow(seed, subtrees)
+    one = FakeGateway(tree, "one", **fields).ready()
+    return tree, one, FakeGateway(tree, "two", **fields).ready()
+
+
+__all__ = ["SECOND", "Client", "FakeGateway", "WillMessage", "two_gateways"]

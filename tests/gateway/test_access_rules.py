@@ -1,0 +1,141 @@
+"""Access rules: mosquitto's file, and properties of filters (MQTT 5 §4.7)."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from itertools import product
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from hbroker._native import filter_is_valid, topic_is_valid, topic_matches
+from hbroker.errors import ConfigErrors
+from hbroker.gateway.access import guarded
+from hbroker.gateway.acl import OPEN, Acl, may_read_some, may_write, parse
+from hbroker.gateway.border import Rule
+from hbroker.gateway.filters import covers, overlap
+
+LEVELS = st.sampled_from(["a", "", "$x", "$SYS"])
+TOPICS = st.lists(LEVELS, min_size=1, max_size=4).map("/".join).filter(topic_is_valid)
+FILTERS = (
+    st.lists(st.one_of(LEVELS, st.just("+")), min_size=1, max_size=3)
+    .flatmap(lambda levels: st.sampled_from([levels, [*levels, "#"], ["#"]]))
+    .map("/".join)
+    .filter(filter_is_valid)
+)
+RULES = st.lists(st.builds(Rule, FILTERS, st.booleans(), st.booleans(), st.booleans()), max_size=5)
+
+EVERY_TOPIC = [
+    topic
+    for length in range(1, 6)
+    for topic in map("/".join, product(("a", "", "$x", "$SYS") if length < 4 else ("a", ""), repeat=length))
+    if topic_is_valid(topic)
+]
+
+
+@given(FILTERS, FILTERS)
+def test_filters_overlap_where_a_topic_matches_both(one: str, other: str) -> None:
+    both = any(topic_matches(one, topic) and topic_matches(other, topic) for topic in EVERY_TOPIC)
+    assert overlap(one, other) == overlap(other, one) == both
+
+
+@given(FILTERS, FILTERS)
+def test_a_filter_covers_another_where_it_matches_all_of_it(wide: str, narrow: str) -> None:
+    theirs = [topic for topic in EVERY_TOPIC if topic_matches(narrow, topic)]
+    if covers(wide, narrow):
+        assert all(topic_matches(wide, topic) for topic in theirs)
+    elif not narrow.startswith("+") and not narrow.startswith("#"):
+        assert not all(topic_matches(wide, topic) for topic in theirs)
+
+
+@given(RULES, TOPICS)
+def test_clients_never_write_to_the_networks_topics(rules: list[Rule], topic: str) -> None:
+    if topic.startswith("$"):
+        assert not may_write(rules, topic)
+        for rule in guarded(rules):
+            assert not (rule.is_allowed and rule.for_write and topic_matches(rule.filter, topic))
+        if topic.partition("/")[0] != "$SYS":
+            assert not any(topic_matches(rule.filter, topic) for rule in guarded(rules))
+
+
+@given(RULES, FILTERS)
+def test_a_subscription_is_refused_only_where_nothing_could_come(rules: list[Rule], filter: str) -> None:
+    def may_read(topic: str) -> bool:
+        return next((r.is_allowed for r in rules if r.for_read and topic_matches(r.filter, topic)), False)
+
+    if not may_read_some(rules, filter):
+        assert not any(may_read(topic) for topic in EVERY_TOPIC if topic_matches(filter, topic))
+
+
+NAMES = st.text(st.sampled_from("ab+#/$%cu"), max_size=4)
+
+
+@given(st.none() | NAMES, NAMES)
+def test_nobody_writes_itself_into_the_rules_of_others(user: str | None, client: str) -> None:
+    acl = parse("pattern read of/%u/x\npattern read to/%c", "acl")
+    for rule in acl.rules(user, client):
+        assert "+" not in rule.filter
+        assert "#" not in rule.filter
+        assert rule.filter.count("/") == (2 if rule.filter.startswith("of/") else 1)
+
+
+def test_a_file_as_users_of_mosquitto_write_it() -> None:
+    acl = parse(
+        """
+        # anonymous
+        topic read public/#
+
+        user alice
+        topic home/#
+        topic deny home/secret
+        user  bob smith
+        topic write in/bob
+        pattern readwrite own/%u/%c
+        """,
+        "acl",
+    )
+    assert acl.rules(None, "c") == (Rule("public/#", True, True, False),)
+    assert acl.rules("alice", "c") == (
+        Rule("home/secret", False, True, True),
+        Rule("home/#", True, True, True),
+        Rule("own/alice/c", True, True, True),
+    )
+    assert may_write(acl.rules("bob smith", "c"), "in/bob")
+    assert not may_write(acl.rules("alice", "c"), "home/secret")
+    assert acl.rules("nobody", "c") == (Rule("own/nobody/c", True, True, True),)
+    assert acl.names_clients
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ("user", "`user` names nobody"),
+        ("topics read x", "'topics' is not known here"),
+        ("topic", "the rule names no topic"),
+        ("topic read", "the rule names no topic"),
+        ("topic read a/#/b", "'a/#/b' is not a topic filter"),
+        ("topic write of/%c", "has %c or %u"),
+        ("pattern a+", "is not a topic filter"),
+    ],
+)
+def test_every_error_has_its_line_and_what_to_do(line: str, message: str) -> None:
+    with pytest.raises(ConfigErrors) as caught:
+        parse(f"# rules\ntopic read ok\n{line}\nnonsense\n", "site.acl")
+    first, second = caught.value.errors
+    assert (first.file, first.line, second.line) == ("site.acl", 3, 4)
+    assert message in first.message
+    assert first.remedy
+
+
+@given(st.text(max_size=200))
+def test_only_config_errors_come_out(text: str) -> None:
+    with suppress(ConfigErrors):
+        assert isinstance(parse(text, "acl"), Acl)
+
+
+def test_without_a_file_everything_is_open_but_the_network_itself() -> None:
+    assert may_write(OPEN, "a/b")
+    assert not may_write(OPEN, "$SYS/x")
+    assert may_read_some(OPEN, "$SYS/#")
+    assert not may_read_some(OPEN, "$gateway/#")

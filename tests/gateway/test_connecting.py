@@ -1,0 +1,171 @@
+"""CONNECT: who is taken, and with what answer (MQTT 5 §3.1, MQTT 5 §3.2)."""
+
+from __future__ import annotations
+
+import pytest
+
+from hbroker.config import GatewayLimits
+from hbroker.gateway import opening
+from hbroker.gateway.acl import parse
+from hbroker.gateway.border import AuthEvent, ConnectEvent, Rule, WillMessage
+from hbroker.gateway.passwords import Passwords
+from hbroker.gateway.policy import Admitted, Candidate, Challenge, Check, FilePolicy, Refusal, Verdict
+from hbroker.gateway.reasons import Code
+from tests.gateway.networks import FakeGateway
+from tests.network.networks import Tree
+
+
+def one_gateway(seed: int = 1, **fields: object) -> FakeGateway:
+    return FakeGateway(Tree.grow(seed, ("home",)), "one", **fields).ready()  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("fields", "code"),
+    [
+        ({"version": 6}, 0x84),
+        ({"version": 2}, 0x84),
+        ({"version": 3, "client_id": ""}, 0x85),
+        ({"version": 4, "client_id": "", "clean_start": False}, 0x85),
+        ({"version": 5, "client_id": "x" * 513}, 0x85),
+        ({"version": 5, "auth_method": "SCRAM-SHA-1"}, 0x8C),
+        ({"version": 5, "will": WillMessage("$SYS/broker/uptime")}, 0x87),
+        ({"version": 4, "will": WillMessage("$gateway/claims/x")}, 0x87),
+    ],
+)
+def test_refusals_have_the_code_that_the_specification_names(fields: dict[str, object], code: int) -> None:
+    gateway = one_gateway()
+    client = gateway.begin(str(fields.pop("client_id", "a")), **fields)
+    assert client.refused == code
+
+
+@pytest.mark.parametrize(("version", "clean"), [(4, True), (5, True), (5, False)])
+def test_an_empty_id_is_assigned_and_told(version: int, clean: bool) -> None:
+    client = one_gateway().connect("", version=version, clean_start=clean)
+    accept = client.border.accepted[client.number]
+    assert accept.assigned_client_id == accept.client_id
+    assert accept.client_id.startswith("auto-")
+    other = client.gateway.connect("", version=version, clean_start=clean)
+    assert client.border.accepted[other.number].client_id != accept.client_id
+
+
+def test_limits_are_kept_and_told() -> None:
+    limits = GatewayLimits(connections=1, keep_alive=60, session_expiry=1_000)
+    gateway = one_gateway(limits=limits)
+    first = gateway.connect("a", keep_alive_s=0, session_expiry_s=5_000, clean_start=False)
+    accept = first.border.accepted[first.number]
+    assert (accept.server_keep_alive_s, accept.session_expiry_s) == (60, 1_000)
+    assert gateway.begin("b").refused == 0x97
+    assert gateway.begin("b", version=4).refused == 0x97
+    first.drop()
+    second = gateway.connect("b", keep_alive_s=30, session_expiry_s=10, clean_start=False)
+    accept = second.border.accepted[second.number]
+    assert (accept.server_keep_alive_s, accept.session_expiry_s) == (None, None)
+
+
+def with_passwords() -> FakeGateway:
+    passwords = Passwords({"alice": "$7$"}, b"secret")
+    return one_gateway(policy=FilePolicy(passwords, anonymous=False))
+
+
+def test_nobody_without_a_name_where_that_is_off() -> None:
+    assert with_passwords().begin("a").refused == 0x87
+
+
+def test_a_wrong_password_is_said_so() -> None:
+    gateway = with_passwords()
+    client = gateway.begin("a", username="alice", password=b"wrong")
+    asked = gateway.control.poll_check()
+    assert asked is not None
+    number, check = asked
+    assert not client.is_answered
+    gateway.control.handle_verdict(gateway.world.now, number, check())
+    assert client.refused == 0x86
+    assert gateway.control.poll_check() is None
+
+
+def test_when_too_many_passwords_wait_the_next_is_told_to_come_back() -> None:
+    gateway = with_passwords()
+    for number in range(opening.MOST_CHECKS):
+        gateway.begin(f"c{number}", username="alice", password=b"x")
+    assert gateway.begin("late", username="alice", password=b"x").refused == 0x89
+    asked = gateway.control.poll_check()
+    assert asked is not None
+    gateway.control.handle_verdict(gateway.world.now, asked[0], Admitted("alice"))
+    assert not gateway.begin("next", username="alice", password=b"x").is_answered
+
+
+def test_a_verdict_for_a_client_that_is_gone_is_dropped() -> None:
+    gateway = with_passwords()
+    client = gateway.begin("a", username="alice", password=b"x")
+    client.drop()
+    gateway.control.handle_verdict(gateway.world.now, client.number, Admitted("alice"))
+    assert not client.is_answered
+
+
+def test_a_will_where_the_client_may_not_write_is_refused() -> None:
+    access = parse("topic write home/#\ntopic deny home/secret", "acl")
+    gateway = one_gateway(policy=FilePolicy(None, access))
+    assert gateway.begin("a", will=WillMessage("home/secret")).refused == 0x87
+    assert gateway.begin("a", will=WillMessage("office")).refused == 0x87
+    assert gateway.connect("a", will=WillMessage("home/lamp")).is_accepted
+
+
+class Hook:
+    """A policy of somebody's own: two steps, then a name."""
+
+    def admit(self, candidate: Candidate) -> Verdict | Check:
+        return Refusal(Code.NOT_AUTHORIZED)
+
+    def exchange(
+        self, candidate: Candidate, method: str, data: bytes, step: int
+    ) -> Verdict | Challenge | None:
+        if method != "twice":
+            return None
+        if data == b"no":
+            return Refusal(Code.NOT_AUTHORIZED)
+        return Challenge(b"again") if step == 0 else Admitted("hooked")
+
+    def rules(self, username: str | None, client_id: str) -> list[Rule]:
+        return [Rule("#", True, True, True)]
+
+    def rules_name(self, username: str | None, client_id: str) -> tuple[str, ...]:
+        return ()
+
+    def still_admits(self, username: str | None, client_id: str, proof: str) -> bool:
+        return True
+
+
+def test_a_hook_may_take_enhanced_authentication() -> None:
+    gateway = one_gateway(policy=Hook())
+    client = gateway.begin("a", auth_method="twice", auth_data=b"1")
+    assert gateway.border.auths == [(client.number, 0x18, b"again")]
+    gateway.tell(AuthEvent(client.number, 0x18, "twice", b"2"))
+    gateway.world.run_until(lambda: client.is_accepted)
+    assert gateway.border.accepted[client.number].auth_method == "twice"
+    gateway.tell(AuthEvent(client.number, 0x19, "twice", b"1"))
+    gateway.tell(AuthEvent(client.number, 0x18, "twice", b"2"))
+    assert gateway.border.auths[1:] == [(client.number, 0x18, b"again"), (client.number, 0, b"")]
+    gateway.tell(AuthEvent(client.number, 0x19, "twice", b"no"))
+    assert client.closed == 0x87
+
+
+def test_another_method_than_the_one_begun_with_is_a_protocol_error() -> None:
+    gateway = one_gateway(policy=Hook())
+    client = gateway.begin("a", auth_method="twice", auth_data=b"1")
+    gateway.tell(AuthEvent(client.number, 0x18, "other", b"2"))
+    assert client.is_answered
+    assert not client.is_accepted
+
+
+def test_what_comes_for_a_connection_that_is_not_open_is_dropped() -> None:
+    gateway = one_gateway()
+    client = gateway.begin("a")
+    packet_id = client.begin_subscribe("home/#")
+    gateway.world.run_until(lambda: client.is_accepted)
+    gateway.world.run(1_000_000)
+    assert (client.number, packet_id) not in gateway.border.subacks
+
+
+def test_the_event_shows_no_password() -> None:
+    event = ConnectEvent(1, 0, ("192.0.2.1", 1), 5, "a", password=b"hunter2")
+    assert "hunter2" not in repr(event)

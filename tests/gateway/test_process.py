@@ -1,0 +1,268 @@
+"""A gateway's process in a real network, and the commands that ask it."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import signal
+import socket
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from time import monotonic, sleep
+
+import pytest
+
+from hbroker import cli
+from hbroker.cli import gateway as gateway_command
+from hbroker.config import AccessSettings, GatewaySettings, ListenerSettings
+from hbroker.errors import ConfigErrors
+from hbroker.gateway.border import ConnectEvent, SubscribeEvent, SubscribeOptions
+from hbroker.gateway.passwords import hash_password
+from hbroker.runtime import gateway, ports
+from hbroker.runtime.gateway import _Process
+from tests.gateway.shell import EndpointShell
+from tests.product.node import node_up
+
+KEY = b"k" * 32
+PATIENCE_S = 20.0
+
+
+def wait_until(done: Callable[[], bool], what: str) -> None:
+    deadline = monotonic() + PATIENCE_S
+    while not done():
+        assert monotonic() < deadline, what
+        sleep(0.005)
+
+
+class Running:
+    """A gateway in a thread with a loop of its own; signals are called as handlers."""
+
+    def __init__(self, settings: GatewaySettings) -> None:
+        self.urls: tuple[str, ...] = ()
+        self.code: int | None = None
+        self._settings = settings
+        self._loop = asyncio.new_event_loop()
+        self._handlers: dict[int, Callable[[], None]] = {}
+        self._loop.add_signal_handler = self._handlers.__setitem__  # type: ignore[method-assign,assignment]
+        self._thread = threading.Thread(target=self._run)
+        self._thread.start()
+        wait_until(lambda: bool(self.urls) or self.code is not None, "it takes no clients")
+        self.shell = EndpointShell.last
+
+    def signal(self, number: int) -> None:
+        self._loop.call_soon_threadsafe(self._handlers[number])
+
+    def stop(self) -> int | None:
+        if self.code is None:
+            self.signal(signal.SIGTERM)
+        self._thread.join(PATIENCE_S)
+        return self.code
+
+    def connect(self, number: int, client: str, **fields: object) -> None:
+        event = ConnectEvent(number, 0, ("192.0.2.1", 5), 5, client, **fields)  # type: ignore[arg-type]
+        self.shell.tell(event)
+        wait_until(lambda: number in self.shell.accepted | self.shell.refused, "no CONNACK")
+
+    def _run(self) -> None:
+        process = _Process(self._settings, self._told, "0", "", None)
+        self.code = self._loop.run_until_complete(process.run())
+        self._loop.close()
+
+    def _told(self, urls: tuple[str, ...]) -> None:
+        self.urls = urls
+
+
+@pytest.fixture
+def root(key_file: str) -> Iterator[str]:
+    with node_up("--join-key-file", key_file) as node:
+        yield node.root
+
+
+@pytest.fixture
+def start(root: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., Running]]:
+    monkeypatch.setattr(gateway, "NativeShell", EndpointShell)
+    host, _, port = root.rpartition(":")
+    started: list[Running] = []
+
+    def begin(name: str = "gate", **fields: object) -> Running:
+        listener = ListenerSettings(("127.0.0.1", 0))
+        settings = GatewaySettings(name, (host, int(port)), (listener,), join_key=KEY, **fields)  # type: ignore[arg-type]
+        started.append(Running(settings))
+        return started[-1]
+
+    yield begin
+    for one in started:
+        assert one.stop() == 0
+
+
+@pytest.fixture
+def key_file(tmp_path: Path) -> str:
+    (tmp_path / "key").write_bytes(KEY)
+    return str(tmp_path / "key")
+
+
+def test_clients_are_listed_and_kicked(
+    root: str, start: Callable[..., Running], key_file: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    one, two = start("one"), start("two")
+    one.connect(1, "ann", username="ann", clean_start=False, session_expiry_s=60)
+    one.shell.tell(SubscribeEvent(1, 1, (("home/#", SubscribeOptions(1)),)))
+    wait_until(lambda: one.shell.subacks.get(1) == [1], "no SUBACK")
+    two.connect(2, "bob")
+    ask = ["--root", root, "--join-key-file", key_file, "--timeout", "10"]
+
+    assert cli.main(["clients", "--json", *ask]) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert [(c["client"], c["gateway"], c["subscriptions"]) for c in told["clients"]] == [
+        ("ann", "one", 1),
+        ("bob", "two", 0),
+    ]
+    assert cli.main(["clients", *ask]) == 0
+    assert "ann" in capsys.readouterr().out
+
+    assert cli.main(["kick", "ann", *ask]) == 0
+    assert "from one" in capsys.readouterr().out
+    assert one.shell.closed == {1: 0x98}
+    assert cli.main(["kick", "nobody", *ask, "--json"]) == 1
+    assert json.loads(capsys.readouterr().out)["kicked"] is False
+    assert cli.main(["clients", "--json", *ask]) == 0
+    states = {c["client"]: c["state"] for c in json.loads(capsys.readouterr().out)["clients"]}
+    assert states == {"ann": "away", "bob": "connected"}
+
+
+def test_nobody_is_listed_or_kicked_without_the_key(
+    root: str, start: Callable[..., Running], capsys: pytest.CaptureFixture[str]
+) -> None:
+    one = start("one")
+    one.connect(1, "ann")
+    assert cli.main(["kick", "ann", "--root", root, "--timeout", "2"]) != 0
+    assert one.shell.closed == {}
+    capsys.readouterr()
+
+
+def test_passwords_are_read_again(start: Callable[..., Running], tmp_path: Path) -> None:
+    users, rules = tmp_path / "users", tmp_path / "rules"
+    users.write_text(f"ann:{hash_password('1')}\nbob:{hash_password('2')}\n")
+    rules.write_text("user ann\ntopic read home/#\n")
+    one = start(access=AccessSettings(passwords=str(users), acl=str(rules)))
+    one.connect(1, "a", username="ann", password=b"1")
+    one.connect(2, "b", username="bob", password=b"2")
+    one.connect(3, "c", username="bob", password=b"1")
+    one.connect(4, "d")
+    assert one.shell.refused == {3: 0x86, 4: 0x87}
+
+    users.write_text("bob:in plain text\n")
+    one.signal(signal.SIGHUP)
+    one.connect(5, "e", username="ann", password=b"1")
+    assert 5 in one.shell.accepted, "a file that is wrong changes nothing"
+
+    users.write_text(f"ann:{users.read_text()}")
+    users.write_text(f"bob:{hash_password('3')}\n")
+    one.signal(signal.SIGHUP)
+    wait_until(lambda: {1, 2, 5} <= one.shell.closed.keys(), "those not admitted any more stay")
+    one.connect(6, "b", username="bob", password=b"3")
+    assert 6 in one.shell.accepted
+
+
+def test_a_gateway_says_goodbye(start: Callable[..., Running]) -> None:
+    one = start()
+    one.connect(1, "ann")
+    assert one.stop() == 0
+    assert one.shell.closed == {1: 0x8B}
+    assert one.shell.is_shut_down
+
+
+def test_a_core_that_failed_ends_the_process(
+    root: str, monkeypatch: pytest.MonkeyPatch, start: Callable[..., Running]
+) -> None:
+    one = start("other")
+    one.shell.fault = "its socket died"
+    one.shell.tell(SubscribeEvent(9, 1, ()))
+    wait_until(lambda: one.code == 1, "it goes on")
+    one.code = 0  # as the fixture expects of the others
+
+
+def test_a_port_that_is_taken(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        address = taken.getsockname()
+        assert not ports.is_tcp_free(address)
+        with pytest.raises(ports.PortTaken, match="in use by another process"):
+            ports.require_listeners([ListenerSettings(address)])
+        (given,) = ports.require_listeners([ListenerSettings(address, gives_way=True)])
+        assert given.address == ("127.0.0.1", 0)
+    assert ports.is_tcp_free(address)
+
+
+class TestFlags:
+    """`hbroker gateway` without running one."""
+
+    def settings(self, *arguments: str) -> GatewaySettings:
+        options = cli._parser().parse_args(["gateway", *arguments])
+        return gateway_command._settings(options)
+
+    def test_the_roots_address_is_enough(self) -> None:
+        settings = self.settings("--root", "192.0.2.1:7700")
+        assert settings.root == ("192.0.2.1", 7700)
+        assert settings.name.startswith("gateway-")
+        assert [listener.url for listener in settings.listeners] == [
+            "mqtt://0.0.0.0:1883",
+            "ws://0.0.0.0:8083/mqtt",
+        ]
+
+    def test_flags_mirror_the_file(self, key_file: str) -> None:
+        settings = self.settings(
+            *("--root", "192.0.2.1:7700", "--name", "g", "--workers", "3", "--in-flight", "20"),
+            *("--listener", "127.0.0.1:0", "--anonymous", "false", "--join-key-file", key_file),
+            *("--listener", "address=127.0.0.1:8883,tls.certificate=c,tls.key=k,connections=9"),
+            *("--passwords", "users", "--listen", "127.0.0.1:0", "--server-reference", "x:1"),
+        )
+        first, second = settings.listeners
+        assert first.address == ("127.0.0.1", 0)
+        assert second.tls is not None
+        assert (second.tls.certificate, second.connections) == ("c", 9)
+        assert (settings.workers, settings.limits.in_flight, settings.join_key) == (3, 20, KEY)
+        assert settings.access == AccessSettings("users", "", False)
+
+    def test_every_error_at_once(self, capsys: pytest.CaptureFixture[str]) -> None:
+        with pytest.raises(ConfigErrors) as caught:
+            self.settings("--root", "x", "--name", "/", "--listener", "here", "--in-flight", "many")
+        assert len(caught.value.errors) == 4
+
+    def test_a_file_and_a_name(self, tmp_path: Path) -> None:
+        file = tmp_path / "site.yaml"
+        file.write_text(
+            'nodes: [{name: root, subtree: "", listen: "127.0.0.1:7700"}]\n'
+            'gateways: [{name: g, listeners: [{address: "127.0.0.1:1"}]}]\n'
+        )
+        assert self.settings("--config", str(file), "--name", "g").root == ("127.0.0.1", 7700)
+        moved = self.settings("--config", str(file), "--name", "g", "--root", "192.0.2.9:1")
+        assert moved.root == ("192.0.2.9", 1)
+        assert cli.main(["gateway", "--config", str(file), "--name", "h"]) == 2
+        assert cli.main(["gateway", "--config", str(file), "--name", "g", "--workers", "2"]) == 2
+
+
+def test_passwords_are_set_and_removed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from io import StringIO
+
+    from hbroker.gateway.passwords import Passwords, parse
+
+    file = tmp_path / "users"
+    for user, password in (("ann", "1"), ("bob", "2"), ("ann", "3")):
+        monkeypatch.setattr("sys.stdin", StringIO(f"{password}\n"))
+        assert cli.main(["passwd", str(file), user]) == 0
+    assert os.stat(file).st_mode & 0o777 == 0o600
+    users = Passwords(parse(file.read_text(), "users"), b"")
+    assert users.verify("ann", b"3")
+    assert cli.main(["passwd", "-D", str(file), "bob"]) == 0
+    assert list(parse(file.read_text(), "users")) == ["ann"]
+    assert cli.main(["passwd", "-D", str(file), "bob"]) == 1
+    monkeypatch.setattr("sys.stdin", StringIO("\n"))
+    assert cli.main(["passwd", str(file), "eve"]) == 1
+    assert cli.main(["passwd", str(file), "a:b"]) == 1
+    file.write_text("ann:plain\n")
+    assert cli.main(["passwd", str(file), "eve"]) == 2
+    assert "plain text" in capsys.readouterr().err

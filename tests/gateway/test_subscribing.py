@@ -1,0 +1,216 @@
+"""SUBSCRIBE and UNSUBSCRIBE (MQTT 5 §3.8 to MQTT 5 §3.11, MQTT 5 §4.8)."""
+
+from __future__ import annotations
+
+import pytest
+
+from hbroker.config import GatewayLimits
+from hbroker.gateway.acl import parse
+from hbroker.gateway.policy import FilePolicy
+from tests.gateway.networks import SECOND, FakeGateway
+from tests.network.networks import HOME, Tree
+
+
+def one_gateway(seed: int = 1, subtrees: tuple[str, ...] = ("home",), **fields: object) -> FakeGateway:
+    return FakeGateway(Tree.grow(seed, subtrees), "one", **fields).ready()  # type: ignore[arg-type]
+
+
+def test_a_message_reaches_every_subscriber_over_one_network_subscription() -> None:
+    gateway = one_gateway()
+    clients = [gateway.connect(f"c{number}") for number in range(5)]
+    for client in clients:
+        assert client.subscribe("home/+") == [1]
+    owner = gateway.tree.nodes["home"]
+    assert owner.engine.matching("home/oven") == 1
+    gateway.publish("home/oven", b"180")
+    gateway.world.run_until(lambda: all(c.taken == [("home/oven", b"180")] for c in clients))
+
+
+@pytest.mark.parametrize(
+    ("filter", "code"),
+    [
+        ("home/#/x", 0x8F),
+        ("home+", 0x8F),
+        ("", 0x8F),
+        ("$share/g", 0x8F),
+        ("$share//home", 0x8F),
+        ("$share/a+/home", 0x8F),
+        ("$gateway/claims/#", 0x87),
+        ("$share/g/$gateway/#", 0x87),
+        ("$other/x", 0x87),
+        ("$SYS/#", 0),
+        ("#", 0),
+        ("/", 0),
+    ],
+)
+def test_codes_of_both_versions(filter: str, code: int) -> None:
+    gateway = one_gateway()
+    five, three = gateway.connect("five"), gateway.connect("three", version=4)
+    assert five.subscribe("home/x", filter, qos=0) == [0, code]
+    assert three.subscribe("home/x", filter, qos=0) == [0, code if code < 0x80 else 0x80]
+
+
+def test_no_local_in_a_shared_group_is_a_protocol_error() -> None:
+    client = one_gateway().connect("a")
+    client.begin_subscribe("$share/g/home", no_local=True)
+    assert client.closed == 0x82
+
+
+def test_rules_are_asked_at_subscribe_where_nothing_could_come() -> None:
+    access = parse("topic read home/#\ntopic deny home/secret/#", "acl")
+    client = one_gateway(policy=FilePolicy(None, access)).connect("a")
+    wanted = ("home/x", "#", "home/secret/safe", "office", "$share/g/office/#", "$SYS/#")
+    assert client.subscribe(*wanted) == [1, 1, 0x87, 0x87, 0x87, 0x87]
+
+
+def test_a_client_has_so_many_filters_and_no_more() -> None:
+    client = one_gateway(limits=GatewayLimits(subscriptions=2)).connect("a")
+    assert client.subscribe("home/a", "home/b", "home/c") == [1, 1, 0x97]
+    assert client.subscribe("home/a") == [1], "it replaces what is there"
+    assert client.unsubscribe("home/a") == [0]
+    assert client.subscribe("home/c") == [1]
+
+
+def test_suback_waits_for_every_owner() -> None:
+    gateway = one_gateway(subtrees=HOME)
+    client = gateway.connect("a")
+    cams = gateway.tree.nodes["home/outside/securitycams"]
+    cams.stop()
+    packet_id = client.begin_subscribe("home/#")
+    gateway.world.run(3 * SECOND)
+    assert (client.number, packet_id) not in gateway.border.subacks
+    cams.go_on()
+    gateway.world.run_until(lambda: (client.number, packet_id) in gateway.border.subacks)
+    assert gateway.border.subacks[client.number, packet_id] == [1]
+    for node in gateway.tree.nodes.values():
+        assert node.engine.matching(f"{node.settings.subtree}/x") == 1
+
+
+@pytest.mark.parametrize(("version", "code"), [(5, 0x80), (4, 0x80)])
+def test_a_filter_whose_owner_does_not_answer_fails_alone(version: int, code: int) -> None:
+    gateway = one_gateway(subtrees=("home", "office"))
+    client = gateway.connect("a", version=version)
+    gateway.tree.nodes["office"].stop()
+    assert client.subscribe("home/x", "office/x") == [1, code]
+    gateway.publish("home/x", b"1")
+    gateway.world.run_until(lambda: client.taken == [("home/x", b"1")])
+    assert client.unsubscribe("office/x") == [0x11]
+
+
+def test_suback_comes_before_what_is_retained() -> None:
+    gateway = one_gateway()
+    gateway.publish("home/lamp", b"on", retain=True)
+    gateway.world.run(SECOND)
+    client = gateway.connect("a")
+    client.subscribe("home/+")
+    gateway.world.run_until(lambda: client.taken == [("home/lamp", b"on")])
+    assert [kind for kind, _ in gateway.border.log] == ["accept", "suback"]
+
+
+@pytest.mark.parametrize(("handling", "again"), [(0, 2), (1, 1), (2, 0)])
+def test_retain_handling_when_a_subscription_is_made_again(handling: int, again: int) -> None:
+    gateway = one_gateway()
+    gateway.publish("home/lamp", b"on", retain=True)
+    gateway.world.run(SECOND)
+    client = gateway.connect("a")
+    for _ in range(2):
+        client.subscribe("home/lamp", retain_handling=handling)
+        gateway.world.run(SECOND)
+    assert client.taken == [("home/lamp", b"on")] * again
+
+
+def test_subscribing_again_replaces_without_a_gap() -> None:
+    gateway = one_gateway()
+    client = gateway.connect("a")
+    client.subscribe("home/lamp", qos=0)
+    for number in range(20):
+        gateway.publish("home/lamp", b"%d" % number)
+        client.begin_subscribe("home/lamp", qos=1 + number % 2, retain_handling=2)
+        gateway.world.run(3_000)
+    gateway.world.run(SECOND)
+    assert client.taken == [("home/lamp", b"%d" % number) for number in range(20)]
+    assert len(gateway.border.listeners) == 1
+
+
+def test_unsubscribing_ends_it_at_the_owner() -> None:
+    gateway = one_gateway()
+    one, two = gateway.connect("a"), gateway.connect("b")
+    one.subscribe("home/x")
+    two.subscribe("home/x")
+    owner = gateway.tree.nodes["home"]
+    assert one.unsubscribe("home/x", "home/y", "home/#/x") == [0, 0x11, 0x8F]
+    assert owner.engine.matching("home/x") == 1
+    two.drop()
+    gateway.world.run_until(lambda: owner.engine.matching("home/x") == 0)
+
+
+def test_unsubscribing_what_has_no_suback_yet() -> None:
+    gateway = one_gateway(subtrees=("home", "office"))
+    gateway.tree.nodes["office"].stop()
+    client = gateway.connect("a")
+    packet_id = client.begin_subscribe("office/x")
+    assert client.unsubscribe("office/x") == [0]
+    assert gateway.border.subacks[client.number, packet_id] == [1]
+
+
+def test_a_group_shares_over_gateways() -> None:
+    tree = Tree.grow(3, ("home",))
+    clients = [FakeGateway(tree, name).ready().connect(name) for name in ("one", "two", "three")]
+    for client in clients:
+        assert client.subscribe("$share/g/home/+") == [1]
+    for number in range(60):
+        clients[0].gateway.publish("home/oven", b"%d" % number)
+    tree.world.run(2 * SECOND)
+    shares = [len(client.taken) for client in clients]
+    assert sum(shares) == 60
+    assert min(shares) > 5, shares
+
+
+def test_two_members_of_a_group_at_one_gateway_share() -> None:
+    gateway = one_gateway()
+    clients = [gateway.connect(name) for name in ("a", "b")]
+    for client in clients:
+        assert client.subscribe("$share/g/home/+") == [1]
+    for number in range(40):
+        gateway.publish("home/oven", b"%d" % number)
+    gateway.world.run(2 * SECOND)
+    assert sorted(int(payload) for client in clients for _, payload in client.taken) == list(range(40))
+    assert min(len(client.taken) for client in clients) > 3
+
+
+def test_what_a_member_of_a_group_left_goes_to_another() -> None:
+    gateway = one_gateway()
+    one, two = gateway.connect("a"), gateway.connect("b")
+    one.subscribe("$share/g/home/+")
+    one.session.connection = None  # it takes nothing over
+    gateway.publish("home/oven", b"1")
+    gateway.world.run(SECOND)
+    assert two.subscribe("$share/g/home/+") == [1]
+    one.drop()
+    gateway.world.run_until(lambda: two.taken == [("home/oven", b"1")])
+
+
+def test_counters_of_a_broker_are_answered_by_the_gateway() -> None:
+    gateway = one_gateway()
+    client = gateway.connect("a")
+    assert client.subscribe("$SYS/broker/#") == [1]
+    assert gateway.border.hosts.keys() == {0}
+    values = dict(client.taken)
+    assert values["$SYS/broker/messages/received"] == b"7"
+    assert values["$SYS/broker/uptime"].endswith(b" seconds")
+    assert {retained for _, _, retained in client.session.taken} == {True}
+    client.session.taken.clear()
+    gateway.world.run(11 * SECOND)
+    told = dict(client.taken)
+    assert told["$SYS/broker/clients/connected"] == b"1", "it has changed"
+    assert "$SYS/broker/messages/received" not in told, "it has not"
+    assert {retained for _, _, retained in client.session.taken} == {False}
+    assert client.unsubscribe("$SYS/broker/#") == [0]
+
+
+def test_sys_of_all_brings_the_nodes_topics_too() -> None:
+    gateway = one_gateway()
+    client = gateway.connect("a")
+    assert client.subscribe("$SYS/#") == [1]
+    gateway.world.run_until(lambda: any(t.startswith("$SYS/nodes/home/") for t, _ in client.taken))
+    assert any(topic.startswith("$SYS/broker/") for topic, _ in client.taken)

@@ -1,0 +1,182 @@
+"""When a will is published, and how often (MQTT 5 §3.1.2.5, MQTT 5 §3.14)."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import pytest
+
+from hbroker.gateway.border import WillMessage
+from hbroker.gateway.wills import after_close
+from tests.gateway.networks import SECOND, Client, FakeGateway, two_gateways
+from tests.network.networks import Tree
+
+KEPT: Final[dict[str, Any]] = {"clean_start": False, "session_expiry_s": 100}
+WILL: Final = WillMessage("home/status", b"gone", qos=1)
+
+
+def later(delay_s: int) -> WillMessage:
+    return WillMessage("home/status", b"gone", qos=1, delay_s=delay_s)
+
+
+class Watched:
+    """Two gateways, and a client at the second that sees what is published."""
+
+    def __init__(self, seed: int = 1) -> None:
+        self.tree, self.one, self.two = two_gateways(seed)
+        self.watcher: Client = self.two.connect("watcher")
+        self.watcher.subscribe("home/status", qos=2)
+
+    def run(self, seconds: float) -> int:
+        """Lets time pass; how many wills were published until then."""
+        self.tree.world.run(round(seconds * SECOND))
+        assert {payload for _, payload in self.watcher.taken} <= {b"gone"}
+        return len(self.watcher.taken)
+
+
+@pytest.mark.parametrize(("reason", "published"), [(None, 1), (0x00, 0), (0x04, 1), (0x80, 1), (0x82, 1)])
+@pytest.mark.parametrize("expiry", [0, 100])
+def test_the_end_of_a_connection_decides(reason: int | None, published: int, expiry: int) -> None:
+    watched = Watched()
+    client = watched.one.connect("a", will=WILL, clean_start=False, session_expiry_s=expiry)
+    assert watched.run(1) == 0
+    client.drop() if reason is None else client.disconnect(reason)
+    assert watched.run(2) == published
+    assert watched.run(60) == published
+
+
+@pytest.mark.parametrize(
+    ("delay", "expiry", "after"), [(0, 100, 0), (30, 100, 30), (100, 30, 30), (30, 0, 0), (0, 0, 0)]
+)
+def test_the_delay_is_the_lesser_of_its_own_and_the_sessions(delay: int, expiry: int, after: int) -> None:
+    watched = Watched()
+    client = watched.one.connect("a", will=later(delay), clean_start=False, session_expiry_s=expiry)
+    client.drop()
+    if after:
+        assert watched.run(after - 1) == 0
+    assert watched.run(3) == 1
+    assert watched.run(200) == 1
+
+
+@pytest.mark.parametrize("gateway", ["one", "two"])
+def test_no_will_when_the_client_is_back_in_time(gateway: str) -> None:
+    watched = Watched()
+    watched.one.connect("a", will=later(30), **KEPT).drop()
+    watched.run(20)
+    back = getattr(watched, gateway).connect("a", **KEPT)
+    assert back.is_present
+    assert watched.run(120) == 0
+
+
+@pytest.mark.parametrize("gateway", ["one", "two"])
+def test_a_clean_start_ends_the_session_and_so_the_delay(gateway: str) -> None:
+    watched = Watched()
+    watched.one.connect("a", will=later(30), **KEPT).drop()
+    watched.run(10)
+    getattr(watched, gateway).connect("a", clean_start=True)
+    assert watched.run(3) == 1
+    assert watched.run(60) == 1
+
+
+@pytest.mark.parametrize("gateway", ["one", "two"])
+@pytest.mark.parametrize(
+    ("delay", "clean", "published"), [(0, False, 1), (0, True, 1), (30, False, 0), (30, True, 1)]
+)
+def test_takeover(gateway: str, delay: int, clean: bool, published: int) -> None:
+    watched = Watched()
+    client = watched.one.connect("a", will=later(delay), **KEPT)
+    getattr(watched, gateway).connect("a", clean_start=clean, session_expiry_s=100)
+    assert client.closed == 0x8E
+    assert watched.run(3) == published
+    assert watched.run(120) == published
+
+
+@pytest.mark.parametrize("payload", [b"gone", b"x" * 5_000], ids=["kept by its owner", "too large for that"])
+def test_a_will_that_the_next_connection_brings_is_its_own(payload: bytes) -> None:
+    watched = Watched()
+    watched.one.connect("a", will=WillMessage("home/other", payload, qos=1), **KEPT)
+    client = watched.two.connect("a", will=WILL, **KEPT)
+    watched.run(1)
+    client.drop()
+    assert watched.run(2) == 1
+
+
+def test_a_will_of_any_size_is_published() -> None:
+    watched = Watched()
+    large = WillMessage("home/large", b"x" * 60_000, qos=2, retain=True, user_properties=(("a", "b"),))
+    watched.one.connect("a", will=large).drop()
+    other = watched.two.connect("b")
+    watched.run(1)
+    other.subscribe("home/large")
+    watched.tree.world.run_until(lambda: other.taken == [("home/large", b"x" * 60_000)])
+
+
+def test_the_owner_publishes_it_when_the_gateway_dies() -> None:
+    watched = Watched()
+    watched.one.connect("a", will=WILL)
+    watched.run(1)
+    watched.one.kill()
+    assert watched.run(30) == 1
+    assert watched.run(100) == 1
+
+
+def test_another_gateway_publishes_it_when_the_delay_ends_after_the_gateway() -> None:
+    watched = Watched()
+    watched.one.connect("a", will=later(60), **KEPT).drop()
+    watched.run(1)
+    watched.one.kill()
+    assert watched.run(50) == 0
+    assert watched.run(90) == 1
+    assert watched.run(200) == 1
+
+
+def test_no_will_when_the_gateway_died_and_the_client_is_back_in_time() -> None:
+    watched = Watched()
+    watched.one.connect("a", will=later(60), **KEPT).drop()
+    watched.run(1)
+    watched.one.kill()
+    watched.run(30)
+    assert watched.two.connect("a", **KEPT).is_present
+    assert watched.run(200) == 0
+
+
+def test_a_stopping_gateway_says_so_and_publishes_wills() -> None:
+    watched = Watched()
+    client = watched.one.connect("a", will=WILL, **KEPT)
+    client.subscribe("home/lamp")
+    watched.one.control.stop(watched.tree.world.now)
+    watched.one.settle()
+    assert client.closed == 0x8B
+    assert watched.run(2) == 1
+    assert watched.one.control.is_idle
+    assert watched.one.begin("b").refused == 0x88
+    assert watched.two.control._common.gateways.names == ["two"]
+    assert watched.two.connect("a", **KEPT).is_present
+
+
+def test_a_will_waits_for_its_owner() -> None:
+    watched = Watched()
+    client = watched.one.connect("a", will=WILL)
+    watched.run(1)
+    watched.tree.nodes["home"].stop()
+    client.drop()
+    assert watched.run(5) == 0
+    watched.tree.nodes["home"].go_on()
+    assert watched.run(10) == 1
+
+
+def test_a_client_connects_though_nobody_keeps_its_will() -> None:
+    tree = Tree.grow(1, ("home",))
+    gateway = FakeGateway(tree, "one").ready()
+    tree.nodes["home"].stop()
+    began = tree.world.now
+    gateway.connect("a", will=WILL)
+    assert tree.world.now - began < 5 * SECOND
+
+
+def test_what_becomes_of_a_will() -> None:
+    assert after_close(None, 5, 9, reason=None, ends_session=False) is None
+    assert after_close(WILL, 5, 9, reason=0, ends_session=True) is None
+    pending = after_close(later(7), 5, 9, reason=4, ends_session=False)
+    assert pending is not None
+    assert pending.due_us == 5 + 7 * SECOND

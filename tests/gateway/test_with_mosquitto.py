@@ -1,0 +1,151 @@
+"""A network with two gateways, as processes, and mosquitto's own clients at them."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from time import monotonic, sleep
+
+import pytest
+
+from tests.product.network import PROJECT, environment, hbroker
+
+pytestmark = pytest.mark.skipif(shutil.which("mosquitto_sub") is None, reason="needs mosquitto_sub")
+
+PATIENCE_S = 30.0
+FILE = """
+nodes:
+  - {name: root, subtree: "", listen: "127.0.0.1:0"}
+  - {name: kitchen, subtree: home/kitchen, listen: "127.0.0.1:0"}
+gateways:
+  - {name: one, workers: 1, listeners: [{address: "127.0.0.1:0"}]}
+  - {name: two, workers: 1, listeners: [{address: "127.0.0.1:0"}]}
+"""
+
+
+class House:
+    """What `hbroker up --json` runs, and where."""
+
+    def __init__(self, directory: Path) -> None:
+        file = directory / "house.yaml"
+        file.write_text(FILE)
+        self.state = directory / "state"
+        command = [*hbroker("up"), str(file), "--json", "--state-dir", str(self.state)]
+        self.process = subprocess.Popen(
+            command, stdout=subprocess.PIPE, text=True, cwd=PROJECT, env=environment()
+        )
+        assert self.process.stdout is not None
+        ready = next(event for event in map(json.loads, self.process.stdout) if event["event"] == "ready")
+        self.root = ready["root"]
+        urls = {gateway["name"]: gateway["listeners"][0] for gateway in ready["gateways"]}
+        self.ports = {name: url.rpartition(":")[2] for name, url in urls.items()}
+
+    def pid(self, gateway: str) -> int:
+        run = json.loads((self.state / "house" / "state.json").read_text())
+        return int(next(entry["pid"] for entry in run["gateways"] if entry["name"] == gateway))
+
+    def publish(self, gateway: str, topic: str, text: str, *flags: str) -> None:
+        command = ["mosquitto_pub", "-p", self.ports[gateway], "-t", topic, "-m", text, "-q", "1", *flags]
+        subprocess.run(command, check=True, timeout=PATIENCE_S)
+
+    def subscribe(self, gateway: str, filter: str, *flags: str) -> Subscriber:
+        """Returns once it has its SUBACK."""
+        command = ["mosquitto_sub", "-p", self.ports[gateway], "-t", filter, "-q", "1", "-d", *flags]
+        return Subscriber(["stdbuf", "-oL", *command])
+
+    def close(self) -> None:
+        self.process.send_signal(signal.SIGTERM)
+        self.process.wait(PATIENCE_S)
+        assert self.process.stdout is not None
+        self.process.stdout.close()
+
+
+class Subscriber:
+    """A mosquitto_sub, and the messages that it prints. What waited for its session may come before its
+    SUBACK."""
+
+    def __init__(self, command: list[str]) -> None:
+        self._process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+        self.pid = self._process.pid
+        self._messages: list[str] = []
+        while not self._read().startswith("Subscribed"):
+            pass
+
+    def kill(self) -> None:
+        self._process.kill()
+        self._process.wait()
+        assert self._process.stdout is not None
+        self._process.stdout.close()
+
+    def message(self) -> str:
+        """The next one; then it is ended."""
+        while not self._messages:
+            self._read()
+        self.kill()
+        return self._messages.pop(0)
+
+    def _read(self) -> str:
+        assert self._process.stdout is not None
+        line = self._process.stdout.readline()
+        assert line, "it has ended"
+        if not line.startswith(("Client ", "Subscribed")):
+            self._messages.append(line.strip())
+        return line
+
+
+@pytest.fixture(scope="module")
+def house(tmp_path_factory: pytest.TempPathFactory) -> Iterator[House]:
+    up = House(tmp_path_factory.mktemp("house"))
+    yield up
+    up.close()
+
+
+@pytest.mark.parametrize("version", ["mqttv31", "mqttv311", "mqttv5"])
+@pytest.mark.parametrize("topic", ["home/kitchen/oven", "office/lamp"])
+def test_from_one_gateway_to_the_other(house: House, version: str, topic: str) -> None:
+    subscriber = house.subscribe("two", "#", "-v", "-V", version, "-i", "s")
+    house.publish("one", topic, "180", "-V", version, "-i", "p")
+    assert subscriber.message() == f"{topic} 180"
+
+
+def test_what_is_retained_comes_behind_the_suback(house: House) -> None:
+    house.publish("one", "home/kitchen/lamp", "on", "-r")
+    assert house.subscribe("two", "home/kitchen/lamp").message() == "on"
+
+
+def test_a_will_of_a_client_that_is_killed(house: House) -> None:
+    watcher = house.subscribe("one", "home/kitchen/status")
+    device = house.subscribe("two", "none", "--will-topic", "home/kitchen/status", "--will-payload", "gone")
+    device.kill()
+    assert watcher.message() == "gone"
+
+
+def test_a_session_survives_its_gateway(house: House) -> None:
+    session = ("-c", "-i", "kept", "-V", "5", "-x", "100")
+    subscriber = house.subscribe("one", "home/kitchen/kept", *session)
+    os.kill(subscriber.pid, signal.SIGSTOP)
+    os.kill(house.pid("one"), signal.SIGKILL)
+    house.publish("two", "home/kitchen/kept", "after")
+    subscriber.kill()
+    assert house.subscribe("two", "home/kitchen/kept", *session).message() == "after"
+
+
+def test_clients_are_listed_and_kicked(house: House) -> None:
+    subscriber = house.subscribe("two", "none", "-i", "kicked", "-V", "5")
+    command = [*hbroker("clients"), "--root", house.root, "--json"]
+    deadline = monotonic() + PATIENCE_S
+    while True:
+        told = json.loads(subprocess.run(command, capture_output=True, env=environment(), cwd=PROJECT).stdout)
+        if not told["silent"] and any(c["client"] == "kicked" for c in told["clients"]):
+            break
+        assert monotonic() < deadline, told
+        sleep(0.1)
+    subprocess.run(
+        [*hbroker("kick"), "kicked", "--root", house.root], check=True, env=environment(), cwd=PROJECT
+    )
+    assert subscriber.message() == "Received DISCONNECT (152)"

@@ -1,0 +1,250 @@
+"""A node that owns everything, a gateway, and decisions that say yes.
+
+The control of both is here the few lines that make messages go round: whoever connects is accepted, whoever
+subscribes gets a listener of the shared member, and the node has one subscription to everything.
+"""
+
+from __future__ import annotations
+
+import random
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
+
+from hbroker._native import (
+    AuthEvent,
+    ClosedEvent,
+    Config,
+    ConnectEvent,
+    Endpoint,
+    Gateway,
+    LinkUpEvent,
+    ListenerSettings,
+    SubscribeEvent,
+    UnsubscribeEvent,
+)
+
+PATIENCE_S = 30.0
+T = TypeVar("T")
+
+
+@dataclass
+class Accept:
+    """As `hbroker.gateway.border.Accept`."""
+
+    session: int
+    client_id: str
+    session_present: bool = False
+    acl: int = 0
+    in_flight: int = 1_000
+    queue_messages: int = 10_000
+    queue_bytes: int = 16 << 20
+    rate: int = 0
+    is_distributed: bool = True
+    assigned_client_id: str | None = None
+    server_keep_alive_s: int | None = None
+    session_expiry_s: int | None = None
+    response_information: str | None = None
+    auth_method: str | None = None
+    auth_data: bytes = b""
+    user_properties: tuple[tuple[str, str], ...] = ()
+
+
+@dataclass
+class State:
+    """As `hbroker.gateway.border.SessionState`."""
+
+    in_flight: tuple[Any, ...] = ()
+    received: tuple[int, ...] = ()
+    next_packet_id: int = 1
+
+
+def config(*, node: bool, seed: int) -> Config:
+    chance = random.Random(seed)
+    return Config(
+        node=node,
+        session=chance.getrandbits(63) + 1,
+        incarnation=chance.getrandbits(63) + 1,
+        publisher=chance.getrandbits(63) + 1,
+        token_keys=[bytes(16)],
+        seed=seed,
+        hold=not node,
+    )
+
+
+@dataclass
+class House:
+    """`states`: what sessions left, by client id. `closed`, `connects`: all events of these kinds."""
+
+    node: Endpoint
+    gateway: Gateway
+    accepts: Callable[[ConnectEvent, int], Accept | int]
+    states: dict[str, Any] = field(default_factory=dict)
+    closed: list[ClosedEvent] = field(default_factory=list)
+    connects: list[ConnectEvent] = field(default_factory=list)
+    subscribed: dict[int, dict[str, int]] = field(default_factory=dict)
+    sessions: dict[int, int] = field(default_factory=dict)
+    suback_hook: Callable[[SubscribeEvent], None] | None = None
+    _names: dict[int, str] = field(default_factory=dict)
+    _doors: int = 0
+    listeners: int = 0
+    _stopping: bool = False
+
+    def open(self, **settings: Any) -> int:
+        """Opens the next listener; its port."""
+        number, self._doors = self._doors, self._doors + 1
+        address = self.gateway.open_listener(number, ("127.0.0.1", 0), ListenerSettings(**settings))
+        return address[1]
+
+    def join(self) -> None:
+        """Has the shared member's session at the node, with a subscription to everything."""
+        member = self.gateway.member(0)
+        token = self.node.token_for(self.gateway.address)
+        member.connect(self.node.address, token)
+        event = self._wait_link()
+        assert self.node.open_session(event.session, persistent=False)
+        self.node.subscribe(event.session, "#", 2, retain_as_published=True)
+        member.install_zone("", [], self.node.address, b"", 300_000_000)
+
+    def _wait_link(self) -> LinkUpEvent:
+        deadline = time.monotonic() + PATIENCE_S
+        while time.monotonic() < deadline:
+            self.node.wait(1.0)
+            for event in self.node.poll_events():
+                if isinstance(event, LinkUpEvent):
+                    return event
+        raise TimeoutError
+
+    def run(self) -> None:
+        """Decides, until it is told to stop."""
+        while not self._stopping:
+            self.gateway.wait(0.05)
+            self.gateway.poll_member_events()
+            self.node.poll_events()
+            for member, message in self.gateway.poll_member_messages():
+                self.gateway.handled([(member, (message.publisher, message.sequence))])
+            for event in self.gateway.poll_mqtt():
+                self.decide(event)
+
+    def decide(self, event: object) -> None:
+        match event:
+            case ConnectEvent():
+                self.connects.append(event)
+                self._connect(event)
+            case SubscribeEvent():
+                self._subscribe(event)
+            case UnsubscribeEvent():
+                mine = self.subscribed[event.connection]
+                codes = []
+                for filter in event.filters:
+                    listener = mine.pop(filter, None)
+                    if listener is not None:
+                        self.gateway.member(0).unlisten(listener)
+                        self.gateway.detach_listener(listener)
+                    codes.append(0x11 if listener is None else 0)
+                self.gateway.unsuback(event.connection, event.packet_id, codes)
+            case ClosedEvent():
+                self._close(event)
+            case AuthEvent():
+                self.gateway.auth(event.connection, 0x18, event.method, event.data[::-1])
+
+    def _connect(self, event: ConnectEvent) -> None:
+        name = event.client_id or f"assigned-{event.connection:x}"
+        kept = None if event.clean_start else self.states.pop(name, None)
+        session = self.gateway.open_session(kept or State())
+        answer = self.accepts(event, session)
+        if isinstance(answer, int):
+            self.gateway.export_session(session)
+            self.gateway.refuse(event.connection, answer, text="no")
+            return
+        answer.client_id = name
+        answer.session_present = kept is not None
+        if not event.client_id:
+            answer.assigned_client_id = name
+        self._names[event.connection] = name
+        self.sessions[event.connection] = session
+        self.subscribed[event.connection] = {}
+        self.gateway.accept(event.connection, answer)
+
+    def _subscribe(self, event: SubscribeEvent) -> None:
+        mine = self.subscribed[event.connection]
+        for filter, options in event.filters:
+            self.listeners += 1
+            self.gateway.attach_listener(
+                self.listeners,
+                self.sessions[event.connection],
+                filter,
+                options,
+                event.identifier,
+                packet_id=event.packet_id,
+            )
+            former = mine.get(filter)
+            mine[filter] = self.listeners
+            self.gateway.member(0).listen(self.listeners, filter, options.qos, True)
+            if former is not None:
+                self.gateway.member(0).unlisten(former)
+                self.gateway.detach_listener(former)
+        if self.suback_hook is not None:
+            self.suback_hook(event)
+        codes = [options.qos for _, options in event.filters]
+        self.gateway.suback(event.connection, event.packet_id, codes)
+
+    def _close(self, event: ClosedEvent) -> None:
+        session = self.sessions.pop(event.connection, None)
+        if session is not None:
+            for listener in self.subscribed.pop(event.connection).values():
+                self.gateway.member(0).unlisten(listener)
+            self.states[self._names[event.connection]] = self.gateway.export_session(session)
+        self.closed.append(event)
+
+    def wait(self, what: Callable[[], T | None]) -> T:
+        """Waits for something that is true."""
+        deadline = time.monotonic() + PATIENCE_S
+        while time.monotonic() < deadline:
+            found = what()
+            if found:
+                return found
+            threading.Event().wait(0.005)
+        raise TimeoutError
+
+    def stop(self) -> None:
+        self._stopping = True
+
+
+@contextmanager
+def house(
+    accepts: Callable[[ConnectEvent, int], Accept | int] | None = None, *, seed: int = 1, workers: int = 2
+) -> Iterator[House]:
+    """A house at work."""
+    node = Endpoint(config(node=True, seed=seed), ("127.0.0.1", 0))
+    node.grant("", 1, True)
+    gateway = Gateway(config(node=False, seed=seed + 1), ("127.0.0.1", 0), workers=workers)
+    gateway.install_acl(0, [_EVERYTHING])
+    it = House(node, gateway, accepts or (lambda event, session: Accept(session, event.client_id)))
+    it.join()
+    thread = threading.Thread(target=it.run)
+    thread.start()
+    try:
+        yield it
+    finally:
+        it.stop()
+        thread.join(PATIENCE_S)
+        gateway.shutdown()
+        node.shutdown()
+        assert gateway.fault is None
+
+
+@dataclass
+class Rule:
+    """As `hbroker.gateway.border.Rule`."""
+
+    filter: str
+    is_allowed: bool = True
+    for_read: bool = True
+    for_write: bool = True
+
+
+_EVERYTHING = Rule("#")
