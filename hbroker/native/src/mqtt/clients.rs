@@ -109,7 +109,8 @@ impl<'t, N: Network> Turn<'t, Client, Command> for ClientTurn<'t, N> {
     fn open(&mut self, _: ConnectionId, listener: u32) -> Opening<Client> {
         let client = Client::new(Connection::new(self.now, &self.office.settings_of(listener)));
         let deadline = client.deadline();
-        Opening { conversation: client, deadline }
+        let read_limit = client.connection.read_limit();
+        Opening { conversation: client, deadline, read_limit }
     }
 
     fn handle_bytes(&mut self, connections: &mut Connections<Client>, id: ConnectionId, bytes: &'t [u8]) {
@@ -216,7 +217,9 @@ impl<N: Network> ClientTurn<'_, N> {
             }
             return;
         }
-        let (held, deadline) = (client.is_held(), client.deadline());
+        let (held, deadline, read_limit) =
+            (client.is_held(), client.deadline(), client.connection.read_limit());
+        connections.set_read_limit(id, read_limit);
         connections.set_paused(id, held);
         connections.set_deadline(id, deadline);
     }

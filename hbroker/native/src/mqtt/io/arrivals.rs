@@ -77,7 +77,8 @@ impl Arrivals {
 
     /// Reads from a connection, once; how many bytes. A connection that ended is told of among the arrivals.
     pub fn read(&mut self, id: ConnectionId, connection: &mut Connection) -> usize {
-        let end = (self.filled + SHARE).min(BUFFER);
+        let share = SHARE.min(connection.read_limit).clamp(1, BUFFER - self.filled);
+        let end = self.filled + share;
         let count = match connection.read(&mut self.raw[self.filled..end]) {
             None => return 0,
             Some(Ok(0)) => return self.end(id, Ending::Closed),

@@ -63,6 +63,8 @@ pub struct Connection {
     /// Since when the socket takes nothing; `Micros::MAX`: it takes.
     blocked_since: Micros,
     bytes_out: u64,
+    /// Bytes that the protocol takes at once, at most.
+    pub(super) read_limit: usize,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
@@ -113,6 +115,7 @@ impl Connection {
             flags: Flags::default(),
             blocked_since: Micros::MAX,
             bytes_out: 0,
+            read_limit: usize::MAX,
         }
     }
 

@@ -7,6 +7,7 @@ use slab::Slab;
 use super::alarms::{Alarm, AlarmOf, Alarms};
 use super::connection::{Connection, LINGER};
 use super::output::Output;
+use super::protocol::Opening;
 use crate::Micros;
 
 /// Names a connection, and no other one after it.
@@ -98,6 +99,13 @@ impl<C> Connections<C> {
         }
     }
 
+    /// Bytes that the protocol takes at once from now on, at most. (A layer that held some back may bring more.)
+    pub fn set_read_limit(&mut self, id: ConnectionId, limit: usize) {
+        if let Some(entry) = self.entry(id) {
+            entry.connection.read_limit = limit;
+        }
+    }
+
     /// Ends a connection as soon as what was written has left. Returns its conversation.
     pub fn close(&mut self, id: ConnectionId) -> Option<C> {
         let entry = get(&mut self.entries, id)?;
@@ -140,10 +148,11 @@ impl<C> Connections<C> {
         debug_assert_eq!(slot, id.slot());
     }
 
-    pub(super) fn begin(&mut self, id: ConnectionId, conversation: C, deadline: Option<Micros>) {
+    pub(super) fn begin(&mut self, id: ConnectionId, opening: Opening<C>) {
         if let Some(entry) = self.entry(id) {
-            entry.conversation = Some(conversation);
-            self.set_deadline(id, deadline);
+            entry.conversation = Some(opening.conversation);
+            self.set_deadline(id, opening.deadline);
+            self.set_read_limit(id, opening.read_limit);
         }
     }
 

@@ -32,6 +32,8 @@ pub struct Opening<C> {
     pub conversation: C,
     /// When `handle_timeout` is due.
     pub deadline: Option<Micros>,
+    /// Bytes that it takes at once, at most.
+    pub read_limit: usize,
 }
 
 /// One turn of a worker.

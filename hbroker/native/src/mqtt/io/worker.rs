@@ -212,7 +212,7 @@ impl<P: Protocol> Worker<P> {
             if self.poll.registry().register(&mut connection.socket, Token(id.slot()), interest).is_ok() {
                 connections.insert(id, connection);
                 let opening = turn.open(id, door.number);
-                connections.begin(id, opening.conversation, opening.deadline);
+                connections.begin(id, opening);
             }
         });
         for (id, input) in self.arrivals.iter() {

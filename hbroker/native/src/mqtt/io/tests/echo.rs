@@ -100,7 +100,7 @@ impl<'t> Turn<'t, Conversation, Command> for &'t mut Echo {
     fn open(&mut self, id: ConnectionId, _: u32) -> Opening<Conversation> {
         self.journal.write(Entry::Opened(id));
         let deadline = self.patience.map(|patience| self.now + patience);
-        Opening { conversation: Conversation { spoke: false }, deadline }
+        Opening { conversation: Conversation { spoke: false }, deadline, read_limit: usize::MAX }
     }
 
     fn handle_bytes(
