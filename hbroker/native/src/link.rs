@@ -22,6 +22,7 @@ mod lineage;
 pub mod mtu;
 pub mod outbox;
 pub mod pacer;
+pub mod probing;
 pub mod pubacks;
 mod quiet;
 pub mod ranges;

@@ -10,6 +10,7 @@ use crate::link::congestion::Cubic;
 use crate::link::flight::Flight;
 pub use crate::link::flight::Sent;
 use crate::link::pacer::{Pacer, Rate};
+use crate::link::probing::Probing;
 use crate::link::rtt::RttEstimator;
 
 /// RFC 9002 §6.1.1, kPacketThreshold.
@@ -26,11 +27,7 @@ pub struct Recovery<C> {
     largest_acknowledged: u64,
     /// When the next datagram passes the time threshold.
     loss_deadline: Option<Micros>,
-    /// When a datagram or a probe was last sent.
-    probe_from: Micros,
-    /// Probe timeouts since the last acknowledgement.
-    backoff: u32,
-    longest_probe_wait: Micros,
+    probing: Probing,
     waiting_since: Option<Micros>,
     first_sample_at: Option<Micros>,
     /// The first number that was sent on this path: what went over another says nothing of it (RFC 9000 §9.4).
@@ -59,9 +56,7 @@ impl<C> Recovery<C> {
             flight: Flight::default(),
             largest_acknowledged: 0,
             loss_deadline: None,
-            probe_from: 0,
-            backoff: 0,
-            longest_probe_wait,
+            probing: Probing::new(longest_probe_wait),
             waiting_since: None,
             first_sample_at: None,
             path_start: 1,
@@ -78,7 +73,7 @@ impl<C> Recovery<C> {
         let (now, size) = (sent.at, sent.size);
         self.flight.begin(sent);
         self.pacer.on_sent(now, self.rate(), size);
-        self.probe_from = now;
+        self.probing.on_sent(now);
         self.waiting_since.get_or_insert(now);
     }
 
@@ -116,7 +111,7 @@ impl<C> Recovery<C> {
         }
         self.largest_acknowledged = self.largest_acknowledged.max(largest);
         if self.flight.outstanding() < outstanding {
-            self.backoff = 0;
+            self.probing.reset();
             self.waiting_since = (self.flight.outstanding() > 0).then_some(now);
         }
         self.flight.forget_ended();
@@ -165,7 +160,7 @@ impl<C> Recovery<C> {
 
     /// How often in a row that wait was in vain.
     pub fn unanswered(&self) -> u32 {
-        self.backoff
+        self.probing.unanswered()
     }
 
     /// The path carries datagrams of this size.
@@ -179,8 +174,7 @@ impl<C> Recovery<C> {
         let is_due =
             self.loss_deadline.is_none() && self.probe_deadline().is_some_and(|deadline| deadline <= now);
         if is_due {
-            self.backoff += 1;
-            self.probe_from = now;
+            self.probing.on_timeout(now);
         }
         is_due
     }
@@ -194,7 +188,7 @@ impl<C> Recovery<C> {
         }
         self.flight.forget_ended();
         self.loss_deadline = None;
-        self.backoff = 0;
+        self.probing.reset();
     }
 
     /// The path is a new one: nothing is known of its round trip and its room (RFC 9000 §9.4).
@@ -204,7 +198,7 @@ impl<C> Recovery<C> {
         self.pacer = Pacer::default();
         self.first_sample_at = None;
         self.path_start = self.next_number();
-        self.backoff = 0;
+        self.probing.reset();
     }
 
     /// The sender stopped because it may send no more (true), or because it had nothing more to send. One that is held up
@@ -270,8 +264,8 @@ impl<C> Recovery<C> {
     }
 
     fn probe_deadline(&self) -> Option<Micros> {
-        let wait = self.rtt.probe_timeout(MAX_ACK_DELAY) << self.backoff.min(20);
-        (self.flight.outstanding() > 0).then(|| self.probe_from + wait.min(self.longest_probe_wait))
+        let timeout = self.rtt.probe_timeout(MAX_ACK_DELAY);
+        (self.flight.outstanding() > 0).then(|| self.probing.deadline(timeout))
     }
 
     fn rate(&self) -> Rate {
