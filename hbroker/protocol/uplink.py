@@ -35,6 +35,7 @@ from hbroker.protocol.packets import (
     cut_from,
     pack,
 )
+from hbroker.protocol.reasons import PASSING_REASONS
 from hbroker.protocol.subscribers import Subscription, subscription_from
 from hbroker.protocol.subscribing import Subscribing
 from hbroker.protocol.tenure import Tenure
@@ -48,14 +49,6 @@ LEAVE_WAIT: Final = 3 * timers.SECOND
 """How long a parent that takes a subtree back may be silent."""
 REFUSED_WAIT: Final = 4
 """A refusal is like this many tries without an answer: the next is far off."""
-PASSING_REASONS: Final = frozenset(
-    {
-        Reason.REASON_NOT_SERVING,
-        Reason.REASON_OWNER_UNREACHABLE,
-        Reason.REASON_HANDOVER,
-        Reason.REASON_QUOTA_EXCEEDED,
-    }
-)
 FINAL_REASONS: Final = frozenset({Reason.REASON_NOT_AUTHORIZED, Reason.REASON_PROTOCOL_ERROR})
 
 
