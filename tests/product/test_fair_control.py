@@ -20,7 +20,7 @@ from tests.product.node import Node, Stranger, node_up
 
 FLOOD = 86_400
 REQUESTS = 10_000
-NEWCOMERS = 10
+NEWCOMERS = 5
 BOUND_S = 0.5
 
 
