@@ -150,7 +150,10 @@ class Message:
     response_topic: str
     correlation_data: bytes
     user_properties: list[tuple[str, str]]
+    origin: int
+    """Who published it behind its publisher; 0: nobody in particular."""
     subscriptions: list[int]
+    """The listeners that it is for: all that match, or, if it is `retained`, the one in whose name it was asked for (§7.6)."""
 
 @final
 class PublishedEvent:
@@ -208,6 +211,8 @@ class _Core:
         """Node: opens the link of a session that another node handed over (§5.4), or returns the one that is open."""
     def is_one_sided(self, link: int) -> bool:
         """Whether the peer opened the link, and has acknowledged nothing there since."""
+    def peer_of(self, link: int) -> _Address | None:
+        """Where the peer of a link is now (§4.4); None: there is no such link."""
     def close(self, link: int) -> None:
         """Forgets a link, its queue and its subscriptions; LinkDownEvent follows (reason "closed")."""
     def send(self, link: int, packet: bytes) -> bool:
@@ -273,8 +278,8 @@ class _Core:
         An `Endpoint` returns once every worker has it.
         """
     def unsubscribe(self, session: int, filter: str, group: str = "") -> bool: ...
-    def send_retained(self, session: int, filter: str, qos: int) -> int:
-        """Sends the retained messages that match; returns how many."""
+    def send_retained(self, session: int, filter: str, qos: int, listener: int) -> int:
+        """Sends the retained messages that match, for one of the client's listeners, or (0) for all; returns how many (§7.6)."""
     def retained(self, subtree: str) -> list[bytes]:
         """The retained messages below a subtree, each a serialised Publish, for handover."""
     def take_retained(self, messages: Sequence[bytes]) -> int:
@@ -330,9 +335,11 @@ class _Core:
         response_topic: str = "",
         correlation_data: bytes = b"",
         user_properties: Sequence[tuple[str, str]] = (),
+        origin: int = 0,
     ) -> int | None:
         """Queues a message; returns its sequence number, or None where as much waits as may (try again).
 
+        `origin`: who publishes it behind this client, as a number (64 bits) that those who get it may compare; 0: nobody.
         A client keeps a large payload, without a copy, until its last part is made. A node publishes to its own jurisdiction.
         Raises NativeError for a topic that is not valid, and for a payload, or properties, too large.
         """
@@ -375,6 +382,57 @@ class Endpoint(_Core):
     def shutdown(self) -> None:
         """Stops the threads and closes the sockets. Idempotent."""
 
+@final
+class Hive:
+    """Many clients of the network behind one UDP socket, each with a session of its own: the members of a gateway.
+
+    The first is number 0, and `config` is its own; the others differ in what `open_member` takes. All of them say with `handled` when a
+    message is done with (as with `hold` of `Config`).
+    """
+
+    def __new__(cls, config: Config, listen: _Address, workers: int = 1) -> Hive:
+        """Binds (port 0: any free one) and starts the threads. Raises OSError."""
+    def open_member(
+        self, session: int, *, persistent: bool, incarnation: int, keep_alive_us: int = 7_000_000
+    ) -> int:
+        """Adds a member; returns its number. `incarnation`: random, for each run of it.
+
+        `keep_alive_us`: what keeps its links alive, below the nodes' idle timeout (§3.5). Raises NativeError where another member has the
+        session; one that was closed gives way.
+        """
+    def member(self, number: int) -> Member:
+        """Its verbs."""
+    def close_member(self, number: int) -> None:
+        """Tells nothing of it any more, and forgets it: once what it was to send is acknowledged, after a second in any case."""
+    def poll_member_events(self, limit: int = 1024) -> list[tuple[int, _Event]]:
+        """The next events, and whose each is. Answers outside of sessions are told to the member that asked."""
+    def poll_member_messages(self, limit: int = 1024) -> list[tuple[int, Message]]:
+        """The next messages, and whose each is."""
+    def handled(self, messages: Sequence[tuple[int, tuple[int, int]]]) -> None:
+        """These messages, by (member, (publisher, sequence)), are done with: they are acknowledged."""
+    def counters(self) -> dict[str, int]:
+        """As `_Core.counters`, summed over all members, those that are gone too; `members`: how many there are."""
+    @property
+    def address(self) -> _Address: ...
+    @property
+    def fault(self) -> str | None:
+        """As `Endpoint.fault`."""
+    def fileno(self) -> int:
+        """Readable when there are events or messages to poll."""
+    def wait(self, timeout_s: float) -> bool:
+        """As `Endpoint.wait`."""
+    def drain(self, timeout_s: float) -> bool:
+        """As `Endpoint.drain`."""
+    def shutdown(self) -> None:
+        """Stops the threads and closes the sockets. Idempotent."""
+
+@final
+class Member(_Core):
+    """One client of a hive. Its events and messages come by `poll_member_events` and `poll_member_messages` of that.
+
+    Once it was closed nothing that is done here has any effect.
+    """
+
 # Topics (§7.1) --------------------------------------------------------------------------------------------------------
 
 def topic_is_valid(topic: str) -> bool: ...
@@ -394,10 +452,10 @@ def decode(datagram: bytes) -> tuple[tuple[Any, ...], list[tuple[Any, ...]]] | N
 def encode(header: tuple[Any, ...], packets: Sequence[tuple[Any, ...]], padding: int = 0) -> bytes:
     """The datagram that `decode` would read so, and `padding` more bytes (1 is impossible: it adds none)."""
 
-def decode_queued(record: bytes) -> tuple[int, bytes, int, bool, str, int] | None:
-    """(session, publish, qos, retained, group, overflow) of a serialised QueuedRecord. None where it is malformed."""
+def decode_queued(record: bytes) -> tuple[int, bytes, int, int | None, str, int] | None:
+    """(session, publish, qos, retained_for, group, overflow) of a serialised QueuedRecord. None where it is malformed."""
 
-def encode_queued(values: tuple[int, bytes, int, bool, str, int]) -> bytes:
+def encode_queued(values: tuple[int, bytes, int, int | None, str, int]) -> bytes:
     """The QueuedRecord that `decode_queued` would read so."""
 
 def decode_seen(record: bytes) -> tuple[int, int, list[tuple[int, int]]] | None:

@@ -164,10 +164,10 @@ class Ack(_message.Message):
     def __init__(self, largest: _Optional[int] = ..., delay_us: _Optional[int] = ..., ranges: _Optional[_Iterable[int]] = ...) -> None: ...
 
 class Packet(_message.Message):
-    __slots__ = ("delivery", "after", "retained", "publish", "puback", "pubconnect", "pubaccept", "subscribe", "suback", "unsubscribe", "ping", "pong", "join", "joinack", "leave", "challenge", "referral", "reset", "transfer", "credit", "will", "willack", "order", "orderack")
+    __slots__ = ("delivery", "after", "retained_for", "publish", "puback", "pubconnect", "pubaccept", "subscribe", "suback", "unsubscribe", "ping", "pong", "join", "joinack", "leave", "challenge", "referral", "reset", "transfer", "credit", "will", "willack", "order", "orderack")
     DELIVERY_FIELD_NUMBER: _ClassVar[int]
     AFTER_FIELD_NUMBER: _ClassVar[int]
-    RETAINED_FIELD_NUMBER: _ClassVar[int]
+    RETAINED_FOR_FIELD_NUMBER: _ClassVar[int]
     PUBLISH_FIELD_NUMBER: _ClassVar[int]
     PUBACK_FIELD_NUMBER: _ClassVar[int]
     PUBCONNECT_FIELD_NUMBER: _ClassVar[int]
@@ -191,7 +191,7 @@ class Packet(_message.Message):
     ORDERACK_FIELD_NUMBER: _ClassVar[int]
     delivery: int
     after: int
-    retained: bool
+    retained_for: int
     publish: Publish
     puback: PubAck
     pubconnect: PubConnect
@@ -213,7 +213,7 @@ class Packet(_message.Message):
     willack: WillAck
     order: Order
     orderack: OrderAck
-    def __init__(self, delivery: _Optional[int] = ..., after: _Optional[int] = ..., retained: _Optional[bool] = ..., publish: _Optional[_Union[Publish, _Mapping[str, object]]] = ..., puback: _Optional[_Union[PubAck, _Mapping[str, object]]] = ..., pubconnect: _Optional[_Union[PubConnect, _Mapping[str, object]]] = ..., pubaccept: _Optional[_Union[PubAccept, _Mapping[str, object]]] = ..., subscribe: _Optional[_Union[Subscribe, _Mapping[str, object]]] = ..., suback: _Optional[_Union[SubAck, _Mapping[str, object]]] = ..., unsubscribe: _Optional[_Union[Unsubscribe, _Mapping[str, object]]] = ..., ping: _Optional[_Union[Ping, _Mapping[str, object]]] = ..., pong: _Optional[_Union[Pong, _Mapping[str, object]]] = ..., join: _Optional[_Union[Join, _Mapping[str, object]]] = ..., joinack: _Optional[_Union[JoinAck, _Mapping[str, object]]] = ..., leave: _Optional[_Union[Leave, _Mapping[str, object]]] = ..., challenge: _Optional[_Union[Challenge, _Mapping[str, object]]] = ..., referral: _Optional[_Union[Referral, _Mapping[str, object]]] = ..., reset: _Optional[_Union[Reset, _Mapping[str, object]]] = ..., transfer: _Optional[_Union[Transfer, _Mapping[str, object]]] = ..., credit: _Optional[_Union[Credit, _Mapping[str, object]]] = ..., will: _Optional[_Union[Will, _Mapping[str, object]]] = ..., willack: _Optional[_Union[WillAck, _Mapping[str, object]]] = ..., order: _Optional[_Union[Order, _Mapping[str, object]]] = ..., orderack: _Optional[_Union[OrderAck, _Mapping[str, object]]] = ...) -> None: ...
+    def __init__(self, delivery: _Optional[int] = ..., after: _Optional[int] = ..., retained_for: _Optional[int] = ..., publish: _Optional[_Union[Publish, _Mapping[str, object]]] = ..., puback: _Optional[_Union[PubAck, _Mapping[str, object]]] = ..., pubconnect: _Optional[_Union[PubConnect, _Mapping[str, object]]] = ..., pubaccept: _Optional[_Union[PubAccept, _Mapping[str, object]]] = ..., subscribe: _Optional[_Union[Subscribe, _Mapping[str, object]]] = ..., suback: _Optional[_Union[SubAck, _Mapping[str, object]]] = ..., unsubscribe: _Optional[_Union[Unsubscribe, _Mapping[str, object]]] = ..., ping: _Optional[_Union[Ping, _Mapping[str, object]]] = ..., pong: _Optional[_Union[Pong, _Mapping[str, object]]] = ..., join: _Optional[_Union[Join, _Mapping[str, object]]] = ..., joinack: _Optional[_Union[JoinAck, _Mapping[str, object]]] = ..., leave: _Optional[_Union[Leave, _Mapping[str, object]]] = ..., challenge: _Optional[_Union[Challenge, _Mapping[str, object]]] = ..., referral: _Optional[_Union[Referral, _Mapping[str, object]]] = ..., reset: _Optional[_Union[Reset, _Mapping[str, object]]] = ..., transfer: _Optional[_Union[Transfer, _Mapping[str, object]]] = ..., credit: _Optional[_Union[Credit, _Mapping[str, object]]] = ..., will: _Optional[_Union[Will, _Mapping[str, object]]] = ..., willack: _Optional[_Union[WillAck, _Mapping[str, object]]] = ..., order: _Optional[_Union[Order, _Mapping[str, object]]] = ..., orderack: _Optional[_Union[OrderAck, _Mapping[str, object]]] = ...) -> None: ...
 
 class Address(_message.Message):
     __slots__ = ("ip", "port")
@@ -276,7 +276,7 @@ class UserProperty(_message.Message):
     def __init__(self, name: _Optional[str] = ..., value: _Optional[str] = ...) -> None: ...
 
 class Publish(_message.Message):
-    __slots__ = ("topic", "payload", "publisher", "sequence", "qos", "retain", "published_at_us", "expiry_s", "fragment", "ack_mode", "content_type", "payload_format", "response_topic", "correlation_data", "user_properties")
+    __slots__ = ("topic", "payload", "publisher", "sequence", "qos", "retain", "published_at_us", "expiry_s", "fragment", "ack_mode", "content_type", "payload_format", "response_topic", "correlation_data", "user_properties", "origin")
     TOPIC_FIELD_NUMBER: _ClassVar[int]
     PAYLOAD_FIELD_NUMBER: _ClassVar[int]
     PUBLISHER_FIELD_NUMBER: _ClassVar[int]
@@ -292,6 +292,7 @@ class Publish(_message.Message):
     RESPONSE_TOPIC_FIELD_NUMBER: _ClassVar[int]
     CORRELATION_DATA_FIELD_NUMBER: _ClassVar[int]
     USER_PROPERTIES_FIELD_NUMBER: _ClassVar[int]
+    ORIGIN_FIELD_NUMBER: _ClassVar[int]
     topic: str
     payload: bytes
     publisher: int
@@ -307,7 +308,8 @@ class Publish(_message.Message):
     response_topic: str
     correlation_data: bytes
     user_properties: _containers.RepeatedCompositeFieldContainer[UserProperty]
-    def __init__(self, topic: _Optional[str] = ..., payload: _Optional[bytes] = ..., publisher: _Optional[int] = ..., sequence: _Optional[int] = ..., qos: _Optional[_Union[Qos, str]] = ..., retain: _Optional[bool] = ..., published_at_us: _Optional[int] = ..., expiry_s: _Optional[int] = ..., fragment: _Optional[_Union[Fragment, _Mapping[str, object]]] = ..., ack_mode: _Optional[_Union[AckMode, str]] = ..., content_type: _Optional[str] = ..., payload_format: _Optional[_Union[PayloadFormat, str]] = ..., response_topic: _Optional[str] = ..., correlation_data: _Optional[bytes] = ..., user_properties: _Optional[_Iterable[_Union[UserProperty, _Mapping[str, object]]]] = ...) -> None: ...
+    origin: int
+    def __init__(self, topic: _Optional[str] = ..., payload: _Optional[bytes] = ..., publisher: _Optional[int] = ..., sequence: _Optional[int] = ..., qos: _Optional[_Union[Qos, str]] = ..., retain: _Optional[bool] = ..., published_at_us: _Optional[int] = ..., expiry_s: _Optional[int] = ..., fragment: _Optional[_Union[Fragment, _Mapping[str, object]]] = ..., ack_mode: _Optional[_Union[AckMode, str]] = ..., content_type: _Optional[str] = ..., payload_format: _Optional[_Union[PayloadFormat, str]] = ..., response_topic: _Optional[str] = ..., correlation_data: _Optional[bytes] = ..., user_properties: _Optional[_Iterable[_Union[UserProperty, _Mapping[str, object]]]] = ..., origin: _Optional[int] = ...) -> None: ...
 
 class PubAck(_message.Message):
     __slots__ = ("ranges", "reason", "referral", "topic")
@@ -356,7 +358,7 @@ class PubAccept(_message.Message):
     def __init__(self, request: _Optional[int] = ..., reason: _Optional[_Union[Reason, str]] = ..., node: _Optional[str] = ..., address: _Optional[_Union[Address, _Mapping[str, object]]] = ..., zone: _Optional[_Union[Zone, _Mapping[str, object]]] = ..., ttl_s: _Optional[int] = ..., subscriptions: _Optional[int] = ..., token: _Optional[bytes] = ..., hops: _Optional[int] = ...) -> None: ...
 
 class Subscribe(_message.Message):
-    __slots__ = ("request", "filter", "qos", "no_local", "retain_as_published", "retain_handling", "mode", "origin", "client", "group", "session_expiry_s", "clean_start", "overflow", "queue_messages", "queue_bytes")
+    __slots__ = ("request", "filter", "qos", "no_local", "retain_as_published", "retain_handling", "mode", "origin", "client", "group", "session_expiry_s", "clean_start", "overflow", "queue_messages", "queue_bytes", "listener")
     REQUEST_FIELD_NUMBER: _ClassVar[int]
     FILTER_FIELD_NUMBER: _ClassVar[int]
     QOS_FIELD_NUMBER: _ClassVar[int]
@@ -372,6 +374,7 @@ class Subscribe(_message.Message):
     OVERFLOW_FIELD_NUMBER: _ClassVar[int]
     QUEUE_MESSAGES_FIELD_NUMBER: _ClassVar[int]
     QUEUE_BYTES_FIELD_NUMBER: _ClassVar[int]
+    LISTENER_FIELD_NUMBER: _ClassVar[int]
     request: int
     filter: str
     qos: Qos
@@ -387,7 +390,8 @@ class Subscribe(_message.Message):
     overflow: Overflow
     queue_messages: int
     queue_bytes: int
-    def __init__(self, request: _Optional[int] = ..., filter: _Optional[str] = ..., qos: _Optional[_Union[Qos, str]] = ..., no_local: _Optional[bool] = ..., retain_as_published: _Optional[bool] = ..., retain_handling: _Optional[_Union[RetainHandling, str]] = ..., mode: _Optional[_Union[Mode, str]] = ..., origin: _Optional[_Union[Origin, _Mapping[str, object]]] = ..., client: _Optional[str] = ..., group: _Optional[str] = ..., session_expiry_s: _Optional[int] = ..., clean_start: _Optional[bool] = ..., overflow: _Optional[_Union[Overflow, str]] = ..., queue_messages: _Optional[int] = ..., queue_bytes: _Optional[int] = ...) -> None: ...
+    listener: int
+    def __init__(self, request: _Optional[int] = ..., filter: _Optional[str] = ..., qos: _Optional[_Union[Qos, str]] = ..., no_local: _Optional[bool] = ..., retain_as_published: _Optional[bool] = ..., retain_handling: _Optional[_Union[RetainHandling, str]] = ..., mode: _Optional[_Union[Mode, str]] = ..., origin: _Optional[_Union[Origin, _Mapping[str, object]]] = ..., client: _Optional[str] = ..., group: _Optional[str] = ..., session_expiry_s: _Optional[int] = ..., clean_start: _Optional[bool] = ..., overflow: _Optional[_Union[Overflow, str]] = ..., queue_messages: _Optional[int] = ..., queue_bytes: _Optional[int] = ..., listener: _Optional[int] = ...) -> None: ...
 
 class SubAck(_message.Message):
     __slots__ = ("request", "reason", "node", "address", "filter", "responsible", "active", "passed_to", "token", "qos", "hops", "part", "parts", "list", "group", "resumed")
@@ -640,20 +644,20 @@ class SessionRecord(_message.Message):
     def __init__(self, session: _Optional[int] = ..., session_expiry_s: _Optional[int] = ..., away_us: _Optional[int] = ..., queue_messages: _Optional[int] = ..., queue_bytes: _Optional[int] = ...) -> None: ...
 
 class QueuedRecord(_message.Message):
-    __slots__ = ("session", "publish", "qos", "retained", "group", "overflow")
+    __slots__ = ("session", "publish", "qos", "retained_for", "group", "overflow")
     SESSION_FIELD_NUMBER: _ClassVar[int]
     PUBLISH_FIELD_NUMBER: _ClassVar[int]
     QOS_FIELD_NUMBER: _ClassVar[int]
-    RETAINED_FIELD_NUMBER: _ClassVar[int]
+    RETAINED_FOR_FIELD_NUMBER: _ClassVar[int]
     GROUP_FIELD_NUMBER: _ClassVar[int]
     OVERFLOW_FIELD_NUMBER: _ClassVar[int]
     session: int
     publish: bytes
     qos: Qos
-    retained: bool
+    retained_for: int
     group: str
     overflow: Overflow
-    def __init__(self, session: _Optional[int] = ..., publish: _Optional[bytes] = ..., qos: _Optional[_Union[Qos, str]] = ..., retained: _Optional[bool] = ..., group: _Optional[str] = ..., overflow: _Optional[_Union[Overflow, str]] = ...) -> None: ...
+    def __init__(self, session: _Optional[int] = ..., publish: _Optional[bytes] = ..., qos: _Optional[_Union[Qos, str]] = ..., retained_for: _Optional[int] = ..., group: _Optional[str] = ..., overflow: _Optional[_Union[Overflow, str]] = ...) -> None: ...
 
 class SeenRecord(_message.Message):
     __slots__ = ("publisher", "floor", "words")

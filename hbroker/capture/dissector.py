@@ -87,7 +87,7 @@ class HBrokerPacket(Packet):
             kind=kind(packet),
             delivery=packet.delivery,
             after=packet.after,
-            retained=packet.retained,
+            retained=packet.HasField("retained_for"),
             topic=publish.topic,
             qos=publish.qos,
             publisher=publish.publisher,

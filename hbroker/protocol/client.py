@@ -31,6 +31,7 @@ __all__ = ["ClientControl"]
 
 _MOST_TOKENS: Final = 16_384
 _ROOTS_OWN: Final = "$SYS"
+_ID_BITS: Final = 48
 
 
 class ClientControl:
@@ -45,7 +46,8 @@ class ClientControl:
         self._core = core
         self.terms: Final = terms or SessionTerms()
         tokens: TokenCache = ExpiringCache(_MOST_TOKENS)
-        self._last_id = 0
+        self._last_id = random.getrandbits(_ID_BITS)
+        """Random to begin with: nodes may still hold what an earlier run's listeners asked for (§7.6)."""
         self._resolver = Resolver(core, random, tokens, root)
         self._subscriber = Subscriber(core, random, tokens, root, self.terms)
         self._testator = Testator(core, random, self._resolver, tokens, self.terms, self._next_id())

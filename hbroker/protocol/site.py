@@ -100,9 +100,10 @@ class Site:
     `cuts`: the delegations (subtree, epoch) by which it was named. `named_nobody`: its last answer outside of
     a session named no other node; from one that is named for a subtree and is not responsible, that means
     that it does not serve now. `question`: the request outside of a
-    session. `parts`: which of its answer have come. `confirmation`: the id of the SUBSCRIBE within the
-    session `link`. `failures`: pauses since it was last active. `is_resumed`: its session had the
-    subscription before.
+    session. `parts`: which of its answer have come. `asked`: the SUBSCRIBEs within the session `link` that it
+    has not answered, and in which listener's name each was. `served`: in whose names it has answered, until
+    the subscription is complete. `failures`: pauses since it was last active. `is_resumed`: the session had
+    the subscription before; None: it has not said so over this link.
     """
 
     subscription: Subscription
@@ -114,9 +115,10 @@ class Site:
     question: Request[Site] | None = None
     parts: Parts = field(default_factory=Parts)
     link: int | None = None
-    confirmation: int = 0
+    asked: dict[int, int] = field(default_factory=dict)
+    served: set[int] = field(default_factory=set)
     failures: int = 0
-    is_resumed: bool = False
+    is_resumed: bool | None = None
 
     def took_note_of(self, subtree: str, epoch: int) -> bool:
         """Remembers a delegation by which the node was named; False: it was known."""

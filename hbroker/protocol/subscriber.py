@@ -17,10 +17,11 @@ from typing import Final
 from hbroker._proto import packet_pb2 as pb
 from hbroker.protocol import subscription
 from hbroker.protocol.agenda import Agenda, earliest
+from hbroker.protocol.confirming import Confirmations
 from hbroker.protocol.core import ClientCore
 from hbroker.protocol.machine import Machine
 from hbroker.protocol.outcome import Outcome, Subscribed, SubscriptionFailed
-from hbroker.protocol.packets import Address, Reason, cut_from, pack
+from hbroker.protocol.packets import Address, Reason, cut_from
 from hbroker.protocol.parts import is_last
 from hbroker.protocol.requests import (
     TOKEN_LIFETIME,
@@ -41,7 +42,6 @@ __all__ = ["Subscriber"]
 _DIRECT_TRIES: Final = 4
 _CONFIRM_PATIENCE: Final = 5 * SECOND
 _MOST_SITES: Final = 10_000
-_UNTOLD: Final = -1
 
 # §8: what to do about these is to try again later.
 _PASSING: Final = frozenset(
@@ -69,9 +69,7 @@ class Subscriber:
         self._by_key: dict[Key, Subscription] = {}
         self._by_id: dict[int, Subscription] = {}
         self._by_link: dict[int, dict[Site, None]] = {}
-        self._confirmations: dict[int, Site] = {}
-        self._cleaned: dict[Address, int | None] = {}
-        """§6.4: the links in which the owners were told to begin clean; None: one of them has answered."""
+        self._confirmations = Confirmations(core, random, terms)
         self._pauses: Agenda[Site] = Agenda()
         self._deadlines: Agenda[int] = Agenda()
         self._unsubscriptions = Unsubscriptions(core, random)
@@ -95,7 +93,7 @@ class Subscriber:
         if is_new:
             self._discover(now, known)
         elif known.options != before or options.retain_handling == pb.RETAIN_HANDLING_SEND:
-            self._renew(now, known, is_news=True)
+            self._renew(now, known)
         self._review(known)
 
     def unsubscribe(self, now: int, listener: int) -> None:
@@ -156,7 +154,7 @@ class Subscriber:
         if not suback.request:
             self._announced(now, link, source, suback)
         elif not self._unsubscriptions.handle_suback(suback.request):
-            site = self._confirmations.get(suback.request)
+            site = self._confirmations.find(suback.request)
             if site is not None and site.link == link:
                 self._confirmed(now, site, suback)
             elif suback.active:
@@ -246,7 +244,7 @@ class Subscriber:
         """Discovers anew. Who holds the subscription is asked again in its session, to name its cuts."""
         known.restarts += 1
         self._discover(now, known)
-        self._renew(now, known, is_news=False)
+        self._renew(now, known)
         self._review(known)
 
     def _site(self, now: int, known: Subscription, node: str, address: Address) -> Site:
@@ -274,35 +272,22 @@ class Subscriber:
 
     # Within sessions
 
-    def _confirm(self, now: int, site: Site, *, is_news: bool = True) -> None:
-        """§6.2: makes the subscription in the session with this node, or renews it. `is_news`: the
-        application has not had the retained messages."""
-        self._release(site)
-        known = site.subscription
-        site.confirmation = self._random.getrandbits(64) or 1
-        self._confirmations[site.confirmation] = site
-        self._attach(site, self._core.connect(site.address, self._tokens.get(now, site.address) or b""))
-        body = known.packet(self._terms)
-        body.request = site.confirmation
-        if not is_news and body.retain_handling == pb.RETAIN_HANDLING_SEND:
-            body.retain_handling = pb.RETAIN_HANDLING_SEND_IF_NEW
-        body.clean_start = self._begins_clean(site)
-        if site.link is not None and self._core.send(site.link, pack(body)):
+    def _confirm(self, now: int, site: Site) -> None:
+        """§6.2: makes the subscription in the session with this node, or renews it."""
+        self._close_question(site)
+        link = self._core.connect(site.address, self._tokens.get(now, site.address) or b"")
+        if link != site.link:
+            self._release(site)
+            self._attach(site, link)
+        if self._confirmations.ask(site, link):
             self._pauses.set(site, now + _CONFIRM_PATIENCE)
         else:
             self._pause(now, site, Event.LINK_DOWN)
 
-    def _begins_clean(self, site: Site) -> bool:
-        """§6.4: the first SUBSCRIBE of each link says it, until an owner has answered one."""
-        told = self._cleaned.get(site.address, _UNTOLD)
-        if not self._terms.clean_start or told is None or told == site.link:
-            return False
-        self._cleaned[site.address] = site.link
-        return True
-
     def _confirmed(self, now: int, site: Site, suback: pb.SubAck) -> None:
         known = site.subscription
         self._name(now, known, suback.passed_to, ask=True)
+        self._ask_heirs(now, known, suback.passed_to)
         if suback.reason in _PASSING:
             known.reason = suback.reason
             self._pause(now, site, Event.DEFER)
@@ -311,13 +296,27 @@ class Subscriber:
         elif not is_last(suback):
             pass
         elif suback.active:
-            self._activate(site, suback)
+            self._served(site, suback)
         else:
             site.machine.handle(Event.DISCLAIM)
             self._release(site)
             if not suback.passed_to:  # §6.3: it does not say who is responsible instead
                 self._start_over(now, known)
         self._review(known)
+
+    def _served(self, site: Site, suback: pb.SubAck) -> None:
+        is_settled = self._confirmations.answered(site, suback.request)
+        if site.is_resumed is None:
+            site.is_resumed = suback.resumed
+        if is_settled:
+            self._activate(site)
+
+    def _ask_heirs(self, now: int, known: Subscription, cuts: Iterable[pb.Cut]) -> None:
+        """§5.4: what a node got by a handover is older than what the one that gave it was asked since."""
+        for heir in [known.sites[cut.node] for cut in cuts if cut.node in known.sites]:
+            if heir.state is State.ACTIVE and self._confirmations.has_askers(heir):
+                heir.machine.handle(Event.RENEW)
+                self._confirm(now, heir)
 
     def _announced(self, now: int, link: int, source: Address, suback: pb.SubAck) -> None:
         """§5.4: an owner that came or went of itself."""
@@ -336,13 +335,17 @@ class Subscriber:
         self._name(now, known, suback.passed_to, ask=False, moved=True)
         if not is_last(suback):
             return
+        if suback.active and site.asked and site.link == link:
+            return  # Its answer to what it was asked follows.
         if suback.active and is_awaited:  # §6.2: it has not told what it delegated
             site.machine.handle(Event.CLAIM)
-            self._confirm(now, site, is_news=bool(known.waiting))
+            self._confirm(now, site)
         elif suback.active:
             self._release(site)
             self._attach(site, link)
-            self._activate(site, suback)
+            self._confirmations.began(site)
+            site.is_resumed = suback.resumed
+            self._activate(site)
         else:
             site.machine.handle(Event.DISCLAIM)
             self._release(site)
@@ -355,19 +358,16 @@ class Subscriber:
         if key not in self._by_key and not self._terms.is_persistent:
             self._unsubscriptions.forget(link, key)
 
-    def _activate(self, site: Site, suback: pb.SubAck) -> None:
+    def _activate(self, site: Site) -> None:
         site.machine.handle(Event.ACTIVATE)
         site.failures = 0
-        site.is_resumed = suback.resumed
-        self._cleaned[site.address] = None
         self._pauses.cancel(site)
-        self._confirmations.pop(site.confirmation, None)
 
-    def _renew(self, now: int, known: Subscription, *, is_news: bool) -> None:
+    def _renew(self, now: int, known: Subscription) -> None:
         for site in known.everyone:
             if site.machine.accepts(Event.RENEW):
                 site.machine.handle(Event.RENEW)
-                self._confirm(now, site, is_news=is_news)
+                self._confirm(now, site)
 
     def _pause(self, now: int, site: Site, event: Event) -> None:
         """Makes the subscription again later (§6.3)."""
@@ -396,13 +396,13 @@ class Subscriber:
         """Awaits nothing more from this node, and forgets the session with it."""
         self._close_question(site)
         self._pauses.cancel(site)
-        self._confirmations.pop(site.confirmation, None)
+        self._confirmations.forget(site)
         if site.link is not None:
             there = self._by_link[site.link]
             del there[site]
             if not there:
                 del self._by_link[site.link]
-            site.link = None
+            site.link = site.is_resumed = None
 
     def _close_question(self, site: Site) -> None:
         if site.question is not None:
@@ -416,7 +416,7 @@ class Subscriber:
             for listener in sorted(known.waiting):
                 self._deadlines.cancel(listener)
                 self._outcomes.append(Subscribed(listener, known.owners, known.is_resumed))
-            known.waiting.clear()
+            known.settle()
 
     def _refused(self, now: int, known: Subscription, reason: int) -> None:
         """§8: a passing reason is like silence, and is repeated; another one ends the subscription."""
@@ -456,7 +456,7 @@ class Subscriber:
         known.waiting.discard(listener)
         if known.listeners:
             if known.options != before:
-                self._renew(now, known, is_news=False)
+                self._renew(now, known)
                 self._review(known)
             return []
         del self._by_key[known.key]

@@ -114,6 +114,12 @@ class Subscription:
             at.parts = Parts()
         return dropped
 
+    def settle(self) -> None:
+        """Every listener was told that it is complete."""
+        self.waiting.clear()
+        for at in self.sites.values():
+            at.served.clear()
+
     def name(self, node: str, address: Address) -> Site:
         """A node that was not known yet, and is expected to answer."""
         named = Site(self, node, address, Machine(site.TRANSITIONS, site.State.EXPECTED))
@@ -145,34 +151,41 @@ class Subscription:
 
     @property
     def options(self) -> Options:
-        """What satisfies every listener."""
+        """What satisfies every listener. (What is retained each asks for itself.)"""
         wanted = self.listeners.values()
         return Options(
             qos=max(options.qos for options in wanted),
             no_local=all(options.no_local for options in wanted),
             retain_as_published=any(options.retain_as_published for options in wanted),
-            retain_handling=min(options.retain_handling for options in wanted),
             overflow=max(options.overflow for options in wanted),
             queue_messages=max(options.queue_messages for options in wanted),
             queue_bytes=max(options.queue_bytes for options in wanted),
         )
 
-    def packet(self, terms: SessionTerms) -> pb.Subscribe:
-        """The SUBSCRIBE that satisfies every listener."""
+    def packet(self, terms: SessionTerms, listener: int = 0) -> pb.Subscribe:
+        """The SUBSCRIBE that satisfies every listener, in the name of one of them, or (0) of all."""
         options = self.options
         return pb.Subscribe(
             filter=self.filter,
             qos=pb.Qos.Name(options.qos),
             no_local=options.no_local,
             retain_as_published=options.retain_as_published,
-            retain_handling=pb.RetainHandling.Name(options.retain_handling),
+            retain_handling=pb.RetainHandling.Name(self._retain_handling(listener)),
             client=terms.client,
             group=self.group,
             session_expiry_s=terms.expiry_s,
             overflow=pb.Overflow.Name(options.overflow),
             queue_messages=options.queue_messages,
             queue_bytes=options.queue_bytes,
+            listener=listener,
         )
+
+    def _retain_handling(self, listener: int) -> int:
+        """As the listener has it that waits; for others what a new owner has is news."""
+        if listener in self.waiting:
+            return self.listeners[listener].retain_handling
+        least = min(options.retain_handling for options in self.listeners.values())
+        return max(least, pb.RETAIN_HANDLING_SEND_IF_NEW)
 
     @property
     def key(self) -> Key:

@@ -165,7 +165,8 @@ class Client:
         of its filters comes once. `$share/group/filter`: of the members of the group one gets each message
         (§6.5). `queue`: messages that wait here for a slow reader; more are dropped and counted at QoS 0, and
         held back by their owners at QoS 1 and 2. `delivery`: as `Delivery` says. Subscribing again to a
-        filter brings its retained messages again. Raises InvalidTopic, Refused, Unreachable, ValueError.
+        filter brings its retained messages again, to the new subscription alone. Raises InvalidTopic,
+        Refused, Unreachable, ValueError.
         """
         if not filters:
             raise InvalidTopic("subscribe: at least one filter is needed")

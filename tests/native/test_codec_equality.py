@@ -100,7 +100,12 @@ def test_a_publish_torn_in_several_fields_is_relayed_whole() -> None:
 addresses = st.none() | st.tuples(st.ip_addresses().map(str), st.integers(0, 2**16 - 1))
 cuts = st.tuples(st.text(), st.text(), addresses, U64)
 properties = st.tuples(
-    st.text(), st.none() | I32, st.text(), st.binary(), st.lists(st.tuples(st.text(), st.text()), max_size=3)
+    st.text(),
+    st.none() | I32,
+    st.text(),
+    st.binary(),
+    st.lists(st.tuples(st.text(), st.text()), max_size=3),
+    U64,
 )
 fragments = st.none() | st.tuples(U32, U32, U64)
 
@@ -146,7 +151,7 @@ bodies = st.one_of(
     st.tuples(st.just("challenge"), st.tuples(st.binary(), U32)),
     st.tuples(st.just("credit"), st.tuples(U32, U64)),
 )
-packets = st.builds(lambda head, body: (*head, *body), st.tuples(U64, U64, st.booleans()), bodies)
+packets = st.builds(lambda head, body: (*head, *body), st.tuples(U64, U64, st.none() | U64), bodies)
 headers = st.tuples(U64, U64, U64, acks(), st.binary(max_size=40))
 
 
@@ -164,7 +169,7 @@ def test_what_the_core_writes_protobuf_reads(header: Values, packets: list[Value
 def test_control_packets_pass_unchanged(rng: Random) -> None:
     packet = pb.Packet(subscribe=pb.Subscribe())
     datagrams.fill(rng, packet.subscribe, chance=0.7)
-    data = encode((1, 2, 3, None, b""), [(7, 6, False, "subscribe", packet.SerializeToString())])
+    data = encode((1, 2, 3, None, b""), [(7, 6, None, "subscribe", packet.SerializeToString())])
     packet.delivery, packet.after = 7, 6
     assert list(pb.Datagram.FromString(data).packets) == [packet]
 
@@ -213,7 +218,8 @@ def header_values(datagram: pb.Datagram) -> Values:
 
 def packet_values(packet: pb.Packet) -> Values:
     kind = packet.WhichOneof("body") or ""
-    return packet.delivery, packet.after, packet.retained, kind, content_values(packet, kind)
+    retained_for = packet.retained_for if packet.HasField("retained_for") else None
+    return packet.delivery, packet.after, retained_for, kind, content_values(packet, kind)
 
 
 def content_values(packet: pb.Packet, kind: str) -> object:
@@ -257,6 +263,7 @@ def publish_values(message: pb.Publish) -> Values:
             message.response_topic,
             message.correlation_data,
             [(each.name, each.value) for each in message.user_properties],
+            message.origin,
         ),
     )
 

@@ -39,7 +39,7 @@ class FakeCore:
         """Whether each is persistent."""
         self.subscriptions: dict[tuple[int, str], int] = {}
         self.messages: dict[str, bytes] = {}
-        self.retained_sent: list[tuple[int, str]] = []
+        self.retained_sent: list[tuple[int, str, int]] = []
         self.waiting: tuple[list[bytes], list[bytes]] = ([], [])
         """Serialised QueuedRecords and SeenRecords."""
         self.open_messages = 0
@@ -60,6 +60,9 @@ class FakeCore:
 
     def is_one_sided(self, link: int) -> bool:
         return False
+
+    def peer_of(self, link: int) -> Address | None:
+        return None
 
     def close(self, link: int) -> None:
         if link in self.links:
@@ -148,8 +151,8 @@ class FakeCore:
     def unsubscribe(self, session: int, filter: str, group: str = "") -> bool:
         return self.subscriptions.pop((session, filter), None) is not None
 
-    def send_retained(self, session: int, filter: str, qos: int) -> int:
-        self.retained_sent.append((session, filter))
+    def send_retained(self, session: int, filter: str, qos: int, listener: int) -> int:
+        self.retained_sent.append((session, filter, listener))
         return sum(topic_matches(filter, topic) for topic in self.messages)
 
     def retained(self, subtree: str) -> list[bytes]:

@@ -28,10 +28,12 @@ class ScriptedCore:
         self.opened: dict[int, tuple[bool, int, int]] = {}
         self.ended: list[tuple[int, str]] = []
         self.subscriptions: dict[tuple[int, str, str], dict[str, Any]] = {}
-        self.retained_for: list[tuple[int, str]] = []
+        self.retained_sent: list[tuple[int, str, int]] = []
         self.adopted: list[tuple[int, Address]] = []
         self.closed: list[int] = []
         self.one_sided: set[int] = set()
+        self.peers: dict[int, Address] = {}
+        """Who has moved, by link."""
         self.published: list[pb.Publish] = []
         self.accounts: list[Any] = []
         self.own: list[tuple[str, bytes, int, bool]] = []
@@ -49,6 +51,9 @@ class ScriptedCore:
 
     def is_one_sided(self, link: int) -> bool:
         return link in self.one_sided
+
+    def peer_of(self, link: int) -> Address | None:
+        return self.peers.get(link)
 
     def close(self, link: int) -> None:
         self.closed.append(link)
@@ -75,8 +80,8 @@ class ScriptedCore:
     def unsubscribe(self, session: int, filter: str, group: str = "") -> bool:
         return self.subscriptions.pop((session, group, filter), None) is not None
 
-    def send_retained(self, session: int, filter: str, qos: int) -> int:
-        self.retained_for.append((session, filter))
+    def send_retained(self, session: int, filter: str, qos: int, listener: int) -> int:
+        self.retained_sent.append((session, filter, listener))
         return 0
 
     def sessions(self, most: int) -> list[Any]:

@@ -115,9 +115,9 @@ def test_a_subscription_that_is_made_again_brings_retained_messages_as_it_asks()
     node.link_down(link, S)
     again = node.link_up(S)
     node.subscribe(again, "home/#", session_expiry_s=60, retain_handling=if_new)
-    assert node.core.retained_for == [(S, "home/#")]
+    assert node.core.retained_sent == [(S, "home/#", 0)]
     node.subscribe(again, "home/#", session_expiry_s=60)
-    assert node.core.retained_for == [(S, "home/#")] * 2
+    assert node.core.retained_sent == [(S, "home/#", 0)] * 2
 
 
 def test_the_largest_bounds_that_were_asked_for_count() -> None:
@@ -163,7 +163,7 @@ def test_a_group_is_apart_from_the_filter_that_it_shares() -> None:
     ack = node.subscribe(link, "jobs/#", group="workers", overflow=pb.OVERFLOW_DROP_NEWEST)
     assert (ack.group, ack.filter, ack.active) == ("workers", "jobs/#", True)
     node.subscribe(link, "jobs/#")
-    assert node.core.retained_for == [(S, "jobs/#")], "a group gets nothing retained"
+    assert node.core.retained_sent == [(S, "jobs/#", 0)], "a group gets nothing retained"
     assert node.core.subscriptions[S, "workers", "jobs/#"]["overflow"] == pb.OVERFLOW_DROP_NEWEST
     answer = node.tell(link, pb.Unsubscribe(request=9, filter="jobs/#", group="workers"))
     assert isinstance(answer, pb.SubAck)

@@ -103,6 +103,27 @@ def test_an_owner_that_joins_while_it_is_made_is_not_missed() -> None:
         assert oven.subscriptions, seed
 
 
+def test_an_owner_that_inherits_it_meanwhile_is_asked_in_the_name_of_who_joined() -> None:
+    for seed in range(100):
+        world = World(seed)
+        nodes = home(world)
+        world.subscribe("home/kitchen/#")
+        world.outcome(Subscribed)
+        oven = world.node("oven", "home/kitchen/oven")
+        named = []
+
+        def move(giver: Node = nodes["kitchen"], taker: Node = oven, named: list[int] = named) -> None:
+            giver.take_over(taker)
+            named.append(taker.subscriptions["home/kitchen/#"].listener)
+
+        world.later(move, world.random.randint(0, 4_000))
+        later = world.subscribe("home/kitchen/#")
+        world.outcome(Subscribed)
+        world.run(seconds=3)
+        named += [body.listener for body in oven.told if isinstance(body, pb.Subscribe)]
+        assert later in named, seed
+
+
 def test_an_owner_that_gave_everything_away_is_dropped() -> None:
     world = World()
     nodes = home(world)
@@ -316,7 +337,7 @@ def test_a_thousand_rounds_leave_no_state_behind() -> None:
         world.outcome(Unsubscribed)
     world.run(seconds=60)
     assert world.control.poll_timeout() is None
-    assert len(world.control._subscriber._by_key) == len(world.control._subscriber._confirmations) == 0
+    assert len(world.control._subscriber._by_key) == len(world.control._subscriber._confirmations._sites) == 0
     assert len(world.control._subscriber._questions) == len(world.control._subscriber._by_link) == 0
 
 

@@ -6,6 +6,7 @@
 use std::collections::BTreeMap;
 use std::io;
 use std::net::SocketAddr;
+use std::sync::Arc;
 
 use parking_lot::Mutex;
 
@@ -21,7 +22,8 @@ use crate::engine::session::Status;
 use crate::engine::session_queue::Bounds;
 use crate::engine::subscribing::Opened;
 use crate::engine::{Engine, Shared};
-use crate::link_id::{LinkId, SessionKey};
+use crate::hive::core::HiveCore;
+use crate::link_id::{LinkId, MemberId, SessionKey};
 use crate::sink::DatagramSink;
 use crate::tables::jurisdiction::{Cut, Grant};
 use crate::tables::trie::Subscriber;
@@ -37,6 +39,8 @@ enum Driver {
     /// `now` is what the engine was last told.
     Virtual(Box<Mutex<(Engine, Micros)>>),
     Threads(Endpoint<Engine>),
+    /// One of many that share a socket.
+    Member(Arc<HiveCore>, MemberId),
 }
 
 impl Core {
@@ -58,10 +62,15 @@ impl Core {
         Ok(Self { driver: Driver::Threads(endpoint), shared })
     }
 
-    /// The threads and sockets; `None` in virtual time.
+    /// A member of a hive. Once that is closed nothing that is done here has any effect.
+    pub fn of_member(hive: Arc<HiveCore>, member: MemberId) -> Self {
+        Self { shared: hive.shared().clone(), driver: Driver::Member(hive, member) }
+    }
+
+    /// The threads and sockets; `None` in virtual time, and for a member of a hive.
     pub fn endpoint(&self) -> Option<&Endpoint<Engine>> {
         match &self.driver {
-            Driver::Virtual(_) => None,
+            Driver::Virtual(_) | Driver::Member(..) => None,
             Driver::Threads(endpoint) => Some(endpoint),
         }
     }
@@ -103,6 +112,11 @@ impl Core {
         self.on(link.worker(), |engine, _| engine.is_one_sided(link))
     }
 
+    /// Where the peer of a link is now (§4.4); `None`: there is no such link.
+    pub fn peer_of(&self, link: LinkId) -> Option<SocketAddr> {
+        self.on(link.worker(), |engine, _| engine.peer_of(link))
+    }
+
     /// Forgets a link, its queue and its subscriptions.
     pub fn close(&self, link: LinkId) {
         self.on(link.worker(), |engine, now| engine.close(now, link));
@@ -115,7 +129,10 @@ impl Core {
 
     /// Sends one datagram outside of any session, padded to at least `pad_to` bytes.
     pub fn send_to(&self, address: SocketAddr, packet: &[u8], token: &[u8], pad_to: usize) {
-        self.on(0, |engine, _| engine.send_to(address, packet, token, pad_to));
+        match &self.driver {
+            Driver::Member(hive, member) => hive.send_to(*member, address, packet, token, pad_to),
+            _ => self.on(0, |engine, _| engine.send_to(address, packet, token, pad_to)),
+        }
     }
 
     /// A token that proves `address` to this node (§4.2).
@@ -197,9 +214,10 @@ impl Core {
     }
 
     /// Sends the retained messages that match; how many there were.
-    pub fn send_retained(&self, session: u64, filter: &str, qos: u8) -> usize {
-        self.session_key(session)
-            .map_or(0, |key| self.on(key.worker(), |engine, now| engine.send_retained(now, key, filter, qos)))
+    pub fn send_retained(&self, session: u64, filter: &str, qos: u8, listener: u64) -> usize {
+        self.session_key(session).map_or(0, |key| {
+            self.on(key.worker(), |engine, now| engine.send_retained(now, key, filter, qos, listener))
+        })
     }
 
     /// The retained messages below a subtree, each part a serialised `Publish`.
@@ -311,6 +329,7 @@ impl Core {
                 let (engine, now) = &mut *guard;
                 act(engine, *now)
             }
+            Driver::Member(hive, member) => hive.on_member(*member, act),
             // A link id may be made up by the caller; there is always a worker 0.
             Driver::Threads(endpoint) => {
                 let worker = usize::from(worker);
@@ -330,7 +349,7 @@ impl Core {
 
     fn workers(&self) -> u8 {
         match &self.driver {
-            Driver::Virtual(_) => 1,
+            Driver::Virtual(_) | Driver::Member(..) => 1,
             Driver::Threads(endpoint) => u8::try_from(endpoint.workers()).unwrap_or(u8::MAX),
         }
     }

@@ -28,6 +28,7 @@ mod outside;
 pub mod parcel;
 pub mod partial;
 pub mod parts;
+mod pauses;
 pub mod post;
 pub mod publisher;
 pub mod rate;
@@ -45,7 +46,7 @@ pub mod turns;
 pub mod unclaimed;
 
 #[cfg(test)]
-mod tests;
+pub mod tests;
 
 use std::collections::VecDeque;
 use std::net::SocketAddr;
@@ -64,6 +65,7 @@ use crate::engine::inbox::Inbox;
 use crate::engine::links::Links;
 use crate::engine::outlet::{Handoff, Outlet};
 use crate::engine::parts::Splitter;
+use crate::engine::pauses::Pauses;
 use crate::engine::post::Loose;
 use crate::engine::publisher::Publisher;
 use crate::engine::rate::RateLimit;
@@ -125,8 +127,7 @@ struct Client {
     inbox: Inbox,
     /// Tokens for owners that were resolved and not yet written to.
     tokens: std::collections::HashMap<SocketAddr, Vec<u8>, Keyed>,
-    /// The topics whose messages wait for a handover to end, and until when.
-    paused: VecDeque<(Micros, Arc<str>)>,
+    paused: Pauses,
 }
 
 pub struct Engine {
@@ -259,7 +260,22 @@ impl Engine {
 
     /// Whether Python has something to poll.
     pub fn has_output(&self) -> bool {
-        !self.events.is_empty() || matches!(&self.side, Side::Client(client) if !client.inbox.is_empty())
+        self.has_events() || self.has_messages()
+    }
+
+    /// Whether `take_events` has something.
+    pub fn has_events(&self) -> bool {
+        !self.events.is_empty()
+    }
+
+    /// Whether `take_messages` has something.
+    pub fn has_messages(&self) -> bool {
+        matches!(&self.side, Side::Client(client) if !client.inbox.is_empty())
+    }
+
+    /// Whether `poll_transmit` may have something.
+    pub fn has_transmit(&self) -> bool {
+        !self.loose.is_empty() || self.out.links.has_touched()
     }
 
     #[cfg(test)]

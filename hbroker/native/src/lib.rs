@@ -3,12 +3,14 @@
 //! From the border inwards: `python` (alone in naming pyo3) wraps `core`, whose verbs act on one `engine` for each worker. An
 //! engine is sans-IO: datagrams and time come in; datagrams, events and a deadline come out. It reads and writes
 //! datagrams (`wire`), has one `link` for each peer, and looks topics up in `tables`. `endpoint` gives engines threads and sockets.
+//! A `hive` is many clients' engines behind one socket.
 
 mod broken;
 mod config;
 pub mod core;
 mod endpoint;
 mod engine;
+pub mod hive;
 mod keyed;
 mod link;
 mod link_id;

@@ -231,9 +231,13 @@ impl Link {
     // Out
 
     /// Queues a message to be sent once. `body_field` is as `wire::put_packet` takes it.
-    pub fn queue_unreliable(&mut self, body_field: &[u8], retained: bool) -> Result<(), QueueFull> {
+    pub fn queue_unreliable(
+        &mut self,
+        body_field: &[u8],
+        retained_for: Option<u64>,
+    ) -> Result<(), QueueFull> {
         self.check_unreliable(body_field)?;
-        self.outbox.push_unreliable(body_field, retained);
+        self.outbox.push_unreliable(body_field, retained_for);
         Ok(())
     }
 
@@ -254,7 +258,7 @@ impl Link {
         &mut self,
         chain: Chain,
         body_field: Bytes,
-        retained: bool,
+        retained_for: Option<u64>,
     ) -> Result<u64, QueueFull> {
         let reserve = if chain == Chain::Control { CONTROL_RESERVE } else { 0 };
         let queued = self.deliveries.bytes() + body_field.len();
@@ -262,7 +266,7 @@ impl Link {
             return Err(QueueFull);
         }
         self.outbox.push_reliable();
-        Ok(self.deliveries.push(chain, body_field, retained))
+        Ok(self.deliveries.push(chain, body_field, retained_for))
     }
 
     /// Messages of `QoS` 0 that were never sent.

@@ -1,4 +1,4 @@
-//! The names of what a core keeps in slots: its links, and its sessions.
+//! The names of what a core keeps in slots: its links, its sessions, and the members of a hive.
 
 /// Names what lies in a slot: its worker, the slot there, and a generation, so that no name is used again while anybody may
 /// remember it.
@@ -37,6 +37,11 @@ slot_name! {
 slot_name! {
     /// A session within one core, whether it has a link or not.
     SessionKey
+}
+
+slot_name! {
+    /// A member of one hive. The first one's is 0.
+    MemberId
 }
 
 #[cfg(test)]

@@ -6,6 +6,7 @@ mod codec;
 mod config;
 mod core;
 mod events;
+mod hive;
 mod messages;
 mod records;
 mod sessions;
@@ -48,6 +49,8 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<config::Config>()?;
     module.add_class::<core::Engine>()?;
     module.add_class::<core::Endpoint>()?;
+    module.add_class::<hive::Hive>()?;
+    module.add_class::<hive::Member>()?;
     module.add_class::<events::ControlEvent>()?;
     module.add_class::<events::LinkUpEvent>()?;
     module.add_class::<events::LinkDownEvent>()?;

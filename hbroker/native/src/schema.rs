@@ -79,7 +79,7 @@ pub mod packet {
 
     pub const DELIVERY: u32 = 0x08;
     pub const AFTER: u32 = 0x10;
-    pub const RETAINED: u32 = 0x18;
+    pub const RETAINED_FOR: u32 = 0x18;
     pub const PUBLISH: u32 = 0x42;
     pub const PUBACK: u32 = 0x4a;
     pub const PUBCONNECT: u32 = 0x52;
@@ -200,6 +200,7 @@ pub mod publish {
     pub const RESPONSE_TOPIC: u32 = 0x6a;
     pub const CORRELATION_DATA: u32 = 0x72;
     pub const USER_PROPERTIES: u32 = 0x7a;
+    pub const ORIGIN: u32 = 0x81;
     pub const CHECKS: Checks = &[
         (TOPIC, Check::Utf8),
         (FRAGMENT, Check::Message(super::fragment::CHECKS)),
@@ -268,6 +269,7 @@ pub mod subscribe {
     pub const OVERFLOW: u32 = 0x68;
     pub const QUEUE_MESSAGES: u32 = 0x70;
     pub const QUEUE_BYTES: u32 = 0x78;
+    pub const LISTENER: u32 = 0x80;
     pub const CHECKS: Checks = &[
         (FILTER, Check::Utf8),
         (ORIGIN, Check::Message(super::origin::CHECKS)),
@@ -500,7 +502,7 @@ pub mod queued_record {
     pub const SESSION: u32 = 0x09;
     pub const PUBLISH: u32 = 0x12;
     pub const QOS: u32 = 0x18;
-    pub const RETAINED: u32 = 0x20;
+    pub const RETAINED_FOR: u32 = 0x20;
     pub const GROUP: u32 = 0x2a;
     pub const OVERFLOW: u32 = 0x30;
     pub const CHECKS: Checks = &[(GROUP, Check::Utf8)];

@@ -12,6 +12,7 @@
 //! - `check`: walks the messages that the core hands up unread, by the schema generated from the `.proto`
 //! - `view`, `publish`, `properties`, `acks`: datagram and packets; the message; what only applications read of it; acknowledgements
 //! - `records`: what a handover moves
+//! - `requests`: whose a packet outside of a session is
 //! - `emit`: the other direction
 
 mod acks;
@@ -22,6 +23,7 @@ mod properties;
 mod publish;
 mod reader;
 mod records;
+mod requests;
 mod view;
 
 #[cfg(test)]
@@ -35,6 +37,7 @@ pub use emit::{
 };
 pub use publish::{FragmentView, PublishView, field_of, message_of};
 pub use records::{QueuedRecord, SeenRecord, queued_record, seen_record};
+pub use requests::{request_of, session_of};
 pub use view::{Body, DatagramView, Header, Kind, PacketView};
 
 /// The largest payload of a UDP datagram over IPv4.

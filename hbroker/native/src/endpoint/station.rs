@@ -132,6 +132,7 @@ impl<M: Machine> Station<M> {
     }
 
     fn follow_up(&self, mut seat: MutexGuard<'_, Seat<M>>, now: Micros) {
+        seat.machine.end_turn(now);
         self.show_output(&mut seat);
         let leave_it_to_worker = seat.machine.has_handoff()
             || !self.waker.is_sleeping()

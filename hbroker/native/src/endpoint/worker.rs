@@ -27,6 +27,8 @@ pub trait Machine: Send + 'static {
     fn handle_datagram(&mut self, now: Micros, source: SocketAddr, datagram: &[u8]);
     fn handle_timeout(&mut self, now: Micros);
     fn handle_handoff(&mut self, now: Micros, handoff: Self::Handoff);
+    /// All that came in together has been handled, or a caller has acted.
+    fn end_turn(&mut self, _now: Micros) {}
 
     /// Seals what may leave now. Once the sink is full the rest should wait; the call is then repeated.
     fn poll_transmit(&mut self, now: Micros, sink: &mut impl DatagramSink);
@@ -129,6 +131,7 @@ impl<M: Machine> Worker<M> {
         if seat.machine.poll_timeout().is_some_and(|due| due <= now) {
             seat.machine.handle_timeout(now);
         }
+        seat.machine.end_turn(now);
         let wake = self.post_handoffs(&mut seat.machine);
         station.show_output(&mut seat);
         let mut outlet = station.outlet.lock();

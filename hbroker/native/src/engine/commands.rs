@@ -7,10 +7,11 @@ use bytes::Bytes;
 use super::{Engine, Side, Unpublishable};
 use crate::Micros;
 use crate::engine::accounts::Accounts;
+use crate::engine::counters::Tally;
 use crate::engine::event::{DownReason, Event};
 use crate::engine::forward::Forwarder;
 use crate::engine::parts::{Outgoing, Part};
-use crate::link::{LinkStats, Role};
+use crate::link::Role;
 use crate::link_id::LinkId;
 use crate::tables::jurisdiction::{Cut, Decision, Grant};
 use crate::topic;
@@ -37,6 +38,11 @@ impl Engine {
     /// Whether the peer of a link opened it, and never answered there.
     pub fn is_one_sided(&self, link: LinkId) -> bool {
         self.out.links.get(link).is_some_and(|entry| entry.link.is_one_sided())
+    }
+
+    /// Where the peer of a link is now (§4.4); `None`: there is no such link.
+    pub fn peer_of(&self, link: LinkId) -> Option<SocketAddr> {
+        Some(self.out.links.get(link)?.link.peer())
     }
 
     pub fn close(&mut self, now: Micros, link: LinkId) {
@@ -141,12 +147,14 @@ impl Engine {
         }
     }
 
+    /// What it counted beside what became of messages for sessions.
+    pub fn tally(&self) -> Tally {
+        Tally { counters: self.out.counters.clone(), links: self.out.links.stats() }
+    }
+
     /// Every counter by name. They only rise.
     pub fn counters(&self, mut with: impl FnMut(&str, u64)) {
-        self.out.counters.each(&mut with);
-        let LinkStats { lost, retransmits } = self.out.links.stats();
-        with("datagrams_lost", lost);
-        with("retransmits", retransmits);
+        self.tally().each(&mut with);
         let (Accounts { accepted, delivered, expired, .. }, _) = self.balance();
         with("accepted", accepted);
         with("delivered", delivered);

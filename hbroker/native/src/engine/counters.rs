@@ -1,5 +1,9 @@
 //! What an engine counts. Counters only rise; gauges are asked of the engine when they are read.
 
+use std::ops::AddAssign;
+
+use crate::link::LinkStats;
+
 /// Why something that came in, or was to go out, did not go on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(usize)]
@@ -136,6 +140,44 @@ impl Counters {
                 with(&format!("drop.{name}"), count);
             }
         }
+    }
+}
+
+impl AddAssign<&Self> for Counters {
+    fn add_assign(&mut self, other: &Self) {
+        let Self { datagrams_in, datagrams_out, bytes_in, bytes_out, messages_in, messages_out, drops } =
+            other;
+        self.datagrams_in += datagrams_in;
+        self.datagrams_out += datagrams_out;
+        self.bytes_in += bytes_in;
+        self.bytes_out += bytes_out;
+        self.messages_in += messages_in;
+        self.messages_out += messages_out;
+        self.drops.iter_mut().zip(drops).for_each(|(sum, count)| *sum += count);
+    }
+}
+
+/// What one client's engine counted, or several together.
+#[derive(Clone, Default)]
+pub struct Tally {
+    pub counters: Counters,
+    pub links: LinkStats,
+}
+
+impl Tally {
+    /// Every counter by name.
+    pub fn each(&self, mut with: impl FnMut(&str, u64)) {
+        self.counters.each(&mut with);
+        let LinkStats { lost, retransmits } = self.links;
+        with("datagrams_lost", lost);
+        with("retransmits", retransmits);
+    }
+}
+
+impl AddAssign for Tally {
+    fn add_assign(&mut self, other: Self) {
+        self.counters += &other.counters;
+        self.links += other.links;
     }
 }
 

@@ -11,7 +11,7 @@ use crate::engine::event::{DownReason, Event};
 use crate::engine::outlet::Handoff;
 use crate::link::{Arrival, Receipt, Role};
 use crate::link_id::LinkId;
-use crate::wire::{Body, DatagramView, Kind, PacketView};
+use crate::wire::{Body, DatagramView, Kind, Malformed, PacketView};
 
 /// How often an opening link takes a new token before it waits for its timer.
 const TOKEN_RENEWALS: u8 = 4;
@@ -26,18 +26,22 @@ impl Engine {
         self.take_datagram(now, source, datagram);
     }
 
+    /// Takes in a datagram that was read: `view` is what is in it. It is not counted.
+    pub fn handle_view(&mut self, now: Micros, source: SocketAddr, view: &DatagramView<'_>, datagram: &[u8]) {
+        match view.header.session {
+            0 => self.handle_outside(now, source, view, datagram.len()),
+            session => match self.find_link(session, source) {
+                Some(id) => self.handle_inside(now, id, source, view, datagram.len()),
+                None => self.handle_first_contact(now, source, view, datagram),
+            },
+        }
+    }
+
     /// Takes in a datagram that this worker or another one received.
     pub(super) fn take_datagram(&mut self, now: Micros, source: SocketAddr, datagram: &[u8]) {
-        let Ok(view) = DatagramView::parse(datagram) else {
-            self.out.counters.drop(Drop::Malformed);
-            return;
-        };
-        match view.header.session {
-            0 => self.handle_outside(now, source, &view, datagram.len()),
-            session => match self.find_link(session, source) {
-                Some(id) => self.handle_inside(now, id, source, &view, datagram.len()),
-                None => self.handle_first_contact(now, source, &view, datagram),
-            },
+        match DatagramView::parse(datagram) {
+            Ok(view) => self.handle_view(now, source, &view, datagram),
+            Err(Malformed) => self.out.counters.drop(Drop::Malformed),
         }
     }
 

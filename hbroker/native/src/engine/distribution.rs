@@ -96,7 +96,7 @@ impl Distribution {
                     None => remote.push((worker, SmallVec::from_iter([target]))),
                 }
             } else if target.qos == 0 {
-                out.offer_copy(target.session, &field, false);
+                out.offer_copy(target.session, &field, None);
             } else if let Some(target) = last.replace(target) {
                 let parcel = made.get_or_insert_with(make).clone();
                 self.keep(now, parcel, target, out);

@@ -6,6 +6,7 @@ use bytes::Bytes;
 
 use crate::engine::held::MessageId;
 use crate::link_id::LinkId;
+use crate::wire::{Body, PacketView, PublishView};
 
 /// Why a link is gone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -80,9 +81,9 @@ pub struct Message {
     /// The body of a serialised `Publish`, all but its payload where that came in fragments.
     pub publish: Bytes,
     /// The payload put together from fragments; `None`: it is in `publish`.
-    pub whole: Option<Vec<u8>>,
-    /// Sent because it was retained when a subscription was made.
-    pub retained: bool,
+    pub whole: Option<Bytes>,
+    /// It was retained, and sent for this listener (0: for all that match); `None`: it was published just now.
+    pub retained_for: Option<u64>,
     /// The flag that the application sees (§7.6).
     pub retain: bool,
     pub qos: u8,
@@ -93,9 +94,34 @@ pub struct Message {
 }
 
 impl Message {
+    /// Its fields. The payload is not there if it came in parts.
+    pub fn view(&self) -> PublishView<'_> {
+        match PacketView::from_raw(&self.publish) {
+            Ok(PacketView { body: Body::Publish(publish), .. }) => publish,
+            // It was parsed when it came in.
+            _ => PublishView::default(),
+        }
+    }
+
+    /// The payload, without a copy.
+    pub fn payload(&self) -> Bytes {
+        self.whole.clone().unwrap_or_else(|| self.publish.slice_ref(self.view().payload))
+    }
+
+    /// What its publisher and those who handle it know it by: the number is that of its first part (§7.5).
+    pub fn id(&self) -> MessageId {
+        let publish = self.view();
+        let index = publish.fragment.map_or(0, |fragment| u64::from(fragment.index));
+        (publish.publisher, publish.sequence.saturating_sub(index))
+    }
+
+    pub fn is_retained(&self) -> bool {
+        self.retained_for.is_some()
+    }
+
     /// What it counts for in a bounded queue.
     pub fn bytes(&self) -> usize {
-        self.publish.len() + self.whole.as_ref().map_or(0, Vec::len) + 64
+        self.publish.len() + self.whole.as_ref().map_or(0, Bytes::len) + 64
     }
 }
 

@@ -160,7 +160,7 @@ impl Forwarder {
     fn pass(&mut self, now: Micros, mut parcel: Parcel, target: Target, out: &mut Outlet) {
         let session = target.session;
         if target.qos == 0 {
-            out.offer_copy(session, &parcel.field, parcel.retained);
+            out.offer_copy(session, &parcel.field, parcel.retained_for);
             return;
         }
         parcel = parcel.addressed(target);
@@ -180,6 +180,7 @@ impl Forwarder {
         session: SessionKey,
         filter: &str,
         qos: u8,
+        listener: u64,
         out: &mut Outlet,
     ) -> usize {
         let mut sent = 0;
@@ -188,7 +189,7 @@ impl Forwarder {
         retained.for_each_match(filter, |_, parts| {
             sent += 1;
             for field in parts {
-                send_retained_part(now, session, field, qos, out);
+                send_retained_part(now, session, field, qos, listener, out);
             }
         });
         sent
@@ -221,16 +222,23 @@ pub fn retain(now: Micros, retained: &mut RetainedStore, publish: &PublishView<'
     !matches!(retained.offer(part), Offer::Refused)
 }
 
-fn send_retained_part(now: Micros, session: SessionKey, field: &[u8], qos: u8, out: &mut Outlet) {
+fn send_retained_part(
+    now: Micros,
+    session: SessionKey,
+    field: &[u8],
+    qos: u8,
+    listener: u64,
+    out: &mut Outlet,
+) {
     // A field was checked when it came in; what does not parse any more cannot have been stored.
     let Ok(PacketView { body: Body::Publish(publish), .. }) = PacketView::from_raw(field) else {
         return;
     };
     let qos = qos.min(publish.qos);
     if qos == 0 {
-        out.offer_copy(session, field, true);
+        out.offer_copy(session, field, Some(listener));
     } else {
         let parcel = Parcel::new(&publish, Bytes::copy_from_slice(field));
-        out.offer(now, session, Parcel { qos, retained: true, ..parcel });
+        out.offer(now, session, Parcel { qos, retained_for: Some(listener), ..parcel });
     }
 }

@@ -38,8 +38,9 @@ pub struct Limits {
 /// What to acknowledge a part by.
 pub type Receipt = (LinkId, u64);
 
-/// (publisher, the sequence number of part 0, retained). A retained message comes apart from its first distribution.
-pub type MessageId = (u64, u64, bool);
+/// (publisher, the sequence number of part 0, the listener that it was retained for). A retained message comes apart from its
+/// first distribution, and once for each listener.
+pub type MessageId = (u64, u64, Option<u64>);
 
 /// One part of a message, as it came. Each part has its own sequence number, one after the other.
 #[derive(Clone, Copy, Debug)]

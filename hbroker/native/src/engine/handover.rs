@@ -172,7 +172,7 @@ fn record_of(session: u64, parcel: &Parcel) -> Vec<u8> {
         session,
         publish: &wire::message_of(&parcel.field),
         qos: parcel.qos,
-        retained: parcel.retained,
+        retained_for: parcel.retained_for,
         group: parcel.group.as_deref().unwrap_or_default(),
         overflow: parcel.overflow.on_wire(),
     })
@@ -184,10 +184,10 @@ fn parcel_of(record: &QueuedRecord<'_>) -> Option<Parcel> {
     let publish = publish_of(&field).filter(|publish| {
         topic::topic_is_valid(publish.topic) && (1..=2).contains(&publish.qos) && record.qos > 0
     })?;
-    let (qos, retained) = (record.qos.min(publish.qos), record.retained);
+    let (qos, retained_for) = (record.qos.min(publish.qos), record.retained_for);
     let overflow = Overflow::from_wire(record.overflow);
     let group = (!record.group.is_empty()).then(|| record.group.into());
-    Some(Parcel { qos, retained, overflow, group, ..Parcel::new(&publish, field.clone()) })
+    Some(Parcel { qos, retained_for, overflow, group, ..Parcel::new(&publish, field.clone()) })
 }
 
 /// What is known of one publisher, in as many records as it takes.

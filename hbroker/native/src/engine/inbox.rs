@@ -7,9 +7,14 @@
 //! In a persistent session messages may come before the application, which was away, asks for them: those of QoS 1 and 2 that no
 //! listener wants wait for one a while (§6.4), within the credit that the owner was given.
 //!
+//! What was retained is for the listener in whose name it was asked for, and for nobody where that one is gone. It is for all that
+//! match where it was asked for in nobody's name, or by a listener of an earlier run, which this one knows by its id (§7.6).
+//!
 //! A message that outlived its expiry on the way is handed on: to stop it is its owner's part, and the clock here may be another.
 
 use std::collections::VecDeque;
+
+use bytes::Bytes;
 
 use crate::Micros;
 use crate::config::Config;
@@ -43,6 +48,8 @@ pub enum Taken {
 
 pub struct Inbox {
     listeners: SubscriptionTrie,
+    /// The lowest and the highest id that a listener of this run has had.
+    ids: (u64, u64),
     matches: MatchSet,
     window: DuplicateWindow,
     reassembler: Reassembler,
@@ -70,6 +77,7 @@ impl Inbox {
         };
         Self {
             listeners: SubscriptionTrie::new(config.seed),
+            ids: (u64::MAX, 0),
             matches: MatchSet::default(),
             window: DuplicateWindow::new(WINDOW_PUBLISHERS, window::SPAN, config.seed),
             reassembler: Reassembler::new(limits, config.seed),
@@ -87,6 +95,8 @@ impl Inbox {
     /// Has messages that match handed up for this listener, those too that waited for one.
     pub fn listen(&mut self, now: Micros, listener: Subscriber, filter: &str, counters: &mut Counters) {
         self.listeners.insert(filter, "", listener);
+        let SessionKey(id) = listener.session;
+        self.ids = (self.ids.0.min(id), self.ids.1.max(id));
         for waiting in self.unclaimed.take_all() {
             let Ok(PacketView { body: Body::Publish(publish), .. }) = PacketView::from_raw(&waiting.field)
             else {
@@ -95,7 +105,7 @@ impl Inbox {
             self.listeners.collect_matches(publish.topic, &mut self.matches);
             if self.matches.subscribers().is_empty() {
                 self.unclaimed.put_back(waiting);
-            } else if self.take(now, &publish, waiting.retained, Some(waiting.receipt), counters)
+            } else if self.take(now, &publish, waiting.retained_for, Some(waiting.receipt), counters)
                 == Taken::Done
             {
                 self.due.push(waiting.receipt);
@@ -112,7 +122,7 @@ impl Inbox {
         &mut self,
         now: Micros,
         publish: &PublishView<'_>,
-        retained: bool,
+        retained_for: Option<u64>,
         receipt: Option<Receipt>,
         counters: &mut Counters,
     ) -> Taken {
@@ -121,14 +131,16 @@ impl Inbox {
             return Taken::Done;
         }
         self.listeners.collect_matches(publish.topic, &mut self.matches);
-        if self.matches.subscribers().is_empty() {
-            let is_kept =
-                receipt.is_some_and(|receipt| self.unclaimed.keep(now, publish, retained, receipt, counters));
+        if self.wanted(retained_for).next().is_none() {
+            let is_kept = self.asker(retained_for).is_none()
+                && receipt.is_some_and(|receipt| {
+                    self.unclaimed.keep(now, publish, retained_for, receipt, counters)
+                });
             return if is_kept { Taken::Kept } else { Taken::Done };
         }
         match publish.fragment {
-            None => self.take_single(now, publish, retained, receipt, counters),
-            Some(fragment) => self.take_part(now, publish, fragment, retained, receipt, counters),
+            None => self.take_single(now, publish, retained_for, receipt, counters),
+            Some(fragment) => self.take_part(now, publish, fragment, retained_for, receipt, counters),
         }
     }
 
@@ -190,18 +202,18 @@ impl Inbox {
         &mut self,
         now: Micros,
         publish: &PublishView<'_>,
-        retained: bool,
+        retained_for: Option<u64>,
         receipt: Option<Receipt>,
         counters: &mut Counters,
     ) -> Taken {
         // A retained message comes once for each subscription made, under the id that it always had.
-        let once = receipt.is_some() && publish.qos == 2 && !retained;
+        let once = receipt.is_some() && publish.qos == 2 && retained_for.is_none();
         let id = (publish.publisher, publish.sequence);
         if once && !self.window.first_seen(now, id.0, id.1) {
             return self.take_again(id, receipt, counters);
         }
         counters.messages_in += 1;
-        self.push(publish, id, None, retained, receipt);
+        self.push(publish, id, None, retained_for, receipt);
         Taken::Kept
     }
 
@@ -210,16 +222,16 @@ impl Inbox {
         now: Micros,
         publish: &PublishView<'_>,
         fragment: FragmentView,
-        retained: bool,
+        retained_for: Option<u64>,
         receipt: Option<Receipt>,
         counters: &mut Counters,
     ) -> Taken {
         let FragmentView { index, count, total } = fragment;
         let first = publish.sequence.wrapping_sub(u64::from(index));
-        let id = (publish.publisher, first, retained);
+        let id = (publish.publisher, first, retained_for);
         // A message is known as a whole, once it is whole: had each part been remembered for itself, those of a message that was given
         // up half-way could never complete it when they come again.
-        let once = receipt.is_some() && !retained;
+        let once = receipt.is_some() && retained_for.is_none();
         if once && !self.reassembler.has(id) && self.window.has_seen(publish.publisher, first) {
             // The others were acknowledged when they were kept (§7.5).
             let last = receipt.filter(|_| index + 1 == count);
@@ -235,7 +247,7 @@ impl Inbox {
                     self.window.first_seen(now, publish.publisher, first);
                 }
                 counters.messages_in += 1;
-                self.push(publish, (publish.publisher, first), Some(payload), retained, receipt);
+                self.push(publish, (publish.publisher, first), Some(payload), retained_for, receipt);
                 return Taken::Kept;
             }
             Added::Withheld => return Taken::Kept,
@@ -258,25 +270,38 @@ impl Inbox {
         publish: &PublishView<'_>,
         id: MessageId,
         whole: Option<Vec<u8>>,
-        retained: bool,
+        retained_for: Option<u64>,
         receipt: Option<Receipt>,
     ) {
-        let wanted = self.matches.subscribers();
-        let granted = wanted.iter().map(|listener| listener.qos).max().unwrap_or(0);
-        let as_published = wanted.iter().any(|listener| listener.retain_as_published);
+        let granted = self.wanted(retained_for).map(|listener| listener.qos).max().unwrap_or(0);
+        let as_published = self.wanted(retained_for).any(|listener| listener.retain_as_published);
+        let subscriptions = self.wanted(retained_for).map(|listener| listener.session.0).collect();
         let qos = if receipt.is_some() { publish.qos.min(granted) } else { 0 };
         receipt.into_iter().for_each(|receipt| self.held.hold(id, receipt));
         let message = Message {
             publish: publish.field().into_owned().into(),
-            whole,
-            retained,
-            retain: retained || (publish.retain && as_published),
+            whole: whole.map(Bytes::from),
+            retained_for,
+            retain: retained_for.is_some() || (publish.retain && as_published),
             qos,
-            subscriptions: wanted.iter().map(|listener| listener.session.0).collect(),
+            subscriptions,
             owed: receipt.map(|_| id),
         };
         self.bytes += message.bytes();
         self.queue.push_back(message);
+    }
+
+    /// Of the listeners that match those that are to get it.
+    fn wanted(&self, retained_for: Option<u64>) -> impl Iterator<Item = &Subscriber> {
+        let asker = self.asker(retained_for);
+        let is_meant = move |listener: &&Subscriber| asker.is_none_or(|asker| listener.session.0 == asker);
+        self.matches.subscribers().iter().filter(is_meant)
+    }
+
+    /// The listener of this run that it was retained for, whether or not that is still there.
+    fn asker(&self, retained_for: Option<u64>) -> Option<u64> {
+        let (lowest, highest) = self.ids;
+        retained_for.filter(|&listener| listener > 0 && (lowest..=highest).contains(&listener))
     }
 
     fn count_abandoned(&mut self, counters: &mut Counters) {

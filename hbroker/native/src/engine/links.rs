@@ -164,6 +164,11 @@ impl Links {
         }
     }
 
+    /// Whether some link was touched.
+    pub fn has_touched(&self) -> bool {
+        !self.dirty.is_empty()
+    }
+
     /// Calls `seal` for each link that was touched, until it says that there is room for no more; and sets their timers anew.
     /// Those that are left stay touched.
     pub fn drain_touched(&mut self, mut seal: impl FnMut(&mut Entry) -> bool) {

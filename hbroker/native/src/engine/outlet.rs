@@ -73,11 +73,11 @@ impl Outlet {
     }
 
     /// Queues a message at `QoS` 0: dropped, and counted, where there is no room.
-    pub fn queue_copy(&mut self, id: LinkId, field: &[u8], retained: bool) {
+    pub fn queue_copy(&mut self, id: LinkId, field: &[u8], retained_for: Option<u64>) {
         let Some(entry) = self.links.get_mut(id) else {
             return;
         };
-        if entry.link.queue_unreliable(field, retained).is_err() {
+        if entry.link.queue_unreliable(field, retained_for).is_err() {
             self.counters.drop(Drop::QueueFull);
             return;
         }
@@ -90,7 +90,7 @@ impl Outlet {
         let Some(entry) = self.links.get_mut(id) else {
             return false;
         };
-        let queued = entry.link.queue_reliable(Chain::Control, packet, false).is_ok();
+        let queued = entry.link.queue_reliable(Chain::Control, packet, None).is_ok();
         if !queued {
             self.counters.drop(Drop::QueueFull);
         }

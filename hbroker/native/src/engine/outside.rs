@@ -65,7 +65,7 @@ impl Engine {
             &mut datagram,
             &HeaderOut { incarnation: self.config.incarnation, token, ..HeaderOut::default() },
         );
-        wire::put_packet(&mut datagram, 0, 0, false, packet);
+        wire::put_packet(&mut datagram, 0, 0, None, packet);
         let missing = pad_to.saturating_sub(datagram.len());
         if missing > 0 {
             wire::put_padding(&mut datagram, missing.max(2));
@@ -116,7 +116,7 @@ impl Engine {
         let mut datagram = Vec::with_capacity(96);
         let header = HeaderOut { session, incarnation: self.config.incarnation, ..HeaderOut::default() };
         wire::put_header(&mut datagram, &header);
-        wire::put_packet(&mut datagram, 0, 0, false, body);
+        wire::put_packet(&mut datagram, 0, 0, None, body);
         // §3.6, §4.1: never longer than what it answers.
         if datagram.len() > received || !self.strangers.take(now) {
             self.out.counters.drop(Drop::RateLimited);

@@ -19,7 +19,8 @@ pub struct Parcel {
     pub chain: u64,
     /// What the session gets it at.
     pub qos: u8,
-    pub retained: bool,
+    /// As in a packet.
+    pub retained_for: Option<u64>,
     pub overflow: Overflow,
     /// The shared group that it came for.
     pub group: Option<Arc<str>>,
@@ -37,7 +38,7 @@ impl Parcel {
             // §7.6: a session gets a topic's messages in the order in which they were taken over, whoever published them.
             chain: chain_of(0, publish.topic.as_bytes()),
             qos: publish.qos,
-            retained: false,
+            retained_for: None,
             overflow: Overflow::default(),
             group: None,
             ticket: None,

@@ -35,7 +35,7 @@ impl Loose {
 
 impl Outlet {
     /// Offers a session a message at `QoS` 0.
-    pub fn offer_copy(&mut self, key: SessionKey, field: &[u8], retained: bool) {
+    pub fn offer_copy(&mut self, key: SessionKey, field: &[u8], retained_for: Option<u64>) {
         let Some(session) = self.sessions.get_mut(key) else {
             return;
         };
@@ -44,7 +44,7 @@ impl Outlet {
         let refused = match entry {
             None => Some(Drop::Away),
             Some(entry) => {
-                entry.link.queue_unreliable(field, retained).err().map(|QueueFull| Drop::QueueFull)
+                entry.link.queue_unreliable(field, retained_for).err().map(|QueueFull| Drop::QueueFull)
             }
         };
         match refused {
@@ -300,7 +300,7 @@ fn give(
     released: &mut Vec<Ticket>,
 ) {
     let (chain, field) = (Chain::Topic(parcel.chain), parcel.field.clone());
-    let Ok(delivery) = entry.link.queue_reliable(chain, field, parcel.retained) else {
+    let Ok(delivery) = entry.link.queue_reliable(chain, field, parcel.retained_for) else {
         // No datagram can carry it.
         session.drop(Drop::QueueFull, &parcel, released);
         return counters.drop(Drop::QueueFull);

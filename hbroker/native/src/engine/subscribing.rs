@@ -114,12 +114,19 @@ impl Engine {
         self.node(|node| node.routes.forget_session(session));
     }
 
-    /// Sends the retained messages that match; how many there were.
-    pub fn send_retained(&mut self, now: Micros, session: SessionKey, filter: &str, qos: u8) -> usize {
+    /// Sends the retained messages that match, for one of the subscriber's listeners or (0) for all; how many there were.
+    pub fn send_retained(
+        &mut self,
+        now: Micros,
+        session: SessionKey,
+        filter: &str,
+        qos: u8,
+        listener: u64,
+    ) -> usize {
         let Side::Node(forwarder) = &mut self.side else {
             return 0;
         };
-        let sent = forwarder.send_retained(now, session, filter, qos, &mut self.out);
+        let sent = forwarder.send_retained(now, session, filter, qos, listener, &mut self.out);
         self.tie_up(now);
         sent
     }

@@ -6,7 +6,7 @@ mod groups;
 mod handover;
 mod hostile;
 mod large;
-mod network;
+pub mod network;
 mod redirect;
 mod retained;
 mod sessions;

@@ -28,7 +28,7 @@ pub struct Unclaimed {
 pub struct Waiting {
     /// Its field `publish`.
     pub field: Bytes,
-    pub retained: bool,
+    pub retained_for: Option<u64>,
     pub receipt: Receipt,
     until: Micros,
 }
@@ -49,7 +49,7 @@ impl Unclaimed {
         &mut self,
         now: Micros,
         publish: &PublishView<'_>,
-        retained: bool,
+        retained_for: Option<u64>,
         receipt: Receipt,
         counters: &mut Counters,
     ) -> bool {
@@ -61,7 +61,7 @@ impl Unclaimed {
             counters.drop(Drop::Unclaimed);
             return false;
         }
-        self.put_back(Waiting { field, retained, receipt, until: now + PATIENCE });
+        self.put_back(Waiting { field, retained_for, receipt, until: now + PATIENCE });
         true
     }
 

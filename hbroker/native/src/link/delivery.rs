@@ -59,7 +59,7 @@ struct Delivery {
     body_field: Bytes,
     chain: Chain,
     after: u64,
-    retained: bool,
+    retained_for: Option<u64>,
     state: State,
 }
 
@@ -75,7 +75,7 @@ enum State {
 
 impl Deliveries {
     /// Numbers a packet. Its turn to be sent is the caller's to keep.
-    pub fn push(&mut self, chain: Chain, body_field: Bytes, retained: bool) -> u64 {
+    pub fn push(&mut self, chain: Chain, body_field: Bytes, retained_for: Option<u64>) -> u64 {
         let number = self.settled + self.records.len() as u64 + 1;
         let after = match chain {
             _ if Defect::KeepsNoOrder.is_present() => 0,
@@ -87,7 +87,7 @@ impl Deliveries {
             }
         };
         self.bytes += body_field.len() + RECORD_BYTES;
-        self.records.push_back(Delivery { body_field, chain, after, retained, state: State::Waiting });
+        self.records.push_back(Delivery { body_field, chain, after, retained_for, state: State::Waiting });
         number
     }
 
@@ -111,7 +111,7 @@ impl Deliveries {
     /// The size of a delivery as a packet of a datagram.
     pub fn encoded_len(&self, number: u64) -> usize {
         self.record(number).map_or(0, |delivery| {
-            wire::packet_len(number, delivery.after, delivery.retained, delivery.body_field.len())
+            wire::packet_len(number, delivery.after, delivery.retained_for, delivery.body_field.len())
         })
     }
 
@@ -120,7 +120,7 @@ impl Deliveries {
         let Some(delivery) = self.record_mut(number) else {
             return;
         };
-        wire::put_packet(out, number, delivery.after, delivery.retained, &delivery.body_field);
+        wire::put_packet(out, number, delivery.after, delivery.retained_for, &delivery.body_field);
         delivery.state = State::InFlight(datagram);
         if number > self.sent {
             self.sent = number;
@@ -211,7 +211,7 @@ mod tests {
     fn with(chains: &[Chain]) -> Deliveries {
         let mut deliveries = Deliveries::default();
         for &chain in chains {
-            deliveries.push(chain, Bytes::from_static(b"\x7a\x00"), false);
+            deliveries.push(chain, Bytes::from_static(b"\x7a\x00"), None);
         }
         deliveries
     }
@@ -229,12 +229,12 @@ mod tests {
         let after: Vec<_> = deliveries.records.iter().map(|delivery| delivery.after).collect();
         assert_eq!(after, [0, 0, 1, 2]);
         deliveries.on_acknowledged(3);
-        deliveries.push(Chain::Topic(7), Bytes::new(), false);
+        deliveries.push(Chain::Topic(7), Bytes::new(), None);
         assert_eq!(deliveries.records[4].after, 3, "3 may be held at the receiver: 1 is not acknowledged");
         deliveries.on_acknowledged(1);
         deliveries.on_acknowledged(5);
         assert_eq!(deliveries.tails.len(), 1);
-        deliveries.push(Chain::Topic(7), Bytes::new(), false);
+        deliveries.push(Chain::Topic(7), Bytes::new(), None);
         assert_eq!(deliveries.records.back().map(|delivery| delivery.after), Some(0));
     }
 

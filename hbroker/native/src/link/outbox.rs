@@ -43,10 +43,10 @@ pub enum Turn {
 
 impl Outbox {
     /// Queues an unreliable packet.
-    pub fn push_unreliable(&mut self, body_field: &[u8], retained: bool) {
+    pub fn push_unreliable(&mut self, body_field: &[u8], retained_for: Option<u64>) {
         self.reclaim();
         let before = self.bytes.len();
-        wire::put_packet(&mut self.bytes, 0, 0, retained, body_field);
+        wire::put_packet(&mut self.bytes, 0, 0, retained_for, body_field);
         let length = u32::try_from(self.bytes.len() - before).expect("a packet is shorter than a datagram");
         self.turns.push_back(Entry::Unreliable(length));
         self.queued += 1;
@@ -54,7 +54,7 @@ impl Outbox {
 
     /// Queues an unreliable packet that is no message.
     pub fn push_own(&mut self, body_field: &[u8]) {
-        self.push_unreliable(body_field, false);
+        self.push_unreliable(body_field, None);
         self.own.push_back(self.queued);
     }
 
@@ -152,8 +152,8 @@ mod tests {
     #[test]
     fn keeps_the_order_and_seals_whole_packets_only() {
         let mut outbox = Outbox::default();
-        outbox.push_unreliable(b"\x7a\x00", false);
-        outbox.push_unreliable(b"\x7a\x02\x08\x01", false);
+        outbox.push_unreliable(b"\x7a\x00", None);
+        outbox.push_unreliable(b"\x7a\x02\x08\x01", None);
         outbox.push_reliable();
         outbox.push_own(b"\x7a\x00");
         assert_eq!(outbox.messages(), 2);
@@ -168,9 +168,9 @@ mod tests {
         outbox.seal_unreliable(&mut out, 1_000);
         assert!(outbox.is_empty() && outbox.unreliable_bytes() == 0 && outbox.own.is_empty());
         let mut expected = Vec::new();
-        wire::put_packet(&mut expected, 0, 0, false, b"\x7a\x00");
-        wire::put_packet(&mut expected, 0, 0, false, b"\x7a\x02\x08\x01");
-        wire::put_packet(&mut expected, 0, 0, false, b"\x7a\x00");
+        wire::put_packet(&mut expected, 0, 0, None, b"\x7a\x00");
+        wire::put_packet(&mut expected, 0, 0, None, b"\x7a\x02\x08\x01");
+        wire::put_packet(&mut expected, 0, 0, None, b"\x7a\x00");
         assert_eq!(out, expected);
     }
 
@@ -181,8 +181,8 @@ mod tests {
         for id in 0..6u8 {
             outbox.push_reliable();
             let field = [0x7a, 2, 8, id];
-            (0..id % 3).for_each(|_| outbox.push_unreliable(&field, false));
-            (0..id % 3).for_each(|_| wire::put_packet(&mut expected, 0, 0, false, &field));
+            (0..id % 3).for_each(|_| outbox.push_unreliable(&field, None));
+            (0..id % 3).for_each(|_| wire::put_packet(&mut expected, 0, 0, None, &field));
         }
         let mut out = Vec::new();
         while outbox.pass_reliable() {
@@ -200,10 +200,10 @@ mod tests {
     fn its_buffer_stays_in_proportion_to_what_waits() {
         let mut outbox = Outbox::default();
         for _ in 0..10 {
-            outbox.push_unreliable(&[0; 100], false);
+            outbox.push_unreliable(&[0; 100], None);
         }
         for _ in 0..10_000 {
-            outbox.push_unreliable(&[0; 100], false);
+            outbox.push_unreliable(&[0; 100], None);
             outbox.seal_unreliable(&mut Vec::new(), 110);
         }
         assert!(outbox.bytes.len() <= 3 * outbox.unreliable_bytes(), "{}", outbox.bytes.len());

@@ -89,7 +89,7 @@ impl Link {
         let first_packet = if self.pubacks.has_due() {
             pubacks::MOST_RUNS * RANGE_BYTES
         } else if let Some((_, body_field)) = self.pubacks.next_refusal() {
-            wire::packet_len(0, 0, false, body_field.len())
+            wire::packet_len(0, 0, None, body_field.len())
         } else if let Some(delivery) = self.next_again(now) {
             self.deliveries.encoded_len(delivery)
         } else {
@@ -155,7 +155,7 @@ impl Link {
         let acknowledged_through = self.put_header(now, number, 0, out);
         self.body_field.clear();
         wire::put_ping_field(&mut self.body_field, now);
-        wire::put_packet(out, 0, 0, false, &self.body_field);
+        wire::put_packet(out, 0, 0, None, &self.body_field);
         wire::put_padding(out, start + size - out.len());
         let contents = Contents { acknowledged_through, carried: SmallVec::new() };
         self.recovery.on_sent(Sent { at: now, size, tries_size: true, contents });
@@ -204,17 +204,17 @@ impl Link {
             room -= runs.len();
             body_field.clear();
             wire::put_puback_field(body_field, runs.iter().copied(), success.reason(), "", None);
-            wire::put_packet(bundle.out, 0, 0, false, body_field);
+            wire::put_packet(bundle.out, 0, 0, None, body_field);
             bundle.carried.extend(runs.iter().map(|&(first, last)| Carried::Success(success, first, last)));
         }
     }
 
     fn put_refusals(&mut self, bundle: &mut Bundle<'_>) {
         while let Some((refusal, body_field)) = self.pubacks.next_refusal() {
-            if !bundle.fits(wire::packet_len(0, 0, false, body_field.len())) {
+            if !bundle.fits(wire::packet_len(0, 0, None, body_field.len())) {
                 return;
             }
-            wire::put_packet(bundle.out, 0, 0, false, body_field);
+            wire::put_packet(bundle.out, 0, 0, None, body_field);
             bundle.carried.push(Carried::Refusal(refusal));
             self.pubacks.on_refusal_sealed();
         }
@@ -261,7 +261,7 @@ impl Link {
     fn put_probe(&mut self, now: Micros, bundle: &mut Bundle<'_>) {
         self.body_field.clear();
         wire::put_ping_field(&mut self.body_field, now);
-        wire::put_packet(bundle.out, 0, 0, false, &self.body_field);
+        wire::put_packet(bundle.out, 0, 0, None, &self.body_field);
         self.probes = 0;
     }
 }

@@ -22,7 +22,7 @@ fn queue(pair: &mut Pair, end: usize, count: u64, first_id: u64) {
         let size = pair.rng.random_range(0..600);
         pair.queue_reliable(end, chain, id, size);
         if pair.rng.random_bool(0.3) {
-            pair.links[end].queue_unreliable(&body(1_000_000 + id, 50), false).unwrap();
+            pair.links[end].queue_unreliable(&body(1_000_000 + id, 50), None).unwrap();
         }
     }
 }
@@ -260,16 +260,16 @@ fn a_refusal_arrives_whatever_is_lost() {
 fn the_queues_are_bounded_and_control_has_a_reserve() {
     let mut link = Link::new(config(1, Role::Acceptor), pipe::address(0), Vec::new(), 0);
     let limit = link.config.queue_bytes;
-    while link.queue_unreliable(&[0; 1_000], false).is_ok() {}
-    while link.queue_reliable(Chain::Topic(1), Bytes::from_static(&[0; 1_000]), false).is_ok() {}
+    while link.queue_unreliable(&[0; 1_000], None).is_ok() {}
+    while link.queue_reliable(Chain::Topic(1), Bytes::from_static(&[0; 1_000]), None).is_ok() {}
     assert!((2 * limit - 10_000..=2 * limit).contains(&link.queued_bytes()));
-    assert!(link.queue_reliable(Chain::Control, Bytes::from_static(&[0; 1_000]), false).is_ok());
+    assert!(link.queue_reliable(Chain::Control, Bytes::from_static(&[0; 1_000]), None).is_ok());
     let mut empty = 0;
-    while link.queue_reliable(Chain::Control, Bytes::new(), false).is_ok() {
+    while link.queue_reliable(Chain::Control, Bytes::new(), None).is_ok() {
         empty += 1;
     }
     assert!(empty <= CONTROL_RESERVE / 32, "empty packets are not free: {empty}");
-    assert_eq!(link.queue_unreliable(&[0; MOST_BODY + 1], false), Err(QueueFull));
+    assert_eq!(link.queue_unreliable(&[0; MOST_BODY + 1], None), Err(QueueFull));
 }
 
 #[test]
@@ -294,8 +294,8 @@ fn a_full_body_fits_a_bundle_beside_the_largest_header() {
         link.finish_datagram(0, header.number, 100, true, true);
     }
     let full = Bytes::from(vec![0; 1_200 - DATAGRAM_OVERHEAD]);
-    link.queue_reliable(Chain::Topic(1), full.clone(), false).unwrap();
-    link.queue_reliable(Chain::Topic(1), full, true).unwrap();
+    link.queue_reliable(Chain::Topic(1), full.clone(), None).unwrap();
+    link.queue_reliable(Chain::Topic(1), full, Some(u64::MAX)).unwrap();
     let sizes = pipe::sealed(&mut link, SECOND);
     assert_eq!(sizes.len(), 2);
     assert!(sizes.iter().all(|size| (1_100..=1_200).contains(size)), "{sizes:?}");

@@ -3,10 +3,10 @@
 //! A datagram is `(header, packets)`:
 //!
 //! - header: `(session, incarnation, number, ack, token)`; ack: `(largest, delay_us, [(low, high)])` or None
-//! - packet: `(delivery, after, retained, kind, content)`, kind being the body's field name, and content
+//! - packet: `(delivery, after, retained_for, kind, content)`, kind being the body's field name, and content
 //!   - `"publish"`: `(topic, payload, (publisher, sequence), (qos, retain, ack_queued), published_at_us, expiry_s,
 //!     (index, count, total) or None, properties, field)`; properties: `(content_type, payload_format, response_topic,
-//!     correlation_data, [(name, value)])`; field: what a relay copies
+//!     correlation_data, [(name, value)], origin)`; field: what a relay copies
 //!   - `"puback"`: `(reason, topic, [(first, last)], referral)`; referral: `(subtree, node, (ip, port) or None, epoch)`
 //!     or None
 //!   - `"ping"`, `"pong"`: `sent_at_us`
@@ -29,7 +29,7 @@ use crate::wire::{
 
 type Ranges = Vec<(u64, u64)>;
 type Cut = (String, String, Option<(IpAddr, u16)>, u64);
-type Properties = (String, Option<i32>, String, Vec<u8>, Vec<(String, String)>);
+type Properties = (String, Option<i32>, String, Vec<u8>, Vec<(String, String)>, u64);
 type Publish<'py> = (
     String,
     Vec<u8>,
@@ -41,7 +41,7 @@ type Publish<'py> = (
     Properties,
     Bound<'py, PyAny>,
 );
-type Packet<'py> = (u64, u64, bool, String, Bound<'py, PyAny>);
+type Packet<'py> = (u64, u64, Option<u64>, String, Bound<'py, PyAny>);
 type HeaderIn = (u64, u64, u64, Option<(u64, u64, Ranges)>, Vec<u8>);
 
 /// A datagram's values; None where it is malformed.
@@ -71,12 +71,12 @@ pub fn encode<'py>(
         &mut out,
         &HeaderOut { session: *session, incarnation: *incarnation, number: *number, ack, token },
     );
-    for (delivery, after, retained, kind, content) in &packets {
+    for (delivery, after, retained_for, kind, content) in &packets {
         let mut body = Vec::new();
         put_body(&mut body, kind, content)?;
         let before = out.len();
-        wire::put_packet(&mut out, *delivery, *after, *retained, &body);
-        if out.len() - before != wire::packet_len(*delivery, *after, *retained, body.len()) {
+        wire::put_packet(&mut out, *delivery, *after, *retained_for, &body);
+        if out.len() - before != wire::packet_len(*delivery, *after, *retained_for, body.len()) {
             return Err(PyValueError::new_err("packet_len is not the length of the packet"));
         }
     }
@@ -106,7 +106,7 @@ fn packet_values<'py>(py: Python<'py>, packet: &PacketView<'_>) -> PyResult<Boun
         Body::Credit { messages, bytes } => ("credit", object(py, (messages, bytes))?),
         Body::Control(kind) => (kind_name(kind), PyBytes::new(py, packet.raw).into_any()),
     };
-    object(py, (packet.delivery, packet.after, packet.retained, kind, content))
+    object(py, (packet.delivery, packet.after, packet.retained_for, kind, content))
 }
 
 fn publish_values<'py>(py: Python<'py>, message: &PublishView<'_>) -> PyResult<Bound<'py, PyAny>> {
@@ -125,6 +125,7 @@ fn publish_values<'py>(py: Python<'py>, message: &PublishView<'_>) -> PyResult<B
             properties.response_topic,
             PyBytes::new(py, properties.correlation_data),
             message.user_properties().collect::<Vec<_>>(),
+            message.origin,
         ),
         PyBytes::new(py, &message.field()),
     );
@@ -191,7 +192,8 @@ fn put_body(out: &mut Vec<u8>, kind: &str, content: &Bound<'_, PyAny>) -> PyResu
 
 fn put_publish(out: &mut Vec<u8>, values: Publish<'_>) {
     let (topic, payload, id, flags, published_at_us, expiry_s, fragment, properties, _) = values;
-    let (content_type, payload_format, response_topic, correlation_data, user_properties) = properties;
+    let (content_type, payload_format, response_topic, correlation_data, user_properties, origin) =
+        properties;
     let message = PublishOut {
         topic: &topic,
         payload: &payload,
@@ -208,6 +210,7 @@ fn put_publish(out: &mut Vec<u8>, values: Publish<'_>) {
         response_topic: &response_topic,
         correlation_data: &correlation_data,
         user_properties: &user_properties,
+        origin,
     };
     wire::put_publish_field(out, &message);
 }

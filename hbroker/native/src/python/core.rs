@@ -30,7 +30,7 @@ type Records<'py> = Vec<Bound<'py, PyBytes>>;
 
 #[pyclass(module = "hbroker._native", name = "_Core", subclass, frozen)]
 pub struct Core {
-    core: core::Core,
+    pub(super) core: core::Core,
 }
 
 #[pymethods]
@@ -64,6 +64,10 @@ impl Core {
 
     fn is_one_sided(&self, py: Python<'_>, link: u64) -> bool {
         py.detach(|| self.core.is_one_sided(LinkId(link)))
+    }
+
+    fn peer_of(&self, py: Python<'_>, link: u64) -> Option<Address> {
+        py.detach(|| self.core.peer_of(LinkId(link))).map(address_out)
     }
 
     fn close(&self, py: Python<'_>, link: u64) {
@@ -179,9 +183,16 @@ impl Core {
         py.detach(|| self.core.unsubscribe(session, filter, group))
     }
 
-    fn send_retained(&self, py: Python<'_>, session: u64, filter: &str, qos: u8) -> PyResult<usize> {
+    fn send_retained(
+        &self,
+        py: Python<'_>,
+        session: u64,
+        filter: &str,
+        qos: u8,
+        listener: u64,
+    ) -> PyResult<usize> {
         check_filter(filter, qos)?;
-        Ok(py.detach(|| self.core.send_retained(session, filter, qos)))
+        Ok(py.detach(|| self.core.send_retained(session, filter, qos, listener)))
     }
 
     fn retained<'py>(&self, py: Python<'py>, subtree: &str) -> Vec<Bound<'py, PyBytes>> {
@@ -257,7 +268,7 @@ impl Core {
 
     #[pyo3(signature = (
         topic, payload, qos = 0, retain = false, *, published_at_us = 0, expiry_s = None, ack_queued = false,
-        content_type = "", payload_format = None, response_topic = "", correlation_data = Vec::new(), user_properties = Vec::new(),
+        content_type = "", payload_format = None, response_topic = "", correlation_data = Vec::new(), user_properties = Vec::new(), origin = 0,
     ))]
     #[allow(clippy::too_many_arguments)]
     fn publish(
@@ -275,6 +286,7 @@ impl Core {
         response_topic: &str,
         correlation_data: Vec<u8>,
         user_properties: Vec<(String, String)>,
+        origin: u64,
     ) -> PyResult<Option<u64>> {
         let message = PublishOut {
             topic,
@@ -292,6 +304,7 @@ impl Core {
             response_topic,
             correlation_data: &correlation_data,
             user_properties: &user_properties,
+            origin,
         };
         // Of a large payload nothing is copied: the object is kept until its last part is made.
         let mut shared = Some(PyBackedBytes::from(payload.clone()));
@@ -423,7 +436,7 @@ fn endpoint<'a>(self_: &'a PyRef<'_, Endpoint>) -> &'a crate::endpoint::Endpoint
     self_.as_super().core.endpoint().expect("an Endpoint is made with threads")
 }
 
-fn duration(seconds: f64) -> PyResult<Duration> {
+pub(super) fn duration(seconds: f64) -> PyResult<Duration> {
     Duration::try_from_secs_f64(seconds).map_err(|error| PyValueError::new_err(error.to_string()))
 }
 

@@ -4,7 +4,6 @@ use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyString};
 
 use crate::engine::event;
-use crate::wire::{Body, PacketView, PublishView};
 
 #[pyclass(module = "hbroker._native", frozen)]
 pub struct Message {
@@ -17,17 +16,11 @@ pub struct Message {
 
 impl Message {
     pub fn new(py: Python<'_>, message: event::Message) -> Self {
-        let (topic, payload) = {
-            let publish = view(&message);
-            let payload = message.whole.as_deref().unwrap_or(publish.payload);
-            (PyString::new(py, publish.topic).unbind(), PyBytes::new(py, payload).unbind())
-        };
+        let topic = PyString::new(py, message.view().topic).unbind();
+        let payload = message.whole.as_deref().unwrap_or(message.view().payload);
+        let payload = PyBytes::new(py, payload).unbind();
         // The payload is Python's now.
         Self { topic, payload, message: event::Message { whole: None, ..message } }
-    }
-
-    fn view(&self) -> PublishView<'_> {
-        view(&self.message)
     }
 }
 
@@ -45,55 +38,57 @@ impl Message {
 
     #[getter]
     fn retained(&self) -> bool {
-        self.message.retained
+        self.message.is_retained()
     }
 
     #[getter]
     fn publisher(&self) -> u64 {
-        self.view().publisher
+        self.message.view().publisher
     }
 
     #[getter]
     fn sequence(&self) -> u64 {
-        let publish = self.view();
-        // The message's own number is that of its first part (§7.5).
-        publish.sequence
-            - publish.fragment.map_or(0, |fragment| u64::from(fragment.index)).min(publish.sequence)
+        self.message.id().1
     }
 
     #[getter]
     fn published_at_us(&self) -> u64 {
-        self.view().published_at_us
+        self.message.view().published_at_us
     }
 
     #[getter]
     fn expiry_s(&self) -> Option<u32> {
-        self.view().expiry_s
+        self.message.view().expiry_s
     }
 
     #[getter]
     fn content_type(&self) -> &str {
-        self.view().properties().content_type
+        self.message.view().properties().content_type
     }
 
     #[getter]
     fn payload_format(&self) -> Option<i32> {
-        self.view().properties().payload_format
+        self.message.view().properties().payload_format
     }
 
     #[getter]
     fn response_topic(&self) -> &str {
-        self.view().properties().response_topic
+        self.message.view().properties().response_topic
     }
 
     #[getter]
     fn correlation_data<'py>(&self, py: Python<'py>) -> Bound<'py, PyBytes> {
-        PyBytes::new(py, self.view().properties().correlation_data)
+        PyBytes::new(py, self.message.view().properties().correlation_data)
     }
 
     #[getter]
     fn user_properties(&self) -> Vec<(&str, &str)> {
-        self.view().user_properties().collect()
+        self.message.view().user_properties().collect()
+    }
+
+    #[getter]
+    fn origin(&self) -> u64 {
+        self.message.view().origin
     }
 
     #[getter]
@@ -103,14 +98,6 @@ impl Message {
 
     fn __repr__(&self, py: Python<'_>) -> String {
         let bytes = self.payload.bind(py).as_any().len().unwrap_or(0);
-        format!("Message(topic={:?}, {bytes} bytes, qos={})", self.view().topic, self.message.qos)
-    }
-}
-
-fn view(message: &event::Message) -> PublishView<'_> {
-    match PacketView::from_raw(&message.publish) {
-        Ok(PacketView { body: Body::Publish(publish), .. }) => publish,
-        // It was parsed when it came in.
-        _ => PublishView::default(),
+        format!("Message(topic={:?}, {bytes} bytes, qos={})", self.message.view().topic, self.message.qos)
     }
 }

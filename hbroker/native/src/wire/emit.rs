@@ -50,6 +50,7 @@ pub struct PublishOut<'a> {
     pub response_topic: &'a str,
     pub correlation_data: &'a [u8],
     pub user_properties: &'a [(String, String)],
+    pub origin: u64,
 }
 
 // Fields of Datagram
@@ -69,19 +70,25 @@ pub fn put_header(out: &mut Vec<u8>, header: &HeaderOut<'_>) {
 
 /// One field `packets`: `body_field` is what one of the `put_*_field` wrote, or a whole serialised
 /// control packet.
-pub fn put_packet(out: &mut Vec<u8>, delivery: u64, after: u64, retained: bool, body_field: &[u8]) {
+pub fn put_packet(
+    out: &mut Vec<u8>,
+    delivery: u64,
+    after: u64,
+    retained_for: Option<u64>,
+    body_field: &[u8],
+) {
     put_varint(out, datagram::PACKETS.into());
-    put_varint(out, content_len(delivery, after, retained, body_field.len()) as u64);
+    put_varint(out, content_len(delivery, after, retained_for, body_field.len()) as u64);
     // Before the body: a control packet has no numbers of its own.
     put_number(out, packet::DELIVERY, delivery);
     put_number(out, packet::AFTER, after);
-    put_number(out, packet::RETAINED, retained.into());
+    put_present(out, packet::RETAINED_FOR, retained_for);
     out.extend_from_slice(body_field);
 }
 
 /// How many bytes [`put_packet`] appends, for a body field of `body_field` bytes.
-pub fn packet_len(delivery: u64, after: u64, retained: bool, body_field: usize) -> usize {
-    let content = content_len(delivery, after, retained, body_field);
+pub fn packet_len(delivery: u64, after: u64, retained_for: Option<u64>, body_field: usize) -> usize {
+    let content = content_len(delivery, after, retained_for, body_field);
     varint_len(datagram::PACKETS.into()) + varint_len(content as u64) + content
 }
 
@@ -136,6 +143,7 @@ pub fn put_publish_field(out: &mut Vec<u8>, message: &PublishOut<'_>) {
                 put_bytes_unless_empty(out, user_property::VALUE, value.as_bytes());
             });
         }
+        put_fixed64(out, publish::ORIGIN, message.origin);
     });
 }
 
@@ -266,7 +274,7 @@ pub(super) fn put_number(out: &mut Vec<u8>, tag: u32, value: u64) {
 }
 
 /// A varint field with presence: written even if 0.
-fn put_present(out: &mut Vec<u8>, tag: u32, value: Option<u64>) {
+pub(super) fn put_present(out: &mut Vec<u8>, tag: u32, value: Option<u64>) {
     if let Some(value) = value {
         put_varint(out, tag.into());
         put_varint(out, value);
@@ -326,9 +334,10 @@ pub(super) fn put_varint(out: &mut Vec<u8>, mut value: u64) {
 
 // Lengths
 
-fn content_len(delivery: u64, after: u64, retained: bool, body_field: usize) -> usize {
+fn content_len(delivery: u64, after: u64, retained_for: Option<u64>, body_field: usize) -> usize {
     let number_len = |value| if value == 0 { 0 } else { 1 + varint_len(value) };
-    number_len(delivery) + number_len(after) + number_len(retained.into()) + body_field
+    let listener_len = retained_for.map_or(0, |listener| 1 + varint_len(listener));
+    number_len(delivery) + number_len(after) + listener_len + body_field
 }
 
 #[inline]

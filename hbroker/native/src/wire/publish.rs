@@ -30,6 +30,8 @@ pub struct PublishView<'a> {
     pub published_at_us: u64,
     /// Seconds after `published_at_us`. None: it never expires.
     pub expiry_s: Option<u32>,
+    /// Who published it behind its publisher; 0: nobody in particular.
+    pub origin: u64,
     /// None: the message is whole.
     pub fragment: Option<FragmentView>,
     /// From the first field `publish` of the packet to the end of the last.
@@ -92,6 +94,7 @@ impl<'a> PublishView<'a> {
                 publish::FRAGMENT => self.fragment.get_or_insert_default().merge(message.message()?)?,
                 publish::ACK_MODE => self.ack_queued = message.open_enum()? == ACK_MODE_QUEUED,
                 publish::CONTENT_TYPE | publish::RESPONSE_TOPIC => message.text().map(drop)?,
+                publish::ORIGIN => self.origin = message.fixed64()?,
                 publish::USER_PROPERTIES => check(message.message()?, user_property::CHECKS)?,
                 _ => message.skip(tag)?,
             }

@@ -3,7 +3,8 @@
 
 use super::Malformed;
 use super::emit::{
-    put_bytes_unless_empty, put_enum, put_fixed64, put_message_unless_empty, put_number, put_varint,
+    put_bytes_unless_empty, put_enum, put_fixed64, put_message_unless_empty, put_number, put_present,
+    put_varint,
 };
 use super::reader::{MAX_DEPTH, Reader, elements};
 use crate::schema::{queued_record, seen_record};
@@ -19,7 +20,8 @@ pub struct QueuedRecord<'a> {
     pub publish: &'a [u8],
     /// The highest of the subscriptions that it matched; as on the wire, `u8::MAX` for whatever does not fit.
     pub qos: u8,
-    pub retained: bool,
+    /// As in a packet.
+    pub retained_for: Option<u64>,
     /// The shared group that it came for.
     pub group: &'a str,
     pub overflow: i32,
@@ -34,7 +36,7 @@ impl<'a> QueuedRecord<'a> {
                 queued_record::SESSION => record.session = message.fixed64()?,
                 queued_record::PUBLISH => record.publish = message.bytes()?,
                 queued_record::QOS => record.qos = u8::try_from(message.open_enum()?).unwrap_or(u8::MAX),
-                queued_record::RETAINED => record.retained = message.boolean()?,
+                queued_record::RETAINED_FOR => record.retained_for = Some(message.varint()?),
                 queued_record::GROUP => record.group = message.text()?,
                 queued_record::OVERFLOW => record.overflow = message.open_enum()?,
                 _ => message.skip(tag)?,
@@ -50,7 +52,7 @@ pub fn queued_record(record: &QueuedRecord<'_>) -> Vec<u8> {
     put_fixed64(&mut out, queued_record::SESSION, record.session);
     put_bytes_unless_empty(&mut out, queued_record::PUBLISH, record.publish);
     put_number(&mut out, queued_record::QOS, record.qos.into());
-    put_number(&mut out, queued_record::RETAINED, record.retained.into());
+    put_present(&mut out, queued_record::RETAINED_FOR, record.retained_for);
     put_bytes_unless_empty(&mut out, queued_record::GROUP, record.group.as_bytes());
     put_enum(&mut out, queued_record::OVERFLOW, record.overflow);
     out

@@ -24,6 +24,7 @@ const MESSAGE: PublishOut<'_> = PublishOut {
     response_topic: "",
     correlation_data: &[],
     user_properties: &[],
+    origin: 0,
 };
 
 fn publish_field(message: &PublishOut<'_>) -> Vec<u8> {
@@ -39,7 +40,7 @@ fn bundle(messages: u64) -> Vec<u8> {
     put_header(&mut datagram, &HeaderOut { session: 1, incarnation: 2, number: 3, ack, token: b"t" });
     for delivery in 1..=messages {
         let field = publish_field(&PublishOut { sequence: 70_000 + delivery, ..MESSAGE });
-        put_packet(&mut datagram, delivery, delivery - 1, false, &field);
+        put_packet(&mut datagram, delivery, delivery - 1, None, &field);
     }
     datagram
 }
@@ -79,7 +80,7 @@ fn bundles_concatenate() {
 #[test]
 fn one_bad_packet_refuses_the_whole_datagram() {
     let mut datagram = bundle(3);
-    put_packet(&mut datagram, 4, 0, false, &[0x42, 0x03, 0x0a, 0x01, 0xff]); // A topic that is not UTF-8.
+    put_packet(&mut datagram, 4, 0, None, &[0x42, 0x03, 0x0a, 0x01, 0xff]); // A topic that is not UTF-8.
     assert_eq!(DatagramView::parse(&datagram).err(), Some(Malformed));
 }
 
@@ -106,12 +107,12 @@ fn padding_and_a_header_ask_for_no_acknowledgement() {
 #[test]
 fn packet_len_is_exact() {
     for body in [0, 1, 100, 125, 126, 127, 128, 16_380, 16_384, 60_000] {
-        for (delivery, after, retained) in
-            [(0, 0, false), (1, 0, true), (300, 299, true), (u64::MAX, 1, false)]
+        for (delivery, after, retained_for) in
+            [(0, 0, None), (1, 0, Some(0)), (300, 299, Some(u64::MAX)), (u64::MAX, 1, None)]
         {
             let mut out = Vec::new();
-            put_packet(&mut out, delivery, after, retained, &vec![0; body]);
-            assert_eq!(out.len(), packet_len(delivery, after, retained, body));
+            put_packet(&mut out, delivery, after, retained_for, &vec![0; body]);
+            assert_eq!(out.len(), packet_len(delivery, after, retained_for, body));
         }
     }
 }

@@ -35,7 +35,8 @@ pub struct PacketView<'a> {
     pub delivery: u64,
     /// 0: none.
     pub after: u64,
-    pub retained: bool,
+    /// It was retained, and is for this listener (0: for all that match); `None`: it was published just now.
+    pub retained_for: Option<u64>,
     pub body: Body<'a>,
     /// The whole Packet, as it came.
     pub raw: &'a [u8],
@@ -161,7 +162,7 @@ impl<'a> PacketView<'a> {
 
     fn parse(mut message: Reader<'a>) -> Result<Self, Malformed> {
         let raw = message.rest();
-        let mut view = Self { delivery: 0, after: 0, retained: false, body: Body::None, raw };
+        let mut view = Self { delivery: 0, after: 0, retained_for: None, body: Body::None, raw };
         // Where the body begins. Bodies of one kind merge, a body of another kind takes the place
         // of the one before.
         let mut start = 0;
@@ -173,7 +174,7 @@ impl<'a> PacketView<'a> {
             match tag {
                 packet::DELIVERY => view.delivery = message.varint()?,
                 packet::AFTER => view.after = message.varint()?,
-                packet::RETAINED => view.retained = message.boolean()?,
+                packet::RETAINED_FOR => view.retained_for = Some(message.varint()?),
                 packet::PUBLISH => {
                     if !matches!(view.body, Body::Publish(_)) {
                         view.body = Body::Publish(PublishView::default());

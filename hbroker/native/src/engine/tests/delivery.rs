@@ -118,7 +118,7 @@ fn retained_messages_are_sent_when_they_are_asked_for_and_cleared_by_an_empty_on
     let subscriber = network.add_subscriber(node, "a/+", 1);
     let session = network.session(subscriber, node);
     let now = network.now;
-    assert_eq!(network.hosts[node].engines[0].send_retained(now, session, "a/+", 1), 2);
+    assert_eq!(network.hosts[node].engines[0].send_retained(now, session, "a/+", 1, 0), 2);
     network.run_until_drained();
     let mut read = network.hosts[subscriber].read.clone();
     read.sort_by(|one, other| one.topic.cmp(&other.topic));

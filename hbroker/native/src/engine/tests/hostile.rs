@@ -40,7 +40,7 @@ fn datagram(session: u64, number: u64, token: &[u8], bodies: &[(u64, Vec<u8>)]) 
     let mut out = Vec::new();
     wire::put_header(&mut out, &HeaderOut { session, incarnation: 5, number, ack: None, token });
     for (delivery, body) in bodies {
-        wire::put_packet(&mut out, *delivery, 0, false, body);
+        wire::put_packet(&mut out, *delivery, 0, None, body);
     }
     out
 }

@@ -151,7 +151,11 @@ fn take(network: &mut Network, client: usize, parts: &[Part]) -> Vec<Vec<u8>> {
         let Body::Publish(publish) = packet.body else { panic!("we made it") };
         engine.read(network.now, link, &PacketView { delivery, ..packet }, &publish);
     }
-    engine.take_messages(network.now, 10).into_iter().filter_map(|message| message.whole).collect()
+    engine
+        .take_messages(network.now, 10)
+        .into_iter()
+        .filter_map(|message| message.whole.map(Vec::from))
+        .collect()
 }
 
 #[test]

@@ -66,6 +66,7 @@ pub fn message<'a>(topic: &'a str, payload: &'a [u8], qos: u8) -> PublishOut<'a>
         response_topic: "",
         correlation_data: &[],
         user_properties: &[],
+        origin: 0,
     }
 }
 
@@ -317,8 +318,8 @@ impl Network {
                 topic: publish.topic.to_owned(),
                 publisher: publish.publisher,
                 sequence: publish.sequence,
-                payload: message.whole.unwrap_or_else(|| publish.payload.to_vec()),
-                retained: message.retained,
+                payload: message.payload().to_vec(),
+                retained: message.is_retained(),
             });
         }
     }

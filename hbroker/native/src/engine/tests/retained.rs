@@ -17,9 +17,20 @@ fn subscribe(network: &mut Network, node: usize, filter: &str, qos: u8) -> usize
 }
 
 fn send_retained(network: &mut Network, subscriber: usize, node: usize, filter: &str, qos: u8) -> usize {
+    send_retained_for(network, subscriber, node, filter, qos, 0)
+}
+
+fn send_retained_for(
+    network: &mut Network,
+    subscriber: usize,
+    node: usize,
+    filter: &str,
+    qos: u8,
+    listener: u64,
+) -> usize {
     let (now, key) = (network.now, network.session(subscriber, node));
     let home = usize::from(key.worker());
-    network.hosts[node].engines[home].send_retained(now, key, filter, qos)
+    network.hosts[node].engines[home].send_retained(now, key, filter, qos, listener)
 }
 
 /// The numbers that a subscriber read, in order.
@@ -136,8 +147,71 @@ fn the_flag_that_an_application_sees_is_that_of_mqtt() {
         let mut read = network.hosts[subscriber].engines[0].take_messages(now, 10);
         // Messages on two topics come in either order; what was published last was retained first.
         read.sort_by_key(|message| {
-            (message.retained, message.publish.windows(3).any(|text| text == b"\x0a\x01b"))
+            (message.is_retained(), message.publish.windows(3).any(|text| text == b"\x0a\x01b"))
         });
         assert_eq!(read.iter().map(|message| message.retain).collect::<Vec<_>>(), expected);
     }
+}
+
+/// Which listeners a subscriber read each message for, in order.
+fn listeners(network: &mut Network, subscriber: usize) -> Vec<(bool, Vec<u64>)> {
+    let now = network.now;
+    let read = network.hosts[subscriber].engines[0].take_messages(now, 100);
+    let sorted = |mut listeners: Vec<u64>| {
+        listeners.sort_unstable();
+        listeners
+    };
+    read.into_iter().map(|message| (message.is_retained(), sorted(message.subscriptions))).collect()
+}
+
+/// A node, a publisher, and a subscriber to `#` with listeners 11 on `a/+` and 12 on `#`, which reads when it is asked to.
+fn with_two_listeners(seed: u64) -> (Network, usize, usize, usize) {
+    let mut network = Network::new(seed, Faults::default());
+    let node = network.add_node("", 1);
+    let (publisher, subscriber) = (network.add_client(), network.add_client());
+    for (listener, filter) in [(11, "a/+"), (12, "#")] {
+        network.hosts[subscriber].engines[0].listen(0, listener, filter, 1, false);
+    }
+    network.connect(subscriber, node);
+    network.subscribe(subscriber, node, "#", 1, false);
+    network.hosts[subscriber].reads = false;
+    (network, node, publisher, subscriber)
+}
+
+#[test]
+fn what_is_retained_is_for_the_listener_that_asked_alone() {
+    let (mut network, node, publisher, subscriber) = with_two_listeners(10);
+    for (topic, payload) in [("a/b", vec![1; 3]), ("a/large", vec![2; 5_000])] {
+        network.publish(publisher, &retained(topic, &payload, 1));
+    }
+    network.run(SECOND);
+    let all = [11, 12].to_vec();
+    assert_eq!(listeners(&mut network, subscriber), [(false, all.clone()), (false, all.clone())]);
+    // The two large ones are on their way at once, part by part.
+    for (listener, filter) in [(11, "a/+"), (12, "#")] {
+        send_retained_for(&mut network, subscriber, node, filter, 1, listener);
+    }
+    network.run(SECOND);
+    let mut read = listeners(&mut network, subscriber);
+    read.sort();
+    assert_eq!(read, [(true, vec![11]), (true, vec![11]), (true, vec![12]), (true, vec![12])]);
+    send_retained_for(&mut network, subscriber, node, "#", 1, 0);
+    network.run(SECOND);
+    assert_eq!(listeners(&mut network, subscriber), [(true, all.clone()), (true, all)]);
+}
+
+#[test]
+fn what_was_retained_for_a_listener_that_left_is_for_nobody() {
+    let (mut network, node, publisher, subscriber) = with_two_listeners(11);
+    network.publish(publisher, &retained("a/b", b"x", 1));
+    network.run(SECOND);
+    assert_eq!(listeners(&mut network, subscriber).len(), 1);
+    network.hosts[subscriber].engines[0].unlisten(11);
+    send_retained_for(&mut network, subscriber, node, "a/+", 1, 11);
+    network.run_until_drained();
+    assert_eq!(listeners(&mut network, subscriber), []);
+    // An earlier run had listener 3: whoever listens now gets what was on its way to it.
+    send_retained_for(&mut network, subscriber, node, "a/+", 1, 3);
+    network.run(SECOND);
+    assert_eq!(listeners(&mut network, subscriber), [(true, vec![12])]);
 }

@@ -133,7 +133,7 @@ impl Pair {
     }
 
     pub fn queue_reliable(&mut self, end: usize, chain: Chain, id: u64, payload: usize) {
-        self.links[end].queue_reliable(chain, body(id, payload).into(), false).unwrap();
+        self.links[end].queue_reliable(chain, body(id, payload).into(), None).unwrap();
         self.queued[end].push((chain, id));
     }
 
@@ -247,7 +247,7 @@ impl Pair {
     fn drain_released(&mut self, end: usize) {
         while let Some(raw) = self.links[end].next_released() {
             let mut wrapped = Vec::new();
-            wire::put_packet(&mut wrapped, 0, 0, false, &raw);
+            wire::put_packet(&mut wrapped, 0, 0, None, &raw);
             let view = DatagramView::parse(&wrapped).expect("it was part of a valid datagram");
             let packet = &view.packets()[0];
             self.hand_on(end, packet.delivery, &packet.body);

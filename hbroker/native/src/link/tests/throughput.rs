@@ -18,7 +18,7 @@ fn bulk(seed: u64, is_reliable: bool, loss: f64, round_trip: Micros, time: Micro
             if is_reliable {
                 pair.queue_reliable(0, Chain::Topic(id % 16), id, MESSAGE);
             } else {
-                pair.links[0].queue_unreliable(&body(id, MESSAGE), false).unwrap();
+                pair.links[0].queue_unreliable(&body(id, MESSAGE), None).unwrap();
             }
             id += 1;
         }

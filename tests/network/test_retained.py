@@ -1,0 +1,141 @@
+"""What is retained comes to the listener that asked, alone and once, wherever its topics move (§7.6)."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import pytest
+
+from hbroker._proto import packet_pb2 as pb
+from hbroker.protocol.outcome import Published, Subscribed
+from hbroker.protocol.terms import SessionTerms
+from hbroker.sim.network import ClientHost
+from hbroker.sim.network.paths import Faults
+from tests.network.networks import HOME, Tree
+
+SECOND = 1_000_000
+SEND, SEND_IF_NEW, DO_NOT_SEND = (
+    pb.RETAIN_HANDLING_SEND,
+    pb.RETAIN_HANDLING_SEND_IF_NEW,
+    pb.RETAIN_HANDLING_DO_NOT_SEND,
+)
+TOPICS = ("home/kitchen/oven", "home/bedroom/lamp", "home/door")
+LOSSY = Faults(loss=0.1)
+
+
+def with_retained(
+    seed: int, faults: Faults | None = None, terms: SessionTerms | None = None
+) -> tuple[Tree, ClientHost]:
+    """The house, a retained message at three of its owners, and a client."""
+    tree = Tree.grow(seed, HOME, *([] if faults is None else [faults]))
+    publisher = tree.client("publisher")
+    for topic in TOPICS:
+        publisher.publish(topic, b"kept", qos=1, retain=True)
+    tree.world.run_until(lambda: sum(isinstance(o, Published) for o in publisher.outcomes) == len(TOPICS))
+    return tree, tree.client("reader", terms)
+
+
+def complete(tree: Tree, client: ClientHost, *subscriptions: int) -> None:
+    """Waits until these are complete, and everything has come."""
+    tree.world.run_until(
+        lambda: set(subscriptions) <= {o.subscription for o in client.outcomes if isinstance(o, Subscribed)}
+    )
+    tree.world.run(SECOND)
+
+
+def taken(client: ClientHost) -> Counter[tuple[tuple[int, ...], str]]:
+    """For whom each message came, and how often, since this was last asked."""
+    messages, client.messages = client.messages, []
+    assert all(message.retained for message in messages)
+    return Counter((tuple(message.subscriptions), message.topic) for message in messages)
+
+
+def once(*subscriptions: int, topics: tuple[str, ...] = TOPICS) -> Counter[tuple[tuple[int, ...], str]]:
+    """Every topic's message once for each of these subscriptions alone."""
+    return Counter(((each,), topic) for each in subscriptions for topic in topics)
+
+
+@pytest.mark.parametrize("qos", [0, 1, 2])
+def test_a_second_subscription_to_a_filter_gets_it_alone(qos: int) -> None:
+    tree, client = with_retained(1)
+    first = client.subscribe("home/#", qos=qos)
+    complete(tree, client, first)
+    assert taken(client) == once(first)
+    second = client.subscribe("home/#", qos=qos)
+    complete(tree, client, second)
+    assert taken(client) == once(second)
+
+
+def test_one_whose_filter_overlaps_gets_nothing_of_it() -> None:
+    tree, client = with_retained(2)
+    wide = client.subscribe("#", qos=1)
+    complete(tree, client, wide)
+    client.messages.clear()
+    narrow = client.subscribe("home/kitchen/+", qos=2)
+    complete(tree, client, narrow)
+    assert taken(client) == once(narrow, topics=TOPICS[:1])
+
+
+@pytest.mark.parametrize("seed", range(3, 9))
+def test_subscriptions_that_are_made_at_once_get_it_once_each(seed: int) -> None:
+    tree, client = with_retained(seed, LOSSY)
+    made = [client.subscribe("home/#", qos=1) for _ in range(3)]
+    tree.world.run(tree.world.random.randrange(20_000))
+    made += [client.subscribe(filter, qos=1) for filter in ("home/#", "#", "home/#")]
+    client.unsubscribe(made.pop(0))
+    complete(tree, client, *made)
+    got = taken(client)
+    for each in made:
+        assert {topic: got[(each,), topic] for topic in TOPICS} == dict.fromkeys(TOPICS, 1), seed
+
+
+@pytest.mark.parametrize(
+    ("handling", "on_a_new_filter", "on_a_known_one"),
+    [(SEND, True, True), (SEND_IF_NEW, True, False), (DO_NOT_SEND, False, False)],
+)
+def test_each_subscription_has_a_handling_of_its_own(
+    handling: int, on_a_new_filter: bool, on_a_known_one: bool
+) -> None:
+    tree, client = with_retained(10)
+    first = client.subscribe("home/#", qos=1, retain_handling=handling)
+    complete(tree, client, first)
+    assert taken(client) == (once(first) if on_a_new_filter else Counter())
+    other = client.subscribe("home/#", qos=1)
+    complete(tree, client, other)
+    assert taken(client) == once(other)
+    again = client.subscribe("home/#", qos=2, retain_handling=handling)
+    complete(tree, client, again)
+    assert taken(client) == (once(again) if on_a_known_one else Counter())
+
+
+def test_what_waits_for_a_listener_stays_its_own_when_the_subtree_moves() -> None:
+    terms = SessionTerms("reader", expiry_s=600)
+    tree, client = with_retained(11, terms=terms)
+    wide, first = client.subscribe("#", qos=1), client.subscribe("home/kitchen/oven", qos=1)
+    complete(tree, client, wide, first)
+    client.messages.clear()
+    second = client.subscribe("home/kitchen/oven", qos=1)
+    kitchen = tree.nodes["home/kitchen"]
+    sent = kitchen.engine.counters()["messages_out"]
+    client.stop()  # With its SUBSCRIBE on the way.
+    tree.world.run_until(lambda: kitchen.engine.counters()["messages_out"] > sent)
+    oven = tree.join("home/kitchen/oven")
+    client.go_on()
+    complete(tree, client, second)
+    assert oven.owns(TOPICS[0])
+    assert set(taken(client)) == {((second,), TOPICS[0])}
+
+
+def test_an_earlier_runs_are_for_whoever_listens_now() -> None:
+    terms = SessionTerms("reader", expiry_s=600, session=77)
+    tree, client = with_retained(12, terms=terms)
+    complete(tree, client, client.subscribe("home/#", qos=1, retain_handling=DO_NOT_SEND))
+    sent = tree.root.engine.counters()["messages_out"]
+    client.subscribe("home/#", qos=1)
+    client.stop()
+    tree.world.run_until(lambda: tree.root.engine.counters()["messages_out"] > sent)
+    client.kill()
+    again = tree.client("reader", terms)
+    later = again.subscribe("home/#", qos=1, retain_handling=DO_NOT_SEND)
+    complete(tree, again, later)
+    assert taken(again) == once(later)
