@@ -110,7 +110,7 @@ def test_an_owner_that_inherits_it_meanwhile_is_asked_in_the_name_of_who_joined(
         world.subscribe("home/kitchen/#")
         world.outcome(Subscribed)
         oven = world.node("oven", "home/kitchen/oven")
-        named = []
+        named: list[int] = []
 
         def move(giver: Node = nodes["kitchen"], taker: Node = oven, named: list[int] = named) -> None:
             giver.take_over(taker)
