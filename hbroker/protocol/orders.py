@@ -25,7 +25,8 @@ from hbroker.protocol.jurisdiction import Grant, Jurisdiction
 from hbroker.protocol.notices import Ledger, Ordered
 from hbroker.protocol.ordering import order_credential
 from hbroker.protocol.packets import Address, Reason, pack, reason_name
-from hbroker.protocol.uplink import PASSING_REASONS, Uplink, UplinkState
+from hbroker.protocol.reasons import PASSING_REASONS
+from hbroker.protocol.uplink import Uplink, UplinkState
 from hbroker.subtree import is_within
 
 __all__ = ["Orders"]

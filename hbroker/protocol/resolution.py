@@ -24,6 +24,7 @@ from hbroker.protocol.expiring import ExpiringCache
 from hbroker.protocol.lookup import Event, Hop, Lookup, Resolution, State
 from hbroker.protocol.outcome import Outcome, Resolved, ResolveFailed
 from hbroker.protocol.packets import Address, Reason, cut_from
+from hbroker.protocol.reasons import RETRIED_REASONS
 from hbroker.protocol.requests import TOKEN_LIFETIME, Request, Requests, TokenCache, keep_token, reachable
 from hbroker.protocol.timers import NEGATIVE_TTL, SECOND, ZONE_TTL, retry_after
 from hbroker.subtree import is_within
@@ -41,17 +42,6 @@ _MOST_OPEN: Final = 512
 _MOST_NEGATIVES: Final = 4_096
 _LONGEST_NEGATIVE: Final = 60 * SECOND
 _LONGEST_TTL: Final = 86_400 * SECOND
-
-# §8: what to do about these is to try again later, or to begin at the root.
-_PASSING: Final = frozenset(
-    {
-        Reason.REASON_NOT_RESPONSIBLE,
-        Reason.REASON_HANDOVER,
-        Reason.REASON_QUOTA_EXCEEDED,
-        Reason.REASON_OWNER_UNREACHABLE,
-        Reason.REASON_NOT_SERVING,
-    }
-)
 
 
 class Resolver:
@@ -257,7 +247,7 @@ class Resolver:
         self._trace(now, lookup, request, "PUBACCEPT", accept.node, owner, accept.zone, accept.ttl_s)
         lookup.reason = accept.reason
         lookup.negative_ttl = min(accept.ttl_s * SECOND, _LONGEST_NEGATIVE) or NEGATIVE_TTL
-        if accept.reason in _PASSING:
+        if accept.reason in RETRIED_REASONS:
             stale_start = accept.reason == Reason.REASON_NOT_RESPONSIBLE and request.address != self._root
             self._defer(now, lookup, at_once=stale_start)
         else:

@@ -20,6 +20,7 @@ from hbroker.protocol.lookup import Resolution
 from hbroker.protocol.machine import Machine
 from hbroker.protocol.outcome import Outcome, ResolveFailed, WillRefused, WillSet
 from hbroker.protocol.packets import Reason, pack
+from hbroker.protocol.reasons import RETRIED_REASONS
 from hbroker.protocol.requests import TokenCache
 from hbroker.protocol.resolution import Resolver
 from hbroker.protocol.terms import SessionTerms
@@ -29,17 +30,6 @@ __all__ = ["TRANSITIONS", "Event", "State", "Testator", "Will"]
 
 _ACK_PATIENCE: Final = 5 * SECOND
 _LOOKUP_PATIENCE: Final = 10 * SECOND
-
-# §8: what to do about these is to try again, there or elsewhere.
-_PASSING: Final = frozenset(
-    {
-        Reason.REASON_NOT_RESPONSIBLE,
-        Reason.REASON_HANDOVER,
-        Reason.REASON_QUOTA_EXCEEDED,
-        Reason.REASON_OWNER_UNREACHABLE,
-        Reason.REASON_NOT_SERVING,
-    }
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -251,7 +241,7 @@ class Testator:
 
     def _refused(self, now: int, reason: int) -> None:
         self._reason = reason
-        if reason in _PASSING:
+        if reason in RETRIED_REASONS:
             if self._machine.accepts(Event.DEFER):
                 self._pause(now, Event.DEFER)
         elif self._machine.accepts(Event.REFUSE):

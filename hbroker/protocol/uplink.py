@@ -2,7 +2,8 @@
 
 It asks the root for its parent, opens a link there, takes the subtree over and then renews its lease. When
 the link is lost it serves on while the lease lasts and asks again, the parent first and then the root,
-because the parent may have gone for good. A parent that is no longer one names the new one (§5.4).
+because the parent may have gone for good. A parent that is no longer one names the new one (§5.4). What it
+asks is in `joining`, what it holds in `tenure`.
 """
 
 from __future__ import annotations
@@ -15,15 +16,14 @@ from typing import Final
 from hbroker._proto import packet_pb2 as pb
 from hbroker.config import LeasePolicy, NodeSettings
 from hbroker.protocol import timers
-from hbroker.protocol.admission import credential
 from hbroker.protocol.agenda import earliest
 from hbroker.protocol.core import NodeCore
 from hbroker.protocol.custody import Custody
 from hbroker.protocol.delegating import Delegating
 from hbroker.protocol.gathering import Gathering
 from hbroker.protocol.handover import Giving, GivingState, Taking, TakingState
+from hbroker.protocol.joining import Joins
 from hbroker.protocol.jurisdiction import Grant, Jurisdiction
-from hbroker.protocol.lease import Lease
 from hbroker.protocol.machine import Machine
 from hbroker.protocol.notices import Joined, LeaseLost, Ledger, Left, PolicyLowered, Refused
 from hbroker.protocol.packets import (
@@ -32,12 +32,13 @@ from hbroker.protocol.packets import (
     Cut,
     Reason,
     address_from,
-    address_of,
     cut_from,
     pack,
 )
+from hbroker.protocol.reasons import PASSING_REASONS
 from hbroker.protocol.subscribers import Subscription, subscription_from
 from hbroker.protocol.subscribing import Subscribing
+from hbroker.protocol.tenure import Tenure
 from hbroker.protocol.uplink_states import UPLINK, UplinkEvent, UplinkState
 
 __all__ = ["UPLINK", "Means", "Uplink", "UplinkEvent", "UplinkState"]
@@ -50,14 +51,6 @@ COVERED_WAIT: Final = timers.SECOND
 """How often a claim that lies within what this node holds anyway sees whether it still does."""
 REFUSED_WAIT: Final = 4
 """A refusal is like this many tries without an answer: the next is far off."""
-PASSING_REASONS: Final = frozenset(
-    {
-        Reason.REASON_NOT_SERVING,
-        Reason.REASON_OWNER_UNREACHABLE,
-        Reason.REASON_HANDOVER,
-        Reason.REASON_QUOTA_EXCEEDED,
-    }
-)
 FINAL_REASONS: Final = frozenset({Reason.REASON_NOT_AUTHORIZED, Reason.REASON_PROTOCOL_ERROR})
 
 
@@ -102,10 +95,8 @@ class Uplink:
         self._link: int | None = None
         self._former: int | None = None
         """The link to the parent before, until the new one grants."""
-        self._epoch = 0
-        self._lease = Lease()
-        self._asked: dict[int, int] = {}
-        """When each JOIN without an answer yet was sent, by request."""
+        self._tenure = Tenure(subtree, means.jurisdiction)
+        self._joins = Joins(subtree, means.settings, means.address, means.incarnation, means.random)
         self._attempt = 0
         self._retry_at: int | None = None
         self._taking: Taking | None = None
@@ -121,7 +112,12 @@ class Uplink:
     def handle_challenge(self, now: int, source: Address, challenge: pb.Challenge) -> None:
         """The root wants proof of this address: the request goes again, with it."""
         asking = self._machine.state in (UplinkState.AWAIT_INVITATION, UplinkState.AWAIT_RENEWAL)
-        if source == self._means.root and asking and self._asked and challenge.token != self._token:
+        if (
+            source == self._means.root
+            and asking
+            and self._joins.are_waiting
+            and challenge.token != self._token
+        ):
             self._token = challenge.token
             self._ask_root(now)
 
@@ -133,7 +129,7 @@ class Uplink:
         """
         if not ack.request and ack.reason == Reason.REASON_HANDOVER:
             return self._is_from_parent(link, ack) and self._follow(now, ack)
-        sent_at = self._asked.pop(ack.request, None)
+        sent_at = self._joins.answered(ack.request)
         if sent_at is None or ack.subtree != self.subtree:
             return False
         if ack.reason != Reason.REASON_SUCCESS:
@@ -146,7 +142,7 @@ class Uplink:
 
     def handle_transfer(self, now: int, link: int, transfer: pb.Transfer) -> bool:
         """Whether it was due: the parent's part of a handover, in either direction."""
-        if link != self._link or transfer.epoch != self._epoch:
+        if link != self._link or transfer.epoch != self._tenure.epoch:
             return False
         if self._taking is not None:
             return self._take(now, self._taking, transfer)
@@ -161,7 +157,7 @@ class Uplink:
         if link != self._link:
             return
         self._link = None
-        self._asked.clear()
+        self._joins.forget()
         if self._machine.accepts(UplinkEvent.LINK_LOST):
             was = self._machine.state
             state = self._machine.handle(UplinkEvent.LINK_LOST)
@@ -171,7 +167,7 @@ class Uplink:
 
     def handle_timeout(self, now: int) -> None:
         """Stops serving first, then whatever else is due."""
-        if self._lease.is_over(now) and self._machine.accepts(UplinkEvent.FENCED):
+        if self._tenure.is_over(now) and self._machine.accepts(UplinkEvent.FENCED):
             self._fence(now)
         if self._giving is not None:
             self._giving.handle_timeout(now)
@@ -189,10 +185,10 @@ class Uplink:
         if state is not UplinkState.AWAIT_TAKE_BACK or link is None:
             self._settle(now, UplinkState.STOPPED)
             return
-        self._core.send(link, pack(pb.Leave(subtree=self.subtree, epoch=self._epoch)))
+        self._core.send(link, pack(pb.Leave(subtree=self.subtree, epoch=self._tenure.epoch)))
         custody = self._means.custody
         leavers = custody.leavers(self.subtree)
-        self._giving = Giving(self._core, custody.estate, self.subtree, self._epoch, link, leavers)
+        self._giving = Giving(self._core, custody.estate, self.subtree, self._tenure.epoch, link, leavers)
         self._giving.begin(now)
         self._retry_at = now + LEAVE_WAIT
 
@@ -216,8 +212,7 @@ class Uplink:
     def is_covered(self) -> bool:
         """Whether this node serves the subtree by a claim to a larger one (§5.1)."""
         decider = self._jurisdiction.lookup(self.subtree)
-        is_larger = isinstance(decider, Grant) and decider.subtree != self.subtree
-        return is_larger and isinstance(decider, Grant) and decider.serving
+        return isinstance(decider, Grant) and decider.subtree != self.subtree and decider.serving
 
     @property
     def link(self) -> int | None:
@@ -230,7 +225,7 @@ class Uplink:
 
     def poll_timeout(self) -> int | None:
         giving = None if self._giving is None else self._giving.poll_timeout()
-        return earliest(self._lease.until, self._retry_at, giving)
+        return earliest(self._tenure.until, self._retry_at, giving)
 
     # Asking
 
@@ -245,23 +240,7 @@ class Uplink:
         self._again_after(now, GRANT_WAIT)
 
     def _join(self, now: int) -> bytes:
-        if len(self._asked) > timers.LEASE_RENEWALS:
-            del self._asked[next(iter(self._asked))]
-        request = self._means.random.getrandbits(64)
-        self._asked[request] = now
-        serve = self._settings.policy is LeasePolicy.SERVE
-        join = pb.Join(
-            request=request,
-            node=self._settings.name,
-            subtree=self.subtree,
-            address=address_of(self._means.address),
-            incarnation=self._means.incarnation,
-            epoch=self._epoch,
-            policy=pb.LEASE_POLICY_SERVE if serve else pb.LEASE_POLICY_FENCE,
-        )
-        join.fenced = self._lease.fenced
-        join.credential = credential(self._settings.join_key, join)
-        return pack(join)
+        return self._joins.make(now, self._tenure.epoch, fenced=self._tenure.fenced)
 
     def _again_after(self, now: int, period: int) -> None:
         self._retry_at = now + period
@@ -309,15 +288,15 @@ class Uplink:
             return
         self._machine.handle(UplinkEvent.INVITED)
         self._parent, self._token = parent, ack.token
-        self._asked.clear()
+        self._joins.forget()
         self._ask_parent(now, parent)
 
     def _granted(self, now: int, sent_at: int, link: int, ack: pb.JoinAck) -> None:
         if self._machine.accepts(UplinkEvent.GRANTED):
             self._machine.handle(UplinkEvent.GRANTED)
-            self._epoch = ack.epoch
+            self._tenure.epoch = ack.epoch
             self._taking = Taking(self._core, self._means.custody.estate, self.subtree, ack.epoch, link)
-        elif self._machine.accepts(UplinkEvent.RENEWED) and ack.epoch == self._epoch:
+        elif self._machine.accepts(UplinkEvent.RENEWED) and ack.epoch == self._tenure.epoch:
             self._machine.handle(UplinkEvent.RENEWED)
         else:
             self._ledger.drop("unexpected_packet")
@@ -325,16 +304,11 @@ class Uplink:
         self._attempt = 0
         self._parent_name, self._token = ack.node, ack.token
         self._leave_former(link)
-        below = self._jurisdiction.cuts_below(self.subtree)
-        was_fenced, held = self._lease.fenced, self._lease.is_held
-        is_news = self._lease.grant(
-            sent_at, ack, lasts_below=any(d.policy is LeasePolicy.SERVE for d in below)
-        )
-        wanted = self._settings.policy is LeasePolicy.SERVE
-        if wanted and self._lease.fenced and not (was_fenced and held):
+        renewal = self._tenure.renew(sent_at, ack)
+        if renewal.is_fenced_now and self._settings.policy is LeasePolicy.SERVE:
             self._ledger.note(PolicyLowered(self.subtree, self._parent_name))
         self._hold(serving=self._machine.state is UplinkState.SERVING)
-        self._again_after(now, 0 if is_news else ack.lease_ms * 1000 // timers.LEASE_RENEWALS)
+        self._again_after(now, 0 if renewal.is_news else ack.lease_ms * 1000 // timers.LEASE_RENEWALS)
 
     def _refused(self, now: int, ack: pb.JoinAck) -> None:
         state = self._machine.state
@@ -344,7 +318,7 @@ class Uplink:
         self._ledger.note(Refused(self.subtree, ack.reason, ack.holder.node, is_final))
         if state in (UplinkState.AWAIT_INVITATION, UplinkState.AWAIT_GRANT):
             self._link = None
-            self._asked.clear()
+            self._joins.forget()
             event = UplinkEvent.TURNED_AWAY if is_final else UplinkEvent.REFUSED
             self._machine.handle(event)
             self._attempt = max(self._attempt, 0 if temporary else REFUSED_WAIT)
@@ -365,7 +339,7 @@ class Uplink:
         self._machine.handle(_REPARENTED)
         self._former, self._attempt, self._token = self._link, 0, b""
         self._parent = holder[2]
-        self._asked.clear()
+        self._joins.forget()
         self._ask_parent(now, self._parent)
         return True
 
@@ -398,7 +372,7 @@ class Uplink:
             taking.done()
             if taking.inheritance.cuts:  # What touches nothing but those came along with the rest.
                 self._means.custody.sweep()
-            self._ledger.note(Joined(self.subtree, self._parent_name, self._epoch))
+            self._ledger.note(Joined(self.subtree, self._parent_name, self._tenure.epoch))
         return state is not None
 
     def _take_strays(self, transfer: pb.Transfer) -> None:
@@ -429,16 +403,10 @@ class Uplink:
         """The parent, as whoever holds this subtree after this node."""
         if self._parent is None:
             return None
-        return self.subtree, self._parent_name, self._parent, self._epoch
+        return self.subtree, self._parent_name, self._parent, self._tenure.epoch
 
     def _hold(self, *, serving: bool) -> None:
-        before = self._jurisdiction.grant_of(self.subtree)
-        same = before is not None and before.epoch == self._epoch
-        serial = before.serial if before is not None and same else 0
-        lease = self._lease
-        self._jurisdiction.hold(
-            Grant(self.subtree, self._epoch, self._link, serving, lease.ends, serial, lease.fencing)
-        )
+        self._tenure.hold(self._link, serving=serving)
 
     # Endings
 
@@ -463,18 +431,15 @@ class Uplink:
         if self._taking is not None:
             self._taking.abandon()
         self._taking = self._giving = None
-        self._epoch = 0
-        self._lease = Lease()
         self._retry_at = None
         self._link = self._former = None
-        self._asked.clear()
-        if self._jurisdiction.grant_of(self.subtree) is not None:
-            self._jurisdiction.drop(self.subtree)
+        self._joins.forget()
+        if self._tenure.end():
             self._means.custody.sweep()
 
     def _hang_up(self) -> None:
         self._link = None
-        self._asked.clear()
+        self._joins.forget()
 
 
 _REPARENTED: Final = UplinkEvent.REPARENTED

@@ -7,12 +7,12 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
 
 from tests.frame.checkout import ROOT
+from tests.waiting import until
 
 _MARK = "HBROKER_BENCH_TEST"
 _SHORT = ["--rounds", "1", "--duration", "0.3", "--warm-up", "0.2", "--others", "9", "--patience", "0"]
@@ -65,10 +65,7 @@ def test_an_interrupt_ends_all() -> None:
     process = _start("--rounds", "9")
     assert process.stderr is not None
     assert process.stderr.readline().startswith("round 1:")
-    deadline = time.monotonic() + 20
-    while len(_marked()) < 4 and time.monotonic() < deadline:  # itself, a broker, two load processes
-        time.sleep(0.01)
-    assert len(_marked()) >= 4
+    until(lambda: len(_marked()) >= 4, "itself, a broker and two load processes run", 20, found=_marked)
     process.send_signal(signal.SIGINT)
     told, _ = process.communicate(timeout=30)
     assert process.returncode == 130

@@ -10,7 +10,6 @@ import shutil
 import socket
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -22,6 +21,7 @@ import pytest
 from hbroker import sync
 from tests.product.network import PATIENCE, PROJECT, environment
 from tests.product.node import node_up
+from tests.waiting import until
 
 ENVIRONMENT = {**environment(), "TZ": "UTC"}
 _SBIN = f"{os.environ.get('PATH', '')}:/usr/sbin:/usr/local/sbin"
@@ -63,10 +63,11 @@ class Mosquitto:
         return [f"mosquitto_{program}", "-p", str(self._port), *arguments]
 
     def await_subscriber(self, client_id: str, topic: str) -> None:
-        deadline = time.monotonic() + PATIENCE
-        while f"Sending SUBACK to {client_id}\n" not in self._log.read_text("utf-8", "replace"):
-            assert time.monotonic() < deadline, self._log.read_text("utf-8", "replace")
-            time.sleep(0.01)
+        suback = f"Sending SUBACK to {client_id}\n"
+        until(lambda: suback in self._logged(), f"{client_id} has subscribed", PATIENCE, found=self._logged)
+
+    def _logged(self) -> str:
+        return self._log.read_text("utf-8", "replace")
 
 
 class Ours:
@@ -84,10 +85,11 @@ class Ours:
 
     def await_subscribers(self, count: int, topic: str) -> None:
         """Returns once so many subscriptions match the topic."""
-        deadline = time.monotonic() + PATIENCE
-        while self._client.resolve(topic, trace=True).subscriptions < count:
-            assert time.monotonic() < deadline, f"too few subscribed to {topic}"
-            time.sleep(0.01)
+        until(
+            lambda: self._client.resolve(topic, trace=True).subscriptions >= count,
+            f"{count} subscribed to {topic}",
+            PATIENCE,
+        )
 
 
 @contextmanager
@@ -158,10 +160,8 @@ def root_node() -> Iterator[tuple[str, int]]:
 
 
 def _await_port(port: int) -> None:
-    deadline = time.monotonic() + PATIENCE
-    while True:
+    def is_listening() -> bool:
         with socket.socket() as probe:
-            if probe.connect_ex(("127.0.0.1", port)) == 0:
-                return
-        assert time.monotonic() < deadline, "mosquitto does not listen"
-        time.sleep(0.01)
+            return probe.connect_ex(("127.0.0.1", port)) == 0
+
+    until(is_listening, "mosquitto listens", PATIENCE)

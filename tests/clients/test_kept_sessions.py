@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import TypeAlias
 
 import pytest
 
-from hbroker import sync
-from tests.clients.programs import Ended, Family, Ours, mosquitto, root_node, run, running
+from tests.clients.programs import Ended, Family, Ours, run, running
 
 Step: TypeAlias = tuple[str, ...]
 """A program, and its arguments; `{t}` is the case's own topic and name."""
@@ -40,16 +38,6 @@ STEPS: dict[str, tuple[Step, ...]] = {
     ),
     "another name": (("sub", *KEPT, "-E"), ("pub", *SENT, "a"), ("sub", "-i", "x{t}", *KEPT[2:], "-W", "1")),
 }
-
-
-@pytest.fixture(scope="module")
-def families(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Family, Family]]:
-    with (
-        mosquitto(tmp_path_factory.mktemp("mosquitto")) as theirs,
-        root_node() as (host, port),
-        sync.connect((host, port)) as client,
-    ):
-        yield theirs, Ours(port, client)
 
 
 def _filled(step: Step, topic: str) -> Step:

@@ -17,15 +17,11 @@ from typing import TypeAlias
 
 import pytest
 
-from hbroker import sync
 from tests.clients.programs import (
     Ended,
     Family,
     Mosquitto,
-    Ours,
-    mosquitto,
     require_mosquitto,
-    root_node,
     run,
     running,
 )
@@ -237,16 +233,6 @@ MISUSES: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("sub", ("-t", "a", "--random-filter", "0")),
     ("sub", ("-t", "a", "-m", "x")),
 )
-
-
-@pytest.fixture(scope="module")
-def families(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Family, Family]]:
-    with (
-        mosquitto(tmp_path_factory.mktemp("mosquitto")) as theirs,
-        root_node() as (host, port),
-        sync.connect((host, port)) as client,
-    ):
-        yield theirs, Ours(port, client)
 
 
 @pytest.mark.parametrize("name", TALKS)

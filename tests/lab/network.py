@@ -8,11 +8,11 @@ import select
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Container, Mapping, Sequence
 from pathlib import Path
 
 from hbroker.sim.lab import Lab
+from tests import waiting
 from tests.lab.journal import Acknowledged, Begun, Reader, Received
 from tests.product.network import PROJECT, environment
 
@@ -188,11 +188,8 @@ class Network:
 
 
 def until(condition: Callable[[], bool], what: str, within_s: float = PATIENCE_S) -> None:
-    """Waits until something is so."""
-    deadline = time.monotonic() + within_s
-    while not condition():
-        assert time.monotonic() < deadline, f"not within {within_s:g} s: {what}"
-        time.sleep(_GLANCE_S)
+    """Waits until something is so that takes whole files or programs to find out."""
+    waiting.until(condition, what, within_s, glance_s=_GLANCE_S)
 
 
 def resident_bytes(program: Program) -> int:

@@ -6,8 +6,8 @@ import json
 import subprocess
 import sys
 import threading
-import time
 from collections.abc import Iterator
+from functools import partial
 from itertools import pairwise
 from pathlib import Path
 
@@ -23,6 +23,7 @@ from tests.product.network import (
     hbroker,
     network_up,
 )
+from tests.waiting import until
 
 FILE = """
 nodes:
@@ -74,16 +75,12 @@ class House:
 
     def await_state(self, node: str, state: str) -> None:
         """Until a node's process is in a state."""
-        deadline = time.monotonic() + PATIENCE
-        while self.states()[node] != state:
-            assert time.monotonic() < deadline, self.states()
-            time.sleep(0.01)
+        until(lambda: self.states()[node] == state, f"{node} is {state}", PATIENCE, found=self.states)
 
     def await_owner(self, topic: str, owner: str) -> None:
         """Until a node owns a topic."""
-        deadline = time.monotonic() + PATIENCE
-        while self.owner(topic) != owner:
-            assert time.monotonic() < deadline, self.owner(topic)
+        found = partial(self.owner, topic)
+        until(lambda: found() == owner, f"{owner} owns {topic}", PATIENCE, found=found)
 
 
 class Traffic:
@@ -94,9 +91,9 @@ class Traffic:
         place = ["-h", host, "-p", port]
         self._sub = self._start("hsub", *place, "-q", "2", "-t", "home/#", "-F", "%U %p")
         with sync.connect(root) as client:
-            deadline = time.monotonic() + PATIENCE
-            while not client.resolve(TOPIC, trace=True).subscriptions:
-                assert time.monotonic() < deadline
+            until(
+                lambda: client.resolve(TOPIC, trace=True).subscriptions > 0, "hsub has subscribed", PATIENCE
+            )
         self._pub = self._start("hpub", *place, "-q", "2", "-t", TOPIC, "-l")
         self._is_over = threading.Event()
         self._writer = threading.Thread(target=self._write)
@@ -111,9 +108,12 @@ class Traffic:
         self._is_over.set()
         self._writer.join(PATIENCE)
         assert self._pub.wait(PATIENCE) == 0
-        deadline = time.monotonic() + PATIENCE
-        while len(self.lines) < self.sent and time.monotonic() < deadline:
-            time.sleep(0.01)
+        until(
+            lambda: len(self.lines) >= self.sent,
+            f"all {self.sent} messages have come",
+            PATIENCE,
+            found=lambda: f"{len(self.lines)} of them",
+        )
         self.kill()
         assert [number for _, number in self.lines] == list(range(1, self.sent + 1)), "once, and in order"
 

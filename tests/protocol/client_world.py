@@ -23,18 +23,10 @@ from hbroker.protocol.packets import Address, Body, address_of, body_of, cut_of,
 from hbroker.protocol.subscription import Options
 from hbroker.protocol.terms import SessionTerms
 from hbroker.subtree import is_within
+from tests.protocol.fake_network import Faults
 
 CLIENT: Address = ("10.9.9.9", 4000)
 SECOND = 1_000_000
-
-
-@dataclass(slots=True)
-class Faults:
-    """Probabilities for each packet outside of a session."""
-
-    loss: float = 0.0
-    duplication: float = 0.0
-    late: float = 0.0
 
 
 @dataclass(eq=False)

@@ -1,4 +1,4 @@
-"""The same network as `fakes`, over the native core: real engines, joined by the simulated network.
+"""The same network as `fake_network`, over the native core: real engines, joined by the simulated network.
 
 `NativeCore` has the engine's verbs, and writes down what the engine does not tell: the filters that it holds.
 What is written down is compared with the engine's own count whenever it is read.
@@ -15,7 +15,8 @@ from hbroker.protocol import timers
 from hbroker.protocol.packets import Address
 from hbroker.sim.network import CLEAR, Datagram, Host, World
 from hbroker.sim.network import Faults as PathFaults
-from tests.protocol.fakes import Control, Faults
+from tests.protocol.fake_network import Faults
+from tests.protocol.fakes import Control
 
 __all__ = ["NativeCore", "NativeNetwork"]
 
@@ -40,17 +41,8 @@ class NativeCore(Host):
     def __getattr__(self, verb: str) -> Any:
         return getattr(self.engine, verb)
 
-    def grant(
-        self,
-        subtree: str,
-        epoch: int,
-        serving: bool,
-        until_us: int | None = None,
-        *,
-        reserved: bool = False,
-        gathering: bool = False,
-    ) -> None:
-        self.engine.grant(subtree, epoch, serving, until_us, reserved=reserved, gathering=gathering)
+    def grant(self, subtree: str, epoch: int, serving: bool, *limits: Any, **flags: Any) -> None:
+        self.engine.grant(subtree, epoch, serving, *limits, **flags)
         self.network.granted(subtree, epoch)
 
     def subscribe(self, session: int, filter: str, qos: int, **options: Any) -> bool:

@@ -23,7 +23,8 @@ from hbroker.protocol.jurisdiction import Delegation
 from hbroker.protocol.packets import body_of
 from hbroker.protocol.records import CHUNK, Inheritance, Record, cut_record
 from hbroker.protocol.subscribers import Subscription, record_of
-from tests.protocol.fakes import FakeCore, Network
+from tests.protocol.fake_network import Network
+from tests.protocol.fakes import FakeCore
 
 
 class Wire(FakeCore):

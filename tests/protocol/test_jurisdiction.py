@@ -12,7 +12,8 @@ from hbroker._native import topic_matches
 from hbroker.config import LeasePolicy
 from hbroker.protocol.jurisdiction import Delegation, Grant, Jurisdiction, matches_only_below
 from hbroker.subtree import is_within
-from tests.protocol.fakes import FakeCore, Network
+from tests.protocol.fake_network import Network
+from tests.protocol.fakes import FakeCore
 
 FRESH = "z"
 """A level that no subtree or filter names: wildcards alone match it."""

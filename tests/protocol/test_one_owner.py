@@ -10,7 +10,7 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from tests.protocol.fakes import Faults
+from tests.protocol.fake_network import Faults
 from tests.protocol.native import NativeNetwork
 from tests.protocol.world import World
 

@@ -11,7 +11,8 @@ from hbroker._native import ControlEvent
 from hbroker._proto import packet_pb2 as pb
 from hbroker.protocol.outcome import Resolved, ResolveFailed
 from hbroker.protocol.packets import address_of, body_of, pack
-from tests.protocol.client_world import SECOND, Faults, Node, World, home
+from tests.protocol.client_world import SECOND, Node, World, home
+from tests.protocol.fake_network import Faults
 
 CAM = "home/outside/securitycams/front"
 

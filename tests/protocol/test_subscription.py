@@ -15,7 +15,8 @@ from hbroker._proto import packet_pb2 as pb
 from hbroker.protocol import site, subscription
 from hbroker.protocol.outcome import Subscribed, SubscriptionFailed, Unsubscribed
 from hbroker.protocol.packets import address_of, body_of, pack
-from tests.protocol.client_world import SECOND, Faults, Node, World, home
+from tests.protocol.client_world import SECOND, Node, World, home
+from tests.protocol.fake_network import Faults
 
 
 def holders(world: World, filter: str) -> set[str]:

@@ -13,7 +13,8 @@ from hbroker.protocol import timers
 from hbroker.protocol.node import Node
 from hbroker.protocol.notices import LeaseLost, Refused, TookBack
 from hbroker.protocol.packets import Address, Body, Reason, address_of, body_of, pack
-from tests.protocol.fakes import FakeCore, Network
+from tests.protocol.fake_network import Network
+from tests.protocol.fakes import FakeCore
 
 ROOT: Address = ("10.0.0.1", 7700)
 PARENT: Address = ("10.0.0.2", 7700)

@@ -16,7 +16,8 @@ from hbroker.protocol.jurisdiction import Delegation
 from hbroker.protocol.node import Node
 from hbroker.protocol.notices import Notice
 from hbroker.protocol.packets import REQUEST_PADDING, Address, Body, address_from, body_of, pack
-from tests.protocol.fakes import FakeCore, Faults, Network
+from tests.protocol.fake_network import Faults, Network
+from tests.protocol.fakes import FakeCore
 from tests.protocol.native import NativeCore, NativeNetwork
 
 AnyCore: TypeAlias = FakeCore | NativeCore

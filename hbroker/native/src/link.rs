@@ -3,7 +3,8 @@
 //! A link is made of parts that know nothing of each other. In: `acks` remembers which datagrams came and when to say
 //! so, `arrivals` puts reliable packets into the order of their chains. Out: `outbox` holds what was never sent,
 //! `deliveries` and `pubacks` what must be repeated until it is acknowledged, and `recovery` decides what is
-//! acknowledged, what is lost and how much may be in flight. A link knows nothing of topics.
+//! acknowledged, what is lost and how much may be in flight. `lineage` knows the peer's runs apart, `quiet` when it was
+//! last heard. `seal` makes the datagrams, `verdict` does what `recovery` decided. A link knows nothing of topics.
 //!
 //! For each datagram: [`Link::handle_header`], then [`Link::receive`] for each reliable packet, then
 //! [`Link::finish_datagram`]. After a batch of them, or of packets queued: [`Link::poll_transmit`].
@@ -15,15 +16,20 @@ mod config;
 pub mod congestion;
 mod contents;
 pub mod delivery;
+pub mod flight;
 pub mod hystart;
+mod lineage;
 pub mod mtu;
 pub mod outbox;
 pub mod pacer;
+pub mod probing;
 pub mod pubacks;
+mod quiet;
 pub mod ranges;
 pub mod recovery;
 pub mod rtt;
 mod seal;
+mod verdict;
 
 #[cfg(test)]
 mod tests;
@@ -33,7 +39,6 @@ use std::net::SocketAddr;
 use bytes::Bytes;
 
 use crate::Micros;
-use crate::broken::Defect;
 use crate::link::acks::Acks;
 use crate::link::arrivals::Arrivals;
 pub use crate::link::arrivals::Receipt;
@@ -44,18 +49,14 @@ use crate::link::mtu::PathMtu;
 use crate::link::outbox::Outbox;
 use crate::link::pubacks::{Pubacks, Success};
 use crate::link::recovery::Recovery;
-use crate::wire::{self, AckView, Header};
+use crate::wire::{self, Header};
 pub use config::{Arrival, LinkConfig, LinkStats, Liveness, QueueFull, Role};
 use contents::Contents;
+use lineage::Lineage;
+use quiet::Quiet;
 
 /// A peer that leaves so many probes unanswered in the idle timeout is gone: the waits between them double only so far.
 const PROBES_BEFORE_TIMEOUT: Micros = 10;
-/// RFC 9002 §6.2.4: a probe timeout sends up to two datagrams.
-const PROBE_DATAGRAMS: u32 = 2;
-/// After so many probe timeouts in a row the size of the datagrams may be to blame.
-const SILENCES_OF_A_BLACK_HOLE: u32 = 2;
-/// The incarnations of one run's links lie this close together; those of two runs do not.
-const LINKS_OF_A_RUN: u64 = 1 << 32;
 /// Room in the queue that only control packets may use.
 const CONTROL_RESERVE: usize = 1 << 20;
 /// What a datagram takes at most beside one body field: one of `max_datagram` less this fits into a bundle.
@@ -75,7 +76,7 @@ pub struct Link {
     is_established: bool,
     /// The peer acknowledged something that was sent here.
     is_answered: bool,
-    peer_incarnation: Option<u64>,
+    lineage: Lineage,
 
     acks: Acks,
     arrivals: Arrivals,
@@ -90,10 +91,7 @@ pub struct Link {
     probes: u32,
     /// When what may not leave yet may.
     resume_at: Option<Micros>,
-    last_received: Micros,
-    /// When a datagram was last received, or a numbered one sent, or a PING queued.
-    last_active: Micros,
-    is_timed_out: bool,
+    quiet: Quiet,
     body_field: Vec<u8>,
 }
 
@@ -108,7 +106,7 @@ impl Link {
             token_since: 1,
             is_established: config.role == Role::Acceptor,
             is_answered: false,
-            peer_incarnation: None,
+            lineage: Lineage::new(config.past),
             acks: Acks::new(),
             arrivals: Arrivals::default(),
             outbox: Outbox::default(),
@@ -119,9 +117,7 @@ impl Link {
             recovery,
             probes: 0,
             resume_at: None,
-            last_received: now,
-            last_active: now,
-            is_timed_out: false,
+            quiet: Quiet::new(&config, now),
             body_field: Vec::new(),
             config,
         }
@@ -131,16 +127,10 @@ impl Link {
 
     /// Takes a datagram's header, which names this link's session, and the acknowledgement in it.
     pub fn handle_header(&mut self, now: Micros, header: &Header<'_>, source: SocketAddr) -> Arrival {
-        if !Defect::IgnoresIncarnation.is_present() {
-            if self.is_past(header.incarnation) {
-                return Arrival::Past;
-            }
-            if *self.peer_incarnation.get_or_insert(header.incarnation) != header.incarnation {
-                return Arrival::Restarted;
-            }
+        if let Some(stray) = self.lineage.check(header.incarnation) {
+            return stray;
         }
-        self.last_received = now;
-        self.last_active = now;
+        self.quiet.on_received(now);
         if let Some(ack) = &header.ack {
             self.handle_acknowledgement(now, ack);
         }
@@ -286,15 +276,13 @@ impl Link {
 
     /// When to call `handle_timeout`.
     pub fn poll_timeout(&self) -> Option<Micros> {
-        if self.is_timed_out {
+        if self.quiet.is_over() {
             return None;
         }
         let deadlines = [
             self.recovery.deadline(),
             self.acks.deadline(),
-            self.keep_alive_deadline(),
-            self.idle_deadline(),
-            self.silence_deadline(),
+            self.quiet.deadline(self.recovery.waiting_since()),
             self.resume_at,
         ];
         deadlines.into_iter().flatten().min()
@@ -302,22 +290,15 @@ impl Link {
 
     /// Does what is due by now; `poll_transmit` then sends what came of it.
     pub fn handle_timeout(&mut self, now: Micros) -> Liveness {
-        let has_passed = |deadline: Option<Micros>| deadline.is_some_and(|deadline| deadline <= now);
-        self.is_timed_out |= has_passed(self.idle_deadline()) || has_passed(self.silence_deadline());
-        if self.is_timed_out {
+        if self.quiet.handle_timeout(now, self.recovery.waiting_since()) {
             return Liveness::TimedOut;
         }
         self.resume_at = self.resume_at.filter(|&at| at > now);
         self.acks.handle_timeout(now);
         self.detect_lost(now);
-        if self.recovery.is_probe_due(now) {
-            if self.recovery.unanswered() >= SILENCES_OF_A_BLACK_HOLE && self.mtu.on_silence(now) {
-                self.recovery.set_max_datagram(self.mtu.size());
-            }
-            self.probe();
-        }
-        if has_passed(self.keep_alive_deadline()) {
-            self.last_active = now;
+        self.handle_silence(now);
+        if self.quiet.is_ping_due(now) {
+            self.quiet.on_active(now);
             self.keep_alive(now);
         }
         Liveness::Alive
@@ -332,12 +313,12 @@ impl Link {
 
     /// The peer's incarnation, once something came from it.
     pub fn peer_incarnation(&self) -> Option<u64> {
-        self.peer_incarnation
+        self.lineage.peer()
     }
 
     /// Whether another incarnation is a later link of the peer's same run, and not another run.
     pub fn is_continued_by(&self, incarnation: u64) -> bool {
-        self.peer_incarnation.is_some_and(|known| is_later_of_run(known, incarnation))
+        self.lineage.is_continued_by(incarnation)
     }
 
     /// Whether the peer is known to know this link.
@@ -378,80 +359,6 @@ impl Link {
         if fits { Ok(()) } else { Err(QueueFull) }
     }
 
-    fn handle_acknowledgement(&mut self, now: Micros, ack: &AckView<'_>) {
-        let Self { recovery, deliveries, pubacks, acks, mtu, .. } = self;
-        let (in_flight, size) = (recovery.in_flight(), mtu.size());
-        let mut is_progress = false;
-        recovery.on_acknowledgement(now, ack.largest, ack.ranges(), ack.delay_us, |sent| {
-            is_progress = true;
-            if sent.tries_size {
-                mtu.on_probe_acknowledged(now, sent.size);
-            } else {
-                mtu.on_acknowledged(sent.size);
-            }
-            acks.on_acknowledged(sent.contents.acknowledged_through);
-            sent.contents.settle(deliveries, pubacks);
-        });
-        if mtu.size() != size {
-            recovery.set_max_datagram(mtu.size());
-        }
-        self.budget.on_acknowledged(in_flight - self.recovery.in_flight(), self.recovery.window());
-        if is_progress && !self.token.is_empty() && ack.largest >= self.token_since {
-            self.token = Vec::new();
-        }
-        self.is_established |= is_progress;
-        self.is_answered |= is_progress;
-        self.detect_lost(now);
-    }
-
-    fn detect_lost(&mut self, now: Micros) {
-        let Self { recovery, deliveries, pubacks, mtu, .. } = self;
-        let mut largest = 0;
-        recovery.detect_lost(now, |number, sent| {
-            if sent.tries_size {
-                mtu.on_probe_lost(now);
-            } else {
-                largest = largest.max(sent.size);
-            }
-            sent.contents.send_again(number, deliveries, pubacks);
-        });
-        if mtu.on_lost(now, largest) {
-            recovery.set_max_datagram(mtu.size());
-        }
-    }
-
-    /// What the path carries, and how fast, is unknown (RFC 9000 §9.4).
-    fn begin_path(&mut self) {
-        self.mtu = PathMtu::new(self.config.max_datagram);
-        self.recovery.set_max_datagram(self.mtu.size());
-        self.recovery.reset_path();
-    }
-
-    /// Nothing that is in flight arrives.
-    fn send_all_again(&mut self) {
-        self.budget.restore(self.recovery.window());
-        let Self { recovery, deliveries, pubacks, .. } = self;
-        recovery.abandon(|number, contents| contents.send_again(number, deliveries, pubacks));
-    }
-
-    /// Whether this is the incarnation of an earlier link of the peer's run (§3.6).
-    fn is_past(&self, incarnation: u64) -> bool {
-        let is_before = |known| is_later_of_run(incarnation, known);
-        match self.peer_incarnation {
-            Some(known) => is_before(known),
-            None => self.config.past.is_some_and(|past| past == incarnation || is_before(past)),
-        }
-    }
-
-    /// Asks for an acknowledgement, best with what may have been lost.
-    fn probe(&mut self) {
-        let Self { recovery, deliveries, pubacks, .. } = self;
-        for contents in recovery.oldest(PROBE_DATAGRAMS as usize) {
-            contents.probe(deliveries, pubacks);
-        }
-        self.probes = PROBE_DATAGRAMS;
-    }
-
     /// Makes sure that something will be sent.
     fn keep_alive(&mut self, now: Micros) {
         if !self.outbox.is_empty() {
@@ -461,24 +368,4 @@ impl Link {
         wire::put_ping_field(&mut self.body_field, now);
         self.outbox.push_own(&self.body_field);
     }
-
-    /// When the initiator sends PING (§3.5).
-    fn keep_alive_deadline(&self) -> Option<Micros> {
-        (self.config.role == Role::Initiator).then(|| self.last_active + self.config.keep_alive)
-    }
-
-    /// When a session is over in which the acceptor hears nothing (§3.5).
-    fn idle_deadline(&self) -> Option<Micros> {
-        (self.config.role != Role::Initiator).then(|| self.last_received + self.config.idle_timeout)
-    }
-
-    /// When a link is down because nothing is acknowledged (§3.2).
-    fn silence_deadline(&self) -> Option<Micros> {
-        self.recovery.waiting_since().map(|since| since + self.config.idle_timeout)
-    }
-}
-
-/// Whether `later` is the incarnation of a later link of the run that `earlier` is of (§2.2).
-fn is_later_of_run(earlier: u64, later: u64) -> bool {
-    (1..LINKS_OF_A_RUN).contains(&later.wrapping_sub(earlier))
 }

@@ -1,16 +1,16 @@
 //! What was sent and is not acknowledged: loss detection and probing as in RFC 9002 §6, for one direction of a link.
 //!
-//! Every numbered datagram has a record here until it is acknowledged or lost; what a record says of the datagram's
-//! contents is the caller's, and is given back with the verdict. Numbers are consecutive, so the records are one queue
-//! indexed by number. A datagram is lost once one sent three later was acknowledged, or one sent 9/8 of a round trip
-//! later. When no acknowledgement comes at all, a probe asks for one; the waits double.
-
-use std::collections::VecDeque;
+//! What a datagram holds is the caller's, and is given back with the verdict. A datagram is lost once one sent three later
+//! was acknowledged, or one sent 9/8 of a round trip later. When no acknowledgement comes at all, a probe asks for one; the
+//! waits double.
 
 use crate::Micros;
 use crate::link::acks::MAX_ACK_DELAY;
 use crate::link::congestion::Cubic;
+use crate::link::flight::Flight;
+pub use crate::link::flight::Sent;
 use crate::link::pacer::{Pacer, Rate};
+use crate::link::probing::Probing;
 use crate::link::rtt::RttEstimator;
 
 /// RFC 9002 §6.1.1, kPacketThreshold.
@@ -20,22 +20,14 @@ const PERSISTENT_CONGESTION_THRESHOLD: Micros = 3;
 /// Records kept, so that tiny datagrams cost no more memory than the window's bytes would suggest.
 const MOST_RECORDS: usize = 65_536;
 
-/// The datagrams in flight of one direction of a link.
+/// What becomes of the datagrams of one direction of a link.
 #[derive(Debug)]
 pub struct Recovery<C> {
-    /// Numbers up to here are acknowledged or lost: the first record's number, less one.
-    settled: u64,
-    records: VecDeque<Option<Sent<C>>>,
-    outstanding: usize,
-    in_flight: usize,
+    flight: Flight<C>,
     largest_acknowledged: u64,
     /// When the next datagram passes the time threshold.
     loss_deadline: Option<Micros>,
-    /// When a datagram or a probe was last sent.
-    probe_from: Micros,
-    /// Probe timeouts since the last acknowledgement.
-    backoff: u32,
-    longest_probe_wait: Micros,
+    probing: Probing,
     waiting_since: Option<Micros>,
     first_sample_at: Option<Micros>,
     /// The first number that was sent on this path: what went over another says nothing of it (RFC 9000 §9.4).
@@ -45,16 +37,6 @@ pub struct Recovery<C> {
     pacer: Pacer,
     max_datagram: usize,
     lost: u64,
-}
-
-/// A datagram in flight.
-#[derive(Debug)]
-pub struct Sent<C> {
-    pub at: Micros,
-    pub size: usize,
-    /// It tries whether the path carries its size: that it is lost says nothing of congestion (RFC 9000 §14.4).
-    pub tries_size: bool,
-    pub contents: C,
 }
 
 /// Whether a datagram may be sent.
@@ -71,15 +53,10 @@ impl<C> Recovery<C> {
     /// `longest_probe_wait` bounds the doubling of the waits between probes.
     pub fn new(max_datagram: usize, longest_probe_wait: Micros) -> Self {
         Self {
-            settled: 0,
-            records: VecDeque::new(),
-            outstanding: 0,
-            in_flight: 0,
+            flight: Flight::default(),
             largest_acknowledged: 0,
             loss_deadline: None,
-            probe_from: 0,
-            backoff: 0,
-            longest_probe_wait,
+            probing: Probing::new(longest_probe_wait),
             waiting_since: None,
             first_sample_at: None,
             path_start: 1,
@@ -94,11 +71,9 @@ impl<C> Recovery<C> {
     /// Records the datagram `next_number`.
     pub fn on_sent(&mut self, sent: Sent<C>) {
         let (now, size) = (sent.at, sent.size);
-        self.records.push_back(Some(sent));
+        self.flight.begin(sent);
         self.pacer.on_sent(now, self.rate(), size);
-        self.outstanding += 1;
-        self.in_flight += size;
-        self.probe_from = now;
+        self.probing.on_sent(now);
         self.waiting_since.get_or_insert(now);
     }
 
@@ -115,10 +90,11 @@ impl<C> Recovery<C> {
         if largest >= self.next_number() {
             return;
         }
-        let outstanding = self.outstanding;
+        let outstanding = self.flight.outstanding();
+        let first = self.flight.numbers().start;
         for (low, high) in ranges {
-            for number in low.max(self.settled + 1)..=high {
-                let Some(sent) = self.take(number) else {
+            for number in low.max(first)..=high {
+                let Some(sent) = self.flight.end(number) else {
                     continue;
                 };
                 if number >= self.path_start {
@@ -129,16 +105,16 @@ impl<C> Recovery<C> {
                 }
                 acknowledged(sent);
             }
-            if low <= self.settled {
+            if low < first {
                 break;
             }
         }
         self.largest_acknowledged = self.largest_acknowledged.max(largest);
-        if self.outstanding < outstanding {
-            self.backoff = 0;
-            self.waiting_since = (self.outstanding > 0).then_some(now);
+        if self.flight.outstanding() < outstanding {
+            self.probing.reset();
+            self.waiting_since = (self.flight.outstanding() > 0).then_some(now);
         }
-        self.forget_settled();
+        self.flight.forget_ended();
     }
 
     /// Gives the number and the record of each datagram that counts as lost by now to `lost`.
@@ -146,8 +122,8 @@ impl<C> Recovery<C> {
         self.loss_deadline = None;
         let delay = self.rtt.loss_delay();
         let (mut newest, mut run_start, mut is_persistent) = (None, None, false);
-        for number in self.settled + 1..self.largest_acknowledged {
-            let Some(at) = self.record(number).map(|sent| sent.at) else {
+        for number in self.flight.numbers().start..self.largest_acknowledged {
+            let Some(at) = self.flight.get(number).map(|sent| sent.at) else {
                 run_start = None;
                 continue;
             };
@@ -155,7 +131,7 @@ impl<C> Recovery<C> {
                 self.loss_deadline = Some(at + delay);
                 break;
             }
-            let Some(sent) = self.take(number) else {
+            let Some(sent) = self.flight.end(number) else {
                 continue;
             };
             self.lost += u64::from(!sent.tries_size);
@@ -176,15 +152,15 @@ impl<C> Recovery<C> {
             self.congestion.on_persistent_congestion();
             self.rtt.forget_least();
         }
-        self.forget_settled();
-        if self.outstanding == 0 {
+        self.flight.forget_ended();
+        if self.flight.outstanding() == 0 {
             self.waiting_since = None;
         }
     }
 
     /// How often in a row that wait was in vain.
     pub fn unanswered(&self) -> u32 {
-        self.backoff
+        self.probing.unanswered()
     }
 
     /// The path carries datagrams of this size.
@@ -198,22 +174,21 @@ impl<C> Recovery<C> {
         let is_due =
             self.loss_deadline.is_none() && self.probe_deadline().is_some_and(|deadline| deadline <= now);
         if is_due {
-            self.backoff += 1;
-            self.probe_from = now;
+            self.probing.on_timeout(now);
         }
         is_due
     }
 
     /// Gives every datagram to `lost` although none is: the peer said that it knows nothing of them.
     pub fn abandon(&mut self, mut lost: impl FnMut(u64, C)) {
-        for number in self.settled + 1..self.next_number() {
-            if let Some(sent) = self.take(number) {
+        for number in self.flight.numbers() {
+            if let Some(sent) = self.flight.end(number) {
                 lost(number, sent.contents);
             }
         }
-        self.forget_settled();
+        self.flight.forget_ended();
         self.loss_deadline = None;
-        self.backoff = 0;
+        self.probing.reset();
     }
 
     /// The path is a new one: nothing is known of its round trip and its room (RFC 9000 §9.4).
@@ -223,23 +198,23 @@ impl<C> Recovery<C> {
         self.pacer = Pacer::default();
         self.first_sample_at = None;
         self.path_start = self.next_number();
-        self.backoff = 0;
+        self.probing.reset();
     }
 
     /// The sender stopped because it may send no more (true), or because it had nothing more to send. One that is held up
     /// by the pacer counts only while it uses half of the window: it might have had no more than a burst (RFC 9002 §7.8).
     pub fn set_window_limited(&mut self, is_limited: bool) {
-        let allowance = self.congestion.allowance(self.in_flight);
-        let is_used = self.in_flight >= allowance || allowance < self.max_datagram;
+        let allowance = self.congestion.allowance(self.in_flight());
+        let is_used = self.in_flight() >= allowance || allowance < self.max_datagram;
         self.congestion.set_limiting(is_limited && is_used);
     }
 
     /// Whether a datagram of `size` bytes may be sent. One that is larger than the window may be sent alone.
     pub fn admit(&self, now: Micros, size: usize) -> Admission {
-        if self.in_flight == 0 {
+        if self.in_flight() == 0 {
             return Admission::Now;
         }
-        if size > self.congestion.allowance(self.in_flight) || self.records.len() >= MOST_RECORDS {
+        if size > self.congestion.allowance(self.in_flight()) || self.flight.records() >= MOST_RECORDS {
             return Admission::Full;
         }
         self.pacer
@@ -259,17 +234,17 @@ impl<C> Recovery<C> {
 
     /// The number of the next datagram.
     pub fn next_number(&self) -> u64 {
-        self.settled + self.records.len() as u64 + 1
+        self.flight.numbers().end
     }
 
     /// What the oldest datagrams in flight hold.
     pub fn oldest(&self, count: usize) -> impl Iterator<Item = &C> {
-        self.records.iter().flatten().take(count).map(|sent| &sent.contents)
+        self.flight.oldest(count)
     }
 
     /// Bytes sent, and neither acknowledged nor lost.
     pub fn in_flight(&self) -> usize {
-        self.in_flight
+        self.flight.bytes()
     }
 
     /// The congestion window, in bytes.
@@ -289,8 +264,8 @@ impl<C> Recovery<C> {
     }
 
     fn probe_deadline(&self) -> Option<Micros> {
-        let wait = self.rtt.probe_timeout(MAX_ACK_DELAY) << self.backoff.min(20);
-        (self.outstanding > 0).then(|| self.probe_from + wait.min(self.longest_probe_wait))
+        let timeout = self.rtt.probe_timeout(MAX_ACK_DELAY);
+        (self.flight.outstanding() > 0).then(|| self.probing.deadline(timeout))
     }
 
     fn rate(&self) -> Rate {
@@ -306,30 +281,6 @@ impl<C> Recovery<C> {
 
     fn persistent_period(&self) -> Micros {
         self.rtt.probe_timeout(MAX_ACK_DELAY) * PERSISTENT_CONGESTION_THRESHOLD
-    }
-
-    fn record(&self, number: u64) -> Option<&Sent<C>> {
-        self.records.get(self.index(number)?)?.as_ref()
-    }
-
-    /// Ends a datagram's flight.
-    fn take(&mut self, number: u64) -> Option<Sent<C>> {
-        let index = self.index(number)?;
-        let sent = self.records.get_mut(index)?.take()?;
-        self.outstanding -= 1;
-        self.in_flight -= sent.size;
-        Some(sent)
-    }
-
-    fn forget_settled(&mut self) {
-        while let Some(None) = self.records.front() {
-            self.records.pop_front();
-            self.settled += 1;
-        }
-    }
-
-    fn index(&self, number: u64) -> Option<usize> {
-        usize::try_from(number.checked_sub(self.settled + 1)?).ok()
     }
 }
 

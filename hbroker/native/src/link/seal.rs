@@ -137,7 +137,7 @@ impl Link {
         let (size, carried) = (bundle.out.len() - start, bundle.carried);
         let contents = Contents { acknowledged_through, carried };
         self.recovery.on_sent(Sent { at: now, size, tries_size: false, contents });
-        self.last_active = now;
+        self.quiet.on_active(now);
         sink.commit(self.peer, start);
     }
 

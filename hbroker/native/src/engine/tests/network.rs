@@ -3,73 +3,35 @@
 //! What Python decides is reduced to what a test needs: a client that asks for an owner is told by a table, and
 //! subscriptions are made by the test.
 
+mod hosts;
+mod line;
+
 use std::cmp::Reverse;
-use std::collections::{BTreeMap, BinaryHeap, HashMap};
-use std::net::SocketAddr;
-use std::time::{Duration, Instant};
+use std::collections::BinaryHeap;
+use std::time::Duration;
 
 use bytes::Bytes;
+use rand::SeedableRng;
 use rand::rngs::SmallRng;
-use rand::{Rng, SeedableRng};
 
 use crate::Micros;
 use crate::config::Config;
-use crate::core::Datagrams;
+use crate::engine::Engine;
 use crate::engine::event::Event;
 use crate::engine::session_queue::Bounds;
 use crate::engine::subscribing::Opened;
-use crate::engine::{Engine, Shared};
-use crate::link_id::{LinkId, SessionKey};
+use crate::link_id::SessionKey;
 use crate::schema::reason;
-use crate::tables::jurisdiction::{Cut, Grant};
+use crate::tables::jurisdiction::Cut;
 use crate::tables::trie::Subscriber;
 use crate::topic;
 use crate::wire::{Body, PacketView, PublishOut};
+pub use hosts::{GRANT, Host, Read, config};
+pub use line::Faults;
+use line::OnItsWay;
 
 pub const SECOND: Micros = 1_000_000;
 pub const MILLISECOND: Micros = 1_000;
-
-/// What the network does to a datagram.
-#[derive(Clone, Copy, Default)]
-pub struct Faults {
-    pub loss: f64,
-    pub duplication: f64,
-    pub jitter: Micros,
-}
-
-impl Faults {
-    pub const HEAVY: Self = Self { loss: 0.2, duplication: 0.1, jitter: 3_000 };
-}
-
-/// A message as an application read it.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Read {
-    pub topic: String,
-    pub publisher: u64,
-    pub sequence: u64,
-    pub payload: Vec<u8>,
-    pub retained: bool,
-}
-
-pub struct Host {
-    pub address: SocketAddr,
-    pub session: u64,
-    pub publisher: u64,
-    /// One for each worker.
-    pub engines: Vec<Engine>,
-    /// The links that were announced, by the peer's session or, where this host opened them, its own.
-    pub links: HashMap<u64, LinkId>,
-    pub read: Vec<Read>,
-    /// Sequence number and reason of what was published at QoS 1 and 2.
-    pub published: BTreeMap<u64, i32>,
-    /// The application reads messages.
-    pub reads: bool,
-    pub downs: usize,
-    /// Sessions that ended because of their queue.
-    pub overflows: usize,
-}
-
-type OnItsWay = (Micros, u64, usize, SocketAddr, Vec<u8>);
 
 pub struct Network {
     pub now: Micros,
@@ -86,39 +48,6 @@ pub struct Network {
     on_its_way: BinaryHeap<Reverse<OnItsWay>>,
     carried: u64,
 }
-
-pub fn config(node: bool, seed: u64) -> Config {
-    Config {
-        node,
-        session: seed << 32 | 1,
-        incarnation: seed << 8 | 1,
-        publisher: seed << 32 | 2,
-        token_keys: vec![[7; 16]],
-        seed,
-        max_links: 1_000,
-        max_datagram: 1_200,
-        link_queue_bytes: 1 << 24,
-        queue_messages: 10_000,
-        queue_bytes: 1 << 24,
-        queue_memory: 1 << 30,
-        event_queue: 1_000,
-        message_queue_bytes: 1 << 24,
-        retained_bytes: 1 << 24,
-        max_message_bytes: 1 << 28,
-        reassembly_bytes: 1 << 29,
-        persistent: false,
-        hold: false,
-        receive_messages: 4_096,
-        receive_bytes: 8 << 20,
-        stranger_rate: 10_000,
-        keep_alive: 2 * SECOND,
-        idle_timeout: 15 * SECOND,
-    }
-}
-
-/// That of a node which serves all that it owns, for ever.
-pub const GRANT: Grant =
-    Grant { epoch: 1, serving: true, reserved: false, gathering: false, until: Micros::MAX };
 
 pub fn message<'a>(topic: &'a str, payload: &'a [u8], qos: u8) -> PublishOut<'a> {
     PublishOut {
@@ -320,52 +249,6 @@ impl Network {
         assert!(published.values().all(|&why| why == reason::SUCCESS), "{published:?}");
     }
 
-    fn add(&mut self, node: bool, workers: u8) -> usize {
-        self.add_with(node, workers, |_| {})
-    }
-
-    fn add_with(&mut self, node: bool, workers: u8, change: impl FnOnce(&mut Config)) -> usize {
-        let index = self.hosts.len();
-        let mut config = config(node, index as u64 + 1);
-        change(&mut config);
-        let shared = Shared::new(&config);
-        let engine = |worker| Engine::new(config.clone(), worker, workers, shared.clone());
-        self.hosts.push(Host {
-            address: ([10, 0, 0, 1], 1_000 + u16::try_from(index).expect("few hosts")).into(),
-            session: config.session,
-            publisher: config.publisher,
-            engines: (0..workers).map(engine).collect(),
-            links: HashMap::new(),
-            read: Vec::new(),
-            published: BTreeMap::new(),
-            reads: true,
-            downs: 0,
-            overflows: 0,
-        });
-        index
-    }
-
-    fn step(&mut self, until: Micros) {
-        self.settle();
-        let arrival = self.on_its_way.peek().map(|Reverse((at, ..))| *at);
-        let due = self.engines().filter_map(Engine::poll_timeout).min();
-        self.now = arrival.into_iter().chain(due).min().unwrap_or(until).clamp(self.now, until);
-        while let Some(Reverse((at, ..))) = self.on_its_way.peek()
-            && *at <= self.now
-            && let Some(Reverse((_, _, host, source, datagram))) = self.on_its_way.pop()
-        {
-            let start = self.timed.filter(|&timed| timed == host).map(|_| Instant::now());
-            let host = &mut self.hosts[host];
-            // As the kernel does: the source decides which worker's socket gets it.
-            let worker = usize::from(source.port()) % host.engines.len();
-            host.engines[worker].handle_datagram(self.now, source, &datagram);
-            self.spent += start.map_or(Duration::ZERO, |start| start.elapsed());
-        }
-        for host in &mut self.hosts {
-            host.engines.iter_mut().for_each(|engine| engine.handle_timeout(self.now));
-        }
-    }
-
     /// Does all that is to be done at this time.
     fn settle(&mut self) {
         for index in 0..self.hosts.len() {
@@ -438,32 +321,6 @@ impl Network {
                 payload: message.payload().to_vec(),
                 retained: message.is_retained(),
             });
-        }
-    }
-
-    fn transmit(&mut self, index: usize) {
-        let source = self.hosts[index].address;
-        let mut out = Datagrams::default();
-        let start = self.timed.filter(|&timed| timed == index).map(|_| Instant::now());
-        for engine in &mut self.hosts[index].engines {
-            engine.poll_transmit(self.now, &mut out);
-        }
-        self.spent += start.map_or(Duration::ZERO, |start| start.elapsed());
-        for (destination, datagram) in out.sent {
-            assert!(datagram.len() <= 1_200);
-            let Some(to) = self.hosts.iter().position(|host| host.address == destination) else {
-                continue;
-            };
-            let is_cut =
-                self.parted.is_some_and(|(one, other)| [(one, other), (other, one)].contains(&(index, to)));
-            if is_cut || self.rng.random_bool(self.faults.loss) {
-                continue;
-            }
-            for _ in 0..1 + u8::from(self.rng.random_bool(self.faults.duplication)) {
-                let arrives = self.now + 500 + self.rng.random_range(0..=self.faults.jitter);
-                self.carried += 1;
-                self.on_its_way.push(Reverse((arrives, self.carried, to, source, datagram.clone())));
-            }
         }
     }
 }

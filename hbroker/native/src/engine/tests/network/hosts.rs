@@ -1,0 +1,99 @@
+//! The hosts of a network, and how they are set up.
+
+use std::collections::{BTreeMap, HashMap};
+use std::net::SocketAddr;
+
+use super::{Network, SECOND};
+use crate::Micros;
+use crate::config::Config;
+use crate::engine::{Engine, Shared};
+use crate::link_id::LinkId;
+use crate::tables::jurisdiction::Grant;
+
+/// A message as an application read it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Read {
+    pub topic: String,
+    pub publisher: u64,
+    pub sequence: u64,
+    pub payload: Vec<u8>,
+    pub retained: bool,
+}
+
+pub struct Host {
+    pub address: SocketAddr,
+    pub session: u64,
+    pub publisher: u64,
+    /// One for each worker.
+    pub engines: Vec<Engine>,
+    /// The links that were announced, by the peer's session or, where this host opened them, its own.
+    pub links: HashMap<u64, LinkId>,
+    pub read: Vec<Read>,
+    /// Sequence number and reason of what was published at QoS 1 and 2.
+    pub published: BTreeMap<u64, i32>,
+    /// The application reads messages.
+    pub reads: bool,
+    pub downs: usize,
+    /// Sessions that ended because of their queue.
+    pub overflows: usize,
+}
+
+pub fn config(node: bool, seed: u64) -> Config {
+    Config {
+        node,
+        session: seed << 32 | 1,
+        incarnation: seed << 8 | 1,
+        publisher: seed << 32 | 2,
+        token_keys: vec![[7; 16]],
+        seed,
+        max_links: 1_000,
+        max_datagram: 1_200,
+        link_queue_bytes: 1 << 24,
+        queue_messages: 10_000,
+        queue_bytes: 1 << 24,
+        queue_memory: 1 << 30,
+        event_queue: 1_000,
+        message_queue_bytes: 1 << 24,
+        retained_bytes: 1 << 24,
+        max_message_bytes: 1 << 28,
+        reassembly_bytes: 1 << 29,
+        persistent: false,
+        hold: false,
+        receive_messages: 4_096,
+        receive_bytes: 8 << 20,
+        stranger_rate: 10_000,
+        keep_alive: 2 * SECOND,
+        idle_timeout: 15 * SECOND,
+    }
+}
+
+/// That of a node which serves all that it owns, for ever.
+pub const GRANT: Grant =
+    Grant { epoch: 1, serving: true, reserved: false, gathering: false, until: Micros::MAX };
+
+impl Network {
+    pub(super) fn add(&mut self, node: bool, workers: u8) -> usize {
+        self.add_with(node, workers, |_| {})
+    }
+
+    pub(super) fn add_with(&mut self, node: bool, workers: u8, change: impl FnOnce(&mut Config)) -> usize {
+        let index = self.hosts.len();
+        let mut config = config(node, index as u64 + 1);
+        change(&mut config);
+        let shared = Shared::new(&config);
+        let engine = |worker| Engine::new(config.clone(), worker, workers, shared.clone());
+        self.hosts.push(Host {
+            address: ([10, 0, 0, 1], 1_000 + u16::try_from(index).expect("few hosts")).into(),
+            session: config.session,
+            publisher: config.publisher,
+            engines: (0..workers).map(engine).collect(),
+            links: HashMap::new(),
+            read: Vec::new(),
+            published: BTreeMap::new(),
+            reads: true,
+            downs: 0,
+            overflows: 0,
+        });
+        index
+    }
+}

@@ -1,0 +1,93 @@
+//! Who is away, or answers nothing, holds nobody up, and gets what came meanwhile (§7.3, §7.7).
+
+use super::super::network::{Faults, MILLISECOND, Network, SECOND, message};
+use super::{OWN, add_persistent, check, firsts, publish_many, put_away, status};
+use crate::engine::session::Status;
+use crate::schema::reason;
+use crate::wire::PublishOut;
+
+#[test]
+fn what_came_while_a_session_was_away_comes_when_it_is_back_in_order() {
+    for seed in 0..6 {
+        for qos in [1, 2] {
+            let mut network = Network::new(seed, Faults { loss: 0.1, duplication: 0.05, jitter: 2_000 });
+            let node = network.add_node("", 1 + (seed % 3) as u8);
+            let subscriber = add_persistent(&mut network, node, "a/#", 2, OWN);
+            let publisher = network.add_client();
+            publish_many(&mut network, publisher, 30, qos);
+            for _ in 0..3 {
+                put_away(&mut network, node, subscriber);
+                publish_many(&mut network, publisher, 20, qos);
+                network.run(SECOND);
+                assert!(!status(&network, node, subscriber).is_connected);
+                let told = network.hosts[publisher].published.len() as u64;
+                assert!(told > 20, "a session that is away holds nobody up: {told}");
+                network.connect(subscriber, node);
+                publish_many(&mut network, publisher, 10, qos);
+                check(&network, node);
+            }
+            network.run_until_drained();
+            network.assert_all_published(publisher, 120);
+            let sequences = network.sequences(subscriber, "a/b");
+            assert_eq!(firsts(&sequences), (1..=120).collect::<Vec<_>>(), "seed {seed}, QoS {qos}");
+            assert!(qos == 1 || sequences.len() == 120, "seed {seed}: QoS 2 came twice");
+            let Status { accounts, queued, .. } = status(&network, node, subscriber);
+            assert_eq!((accounts.accepted, accounts.delivered, queued), (120, 120, 0));
+        }
+    }
+}
+
+#[test]
+fn a_session_that_answers_nothing_counts_as_away_after_two_seconds() {
+    let mut network = Network::new(1, Faults::default());
+    let node = network.add_node("", 1);
+    let slow = network.add_subscriber(node, "a/#", 1);
+    let publisher = network.add_client();
+    network.hosts[slow].reads = false;
+    let first = network.publish(publisher, &message("a/b", b"x", 1));
+    network.run(2 * SECOND - 100 * MILLISECOND);
+    assert!(network.hosts[publisher].published.is_empty() && !status(&network, node, slow).is_stalled);
+    network.run(SECOND / 2);
+    assert_eq!(network.hosts[publisher].published.get(&first), Some(&reason::SUCCESS));
+    publish_many(&mut network, publisher, 50, 1);
+    network.run(10 * MILLISECOND);
+    network.assert_all_published(publisher, 51);
+    check(&network, node);
+    assert_eq!((status(&network, node, slow).queued, network.counter(node, "inflight")), (51, 0));
+    network.hosts[slow].reads = true;
+    network.run(SECOND);
+    assert_eq!(network.sequences(slow, "a/b"), (1..=51).collect::<Vec<_>>());
+    assert!(!status(&network, node, slow).is_stalled);
+    network.hosts[slow].reads = false;
+    let last = network.publish(publisher, &message("a/b", b"x", 1));
+    network.run(SECOND);
+    assert!(!network.hosts[publisher].published.contains_key(&last), "it counts as connected again");
+}
+
+#[test]
+fn a_message_that_outlived_its_expiry_is_not_sent_on() {
+    let mut network = Network::new(4, Faults::default());
+    let node = network.add_node("", 1);
+    let subscriber = add_persistent(&mut network, node, "a/#", 1, OWN);
+    put_away(&mut network, node, subscriber);
+    let publisher = network.add_client();
+    for expiry_s in [None, Some(5), Some(60), Some(10), None] {
+        let published_at_us = network.now;
+        network.publish(publisher, &PublishOut { expiry_s, published_at_us, ..message("a/b", b"x", 1) });
+    }
+    network.run(20 * SECOND);
+    let published_at_us = network.now - 2 * SECOND;
+    for qos in 0..=2 {
+        let late = PublishOut { expiry_s: Some(1), published_at_us, ..message("a/b", b"x", qos) };
+        network.publish(publisher, &late);
+    }
+    network.run(SECOND);
+    let told: Vec<i32> = network.hosts[publisher].published.values().copied().collect();
+    assert_eq!(told, [[reason::SUCCESS; 5].as_slice(), &[reason::MESSAGE_EXPIRED; 2]].concat());
+    assert_eq!(network.counter(node, "drop.expired"), 3);
+    network.connect(subscriber, node);
+    network.run(SECOND);
+    assert_eq!(network.sequences(subscriber, "a/b"), [1, 3, 5]);
+    let Status { accounts, .. } = status(&network, node, subscriber);
+    assert_eq!((accounts.accepted, accounts.delivered, accounts.expired), (5, 3, 2));
+}

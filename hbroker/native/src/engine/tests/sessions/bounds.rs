@@ -1,0 +1,152 @@
+//! What waits for a session, and what is on its way to it, is bounded (§6.4, §7.8).
+
+use rand::Rng;
+
+use super::super::network::{Faults, MILLISECOND, Network, SECOND, message};
+use super::{check, dropped, grant, publish_many, put_away, status, subscribe};
+use crate::engine::session_queue::Bounds;
+use crate::schema::reason;
+use crate::tables::match_set::{Overflow, Subscriber};
+
+#[test]
+fn who_acknowledges_datagrams_and_never_a_message_costs_what_its_bounds_say() {
+    let mut network = Network::new(2, Faults::default());
+    let node = network.add_node("", 1);
+    let bounds = Bounds { messages: 100, bytes: 1 << 20 };
+    let liar = network.add_client();
+    network.connect(liar, node);
+    let session = network.open_bounded(liar, node, false, bounds);
+    subscribe(&mut network, node, "a/#", "", Subscriber::new(session, 1));
+    network.hosts[liar].engines[0].listen(network.now, 1, "a/#", 1, false);
+    network.hosts[liar].reads = false;
+    let publisher = network.add_client();
+    for _ in 0..200 {
+        (0..50).for_each(|_| _ = network.publish(publisher, &message("a/b", &[0; 100], 1)));
+        network.run(20 * MILLISECOND);
+        check(&network, node);
+        assert!(status(&network, node, liar).queued <= 4_096 + 100);
+        assert!(network.counter(node, "inflight") <= 4_096 + 100 + 50);
+    }
+    network.run(SECOND);
+    network.assert_all_published(publisher, 10_000);
+    let status = status(&network, node, liar);
+    assert!(status.is_stalled && dropped(&status, "queue_full") == 10_000 - 4_196);
+    assert_eq!(network.counter(node, "inflight"), 0);
+}
+
+#[test]
+fn a_full_queue_gives_way_as_its_policy_says() {
+    for (overflow, expected) in [
+        (Overflow::DropOldest, (31..=40).collect::<Vec<u64>>()),
+        (Overflow::DropNewest, (1..=10).collect()),
+        (Overflow::EndSession, vec![]),
+    ] {
+        let mut network = Network::new(3, Faults::default());
+        let node = network.add_node("", 2);
+        let client = network.add_client();
+        network.hosts[client].engines[0].listen(network.now, 1, "a/#", 1, false);
+        network.connect(client, node);
+        let bounds = Bounds { messages: 10, bytes: 0 };
+        let session = network.open_bounded(client, node, true, bounds);
+        subscribe(&mut network, node, "a/#", "", Subscriber { overflow, ..Subscriber::new(session, 1) });
+        put_away(&mut network, node, client);
+        let publisher = network.add_client();
+        publish_many(&mut network, publisher, 40, 1);
+        network.run(SECOND);
+        let published = &network.hosts[publisher].published;
+        assert!(
+            published.len() == 40 && published.values().all(|&why| why <= reason::NO_MATCHING_SUBSCRIBERS)
+        );
+        check(&network, node);
+        let ends = overflow == Overflow::EndSession;
+        assert_eq!(network.hosts[node].overflows, usize::from(ends));
+        network.connect(client, node);
+        network.run(SECOND);
+        assert_eq!(network.sequences(client, "a/b"), expected, "{overflow:?}");
+        let dropped = network.counter(node, "drop.queue_full") + network.counter(node, "drop.session_ended");
+        assert_eq!(dropped, if ends { 11 } else { 30 });
+    }
+}
+
+#[test]
+fn no_more_is_given_to_a_link_than_its_peer_grants() {
+    let mut network = Network::new(5, Faults { loss: 0.05, duplication: 0.0, jitter: 1_000 });
+    let node = network.add_node("", 1);
+    let subscriber = network.add_subscriber(node, "a/#", 1);
+    let publisher = network.add_client();
+    let mut granted = 4_096;
+    for round in 0..60 {
+        if round % 6 == 0 {
+            granted = network.rng.random_range(0..20);
+            grant(&mut network, subscriber, node, granted);
+            network.hosts[subscriber].reads = true;
+            network.run(200 * MILLISECOND);
+        }
+        network.hosts[subscriber].reads = round % 6 > 3;
+        (0..5).for_each(|_| _ = network.publish(publisher, &message("a/b", b"x", 1)));
+        network.run(50 * MILLISECOND);
+        let session = network.session(subscriber, node);
+        let session = network.hosts[node].engines[0].out.sessions.get(session).expect("it is there");
+        assert!(session.credit_used().0 <= granted, "{} of {granted}", session.credit_used().0);
+        check(&network, node);
+    }
+    grant(&mut network, subscriber, node, 10);
+    network.hosts[subscriber].reads = true;
+    network.run_until_drained();
+    network.assert_all_published(publisher, 300);
+    assert_eq!(network.sequences(subscriber, "a/b"), (1..=300).collect::<Vec<_>>());
+}
+
+#[test]
+fn publishers_are_held_back_while_too_much_waits_and_let_go_then() {
+    let mut network = Network::new(7, Faults::default());
+    let node = network.add_node("", 2);
+    for engine in &mut network.hosts[node].engines {
+        engine.config.queue_memory = 400_000;
+    }
+    let slow = network.add_subscriber(node, "a/#", 1);
+    let publishers: Vec<usize> = (0..4).map(|_| network.add_client()).collect();
+    network.hosts[slow].reads = false;
+    let held = |network: &Network| -> Vec<bool> {
+        network.hosts[node].engines.iter().map(|engine| engine.throttle.is_on()).collect()
+    };
+    for &publisher in &publishers {
+        (0..60).for_each(|_| _ = network.publish(publisher, &message("a/b", &[0; 1_000], 1)));
+    }
+    network.run(SECOND);
+    assert_eq!(held(&network), [true, true], "both workers hold their publishers back");
+    network.run(2 * SECOND);
+    assert_eq!(held(&network), [false, false], "who is stalled holds nobody back");
+    network.hosts[slow].reads = true;
+    network.run_until_drained();
+    for &publisher in &publishers {
+        network.assert_all_published(publisher, 60);
+    }
+}
+
+#[test]
+fn what_a_peer_grants_before_its_session_is_made_holds_for_it() {
+    let mut network = Network::new(9, Faults::default());
+    let node = network.add_node("", 1);
+    let subscriber = network.add_client_with(|config| config.receive_messages = 3);
+    network.connect(subscriber, node);
+    network.run(100 * MILLISECOND);
+    for _ in 0..2 {
+        network.open_session(subscriber, node, true);
+        let session = network.session(subscriber, node);
+        subscribe(&mut network, node, "a/#", "", Subscriber::new(session, 1));
+        let publisher = network.add_client();
+        network.hosts[subscriber].reads = false;
+        let now = network.now;
+        network.hosts[subscriber].engines[0].listen(now, 1, "a/#", 1, false);
+        publish_many(&mut network, publisher, 10, 1);
+        let session = network.session(subscriber, node);
+        let session = network.hosts[node].engines[0].out.sessions.get(session).expect("it is there");
+        assert_eq!(session.credit_used().0, 3);
+        network.hosts[subscriber].reads = true;
+        network.run_until_drained();
+        put_away(&mut network, node, subscriber);
+        network.connect(subscriber, node);
+        network.run(100 * MILLISECOND);
+    }
+}

@@ -1,0 +1,83 @@
+//! A group's members that stall, go away or end: what was theirs goes to another (§6.5).
+
+use super::super::network::{Faults, MILLISECOND, Network, SECOND};
+use super::{check, publish_many, put_away, status, subscribe};
+use crate::tables::match_set::Subscriber;
+
+#[test]
+fn each_message_for_a_group_goes_to_one_member_and_to_another_when_that_one_ends() {
+    for (seed, workers) in [(1, 1), (2, 3), (3, 2)] {
+        let mut network = Network::new(seed, Faults { loss: 0.05, duplication: 0.05, jitter: 1_000 });
+        let node = network.add_node("", workers);
+        let members: Vec<usize> = (0..4).map(|_| network.add_client()).collect();
+        for &member in &members {
+            network.hosts[member].engines[0].listen(network.now, 1, "a/#", 1, false);
+            network.connect(member, node);
+            let session = network.open_session(member, node, false);
+            subscribe(&mut network, node, "a/#", "g", Subscriber::new(session, 1));
+        }
+        let publisher = network.add_client();
+        publish_many(&mut network, publisher, 100, 1);
+        network.run_until_drained();
+        let read: usize = members.iter().map(|&member| network.hosts[member].read.len()).sum();
+        assert_eq!(read, 100, "one copy each");
+        assert!(members.iter().all(|&member| network.hosts[member].read.len() > 5), "everyone gets some");
+        for &member in &members[..2] {
+            network.hosts[member].reads = false;
+        }
+        publish_many(&mut network, publisher, 100, 1);
+        network.run(100 * MILLISECOND);
+        for &member in &members[..2] {
+            let now = network.now;
+            let link = network.hosts[node].links[&network.hosts[member].session];
+            network.hosts[node].engines[usize::from(link.worker())].close(now, link);
+        }
+        network.run_until_drained();
+        network.assert_all_published(publisher, 200);
+        let mut had: Vec<u64> = members[2..]
+            .iter()
+            .flat_map(|&member| network.sequences(member, "a/b"))
+            .filter(|&s| s > 100)
+            .collect();
+        had.sort_unstable();
+        assert_eq!(had, (101..=200).collect::<Vec<_>>(), "those who are left had all of it, once");
+        assert!(network.counter(node, "drop.regrouped") > 10);
+        check(&network, node);
+    }
+}
+
+#[test]
+fn a_member_that_is_away_or_stalled_gets_nothing_while_others_are_there() {
+    let mut network = Network::new(6, Faults::default());
+    let node = network.add_node("", 2);
+    let away = network.add_client();
+    let stalled = network.add_client();
+    let ready = network.add_client();
+    for (client, persistent) in [(away, true), (stalled, false), (ready, true)] {
+        network.hosts[client].engines[0].listen(network.now, 1, "a/#", 1, false);
+        network.connect(client, node);
+        let session = network.open_session(client, node, persistent);
+        subscribe(&mut network, node, "a/#", "g", Subscriber::new(session, 1));
+    }
+    put_away(&mut network, node, away);
+    network.hosts[stalled].reads = false;
+    let publisher = network.add_client();
+    publish_many(&mut network, publisher, 20, 1);
+    network.run(3 * SECOND);
+    let before = network.hosts[ready].read.len();
+    publish_many(&mut network, publisher, 50, 1);
+    network.run(SECOND);
+    assert_eq!(network.hosts[ready].read.len() - before, 50);
+    assert_eq!(status(&network, node, away).accounts.accepted, 0);
+    put_away(&mut network, node, ready);
+    let now = network.now;
+    let link = network.hosts[node].links[&network.hosts[stalled].session];
+    network.hosts[node].engines[usize::from(link.worker())].close(now, link);
+    network.run(SECOND);
+    publish_many(&mut network, publisher, 50, 1);
+    network.run(SECOND);
+    network.assert_all_published(publisher, 120);
+    let waiting = [away, ready].map(|client| status(&network, node, client).queued);
+    assert!(waiting.iter().all(|&count| count > 10), "those who are away share what comes: {waiting:?}");
+    check(&network, node);
+}

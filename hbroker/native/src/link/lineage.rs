@@ -1,0 +1,88 @@
+//! Which link of which run of the peer a datagram is of (docs/protocol.md §2.2, §3.6).
+//!
+//! Every header tells an incarnation. Those of one run's links follow each other closely, those of two runs do not: so an
+//! earlier link of the same run is known as past, and any other as the peer started anew.
+
+use super::Arrival;
+use crate::broken::Defect;
+
+/// The incarnations of one run's links lie this close together; those of two runs do not.
+const LINKS_OF_A_RUN: u64 = 1 << 32;
+
+/// The peer's incarnation in a link, and in the one before.
+#[derive(Debug)]
+pub struct Lineage {
+    peer: Option<u64>,
+    past: Option<u64>,
+}
+
+impl Lineage {
+    /// `past`: the peer's incarnation in the link with it before this one: what comes under it is late.
+    pub fn new(past: Option<u64>) -> Self {
+        Self { peer: None, past }
+    }
+
+    /// Takes the incarnation of a datagram. `Past` or `Restarted`: it is not of this link.
+    pub fn check(&mut self, incarnation: u64) -> Option<Arrival> {
+        if Defect::IgnoresIncarnation.is_present() {
+            return None;
+        }
+        if self.is_past(incarnation) {
+            return Some(Arrival::Past);
+        }
+        let is_another = *self.peer.get_or_insert(incarnation) != incarnation;
+        is_another.then_some(Arrival::Restarted)
+    }
+
+    /// The peer's incarnation, once something came from it.
+    pub fn peer(&self) -> Option<u64> {
+        self.peer
+    }
+
+    /// Whether another incarnation is a later link of the peer's same run, and not another run.
+    pub fn is_continued_by(&self, incarnation: u64) -> bool {
+        self.peer.is_some_and(|known| is_later_of_run(known, incarnation))
+    }
+
+    fn is_past(&self, incarnation: u64) -> bool {
+        let is_before = |known| is_later_of_run(incarnation, known);
+        match self.peer {
+            Some(known) => is_before(known),
+            None => self.past.is_some_and(|past| past == incarnation || is_before(past)),
+        }
+    }
+}
+
+/// Whether `later` is the incarnation of a later link of the run that `earlier` is of.
+fn is_later_of_run(earlier: u64, later: u64) -> bool {
+    (1..LINKS_OF_A_RUN).contains(&later.wrapping_sub(earlier))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_earlier_link_of_the_run_is_past_and_any_other_a_restart() {
+        for run in [1 << 40, u64::MAX - 5] {
+            let mut lineage = Lineage::new(None);
+            assert_eq!((lineage.peer(), lineage.is_continued_by(run)), (None, false));
+            assert_eq!((lineage.check(run), lineage.peer()), (None, Some(run)));
+            assert_eq!(lineage.check(run), None);
+            assert_eq!(lineage.check(run.wrapping_sub(1)), Some(Arrival::Past));
+            assert_eq!(lineage.check(run.wrapping_add(9)), Some(Arrival::Restarted));
+            assert_eq!(lineage.check(run.wrapping_sub(LINKS_OF_A_RUN)), Some(Arrival::Restarted));
+            assert_eq!(lineage.peer(), Some(run), "what is refused changes nothing");
+            assert!(lineage.is_continued_by(run.wrapping_add(9)) && !lineage.is_continued_by(run));
+            assert!(!lineage.is_continued_by(run.wrapping_add(LINKS_OF_A_RUN)));
+        }
+    }
+
+    #[test]
+    fn what_comes_late_from_the_link_before_does_not_begin_this_one() {
+        let mut lineage = Lineage::new(Some(7));
+        assert_eq!([6, 7].map(|late| lineage.check(late)), [Some(Arrival::Past); 2]);
+        assert_eq!((lineage.check(8), lineage.peer()), (None, Some(8)));
+        assert_eq!(Lineage::new(Some(7)).check(7 + LINKS_OF_A_RUN), None, "another run");
+    }
+}

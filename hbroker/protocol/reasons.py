@@ -1,0 +1,21 @@
+"""What to do about a refusal, by its reason (§8)."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from hbroker.protocol.packets import Reason
+
+__all__ = ["PASSING_REASONS", "RETRIED_REASONS"]
+
+PASSING_REASONS: Final = frozenset(
+    {
+        Reason.REASON_HANDOVER,
+        Reason.REASON_QUOTA_EXCEEDED,
+        Reason.REASON_OWNER_UNREACHABLE,
+        Reason.REASON_NOT_SERVING,
+    }
+)
+"""The same may be asked of the same node later."""
+RETRIED_REASONS: Final = PASSING_REASONS | {Reason.REASON_NOT_RESPONSIBLE}
+"""It may be asked again, there later or elsewhere at once."""

@@ -1,0 +1,21 @@
+"""The two families of programs that tests compare, each with its broker."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from hbroker import sync
+from tests.clients.programs import Family, Ours, mosquitto, root_node
+
+
+@pytest.fixture(scope="module")
+def families(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Family, Family]]:
+    """mosquitto and its clients; a root node, hpub and hsub."""
+    with (
+        mosquitto(tmp_path_factory.mktemp("mosquitto")) as theirs,
+        root_node() as (host, port),
+        sync.connect((host, port)) as client,
+    ):
+        yield theirs, Ours(port, client)
