@@ -213,6 +213,8 @@ class _Core:
         """Node: opens the link of a session that another node handed over (§5.4), or returns the one that is open."""
     def is_one_sided(self, link: int) -> bool:
         """Whether the peer opened the link, and has acknowledged nothing there since."""
+    def peer_of(self, link: int) -> _Address | None:
+        """Where the peer of a link is now (§4.4); None: there is no such link."""
     def close(self, link: int) -> None:
         """Forgets a link, its queue and its subscriptions; LinkDownEvent follows (reason "closed")."""
     def send(self, link: int, packet: bytes) -> bool:

@@ -1,6 +1,6 @@
 """Runs of the simulated network over seeds, on all cores: `python -m hbroker.sim.soak --seeds 1-2000`.
 
-Each seed is a network, its traffic and its faults (`network.plan`), run under `network.trial`. A seed that
+Each seed is a network, its traffic and its faults (`network.drawing`), run under `network.trial`. A seed that
 breaks an invariant prints how to run it again and what happened last; the program then ends with status 1.
 With `--lines` each seed is a line that publishers share (`network.line`).
 """
@@ -16,8 +16,8 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from typing import Protocol, TypeVar
 
+from hbroker.sim.network.drawing import draw
 from hbroker.sim.network.line import LineVerdict, judge
-from hbroker.sim.network.plan import draw
 from hbroker.sim.network.trial import Trial, Verdict
 
 __all__ = ["main", "report", "report_line", "run"]

@@ -92,8 +92,8 @@ class Claims:
 
     @property
     def are_held(self) -> bool:
-        """Whether this node serves all of them."""
-        return all(u.state in (UplinkState.SERVING, UplinkState.AWAIT_RENEWAL) for u in self)
+        """Whether this node serves all of them, by themselves or within a larger one."""
+        return all(u.is_held or u.is_covered for u in self)
 
     @property
     def have_ended(self) -> bool:

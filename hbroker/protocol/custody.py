@@ -227,6 +227,10 @@ class Custody:
                 child.giving.follow(subscription, ended)
                 self._plan(child)
 
+    def sweep(self) -> None:
+        """A grant is gone without a handover: drops what concerns nothing that is left or being given."""
+        self._estate.sweep([subtree for subtree, child in self.children.items() if child.giving is not None])
+
     # Read
 
     def poll_timeout(self) -> int | None:
@@ -331,7 +335,7 @@ class Custody:
             subtree, node = child.delegation.subtree, child.delegation.node
             self._estate.take_over(now, subtree, taking.inheritance)
             self._forget(child)
-            self._estate.sweep()
+            self.sweep()
             taking.done()
             self._ledger.note(ChildLeft(subtree, node))
         return state is not None
@@ -339,7 +343,8 @@ class Custody:
     def _expire(self, now: int, child: Child) -> None:
         """Takes a subtree back whose owner let its lease end.
 
-        What waited for its subscribers when its handover failed waits here again.
+        What waited for its subscribers when its handover failed waits here again. Where what holds the
+        subtree is delegated, too, only the cut ends: whoever holds that is the owner, or has one (§5.6).
         """
         self._abandon(child)
         child.machine.handle(DelegationEvent.EXPIRED)
@@ -350,7 +355,7 @@ class Custody:
             queued = [r.SerializeToString() for r in child.exported if isinstance(r, pb.QueuedRecord)]
             seen = [r.SerializeToString() for r in child.exported if isinstance(r, pb.SeenRecord)]
             self._core.import_records(queued, seen)
-        if was_cut:
+        if was_cut and not isinstance(self._jurisdiction.lookup(child.delegation.subtree), Delegation):
             self._subscribing.interrupt(child.delegation.subtree)
             self._gathering.handle_take_back(now, child.delegation.subtree, child.delegation.epoch)
             self._ledger.note(TookBack(child.delegation.subtree, child.delegation.node))

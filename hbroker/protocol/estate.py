@@ -8,12 +8,13 @@ its own affair.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 
 from hbroker._proto import packet_pb2 as pb
 from hbroker.protocol.core import NodeCore
 from hbroker.protocol.jurisdiction import Delegation, Jurisdiction
 from hbroker.protocol.records import Inheritance, Keeper, Record, cut_record
-from hbroker.protocol.subscribers import record_of
+from hbroker.protocol.subscribers import Subscription, record_of
 from hbroker.protocol.subscribing import Subscribing
 
 __all__ = ["Estate", "ended"]
@@ -43,7 +44,7 @@ class Estate:
 
     def slow(self, subtree: str) -> Iterator[Record]:
         """What may be much, and is followed as it changes: the subscriptions that touch the subtree."""
-        return map(record_of, list(self._subscribing.subscribers.touching(subtree)))
+        return map(self._record, list(self._subscribing.subscribers.touching(subtree)))
 
     def quick(self, subtree: str, *, is_heirs: bool = False) -> dict[tuple[str, str | int], Record]:
         """The rest, by what tells it from all else: compared with what was sent, it shows what changed.
@@ -87,16 +88,24 @@ class Estate:
         if inheritance.queued or inheritance.seen:
             self._core.import_records(inheritance.queued, inheritance.seen)
 
-    def sweep(self) -> None:
-        """A grant is gone without a handover: what concerns nothing that is left is dropped."""
-        self._subscribing.sweep()
+    def sweep(self, given: Sequence[str]) -> None:
+        """A grant is gone without a handover: what concerns nothing that is left is dropped. `given`: the
+        subtrees that are being handed over just now: what touches them goes along."""
+        self._subscribing.sweep(given)
         for keeper in self._keepers:
-            keeper.sweep()
+            keeper.sweep(given)
 
     def moved(self, subtree: str) -> None:
         """The new owner serves the subtree."""
         for keeper in self._keepers:
             keeper.moved(subtree)
+
+    def _record(self, subscription: Subscription) -> pb.SubscriptionRecord:
+        """With where its client is now (§4.4): the new owner opens a link there."""
+        session = self._subscribing.sessions.get(subscription.session)
+        link = None if session is None else session.link
+        address = None if link is None else self._core.peer_of(link)
+        return record_of(subscription if address is None else replace(subscription, address=address))
 
 
 def ended(key: tuple[str, str | int]) -> Record | None:

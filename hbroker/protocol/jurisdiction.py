@@ -96,8 +96,8 @@ class Jurisdiction:
             self._successors.discard(subtree)
             self._core.uncut(subtree)
         self._grants[grant.subtree] = grant
-        self._tell(grant.subtree)
         self._measure()
+        self._tell(grant.subtree)
 
     def drop(self, subtree: str, successor: Cut | None = None) -> None:
         """Owns a subtree no more. What was delegated out of it stays delegated.
@@ -248,13 +248,14 @@ class Jurisdiction:
         """Has the core know how a grant is held, or a part of one.
 
         What does not serve yet refuses everything: it may come with that part as a cut, under another epoch.
+        A part of what is delegated is not held.
         """
         grant = self._grants.get(subtree)
         is_gathering = subtree in self._gathering
         source = grant
         if source is None and is_gathering:
-            enclosing = self.enclosing(subtree)
-            source = enclosing if enclosing is not None and enclosing.serving else None
+            decider = self.lookup(subtree)
+            source = decider if isinstance(decider, Grant) and decider.serving else None
         if source is not None:
             until = None if source.until is None else source.until - LEASE_DRIFT + self._unix_offset_us
             self._core.grant(

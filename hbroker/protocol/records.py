@@ -7,7 +7,7 @@ without its substance (an address, a payload) takes it back.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Final, Protocol, TypeAlias, TypeVar
 
@@ -62,8 +62,9 @@ class Keeper(Protocol):
     def take_over(self, now: int, inheritance: Inheritance) -> None:
         """Takes in its part, just before this node serves the subtree, and before its subscriptions."""
 
-    def sweep(self) -> None:
-        """A subtree is gone without a handover: as `moved`, and nobody has what was kept."""
+    def sweep(self, given: Sequence[str] = ()) -> None:
+        """A subtree is gone without a handover: as `moved`, and nobody has what was kept. `given`: the
+        subtrees that are being handed over just now, with what is kept of them."""
 
     def moved(self, subtree: str) -> None:
         """The subtree has another owner now: forgets what concerns nothing that this node still owns."""

@@ -8,7 +8,7 @@ needs: who is away since when, and for how long.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from enum import Enum, auto
 from typing import TYPE_CHECKING, Final
@@ -225,7 +225,7 @@ class Sessions:
             if session.is_persistent and not self._subscribers.has_any(session.id):
                 self.end(session)
 
-    def sweep(self) -> None:
+    def sweep(self, given: Sequence[str] = ()) -> None:
         """A grant is gone without a handover: a persistent session of which nothing is left here ends."""
         self.moved("")
 

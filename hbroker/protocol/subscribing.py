@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 
-from hbroker._native import filter_is_valid
+from hbroker._native import filter_is_valid, filter_touches
 from hbroker._proto import packet_pb2 as pb
 from hbroker.config import NodeSettings
 from hbroker.protocol.agenda import earliest
@@ -170,13 +170,15 @@ class Subscribing:
         """A subtree has gone to a new owner: tells its subscribers, and drops what touches nothing here."""
         self._announcements.add(list(self._subscribers.touching(cut[0])), cut)
 
-    def sweep(self) -> None:
+    def sweep(self, given: Sequence[str] = ()) -> None:
         """A grant is gone without a handover: what touches nothing that is left is dropped.
 
         Its client is told, and looks for the new owner: whoever takes the subtree back has none of these.
+        `given`: the subtrees that are being handed over just now, with what touches them.
         """
         for subscription in list(self._subscribers):
-            if self._jurisdiction.responsible(subscription.filter) is None:
+            is_given = any(filter_touches(subscription.filter, subtree) for subtree in given)
+            if not is_given and self._jurisdiction.responsible(subscription.filter) is None:
                 self._remove(subscription.session, subscription.key)
                 self._tell(subscription, [])
 

@@ -46,6 +46,8 @@ GRANT_WAIT: Final = 2 * timers.SECOND
 """How long a parent that invited may take to grant."""
 LEAVE_WAIT: Final = 3 * timers.SECOND
 """How long a parent that takes a subtree back may be silent."""
+COVERED_WAIT: Final = timers.SECOND
+"""How often a claim that lies within what this node holds anyway sees whether it still does."""
 REFUSED_WAIT: Final = 4
 """A refusal is like this many tries without an answer: the next is far off."""
 PASSING_REASONS: Final = frozenset(
@@ -206,6 +208,18 @@ class Uplink:
         return self._machine.state
 
     @property
+    def is_held(self) -> bool:
+        """Whether this node serves the subtree by this claim."""
+        return self._machine.state in (UplinkState.SERVING, UplinkState.AWAIT_RENEWAL)
+
+    @property
+    def is_covered(self) -> bool:
+        """Whether this node serves the subtree by a claim to a larger one (§5.1)."""
+        decider = self._jurisdiction.lookup(self.subtree)
+        is_larger = isinstance(decider, Grant) and decider.subtree != self.subtree
+        return is_larger and isinstance(decider, Grant) and decider.serving
+
+    @property
     def link(self) -> int | None:
         return self._link
 
@@ -255,6 +269,9 @@ class Uplink:
     def _retry(self, now: int) -> None:
         match self._machine.state:
             case UplinkState.AWAIT_INVITATION:
+                if self.is_covered:
+                    self._again_after(now, COVERED_WAIT)
+                    return
                 self._attempt += 1
                 self._ask_root(now)
             case UplinkState.AWAIT_GRANT:
@@ -380,7 +397,7 @@ class Uplink:
             self._hold(serving=True)
             taking.done()
             if taking.inheritance.cuts:  # What touches nothing but those came along with the rest.
-                self._means.custody.estate.sweep()
+                self._means.custody.sweep()
             self._ledger.note(Joined(self.subtree, self._parent_name, self._epoch))
         return state is not None
 
@@ -453,7 +470,7 @@ class Uplink:
         self._asked.clear()
         if self._jurisdiction.grant_of(self.subtree) is not None:
             self._jurisdiction.drop(self.subtree)
-            self._means.custody.estate.sweep()
+            self._means.custody.sweep()
 
     def _hang_up(self) -> None:
         self._link = None

@@ -8,7 +8,7 @@ them did not hear of, subscribers know it for one message.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import Enum, auto
 from typing import TYPE_CHECKING, Final
@@ -155,11 +155,12 @@ class Wills:
         for session in self._agenda.due(now):
             self._publish(now, self._by_session[session])
 
-    def sweep(self) -> None:
+    def sweep(self, given: Sequence[str] = ()) -> None:
         """A grant is gone without a handover: whoever owns their topics now has none of these wills, so those
-        clients that are here are told to look for it."""
+        clients that are here are told to look for it. `given`: subtrees that are being handed over."""
         for will in list(self._by_session.values()):
-            if not isinstance(self._jurisdiction.lookup(will.message.topic), Grant):
+            is_given = any(is_within(will.message.topic, subtree) for subtree in given)
+            if not is_given and not isinstance(self._jurisdiction.lookup(will.message.topic), Grant):
                 self._tell(will.session, pb.WillAck(reason=pb.REASON_NOT_RESPONSIBLE))
                 self._drop(will.session)
 

@@ -10,15 +10,23 @@ from typing import TypeAlias
 
 __all__ = [
     "Action",
+    "ClientAction",
     "Continue",
     "Crash",
+    "Depart",
+    "Dismiss",
     "Heal",
     "Join",
     "Leave",
+    "Move",
+    "NodeAction",
     "Part",
+    "PathAction",
+    "ProcessAction",
     "Publish",
     "Restart",
     "Roam",
+    "SetWill",
     "Stop",
     "Subscribe",
     "Unsubscribe",
@@ -39,6 +47,23 @@ class Leave:
     """A node hands its subtree back, and stays away."""
 
     at: int
+    node: str
+
+
+@dataclass(frozen=True, slots=True)
+class Dismiss:
+    """A node is ordered to leave (`hbroker leave`), and stays away once it has."""
+
+    at: int
+    node: str
+
+
+@dataclass(frozen=True, slots=True)
+class Move:
+    """Whoever holds a subtree is ordered to hand it back, and a node to claim it (`hbroker move`)."""
+
+    at: int
+    subtree: str
     node: str
 
 
@@ -90,7 +115,9 @@ class Crash:
 
 @dataclass(frozen=True, slots=True)
 class Restart:
-    """A process that crashed begins anew. `remembers`: a node reads its file of delegations."""
+    """A process that ended begins anew. `remembers`: a node reads its files of delegations and
+    subscriptions. That of its claims it reads in any case: else two nodes might claim one subtree. A client
+    takes its session up, where that is kept, and subscribes to the same; or else begins it clean."""
 
     at: int
     host: str
@@ -98,13 +125,34 @@ class Restart:
 
 
 @dataclass(frozen=True, slots=True)
+class Depart:
+    """A client closes. A session that is kept goes on without it, unless it is to end."""
+
+    at: int
+    client: str
+    ends_session: bool
+
+
+@dataclass(frozen=True, slots=True)
+class SetWill:
+    """A client makes its will, which waits so many seconds for it to come back."""
+
+    at: int
+    client: str
+    topic: str
+    qos: int
+    delay: int
+
+
+@dataclass(frozen=True, slots=True)
 class Subscribe:
-    """A client subscribes."""
+    """A client subscribes, in a shared group where one is named."""
 
     at: int
     client: str
     filter: str
     qos: int
+    group: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,9 +184,11 @@ class Publish:
     retain: bool = False
 
 
-Action: TypeAlias = (
-    Join | Leave | Part | Heal | Stop | Continue | Crash | Restart | Roam | Subscribe | Unsubscribe | Publish
-)  # fmt: skip
+NodeAction: TypeAlias = Join | Leave | Dismiss | Move
+PathAction: TypeAlias = Part | Heal
+ProcessAction: TypeAlias = Stop | Continue | Crash | Restart
+ClientAction: TypeAlias = Roam | Depart | SetWill | Subscribe | Unsubscribe | Publish
+Action: TypeAlias = NodeAction | PathAction | ProcessAction | ClientAction
 
 
 def describe(action: Action) -> str:

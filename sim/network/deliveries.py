@@ -1,14 +1,14 @@
 """What must hold of messages, made exact.
 
 A subscription is *whole* for a topic from when `subscribe` has returned (or, after a break, from when the
-topic's owner holds it again) until a *break*: either side loses the link between them, the owner dies or
-loses its lease, or the subscriber dies. Then:
+topic's owner holds it again) until a *break*: the owner dies or loses its lease, or the session ends: where
+either side loses the link between them, or the subscriber dies, and where it is persistent only when it has
+been without a link for its expiry. Then:
 
 - *Complete*: whoever comes to serve a topic holds every subscription that is whole for it.
 - *Nothing lost*: at the moment when a publisher learns that its message of QoS 1 or 2 is distributed, the
   application of each subscriber has it whose subscription, of QoS 1 or 2, was whole from the message's
-  publication on. A subscriber that was stalled then (§7.3) has it by the end, if its subscription is whole
-  until then.
+  publication on. A subscriber that was away or stalled then (§7.3) has it by the end: `owed`.
 - *Adds up*: what an owner took for a session is delivered, expired, dropped for a reason, or still there.
 - *Nothing doubled*: an application gets no message twice that was published at QoS 0, and none that comes
   to it at QoS 2.
@@ -16,7 +16,7 @@ loses its lease, or the subscriber dies. Then:
   publication, not counting those that it has had before, nor those published before its subscription was
   made, or made again after the loss of a link: should such a one come again, it is new to the subscriber.
 - *Intact*: a message has the bytes that were published.
-- *Retained*: `retention`.
+- *Shared*: `sharing`. *Retained*: `retention`. *Wills*: `wills`.
 """
 
 from __future__ import annotations
@@ -25,18 +25,24 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Final
 
 from hbroker._native import Message, topic_matches
-from hbroker.protocol.outcome import Published, Subscribed, SubscriptionFailed
+from hbroker.protocol.outcome import Published, Subscribed, SubscriptionFailed, WillSet
 from hbroker.protocol.packets import Reason
+from hbroker.protocol.subscription import Key
 from hbroker.subtree import is_within
 
+from .absences import Absences
 from .applications import Application, Interest, MessageId, Sent
 from .hosts import ClientHost, NodeHost
 from .invariants import Invariant, Ownership, Violation
+from .owed import Owed
 from .retention import Retention
+from .sharing import Sharing
+from .wills import Wills
 from .world import Address
 
 __all__ = ["Deliveries"]
 
+SECOND: Final = 1_000_000
 MOST_SESSIONS: Final = 1_000
 DISTRIBUTED = (Reason.REASON_SUCCESS, Reason.REASON_NO_MATCHING_SUBSCRIBERS)
 
@@ -52,33 +58,57 @@ class Deliveries:
         self._sent: dict[MessageId, Sent] = {}
         self._open: dict[MessageId, Sent] = {}
         self._stalled: dict[int, int] = {}
-        """When each session was last seen stalled."""
-        self._owed: list[tuple[Application, Interest, Sent]] = []
-        """What was acknowledged while a subscriber was stalled: it waits at the owner."""
+        """When each session was last seen stalled, or away."""
+        self._owed = Owed()
+        self._absences = Absences(ownership)
+        self._sharing = Sharing(ownership, now)
+        self.wills = Wills(ownership, now)
         self._applications: dict[int, Application] = {}
         self.acknowledged = 0
 
     # Change
 
-    def start(self, name: str, host: ClientHost) -> None:
-        """A client process began."""
-        self._applications[host.session] = Application(name, host)
+    def start(self, name: str, host: ClientHost) -> list[Interest]:
+        """A client process began. Returns what an earlier run subscribed to in its session."""
+        terms = host.control.terms
+        application = Application(name, host, self._now(), terms.expiry_s * SECOND)
+        former = self._applications.get(host.session)
+        if former is not None and not terms.clean_start:
+            application.follow(former)
+        self._applications[host.session] = application
+        self._absences.begin(host.session, application.expiry)
+        self.wills.follow(host.session)
+        return [] if former is None else list(former.interests.values())
 
-    def end(self, host: ClientHost) -> None:
-        """A client process died."""
-        del self._applications[host.session]
+    def end(self, host: ClientHost, *, ends_session: bool, is_crash: bool) -> None:
+        """A client process died, or closed, and then may have ended its session."""
+        application = self._applications[host.session]
+        if is_crash:
+            self.wills.die(host.session)
+        self._sharing.end(host.session)
+        application.is_gone = True
+        self._absences.end(host.session, self._now())
+        if ends_session or not application.expiry:
+            del self._applications[host.session]
+            for interest in application.interests.values():
+                self._sharing.leave(host.session, interest)
 
-    def subscribe(self, host: ClientHost, subscription: int, filter: str, qos: int) -> None:
+    def subscribe(self, host: ClientHost, subscription: int, filter: str, qos: int, group: str) -> None:
         """A client asked for a subscription."""
         topics = tuple(topic for topic in self._topics if topic_matches(filter, topic))
-        self._applications[host.session].interests[subscription] = Interest(filter, qos, topics, self._now())
+        application = self._applications[host.session]
+        interest = application.interest(Interest(filter, qos, topics, self._now(), group))
+        application.interests[subscription] = interest
+        self._absences.ask(host.session, interest.key)
+        if group:
+            self._sharing.join(host.session, interest)
 
     def unsubscribe(self, host: ClientHost, filter: str) -> list[int]:
         """A client ends its subscriptions to a filter, which are returned."""
-        interests = self._applications[host.session].interests
-        ended = [number for number, interest in interests.items() if interest.filter == filter]
+        application = self._applications[host.session]
+        ended = [number for number, interest in application.interests.items() if interest.filter == filter]
         for number in ended:
-            del interests[number]
+            self._withdraw(application, number)
         return ended
 
     def publish(self, sent: Sent) -> None:
@@ -88,20 +118,25 @@ class Deliveries:
         if sent.qos:
             self._open[sent.id] = sent
 
-    def break_session(self, session: int, node: Address) -> None:
+    def lose_link(self, session: int, node: Address, reason: str, *, by_node: bool) -> None:
         """The link between a client and a node is down, by the one or the other.
 
         An earlier owner may have messages on their way.
         """
         application = self._applications.get(session)
+        self._sharing.change(session)
+        if by_node:
+            self._note_stall(session)
+            self._absences.lose_link(session, node, self._now())
+            self.wills.lose_link(session, node, reason)
         if application is None:
             return
         for topic in self._topics:
             if node in self._ownership.past[topic]:
                 application.broken[topic] = self._now()
-                for interest in application.interests.values():
-                    interest.since.pop(topic, None)
-                    interest.connected.pop(topic, None)
+                if not application.expiry:
+                    for interest in application.interests.values():
+                        interest.end(topic)
 
     def break_below(self, subtree: str) -> None:
         """The owner of what lies below lost its lease."""
@@ -110,12 +145,13 @@ class Deliveries:
     def break_owner(self, owner: NodeHost) -> None:
         """An owner died. What was on its way to it died too."""
         self._break([topic for topic, last in self._ownership.owners.items() if last is owner])
-        below = [topic for topic in self._topics if is_within(topic, owner.settings.subtree)]
+        below = [t for t in self._topics if any(is_within(t, claim) for claim in owner.claims)]
         self._retention.lose([t for t in below if self._ownership.serves(t) is None], self._now())
 
     def _break(self, topics: list[str]) -> None:
         self._ownership.changed |= dict.fromkeys(topics, self._now())
         self._retention.lose(topics, self._now())
+        self.wills.lose(topics)
         for application in self._applications.values():
             for interest in application.interests.values():
                 for topic in topics:
@@ -124,18 +160,27 @@ class Deliveries:
     # Look
 
     def look_for_stalls(self, node: NodeHost) -> None:
-        """After each act of a node: who is stalled."""
-        stalled = (status.session for status in node.engine.sessions(MOST_SESSIONS) if status.stalled)
-        self._stalled |= dict.fromkeys(stalled, self._now())
+        """After each act of a node: who is stalled, or away."""
+        for status in node.engine.sessions(MOST_SESSIONS):
+            if status.stalled or not status.connected:
+                self._note_stall(status.session)
+            if status.connected:
+                self._absences.gain_link(status.session, node.address)
 
     def look_at_accounts(self, nodes: Iterable[NodeHost]) -> Iterator[Violation]:
-        """Every half second: whether what sessions took adds up, and which topics nobody serves."""
+        """Every half second: whether what sessions took adds up, which of them may have ended, and which
+        topics nobody serves."""
         for node in nodes:
             for status in node.engine.sessions(MOST_SESSIONS):
                 ends = status.delivered + status.expired + sum(status.dropped.values()) + status.queued
                 if status.accepted != ends:
                     text = f"{node.settings.name} took {status.accepted} messages for a session, of {ends}"
                     yield Violation(self._now(), Invariant.ADDS_UP, text)
+        for session, topic in self._absences.over(self._now()):
+            if application := self._applications.get(session):
+                self._sharing.end(session)
+                for interest in application.interests.values():
+                    interest.end(topic)
         for topic in self._topics:
             self._retention.note_service(topic, self._ownership.serves(topic) is not None, self._now())
 
@@ -157,10 +202,12 @@ class Deliveries:
         for application, interest, topic in missing:
             if self._ownership.serves(topic) is not owner:
                 continue
-            if (application.host.session, interest.filter) in held:
-                interest.hold(topic, self._now())
+            session = application.host.session
+            if (session, interest.key) in held:
+                if not self._absences.is_over(session, topic, self._now()):
+                    interest.hold(topic, self._now())
             elif topic in interest.since:
-                text = f"{owner.settings.name} serves {topic} without {application.name}'s {interest.filter}"
+                text = f"{owner.settings.name} serves {topic} without {application.name}'s {interest.title}"
                 yield Violation(self._now(), Invariant.COMPLETE, text)
                 del interest.since[topic]
 
@@ -176,9 +223,12 @@ class Deliveries:
             match outcome:
                 case Subscribed():
                     if interest := application.interests.get(outcome.subscription):
-                        yield from self._made(application, interest)
+                        self._owed.resume(host.session, interest, is_resumed=outcome.resumed)
+                        yield from self._made(application, interest, is_resumed=outcome.resumed)
+                case WillSet():
+                    self.wills.keep(host.session)
                 case SubscriptionFailed():
-                    application.interests.pop(outcome.subscription, None)
+                    self._withdraw(application, outcome.subscription)
                 case Published() if outcome.reason in DISTRIBUTED:
                     yield from self._distributed(self._open.pop((host.publisher, outcome.sequence)))
                 case Published():
@@ -190,95 +240,117 @@ class Deliveries:
     @property
     def open(self) -> int:
         """Messages of QoS 1 and 2 whose living publishers have not learned what became of them."""
-        alive = {application.host.publisher for application in self._applications.values()}
+        alive = {application.host.publisher for application in self._present}
         return sum(publisher in alive for publisher, _ in self._open)
 
     def unmade(self) -> list[str]:
         """Subscriptions that have neither succeeded nor failed."""
         return [
-            f"{application.name}'s {interest.filter}"
-            for application in self._applications.values()
+            f"{application.name}'s {interest.title}"
+            for application in self._present
             for interest in application.interests.values()
-            if not interest.is_made
+            if interest.is_awaited
         ]
 
     def lacking(self) -> Iterator[str]:
         """Subscriptions that are made, and that the owner of a topic does not hold now."""
         owners = {topic: self._ownership.serves(topic) for topic in self._topics}
         held = {owner: held_by(owner) for owner in owners.values() if owner is not None}
-        for application in self._applications.values():
+        for application in self._present:
             for interest in application.interests.values():
                 for topic in interest.topics:
                     owner = owners[topic]
-                    is_held = owner and (application.host.session, interest.filter) in held[owner]
+                    is_held = owner and (application.host.session, interest.key) in held[owner]
                     if interest.is_made and not is_held:
-                        yield f"{topic} is served without {application.name}'s {interest.filter}"
+                        yield f"{topic} is served without {application.name}'s {interest.title}"
 
     def missing(self, sent: Sent) -> list[str]:
         """Who is subscribed to a message's topic at QoS 1 or 2 and has not got it."""
-        return [
+        lacking = [application for application in self._present if sent.id not in application.had]
+        wanting = [
             application.name
-            for application in self._applications.values()
-            if sent.id not in application.had
-            and any(i.is_made and i.qos and sent.topic in i.topics for i in application.interests.values())
+            for application in lacking
+            if any(_wants(interest, sent) for interest in application.interests.values())
         ]
+        return [*wanting, *self._sharing.lacking(sent)]
 
     def unwanted(self, node: NodeHost) -> Iterator[str]:
         """Subscriptions that a node holds for nobody."""
         wanted = {
-            (session, interest.filter)
+            (session, interest.key)
             for session, application in self._applications.items()
             for interest in application.interests.values()
+            if not application.is_gone
         }
-        for _, filter in held_by(node) - wanted:
+        for _, (_, filter) in held_by(node) - wanted - set(self._absences.remains(self._now())):
             yield f"{node.settings.name} holds {filter} for nobody"
 
     def look_at_the_end(self) -> Iterator[Violation]:
         """What came, or did not, as long as it was promised."""
-        for application in self._applications.values():
+        for application in self._present:
             yield from self._retention.look(application, self._now())
-        for application, interest, sent in self._owed:
-            whole = interest.since.get(sent.topic, sent.at + 1) <= sent.at
-            is_wanted = interest in application.interests.values()
-            is_there = self._applications.get(application.host.session) is application
-            if whole and is_wanted and is_there and sent.id not in application.had:
-                text = f"{sent} was acknowledged, and never came to {application.name}'s {interest.filter}"
-                yield Violation(self._now(), Invariant.NOTHING_LOST, text)
+        yield from self._owed.look_at_the_end(self._applications, self._now())
+        yield from self._sharing.look_at_the_end()
+        yield from self.wills.look_at_the_end(self._present)
 
-    def _made(self, application: Application, interest: Interest) -> Iterator[Violation]:
+    @property
+    def _present(self) -> Iterator[Application]:
+        """The clients that run."""
+        return (application for application in self._applications.values() if not application.is_gone)
+
+    def _note_stall(self, session: int) -> None:
+        self._stalled[session] = self._now()
+        self._sharing.change(session)
+
+    def _withdraw(self, application: Application, subscription: int) -> None:
+        interest = application.withdraw(subscription)
+        if interest is not None and interest.group:
+            self._sharing.leave(application.host.session, interest)
+
+    def _made(self, application: Application, interest: Interest, *, is_resumed: bool) -> Iterator[Violation]:
         """`subscribe` has returned. An owner that died after it confirmed is a break like any other."""
-        interest.is_made = True
+        interest.is_awaited = False
+        if interest.made_at is None or not is_resumed:
+            interest.made_at = self._now()
         for topic in interest.topics:
             changed = max(self._ownership.changed.get(topic, 0), application.broken.get(topic, 0))
             if changed >= interest.asked_at:
                 continue
             interest.hold(topic, self._now())
             owner = self._ownership.serves(topic)
-            if owner is not None and (application.host.session, interest.filter) not in held_by(owner):
-                text = f"{application.name}'s {interest.filter} is made, and {owner.settings.name} lacks it"
+            if owner is not None and (application.host.session, interest.key) not in held_by(owner):
+                text = f"{application.name}'s {interest.title} is made, and {owner.settings.name} lacks it"
                 yield Violation(self._now(), Invariant.COMPLETE, text)
 
     def _distributed(self, sent: Sent) -> Iterator[Violation]:
         self.acknowledged += 1
         sent.acknowledged = self._now()
-        for application in self._applications.values():
+        yield from self._sharing.distribute(sent, self._stalled)
+        for session, application in self._applications.items():
             for interest in application.interests.values():
-                whole = interest.qos > 0 and interest.since.get(sent.topic, sent.at + 1) <= sent.at
-                if not whole or sent.id in application.had:
+                is_promised = interest.qos and not interest.group and sent.topic in interest.topics
+                if not is_promised or application.may_lack(sent):
                     continue
-                if self._stalled.get(application.host.session, 0) >= sent.at:
-                    self._owed.append((application, interest, sent))
-                    continue
-                text = f"{sent} is acknowledged, and {application.name} has it not by {interest.filter}"
-                yield Violation(self._now(), Invariant.NOTHING_LOST, text)
+                if interest.since.get(sent.topic, sent.at + 1) > sent.at:
+                    if application.expiry and interest.made_at is not None and interest.made_at <= sent.at:
+                        self._owed.miss(interest, sent)
+                elif self._stalled.get(session, 0) >= sent.at:
+                    self._owed.wait(session, interest, sent)
+                else:
+                    text = f"{sent} is acknowledged, and {application.name} has it not by {interest.title}"
+                    yield Violation(self._now(), Invariant.NOTHING_LOST, text)
 
     def _receive(self, application: Application, message: Message) -> Iterator[Violation]:
+        if (will := self.wills.read(application, message)) is not None:
+            yield from will
+            return
         sent = self._sent[message.publisher, message.sequence]
         if (message.topic, message.payload) != (sent.topic, sent.payload):
             yield Violation(self._now(), Invariant.INTACT, f"{application.name} gets {sent} mutilated")
         if message.retained:
             yield from self._retention.receive(application, sent, self._now())
             return
+        yield from self._sharing.receive(application, sent)
         before = application.had.setdefault(sent.id, set())
         if before and (sent.qos == 0 or message.qos == 2 in before):
             text = f"{application.name} gets {sent} again at QoS {message.qos}"
@@ -293,11 +365,21 @@ class Deliveries:
         if last is None or last.id < sent.id:
             application.last[key] = sent
             return
-        if any(i.connected.get(sent.topic, sent.at) < sent.at for i in application.interests.values()):
+        interests = application.interests.values()
+        if any(interest.group for interest in interests) and self._sharing.has_changed(
+            application.host.session, sent
+        ):
+            return  # It was another member's first.
+        if any(interest.connected.get(sent.topic, sent.at) < sent.at for interest in interests):
             text = f"{application.name} gets {sent} after message {last.id[1]}"
             yield Violation(self._now(), Invariant.ORDER, text)
 
 
-def held_by(owner: NodeHost) -> set[tuple[int, str]]:
-    """(session, filter) of every subscription that a node holds."""
-    return {(subscription.session, subscription.filter) for subscription in owner.control.subscribers}
+def _wants(interest: Interest, sent: Sent) -> bool:
+    """Whether a subscription is one to a message's topic at QoS 1 or 2, and not shared."""
+    return interest.is_made and interest.qos > 0 and not interest.group and sent.topic in interest.topics
+
+
+def held_by(owner: NodeHost) -> set[tuple[int, Key]]:
+    """(session, subscription) of every subscription that a node holds."""
+    return {(subscription.session, subscription.key) for subscription in owner.control.subscribers}

@@ -1,15 +1,16 @@
 """The processes of one run, by name, and who is cut off from whom.
 
-A name stays with a node or client over its restarts; a node also keeps its address, its clock, and its file
-of delegations.
+A name stays with a node or client over its restarts; a node also keeps its address, its clock, and its
+files.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import TypeVar
 
 from hbroker.config import NodeSettings
+from hbroker.protocol.terms import SessionTerms, session_id
 
 from .hosts import ClientHost, Host, NodeHost
 from .paths import CLEAR, Faults
@@ -24,8 +25,9 @@ _AnyHost = TypeVar("_AnyHost", bound=Host)
 class Fleet:
     """Every process that was started, and the paths between those that live."""
 
-    def __init__(self, world: World, nodes: tuple[NodePlan, ...]) -> None:
+    def __init__(self, world: World, nodes: tuple[NodePlan, ...], expiries: Mapping[str, int]) -> None:
         self._world = world
+        self._expiries = expiries
         self._plans = {node.name: node for node in nodes}
         self._settings: dict[str, NodeSettings] = {}
         self._names: dict[Address, str] = {}
@@ -49,9 +51,12 @@ class Fleet:
         plan = self._plans[name]
         return self._enter(name, NodeHost(self._world, self._settings[name], drift_ppm=plan.drift_ppm))
 
-    def start_client(self, name: str) -> ClientHost:
-        """Starts a client."""
-        return self._enter(name, ClientHost(self._world, self._settings[ROOT].listen, name))
+    def start_client(self, name: str, *, begins_clean: bool = False) -> ClientHost:
+        """Starts a client. Where its session is kept it takes that up, unless it begins clean."""
+        terms = SessionTerms(name)
+        if expiry := self._expiries.get(name):
+            terms = SessionTerms(name, session_id(name), expiry, clean_start=begins_clean)
+        return self._enter(name, ClientHost(self._world, self._settings[ROOT].listen, name, terms))
 
     def restart_node(self, name: str, *, remembers: bool) -> NodeHost:
         """Starts a node that died again."""
@@ -98,6 +103,13 @@ class Fleet:
         """The nodes that run, and are to go on."""
         running = (self.node(name) for name in self.hosts if name not in self.left)
         return (node for node in running if node is not None)
+
+    def holder(self, subtree: str) -> NodeHost | None:
+        """The living node that holds exactly this subtree."""
+        for name, host in self.hosts.items():
+            if isinstance(host, NodeHost) and self.is_alive(name) and host.holds(subtree):
+                return host
+        return None
 
     def name(self, address: Address) -> str:
         """Who has, or had, an address."""

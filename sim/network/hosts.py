@@ -145,8 +145,8 @@ class Host:
 class NodeHost(Host):
     """A node. Nodes of one world have one token key each, as processes have that share none.
 
-    `restored`: what an earlier run of it had delegated; `recalled`: who had subscribed there. `drift_ppm`: by
-    how much its clock is too fast.
+    `restored`: what an earlier run of it had delegated; `recalled`: who had subscribed there; `claims`: what
+    it was to own, where orders changed that. `drift_ppm`: by how much its clock is too fast.
     """
 
     def __init__(
@@ -155,6 +155,7 @@ class NodeHost(Host):
         settings: NodeSettings,
         restored: Iterable[Delegation] = (),
         recalled: Iterable[Subscription] = (),
+        claims: Sequence[str] | None = None,
         *,
         drift_ppm: int = 0,
     ) -> None:
@@ -166,6 +167,7 @@ class NodeHost(Host):
         """What its file of delegations holds."""
         self.subscriptions = {(s.session, s.key): s for s in recalled}
         """What its file of subscriptions holds."""
+        self._claims = claims
         self.control: Node = Node(
             settings,
             self.engine,
@@ -174,6 +176,8 @@ class NodeHost(Host):
             unix_offset_us=0,
             restored=self.delegations,
             remember=self._remember,
+            claims=claims,
+            remember_claims=self._remember_claims,
             recalled=list(self.subscriptions.values()),
             note=self._note,
         )
@@ -190,9 +194,26 @@ class NodeHost(Host):
         self.world.remove(self)
 
     def restart(self, *, remembers: bool = False) -> NodeHost:
-        """Begins anew, at the same address; `remembers`: it reads its files."""
-        memory = (self.delegations, self.subscriptions.values()) if remembers else ((), ())
-        return NodeHost(self.world, replace(self.settings), *memory, drift_ppm=self.drift_ppm)
+        """Begins anew, at the same address; `remembers`: it reads all its files, and not that of its
+        claims alone."""
+        return NodeHost(
+            self.world,
+            replace(self.settings),
+            self.delegations if remembers else (),
+            self.subscriptions.values() if remembers else (),
+            self._claims,
+            drift_ppm=self.drift_ppm,
+        )
+
+    @property
+    def claims(self) -> Sequence[str]:
+        """What it is to own: what its settings say, or what its file of claims holds."""
+        return (self.settings.subtree,) if self._claims is None else self._claims
+
+    def holds(self, subtree: str) -> bool:
+        """Whether it was granted exactly this subtree, and serves it."""
+        grant = self.control.jurisdiction.grant_of(subtree)
+        return grant is not None and grant.serving
 
     def owns(self, topic: str) -> bool:
         """Whether it would take a message to this topic now."""
@@ -206,6 +227,9 @@ class NodeHost(Host):
 
     def _remember(self, delegations: Sequence[Delegation]) -> None:
         self.delegations = [replace(delegation) for delegation in delegations]
+
+    def _remember_claims(self, claims: Sequence[str]) -> None:
+        self._claims = list(claims)
 
     def _note(self, subscription: Subscription, ended: bool) -> None:
         if ended:

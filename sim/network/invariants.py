@@ -7,6 +7,8 @@ The invariants are those of docs/guarantees.md, made exact:
 - *Epochs rise*: a subtree is served under an epoch lower than one seen before by nobody, and under the same
   one by the same process alone.
 - *Complete*, *nothing lost*, *nothing doubled*, *order*, *intact*, *adds up*: `deliveries`.
+- *Resumed*: `owed`.
+- *Shared*: `sharing`. *Wills*: `wills`.
 - *Retained*: `retention`.
 - *Bounded*: links, sessions, subscriptions and unacknowledged messages stay below what the hosts that there
   are account for.
@@ -38,9 +40,12 @@ class Invariant(Enum):
     EPOCHS_RISE = "epochs rise"
     COMPLETE = "an owner has every subscription that is complete"
     NOTHING_LOST = "what is acknowledged has reached every subscriber connected"
+    RESUMED = "who is told that his subscription was there all the time has missed nothing"
     NOTHING_DOUBLED = "at QoS 0 and 2 a message comes once"
     ORDER = "order is kept for each publisher and topic"
     INTACT = "a message comes as it was sent"
+    SHARED = "each message comes to one member of a shared group"
+    WILLS = "a will is published when its client is gone, and not before"
     RETAINED = "who subscribes gets what is retained, and nothing older"
     ADDS_UP = "every message taken for a session is accounted for"
     BOUNDED = "memory is bounded"

@@ -4,6 +4,7 @@ A retained message is the topic's until a later one was acknowledged. It is held
 its owner dies, or loses its lease, or nobody serves the topic for a while, so that a handover has failed.
 
 - *Not stale*: who subscribes gets none that another had superseded before he asked.
+- *Not to groups*: members of shared groups get none.
 - *Not missing*: who subscribes while one is there, and stays connected, gets it or a later one.
 
 Messages of several publishers that overlap in time have no order, so none of them supersedes another.
@@ -53,7 +54,11 @@ class Retention:
     def receive(self, application: Application, sent: Sent, now: int) -> Iterator[Violation]:
         """An application got a message as a retained one."""
         application.retained.add(sent.id)
-        asked = [i.asked_at for i in application.interests.values() if sent.topic in i.topics]
+        interests = (*application.interests.values(), *application.past)
+        if interests and all(interest.group for interest in interests):
+            text = f"{application.name} gets {sent} as a retained one, as a member of a group"
+            yield Violation(now, Invariant.RETAINED, text)
+        asked = [interest.asked_at for interest in interests if sent.topic in interest.topics]
         since = min(asked, default=0)
         lost = self._lost.get(sent.topic, 0)
         for other in self._published[sent.topic]:
@@ -65,15 +70,15 @@ class Retention:
     def look(self, application: Application, now: int) -> Iterator[Violation]:
         """What an application should have got since it subscribed."""
         for interest in application.interests.values():
-            for topic in interest.topics:
+            for topic in () if interest.group else interest.topics:
                 wanted = self._retained(topic, interest.asked_at)
                 if wanted is None or not wanted.payload or not _is_unbroken(application, interest, topic):
                     continue
                 later = [s for s in self._published[topic] if s.at >= interest.asked_at]
                 if any(s.qos == 0 for s in later):
                     continue  # It took the place of what was wanted, and may be lost.
-                if not any(s.id in application.had or s.id in application.retained for s in (wanted, *later)):
-                    text = f"{application.name} subscribed to {interest.filter}, and has not got {wanted}"
+                if not any(_has(application, s) for s in (wanted, *later)):
+                    text = f"{application.name} subscribed to {interest.title}, and has not got {wanted}"
                     yield Violation(now, Invariant.RETAINED, text)
 
     def _retained(self, topic: str, at: int) -> Sent | None:
@@ -91,6 +96,13 @@ def _precedes(one: Sent, other: Sent) -> bool:
     is_same_run = one.id[0] == other.id[0]
     is_over = one.acknowledged is not None and one.acknowledged < other.at
     return one.id < other.id if is_same_run else is_over
+
+
+def _has(application: Application, sent: Sent) -> bool:
+    """Whether a client had a message, in this run or one before in the same session."""
+    former = application.former
+    is_former = former is not None and _has(former, sent)
+    return sent.id in application.had or sent.id in application.retained or is_former
 
 
 def _is_unbroken(application: Application, interest: Interest, topic: str) -> bool:

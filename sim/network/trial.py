@@ -17,31 +17,15 @@ from typing import Final
 from hbroker._native import LinkDownEvent
 from hbroker.protocol.core import Event
 from hbroker.protocol.notices import LeaseLost, TookBack
-from hbroker.protocol.subscription import Options
 
-from .actions import (
-    Action,
-    Continue,
-    Crash,
-    Heal,
-    Join,
-    Leave,
-    Part,
-    Publish,
-    Restart,
-    Roam,
-    Stop,
-    Subscribe,
-    Unsubscribe,
-    describe,
-)
-from .applications import Sent
+from .actions import Publish, describe
 from .deliveries import Deliveries
 from .fleet import Fleet
 from .hosts import ClientHost, Host, NodeHost
 from .invariants import Bounds, Invariant, Ownership, Violation
 from .paths import Bottleneck
 from .plan import SECOND, Plan
+from .stage import Stage
 from .world import Datagram, World
 
 __all__ = ["Trial", "Verdict"]
@@ -52,6 +36,11 @@ SETTLING: Final = 75 * SECOND
 """Longer than the longest way back: a lease, its drift, an idle timeout, and a few refused requests."""
 RECOVERY: Final = 20 * SECOND
 """How long the messages may take that prove that everything works again."""
+CALMING: Final = 20 * SECOND
+"""How long the last messages may keep links busy."""
+UNCLAIMED: Final = 35 * SECOND
+"""So long where a client may hold what none of its subscriptions claims, because its session ended without
+hearing of it at some owner: 30 s, then it lets it go."""
 QUIET: Final = 10 * SECOND
 QUEUE: Final = 128 * 1024
 """Bytes that may wait for the line that all datagrams share."""
@@ -87,14 +76,15 @@ class Trial:
     def __init__(self, plan: Plan) -> None:
         self._plan = plan
         self._world = World(plan.seed)
-        self._fleet = Fleet(self._world, plan.nodes)
+        self._fleet = Fleet(self._world, plan.nodes, plan.expiries)
         self._ownership = Ownership(self._world, plan.topics)
         self._deliveries = Deliveries(self._ownership, plan.topics, lambda: self._world.now)
         self._bounds = Bounds(self._world)
+        self._stage = Stage(self._world, self._fleet, self._ownership, self._deliveries, self._bounds)
         self._tail: deque[str] = deque(maxlen=KEPT)
         self._noticed: dict[int, int] = {}
         self._began = self._world.now
-        self._messages = self._datagrams = 0
+        self._datagrams = 0
         self._busy: list[str] | None = None
         """What left a host that should be quiet; None: it is not yet to be quiet."""
         self._world.path = self._fleet.path
@@ -109,24 +99,26 @@ class Trial:
             self._begin()
             for action in self._plan.actions:
                 self._run_until(self._began + action.at)
-                self._take(action)
+                if not isinstance(action, Publish):
+                    self._say(describe(action))
+                self._stage.take(action)
             self._end()
         except Broken as broken:
             violation = broken.violation
             self._say(f"VIOLATION: {violation.invariant.value}: {violation.text}")
         acknowledged = self._deliveries.acknowledged
         return Verdict(
-            self._plan.seed, violation, tuple(self._tail), self._messages, acknowledged, self._datagrams
+            self._plan.seed, violation, tuple(self._tail), self._stage.messages, acknowledged, self._datagrams
         )
 
     # Parts
 
     def _begin(self) -> None:
         for name in self._plan.first:
-            self._bounds.count(node := self._fleet.start_node(name))
+            node = self._stage.start_node(name)
             self._await(partial(_serves, node), f"{name} serves")
         for name in self._plan.clients:
-            self._start_client(name)
+            self._stage.start_client(name)
         bandwidth = self._plan.bandwidth_bps
         line = None if bandwidth is None else Bottleneck(bandwidth, QUEUE)
         self._fleet.paths = replace(self._plan.paths, bottleneck=line)
@@ -142,7 +134,7 @@ class Trial:
             self._require(self._world.now < deadline, "; ".join(complaints))
             self._run_until(self._world.now + SECOND // 2)
         self._prove()
-        self._run_until(self._world.now + 20 * SECOND)
+        self._run_until(self._world.now + (UNCLAIMED if self._plan.expiries else CALMING))
         self._busy = []
         self._run_until(self._world.now + QUIET)
         if self._busy:
@@ -155,7 +147,7 @@ class Trial:
 
     def _complaints(self) -> list[str]:
         """What does not work."""
-        idle = [node for node in self._fleet.nodes if not node.control.is_serving]
+        idle = [n for n in self._fleet.nodes if not n.control.is_serving and not self._is_displaced(n)]
         unowned = [topic for topic in self._plan.topics if self._ownership.serves(topic) is None]
         unanswered = self._deliveries.open
         return [
@@ -166,95 +158,20 @@ class Trial:
             *self._deliveries.lacking(),
         ]
 
+    def _is_displaced(self, node: NodeHost) -> bool:
+        """Whether another node holds what this one claims, by order: it goes on asking (§5.1)."""
+        others = [self._fleet.holder(subtree) for subtree in node.claims]
+        return any(other is not None and other is not node for other in others)
+
     def _prove(self) -> None:
         """A message to each topic reaches everyone who is subscribed."""
-        publisher = self._start_client("proof")
+        publisher = self._stage.start_client("proof")
         for topic in self._plan.topics:
-            sent = self._publish("proof", publisher, Publish(0, "proof", topic, 1, 20))
+            sent = self._stage.publish("proof", publisher, Publish(0, "proof", topic, 1, 20))
             assert sent is not None, "there is room for one"
             self._await(lambda: not self._deliveries.open, f"{sent} is acknowledged")
             missing = self._deliveries.missing(sent)
             self._require(not missing, f"{' '.join(missing)} got nothing of {sent}")
-
-    # Actions
-
-    def _take(self, action: Action) -> None:
-        fleet = self._fleet
-        if not isinstance(action, Publish):
-            self._say(describe(action))
-        match action:
-            case Join() if action.node not in fleet.hosts:
-                self._bounds.count(fleet.start_node(action.node))
-            case Leave() if (node := fleet.node(action.node)) is not None:
-                fleet.left.add(action.node)
-                node.leave()
-            case Part():
-                fleet.apart.append(action.hosts)
-            case Heal():
-                fleet.apart.remove(action.hosts)
-            case Stop() if fleet.is_alive(action.host):
-                fleet.hosts[action.host].stop()
-            case Continue() if fleet.is_alive(action.host) and fleet.hosts[action.host].is_stopped:
-                fleet.hosts[action.host].go_on()
-            case Crash() if fleet.is_alive(action.host):
-                self._crash(action.host)
-            case Restart() if action.host in fleet.hosts and not fleet.is_alive(action.host):
-                self._restart(action.host, action.remembers)
-            case Roam() if (client := fleet.client(action.client)) is not None:
-                fleet.roam(client)
-            case Subscribe() if (client := fleet.client(action.client)) is not None:
-                self._subscribe(client, action)
-            case Unsubscribe() if (client := fleet.client(action.client)) is not None:
-                for subscription in self._deliveries.unsubscribe(client, action.filter):
-                    client.unsubscribe(subscription)
-            case Publish() if (client := fleet.client(action.client)) is not None:
-                self._publish(action.client, client, action)
-            case _:
-                pass
-
-    def _start_client(self, name: str) -> ClientHost:
-        client = self._fleet.start_client(name)
-        self._bounds.count(client)
-        self._deliveries.start(name, client)
-        return client
-
-    def _crash(self, name: str) -> None:
-        host = self._fleet.hosts[name]
-        self._fleet.kill(name)
-        if isinstance(host, NodeHost):
-            self._deliveries.break_owner(host)
-        elif isinstance(host, ClientHost):
-            self._deliveries.end(host)
-
-    def _restart(self, name: str, remembers: bool) -> None:
-        before = self._fleet.hosts[name]
-        if isinstance(before, ClientHost):
-            self._start_client(name)
-        elif isinstance(before, NodeHost) and name not in self._fleet.left:
-            if not remembers:
-                self._ownership.forget(before)
-            self._bounds.count(self._fleet.restart_node(name, remembers=remembers))
-
-    def _subscribe(self, client: ClientHost, wanted: Subscribe) -> None:
-        client.catch_up()
-        subscription = client.control.subscribe(client.clock(), wanted.filter, Options(qos=wanted.qos))
-        self._deliveries.subscribe(client, subscription, wanted.filter, wanted.qos)
-        self._bounds.subscribed()
-        self._world.settle(client)
-
-    def _publish(self, name: str, client: ClientHost, wanted: Publish) -> Sent | None:
-        """None: there was no room."""
-        payload = _payload(f"{name} {self._messages} ", wanted.size)
-        client.catch_up()
-        sequence = client.engine.publish(wanted.topic, payload, wanted.qos, wanted.retain)
-        if sequence is None:
-            return None
-        self._messages += 1
-        message = client.publisher, sequence
-        sent = Sent(name, message, wanted.topic, wanted.qos, wanted.retain, payload, self._world.now)
-        self._deliveries.publish(sent)
-        self._world.settle(client)
-        return sent
 
     # Watching
 
@@ -268,8 +185,7 @@ class Trial:
                 self._check(self._ownership.look(host))
                 is_new = self._ownership.changes != before
                 self._check(self._deliveries.look_at_owner(host, closely=is_new))
-                if host.settings.name in self._fleet.left and host.control.has_stopped:
-                    self._crash(host.settings.name)
+                self._stage.let_go(host)
             case ClientHost():
                 self._check(self._deliveries.look_at_client(host))
 
@@ -285,10 +201,8 @@ class Trial:
         if isinstance(event, LinkDownEvent):
             ends = self._fleet.name(host.address), self._fleet.name(event.address)
             self._say(f"{ends[0]}: link to {ends[1]} down: {event.reason}")
-            if event.inbound:
-                self._deliveries.break_session(event.session, host.address)
-            else:
-                self._deliveries.break_session(host.session, event.address)
+            session, node = (event.session, host.address) if event.inbound else (host.session, event.address)
+            self._deliveries.lose_link(session, node, event.reason, by_node=event.inbound)
 
     def _watch(self, datagram: Datagram) -> None:
         self._datagrams += 1
@@ -330,9 +244,3 @@ class Trial:
 
 def _serves(node: NodeHost) -> bool:
     return node.control.is_serving
-
-
-def _payload(head: str, size: int) -> bytes:
-    """So many bytes that no other message has, and in which no part is like another. 0: none."""
-    counted = (f"{number:08}" for number in range(size // 8 + 1))
-    return (head + "".join(counted)).encode()[: max(size, len(head))] if size else b""

@@ -18,16 +18,19 @@ from hbroker.protocol import (
     delegating,
     handover,
     node,
+    sessions,
     subscriber,
     subscribing,
     subscription,
     timers,
+    wills,
 )
 from hbroker.protocol.admission import Applicant
 from hbroker.protocol.delegation import Child
 from hbroker.protocol.jurisdiction import Grant, Jurisdiction
 from hbroker.protocol.records import Record
 from hbroker.protocol.site import Event, Site
+from hbroker.protocol.subscribers import Subscription
 from hbroker.sim.network.invariants import Invariant
 
 __all__ = ["CONTROL", "CORE", "VARIANTS", "Variant"]
@@ -85,10 +88,9 @@ def _only_said(_: Callable[..., bool]) -> Callable[..., bool]:
 
 
 def _asked_again(_: Callable[..., None]) -> Callable[..., None]:
-    def broken(self: subscriber.Subscriber, site: Site, suback: pb.SubAck) -> None:
+    def broken(self: subscriber.Subscriber, site: Site) -> None:
         site.machine.handle(Event.ACTIVATE)
         site.failures = 0
-        site.is_resumed = suback.resumed
 
     return broken
 
@@ -121,7 +123,76 @@ def _zero(_: Callable[..., int]) -> Callable[..., int]:
     return lambda self, now: 0
 
 
+def _never_kept(open: Callable[..., bool]) -> Callable[..., bool]:
+    def broken(self: sessions.Sessions, session: sessions.Session) -> bool:
+        expiry, session.expiry_s = session.expiry_s, 0
+        is_open = open(self, session)
+        session.expiry_s = expiry
+        return is_open
+
+    return broken
+
+
+def _always(_: object) -> property:
+    return property(lambda self: True)
+
+
+def _shared_by_nobody(add: Callable[..., None]) -> Callable[..., None]:
+    def broken(self: subscribing.Subscribing, subscription: Subscription) -> None:
+        add(self, subscription)
+        session, filter = subscription.session, subscription.filter
+        if subscription.group:
+            self._core.unsubscribe(session, filter, subscription.group)
+            self._core.subscribe(session, filter, subscription.qos)
+
+    return broken
+
+
+def _due_at_once(break_off: Callable[..., None]) -> Callable[..., None]:
+    return lambda self, will, due: break_off(self, will, self._clock())
+
+
+KEPT: Final = (
+    Variant(
+        "an owner keeps nothing for a session that is away",
+        Invariant.NOTHING_LOST,
+        sessions.Sessions,
+        "open",
+        _never_kept,
+    ),
+    Variant(
+        "a client takes every subscription for one that it had before",
+        Invariant.RESUMED,
+        subscription.Subscription,
+        "is_resumed",
+        _always,
+    ),
+    Variant(
+        "every member of a shared group gets each message",
+        Invariant.SHARED,
+        subscribing.Subscribing,
+        "_add",
+        _shared_by_nobody,
+    ),
+    Variant(
+        "a will is not published",
+        Invariant.WILLS,
+        wills.Wills,
+        "handle_link_down",
+        _nothing,
+    ),
+    Variant(
+        "a will does not wait",
+        Invariant.WILLS,
+        wills.Wills,
+        "_break_off",
+        _due_at_once,
+    ),
+)
+"""Defects of the control, in what it does for sessions that are kept, shared groups and wills."""
+
 CONTROL: Final = (
+    *KEPT,
     Variant(
         "the core is not told when a lease ends",
         Invariant.ONE_OWNER,

@@ -8,27 +8,12 @@ from dataclasses import dataclass, field
 from hbroker._proto import packet_pb2 as pb
 from hbroker.config import LeasePolicy, NodeSettings
 from hbroker.protocol.notices import Joined
-from hbroker.protocol.ordering import Ordering
 from hbroker.protocol.terms import SessionTerms
-from hbroker.sim.network import ClientHost, Datagram, Faults, Host, NodeHost, World
+from hbroker.sim.network import ClientHost, Datagram, Faults, NodeHost, World, operators
 from hbroker.sim.network.paths import CLEAR
 from hbroker.subtree import is_within
 
 HOME = ("home/kitchen", "home/livingroom", "home/bedroom", "home/outside", "home/outside/securitycams")
-
-
-class Operator(Host):
-    """Who gives one order to a node (§5.7)."""
-
-    def __init__(self, world: World, node: NodeHost, kind: int, subtree: str = "") -> None:
-        super().__init__(world, world.new_address(), node=False, token_key=b"")
-        settings = node.settings
-        order = pb.Order(kind=pb.OrderKind.Name(kind), node=settings.name, subtree=subtree)
-        self.control: Ordering = Ordering(
-            self.engine, world.random, settings.listen, order, settings.join_key
-        )
-        self.control.start(world.now)
-        world.add(self)
 
 
 @dataclass
@@ -72,18 +57,11 @@ class Tree:
 
     def move(self, subtree: str, holder: NodeHost, target: NodeHost) -> None:
         """As `hbroker move`: the holder hands the subtree back, and the target claims it."""
-        self.order(holder, pb.ORDER_KIND_HAND_BACK, subtree)
-        self.order(target, pb.ORDER_KIND_CLAIM, subtree)
+        self._send(operators.move(subtree, holder, target))
 
-    def order(self, node: NodeHost, kind: int, subtree: str = "", *, wait: bool = True) -> None:
+    def order(self, node: NodeHost, kind: pb.OrderKind, subtree: str = "", *, wait: bool = True) -> None:
         """Gives an order, and waits until it is carried out unless told not to."""
-        operator = Operator(self.world, node, kind, subtree)
-        if not wait:
-            return
-        self.world.run_until(lambda: operator.control.has_ended)
-        answer = operator.control.answer
-        assert answer is not None
-        assert answer.done, answer
+        self._send([operators.Errand(node, kind, subtree)], wait=wait)
 
     def client(self, name: str = "", terms: SessionTerms | None = None) -> ClientHost:
         """A client that knows the root."""
@@ -118,6 +96,15 @@ class Tree:
         """The datagrams with a PUBLISH that went from one node to another."""
         brokers = self.brokers()
         return [d for d in self.published if d.source in brokers and d.destination in brokers]
+
+    def _send(self, errands: list[operators.Errand], *, wait: bool = True) -> None:
+        operator = operators.Operator(self.world, errands)
+        if not wait:
+            return
+        self.world.run_until(lambda: operator.has_ended)
+        answer = operator.answer
+        assert answer is not None
+        assert answer.done, answer
 
     def _watch(self, datagram: Datagram) -> None:
         if "publish" in datagram.kinds():

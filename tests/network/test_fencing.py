@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import pytest
 
+from hbroker._proto import packet_pb2 as pb
+from hbroker.protocol import timers
 from hbroker.protocol.notices import LeaseLost, TookBack
 from hbroker.protocol.outcome import Published, Subscribed
-from hbroker.sim.network import CLEAR, ClientHost, Datagram, Faults
+from hbroker.sim.network import CLEAR, ClientHost, Datagram, Faults, NodeHost
 from tests.network.networks import Tree
 
 TOPIC = "home/kitchen/oven"
@@ -100,3 +102,44 @@ def test_a_part_that_waits_for_its_subscribers_goes_with_the_subtree_around_it()
     home = tree.join("home")
     assert home.owns(TOPIC)
     assert not tree.root.owns(TOPIC)
+
+
+def test_an_old_parent_takes_nothing_back_below_a_subtree_that_it_gave() -> None:
+    """It keeps what went along until it hears that the new owner serves, and hears no more of renewals."""
+    tree = Tree.grow(10, ["home/kitchen"])
+    kitchen = tree.nodes["home/kitchen"]
+    committed = tree.watch_for(lambda t: t.subtree == "home" and t.phase == pb.TRANSFER_PHASE_COMMIT)
+    tree.world.run(3 * timers.SECOND)
+    home = tree.join("home", wait=False)
+
+    def path(datagram: Datagram) -> Faults | None:
+        way = datagram.source, datagram.destination
+        return None if committed and way == (home.address, tree.root.address) else CLEAR
+
+    tree.world.path = path
+    hold_to_one_owner(tree, [tree.root, home, kitchen], 25 * timers.SECOND)
+    assert TookBack("home", "home") in tree.root.notices
+    assert TookBack("home/kitchen", "kitchen") not in tree.root.notices
+
+
+def test_a_parent_that_had_forgotten_takes_nothing_back_below_what_it_remembers_since() -> None:
+    """It granted a part of what a child held, which renewed only afterwards."""
+    tree = Tree.grow(11, ["home", "home/kitchen"])
+    home, kitchen = tree.nodes["home"], tree.nodes["home/kitchen"]
+    tree.root.kill()
+    kitchen.kill()
+    root = tree.root.restart()
+    tree.world.path = lambda d: None if {d.source, d.destination} == {root.address, home.address} else CLEAR
+    kitchen = kitchen.restart()
+    tree.world.run_until(lambda: tree.serves(kitchen))
+    tree.world.path = None
+    tree.world.run_until(lambda: root.control.jurisdiction.delegation_of("home") is not None)
+    hold_to_one_owner(tree, [root, home, kitchen], 40 * timers.SECOND)
+    assert kitchen.owns(TOPIC)
+
+
+def hold_to_one_owner(tree: Tree, nodes: list[NodeHost], period: int) -> None:
+    """Lets time pass, and looks all the while who would take a message."""
+    for _ in range(period // (timers.SECOND // 20)):
+        tree.world.run(timers.SECOND // 20)
+        assert sum(node.owns(TOPIC) for node in nodes) <= 1

@@ -14,11 +14,13 @@ from hbroker import _native
 from hbroker.protocol.subscribing import Subscribing
 from hbroker.sim import soak
 from hbroker.sim.network.actions import Publish
-from hbroker.sim.network.plan import draw
+from hbroker.sim.network.drawing import draw
 from tests.defects.variants import CONTROL, Variant
 
 SEEDS = range(1, 17)
 SHOWS_AT_ONCE = {
+    "an owner keeps nothing for a session that is away",
+    "every member of a shared group gets each message",
     "epochs begin anew with each run of a node",
     "a new owner inherits no subscriptions",
     "a subscription is complete when the root has answered",
@@ -44,7 +46,7 @@ def test_the_seeds_are_of_every_kind() -> None:
     kinds = {type(action).__name__ for plan in plans for action in plan.actions}
     assert kinds == {
         "Join", "Leave", "Part", "Heal", "Stop", "Continue", "Crash", "Restart", "Roam", "Subscribe",
-        "Unsubscribe", "Publish",
+        "Unsubscribe", "Publish", "Dismiss", "Move", "Depart", "SetWill",
     }  # fmt: skip
     assert {plan.paths.loss for plan in plans} == {0.0, 0.01, 0.1, 0.3}
     assert {plan.bandwidth_bps for plan in plans} == {None, 2_000_000, 20_000_000}

@@ -11,7 +11,7 @@ from hbroker.config import LeasePolicy
 from hbroker.protocol import timers
 from hbroker.protocol.notices import PolicyLowered, Refused
 from hbroker.protocol.outcome import Published
-from hbroker.sim.network import ClientHost, Faults, Host, NodeHost
+from hbroker.sim.network import ClientHost, Datagram, Faults, Host, NodeHost
 from hbroker.sim.network.invariants import Ownership, Violation
 from tests.network.networks import Tree
 
@@ -212,6 +212,75 @@ def test_whatever_breaks_on_the_way_of_a_late_parent_nobody_owns_with_another(ki
     traffic.settle()
     owners = {t: [n for n in (tree.root, *living(tree)) if n.engine.owns(world.now, t)] for t in ("home/x",)}
     assert [host.settings.name for host in owners["home/x"]] == ["home"]
+
+
+def kitchen_listener(tree: Tree) -> ClientHost:
+    """Whoever has a subscription at the kitchen alone."""
+    listener = tree.client("listener")
+    listener.subscribe("home/kitchen/#", qos=1)
+    tree.world.run_until(lambda: bool(listener.outcomes))
+    return listener
+
+
+def test_the_heir_of_a_subtree_finds_a_subscriber_that_has_moved() -> None:
+    tree = Tree.grow(12, ["home/kitchen"])
+    world, listener = tree.world, kitchen_listener(tree)
+    former = listener.address
+    listener.roam()
+    world.run(2 * timers.KEEP_ALIVE)
+    before = world.sent_bytes[tree.root.address, former]
+    tree.leave(tree.nodes["home/kitchen"])
+    tree.client().publish("home/kitchen/oven", b"hot", qos=1)
+    world.run_until(lambda: bool(listener.messages), within=timers.SECOND)
+    assert world.sent_bytes[tree.root.address, former] == before
+
+
+def test_a_subscriber_that_its_heir_cannot_reach_turns_to_it() -> None:
+    tree = Tree.grow(13, ["home/kitchen"])
+    listener = kitchen_listener(tree)
+    there = tree.root.address, listener.address
+    began = tree.world.sent_bytes[there[::-1]]
+
+    def path(datagram: Datagram) -> Faults | None:
+        has_asked = tree.world.sent_bytes[there[::-1]] > began
+        return None if (datagram.source, datagram.destination) == there and not has_asked else Faults()
+
+    tree.world.path = path
+    tree.leave(tree.nodes["home/kitchen"])
+    tree.client().publish("home/kitchen/oven", b"hot", qos=1)
+    tree.world.run_until(lambda: bool(listener.messages), within=3 * timers.SECOND)
+
+
+def test_a_claim_within_what_a_node_holds_anyway_waits_until_it_does_not() -> None:
+    tree = Tree.grow(14, ["home", "home/kitchen"])
+    home, kitchen = tree.nodes["home"], tree.nodes["home/kitchen"]
+    traffic = Traffic(tree, "home/kitchen/oven", 2, "home/x")
+    tree.move("home", home, kitchen)
+    for _ in range(3 * timers.LEASE // timers.SECOND):
+        traffic.publish(1, timers.SECOND)
+        assert kitchen.engine.owns(tree.world.now, "home/kitchen/oven")
+    assert kitchen.control.is_serving
+    tree.move("home", kitchen, home)
+    tree.world.run_until(lambda: kitchen.holds("home/kitchen"))
+    assert home.holds("home")
+    traffic.publish(10)
+    traffic.settle()
+
+
+def test_a_child_that_leaves_takes_nothing_from_a_handover_under_way() -> None:
+    tree = Tree.grow(15, ["home/bedroom"])
+    world, subscriber = tree.world, tree.client("subscriber")
+    subscriber.subscribe("home/kitchen", qos=1)
+    world.run_until(lambda: bool(subscriber.outcomes))
+    subscriber.stop()  # So a message stays open, and the handover waits for it (§5.4).
+    tree.client().publish("home/kitchen", b"hot", qos=1)
+    world.run(100 * MILLISECOND)
+    kitchen = tree.join("home/kitchen", wait=False)
+    world.run(50 * MILLISECOND)
+    assert not kitchen.holds("home/kitchen")
+    tree.nodes["home/bedroom"].leave()
+    world.run_until(lambda: kitchen.holds("home/kitchen"))
+    assert {subscription.filter for subscription in kitchen.control.subscribers} == {"home/kitchen"}
 
 
 def living(tree: Tree) -> list[NodeHost]:

@@ -110,6 +110,9 @@ class FakeCore:
     def is_one_sided(self, link: int) -> bool:
         return False
 
+    def peer_of(self, link: int) -> Address | None:
+        return None
+
     def close(self, link: int) -> None:
         if link in self.links:
             self.network.end(self.links[link], "closed")

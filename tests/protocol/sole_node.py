@@ -32,6 +32,8 @@ class ScriptedCore:
         self.adopted: list[tuple[int, Address]] = []
         self.closed: list[int] = []
         self.one_sided: set[int] = set()
+        self.peers: dict[int, Address] = {}
+        """Who has moved, by link."""
         self.published: list[pb.Publish] = []
         self.accounts: list[Any] = []
         self.own: list[tuple[str, bytes, int, bool]] = []
@@ -49,6 +51,9 @@ class ScriptedCore:
 
     def is_one_sided(self, link: int) -> bool:
         return link in self.one_sided
+
+    def peer_of(self, link: int) -> Address | None:
+        return self.peers.get(link)
 
     def close(self, link: int) -> None:
         self.closed.append(link)

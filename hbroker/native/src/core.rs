@@ -112,6 +112,11 @@ impl Core {
         self.on(link.worker(), |engine, _| engine.is_one_sided(link))
     }
 
+    /// Where the peer of a link is now (§4.4); `None`: there is no such link.
+    pub fn peer_of(&self, link: LinkId) -> Option<SocketAddr> {
+        self.on(link.worker(), |engine, _| engine.peer_of(link))
+    }
+
     /// Forgets a link, its queue and its subscriptions.
     pub fn close(&self, link: LinkId) {
         self.on(link.worker(), |engine, now| engine.close(now, link));

@@ -28,6 +28,7 @@ mod outside;
 pub mod parcel;
 pub mod partial;
 pub mod parts;
+mod pauses;
 pub mod post;
 pub mod publisher;
 pub mod rate;
@@ -64,6 +65,7 @@ use crate::engine::inbox::Inbox;
 use crate::engine::links::Links;
 use crate::engine::outlet::{Handoff, Outlet};
 use crate::engine::parts::Splitter;
+use crate::engine::pauses::Pauses;
 use crate::engine::post::Loose;
 use crate::engine::publisher::Publisher;
 use crate::engine::rate::RateLimit;
@@ -125,8 +127,7 @@ struct Client {
     inbox: Inbox,
     /// Tokens for owners that were resolved and not yet written to.
     tokens: std::collections::HashMap<SocketAddr, Vec<u8>, Keyed>,
-    /// The topics whose messages wait for a handover to end, and until when.
-    paused: VecDeque<(Micros, Arc<str>)>,
+    paused: Pauses,
 }
 
 pub struct Engine {

@@ -1,6 +1,6 @@
 //! A client: what it keeps, and its messages from an owner to its application. (`sending` has the other direction.)
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::HashMap;
 use std::net::SocketAddr;
 
 use super::{Client, Engine, HOUSEKEEPING, Side};
@@ -10,6 +10,7 @@ use crate::engine::event::Message;
 use crate::engine::fragment::Receipt;
 use crate::engine::held::MessageId;
 use crate::engine::inbox::{Inbox, Taken};
+use crate::engine::pauses::Pauses;
 use crate::engine::publisher::Publisher;
 use crate::keyed::Keyed;
 use crate::link::pubacks::Success;
@@ -29,14 +30,13 @@ impl Client {
             publisher: Publisher::new(Zones::new(MAX_ZONES, config.seed), config.link_queue_bytes, keyed),
             inbox: Inbox::new(config),
             tokens: HashMap::with_hasher(keyed),
-            paused: VecDeque::new(),
+            paused: Pauses::new(keyed),
         }
     }
 
     /// When something is due that waits; `Micros::MAX`: nothing is.
     pub(super) fn next_timeout(&self) -> Micros {
-        let paused = self.paused.front().map(|(until, _)| *until);
-        paused.into_iter().chain(self.publisher.next_death()).min().unwrap_or(Micros::MAX)
+        self.paused.next().into_iter().chain(self.publisher.next_death()).min().unwrap_or(Micros::MAX)
     }
 }
 

@@ -40,6 +40,11 @@ impl Engine {
         self.out.links.get(link).is_some_and(|entry| entry.link.is_one_sided())
     }
 
+    /// Where the peer of a link is now (§4.4); `None`: there is no such link.
+    pub fn peer_of(&self, link: LinkId) -> Option<SocketAddr> {
+        Some(self.out.links.get(link)?.link.peer())
+    }
+
     pub fn close(&mut self, now: Micros, link: LinkId) {
         self.end_link(now, link, DownReason::Closed);
     }

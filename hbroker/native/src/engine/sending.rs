@@ -23,8 +23,6 @@ use crate::schema::reason;
 use crate::tables::jurisdiction::Cut;
 use crate::wire::{self, PubAckView, PublishOut};
 
-/// How long a message waits for a handover to end before it is sent again.
-const HANDOVER_PAUSE: Micros = 10_000;
 /// Parts that one topic sends in its turn, where others wait for the same owner.
 const PARTS_PER_TURN: usize = 64;
 /// Bytes of `QoS` 0 that wait on a link, beyond which no part of a large message joins them. (Nobody acknowledges such parts, so no
@@ -131,8 +129,7 @@ impl Engine {
     /// Sends what a handover held up, once it has waited long enough.
     pub(super) fn resume_paused(&mut self, now: Micros) {
         while let Side::Client(client) = &mut self.side
-            && client.paused.front().is_some_and(|(until, _)| *until <= now)
-            && let Some((_, topic)) = client.paused.pop_front()
+            && let Some(topic) = client.paused.take_due(now)
         {
             self.send_topic(now, &topic);
         }
@@ -218,7 +215,7 @@ impl Engine {
 
     fn pause(&mut self, now: Micros, topics: BTreeSet<Arc<str>>) {
         if let Side::Client(client) = &mut self.side {
-            client.paused.extend(topics.into_iter().map(|topic| (now + HANDOVER_PAUSE, topic)));
+            topics.into_iter().for_each(|topic| client.paused.add(now, topic));
         }
     }
 

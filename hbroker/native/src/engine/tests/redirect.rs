@@ -54,6 +54,24 @@ fn a_handover_under_traffic_loses_nothing_and_keeps_the_order() {
 }
 
 #[test]
+fn a_publisher_tries_each_message_once_in_the_time_that_it_waits_for_a_handover() {
+    let mut network = Network::new(1, Faults { loss: 0.0, duplication: 0.0, jitter: 0 });
+    let node = network.add_node("", 1);
+    network.add_subscriber(node, "b/#", 2);
+    let publisher = network.add_client();
+    publish_for(&mut network, publisher, 1, 1);
+    network.run_until_drained();
+    network.hosts[node].engines[0].grant("", Grant { serving: false, ..GRANT });
+    publish_for(&mut network, publisher, 20, 1);
+    network.run(SECOND);
+    let tries = network.counter(node, "drop.handover");
+    assert!((20 * 50..=20 * 101).contains(&tries), "{tries}");
+    network.hosts[node].engines[0].grant("", GRANT);
+    network.run_until_drained();
+    network.assert_all_published(publisher, 21);
+}
+
+#[test]
 fn an_owner_that_refuses_and_is_the_owner_again_takes_nothing_out_of_its_turn() {
     for seed in 0..12 {
         for qos in [1, 2] {

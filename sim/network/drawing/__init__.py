@@ -1,0 +1,53 @@
+"""Plans, each drawn whole from its seed."""
+
+from __future__ import annotations
+
+from random import Random
+
+from ..actions import Action, Join
+from ..plan import SECOND, Plan
+from .faults import draw_faults, draw_paths
+from .groups import draw_groups
+from .hierarchy import draw_nodes
+from .moves import draw_moves
+from .sessions import draw_sessions
+from .traffic import draw_messages, draw_subscriptions, handovers
+from .wills import draw_wills
+
+__all__ = ["draw"]
+
+
+def draw(seed: int) -> Plan:
+    """The plan of a seed.
+
+    What is drawn from a generator of its own leaves all the rest of the plan as it is.
+    """
+    random = Random(seed)
+    nodes = draw_nodes(random)
+    late = {n.name for n in nodes[1:] if random.random() < random.choice((0.0, 0.2, 0.5))}
+    clients = tuple(f"p{n}" for n in range(random.choice((1, 1, 2, 2, 3, 4, 5))))
+    clients += tuple(f"s{n}" for n in range(random.choice((1, 2, 2, 3, 3, 4, 5, 7))))
+    owned = random.sample(nodes, min(len(nodes), 8))
+    topics = tuple(sorted({f"{n.subtree or 'other'}/t{random.randint(0, 1)}" for n in owned}))
+    length = random.randint(5, 45) * SECOND
+    actions: list[Action] = [Join(random.randrange(length), name) for name in sorted(late)]
+    actions += draw_faults(random, nodes, clients, length)
+    actions += draw_subscriptions(random, clients, topics, length, handovers(actions))
+    actions += draw_messages(random, clients, topics, length)
+    actions += draw_moves(Random(f"{seed} moves"), nodes, topics, length)
+    expiries, absences = draw_sessions(Random(f"{seed} sessions"), clients, length)
+    actions += absences
+    members, meetings = draw_groups(Random(f"{seed} groups"), topics, length)
+    actions += meetings
+    actions += draw_wills(Random(f"{seed} wills"), clients, topics, length)
+    return Plan(
+        seed,
+        tuple(nodes),
+        tuple(n.name for n in nodes if n.name not in late),
+        (*clients, *members),
+        expiries | {name: expiry for name, expiry in members.items() if expiry},
+        topics,
+        draw_paths(random),
+        random.choice((None, None, None, 2_000_000, 20_000_000)),
+        tuple(sorted(actions, key=lambda action: action.at)),
+    )

@@ -1,0 +1,39 @@
+"""Which nodes there are: a root, and a random tree of subtrees below it."""
+
+from __future__ import annotations
+
+from random import Random
+from typing import Final
+
+from hbroker.config import LeasePolicy
+
+from ..plan import ROOT, NodePlan
+
+__all__ = ["draw_nodes"]
+
+MOST_NODES: Final = 30
+MOST_DRIFT_PPM: Final = 45_000
+"""Clocks may be wrong by one second in 20 (§5.6); a little less leaves time to be told."""
+
+
+def draw_nodes(random: Random) -> list[NodePlan]:
+    """A root and a random hierarchy below it: few nodes are likelier than many.
+
+    Only a node that goes on itself may delegate to one that does (§5.6).
+    """
+    subtrees = [""]
+    for _ in range(int(MOST_NODES * random.random() ** 2)):
+        above = random.choice([s for s in subtrees if s.count("/") < 3])
+        subtree = f"{above}/{random.choice('abcdef')}".lstrip("/")
+        if subtree not in subtrees:
+            subtrees.append(subtree)
+    serve = random.choice((0.0, 0.0, 0.5))
+    lasting = {""}
+    for subtree in subtrees[1:]:
+        if subtree.rpartition("/")[0] in lasting and random.random() < serve:
+            lasting.add(subtree)
+    policies = [LeasePolicy.SERVE if s and s in lasting else LeasePolicy.FENCE for s in subtrees]
+    names = [ROOT, *(f"n{number}" for number in range(1, len(subtrees)))]
+    most = random.choice((0, 100, MOST_DRIFT_PPM))
+    clocks = [random.randint(-most, most) for _ in subtrees]
+    return [NodePlan(*node) for node in zip(names, subtrees, policies, clocks, strict=True)]

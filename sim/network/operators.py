@@ -1,0 +1,96 @@
+"""Those who operate a network: they give orders to nodes, one after the other (§5.7).
+
+As `hbroker leave` and `hbroker move` do it: the next order is given when the one before is carried out. An
+order that is refused, or not carried out in time, ends the errand.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Final
+
+from hbroker._proto import packet_pb2 as pb
+from hbroker.protocol import timers
+from hbroker.protocol.agenda import earliest
+from hbroker.protocol.ordering import Ordering
+
+from .hosts import Host, NodeHost
+from .world import World
+
+__all__ = ["Errand", "Operator", "dismissal", "move"]
+
+PATIENCE: Final = 30 * timers.SECOND
+"""How long an order may take before it is given up, as by default on the command line."""
+
+
+@dataclass(frozen=True, slots=True)
+class Errand:
+    """One order, and the node that it is for."""
+
+    node: NodeHost
+    kind: pb.OrderKind
+    subtree: str = ""
+
+
+def dismissal(node: NodeHost) -> list[Errand]:
+    """As `hbroker leave`."""
+    return [Errand(node, pb.ORDER_KIND_LEAVE)]
+
+
+def move(subtree: str, holder: NodeHost | None, target: NodeHost) -> list[Errand]:
+    """As `hbroker move`; without a holder the subtree is cut out of its owner's."""
+    given = [] if holder is None else [Errand(holder, pb.ORDER_KIND_HAND_BACK, subtree)]
+    return [*given, Errand(target, pb.ORDER_KIND_CLAIM, subtree)]
+
+
+class Operator(Host):
+    """Who gives orders to nodes. `has_ended`: the last is carried out, or one was refused or given up."""
+
+    def __init__(self, world: World, errands: Iterable[Errand]) -> None:
+        super().__init__(world, world.new_address(), node=False, token_key=b"")
+        self._left = list(errands)
+        self._gives_up_at: int | None = None
+        self.control: Ordering = self._next()
+        world.add(self)
+
+    @property
+    def answer(self) -> pb.OrderAck | None:
+        """What was said last to the order given last."""
+        return self.control.answer
+
+    @property
+    def has_ended(self) -> bool:
+        return self._gives_up_at is None
+
+    def settle(self) -> None:
+        super().settle()
+        while self.control.has_ended and not self.has_ended:
+            answer = self.control.answer
+            if self._left and answer is not None and answer.done:
+                self.control = self._next()
+                super().settle()
+            else:
+                self._end()
+
+    def handle_timeout(self) -> None:
+        if self._gives_up_at is not None and self.clock() >= self._gives_up_at:
+            self._end()
+        else:
+            super().handle_timeout()
+
+    def poll_timeout(self) -> int | None:
+        return earliest(super().poll_timeout(), self._gives_up_at)
+
+    def _end(self) -> None:
+        self._gives_up_at = None
+        self.world.remove(self)
+
+    def _next(self) -> Ordering:
+        errand = self._left.pop(0)
+        settings = errand.node.settings
+        order = pb.Order(kind=errand.kind, node=settings.name, subtree=errand.subtree)
+        ordering = Ordering(self.engine, self.world.random, settings.listen, order, settings.join_key)
+        ordering.start(self.clock())
+        self._gives_up_at = self.clock() + PATIENCE
+        return ordering

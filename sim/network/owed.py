@@ -1,0 +1,63 @@
+"""What was acknowledged before it came: it waits at an owner, and has to come by the end.
+
+- A message that was acknowledged while a session was *away* (without a link) or stalled (§7.3) comes to its
+  client, in this run or a later one, as long as the subscription is whole until then.
+- *Resumed*: a client that was told that every owner had its subscription from before (`Subscribed.resumed`,
+  §6.4) gets what was acknowledged since the subscription was first made, whatever happened meanwhile.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from .applications import Application, Interest, Sent
+from .invariants import Invariant, Violation
+
+__all__ = ["Owed"]
+
+
+class Owed:
+    """What is to come."""
+
+    def __init__(self) -> None:
+        self._waiting: list[tuple[int, Interest, Sent]] = []
+        self._missed: dict[Interest, list[Sent]] = {}
+        """What was acknowledged while subscriptions of sessions that are kept were not whole."""
+        self._resumed: list[tuple[int, Interest, Sent]] = []
+
+    # Change
+
+    def wait(self, session: int, interest: Interest, sent: Sent) -> None:
+        """It was acknowledged, and waits for a session."""
+        self._waiting.append((session, interest, sent))
+
+    def miss(self, interest: Interest, sent: Sent) -> None:
+        """It was acknowledged, and no owner may have it for this subscription."""
+        self._missed.setdefault(interest, []).append(sent)
+
+    def resume(self, session: int, interest: Interest, *, is_resumed: bool) -> None:
+        """A client was told whether its subscription was there all the time."""
+        missed = self._missed.pop(interest, [])
+        if is_resumed:
+            self._resumed += [(session, interest, sent) for sent in missed]
+
+    # Look
+
+    def look_at_the_end(self, applications: Mapping[int, Application], now: int) -> Iterator[Violation]:
+        """Whether it came to those that are there."""
+        for session, interest, sent in self._waiting:
+            is_whole = interest.since.get(sent.topic, sent.at + 1) <= sent.at
+            if is_whole and (name := _lacks(applications.get(session), interest, sent)):
+                text = f"{sent} was acknowledged, and never came to {name}'s {interest.title}"
+                yield Violation(now, Invariant.NOTHING_LOST, text)
+        for session, interest, sent in self._resumed:
+            if name := _lacks(applications.get(session), interest, sent):
+                text = f"{name}'s {interest.title} was resumed, as it was told, and {sent} never came"
+                yield Violation(now, Invariant.RESUMED, text)
+
+
+def _lacks(application: Application | None, interest: Interest, sent: Sent) -> str:
+    """The name of a client that is there, wants a message, and has not got it."""
+    if application is None or application.is_gone or application.may_lack(sent):
+        return ""
+    return application.name if interest in application.interests.values() else ""

@@ -1,0 +1,123 @@
+"""What a shared group gets (§6.5), made exact. Its members here subscribe to nothing else.
+
+- Of a group *one* member gets each message: none that another has, unless the members or the topic's owner
+  changed since it was published (a member came, ended, lost a link, was stalled). What had not been answered
+  then goes to another member, which may get what the first already had. At QoS 0 nothing goes to another.
+- When a publisher learns that its message of QoS 1 or 2 is distributed, a member has it, or had it when it
+  died, if a subscription of QoS 1 or 2 in the group was whole from the message's publication on. If a member
+  was away or stalled meanwhile it waits for that one, and comes by the end, to whomever, as long as such a
+  subscription is whole until then. A message in parts is not promised any more once a member has ended.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+
+from .applications import Application, Interest, MessageId, Sent
+from .invariants import Invariant, Ownership, Violation
+
+__all__ = ["Sharing"]
+
+
+@dataclass(slots=True)
+class _Group:
+    """`changed_at`: when something happened to a member; `ended_at`: when one's process or session ended."""
+
+    title: str
+    members: set[Interest] = field(default_factory=set)
+    sessions: set[int] = field(default_factory=set)
+    """Of all members that there ever were: an owner may take one for a member that is so no more."""
+    changed_at: int = 0
+    ended_at: int = 0
+    had: dict[MessageId, set[int]] = field(default_factory=dict)
+    """The sessions that had each message."""
+    waiting: list[Sent] = field(default_factory=list)
+    """What was acknowledged before anybody had it."""
+
+    def promises(self, sent: Sent) -> bool:
+        """Whether a message must come to a member."""
+        is_whole = any(i.qos and i.since.get(sent.topic, sent.at + 1) <= sent.at for i in self.members)
+        return is_whole and not (sent.may_be_in_parts and self.ended_at >= sent.at)
+
+
+class Sharing:
+    """All shared groups of one run."""
+
+    def __init__(self, ownership: Ownership, now: Callable[[], int]) -> None:
+        self._ownership = ownership
+        self._now = now
+        self._groups: dict[tuple[str, str], _Group] = {}
+        self._of_session: dict[int, _Group] = {}
+
+    # Change
+
+    def join(self, session: int, interest: Interest) -> None:
+        """A client asks to be a member."""
+        group = self._groups.setdefault((interest.group, interest.filter), _Group(interest.title))
+        group.members.add(interest)
+        group.sessions.add(session)
+        group.changed_at = self._now()
+        self._of_session[session] = group
+
+    def leave(self, session: int, interest: Interest) -> None:
+        """A client is to be a member no more."""
+        if group := self._of_session.get(session):
+            group.members.discard(interest)
+            self.end(session)
+
+    def end(self, session: int) -> None:
+        """A member's process ended, or its session may have."""
+        self.change(session)
+        if group := self._of_session.get(session):
+            group.ended_at = self._now()
+
+    def change(self, session: int) -> None:
+        """Something happened to a member's link, or it is stalled."""
+        if group := self._of_session.get(session):
+            group.changed_at = self._now()
+
+    def has_changed(self, session: int, sent: Sent) -> bool:
+        """Whether a member may get a message that was first another's."""
+        group = self._of_session.get(session)
+        is_changed = group is not None and group.changed_at >= sent.at
+        return is_changed or self._ownership.changed.get(sent.topic, 0) >= sent.at
+
+    # Look
+
+    def receive(self, application: Application, sent: Sent) -> Iterator[Violation]:
+        """A client got a message."""
+        session = application.host.session
+        group = self._of_session.get(session)
+        if group is None:
+            return
+        had = group.had.setdefault(sent.id, set())
+        if had - {session} and (sent.qos == 0 or not self.has_changed(session, sent)):
+            text = f"{application.name} gets {sent}, which another member of {group.title} has"
+            yield Violation(self._now(), Invariant.SHARED, text)
+        had.add(session)
+
+    def distribute(self, sent: Sent, stalled: dict[int, int]) -> Iterator[Violation]:
+        """A message is acknowledged. `stalled`: when each session was last seen stalled, or away."""
+        for group in self._groups.values():
+            if sent.id in group.had or not group.promises(sent):
+                continue
+            if any(stalled.get(session, 0) >= sent.at for session in group.sessions):
+                group.waiting.append(sent)
+            else:
+                text = f"{sent} is acknowledged, and no member of {group.title} has it"
+                yield Violation(self._now(), Invariant.SHARED, text)
+
+    def lacking(self, sent: Sent) -> Iterator[str]:
+        """The groups of which nobody has a message."""
+        for group in self._groups.values():
+            if sent.id not in group.had and group.promises(sent):
+                yield group.title
+
+    def look_at_the_end(self) -> Iterator[Violation]:
+        """Whether what waited for a member came to one."""
+        for group in self._groups.values():
+            for sent in group.waiting:
+                if sent.id not in group.had and group.promises(sent):
+                    text = f"{sent} was acknowledged, and never came to a member of {group.title}"
+                    yield Violation(self._now(), Invariant.SHARED, text)

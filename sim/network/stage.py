@@ -1,0 +1,192 @@
+"""Where a plan's actions are carried out: by whom there is, and told to those who watch.
+
+An action that does not apply any more, to a process that is gone, is passed over.
+"""
+
+from __future__ import annotations
+
+from hbroker._proto import packet_pb2 as pb
+from hbroker.protocol.subscription import Options
+from hbroker.protocol.testator import Will
+
+from . import actions, operators
+from .applications import Sent
+from .deliveries import Deliveries
+from .fleet import Fleet
+from .hosts import ClientHost, NodeHost
+from .invariants import Bounds, Ownership
+from .plan import SECOND
+from .wills import Testament
+from .world import World
+
+__all__ = ["Stage"]
+
+
+class Stage:
+    """The processes of one run, as a plan's actions act on them. `messages`: how many were published."""
+
+    def __init__(
+        self, world: World, fleet: Fleet, ownership: Ownership, deliveries: Deliveries, bounds: Bounds
+    ) -> None:
+        self._world = world
+        self._fleet = fleet
+        self._ownership = ownership
+        self._deliveries = deliveries
+        self._bounds = bounds
+        self.messages = 0
+
+    # Change
+
+    def take(self, action: actions.Action) -> None:
+        """Carries an action out."""
+        match action:
+            case actions.Join() | actions.Leave() | actions.Dismiss() | actions.Move():
+                self._take_for_node(action)
+            case actions.Part():
+                self._fleet.apart.append(action.hosts)
+            case actions.Heal():
+                self._fleet.apart.remove(action.hosts)
+            case actions.Stop() | actions.Continue() | actions.Crash() | actions.Restart():
+                self._take_for_process(action)
+            case _:
+                client = self._fleet.client(action.client)
+                if client is not None:
+                    self._take_for_client(client, action)
+
+    def start_node(self, name: str) -> NodeHost:
+        """A node's first process."""
+        node = self._fleet.start_node(name)
+        self._bounds.count(node)
+        return node
+
+    def start_client(self, name: str, *, begins_clean: bool = False) -> ClientHost:
+        """A client process. It subscribes to what an earlier run did, where its session is kept."""
+        client = self._fleet.start_client(name, begins_clean=begins_clean)
+        self._bounds.count(client)
+        for interest in self._deliveries.start(name, client):
+            self._subscribe(client, interest.filter, interest.qos, interest.group)
+        return client
+
+    def publish(self, name: str, client: ClientHost, wanted: actions.Publish) -> Sent | None:
+        """None: there was no room."""
+        payload = _payload(f"{name} {self.messages} ", wanted.size)
+        client.catch_up()
+        sequence = client.engine.publish(wanted.topic, payload, wanted.qos, wanted.retain)
+        if sequence is None:
+            return None
+        self.messages += 1
+        message = client.publisher, sequence
+        sent = Sent(name, message, wanted.topic, wanted.qos, wanted.retain, payload, self._world.now)
+        self._deliveries.publish(sent)
+        self._world.settle(client)
+        return sent
+
+    def let_go(self, node: NodeHost) -> None:
+        """Ends the process of a node that has left, and that nothing is to start again."""
+        name = node.settings.name
+        if node.control.has_stopped and (node.control.has_left or name in self._fleet.left):
+            self._fleet.left.add(name)
+            self._crash(name)
+
+    # Kinds of actions
+
+    def _take_for_node(self, action: actions.NodeAction) -> None:
+        node = self._fleet.node(action.node)
+        match action:
+            case actions.Join() if action.node not in self._fleet.hosts:
+                self.start_node(action.node)
+            case actions.Leave() if node is not None:
+                self._fleet.left.add(action.node)
+                node.leave()
+            case actions.Dismiss() if node is not None:
+                operators.Operator(self._world, operators.dismissal(node))
+            case actions.Move() if node is not None:
+                holder = self._fleet.holder(action.subtree)
+                if holder is not node:
+                    operators.Operator(self._world, operators.move(action.subtree, holder, node))
+            case _:
+                pass
+
+    def _take_for_process(self, action: actions.ProcessAction) -> None:
+        host = self._fleet.hosts.get(action.host)
+        if host is None:
+            return
+        is_alive = self._fleet.is_alive(action.host)
+        match action:
+            case actions.Stop() if is_alive:
+                host.stop()
+            case actions.Continue() if is_alive and host.is_stopped:
+                host.go_on()
+            case actions.Crash() if is_alive:
+                self._crash(action.host)
+            case actions.Restart() if not is_alive:
+                self._restart(action.host, action.remembers)
+            case _:
+                pass
+
+    def _take_for_client(self, client: ClientHost, action: actions.ClientAction) -> None:
+        match action:
+            case actions.Roam():
+                self._fleet.roam(client)
+            case actions.Subscribe():
+                self._subscribe(client, action.filter, action.qos, action.group)
+            case actions.Depart():
+                client.leave(end_session=action.ends_session)
+                self._end_client(client, ends_session=action.ends_session, is_crash=False)
+            case actions.SetWill():
+                self._set_will(client, action)
+            case actions.Unsubscribe():
+                for subscription in self._deliveries.unsubscribe(client, action.filter):
+                    client.unsubscribe(subscription)
+            case actions.Publish():
+                self.publish(action.client, client, action)
+
+    # Processes
+
+    def _crash(self, name: str) -> None:
+        host = self._fleet.hosts[name]
+        if isinstance(host, ClientHost):
+            self._end_client(host, ends_session=False, is_crash=True)
+        elif isinstance(host, NodeHost):
+            self._fleet.kill(name)
+            self._deliveries.break_owner(host)
+
+    def _end_client(self, client: ClientHost, *, ends_session: bool, is_crash: bool) -> None:
+        client.kill()
+        self._deliveries.end(client, ends_session=ends_session, is_crash=is_crash)
+
+    def _set_will(self, client: ClientHost, wanted: actions.SetWill) -> None:
+        """A will never waits for longer than its session is kept (§6.6)."""
+        terms = client.control.terms
+        payload = _payload(f"{wanted.client}'s will, {self._world.now} ", 40)
+        publish = pb.Publish(topic=wanted.topic, payload=payload, qos=pb.Qos.Name(wanted.qos))
+        delay = min(wanted.delay, terms.expiry_s) * SECOND
+        self._deliveries.wills.make(
+            Testament(
+                wanted.client, client.session, wanted.topic, wanted.qos, payload, delay, self._world.now
+            )
+        )
+        client.set_will(Will(publish, wanted.delay))
+
+    def _restart(self, name: str, remembers: bool) -> None:
+        before = self._fleet.hosts[name]
+        if isinstance(before, ClientHost):
+            self.start_client(name, begins_clean=not remembers)
+        elif isinstance(before, NodeHost) and name not in self._fleet.left:
+            if not remembers:
+                self._ownership.forget(before)
+            self._bounds.count(self._fleet.restart_node(name, remembers=remembers))
+
+    def _subscribe(self, client: ClientHost, filter: str, qos: int, group: str) -> None:
+        client.catch_up()
+        options = Options(qos=qos)
+        subscription = client.control.subscribe(client.clock(), filter, options, group=group)
+        self._deliveries.subscribe(client, subscription, filter, qos, group)
+        self._bounds.subscribed()
+        self._world.settle(client)
+
+
+def _payload(head: str, size: int) -> bytes:
+    """So many bytes that no other message has, and in which no part is like another. 0: none."""
+    counted = (f"{number:08}" for number in range(size // 8 + 1))
+    return (head + "".join(counted)).encode()[: max(size, len(head))] if size else b""

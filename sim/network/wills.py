@@ -1,0 +1,160 @@
+"""What becomes of clients' wills (§6.6), made exact.
+
+A *testament* is one client process's will, under whatever message ids it is registered. An owner *may*
+publish it when the session may have broken off for as long as the will waits: from when a node that serves
+its topic, or did, lost its link to the session for another reason than LEAVE; or, where the topic has come to
+another owner since, which may have waited for the client in vain, from an idle timeout on.
+
+- *Not before*: nobody gets a will before its owner may publish it.
+- *Not doubled*: an application gets no will twice at QoS 2 under one message id.
+- *Due*: when a client dies whose will an owner keeps, and no run takes its session up, the will comes by the
+  end to whoever is subscribed at QoS 1 or 2 all the time, unless an owner of its topic was lost meanwhile.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import Final
+
+from hbroker._native import Message
+from hbroker.protocol import timers
+
+from .applications import Application
+from .invariants import Invariant, Ownership, Violation
+from .world import Address
+
+__all__ = ["Testament", "Wills"]
+
+DRIFT: Final = 0.07
+"""By how much clocks of one network may differ, at most."""
+LATEST: Final = 40 * timers.SECOND
+"""After so long a will has come, if it comes at all: an idle timeout, a handover, repeats."""
+
+
+@dataclass(slots=True, eq=False)
+class Testament:
+    """One client process's will. `delay`: how long it waits, in microseconds."""
+
+    client: str
+    session: int
+    topic: str
+    qos: int
+    payload: bytes
+    delay: int
+    made_at: int
+    kept_at: int | None = None
+    """When its client learned last that an owner keeps it."""
+    broke_at: int | None = None
+    """When its session may have broken off first."""
+    died_at: int | None = None
+    """When its client died; None: it lives, or ended well."""
+    is_void: bool = False
+    """Whether it need not be published: another run came, or whoever kept it is lost."""
+    had: set[tuple[int, int, int]] = field(default_factory=set)
+    """(session, publisher, sequence) of those who got it at QoS 2."""
+    reached: set[str] = field(default_factory=set)
+    """The clients that got it."""
+
+    def __str__(self) -> str:
+        return f"{self.client}'s will to {self.topic} at QoS {self.qos}"
+
+
+class Wills:
+    """All wills of one run."""
+
+    def __init__(self, ownership: Ownership, now: Callable[[], int]) -> None:
+        self._ownership = ownership
+        self._now = now
+        self._by_payload: dict[bytes, Testament] = {}
+        self._of_session: dict[int, Testament] = {}
+
+    # Change
+
+    def make(self, testament: Testament) -> None:
+        """A client makes its will."""
+        self._by_payload[testament.payload] = testament
+        self._of_session[testament.session] = testament
+
+    def keep(self, session: int) -> None:
+        """A client learned that an owner keeps its will."""
+        if testament := self._of_session.get(session):
+            testament.kept_at = self._now()
+            testament.is_void = False
+            testament.reached.clear()
+
+    def die(self, session: int) -> None:
+        """A client process died."""
+        if testament := self._of_session.get(session):
+            testament.died_at = self._now()
+
+    def follow(self, session: int) -> None:
+        """Another run of a client began: it may be back in time."""
+        if testament := self._of_session.get(session):
+            testament.is_void = True
+
+    def lose_link(self, session: int, node: Address, reason: str) -> None:
+        """A node has lost its link to a session."""
+        testament = self._of_session.get(session)
+        if testament is None or node not in self._ownership.past[testament.topic]:
+            return
+        if reason != "closed" and testament.broke_at is None:
+            testament.broke_at = self._now()
+
+    def lose(self, topics: Iterable[str]) -> None:
+        """Who served these topics is lost, and what it kept."""
+        lost = set(topics)
+        for testament in self._of_session.values():
+            testament.is_void |= testament.topic in lost
+
+    # Look
+
+    def read(self, application: Application, message: Message) -> Iterator[Violation] | None:
+        """A client got a message; None: it is no will."""
+        testament = self._by_payload.get(message.payload)
+        return None if testament is None else self._receive(application, message, testament)
+
+    def look_at_the_end(self, applications: Iterable[Application]) -> Iterator[Violation]:
+        """Whether the wills of those that died came to those who wanted them."""
+        present = list(applications)
+        for testament in self._by_payload.values():
+            if not self._is_due(testament):
+                continue
+            for application in present:
+                if application.name not in testament.reached and _waits(application, testament):
+                    text = f"{testament} never came to {application.name}"
+                    yield Violation(self._now(), Invariant.WILLS, text)
+
+    def _receive(
+        self, application: Application, message: Message, testament: Testament
+    ) -> Iterator[Violation]:
+        testament.reached.add(application.name)
+        if self._now() < self._may_be_published_from(testament):
+            text = f"{application.name} gets {testament}, and its session has not broken off for long enough"
+            yield Violation(self._now(), Invariant.WILLS, text)
+        key = application.host.incarnation, message.publisher, message.sequence
+        if message.qos == 2 and key in testament.had:
+            yield Violation(self._now(), Invariant.WILLS, f"{application.name} gets {testament} twice")
+        testament.had.add(key)
+
+    def _may_be_published_from(self, testament: Testament) -> float:
+        """The earliest time, as clocks may go."""
+        starts = [] if testament.broke_at is None else [float(testament.broke_at)]
+        if self._ownership.changed.get(testament.topic, 0) >= testament.made_at:
+            starts.append(testament.made_at + timers.IDLE_TIMEOUT * (1 - DRIFT))
+        return min(starts, default=float("inf")) + testament.delay * (1 - DRIFT)
+
+    def _is_due(self, testament: Testament) -> bool:
+        died, kept = testament.died_at, testament.kept_at
+        if died is None or kept is None or testament.qos == 0 or testament.is_void:
+            return False
+        return self._now() - died > LATEST + testament.delay * (1 + DRIFT)
+
+
+def _waits(application: Application, testament: Testament) -> bool:
+    """Whether a client has been subscribed to a will's topic since before its testator died."""
+    died = testament.died_at
+    if died is None or application.broken.get(testament.topic, 0) >= died or application.began_at >= died:
+        return False
+    interests = (i for i in application.interests.values() if i.qos and not i.group)
+    return any(i.since.get(testament.topic, died + 1) <= died for i in interests)
