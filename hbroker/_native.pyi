@@ -465,7 +465,7 @@ class ListenerSettings:
         proxy_protocol: bool = False,
         connections: int = 1_000_000,
         connect_rate: int = 0,
-        write_buffer: int = 65_536,
+        write_buffer: int = 1_048_576,
         handshake_bytes: int = 65_536,
         handshake_us: int = 10_000_000,
         maximum_packet: int = 268_435_460,

@@ -9,7 +9,7 @@ use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use bytes::Bytes;
 use siphasher::sip::SipHasher24;
@@ -36,7 +36,7 @@ use crate::mqtt::session::{Session, SessionState};
 use crate::mqtt::settings::{ListenerSettings, SessionSettings};
 use crate::wire::PublishView;
 
-/// How long who asks waits for a worker. None blocks, so this is for one that has ended.
+/// How long who asks waits for each worker. None blocks, so this is for one that has ended.
 const PATIENCE: Duration = Duration::from_secs(5);
 
 /// The native half of a gateway.
@@ -252,9 +252,7 @@ impl Gateway {
         let (sender, receiver): (_, Receiver<T>) = sync_channel(self.server.workers());
         self.office.post_all(|| make(sender.clone()));
         drop(sender);
-        let deadline = Instant::now() + PATIENCE;
-        let left = || deadline.saturating_duration_since(Instant::now());
-        std::iter::from_fn(|| receiver.recv_timeout(left()).ok()).collect()
+        std::iter::from_fn(|| receiver.recv_timeout(PATIENCE).ok()).collect()
     }
 }
 

@@ -151,14 +151,14 @@ impl Gateway {
     #[pyo3(signature = (connection, packet_id, codes, text = ""))]
     fn suback(&self, py: Python<'_>, connection: u64, packet_id: u16, codes: Vec<u8>, text: &str) {
         py.detach(|| {
-            self.gateway.suback(ConnectionId(connection), packet_id, reasons(codes), text.to_owned())
+            self.gateway.suback(ConnectionId(connection), packet_id, reasons(codes), text.to_owned());
         });
     }
 
     #[pyo3(signature = (connection, packet_id, codes, text = ""))]
     fn unsuback(&self, py: Python<'_>, connection: u64, packet_id: u16, codes: Vec<u8>, text: &str) {
         py.detach(|| {
-            self.gateway.unsuback(ConnectionId(connection), packet_id, reasons(codes), text.to_owned())
+            self.gateway.unsuback(ConnectionId(connection), packet_id, reasons(codes), text.to_owned());
         });
     }
 

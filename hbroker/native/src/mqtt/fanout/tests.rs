@@ -3,6 +3,7 @@
 use bytes::Bytes;
 
 use super::*;
+use crate::mqtt::claim::Ticket;
 use crate::wire::PublishView;
 
 const NOW: Micros = 1_000;

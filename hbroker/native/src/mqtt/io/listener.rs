@@ -25,7 +25,7 @@ pub struct Settings {
 
 impl Default for Settings {
     fn default() -> Self {
-        Self { layers: Layers::default(), limits: Limits::default(), write_buffer: 65_536 }
+        Self { layers: Layers::default(), limits: Limits::default(), write_buffer: 1 << 20 }
     }
 }
 

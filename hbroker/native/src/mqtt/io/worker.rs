@@ -3,6 +3,7 @@
 //! A turn reads what has come, has the protocol work through it, and writes once to each connection that has something to say. All
 //! sockets are edge-triggered, registered once for both directions: what a turn leaves unread or unwritten is in a list, not in the kernel.
 
+use std::collections::VecDeque;
 use std::io;
 use std::sync::Arc;
 use std::time::Duration;
@@ -26,6 +27,8 @@ const WAKER: Token = Token(usize::MAX);
 const FIRST_DOOR: usize = 1 << 40;
 /// Events that one poll tells of.
 const EVENTS: usize = 1_024;
+/// Commands that are handled before what they caused is written: each may bring many messages.
+const COMMANDS_PER_TURN: usize = 32;
 /// It looks again by itself after this.
 const LONGEST_SLEEP: Duration = Duration::from_secs(60);
 
@@ -50,6 +53,8 @@ pub struct Worker<P: Protocol> {
     mailbox: Arc<Mailbox<Order<P::Command>>>,
     clock: Clock,
     counters: Arc<Counters>,
+    /// What the protocol has not handled yet.
+    commands: VecDeque<P::Command>,
     /// Those that have room again.
     drained: Vec<ConnectionId>,
     /// When to end, whatever is left.
@@ -70,6 +75,7 @@ impl<P: Protocol> Worker<P> {
             mailbox,
             clock,
             counters: Arc::default(),
+            commands: VecDeque::new(),
             drained: Vec::new(),
             stop_at: None,
         })
@@ -99,8 +105,8 @@ impl<P: Protocol> Worker<P> {
             let now = self.clock.now();
             self.read();
             self.mailbox.take(&mut mail);
-            let commands = self.obey(&mut mail)?;
-            self.turn(now, commands);
+            self.obey(&mut mail)?;
+            self.turn(now);
             self.flush(now);
             if self.stop_at.is_some_and(|at| at <= now || self.connections.is_empty()) {
                 return Ok(());
@@ -113,6 +119,7 @@ impl<P: Protocol> Worker<P> {
         let busy = !self.connections.ready.is_empty()
             || !self.connections.dirty.is_empty()
             || !self.drained.is_empty()
+            || !self.commands.is_empty()
             || self.doors.is_open(now);
         let deadlines = [
             self.connections.next_deadline(),
@@ -172,11 +179,10 @@ impl<P: Protocol> Worker<P> {
     }
 
     /// Does what is for the worker itself; what is left is for the protocol.
-    fn obey(&mut self, mail: &mut Vec<Order<P::Command>>) -> io::Result<Vec<P::Command>> {
-        let mut commands = Vec::new();
+    fn obey(&mut self, mail: &mut Vec<Order<P::Command>>) -> io::Result<()> {
         for order in mail.drain(..) {
             match order {
-                Order::Command(command) => commands.push(command),
+                Order::Command(command) => self.commands.push_back(command),
                 Order::OpenDoor(listener, socket) => {
                     let registry = self.poll.registry();
                     self.doors.open(listener, socket, |socket, index| {
@@ -190,14 +196,15 @@ impl<P: Protocol> Worker<P> {
                 }
             }
         }
-        Ok(commands)
+        Ok(())
     }
 
     /// Has the protocol work through everything that is new.
-    fn turn(&mut self, now: Micros, commands: Vec<P::Command>) {
+    fn turn(&mut self, now: Micros) {
         let connections = &mut self.connections;
         let mut turn = self.protocol.begin_turn(now);
-        for command in commands {
+        let count = self.commands.len().min(COMMANDS_PER_TURN);
+        for command in self.commands.drain(..count) {
             turn.handle_command(connections, command);
         }
         self.doors.accept(now, &self.counters, |door, socket, source, pass| {

@@ -27,7 +27,7 @@ impl ListenerSettings {
     #[pyo3(signature = (
         *, certificates = Vec::new(), key = Vec::new(), client_authorities = Vec::new(), client_certificates = "none",
         websocket = false, websocket_path = "", proxy_protocol = false,
-        connections = 1_000_000, connect_rate = 0, write_buffer = 65_536,
+        connections = 1_000_000, connect_rate = 0, write_buffer = 1_048_576,
         handshake_bytes = 65_536, handshake_us = 10_000_000, maximum_packet = 268_435_460, receive_maximum = 1_000,
         topic_alias_maximum = 64, topic_aliases = 64, maximum_qos = 2, retain_available = true, rate = 0, rate_bytes = 0,
     ))]
