@@ -23,6 +23,7 @@ from hbroker.protocol.machine import Machine
 from hbroker.protocol.outcome import Outcome, Subscribed, SubscriptionFailed
 from hbroker.protocol.packets import Address, Reason, cut_from
 from hbroker.protocol.parts import is_last
+from hbroker.protocol.reasons import PASSING_REASONS
 from hbroker.protocol.requests import (
     TOKEN_LIFETIME,
     Request,
@@ -42,16 +43,6 @@ __all__ = ["Subscriber"]
 _DIRECT_TRIES: Final = 4
 _CONFIRM_PATIENCE: Final = 5 * SECOND
 _MOST_SITES: Final = 10_000
-
-# §8: what to do about these is to try again later.
-_PASSING: Final = frozenset(
-    {
-        Reason.REASON_HANDOVER,
-        Reason.REASON_QUOTA_EXCEEDED,
-        Reason.REASON_OWNER_UNREACHABLE,
-        Reason.REASON_NOT_SERVING,
-    }
-)
 
 
 class Subscriber:
@@ -296,7 +287,7 @@ class Subscriber:
         known = site.subscription
         self._name(now, known, suback.passed_to, ask=True)
         self._ask_heirs(now, known, suback.passed_to)
-        if suback.reason in _PASSING:
+        if suback.reason in PASSING_REASONS:
             known.reason = suback.reason
             self._pause(now, site, Event.DEFER)
         elif suback.reason not in (Reason.REASON_SUCCESS, Reason.REASON_NOT_RESPONSIBLE):
@@ -429,7 +420,7 @@ class Subscriber:
     def _refused(self, now: int, known: Subscription, reason: int) -> None:
         """§8: a passing reason is like silence, and is repeated; another one ends the subscription."""
         known.reason = reason
-        if reason not in _PASSING:
+        if reason not in PASSING_REASONS:
             self._abandon_all(now, known, reason)
 
     def _abandon_all(self, now: int, known: Subscription, reason: int) -> None:
