@@ -114,8 +114,8 @@ class Deliveries:
         return ended
 
     def hear(self, host: ClientHost, suback: pb.SubAck) -> None:
-        """An owner tells a client what it holds, or that it did not have it any more (§6.4): then what a later
-        run is told counts from here on. While a run waits for `Subscribed`, that is what tells it."""
+        """An owner tells a client what it holds. If it did not have it any more (§6.4), what a later run is
+        told counts from here on. A run that waits for `Subscribed` is told by that."""
         application = self._applications.get(host.session)
         if application is None or application.host is not host or not suback.active or suback.resumed:
             return
