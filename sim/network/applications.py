@@ -54,7 +54,7 @@ class Interest:
     connected: dict[str, int] = field(default_factory=dict)
     """The same, but for breaks in which no link was lost."""
     made_at: int | None = None
-    """When all owners had it for the first time, not counting what its session has lost since."""
+    """When all owners had it for the first time, or had it again after one had told that it did not."""
     is_awaited: bool = True
     """Whether this run was not told yet what became of it."""
 
