@@ -140,12 +140,7 @@ impl Outlet {
     }
 
     /// Takes a session's messages that go elsewhere, as [`Session::take`].
-    pub fn take(
-        &mut self,
-        key: SessionKey,
-        why: Drop,
-        is_meant: impl FnMut(&Parcel) -> bool,
-    ) -> Vec<Parcel> {
+    pub fn take(&mut self, key: SessionKey, why: Drop, is_meant: impl FnMut(&Parcel) -> bool) -> Vec<Parcel> {
         let Some(session) = self.sessions.get_mut(key) else {
             return Vec::new();
         };
