@@ -90,8 +90,9 @@ class Subscriber:
     def unsubscribe(self, now: int, listener: int) -> None:
         """Removes a listener; the last one takes the subscription along. `Unsubscribed` follows."""
         known = self._by_id.get(listener)
-        links = self._remove(now, listener)
-        self._unsubscriptions.start(now, listener, ("", "") if known is None else known.key, links)
+        key = ("", "") if known is None else known.key
+        self._unsubscriptions.prepare(key)
+        self._unsubscriptions.start(now, listener, key, self._remove(now, listener))
 
     def release(self, now: int, listener: int) -> None:
         """Removes a listener, and leaves the subscription in the session, at its owners (§6.4)."""
@@ -355,7 +356,7 @@ class Subscriber:
     def _forget_if_unwanted(self, link: int, key: Key) -> None:
         """A node made, or took over, what we gave up in the meantime."""
         if key not in self._by_key and not self._terms.is_persistent:
-            self._unsubscriptions.forget(link, key)
+            self._unsubscriptions.forget(key, [link])
 
     def _activate(self, site: Site) -> None:
         site.machine.handle(Event.ACTIVATE)
@@ -437,8 +438,8 @@ class Subscriber:
     def _abandon(self, now: int, listener: int, reason: int, *, answered: bool) -> None:
         """Ends a listener, and the subscription with the last one, at whatever owners have it."""
         key = self._by_id[listener].key
-        for link in self._fail(now, listener, reason, answered=answered):
-            self._unsubscriptions.forget(link, key)
+        self._unsubscriptions.prepare(key)
+        self._unsubscriptions.forget(key, self._fail(now, listener, reason, answered=answered))
 
     def _remove(self, now: int, listener: int) -> list[int]:
         """Takes a listener out; returns the sessions in which the subscription is to be ended.

@@ -285,7 +285,7 @@ class Deliveries:
             for application in lacking
             if any(_wants(interest, sent) for interest in application.interests.values())
         ]
-        return [*wanting, *self._sharing.lacking(sent)]
+        return [*wanting, *self._sharing.lacking(sent, self._wanted)]
 
     def unwanted(self, node: NodeHost) -> Iterator[str]:
         """Subscriptions that a node holds for nobody."""
@@ -303,13 +303,18 @@ class Deliveries:
         for application in self._present:
             yield from self._retention.look(application, self._now())
         yield from self._owed.look_at_the_end(self._applications, self._now())
-        yield from self._sharing.look_at_the_end()
+        yield from self._sharing.look_at_the_end(self._wanted)
         yield from self.wills.look_at_the_end(self._present)
 
     @property
     def _present(self) -> Iterator[Application]:
         """The clients that run."""
         return (application for application in self._applications.values() if not application.is_gone)
+
+    @property
+    def _wanted(self) -> set[Interest]:
+        """The subscriptions of the clients that run."""
+        return {interest for application in self._present for interest in application.interests.values()}
 
     def _note_stall(self, session: int) -> None:
         self._stalled[session] = self._now()
