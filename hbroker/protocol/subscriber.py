@@ -156,13 +156,15 @@ class Subscriber:
         elif not self._unsubscriptions.handle_suback(suback.request):
             site = self._confirmations.find(suback.request)
             if site is not None and site.link == link:
-                self._confirmed(now, site, suback)
+                self._confirmed(now, link, site, suback)
             elif suback.active:
                 self._forget_if_unwanted(link, (suback.group, suback.filter))
 
     def handle_link_down(self, now: int, link: int) -> None:
         """§6.3: every subscription in that session is to be made again."""
         self._unsubscriptions.handle_link_down(link)
+        for known in self._by_key.values():
+            known.links.discard(link)
         for site in list(self._by_link.get(link, ())):
             self._pause(now, site, Event.LINK_DOWN)
             self._review(site.subscription)
@@ -284,7 +286,7 @@ class Subscriber:
         else:
             self._pause(now, site, Event.LINK_DOWN)
 
-    def _confirmed(self, now: int, site: Site, suback: pb.SubAck) -> None:
+    def _confirmed(self, now: int, link: int, site: Site, suback: pb.SubAck) -> None:
         known = site.subscription
         self._name(now, known, suback.passed_to, ask=True)
         self._ask_heirs(now, known, suback.passed_to)
@@ -298,6 +300,7 @@ class Subscriber:
         elif suback.active:
             self._served(site, suback)
         else:
+            known.links.discard(link)
             site.machine.handle(Event.DISCLAIM)
             self._release(site)
             if not suback.passed_to:  # §6.3: it does not say who is responsible instead
@@ -347,6 +350,7 @@ class Subscriber:
             site.is_resumed = suback.resumed
             self._activate(site)
         else:
+            known.links.discard(link)
             site.machine.handle(Event.DISCLAIM)
             self._release(site)
             if not suback.passed_to:  # §6.3: it lost its subtree to nobody that it knows of
@@ -388,6 +392,7 @@ class Subscriber:
 
     def _attach(self, site: Site, link: int) -> None:
         site.link = link
+        site.subscription.links.add(link)
         self._by_link.setdefault(link, {})[site] = None
 
     # Ends
@@ -461,7 +466,6 @@ class Subscriber:
             return []
         del self._by_key[known.key]
         known.machine.handle(subscription.Event.END)
-        links = [site.link for site in known.everyone if site.link is not None]
         for site in known.everyone:
             self._release(site)
-        return links
+        return sorted(known.links)
