@@ -53,7 +53,9 @@ def main() -> int:
         return 0
     if not check:
         PAGE.write_text(text, encoding="utf-8")
-    print(f"{PAGE.relative_to(ROOT)}: {'differs from the tests: run make conformance' if check else 'written'}")
+    print(
+        f"{PAGE.relative_to(ROOT)}: {'differs from the tests: run make conformance' if check else 'written'}"
+    )
     return int(check)
 
 
@@ -67,7 +69,9 @@ def holders() -> dict[str, list[Holder]]:
     for path in sorted((ROOT / "hbroker" / "native" / "src" / "mqtt").rglob("*.rs")):
         for test, ids in rust_marks(path.read_text(encoding="utf-8")):
             for id in ids:
-                found[id].append(Holder(path.relative_to(ROOT / "hbroker" / "native" / "src").as_posix(), test))
+                found[id].append(
+                    Holder(path.relative_to(ROOT / "hbroker" / "native" / "src").as_posix(), test)
+                )
     return found
 
 

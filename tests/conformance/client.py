@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 from collections import deque
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -200,7 +201,9 @@ def unsubscribe(packet_id: int, *filters: str | bytes) -> bytes:
 
 def ack(kind: int, packet_id: int, code: int = 0) -> bytes:
     """PUBACK, PUBREC, PUBREL or PUBCOMP; with success in the short form."""
-    return packet(kind << 4 | (kind == PUBREL) << 1, packet_id.to_bytes(2, "big") + bytes([code] if code else []))
+    return packet(
+        kind << 4 | (kind == PUBREL) << 1, packet_id.to_bytes(2, "big") + bytes([code] if code else [])
+    )
 
 
 def disconnect(code: int = 0, properties: Properties = ()) -> bytes:
@@ -220,6 +223,7 @@ class Client(wire.Raw):
 
     def __init__(self, port: int) -> None:
         super().__init__(port)
+        self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self._messages: deque[tuple[int, bytes]] = deque()
 
     def __enter__(self) -> Client:

@@ -24,7 +24,14 @@ class Ports(NamedTuple):
 @pytest.fixture(scope="session")
 def ports() -> Iterator[Ports]:
     """The gateway's, once it is ready."""
-    flags = ["--listener", "127.0.0.1:0", "--listener", "address=127.0.0.1:0,websocket=/mqtt", "--workers", "1"]
+    flags = [
+        "--listener",
+        "127.0.0.1:0",
+        "--listener",
+        "address=127.0.0.1:0,websocket=/mqtt",
+        "--workers",
+        "1",
+    ]
     policy = ["--policy", "tests.conformance.policy:TestPolicy", "--log-level", "warning"]
     with node_up() as node:
         command = [*hbroker("gateway"), "--name", "one", "--root", node.root, *flags, *policy]

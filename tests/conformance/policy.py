@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from hbroker.config import AccessSettings
+from hbroker.gateway import acl
 from hbroker.gateway.border import Rule
 from hbroker.gateway.policy import Admitted, Candidate, Challenge, Check, FilePolicy, Refusal, Verdict
 from hbroker.gateway.reasons import Code
@@ -40,4 +41,4 @@ class TestPolicy(FilePolicy):
 
     def rules(self, username: str | None, client_id: str) -> Sequence[Rule]:
         """See `Policy`."""
-        return [Rule("denied/#", False, True, True), Rule("#", True, True, True)]
+        return [Rule("denied/#", False, True, True), *acl.OPEN]

@@ -10,7 +10,17 @@ import pytest
 from tests.conformance.client import PINGREQ, Client, P, connect, publish, subscribe, unsubscribe
 from tests.conformance.holds import holds
 from tests.conformance.policy import WHY
-from tests.gateway_native.wire import CONNACK, DISCONNECT, PINGRESP, PUBACK, PUBREC, SUBACK, UNSUBACK, packet, text
+from tests.gateway_native.wire import (
+    CONNACK,
+    DISCONNECT,
+    PINGRESP,
+    PUBACK,
+    PUBREC,
+    SUBACK,
+    UNSUBACK,
+    packet,
+    text,
+)
 
 Dial = Callable[[], Client]
 
@@ -109,7 +119,9 @@ def test_a_client_id_is_there_and_utf_8(dial: Dial, payload: bytes) -> None:
 
 
 @holds("MQTT-3.1.3-5", "MQTT-3.1.4-5", "MQTT-3.2.2-1")
-@pytest.mark.parametrize("id", ["0", "abcdefghijklmnopqrstuvw", "xyzABCDEFGHIJKLMNOPQRST", "UVWXYZ0123456789"])
+@pytest.mark.parametrize(
+    "id", ["0", "abcdefghijklmnopqrstuvw", "xyzABCDEFGHIJKLMNOPQRST", "UVWXYZ0123456789"]
+)
 def test_plain_client_ids_are_taken(dial: Dial, id: str) -> None:
     client = dial().opened(id)
     assert client.connack.flags == 0
@@ -183,7 +195,9 @@ def test_silence_of_one_and_a_half_times_the_keep_alive_ends(dial: Dial, name: s
 
 @holds("MQTT-3.1.2-28")
 @pytest.mark.parametrize("properties", [(), ((P.WANTS_RESPONSE, 0),)])
-def test_no_response_information_for_who_wants_none(dial: Dial, name: str, properties: tuple[tuple[P, int]]) -> None:
+def test_no_response_information_for_who_wants_none(
+    dial: Dial, name: str, properties: tuple[tuple[P, int]]
+) -> None:
     assert dial().opened(name, properties=properties).connack.get(P.RESPONSE_INFORMATION) is None
 
 

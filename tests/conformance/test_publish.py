@@ -166,7 +166,9 @@ def test_every_alias_up_to_the_maximum_is_taken(client: Client, other: Client, n
 
 @holds("MQTT-3.1.2-26", "MQTT-3.1.2-27", "MQTT-3.3.2-11", "MQTT-3.3.2-8")
 @pytest.mark.parametrize("most", [0, 1, 2])
-def test_aliases_to_the_client_stay_within_its_maximum(client: Client, dial: Dial, name: str, most: int) -> None:
+def test_aliases_to_the_client_stay_within_its_maximum(
+    client: Client, dial: Dial, name: str, most: int
+) -> None:
     reader = dial().opened(f"{name}r", properties=((P.ALIAS_MAXIMUM, most),) if most else ())
     reader.subscribe(f"{name}/#")
     topics = [f"{name}/{number}" for number in (1, 2, 3, 1, 2, 3)]

@@ -81,7 +81,9 @@ def test_an_open_connection_keeps_its_session(dial: Dial, other: Client, name: s
     short = dial().opened(f"{name}s", properties=((P.SESSION_EXPIRY, 1),))
     short.subscribe(f"{name}/u")
     short.leave()
-    until(lambda: dial().opened(f"{name}s", clean=False).connack.flags == 0, "the other ends", 10, glance_s=1.2)
+    until(
+        lambda: dial().opened(f"{name}s", clean=False).connack.flags == 0, "the other ends", 10, glance_s=1.2
+    )
     other.publish(f"{name}/t", b"still")
     assert client.take().payload == b"still"
 

@@ -59,7 +59,9 @@ def test_who_comes_back_in_time_has_no_will_published(dial: Dial, other: Client,
     dial().opened(name, properties=(KEPT,), will=delayed).socket.close()
     back = dial().opened(name, clean=False, properties=(KEPT,))
     # Another's will, of a delay that ends later, comes alone.
-    dial().opened(f"{name}e", properties=(KEPT,), will=Will(f"{name}/other", properties=delayed.properties)).socket.close()
+    dial().opened(
+        f"{name}e", properties=(KEPT,), will=Will(f"{name}/other", properties=delayed.properties)
+    ).socket.close()
     began = time.monotonic()
     assert other.take().topic == f"{name}/other"
     assert time.monotonic() - began > 0.8
