@@ -31,8 +31,8 @@ _PATIENCE: Final = 2 * SECOND
 
 @dataclass(slots=True, eq=False)
 class _Ending:
-    """`listener`: whom to tell; None: nobody, or he was told. `awaited`: the owners that have not answered, by
-    request id."""
+    """`listener`: whom to tell; None: nobody, or not any more. `awaited`: the owners that have not answered,
+    by request id."""
 
     listener: int | None
     is_shared: bool

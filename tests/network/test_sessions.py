@@ -4,6 +4,7 @@ several owners."""
 from __future__ import annotations
 
 from collections import Counter
+from types import SimpleNamespace
 
 import pytest
 
@@ -14,6 +15,8 @@ from hbroker.protocol.terms import SessionTerms, session_id
 from hbroker.protocol.testator import Will
 from hbroker.protocol.timers import SECOND
 from hbroker.sim.network import ClientHost, Faults
+from hbroker.sim.network.applications import Interest, Sent
+from hbroker.sim.network.sharing import Sharing
 from tests.network.networks import Tree
 
 LOSSY = Faults(loss=0.1, reordering=0.1, duplication=0.05)
@@ -190,6 +193,43 @@ def test_what_a_member_had_not_acknowledged_when_it_died_goes_to_another() -> No
     tree.world.run_until(lambda: len(done(publisher)) == 30, within=60 * SECOND)
     tree.world.run(30 * SECOND)
     assert sorted(heard(*members[1:])) == sorted(("garden/c", payload) for payload in payloads(0, 30))
+
+
+@pytest.mark.parametrize("seed", range(1, 6))
+def test_what_comes_to_a_member_that_leaves_goes_to_another(seed: int) -> None:
+    tree = network(seed)
+    members = [tree.client(f"member-{number}") for number in range(4)]
+    subscriptions = [subscribed(tree, member, group="g").subscription for member in members]
+    publisher = tree.client("publisher")
+    for member, subscription in zip(members[1:], subscriptions[1:], strict=True):
+        for payload in payloads(0, 30):
+            publisher.publish("garden/c", b"%d " % subscription + payload, 2)
+        tree.world.run(SECOND // 200)
+        member.unsubscribe(subscription)
+        tree.world.run(SECOND // 50)
+    tree.world.run_until(lambda: len(done(publisher)) == 90)
+    assert len(set(heard(*members))) == 90
+
+
+def test_what_waits_for_the_only_member_that_is_kept_is_for_no_other() -> None:
+    """What the watchers of the simulation go by: it is acknowledged, and comes to whoever is back first."""
+    sent = Sent("p", (1, 1), "a", 1, retain=False, payload=b"", at=5)
+    kept, here = (Interest("a", 1, ("a",), 0, "g") for _ in range(2))
+    changed: dict[str, int] = {}
+    sharing = Sharing(SimpleNamespace(changed=changed), lambda: 9)  # type: ignore[arg-type]
+    sharing.join(1, kept)
+    kept.hold("a", 1)
+    assert list(sharing.distribute(sent, {1: 6})) == []
+    assert list(sharing.lacking(sent, set())) == [], "nobody is there"
+    assert list(sharing.look_at_the_end(set())) == []
+    assert list(sharing.lacking(sent, {kept})) == ["$share/g/a"]
+    assert len(list(sharing.look_at_the_end({kept}))) == 1
+    sharing.join(2, here)
+    here.hold("a", 1)
+    assert list(sharing.lacking(sent, {here})) == ["$share/g/a"], "it is chosen before who is away"
+    assert list(sharing.look_at_the_end({here})) == [], "it waits where it was put before that one came"
+    kept.end("a")
+    assert len(list(sharing.look_at_the_end({here}))) == 1, "a session that ends gives it up"
 
 
 # Wills

@@ -194,6 +194,8 @@ class World:
         self.waiting: set[str] = set()
         self.rejected: dict[str, int] = {}
         self.listening: dict[int, str] = {}
+        self.leaving: list[tuple[bool, int]] = []
+        """What the core was told of it, and how many listened then."""
         self.links: dict[Address, int] = {}
         self._written_to: set[Address] = set()
         self._queue: list[tuple[int, int, Callable[[], None]]] = []
@@ -356,7 +358,7 @@ class World:
         self.listening.pop(subscription, None)
 
     def set_leaving(self, is_leaving: bool) -> None:
-        self.is_leaving = is_leaving
+        self.leaving.append((is_leaving, len(self.listening)))
 
 
 def home(world: World) -> dict[str, Node]:

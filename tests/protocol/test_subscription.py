@@ -15,6 +15,7 @@ from hbroker._proto import packet_pb2 as pb
 from hbroker.protocol import site, subscription
 from hbroker.protocol.outcome import Subscribed, SubscriptionFailed, Unsubscribed
 from hbroker.protocol.packets import address_of, body_of, pack
+from hbroker.protocol.subscription import Options
 from tests.protocol.client_world import SECOND, Node, World, home
 from tests.protocol.fake_network import Faults
 
@@ -222,6 +223,30 @@ def test_unsubscribe_does_not_wait_for_the_dead() -> None:
     world.control.unsubscribe(world.now, id)
     world.outcome(Unsubscribed)
     assert world.now - started <= 2 * SECOND
+
+
+def test_a_member_that_leaves_answers_for_nothing_until_every_owner_has_heard() -> None:
+    world = World()
+    nodes = home(world)
+    id = world.control.subscribe(world.now, "home/+/lights", Options(1), group="g")
+    world.outcome(Subscribed)
+    nodes["kitchen"].is_mute = True
+    world.control.unsubscribe(world.now, id)
+    assert world.leaving[0] == (True, 1), "before the listener is gone"
+    world.outcome(Unsubscribed)
+    assert world.leaving[-1] == (True, 0), "the application waits no longer, but one has not answered"
+    world.cut_off(nodes["kitchen"])
+    assert world.leaving[-1] == (False, 0)
+
+
+def test_an_end_that_is_not_of_a_group_withholds_nothing() -> None:
+    world = World()
+    home(world)
+    id = world.subscribe("#")
+    world.outcome(Subscribed)
+    world.control.unsubscribe(world.now, id)
+    world.outcome(Unsubscribed)
+    assert world.leaving == []
 
 
 def test_a_handover_that_crosses_an_unsubscribe_leaves_no_orphan() -> None:
