@@ -245,14 +245,14 @@ class Node:
         """This node's line of `hbroker tree --json`, and its counters."""
         drops, counters = split_drops(Counter(self._core.counters()) + self._ledger.counters)
         claims = self._claims
-        own = None if claims.main is None else self._jurisdiction.grant_of(claims.main)
+        own = None if claims.main is None else self._jurisdiction.lookup(claims.main)
         return {
             "name": self._settings.name,
             "subtree": claims.main,
             "subtrees": claims.subtrees,
             "parent": claims.parent,
             "address": format_address(self._address),
-            "epoch": 0 if own is None else own.epoch,
+            "epoch": own.epoch if isinstance(own, Grant) else 0,
             "serving": self.is_serving,
             "children": sorted(d.subtree for d in self._jurisdiction.delegations),
             "subscriptions": len(self._subscribing.subscribers),

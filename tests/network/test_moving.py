@@ -335,6 +335,7 @@ def test_a_node_comes_between_two_subtrees_of_one_other() -> None:
     traffic = Traffic(tree, "home/kitchen/oven/x", 2, "home/x", "home/kitchen/x")
     tree.move("home", home, oven)
     traffic.publish(10)
+    assert oven.control.status(tree.world.now)["epoch"], "it owns what it is there for as a part of `home`"
     kitchen = tree.join("home/kitchen")
     traffic.publish(10)
     tree.world.run_until(lambda: oven.holds("home/kitchen/oven"))
