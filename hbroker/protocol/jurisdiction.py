@@ -187,9 +187,11 @@ class Jurisdiction:
         return list(self._cuts_below.get(subtree, {}).values())
 
     def entrusted(self, subtree: str, node: str, address: Address) -> list[Delegation]:
-        """The delegations below a subtree that go along with it when it goes to this node: not its own."""
-        below = self.cuts_below(subtree)
-        return [d for d in below if d.subtree != subtree and (d.node, d.address) != (node, address)]
+        """The delegations below a subtree that go along with it when it goes to this node: not its own, and
+        none that is cut out of a grant in between, which another parent made."""
+        below = (d for d in self.cuts_below(subtree) if d.subtree != subtree)
+        others = (d for d in below if (d.node, d.address) != (node, address))
+        return [d for d in others if not self._has_grant_between(subtree, d)]
 
     def entrusted_to(self, delegation: Delegation) -> Delegation | None:
         """Who is the parent of a delegation's holder now, or soon, instead of this node (§5.4)."""
@@ -240,6 +242,11 @@ class Jurisdiction:
             ):
                 return grant
         return None
+
+    def _has_grant_between(self, subtree: str, delegation: Delegation) -> bool:
+        """Whether a grant lies between a subtree and what is delegated below."""
+        grant = self.enclosing(delegation.subtree)
+        return grant is not None and grant.subtree != subtree and is_within(grant.subtree, subtree)
 
     def _is_held(self, subtree: str) -> bool:
         return subtree in self._grants or self.enclosing(subtree) is not None
