@@ -95,9 +95,9 @@ class Custody:
             self._cut(child)
 
     def forget_ended(self, subtree: str, inheritance: Inheritance) -> None:
-        """This node is given a subtree by its parent. What it had delegated below before has ended where the
-        parent has served it since (§5.4): to hold it any longer would be in the way of what comes. What it
-        has delegated out of another grant below is not the parent's affair."""
+        """This node is given a subtree by its parent. What it had delegated out of it before has ended where
+        the parent has served it since (§5.4): to hold it any longer would be in the way of what comes. What
+        it delegated out of a smaller one below, which another parent granted, is not this one's affair."""
         for delegation in self._jurisdiction.cuts_below(subtree):
             if delegation.subtree == subtree or self._is_cut_out_below(subtree, delegation):
                 continue
@@ -369,13 +369,6 @@ class Custody:
             self._subscribing.interrupt(child.delegation.subtree)
             self._gathering.handle_take_back(now, child.delegation.subtree, child.delegation.epoch)
             self._ledger.note(TookBack(child.delegation.subtree, child.delegation.node))
-
-    def _is_cut_out_below(self, subtree: str, delegation: Delegation) -> bool:
-        """Whether a delegation is cut out of a grant that this node serves within a subtree."""
-        grant = self._jurisdiction.enclosing(delegation.subtree)
-        if grant is None or grant.subtree == subtree:
-            return False
-        return grant.serving and is_within(grant.subtree, subtree)
 
     def _forget(self, child: Child) -> None:
         subtree = child.delegation.subtree

@@ -350,7 +350,9 @@ class Deliveries:
                 if not is_promised or application.may_lack(sent):
                     continue
                 if interest.since.get(sent.topic, sent.at + 1) > sent.at:
-                    if application.expiry and interest.made_at is not None and interest.made_at <= sent.at:
+                    is_old = interest.made_at is not None and interest.made_at <= sent.at
+                    is_exempt = self._ownership.was_forgotten(sent.topic, sent.at)
+                    if application.expiry and is_old and not is_exempt:
                         self._owed.miss(interest, sent)
                 elif self._stalled.get(session, 0) >= sent.at:
                     self._owed.wait(session, interest, sent)

@@ -57,7 +57,7 @@ EXEMPT: Final = {
     Invariant.ONE_OWNER: (
         "A parent that began anew without its file of delegations cannot know them until its children renew: "
         "for a lease and both drift allowances after that, the topics that it had delegated are not held to "
-        "it, nor to what rests on it (complete, nothing lost)."
+        "it, nor to what rests on it (complete, nothing lost, resumed)."
     ),
 }
 """What is not promised yet, and why (docs/guarantees.md)."""
@@ -100,6 +100,10 @@ class Ownership:
     def forgotten(self) -> list[str]:
         """Topics that a parent may serve because it delegated them in an earlier life: see `EXEMPT`."""
         return [topic for topic, until in self._forgotten.items() if self._world.now < until]
+
+    def was_forgotten(self, topic: str, since: int) -> bool:
+        """Whether a parent that began anew still excuses what was published at that time: see `EXEMPT`."""
+        return self._forgotten.get(topic, 0) > since
 
     def serves(self, topic: str) -> NodeHost | None:
         """Who takes a message to this topic now."""
