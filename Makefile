@@ -93,6 +93,7 @@ layers: $(VENV)/.installed
 generated: $(CORE)
 	@$(PY) scripts/proto.py --check
 	$(PY) -m scripts.diagrams --check
+	$(PY) -m scripts.conformance --check
 
 rust: $(VENV)/.installed
 	@cargo fmt --all --check
@@ -106,6 +107,10 @@ docs: $(VENV)/.installed ## Build the documentation into site/ (strict: a dead l
 .PHONY: diagrams
 diagrams: $(CORE) ## Generate the diagrams of the documentation from tables and from a simulated run
 	@$(PY) -m scripts.diagrams
+
+.PHONY: conformance
+conformance: $(VENV)/.installed ## Generate the table of MQTT 5's statements and their tests
+	@$(PY) -m scripts.conformance
 
 .PHONY: proto
 proto: $(VENV)/.installed ## Generate the code that comes from packet.proto

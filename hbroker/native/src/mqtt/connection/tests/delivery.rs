@@ -137,6 +137,7 @@ fn aliases_are_announced_once_and_never_beyond_the_clients_maximum() {
     assert_eq!(bench.take(), expected);
 }
 
+/// Holds MQTT-3.3.2-5.
 #[test]
 fn what_dies_while_it_waits_is_never_sent() {
     let mut bench = small(SessionSettings::default(), b"\x21\0\x01");

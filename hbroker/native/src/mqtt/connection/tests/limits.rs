@@ -1,7 +1,8 @@
 //! Time, rates, sizes, and what the client wants to be spared.
 
 use super::*;
-use crate::mqtt::packets::Farewell;
+use crate::mqtt::codec::answers::{Manner, put_accept, put_auth, put_disconnect};
+use crate::mqtt::packets::{Auth, Farewell};
 
 #[test]
 fn the_keep_alive_is_one_and_a_half_times_what_was_agreed() {
@@ -106,6 +107,7 @@ fn a_packet_over_the_maximum_is_refused_at_its_header() {
     assert_eq!(bench.closed(), Some((Cause::Error, Reason::PACKET_TOO_LARGE)));
 }
 
+/// Holds MQTT-3.2.2-12, MQTT-3.2.2-13.
 #[test]
 fn what_the_server_does_not_offer_is_refused() {
     let settings =
@@ -124,6 +126,41 @@ fn what_the_server_does_not_offer_is_refused() {
     }
 }
 
+/// Holds MQTT-3.2.2-19, MQTT-3.2.2-20, MQTT-3.14.2-3, MQTT-3.15.2-2, MQTT-3.15.2-3.
+#[test]
+fn what_is_said_to_people_gives_way_to_the_largest_packet() {
+    let people = vec![("n".to_owned(), "v".to_owned())];
+    let accept =
+        Accept { text: "hello".to_owned(), user_properties: people.clone(), ..Accept::default() };
+    let challenge = Auth {
+        reason: Reason::CONTINUE_AUTHENTICATION,
+        method: "m".to_owned(),
+        data: None,
+        text: "hello".to_owned(),
+        user_properties: people,
+    };
+    let farewell =
+        Farewell { reason: Reason::SERVER_BUSY, text: "hello".to_owned(), server_reference: String::new() };
+    let settings = ListenerSettings { topic_alias_maximum: 0, ..ListenerSettings::default() };
+    let written = |maximum_packet| {
+        let manner = Manner { version: Version::V5, maximum_packet, wants_text: true };
+        let mut packets = [const { Vec::new() }; 3];
+        assert!(put_accept(&mut packets[0], manner, &accept, &settings));
+        assert!(put_auth(&mut packets[1], manner, &challenge));
+        put_disconnect(&mut packets[2], manner, &farewell);
+        packets
+    };
+    let bare = [5 + 3, 4 + 4, 4];
+    let whole = [bare[0] + 8 + 7, bare[1] + 8 + 7, bare[2] + 8];
+    assert_eq!(written(1_000).map(|packet| packet.len()), whole);
+    for (at, length) in whole.into_iter().enumerate() {
+        assert_eq!(written(length)[at].len(), length);
+        assert_eq!(written(length - 1)[at].len(), bare[at]);
+        assert_eq!(written(bare[at].max(8))[at].len(), bare[at]);
+    }
+}
+
+/// Holds MQTT-3.1.2-29, MQTT-3.9.2-1, MQTT-3.11.2-1.
 #[test]
 fn reason_strings_are_spared_where_the_client_asks_or_has_no_room() {
     let suback = |properties: &[u8]| {
@@ -137,6 +174,9 @@ fn reason_strings_are_spared_where_the_client_asks_or_has_no_room() {
     assert_eq!(suback(b"\x17\0").take(), [[0x90, 5, 0, 5, 0, 0, 0x87]]);
     assert_eq!(suback(b"\x27\0\0\0\x0B").take(), [[0x90, 5, 0, 5, 0, 0, 0x87]]);
     let mut bench = suback(b"\x27\0\0\0\x0B");
+    bench.take();
+    bench.turn(|connection, turn, upper| connection.unsuback(turn, 5, &[Reason::SUCCESS], "text", upper));
+    assert_eq!(bench.take(), [[0xB0, 4, 0, 5, 0, 0]]);
     bench.turn(|connection, turn, upper| connection.unsuback(turn, 6, &[Reason::SUCCESS; 7], "", upper));
     assert_eq!(bench.closed(), Some((Cause::Error, Reason::PACKET_TOO_LARGE)), "it cannot be told at all");
     // DISCONNECT has its reason string in any case (MQTT 5 §3.1.2.11.7).

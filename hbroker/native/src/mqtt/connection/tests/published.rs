@@ -59,6 +59,7 @@ fn pubrel_for_nothing_gets_pubcomp_all_the_same() {
     }
 }
 
+/// Holds MQTT-3.4.2-1, MQTT-3.5.2-1, MQTT-4.3.3-9.
 #[test]
 fn a_refusal_is_told_where_it_can_be() {
     // MQTT 5: the reason, and the packet id is free again.

@@ -87,6 +87,7 @@ fn a_smaller_receive_maximum_holds_from_the_first_packet_on() {
     }
 }
 
+/// Holds MQTT-4.3.3-7.
 #[test]
 fn what_was_sent_comes_again_although_its_expiry_is_over_and_not_where_it_is_too_large() {
     let mut bench = Bench::open(Version::V5);

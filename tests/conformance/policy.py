@@ -1,0 +1,44 @@
+"""The policy of the gateway under test: `mallory` may not come, `denied/#` is shut, and the method `echo`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from hbroker.config import AccessSettings
+from hbroker.gateway import acl
+from hbroker.gateway.border import Rule
+from hbroker.gateway.policy import Admitted, Candidate, Challenge, Check, FilePolicy, Refusal, Verdict
+from hbroker.gateway.reasons import Code
+
+METHOD: Final = "echo"
+WHY: Final = "mallory is known here"
+
+
+class TestPolicy(FilePolicy):
+    """`echo`: the client sends back what it was challenged with, from right to left."""
+
+    __test__ = False
+
+    def __init__(self, settings: AccessSettings) -> None:
+        super().__init__()
+
+    def admit(self, candidate: Candidate) -> Verdict | Check:
+        """See `Policy`."""
+        if candidate.username == "mallory":
+            return Refusal(Code.BAD_USER_NAME_OR_PASSWORD, WHY)
+        return super().admit(candidate)
+
+    def exchange(
+        self, candidate: Candidate, method: str, data: bytes, step: int
+    ) -> Verdict | Challenge | None:
+        """See `Policy`."""
+        if method != METHOD:
+            return None
+        if step == 0:
+            return Challenge(data)
+        return Admitted("echo") if data == b"right"[::-1] else Refusal(Code.NOT_AUTHORIZED)
+
+    def rules(self, username: str | None, client_id: str) -> Sequence[Rule]:
+        """See `Policy`."""
+        return [Rule("denied/#", False, True, True), *acl.OPEN]
