@@ -42,18 +42,17 @@ class House:
         assert self._process.stdout is not None
         ready = next(event for event in map(json.loads, self._process.stdout) if event["event"] == "ready")
         self.root: str = ready["root"]
-        self._urls = {gateway["name"]: gateway["listeners"] for gateway in ready["gateways"]}
 
     def place(self, gateway: str, client_id: str, *, websocket: bool = False, **fields: Any) -> Place:
         """Where a client connects to a gateway."""
         scheme = "ws://" if websocket else "mqtt://"
-        (url,) = (url for url in self._urls[gateway] if url.startswith(scheme))
+        (url,) = (url for url in self._run(gateway)["listeners"] if url.startswith(scheme))
         host, _, port = url.removeprefix(scheme).partition("/")[0].rpartition(":")
         return Place(host, int(port), client_id, websocket=websocket, **fields)
 
     def kill(self, gateway: str) -> None:
         """`kill -9`. The launcher will start it again."""
-        os.kill(self._pid(gateway), signal.SIGKILL)
+        os.kill(self._run(gateway)["pid"], signal.SIGKILL)
 
     def close(self) -> None:
         """Ends all of it."""
@@ -65,9 +64,9 @@ class House:
             assert self._process.stdout is not None
             self._process.stdout.close()
 
-    def _pid(self, gateway: str) -> int:
-        run = json.loads((self._state / "home" / "state.json").read_text())
-        return int(next(entry["pid"] for entry in run["gateways"] if entry["name"] == gateway))
+    def _run(self, gateway: str) -> dict[str, Any]:
+        network = json.loads((self._state / "home" / "state.json").read_text())
+        return next(run for run in network["gateways"] if run["name"] == gateway)
 
 
 def _topology() -> dict[str, Any]:

@@ -28,7 +28,7 @@ class Message:
 @dataclass(frozen=True)
 class Place:
     """Where a client connects, and as whom. `version`: 4 is MQTT 3.1.1. `kept`: the session outlives the
-    connection (paho-mqtt's program knows how to)."""
+    connection (`Peer` knows how to)."""
 
     host: str
     port: int
