@@ -350,6 +350,8 @@ class _Core:
         too that wait for a `listen`, up to 30 s. Not `retain_as_published`: `Message.retain` is the publisher's flag only for
         another subscription's sake (§7.6)."""
     def unlisten(self, subscription: int) -> None: ...
+    def set_leaving(self, is_leaving: bool) -> None:
+        """Client: whether it is leaving a shared group. So long it acknowledges nothing that nobody listens to (§6.5)."""
     def handled(self, messages: Sequence[tuple[int, int]]) -> None:
         """Client with `hold`: the application is done with these messages, by (publisher, sequence): they are acknowledged."""
 

@@ -59,6 +59,11 @@ class Claims:
             self._means.delegating.open(subtree)
             self._remember(self.subtrees)
 
+    def merge(self, now: int) -> None:
+        """This node may have come to serve what is around some of them."""
+        for uplink in self:
+            uplink.merge(now)
+
     def leave(self, now: int) -> None:
         """Gives all up."""
         for uplink in self:

@@ -96,9 +96,12 @@ class Custody:
 
     def forget_ended(self, subtree: str, inheritance: Inheritance) -> None:
         """This node is given a subtree by its parent. What it had delegated below before has ended where the
-        parent has served it since (§5.4): to hold it any longer would be in the way of what comes."""
+        parent has served it since (§5.4): to hold it any longer would be in the way of what comes. What it
+        has delegated out of another grant below is not the parent's affair."""
         for delegation in self._jurisdiction.cuts_below(subtree):
-            if delegation.subtree != subtree and not inheritance.stands(delegation, self._own):
+            if delegation.subtree == subtree or self._is_cut_out_below(subtree, delegation):
+                continue
+            if not inheritance.stands(delegation):
                 child = self.children[delegation.subtree]
                 self._abandon(child)
                 child.machine.handle(DelegationEvent.EXPIRED)
@@ -199,16 +202,23 @@ class Custody:
                 self._cancel(child)
 
     def release_below(self, subtree: str, parent: Cut) -> None:
-        """What was delegated below has another parent now: its owners are told, and renew there."""
-        _, node, address, _ = parent
-        for delegation in self._jurisdiction.entrusted(subtree, node, address):
+        """What was delegated below has another parent now: its owners are told, and renew there. What that
+        one held itself has become a part of the rest (§5.1)."""
+        for delegation in self._jurisdiction.cuts_of(subtree):
+            is_parents = (delegation.node, delegation.address) == parent[1:3]
+            if is_parents and self._jurisdiction.entrusted_to(delegation) is not None:
+                continue  # Another node is its parent, and tells.
             child = self.children.pop(delegation.subtree)
             self._abandon(child)
             child.machine.handle(DelegationEvent.ENTRUSTED)
             self._ends.cancel(delegation.subtree)
             self._jurisdiction.take_back(delegation.subtree)
-            if delegation.link is not None:
+            if delegation.link is not None and not is_parents:
                 self._tell_parent(delegation.link, delegation.subtree, parent)
+
+    def outdo(self, epoch: int) -> None:
+        """What this node delegates from now on is above an epoch that another granted it."""
+        self.highest_epoch = max(self.highest_epoch, epoch)
 
     def handle_timeout(self, now: int) -> None:
         """Takes back what outlived its lease, and goes on with what is being handed over."""
@@ -294,9 +304,9 @@ class Custody:
         return state is not None
 
     def _outlast(self, child: Child) -> None:
-        """Whoever takes this subtree back takes back what went along: not before those leases end."""
+        """Whoever takes this subtree back takes back what lies below: not before those leases end."""
         delegation = child.delegation
-        along = self._jurisdiction.entrusted(delegation.subtree, delegation.node, delegation.address)
+        along = self._jurisdiction.cuts_of(delegation.subtree)
         delegation.until = max([delegation.until, *(d.until for d in along)])
 
     def _arrived(self, child: Child) -> None:
@@ -359,6 +369,13 @@ class Custody:
             self._subscribing.interrupt(child.delegation.subtree)
             self._gathering.handle_take_back(now, child.delegation.subtree, child.delegation.epoch)
             self._ledger.note(TookBack(child.delegation.subtree, child.delegation.node))
+
+    def _is_cut_out_below(self, subtree: str, delegation: Delegation) -> bool:
+        """Whether a delegation is cut out of a grant that this node serves within a subtree."""
+        grant = self._jurisdiction.enclosing(delegation.subtree)
+        if grant is None or grant.subtree == subtree:
+            return False
+        return grant.serving and is_within(grant.subtree, subtree)
 
     def _forget(self, child: Child) -> None:
         subtree = child.delegation.subtree

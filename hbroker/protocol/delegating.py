@@ -101,9 +101,9 @@ class Delegating:
         is_closed = any(is_within(applicant.subtree, closed) for closed in self._closed)
         if is_stray or is_closed:
             return Turned(Reason.REASON_NOT_SERVING)
-        if applicant.node == self._settings.name:
-            return Turned(Reason.REASON_OVERLAP)
-        return judge(applicant, self._jurisdiction, self._custody.pending)
+        verdict = judge(applicant, self._jurisdiction, self._custody.pending)
+        is_own = applicant.node == self._settings.name
+        return Turned(Reason.REASON_OVERLAP) if is_own and isinstance(verdict, Admitted) else verdict
 
     def _refusal(self, now: int, applicant: Applicant, grant: Grant) -> Turned | None:
         """Why this node cannot take it now, though it is the parent."""

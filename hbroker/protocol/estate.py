@@ -2,7 +2,7 @@
 
 The subtree's cuts go along (§5.4): what was delegated below it stays with whom it was delegated to, and only
 the parent changes. Those that the new owner itself holds are named too: what it has delegated below them is
-its own affair.
+its own affair. So is what this node delegated out of a smaller subtree that it has from another.
 """
 
 from __future__ import annotations
@@ -52,9 +52,10 @@ class Estate:
         `is_heirs`: the new owner has it back, and nobody has served it meanwhile.
         """
         found: dict[tuple[str, str | int], Record] = {}
-        for delegation in self._jurisdiction.cuts_below(subtree):
-            if delegation.subtree != subtree or is_heirs:
-                found["cut", delegation.subtree] = cut_record(delegation)
+        cuts = self._jurisdiction.cuts_of(subtree)
+        own = self._jurisdiction.delegation_of(subtree) if is_heirs else None
+        for delegation in cuts if own is None else [own, *cuts]:
+            found["cut", delegation.subtree] = cut_record(delegation)
         for keeper in self._keepers:
             for record in keeper.records(subtree):
                 found[type(record).__name__, record.session] = record

@@ -113,6 +113,13 @@ class Jurisdiction:
                 self._successors.add(subtree)
                 self._core.cut(successor)
 
+    def merge(self, subtree: str) -> None:
+        """Owns a subtree as a part of what is around it, by that grant alone. Who gathers there goes on."""
+        if self._grants.pop(subtree, None) is not None:
+            self._measure()
+            self._tell(subtree)
+            self._tell_gathering(subtree)
+
     def delegate(self, delegation: Delegation) -> None:
         """Cuts a subtree out, or replaces the cut of the same subtree."""
         self._delegations[delegation.subtree] = delegation
@@ -178,6 +185,11 @@ class Jurisdiction:
         grants = [g for g in self._grants.values() if g.subtree != subtree and is_within(subtree, g.subtree)]
         return max(grants, key=lambda g: len(g.subtree), default=None)
 
+    def is_inner(self, subtree: str) -> bool:
+        """Whether a grant lies directly in another that is served: nothing is cut out between the two."""
+        around = self.lookup(subtree.rpartition("/")[0])
+        return isinstance(around, Grant) and around.serving
+
     def holds_from(self, link: int, topic: str) -> bool:
         """Whether a grant from the parent at `link` holds a topic: only then may that parent pass it down."""
         return any(g.link == link and is_within(topic, g.subtree) for g in self._grants.values())
@@ -186,10 +198,21 @@ class Jurisdiction:
         """The delegations at or below a subtree."""
         return list(self._cuts_below.get(subtree, {}).values())
 
+    def cuts_of(self, subtree: str) -> list[Delegation]:
+        """The delegations below a subtree that move with it: not those that this node cut out of a smaller
+        one, which it has from another."""
+        inner = [
+            g.subtree for g in self._grants.values() if g.subtree != subtree and is_within(g.subtree, subtree)
+        ]
+        return [
+            d
+            for d in self.cuts_below(subtree)
+            if d.subtree != subtree and not any(is_within(d.subtree, held) for held in inner)
+        ]
+
     def entrusted(self, subtree: str, node: str, address: Address) -> list[Delegation]:
         """The delegations below a subtree that go along with it when it goes to this node: not its own."""
-        below = self.cuts_below(subtree)
-        return [d for d in below if d.subtree != subtree and (d.node, d.address) != (node, address)]
+        return [d for d in self.cuts_of(subtree) if (d.node, d.address) != (node, address)]
 
     def entrusted_to(self, delegation: Delegation) -> Delegation | None:
         """Who is the parent of a delegation's holder now, or soon, instead of this node (§5.4)."""

@@ -328,8 +328,10 @@ class Node:
         for uplink in self._claims:
             if uplink.subtree == transfer.subtree and uplink.link == link:
                 self._expect(uplink.handle_transfer(now, link, transfer))
-                return
-        self._custody.handle_transfer(now, link, transfer)
+                break
+        else:
+            self._custody.handle_transfer(now, link, transfer)
+        self._claims.merge(now)
 
     def _hang_up(self, link: int) -> None:
         """No claim needs this link to a parent any more."""

@@ -15,7 +15,7 @@ from hbroker._native import filter_is_valid
 from hbroker._proto import packet_pb2 as pb
 from hbroker.config import LeasePolicy
 from hbroker.protocol.jurisdiction import Delegation
-from hbroker.protocol.packets import Address, cut_from, cut_of
+from hbroker.protocol.packets import cut_from, cut_of
 from hbroker.protocol.subscribers import Subscription, subscription_from
 from hbroker.subtree import depth, is_within, prefixes
 
@@ -111,15 +111,14 @@ class Inheritance:
         found = map(_delegation_from, self.cuts.values())
         return [d for d in found if d is not None and d.subtree != subtree and is_within(d.subtree, subtree)]
 
-    def stands(self, delegation: Delegation, heir: tuple[str, Address]) -> bool:
+    def stands(self, delegation: Delegation) -> bool:
         """Whether a delegation that the new owner, of this name and address, had made before is held still
-        (§5.4): it is named, or lies below what is named as the new owner's own."""
+        (§5.4): it is named, or lies below what is: the old owner knows nothing of what is further down, be it
+        the new owner's own or cut out of what another owner gave it."""
         for prefix in prefixes(delegation.subtree, depth(delegation.subtree)):
             record = self.cuts.get(prefix)
             named = None if record is None else _delegation_from(record)
-            if named is not None and (named.node, named.address) == heir:
-                return True
-            if named is not None and (named.subtree, named.epoch) == (delegation.subtree, delegation.epoch):
+            if named is not None and (named.subtree != delegation.subtree or named.epoch == delegation.epoch):
                 return True
         return False
 

@@ -23,6 +23,7 @@ from hbroker.protocol.machine import Machine
 from hbroker.protocol.outcome import Outcome, Subscribed, SubscriptionFailed
 from hbroker.protocol.packets import Address, Reason, cut_from
 from hbroker.protocol.parts import is_last
+from hbroker.protocol.reasons import PASSING_REASONS
 from hbroker.protocol.requests import (
     TOKEN_LIFETIME,
     Request,
@@ -42,16 +43,6 @@ __all__ = ["Subscriber"]
 _DIRECT_TRIES: Final = 4
 _CONFIRM_PATIENCE: Final = 5 * SECOND
 _MOST_SITES: Final = 10_000
-
-# §8: what to do about these is to try again later.
-_PASSING: Final = frozenset(
-    {
-        Reason.REASON_HANDOVER,
-        Reason.REASON_QUOTA_EXCEEDED,
-        Reason.REASON_OWNER_UNREACHABLE,
-        Reason.REASON_NOT_SERVING,
-    }
-)
 
 
 class Subscriber:
@@ -99,8 +90,9 @@ class Subscriber:
     def unsubscribe(self, now: int, listener: int) -> None:
         """Removes a listener; the last one takes the subscription along. `Unsubscribed` follows."""
         known = self._by_id.get(listener)
-        links = self._remove(now, listener)
-        self._unsubscriptions.start(now, listener, ("", "") if known is None else known.key, links)
+        key = ("", "") if known is None else known.key
+        self._unsubscriptions.prepare(key)
+        self._unsubscriptions.start(now, listener, key, self._remove(now, listener))
 
     def release(self, now: int, listener: int) -> None:
         """Removes a listener, and leaves the subscription in the session, at its owners (§6.4)."""
@@ -164,13 +156,15 @@ class Subscriber:
         elif not self._unsubscriptions.handle_suback(suback.request):
             site = self._confirmations.find(suback.request)
             if site is not None and site.link == link:
-                self._confirmed(now, site, suback)
+                self._confirmed(now, link, site, suback)
             elif suback.active:
                 self._forget_if_unwanted(link, (suback.group, suback.filter))
 
     def handle_link_down(self, now: int, link: int) -> None:
         """§6.3: every subscription in that session is to be made again."""
         self._unsubscriptions.handle_link_down(link)
+        for known in self._by_key.values():
+            known.links.discard(link)
         for site in list(self._by_link.get(link, ())):
             self._pause(now, site, Event.LINK_DOWN)
             self._review(site.subscription)
@@ -292,11 +286,11 @@ class Subscriber:
         else:
             self._pause(now, site, Event.LINK_DOWN)
 
-    def _confirmed(self, now: int, site: Site, suback: pb.SubAck) -> None:
+    def _confirmed(self, now: int, link: int, site: Site, suback: pb.SubAck) -> None:
         known = site.subscription
         self._name(now, known, suback.passed_to, ask=True)
         self._ask_heirs(now, known, suback.passed_to)
-        if suback.reason in _PASSING:
+        if suback.reason in PASSING_REASONS:
             known.reason = suback.reason
             self._pause(now, site, Event.DEFER)
         elif suback.reason not in (Reason.REASON_SUCCESS, Reason.REASON_NOT_RESPONSIBLE):
@@ -306,6 +300,7 @@ class Subscriber:
         elif suback.active:
             self._served(site, suback)
         else:
+            known.links.discard(link)
             site.machine.handle(Event.DISCLAIM)
             self._release(site)
             if not suback.passed_to:  # §6.3: it does not say who is responsible instead
@@ -355,6 +350,7 @@ class Subscriber:
             site.is_resumed = suback.resumed
             self._activate(site)
         else:
+            known.links.discard(link)
             site.machine.handle(Event.DISCLAIM)
             self._release(site)
             if not suback.passed_to:  # §6.3: it lost its subtree to nobody that it knows of
@@ -364,7 +360,7 @@ class Subscriber:
     def _forget_if_unwanted(self, link: int, key: Key) -> None:
         """A node made, or took over, what we gave up in the meantime."""
         if key not in self._by_key and not self._terms.is_persistent:
-            self._unsubscriptions.forget(link, key)
+            self._unsubscriptions.forget(key, [link])
 
     def _activate(self, site: Site) -> None:
         site.machine.handle(Event.ACTIVATE)
@@ -396,6 +392,7 @@ class Subscriber:
 
     def _attach(self, site: Site, link: int) -> None:
         site.link = link
+        site.subscription.links.add(link)
         self._by_link.setdefault(link, {})[site] = None
 
     # Ends
@@ -429,7 +426,7 @@ class Subscriber:
     def _refused(self, now: int, known: Subscription, reason: int) -> None:
         """§8: a passing reason is like silence, and is repeated; another one ends the subscription."""
         known.reason = reason
-        if reason not in _PASSING:
+        if reason not in PASSING_REASONS:
             self._abandon_all(now, known, reason)
 
     def _abandon_all(self, now: int, known: Subscription, reason: int) -> None:
@@ -446,8 +443,8 @@ class Subscriber:
     def _abandon(self, now: int, listener: int, reason: int, *, answered: bool) -> None:
         """Ends a listener, and the subscription with the last one, at whatever owners have it."""
         key = self._by_id[listener].key
-        for link in self._fail(now, listener, reason, answered=answered):
-            self._unsubscriptions.forget(link, key)
+        self._unsubscriptions.prepare(key)
+        self._unsubscriptions.forget(key, self._fail(now, listener, reason, answered=answered))
 
     def _remove(self, now: int, listener: int) -> list[int]:
         """Takes a listener out; returns the sessions in which the subscription is to be ended.
@@ -469,7 +466,6 @@ class Subscriber:
             return []
         del self._by_key[known.key]
         known.machine.handle(subscription.Event.END)
-        links = [site.link for site in known.everyone if site.link is not None]
         for site in known.everyone:
             self._release(site)
-        return links
+        return sorted(known.links)

@@ -191,8 +191,6 @@ class Subscribing:
             self._tell(subscription, [cut])
         elif cut is None and is_known and is_responsible:
             self._tell(subscription, [])
-        elif cut is None:  # All that it matches lies below cuts that came with the subtree.
-            self._remove(subscription.session, subscription.key)
 
     def _take(self, inquiry: Inquiry, request: pb.Subscribe, ack: pb.SubAck) -> None:
         ack.responsible = self._jurisdiction.responsible(ack.filter) is not None

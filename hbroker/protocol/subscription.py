@@ -93,7 +93,8 @@ class Subscription:
     """A filter, who listens to it, and who holds it.
 
     `listeners`: the application's subscriptions by id. `waiting`: those that were not told yet that it is
-    complete. `restarts`: discoveries since it was last complete. `reason`: of the last refusal.
+    complete. `restarts`: discoveries since it was last complete. `reason`: of the last refusal. `links`: the
+    sessions in which a node may hold it: also one that is not waited for any more.
     """
 
     filter: str
@@ -105,6 +106,7 @@ class Subscription:
     sites: dict[str, Site] = field(default_factory=dict)
     restarts: int = 0
     reason: int = 0
+    links: set[int] = field(default_factory=set)
 
     def restart(self) -> list[Site]:
         """A new discovery: returns what is forgotten, all but the nodes that hold the subscription."""

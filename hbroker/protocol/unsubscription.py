@@ -2,19 +2,23 @@
 
 An owner whose link goes down has dropped the subscription with it. One that does not answer in time is left
 to the end of its session: the application is not kept waiting for it.
+
+What an owner sends to a member that has left a shared group, and was not heard yet, is for another member
+(§6.5). So the core acknowledges nothing that nobody listens to, from before the listener is gone until each
+owner has answered, or its link is down.
 """
 
 from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from random import Random
 from typing import Final
 
 from hbroker._proto import packet_pb2 as pb
 from hbroker.protocol.agenda import Agenda
-from hbroker.protocol.core import Core
+from hbroker.protocol.core import ClientCore
 from hbroker.protocol.outcome import Unsubscribed
 from hbroker.protocol.packets import pack
 from hbroker.protocol.subscription import Key
@@ -27,39 +31,41 @@ _PATIENCE: Final = 2 * SECOND
 
 @dataclass(slots=True, eq=False)
 class _Ending:
-    """`listener`: whom to tell. `awaited`: the owners that have not answered, by request id."""
+    """`listener`: whom to tell; None: nobody, or he was told. `awaited`: the owners that have not answered, by
+    request id."""
 
-    listener: int
-    awaited: dict[int, int]
+    listener: int | None
+    is_shared: bool
+    awaited: dict[int, int] = field(default_factory=dict)
 
 
 class Unsubscriptions:
     """All subscriptions that are ending."""
 
-    def __init__(self, core: Core, random: Random) -> None:
+    def __init__(self, core: ClientCore, random: Random) -> None:
         self._core = core
         self._random = random
         self._by_request: dict[int, _Ending] = {}
         self._deadlines: Agenda[_Ending] = Agenda()
         self._outcomes: deque[Unsubscribed] = deque()
+        self._leaving = 0
+        """How many requests about shared groups are not answered."""
+
+    def prepare(self, key: Key) -> None:
+        """A listener of `key` is about to go; `start` or `forget` follows."""
+        group, _ = key
+        if group:
+            self._core.set_leaving(True)
 
     def start(self, now: int, listener: int, key: Key, links: Iterable[int]) -> None:
         """Ends `key` in the sessions of `links`, and then says that `listener` is unsubscribed."""
-        group, filter = key
-        ending = _Ending(listener, {})
-        for link in links:
-            request = self._random.getrandbits(64) or 1
-            if self._core.send(link, pack(pb.Unsubscribe(request=request, filter=filter, group=group))):
-                ending.awaited[request] = link
-                self._by_request[request] = ending
+        ending = self._send(listener, key, links)
         self._deadlines.set(ending, now + _PATIENCE)
         self._finish_if_answered(ending)
 
-    def forget(self, link: int, key: Key) -> None:
-        """Ends `key` in one session, for nobody who waits."""
-        group, filter = key
-        request = self._random.getrandbits(64) or 1
-        self._core.send(link, pack(pb.Unsubscribe(request=request, filter=filter, group=group)))
+    def forget(self, key: Key, links: Iterable[int]) -> None:
+        """Ends `key` in the sessions of `links`, for nobody who waits."""
+        self._finish_if_answered(self._send(None, key, links))
 
     def handle_suback(self, request: int) -> bool:
         """Takes the answer to an UNSUBSCRIBE; False: it answers something else."""
@@ -67,6 +73,7 @@ class Unsubscriptions:
         if ending is None:
             return False
         del ending.awaited[request]
+        self._leaving -= ending.is_shared
         self._finish_if_answered(ending)
         return True
 
@@ -77,12 +84,9 @@ class Unsubscriptions:
                 self.handle_suback(request)
 
     def handle_timeout(self, now: int) -> None:
-        """Waits no longer for those who are silent."""
+        """Has nobody wait any longer for those who are silent."""
         for ending in self._deadlines.due(now):
-            for request in ending.awaited:
-                del self._by_request[request]
-            ending.awaited.clear()
-            self._finish_if_answered(ending)
+            self._tell(ending)
 
     def poll_timeout(self) -> int | None:
         """When `handle_timeout` is due."""
@@ -92,7 +96,25 @@ class Unsubscriptions:
         """The next that has ended."""
         return self._outcomes.popleft() if self._outcomes else None
 
+    def _send(self, listener: int | None, key: Key, links: Iterable[int]) -> _Ending:
+        group, filter = key
+        ending = _Ending(listener, bool(group))
+        for link in links:
+            request = self._random.getrandbits(64) or 1
+            if self._core.send(link, pack(pb.Unsubscribe(request=request, filter=filter, group=group))):
+                ending.awaited[request] = link
+                self._by_request[request] = ending
+                self._leaving += ending.is_shared
+        return ending
+
     def _finish_if_answered(self, ending: _Ending) -> None:
         if not ending.awaited:
             self._deadlines.cancel(ending)
-            self._outcomes.append(Unsubscribed(ending.listener))
+            self._tell(ending)
+        if ending.is_shared:
+            self._core.set_leaving(self._leaving > 0)
+
+    def _tell(self, ending: _Ending) -> None:
+        listener, ending.listener = ending.listener, None
+        if listener is not None:
+            self._outcomes.append(Unsubscribed(listener))

@@ -192,6 +192,21 @@ class Uplink:
         self._giving.begin(now)
         self._retry_at = now + LEAVE_WAIT
 
+    def merge(self, now: int) -> None:
+        """§5.1: where this node has come to serve what is around the subtree, this is a part of that, and no
+        grant of its own any more. Nothing moves."""
+        if not self.is_held or not self._jurisdiction.is_inner(self.subtree):
+            return
+        self._machine.handle(UplinkEvent.COVERED)
+        self._jurisdiction.merge(self.subtree)
+        self._means.custody.outdo(self._epoch)
+        links = self._link, self._former
+        self._stop()
+        for link in links:
+            if link is not None:
+                self._means.hang_up(link)
+        self._again_after(now, COVERED_WAIT)
+
     def follow(self, subscription: Subscription, ended: bool) -> None:
         """A subscription changed: a handover under way hears of it."""
         if self._giving is not None:
@@ -370,7 +385,9 @@ class Uplink:
             self.refused = None
             self._hold(serving=True)
             taking.done()
-            if taking.inheritance.cuts:  # What touches nothing but those came along with the rest.
+            if self._jurisdiction.cuts_below(
+                self.subtree
+            ):  # What touches only those came along with the rest.
                 self._means.custody.sweep()
             self._ledger.note(Joined(self.subtree, self._parent_name, self._tenure.epoch))
         return state is not None

@@ -33,6 +33,8 @@ class UplinkEvent(Enum):
     REFUSED = auto()
     TURNED_AWAY = auto()
     """Refused for good."""
+    COVERED = auto()
+    """The node has come to serve what is around the subtree: it owns this as a part of that (§5.1)."""
     LEAVE = auto()
     TAKEN_BACK = auto()
 
@@ -58,6 +60,7 @@ UPLINK: Final = {
     (UplinkState.SERVING, UplinkEvent.LINK_LOST): UplinkState.AWAIT_RENEWAL,
     (UplinkState.SERVING, UplinkEvent.REPARENTED): UplinkState.AWAIT_RENEWAL,
     (UplinkState.SERVING, UplinkEvent.FENCED): UplinkState.AWAIT_INVITATION,
+    (UplinkState.SERVING, UplinkEvent.COVERED): UplinkState.AWAIT_INVITATION,
     (UplinkState.SERVING, UplinkEvent.LEAVE): UplinkState.AWAIT_TAKE_BACK,
     (UplinkState.AWAIT_RENEWAL, UplinkEvent.INVITED): UplinkState.AWAIT_RENEWAL,
     (UplinkState.AWAIT_RENEWAL, UplinkEvent.RENEWED): UplinkState.SERVING,
@@ -65,6 +68,7 @@ UPLINK: Final = {
     (UplinkState.AWAIT_RENEWAL, UplinkEvent.TIMED_OUT): UplinkState.AWAIT_RENEWAL,
     (UplinkState.AWAIT_RENEWAL, UplinkEvent.REFUSED): UplinkState.AWAIT_RENEWAL,
     (UplinkState.AWAIT_RENEWAL, UplinkEvent.FENCED): UplinkState.AWAIT_INVITATION,
+    (UplinkState.AWAIT_RENEWAL, UplinkEvent.COVERED): UplinkState.AWAIT_INVITATION,
     (UplinkState.AWAIT_RENEWAL, UplinkEvent.LEAVE): UplinkState.STOPPED,
     (UplinkState.AWAIT_TAKE_BACK, UplinkEvent.TAKEN_BACK): UplinkState.STOPPED,
     (UplinkState.AWAIT_TAKE_BACK, UplinkEvent.LINK_LOST): UplinkState.STOPPED,

@@ -11,6 +11,8 @@ __all__ = ["Application", "Interest", "MessageId", "Sent"]
 
 WHOLE: Final = 1_000
 """A payload of so many bytes goes in one datagram, over any path."""
+PART_WAIT: Final = 30_000_000
+"""How long a subscriber waits for a message's next part (§9)."""
 
 MessageId: TypeAlias = tuple[int, int]
 """(publisher's run, sequence number)."""
@@ -54,7 +56,7 @@ class Interest:
     connected: dict[str, int] = field(default_factory=dict)
     """The same, but for breaks in which no link was lost."""
     made_at: int | None = None
-    """When all owners had it for the first time, not counting what its session has lost since."""
+    """When all owners had it for the first time, or had it again after one had told that it did not."""
     is_awaited: bool = True
     """Whether this run was not told yet what became of it."""
 
@@ -137,5 +139,11 @@ class Application:
 
     def may_lack(self, sent: Sent) -> bool:
         """Whether it need not have a message: because it had it, or a run before may have had parts of it,
-        which died with that."""
-        return self.has_had(sent.id) or (sent.may_be_in_parts and sent.at <= self.began_at)
+        which died with that, or it gave the message up, because the next part was too long in coming."""
+        is_cut_short = sent.may_be_in_parts and (sent.at <= self.began_at or self._gave_up(sent))
+        return self.has_had(sent.id) or is_cut_short
+
+    def _gave_up(self, sent: Sent) -> bool:
+        """§7.5: parts of it were acknowledged, and count for the publisher that comes back with the rest."""
+        was_long = sent.acknowledged is not None and sent.acknowledged - sent.at > PART_WAIT
+        return was_long and self.host.engine.counters().get("drop.incomplete", 0) > 0

@@ -13,8 +13,9 @@ been without a link for its expiry. Then:
 - *Nothing doubled*: an application gets no message twice that was published at QoS 0, and none that comes
   to it at QoS 2.
 - *Order*: an application gets a publisher's messages to a topic, at QoS 1 and 2, in the order of
-  publication, not counting those that it has had before, nor those published before its subscription was
-  made, or made again after the loss of a link: should such a one come again, it is new to the subscriber.
+  publication, not counting those that it has had before, in this run or an earlier one of its session, nor
+  those published before its subscription was made, or made again after the loss of a link: should such a one
+  come again, it is new to the subscriber.
 - *Intact*: a message has the bytes that were published.
 - *Shared*: `sharing`. *Retained*: `retention`. *Wills*: `wills`.
 """
@@ -25,6 +26,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Final
 
 from hbroker._native import Message, topic_matches
+from hbroker._proto import packet_pb2 as pb
 from hbroker.protocol.outcome import Published, Subscribed, SubscriptionFailed, WillSet
 from hbroker.protocol.packets import Reason
 from hbroker.protocol.subscription import Key
@@ -110,6 +112,17 @@ class Deliveries:
         for number in ended:
             self._withdraw(application, number)
         return ended
+
+    def hear(self, host: ClientHost, suback: pb.SubAck) -> None:
+        """An owner tells a client what it holds. If it did not have it any more (§6.4), what a later run is
+        told counts from here on. A run that waits for `Subscribed` is told by that."""
+        application = self._applications.get(host.session)
+        if application is None or application.host is not host or not suback.active or suback.resumed:
+            return
+        for interest in application.interests.values():
+            if interest.key == (suback.group, suback.filter) and not interest.is_awaited:
+                self._owed.resume(host.session, interest, is_resumed=False)
+                interest.made_at = self._now()
 
     def publish(self, sent: Sent) -> None:
         """A client published."""
@@ -272,7 +285,7 @@ class Deliveries:
             for application in lacking
             if any(_wants(interest, sent) for interest in application.interests.values())
         ]
-        return [*wanting, *self._sharing.lacking(sent)]
+        return [*wanting, *self._sharing.lacking(sent, self._wanted)]
 
     def unwanted(self, node: NodeHost) -> Iterator[str]:
         """Subscriptions that a node holds for nobody."""
@@ -290,13 +303,18 @@ class Deliveries:
         for application in self._present:
             yield from self._retention.look(application, self._now())
         yield from self._owed.look_at_the_end(self._applications, self._now())
-        yield from self._sharing.look_at_the_end()
+        yield from self._sharing.look_at_the_end(self._wanted)
         yield from self.wills.look_at_the_end(self._present)
 
     @property
     def _present(self) -> Iterator[Application]:
         """The clients that run."""
         return (application for application in self._applications.values() if not application.is_gone)
+
+    @property
+    def _wanted(self) -> set[Interest]:
+        """The subscriptions of the clients that run."""
+        return {interest for application in self._present for interest in application.interests.values()}
 
     def _note_stall(self, session: int) -> None:
         self._stalled[session] = self._now()
@@ -365,6 +383,8 @@ class Deliveries:
         if last is None or last.id < sent.id:
             application.last[key] = sent
             return
+        if application.former is not None and application.former.has_had(sent.id):
+            return  # Its publisher sends it again, because it never heard of the PUBACK.
         interests = application.interests.values()
         if any(interest.group for interest in interests) and self._sharing.has_changed(
             application.host.session, sent

@@ -3,7 +3,8 @@
 - A message that was acknowledged while a session was *away* (without a link) or stalled (§7.3) comes to its
   client, in this run or a later one, as long as the subscription is whole until then.
 - *Resumed*: a client that was told that every owner had its subscription from before (`Subscribed.resumed`,
-  §6.4) gets what was acknowledged since the subscription was first made, whatever happened meanwhile.
+  §6.4) gets what was acknowledged since that was made: for the first time, or again where an owner had said
+  that it did not have it any more.
 """
 
 from __future__ import annotations

@@ -6,12 +6,14 @@
 - When a publisher learns that its message of QoS 1 or 2 is distributed, a member has it, or had it when it
   died, if a subscription of QoS 1 or 2 in the group was whole from the message's publication on. If a member
   was away or stalled meanwhile it waits for that one, and comes by the end, to whomever, as long as such a
-  subscription is whole until then. A message in parts is not promised any more once a member has ended.
+  subscription is whole until then, and unless a member's session is away at the end: it may wait there.
+  A message in parts is not promised any more once a member has ended.
+- Where all is healed a message comes to a group of which a member runs whose subscription is such a one.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Set
 from dataclasses import dataclass, field
 
 from .applications import Application, Interest, MessageId, Sent
@@ -35,10 +37,15 @@ class _Group:
     waiting: list[Sent] = field(default_factory=list)
     """What was acknowledged before anybody had it."""
 
-    def promises(self, sent: Sent) -> bool:
-        """Whether a message must come to a member."""
-        is_whole = any(i.qos and i.since.get(sent.topic, sent.at + 1) <= sent.at for i in self.members)
+    def promises(self, sent: Sent, among: Set[Interest] | None = None) -> bool:
+        """Whether a message must come to a member, for the sake of those `among` them; None: of all."""
+        members = self.members if among is None else self.members & among
+        is_whole = any(i.qos and i.since.get(sent.topic, sent.at + 1) <= sent.at for i in members)
         return is_whole and not (sent.may_be_in_parts and self.ended_at >= sent.at)
+
+    def is_away(self, topic: str, present: Set[Interest]) -> bool:
+        """Whether a member is away whose session may hold messages of a topic."""
+        return any(topic in interest.since for interest in self.members - present)
 
 
 class Sharing:
@@ -108,16 +115,17 @@ class Sharing:
                 text = f"{sent} is acknowledged, and no member of {group.title} has it"
                 yield Violation(self._now(), Invariant.SHARED, text)
 
-    def lacking(self, sent: Sent) -> Iterator[str]:
-        """The groups of which nobody has a message."""
+    def lacking(self, sent: Sent, present: Set[Interest]) -> Iterator[str]:
+        """The groups of which nobody has a message. `present`: the subscriptions of clients that run."""
         for group in self._groups.values():
-            if sent.id not in group.had and group.promises(sent):
+            if sent.id not in group.had and group.promises(sent, present):
                 yield group.title
 
-    def look_at_the_end(self) -> Iterator[Violation]:
-        """Whether what waited for a member came to one."""
+    def look_at_the_end(self, present: Set[Interest]) -> Iterator[Violation]:
+        """Whether what waited for a member came to one. `present`: as above."""
         for group in self._groups.values():
             for sent in group.waiting:
-                if sent.id not in group.had and group.promises(sent):
+                is_due = group.promises(sent) and not group.is_away(sent.topic, present)
+                if is_due and sent.id not in group.had:
                     text = f"{sent} was acknowledged, and never came to a member of {group.title}"
                     yield Violation(self._now(), Invariant.SHARED, text)

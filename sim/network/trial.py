@@ -14,9 +14,11 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Final
 
-from hbroker._native import LinkDownEvent
+from hbroker._native import ControlEvent, LinkDownEvent
+from hbroker._proto import packet_pb2 as pb
 from hbroker.protocol.core import Event
 from hbroker.protocol.notices import LeaseLost, TookBack
+from hbroker.protocol.packets import body_of
 
 from .actions import Publish, describe
 from .deliveries import Deliveries
@@ -203,6 +205,10 @@ class Trial:
             self._say(f"{ends[0]}: link to {ends[1]} down: {event.reason}")
             session, node = (event.session, host.address) if event.inbound else (host.session, event.address)
             self._deliveries.lose_link(session, node, event.reason, by_node=event.inbound)
+        elif isinstance(host, ClientHost) and isinstance(event, ControlEvent) and event.link is not None:
+            body = body_of(event.packet)
+            if isinstance(body, pb.SubAck):
+                self._deliveries.hear(host, body)
 
     def _watch(self, datagram: Datagram) -> None:
         self._datagrams += 1

@@ -13,7 +13,7 @@ from typing import Final
 ROOT: Final = Path(__file__).resolve().parents[2]
 RUST: Final = ROOT / "hbroker" / "native" / "src"
 
-_MADE = {"__pycache__", "target", "_proto", "site"}
+_MADE = {"__pycache__", "target", "_proto", "site", "node_modules"}
 
 
 def python_sources(*tops: str) -> Iterator[Path]:

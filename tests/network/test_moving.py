@@ -283,6 +283,67 @@ def test_a_child_that_leaves_takes_nothing_from_a_handover_under_way() -> None:
     assert {subscription.filter for subscription in kitchen.control.subscribers} == {"home/kitchen"}
 
 
+def test_a_child_whose_subtree_goes_along_ends_no_subscription_on_its_way() -> None:
+    tree = Tree.grow(16, ["home/bedroom"])
+    world, subscriber = tree.world, tree.client("subscriber")
+    subscriber.subscribe("home/#", qos=1)
+    world.run_until(lambda: bool(subscriber.outcomes))
+    subscriber.stop()  # So a message stays open, and the child's handover waits for it (§5.4).
+    tree.client().publish("home/bedroom/lamp", b"on", qos=1)
+    world.run(100 * MILLISECOND)
+    tree.nodes["home/bedroom"].leave()
+    world.run(10 * MILLISECOND)
+    home = tree.join("home", wait=False)
+    world.run_until(lambda: home.holds("home"))
+    assert home.owns("home/bedroom/lamp")
+    assert {subscription.filter for subscription in home.control.subscribers} == {"home/#"}
+
+
+def test_a_node_that_comes_to_own_what_is_above_its_own_parent_keeps_what_it_delegated() -> None:
+    """`oven` has its subtree from `kitchen`; who gives it `home` knows nothing of `door`."""
+    door = "home/kitchen/oven/door"
+    tree = Tree.grow(18, ["home", "home/kitchen", "home/kitchen/oven", door])
+    traffic = Traffic(tree, f"{door}/x", 2, "home/x", "home/kitchen/x", "home/kitchen/oven/x")
+    traffic.publish(10)
+    tree.move("home", tree.nodes["home"], tree.nodes["home/kitchen/oven"])
+    for _ in range(2 * timers.LEASE // timers.SECOND):
+        traffic.publish(1, timers.SECOND)
+        assert tree.nodes[door].owns(traffic.topic)
+    assert tree.nodes["home/kitchen/oven"].owns("home/kitchen/oven/x")
+    traffic.settle()
+
+
+def test_what_a_node_holds_in_a_subtree_that_comes_back_to_it_goes_on_with_that() -> None:
+    """`oven` comes to own all around its own subtree: whoever gets `kitchen` next is its parent."""
+    tree = Tree.grow(19, ["home", "home/kitchen", "home/kitchen/oven", "home/bedroom"])
+    home, kitchen, oven, bedroom = tree.nodes.values()
+    traffic = Traffic(tree, "home/kitchen/oven/x", 2, "home/x", "home/kitchen/x")
+    traffic.publish(10)
+    tree.move("home", home, oven)
+    traffic.publish(10)
+    tree.move("home/kitchen", kitchen, bedroom)
+    traffic.publish(10)
+    tree.world.run_until(lambda: oven.holds("home/kitchen/oven"))
+    assert bedroom.owns("home/kitchen/x")
+    traffic.publish(10)
+    traffic.settle()
+
+
+def test_a_node_comes_between_two_subtrees_of_one_other() -> None:
+    tree = Tree.grow(20, ["home", "home/kitchen/oven"])
+    home, oven = tree.nodes.values()
+    traffic = Traffic(tree, "home/kitchen/oven/x", 2, "home/x", "home/kitchen/x")
+    tree.move("home", home, oven)
+    traffic.publish(10)
+    kitchen = tree.join("home/kitchen")
+    traffic.publish(10)
+    tree.world.run_until(lambda: oven.holds("home/kitchen/oven"))
+    assert kitchen.owns("home/kitchen/x")
+    assert oven.owns("home/x")
+    traffic.publish(10)
+    traffic.settle()
+
+
 def living(tree: Tree) -> list[NodeHost]:
     """The nodes below the root that run now."""
     return [h for h in tree.world.hosts.values() if isinstance(h, NodeHost) and h is not tree.root]

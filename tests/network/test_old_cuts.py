@@ -126,6 +126,23 @@ def test_what_lies_below_a_subtree_that_it_has_already_is_its_own_affair() -> No
     assert not bedroom.owns(TOPIC)
 
 
+def test_so_is_what_it_delegated_under_another_parent() -> None:
+    """The old owner names that parent alone, and knows nothing of what lies below."""
+    branch = Branch()
+    branch.tree.order(branch.home, pb.ORDER_KIND_HAND_BACK, "home")
+    bedroom = branch.tree.join("home/bedroom")
+    lamp = branch.tree.join("home/bedroom/lamp")
+    bulb = branch.tree.join("home/bedroom/lamp/bulb")
+    branch.tree.order(lamp, pb.ORDER_KIND_CLAIM, "home")
+    for _ in range(2):
+        assert lamp.owns("home/attic")
+        assert bedroom.owns("home/bedroom")
+        assert lamp.owns("home/bedroom/lamp")
+        assert bulb.owns("home/bedroom/lamp/bulb")
+        assert not lamp.owns("home/bedroom/lamp/bulb")
+        branch.world.run(60 * SECOND)
+
+
 def test_one_that_dies_on_the_way_believes_its_old_memory_no_more() -> None:
     """Its parent cannot tell whether the run in between has served."""
     branch = Branch()

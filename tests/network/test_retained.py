@@ -139,3 +139,18 @@ def test_an_earlier_runs_are_for_whoever_listens_now() -> None:
     later = again.subscribe("home/#", qos=1, retain_handling=DO_NOT_SEND)
     complete(tree, again, later)
     assert taken(again) == once(later)
+
+
+def test_a_node_that_hands_back_a_part_of_what_it_owns_keeps_what_is_retained_there() -> None:
+    tree = Tree.grow(31, ["home", "home/bedroom"])
+    home, bedroom = tree.nodes.values()
+    tree.move("home", home, bedroom)
+    publisher = tree.client("publisher")
+    publisher.publish("home/bedroom/lamp", b"kept", qos=1, retain=True)
+    tree.world.run_until(lambda: any(isinstance(o, Published) for o in publisher.outcomes))
+    tree.order(bedroom, pb.ORDER_KIND_HAND_BACK, "home/bedroom")
+    assert bedroom.owns("home/bedroom/lamp")
+    assert not tree.root.engine.retained("home/bedroom")
+    reader = tree.client("reader")
+    complete(tree, reader, reader.subscribe("home/bedroom/+", qos=1))
+    assert [message.payload for message in reader.messages] == [b"kept"]

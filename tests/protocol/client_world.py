@@ -355,6 +355,9 @@ class World:
     def unlisten(self, subscription: int) -> None:
         self.listening.pop(subscription, None)
 
+    def set_leaving(self, is_leaving: bool) -> None:
+        self.is_leaving = is_leaving
+
 
 def home(world: World) -> dict[str, Node]:
     """Figure 1 of the paper: three levels."""

@@ -237,6 +237,18 @@ def test_a_handover_that_crosses_an_unsubscribe_leaves_no_orphan() -> None:
     assert holders(world, "home/kitchen/#") == set()
 
 
+def test_a_node_whose_answer_did_not_come_before_all_began_anew_is_told_of_the_end() -> None:
+    world = World()
+    kitchen = home(world)["kitchen"]
+    kitchen.is_mute = True
+    world.subscribe("home/kitchen/#")
+    assert world.run(lambda: any(isinstance(body, pb.Subscribe) for body in kitchen.told))
+    world.root.alive = False
+    world.outcome(SubscriptionFailed)
+    world.run(seconds=1)
+    assert isinstance(kitchen.told[-1], pb.Unsubscribe)
+
+
 def test_a_refusal_is_told_with_its_reason() -> None:
     world = World()
     home(world)["kitchen"].reason = pb.REASON_NOT_AUTHORIZED

@@ -84,7 +84,7 @@ impl Engine {
         }
     }
 
-    fn acknowledge_due(&mut self) {
+    pub(super) fn acknowledge_due(&mut self) {
         if let Side::Client(client) = &mut self.side {
             client.inbox.take_due().into_iter().for_each(|receipt| self.acknowledge(receipt));
         }

@@ -147,6 +147,14 @@ impl Engine {
         }
     }
 
+    /// Whether this client is leaving a shared group: see [`Inbox::set_leaving`](crate::engine::inbox::Inbox::set_leaving).
+    pub fn set_leaving(&mut self, is_leaving: bool) {
+        if let Side::Client(client) = &mut self.side {
+            client.inbox.set_leaving(is_leaving);
+            self.acknowledge_due();
+        }
+    }
+
     /// What it counted beside what became of messages for sessions.
     pub fn tally(&self) -> Tally {
         Tally { counters: self.out.counters.clone(), links: self.out.links.stats() }

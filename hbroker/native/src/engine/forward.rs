@@ -15,7 +15,7 @@ use crate::engine::counters::Drop;
 use crate::engine::distribution::{Distribution, Origin};
 use crate::engine::ledger::Ticket;
 use crate::engine::outlet::{Handoff, Outlet, Target, Targets};
-use crate::engine::parcel::Parcel;
+use crate::engine::parcel::{Parcel, publish_of};
 use crate::engine::routes::{Refusal, Routes};
 use crate::engine::sharing::Sharing;
 use crate::keyed::Keyed;
@@ -125,18 +125,21 @@ impl Forwarder {
     /// Offers another worker's message to this worker's sessions.
     pub fn deliver(&mut self, now: Micros, parcel: Parcel, targets: Targets, out: &mut Outlet) {
         for target in targets {
-            self.pass(now, parcel.clone(), target, out);
+            if self.has_left(now, &parcel, &target) {
+                out.loose.orphans.push(parcel.clone().addressed(target));
+            } else {
+                self.pass(now, parcel.clone(), target, out);
+            }
         }
     }
 
-    /// Finds another member for a message of a shared group (§6.5); drops it where there is none.
+    /// Finds another member for a message of a shared group (§6.5); drops it where there is none. While its subtree is handed over,
+    /// too: it moves with whoever gets it.
     pub fn reassign(&mut self, now: Micros, parcel: Parcel, out: &mut Outlet) {
-        // A field was checked when it came in.
-        let member = PacketView::from_raw(&parcel.field).ok().and_then(|packet| {
-            let Body::Publish(publish) = packet.body else { return None };
-            let route = self.routes.find(now, publish.topic).ok()?;
-            let mut groups = route.groups.iter().filter(|group| parcel.group.as_ref() == Some(group.name));
-            let target = groups.find_map(|group| self.sharing.choose(&group, &publish, out))?;
+        let member = publish_of(&parcel.field).and_then(|publish| {
+            let groups = self.routes.groups(publish.topic);
+            let mut named = groups.iter().filter(|group| parcel.group.as_ref() == Some(group.name));
+            let target = named.find_map(|group| self.sharing.choose(&group, &publish, out))?;
             Some(Target { qos: target.qos.min(publish.qos), ..target })
         });
         match member {
@@ -153,6 +156,17 @@ impl Forwarder {
                 let targets = Targets::from_iter([target]);
                 out.handoffs.push_back((worker, Handoff::Deliver { parcel, targets }));
             }
+        }
+    }
+
+    /// Whether a session left the group that it is to get a message for, after another worker had chosen it.
+    fn has_left(&mut self, now: Micros, parcel: &Parcel, target: &Target) -> bool {
+        let (Some(name), Some(topic)) = (&target.group, parcel.topic()) else {
+            return false;
+        };
+        match self.routes.find(now, topic) {
+            Ok(route) => !route.groups.has_member(name, target.session),
+            Err(_) => !self.routes.groups(topic).has_member(name, target.session),
         }
     }
 

@@ -17,13 +17,13 @@ use super::{Engine, Side};
 use crate::Micros;
 use crate::engine::counters::Drop;
 use crate::engine::distribution::{MessageId, Origin};
-use crate::engine::parcel::Parcel;
+use crate::engine::parcel::{Parcel, publish_of};
 use crate::schema::reason;
 use crate::tables::jurisdiction::{Cut, Decision};
 use crate::tables::match_set::Overflow;
 use crate::tables::window::Seen;
 use crate::topic;
-use crate::wire::{self, Body, PacketView, PublishView, QueuedRecord, SeenRecord};
+use crate::wire::{self, QueuedRecord, SeenRecord};
 
 /// A publisher that was silent for longer has no messages under way that may come again: its links timed out long ago.
 const SEEN_FOR: Micros = 300_000_000;
@@ -58,7 +58,7 @@ impl Engine {
         let sessions: Vec<_> = self.out.sessions.iter().map(|session| (session.id, session.key())).collect();
         let mut records = Vec::new();
         for (id, key) in sessions {
-            let moving = self.out.take_moving(key, |parcel| is_below(parcel, subtree));
+            let moving = self.out.take(key, Drop::Moved, |parcel| is_below(parcel, subtree));
             self.out.loose.tickets.extend(moving.iter().filter_map(|parcel| parcel.ticket));
             records.extend(with_those_before(moving).iter().map(|parcel| record_of(id, parcel)));
         }
@@ -141,16 +141,8 @@ impl Engine {
     }
 }
 
-/// The message in a field `publish`.
-fn publish_of(field: &[u8]) -> Option<PublishView<'_>> {
-    match PacketView::from_raw(field).ok()?.body {
-        Body::Publish(publish) => Some(publish),
-        _ => None,
-    }
-}
-
 fn is_below(parcel: &Parcel, subtree: &str) -> bool {
-    publish_of(&parcel.field).is_some_and(|publish| topic::is_within(publish.topic, subtree))
+    parcel.topic().is_some_and(|topic| topic::is_within(topic, subtree))
 }
 
 /// The messages without a ticket, and of each topic those before the last such.

@@ -117,6 +117,12 @@ impl Inbox {
         self.listeners.remove_session(SessionKey(listener));
     }
 
+    /// While the client leaves a shared group it answers for nothing that nobody here wants: the owner is to give that to another
+    /// member, once it knows (§6.5).
+    pub fn set_leaving(&mut self, is_leaving: bool) {
+        self.due.extend(self.unclaimed.set_leaving(is_leaving));
+    }
+
     /// Takes a message in. `receipt`: the link and the delivery to acknowledge it by; `None` at `QoS` 0.
     pub fn take(
         &mut self,

@@ -9,7 +9,7 @@ use crate::engine::ledger::Ticket;
 use crate::engine::outlet::Target;
 use crate::engine::parts::chain_of;
 use crate::tables::match_set::Overflow;
-use crate::wire::PublishView;
+use crate::wire::{Body, PacketView, PublishView};
 
 #[derive(Clone, Debug)]
 pub struct Parcel {
@@ -46,9 +46,22 @@ impl Parcel {
         }
     }
 
+    /// A field was checked when it came in, so there is one.
+    pub fn topic(&self) -> Option<&str> {
+        publish_of(&self.field).map(|publish| publish.topic)
+    }
+
     /// For this target.
     pub fn addressed(self, target: Target) -> Self {
         let Target { qos, overflow, group, .. } = target;
         Self { qos, overflow, group, ..self }
+    }
+}
+
+/// The message in a field `publish`.
+pub fn publish_of(field: &[u8]) -> Option<PublishView<'_>> {
+    match PacketView::from_raw(field).ok()?.body {
+        Body::Publish(publish) => Some(publish),
+        _ => None,
     }
 }

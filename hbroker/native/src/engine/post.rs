@@ -139,34 +139,16 @@ impl Outlet {
         Some((session.id, session.link))
     }
 
-    /// Takes messages that wait for a session out of its queue, in order, tickets and all.
-    pub fn take_waiting(
-        &mut self,
-        key: SessionKey,
-        why: Drop,
-        is_meant: impl FnMut(&Parcel) -> bool,
-    ) -> Vec<Parcel> {
+    /// Takes a session's messages that go elsewhere, as [`Session::take`].
+    pub fn take(&mut self, key: SessionKey, why: Drop, is_meant: impl FnMut(&Parcel) -> bool) -> Vec<Parcel> {
         let Some(session) = self.sessions.get_mut(key) else {
             return Vec::new();
         };
         let before = session.queue.bytes();
-        let taken = session.take_waiting(why, is_meant);
+        let taken = session.take(why, is_meant);
         let after = session.queue.bytes();
         self.sessions.recount(before, after);
         self.counters.drop_many(why, taken.len() as u64);
-        taken
-    }
-
-    /// Takes a session's messages that move to another owner, as [`Session::take_moving`].
-    pub fn take_moving(&mut self, key: SessionKey, is_meant: impl Fn(&Parcel) -> bool) -> Vec<Parcel> {
-        let Some(session) = self.sessions.get_mut(key) else {
-            return Vec::new();
-        };
-        let before = session.queue.bytes();
-        let taken = session.take_moving(is_meant);
-        let after = session.queue.bytes();
-        self.sessions.recount(before, after);
-        self.counters.drop_many(Drop::Moved, taken.len() as u64);
         taken
     }
 

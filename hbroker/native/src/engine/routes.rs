@@ -146,6 +146,17 @@ impl Routes {
         Ok(route)
     }
 
+    /// The groups that get the messages of a topic, whoever owns that.
+    pub fn groups(&mut self, topic: &str) -> &GroupList {
+        self.subscriptions.collect_matches(topic, &mut self.matches);
+        self.matches.groups()
+    }
+
+    /// Whether a group of this name, with whatever filter, gets the messages of a topic.
+    pub fn has_group(&mut self, name: &str, topic: &str) -> bool {
+        self.groups(topic).iter().any(|group| **group.name == *name)
+    }
+
     /// How many subscriptions match a topic.
     pub fn matching(&mut self, topic: &str) -> usize {
         self.subscriptions.collect_matches(topic, &mut self.matches);

@@ -193,20 +193,14 @@ impl Session {
         orphans
     }
 
-    /// Takes messages out of the queue that go elsewhere, tickets and all.
-    pub fn take_waiting(&mut self, why: Drop, is_meant: impl FnMut(&Parcel) -> bool) -> Vec<Parcel> {
-        let taken = self.queue.extract(is_meant);
-        self.discount(why, &taken);
+    /// Takes messages that go elsewhere, in order: those in flight, then those that wait, tickets and all.
+    pub fn take(&mut self, why: Drop, mut is_meant: impl FnMut(&Parcel) -> bool) -> Vec<Parcel> {
+        let mut taken = self.in_flight.extract(&mut is_meant);
+        taken.iter().for_each(|parcel| self.credit.settle(parcel.field.len()));
+        taken.extend(self.queue.extract(is_meant));
+        self.accounts.drop(why, taken.len() as u64);
+        self.tickets -= taken.iter().filter(|parcel| parcel.ticket.is_some()).count();
         taken
-    }
-
-    /// Takes messages that move to another owner, in order: those in flight, then those that wait, tickets and all.
-    pub fn take_moving(&mut self, is_meant: impl Fn(&Parcel) -> bool) -> Vec<Parcel> {
-        let mut moving = self.in_flight.extract(&is_meant);
-        moving.iter().for_each(|parcel| self.credit.settle(parcel.field.len()));
-        moving.extend(self.queue.extract(is_meant));
-        self.discount(Drop::Moved, &moving);
-        moving
     }
 
     /// How fit it is, if the other workers are to know and were not told.
@@ -293,11 +287,6 @@ impl Session {
         let unsent = unsent.min(copies);
         self.accounts.delivered += copies - unsent;
         self.accounts.drop(why, unsent);
-    }
-
-    fn discount(&mut self, why: Drop, taken: &[Parcel]) {
-        self.accounts.drop(why, taken.len() as u64);
-        self.tickets -= taken.iter().filter(|parcel| parcel.ticket.is_some()).count();
     }
 
     fn release(&mut self, ticket: Option<Ticket>, released: &mut Vec<Ticket>) {

@@ -14,6 +14,7 @@ use crate::engine::session::{Session, Status};
 use crate::engine::session_queue::Bounds;
 use crate::link_id::{LinkId, SessionKey};
 use crate::tables::trie::Subscriber;
+use crate::topic;
 
 /// What came of opening a session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -96,13 +97,19 @@ impl Engine {
         self.node(|node| !node.routes.subscribe(filter, group, subscriber))
     }
 
-    /// Whether there was such a subscription. What waits for a member that leaves its group goes to another: so its home comes last.
+    /// Whether there was such a subscription. What a member that leaves its group had not answered goes to another: so its home comes
+    /// last.
     pub fn unsubscribe(&mut self, now: Micros, filter: &str, group: &str, session: SessionKey) -> bool {
-        let was_there = self.node(|node| node.routes.unsubscribe(filter, group, session)).unwrap_or(false);
+        let Side::Node(forwarder) = &mut self.side else {
+            return false;
+        };
+        let was_there = forwarder.routes.unsubscribe(filter, group, session);
         if was_there && !group.is_empty() {
-            let left = self
-                .out
-                .take_waiting(session, Drop::Regrouped, |parcel| parcel.group.as_deref() == Some(group));
+            let left = self.out.take(session, Drop::Regrouped, |parcel| {
+                let is_for_another =
+                    |topic| topic::matches(filter, topic) && forwarder.routes.has_group(group, topic);
+                parcel.group.as_deref() == Some(group) && parcel.topic().is_some_and(is_for_another)
+            });
             self.out.loose.orphans.extend(left);
             self.tie_up(now);
         }

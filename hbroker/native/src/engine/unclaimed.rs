@@ -1,4 +1,7 @@
-//! Messages of a persistent session that came before a listener for them did (§6.4).
+//! Messages that nobody listens to, and that are not to be acknowledged yet.
+//!
+//! In a persistent session they wait for a listener, which may come later than they do (§6.4). While the client leaves a shared
+//! group, they wait until its owners know that: until then what comes is for another member (§6.5).
 //!
 //! They are not acknowledged, so their owner's credit bounds them; what an owner sends beyond that is not kept.
 
@@ -18,6 +21,7 @@ const PATIENCE: Micros = 30_000_000;
 
 pub struct Unclaimed {
     is_persistent: bool,
+    is_leaving: bool,
     most_messages: usize,
     most_bytes: usize,
     waiting: VecDeque<Waiting>,
@@ -37,6 +41,7 @@ impl Unclaimed {
     pub fn new(config: &Config) -> Self {
         Self {
             is_persistent: config.persistent,
+            is_leaving: false,
             most_messages: config.receive_messages as usize,
             most_bytes: usize::try_from(config.receive_bytes).unwrap_or(usize::MAX),
             waiting: VecDeque::new(),
@@ -53,7 +58,7 @@ impl Unclaimed {
         receipt: Receipt,
         counters: &mut Counters,
     ) -> bool {
-        if !self.is_persistent {
+        if !self.is_persistent && !self.is_leaving {
             return false;
         }
         let field: Bytes = publish.field().into_owned().into();
@@ -63,6 +68,15 @@ impl Unclaimed {
         }
         self.put_back(Waiting { field, retained_for, receipt, until: now + PATIENCE });
         true
+    }
+
+    /// Whether the client is leaving a group. What waited for the end of that alone is to be acknowledged then.
+    pub fn set_leaving(&mut self, is_leaving: bool) -> Vec<Receipt> {
+        self.is_leaving = is_leaving;
+        if is_leaving || self.is_persistent {
+            return Vec::new();
+        }
+        self.take_all().into_iter().map(|waiting| waiting.receipt).collect()
     }
 
     /// Has one wait on that was taken.

@@ -337,6 +337,10 @@ impl Core {
     fn unlisten(&self, py: Python<'_>, subscription: u64) {
         py.detach(|| self.core.on(0, |engine, _| engine.unlisten(subscription)));
     }
+
+    fn set_leaving(&self, py: Python<'_>, is_leaving: bool) {
+        py.detach(|| self.core.on(0, |engine, _| engine.set_leaving(is_leaving)));
+    }
 }
 
 #[pyclass(module = "hbroker._native", extends = Core, frozen)]

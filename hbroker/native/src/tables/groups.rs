@@ -12,6 +12,7 @@ use hashbrown::HashMap;
 use rustc_hash::FxHasher;
 
 use crate::keyed::Keyed;
+use crate::link_id::SessionKey;
 use crate::tables::arena::Arena;
 use crate::tables::match_set::Subscriber;
 
@@ -82,6 +83,12 @@ impl GroupList {
             .iter()
             .zip(starts)
             .map(|((name, end), start)| Group { name, members: &self.members[start..*end] })
+    }
+
+    /// Whether a session is in a group of this name.
+    pub fn has_member(&self, name: &str, session: SessionKey) -> bool {
+        let mut named = self.iter().filter(|group| **group.name == *name);
+        named.any(|group| group.members.iter().any(|member| member.session == session))
     }
 
     /// Members, of all groups.

@@ -1,5 +1,7 @@
 //! Shared groups over whole engines: each message goes to one member, whichever worker takes it over.
 
+use rand::Rng;
+
 use super::network::{Faults, MILLISECOND, Network, SECOND, message};
 
 const FAULTS: Faults = Faults { loss: 0.05, duplication: 0.05, jitter: 1_000 };
@@ -92,4 +94,82 @@ fn a_member_that_is_gone_gets_nothing_and_nobody_waits_for_it() {
     }
     let (_, sequences) = read_by(&network, &members);
     assert_eq!(sequences, (1..=100).collect::<Vec<_>>(), "the last 50 had nobody");
+}
+
+/// The node hears that a member leaves, its home last (`Core::unsubscribe`).
+fn take_out(network: &mut Network, node: usize, member: usize) {
+    let session = network.session(member, node);
+    let now = network.now;
+    let engines = &mut network.hosts[node].engines;
+    let home = usize::from(session.worker());
+    for worker in (0..engines.len()).filter(|&worker| worker != home).chain([home]) {
+        assert!(engines[worker].unsubscribe(now, "a/#", "g", session));
+    }
+}
+
+#[test]
+fn what_a_member_that_leaves_had_not_taken_over_goes_to_another() {
+    for (seed, workers) in (1..30).zip([1, 2, 3].into_iter().cycle()) {
+        let mut network = Network::new(seed, Faults { loss: 0.1, duplication: 0.05, jitter: 1_000 });
+        let node = network.add_node("", workers);
+        let members: Vec<usize> = (0..6).map(|_| network.add_member(node, "a/#", "g", 1)).collect();
+        let publisher = network.add_client();
+        for &member in &members[1..] {
+            for _ in 0..40 {
+                network.publish(publisher, &message("a/b", b"x", 1));
+            }
+            let leaves_in = network.rng.random_range(0..6_000);
+            network.run(leaves_in);
+            network.hosts[member].engines[0].set_leaving(true);
+            network.hosts[member].engines[0].unlisten(1);
+            network.run(3 * MILLISECOND);
+            take_out(&mut network, node, member);
+            network.run(3 * MILLISECOND);
+            network.hosts[member].engines[0].set_leaving(false);
+        }
+        network.run_until_drained();
+        network.assert_all_published(publisher, 200);
+        let (_, mut sequences) = read_by(&network, &members);
+        sequences.dedup();
+        assert_eq!(sequences, (1..=200).collect::<Vec<_>>(), "{workers} workers, seed {seed}");
+    }
+}
+
+#[test]
+fn the_last_member_that_leaves_answers_for_what_it_was_sent() {
+    let mut network = Network::new(7, FAULTS);
+    let node = network.add_node("", 2);
+    let member = network.add_member(node, "a/#", "g", 1);
+    let publisher = network.add_client();
+    network.hosts[member].engines[0].set_leaving(true);
+    network.hosts[member].engines[0].unlisten(1);
+    network.publish(publisher, &message("a/b", b"x", 1));
+    network.run(100 * MILLISECOND);
+    assert!(network.hosts[publisher].published.is_empty(), "nobody answers yet");
+    take_out(&mut network, node, member);
+    network.hosts[member].engines[0].set_leaving(false);
+    network.run(100 * MILLISECOND);
+    network.assert_all_published(publisher, 1);
+    assert_eq!(network.counter(member, "drop.unclaimed"), 0);
+}
+
+#[test]
+fn what_a_member_leaves_while_its_subtree_is_handed_over_moves_with_another() {
+    let mut network = Network::new(8, Faults::default());
+    let node = network.add_node("a", 1);
+    let members: Vec<usize> = (0..2).map(|_| network.add_member(node, "a/#", "g", 1)).collect();
+    for &member in &members {
+        network.hosts[member].reads = false;
+    }
+    let publisher = network.add_client();
+    for _ in 0..20 {
+        network.publish(publisher, &message("a/b", b"x", 1));
+    }
+    // Both are stalled, so no publisher sends these again.
+    network.run(3 * SECOND);
+    network.assert_all_published(publisher, 20);
+    network.hosts[node].engines[0].revoke("a");
+    take_out(&mut network, node, members[0]);
+    let now = network.now;
+    assert_eq!(network.hosts[node].engines[0].export_queued(now, "a").len(), 20);
 }

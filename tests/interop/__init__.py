@@ -1,0 +1,1 @@
+"""MQTT clients that others have written, against each other and against our own, over two gateways."""

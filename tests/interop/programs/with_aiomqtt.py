@@ -1,0 +1,43 @@
+"""aiomqtt."""
+
+from __future__ import annotations
+
+import asyncio
+
+from aiomqtt import Client, ProtocolVersion
+
+from tests.interop.lines import Message, Place, decode, say_done, say_message
+from tests.interop.programs.orders import orders
+
+
+async def main() -> None:
+    """Does what standard input says."""
+    place = Place.read()
+    async with Client(
+        place.host,
+        place.port,
+        identifier=place.client_id,
+        protocol=ProtocolVersion(place.version),
+        transport="websockets" if place.websocket else "tcp",
+        websocket_path="/mqtt" if place.websocket else None,
+    ) as client:
+        telling = asyncio.create_task(_tell(client))
+        say_done()
+        async for order in orders():
+            if order["verb"] == "subscribe":
+                await client.subscribe(order["filter"], order["qos"])
+            else:
+                await client.publish(
+                    order["topic"], decode(order["payload"]), order["qos"], order["retained"]
+                )
+            say_done()
+        telling.cancel()
+
+
+async def _tell(client: Client) -> None:
+    async for message in client.messages:
+        assert isinstance(message.payload, bytes)
+        say_message(Message(message.topic.value, message.payload, message.qos, message.retain))
+
+
+asyncio.run(main())

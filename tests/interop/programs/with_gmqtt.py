@@ -1,0 +1,45 @@
+"""gmqtt."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import Any
+
+import gmqtt
+from gmqtt.storage import PersistentStorage
+
+from tests.interop.lines import Message, Place, decode, say_done, say_message
+from tests.interop.programs.orders import orders
+
+
+async def main() -> None:
+    """Does what standard input says."""
+    place = Place.read()
+    logging.disable(logging.WARNING)
+    unanswered = PersistentStorage()
+    client = gmqtt.Client(place.client_id, persistent_storage=unanswered)
+    subscribed: asyncio.Queue[None] = asyncio.Queue()
+    client.on_message = _tell
+    client.on_subscribe = lambda *_: subscribed.put_nowait(None)
+    await client.connect(place.host, place.port, version=place.version)
+    say_done()
+    async for order in orders():
+        if order["verb"] == "subscribe":
+            client.subscribe(order["filter"], order["qos"])
+            await subscribed.get()
+        else:
+            client.publish(
+                order["topic"], decode(order["payload"]), qos=order["qos"], retain=order["retained"]
+            )
+            await unanswered.wait_empty()
+        say_done()
+    await client.disconnect()
+
+
+def _tell(_client: gmqtt.Client, topic: str, payload: bytes, qos: int, properties: dict[str, Any]) -> int:
+    say_message(Message(topic, payload, qos, bool(properties["retain"])))
+    return 0
+
+
+asyncio.run(main())

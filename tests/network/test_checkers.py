@@ -1,0 +1,51 @@
+"""What the simulator's watchers expect, where that is less than everything."""
+
+from __future__ import annotations
+
+import pytest
+
+from hbroker.sim.network import World
+from hbroker.sim.network.applications import PART_WAIT, Application, Sent
+from tests.network.networks import Tree
+
+SECOND = 1_000_000
+TOPIC = "camera"
+LATE = 6
+"""So many seconds after the time a subscriber has seen that it is over."""
+
+
+def interrupted(seconds: int) -> tuple[Application, Sent]:
+    """A subscriber, and a message whose publisher was stopped for so long after half of it had left."""
+    tree = Tree.grow(1)
+    world: World = tree.world
+    subscriber, publisher = tree.client("subscriber"), tree.client("publisher")
+    subscriber.subscribe(TOPIC, qos=2)
+    world.run_until(lambda: bool(subscriber.outcomes))
+    began = world.now
+    payload = bytes(20_000)
+    sequence = publisher.publish(TOPIC, payload, qos=2)
+    assert sequence is not None
+    world.run_until(lambda: publisher.engine.counters()["datagrams_out"] > 3)
+    publisher.stop()
+    world.run(seconds * SECOND)
+    publisher.go_on()
+    world.run_until(lambda: bool(publisher.outcomes))
+    application = Application("subscriber", subscriber, 0)
+    application.had = {(m.publisher, m.sequence): {m.qos} for m in subscriber.messages}
+    sent = Sent("publisher", (publisher.publisher, sequence), TOPIC, 2, False, payload, began, world.now)
+    return application, sent
+
+
+def test_a_message_may_be_lacked_whose_parts_stopped_coming_for_too_long() -> None:
+    """docs/guarantees.md, large messages: its publisher is told success."""
+    application, sent = interrupted(PART_WAIT // SECOND + LATE)
+    assert not application.has_had(sent.id)
+    assert application.may_lack(sent)
+
+
+@pytest.mark.parametrize("seconds", [1, PART_WAIT // SECOND - 1])
+def test_one_that_went_on_in_time_came(seconds: int) -> None:
+    application, sent = interrupted(seconds)
+    assert application.has_had(sent.id)
+    application.had.clear()
+    assert not application.may_lack(sent), "had it not come"

@@ -1,0 +1,86 @@
+"""What the watcher of messages takes for whole, and what for broken: on small plans of their own."""
+
+from __future__ import annotations
+
+import pytest
+
+from hbroker.protocol.subscription import Subscription
+from hbroker.sim.network import CLEAR, ClientHost
+from hbroker.sim.network.actions import Action, Crash, Heal, Part, Publish, Restart, Subscribe
+from hbroker.sim.network.invariants import Invariant, Violation
+from hbroker.sim.network.plan import ROOT, SECOND, NodePlan, Plan
+from hbroker.sim.network.trial import Trial
+
+TOPIC = "garden/c"
+KEPT = 3_600
+
+
+def violation(*actions: Action) -> Violation | None:
+    """What breaks where one node serves a publisher `p` and a subscriber `s`, whose session is kept."""
+    begin = (Subscribe(0, "s", TOPIC, 1), publish(0.5))
+    nodes, expiries = (NodePlan(ROOT, ""),), {"s": KEPT}
+    plan = Plan(1, nodes, (ROOT,), ("p", "s"), expiries, (TOPIC,), CLEAR, None, (*begin, *actions))
+    return Trial(plan).run().violation
+
+
+def at(seconds: float) -> int:
+    return round(seconds * SECOND)
+
+
+def publish(seconds: float) -> Publish:
+    return Publish(at(seconds), "p", TOPIC, 1, 20)
+
+
+def part(seconds: float, client: str) -> Part:
+    return Part(at(seconds), frozenset({client}))
+
+
+def heal(seconds: float, client: str) -> Heal:
+    return Heal(at(seconds), frozenset({client}))
+
+
+def test_what_a_run_had_may_come_to_the_next_behind_newer_messages() -> None:
+    """A datagram takes 200 µs. The first message comes to a run that is killed before the second, and its
+    PUBACK not to the publisher: that sends it again in its next link."""
+    messages = publish(1), publish(1.00015)
+    faults = part(1.00041, "p"), Crash(at(1.0005), "s"), Restart(at(5), "s")
+    assert violation(*messages, *faults, heal(25, "p")) is None
+
+
+def test_what_no_run_had_comes_in_order(monkeypatch: pytest.MonkeyPatch) -> None:
+    settle = ClientHost.settle
+
+    def settle_backwards(self: ClientHost) -> None:
+        before = len(self.messages)
+        settle(self)
+        self.messages[before:] = reversed(self.messages[before:])
+
+    actions = Crash(at(1), "s"), publish(2), publish(2), Restart(at(5), "s")
+    assert violation(*actions) is None
+    monkeypatch.setattr(ClientHost, "settle", settle_backwards)
+    found = violation(*actions)
+    assert found is not None
+    assert found.invariant is Invariant.ORDER
+
+
+def restarts_without_its_files() -> tuple[Action, ...]:
+    """The owner forgets a subscriber that is cut off, and takes a message for which it knows nobody."""
+    return part(1, "s"), Crash(at(2), ROOT), Restart(at(3), ROOT, remembers=False), publish(4)
+
+
+def test_what_a_run_missed_and_was_told_of_is_not_promised_to_the_next() -> None:
+    later = heal(8, "s"), Crash(at(20), "s"), Restart(at(22), "s")
+    assert violation(*restarts_without_its_files(), *later) is None
+
+
+@pytest.mark.parametrize("killed", [0.9, 6], ids=["before it", "before it was told"])
+def test_what_nobody_was_told_of_is_promised_to_a_run_that_resumes(
+    killed: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    later = Crash(at(killed), "s"), heal(8, "s"), Restart(at(22), "s")
+    actions = sorted((*restarts_without_its_files(), *later), key=lambda action: action.at)
+    assert violation(*actions) is None
+    monkeypatch.setattr(Subscription, "is_resumed", True)
+    found = violation(*actions)
+    assert found is not None
+    assert found.invariant is Invariant.RESUMED
