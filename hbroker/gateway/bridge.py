@@ -31,6 +31,8 @@ __all__ = ["Answer", "Bridge"]
 
 PATIENCE: Final = 10 * SECOND
 """How long a SUBACK waits for owners that do not answer."""
+LONGEST_FILTER: Final = 64_000
+"""Bytes of a filter that a packet of the network carries, with all else that a SUBSCRIBE has (§3.4)."""
 _AGAIN: Final = SECOND
 _SEND, _SEND_IF_NEW, _DO_NOT_SEND = 0, 1, 2
 
@@ -232,6 +234,8 @@ class Bridge:
         assert connection.acl is not None, "an open connection has a list"
         if not may_read_some(self._common.access.rules(connection.acl), plain):
             return Code.NOT_AUTHORIZED
+        if len(filter.encode()) > LONGEST_FILTER:
+            return Code.QUOTA_EXCEEDED
         most = self._common.limits.subscriptions
         if filter not in connection.subscriptions and len(connection.subscriptions) >= most:
             return Code.QUOTA_EXCEEDED

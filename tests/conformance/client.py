@@ -10,8 +10,21 @@ from enum import IntEnum
 from typing import Any, Final, TypeAlias
 
 from tests.gateway_native import wire
-from tests.gateway_native.wire import CONNACK, DISCONNECT, PINGRESP, PUBACK, PUBCOMP, PUBLISH, PUBREC, PUBREL
-from tests.gateway_native.wire import SUBACK, UNSUBACK, packet, text, varint
+from tests.gateway_native.wire import (
+    CONNACK,
+    DISCONNECT,
+    PINGRESP,
+    PUBACK,
+    PUBCOMP,
+    PUBLISH,
+    PUBREC,
+    PUBREL,
+    SUBACK,
+    UNSUBACK,
+    packet,
+    text,
+    varint,
+)
 
 PINGREQ: Final = b"\xc0\x00"
 FOR_EVER_S: Final = 0xFFFF_FFFF
@@ -237,7 +250,7 @@ class Client(wire.Raw):
         return self
 
     def answer(self, kind: int, packet_id: int | None = None) -> Answer:
-        """The next packet, which is of this kind: CONNACK, DISCONNECT, or an acknowledgement of this PUBLISH."""
+        """The next packet, which is CONNACK, DISCONNECT, or an acknowledgement of this PUBLISH."""
         first, body = self.read()
         assert first >> 4 == kind, (first >> 4, body)
         assert first & 0xF == (2 if kind == PUBREL else 0)

@@ -132,7 +132,8 @@ def test_plain_client_ids_are_taken(dial: Dial, id: str) -> None:
 def test_an_empty_client_id_is_replaced_by_one_of_its_own(dial: Dial, name: str) -> None:
     first, second = dial().opened(""), dial().opened("", properties=((P.SESSION_EXPIRY, 60),))
     ids = [client.connack.get(P.ASSIGNED_CLIENT_ID) for client in (first, second)]
-    assert all(ids) and ids[0] != ids[1]
+    assert all(ids)
+    assert ids[0] != ids[1]
     # It is the session's: who connects by it finds that.
     second.subscribe(f"{name}/t")
     second.leave()

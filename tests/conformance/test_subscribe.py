@@ -95,7 +95,7 @@ def test_a_subscription_replaces_its_former_self(client: Client, other: Client, 
     # None is lost in between.
     client.send(*(subscribe(number + 10, f"{name}/t") for number in range(20)))
     other.send(*(publish(f"{name}/t", bytes([number]), qos=1, packet_id=number + 1) for number in range(50)))
-    payloads = []
+    payloads: list[int] = []
     while len(payloads) < 50:
         first, body = client.read()
         if first >> 4 == 3:

@@ -14,7 +14,7 @@ from tests.conformance.holds import holds
 from tests.conformance.statements import IDS, NOT_OURS
 
 STATEMENTS: Final = 251
-UNTESTED: Final = 300
+UNTESTED: Final = 0
 """How many statements no test holds yet. It only ever becomes smaller."""
 
 

@@ -130,8 +130,7 @@ fn what_the_server_does_not_offer_is_refused() {
 #[test]
 fn what_is_said_to_people_gives_way_to_the_largest_packet() {
     let people = vec![("n".to_owned(), "v".to_owned())];
-    let accept =
-        Accept { text: "hello".to_owned(), user_properties: people.clone(), ..Accept::default() };
+    let accept = Accept { text: "hello".to_owned(), user_properties: people.clone(), ..Accept::default() };
     let challenge = Auth {
         reason: Reason::CONTINUE_AUTHENTICATION,
         method: "m".to_owned(),
