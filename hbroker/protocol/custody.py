@@ -99,9 +99,9 @@ class Custody:
         the parent has served it since (§5.4): to hold it any longer would be in the way of what comes. What
         it delegated out of a smaller one below, which another parent granted, is not this one's affair."""
         for delegation in self._jurisdiction.cuts_below(subtree):
-            if delegation.subtree == subtree or self._is_cut_out_below(subtree, delegation):
-                continue
-            if not inheritance.stands(delegation):
+            grant = self._jurisdiction.enclosing(delegation.subtree)
+            is_of_it = grant is not None and grant.subtree == subtree
+            if is_of_it and not inheritance.stands(delegation):
                 child = self.children[delegation.subtree]
                 self._abandon(child)
                 child.machine.handle(DelegationEvent.EXPIRED)

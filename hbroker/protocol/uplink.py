@@ -199,7 +199,7 @@ class Uplink:
             return
         self._machine.handle(UplinkEvent.COVERED)
         self._jurisdiction.merge(self.subtree)
-        self._means.custody.outdo(self._epoch)
+        self._means.custody.outdo(self._tenure.epoch)
         links = self._link, self._former
         self._stop()
         for link in links:
