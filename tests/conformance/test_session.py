@@ -44,6 +44,17 @@ def test_a_session_goes_on(dial: Dial, other: Client, name: str) -> None:
     assert again.take().payload == b"after"
 
 
+@holds("MQTT-3.1.2-23", "MQTT-4.5.0-1")
+def test_nothing_is_lost_while_a_session_leaves(dial: Dial, other: Client, name: str) -> None:
+    for number in range(20):
+        first = dial().opened(f"{name}{number}", properties=KEPT)
+        first.subscribe(f"{name}/{number}")
+        first.leave()
+        other.publish(f"{name}/{number}", b"just behind")
+        again = dial().opened(f"{name}{number}", clean=False, properties=KEPT)
+        assert again.take().payload == b"just behind"
+
+
 @holds("MQTT-3.1.2-6", "MQTT-3.2.2-3")
 def test_without_a_session_one_begins(dial: Dial, name: str) -> None:
     client = dial().opened(name, clean=False)

@@ -100,8 +100,8 @@ impl MessageSink for Sorter {
                 hand_on(&mut round, member, &message);
             } else if member == SHARED {
                 own.push(message);
-            } else if message.qos > 0 {
-                // Its listener has gone. The member's session, if it goes on elsewhere, has had it.
+            } else if message.qos > 0 && !round.has_left(&message.subscriptions) {
+                // Its listener has gone. Where the session has gone with it nobody has had the message: its owner keeps it.
                 round.decline(ticket(member, &message));
             }
         }

@@ -8,10 +8,10 @@
 
 mod traffic;
 
-use std::collections::hash_map;
+use std::collections::{VecDeque, hash_map};
 use std::sync::Arc;
 
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 use smallvec::SmallVec;
 
 use crate::Micros;
@@ -31,6 +31,8 @@ use self::traffic::{merge, terms};
 const SHARED_MEMBER: u64 = 0;
 /// What a listener on hold keeps at `QoS` 0; the rest is bounded by the network's credit.
 const MOST_HELD: usize = 1_000;
+/// How many listeners of sessions that have left are remembered.
+const MOST_LEFT: usize = 65_536;
 
 /// The table.
 #[derive(Default)]
@@ -38,6 +40,9 @@ pub struct Fanout {
     listeners: FxHashMap<u64, Listener>,
     sessions: FxHashMap<SessionHandle, Seat>,
     connections: FxHashMap<ConnectionId, SessionHandle>,
+    /// Listeners of sessions that have left, the oldest first.
+    left: VecDeque<u64>,
+    left_set: FxHashSet<u64>,
     /// Counts messages: so a session that one matches twice is found.
     routed: u64,
     releases: Arc<Releases>,
@@ -131,6 +136,11 @@ impl Fanout {
         listeners.iter().any(|listener| self.listeners.contains_key(listener))
     }
 
+    /// Whether one of these listeners was of a session that has left.
+    pub fn has_left(&self, listeners: &[u64]) -> bool {
+        listeners.iter().any(|listener| self.left_set.contains(listener))
+    }
+
     /// A session is with a connection from now on. Returns it; `None`: it was not parked here.
     pub fn seat(
         &mut self,
@@ -181,11 +191,22 @@ impl Fanout {
         let Seat { place: Place::Parked(session), listeners, .. } = entry.remove() else {
             return None;
         };
+        self.remember_left(&listeners);
         let gone = listeners.iter().filter_map(|listener| self.listeners.remove(listener)?.hold);
         let held: Vec<Delivery> = gone.flat_map(|(_, held)| held).collect();
         let claims = session.claims().chain(held.iter().filter_map(|delivery| delivery.claim.as_ref()));
         claims.filter(|claim| claim.ticket().member != SHARED_MEMBER).for_each(Claim::forsake);
         Some(session)
+    }
+
+    fn remember_left(&mut self, listeners: &[u64]) {
+        self.left.extend(listeners);
+        self.left_set.extend(listeners);
+        while self.left.len() > MOST_LEFT {
+            if let Some(oldest) = self.left.pop_front() {
+                self.left_set.remove(&oldest);
+            }
+        }
     }
 
     /// A parked session.

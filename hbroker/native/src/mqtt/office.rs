@@ -294,6 +294,11 @@ impl Round<'_> {
         self.fanout.route(self.now, incoming, &mut self.batches);
     }
 
+    /// Whether one of these listeners was of a session that has left.
+    pub fn has_left(&self, listeners: &[u64]) -> bool {
+        self.fanout.has_left(listeners)
+    }
+
     /// A message for nobody here, whom its owner waits for.
     pub fn decline(&mut self, ticket: Ticket) {
         drop(Claim::new(ticket, &self.office.releases));

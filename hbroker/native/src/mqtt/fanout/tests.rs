@@ -214,4 +214,9 @@ fn what_came_through_a_member_of_its_own_stays_unanswered_when_a_session_leaves(
     let answered: Vec<u64> = bench.releases.take().into_iter().map(|ticket| ticket.member).collect();
     assert_eq!(answered, [0, 0]);
     assert!(bench.fanout.listeners.is_empty() && bench.fanout.connections.is_empty());
+    // Nor is what comes later, while its owners do not know yet.
+    assert!(bench.fanout.has_left(&[9, 2]) && !bench.fanout.has_left(&[3]));
+    bench.attach(3, 2, options(1));
+    bench.fanout.detach(3);
+    assert!(!bench.fanout.has_left(&[3]), "unsubscribed: nobody wants it any more");
 }
