@@ -1,4 +1,4 @@
-"""PUBACK, PUBREC, PUBREL, PUBCOMP and what quality of service is (MQTT 5 §3.4 to §3.7, §4.3, §4.6)."""
+"""PUBACK, PUBREC, PUBREL, PUBCOMP and what quality of service is (MQTT 5 §3.4, MQTT 5 §4.3, MQTT 5 §4.6)."""
 
 from __future__ import annotations
 

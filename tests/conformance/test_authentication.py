@@ -1,4 +1,4 @@
-"""Enhanced authentication (MQTT 5 §3.15, §4.12), with the method of `policy`."""
+"""Enhanced authentication (MQTT 5 §3.15, MQTT 5 §4.12), with the method of `policy`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""CONNECT (MQTT 5 §3.1) and what a server answers to it (§3.2)."""
+"""CONNECT (MQTT 5 §3.1) and what a server answers to it (MQTT 5 §3.2)."""
 
 from __future__ import annotations
 

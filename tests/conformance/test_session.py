@@ -1,4 +1,4 @@
-"""Sessions: clean start, resumption, expiry (MQTT 5 §3.1.2.4, §3.1.2.11.2, §4.1, §4.4)."""
+"""Sessions: clean start, resumption, expiry (MQTT 5 §3.1.2.4, §3.1.2.11.2, MQTT 5 §4.1, MQTT 5 §4.4)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""SUBSCRIBE, SUBACK, UNSUBSCRIBE, UNSUBACK (MQTT 5 §3.8 to §3.11)."""
+"""SUBSCRIBE, SUBACK, UNSUBSCRIBE, UNSUBACK (MQTT 5 §3.8, MQTT 5 §3.10)."""
 
 from __future__ import annotations
 

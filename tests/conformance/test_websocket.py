@@ -1,4 +1,4 @@
-"""MQTT in WebSocket (MQTT 5 §6), and over TCP beside it (§4.2)."""
+"""MQTT in WebSocket (MQTT 5 §6), and over TCP beside it (MQTT 5 §4.2)."""
 
 from __future__ import annotations
 

@@ -18,7 +18,7 @@ SHELL = ("endpoint", "mqtt/io", "python")
     [
         ("Python", r"\bpyo3\b", ("python",)),
         ("unsafe code", r"\bunsafe\b|allow\(unsafe_code\)", ("endpoint/socket",)),
-        ("a clock", r"\b(Instant|SystemTime)\b", SHELL),
+        ("a clock", r"\b(Instant|SystemTime)\b", (*SHELL, "engine/tests/network/line")),
         ("a socket", r"\b(socket2|libc|UdpSocket|TcpStream)\b", SHELL),
         ("a thread", r"\bthread::|\bsleep\(", SHELL),
         ("the system's randomness", r"\b(thread_rng|from_os_rng|OsRng|getrandom)\b", ("python",)),

@@ -17,10 +17,12 @@ from hbroker.protocol.packets import address_of
 from tests.product.node import MIB, Node, Stranger, node_up
 from tests.product.test_hostile_datagrams import serves_newcomers
 from tests.product.witness import Witness
+from tests.waiting import until
 
 ROUNDS = 150
 PEERS = 8
 TOLERANCE = 20 * MIB
+ANSWERED_S = 30
 MOST = 2**64 - 1
 DEEP = "/".join("x" * 32_000)
 
@@ -36,6 +38,7 @@ class Peer(Stranger):
         self._incarnation = random.getrandbits(64)
         self._number = self._delivery = 0
         self._largest = 0
+        self._answered: set[int] = set()
         self.say(pb.Packet(ping=pb.Ping(sent_at_us=1)))
 
     def say(self, *packets: pb.Packet, ack: pb.Ack | None = None, number: int | None = None) -> None:
@@ -53,6 +56,7 @@ class Peer(Stranger):
         self.send(datagram.SerializeToString())
         for answer in self.receive():
             self._largest = max(self._largest, answer.header.number)
+            self._answered.update(packet.suback.request for packet in answer.packets)
 
     def reliably(self, *packets: pb.Packet) -> None:
         """The packets as deliveries, each after the one before."""
@@ -61,6 +65,17 @@ class Peer(Stranger):
             self._delivery += 1
             packet.delivery = self._delivery
         self.say(*packets)
+
+    def await_answer(self) -> None:
+        """Returns once the node has worked off what this session asked for: it takes that in order (§3.3)."""
+        request = self.random.getrandbits(64) or 1
+        self.reliably(pb.Packet(unsubscribe=pb.Unsubscribe(request=request, filter="never/made")))
+
+        def is_answered() -> bool:
+            self.say(pb.Packet(ping=pb.Ping()))
+            return request in self._answered
+
+        until(is_answered, "the answer to a session's last request", ANSWERED_S)
 
     def leave(self) -> None:
         """Ends the session, as a peer that means well."""
@@ -108,6 +123,7 @@ def distinct_filters(peer: Peer) -> None:
     for _ in range(30):
         filters = (f"flood/{peer.random.getrandbits(64)}/+/#" for _ in range(20))
         peer.reliably(*(pb.Packet(subscribe=pb.Subscribe(request=1, filter=text)) for text in filters))
+    peer.await_answer()
 
 
 def deep_filters(peer: Peer) -> None:
