@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import signal
 import subprocess
 from collections.abc import Iterator
@@ -13,9 +12,14 @@ from time import monotonic, sleep
 
 import pytest
 
+from tests.clients.programs import require_mosquitto
 from tests.product.network import PROJECT, environment, hbroker
 
-pytestmark = pytest.mark.skipif(shutil.which("mosquitto_sub") is None, reason="needs mosquitto_sub")
+
+@pytest.fixture(scope="module", autouse=True)
+def _mosquitto() -> None:
+    require_mosquitto()
+
 
 PATIENCE_S = 30.0
 FILE = """

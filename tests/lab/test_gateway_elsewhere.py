@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -10,9 +9,14 @@ from pathlib import Path
 import pytest
 
 from hbroker.sim.lab import Lab
+from tests.clients.programs import require_mosquitto
 from tests.lab.network import PATIENCE_S, PORT, Network, Program
 
-pytestmark = pytest.mark.skipif(shutil.which("mosquitto_sub") is None, reason="needs mosquitto_sub")
+
+@pytest.fixture(scope="module", autouse=True)
+def _mosquitto() -> None:
+    require_mosquitto()
+
 
 TOPICS = ["site/hall/lamp", "site/a/lamp", "site/d/lamp"]
 
