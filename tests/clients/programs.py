@@ -4,9 +4,7 @@ port.
 
 from __future__ import annotations
 
-import os
 import re
-import shutil
 import socket
 import subprocess
 import sys
@@ -16,15 +14,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
-import pytest
-
 from hbroker import sync
+from tests.needs import need_mosquitto
 from tests.product.network import PATIENCE, PROJECT, environment
 from tests.product.node import node_up
 from tests.waiting import until
 
 ENVIRONMENT = {**environment(), "TZ": "UTC"}
-_SBIN = f"{os.environ.get('PATH', '')}:/usr/sbin:/usr/local/sbin"
 
 
 @dataclass(frozen=True)
@@ -122,20 +118,10 @@ def run(command: list[str], input: bytes = b"") -> Ended:
     return Ended(done.returncode, done.stdout, done.stderr.decode("utf-8", "replace"))
 
 
-def require_mosquitto() -> str:
-    """The path of the broker. Skips the test where it is not installed, and fails it in CI."""
-    broker = shutil.which("mosquitto", path=_SBIN)
-    if broker is None or shutil.which("mosquitto_pub") is None:
-        if os.environ.get("CI") == "true":
-            pytest.fail("mosquitto and its clients are not installed; CI needs them")
-        pytest.skip("mosquitto and its clients are not installed")
-    return broker
-
-
 @contextmanager
 def mosquitto(directory: Path) -> Iterator[Mosquitto]:
     """A broker with a configuration of its own."""
-    broker = require_mosquitto()
+    broker = need_mosquitto()
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]

@@ -17,14 +17,8 @@ from typing import TypeAlias
 
 import pytest
 
-from tests.clients.programs import (
-    Ended,
-    Family,
-    Mosquitto,
-    require_mosquitto,
-    run,
-    running,
-)
+from tests.clients.programs import Ended, Family, Mosquitto, run, running
+from tests.needs import need_mosquitto
 
 Seen: TypeAlias = tuple[int, bytes, str]
 """(exit code, standard output, the complaint)"""
@@ -245,7 +239,7 @@ def test_same_conversation(families: tuple[Family, Family], name: str) -> None:
 
 @pytest.mark.parametrize(("program", "arguments"), MISUSES, ids=lambda value: " ".join(value) or "none")
 def test_same_complaint(program: str, arguments: tuple[str, ...]) -> None:
-    require_mosquitto()
+    need_mosquitto()
     theirs = run(Mosquitto(1, Path()).command(program, *arguments))
     ours = run([*_ours(program), "-p", "1", *arguments])
     assert (ours.code, ours.complaint) == (theirs.code, theirs.complaint)

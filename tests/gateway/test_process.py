@@ -10,7 +10,6 @@ import socket
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from time import monotonic, sleep
 
 import pytest
 
@@ -24,16 +23,10 @@ from hbroker.runtime import gateway, ports
 from hbroker.runtime.gateway import _Process
 from tests.gateway.shell import EndpointShell
 from tests.product.node import node_up
+from tests.waiting import until
 
 KEY = b"k" * 32
 PATIENCE_S = 20.0
-
-
-def wait_until(done: Callable[[], bool], what: str) -> None:
-    deadline = monotonic() + PATIENCE_S
-    while not done():
-        assert monotonic() < deadline, what
-        sleep(0.005)
 
 
 class Running:
@@ -48,7 +41,7 @@ class Running:
         self._loop.add_signal_handler = self._handlers.__setitem__  # type: ignore[method-assign,assignment]
         self._thread = threading.Thread(target=self._run)
         self._thread.start()
-        wait_until(lambda: bool(self.urls) or self.code is not None, "it takes no clients")
+        until(lambda: bool(self.urls) or self.code is not None, "it takes clients", PATIENCE_S)
         self.shell = EndpointShell.last
 
     def signal(self, number: int) -> None:
@@ -63,7 +56,7 @@ class Running:
     def connect(self, number: int, client: str, **fields: object) -> None:
         event = ConnectEvent(number, 0, ("192.0.2.1", 5), 5, client, **fields)  # type: ignore[arg-type]
         self.shell.tell(event)
-        wait_until(lambda: number in self.shell.accepted | self.shell.refused, "no CONNACK")
+        until(lambda: number in self.shell.accepted | self.shell.refused, "a CONNACK", PATIENCE_S)
 
     def _run(self) -> None:
         process = _Process(self._settings, self._told, "0", "", None)
@@ -109,7 +102,7 @@ def test_clients_are_listed_and_kicked(
     one, two = start("one"), start("two")
     one.connect(1, "ann", username="ann", clean_start=False, session_expiry_s=60)
     one.shell.tell(SubscribeEvent(1, 1, (("home/#", SubscribeOptions(1)),)))
-    wait_until(lambda: one.shell.subacks.get(1) == [1], "no SUBACK")
+    until(lambda: one.shell.subacks.get(1) == [1], "a SUBACK", PATIENCE_S)
     two.connect(2, "bob")
     ask = ["--root", root, "--join-key-file", key_file, "--timeout", "10"]
 
@@ -161,7 +154,7 @@ def test_passwords_are_read_again(start: Callable[..., Running], tmp_path: Path)
     users.write_text(f"ann:{users.read_text()}")
     users.write_text(f"bob:{hash_password('3')}\n")
     one.signal(signal.SIGHUP)
-    wait_until(lambda: {1, 2, 5} <= one.shell.closed.keys(), "those not admitted any more stay")
+    until(lambda: {1, 2, 5} <= one.shell.closed.keys(), "those not admitted any more are gone", PATIENCE_S)
     one.connect(6, "b", username="bob", password=b"3")
     assert 6 in one.shell.accepted
 
@@ -180,7 +173,7 @@ def test_a_core_that_failed_ends_the_process(
     one = start("other")
     one.shell.fault = "its socket died"
     one.shell.tell(SubscribeEvent(9, 1, ()))
-    wait_until(lambda: one.code == 1, "it goes on")
+    until(lambda: one.code == 1, "it has ended", PATIENCE_S)
     one.code = 0  # as the fixture expects of the others
 
 

@@ -8,17 +8,17 @@ import signal
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
-from time import monotonic, sleep
 
 import pytest
 
-from tests.clients.programs import require_mosquitto
+from tests.needs import need_mosquitto
 from tests.product.network import PROJECT, environment, hbroker
+from tests.waiting import until
 
 
 @pytest.fixture(scope="module", autouse=True)
 def _mosquitto() -> None:
-    require_mosquitto()
+    need_mosquitto()
 
 
 PATIENCE_S = 30.0
@@ -142,13 +142,12 @@ def test_a_session_survives_its_gateway(house: House) -> None:
 def test_clients_are_listed_and_kicked(house: House) -> None:
     subscriber = house.subscribe("two", "none", "-i", "kicked", "-V", "5")
     command = [*hbroker("clients"), "--root", house.root, "--json"]
-    deadline = monotonic() + PATIENCE_S
-    while True:
+
+    def is_listed() -> bool:
         told = json.loads(subprocess.run(command, capture_output=True, env=environment(), cwd=PROJECT).stdout)
-        if not told["silent"] and any(c["client"] == "kicked" for c in told["clients"]):
-            break
-        assert monotonic() < deadline, told
-        sleep(0.1)
+        return not told["silent"] and any(client["client"] == "kicked" for client in told["clients"])
+
+    until(is_listed, "all gateways answer, and the client is listed", PATIENCE_S)
     subprocess.run(
         [*hbroker("kick"), "kicked", "--root", house.root], check=True, env=environment(), cwd=PROJECT
     )

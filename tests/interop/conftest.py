@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 from collections.abc import Iterator
 
@@ -10,15 +9,7 @@ import pytest
 
 from tests.interop.clients import HAS_MQTTJS, WITHOUT_NODE
 from tests.interop.house import House
-
-
-def need(is_there: bool, reason: str) -> None:
-    """Skips where something is missing, but not in CI: there the test fails."""
-    if is_there:
-        return
-    if os.environ.get("CI") == "true":
-        pytest.fail(reason)
-    pytest.skip(reason)
+from tests.needs import need
 
 
 @pytest.fixture(scope="session")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -11,6 +10,7 @@ import pytest
 from hbroker.sim.lab import Lab, why_impossible
 from hbroker.sim.network import Faults
 from tests.lab.network import Network
+from tests.needs import need
 
 DELEGATED = ("site/a", "site/b", "site/c", "site/d")
 OWNED = ("site/hall", *DELEGATED)
@@ -40,11 +40,7 @@ BAD = Faults(
 def hosts_can_be_made() -> None:
     """Skips, or fails, where they cannot."""
     reason = why_impossible()
-    if reason is None:
-        return
-    if os.environ.get("CI") == "true":
-        pytest.fail(reason)
-    pytest.skip(reason)
+    need(reason is None, str(reason))
 
 
 @pytest.fixture

@@ -9,13 +9,13 @@ from pathlib import Path
 import pytest
 
 from hbroker.sim.lab import Lab
-from tests.clients.programs import require_mosquitto
 from tests.lab.network import PATIENCE_S, PORT, Network, Program
+from tests.needs import need_mosquitto
 
 
 @pytest.fixture(scope="module", autouse=True)
 def _mosquitto() -> None:
-    require_mosquitto()
+    need_mosquitto()
 
 
 TOPICS = ["site/hall/lamp", "site/a/lamp", "site/d/lamp"]

@@ -1,0 +1,32 @@
+"""What a test needs of the machine. Where it is missing the test is skipped with a word, but not in CI: there
+it fails.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+
+import pytest
+
+_SBIN = f"{os.environ.get('PATH', '')}:/usr/sbin:/usr/local/sbin"
+
+
+def need(is_there: bool, otherwise: str) -> None:
+    """Skips where it is not there and says what is missing; fails in CI."""
+    if is_there:
+        return
+    if os.environ.get("CI") == "true":
+        pytest.fail(f"{otherwise}; CI needs it")
+    pytest.skip(otherwise)
+
+
+def need_mosquitto() -> str:
+    """The path of the broker, which comes with its clients."""
+    broker = shutil.which("mosquitto", path=_SBIN)
+    need(
+        broker is not None and shutil.which("mosquitto_pub") is not None,
+        "mosquitto and its clients are not installed",
+    )
+    assert broker is not None
+    return broker
