@@ -63,7 +63,7 @@ bench: $(CORE) ## Measure messages per second, beside mosquitto's where it is in
 .PHONY: test
 test: $(CORE) ## All tests, Rust and Python (under 10 minutes)
 	@cargo test --workspace --quiet
-	$(PY) -m pytest --quiet
+	$(PY) -m pytest --quiet --numprocesses 2 --dist loadfile --no-loadscope-reorder
 
 SEEDS ?= 2000
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
 
@@ -102,3 +102,17 @@ def positive(text: str) -> float:
     if not 0 < value < 1e9:
         raise argparse.ArgumentTypeError(f"{text!r} is not a number over 0")
     return value
+
+
+def refuse_beside_config(options: argparse.Namespace, keys: Iterable[str]) -> None:
+    """What `--config` names stands in the file: a flag that says it too is a ConfigError."""
+    from hbroker.errors import ConfigError
+
+    for key in keys:
+        if getattr(options, key) is not None:
+            raise ConfigError(
+                f"--{key.replace('_', '-')} does not go with --config",
+                file="command line",
+                line=None,
+                remedy="change the file, or leave out --config",
+            )

@@ -6,7 +6,7 @@ import argparse
 import re
 from typing import TYPE_CHECKING
 
-from hbroker.cli.flags import add_logs, command
+from hbroker.cli.flags import add_logs, command, refuse_beside_config
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -79,13 +79,14 @@ def run(options: argparse.Namespace) -> int:
     settings = read()
 
     import hbroker
+    from hbroker.cli.output import print_ready
     from hbroker.runtime import logs
     from hbroker.runtime.gateway import run_gateway
 
     logs.configure(node=settings.name, style=options.log_format, level=options.log_level)
     return run_gateway(
         settings,
-        ready=lambda urls: _say_ready(settings, urls),
+        ready=lambda urls: print_ready(settings.name, " ".join(urls)),
         version=hbroker.__version__,
         policy=options.policy,
         reload=read,
@@ -103,14 +104,7 @@ def _from_file(options: argparse.Namespace) -> GatewaySettings:
     from hbroker.errors import ConfigError
     from hbroker.topology.flags import GATEWAY_FILE_KEYS, root_from_flag
 
-    for key in GATEWAY_FILE_KEYS:
-        if getattr(options, key) is not None:
-            raise ConfigError(
-                f"--{key.replace('_', '-')} does not go with --config",
-                file="command line",
-                line=None,
-                remedy="change the file, or leave out --config",
-            )
+    refuse_beside_config(options, GATEWAY_FILE_KEYS)
     network = topology.load(options.config)
     settings = network.gateway(options.name or "")
     if settings is None:
@@ -154,12 +148,3 @@ def _default_name() -> str:
 
     host = re.sub(r"[^A-Za-z0-9_.-]", "-", socket.gethostname())
     return f"gateway-{host}"[:63]
-
-
-def _say_ready(settings: GatewaySettings, urls: tuple[str, ...]) -> None:
-    from hbroker.cli.output import discard_output
-
-    try:
-        print(f"ready {settings.name}: {' '.join(urls)}", flush=True)
-    except BrokenPipeError:
-        discard_output()

@@ -6,7 +6,7 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from hbroker.cli.flags import add_logs, command
+from hbroker.cli.flags import add_logs, command, refuse_beside_config
 
 if TYPE_CHECKING:
     from hbroker.cli.flags import Commands
@@ -63,12 +63,18 @@ def run(options: argparse.Namespace) -> int:
     """Returns when the node was stopped."""
     settings = _from_file(options) if options.config else _from_flags(options)
 
+    from hbroker.cli.output import print_ready
+    from hbroker.config import format_address
     from hbroker.runtime import logs, ports
     from hbroker.runtime.node import run_node
 
     logs.configure(node=settings.name, style=options.log_format, level=options.log_level)
     ports.require_free(settings.listen)
-    return run_node(settings, ready=lambda address: _say_ready(settings, address), memory=options.memory)
+
+    def ready(address: Address) -> None:
+        print_ready(settings.name, f"{settings.subtree!r} on {format_address(address)}")
+
+    return run_node(settings, ready=ready, memory=options.memory)
 
 
 def _from_file(options: argparse.Namespace) -> NodeSettings:
@@ -78,13 +84,7 @@ def _from_file(options: argparse.Namespace) -> NodeSettings:
     from hbroker.errors import ConfigError
     from hbroker.topology.flags import FILE_KEYS, root_from_flag
 
-    for key in FILE_KEYS:
-        if getattr(options, key) is not None:
-            flag = f"--{key.replace('_', '-')}"
-            remedy = "change the file, or leave out --config"
-            raise ConfigError(
-                f"{flag} does not go with --config", file="command line", line=None, remedy=remedy
-            )
+    refuse_beside_config(options, FILE_KEYS)
     network = topology.load(options.config)
     node = network.node(options.name)
     if node is None:
@@ -114,13 +114,3 @@ def _from_flags(options: argparse.Namespace) -> NodeSettings:
         limits={key: getattr(options, key) for key in LIMIT_KEYS},
         root=options.root,
     )
-
-
-def _say_ready(settings: NodeSettings, address: Address) -> None:
-    from hbroker.cli.output import discard_output
-    from hbroker.config import format_address
-
-    try:
-        print(f"ready {settings.name}: {settings.subtree!r} on {format_address(address)}", flush=True)
-    except BrokenPipeError:
-        discard_output()

@@ -56,6 +56,14 @@ def styled(text: str, style: Style) -> str:
     return f"\x1b[{style.value}m{text}\x1b[0m"
 
 
+def print_ready(name: str, text: str) -> None:
+    """The line by which whoever started this process knows that it serves. Nobody need be reading."""
+    try:
+        print(f"ready {name}: {text}", flush=True)
+    except BrokenPipeError:
+        discard_output()
+
+
 def discard_output() -> None:
     """Lets go of stdout, which nobody reads any more, before the interpreter finds that out at its end."""
     null = os.open(os.devnull, os.O_WRONLY)

@@ -9,19 +9,14 @@ from __future__ import annotations
 
 from base64 import b64decode, b64encode
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any
 
-from hbroker._proto import packet_pb2 as pb
 from hbroker.gateway.border import WillMessage
 from hbroker.gateway.reasons import Code
 from hbroker.protocol import testator
-from hbroker.protocol.packets import PACKET_ROOM
 from hbroker.protocol.timers import SECOND
 
 __all__ = ["PendingWill", "after_close", "registered"]
-
-_ROOM: Final = PACKET_ROOM - 48
-"""§3.4: a registration leaves in one datagram."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,18 +84,16 @@ def after_close(
 
 def registered(will: WillMessage) -> testator.Will | None:
     """As a member registers it with its topic's owner; None: it is too large for that."""
-    message = pb.Publish(
-        topic=will.topic,
-        payload=will.payload,
-        qos=pb.Qos.Name(will.qos),
+    message = testator.will_message(
+        will.topic,
+        will.payload,
+        will.qos,
         retain=will.retain,
+        expiry_s=will.expiry_s,
         content_type=will.content_type,
+        payload_format=will.payload_format,
         response_topic=will.response_topic,
         correlation_data=will.correlation_data,
-        user_properties=[pb.UserProperty(name=name, value=value) for name, value in will.user_properties],
+        user_properties=will.user_properties,
     )
-    if will.expiry_s is not None:
-        message.expiry_s = will.expiry_s
-    if will.payload_format is not None:
-        message.MergeFrom(pb.Publish(payload_format=pb.PayloadFormat.Name(will.payload_format)))
-    return testator.Will(message, will.delay_s) if message.ByteSize() <= _ROOM else None
+    return testator.Will(message, will.delay_s) if message.ByteSize() <= testator.WILL_ROOM else None

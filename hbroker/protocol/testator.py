@@ -9,6 +9,7 @@ message of its own: the former may have been published meanwhile.
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import Enum, auto
 from random import Random
@@ -19,14 +20,17 @@ from hbroker.protocol.core import ClientCore
 from hbroker.protocol.lookup import Resolution
 from hbroker.protocol.machine import Machine
 from hbroker.protocol.outcome import Outcome, ResolveFailed, WillRefused, WillSet
-from hbroker.protocol.packets import Reason, pack
+from hbroker.protocol.packets import PACKET_ROOM, Reason, pack
 from hbroker.protocol.reasons import RETRIED_REASONS
 from hbroker.protocol.requests import TokenCache
 from hbroker.protocol.resolution import Resolver
 from hbroker.protocol.terms import SessionTerms
 from hbroker.protocol.timers import SECOND, retry_after
 
-__all__ = ["TRANSITIONS", "Event", "State", "Testator", "Will"]
+__all__ = ["TRANSITIONS", "WILL_ROOM", "Event", "State", "Testator", "Will", "will_message"]
+
+WILL_ROOM: Final = PACKET_ROOM - 48
+"""Bytes of a will's message at most: it leaves in one datagram, with what belongs to it (§3.4)."""
 
 _ACK_PATIENCE: Final = 5 * SECOND
 _LOOKUP_PATIENCE: Final = 10 * SECOND
@@ -39,6 +43,37 @@ class Will:
 
     message: pb.Publish
     delay_s: int = 0
+
+
+def will_message(
+    topic: str,
+    payload: bytes,
+    qos: int,
+    *,
+    retain: bool,
+    expiry_s: int | None,
+    content_type: str,
+    payload_format: int | None,
+    response_topic: str,
+    correlation_data: bytes,
+    user_properties: Iterable[tuple[str, str]],
+) -> pb.Publish:
+    """A will as its owner is to publish it, less its id. `expiry_s` and `payload_format`: None for none."""
+    message = pb.Publish(
+        topic=topic,
+        payload=payload,
+        qos=pb.Qos.Name(qos),
+        retain=retain,
+        content_type=content_type,
+        response_topic=response_topic,
+        correlation_data=correlation_data,
+        user_properties=[pb.UserProperty(name=name, value=value) for name, value in user_properties],
+    )
+    if expiry_s is not None:
+        message.expiry_s = expiry_s
+    if payload_format is not None:
+        message.MergeFrom(pb.Publish(payload_format=pb.PayloadFormat.Name(payload_format)))
+    return message
 
 
 class State(Enum):

@@ -11,19 +11,15 @@ import math
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Final, Literal, TypedDict
+from typing import Literal, TypedDict
 
 from hbroker._native import topic_is_valid
 from hbroker._proto import packet_pb2 as pb
 from hbroker.errors import InvalidTopic, PayloadTooLarge
 from hbroker.protocol import testator
-from hbroker.protocol.packets import PACKET_ROOM
 from hbroker.protocol.terms import LONGEST_EXPIRY_S, SessionTerms, session_id
 
 __all__ = ["Identity", "Profile", "Will", "random_id"]
-
-_WILL_ROOM: Final = PACKET_ROOM - 48
-"""A will leaves in one datagram, with what belongs to its registration (§3.4)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,27 +49,24 @@ class Will:
         if self.qos not in (0, 1, 2):
             raise ValueError(f"a QoS is 0, 1 or 2, not {self.qos!r}")
         size = self.message().ByteSize()
-        if size > _WILL_ROOM:
-            raise PayloadTooLarge(f"a will of {size} bytes: {_WILL_ROOM} are the most")
+        if size > testator.WILL_ROOM:
+            raise PayloadTooLarge(f"a will of {size} bytes: {testator.WILL_ROOM} are the most")
         _whole_seconds("delay", self.delay)
 
     def message(self) -> pb.Publish:
         """As it is registered, less its id."""
-        message = pb.Publish(
-            topic=self.topic,
-            payload=self.payload.encode() if isinstance(self.payload, str) else bytes(self.payload),
-            qos=pb.Qos.Name(self.qos),
+        return testator.will_message(
+            self.topic,
+            self.payload.encode() if isinstance(self.payload, str) else bytes(self.payload),
+            self.qos,
             retain=self.retain,
+            expiry_s=self.expiry_s,
             content_type=self.content_type,
+            payload_format=self.payload_format,
             response_topic=self.response_topic,
             correlation_data=self.correlation_data,
-            user_properties=[pb.UserProperty(name=name, value=value) for name, value in self.user_properties],
+            user_properties=self.user_properties,
         )
-        if self.expiry_s is not None:
-            message.expiry_s = self.expiry_s
-        if self.payload_format is not None:
-            message.MergeFrom(pb.Publish(payload_format=pb.PayloadFormat.Name(self.payload_format)))
-        return message
 
     def registered(self) -> testator.Will:
         """As the protocol has it."""
