@@ -133,12 +133,11 @@ class Subscriber:
             return
         site = self._site(now, known, suback.node, reachable(suback.address, source))
         keep_token(self._tokens, now, site.address, suback.token, TOKEN_LIFETIME)
-        site.named_nobody = not suback.passed_to
-        if site.cuts and not suback.responsible and site.named_nobody:
-            self._refused(now, known, Reason.REASON_NOT_SERVING)
-            return
         if not site.parts.take(suback):
             self._review(known)
+            return
+        if not suback.responsible and any(site.leaves_out(subtree) for subtree, _ in site.cuts):
+            self._refused(now, known, Reason.REASON_NOT_SERVING)
             return
         if not is_direct and (source == question.address or suback.hops == 0):
             asked.machine.handle(Event.DISCLAIM)
@@ -223,10 +222,11 @@ class Subscriber:
                     continue
                 site = self._expect(now, known, node, address)
             is_news = site.took_note_of(subtree, epoch)
-            is_contradicted = site.state is State.CLEAR and (ask or site.named_nobody)
-            if is_news and (is_contradicted or (ask and is_new)):
+            if not is_news or not (site.state is State.CLEAR or (ask and is_new)):
+                continue
+            if ask or (not moved and site.leaves_out(subtree)):
                 self._ask_directly(now, site)
-            elif is_news and moved and site.state is State.CLEAR:
+            elif moved:
                 site.machine.handle(Event.EXPECT)
                 self._await(now, site)
 

@@ -195,13 +195,12 @@ class Subscribing:
     def _take(self, inquiry: Inquiry, request: pb.Subscribe, ack: pb.SubAck) -> None:
         ack.responsible = self._jurisdiction.responsible(ack.filter) is not None
         ack.token = self._core.token_for(inquiry.origin)
-        children = self._jurisdiction.children(ack.filter, inquiry.parent_link)
-        cuts = [cut_of(d.as_cut()) for d in children]
+        cuts = [cut_of(d.as_cut()) for d in self._jurisdiction.children(ack.filter)]
         if inquiry.session_link is not None:
             self._answer_within(inquiry.session_link, inquiry.origin, request, ack, cuts)
             return
         if request.mode == pb.MODE_RECURSIVE:
-            self._pass_down(inquiry, request, children)
+            self._pass_down(inquiry, request, self._jurisdiction.children(ack.filter, inquiry.parent_link))
         for part in in_parts(ack, cuts):
             inquiry.answer(self._core, part)
 

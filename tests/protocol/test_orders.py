@@ -59,6 +59,20 @@ def test_a_subtree_goes_from_one_to_another() -> None:
     assert (status["subtree"], status["subtrees"]) == (None, [])
 
 
+def test_a_node_that_is_reached_twice_names_all_its_cuts_each_time() -> None:
+    """§6.1: or else whoever hears only one of the answers takes it for all that there is."""
+    world = house()
+    assert give(world, "garden", CLAIM, "home/kitchen/oven").done
+    world.start_node("probe", "garden/probe")
+    world.start_node("grill", "home/kitchen/oven/grill")
+    world.advance(0.5)
+    answers = world.ask("alice", pb.Subscribe(filter="+/+/+/grill"))
+    told = [(a.node, {cut.node for cut in a.passed_to}) for a in answers if isinstance(a, pb.SubAck)]
+    assert told.count(("garden", {"grill", "probe"})) == 2, told
+    reached = sorted(node for node, _ in told if node in ("grill", "probe"))
+    assert reached == ["grill", "probe"], "each once"
+
+
 def test_a_node_that_left_says_so_before_it_stops() -> None:
     world = house()
     assert give(world, "home", LEAVE).done

@@ -104,6 +104,19 @@ def test_an_owner_that_joins_while_it_is_made_is_not_missed() -> None:
         assert oven.subscriptions, seed
 
 
+def test_an_answer_older_than_a_delegation_does_not_stand_for_it() -> None:
+    """§6.1: a node of two subtrees answered before it had the inner one; its second answer is lost."""
+    world = World()
+    outer = world.node("twice", "home", world.root)
+    middle = world.node("middle", "home/hall", outer)
+    inner = Node(world, "twice", "home/hall/cupboard", outer.address, alive=False)
+    middle.children.append(inner)
+    owner = world.node("owner", "home/hall/cupboard/box", inner)
+    world.later(partial(outer.children.append, owner), 2 * SECOND)
+    world.subscribe("home/hall/cupboard/box/#", patience=20 * SECOND)
+    assert world.outcome(Subscribed).owners == ("owner",)
+
+
 def test_an_owner_that_inherits_it_meanwhile_is_asked_in_the_name_of_who_joined() -> None:
     for seed in range(100):
         world = World(seed)
