@@ -99,7 +99,7 @@ class Site:
     """A node, as one subscription sees it.
 
     `cuts`: the delegations (subtree, epoch) by which it was named. `question`: the request outside of a
-    session. `parts`: which of its last answer to such a request have come. `asked`: the SUBSCRIBEs within
+    session. `parts`: which of its last answer have come. `asked`: the SUBSCRIBEs within
     the session `link` that it has not answered, and in which listener's name each was. `served`: in whose
     names it has answered, until the subscription is complete. `failures`: pauses since it was last active.
     `is_resumed`: the session had the subscription before; None: it has not said so over this link.
@@ -128,6 +128,11 @@ class Site:
     def leaves_out(self, subtree: str) -> bool:
         """Whether its answer names no cut within a subtree. Who holds it and is not responsible does."""
         return not any(is_within(named, subtree) for named in self.parts.named)
+
+    @property
+    def left_out(self) -> list[str]:
+        """The subtrees for which it was named, and within which its answer names no cut."""
+        return [subtree for subtree, _ in self.cuts if self.leaves_out(subtree)]
 
     @property
     def text(self) -> str:

@@ -136,7 +136,7 @@ class Subscriber:
         if not site.parts.take(suback):
             self._review(known)
             return
-        if not suback.responsible and any(site.leaves_out(subtree) for subtree, _ in site.cuts):
+        if not suback.responsible and site.left_out:
             self._refused(now, known, Reason.REASON_NOT_SERVING)
             return
         if not is_direct and (source == question.address or suback.hops == 0):
@@ -288,6 +288,7 @@ class Subscriber:
 
     def _confirmed(self, now: int, link: int, site: Site, suback: pb.SubAck) -> None:
         known = site.subscription
+        site.parts.take(suback)
         self._name(now, known, suback.passed_to, ask=True)
         self._ask_heirs(now, known, suback.passed_to)
         if suback.reason in PASSING_REASONS:
@@ -300,11 +301,7 @@ class Subscriber:
         elif suback.active:
             self._served(site, suback)
         else:
-            known.links.discard(link)
-            site.machine.handle(Event.DISCLAIM)
-            self._release(site)
-            if not suback.passed_to:  # §6.3: it does not say who is responsible instead
-                self._start_over(now, known)
+            self._disclaimed(now, link, site)
         self._review(known)
 
     def _served(self, site: Site, suback: pb.SubAck) -> None:
@@ -335,6 +332,7 @@ class Subscriber:
         before = known.sites.get(suback.node)
         is_awaited = before is not None and not before.has_answered
         site = self._site(now, known, suback.node, reachable(suback.address, source))
+        site.parts.take(suback)
         self._name(now, known, suback.passed_to, ask=False, moved=True)
         if not is_last(suback):
             return
@@ -350,12 +348,17 @@ class Subscriber:
             site.is_resumed = suback.resumed
             self._activate(site)
         else:
-            known.links.discard(link)
-            site.machine.handle(Event.DISCLAIM)
-            self._release(site)
-            if not suback.passed_to:  # §6.3: it lost its subtree to nobody that it knows of
-                self._start_over(now, known)
+            self._disclaimed(now, link, site)
         self._review(known)
+
+    def _disclaimed(self, now: int, link: int, site: Site) -> None:
+        """§6.3: where it does not say who has what it was named for, it may have lost that to anybody."""
+        known = site.subscription
+        known.links.discard(link)
+        site.machine.handle(Event.DISCLAIM)
+        self._release(site)
+        if site.left_out or not site.parts.named:
+            self._start_over(now, known)
 
     def _forget_if_unwanted(self, link: int, key: Key) -> None:
         """A node made, or took over, what we gave up in the meantime."""

@@ -178,6 +178,21 @@ def test_a_subtree_that_moved_while_its_owner_was_dead_is_found_again() -> None:
     assert not [o for o in world.outcomes if isinstance(o, SubscriptionFailed)]
 
 
+def test_whoever_lost_a_subtree_within_anothers_is_not_taken_for_the_one_that_passed_it_on() -> None:
+    """§6.3: it names its own cut around the one that it lost, whose node had named it before."""
+    world = World()
+    outer = world.node("twice", "home", world.root)
+    middle = world.node("middle", "home/hall", outer)
+    inner = world.nodes[outer.address] = Node(world, "twice", "home/hall/lamp", outer.address)
+    middle.children.append(inner)
+    world.subscribe("home/hall/lamp")
+    assert world.outcome(Subscribed).owners == ("twice",)
+    middle.children.remove(inner)
+    world.nodes[outer.address] = outer
+    world.cut_off(outer)
+    assert world.run(lambda: middle.subscriptions, seconds=5)
+
+
 def test_clients_that_lose_one_owner_do_not_return_at_once() -> None:
     returns = []
     for seed in range(40):
