@@ -99,10 +99,10 @@ class Site:
     """A node, as one subscription sees it.
 
     `cuts`: the delegations (subtree, epoch) by which it was named. `question`: the request outside of a
-    session. `parts`: which of its last answer have come. `asked`: the SUBSCRIBEs within
-    the session `link` that it has not answered, and in which listener's name each was. `served`: in whose
-    names it has answered, until the subscription is complete. `failures`: pauses since it was last active.
-    `is_resumed`: the session had the subscription before; None: it has not said so over this link.
+    session. `parts`: which of its last answer have come. `asked`: the SUBSCRIBEs within the session `link`
+    that it has not answered, and in which listener's name each was. `served`: in whose names it has answered,
+    until the subscription is complete. `failures`: pauses since it was last active. `is_resumed`: the session
+    had the subscription before; None: it has not said so over this link.
     """
 
     subscription: Subscription

@@ -213,7 +213,8 @@ class Subscriber:
         self, now: int, known: Subscription, cuts: Iterable[pb.Cut], *, ask: bool, moved: bool = False
     ) -> None:
         """Takes note of a `passed_to`. `ask`: the question was not passed on to them, so we ask. `moved`: the
-        subtrees have come to them, of which they will speak themselves; or else we ask."""
+        subtrees have come to them, of which they will speak themselves; or else we ask. Otherwise they are
+        asked whose answer is older than the delegation (§6.1)."""
         for subtree, node, address, epoch in filter(None, map(cut_from, cuts)):
             site = known.sites.get(node)
             is_new = site is None
