@@ -127,12 +127,18 @@ class Site:
 
     def leaves_out(self, subtree: str) -> bool:
         """Whether its answer names no cut within a subtree. Who holds it and is not responsible does."""
-        return not any(is_within(named, subtree) for named in self.parts.named)
+        return not any(is_within(named, subtree) for named, _ in self.parts.named)
 
     @property
     def left_out(self) -> list[str]:
         """The subtrees for which it was named, and within which its answer names no cut."""
         return [subtree for subtree, _ in self.cuts if self.leaves_out(subtree)]
+
+    @property
+    def is_outdated(self) -> bool:
+        """Whether its answer, that it is not responsible, is older than a delegation by which it was named:
+        it leaves the subtree out, or has it with the one that has named this node since."""
+        return bool(self.left_out) or not self.cuts.isdisjoint(self.parts.named)
 
     @property
     def text(self) -> str:

@@ -136,7 +136,7 @@ class Subscriber:
         if not site.parts.take(suback):
             self._review(known)
             return
-        if not suback.responsible and site.left_out:
+        if not suback.responsible and site.is_outdated:
             self._refused(now, known, Reason.REASON_NOT_SERVING)
             return
         if not is_direct and (source == question.address or suback.hops == 0):

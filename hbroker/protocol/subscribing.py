@@ -167,7 +167,8 @@ class Subscribing:
                 self._subscribers.add(replace(subscription, interrupted=True))
 
     def moved(self, cut: Cut) -> None:
-        """A subtree has gone to a new owner: tells its subscribers, and drops what touches nothing here."""
+        """A subtree has gone to a new owner, or was lost, and goes to the parent: tells its subscribers, and
+        drops what touches nothing here."""
         self._announcements.add(list(self._subscribers.touching(cut[0])), cut)
 
     def sweep(self, given: Sequence[str] = ()) -> None:

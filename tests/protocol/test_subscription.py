@@ -14,7 +14,7 @@ from hbroker._native import ControlEvent
 from hbroker._proto import packet_pb2 as pb
 from hbroker.protocol import site, subscription
 from hbroker.protocol.outcome import Subscribed, SubscriptionFailed, Unsubscribed
-from hbroker.protocol.packets import address_of, body_of, pack
+from hbroker.protocol.packets import address_of, body_of, cut_of, pack
 from hbroker.protocol.subscription import Options
 from tests.protocol.client_world import SECOND, Node, World, home
 from tests.protocol.fake_network import Faults
@@ -191,6 +191,21 @@ def test_whoever_lost_a_subtree_within_anothers_is_not_taken_for_the_one_that_pa
     world.nodes[outer.address] = outer
     world.cut_off(outer)
     assert world.run(lambda: middle.subscriptions, seconds=5)
+
+
+def test_whoever_takes_a_subtree_back_is_asked_until_it_has() -> None:
+    """§6.3: its owner lost it, says so, and stays responsible for something else; the parent is later."""
+    world = World()
+    parent = world.node("parent", "home", world.root)
+    owner = world.node("owner", "home/hall", parent)
+    world.subscribe("home/hall/#")
+    assert world.outcome(Subscribed).owners == ("owner",)
+    news = owner.suback(pb.Subscribe(filter="home/hall/#"), [])
+    news.active = True
+    news.passed_to.append(cut_of(("home/hall", "parent", parent.address, owner.epoch)))
+    world.deliver(owner, news)
+    world.later(partial(parent.children.remove, owner), 2 * SECOND)
+    assert world.run(lambda: parent.subscriptions, seconds=8)
 
 
 def test_clients_that_lose_one_owner_do_not_return_at_once() -> None:
