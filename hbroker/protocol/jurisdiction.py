@@ -244,11 +244,12 @@ class Jurisdiction:
         )
 
     def children(self, filter: str, parent_link: int | None = None) -> list[Delegation]:
-        """The delegations that a filter touches; for a parent's request, those below that parent's grants.
+        """The delegations that a filter touches; with `parent_link`, those below that parent's grants.
 
-        A node is reached from several parents, and each request goes on below the one it came from alone. So
-        it arrives once for each delegation on its way, and never goes round. What this node delegated out of
-        a subtree that it lost is nobody's business here: to name it would look as if the rest were served.
+        All of them are told (§6.1). But a node is reached from several parents, and each request goes on
+        below the one it came from alone: so it arrives once for each delegation on its way, and never goes
+        round. What this node delegated out of a subtree that it lost is nobody's business here: to name it
+        would look as if the rest were served.
         """
         touched = (d for d in self._delegations.values() if filter_touches(filter, d.subtree))
         enclosing = ((d, self.enclosing(d.subtree)) for d in touched)

@@ -42,19 +42,21 @@ def is_last(suback: pb.SubAck) -> bool:
 
 @dataclass(slots=True)
 class Parts:
-    """Which parts of one node's answer have come."""
+    """Which parts of one node's answer have come. `named`: the cuts in them (subtree, epoch)."""
 
     list: int = 0
     missing: set[int] | None = field(default=None)
     """None: none has come yet."""
+    named: set[tuple[str, int]] = field(default_factory=set)
 
     def take(self, suback: pb.SubAck) -> bool:
         """Takes note of one part. True: the answer is whole. A part of another list begins anew."""
-        if not suback.parts or suback.parts > MOST_PARTS:
-            return not suback.parts
-        if self.missing is None or self.list != suback.list:
-            self.list, self.missing = suback.list, set(range(suback.parts))
+        if suback.parts > MOST_PARTS:
+            return False
+        if self.missing is None or self.list != suback.list or not suback.parts:
+            self.list, self.missing, self.named = suback.list, set(range(suback.parts)), set()
         self.missing.discard(suback.part)
+        self.named.update((cut.subtree, cut.epoch) for cut in suback.passed_to)
         return not self.missing
 
 

@@ -12,6 +12,7 @@ from hbroker.protocol.machine import Machine
 from hbroker.protocol.packets import Address
 from hbroker.protocol.parts import Parts
 from hbroker.protocol.requests import Request
+from hbroker.subtree import is_within
 
 if TYPE_CHECKING:
     from hbroker.protocol.subscription import Subscription
@@ -97,13 +98,11 @@ TRANSITIONS: Final[dict[tuple[State, Event], State]] = {
 class Site:
     """A node, as one subscription sees it.
 
-    `cuts`: the delegations (subtree, epoch) by which it was named. `named_nobody`: its last answer outside of
-    a session named no other node; from one that is named for a subtree and is not responsible, that means
-    that it does not serve now. `question`: the request outside of a
-    session. `parts`: which of its answer have come. `asked`: the SUBSCRIBEs within the session `link` that it
-    has not answered, and in which listener's name each was. `served`: in whose names it has answered, until
-    the subscription is complete. `failures`: pauses since it was last active. `is_resumed`: the session had
-    the subscription before; None: it has not said so over this link.
+    `cuts`: the delegations (subtree, epoch) by which it was named. `question`: the request outside of a
+    session. `parts`: which of its last answer have come. `asked`: the SUBSCRIBEs within the session `link`
+    that it has not answered, and in which listener's name each was. `served`: in whose names it has answered,
+    until the subscription is complete. `failures`: pauses since it was last active. `is_resumed`: the session
+    had the subscription before; None: it has not said so over this link.
     """
 
     subscription: Subscription
@@ -111,7 +110,6 @@ class Site:
     address: Address
     machine: Machine[State, Event]
     cuts: set[tuple[str, int]] = field(default_factory=set)
-    named_nobody: bool = False
     question: Request[Site] | None = None
     parts: Parts = field(default_factory=Parts)
     link: int | None = None
@@ -126,6 +124,21 @@ class Site:
             return False
         self.cuts.add((subtree, epoch))
         return True
+
+    def leaves_out(self, subtree: str) -> bool:
+        """Whether its answer names no cut within a subtree. Who holds it and is not responsible does."""
+        return not any(is_within(named, subtree) for named, _ in self.parts.named)
+
+    @property
+    def left_out(self) -> list[str]:
+        """The subtrees for which it was named, and within which its answer names no cut."""
+        return [subtree for subtree, _ in self.cuts if self.leaves_out(subtree)]
+
+    @property
+    def is_outdated(self) -> bool:
+        """Whether its answer, that it is not responsible, is older than a delegation by which it was named:
+        it leaves the subtree out, or has it with the one that has named this node since."""
+        return bool(self.left_out) or not self.cuts.isdisjoint(self.parts.named)
 
     @property
     def text(self) -> str:

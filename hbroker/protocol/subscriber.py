@@ -133,12 +133,11 @@ class Subscriber:
             return
         site = self._site(now, known, suback.node, reachable(suback.address, source))
         keep_token(self._tokens, now, site.address, suback.token, TOKEN_LIFETIME)
-        site.named_nobody = not suback.passed_to
-        if site.cuts and not suback.responsible and site.named_nobody:
-            self._refused(now, known, Reason.REASON_NOT_SERVING)
-            return
         if not site.parts.take(suback):
             self._review(known)
+            return
+        if not suback.responsible and site.is_outdated:
+            self._refused(now, known, Reason.REASON_NOT_SERVING)
             return
         if not is_direct and (source == question.address or suback.hops == 0):
             asked.machine.handle(Event.DISCLAIM)
@@ -214,7 +213,8 @@ class Subscriber:
         self, now: int, known: Subscription, cuts: Iterable[pb.Cut], *, ask: bool, moved: bool = False
     ) -> None:
         """Takes note of a `passed_to`. `ask`: the question was not passed on to them, so we ask. `moved`: the
-        subtrees have come to them, of which they will speak themselves; or else we ask."""
+        subtrees have come to them, of which they will speak themselves; or else we ask. Otherwise they are
+        asked whose answer is older than the delegation (§6.1)."""
         for subtree, node, address, epoch in filter(None, map(cut_from, cuts)):
             site = known.sites.get(node)
             is_new = site is None
@@ -223,10 +223,11 @@ class Subscriber:
                     continue
                 site = self._expect(now, known, node, address)
             is_news = site.took_note_of(subtree, epoch)
-            is_contradicted = site.state is State.CLEAR and (ask or site.named_nobody)
-            if is_news and (is_contradicted or (ask and is_new)):
+            if not is_news or not (site.state is State.CLEAR or (ask and is_new)):
+                continue
+            if ask or (not moved and site.leaves_out(subtree)):
                 self._ask_directly(now, site)
-            elif is_news and moved and site.state is State.CLEAR:
+            elif moved:
                 site.machine.handle(Event.EXPECT)
                 self._await(now, site)
 
@@ -288,6 +289,7 @@ class Subscriber:
 
     def _confirmed(self, now: int, link: int, site: Site, suback: pb.SubAck) -> None:
         known = site.subscription
+        site.parts.take(suback)
         self._name(now, known, suback.passed_to, ask=True)
         self._ask_heirs(now, known, suback.passed_to)
         if suback.reason in PASSING_REASONS:
@@ -300,11 +302,7 @@ class Subscriber:
         elif suback.active:
             self._served(site, suback)
         else:
-            known.links.discard(link)
-            site.machine.handle(Event.DISCLAIM)
-            self._release(site)
-            if not suback.passed_to:  # §6.3: it does not say who is responsible instead
-                self._start_over(now, known)
+            self._disclaimed(now, link, site)
         self._review(known)
 
     def _served(self, site: Site, suback: pb.SubAck) -> None:
@@ -335,6 +333,7 @@ class Subscriber:
         before = known.sites.get(suback.node)
         is_awaited = before is not None and not before.has_answered
         site = self._site(now, known, suback.node, reachable(suback.address, source))
+        site.parts.take(suback)
         self._name(now, known, suback.passed_to, ask=False, moved=True)
         if not is_last(suback):
             return
@@ -350,12 +349,17 @@ class Subscriber:
             site.is_resumed = suback.resumed
             self._activate(site)
         else:
-            known.links.discard(link)
-            site.machine.handle(Event.DISCLAIM)
-            self._release(site)
-            if not suback.passed_to:  # §6.3: it lost its subtree to nobody that it knows of
-                self._start_over(now, known)
+            self._disclaimed(now, link, site)
         self._review(known)
+
+    def _disclaimed(self, now: int, link: int, site: Site) -> None:
+        """§6.3: where it does not say who has what it was named for, it may have lost that to anybody."""
+        known = site.subscription
+        known.links.discard(link)
+        site.machine.handle(Event.DISCLAIM)
+        self._release(site)
+        if site.left_out or not site.parts.named:
+            self._start_over(now, known)
 
     def _forget_if_unwanted(self, link: int, key: Key) -> None:
         """A node made, or took over, what we gave up in the meantime."""

@@ -167,7 +167,8 @@ class Subscribing:
                 self._subscribers.add(replace(subscription, interrupted=True))
 
     def moved(self, cut: Cut) -> None:
-        """A subtree has gone to a new owner: tells its subscribers, and drops what touches nothing here."""
+        """A subtree has gone to a new owner, or was lost, and goes to the parent: tells its subscribers, and
+        drops what touches nothing here."""
         self._announcements.add(list(self._subscribers.touching(cut[0])), cut)
 
     def sweep(self, given: Sequence[str] = ()) -> None:
@@ -195,13 +196,12 @@ class Subscribing:
     def _take(self, inquiry: Inquiry, request: pb.Subscribe, ack: pb.SubAck) -> None:
         ack.responsible = self._jurisdiction.responsible(ack.filter) is not None
         ack.token = self._core.token_for(inquiry.origin)
-        children = self._jurisdiction.children(ack.filter, inquiry.parent_link)
-        cuts = [cut_of(d.as_cut()) for d in children]
+        cuts = [cut_of(d.as_cut()) for d in self._jurisdiction.children(ack.filter)]
         if inquiry.session_link is not None:
             self._answer_within(inquiry.session_link, inquiry.origin, request, ack, cuts)
             return
         if request.mode == pb.MODE_RECURSIVE:
-            self._pass_down(inquiry, request, children)
+            self._pass_down(inquiry, request, self._jurisdiction.children(ack.filter, inquiry.parent_link))
         for part in in_parts(ack, cuts):
             inquiry.answer(self._core, part)
 

@@ -115,6 +115,7 @@ class Subscription:
         self.sites = {node: at for node, at in self.sites.items() if at.state is site.State.ACTIVE}
         for at in self.sites.values():
             at.parts = Parts()
+            at.cuts.clear()
         return dropped
 
     def settle(self) -> None:

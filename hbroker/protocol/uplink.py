@@ -451,8 +451,11 @@ class Uplink:
         self._retry_at = None
         self._link = self._former = None
         self._joins.forget()
+        lost = self._parent_cut
         if self._tenure.end():
             self._means.custody.sweep()
+            if lost is not None:
+                self._subscribing.moved(lost)
 
     def _hang_up(self) -> None:
         self._link = None

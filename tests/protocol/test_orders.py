@@ -59,6 +59,38 @@ def test_a_subtree_goes_from_one_to_another() -> None:
     assert (status["subtree"], status["subtrees"]) == (None, [])
 
 
+def test_a_node_that_is_reached_twice_names_all_its_cuts_each_time() -> None:
+    """§6.1: or else whoever hears only one of the answers takes it for all that there is."""
+    world = house()
+    assert give(world, "garden", CLAIM, "home/kitchen/oven").done
+    world.start_node("probe", "garden/probe")
+    world.start_node("grill", "home/kitchen/oven/grill")
+    world.advance(0.5)
+    answers = world.ask("alice", pb.Subscribe(filter="+/+/+/grill"))
+    told = [(a.node, {cut.node for cut in a.passed_to}) for a in answers if isinstance(a, pb.SubAck)]
+    assert told.count(("garden", {"grill", "probe"})) == 2, told
+    reached = sorted(node for node, _ in told if node in ("grill", "probe"))
+    assert reached == ["grill", "probe"], "each once"
+
+
+def test_who_loses_a_subtree_tells_those_whom_it_still_serves_otherwise_who_takes_it_back() -> None:
+    """§6.3: they hear of it from nobody else, and the parent has dropped their subscription (§5.4)."""
+    world = house()
+    assert give(world, "kitchen", HAND_BACK, "home/kitchen").done
+    assert give(world, "garden", CLAIM, "home/kitchen").done
+    world.subscribe("alice", "+/kitchen")
+    assert world.storing("+/kitchen") == ["garden", "root"]
+    home, garden = (world.nodes[name].settings.listen for name in ("home", "garden"))
+    world.network.part(home, garden)
+    world.advance(25)
+    assert world.owners("home/kitchen") == ["home"]
+    heard = [body for source, _, body in world.client("alice").heard if source == garden]
+    news = [body for body in heard if isinstance(body, pb.SubAck) and not body.request]
+    assert [(ack.active, [(c.subtree, c.node) for c in ack.passed_to]) for ack in news] == [
+        (True, [("home/kitchen", "home")])
+    ]
+
+
 def test_a_node_that_left_says_so_before_it_stops() -> None:
     world = house()
     assert give(world, "home", LEAVE).done

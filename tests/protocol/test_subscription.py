@@ -14,7 +14,7 @@ from hbroker._native import ControlEvent
 from hbroker._proto import packet_pb2 as pb
 from hbroker.protocol import site, subscription
 from hbroker.protocol.outcome import Subscribed, SubscriptionFailed, Unsubscribed
-from hbroker.protocol.packets import address_of, body_of, pack
+from hbroker.protocol.packets import address_of, body_of, cut_of, pack
 from hbroker.protocol.subscription import Options
 from tests.protocol.client_world import SECOND, Node, World, home
 from tests.protocol.fake_network import Faults
@@ -104,6 +104,19 @@ def test_an_owner_that_joins_while_it_is_made_is_not_missed() -> None:
         assert oven.subscriptions, seed
 
 
+def test_an_answer_older_than_a_delegation_does_not_stand_for_it() -> None:
+    """§6.1: a node of two subtrees answered before it had the inner one; its second answer is lost."""
+    world = World()
+    outer = world.node("twice", "home", world.root)
+    middle = world.node("middle", "home/hall", outer)
+    inner = Node(world, "twice", "home/hall/cupboard", outer.address, alive=False)
+    middle.children.append(inner)
+    owner = world.node("owner", "home/hall/cupboard/box", inner)
+    world.later(partial(outer.children.append, owner), 2 * SECOND)
+    world.subscribe("home/hall/cupboard/box/#", patience=20 * SECOND)
+    assert world.outcome(Subscribed).owners == ("owner",)
+
+
 def test_an_owner_that_inherits_it_meanwhile_is_asked_in_the_name_of_who_joined() -> None:
     for seed in range(100):
         world = World(seed)
@@ -163,6 +176,36 @@ def test_a_subtree_that_moved_while_its_owner_was_dead_is_found_again() -> None:
     world.cut_off(nodes["kitchen"])
     assert world.run(lambda: heir.subscriptions, seconds=20)
     assert not [o for o in world.outcomes if isinstance(o, SubscriptionFailed)]
+
+
+def test_whoever_lost_a_subtree_within_anothers_is_not_taken_for_the_one_that_passed_it_on() -> None:
+    """§6.3: it names its own cut around the one that it lost, whose node had named it before."""
+    world = World()
+    outer = world.node("twice", "home", world.root)
+    middle = world.node("middle", "home/hall", outer)
+    inner = world.nodes[outer.address] = Node(world, "twice", "home/hall/lamp", outer.address)
+    middle.children.append(inner)
+    world.subscribe("home/hall/lamp")
+    assert world.outcome(Subscribed).owners == ("twice",)
+    middle.children.remove(inner)
+    world.nodes[outer.address] = outer
+    world.cut_off(outer)
+    assert world.run(lambda: middle.subscriptions, seconds=5)
+
+
+def test_whoever_takes_a_subtree_back_is_asked_until_it_has() -> None:
+    """§6.3: its owner lost it, says so, and stays responsible for something else; the parent is later."""
+    world = World()
+    parent = world.node("parent", "home", world.root)
+    owner = world.node("owner", "home/hall", parent)
+    world.subscribe("home/hall/#")
+    assert world.outcome(Subscribed).owners == ("owner",)
+    news = owner.suback(pb.Subscribe(filter="home/hall/#"), [])
+    news.active = True
+    news.passed_to.append(cut_of(("home/hall", "parent", parent.address, owner.epoch)))
+    world.deliver(owner, news)
+    world.later(partial(parent.children.remove, owner), 2 * SECOND)
+    assert world.run(lambda: parent.subscriptions, seconds=8)
 
 
 def test_clients_that_lose_one_owner_do_not_return_at_once() -> None:
