@@ -7,7 +7,7 @@ same step, so that what is answered to a look-up and what is done with a PUBLISH
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
 from typing import Final
@@ -257,13 +257,19 @@ class Jurisdiction:
 
     def responsible(self, filter: str) -> Grant | None:
         """A grant less its cuts that can hold a topic that matches; None: there is none (§6.1)."""
+        return next(self._holding(filter), None)
+
+    def is_moving(self, filter: str) -> bool:
+        """Whether topics that match are on their way here, or away: held, and not served (§5.4)."""
+        return any(not grant.serving for grant in self._holding(filter))
+
+    def _holding(self, filter: str) -> Iterator[Grant]:
         for grant in self._grants.values():
             if filter_touches(filter, grant.subtree) and not any(
                 matches_only_below(filter, grant.subtree, cut.subtree)
                 for cut in self.cuts_below(grant.subtree)
             ):
-                return grant
-        return None
+                yield grant
 
     def _is_held(self, subtree: str) -> bool:
         return subtree in self._grants or self.enclosing(subtree) is not None

@@ -226,6 +226,9 @@ class Subscribing:
         key = request.group, request.filter
         if request.clean_start and self._subscribers.has_any(session.id):
             session = self._end(session)
+        if self._jurisdiction.is_moving(request.filter):
+            ack.reason = Reason.REASON_HANDOVER
+            return
         before = self._subscribers.get(session.id, key)
         ack.resumed = before is not None and not before.interrupted
         has_room = self._subscribers.has_room(session.id, key)

@@ -189,6 +189,22 @@ def test_messages_to_a_subtree_are_refused_until_the_handover_commits() -> None:
     assert seen == {("root",), (), ("a",)}
 
 
+def test_a_subscription_that_is_active_goes_along_whenever_it_is_made() -> None:
+    refused = 0
+    for step in range(60):
+        world = chain()
+        kitchen = world.nodes["kitchen"].settings.listen
+        world.tell("alice", kitchen, pb.Subscribe(filter="home/kitchen/other"))
+        world.leave("kitchen")
+        world.advance(step * 0.002)
+        (answer,) = world.tell("alice", kitchen, pb.Subscribe(filter="home/kitchen/#"))
+        assert isinstance(answer, pb.SubAck)
+        assert world.owners("home/kitchen/x") == ["home"]
+        assert not answer.active or "home" in world.storing("home/kitchen/#"), step
+        refused += answer.reason == Reason.REASON_HANDOVER
+    assert refused
+
+
 def test_every_state_can_be_left_but_the_last() -> None:
     left: set[object] = {state for state, _ in (*UPLINK, *DELEGATION)}
     assert set(UplinkState) - left == {UplinkState.STOPPED}
