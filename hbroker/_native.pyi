@@ -354,6 +354,9 @@ class _Core:
         """Client: whether it is leaving a shared group. So long it acknowledges nothing that nobody listens to (§6.5)."""
     def handled(self, messages: Sequence[tuple[int, int]]) -> None:
         """Client with `hold`: the application is done with these messages, by (publisher, sequence): they are acknowledged."""
+    def give_back(self, messages: Sequence[tuple[int, int]]) -> None:
+        """Client with `hold`: the application will not handle these messages, by (publisher, sequence), of a shared group that
+        it is leaving. They are not acknowledged before the owner has had the occasion to give them to another member (§6.5)."""
 
 @final
 class Engine(_Core):

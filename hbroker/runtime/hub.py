@@ -116,6 +116,10 @@ class Hub:
         self._shared: dict[tuple[int, int], int] = {}
         """Of messages that are in several inboxes: in how many they are not handled yet."""
         self._handled: list[tuple[int, int]] = []
+        self._members: set[int] = set()
+        """Subscriptions as a member of a shared group."""
+        self._given_back: list[tuple[int, int]] = []
+        """Messages of groups that are being left: nobody here has handled them."""
         self._on_room = on_room
         self._requests: dict[int, Callback] = {}
         self._publications: dict[int, Callback] = {}
@@ -193,6 +197,8 @@ class Hub:
         subscription = self.control.subscribe(clock(), plain, options, group=group, patience=patience)
         self._requests[subscription] = callback
         self._inboxes[subscription] = inbox
+        if group:
+            self._members.add(subscription)
         if self.control.terms.clean_start:
             self._unbegun.add(subscription)
         return subscription
@@ -202,12 +208,20 @@ class Hub:
         self._inboxes.pop(subscription, None)
         self._unbegun.discard(subscription)
         self._requests[subscription] = callback
+        self._flush_handled()
         self.control.unsubscribe(clock(), subscription)
+        if subscription in self._members:
+            # §6.5: from here on the core answers for nothing that is another member's.
+            self._members.discard(subscription)
+            self.endpoint.give_back(self._given_back)
+            self._given_back = []
 
     def release(self, subscription: int) -> None:
         """Hears no more of a subscription, and leaves it in the session."""
         self._inboxes.pop(subscription, None)
+        self._members.discard(subscription)
         self._released.add(subscription)
+        self._flush_handled()
         self.control.release(clock(), subscription)
 
     def abandon(self, sequence: int) -> None:
@@ -273,7 +287,8 @@ class Hub:
 
     def new_inbox(self, limit: int, qos: int, on_ready: Callable[[], None]) -> Inbox:
         """An inbox whose consumer is woken by `on_ready`."""
-        return Inbox(limit, qos, on_ready, self._on_room, self._on_handled if self._holds else None)
+        told = (self._on_handled, self._on_unread) if self._holds else (None, None)
+        return Inbox(limit, qos, on_ready, self._on_room, *told)
 
     def check(self) -> None:
         """Raises NotConnected once the client is closed, or has failed."""
@@ -301,15 +316,25 @@ class Hub:
 
     def _on_handled(self, message: Message, more: bool) -> None:
         """§7.3: tells the core, in batches while there are more."""
-        if message.qos:
-            id = message.publisher, message.sequence
-            others = self._shared.pop(id, 1) - 1
-            if others:
-                self._shared[id] = others
-            else:
-                self._handled.append(id)
+        if message.qos and self._is_last(message):
+            self._handled.append((message.publisher, message.sequence))
         if not more or len(self._handled) >= _HANDLED_BATCH:
             self._flush_handled()
+
+    def _on_unread(self, message: Message) -> None:
+        """A subscription is about to end, or to be left in the session, with this in its inbox."""
+        if not message.qos or not self._members.issuperset(message.subscriptions):
+            self._on_handled(message, False)
+        elif self._is_last(message):
+            self._given_back.append((message.publisher, message.sequence))
+
+    def _is_last(self, message: Message) -> bool:
+        """One inbox less has a message; whether that was the last."""
+        id = message.publisher, message.sequence
+        others = self._shared.pop(id, 1) - 1
+        if others:
+            self._shared[id] = others
+        return not others
 
     def _flush_handled(self) -> None:
         if self._handled:
@@ -349,6 +374,7 @@ class Hub:
             case SubscriptionFailed():
                 callback = self._requests.pop(outcome.subscription, None)
                 inbox = self._inboxes.pop(outcome.subscription, None)
+                self._members.discard(outcome.subscription)
                 # With nobody waiting it was complete, and was refused when it was made again.
                 if inbox is not None and callback is None and not self.has_failed:
                     inbox.close(of_request(outcome, 0))

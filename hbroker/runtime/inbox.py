@@ -1,7 +1,8 @@
 """Messages that were read from the core and wait for one consumer, bounded.
 
 Where reading is not handling, a message counts as handled when its consumer asks for the next one, or closes
-the inbox: what a consumer that is killed had not finished with then comes again.
+the inbox: what a consumer that is killed had not finished with then comes again. What it never took is told
+apart from that when it closes: it may be somebody else's (§6.5).
 
 A consumer that falls behind costs itself alone where it can: at QoS 0 the messages beyond the limit are
 dropped and counted. At QoS 1 and 2 nothing is dropped: a full inbox stops the reading from the core, so
@@ -22,8 +23,8 @@ __all__ = ["Inbox"]
 
 class Inbox:
     """The queue of one `Subscription`. `on_ready`: something can be taken. `on_room`: it blocks no more.
-    `on_handled`: told of each message that its consumer is done with, and whether another one waits; None:
-    nobody wants to know."""
+    `on_handled`: told of each message that its consumer is done with, and whether another one waits;
+    `on_unread`: of each that it closed without having taken; None: nobody wants to know."""
 
     def __init__(
         self,
@@ -32,12 +33,14 @@ class Inbox:
         on_ready: Callable[[], None],
         on_room: Callable[[], None],
         on_handled: Callable[[Message, bool], None] | None = None,
+        on_unread: Callable[[Message], None] | None = None,
     ) -> None:
         self._limit = limit
         self._qos = qos
         self._on_ready = on_ready
         self._on_room = on_room
         self._on_handled = on_handled
+        self._on_unread = on_unread
         self._in_hand: Message | None = None
         self._messages: deque[Message] = deque()
         self._is_closed = False
@@ -70,19 +73,22 @@ class Inbox:
 
     def close(self, error: Exception | None = None, *, keep: bool = False) -> None:
         """Takes no more. With an error what is in it can still be taken, and then the error is raised. Else
-        it is dropped, for good unless `keep`: then it is not handled, and comes to the session's next run."""
+        it is dropped, for good unless `keep`: then it comes to the session's next run."""
         was_blocking = self.is_blocking
         self._finish()
         self._is_closed = True
         self._error = error
-        if error is None and keep:
-            self._messages.clear()
-        while error is None and self._messages:
-            self._in_hand = self._messages.popleft()
-            self._finish()
+        if error is None:
+            self._drop_unread(keep)
         self._on_ready()
         if was_blocking:
             self._on_room()
+
+    def _drop_unread(self, keep: bool) -> None:
+        unread, self._messages = self._messages, deque()
+        if self._on_unread is not None and not keep:
+            for message in unread:
+                self._on_unread(message)
 
     def _finish(self) -> None:
         message, self._in_hand = self._in_hand, None

@@ -124,6 +124,10 @@ class Deliveries:
                 self._owed.resume(host.session, interest, is_resumed=False)
                 interest.made_at = self._now()
 
+    def hear_of_leaving(self, group: str, filter: str) -> None:
+        """An owner learns that one of its subscribers has ended a subscription."""
+        self._sharing.hear_of_leaving(group, filter)
+
     def publish(self, sent: Sent) -> None:
         """A client published."""
         self._sent[sent.id] = sent
@@ -183,17 +187,20 @@ class Deliveries:
     def look_at_accounts(self, nodes: Iterable[NodeHost]) -> Iterator[Violation]:
         """Every half second: whether what sessions took adds up, which of them may have ended, and which
         topics nobody serves."""
+        held = set()
         for node in nodes:
             for status in node.engine.sessions(MOST_SESSIONS):
+                held.add(status.session)
                 ends = status.delivered + status.expired + sum(status.dropped.values()) + status.queued
                 if status.accepted != ends:
                     text = f"{node.settings.name} took {status.accepted} messages for a session, of {ends}"
                     yield Violation(self._now(), Invariant.ADDS_UP, text)
         for session, topic in self._absences.over(self._now()):
-            if application := self._applications.get(session):
+            application = self._applications.get(session)
+            if application is not None or session in held:
                 self._sharing.end(session)
-                for interest in application.interests.values():
-                    interest.end(topic)
+            for interest in application.interests.values() if application else ():
+                interest.end(topic)
         for topic in self._topics:
             self._retention.note_service(topic, self._ownership.serves(topic) is not None, self._now())
 

@@ -1,8 +1,9 @@
 """What a shared group gets (§6.5), made exact. Its members here subscribe to nothing else.
 
 - Of a group *one* member gets each message: none that another has, unless the members or the topic's owner
-  changed since it was published (a member came, ended, lost a link, was stalled). What had not been answered
-  then goes to another member, which may get what the first already had. At QoS 0 nothing goes to another.
+  changed since it was published (a member came, ended, lost a link, was stalled; an owner heard that one had
+  left). What had not been answered then goes to another member, which may get what the first already had,
+  and behind newer ones. At QoS 0 nothing goes to another.
 - When a publisher learns that its message of QoS 1 or 2 is distributed, a member has it, or had it when it
   died, if a subscription of QoS 1 or 2 in the group was whole from the message's publication on. If a member
   was away or stalled meanwhile it waits for that one, and comes by the end, to whomever, as long as such a
@@ -72,6 +73,11 @@ class Sharing:
         if group := self._of_session.get(session):
             group.members.discard(interest)
             self.end(session)
+
+    def hear_of_leaving(self, name: str, filter: str) -> None:
+        """An owner learns that a member is one no more. Until then it took it for one."""
+        if group := self._groups.get((name, filter)):
+            group.changed_at = self._now()
 
     def end(self, session: int) -> None:
         """A member's process ended, or its session may have."""

@@ -205,10 +205,12 @@ class Trial:
             self._say(f"{ends[0]}: link to {ends[1]} down: {event.reason}")
             session, node = (event.session, host.address) if event.inbound else (host.session, event.address)
             self._deliveries.lose_link(session, node, event.reason, by_node=event.inbound)
-        elif isinstance(host, ClientHost) and isinstance(event, ControlEvent) and event.link is not None:
-            body = body_of(event.packet)
-            if isinstance(body, pb.SubAck):
-                self._deliveries.hear(host, body)
+        elif isinstance(event, ControlEvent) and event.link is not None:
+            match host, body_of(event.packet):
+                case ClientHost(), pb.SubAck() as suback:
+                    self._deliveries.hear(host, suback)
+                case NodeHost(), pb.Unsubscribe(group=group, filter=filter):
+                    self._deliveries.hear_of_leaving(group, filter)
 
     def _watch(self, datagram: Datagram) -> None:
         self._datagrams += 1

@@ -2,10 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from hbroker.sim.network import World
+from hbroker.sim.network.actions import Heal, Part, Publish, Subscribe, Unsubscribe
 from hbroker.sim.network.applications import PART_WAIT, Application, Sent
+from hbroker.sim.network.drawing import draw
+from hbroker.sim.network.paths import CLEAR
+from hbroker.sim.network.plan import ROOT, NodePlan
+from hbroker.sim.network.trial import Trial
 from tests.network.networks import Tree
 
 SECOND = 1_000_000
@@ -49,3 +56,29 @@ def test_one_that_went_on_in_time_came(seconds: int) -> None:
     assert application.has_had(sent.id)
     application.had.clear()
     assert not application.may_lack(sent), "had it not come"
+
+
+def test_what_was_for_a_member_that_had_left_may_come_late_to_another() -> None:
+    """docs/guarantees.md, shared groups: order holds for each member, and not for what is another's first."""
+    apart = frozenset({"leaver"})
+    messages = (Publish(3 * SECOND + number * 10_000, "p", TOPIC, 1, 20) for number in range(40))
+    plan = replace(
+        draw(1),
+        nodes=(NodePlan(ROOT, ""),),
+        first=(ROOT,),
+        clients=("p", "stayer", "leaver"),
+        expiries={},
+        topics=(TOPIC,),
+        paths=CLEAR,
+        bandwidth_bps=None,
+        actions=(
+            Subscribe(0, "stayer", TOPIC, 1, "g"),
+            Subscribe(0, "leaver", TOPIC, 1, "g"),
+            Part(1 * SECOND, apart),
+            Unsubscribe(2 * SECOND, "leaver", TOPIC),
+            *messages,
+            Heal(4 * SECOND, apart),
+        ),
+    )
+    verdict = Trial(plan).run()
+    assert verdict.violation is None, verdict.violation

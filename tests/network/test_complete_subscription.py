@@ -85,6 +85,26 @@ def test_a_subscriber_that_has_moved_asks_the_new_owner_that_cannot_find_it() ->
     assert [message.payload for message in subscriber.messages] == [b"on"]
 
 
+def test_who_hands_a_subtree_back_makes_no_subscription_of_which_the_parent_would_not_hear() -> None:
+    tree = Tree.grow(25, ["home/kitchen"])
+    world, kitchen = tree.world, tree.nodes["home/kitchen"]
+    committed = tree.watch_for(lambda transfer: transfer.phase == pb.TRANSFER_PHASE_COMMIT)
+    up = kitchen.address, tree.root.address
+    world.path = lambda datagram: (
+        None if committed and (datagram.source, datagram.destination) == up else CLEAR
+    )
+    kitchen.leave()
+    world.run_until(lambda: bool(committed))
+    subscriber = tree.client("subscriber")
+    subscriber.subscribe("home/kitchen/oven", qos=1)
+    world.run(1_000_000)
+    assert not subscriber.outcomes
+    world.path = None
+    world.run_until(lambda: bool(subscriber.outcomes))
+    assert tree.root.owns("home/kitchen/oven")
+    assert [subscription.filter for subscription in tree.root.control.subscribers] == ["home/kitchen/oven"]
+
+
 def await_message(host: ClientHost) -> None:
     """Waits for the first message."""
     host.world.run_until(lambda: bool(host.messages), within=30_000_000)

@@ -45,6 +45,7 @@ class FakeEndpoint:
         self.events: list[object] = []
         self.published: list[str] = []
         self.handled_ids: list[tuple[int, int]] = []
+        self.given_back_ids: list[tuple[int, int]] = []
         self.room = 1_000_000
         self.fault: str | None = None
         self.is_shut = False
@@ -98,6 +99,9 @@ class FakeEndpoint:
 
     def handled(self, messages: list[tuple[int, int]]) -> None:
         self.handled_ids += messages
+
+    def give_back(self, messages: list[tuple[int, int]]) -> None:
+        self.given_back_ids += messages
 
     def counters(self) -> dict[str, int]:
         return {"messages_out": len(self.published)}

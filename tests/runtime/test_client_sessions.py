@@ -126,6 +126,33 @@ def test_what_was_not_read_is_left_to_the_next_run(endpoint: FakeEndpoint) -> No
     assert control_of(client).has_left
 
 
+def test_what_was_not_read_of_a_group_is_given_back_when_it_is_left(endpoint: FakeEndpoint) -> None:
+    with sync.connect("127.0.0.1", acknowledge="handled") as client:
+        member = client.subscribe("$share/g/a", qos=1)
+        alone = client.subscribe("a", qos=1)
+        read, unread = message(*member._ids), message(*member._ids)
+        others = message(*member._ids, *alone._ids)
+        endpoint.give(read, unread, others)
+        assert is_it(member.next(5), read)
+        assert is_it(alone.next(5), others)
+        member.close()
+        assert endpoint.handled_ids == [(1, read.sequence)]
+        assert endpoint.given_back_ids == [(1, unread.sequence)]
+        alone.close()
+        assert endpoint.handled_ids == [(1, read.sequence), (1, others.sequence)]
+
+
+def test_what_was_not_read_of_a_subscription_of_its_own_is_done_with(endpoint: FakeEndpoint) -> None:
+    with sync.connect("127.0.0.1", acknowledge="handled") as client:
+        messages = client.subscribe("a", "b", qos=1)
+        read, unread = message(messages._ids[0]), message(messages._ids[1])
+        endpoint.give(read, unread)
+        assert is_it(messages.next(5), read)
+        messages.close()
+        assert endpoint.handled_ids == [(1, read.sequence), (1, unread.sequence)]
+        assert endpoint.given_back_ids == []
+
+
 def test_a_subscription_stays_in_a_session_that_does(endpoint: FakeEndpoint) -> None:
     with sync.connect("127.0.0.1", client_id="lamp", session_expiry=60) as client:
         with client.subscribe("a", qos=1):

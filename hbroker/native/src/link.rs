@@ -125,6 +125,13 @@ impl Link {
 
     // In
 
+    /// Whether a datagram that proves no address may be of this link. A session that was adopted may have a link to the run before
+    /// of this node, which knows nothing of this one: its peer has to answer something first.
+    pub fn is_answered_by(&self, header: &Header<'_>) -> bool {
+        let is_unheard = self.config.role == Role::Adopter && self.lineage.peer().is_none();
+        !is_unheard || header.ack.as_ref().is_some_and(|ack| self.recovery.has_sent(ack.largest))
+    }
+
     /// Takes a datagram's header, which names this link's session, and the acknowledgement in it.
     pub fn handle_header(&mut self, now: Micros, header: &Header<'_>, source: SocketAddr) -> Arrival {
         if let Some(stray) = self.lineage.check(header.incarnation) {

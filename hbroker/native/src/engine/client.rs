@@ -98,6 +98,14 @@ impl Engine {
         }
     }
 
+    /// The application will not handle these messages: see [`Inbox::give_back`](crate::engine::inbox::Inbox::give_back).
+    pub fn give_back(&mut self, now: Micros, messages: &[MessageId]) {
+        if let Side::Client(client) = &mut self.side {
+            client.inbox.give_back(now, messages);
+            self.acknowledge_due();
+        }
+    }
+
     /// Messages for the application. By taking them it takes them over, and they are acknowledged, unless it is to say
     /// `handled` of each.
     pub fn take_messages(&mut self, now: Micros, limit: usize) -> Vec<Message> {

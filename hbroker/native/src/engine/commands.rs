@@ -141,9 +141,11 @@ impl Engine {
         }
     }
 
-    pub fn unlisten(&mut self, subscription: u64) {
+    pub fn unlisten(&mut self, now: Micros, subscription: u64) {
         if let Side::Client(client) = &mut self.side {
-            client.inbox.unlisten(subscription);
+            client.inbox.unlisten(now, subscription);
+            self.acknowledge_due();
+            self.release_stalled(now);
         }
     }
 

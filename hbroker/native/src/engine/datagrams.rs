@@ -64,13 +64,17 @@ impl Engine {
         if view.header.number == 0 && (self.handle_reset(now, id, view) || self.handle_challenge(id, view)) {
             return;
         }
+        let clock = self.token_clock(now);
         let Some(entry) = self.out.links.get_mut(id) else {
             return;
         };
+        if !entry.link.is_answered_by(&view.header) && !self.tokens.verify(clock, source, view.header.token) {
+            return self.turn_away(now, source, view, received);
+        }
         match entry.link.handle_header(now, &view.header, source) {
             Arrival::Fresh => {}
             Arrival::Moved => {
-                if self.tokens.verify(self.token_clock(now), source, view.header.token) {
+                if self.tokens.verify(clock, source, view.header.token) {
                     self.move_link(id, source);
                 } else {
                     self.challenge_moved(now, id, source, received);
@@ -366,16 +370,20 @@ impl Engine {
             return self.out.counters.drop(Drop::NoRoom);
         }
         if inbound && !self.tokens.verify(self.token_clock(now), source, view.header.token) {
-            self.out.counters.drop(Drop::UnknownSession);
-            if view.header.number != 0 {
-                self.answer_reset(now, source, view.header.session, received);
-            }
-            return;
+            return self.turn_away(now, source, view, received);
         }
         let reason = if is_same_run { DownReason::Restarted } else { DownReason::TakenOver };
         self.end_link(now, id, reason);
         if inbound {
             self.accept(now, Role::Acceptor, source, view, received);
+        }
+    }
+
+    /// A datagram of a session, but of no link that is known here (§3.6).
+    fn turn_away(&mut self, now: Micros, source: SocketAddr, view: &DatagramView<'_>, received: usize) {
+        self.out.counters.drop(Drop::UnknownSession);
+        if view.header.number != 0 {
+            self.answer_reset(now, source, view.header.session, received);
         }
     }
 

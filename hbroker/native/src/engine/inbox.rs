@@ -113,8 +113,18 @@ impl Inbox {
         }
     }
 
-    pub fn unlisten(&mut self, listener: u64) {
+    /// Has nothing more handed up for a listener. What was not read yet of a shared group that it leaves is given back.
+    pub fn unlisten(&mut self, now: Micros, listener: u64) {
         self.listeners.remove_session(SessionKey(listener));
+        if self.unclaimed.is_leaving() {
+            let is_alone = |message: &Message| message.owed.is_some() && message.subscriptions == [listener];
+            let (unread, left): (VecDeque<_>, _) =
+                std::mem::take(&mut self.queue).into_iter().partition(is_alone);
+            self.queue = left;
+            self.bytes -= unread.iter().map(Message::bytes).sum::<usize>();
+            let ids: Vec<_> = unread.iter().filter_map(|message| message.owed).collect();
+            self.give_back(now, &ids);
+        }
     }
 
     /// While the client leaves a shared group it answers for nothing that nobody here wants: the owner is to give that to another
@@ -164,6 +174,16 @@ impl Inbox {
     /// The application has handled these messages: they are to be acknowledged.
     pub fn handled(&mut self, messages: &[MessageId]) {
         self.due.extend(messages.iter().flat_map(|id| self.held.take(*id)));
+    }
+
+    /// The application will not handle these messages of a shared group that the client leaves: they are for another member, and are
+    /// new here should they come again.
+    pub fn give_back(&mut self, now: Micros, messages: &[MessageId]) {
+        for &id in messages {
+            let receipts = self.held.take(id);
+            self.window.take_back(now, id.0, id.1);
+            self.due.extend(self.unclaimed.give_back(receipts));
+        }
     }
 
     pub fn is_empty(&self) -> bool {

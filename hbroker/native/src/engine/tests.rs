@@ -1,5 +1,6 @@
 //! Whole engines over a faulty network, in virtual time: what §7 promises must hold whatever the network does.
 
+mod adoption;
 mod credit;
 mod delivery;
 mod groups;

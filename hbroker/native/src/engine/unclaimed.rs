@@ -3,6 +3,8 @@
 //! In a persistent session they wait for a listener, which may come later than they do (§6.4). While the client leaves a shared
 //! group, they wait until its owners know that: until then what comes is for another member (§6.5).
 //!
+//! So do those that the application had from the group and gives back unhandled; of these only the receipts are left.
+//!
 //! They are not acknowledged, so their owner's credit bounds them; what an owner sends beyond that is not kept.
 
 use std::collections::VecDeque;
@@ -26,6 +28,8 @@ pub struct Unclaimed {
     most_bytes: usize,
     waiting: VecDeque<Waiting>,
     bytes: usize,
+    /// Of what was given back.
+    given_back: Vec<Receipt>,
 }
 
 /// A message that waits.
@@ -46,6 +50,7 @@ impl Unclaimed {
             most_bytes: usize::try_from(config.receive_bytes).unwrap_or(usize::MAX),
             waiting: VecDeque::new(),
             bytes: 0,
+            given_back: Vec::new(),
         }
     }
 
@@ -70,13 +75,20 @@ impl Unclaimed {
         true
     }
 
+    /// The application gives messages back; what is to be acknowledged of them at once.
+    pub fn give_back(&mut self, receipts: impl IntoIterator<Item = Receipt>) -> Vec<Receipt> {
+        self.given_back.extend(receipts);
+        self.settled()
+    }
+
     /// Whether the client is leaving a group. What waited for the end of that alone is to be acknowledged then.
     pub fn set_leaving(&mut self, is_leaving: bool) -> Vec<Receipt> {
         self.is_leaving = is_leaving;
-        if is_leaving || self.is_persistent {
-            return Vec::new();
+        let mut settled = self.settled();
+        if !is_leaving && !self.is_persistent {
+            settled.extend(self.take_all().into_iter().map(|waiting| waiting.receipt));
         }
-        self.take_all().into_iter().map(|waiting| waiting.receipt).collect()
+        settled
     }
 
     /// Has one wait on that was taken.
@@ -111,9 +123,19 @@ impl Unclaimed {
             *bytes -= if stays { 0 } else { waiting.field.len() };
             stays
         });
+        self.given_back.retain(|(from, _)| *from != link);
+    }
+
+    pub fn is_leaving(&self) -> bool {
+        self.is_leaving
     }
 
     pub fn is_empty(&self) -> bool {
         self.waiting.is_empty()
+    }
+
+    /// Its owners know by now, so what they left here is for nobody else.
+    fn settled(&mut self) -> Vec<Receipt> {
+        if self.is_leaving { Vec::new() } else { std::mem::take(&mut self.given_back) }
     }
 }

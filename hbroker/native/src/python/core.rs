@@ -334,8 +334,12 @@ impl Core {
         py.detach(|| self.core.on(0, |engine, _| engine.handled(&messages)));
     }
 
+    fn give_back(&self, py: Python<'_>, messages: Vec<(u64, u64)>) {
+        py.detach(|| self.core.on(0, |engine, now| engine.give_back(now, &messages)));
+    }
+
     fn unlisten(&self, py: Python<'_>, subscription: u64) {
-        py.detach(|| self.core.on(0, |engine, _| engine.unlisten(subscription)));
+        py.detach(|| self.core.on(0, |engine, now| engine.unlisten(now, subscription)));
     }
 
     fn set_leaving(&self, py: Python<'_>, is_leaving: bool) {

@@ -1,8 +1,10 @@
 //! Shared groups over whole engines: each message goes to one member, whichever worker takes it over.
 
+use bytes::Bytes;
 use rand::Rng;
 
 use super::network::{Faults, MILLISECOND, Network, SECOND, message};
+use crate::engine::counters::Drop;
 
 const FAULTS: Faults = Faults { loss: 0.05, duplication: 0.05, jitter: 1_000 };
 
@@ -96,6 +98,14 @@ fn a_member_that_is_gone_gets_nothing_and_nobody_waits_for_it() {
     assert_eq!(sequences, (1..=100).collect::<Vec<_>>(), "the last 50 had nobody");
 }
 
+/// A client ends its subscription as a member, before any owner knows.
+fn begin_to_leave(network: &mut Network, member: usize) {
+    let now = network.now;
+    let engine = &mut network.hosts[member].engines[0];
+    engine.set_leaving(true);
+    engine.unlisten(now, 1);
+}
+
 /// The node hears that a member leaves, its home last (`Core::unsubscribe`).
 fn take_out(network: &mut Network, node: usize, member: usize) {
     let session = network.session(member, node);
@@ -120,8 +130,7 @@ fn what_a_member_that_leaves_had_not_taken_over_goes_to_another() {
             }
             let leaves_in = network.rng.random_range(0..6_000);
             network.run(leaves_in);
-            network.hosts[member].engines[0].set_leaving(true);
-            network.hosts[member].engines[0].unlisten(1);
+            begin_to_leave(&mut network, member);
             network.run(3 * MILLISECOND);
             take_out(&mut network, node, member);
             network.run(3 * MILLISECOND);
@@ -141,8 +150,7 @@ fn the_last_member_that_leaves_answers_for_what_it_was_sent() {
     let node = network.add_node("", 2);
     let member = network.add_member(node, "a/#", "g", 1);
     let publisher = network.add_client();
-    network.hosts[member].engines[0].set_leaving(true);
-    network.hosts[member].engines[0].unlisten(1);
+    begin_to_leave(&mut network, member);
     network.publish(publisher, &message("a/b", b"x", 1));
     network.run(100 * MILLISECOND);
     assert!(network.hosts[publisher].published.is_empty(), "nobody answers yet");
@@ -172,4 +180,96 @@ fn what_a_member_leaves_while_its_subtree_is_handed_over_moves_with_another() {
     take_out(&mut network, node, members[0]);
     let now = network.now;
     assert_eq!(network.hosts[node].engines[0].export_queued(now, "a").len(), 20);
+}
+
+#[test]
+fn what_a_member_that_leaves_has_not_handled_goes_to_another() {
+    // It lies in the client's core; the application has read it; it has handled it.
+    for (reads, handles) in [(false, false), (true, false), (true, true)] {
+        let mut network = Network::new(9, FAULTS);
+        let node = network.add_node("", 2);
+        let member = network.add_client_with(|config| config.hold = true);
+        let now = network.now;
+        network.hosts[member].engines[0].listen(now, 1, "a/#", 2, false);
+        network.connect(member, node);
+        network.subscribe_in(member, node, "a/#", "g", 2, false);
+        network.hosts[member].reads = reads;
+        let publisher = network.add_client();
+        for _ in 0..20 {
+            network.publish(publisher, &message("a/b", b"x", 2));
+        }
+        network.run(SECOND);
+        let read: Vec<_> =
+            network.hosts[member].read.iter().map(|read| (read.publisher, read.sequence)).collect();
+        assert_eq!(read.len(), if reads { 20 } else { 0 });
+        let other = network.add_member(node, "a/#", "g", 2);
+        begin_to_leave(&mut network, member);
+        let now = network.now;
+        let engine = &mut network.hosts[member].engines[0];
+        if handles {
+            engine.handled(&read)
+        } else {
+            engine.give_back(now, &read)
+        }
+        network.run(100 * MILLISECOND);
+        take_out(&mut network, node, member);
+        network.run(100 * MILLISECOND);
+        network.hosts[member].engines[0].set_leaving(false);
+        network.run_until_drained();
+        network.assert_all_published(publisher, 20);
+        assert_eq!(network.hosts[other].read.len(), if handles { 0 } else { 20 });
+    }
+}
+
+#[test]
+fn what_a_member_gave_back_is_new_to_it_when_it_is_a_member_again() {
+    let mut network = Network::new(10, FAULTS);
+    let node = network.add_node("", 1);
+    let member = network.add_client_with(|config| config.hold = true);
+    let publisher = network.add_client();
+    let now = network.now;
+    network.hosts[member].engines[0].listen(now, 1, "a/#", 2, false);
+    network.connect(member, node);
+    network.subscribe_in(member, node, "a/#", "g", 2, false);
+    network.publish(publisher, &message("a/b", b"x", 2));
+    network.run(SECOND);
+    let sequences = network.sequences(member, "a/b");
+    // Another takes it, and is gone before it has read it.
+    let other = network.add_member(node, "a/#", "g", 2);
+    network.hosts[other].reads = false;
+    begin_to_leave(&mut network, member);
+    let (now, id) = (network.now, (network.hosts[publisher].publisher, sequences[0]));
+    network.hosts[member].engines[0].give_back(now, &[id]);
+    take_out(&mut network, node, member);
+    network.hosts[member].engines[0].set_leaving(false);
+    network.run(100 * MILLISECOND);
+    network.hosts[member].engines[0].listen(now, 2, "a/#", 2, false);
+    network.subscribe_in(member, node, "a/#", "g", 2, false);
+    let (now, gone) = (network.now, network.session(other, node));
+    network.hosts[node].engines[0].end_session(now, gone, Drop::SessionEnded);
+    network.run(SECOND);
+    assert_eq!(network.sequences(member, "a/b"), [sequences[0]; 2]);
+}
+
+#[test]
+fn what_another_worker_chose_a_member_for_that_has_left_meanwhile_goes_to_another() {
+    let mut network = Network::new(11, Faults::default());
+    let node = network.add_node("", 2);
+    let members: Vec<usize> = (0..2).map(|_| network.add_member(node, "a/#", "g", 1)).collect();
+    let (leaver, stayer) = (members[0], members[1]);
+    let home = usize::from(network.session(leaver, node).worker());
+    let (now, elsewhere) = (network.now, 1 - home);
+    let engines = &mut network.hosts[node].engines;
+    for _ in 0..20 {
+        engines[elsewhere].publish(now, &message("a/b", b"x", 1), Bytes::new).expect("it is this node's");
+    }
+    let handed: Vec<_> = std::iter::from_fn(|| engines[elsewhere].poll_handoff()).collect();
+    assert!(!handed.is_empty(), "some are the leaver's");
+    begin_to_leave(&mut network, leaver);
+    take_out(&mut network, node, leaver);
+    for (worker, handoff) in handed {
+        network.hosts[node].engines[usize::from(worker)].handle_handoff(now, handoff);
+    }
+    network.run(100 * MILLISECOND);
+    assert_eq!((network.hosts[leaver].read.len(), network.hosts[stayer].read.len()), (0, 20));
 }

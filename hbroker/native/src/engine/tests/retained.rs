@@ -206,7 +206,8 @@ fn what_was_retained_for_a_listener_that_left_is_for_nobody() {
     network.publish(publisher, &retained("a/b", b"x", 1));
     network.run(SECOND);
     assert_eq!(listeners(&mut network, subscriber).len(), 1);
-    network.hosts[subscriber].engines[0].unlisten(11);
+    let now = network.now;
+    network.hosts[subscriber].engines[0].unlisten(now, 11);
     send_retained_for(&mut network, subscriber, node, "a/+", 1, 11);
     network.run_until_drained();
     assert_eq!(listeners(&mut network, subscriber), []);

@@ -67,6 +67,9 @@ pub fn config(node: bool, seed: u64) -> Config {
     }
 }
 
+/// Incarnations of two runs are further apart than those of the links of one (§3.6).
+const ANOTHER_RUN: u64 = 1 << 40;
+
 /// That of a node which serves all that it owns, for ever.
 pub const GRANT: Grant =
     Grant { epoch: 1, serving: true, reserved: false, gathering: false, until: Micros::MAX };
@@ -95,5 +98,22 @@ impl Network {
             overflows: 0,
         });
         index
+    }
+
+    /// A node's process ends, and another run of it begins, with as many workers and nothing of what the former knew.
+    pub fn restart(&mut self, node: usize) {
+        let mut config = config(true, node as u64 + 1);
+        config.incarnation += ANOTHER_RUN;
+        let shared = Shared::new(&config);
+        let host = &mut self.hosts[node];
+        let workers = u8::try_from(host.engines.len()).expect("few workers");
+        let engine = |worker| Engine::new(config.clone(), worker, workers, shared.clone());
+        host.engines = (0..workers).map(engine).collect();
+        host.links.clear();
+        for (subtree, _) in self.owners.iter().filter(|(_, owner)| *owner == node) {
+            for engine in &mut host.engines {
+                engine.grant(subtree, GRANT);
+            }
+        }
     }
 }
