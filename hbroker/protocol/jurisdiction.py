@@ -40,8 +40,6 @@ class Grant:
     serial: int = 0
     fencing: bool = False
     """The lease is to end from now on (§5.6): what is delegated out of it is put under `fence` first."""
-    given: bool = False
-    """It is on its way back to the parent (§5.4), which would not hear of what is subscribed here now."""
 
 
 @dataclass(slots=True)
@@ -272,10 +270,6 @@ class Jurisdiction:
                 for cut in self.cuts_below(grant.subtree)
             ):
                 yield grant
-
-    def is_given(self, filter: str) -> bool:
-        """Whether a filter touches what is on its way back to a parent."""
-        return any(grant.given and filter_touches(filter, grant.subtree) for grant in self._grants.values())
 
     def _is_held(self, subtree: str) -> bool:
         return subtree in self._grants or self.enclosing(subtree) is not None

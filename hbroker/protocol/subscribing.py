@@ -212,12 +212,10 @@ class Subscribing:
         if session is None:
             self._ledger.drop("unexpected_packet")
             return
-        if not ack.responsible:
-            ack.reason = Reason.REASON_NOT_RESPONSIBLE
-        elif self._jurisdiction.is_given(request.filter):
-            ack.reason = Reason.REASON_HANDOVER
-        else:
+        if ack.responsible:
             self._store(session, address, request, ack)
+        else:
+            ack.reason = Reason.REASON_NOT_RESPONSIBLE
         for part in in_parts(ack, cuts):
             self._core.send(link, pack(part))
         # §6.5: nobody knows which member of a group is to have what was retained.

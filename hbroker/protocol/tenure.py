@@ -41,14 +41,14 @@ class Tenure:
         is_news = lease.grant(sent_at, ack, lasts_below=lasts_below)
         return Renewal(is_news, lease.fenced and not was_fenced)
 
-    def hold(self, link: int | None, *, serving: bool, given: bool = False) -> None:
-        """Tells the jurisdiction. `link`: to the parent. `given`: the subtree is on its way back there."""
+    def hold(self, link: int | None, *, serving: bool) -> None:
+        """Tells the jurisdiction. `link`: to the parent."""
         before = self._jurisdiction.grant_of(self._subtree)
         same = before is not None and before.epoch == self.epoch
         serial = before.serial if before is not None and same else 0
         lease = self._lease
         self._jurisdiction.hold(
-            Grant(self._subtree, self.epoch, link, serving, lease.ends, serial, lease.fencing, given)
+            Grant(self._subtree, self.epoch, link, serving, lease.ends, serial, lease.fencing)
         )
 
     def end(self) -> bool:

@@ -401,7 +401,7 @@ class Uplink:
     def _give(self, now: int, giving: Giving, transfer: pb.Transfer) -> bool:
         state = giving.handle(now, transfer)
         if state is GivingState.DRAINING:
-            self._tenure.hold(self._link, serving=False, given=True)
+            self._hold(serving=False)
             giving.handle_timeout(now)
         elif state is GivingState.COMPLETE:
             self._machine.handle(UplinkEvent.TAKEN_BACK)
