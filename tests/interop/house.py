@@ -9,6 +9,7 @@ import subprocess
 from pathlib import Path
 from typing import Any
 
+import psutil
 import yaml
 
 from tests.interop.clients import PATIENCE_S
@@ -54,6 +55,15 @@ class House:
         """`kill -9`. The launcher will start it again."""
         os.kill(self._run(gateway)["pid"], signal.SIGKILL)
 
+    def processes(self) -> dict[str, psutil.Process]:
+        """Nodes and gateways, by name."""
+        runs = [*self._network()["nodes"], *self._network()["gateways"]]
+        return {run["name"]: psutil.Process(run["pid"]) for run in runs}
+
+    def log(self, name: str) -> str:
+        """What a node or a gateway has logged."""
+        return (self._state / "home" / f"{name}.log").read_text()
+
     def close(self) -> None:
         """Ends all of it."""
         self._process.send_signal(signal.SIGTERM)
@@ -65,8 +75,11 @@ class House:
             self._process.stdout.close()
 
     def _run(self, gateway: str) -> dict[str, Any]:
-        network = json.loads((self._state / "home" / "state.json").read_text())
-        return next(run for run in network["gateways"] if run["name"] == gateway)
+        return next(run for run in self._network()["gateways"] if run["name"] == gateway)
+
+    def _network(self) -> dict[str, Any]:
+        network: dict[str, Any] = json.loads((self._state / "home" / "state.json").read_text())
+        return network
 
 
 def _topology() -> dict[str, Any]:
