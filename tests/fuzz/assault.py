@@ -18,8 +18,8 @@ from typing import Final
 
 _READ: Final = 65_536
 _PINGREQ, _PINGRESP = b"\xc0\x00", b"\xd0\x00"
-_SILENCE_S: Final = 0.3
-_AT_ONCE: Final = 64
+_SILENCE_S: Final = 2.0
+_AT_ONCE: Final = 256
 _SOURCES: Final = [f"127.0.0.{host}" for host in range(2, 250)]
 """One address has not ports enough for those that the kernel keeps after their end."""
 
@@ -83,7 +83,7 @@ def assail(address: tuple[str, int], scripts: Iterable[list[bytes]], patience_s:
                 _open(selector, address, next(sources), b"".join(script))
             if not selector.get_map():
                 return attack
-            for key, _ in selector.select(_SILENCE_S):
+            for key, _ in selector.select(0.1):
                 if not key.data.serve():
                     _close(selector, key.data, attack)
                 elif not key.data.unsent:

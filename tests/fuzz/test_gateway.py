@@ -53,8 +53,8 @@ class Beside:
 
 @pytest.fixture(scope="module")
 def house(tmp_path_factory: pytest.TempPathFactory, with_mosquitto: None) -> Iterator[House]:
-    """One of its own: it is measured."""
-    house = House(tmp_path_factory.mktemp("fuzz"))
+    """One of its own: it is measured. Sessions of strangers are kept for a second, and not for an hour."""
+    house = House(tmp_path_factory.mktemp("fuzz"), {"session_expiry": 1})
     yield house
     house.close()
 

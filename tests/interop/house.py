@@ -30,11 +30,11 @@ PLACES = (
 
 
 class House:
-    """What `hbroker up` runs."""
+    """What `hbroker up` runs. `limits`: of the gateways."""
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, directory: Path, limits: dict[str, int] | None = None) -> None:
         file = directory / "home.yaml"
-        file.write_text(yaml.safe_dump(_topology()))
+        file.write_text(yaml.safe_dump(_topology(limits or {})))
         self._state = directory / "state"
         command = [*hbroker("up"), str(file), "--json", "--state-dir", str(self._state)]
         self._process = subprocess.Popen(
@@ -82,11 +82,12 @@ class House:
         return network
 
 
-def _topology() -> dict[str, Any]:
+def _topology(limits: dict[str, int]) -> dict[str, Any]:
     topology: dict[str, Any] = yaml.safe_load((PROJECT / "topologies" / "home.yaml").read_text())
     for node in topology["nodes"]:
         node["listen"] = "127.0.0.1:0"
     tcp, websocket = topology["gateways"][0]["listeners"]
     listeners = [{**listener, "address": "127.0.0.1:0"} for listener in (tcp, websocket)]
-    topology["gateways"] = [{"name": name, "workers": 2, "listeners": listeners} for name in GATEWAYS]
+    gateway = {"workers": 2, "listeners": listeners, **({"limits": limits} if limits else {})}
+    topology["gateways"] = [{"name": name, **gateway} for name in GATEWAYS]
     return topology
