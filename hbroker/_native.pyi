@@ -349,7 +349,9 @@ class _Core:
         """Client: messages that match are handed up for this subscription, at this QoS at most; in a persistent session those
         too that wait for a `listen`, up to 30 s. Not `retain_as_published`: `Message.retain` is the publisher's flag only for
         another subscription's sake (§7.6)."""
-    def unlisten(self, subscription: int) -> None: ...
+    def unlisten(self, subscription: int, gives_back: bool = False) -> None:
+        """Client: hands nothing more up for this listener. `gives_back`: what lies unread for it alone is given back, as by
+        `give_back`."""
     def set_leaving(self, is_leaving: bool) -> None:
         """Client: whether it is leaving a shared group. So long it acknowledges nothing that nobody listens to (§6.5)."""
     def handled(self, messages: Sequence[tuple[int, int]]) -> None:

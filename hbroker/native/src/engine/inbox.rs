@@ -113,10 +113,11 @@ impl Inbox {
         }
     }
 
-    /// Has nothing more handed up for a listener. What was not read yet of a shared group that it leaves is given back.
-    pub fn unlisten(&mut self, now: Micros, listener: u64) {
+    /// Has nothing more handed up for a listener. `gives_back`: it was a member of a shared group, and what was not read yet is for
+    /// another.
+    pub fn unlisten(&mut self, now: Micros, listener: u64, gives_back: bool) {
         self.listeners.remove_session(SessionKey(listener));
-        if self.unclaimed.is_leaving() {
+        if gives_back {
             let is_alone = |message: &Message| message.owed.is_some() && message.subscriptions == [listener];
             let (unread, left): (VecDeque<_>, _) =
                 std::mem::take(&mut self.queue).into_iter().partition(is_alone);

@@ -103,7 +103,7 @@ fn begin_to_leave(network: &mut Network, member: usize) {
     let now = network.now;
     let engine = &mut network.hosts[member].engines[0];
     engine.set_leaving(true);
-    engine.unlisten(now, 1);
+    engine.unlisten(now, 1, true);
 }
 
 /// The node hears that a member leaves, its home last (`Core::unsubscribe`).

@@ -207,7 +207,7 @@ fn what_was_retained_for_a_listener_that_left_is_for_nobody() {
     network.run(SECOND);
     assert_eq!(listeners(&mut network, subscriber).len(), 1);
     let now = network.now;
-    network.hosts[subscriber].engines[0].unlisten(now, 11);
+    network.hosts[subscriber].engines[0].unlisten(now, 11, false);
     send_retained_for(&mut network, subscriber, node, "a/+", 1, 11);
     network.run_until_drained();
     assert_eq!(listeners(&mut network, subscriber), []);
