@@ -591,7 +591,8 @@ _MqttEvent: TypeAlias = (
 class InFlight:
     """A message of QoS 1 or 2 that a client has not finished with, under its packet id.
 
-    `publisher`, `sequence`: its id (§7.4 of docs/protocol.md); 0 where `is_received`: PUBREC came, and PUBREL is owed.
+    `publisher`, `sequence`: its id (§7.4 of docs/protocol.md); 0: the network does not bring it again. `is_received`: PUBREC came, and PUBREL is
+    owed; with `packet_id` 0 PUBCOMP came, too, and the network has not heard of it.
     """
 
     def __new__(
@@ -607,15 +608,15 @@ class InFlight:
 @final
 class SessionState:
     """What MQTT 5 §4.1 wants kept of a session beside its subscriptions. `received`: packet ids of QoS 2 messages from the client that
-    wait for its PUBREL."""
+    wait for its PUBREL. `block`: the eighth of the packet ids, from 0, out of which new messages get theirs."""
 
     def __new__(
-        cls, in_flight: Sequence[InFlight] = ..., received: Sequence[int] = ..., next_packet_id: int = 1
+        cls, in_flight: Sequence[InFlight] = ..., received: Sequence[int] = ..., block: int = 0
     ) -> SessionState: ...
 
     in_flight: tuple[InFlight, ...]
     received: tuple[int, ...]
-    next_packet_id: int
+    block: int
 
 @final
 class ConnectionStatus:

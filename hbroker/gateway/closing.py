@@ -90,20 +90,20 @@ class Closing:
             self._common.access.release(connection.acl)
         told = _Barrier(connection.on_end)
         if connection.session is not None:
-            kept = self._export(connection.session)
+            kept = self._export(connection, connection.session)
             self._bridge.release(now, connection)
             self._change_expiry(now, connection, expiry_s)
             was_open = state in (State.OPEN, State.CLOSING)
             self._end_session(now, connection, kept, reason, told, was_open=was_open)
         told.close(now)
 
-    def _export(self, session: int) -> SessionState:
-        """What is in flight. A session that the core lost with one of its threads has nothing any more."""
+    def _export(self, connection: Connection, session: int) -> SessionState:
+        """What is in flight. Of a session that the core lost with one of its threads nobody knows."""
         try:
             return self._common.border.export_session(session)
         except NativeError:
             self._common.count("sessions_lost")
-            return SessionState()
+            return SessionState(block=SessionState(block=connection.block).next_block)
 
     def _end_session(
         self,

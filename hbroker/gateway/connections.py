@@ -103,6 +103,8 @@ class Connection:
     claimed_at: int = 0
     will: WillMessage | None = None
     session: int | None = None
+    block: int = 0
+    """Of its packet ids, as `SessionState` has it."""
     member: int | None = None
     acl: int | None = None
     was_present: bool = False

@@ -46,6 +46,7 @@ MOST_LETTERS: Final = 100_000
 _RESUME_PATIENCE: Final = 3 * SECOND
 _CLAIM_REPEATED: Final = 300 * SECOND
 _WILL: Final = "will"
+_RECORD: Final = "record"
 _ELSEWHERE: Final = "the client id is claimed by another connection"
 
 
@@ -260,15 +261,31 @@ class Opening:
     def _resume(self, now: int, connection: Connection, record: Record) -> None:
         connection.was_present = connection.has_record = True
         connection.is_held = connection.expiry_s > 0 or record.has_member
-        connection.session = self._common.border.open_session(record.state)
+        state, is_known = record.state, record.away_since_us is not None
+        if not is_known:  # Its gateway died, and with it what was in flight.
+            state = SessionState(block=state.next_block)
+        connection.block = state.block
+        connection.session = self._common.border.open_session(state)
         if record.has_member:
             self._open_member(now, connection, clean_start=False)
         self._bridge.restore(now, connection, record.subscriptions)
-        if connection.expiry_s:
-            self._keeping.changed(now, connection, None)
-        else:
+        if not connection.expiry_s:
             connection.has_record = False
             self._keeping.ended(now, connection.client_id)
+        elif is_known:
+            self._keeping.changed(now, connection, None)
+        else:
+            self._await_record(now, connection)
+
+    def _await_record(self, now: int, connection: Connection) -> None:
+        """Nothing is sent before all gateways know which packet ids are used from now on."""
+        connection.awaited.add(_RECORD)
+
+        def written(now: int, is_distributed: bool) -> None:
+            connection.awaited.discard(_RECORD)
+            self.handle_ready(now, connection)
+
+        self._keeping.changed(now, connection, written)
 
     def _begin(self, now: int, connection: Connection, record: Record | None) -> None:
         """A new session; what one before left at its owners ends."""

@@ -238,7 +238,7 @@ class FakeBorder:
             for index, (member, message, _) in enumerate(ended.waiting, 1)
             if member and message.qos
         )
-        return SessionState(in_flight, ended.state.received, ended.state.next_packet_id)
+        return SessionState(in_flight, ended.state.received, ended.state.block)
 
     # Listeners
 

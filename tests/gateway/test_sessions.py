@@ -250,7 +250,7 @@ def test_what_is_in_flight_goes_along() -> None:
     tree, one, two = two_gateways()
     client = one.connect("a", **KEPT)
     client.subscribe("home/#")
-    client.session.state = SessionState(received=(9, 11), next_packet_id=77)
+    client.session.state = SessionState(received=(9, 11), block=7)
     client.session.connection = None  # it does not answer any more
     one.publish("home/x", b"1")
     one.publish("home/x", b"2")
@@ -260,7 +260,7 @@ def test_what_is_in_flight_goes_along() -> None:
     tree.world.run(SECOND)
     again = two.connect("a", **KEPT)
     state = again.session.state
-    assert (state.received, state.next_packet_id) == ((9, 11), 77)
+    assert (state.received, state.block) == ((9, 11), 7)
     assert [m.packet_id for m in state.in_flight] == [1, 2]
     tree.world.run_until(lambda: again.taken == [("home/x", b"1"), ("home/x", b"2")])
 
@@ -298,6 +298,7 @@ class TestDeaths:
         two.publish("home/x", b"2")
         again = two.connect("a", **KEPT)
         assert again.is_present
+        assert again.session.state == SessionState(block=1), "nothing is known of what was in flight"
         tree.world.run_until(lambda: ("home/x", b"2") in again.taken)
 
     def test_a_claim_does_not_wait_for_the_dead_for_long(self) -> None:

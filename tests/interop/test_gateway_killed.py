@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import threading
 
+import pytest
+
 from tests import waiting
 from tests.interop.clients import PATIENCE_S
 from tests.interop.house import PLACES, House
@@ -55,8 +57,8 @@ class Load:
             number += 1
 
 
-def test_a_session_resumes_at_the_other_gateway_and_nothing_is_lost(house: House) -> None:
-    qos = 1
+@pytest.mark.parametrize("qos", [1, 2])
+def test_a_session_resumes_at_the_other_gateway_and_nothing_is_lost(house: House, qos: int) -> None:
     with (
         connected(house.place("one", f"kept-{qos}", kept=True)) as kept,
         connected(house.place("one", f"here-{qos}")) as here,
