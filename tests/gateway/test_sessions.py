@@ -54,6 +54,25 @@ def test_a_session_is_taken_over_with_its_connection() -> None:
     tree.world.run_until(lambda: again.taken == [("home/oven", b"1")])
 
 
+@pytest.mark.parametrize("busy_us", [0, 20_000, 300_000])
+def test_who_comes_back_at_once_waits_no_longer_than_the_owner_is_busy(busy_us: int) -> None:
+    """The owner's engine acknowledges that the session's member leaves, long before its control obeys."""
+    tree, one, two = two_gateways()
+    owner = tree.nodes["home"]
+    client = one.connect("a", **KEPT)
+    client.subscribe("home/#")
+    for gateway in (one, two, one):
+        obey = owner.settle
+        owner.settle = lambda: None  # type: ignore[method-assign]
+        client.disconnect()
+        tree.world.run(busy_us)
+        owner.settle = obey  # type: ignore[method-assign]
+        tree.world.settle(owner)
+        before = tree.world.now
+        client = gateway.connect("a", **KEPT)
+        assert tree.world.now - before <= busy_us + 50_000
+
+
 def test_nobody_has_a_client_twice_when_connack_leaves() -> None:
     """The one before is told before the next is accepted, at whatever gateways."""
     _, *gateways = two_gateways()
