@@ -37,6 +37,7 @@ __all__ = [
     "Member",
     "MqttEvent",
     "Rule",
+    "SessionOverflowEvent",
     "SessionState",
     "Shell",
     "SubscribeEvent",
@@ -150,7 +151,14 @@ class ClosedEvent:
     session_expiry_s: int | None = None
 
 
-MqttEvent: TypeAlias = ConnectEvent | SubscribeEvent | UnsubscribeEvent | AuthEvent | ClosedEvent
+@dataclass(frozen=True, slots=True)
+class SessionOverflowEvent:
+    """What waits for a session is more than it may be, and by its policy it is to end."""
+
+    session: int
+
+
+MqttEvent: TypeAlias = ConnectEvent | SubscribeEvent | UnsubscribeEvent | AuthEvent | ClosedEvent | SessionOverflowEvent
 
 
 PACKET_ID_BLOCKS: Final = 8

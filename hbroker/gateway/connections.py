@@ -138,6 +138,11 @@ class Connection:
         return self.machine.state
 
     @property
+    def has_own_subscriptions(self) -> bool:
+        """Whether its own member has some, and not the shared one alone."""
+        return any(s.member is not None and s.member == self.member for s in self.subscriptions.values())
+
+    @property
     def is_over(self) -> bool:
         """Whether it has ended."""
         return self.machine.state is State.ENDED

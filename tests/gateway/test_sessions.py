@@ -7,7 +7,14 @@ from typing import Any, Final
 import pytest
 
 from hbroker._native import NativeError
-from hbroker.gateway.border import ClosedEvent, InFlight, SessionState, SubscribeOptions, WillMessage
+from hbroker.gateway.border import (
+    ClosedEvent,
+    InFlight,
+    SessionOverflowEvent,
+    SessionState,
+    SubscribeOptions,
+    WillMessage,
+)
 from hbroker.gateway.members import network_session
 from hbroker.gateway.records import Record, SessionSubscription
 from hbroker.gateway.sealing import CLAIMS, client_hash, seal
@@ -282,6 +289,19 @@ def test_what_is_in_flight_goes_along() -> None:
     assert (state.received, state.block) == ((9, 11), 7)
     assert [m.packet_id for m in state.in_flight] == [1, 2]
     tree.world.run_until(lambda: again.taken == [("home/x", b"1"), ("home/x", b"2")])
+
+
+def test_a_session_that_overflows_ends_by_its_policy() -> None:
+    tree, one, two = two_gateways()
+    client = one.connect("a", **KEPT)
+    client.subscribe("home/#")
+    other = one.connect("b", **KEPT)
+    one.tell(SessionOverflowEvent(one.border.accepted[client.number].session))
+    assert (client.closed, other.closed) == (0x97, None)
+    tree.world.run(SECOND)
+    assert tree.nodes["home"].engine.matching("home/x") == 0
+    assert not two.connect("a", **KEPT).is_present
+    one.tell(SessionOverflowEvent(12345))  # one that is gone
 
 
 def test_the_state_of_a_session_survives_its_record() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from contextlib import ExitStack
 
 import pytest
 
@@ -20,7 +21,8 @@ class Load:
     each owner, in turns; payloads are numbers."""
 
     def __init__(self, peer: Peer, name: str, qos: int) -> None:
-        self.sent: dict[int, bytes] = {}
+        self.sent: list[tuple[int, bytes]] = []
+        """Packet id and payload. It only grows, so that others may read while the publisher goes on."""
         self._answered: set[int] = set()
         peer.client.on_publish = lambda _client, _userdata, mid, *_: self._answered.add(mid)
         self._peer = peer
@@ -30,9 +32,15 @@ class Load:
         self._thread = threading.Thread(target=self._run)
         self._thread.start()
 
+    def __enter__(self) -> Load:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+
     def acknowledged(self) -> set[bytes]:
         """The messages that the broker has answered for."""
-        return {payload for mid, payload in list(self.sent.items()) if mid in self._answered}
+        return {payload for mid, payload in tuple(self.sent) if mid in self._answered}
 
     def await_acknowledged(self, count: int) -> None:
         """Returns once it is so many."""
@@ -53,7 +61,7 @@ class Load:
         while not self._ending.wait(0.002):
             topic = f"{PLACES[number % len(PLACES)]}/load/{self._name}"
             payload = f"{self._name} {number}".encode()
-            self.sent[self._peer.client.publish(topic, payload, self._qos).mid] = payload
+            self.sent.append((self._peer.client.publish(topic, payload, self._qos).mid, payload))
             number += 1
 
 
@@ -63,9 +71,13 @@ def test_a_session_resumes_at_the_other_gateway_and_nothing_is_lost(house: House
         connected(house.place("one", f"kept-{qos}", kept=True)) as kept,
         connected(house.place("one", f"here-{qos}")) as here,
         connected(house.place("two", f"there-{qos}")) as there,
+        ExitStack() as running,
     ):
         kept.subscribe(*((f"{place}/load/+", qos) for place in PLACES))
-        loads = [Load(here, f"here{qos}", qos), Load(there, f"there{qos}", qos)]
+        loads = [
+            running.enter_context(Load(peer, f"{name}{qos}", qos))
+            for peer, name in ((here, "here"), (there, "there"))
+        ]
         for load in loads:
             load.await_acknowledged(BEFORE)
         kept.turn_to(house.place("two", f"kept-{qos}", kept=True))
