@@ -680,9 +680,10 @@ class Gateway(Hive):
     # Sessions
     def open_session(self, state: Any) -> int:
         """A session without a connection. What comes for it waits. `state`: a `SessionState`, or an object with its attributes."""
-    def export_session(self, session: int) -> SessionState:
+    def export_session(self, session: int, *, is_over: bool = False) -> SessionState:
         """Ends it here, and its listeners. What came for it through the first member counts as handled; what came through
-        another one stays unanswered, so that it comes again to whoever has that member's session next.
+        another one stays unanswered, so that it comes again to whoever has that member's session next. `is_over`: nobody will;
+        then what the client began to get at QoS 2 counts as handled, too (MQTT 5 §4.8.2), before its member says anything else.
 
         Raises NativeError where it has a connection, or is not here.
         """

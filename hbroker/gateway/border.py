@@ -311,10 +311,11 @@ class Border(Protocol):
     def open_session(self, state: SessionState) -> int:
         """A session without a connection. What comes for it waits."""
 
-    def export_session(self, session: int) -> SessionState:
+    def export_session(self, session: int, *, is_over: bool = False) -> SessionState:
         """Ends one without a connection, and detaches its listeners. What came for it through the shared
         member counts as handled; what came through another member is not acknowledged any more, so that it
-        comes again to whoever has that member's session next."""
+        comes again to whoever has that member's session next. `is_over`: nobody will; then what the client
+        began to get at QoS 2 counts as handled, too (MQTT 5 §4.8.2)."""
 
     # Listeners
     def attach_listener(

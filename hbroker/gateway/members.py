@@ -46,6 +46,7 @@ class _Leaver:
 
     control: ClientControl
     ends_session: bool
+    with_will: bool
     links: int
     until: int
     pause: int = _REPEAT
@@ -98,14 +99,15 @@ class Members:
         self._client_of[number] = client_id
         return number
 
-    def leave(self, now: int, number: int, *, end_session: bool) -> None:
+    def leave(self, now: int, number: int, *, end_session: bool, with_will: bool = False) -> None:
         """A member leaves its owners, and is closed when they have let it go, or can have heard it. Until
-        then its control hears nothing more: it would make again what the owners end."""
+        then its control hears nothing more: it would make again what the owners end. `with_will`: the owner of
+        its will publishes that."""
         control = self._controls.pop(number)
-        control.leave(end_session=end_session)
+        control.leave(end_session=end_session, with_will=with_will)
         self._deadlines.cancel(number)
         until = now + (_LINGER if control.links else 0)
-        self._leavers[number] = _Leaver(control, end_session, control.links, until)
+        self._leavers[number] = _Leaver(control, end_session, with_will, control.links, until)
         self._leaving.set(number, min(now + _REPEAT, until))
 
     def drop(self, now: int, number: int) -> None:
@@ -192,7 +194,7 @@ class Members:
         if now >= leaver.until:
             self._close(now, number)
             return
-        leaver.control.leave(end_session=leaver.ends_session)
+        leaver.control.leave(end_session=leaver.ends_session, with_will=leaver.with_will)
         leaver.pause *= 2
         self._leaving.set(number, min(now + leaver.pause, leaver.until))
 

@@ -457,7 +457,7 @@ def test_a_session_that_the_core_lost_is_kept_all_the_same() -> None:
     client = one.connect("a", **KEPT)
     client.subscribe("home/#")
 
-    def lost(session: int) -> SessionState:
+    def lost(session: int, **_: bool) -> SessionState:
         raise NativeError("it is not here")
 
     one.border.export_session = lost  # type: ignore[method-assign]

@@ -135,9 +135,9 @@ impl Session {
         }
     }
 
-    /// Its shares in answers to messages that it has not done with.
-    pub fn claims(&self) -> impl Iterator<Item = &Claim> {
-        self.outgoing.claims()
+    /// Its shares in answers to messages that are to come again. `is_over`: to others, for it ends.
+    pub fn claims(&self, is_over: bool) -> impl Iterator<Item = &Claim> {
+        self.outgoing.claims(is_over)
     }
 
     /// The session is over: what it held is dropped, and counted.

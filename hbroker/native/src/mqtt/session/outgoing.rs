@@ -303,9 +303,14 @@ impl Outgoing {
         &self.queue
     }
 
-    pub fn claims(&self) -> impl Iterator<Item = &Claim> {
-        let sent = self.sent.iter().filter_map(|flight| flight.parcel.claim.as_ref());
-        sent.chain(self.owed.iter().filter_map(|owed| owed.claim.as_ref())).chain(self.queue.claims())
+    /// Shares in messages that may go to whoever has the session next, or, once it is over, to another member of its group: not those
+    /// of `QoS` 2 whose delivery has begun (MQTT 5 §4.8.2).
+    pub fn claims(&self, is_over: bool) -> impl Iterator<Item = &Claim> {
+        let may_go = move |qos| !is_over || qos < 2;
+        let sent = self.sent.iter().filter(move |flight| may_go(flight.parcel.terms.qos));
+        let owed = self.owed.iter().filter(move |_| may_go(2));
+        let begun = sent.filter_map(|flight| flight.parcel.claim.as_ref());
+        begun.chain(owed.filter_map(|owed| owed.claim.as_ref())).chain(self.queue.claims())
     }
 
     pub fn inflight(&self) -> usize {

@@ -285,3 +285,19 @@ fn a_client_that_is_away_is_kept_what_is_of_qos_1_and_2() {
         [publish(Version::V311, 2, "t", 1, &[], &[3]), publish(Version::V311, 4, "t", 2, &[], &[4])];
     assert_eq!(packets, expected);
 }
+
+/// Holds MQTT-4.8.2-5.
+#[test]
+fn what_began_at_qos_2_goes_to_nobody_else_when_its_session_is_over() {
+    let settings = SessionSettings { inflight: 3, ..SessionSettings::default() };
+    let mut bench = Bench::open_with(Version::V5, ListenerSettings::default(), Session::new(settings), &[]);
+    for (sequence, qos) in (1..).zip([2, 2, 1, 2]) {
+        bench.deliver(Message::plain(sequence, "t", b"x", qos), 2);
+    }
+    bench.feed(&ack(kind::PUBREC, 1));
+    let session = bench.part();
+    let ids =
+        |is_over| -> Vec<u64> { session.claims(is_over).map(|claim| claim.ticket().message.1).collect() };
+    assert_eq!(ids(false), [2, 3, 1, 4]);
+    assert_eq!(ids(true), [3, 4], "the fourth was not sent");
+}
