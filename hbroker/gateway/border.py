@@ -158,13 +158,15 @@ class SessionOverflowEvent:
     session: int
 
 
-MqttEvent: TypeAlias = ConnectEvent | SubscribeEvent | UnsubscribeEvent | AuthEvent | ClosedEvent | SessionOverflowEvent
+MqttEvent: TypeAlias = (
+    ConnectEvent | SubscribeEvent | UnsubscribeEvent | AuthEvent | ClosedEvent | SessionOverflowEvent
+)
 
 
 PACKET_ID_BLOCKS: Final = 8
-"""The packet ids of a session are out of one of so many parts. What was in flight at a gateway that died nobody
-knows but the client, who would take another message under such an id for the one that it had. So whoever
-resumes the session goes on with the next."""
+"""The packet ids of a session are out of one of so many parts. What was in flight at a gateway that died
+nobody knows but the client, who would take another message under such an id for the one that it had. So
+whoever resumes the session goes on with the next."""
 
 
 @dataclass(frozen=True, slots=True)

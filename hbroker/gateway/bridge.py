@@ -6,7 +6,8 @@ listeners with the same filter. A SUBACK is sent when each of its filters is com
 which takes the place of the former.
 
 A message that several subscriptions of a session match comes once for each member that has some of them. So
-once the own member of a session that is kept has one, it has all: those that the shared member had move there.
+once the own member of a session that is kept has one, it has all: those that the shared member had move
+there.
 """
 
 from __future__ import annotations
@@ -155,7 +156,9 @@ class Bridge:
         self, now: int, connection: Connection, subscriptions: tuple[SessionSubscription, ...]
     ) -> None:
         """Makes a session's subscriptions again, without what is retained. The connection awaits them."""
-        for kept in sorted(subscriptions, key=lambda kept: not kept.options.qos):  # those for its own member first
+        for kept in sorted(
+            subscriptions, key=lambda kept: not kept.options.qos
+        ):  # those for its own member first
             parts = sharing.split(kept.filter)
             if parts is None or kept.filter in connection.subscriptions:
                 continue

@@ -31,8 +31,8 @@ SHARED: Final = 0
 _LINGER: Final = SECOND
 """What a member that leaves has to say is repeated for so long."""
 _REPEAT: Final = SECOND // 100
-"""When that is repeated first; then at twice the interval. An owner may acknowledge LEAVE before it obeys: it says
-no more by itself, and answers the next one with RESET (§3.6)."""
+"""When that is repeated first; then at twice the interval. An owner may acknowledge LEAVE before it obeys: it
+says no more by itself, and answers the next one with RESET (§3.6)."""
 
 
 def network_session(client_id: str, key: bytes) -> int:
@@ -101,8 +101,8 @@ class Members:
 
     def leave(self, now: int, number: int, *, end_session: bool, with_will: bool = False) -> None:
         """A member leaves its owners, and is closed when they have let it go, or can have heard it. Until
-        then its control hears nothing more: it would make again what the owners end. `with_will`: the owner of
-        its will publishes that."""
+        then its control hears nothing more: it would make again what the owners end. `with_will`: the owner
+        of its will publishes that."""
         control = self._controls.pop(number)
         control.leave(end_session=end_session, with_will=with_will)
         self._deadlines.cancel(number)

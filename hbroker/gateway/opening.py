@@ -188,9 +188,7 @@ class Opening:
         elif connection.state is State.OPEN:
             self._closing.disconnect(now, connection, Code.NOT_AUTHORIZED, _TOO_LONG)
 
-    def _step(
-        self, now: int, connection: Connection, method: str, data: bytes
-    ) -> Verdict | Challenge | None:
+    def _step(self, now: int, connection: Connection, method: str, data: bytes) -> Verdict | Challenge | None:
         if connection not in self._exchanges:
             self._exchanges.set(connection, now + _EXCHANGE_PATIENCE)
         step, connection.step = connection.step, connection.step + 1

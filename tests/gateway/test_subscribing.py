@@ -229,8 +229,8 @@ def at_once(client: Client) -> None:
 
 def pipelined(client: Client) -> None:
     packets = [client.begin_subscribe("home/lamp", qos=0), client.begin_subscribe("home/#", qos=1)]
-    for packet_id in packets:
-        client.gateway.world.run_until(lambda: (client.number, packet_id) in client.border.subacks)
+    awaited = {(client.number, packet_id) for packet_id in packets}
+    client.gateway.world.run_until(lambda: awaited <= client.border.subacks.keys())
 
 
 def one_by_one(client: Client) -> None:

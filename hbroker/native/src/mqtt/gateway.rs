@@ -28,6 +28,7 @@ use crate::mqtt::io::Server;
 use crate::mqtt::io::connections::ConnectionId;
 use crate::mqtt::io::listener::Settings;
 use crate::mqtt::message::Message;
+use crate::mqtt::network::{Network, Visit};
 use crate::mqtt::news::{News, SessionHandle};
 use crate::mqtt::office::Office;
 use crate::mqtt::packets::{Auth, Farewell};

@@ -15,7 +15,7 @@ use std::sync::Arc;
 
 use crate::Micros;
 use crate::mqtt::access::Access;
-use crate::mqtt::claim::{Claim, MessageId};
+use crate::mqtt::claim::Claim;
 use crate::mqtt::counters::{Counters, Drop};
 use crate::mqtt::encoder::Encoder;
 use crate::mqtt::message::{Message, Terms};
@@ -26,6 +26,7 @@ use crate::mqtt::{Key, Turn};
 pub use channel::{Channel, NEVER};
 pub use incoming::Arrival;
 use incoming::Incoming;
+#[cfg(test)]
 pub use inherited::NO_MESSAGE;
 use outgoing::Outgoing;
 pub use outgoing::SentState;
