@@ -143,8 +143,8 @@ class Closing:
             self._publish(now, pending, connection, told.one_more())
 
     def _owner_has_will(self, connection: Connection) -> bool:
-        """Then it publishes a will of QoS 0: a message to it could be lost on its way, or at who owned the topic
-        before."""
+        """Then it publishes a will of QoS 0: a message to it could be lost on its way, or at whoever was the
+        owner before."""
         member, members = connection.member, self._common.members
         return member is not None and members.has(member) and members.control(member).is_will_kept
 

@@ -61,7 +61,7 @@ def test_the_delay_is_the_lesser_of_its_own_and_the_sessions(delay: int, expiry:
 @pytest.mark.parametrize("qos", [0, 1, 2])
 @pytest.mark.parametrize("expiry", [0, 100])
 def test_an_owner_that_came_after_its_gateway_publishes_the_will(qos: int, expiry: int) -> None:
-    """What the gateway knows of zones is older than that owner, and what is refused at QoS 0 never comes again."""
+    """What the gateway knows of zones is older than that owner, and what is refused at QoS 0 is lost."""
     watched = Watched(subtrees=())
     watched.one.publish("home/other", b"so that it knows the root's zone")
     watched.run(1)
