@@ -196,7 +196,7 @@ def test_what_a_member_began_to_get_at_qos_2_goes_to_nobody_else(
     two.subscribe(filter, options=qos)
     if pubrec and qos == 2:
         one.send(ack(PUBREC, first.packet_id))
-        one.ping()
+        one.expect(PUBREL)
     one.leave(0, ((P.SESSION_EXPIRY, 0),))
     dial().opened(f"{name}1", clean=True)  # so the former session has ended at all owners
     other.publish(f"{name}/t", b"second", qos=qos)
