@@ -130,6 +130,7 @@ class Trial:
         """§4.6 of the design: whatever was broken works again by itself."""
         self._say("all is healed")
         self._fleet.heal()
+        self._ownership.heal()
         self._run_until(self._world.now + NOTICING)
         deadline = self._world.now + SETTLING
         while complaints := self._complaints():
