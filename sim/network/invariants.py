@@ -9,7 +9,7 @@ The invariants are those of docs/guarantees.md, made exact:
 - *Complete*, *nothing lost*, *nothing doubled*, *order*, *intact*, *adds up*: `deliveries`.
 - *Resumed*: `owed`.
 - *Shared*: `sharing`. *Wills*: `wills`.
-- *Retained*: `retention`.
+- *Retained*: `retention`. *Queues*: `losses`. *Expires*: `expiries`.
 - *Bounded*: links, sessions, subscriptions and unacknowledged messages stay below what the hosts that there
   are account for.
 
@@ -51,6 +51,8 @@ class Invariant(Enum):
     WILLS = "a will is published when its client is gone, and not before"
     RETAINED = "who subscribes gets what is retained, and nothing older"
     ADDS_UP = "every message taken for a session is accounted for"
+    QUEUES = "a session's queue keeps to the bounds and the policy that were asked for"
+    EXPIRES = "what has expired is not sent on"
     BOUNDED = "memory is bounded"
     RECOVERS = "what is healed works again"
     QUIET = "in the end every link is quiet"
