@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from hbroker.sim.network import World
@@ -41,6 +43,8 @@ def test_a_message_may_be_lacked_whose_parts_stopped_coming_for_too_long() -> No
     application, sent = interrupted(PART_WAIT // SECOND + LATE)
     assert not application.has_had(sent.id)
     assert application.may_lack(sent)
+    other = replace(sent, id=(sent.id[0], sent.id[1] + 100))
+    assert not application.may_lack(other), "it has given up one alone"
 
 
 @pytest.mark.parametrize("seconds", [1, PART_WAIT // SECOND - 1])
@@ -49,3 +53,15 @@ def test_one_that_went_on_in_time_came(seconds: int) -> None:
     assert application.has_had(sent.id)
     application.had.clear()
     assert not application.may_lack(sent), "had it not come"
+
+
+@pytest.mark.parametrize(("published_at", "may_lack"), [(4, True), (5, True), (6, False)])
+def test_a_later_run_may_lack_parts_that_an_earlier_one_can_have_had(
+    published_at: int, may_lack: bool
+) -> None:
+    host = Tree.grow(1).client("subscriber")
+    former = Application("subscriber", host, 0, ended_at=5)
+    application = Application("subscriber", host, 9, former=former)
+    large = Sent("publisher", (1, 1), TOPIC, 1, False, bytes(20_000), published_at)
+    assert application.may_lack(large) == may_lack
+    assert not application.may_lack(replace(large, payload=b"small"))
