@@ -86,6 +86,8 @@ class Deliveries:
         self._applications[host.session] = application
         self._absences.begin(host.session, application.expiry)
         self.wills.follow(host.session)
+        if host.grants_little:
+            self.expiries.shorten(host.session)
         return [] if former is None else list(former.interests.values())
 
     def end(self, host: ClientHost, *, ends_session: bool, is_crash: bool) -> None:

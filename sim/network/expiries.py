@@ -4,8 +4,8 @@ A message is dead from its expiry on, by the clock of the node that has it. Watc
 which a node sends a message to a session, be it for the first time or as one that was retained. If the
 message is dead then, it must have been given to the session's link before, and waited there:
 
-- to the link that the session has now, if it had that already when the message died, and for no longer than
-  a link waits for anything;
+- to the link that the session has now, if it had that already when the message died. That may be slow, with
+  much before the message; but not where the client grants little credit (§7.7): no more waits there;
 - to an earlier one, or at another node, if the session had such a link between the message's publication and
   its death: what was in flight there is sent again, whenever its client comes back.
 """
@@ -25,7 +25,7 @@ from .world import Address
 __all__ = ["Expiries"]
 
 LONGEST_WAIT: Final = timers.IDLE_TIMEOUT
-"""So long at most a link makes no progress, before it is down."""
+"""How long a message waits at most on a link that little credit keeps short: until it is down."""
 
 
 class Expiries:
@@ -38,8 +38,14 @@ class Expiries:
         """When each session had links that are gone."""
         self._sent: set[tuple[int, int, int, bool]] = set()
         """(session, publisher, sequence, as a retained one) of what was sent."""
+        self._short: set[int] = set()
+        """The sessions whose clients grant little credit."""
 
     # Change
+
+    def shorten(self, session: int) -> None:
+        """A client grants little credit."""
+        self._short.add(session)
 
     def gain_link(self, session: int, node: Address, now: int) -> None:
         """A node has a link to a session."""
@@ -69,17 +75,21 @@ class Expiries:
             late = node.clock() - publish.published_at_us - publish.expiry_s * timers.SECOND
             if key not in self._sent and late >= 0:
                 died = now - late
-                if not self._was_launched(node, datagram.header.session, publish.published_at_us, died, late):
+                is_short = packet.delivery > 0 and key[0] in self._short
+                is_prompt = late < LONGEST_WAIT or not is_short
+                if not self._was_launched(node, key[0], publish.published_at_us, died, is_prompt=is_prompt):
                     text = f"{node.settings.name} sends {publish.topic}'s message {publish.sequence}"
                     text += f", which has been dead for {late / timers.SECOND:.3f} s"
                     yield Violation(now, Invariant.EXPIRES, text)
             self._sent.add(key)
 
-    def _was_launched(self, node: NodeHost, session: int, published: int, died: int, late: int) -> bool:
+    def _was_launched(
+        self, node: NodeHost, session: int, published: int, died: int, *, is_prompt: bool
+    ) -> bool:
         """Whether a message may have been given to a link before it died."""
         links = self._links.get(session, {})
         since = links.get(node.address)
-        if since is not None and since <= died and late < LONGEST_WAIT:
+        if since is not None and since <= died and is_prompt:
             return True
         elsewhere = [(since, died) for other, since in links.items() if other != node.address]
         return any(

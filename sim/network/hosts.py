@@ -270,6 +270,7 @@ class ClientHost(Host):
             credit=credit,
             drift_ppm=drift_ppm,
         )
+        self.grants_little = credit is not None
         self.outcomes: list[Outcome] = []
         self.messages: list[Message] = []
         self.control: ClientControl = ClientControl(

@@ -125,7 +125,9 @@ class Sender:
         self.published = self.died - 5 * SECOND
         self.expiries = Expiries()
         publish = pb.Publish(topic=TOPIC, publisher=1, sequence=2, published_at_us=self.published, expiry_s=5)
-        self.datagram = pb.Datagram(header=pb.Header(session=SESSION), packets=[pb.Packet(publish=publish)])
+        self.datagram = pb.Datagram(
+            header=pb.Header(session=SESSION), packets=[pb.Packet(publish=publish, delivery=3)]
+        )
 
     def is_broken(self) -> bool:
         return bool(list(self.expiries.look(self.root, self.datagram, self.now)))
@@ -138,11 +140,16 @@ def test_nothing_dead_is_sent_to_one_that_was_away(root: NodeHost) -> None:
     assert not sender.is_broken(), "it is sent again, and was complained about"
 
 
-@pytest.mark.parametrize(("late", "is_broken"), [(LONGEST_WAIT - 1, False), (LONGEST_WAIT, True)])
-def test_what_died_on_the_way_to_a_link_leaves_before_that_is_down(
-    root: NodeHost, late: int, is_broken: bool
+@pytest.mark.parametrize(
+    ("late", "is_short", "is_broken"),
+    [(LONGEST_WAIT - 1, True, False), (LONGEST_WAIT, True, True), (LONGEST_WAIT, False, False)],
+)
+def test_what_died_on_a_link_that_little_credit_keeps_short_leaves_soon(
+    root: NodeHost, late: int, is_short: bool, is_broken: bool
 ) -> None:
     sender = Sender(root, late)
+    if is_short:
+        sender.expiries.shorten(SESSION)
     sender.expiries.gain_link(SESSION, root.address, sender.published)
     assert sender.is_broken() == is_broken
 
