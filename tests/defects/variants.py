@@ -309,6 +309,7 @@ CORE: Final = (
     Variant(
         "what a stalled subscriber answers is not counted", Invariant.ADDS_UP, defect="ForgetsLateAnswers"
     ),
+    Variant("what expired while it waited is sent", Invariant.EXPIRES, defect="SendsTheDead"),
 )
 """Defects of the core, which a test build of it can have."""
 

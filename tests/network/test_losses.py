@@ -9,6 +9,8 @@ import pytest
 
 from hbroker._native import SessionStatus
 from hbroker._proto import packet_pb2 as pb
+from hbroker.protocol.subscription import Options
+from hbroker.protocol.terms import SessionTerms
 from hbroker.sim.network import NodeHost
 from hbroker.sim.network.actions import Overflow, Queue
 from hbroker.sim.network.applications import Sent
@@ -165,3 +167,27 @@ def test_what_was_in_flight_is_sent_again_whenever_its_client_comes_back(root: N
 def test_what_lives_is_sent(root: NodeHost) -> None:
     assert not Sender(root, -1).is_broken()
     assert Sender(root, 0).is_broken()
+
+
+def test_what_expired_before_it_moved_is_accounted_for() -> None:
+    """§7.8: at the new owner, whose the session is then."""
+    tree = Tree.grow(2, ["home/kitchen"])
+    terms = SessionTerms("subscriber", SESSION, 3_600)
+    subscriber, publisher = tree.client(terms=terms), tree.client("publisher")
+    subscriber.catch_up()
+    subscriber.control.subscribe(subscriber.clock(), TOPIC, Options(qos=1))
+    tree.world.settle(subscriber)
+    tree.world.run_until(lambda: bool(subscriber.outcomes))
+    subscriber.leave()
+    tree.world.run(SECOND)
+    subscriber.kill()
+    for expiry in (2, None):
+        publisher.catch_up()
+        published_at = publisher.clock() if expiry else 0
+        publisher.engine.publish(TOPIC, b"x", 1, published_at_us=published_at, expiry_s=expiry)
+        tree.world.settle(publisher)
+    tree.world.run_until(lambda: len(publisher.outcomes) == 2)
+    tree.world.run(3 * SECOND)
+    tree.leave(tree.nodes["home/kitchen"])
+    told = next(s for s in tree.root.engine.sessions(10) if s.session == SESSION)
+    assert (told.accepted, told.expired, told.queued) == (2, 1, 1)
