@@ -170,6 +170,7 @@ class Deliveries:
         if application := self._applications.get(session):
             for topic in self._topics:
                 if node.address in self._ownership.past[topic]:
+                    application.broken[topic] = self._now()
                     for interest in application.interests.values():
                         interest.end(topic)
 
