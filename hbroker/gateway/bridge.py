@@ -187,7 +187,8 @@ class Bridge:
         self._sys.closed(connection.id)
         for listener in [id for id in connection.awaited if isinstance(id, int)]:
             self._swept.pop(listener, None)
-        self._members.touch(SHARED)
+        if connection.subscriptions:
+            self._members.touch(SHARED)
 
     def handle_outcome(self, now: int, member: int, outcome: Outcome) -> None:
         """What became of a listener."""
