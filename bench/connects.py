@@ -180,7 +180,7 @@ def _flags() -> argparse.ArgumentParser:
     names = [server.name.split()[-1] for server in SERVERS]
     parser = argparse.ArgumentParser(prog="bench.connects", description=__doc__.partition("\n")[0])
     parser.add_argument("--clients", type=int, default=10_000, help="of one storm (default 10000)")
-    parser.add_argument("--window", type=int, default=256, help="that wait at once (default 256)")
+    parser.add_argument("--window", type=int, default=64, help="that wait at once (default 64)")
     parser.add_argument("--rate", type=float, help="clients a second (default: as the window lets in)")
     parser.add_argument("--expiry", type=int, default=0, help="seconds that sessions outlive connections")
     parser.add_argument("--storms", type=int, default=1, help="of the same clients, one after the other")

@@ -37,7 +37,7 @@ class Plan:
     lets in. `expiry_s`: of their sessions; 0: they end with their connections."""
 
     clients: int
-    window: int = 256
+    window: int = 64
     rate: float | None = None
     expiry_s: int = 0
 

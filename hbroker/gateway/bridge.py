@@ -269,24 +269,11 @@ class Bridge:
         *,
         answer: Answer | None,
     ) -> None:
-        """Makes the listener: in the network, unless all of it is the gateway's own, and in the session."""
-        limits = self._common.limits
-        if self._sys.is_all_of(wanted.plain):
-            wanted.listener = next(self._common.ids)
-        else:
+        """Makes the listener: in the session, and then in the network, unless all of it is the gateway's own.
+        What is retained comes at once, and finds it."""
+        wanted.listener = next(self._common.ids)
+        if not self._sys.is_all_of(wanted.plain):
             wanted.member = self._member_for(now, connection, wanted)
-            options = Options(
-                qos=wanted.options.qos,
-                retain_as_published=wanted.options.retain_as_published,
-                retain_handling=_DO_NOT_SEND if wanted.group else handling,
-                queue_messages=limits.queue_messages,
-                queue_bytes=limits.queue_bytes,
-            )
-            control = self._members.control(wanted.member)
-            wanted.listener = control.subscribe(
-                now, wanted.plain, options, group=wanted.group, patience=PATIENCE
-            )
-            self._members.touch(wanted.member)
         assert connection.session is not None, "a session that subscribes is there"
         packet_id = None if answer is None else answer.packet_id
         self._border.attach_listener(
@@ -299,8 +286,24 @@ class Bridge:
         )
         connection.subscriptions[wanted.filter] = wanted
         self._by_listener[wanted.listener] = connection, wanted
+        if wanted.member is not None:
+            self._subscribe(now, wanted.member, wanted, handling)
         if not wanted.group:
             self._sys.add(wanted.listener, wanted.plain, connection.id, packet_id, handling)
+
+    def _subscribe(self, now: int, member: int, wanted: Listening, handling: int) -> None:
+        limits = self._common.limits
+        options = Options(
+            qos=wanted.options.qos,
+            retain_as_published=wanted.options.retain_as_published,
+            retain_handling=_DO_NOT_SEND if wanted.group else handling,
+            queue_messages=limits.queue_messages,
+            queue_bytes=limits.queue_bytes,
+        )
+        self._members.control(member).subscribe(
+            now, wanted.plain, options, group=wanted.group, patience=PATIENCE, listener=wanted.listener
+        )
+        self._members.touch(member)
 
     def _member_for(self, now: int, connection: Connection, wanted: Listening) -> int:
         """Its own where owners are to hold messages for it, or to count it in a group; else the shared
