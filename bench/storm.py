@@ -26,8 +26,9 @@ _SESSION_EXPIRY: Final = 0x11
 _MQTT_5: Final = 5
 _KEEP_ALIVE_S: Final = 0
 _IP_BIND_ADDRESS_NO_PORT: Final = 24
-_PORTS: Final = 20_000
-"""Connections from one source address to one server: a little less than the kernel has ports for."""
+_PORTS: Final = 10_000
+"""Connections from one source address to one server. The kernel has some 28,000 ports for them, but looks for
+a free one the longer the more are taken: from half of them on that costs more than all else."""
 _SILENCE_S: Final = 15.0
 
 
