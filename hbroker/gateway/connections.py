@@ -103,6 +103,8 @@ class Connection:
     claimed_at: int = 0
     will: WillMessage | None = None
     session: int | None = None
+    block: int = 0
+    """Of its packet ids, as `SessionState` has it."""
     member: int | None = None
     acl: int | None = None
     was_present: bool = False
@@ -134,6 +136,11 @@ class Connection:
     def state(self) -> State:
         """What it waits for."""
         return self.machine.state
+
+    @property
+    def has_own_subscriptions(self) -> bool:
+        """Whether its own member has some, and not the shared one alone."""
+        return any(s.member is not None and s.member == self.member for s in self.subscriptions.values())
 
     @property
     def is_over(self) -> bool:

@@ -24,6 +24,7 @@ from hbroker.gateway.border import (
     ClosedEvent,
     ConnectEvent,
     MqttEvent,
+    SessionOverflowEvent,
     SubscribeEvent,
     UnsubscribeEvent,
     WillMessage,
@@ -186,6 +187,9 @@ class Gateway:
         if isinstance(event, ConnectEvent):
             self._opening.handle_connect(now, event)
             self._take_outcomes(now)
+            return
+        if isinstance(event, SessionOverflowEvent):
+            self._overflowed(now, event.session)
             return
         connection = self._roster.get(event.connection)
         if connection is None:
@@ -458,6 +462,15 @@ class Gateway:
             is_clean = False  # MQTT-3.1.2-23 forbids it: a protocol error, and no orderly end.
         reason = event.reason if event.reason is None or is_clean else max(event.reason, 1)
         self._closing.end(now, connection, reason=reason, expiry_s=changed)
+
+    def _overflowed(self, now: int, session: int) -> None:
+        """A session ends while it is without a client: before CONNACK, or behind a connection that broke."""
+        for connection in self._roster.all():
+            if connection.session == session:
+                self._common.count("sessions_overflowed")
+                self._closing.disconnect(now, connection, Code.QUOTA_EXCEEDED, ends_session=True)
+                break
+        self._take_outcomes(now)
 
     def _answered(self, now: int, answer: Answer) -> None:
         """An answer has all its codes. The first one of a session that is to be kept waits until the other

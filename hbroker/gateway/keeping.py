@@ -1,6 +1,7 @@
 """Writing session records: when a session changes, when its client goes, and when the session ends.
 
-While a client is connected its record says what another gateway needs if this one dies: the subscriptions.
+While a client is connected its record says what another gateway needs if this one dies: the subscriptions,
+and which packet ids may be in flight.
 Changes that follow each other closely are written once. When the client goes the record also says what is in
 flight.
 """
@@ -102,7 +103,8 @@ class Keeping:
     def _write_connected(self, now: int, connection: Connection, done: Done | None) -> None:
         self._changed.cancel(connection)
         connection.has_record = True
-        self.write(now, self._record(connection, None, SessionState(), None), is_here=True, done=done)
+        state = SessionState(block=connection.block)
+        self.write(now, self._record(connection, None, state, None), is_here=True, done=done)
 
     def _record(
         self,

@@ -60,7 +60,7 @@ class State:
 
     in_flight: tuple[Any, ...] = ()
     received: tuple[int, ...] = ()
-    next_packet_id: int = 1
+    block: int = 0
 
 
 def config(*, node: bool, seed: int) -> Config:

@@ -180,8 +180,9 @@ impl Fanout {
     }
 
     /// Takes a parked session out for good; its listeners are forgotten. What it has not done with and came through a member of its own
-    /// stays unanswered: it is to come again, to whoever has that member's session next. `None`: it is not parked here.
-    pub fn remove(&mut self, handle: SessionHandle) -> Option<Box<Session>> {
+    /// stays unanswered: it is to come again, to whoever has that member's session next, or, if that `is_over`, to others of its group.
+    /// `None`: it is not parked here.
+    pub fn remove(&mut self, handle: SessionHandle, is_over: bool) -> Option<Box<Session>> {
         let hash_map::Entry::Occupied(entry) = self.sessions.entry(handle) else {
             return None;
         };
@@ -194,7 +195,8 @@ impl Fanout {
         self.remember_left(&listeners);
         let gone = listeners.iter().filter_map(|listener| self.listeners.remove(listener)?.hold);
         let held: Vec<Delivery> = gone.flat_map(|(_, held)| held).collect();
-        let claims = session.claims().chain(held.iter().filter_map(|delivery| delivery.claim.as_ref()));
+        let claims =
+            session.claims(is_over).chain(held.iter().filter_map(|delivery| delivery.claim.as_ref()));
         claims.filter(|claim| claim.ticket().member != SHARED_MEMBER).for_each(Claim::forsake);
         Some(session)
     }

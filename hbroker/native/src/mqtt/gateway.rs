@@ -28,6 +28,7 @@ use crate::mqtt::io::Server;
 use crate::mqtt::io::connections::ConnectionId;
 use crate::mqtt::io::listener::Settings;
 use crate::mqtt::message::Message;
+use crate::mqtt::network::{Network, Visit};
 use crate::mqtt::news::{News, SessionHandle};
 use crate::mqtt::office::Office;
 use crate::mqtt::packets::{Auth, Farewell};
@@ -147,9 +148,15 @@ impl Gateway {
         self.office.open_session(self.now(), Session::import(SessionSettings::default(), state))
     }
 
-    /// Ends a session that has no connection; `None`: there is no such session. Its listeners end too.
-    pub fn export_session(&self, session: SessionHandle) -> Option<SessionState> {
-        self.office.export(session)
+    /// Ends a session that has no connection; `None`: there is no such session. Its listeners end too. `is_over`: nobody goes on with it.
+    pub fn export_session(&self, session: SessionHandle, is_over: bool) -> Option<SessionState> {
+        let state = self.office.export(session, is_over)?;
+        // Before its member can say anything else: what owners hear of behind the session's end goes to others.
+        let tickets = self.office.releases.take();
+        if !tickets.is_empty() {
+            self.hive.enter().handled(&tickets);
+        }
+        Some(state)
     }
 
     /// Has a listener's messages go to a session. `hold`: once the SUBACK with this packet id is out.
