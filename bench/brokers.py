@@ -25,7 +25,7 @@ from bench.mqtt import MqttPublisher, MqttSubscriber
 from bench.native import NativePublisher, NativeSubscriber
 from bench.transport import Address, NoAnswer, Publisher, Subscriber
 
-__all__ = ["BROKERS", "Broker", "Hbroker", "Mosquitto", "Running", "running"]
+__all__ = ["BROKERS", "Broker", "Hbroker", "Mosquitto", "Running", "announced", "ended", "running"]
 
 _READY_S: Final = 15.0
 _END_S: Final = 3.0
@@ -68,7 +68,7 @@ def running(broker: Broker, directory: Path, cpus: frozenset[int]) -> Iterator[R
         _pin(process.pid, cpus)
         yield Running(process.pid, address)
     finally:
-        _end(process)
+        ended(process)
 
 
 class Hbroker:
@@ -85,9 +85,9 @@ class Hbroker:
         with (directory / _LOG).open("wb") as log:
             process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=log, start_new_session=True)
         try:
-            return process, _announced(process)
+            return process, announced(process)
         except BaseException:
-            _end(process)
+            ended(process)
             raise
 
     def publisher(self, address: Address, pairs: int, qos: int) -> Publisher:
@@ -135,7 +135,7 @@ class Mosquitto:
         try:
             _wait_for_port(process, address)
         except BaseException:
-            _end(process)
+            ended(process)
             raise
         return process, address
 
@@ -149,7 +149,7 @@ class Mosquitto:
 BROKERS: Final[tuple[Broker, ...]] = (Hbroker(), Mosquitto())
 
 
-def _announced(process: subprocess.Popen[bytes]) -> Address:
+def announced(process: subprocess.Popen[bytes]) -> Address:
     """The address in the `ready` line of a node."""
     assert process.stdout is not None
     ready, _, _ = select.select([process.stdout], [], [], _READY_S)
@@ -188,7 +188,7 @@ def _pin(pid: int, cpus: frozenset[int]) -> None:
         os.sched_setaffinity(int(thread.name), cpus)
 
 
-def _end(process: subprocess.Popen[bytes]) -> None:
+def ended(process: subprocess.Popen[bytes]) -> None:
     process.terminate()
     try:
         process.wait(_END_S)

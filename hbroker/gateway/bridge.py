@@ -198,7 +198,8 @@ class Bridge:
         self._sys.closed(connection.id)
         for listener in [id for id in connection.awaited if isinstance(id, int)]:
             self._swept.pop(listener, None)
-        self._members.touch(SHARED)
+        if connection.subscriptions:
+            self._members.touch(SHARED)
 
     def handle_outcome(self, now: int, member: int, outcome: Outcome) -> None:
         """What became of a listener."""
@@ -275,7 +276,7 @@ class Bridge:
         *,
         answer: Answer | None,
     ) -> None:
-        """Makes the listener: in the network, unless all of it is the gateway's own, and in the session."""
+        """Makes the listener: in the session, and in the network, unless all of it is the gateway's own."""
         if not self._sys.is_all_of(wanted.plain):
             wanted.member = self._member_for(now, connection, wanted)
         packet_id = None if answer is None else answer.packet_id
@@ -284,24 +285,9 @@ class Bridge:
     def _listen(
         self, now: int, connection: Connection, wanted: Listening, handling: int, packet_id: int | None
     ) -> None:
-        """Has the listener's member subscribe, and its session get what comes. `packet_id`: of the SUBACK for
-        which that waits."""
-        limits = self._common.limits
-        if wanted.member is None:
-            wanted.listener = next(self._common.ids)
-        else:
-            options = Options(
-                qos=wanted.options.qos,
-                retain_as_published=wanted.options.retain_as_published,
-                retain_handling=_DO_NOT_SEND if wanted.group else handling,
-                queue_messages=limits.queue_messages,
-                queue_bytes=limits.queue_bytes,
-            )
-            control = self._members.control(wanted.member)
-            wanted.listener = control.subscribe(
-                now, wanted.plain, options, group=wanted.group, patience=PATIENCE
-            )
-            self._members.touch(wanted.member)
+        """Has the session get what comes, and then the listener's member subscribe: what is retained comes at
+        once. `packet_id`: of the SUBACK for which that waits."""
+        wanted.listener = next(self._common.ids)
         assert connection.session is not None, "a session that subscribes is there"
         self._border.attach_listener(
             wanted.listener,
@@ -313,8 +299,24 @@ class Bridge:
         )
         connection.subscriptions[wanted.filter] = wanted
         self._by_listener[wanted.listener] = connection, wanted
+        if wanted.member is not None:
+            self._subscribe(now, wanted.member, wanted, handling)
         if not wanted.group:
             self._sys.add(wanted.listener, wanted.plain, connection.id, packet_id, handling)
+
+    def _subscribe(self, now: int, member: int, wanted: Listening, handling: int) -> None:
+        limits = self._common.limits
+        options = Options(
+            qos=wanted.options.qos,
+            retain_as_published=wanted.options.retain_as_published,
+            retain_handling=_DO_NOT_SEND if wanted.group else handling,
+            queue_messages=limits.queue_messages,
+            queue_bytes=limits.queue_bytes,
+        )
+        self._members.control(member).subscribe(
+            now, wanted.plain, options, group=wanted.group, patience=PATIENCE, listener=wanted.listener
+        )
+        self._members.touch(member)
 
     def _member_for(self, now: int, connection: Connection, wanted: Listening) -> int:
         """Its own where owners are to hold messages for it, or to count it in a group; else the shared

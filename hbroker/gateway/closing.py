@@ -10,6 +10,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from hbroker._native import NativeError
+from hbroker.gateway.barrier import Barrier
 from hbroker.gateway.border import SessionState
 from hbroker.gateway.bridge import Bridge
 from hbroker.gateway.common import Common
@@ -88,7 +89,7 @@ class Closing:
         self._keeping.forget(connection)
         if connection.acl is not None:
             self._common.access.release(connection.acl)
-        told = _Barrier(connection.on_end)
+        told = Barrier(connection.on_end)
         if connection.session is not None:
             self._change_expiry(now, connection, expiry_s)
             connection.ends_session |= connection.expiry_s == 0
@@ -113,7 +114,7 @@ class Closing:
         connection: Connection,
         kept: SessionState,
         reason: int | None,
-        told: _Barrier,
+        told: Barrier,
         *,
         was_open: bool,
     ) -> None:
@@ -208,28 +209,3 @@ class Closing:
                     run=self._common.clock.run,
                 )
                 self._keeping.write(now, own, is_here=False)
-
-
-class _Barrier:
-    """Tells all who wait once all that was begun has ended, and whether all of it went well."""
-
-    def __init__(self, waiting: list[Done]) -> None:
-        self._waiting = waiting
-        self._open = 1
-        self._is_good = True
-
-    def one_more(self) -> Done:
-        """One more thing that is begun; to be called when it has ended."""
-        self._open += 1
-        return self._one_less
-
-    def close(self, now: int) -> None:
-        """Nothing more is begun."""
-        self._one_less(now, True)
-
-    def _one_less(self, now: int, is_good: bool) -> None:
-        self._open -= 1
-        self._is_good &= is_good
-        if not self._open:
-            for done in self._waiting:
-                done(now, self._is_good)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from enum import Enum, auto
+from enum import auto
 from typing import Final
 
 from hbroker.gateway.admission import Entrant
@@ -11,12 +11,12 @@ from hbroker.gateway.border import ConnectEvent, SubscribeOptions, WillMessage
 from hbroker.gateway.claims import Stamp
 from hbroker.gateway.outbox import Done
 from hbroker.gateway.records import SessionSubscription
-from hbroker.protocol.machine import Machine
+from hbroker.protocol.machine import Machine, Symbol
 
 __all__ = ["TRANSITIONS", "Connection", "Event", "Listening", "State"]
 
 
-class State(Enum):
+class State(Symbol):
     """What a connection waits for."""
 
     AUTHENTICATING = auto()
@@ -32,7 +32,7 @@ class State(Enum):
     ENDED = auto()
 
 
-class Event(Enum):
+class Event(Symbol):
     """What happens to a connection."""
 
     ADMIT = auto()

@@ -75,9 +75,10 @@ class Keeping:
 
     def write(self, now: int, record: Record, *, is_here: bool, done: Done | None = None) -> None:
         """Writes a record. `is_here`: its client is connected to this gateway."""
-        payload = seal(self._common.key, record.topic, record.body())
-        self._common.records.take(now, record.topic, payload, is_here=is_here)
-        self._post(now, record.topic, payload, done)
+        topic = record.topic
+        payload = seal(self._common.key, topic, record.body())
+        self._common.records.keep(now, record, topic, payload, is_here=is_here)
+        self._post(now, topic, payload, done)
 
     def refresh(self, now: int) -> None:
         """The owner of `$gateway` may have lost them: all that this gateway sees to are written again, not

@@ -74,6 +74,8 @@ class Members:
         self._session_of: dict[int, int] = {}
         self._client_of: dict[int, str] = {}
         self._touched: deque[int] = deque()
+        self._moved: set[int] = set()
+        """Whose deadlines may be others than `_deadlines` has."""
         shared = ClientControl(border.member(SHARED), random, root, SessionTerms(name), ids)
         self._controls: dict[int, ClientControl] = {SHARED: shared}
 
@@ -136,16 +138,10 @@ class Members:
         return self._controls[number]
 
     def touch(self, number: int) -> None:
-        """Notes what a control that was called has to tell, and when it is due."""
-        control = self._controls.get(number)
-        if control is None:
-            return
-        self._touched.append(number)
-        due = control.poll_timeout()
-        if due is None:
-            self._deadlines.cancel(number)
-        else:
-            self._deadlines.set(number, due)
+        """Notes that a control that was called has something to tell, and may be due at another time."""
+        if number in self._controls:
+            self._touched.append(number)
+            self._moved.add(number)
 
     # In
 
@@ -163,6 +159,7 @@ class Members:
 
     def handle_timeout(self, now: int) -> None:
         """Does what is due."""
+        self._look()
         for number in self._deadlines.due(now):
             self._controls[number].handle_timeout(now)
             self.touch(number)
@@ -173,6 +170,7 @@ class Members:
 
     def poll_timeout(self) -> int | None:
         """When `handle_timeout` is due."""
+        self._look()
         return earliest(self._deadlines.next(), self._leaving.next())
 
     def poll_outcome(self) -> tuple[int, Outcome] | None:
@@ -188,6 +186,17 @@ class Members:
 
     def __len__(self) -> int:
         return len(self._controls)
+
+    def _look(self) -> None:
+        """Asks the controls that were called when they are due: once in a turn, however often that was."""
+        while self._moved:
+            number = self._moved.pop()
+            control = self._controls.get(number)
+            due = None if control is None else control.poll_timeout()
+            if due is None:
+                self._deadlines.cancel(number)
+            else:
+                self._deadlines.set(number, due)
 
     def _go_on_leaving(self, now: int, number: int) -> None:
         leaver = self._leavers[number]

@@ -18,19 +18,17 @@ from typing import Final
 from hbroker.gateway import claims, wills
 from hbroker.gateway.acl import may_write
 from hbroker.gateway.admission import admit
-from hbroker.gateway.border import Accept, AuthEvent, ConnectEvent, SessionState, WillMessage
+from hbroker.gateway.border import Accept, AuthEvent, ConnectEvent, SessionState
 from hbroker.gateway.bridge import Bridge
-from hbroker.gateway.claims import Claim
+from hbroker.gateway.claiming import Claiming
 from hbroker.gateway.closing import Closing
 from hbroker.gateway.common import Common
 from hbroker.gateway.connections import Connection, Event, State
 from hbroker.gateway.keeping import Keeping
-from hbroker.gateway.outbox import Letter
 from hbroker.gateway.policy import Admitted, Candidate, Challenge, Check, Refusal, Verdict
 from hbroker.gateway.reasons import Code
 from hbroker.gateway.records import Record
 from hbroker.gateway.roster import Roster
-from hbroker.gateway.sealing import CLAIMS, client_hash, seal
 from hbroker.protocol.agenda import Agenda, earliest
 from hbroker.protocol.timers import SECOND
 
@@ -46,7 +44,6 @@ MOST_LETTERS: Final = 100_000
 _RESUME_PATIENCE: Final = 3 * SECOND
 _EXCHANGE_PATIENCE: Final = 10 * SECOND
 """How long an authentication by AUTH may take, with all its steps, at CONNECT or anew."""
-_CLAIM_REPEATED: Final = 300 * SECOND
 _WILL: Final = "will"
 _RECORD: Final = "record"
 _TOO_LONG: Final = "the authentication took too long"
@@ -66,6 +63,7 @@ class Opening:
         self._closing = closing
         self._checks: deque[tuple[int, Check]] = deque()
         self._checking = 0
+        self._claiming = Claiming(common, roster, self._claimed)
         self._claims: Agenda[Connection] = Agenda()
         self._resumptions: Agenda[Connection] = Agenda()
         self._exchanges: Agenda[Connection] = Agenda()
@@ -139,7 +137,8 @@ class Opening:
             self._accept(now, connection)
 
     def handle_timeout(self, now: int) -> None:
-        """Goes on without what took too long."""
+        """Claims those who came, and goes on without what took too long."""
+        self._claiming.handle_timeout(now)
         for connection in self._exchanges.due(now):
             self._give_up_exchange(now, connection)
         for connection in self._claims.due(now):
@@ -152,7 +151,12 @@ class Opening:
 
     def poll_timeout(self) -> int | None:
         """When `handle_timeout` is due."""
-        return earliest(self._claims.next(), self._resumptions.next(), self._exchanges.next())
+        return earliest(
+            self._claiming.poll_timeout(),
+            self._claims.next(),
+            self._resumptions.next(),
+            self._exchanges.next(),
+        )
 
     def poll_check(self) -> tuple[int, Check] | None:
         """A check to be made in a thread; its verdict comes back with the number."""
@@ -210,7 +214,6 @@ class Opening:
     # Whose it is
 
     def _claim(self, now: int, connection: Connection) -> None:
-        starts_clean = connection.event.clean_start
         connection.machine.handle(Event.ADMIT)
         connection.stamp, connection.claimed_at = self._common.clock.stamp(now), now
         former = self._roster.of_client(connection.client_id)
@@ -218,16 +221,11 @@ class Opening:
         self._claims.set(connection, now + claims.PATIENCE)
         if former is not None:
             self._replace(now, former, connection)
-        claim = Claim(connection.client_id, self._common.settings.name, connection.stamp, starts_clean)
-        topic = CLAIMS + client_hash(claim.client)
-        message = WillMessage(topic, seal(self._common.key, topic, claim.body()), qos=1)
+        self._claiming.claim(connection)
 
-        def claimed(now: int, is_distributed: bool) -> None:
-            connection.is_claimed = True
-            self._own(now, connection)
-
-        until = now + _CLAIM_REPEATED
-        self._common.outbox.post(now, Letter(message, claimed, replaces=True, until=until))
+    def _claimed(self, now: int, connection: Connection) -> None:
+        connection.is_claimed = True
+        self._own(now, connection)
 
     def _replace(self, now: int, former: Connection, connection: Connection) -> None:
         """The client's former connection at this gateway ends first."""

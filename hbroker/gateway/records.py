@@ -169,15 +169,18 @@ class Records:
 
     # Change
 
-    def take(self, now: int, topic: str, payload: bytes, *, is_here: bool = False) -> None:
-        """A record, as another gateway wrote it or this one does; an empty payload clears it."""
-        hash = last_level(topic)
+    def take(self, now: int, topic: str, payload: bytes) -> None:
+        """A record, as another gateway wrote it; an empty payload clears it."""
         if not payload:
-            self._forget(hash)
+            self._forget(last_level(topic))
             return
         record = self._parse(topic, payload)
-        if record is None:
-            return
+        if record is not None:
+            self.keep(now, record, topic, payload)
+
+    def keep(self, now: int, record: Record, topic: str, payload: bytes, *, is_here: bool = False) -> None:
+        """A record, and how it is written."""
+        hash = last_level(topic)
         if hash not in self._kept and len(self._kept) >= MOST_RECORDS:
             self.refused += 1
             return

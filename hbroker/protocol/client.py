@@ -80,10 +80,18 @@ class ClientControl:
         return ticket
 
     def subscribe(
-        self, now: int, filter: str, options: Options, *, group: str = "", patience: int = PATIENCE
+        self,
+        now: int,
+        filter: str,
+        options: Options,
+        *,
+        group: str = "",
+        patience: int = PATIENCE,
+        listener: int | None = None,
     ) -> int:
-        """Subscribes to a valid filter. Returns the id of the outcome that follows."""
-        subscription = self._next_id()
+        """Subscribes to a valid filter. Returns the id of the outcome that follows: `listener`, a new one of
+        the `ids`, where somebody must know it before the first message can come."""
+        subscription = self._next_id() if listener is None else listener
         key: Key = (group, filter)
         self._subscriber.subscribe(now, subscription, key, options, patience)
         return subscription

@@ -17,7 +17,7 @@ from hbroker.gateway.border import (
 )
 from hbroker.gateway.members import network_session
 from hbroker.gateway.records import Record, SessionSubscription
-from hbroker.gateway.sealing import CLAIMS, client_hash, seal
+from hbroker.gateway.sealing import CLAIMS, seal
 from hbroker.gateway.wills import PendingWill
 from hbroker.sim.network import Faults
 from tests.gateway.networks import SECOND, Client, FakeGateway, two_gateways
@@ -118,9 +118,9 @@ def test_clocks_that_differ_do_not_decide(ahead: int) -> None:
 
 def test_a_stamp_from_the_far_future_is_not_followed() -> None:
     tree, one, _ = two_gateways()
-    forged = {"client": "x", "gateway": "f", "stamp": [1 << 62, 1], "clean": False}
+    forged = {"gateway": "f", "run": 1, "since": 1 << 62, "claims": [["x", 0, False]]}
     outsider = tree.client()
-    outsider.publish(CLAIMS + client_hash("x"), seal(b"", "", forged), 1)
+    outsider.publish(CLAIMS + "f", seal(b"", "", forged), 1)
     tree.world.run(SECOND)
     client = one.connect("x")
     assert one.control._common.clock.stamp(tree.world.now).time_us < 1 << 61
@@ -132,8 +132,8 @@ def test_claims_need_the_networks_key() -> None:
     one = FakeGateway(tree, "one", key=b"k" * 32).ready()
     two = FakeGateway(tree, "two", key=b"k" * 32).ready()
     client = one.connect("a")
-    forged = {"client": "a", "gateway": "f", "stamp": [tree.world.now + SECOND, 1], "clean": True}
-    topic = CLAIMS + client_hash("a")
+    forged = {"gateway": "f", "run": 1, "since": tree.world.now + SECOND, "claims": [["a", 0, True]]}
+    topic = CLAIMS + "f"
     tree.client().publish(topic, seal(b"", topic, forged), 1)
     tree.client().publish(topic, seal(b"other key", topic, forged), 1)
     tree.client().publish(topic, seal(b"k" * 32, topic + "x", forged), 1)

@@ -11,6 +11,7 @@ from hbroker.config import GatewayLimits
 from hbroker.gateway.acl import parse
 from hbroker.gateway.border import SubscribeEvent, SubscribeOptions
 from hbroker.gateway.policy import FilePolicy
+from hbroker.protocol.client import ClientControl
 from tests.gateway.networks import SECOND, Client, FakeGateway
 from tests.network.networks import HOME, Tree
 
@@ -28,6 +29,29 @@ def test_a_message_reaches_every_subscriber_over_one_network_subscription() -> N
     assert owner.engine.matching("home/oven") == 1
     gateway.publish("home/oven", b"180")
     gateway.world.run_until(lambda: all(c.taken == [("home/oven", b"180")] for c in clients))
+
+
+def test_a_session_listens_before_its_subscription_can_bring_anything(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    gateway = one_gateway()
+    client = gateway.connect("a")
+    order: list[tuple[str, object]] = []
+    attach, subscribe = gateway.border.attach_listener, ClientControl.subscribe
+
+    def attached(listener: int, *args: Any, **options: Any) -> None:
+        order.append(("attach", listener))
+        attach(listener, *args, **options)
+
+    def subscribed(control: ClientControl, *args: Any, **options: Any) -> int:
+        order.append(("subscribe", options["listener"]))
+        return subscribe(control, *args, **options)
+
+    monkeypatch.setattr(gateway.border, "attach_listener", attached)
+    monkeypatch.setattr(ClientControl, "subscribe", subscribed)
+    assert client.subscribe("home/a") == [1]
+    assert [kind for kind, _ in order] == ["attach", "subscribe"]
+    assert order[0][1] == order[1][1]
 
 
 @pytest.mark.parametrize(

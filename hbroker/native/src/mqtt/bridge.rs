@@ -81,13 +81,15 @@ impl Visit for station::Visit<'_, Hive> {
 pub struct Sorter {
     office: Arc<Office>,
     own: Mailbox,
+    /// What this gateway publishes.
+    publisher: u64,
     /// What the network said in this turn to messages of clients.
     answers: Vec<(SessionHandle, Key, Reason)>,
 }
 
 impl Sorter {
-    pub fn new(office: Arc<Office>, own: Mailbox) -> Self {
-        Self { office, own, answers: Vec::new() }
+    pub fn new(office: Arc<Office>, own: Mailbox, publisher: u64) -> Self {
+        Self { office, own, publisher, answers: Vec::new() }
     }
 }
 
@@ -98,10 +100,11 @@ impl MessageSink for Sorter {
         for message in messages {
             if round.has_any(&message.subscriptions) {
                 hand_on(&mut round, member, &message);
-            } else if member == SHARED {
+            } else if member == SHARED && message.id().0 != self.publisher {
                 own.push(message);
-            } else if message.qos > 0 && !round.has_left(&message.subscriptions) {
-                // Its listener has gone. Where the session has gone with it nobody has had the message: its owner keeps it.
+            } else if message.qos > 0 && (member == SHARED || !round.has_left(&message.subscriptions)) {
+                // The gateway itself said it, or its listener has gone. Where the session has gone with it nobody has had the
+                // message: its owner keeps it.
                 round.decline(ticket(member, &message));
             }
         }

@@ -57,7 +57,8 @@ impl Gateway {
     pub fn start(config: Config, listen: SocketAddr, workers: usize, own: &Mailbox) -> io::Result<Self> {
         let office = Arc::new(Office::new());
         let seed = config.seed;
-        let sorter = |_| Box::new(Sorter::new(Arc::clone(&office), own.clone())) as _;
+        let publisher = config.publisher;
+        let sorter = |_| Box::new(Sorter::new(Arc::clone(&office), own.clone(), publisher)) as _;
         let hive = Arc::new(HiveCore::on_threads(Config { hold: true, ..config }, listen, 1, sorter)?);
         let fleet = hive.endpoint().fleet();
         let clients = |worker| Clients::new(worker, Arc::clone(&hive), Arc::clone(&office));
