@@ -20,7 +20,7 @@ use crate::mqtt::network::{Network, Outgoing, Visit};
 use crate::mqtt::news::SessionHandle;
 use crate::mqtt::office::{Office, Round};
 use crate::mqtt::reason::Reason;
-use crate::wire::PublishOut;
+use crate::wire::{PublishOut, PublishView};
 
 /// The member that publishes everything.
 const SHARED: MemberId = MemberId(0);
@@ -102,7 +102,7 @@ impl MessageSink for Sorter {
                 own.push(message);
             } else if message.qos > 0 && !round.has_left(&message.subscriptions) {
                 // Its listener has gone. Where the session has gone with it nobody has had the message: its owner keeps it.
-                round.decline(ticket(member, &message));
+                round.decline(ticket(member, &message, &message.view()));
             }
         }
         drop(round);
@@ -136,19 +136,20 @@ impl MessageSink for Sorter {
     }
 }
 
-fn ticket(member: MemberId, message: &Arrived) -> Ticket {
-    Ticket { member: member.0, message: message.id() }
+fn ticket(member: MemberId, message: &Arrived, fields: &PublishView<'_>) -> Ticket {
+    Ticket { member: member.0, message: message.id(fields) }
 }
 
 fn hand_on(round: &mut Round<'_>, member: MemberId, arrived: &Arrived) {
-    let view = arrived.view();
-    let mut message = Message::from_network(&view, arrived.payload());
-    (message.id, message.qos) = (arrived.id(), arrived.qos);
+    let fields = arrived.view();
+    let ticket = ticket(member, arrived, &fields);
+    let mut message = Message::from_network(&fields, arrived.payload(&fields));
+    (message.id, message.qos) = (ticket.message, arrived.qos);
     round.message(Incoming {
-        ticket: Some(ticket(member, arrived)),
+        ticket: Some(ticket),
         message,
         retained: arrived.is_retained(),
-        origin: view.origin,
+        origin: fields.origin,
         listeners: &arrived.subscriptions,
     });
 }

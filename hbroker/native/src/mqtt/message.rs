@@ -168,6 +168,9 @@ impl Message {
 
 /// What a publisher says of its message, unaltered and in its order (MQTT 5 §3.3.2.3).
 fn properties(publish: &PublishView<'_>) -> Box<[u8]> {
+    if !publish.has_properties {
+        return Box::default();
+    }
     let mut out = Vec::new();
     let said = publish.properties();
     if let Some(format) = said.payload_format {
