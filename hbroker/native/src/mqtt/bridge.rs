@@ -81,13 +81,15 @@ impl Visit for station::Visit<'_, Hive> {
 pub struct Sorter {
     office: Arc<Office>,
     own: Mailbox,
+    /// The topic of the last message: it often is the next one's, too.
+    topic: Arc<str>,
     /// What the network said in this turn to messages of clients.
     answers: Vec<(SessionHandle, Key, Reason)>,
 }
 
 impl Sorter {
     pub fn new(office: Arc<Office>, own: Mailbox) -> Self {
-        Self { office, own, answers: Vec::new() }
+        Self { office, own, topic: Arc::from(""), answers: Vec::new() }
     }
 }
 
@@ -97,7 +99,7 @@ impl MessageSink for Sorter {
         let mut round = self.office.round(now);
         for message in messages {
             if round.has_any(&message.subscriptions) {
-                hand_on(&mut round, member, &message);
+                hand_on(&mut round, &mut self.topic, member, &message);
             } else if member == SHARED {
                 own.push(message);
             } else if message.qos > 0 && !round.has_left(&message.subscriptions) {
@@ -140,10 +142,13 @@ fn ticket(member: MemberId, message: &Arrived, fields: &PublishView<'_>) -> Tick
     Ticket { member: member.0, message: message.id(fields) }
 }
 
-fn hand_on(round: &mut Round<'_>, member: MemberId, arrived: &Arrived) {
+fn hand_on(round: &mut Round<'_>, topic: &mut Arc<str>, member: MemberId, arrived: &Arrived) {
     let fields = arrived.view();
+    if **topic != *fields.topic {
+        *topic = Arc::from(fields.topic);
+    }
     let ticket = ticket(member, arrived, &fields);
-    let mut message = Message::from_network(&fields, arrived.payload(&fields));
+    let mut message = Message::from_network(&fields, Arc::clone(topic), arrived.payload(&fields));
     (message.id, message.qos) = (ticket.message, arrived.qos);
     round.message(Incoming {
         ticket: Some(ticket),
