@@ -6,6 +6,7 @@ import argparse
 import json
 import os
 import resource
+import signal
 import sys
 from collections.abc import Callable, Sequence
 from itertools import product
@@ -102,6 +103,8 @@ def measure_all(
         patience_s=asked.patience,
     )
     code = 0
+    # Asked to end, it ends those too that it started, as after Ctrl-C.
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
         for number, (one, round) in enumerate(run_all(series, policy), 1):
             print(f"round {number}: {progress_line(one, round)}", file=sys.stderr, flush=True)

@@ -20,14 +20,15 @@ def test_what_it_measures_is_whole() -> None:
         assert one["rate"] is not None or one["delivered_per_s"] > 1_000
 
 
-def test_an_interrupt_ends_all() -> None:
+@pytest.mark.parametrize("sent", [signal.SIGINT, signal.SIGTERM])
+def test_an_interrupt_ends_all(sent: signal.Signals) -> None:
     process = start("bench.first", "--rounds", "9")
     assert process.stderr is not None
     assert process.stderr.readline().startswith("round 1:")
     until(
         lambda: len(left_behind()) >= 4, "itself, a broker and two load processes run", 20, found=left_behind
     )
-    process.send_signal(signal.SIGINT)
+    process.send_signal(sent)
     told, _ = process.communicate(timeout=30)
     assert process.returncode == 130
     assert "messages in all rounds" in told
