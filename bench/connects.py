@@ -11,7 +11,6 @@ import argparse
 import os
 import select
 import socket
-import subprocess
 import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -23,7 +22,9 @@ from statistics import quantiles
 from tempfile import TemporaryDirectory
 from typing import Final, Protocol
 
-from bench.brokers import Hbroker, Mosquitto, announced, ended
+from bench.brokers import ended, launch
+from bench.networks import Node, announced
+from bench.peers import Mosquitto
 from bench.process import cpu_seconds, resident_bytes
 from bench.storm import Plan, Storm, Told
 from bench.transport import Address, NoAnswer
@@ -59,14 +60,16 @@ class Gateway:
     name = "hbroker gateway"
 
     def start(self, directory: Path, stack: ExitStack) -> Serving:
-        node, root = Hbroker().start(directory)
+        node, root = Node().start(directory)
         stack.callback(ended, node)
         flags = ["--name", "bench", "--root", f"{root[0]}:{root[1]}", "--listener", "127.0.0.1:0"]
         command = [sys.executable, "-m", "hbroker", "gateway", *flags]
-        with (directory / "gateway.log").open("wb") as log:
-            gateway = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=log, start_new_session=True)
+        apart = directory / "gateway"
+        apart.mkdir()
+        with launch(apart, command) as gateway:
+            address = announced(gateway)
         stack.callback(ended, gateway)
-        return Serving(announced(gateway), {"gateway": gateway.pid, "node": node.pid})
+        return Serving(address, {"gateway": gateway.pid, "node": node.pid})
 
 
 class MosquittoServer:
@@ -127,12 +130,12 @@ def _measure(name: str, serving: Serving, plan: Plan, storms: int) -> None:
     back to them."""
     for number in range(1, storms + 1):
         before = {name: cpu_seconds([pid]) for name, pid in serving.pids.items()}
-        resident = {name: resident_bytes(pid) for name, pid in serving.pids.items()}
+        resident = {name: resident_bytes([pid]) for name, pid in serving.pids.items()}
         with Storm(serving.address, plan) as storm:
             told = storm.run()
             cpu = {name: cpu_seconds([pid]) - before[name] for name, pid in serving.pids.items()}
             time.sleep(_SETTLE_S)
-            grown = {name: resident_bytes(pid) - resident[name] for name, pid in serving.pids.items()}
+            grown = {name: resident_bytes([pid]) - resident[name] for name, pid in serving.pids.items()}
         print(f"{name}, storm {number}: {_line(told, cpu, grown)}", flush=True)
         time.sleep(_SETTLE_S)
 

@@ -90,6 +90,9 @@ struct Recipient {
     held_by: Option<u64>,
 }
 
+/// Most messages have one.
+type Recipients = SmallVec<[Recipient; 1]>;
+
 impl Fanout {
     pub fn new(releases: Arc<Releases>) -> Self {
         Self { releases, ..Self::default() }
@@ -302,9 +305,9 @@ impl Fanout {
         self.hand(now, session, What::Answer(key, reason), batches);
     }
 
-    fn recipients(&mut self, message: &Message, retained: bool, origin: u64, ids: &[u64]) -> Vec<Recipient> {
+    fn recipients(&mut self, message: &Message, retained: bool, origin: u64, ids: &[u64]) -> Recipients {
         self.routed += 1;
-        let mut recipients: Vec<Recipient> = Vec::with_capacity(ids.len());
+        let mut recipients = Recipients::with_capacity(ids.len());
         for id in ids {
             let Some(Listener { session, options, hold }) = self.listeners.get(id) else {
                 continue;

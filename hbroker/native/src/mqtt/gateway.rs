@@ -178,7 +178,7 @@ impl Gateway {
     pub fn deliver(&self, listener: u64, topic: &str, payload: Bytes, qos: u8, retained: bool) {
         let mut view = PublishView::default();
         (view.topic, view.qos) = (topic, qos);
-        let message = Message::from_network(&view, payload);
+        let message = Message::from_network(&view, Arc::from(view.topic), payload);
         let incoming = Incoming { ticket: None, message, retained, origin: 0, listeners: &[listener] };
         self.office.round(self.now()).message(incoming);
     }

@@ -161,7 +161,9 @@ fn listeners(network: &mut Network, subscriber: usize) -> Vec<(bool, Vec<u64>)> 
         listeners.sort_unstable();
         listeners
     };
-    read.into_iter().map(|message| (message.is_retained(), sorted(message.subscriptions))).collect()
+    read.into_iter()
+        .map(|message| (message.is_retained(), sorted(message.subscriptions.into_vec())))
+        .collect()
 }
 
 /// A node, a publisher, and a subscriber to `#` with listeners 11 on `a/+` and 12 on `#`, which reads when it is asked to.

@@ -12,7 +12,7 @@ fn message(qos: u8, retain: bool) -> Message {
     let mut publish = PublishView::default();
     (publish.topic, publish.publisher, publish.sequence) = ("a/b", 7, 1);
     (publish.qos, publish.retain) = (qos, retain);
-    Message::from_network(&publish, Bytes::from_static(b"x"))
+    Message::from_network(&publish, publish.topic.into(), Bytes::from_static(b"x"))
 }
 
 fn connection(worker: u8, slot: u64) -> ConnectionId {
