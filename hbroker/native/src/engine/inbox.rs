@@ -123,7 +123,8 @@ impl Inbox {
         self.listeners.remove_session(SessionKey(listener));
         self.matched.clear();
         if gives_back {
-            let is_alone = |message: &Message| message.owed.is_some() && message.subscriptions[..] == [listener];
+            let is_alone =
+                |message: &Message| message.owed.is_some() && message.subscriptions[..] == [listener];
             let (unread, left): (VecDeque<_>, _) =
                 std::mem::take(&mut self.queue).into_iter().partition(is_alone);
             self.queue = left;

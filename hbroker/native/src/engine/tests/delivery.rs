@@ -231,6 +231,6 @@ fn a_message_is_for_those_who_listen_when_it_comes() {
     assert_eq!(before.len(), 1);
     assert_eq!(heard(&|engine| engine.listen(0, 90, "a/b", 0, false)), [before[0] + 1]);
     assert_eq!(heard(&|engine| engine.listen(0, 91, "+/b", 0, false)), [before[0] + 2]);
-    assert_eq!(heard(&|engine| engine.unlisten(90)), [before[0] + 1]);
-    assert_eq!(heard(&|engine| engine.unlisten(91)), before);
+    assert_eq!(heard(&|engine| engine.unlisten(0, 90, false)), [before[0] + 1]);
+    assert_eq!(heard(&|engine| engine.unlisten(0, 91, false)), before);
 }

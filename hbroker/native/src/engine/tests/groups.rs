@@ -207,9 +207,9 @@ fn what_a_member_that_leaves_has_not_handled_goes_to_another() {
         let now = network.now;
         let engine = &mut network.hosts[member].engines[0];
         if handles {
-            engine.handled(&read)
+            engine.handled(&read);
         } else {
-            engine.give_back(now, &read)
+            engine.give_back(now, &read);
         }
         network.run(100 * MILLISECOND);
         take_out(&mut network, node, member);
