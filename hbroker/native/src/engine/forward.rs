@@ -134,24 +134,17 @@ impl Forwarder {
     }
 
     /// Finds another member for a message of a shared group (§6.5); drops it where there is none. While its subtree is handed over,
-    /// too: it moves with whoever gets it. Who was sent it may have it, whatever its expiry; for another it is dead from then on (§7.8).
+    /// too: it moves with whoever gets it. Who was sent it may have it, whatever its expiry; with another it expires (§7.8).
     pub fn reassign(&mut self, now: Micros, mut parcel: Parcel, out: &mut Outlet) {
-        let member = publish_of(&parcel.field).ok_or(Drop::SessionEnded).and_then(|publish| {
-            if publish.expires() <= now {
-                return Err(Drop::Expired);
-            }
+        let member = publish_of(&parcel.field).and_then(|publish| {
             let groups = self.routes.groups(publish.topic);
             let mut named = groups.iter().filter(|group| parcel.group.as_ref() == Some(group.name));
-            let target = named.find_map(|group| self.sharing.choose(&group, &publish, out));
-            let target = target.ok_or(Drop::SessionEnded)?;
-            Ok((Target { qos: target.qos.min(publish.qos), ..target }, publish.expires()))
+            let target = named.find_map(|group| self.sharing.choose(&group, &publish, out))?;
+            Some((Target { qos: target.qos.min(publish.qos), ..target }, publish.expires()))
         });
-        let (target, expires) = match member {
-            Ok(found) => found,
-            Err(why) => {
-                out.counters.drop(why);
-                return out.loose.tickets.extend(parcel.ticket);
-            }
+        let Some((target, expires)) = member else {
+            out.counters.drop(Drop::SessionEnded);
+            return out.loose.tickets.extend(parcel.ticket);
         };
         parcel.expires = expires;
         let worker = target.session.worker();
@@ -178,6 +171,10 @@ impl Forwarder {
     /// Offers a message that holds its ticket already to a session of this worker.
     fn pass(&mut self, now: Micros, mut parcel: Parcel, target: Target, out: &mut Outlet) {
         let session = target.session;
+        if parcel.expires <= now {
+            out.bury(session);
+            return out.loose.tickets.extend(parcel.ticket);
+        }
         if target.qos == 0 {
             out.offer_copy(session, &parcel.field, parcel.retained_for);
             return;
