@@ -55,8 +55,9 @@ demo: $(CORE) ## A house of six brokers, live, for about ten seconds
 	@$(PY) -m hbroker.demo
 
 .PHONY: bench
-bench: $(CORE) ## Measure messages per second, beside mosquitto's where it is installed
+bench: $(CORE) ## Measure messages per second, beside mosquitto and nats-server where they are installed
 	@$(PY) -m bench.first
+	$(PY) -m bench.gateway
 
 # What a developer does ------------------------------------------------------------------------------------------------
 

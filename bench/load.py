@@ -5,6 +5,9 @@ whenever there is room for a burst. So a broker is asked for all that it can do 
 and nothing need be lost. *Paced*: one message after another, each when it is due; its payload says when that
 was. The latency counts from then, so that a publisher that is held up does not hide the time that a message
 waited for it.
+
+Where a topic has many subscribers, a message has arrived when as many copies came as there are subscribers,
+whosever they are.
 """
 
 from __future__ import annotations
@@ -16,36 +19,24 @@ import signal
 import struct
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
 from multiprocessing.sharedctypes import RawValue
 from typing import Final
 
+from bench.plan import Plan
 from bench.process import sharpen_sleep
 from bench.tally import Credits, Tally
 from bench.transport import FILLER, Publisher, Subscriber
 
-__all__ = ["Plan", "Shared", "publish_load", "receive_load"]
+__all__ = ["BURST", "Shared", "publish_load", "receive_load"]
 
 BURST: Final = 128
-"""Messages put at once for one pair."""
-_STALL_S: Final = 1.0
+"""Messages put at once for one pair, if the window has room for two such."""
+_STALL_S: Final = 2.0
 """No message arrives for so long: the window is taken to be lost."""
-_GLANCE_MS: Final = 20
+_GLANCE_S: Final = 0.02
 _BACK_OFF_S: Final = 0.000_2
-_DRAIN_S: Final = 2.0
+_DRAIN_S: Final = 10.0
 _DUE: Final = struct.Struct(">Q")
-
-
-@dataclass(frozen=True, slots=True)
-class Plan:
-    """What the load is. `rate`: messages a second in all; None: closed loop, with `window` messages under
-    way."""
-
-    pairs: int
-    qos: int
-    window: int
-    rate: int | None
-    cpus: frozenset[int]
 
 
 class Shared:
@@ -105,9 +96,9 @@ def receive_load(connect: Callable[[], Subscriber], plan: Plan, shared: Shared) 
     try:
         shared.say_ready()
         take = subscriber.take if plan.rate is None else _taking_latencies(subscriber, shared.tally)
-        _receive(subscriber, take, shared)
+        _receive(subscriber, take, plan.subscribers, shared)
     except _Terminated:
-        return
+        _report_subscriber(subscriber, shared.tally)
     finally:
         subscriber.close()
 
@@ -129,14 +120,14 @@ def _terminate(number: int, frame: object) -> None:
 
 def _publish_closed(publisher: Publisher, plan: Plan, shared: Shared) -> None:
     tally, credits = shared.tally, shared.credits
-    room = plan.window
+    room, burst = plan.window, min(BURST, plan.window // 2)
     reports = itertools.cycle(range(64))
     while not shared.is_stopping:
-        while room < BURST and not shared.is_stopping:
+        while room < burst and not shared.is_stopping:
             arrived = credits.take(_STALL_S)
             room = room + arrived if arrived else plan.window
             tally.add("stalls", not arrived)
-        sent = publisher.publish(BURST)
+        sent = publisher.publish(burst)
         room -= sent
         tally.add("sent", sent)
         publisher.turn()
@@ -159,31 +150,31 @@ def _publish_paced(publisher: Publisher, rate: int, shared: Shared) -> None:
         publisher.turn()
 
 
-def _receive(subscriber: Subscriber, take: Callable[[int], object], shared: Shared) -> None:
+def _receive(subscriber: Subscriber, take: Callable[[int], int], copies: int, shared: Shared) -> None:
     tally = shared.tally
-    pairs = {fd: pair for pair, fd in enumerate(subscriber.filenos())}
-    poll = select.poll()
-    for fd in pairs:
-        poll.register(fd, select.POLLIN)
-    credited = 0
-    for lap in itertools.count():
-        for fd, _ in poll.poll(_GLANCE_MS):
-            take(pairs[fd])
-        received = sum(stream.received for stream in subscriber.streams)
-        if received > credited:
-            shared.credits.give(received - credited)
-            credited = received
+    indexes = {fd: index for index, fd in enumerate(subscriber.filenos())}
+    received = credited = 0
+    with select.epoll() as poll:
+        for fd in indexes:
+            poll.register(fd, select.EPOLLIN)
+        for lap in itertools.count():
+            for fd, _ in poll.poll(_GLANCE_S):
+                received += take(indexes[fd])
+            if (arrived := received // copies) > credited:
+                shared.credits.give(arrived - credited)
+                credited = arrived
             tally.put("received", received)
-        if not lap % 64:
-            _report_subscriber(subscriber, tally)
+            if not lap % 64:
+                _report_subscriber(subscriber, tally)
 
 
-def _taking_latencies(subscriber: Subscriber, tally: Tally) -> Callable[[int], None]:
-    def take(pair: int) -> None:
-        payloads = subscriber.take_payloads(pair)
+def _taking_latencies(subscriber: Subscriber, tally: Tally) -> Callable[[int], int]:
+    def take(index: int) -> int:
+        payloads = subscriber.take_payloads(index)
         now = time.monotonic_ns()
         for payload in payloads:
             tally.add_latency(now - _DUE.unpack_from(payload)[0])
+        return len(payloads)
 
     return take
 

@@ -13,6 +13,7 @@ import select
 import socket
 import struct
 import time
+from collections.abc import Sequence
 from typing import Final
 
 from bench.sequences import Stream
@@ -25,6 +26,8 @@ _CYCLE: Final = 16_384
 _NUMBER: Final = struct.Struct(">Q")
 _RECEIVE_BYTES: Final = 1 << 18
 _TIMEOUT_S: Final = 10.0
+_AT_ONCE: Final = 64
+"""Connections that are opened before the first is answered: what any broker's listening socket holds."""
 
 _CONNECT, _CONNACK, _PUBLISH, _PUBACK, _SUBSCRIBE, _SUBACK = 0x10, 0x20, 0x30, 0x40, 0x82, 0x90
 _CLEAN_SESSION: Final = 0x02
@@ -37,7 +40,9 @@ class MqttPublisher:
         self._qos = qos
         self._forms = [_Form(topic_of(pair), qos) for pair in range(pairs)]
         self._cycles = [memoryview(form.cycle(with_ids=True)) for form in self._forms]
-        self._sockets = [_connect(broker, f"publisher-{pair}") for pair in range(pairs)]
+        self._sockets = _connect_all(broker, [f"publisher-{pair}" for pair in range(pairs)])
+        for connection in self._sockets:
+            connection.settimeout(None)
         self._positions = [0] * pairs
         self._turn = 0
         self._published = 0
@@ -94,39 +99,43 @@ class MqttPublisher:
 
 
 class MqttSubscriber:
-    """Receives the topics of all pairs, each over a connection of its own."""
+    """Receives the topics of all pairs, each over connections of their own."""
 
-    def __init__(self, broker: Address, pairs: int, qos: int) -> None:
-        self.streams = [Stream(first=0) for _ in range(pairs)]
+    def __init__(self, broker: Address, pairs: int, qos: int, subscribers: int = 1) -> None:
+        count = pairs * subscribers
+        topics = [topic_of(index // subscribers) for index in range(count)]
+        self.streams = [Stream(first=0) for _ in range(count)]
         self.corrupted = 0
+        self._each = subscribers
         self._forms = [_Form(topic_of(pair), qos) for pair in range(pairs)]
         self._cycles = [memoryview(form.cycle(with_ids=False) * 2) for form in self._forms]
-        self._sockets = [_connect(broker, f"subscriber-{pair}") for pair in range(pairs)]
-        self._rests = [b""] * pairs
-        for pair, connection in enumerate(self._sockets):
-            _subscribe(connection, topic_of(pair), qos)
+        self._sockets = _connect_all(broker, [f"subscriber-{index}" for index in range(count)])
+        self._rests = [b""] * count
+        _subscribe_all(self._sockets, topics, qos)
 
     def filenos(self) -> list[int]:
         """The sockets'."""
         return [connection.fileno() for connection in self._sockets]
 
-    def take(self, pair: int) -> None:
-        """Takes what one connection has, and compares it with the cycle."""
-        packets = self._receive(pair)
-        form, stream = self._forms[pair], self.streams[pair]
+    def take(self, index: int) -> int:
+        """Takes what one connection has, and compares it with the cycle; how many messages are new."""
+        packets = self._receive(index)
+        form, stream = self._forms[index // self._each], self.streams[index]
+        cycle, before = self._cycles[index // self._each], stream.received
         size, count = form.size, len(packets) // form.size
         start = stream.expected % _CYCLE
-        if count <= _CYCLE and packets == self._cycles[pair][start * size : (start + count) * size]:
+        if count <= _CYCLE and packets == cycle[start * size : (start + count) * size]:
             stream.take_run(count)
         else:
-            self._inspect(pair, packets)
+            self._inspect(form, stream, packets)
+        return stream.received - before
 
-    def take_payloads(self, pair: int) -> list[bytes]:
+    def take_payloads(self, index: int) -> list[bytes]:
         """As `take`, for payloads that are not the cycle's."""
-        packets = self._receive(pair)
-        size = self._forms[pair].size
+        packets = self._receive(index)
+        size = self._forms[index // self._each].size
         payloads = [bytes(packets[end - PAYLOAD_BYTES : end]) for end in range(size, len(packets) + 1, size)]
-        self.streams[pair].take_run(len(payloads))
+        self.streams[index].take_run(len(payloads))
         return payloads
 
     def datagrams(self) -> int:
@@ -138,22 +147,21 @@ class MqttSubscriber:
         for connection in self._sockets:
             connection.close()
 
-    def _receive(self, pair: int) -> bytearray:
+    def _receive(self, index: int) -> bytearray:
         """Whole packets, acknowledged where they are to be, their packet ids blanked."""
-        connection, form = self._sockets[pair], self._forms[pair]
+        connection, form = self._sockets[index], self._forms[index // self._each]
         received = connection.recv(_RECEIVE_BYTES)
         if not received:
             raise NoAnswer("the broker closed a connection")
-        packets = bytearray(self._rests[pair] + received)
+        packets = bytearray(self._rests[index] + received)
         whole = len(packets) - len(packets) % form.size
-        self._rests[pair] = bytes(packets[whole:])
+        self._rests[index] = bytes(packets[whole:])
         del packets[whole:]
         if form.qos and packets:
             connection.sendall(form.take_ids(packets))
         return packets
 
-    def _inspect(self, pair: int, packets: bytearray) -> None:
-        form, stream = self._forms[pair], self.streams[pair]
+    def _inspect(self, form: _Form, stream: Stream, packets: bytearray) -> None:
         for start in range(0, len(packets), form.size):
             packet = bytes(packets[start : start + form.size])
             (number,) = _NUMBER.unpack_from(packet, form.size - PAYLOAD_BYTES)
@@ -198,19 +206,30 @@ class _Form:
         return answers
 
 
+def _connect_all(broker: Address, client_ids: Sequence[str]) -> list[socket.socket]:
+    connections: list[socket.socket] = []
+    for start in range(0, len(client_ids), _AT_ONCE):
+        fresh = [_connect(broker, client_id) for client_id in client_ids[start : start + _AT_ONCE]]
+        for connection in fresh:
+            _expect(connection, bytes([_CONNACK, 2, 0, 0]))
+        connections += fresh
+    return connections
+
+
 def _connect(broker: Address, client_id: str) -> socket.socket:
     connection = socket.create_connection(broker, _TIMEOUT_S)
     connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     head = struct.pack(">H4sBBH", 4, b"MQTT", 4, _CLEAN_SESSION, 0)
     connection.sendall(_packet(_CONNECT, head + _text(client_id)))
-    _expect(connection, bytes([_CONNACK, 2, 0, 0]))
-    connection.settimeout(None)
     return connection
 
 
-def _subscribe(connection: socket.socket, topic: str, qos: int) -> None:
-    connection.sendall(_packet(_SUBSCRIBE, b"\0\1" + _text(topic) + bytes([qos])))
-    _expect(connection, bytes([_SUBACK, 3, 0, 1, qos]))
+def _subscribe_all(connections: Sequence[socket.socket], topics: Sequence[str], qos: int) -> None:
+    for connection, topic in zip(connections, topics, strict=True):
+        connection.sendall(_packet(_SUBSCRIBE, b"\0\1" + _text(topic) + bytes([qos])))
+    for connection in connections:
+        _expect(connection, bytes([_SUBACK, 3, 0, 1, qos]))
+        connection.settimeout(None)
 
 
 def _expect(connection: socket.socket, answer: bytes) -> None:

@@ -145,27 +145,29 @@ class NativePublisher:
 
 
 class NativeSubscriber:
-    """Receives the topics of all pairs, each through a client of its own."""
+    """Receives the topics of all pairs, each through clients of their own."""
 
-    def __init__(self, root: Address, pairs: int, qos: int) -> None:
-        self.streams = [Stream(first=1) for _ in range(pairs)]
+    def __init__(self, root: Address, pairs: int, qos: int, subscribers: int = 1) -> None:
+        self.streams = [Stream(first=1) for _ in range(pairs * subscribers)]
         self.corrupted = 0
-        self._clients = [NativeClient(root, f"subscriber-{pair}") for pair in range(pairs)]
-        for pair, client in enumerate(self._clients):
-            client.subscribe(topic_of(pair), Options(qos))
+        self._clients = [NativeClient(root, f"subscriber-{index}") for index in range(len(self.streams))]
+        for index, client in enumerate(self._clients):
+            client.subscribe(topic_of(index // subscribers), Options(qos))
 
     def filenos(self) -> list[int]:
-        """One for each pair; readable while `take` has something."""
+        """One for each client; readable while `take` has something."""
         return [client.endpoint.fileno() for client in self._clients]
 
-    def take(self, pair: int) -> None:
-        """Takes a batch of one pair's messages, and checks them."""
-        messages = self._take(pair)
+    def take(self, index: int) -> int:
+        """Takes a batch of one client's messages, and checks them; how many are new."""
+        before = self.streams[index].received
+        messages = self._take(index)
         self.corrupted += len(messages) - [message.payload for message in messages].count(FILLER)
+        return self.streams[index].received - before
 
-    def take_payloads(self, pair: int) -> list[bytes]:
+    def take_payloads(self, index: int) -> list[bytes]:
         """As `take`, for payloads that differ."""
-        payloads = [message.payload for message in self._take(pair)]
+        payloads = [message.payload for message in self._take(index)]
         self.corrupted += sum(len(payload) != PAYLOAD_BYTES for payload in payloads)
         return payloads
 
@@ -178,9 +180,9 @@ class NativeSubscriber:
         for client in self._clients:
             client.close()
 
-    def _take(self, pair: int) -> list[Message]:
-        client = self._clients[pair]
+    def _take(self, index: int) -> list[Message]:
+        client = self._clients[index]
         messages = client.endpoint.poll_messages(_BATCH)
-        self.streams[pair].take([message.sequence for message in messages])
+        self.streams[index].take([message.sequence for message in messages])
         client.turn(at_once=not messages)
         return messages

@@ -8,7 +8,14 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Final
 
-__all__ = ["cpu_model", "cpu_seconds", "machine_busy_seconds", "resident_bytes", "sharpen_sleep"]
+__all__ = [
+    "cpu_model",
+    "cpu_seconds",
+    "descendants",
+    "machine_busy_seconds",
+    "resident_bytes",
+    "sharpen_sleep",
+]
 
 _TICKS: Final = os.sysconf("SC_CLK_TCK")
 _PAGE: Final = os.sysconf("SC_PAGE_SIZE")
@@ -20,9 +27,17 @@ def cpu_seconds(pids: Iterable[int]) -> float:
     return sum(_ticks(pid) for pid in pids) / _TICKS
 
 
-def resident_bytes(pid: int) -> int:
-    """Memory that a process has in RAM."""
-    return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * _PAGE
+def descendants(pid: int) -> tuple[int, ...]:
+    """The children of a process, theirs, and so on; () if it has ended."""
+    children = [
+        int(child) for listed in Path(f"/proc/{pid}/task").glob("*/children") for child in _words(listed)
+    ]
+    return tuple(children) + tuple(below for child in children for below in descendants(child))
+
+
+def resident_bytes(pids: Iterable[int]) -> int:
+    """Memory that these processes have in RAM; what they share counts once for each."""
+    return sum(int(_words(Path(f"/proc/{pid}/statm"))[1]) for pid in pids) * _PAGE
 
 
 def machine_busy_seconds() -> float:
@@ -44,6 +59,10 @@ def sharpen_sleep() -> None:
     """Lets this process's sleeps end on time: the kernel otherwise adds up to 50 µs (prctl(2),
     PR_SET_TIMERSLACK)."""
     ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_TIMERSLACK, 1, 0, 0, 0)
+
+
+def _words(path: Path) -> list[str]:
+    return path.read_text().split()
 
 
 def _ticks(pid: int) -> int:

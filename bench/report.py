@@ -23,7 +23,7 @@ def as_text(series: Sequence[Series], missing: Sequence[str]) -> str:
     """The tables, and what has to be said with them."""
     flat_out = [one for one in series if one.plan.rate is None]
     paced = [one for one in series if one.plan.rate is not None]
-    parts = [_machine()]
+    parts = [_machine(), ", ".join(_versions(series))]
     if flat_out:
         parts.append(_table(_FLAT_OUT, [_flat_out_row(one) for one in flat_out]))
     if paced:
@@ -43,6 +43,7 @@ def as_json(series: Sequence[Series], missing: Sequence[str]) -> dict[str, Any]:
                 "broker": one.broker.name,
                 "version": one.broker.version(),
                 "pairs": one.plan.pairs,
+                "subscribers": one.plan.subscribers,
                 "qos": one.plan.qos,
                 "rate": one.plan.rate,
                 "limit": _limit(one),
@@ -138,6 +139,8 @@ def _limit(one: Series) -> str:
 
 def _plan(one: Series) -> str:
     pairs = "1 pair" if one.plan.pairs == 1 else f"{one.plan.pairs} pairs"
+    if one.plan.subscribers > 1:
+        pairs = f"{one.plan.pairs} to {one.plan.subscribers * one.plan.pairs:,}"
     pace = "" if one.plan.rate is None else f", {one.plan.rate}/s"
     return f"{pairs}, QoS {one.plan.qos}{pace}"
 
@@ -178,13 +181,18 @@ def _mebibytes(size: float | None) -> str:
     return "-" if size is None else f"{size / 2**20:.0f} MiB"
 
 
+def _versions(series: Sequence[Series]) -> list[str]:
+    return list(dict.fromkeys(f"{one.broker.name} {one.broker.version()}" for one in series))
+
+
 def _machine() -> str:
     return f"{cpu_model()}, {os.cpu_count()} CPUs, Linux {platform.release()}"
 
 
 def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """In Markdown's form, aligned."""
-    lines = [head, *rows]
+    """In Markdown's form, aligned, without columns that are empty."""
+    columns = [column for column in zip(head, *rows, strict=True) if set(column[1:]) != {"-"}]
+    head, *rows = lines = list(zip(*columns, strict=True))
     widths = [max(len(line[column]) for line in lines) for column in range(len(head))]
     cells = ["| " + " | ".join(map(str.ljust, line, widths)) + " |" for line in lines]
     rule = "|" + "|".join("-" * (width + 2) for width in widths) + "|"

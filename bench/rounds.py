@@ -11,6 +11,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from multiprocessing import get_context
 from multiprocessing.context import ForkProcess
 from pathlib import Path
@@ -19,7 +20,8 @@ from tempfile import TemporaryDirectory
 from typing import Final
 
 from bench.brokers import Broker, Running, running
-from bench.load import Plan, Shared, publish_load, receive_load
+from bench.load import Shared, publish_load, receive_load
+from bench.plan import Plan
 from bench.process import cpu_seconds, machine_busy_seconds, resident_bytes
 from bench.tally import Tally
 from bench.transport import NoAnswer
@@ -27,8 +29,10 @@ from bench.transport import NoAnswer
 __all__ = ["Round", "Timing", "measure"]
 
 _CONNECT_S: Final = 20.0
-_QUIET_S: Final = 1.0
+_QUIET_S: Final = 2.0
 """Nothing arrives for so long: nothing more will."""
+_PUBLISHED_S: Final = 15.0
+"""What was sent is acknowledged by then, or never."""
 _END_S: Final = 5.0
 
 
@@ -42,11 +46,13 @@ class Timing:
 
 @dataclass(frozen=True, slots=True)
 class Round:
-    """What one round showed. Shares of a CPU: 1.0 is one whole CPU."""
+    """What one round showed. Shares of a CPU: 1.0 is one whole CPU. `sent` counts messages, `delivered` and
+    `lost` their copies: one for each subscriber."""
 
     broker: str
     qos: int
     pairs: int
+    subscribers: int
     rate: int | None
     seconds: float
     delivered_per_s: float
@@ -91,9 +97,9 @@ def measure(broker: Broker, plan: Plan, timing: Timing, broker_cpus: frozenset[i
             time.sleep(timing.duration)
             last = _mark(node, load, shared.tally)
             latencies = shared.tally.latencies(first.counts["received"])
-            rss = resident_bytes(node.pid)
+            rss = resident_bytes(node.pids)
             shared.stop()
-            totals = _settle(load, shared.tally)
+            totals = _settle(load, plan, shared.tally)
     finally:
         shared.close()
     return _round(broker, plan, (first, last), totals, rss, latencies)
@@ -120,9 +126,9 @@ class _Mark:
 def _load(broker: Broker, node: Running, plan: Plan, shared: Shared) -> Iterator[_Load]:
     """The two load processes, connected: the subscriber first."""
     context = get_context("fork")
-    sides = (node.address, plan.pairs, plan.qos)
-    subscriber = context.Process(target=receive_load, args=(lambda: broker.subscriber(*sides), plan, shared))
-    publisher = context.Process(target=publish_load, args=(lambda: broker.publisher(*sides), plan, shared))
+    subscribe, publish = (partial(side, node.address, plan) for side in (broker.subscriber, broker.publisher))
+    subscriber = context.Process(target=receive_load, args=(subscribe, plan, shared))
+    publisher = context.Process(target=publish_load, args=(publish, plan, shared))
     try:
         for process in (subscriber, publisher):
             process.start()
@@ -140,7 +146,7 @@ def _mark(node: Running, load: _Load, tally: Tally) -> _Mark:
     return _Mark(
         at=time.monotonic(),
         counts=tally.read(),
-        broker=cpu_seconds([node.pid]),
+        broker=cpu_seconds(node.pids),
         publisher=cpu_seconds([load.publisher.pid or 0]),
         subscriber=cpu_seconds([load.subscriber.pid or 0]),
         ourselves=cpu_seconds([os.getpid()]),
@@ -148,11 +154,11 @@ def _mark(node: Running, load: _Load, tally: Tally) -> _Mark:
     )
 
 
-def _settle(load: _Load, tally: Tally) -> dict[str, int]:
+def _settle(load: _Load, plan: Plan, tally: Tally) -> dict[str, int]:
     """The final counts, once the publisher has ended and the rest has arrived, or nothing more does."""
-    load.publisher.join(_END_S)
+    load.publisher.join(_PUBLISHED_S)
     before, changed_at = tally.read(), time.monotonic()
-    while before["received"] < before["sent"] and time.monotonic() < changed_at + _QUIET_S:
+    while before["received"] < before["sent"] * plan.subscribers and time.monotonic() < changed_at + _QUIET_S:
         time.sleep(0.01)
         now = tally.read()
         if now != before:
@@ -194,6 +200,7 @@ def _round(
         broker=broker.name,
         qos=plan.qos,
         pairs=plan.pairs,
+        subscribers=plan.subscribers,
         rate=plan.rate,
         seconds=seconds,
         delivered_per_s=delivered / seconds,
@@ -211,7 +218,7 @@ def _round(
         sent=totals["sent"],
         delivered=totals["received"],
         acknowledged=totals["acknowledged"],
-        lost=totals["sent"] - totals["received"],
+        lost=totals["sent"] * plan.subscribers - totals["received"],
         **{name: totals[name] for name in ("duplicated", "disordered", "corrupted", "stalls", "refusals")},
     )
 

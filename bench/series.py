@@ -14,7 +14,7 @@ from statistics import median
 from typing import Final
 
 from bench.brokers import Broker
-from bench.load import Plan
+from bench.plan import Plan
 from bench.process import machine_busy_seconds
 from bench.rounds import Round, Timing, measure
 

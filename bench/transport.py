@@ -1,7 +1,8 @@
 """What the load loops ask of a transport, and what all transports send.
 
-One publishing process and one subscribing process, each with one connection for each *pair*: pair n publishes
-on its own topic, which its own subscriber receives. Topic and payload have the same length everywhere.
+One publishing process and one subscribing process. A *pair* is a topic of its own with one publisher and one
+subscriber, or many; each has a connection of its own. The subscribers' connections are counted through, pair
+by pair. Topic and payload have the same length everywhere.
 """
 
 from __future__ import annotations
@@ -57,17 +58,17 @@ class Subscriber(Protocol):
     """The receiving side of all pairs."""
 
     streams: list[Stream]
-    """Of each pair, what came."""
+    """Of each connection, what came."""
     corrupted: int
     """Messages that are not what was published."""
 
     def filenos(self) -> list[int]:
-        """Of each pair, a descriptor that is readable while there is something to take."""
+        """Of each connection, a descriptor that is readable while there is something to take."""
 
-    def take(self, pair: int) -> None:
-        """Takes a batch of one pair's messages, and checks them."""
+    def take(self, index: int) -> int:
+        """Takes a batch of one connection's messages, and checks them; how many are new."""
 
-    def take_payloads(self, pair: int) -> list[bytes]:
+    def take_payloads(self, index: int) -> list[bytes]:
         """As `take`, for messages of `publish_one`; returns their payloads."""
 
     def datagrams(self) -> int:

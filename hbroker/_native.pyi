@@ -349,7 +349,9 @@ class _Core:
         """Client: messages that match are handed up for this subscription, at this QoS at most; in a persistent session those
         too that wait for a `listen`, up to 30 s. Not `retain_as_published`: `Message.retain` is the publisher's flag only for
         another subscription's sake (§7.6)."""
-    def unlisten(self, subscription: int) -> None: ...
+    def unlisten(self, subscription: int, gives_back: bool = False) -> None:
+        """Client: hands nothing more up for this listener. `gives_back`: what lies unread for it alone is given back, as by
+        `give_back`."""
     def set_leaving(self, is_leaving: bool) -> None:
         """Client: whether it is leaving a shared group. So long it acknowledges nothing that nobody listens to (§6.5)."""
     def handled(self, messages: Sequence[tuple[int, int]]) -> None:
@@ -594,7 +596,8 @@ _MqttEvent: TypeAlias = (
 class InFlight:
     """A message of QoS 1 or 2 that a client has not finished with, under its packet id.
 
-    `publisher`, `sequence`: its id (§7.4 of docs/protocol.md); 0 where `is_received`: PUBREC came, and PUBREL is owed.
+    `publisher`, `sequence`: its id (§7.4 of docs/protocol.md); 0: the network does not bring it again. `is_received`: PUBREC came, and PUBREL is
+    owed; with `packet_id` 0 PUBCOMP came, too, and the network has not heard of it.
     """
 
     def __new__(
@@ -610,15 +613,15 @@ class InFlight:
 @final
 class SessionState:
     """What MQTT 5 §4.1 wants kept of a session beside its subscriptions. `received`: packet ids of QoS 2 messages from the client that
-    wait for its PUBREL."""
+    wait for its PUBREL. `block`: the eighth of the packet ids, from 0, out of which new messages get theirs."""
 
     def __new__(
-        cls, in_flight: Sequence[InFlight] = ..., received: Sequence[int] = ..., next_packet_id: int = 1
+        cls, in_flight: Sequence[InFlight] = ..., received: Sequence[int] = ..., block: int = 0
     ) -> SessionState: ...
 
     in_flight: tuple[InFlight, ...]
     received: tuple[int, ...]
-    next_packet_id: int
+    block: int
 
 @final
 class ConnectionStatus:
@@ -682,9 +685,10 @@ class Gateway(Hive):
     # Sessions
     def open_session(self, state: Any) -> int:
         """A session without a connection. What comes for it waits. `state`: a `SessionState`, or an object with its attributes."""
-    def export_session(self, session: int) -> SessionState:
+    def export_session(self, session: int, *, is_over: bool = False) -> SessionState:
         """Ends it here, and its listeners. What came for it through the first member counts as handled; what came through
-        another one stays unanswered, so that it comes again to whoever has that member's session next.
+        another one stays unanswered, so that it comes again to whoever has that member's session next. `is_over`: nobody will;
+        then what the client began to get at QoS 2 counts as handled, too (MQTT 5 §4.8.2), before its member says anything else.
 
         Raises NativeError where it has a connection, or is not here.
         """

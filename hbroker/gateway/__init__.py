@@ -8,6 +8,7 @@ subscription, and what becomes of a will.
     control         where events find their concept; one gateway
     admission       CONNECT: versions, client ids, limits, who may
     claims          who has a client id, over all gateways
+    claiming        claims on their way
     records         what a session is while no gateway speaks for it
     members         the network clients inside a gateway
     connections     one MQTT client, from CONNECT to its end

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Final, Protocol, TypeAlias
 
 from hbroker.config import ListenerSettings
 from hbroker.protocol.core import ClientCore, Event
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from hbroker._native import Message
 
 __all__ = [
+    "PACKET_ID_BLOCKS",
     "Accept",
     "AuthEvent",
     "Border",
@@ -36,6 +37,7 @@ __all__ = [
     "Member",
     "MqttEvent",
     "Rule",
+    "SessionOverflowEvent",
     "SessionState",
     "Shell",
     "SubscribeEvent",
@@ -149,13 +151,29 @@ class ClosedEvent:
     session_expiry_s: int | None = None
 
 
-MqttEvent: TypeAlias = ConnectEvent | SubscribeEvent | UnsubscribeEvent | AuthEvent | ClosedEvent
+@dataclass(frozen=True, slots=True)
+class SessionOverflowEvent:
+    """What waits for a session is more than it may be, and by its policy it is to end."""
+
+    session: int
+
+
+MqttEvent: TypeAlias = (
+    ConnectEvent | SubscribeEvent | UnsubscribeEvent | AuthEvent | ClosedEvent | SessionOverflowEvent
+)
+
+
+PACKET_ID_BLOCKS: Final = 8
+"""The packet ids of a session are out of one of so many parts. What was in flight at a gateway that died
+nobody knows but the client, who would take another message under such an id for the one that it had. So
+whoever resumes the session goes on with the next."""
 
 
 @dataclass(frozen=True, slots=True)
 class InFlight:
-    """A message of QoS 1 or 2 that the client has not finished with. `publisher`, `sequence`: its id (§7.4).
-    `is_received`: PUBREC came, and PUBREL is owed or its PUBCOMP awaited."""
+    """A message of QoS 1 or 2 that the client has not finished with. `publisher`, `sequence`: its id (§7.4);
+    0: the network does not bring it again. `is_received`: PUBREC came, and PUBREL is owed or its PUBCOMP
+    awaited; with `packet_id` 0 that has come, and the message's owner has not heard of it."""
 
     packet_id: int
     publisher: int
@@ -169,12 +187,18 @@ class SessionState:
     """What MQTT 5 §4.1 wants kept of a session beside its subscriptions.
 
     `in_flight`: in the order in which they were sent. `received`: packet ids of QoS 2 messages from the
-    client that wait for its PUBREL. `next_packet_id`: where the server goes on.
+    client that wait for its PUBREL. `block`: the part of the packet ids out of
+    which new messages get theirs, from 0 to `PACKET_ID_BLOCKS` - 1.
     """
 
     in_flight: tuple[InFlight, ...] = ()
     received: tuple[int, ...] = ()
-    next_packet_id: int = 1
+    block: int = 0
+
+    @property
+    def next_block(self) -> int:
+        """For one who goes on without knowing what is in flight."""
+        return (self.block + 1) % PACKET_ID_BLOCKS
 
 
 @dataclass(frozen=True, slots=True)
@@ -289,10 +313,11 @@ class Border(Protocol):
     def open_session(self, state: SessionState) -> int:
         """A session without a connection. What comes for it waits."""
 
-    def export_session(self, session: int) -> SessionState:
+    def export_session(self, session: int, *, is_over: bool = False) -> SessionState:
         """Ends one without a connection, and detaches its listeners. What came for it through the shared
         member counts as handled; what came through another member is not acknowledged any more, so that it
-        comes again to whoever has that member's session next."""
+        comes again to whoever has that member's session next. `is_over`: nobody will; then what the client
+        began to get at QoS 2 counts as handled, too (MQTT 5 §4.8.2)."""
 
     # Listeners
     def attach_listener(

@@ -4,12 +4,16 @@ One MQTT subscription is one listener of one member; the member has one network 
 listeners with the same filter. A SUBACK is sent when each of its filters is complete at every owner
 (docs/protocol.md §6.2), or has failed. A subscription that is made again (MQTT 5 §3.8.4) is a new listener,
 which takes the place of the former.
+
+A message that several subscriptions of a session match comes once for each member that has some of them. So
+once the own member of a session that is kept has one, it has all: those that the shared member had move
+there.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from hbroker.gateway.acl import may_read_some
@@ -93,6 +97,8 @@ class Bridge:
         self._waiting: dict[int, _Waiting] = {}
         self._swept: dict[int, Connection] = {}
         self._failed: Agenda[int] = Agenda()
+        self._moving: dict[int, Listening] = {}
+        """By the listener that takes its place at the session's own member, once that is complete."""
 
     # In: MQTT
 
@@ -150,7 +156,9 @@ class Bridge:
         self, now: int, connection: Connection, subscriptions: tuple[SessionSubscription, ...]
     ) -> None:
         """Makes a session's subscriptions again, without what is retained. The connection awaits them."""
-        for kept in subscriptions:
+        for kept in sorted(
+            subscriptions, key=lambda kept: not kept.options.qos
+        ):  # those for its own member first
             parts = sharing.split(kept.filter)
             if parts is None or kept.filter in connection.subscriptions:
                 continue
@@ -180,6 +188,9 @@ class Bridge:
             waiting = self._waiting.pop(listening.listener, None)
             self._failed.cancel(listening.listener)
             self._sys.remove(listening.listener)
+            moved = self._moving.pop(listening.listener, None)
+            if moved is not None:
+                self._members.control(SHARED).unsubscribe(now, moved.listener)
             if listening.member == SHARED:
                 self._members.control(SHARED).unsubscribe(now, listening.listener)
                 if waiting is not None and waiting.former is not None:
@@ -187,13 +198,16 @@ class Bridge:
         self._sys.closed(connection.id)
         for listener in [id for id in connection.awaited if isinstance(id, int)]:
             self._swept.pop(listener, None)
-        self._members.touch(SHARED)
+        if connection.subscriptions:
+            self._members.touch(SHARED)
 
     def handle_outcome(self, now: int, member: int, outcome: Outcome) -> None:
         """What became of a listener."""
         match outcome:
             case Subscribed(subscription=listener):
+                self._end_moved(now, listener)
                 self._settle(now, listener, None)
+                self._move_late(now, listener)
                 self._swept_one(now, member, listener)
                 self._restored(now, listener)
             case Unsubscribed(subscription=listener):
@@ -207,16 +221,10 @@ class Bridge:
         for listener in self._failed.due(now):
             connection, listening = self._by_listener.pop(listener)
             self._border.detach_listener(listener)
-            again = Listening(
-                0,
-                None,
-                listening.filter,
-                listening.group,
-                listening.plain,
-                listening.options,
-                listening.identifier,
-            )
+            again = replace(listening, listener=0, member=None)
             self._open(now, connection, again, _DO_NOT_SEND, answer=None)
+            if listener in self._moving:
+                self._moving[again.listener] = self._moving.pop(listener)
 
     def poll_timeout(self) -> int | None:
         """When `handle_timeout` is due."""
@@ -268,26 +276,19 @@ class Bridge:
         *,
         answer: Answer | None,
     ) -> None:
-        """Makes the listener: in the network, unless all of it is the gateway's own, and in the session."""
-        limits = self._common.limits
-        if self._sys.is_all_of(wanted.plain):
-            wanted.listener = next(self._common.ids)
-        else:
+        """Makes the listener: in the session, and in the network, unless all of it is the gateway's own."""
+        if not self._sys.is_all_of(wanted.plain):
             wanted.member = self._member_for(now, connection, wanted)
-            options = Options(
-                qos=wanted.options.qos,
-                retain_as_published=wanted.options.retain_as_published,
-                retain_handling=_DO_NOT_SEND if wanted.group else handling,
-                queue_messages=limits.queue_messages,
-                queue_bytes=limits.queue_bytes,
-            )
-            control = self._members.control(wanted.member)
-            wanted.listener = control.subscribe(
-                now, wanted.plain, options, group=wanted.group, patience=PATIENCE
-            )
-            self._members.touch(wanted.member)
-        assert connection.session is not None, "a session that subscribes is there"
         packet_id = None if answer is None else answer.packet_id
+        self._listen(now, connection, wanted, handling, packet_id)
+
+    def _listen(
+        self, now: int, connection: Connection, wanted: Listening, handling: int, packet_id: int | None
+    ) -> None:
+        """Has the session get what comes, and then the listener's member subscribe: what is retained comes at
+        once. `packet_id`: of the SUBACK for which that waits."""
+        wanted.listener = next(self._common.ids)
+        assert connection.session is not None, "a session that subscribes is there"
         self._border.attach_listener(
             wanted.listener,
             connection.session,
@@ -298,24 +299,68 @@ class Bridge:
         )
         connection.subscriptions[wanted.filter] = wanted
         self._by_listener[wanted.listener] = connection, wanted
+        if wanted.member is not None:
+            self._subscribe(now, wanted.member, wanted, handling)
         if not wanted.group:
             self._sys.add(wanted.listener, wanted.plain, connection.id, packet_id, handling)
+
+    def _subscribe(self, now: int, member: int, wanted: Listening, handling: int) -> None:
+        limits = self._common.limits
+        options = Options(
+            qos=wanted.options.qos,
+            retain_as_published=wanted.options.retain_as_published,
+            retain_handling=_DO_NOT_SEND if wanted.group else handling,
+            queue_messages=limits.queue_messages,
+            queue_bytes=limits.queue_bytes,
+        )
+        self._members.control(member).subscribe(
+            now, wanted.plain, options, group=wanted.group, patience=PATIENCE, listener=wanted.listener
+        )
+        self._members.touch(member)
 
     def _member_for(self, now: int, connection: Connection, wanted: Listening) -> int:
         """Its own where owners are to hold messages for it, or to count it in a group; else the shared
         one."""
-        has_own = any(s.member not in (None, SHARED) for s in connection.subscriptions.values())
-        needs_own = bool(wanted.group) or (connection.is_held and (wanted.options.qos > 0 or has_own))
+        needs_own = bool(wanted.group) or (
+            connection.is_held and (wanted.options.qos > 0 or connection.has_own_subscriptions)
+        )
         if not needs_own:
             return SHARED
         if connection.member is None:
             connection.member = self._members.open(
                 now, connection.client_id, connection.expiry_s, clean_start=True, is_kept=False
             )
+        if connection.is_held:
+            for other in list(connection.subscriptions.values()):
+                if other.filter != wanted.filter:  # that one is made anew as it is
+                    self._move(now, connection, other)
         return connection.member
+
+    def _move_late(self, now: int, listener: int) -> None:
+        """One whose SUBACK was awaited while the others moved."""
+        connection, listening = self._by_listener.get(listener, (None, None))
+        if connection and listening and connection.is_held and connection.has_own_subscriptions:
+            self._move(now, connection, listening)
+
+    def _move(self, now: int, connection: Connection, former: Listening) -> None:
+        """Has a session's own member take over what the shared one has for it, once it is complete there."""
+        if former.member != SHARED or former.listener in self._waiting:
+            return
+        again = replace(former, listener=0, member=connection.member)
+        self._by_listener.pop(former.listener, None)
+        self._failed.cancel(former.listener)
+        self._listen(now, connection, again, _DO_NOT_SEND, packet_id=None)
+        self._moving[again.listener] = former
+
+    def _end_moved(self, now: int, listener: int) -> None:
+        former = self._moving.pop(listener, None)
+        if former is not None:
+            self._border.detach_listener(former.listener)
+            self._end(now, former)
 
     def _end(self, now: int, listening: Listening) -> None:
         """No more of this listener, anywhere."""
+        self._end_moved(now, listening.listener)
         self._by_listener.pop(listening.listener, None)
         self._failed.cancel(listening.listener)
         self._sys.remove(listening.listener)

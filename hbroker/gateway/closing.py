@@ -10,6 +10,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from hbroker._native import NativeError
+from hbroker.gateway.barrier import Barrier
 from hbroker.gateway.border import SessionState
 from hbroker.gateway.bridge import Bridge
 from hbroker.gateway.common import Common
@@ -88,22 +89,24 @@ class Closing:
         self._keeping.forget(connection)
         if connection.acl is not None:
             self._common.access.release(connection.acl)
-        told = _Barrier(connection.on_end)
+        told = Barrier(connection.on_end)
         if connection.session is not None:
-            kept = self._export(connection.session)
-            self._bridge.release(now, connection)
             self._change_expiry(now, connection, expiry_s)
+            connection.ends_session |= connection.expiry_s == 0
+            kept = self._export(connection, connection.session)
+            self._bridge.release(now, connection)
             was_open = state in (State.OPEN, State.CLOSING)
             self._end_session(now, connection, kept, reason, told, was_open=was_open)
         told.close(now)
 
-    def _export(self, session: int) -> SessionState:
-        """What is in flight. A session that the core lost with one of its threads has nothing any more."""
+    def _export(self, connection: Connection, session: int) -> SessionState:
+        """What is in flight. Of a session that the core lost with one of its threads nobody knows."""
         try:
-            return self._common.border.export_session(session)
+            is_over = connection.ends_session and not connection.is_lost
+            return self._common.border.export_session(session, is_over=is_over)
         except NativeError:
             self._common.count("sessions_lost")
-            return SessionState()
+            return SessionState(block=SessionState(block=connection.block).next_block)
 
     def _end_session(
         self,
@@ -111,7 +114,7 @@ class Closing:
         connection: Connection,
         kept: SessionState,
         reason: int | None,
-        told: _Barrier,
+        told: Barrier,
         *,
         was_open: bool,
     ) -> None:
@@ -119,7 +122,6 @@ class Closing:
             if connection.member is not None:
                 self._common.members.drop(now, connection.member)
             return
-        connection.ends_session |= connection.expiry_s == 0
         now_us = self._common.clock.unix_us(now)
         pending = after_close(
             connection.will if was_open else None,
@@ -134,10 +136,18 @@ class Closing:
             self._keeping.went(now, connection, kept, later, told.one_more())
         elif connection.has_record:
             self._keeping.ended(now, connection.client_id, told.one_more())
-        if pending is not None and is_due:
-            self._publish(now, pending, connection, told.one_more())
-        else:
+        if pending is None or not is_due:
             self._leave(now, connection, told.one_more())
+        elif pending.message.qos == 0 and self._owner_has_will(connection):
+            self._leave(now, connection, told.one_more(), with_will=True)
+        else:
+            self._publish(now, pending, connection, told.one_more())
+
+    def _owner_has_will(self, connection: Connection) -> bool:
+        """Then it publishes a will of QoS 0: a message to it could be lost on its way, or at whoever was the
+        owner before."""
+        member, members = connection.member, self._common.members
+        return member is not None and members.has(member) and members.control(member).is_will_kept
 
     def _publish(self, now: int, pending: PendingWill, connection: Connection, finish: Done) -> None:
         """The will goes out; then its owner need not keep it any more."""
@@ -147,14 +157,14 @@ class Closing:
 
         self._common.outbox.post(now, Letter(pending.message, published))
 
-    def _leave(self, now: int, connection: Connection, finish: Done) -> None:
+    def _leave(self, now: int, connection: Connection, finish: Done, *, with_will: bool = False) -> None:
         """Its own member leaves the owners, if it has one."""
         member, members = connection.member, self._common.members
         if member is None or not members.has(member):
             finish(now, True)
             return
         members.when_gone(connection.client_id, lambda now: finish(now, True))
-        members.leave(now, member, end_session=connection.ends_session)
+        members.leave(now, member, end_session=connection.ends_session, with_will=with_will)
 
     def _change_expiry(self, now: int, connection: Connection, expiry_s: int | None) -> None:
         """MQTT 5 §3.14.2.2.2. One that had none cannot get one at the end."""
@@ -199,28 +209,3 @@ class Closing:
                     run=self._common.clock.run,
                 )
                 self._keeping.write(now, own, is_here=False)
-
-
-class _Barrier:
-    """Tells all who wait once all that was begun has ended, and whether all of it went well."""
-
-    def __init__(self, waiting: list[Done]) -> None:
-        self._waiting = waiting
-        self._open = 1
-        self._is_good = True
-
-    def one_more(self) -> Done:
-        """One more thing that is begun; to be called when it has ended."""
-        self._open += 1
-        return self._one_less
-
-    def close(self, now: int) -> None:
-        """Nothing more is begun."""
-        self._one_less(now, True)
-
-    def _one_less(self, now: int, is_good: bool) -> None:
-        self._open -= 1
-        self._is_good &= is_good
-        if not self._open:
-            for done in self._waiting:
-                done(now, self._is_good)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from enum import Enum, auto
+from enum import auto
 from typing import Final
 
 from hbroker.gateway.admission import Entrant
@@ -11,12 +11,12 @@ from hbroker.gateway.border import ConnectEvent, SubscribeOptions, WillMessage
 from hbroker.gateway.claims import Stamp
 from hbroker.gateway.outbox import Done
 from hbroker.gateway.records import SessionSubscription
-from hbroker.protocol.machine import Machine
+from hbroker.protocol.machine import Machine, Symbol
 
 __all__ = ["TRANSITIONS", "Connection", "Event", "Listening", "State"]
 
 
-class State(Enum):
+class State(Symbol):
     """What a connection waits for."""
 
     AUTHENTICATING = auto()
@@ -32,7 +32,7 @@ class State(Enum):
     ENDED = auto()
 
 
-class Event(Enum):
+class Event(Symbol):
     """What happens to a connection."""
 
     ADMIT = auto()
@@ -103,6 +103,8 @@ class Connection:
     claimed_at: int = 0
     will: WillMessage | None = None
     session: int | None = None
+    block: int = 0
+    """Of its packet ids, as `SessionState` has it."""
     member: int | None = None
     acl: int | None = None
     was_present: bool = False
@@ -134,6 +136,11 @@ class Connection:
     def state(self) -> State:
         """What it waits for."""
         return self.machine.state
+
+    @property
+    def has_own_subscriptions(self) -> bool:
+        """Whether its own member has some, and not the shared one alone."""
+        return any(s.member is not None and s.member == self.member for s in self.subscriptions.values())
 
     @property
     def is_over(self) -> bool:

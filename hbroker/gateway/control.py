@@ -15,13 +15,16 @@ from typing import TYPE_CHECKING, Final
 
 from hbroker._native import LinkDownEvent
 from hbroker.config import GatewayLimits, GatewaySettings
+from hbroker.gateway import claims
 from hbroker.gateway.access import AccessLists
+from hbroker.gateway.barrier import Barrier
 from hbroker.gateway.border import (
     AuthEvent,
     Border,
     ClosedEvent,
     ConnectEvent,
     MqttEvent,
+    SessionOverflowEvent,
     SubscribeEvent,
     UnsubscribeEvent,
     WillMessage,
@@ -169,7 +172,7 @@ class Gateway:
         if message.publisher == self._publisher:
             pass  # What this gateway says holds here since it said it.
         elif topic.startswith(CLAIMS):
-            self._take_claim(now, message)
+            self._take_claims(now, message)
             return
         elif topic.startswith(SESSIONS):
             self._take_record(now, topic, payload)
@@ -184,6 +187,9 @@ class Gateway:
         if isinstance(event, ConnectEvent):
             self._opening.handle_connect(now, event)
             self._take_outcomes(now)
+            return
+        if isinstance(event, SessionOverflowEvent):
+            self._overflowed(now, event.session)
             return
         connection = self._roster.get(event.connection)
         if connection is None:
@@ -369,31 +375,34 @@ class Gateway:
 
     # The other gateways
 
-    def _take_claim(self, now: int, message: Message) -> None:
+    def _take_claims(self, now: int, message: Message) -> None:
+        """Another gateway connects these clients: this one lets go of them, and then acknowledges."""
         body = unseal(self._common.key, message.topic, message.payload)
-        claim = None if body is None else Claim.parse(body)
-        if claim is None:
+        told = None if body is None else claims.parse(body)
+        if told is None:
             self._common.count("claims_dropped")
-            self._handled(message)
-            return
+        barrier = Barrier([lambda now, is_distributed: self._handled(message)])
+        for claim in told or ():
+            self._yield(now, claim, barrier)
+        barrier.close(now)
+        self._take_outcomes(now)
+
+    def _yield(self, now: int, claim: Claim, barrier: Barrier) -> None:
         self._common.clock.saw(now, claim.stamp)
         connection = self._roster.of_client(claim.client)
-        if connection is not None and connection.stamp < claim.stamp:
+        if connection is None:
+            record = self._common.records.of(claim.client)
+            if record is not None:
+                self._closing.claimed(now, record, ends_session=claim.ends_session)
+        elif connection.stamp < claim.stamp:
             self._common.count("taken_over")
             self._closing.disconnect(
                 now,
                 connection,
                 Code.SESSION_TAKEN_OVER,
                 ends_session=claim.ends_session,
-                done=lambda now, is_distributed: self._handled(message),
+                done=barrier.one_more(),
             )
-            self._take_outcomes(now)
-            return
-        if connection is None:
-            record = self._common.records.of(claim.client)
-            if record is not None:
-                self._closing.claimed(now, record, ends_session=claim.ends_session)
-        self._handled(message)
 
     def _take_record(self, now: int, topic: str, payload: bytes) -> None:
         here = self._common.records.client_here(topic)
@@ -453,6 +462,15 @@ class Gateway:
             is_clean = False  # MQTT-3.1.2-23 forbids it: a protocol error, and no orderly end.
         reason = event.reason if event.reason is None or is_clean else max(event.reason, 1)
         self._closing.end(now, connection, reason=reason, expiry_s=changed)
+
+    def _overflowed(self, now: int, session: int) -> None:
+        """A session ends while it is without a client: before CONNACK, or behind a connection that broke."""
+        for connection in self._roster.all():
+            if connection.session == session:
+                self._common.count("sessions_overflowed")
+                self._closing.disconnect(now, connection, Code.QUOTA_EXCEEDED, ends_session=True)
+                break
+        self._take_outcomes(now)
 
     def _answered(self, now: int, answer: Answer) -> None:
         """An answer has all its codes. The first one of a session that is to be kept waits until the other

@@ -1,6 +1,7 @@
 """Writing session records: when a session changes, when its client goes, and when the session ends.
 
-While a client is connected its record says what another gateway needs if this one dies: the subscriptions.
+While a client is connected its record says what another gateway needs if this one dies: the subscriptions,
+and which packet ids may be in flight.
 Changes that follow each other closely are written once. When the client goes the record also says what is in
 flight.
 """
@@ -74,9 +75,10 @@ class Keeping:
 
     def write(self, now: int, record: Record, *, is_here: bool, done: Done | None = None) -> None:
         """Writes a record. `is_here`: its client is connected to this gateway."""
-        payload = seal(self._common.key, record.topic, record.body())
-        self._common.records.take(now, record.topic, payload, is_here=is_here)
-        self._post(now, record.topic, payload, done)
+        topic = record.topic
+        payload = seal(self._common.key, topic, record.body())
+        self._common.records.keep(now, record, topic, payload, is_here=is_here)
+        self._post(now, topic, payload, done)
 
     def refresh(self, now: int) -> None:
         """The owner of `$gateway` may have lost them: all that this gateway sees to are written again, not
@@ -101,7 +103,8 @@ class Keeping:
     def _write_connected(self, now: int, connection: Connection, done: Done | None) -> None:
         self._changed.cancel(connection)
         connection.has_record = True
-        self.write(now, self._record(connection, None, SessionState(), None), is_here=True, done=done)
+        state = SessionState(block=connection.block)
+        self.write(now, self._record(connection, None, state, None), is_here=True, done=done)
 
     def _record(
         self,

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from random import Random
 from typing import Final
 
@@ -29,11 +30,26 @@ __all__ = ["SHARED", "Members", "network_session"]
 SHARED: Final = 0
 _LINGER: Final = SECOND
 """What a member that leaves has to say is repeated for so long."""
+_REPEAT: Final = SECOND // 100
+"""When that is repeated first; then at twice the interval. An owner may acknowledge LEAVE before it obeys: it
+says no more by itself, and answers the next one with RESET (§3.6)."""
 
 
 def network_session(client_id: str, key: bytes) -> int:
     """The network session of an MQTT client. It is not that of a client of the network with the same name."""
     return session_id(f"mqtt/{client_id}", key)
+
+
+@dataclass(slots=True)
+class _Leaver:
+    """A member that leaves. `links`: of owners that have not let it go. `until`: no longer in any case."""
+
+    control: ClientControl
+    ends_session: bool
+    with_will: bool
+    links: int
+    until: int
+    pause: int = _REPEAT
 
 
 class Members:
@@ -52,13 +68,14 @@ class Members:
         self._ids = ids
         self._deadlines: Agenda[int] = Agenda()
         self._leaving: Agenda[int] = Agenda()
-        self._links_left: dict[int, int] = {}
-        """Of members that leave: owners that have not let them go."""
+        self._leavers: dict[int, _Leaver] = {}
         self._waiters: dict[int, list[Callable[[int], None]]] = {}
         self._by_session: dict[int, int] = {}
         self._session_of: dict[int, int] = {}
         self._client_of: dict[int, str] = {}
         self._touched: deque[int] = deque()
+        self._moved: set[int] = set()
+        """Whose deadlines may be others than `_deadlines` has."""
         shared = ClientControl(border.member(SHARED), random, root, SessionTerms(name), ids)
         self._controls: dict[int, ClientControl] = {SHARED: shared}
 
@@ -84,14 +101,16 @@ class Members:
         self._client_of[number] = client_id
         return number
 
-    def leave(self, now: int, number: int, *, end_session: bool) -> None:
+    def leave(self, now: int, number: int, *, end_session: bool, with_will: bool = False) -> None:
         """A member leaves its owners, and is closed when they have let it go, or can have heard it. Until
-        then its control hears nothing more: it would make again what the owners end."""
+        then its control hears nothing more: it would make again what the owners end. `with_will`: the owner
+        of its will publishes that."""
         control = self._controls.pop(number)
-        control.leave(end_session=end_session)
+        control.leave(end_session=end_session, with_will=with_will)
         self._deadlines.cancel(number)
-        self._links_left[number] = control.links
-        self._leaving.set(number, now + (_LINGER if control.links else 0))
+        until = now + (_LINGER if control.links else 0)
+        self._leavers[number] = _Leaver(control, end_session, with_will, control.links, until)
+        self._leaving.set(number, min(now + _REPEAT, until))
 
     def drop(self, now: int, number: int) -> None:
         """A member ends without a word: another gateway has its session."""
@@ -119,16 +138,10 @@ class Members:
         return self._controls[number]
 
     def touch(self, number: int) -> None:
-        """Notes what a control that was called has to tell, and when it is due."""
-        control = self._controls.get(number)
-        if control is None:
-            return
-        self._touched.append(number)
-        due = control.poll_timeout()
-        if due is None:
-            self._deadlines.cancel(number)
-        else:
-            self._deadlines.set(number, due)
+        """Notes that a control that was called has something to tell, and may be due at another time."""
+        if number in self._controls:
+            self._touched.append(number)
+            self._moved.add(number)
 
     # In
 
@@ -138,23 +151,26 @@ class Members:
         if control is not None:
             control.handle_event(now, event)
             self.touch(number)
-        elif number in self._links_left and isinstance(event, LinkDownEvent):
-            self._links_left[number] -= 1
-            if self._links_left[number] <= 0:
+        elif number in self._leavers and isinstance(event, LinkDownEvent):
+            leaver = self._leavers[number]
+            leaver.links -= 1
+            if leaver.links <= 0:
                 self._close(now, number)
 
     def handle_timeout(self, now: int) -> None:
         """Does what is due."""
+        self._look()
         for number in self._deadlines.due(now):
             self._controls[number].handle_timeout(now)
             self.touch(number)
         for number in self._leaving.due(now):
-            self._close(now, number)
+            self._go_on_leaving(now, number)
 
     # Out
 
     def poll_timeout(self) -> int | None:
         """When `handle_timeout` is due."""
+        self._look()
         return earliest(self._deadlines.next(), self._leaving.next())
 
     def poll_outcome(self) -> tuple[int, Outcome] | None:
@@ -171,6 +187,26 @@ class Members:
     def __len__(self) -> int:
         return len(self._controls)
 
+    def _look(self) -> None:
+        """Asks the controls that were called when they are due: once in a turn, however often that was."""
+        while self._moved:
+            number = self._moved.pop()
+            control = self._controls.get(number)
+            due = None if control is None else control.poll_timeout()
+            if due is None:
+                self._deadlines.cancel(number)
+            else:
+                self._deadlines.set(number, due)
+
+    def _go_on_leaving(self, now: int, number: int) -> None:
+        leaver = self._leavers[number]
+        if now >= leaver.until:
+            self._close(now, number)
+            return
+        leaver.control.leave(end_session=leaver.ends_session, with_will=leaver.with_will)
+        leaver.pause *= 2
+        self._leaving.set(number, min(now + leaver.pause, leaver.until))
+
     def _close(self, now: int, number: int) -> None:
         self._border.close_member(number)
         self._controls.pop(number, None)
@@ -180,6 +216,6 @@ class Members:
             del self._by_session[session]
         self._deadlines.cancel(number)
         self._leaving.cancel(number)
-        self._links_left.pop(number, None)
+        self._leavers.pop(number, None)
         for told in self._waiters.pop(session, ()):
             told(now)

@@ -18,19 +18,17 @@ from typing import Final
 from hbroker.gateway import claims, wills
 from hbroker.gateway.acl import may_write
 from hbroker.gateway.admission import admit
-from hbroker.gateway.border import Accept, AuthEvent, ConnectEvent, SessionState, WillMessage
+from hbroker.gateway.border import Accept, AuthEvent, ConnectEvent, SessionState
 from hbroker.gateway.bridge import Bridge
-from hbroker.gateway.claims import Claim
+from hbroker.gateway.claiming import Claiming
 from hbroker.gateway.closing import Closing
 from hbroker.gateway.common import Common
 from hbroker.gateway.connections import Connection, Event, State
 from hbroker.gateway.keeping import Keeping
-from hbroker.gateway.outbox import Letter
 from hbroker.gateway.policy import Admitted, Candidate, Challenge, Check, Refusal, Verdict
 from hbroker.gateway.reasons import Code
 from hbroker.gateway.records import Record
 from hbroker.gateway.roster import Roster
-from hbroker.gateway.sealing import CLAIMS, client_hash, seal
 from hbroker.protocol.agenda import Agenda, earliest
 from hbroker.protocol.timers import SECOND
 
@@ -44,8 +42,11 @@ MOST_LETTERS: Final = 100_000
 """What the gateway has published and nobody has acknowledged. More than that is not begun."""
 
 _RESUME_PATIENCE: Final = 3 * SECOND
-_CLAIM_REPEATED: Final = 300 * SECOND
+_EXCHANGE_PATIENCE: Final = 10 * SECOND
+"""How long an authentication by AUTH may take, with all its steps, at CONNECT or anew."""
 _WILL: Final = "will"
+_RECORD: Final = "record"
+_TOO_LONG: Final = "the authentication took too long"
 _ELSEWHERE: Final = "the client id is claimed by another connection"
 
 
@@ -62,8 +63,10 @@ class Opening:
         self._closing = closing
         self._checks: deque[tuple[int, Check]] = deque()
         self._checking = 0
+        self._claiming = Claiming(common, roster, self._claimed)
         self._claims: Agenda[Connection] = Agenda()
         self._resumptions: Agenda[Connection] = Agenda()
+        self._exchanges: Agenda[Connection] = Agenda()
         self.is_stopping = False
 
     # In
@@ -102,12 +105,13 @@ class Opening:
             return None
         if connection.state is not State.OPEN:
             return Code.PROTOCOL_ERROR
-        answer = self._step(connection, event.method, event.data)
+        answer = self._step(now, connection, event.method, event.data)
         match answer:
             case Challenge(data=data):
                 self._common.border.auth(connection.id, Code.CONTINUE_AUTHENTICATION, event.method, data)
             case Admitted():
                 connection.step = 0
+                self._exchanges.cancel(connection)
                 self._common.border.auth(connection.id, Code.SUCCESS, event.method, b"")
             case Refusal(code=code):
                 return code
@@ -133,7 +137,10 @@ class Opening:
             self._accept(now, connection)
 
     def handle_timeout(self, now: int) -> None:
-        """Goes on without what took too long."""
+        """Claims those who came, and goes on without what took too long."""
+        self._claiming.handle_timeout(now)
+        for connection in self._exchanges.due(now):
+            self._give_up_exchange(now, connection)
         for connection in self._claims.due(now):
             self._own(now, connection)
         for connection in self._resumptions.due(now):
@@ -144,7 +151,12 @@ class Opening:
 
     def poll_timeout(self) -> int | None:
         """When `handle_timeout` is due."""
-        return earliest(self._claims.next(), self._resumptions.next())
+        return earliest(
+            self._claiming.poll_timeout(),
+            self._claims.next(),
+            self._resumptions.next(),
+            self._exchanges.next(),
+        )
 
     def poll_check(self) -> tuple[int, Check] | None:
         """A check to be made in a thread; its verdict comes back with the number."""
@@ -165,7 +177,7 @@ class Opening:
         )
 
     def _exchange(self, now: int, connection: Connection, method: str, data: bytes) -> None:
-        answer = self._step(connection, method, data)
+        answer = self._step(now, connection, method, data)
         match answer:
             case Challenge(data=reply):
                 self._common.border.auth(connection.id, Code.CONTINUE_AUTHENTICATION, method, reply)
@@ -174,11 +186,20 @@ class Opening:
             case None:
                 self._closing.refuse(now, connection, Code.BAD_AUTHENTICATION_METHOD)
 
-    def _step(self, connection: Connection, method: str, data: bytes) -> Verdict | Challenge | None:
+    def _give_up_exchange(self, now: int, connection: Connection) -> None:
+        if connection.state is State.AUTHENTICATING:
+            self._closing.refuse(now, connection, Code.NOT_AUTHORIZED, _TOO_LONG)
+        elif connection.state is State.OPEN:
+            self._closing.disconnect(now, connection, Code.NOT_AUTHORIZED, _TOO_LONG)
+
+    def _step(self, now: int, connection: Connection, method: str, data: bytes) -> Verdict | Challenge | None:
+        if connection not in self._exchanges:
+            self._exchanges.set(connection, now + _EXCHANGE_PATIENCE)
         step, connection.step = connection.step, connection.step + 1
         return self._common.policy.exchange(self._candidate(connection), method, data, step)
 
     def _judge(self, now: int, connection: Connection, verdict: Verdict) -> None:
+        self._exchanges.cancel(connection)
         if isinstance(verdict, Refusal):
             self._closing.refuse(now, connection, verdict.code, verdict.text)
             return
@@ -193,7 +214,6 @@ class Opening:
     # Whose it is
 
     def _claim(self, now: int, connection: Connection) -> None:
-        starts_clean = connection.event.clean_start
         connection.machine.handle(Event.ADMIT)
         connection.stamp, connection.claimed_at = self._common.clock.stamp(now), now
         former = self._roster.of_client(connection.client_id)
@@ -201,16 +221,11 @@ class Opening:
         self._claims.set(connection, now + claims.PATIENCE)
         if former is not None:
             self._replace(now, former, connection)
-        claim = Claim(connection.client_id, self._common.settings.name, connection.stamp, starts_clean)
-        topic = CLAIMS + client_hash(claim.client)
-        message = WillMessage(topic, seal(self._common.key, topic, claim.body()), qos=1)
+        self._claiming.claim(connection)
 
-        def claimed(now: int, is_distributed: bool) -> None:
-            connection.is_claimed = True
-            self._own(now, connection)
-
-        until = now + _CLAIM_REPEATED
-        self._common.outbox.post(now, Letter(message, claimed, replaces=True, until=until))
+    def _claimed(self, now: int, connection: Connection) -> None:
+        connection.is_claimed = True
+        self._own(now, connection)
 
     def _replace(self, now: int, former: Connection, connection: Connection) -> None:
         """The client's former connection at this gateway ends first."""
@@ -260,15 +275,31 @@ class Opening:
     def _resume(self, now: int, connection: Connection, record: Record) -> None:
         connection.was_present = connection.has_record = True
         connection.is_held = connection.expiry_s > 0 or record.has_member
-        connection.session = self._common.border.open_session(record.state)
+        state, is_known = record.state, record.away_since_us is not None
+        if not is_known:  # Its gateway died, and with it what was in flight.
+            state = SessionState(block=state.next_block)
+        connection.block = state.block
+        connection.session = self._common.border.open_session(state)
         if record.has_member:
             self._open_member(now, connection, clean_start=False)
         self._bridge.restore(now, connection, record.subscriptions)
-        if connection.expiry_s:
-            self._keeping.changed(now, connection, None)
-        else:
+        if not connection.expiry_s:
             connection.has_record = False
             self._keeping.ended(now, connection.client_id)
+        elif is_known:
+            self._keeping.changed(now, connection, None)
+        else:
+            self._await_record(now, connection)
+
+    def _await_record(self, now: int, connection: Connection) -> None:
+        """Nothing is sent before all gateways know which packet ids are used from now on."""
+        connection.awaited.add(_RECORD)
+
+        def written(now: int, is_distributed: bool) -> None:
+            connection.awaited.discard(_RECORD)
+            self.handle_ready(now, connection)
+
+        self._keeping.changed(now, connection, written)
 
     def _begin(self, now: int, connection: Connection, record: Record | None) -> None:
         """A new session; what one before left at its owners ends."""

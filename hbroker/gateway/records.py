@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from hbroker.gateway.border import InFlight, SessionState, SubscribeOptions
+from hbroker.gateway.border import PACKET_ID_BLOCKS, InFlight, SessionState, SubscribeOptions
 from hbroker.gateway.gateways import Gateways
 from hbroker.gateway.sealing import SESSIONS, client_hash, last_level, unseal
 from hbroker.gateway.wills import PendingWill
@@ -23,6 +23,8 @@ from hbroker.protocol.timers import SECOND
 __all__ = ["MOST_RECORDS", "Record", "Records", "SessionSubscription"]
 
 MOST_RECORDS: Final = 2_000_000
+_PACKET_IDS: Final = 1 << 16
+_WORDS: Final = 1 << 64
 _AGAIN: Final = 60 * SECOND
 """How often a session that another gateway is to end is looked at: that one may be gone by then."""
 
@@ -81,7 +83,7 @@ class Record:
                 [m.packet_id, m.publisher, m.sequence, m.qos, m.is_received] for m in self.state.in_flight
             ],
             "received": list(self.state.received),
-            "next": self.state.next_packet_id,
+            "block": self.state.block,
             "will": None if self.will is None else self.will.body(),
         }
 
@@ -101,8 +103,8 @@ class Record:
                 subscriptions=tuple(_subscription(entry) for entry in body["subscriptions"]),
                 state=SessionState(
                     tuple(_in_flight(entry) for entry in body["in_flight"]),
-                    tuple(int(id) for id in body["received"]),
-                    int(body["next"]),
+                    tuple(_within(id, _PACKET_IDS) for id in body["received"]),
+                    _within(body["block"], PACKET_ID_BLOCKS),
                 ),
                 will=will,
             )
@@ -118,7 +120,24 @@ def _subscription(entry: list[Any]) -> SessionSubscription:
 
 def _in_flight(entry: list[Any]) -> InFlight:
     packet_id, publisher, sequence, qos, is_received = entry
-    return InFlight(int(packet_id), int(publisher), int(sequence), int(qos), bool(is_received))
+    return InFlight(
+        _within(packet_id, _PACKET_IDS),
+        _within(publisher, _WORDS),
+        _within(sequence, _WORDS),
+        _within(qos, 3),
+        bool(is_received),
+    )
+
+
+def _within(value: Any, end: int) -> int:
+    """A whole number below `end`.
+
+    Raises `ValueError` for any other.
+    """
+    number = int(value)
+    if not 0 <= number < end:
+        raise ValueError(number)
+    return number
 
 
 @dataclass(slots=True)
@@ -150,15 +169,18 @@ class Records:
 
     # Change
 
-    def take(self, now: int, topic: str, payload: bytes, *, is_here: bool = False) -> None:
-        """A record, as another gateway wrote it or this one does; an empty payload clears it."""
-        hash = last_level(topic)
+    def take(self, now: int, topic: str, payload: bytes) -> None:
+        """A record, as another gateway wrote it; an empty payload clears it."""
         if not payload:
-            self._forget(hash)
+            self._forget(last_level(topic))
             return
         record = self._parse(topic, payload)
-        if record is None:
-            return
+        if record is not None:
+            self.keep(now, record, topic, payload)
+
+    def keep(self, now: int, record: Record, topic: str, payload: bytes, *, is_here: bool = False) -> None:
+        """A record, and how it is written."""
+        hash = last_level(topic)
         if hash not in self._kept and len(self._kept) >= MOST_RECORDS:
             self.refused += 1
             return

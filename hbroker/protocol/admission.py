@@ -129,7 +129,7 @@ def _by_delegation(applicant: Applicant, jurisdiction: Jurisdiction, decider: De
     parent = jurisdiction.entrusted_to(decider)
     if parent is not None:
         return Below(parent)
-    if not applicant.is_holder(decider) and applicant.epoch <= decider.epoch:
+    if not applicant.is_holder(decider):
         return Turned(Reason.REASON_OVERLAP, decider)
     return _by_enclosing(applicant, jurisdiction)
 

@@ -80,10 +80,18 @@ class ClientControl:
         return ticket
 
     def subscribe(
-        self, now: int, filter: str, options: Options, *, group: str = "", patience: int = PATIENCE
+        self,
+        now: int,
+        filter: str,
+        options: Options,
+        *,
+        group: str = "",
+        patience: int = PATIENCE,
+        listener: int | None = None,
     ) -> int:
-        """Subscribes to a valid filter. Returns the id of the outcome that follows."""
-        subscription = self._next_id()
+        """Subscribes to a valid filter. Returns the id of the outcome that follows: `listener`, a new one of
+        the `ids`, where somebody must know it before the first message can come."""
+        subscription = self._next_id() if listener is None else listener
         key: Key = (group, filter)
         self._subscriber.subscribe(now, subscription, key, options, patience)
         return subscription
@@ -106,14 +114,20 @@ class ClientControl:
         self._subscriber.set_terms(now, self.terms)
         self._testator.set_terms(self.terms)
 
-    def leave(self, *, end_session: bool = False) -> None:
-        """§6.4: leaves every owner, without a will. A persistent session goes on there without a link, unless
-        it is to end."""
+    def leave(self, *, end_session: bool = False, with_will: bool = False) -> None:
+        """§6.4: leaves every owner. A persistent session goes on there without a link, unless it is to end.
+        `with_will`: its owner is to publish the will (§6.6)."""
         self._testator.stop()
         keep = self.terms.is_persistent and not end_session
-        packet = pack(pb.Leave(reason=pb.REASON_NORMAL_DISCONNECTION, keep_session=keep))
+        reason = pb.REASON_DISCONNECT_WITH_WILL if with_will else pb.REASON_NORMAL_DISCONNECTION
+        packet = pack(pb.Leave(reason=reason, keep_session=keep))
         for link in self._links:
             self._core.send(link, packet)
+
+    @property
+    def is_will_kept(self) -> bool:
+        """Whether the owner of its topic has the will now, as far as this client knows."""
+        return self._testator.state is WillState.KEPT
 
     # In: the core
 

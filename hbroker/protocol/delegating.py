@@ -139,8 +139,16 @@ class Delegating:
             self._turn(Inquiry(applicant.address, session_link=link), join, _STALE)
         elif child is not None and applicant.epoch and held == applicant.epoch:
             self._renew(now, child, link, join, applicant, grant)
+        elif applicant.epoch and (others := self._held_within(applicant)):
+            overlap = Turned(Reason.REASON_OVERLAP, others[0])
+            self._turn(Inquiry(applicant.address, session_link=link), join, overlap)
         else:
             self._delegate(now, link, join, applicant, grant)
+
+    def _held_within(self, applicant: Applicant) -> list[Delegation]:
+        """§5.1: what others hold of a subtree that is renewed, and that this node did not know: granted since
+        it began anew. The applicant knows nothing of it, and would serve it, too."""
+        return self._jurisdiction.entrusted(applicant.subtree, applicant.node, applicant.address)
 
     def _delegate(self, now: int, link: int, join: pb.Join, applicant: Applicant, grant: Grant) -> None:
         lease, policy = self._lease(now, grant), self._policy(now, applicant, grant)

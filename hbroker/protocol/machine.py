@@ -11,10 +11,17 @@ from collections.abc import Mapping
 from enum import Enum
 from typing import Generic, TypeVar
 
-__all__ = ["ImpossibleTransition", "Machine"]
+__all__ = ["ImpossibleTransition", "Machine", "Symbol"]
 
 StateT = TypeVar("StateT", bound=Enum)
 EventT = TypeVar("EventT", bound=Enum)
+
+
+class Symbol(Enum):
+    """A state or an event of a machine that walks often: each is one object, hashed as one. (A member of a
+    plain Enum hashes its name, in Python.)"""
+
+    __hash__ = object.__hash__
 
 
 class ImpossibleTransition(AssertionError):

@@ -96,7 +96,7 @@ class Subscriber:
 
     def release(self, now: int, listener: int) -> None:
         """Removes a listener, and leaves the subscription in the session, at its owners (§6.4)."""
-        self._remove(now, listener)
+        self._remove(now, listener, is_kept=True)
 
     def set_terms(self, now: int, terms: SessionTerms) -> None:
         """Other terms of the session: every owner is told."""
@@ -477,14 +477,15 @@ class Subscriber:
         self._unsubscriptions.prepare(key)
         self._unsubscriptions.forget(key, self._fail(now, listener, reason, answered=answered))
 
-    def _remove(self, now: int, listener: int) -> list[int]:
+    def _remove(self, now: int, listener: int, *, is_kept: bool = False) -> list[int]:
         """Takes a listener out; returns the sessions in which the subscription is to be ended.
 
-        Those that stay may ask for less: then the owners are told.
+        Those that stay may ask for less: then the owners are told. `is_kept`: it is left in the session.
         """
-        self._core.unlisten(listener)
-        self._deadlines.cancel(listener)
         known = self._by_id.pop(listener, None)
+        is_member = known is not None and bool(known.key[0])
+        self._core.unlisten(listener, is_member and not is_kept)
+        self._deadlines.cancel(listener)
         if known is None:
             return []
         before = known.options

@@ -19,6 +19,7 @@ from hbroker.gateway.border import (
     ClosedEvent,
     ConnectEvent,
     MqttEvent,
+    SessionOverflowEvent,
     SubscribeEvent,
     SubscribeOptions,
     UnsubscribeEvent,
@@ -132,6 +133,10 @@ def _closed(native: Any) -> ClosedEvent:
     return ClosedEvent(native.connection, native.cause, native.reason, native.session_expiry_s)
 
 
+def _overflow(native: Any) -> SessionOverflowEvent:
+    return SessionOverflowEvent(native.session)
+
+
 def _unknown(native: Any) -> None:
     """Nothing that a decision waits for."""
 
@@ -142,4 +147,5 @@ _EVENTS: Final[dict[str, Callable[[Any], MqttEvent | None]]] = {
     "UnsubscribeEvent": _unsubscribe,
     "AuthEvent": _auth,
     "ClosedEvent": _closed,
+    "SessionOverflowEvent": _overflow,
 }

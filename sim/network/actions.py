@@ -6,9 +6,13 @@ Times count from when the first nodes serve, in microseconds. Hosts are named.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TypeAlias
+from enum import IntEnum
+from typing import Final, TypeAlias
+
+from hbroker._proto import packet_pb2 as pb
 
 __all__ = [
+    "USUAL",
     "Action",
     "ClientAction",
     "Continue",
@@ -20,10 +24,12 @@ __all__ = [
     "Leave",
     "Move",
     "NodeAction",
+    "Overflow",
     "Part",
     "PathAction",
     "ProcessAction",
     "Publish",
+    "Queue",
     "Restart",
     "Roam",
     "SetWill",
@@ -32,6 +38,14 @@ __all__ = [
     "Unsubscribe",
     "describe",
 ]
+
+
+class Overflow(IntEnum):
+    """What a full queue does, as on the wire."""
+
+    DROP_OLDEST = pb.OVERFLOW_DROP_OLDEST
+    DROP_NEWEST = pb.OVERFLOW_DROP_NEWEST
+    END_SESSION = pb.OVERFLOW_END_SESSION
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,6 +159,24 @@ class SetWill:
 
 
 @dataclass(frozen=True, slots=True)
+class Queue:
+    """What a subscriber has its owners hold back for its session (§7.8): so many messages and bytes, beyond
+    which they do as `overflow` says. 0: as many as the node allows."""
+
+    messages: int = 0
+    bytes: int = 0
+    overflow: Overflow = Overflow.DROP_OLDEST
+
+    def __str__(self) -> str:
+        bounds = f"{self.messages or 'any number of'} messages, {self.bytes or 'any number of'} bytes"
+        return f"({bounds}, {self.overflow.name.lower()})"
+
+
+USUAL: Final = Queue()
+"""As nodes have it, where a subscriber asks for nothing else."""
+
+
+@dataclass(frozen=True, slots=True)
 class Subscribe:
     """A client subscribes, in a shared group where one is named."""
 
@@ -153,6 +185,7 @@ class Subscribe:
     filter: str
     qos: int
     group: str = ""
+    queue: Queue = USUAL
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,7 +207,8 @@ class Roam:
 
 @dataclass(frozen=True, slots=True)
 class Publish:
-    """A client publishes a message of so many bytes. `retain` without any bytes: it clears the topic."""
+    """A client publishes a message of so many bytes. `retain` without any bytes: it clears the topic.
+    `expiry`: after so many seconds it is worth nothing; None: it keeps its worth."""
 
     at: int
     client: str
@@ -182,6 +216,7 @@ class Publish:
     qos: int
     size: int
     retain: bool = False
+    expiry: int | None = None
 
 
 NodeAction: TypeAlias = Join | Leave | Dismiss | Move

@@ -5,12 +5,16 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Final, TypeAlias
 
+from .actions import USUAL, Queue
 from .hosts import ClientHost
+from .world import START
 
 __all__ = ["Application", "Interest", "MessageId", "Sent"]
 
 WHOLE: Final = 1_000
 """A payload of so many bytes goes in one datagram, over any path."""
+AHEAD: Final = 0.05
+"""By how much a node's clock may be too fast."""
 PART_WAIT: Final = 30_000_000
 """How long a subscriber waits for a message's next part (§9)."""
 
@@ -31,11 +35,17 @@ class Sent:
     at: int
     acknowledged: int | None = None
     """When its publisher learned that it is distributed."""
+    dies_at: int | None = None
+    """When it is worth nothing any more; None: never."""
 
     @property
     def may_be_in_parts(self) -> bool:
         """Whether one datagram may be too small for it (§7.5)."""
         return len(self.payload) > WHOLE
+
+    def may_be_dead(self, now: int) -> bool:
+        """Whether it has expired by the clock of any node (§5.6)."""
+        return self.dies_at is not None and now + (now - START) * AHEAD >= self.dies_at
 
     def __str__(self) -> str:
         what = "retained message" if self.retain else "message"
@@ -52,6 +62,7 @@ class Interest:
     topics: tuple[str, ...]
     asked_at: int
     group: str = ""
+    queue: Queue = USUAL
     since: dict[str, int] = field(default_factory=dict)
     connected: dict[str, int] = field(default_factory=dict)
     """The same, but for breaks in which no link was lost."""
@@ -96,7 +107,8 @@ class Application:
     interests: dict[int, Interest] = field(default_factory=dict)
     past: list[Interest] = field(default_factory=list)
     """What its session, where that is kept, asked for before: in an earlier run, or until it ended it."""
-    is_gone: bool = False
+    ended_at: int | None = None
+    """When the process ended; None: it runs."""
     former: Application | None = None
     """The run before, where this one took its session up."""
     read: int = 0
@@ -107,8 +119,14 @@ class Application:
     """The latest message of each publisher's run and topic."""
     retained: set[MessageId] = field(default_factory=set)
     """What it had as retained messages."""
+    given_up: set[MessageId] = field(default_factory=set)
+    """What it lacks because its parts stopped coming."""
     broken: dict[str, int] = field(default_factory=dict)
     """When it last lost its link to who served, or had served, each topic."""
+
+    @property
+    def is_gone(self) -> bool:
+        return self.ended_at is not None
 
     def follow(self, former: Application) -> None:
         """Takes the session of an earlier run up."""
@@ -138,12 +156,21 @@ class Application:
         return message in self.had or is_former
 
     def may_lack(self, sent: Sent) -> bool:
-        """Whether it need not have a message: because it had it, or a run before may have had parts of it,
+        """Whether it need not have a message: because it had it, or the run before may have had parts of it,
         which died with that, or it gave the message up, because the next part was too long in coming."""
-        is_cut_short = sent.may_be_in_parts and (sent.at <= self.began_at or self._gave_up(sent))
+        is_cut_short = sent.may_be_in_parts and (self._may_follow(sent) or self._gave_up(sent))
         return self.has_had(sent.id) or is_cut_short
 
+    def _may_follow(self, sent: Sent) -> bool:
+        """Whether an earlier run of its session was there for a message: parts that it answered do not come
+        again. One that was published while none was there comes whole."""
+        ended_at = None if self.former is None else self.former.ended_at
+        return ended_at is not None and sent.at <= ended_at
+
     def _gave_up(self, sent: Sent) -> bool:
-        """§7.5: parts of it were acknowledged, and count for the publisher that comes back with the rest."""
-        was_long = sent.acknowledged is not None and sent.acknowledged - sent.at > PART_WAIT
-        return was_long and self.host.engine.counters().get("drop.incomplete", 0) > 0
+        """§7.5: parts of it were acknowledged, and count for the publisher that comes back with the rest.
+        It counts each message that it gives up, so it may lack no more than those."""
+        if sent.acknowledged is None or sent.acknowledged - sent.at <= PART_WAIT:
+            return False
+        self.given_up.add(sent.id)
+        return len(self.given_up) <= self.host.engine.counters().get("drop.incomplete", 0)

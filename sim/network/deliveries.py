@@ -17,7 +17,8 @@ been without a link for its expiry. Then:
   those published before its subscription was made, or made again after the loss of a link: should such a one
   come again, it is new to the subscriber.
 - *Intact*: a message has the bytes that were published.
-- *Shared*: `sharing`. *Retained*: `retention`. *Wills*: `wills`.
+- *Shared*: `sharing`. *Retained*: `retention`. *Wills*: `wills`. *Queues*, and what may be lacking where
+  these are full or messages expire: `losses`. *Expires*: `expiries`.
 """
 
 from __future__ import annotations
@@ -33,9 +34,12 @@ from hbroker.protocol.subscription import Key
 from hbroker.subtree import is_within
 
 from .absences import Absences
+from .actions import Queue
 from .applications import Application, Interest, MessageId, Sent
+from .expiries import Expiries
 from .hosts import ClientHost, NodeHost
 from .invariants import Invariant, Ownership, Violation
+from .losses import Losses
 from .owed import Owed
 from .retention import Retention
 from .sharing import Sharing
@@ -56,14 +60,16 @@ class Deliveries:
         self._ownership = ownership
         self._topics = topics
         self._now = now
-        self._retention = Retention(topics)
         self._sent: dict[MessageId, Sent] = {}
         self._open: dict[MessageId, Sent] = {}
         self._stalled: dict[int, int] = {}
         """When each session was last seen stalled, or away."""
-        self._owed = Owed()
+        self._losses = Losses()
+        self._retention = Retention(topics, self._losses)
+        self.expiries = Expiries()
+        self._owed = Owed(self._losses)
         self._absences = Absences(ownership)
-        self._sharing = Sharing(ownership, now)
+        self._sharing = Sharing(ownership, now, self._losses)
         self.wills = Wills(ownership, now)
         self._applications: dict[int, Application] = {}
         self.acknowledged = 0
@@ -80,6 +86,8 @@ class Deliveries:
         self._applications[host.session] = application
         self._absences.begin(host.session, application.expiry)
         self.wills.follow(host.session)
+        if host.grants_little:
+            self.expiries.shorten(host.session)
         return [] if former is None else list(former.interests.values())
 
     def end(self, host: ClientHost, *, ends_session: bool, is_crash: bool) -> None:
@@ -88,18 +96,21 @@ class Deliveries:
         if is_crash:
             self.wills.die(host.session)
         self._sharing.end(host.session)
-        application.is_gone = True
+        application.ended_at = self._now()
         self._absences.end(host.session, self._now())
         if ends_session or not application.expiry:
             del self._applications[host.session]
             for interest in application.interests.values():
                 self._sharing.leave(host.session, interest)
 
-    def subscribe(self, host: ClientHost, subscription: int, filter: str, qos: int, group: str) -> None:
+    def subscribe(
+        self, host: ClientHost, subscription: int, filter: str, qos: int, group: str, queue: Queue
+    ) -> None:
         """A client asked for a subscription."""
         topics = tuple(topic for topic in self._topics if topic_matches(filter, topic))
         application = self._applications[host.session]
-        interest = application.interest(Interest(filter, qos, topics, self._now(), group))
+        interest = application.interest(Interest(filter, qos, topics, self._now(), group, queue))
+        self._losses.ask(host.session, queue)
         application.interests[subscription] = interest
         self._absences.ask(host.session, interest.key)
         if group:
@@ -145,6 +156,7 @@ class Deliveries:
         if by_node:
             self._note_stall(session)
             self._absences.lose_link(session, node, self._now())
+            self.expiries.lose_link(session, node, self._now())
             self.wills.lose_link(session, node, reason)
         if application is None:
             return
@@ -155,12 +167,24 @@ class Deliveries:
                     for interest in application.interests.values():
                         interest.end(topic)
 
+    def overflow(self, session: int, node: NodeHost) -> Iterator[Violation]:
+        """A node ended a session, because its queue was full."""
+        yield from self._losses.end(node, session, self._now())
+        self._note_stall(session)
+        if application := self._applications.get(session):
+            for topic in self._topics:
+                if node.address in self._ownership.past[topic]:
+                    application.broken[topic] = self._now()
+                    for interest in application.interests.values():
+                        interest.end(topic)
+
     def break_below(self, subtree: str) -> None:
         """The owner of what lies below lost its lease."""
         self._break([topic for topic in self._topics if is_within(topic, subtree)])
 
     def break_owner(self, owner: NodeHost) -> None:
         """An owner died. What was on its way to it died too."""
+        self.expiries.lose_node(owner.address, self._now())
         self._break([topic for topic, last in self._ownership.owners.items() if last is owner])
         below = [t for t in self._topics if any(is_within(t, claim) for claim in owner.claims)]
         self._retention.lose([t for t in below if self._ownership.serves(t) is None], self._now())
@@ -176,13 +200,15 @@ class Deliveries:
 
     # Look
 
-    def look_for_stalls(self, node: NodeHost) -> None:
-        """After each act of a node: who is stalled, or away."""
+    def look_at_sessions(self, node: NodeHost) -> Iterator[Violation]:
+        """After each act of a node: who is stalled, or away, or has lost something."""
         for status in node.engine.sessions(MOST_SESSIONS):
-            if status.stalled or not status.connected:
+            yield from self._losses.look(node, status, self._now())
+            if status.stalled or not status.connected or self._losses.has_lost(status.session, self._now()):
                 self._note_stall(status.session)
             if status.connected:
                 self._absences.gain_link(status.session, node.address)
+                self.expiries.gain_link(status.session, node.address, self._now())
 
     def look_at_accounts(self, nodes: Iterable[NodeHost]) -> Iterator[Violation]:
         """Every half second: whether what sessions took adds up, which of them may have ended, and which

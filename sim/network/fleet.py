@@ -25,9 +25,16 @@ _AnyHost = TypeVar("_AnyHost", bound=Host)
 class Fleet:
     """Every process that was started, and the paths between those that live."""
 
-    def __init__(self, world: World, nodes: tuple[NodePlan, ...], expiries: Mapping[str, int]) -> None:
+    def __init__(
+        self,
+        world: World,
+        nodes: tuple[NodePlan, ...],
+        expiries: Mapping[str, int],
+        credits: Mapping[str, int],
+    ) -> None:
         self._world = world
         self._expiries = expiries
+        self._credits = credits
         self._plans = {node.name: node for node in nodes}
         self._settings: dict[str, NodeSettings] = {}
         self._names: dict[Address, str] = {}
@@ -56,7 +63,8 @@ class Fleet:
         terms = SessionTerms(name)
         if expiry := self._expiries.get(name):
             terms = SessionTerms(name, session_id(name), expiry, clean_start=begins_clean)
-        return self._enter(name, ClientHost(self._world, self._settings[ROOT].listen, name, terms))
+        root, credit = self._settings[ROOT].listen, self._credits.get(name)
+        return self._enter(name, ClientHost(self._world, root, name, terms, credit=credit))
 
     def restart_node(self, name: str, *, remembers: bool) -> NodeHost:
         """Starts a node that died again."""

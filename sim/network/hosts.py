@@ -30,6 +30,8 @@ if TYPE_CHECKING:
 __all__ = ["ClientHost", "Host", "NodeHost"]
 
 MILLION: Final = 1_000_000
+CREDIT: Final = 4_096
+"""Messages that a client takes from an owner without an answer, where it says nothing else (§9)."""
 SOCKET_BUFFER: Final = 256
 """Datagrams that wait in the socket of a process that is stopped; the kernel drops what comes on top."""
 
@@ -54,6 +56,7 @@ class Host:
         token_key: bytes,
         session: int = 0,
         persistent: bool = False,
+        credit: int | None = None,
         drift_ppm: int = 0,
     ) -> None:
         random = world.random
@@ -79,6 +82,7 @@ class Host:
                 token_keys=[token_key] if node else [],
                 seed=random.getrandbits(64),
                 persistent=persistent,
+                receive_messages=CREDIT if credit is None else credit,
             )
         )
         self.engine.handle_timeout(self.clock())
@@ -241,7 +245,8 @@ class NodeHost(Host):
 class ClientHost(Host):
     """A client: its application publishes and subscribes by the methods here.
 
-    `terms`: those of its session, with a `session` where another run is to have the same.
+    `terms`: those of its session, with a `session` where another run is to have the same. `credit`: how many
+    messages it takes from an owner without an answer; None: as many as clients do.
     """
 
     def __init__(
@@ -251,6 +256,7 @@ class ClientHost(Host):
         name: str = "",
         terms: SessionTerms | None = None,
         *,
+        credit: int | None = None,
         drift_ppm: int = 0,
     ) -> None:
         terms = terms or SessionTerms(name)
@@ -261,8 +267,10 @@ class ClientHost(Host):
             token_key=b"",
             session=terms.session,
             persistent=terms.is_persistent,
+            credit=credit,
             drift_ppm=drift_ppm,
         )
+        self.grants_little = credit is not None
         self.outcomes: list[Outcome] = []
         self.messages: list[Message] = []
         self.control: ClientControl = ClientControl(

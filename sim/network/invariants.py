@@ -9,7 +9,7 @@ The invariants are those of docs/guarantees.md, made exact:
 - *Complete*, *nothing lost*, *nothing doubled*, *order*, *intact*, *adds up*: `deliveries`.
 - *Resumed*: `owed`.
 - *Shared*: `sharing`. *Wills*: `wills`.
-- *Retained*: `retention`.
+- *Retained*: `retention`. *Queues*: `losses`. *Expires*: `expiries`.
 - *Bounded*: links, sessions, subscriptions and unacknowledged messages stay below what the hosts that there
   are account for.
 
@@ -23,6 +23,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Final
 
+from hbroker.config import LeasePolicy
 from hbroker.protocol import timers
 from hbroker.subtree import is_within
 
@@ -31,6 +32,8 @@ from .world import Address, World
 
 __all__ = ["EXEMPT", "Bounds", "Invariant", "Ownership", "Violation"]
 
+FORGOTTEN: Final = timers.LEASE + 2 * timers.LEASE_DRIFT
+"""How long what a parent has forgotten may have two owners."""
 MOST_IN_FLIGHT: Final = 4_096
 """Unacknowledged deliveries of one direction of a link (§9)."""
 
@@ -48,6 +51,8 @@ class Invariant(Enum):
     WILLS = "a will is published when its client is gone, and not before"
     RETAINED = "who subscribes gets what is retained, and nothing older"
     ADDS_UP = "every message taken for a session is accounted for"
+    QUEUES = "a session's queue keeps to the bounds and the policy that were asked for"
+    EXPIRES = "what has expired is not sent on"
     BOUNDED = "memory is bounded"
     RECOVERS = "what is healed works again"
     QUIET = "in the end every link is quiet"
@@ -57,7 +62,8 @@ EXEMPT: Final = {
     Invariant.ONE_OWNER: (
         "A parent that began anew without its file of delegations cannot know them until its children renew: "
         "for a lease and both drift allowances after that, the topics that it had delegated are not held to "
-        "it, nor to what rests on it (complete, nothing lost, resumed)."
+        "it, nor to what rests on it (complete, nothing lost, resumed). Below a child under `serve`, whose "
+        "lease does not end, that time begins when it can be heard for certain: when all is healed."
     ),
 }
 """What is not promised yet, and why (docs/guarantees.md)."""
@@ -88,22 +94,31 @@ class Ownership:
         self._epochs: dict[str, tuple[int, int]] = {}
         self._seen: dict[int, dict[str, int]] = {}
         self._forgotten: dict[str, int] = {}
+        """Until when each topic is excused."""
+        self._lasting: set[str] = set()
+        """The topics that are excused until all is healed."""
 
     def forget(self, parent: NodeHost) -> None:
         """A parent began anew without its memory: see `EXEMPT`."""
-        until = self._world.now + timers.LEASE + 2 * timers.LEASE_DRIFT
-        cuts = [delegation.subtree for delegation in parent.delegations]
-        below = (t for t in self._topics if any(is_within(t, cut) for cut in cuts))
-        self._forgotten |= dict.fromkeys(below, until)
+        for delegation in parent.delegations:
+            below = [topic for topic in self._topics if is_within(topic, delegation.subtree)]
+            self._forgotten |= dict.fromkeys(below, self._world.now + FORGOTTEN)
+            if delegation.policy is LeasePolicy.SERVE:
+                self._lasting.update(below)
+
+    def heal(self) -> None:
+        """From now on everyone is heard."""
+        self._forgotten |= dict.fromkeys(self._lasting, self._world.now + FORGOTTEN)
+        self._lasting.clear()
 
     @property
     def forgotten(self) -> list[str]:
         """Topics that a parent may serve because it delegated them in an earlier life: see `EXEMPT`."""
-        return [topic for topic, until in self._forgotten.items() if self._world.now < until]
+        return [topic for topic in self._forgotten if self.was_forgotten(topic, self._world.now)]
 
     def was_forgotten(self, topic: str, since: int) -> bool:
         """Whether a parent that began anew still excuses what was published at that time: see `EXEMPT`."""
-        return self._forgotten.get(topic, 0) > since
+        return topic in self._lasting or self._forgotten.get(topic, 0) > since
 
     def serves(self, topic: str) -> NodeHost | None:
         """Who takes a message to this topic now."""

@@ -5,14 +5,18 @@
 - *Resumed*: a client that was told that every owner had its subscription from before (`Subscribed.resumed`,
   §6.4) gets what was acknowledged since that was made: for the first time, or again where an owner had said
   that it did not have it any more.
+
+Of both, what was dropped for the session, because its queue was full or the message expired, need not come:
+`losses`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 
 from .applications import Application, Interest, Sent
 from .invariants import Invariant, Violation
+from .losses import Losses
 
 __all__ = ["Owed"]
 
@@ -20,7 +24,8 @@ __all__ = ["Owed"]
 class Owed:
     """What is to come."""
 
-    def __init__(self) -> None:
+    def __init__(self, losses: Losses) -> None:
+        self._losses = losses
         self._waiting: list[tuple[int, Interest, Sent]] = []
         self._missed: dict[Interest, list[Sent]] = {}
         """What was acknowledged while subscriptions of sessions that are kept were not whole."""
@@ -46,15 +51,25 @@ class Owed:
 
     def look_at_the_end(self, applications: Mapping[int, Application], now: int) -> Iterator[Violation]:
         """Whether it came to those that are there."""
-        for session, interest, sent in self._waiting:
-            is_whole = interest.since.get(sent.topic, sent.at + 1) <= sent.at
-            if is_whole and (name := _lacks(applications.get(session), interest, sent)):
-                text = f"{sent} was acknowledged, and never came to {name}'s {interest.title}"
-                yield Violation(now, Invariant.NOTHING_LOST, text)
-        for session, interest, sent in self._resumed:
+        whole = [w for w in self._waiting if w[1].since.get(w[2].topic, w[2].at + 1) <= w[2].at]
+        for interest, name, sent in self._lost(whole, applications):
+            text = f"{sent} was acknowledged, and never came to {name}'s {interest.title}"
+            yield Violation(now, Invariant.NOTHING_LOST, text)
+        for interest, name, sent in self._lost(self._resumed, applications):
+            text = f"{name}'s {interest.title} was resumed, as it was told, and {sent} never came"
+            yield Violation(now, Invariant.RESUMED, text)
+
+    def _lost(
+        self, due: Iterable[tuple[int, Interest, Sent]], applications: Mapping[int, Application]
+    ) -> Iterator[tuple[Interest, str, Sent]]:
+        """Of each session a message that is due and lacking, and that it cannot have lost (`losses`)."""
+        lacking: dict[int, list[tuple[Interest, str, Sent]]] = {}
+        for session, interest, sent in due:
             if name := _lacks(applications.get(session), interest, sent):
-                text = f"{name}'s {interest.title} was resumed, as it was told, and {sent} never came"
-                yield Violation(now, Invariant.RESUMED, text)
+                lacking.setdefault(session, []).append((interest, name, sent))
+        for session, of_session in lacking.items():
+            lost = self._losses.unexplained([session], [sent for _, _, sent in of_session])
+            yield from [one for one in of_session if one[2] is lost][:1]
 
 
 def _lacks(application: Application | None, interest: Interest, sent: Sent) -> str:

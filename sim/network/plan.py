@@ -9,7 +9,7 @@ so an action may find that it no longer applies; it is then passed over.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
 
 from hbroker.config import LeasePolicy
@@ -38,6 +38,7 @@ class Plan:
     """One run. Times count from when the first nodes serve, in microseconds.
 
     `expiries`: of the sessions that are kept, how long each lives without a link, in seconds, by its client.
+    `credits`: how many messages a client takes from an owner without an answer, where that is not the usual.
     `first`: the nodes that are there from the beginning, by their order. `bandwidth_bps`: of the one line
     that all datagrams share; None: it has no limit.
     """
@@ -51,6 +52,7 @@ class Plan:
     paths: Faults
     bandwidth_bps: int | None
     actions: tuple[Action, ...]
+    credits: Mapping[str, int] = field(default_factory=dict)
 
     @property
     def end(self) -> int:
@@ -65,9 +67,13 @@ class Plan:
             clock = f", clock {node.drift_ppm:+} ppm" if node.drift_ppm else ""
             yield f"node {node.name}: {node.subtree or '(root)'}, {node.policy.value}{clock}{late}"
         messages = [action for action in self.actions if isinstance(action, Publish)]
-        yield f"clients: {' '.join(self.clients)}; {len(messages)} messages to {len(self.topics)} topics"
+        mortal = sum(message.expiry is not None for message in messages)
+        yield f"clients: {' '.join(self.clients)}"
+        yield f"{len(messages)} messages to {len(self.topics)} topics, of which {mortal} expire"
         for client, expiry in self.expiries.items():
             yield f"client {client}: its session is kept for {expiry} s"
+        for client, credit in self.credits.items():
+            yield f"client {client}: takes {credit} messages without an answer"
         for action in self.actions:
             if not isinstance(action, Publish):
                 yield f"{action.at / SECOND:10.6f} {describe(action)}"

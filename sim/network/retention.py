@@ -5,7 +5,8 @@ its owner dies, or loses its lease, or nobody serves the topic for a while, so t
 
 - *Not stale*: who subscribes gets none that another had superseded before he asked.
 - *Not to groups*: members of shared groups get none.
-- *Not missing*: who subscribes while one is there, and stays connected, gets it or a later one.
+- *Not missing*: who subscribes while one is there, and stays connected, gets it or a later one, unless that
+  expires, or the session's queue overflows.
 
 Messages of several publishers that overlap in time have no order, so none of them supersedes another.
 """
@@ -17,6 +18,7 @@ from typing import Final
 
 from .applications import Application, Interest, Sent
 from .invariants import Invariant, Violation
+from .losses import Losses
 
 __all__ = ["Retention"]
 
@@ -27,7 +29,8 @@ GAP: Final = 10
 class Retention:
     """The retained messages of every topic."""
 
-    def __init__(self, topics: Iterable[str]) -> None:
+    def __init__(self, topics: Iterable[str], losses: Losses) -> None:
+        self._losses = losses
         self._published: dict[str, list[Sent]] = {topic: [] for topic in topics}
         self._lost: dict[str, int] = {}
         self._gaps: dict[str, int] = {}
@@ -77,6 +80,10 @@ class Retention:
                 later = [s for s in self._published[topic] if s.at >= interest.asked_at]
                 if any(s.qos == 0 for s in later):
                     continue  # It took the place of what was wanted, and may be lost.
+                if wanted.may_be_dead(interest.made_at or now) or any(s.may_be_dead(now) for s in later):
+                    continue
+                if self._losses.has_lost(application.host.session, interest.asked_at):
+                    continue
                 if not any(_has(application, s) for s in (wanted, *later)):
                     text = f"{application.name} subscribed to {interest.title}, and has not got {wanted}"
                     yield Violation(now, Invariant.RETAINED, text)

@@ -8,8 +8,11 @@
   died, if a subscription of QoS 1 or 2 in the group was whole from the message's publication on. If a member
   was away or stalled meanwhile it waits for that one, and comes by the end, to whomever, as long as such a
   subscription is whole until then, and unless a member's session is away at the end: it may wait there.
-  A message in parts is not promised any more once a member has ended.
+  A message in parts is not promised any more once a member has ended, nor one that expired while it waited.
 - Where all is healed a message comes to a group of which a member runs whose subscription is such a one.
+  Where none runs it waits for one that is away, which a run does not show.
+- Order holds for each member, but for what was another's first (`deliveries`): a member changed since it was
+  published, and what that one was sent and had not answered comes behind newer messages.
 """
 
 from __future__ import annotations
@@ -19,6 +22,7 @@ from dataclasses import dataclass, field
 
 from .applications import Application, Interest, MessageId, Sent
 from .invariants import Invariant, Ownership, Violation
+from .losses import Losses
 
 __all__ = ["Sharing"]
 
@@ -52,7 +56,8 @@ class _Group:
 class Sharing:
     """All shared groups of one run."""
 
-    def __init__(self, ownership: Ownership, now: Callable[[], int]) -> None:
+    def __init__(self, ownership: Ownership, now: Callable[[], int], losses: Losses) -> None:
+        self._losses = losses
         self._ownership = ownership
         self._now = now
         self._groups: dict[tuple[str, str], _Group] = {}
@@ -130,8 +135,8 @@ class Sharing:
     def look_at_the_end(self, present: Set[Interest]) -> Iterator[Violation]:
         """Whether what waited for a member came to one. `present`: as above."""
         for group in self._groups.values():
-            for sent in group.waiting:
-                is_due = group.promises(sent) and not group.is_away(sent.topic, present)
-                if is_due and sent.id not in group.had:
-                    text = f"{sent} was acknowledged, and never came to a member of {group.title}"
-                    yield Violation(self._now(), Invariant.SHARED, text)
+            due = [s for s in group.waiting if group.promises(s) and not group.is_away(s.topic, present)]
+            lacking = [sent for sent in due if sent.id not in group.had]
+            if (lost := self._losses.unexplained(group.sessions, lacking)) is not None:
+                text = f"{lost} was acknowledged, and never came to a member of {group.title}"
+                yield Violation(self._now(), Invariant.SHARED, text)

@@ -64,19 +64,29 @@ class Stage:
         client = self._fleet.start_client(name, begins_clean=begins_clean)
         self._bounds.count(client)
         for interest in self._deliveries.start(name, client):
-            self._subscribe(client, interest.filter, interest.qos, interest.group)
+            self._subscribe(client, interest.filter, interest.qos, interest.group, interest.queue)
         return client
 
     def publish(self, name: str, client: ClientHost, wanted: actions.Publish) -> Sent | None:
         """None: there was no room."""
         payload = _payload(f"{name} {self.messages} ", wanted.size)
         client.catch_up()
-        sequence = client.engine.publish(wanted.topic, payload, wanted.qos, wanted.retain)
+        expires = wanted.expiry is not None
+        sequence = client.engine.publish(
+            wanted.topic,
+            payload,
+            wanted.qos,
+            wanted.retain,
+            published_at_us=client.clock() if expires else 0,
+            expiry_s=wanted.expiry,
+        )
         if sequence is None:
             return None
         self.messages += 1
         message = client.publisher, sequence
-        sent = Sent(name, message, wanted.topic, wanted.qos, wanted.retain, payload, self._world.now)
+        now = self._world.now
+        dies_at = None if wanted.expiry is None else now + wanted.expiry * SECOND
+        sent = Sent(name, message, wanted.topic, wanted.qos, wanted.retain, payload, now, dies_at=dies_at)
         self._deliveries.publish(sent)
         self._world.settle(client)
         return sent
@@ -129,7 +139,7 @@ class Stage:
             case actions.Roam():
                 self._fleet.roam(client)
             case actions.Subscribe():
-                self._subscribe(client, action.filter, action.qos, action.group)
+                self._subscribe(client, action.filter, action.qos, action.group, action.queue)
             case actions.Depart():
                 client.leave(end_session=action.ends_session)
                 self._end_client(client, ends_session=action.ends_session, is_crash=False)
@@ -177,11 +187,13 @@ class Stage:
                 self._ownership.forget(before)
             self._bounds.count(self._fleet.restart_node(name, remembers=remembers))
 
-    def _subscribe(self, client: ClientHost, filter: str, qos: int, group: str) -> None:
+    def _subscribe(self, client: ClientHost, filter: str, qos: int, group: str, queue: actions.Queue) -> None:
         client.catch_up()
-        options = Options(qos=qos)
+        options = Options(
+            qos=qos, overflow=queue.overflow, queue_messages=queue.messages, queue_bytes=queue.bytes
+        )
         subscription = client.control.subscribe(client.clock(), filter, options, group=group)
-        self._deliveries.subscribe(client, subscription, filter, qos, group)
+        self._deliveries.subscribe(client, subscription, filter, qos, group, queue)
         self._bounds.subscribed()
         self._world.settle(client)
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Final
 
-from hbroker._native import ControlEvent, LinkDownEvent
+from hbroker._native import ControlEvent, LinkDownEvent, OverflowEvent
 from hbroker._proto import packet_pb2 as pb
 from hbroker.protocol.core import Event
 from hbroker.protocol.notices import LeaseLost, TookBack
@@ -78,12 +78,13 @@ class Trial:
     def __init__(self, plan: Plan) -> None:
         self._plan = plan
         self._world = World(plan.seed)
-        self._fleet = Fleet(self._world, plan.nodes, plan.expiries)
+        self._fleet = Fleet(self._world, plan.nodes, plan.expiries, plan.credits)
         self._ownership = Ownership(self._world, plan.topics)
         self._deliveries = Deliveries(self._ownership, plan.topics, lambda: self._world.now)
         self._bounds = Bounds(self._world)
         self._stage = Stage(self._world, self._fleet, self._ownership, self._deliveries, self._bounds)
         self._tail: deque[str] = deque(maxlen=KEPT)
+        self._has_mortals = any(isinstance(a, Publish) and a.expiry is not None for a in plan.actions)
         self._noticed: dict[int, int] = {}
         self._began = self._world.now
         self._datagrams = 0
@@ -130,6 +131,7 @@ class Trial:
         """§4.6 of the design: whatever was broken works again by itself."""
         self._say("all is healed")
         self._fleet.heal()
+        self._ownership.heal()
         self._run_until(self._world.now + NOTICING)
         deadline = self._world.now + SETTLING
         while complaints := self._complaints():
@@ -179,7 +181,7 @@ class Trial:
 
     def _acted(self, host: Host) -> None:
         if isinstance(host, NodeHost):
-            self._deliveries.look_for_stalls(host)
+            self._check(self._deliveries.look_at_sessions(host))
         match host:
             case NodeHost() if host.has_decided:
                 self._read_notices(host)
@@ -205,6 +207,9 @@ class Trial:
             self._say(f"{ends[0]}: link to {ends[1]} down: {event.reason}")
             session, node = (event.session, host.address) if event.inbound else (host.session, event.address)
             self._deliveries.lose_link(session, node, event.reason, by_node=event.inbound)
+        elif isinstance(host, NodeHost) and isinstance(event, OverflowEvent):
+            self._say(f"{host.settings.name}: a session's queue overflowed, and it ends")
+            self._check(self._deliveries.overflow(event.session, host))
         elif isinstance(event, ControlEvent) and event.link is not None:
             match host, body_of(event.packet):
                 case ClientHost(), pb.SubAck() as suback:
@@ -214,6 +219,9 @@ class Trial:
 
     def _watch(self, datagram: Datagram) -> None:
         self._datagrams += 1
+        sender = self._world.hosts.get(datagram.source) if self._has_mortals else None
+        if isinstance(sender, NodeHost):
+            self._check(self._deliveries.expiries.look(sender, datagram.decode(), self._world.now))
         if self._busy is not None:
             odd = set(datagram.kinds()) - IDLE
             if odd:

@@ -21,7 +21,7 @@ from .paths import CLEAR, Faults
 if TYPE_CHECKING:
     from .hosts import Host
 
-__all__ = ["Datagram", "World"]
+__all__ = ["START", "Datagram", "World"]
 
 Address = tuple[str, int]
 

@@ -16,18 +16,21 @@ _CONNACK = b"\x20\x02\x00\x00"
 
 
 @contextmanager
-def _broker(qos: int, sent: bytes, answers: bytearray) -> Iterator[tuple[str, int]]:
-    """Takes one subscriber, sends it some bytes, and keeps what it answers until it goes."""
+def _broker(qos: int, sent: Sequence[bytes], answers: bytearray) -> Iterator[tuple[str, int]]:
+    """Takes so many subscribers, sends each its bytes, and keeps what they answer until they go."""
 
     def serve() -> None:
-        connection, _ = server.accept()
-        with connection:
+        connections = [server.accept()[0] for _ in sent]
+        for connection in connections:
             connection.recv(1_024)
             connection.sendall(_CONNACK)
+        for connection, packets in zip(connections, sent, strict=True):
             connection.recv(1_024)
-            connection.sendall(bytes([0x90, 3, 0, 1, qos]) + sent)
-            while received := connection.recv(1_024):
-                answers.extend(received)
+            connection.sendall(bytes([0x90, 3, 0, 1, qos]) + packets)
+        for connection in connections:
+            with connection:
+                while received := connection.recv(1_024):
+                    answers.extend(received)
 
     with socket.create_server(("127.0.0.1", 0)) as server:
         thread = threading.Thread(target=serve)
@@ -47,7 +50,7 @@ def _publish(number: int, packet_id: int | None = None, filler: bytes = FILLER[8
 def _received(sent: bytes, count: int, qos: int = 0) -> tuple[MqttSubscriber, bytes]:
     """A subscriber that took so many packets, good or bad, and its answers."""
     answers = bytearray()
-    with _broker(qos, sent, answers) as address:
+    with _broker(qos, [sent], answers) as address:
         subscriber = MqttSubscriber(address, pairs=1, qos=qos)
         stream = subscriber.streams[0]
         while stream.received + stream.duplicated + subscriber.corrupted < count:
@@ -88,3 +91,17 @@ def test_it_acknowledges_each_message_under_its_own_packet_id() -> None:
     subscriber, answers = _received(sent, len(ids), qos=1)
     assert subscriber.streams[0].received == len(ids)
     assert answers == b"".join(b"\x40\x02" + packet_id.to_bytes(2, "big") for packet_id in ids)
+
+
+def test_of_many_subscribers_each_is_checked_alone() -> None:
+    sent = [b"".join(map(_publish, numbers)) for numbers in ([0, 1, 2], [0, 2, 1], [0, 0, 1])]
+    with _broker(0, sent, bytearray()) as address:
+        subscriber = MqttSubscriber(address, pairs=1, qos=0, subscribers=3)
+        new = [0, 0, 0]
+        for index, stream in enumerate(subscriber.streams):
+            while stream.received + stream.duplicated < 3:
+                new[index] += subscriber.take(index)
+        subscriber.close()
+    counted = [(stream.received, stream.duplicated, stream.disordered) for stream in subscriber.streams]
+    assert counted == [(3, 0, 0), (3, 0, 1), (2, 1, 0)]
+    assert new == [3, 3, 2]

@@ -83,6 +83,12 @@ SECTIONS: Final = (
 
 IDS: Final = tuple(id for section in SECTIONS for id in section.ids)
 
+EXCEPTIONS: Final = {
+    "MQTT-4.8.2-5": "Not where the session ends while its client is away: what its owner has for it then "
+    "goes to other members, also at QoS 2.",
+}
+"""Where a gateway does otherwise."""
+
 NOT_OURS: Final = {
     "MQTT-2.2.1-3": "client: it chooses its packet identifiers",
     "MQTT-3.1.2-20": "client: it has to send PINGREQ",

@@ -155,7 +155,7 @@ def test_wildcards_in_front_do_not_match_dollar_topics(client: Client, other: Cl
     assert message.payload
 
 
-@holds("MQTT-4.8.2-4", "MQTT-4.8.2-5", "MQTT-4.8.2-6")
+@holds("MQTT-4.8.2-4", "MQTT-4.8.2-6")
 def test_a_message_of_a_group_stays_with_its_member(dial: Dial, other: Client, name: str) -> None:
     kept = ((P.SESSION_EXPIRY, 600),)
     filter = f"$share/g/{name}/t"
@@ -177,3 +177,27 @@ def test_a_message_of_a_group_stays_with_its_member(dial: Dial, other: Client, n
     one.leave(0, ((P.SESSION_EXPIRY, 0),))
     other.publish(f"{name}/t", b"second", qos=2)
     assert two.take().payload == b"second"
+
+
+@holds("MQTT-4.8.2-5")
+@pytest.mark.parametrize(("qos", "expected"), [(1, [b"first", b"second"]), (2, [b"second"])])
+@pytest.mark.parametrize("pubrec", [False, True])
+def test_what_a_member_began_to_get_at_qos_2_goes_to_nobody_else(
+    dial: Dial, other: Client, name: str, qos: int, expected: list[bytes], pubrec: bool
+) -> None:
+    """At QoS 1 it should go to another."""
+    kept = ((P.SESSION_EXPIRY, 600),)
+    filter = f"$share/g/{name}/t"
+    one, two = (dial().opened(f"{name}{number}", properties=kept) for number in (1, 2))
+    one.subscribe(filter, options=qos)
+    other.publish(f"{name}/t", b"first", qos=qos)
+    first = one.next()
+    assert first.payload == b"first"
+    two.subscribe(filter, options=qos)
+    if pubrec and qos == 2:
+        one.send(ack(PUBREC, first.packet_id))
+        one.expect(PUBREL)
+    one.leave(0, ((P.SESSION_EXPIRY, 0),))
+    dial().opened(f"{name}1", clean=True)  # so the former session has ended at all owners
+    other.publish(f"{name}/t", b"second", qos=qos)
+    assert [two.take().payload for _ in expected] == expected

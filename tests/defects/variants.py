@@ -133,6 +133,14 @@ def _never_kept(open: Callable[..., bool]) -> Callable[..., bool]:
     return broken
 
 
+def _without_bounds(open: Callable[..., bool]) -> Callable[..., bool]:
+    def broken(self: sessions.Sessions, session: sessions.Session) -> bool:
+        session.queue_messages = session.queue_bytes = 0
+        return open(self, session)
+
+    return broken
+
+
 def _always(_: object) -> property:
     return property(lambda self: True)
 
@@ -166,6 +174,13 @@ KEPT: Final = (
         subscription.Subscription,
         "is_resumed",
         _always,
+    ),
+    Variant(
+        "an owner keeps what waits without the bounds that were asked for",
+        Invariant.QUEUES,
+        sessions.Sessions,
+        "open",
+        _without_bounds,
     ),
     Variant(
         "every member of a shared group gets each message",
@@ -294,6 +309,7 @@ CORE: Final = (
     Variant(
         "what a stalled subscriber answers is not counted", Invariant.ADDS_UP, defect="ForgetsLateAnswers"
     ),
+    Variant("what expired while it waited is sent", Invariant.EXPIRES, defect="SendsTheDead"),
 )
 """Defects of the core, which a test build of it can have."""
 

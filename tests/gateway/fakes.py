@@ -227,18 +227,20 @@ class FakeBorder:
         self.sessions[self._sessions] = FakeSession(state)
         return self._sessions
 
-    def export_session(self, session: int) -> SessionState:
+    def export_session(self, session: int, *, is_over: bool = False) -> SessionState:
         ended = self.sessions.pop(session)
         assert ended.connection not in self.ending
         assert ended.connection is None or not self.is_open(ended.connection)
         self.listeners = {n: known for n, known in self.listeners.items() if known.session != session}
-        self._handled(0, [m for member, m, _ in ended.waiting if member == 0])
+        for member, message, _ in ended.waiting:
+            if member == 0 or (is_over and message.qos == 2):
+                self._handled(member, [message])
         in_flight = tuple(
             InFlight(index, message.publisher, message.sequence, message.qos)
             for index, (member, message, _) in enumerate(ended.waiting, 1)
             if member and message.qos
         )
-        return SessionState(in_flight, ended.state.received, ended.state.next_packet_id)
+        return SessionState(in_flight, ended.state.received, ended.state.block)
 
     # Listeners
 

@@ -134,7 +134,7 @@ class EndpointShell:
     def open_session(self, state: SessionState) -> int:
         return 1
 
-    def export_session(self, session: int) -> SessionState:
+    def export_session(self, session: int, *, is_over: bool = False) -> SessionState:
         return SessionState()
 
     def install_acl(self, acl: int, rules: Sequence[Rule]) -> None:

@@ -149,6 +149,24 @@ def test_a_hook_may_take_enhanced_authentication() -> None:
     assert client.closed == 0x87
 
 
+@pytest.mark.parametrize("is_open", [False, True])
+def test_an_authentication_that_takes_too_long_is_given_up(is_open: bool) -> None:
+    """Also where each answer comes at once, and there is no end of them."""
+    gateway = one_gateway(policy=Hook())
+    client = gateway.begin("a", auth_method="twice", auth_data=b"1")
+    if is_open:
+        gateway.tell(AuthEvent(client.number, 0x18, "twice", b"2"))
+        gateway.world.run_until(lambda: client.is_accepted)
+        gateway.world.run(30_000_000)
+        assert client.closed is None, "what was done in time has no deadline any more"
+        gateway.tell(AuthEvent(client.number, 0x19, "twice", b"1"))
+    gateway.world.run(9_900_000)
+    assert client.refused is None
+    assert client.closed is None
+    gateway.world.run(200_000)
+    assert (client.closed if is_open else client.refused) == 0x87
+
+
 def test_another_method_than_the_one_begun_with_is_a_protocol_error() -> None:
     gateway = one_gateway(policy=Hook())
     client = gateway.begin("a", auth_method="twice", auth_data=b"1")

@@ -59,6 +59,7 @@ def test_nothing_is_remembered_of_a_password_but_a_keyed_hash() -> None:
         ("ann:$argon2id$nonsense", "a hash that is not known"),
         (f"ok:{HASH}", "has a second password"),
     ],
+    ids=range(8),
 )
 def test_every_error_has_its_line(line: str, message: str) -> None:
     with pytest.raises(ConfigErrors) as caught:

@@ -7,10 +7,17 @@ from typing import Any, Final
 import pytest
 
 from hbroker._native import NativeError
-from hbroker.gateway.border import ClosedEvent, InFlight, SessionState, SubscribeOptions, WillMessage
+from hbroker.gateway.border import (
+    ClosedEvent,
+    InFlight,
+    SessionOverflowEvent,
+    SessionState,
+    SubscribeOptions,
+    WillMessage,
+)
 from hbroker.gateway.members import network_session
 from hbroker.gateway.records import Record, SessionSubscription
-from hbroker.gateway.sealing import CLAIMS, client_hash, seal
+from hbroker.gateway.sealing import CLAIMS, seal
 from hbroker.gateway.wills import PendingWill
 from hbroker.sim.network import Faults
 from tests.gateway.networks import SECOND, Client, FakeGateway, two_gateways
@@ -54,6 +61,25 @@ def test_a_session_is_taken_over_with_its_connection() -> None:
     tree.world.run_until(lambda: again.taken == [("home/oven", b"1")])
 
 
+@pytest.mark.parametrize("busy_us", [0, 20_000, 300_000])
+def test_who_comes_back_at_once_waits_no_longer_than_the_owner_is_busy(busy_us: int) -> None:
+    """The owner's engine acknowledges that the session's member leaves, long before its control obeys."""
+    tree, one, two = two_gateways()
+    owner = tree.nodes["home"]
+    client = one.connect("a", **KEPT)
+    client.subscribe("home/#")
+    for gateway in (one, two, one):
+        obey = owner.settle
+        owner.settle = lambda: None  # type: ignore[method-assign]
+        client.disconnect()
+        tree.world.run(busy_us)
+        owner.settle = obey  # type: ignore[method-assign]
+        tree.world.settle(owner)
+        before = tree.world.now
+        client = gateway.connect("a", **KEPT)
+        assert tree.world.now - before <= busy_us + 50_000
+
+
 def test_nobody_has_a_client_twice_when_connack_leaves() -> None:
     """The one before is told before the next is accepted, at whatever gateways."""
     _, *gateways = two_gateways()
@@ -92,9 +118,9 @@ def test_clocks_that_differ_do_not_decide(ahead: int) -> None:
 
 def test_a_stamp_from_the_far_future_is_not_followed() -> None:
     tree, one, _ = two_gateways()
-    forged = {"client": "x", "gateway": "f", "stamp": [1 << 62, 1], "clean": False}
+    forged = {"gateway": "f", "run": 1, "since": 1 << 62, "claims": [["x", 0, False]]}
     outsider = tree.client()
-    outsider.publish(CLAIMS + client_hash("x"), seal(b"", "", forged), 1)
+    outsider.publish(CLAIMS + "f", seal(b"", "", forged), 1)
     tree.world.run(SECOND)
     client = one.connect("x")
     assert one.control._common.clock.stamp(tree.world.now).time_us < 1 << 61
@@ -106,8 +132,8 @@ def test_claims_need_the_networks_key() -> None:
     one = FakeGateway(tree, "one", key=b"k" * 32).ready()
     two = FakeGateway(tree, "two", key=b"k" * 32).ready()
     client = one.connect("a")
-    forged = {"client": "a", "gateway": "f", "stamp": [tree.world.now + SECOND, 1], "clean": True}
-    topic = CLAIMS + client_hash("a")
+    forged = {"gateway": "f", "run": 1, "since": tree.world.now + SECOND, "claims": [["a", 0, True]]}
+    topic = CLAIMS + "f"
     tree.client().publish(topic, seal(b"", topic, forged), 1)
     tree.client().publish(topic, seal(b"other key", topic, forged), 1)
     tree.client().publish(topic, seal(b"k" * 32, topic + "x", forged), 1)
@@ -250,7 +276,7 @@ def test_what_is_in_flight_goes_along() -> None:
     tree, one, two = two_gateways()
     client = one.connect("a", **KEPT)
     client.subscribe("home/#")
-    client.session.state = SessionState(received=(9, 11), next_packet_id=77)
+    client.session.state = SessionState(received=(9, 11), block=7)
     client.session.connection = None  # it does not answer any more
     one.publish("home/x", b"1")
     one.publish("home/x", b"2")
@@ -260,9 +286,22 @@ def test_what_is_in_flight_goes_along() -> None:
     tree.world.run(SECOND)
     again = two.connect("a", **KEPT)
     state = again.session.state
-    assert (state.received, state.next_packet_id) == ((9, 11), 77)
+    assert (state.received, state.block) == ((9, 11), 7)
     assert [m.packet_id for m in state.in_flight] == [1, 2]
     tree.world.run_until(lambda: again.taken == [("home/x", b"1"), ("home/x", b"2")])
+
+
+def test_a_session_that_overflows_ends_by_its_policy() -> None:
+    tree, one, two = two_gateways()
+    client = one.connect("a", **KEPT)
+    client.subscribe("home/#")
+    other = one.connect("b", **KEPT)
+    one.tell(SessionOverflowEvent(one.border.accepted[client.number].session))
+    assert (client.closed, other.closed) == (0x97, None)
+    tree.world.run(SECOND)
+    assert tree.nodes["home"].engine.matching("home/x") == 0
+    assert not two.connect("a", **KEPT).is_present
+    one.tell(SessionOverflowEvent(12345))  # one that is gone
 
 
 def test_the_state_of_a_session_survives_its_record() -> None:
@@ -298,6 +337,7 @@ class TestDeaths:
         two.publish("home/x", b"2")
         again = two.connect("a", **KEPT)
         assert again.is_present
+        assert again.session.state == SessionState(block=1), "nothing is known of what was in flight"
         tree.world.run_until(lambda: ("home/x", b"2") in again.taken)
 
     def test_a_claim_does_not_wait_for_the_dead_for_long(self) -> None:
@@ -417,7 +457,7 @@ def test_a_session_that_the_core_lost_is_kept_all_the_same() -> None:
     client = one.connect("a", **KEPT)
     client.subscribe("home/#")
 
-    def lost(session: int) -> SessionState:
+    def lost(session: int, **_: bool) -> SessionState:
         raise NativeError("it is not here")
 
     one.border.export_session = lost  # type: ignore[method-assign]

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 import pytest
 
 from hbroker.config import GatewayLimits
 from hbroker.gateway.acl import parse
+from hbroker.gateway.border import SubscribeEvent, SubscribeOptions
 from hbroker.gateway.policy import FilePolicy
-from tests.gateway.networks import SECOND, FakeGateway
+from hbroker.protocol.client import ClientControl
+from tests.gateway.networks import SECOND, Client, FakeGateway
 from tests.network.networks import HOME, Tree
 
 
@@ -24,6 +29,29 @@ def test_a_message_reaches_every_subscriber_over_one_network_subscription() -> N
     assert owner.engine.matching("home/oven") == 1
     gateway.publish("home/oven", b"180")
     gateway.world.run_until(lambda: all(c.taken == [("home/oven", b"180")] for c in clients))
+
+
+def test_a_session_listens_before_its_subscription_can_bring_anything(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    gateway = one_gateway()
+    client = gateway.connect("a")
+    order: list[tuple[str, object]] = []
+    attach, subscribe = gateway.border.attach_listener, ClientControl.subscribe
+
+    def attached(listener: int, *args: Any, **options: Any) -> None:
+        order.append(("attach", listener))
+        attach(listener, *args, **options)
+
+    def subscribed(control: ClientControl, *args: Any, **options: Any) -> int:
+        order.append(("subscribe", options["listener"]))
+        return subscribe(control, *args, **options)
+
+    monkeypatch.setattr(gateway.border, "attach_listener", attached)
+    monkeypatch.setattr(ClientControl, "subscribe", subscribed)
+    assert client.subscribe("home/a") == [1]
+    assert [kind for kind, _ in order] == ["attach", "subscribe"]
+    assert order[0][1] == order[1][1]
 
 
 @pytest.mark.parametrize(
@@ -214,3 +242,63 @@ def test_sys_of_all_brings_the_nodes_topics_too() -> None:
     assert client.subscribe("$SYS/#") == [1]
     gateway.world.run_until(lambda: any(t.startswith("$SYS/nodes/home/") for t, _ in client.taken))
     assert any(topic.startswith("$SYS/broker/") for topic, _ in client.taken)
+
+
+def at_once(client: Client) -> None:
+    wanted = (("home/lamp", SubscribeOptions(0)), ("home/#", SubscribeOptions(1)))
+    packet_id = next(client.packet_ids)
+    client.gateway.tell(SubscribeEvent(client.number, packet_id, wanted, 7))
+    client.gateway.world.run_until(lambda: (client.number, packet_id) in client.border.subacks)
+
+
+def pipelined(client: Client) -> None:
+    packets = [client.begin_subscribe("home/lamp", qos=0), client.begin_subscribe("home/#", qos=1)]
+    awaited = {(client.number, packet_id) for packet_id in packets}
+    client.gateway.world.run_until(lambda: awaited <= client.border.subacks.keys())
+
+
+def one_by_one(client: Client) -> None:
+    client.subscribe("home/lamp", qos=0)
+    client.subscribe("home/#", qos=1)
+
+
+@pytest.mark.parametrize("subscribe", [at_once, pipelined, one_by_one])
+def test_what_several_subscriptions_of_a_kept_session_match_comes_once(
+    subscribe: Callable[[Client], None],
+) -> None:
+    """The gateway's own subscription for the one at QoS 0 gives way to the session's at the owners."""
+    gateway = one_gateway()
+    kept: dict[str, Any] = {"clean_start": False, "session_expiry_s": 100}
+    client = gateway.connect("a", **kept)
+    subscribe(client)
+    gateway.world.run(SECOND)
+    for number in range(2):
+        gateway.publish("home/lamp", b"%d" % number)
+        gateway.publish("home/oven", b"%d" % number)
+        gateway.world.run(SECOND)
+        expected = {("home/lamp", b"%d" % number), ("home/oven", b"%d" % number)}
+        assert sorted(client.taken) == sorted(expected)
+        client.disconnect()
+        client = gateway.connect("a", **kept)
+    assert client.unsubscribe("home/#") == [0]
+    gateway.publish("home/lamp", b"left")
+    gateway.publish("home/oven", b"left")
+    gateway.world.run(SECOND)
+    assert client.taken == [("home/lamp", b"left")]
+    client.drop()
+    assert len(gateway.border.listeners) == 0
+
+
+def test_a_subscription_moves_also_where_its_owner_is_away_for_a_while() -> None:
+    gateway = one_gateway()
+    client = gateway.connect("a", session_expiry_s=100)
+    client.subscribe("home/lamp", qos=0)
+    gateway.tree.nodes["home"].stop()
+    packet_id = client.begin_subscribe("home/#", qos=1)
+    gateway.world.run(12 * SECOND)
+    assert client.border.subacks[client.number, packet_id] == [0x80]
+    gateway.tree.nodes["home"].go_on()
+    gateway.world.run(15 * SECOND)
+    gateway.publish("home/lamp", b"1")
+    gateway.world.run(SECOND)
+    assert client.taken == [("home/lamp", b"1")]

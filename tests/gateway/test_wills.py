@@ -22,8 +22,8 @@ def later(delay_s: int) -> WillMessage:
 class Watched:
     """Two gateways, and a client at the second that sees what is published."""
 
-    def __init__(self, seed: int = 1) -> None:
-        self.tree, self.one, self.two = two_gateways(seed)
+    def __init__(self, seed: int = 1, subtrees: tuple[str, ...] = ("home",)) -> None:
+        self.tree, self.one, self.two = two_gateways(seed, subtrees)
         self.watcher: Client = self.two.connect("watcher")
         self.watcher.subscribe("home/status", qos=2)
 
@@ -56,6 +56,21 @@ def test_the_delay_is_the_lesser_of_its_own_and_the_sessions(delay: int, expiry:
         assert watched.run(after - 1) == 0
     assert watched.run(3) == 1
     assert watched.run(200) == 1
+
+
+@pytest.mark.parametrize("qos", [0, 1, 2])
+@pytest.mark.parametrize("expiry", [0, 100])
+def test_an_owner_that_came_after_its_gateway_publishes_the_will(qos: int, expiry: int) -> None:
+    """What the gateway knows of zones is older than that owner, and what is refused at QoS 0 is lost."""
+    watched = Watched(subtrees=())
+    watched.one.publish("home/other", b"so that it knows the root's zone")
+    watched.run(1)
+    watched.tree.join("home")
+    will = WillMessage("home/status", b"gone", qos=qos)
+    client = watched.one.connect("a", will=will, clean_start=False, session_expiry_s=expiry)
+    client.drop()
+    assert watched.run(3) == 1
+    assert watched.run(60) == 1
 
 
 @pytest.mark.parametrize("gateway", ["one", "two"])

@@ -48,6 +48,7 @@ class House:
         self.root = ready["root"]
         urls = {gateway["name"]: gateway["listeners"][0] for gateway in ready["gateways"]}
         self.ports = {name: url.rpartition(":")[2] for name, url in urls.items()}
+        self._subscribers: list[Subscriber] = []
 
     def pid(self, gateway: str) -> int:
         run = json.loads((self.state / "house" / "state.json").read_text())
@@ -60,9 +61,17 @@ class House:
     def subscribe(self, gateway: str, filter: str, *flags: str) -> Subscriber:
         """Returns once it has its SUBACK."""
         command = ["mosquitto_sub", "-p", self.ports[gateway], "-t", filter, "-q", "1", "-d", *flags]
-        return Subscriber(["stdbuf", "-oL", *command])
+        subscriber = Subscriber(["stdbuf", "-oL", *command])
+        self._subscribers.append(subscriber)
+        return subscriber
+
+    def clear(self) -> None:
+        """Ends the subscribers that a test left."""
+        while self._subscribers:
+            self._subscribers.pop().kill()
 
     def close(self) -> None:
+        self.clear()
         self.process.send_signal(signal.SIGTERM)
         self.process.wait(PATIENCE_S)
         assert self.process.stdout is not None
@@ -77,8 +86,12 @@ class Subscriber:
         self._process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
         self.pid = self._process.pid
         self._messages: list[str] = []
-        while not self._read().startswith("Subscribed"):
-            pass
+        try:
+            while not self._read().startswith("Subscribed"):
+                pass
+        except BaseException:
+            self.kill()
+            raise
 
     def kill(self) -> None:
         self._process.kill()
@@ -103,10 +116,16 @@ class Subscriber:
 
 
 @pytest.fixture(scope="module")
-def house(tmp_path_factory: pytest.TempPathFactory) -> Iterator[House]:
+def up(tmp_path_factory: pytest.TempPathFactory) -> Iterator[House]:
     up = House(tmp_path_factory.mktemp("house"))
     yield up
     up.close()
+
+
+@pytest.fixture
+def house(up: House) -> Iterator[House]:
+    yield up
+    up.clear()
 
 
 @pytest.mark.parametrize("version", ["mqttv31", "mqttv311", "mqttv5"])

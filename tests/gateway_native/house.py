@@ -23,6 +23,7 @@ from hbroker._native import (
     Gateway,
     LinkUpEvent,
     ListenerSettings,
+    PublishedEvent,
     SubscribeEvent,
     UnsubscribeEvent,
 )
@@ -59,7 +60,7 @@ class State:
 
     in_flight: tuple[Any, ...] = ()
     received: tuple[int, ...] = ()
-    next_packet_id: int = 1
+    block: int = 0
 
 
 def config(*, node: bool, seed: int) -> Config:
@@ -77,7 +78,8 @@ def config(*, node: bool, seed: int) -> Config:
 
 @dataclass
 class House:
-    """`states`: what sessions left, by client id. `closed`, `connects`: all events of these kinds."""
+    """`states`: what sessions left, by client id. `closed`, `connects`, `published`: all such events.
+    `own`: topics of the messages that no client listened for."""
 
     node: Endpoint
     gateway: Gateway
@@ -85,6 +87,8 @@ class House:
     states: dict[str, Any] = field(default_factory=dict)
     closed: list[ClosedEvent] = field(default_factory=list)
     connects: list[ConnectEvent] = field(default_factory=list)
+    published: list[PublishedEvent] = field(default_factory=list)
+    own: list[str] = field(default_factory=list)
     subscribed: dict[int, dict[str, int]] = field(default_factory=dict)
     sessions: dict[int, int] = field(default_factory=dict)
     suback_hook: Callable[[SubscribeEvent], None] | None = None
@@ -122,9 +126,11 @@ class House:
         """Decides, until it is told to stop."""
         while not self._stopping:
             self.gateway.wait(0.05)
-            self.gateway.poll_member_events()
+            events = [event for _, event in self.gateway.poll_member_events()]
+            self.published += [event for event in events if isinstance(event, PublishedEvent)]
             self.node.poll_events()
             for member, message in self.gateway.poll_member_messages():
+                self.own.append(message.topic)
                 self.gateway.handled([(member, (message.publisher, message.sequence))])
             for event in self.gateway.poll_mqtt():
                 self.decide(event)

@@ -160,3 +160,12 @@ def test_no_local_and_retain_as_published() -> None:
             assert (first, body[-4:]) == (0x31, b"mine")
             other.send(publish("t", b"theirs"))
             assert own.message()[1] == b"theirs"
+
+
+def test_what_a_gateway_says_itself_needs_none_of_its_decisions() -> None:
+    """It comes back, for the gateway subscribes to what gateways tell each other, and is acknowledged."""
+    with house() as it:
+        sequences = [it.gateway.member(0).publish(f"told/{n}", b"x", 1) for n in range(100)]
+        it.wait(lambda: len(it.published) == len(sequences))
+        assert {event.sequence for event in it.published if not event.reason} == set(sequences)
+        assert it.own == []

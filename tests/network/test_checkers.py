@@ -48,6 +48,8 @@ def test_a_message_may_be_lacked_whose_parts_stopped_coming_for_too_long() -> No
     application, sent = interrupted(PART_WAIT // SECOND + LATE)
     assert not application.has_had(sent.id)
     assert application.may_lack(sent)
+    other = replace(sent, id=(sent.id[0], sent.id[1] + 100))
+    assert not application.may_lack(other), "it has given up one alone"
 
 
 @pytest.mark.parametrize("seconds", [1, PART_WAIT // SECOND - 1])
@@ -82,3 +84,15 @@ def test_what_was_for_a_member_that_had_left_may_come_late_to_another() -> None:
     )
     verdict = Trial(plan).run()
     assert verdict.violation is None, verdict.violation
+
+
+@pytest.mark.parametrize(("published_at", "may_lack"), [(4, True), (5, True), (6, False)])
+def test_a_later_run_may_lack_parts_that_an_earlier_one_can_have_had(
+    published_at: int, may_lack: bool
+) -> None:
+    host = Tree.grow(1).client("subscriber")
+    former = Application("subscriber", host, 0, ended_at=5)
+    application = Application("subscriber", host, 9, former=former)
+    large = Sent("publisher", (1, 1), TOPIC, 1, False, bytes(20_000), published_at)
+    assert application.may_lack(large) == may_lack
+    assert not application.may_lack(replace(large, payload=b"small"))

@@ -122,20 +122,76 @@ def test_an_old_parent_takes_nothing_back_below_a_subtree_that_it_gave() -> None
     assert TookBack("home/kitchen", "kitchen") not in tree.root.notices
 
 
-def test_a_parent_that_had_forgotten_takes_nothing_back_below_what_it_remembers_since() -> None:
-    """It granted a part of what a child held, which renewed only afterwards."""
-    tree = Tree.grow(11, ["home", "home/kitchen"])
-    home, kitchen = tree.nodes["home"], tree.nodes["home/kitchen"]
+class Forgetful:
+    """A root that began anew without its files, `home` that it does not hear for so long, and a part of that
+    which it grants to another node meanwhile."""
+
+    def __init__(self, seed: int, seconds: int) -> None:
+        self.tree = Tree.grow(seed, ["home", "home/kitchen"])
+        self.home, self.kitchen = self.tree.nodes["home"], self.tree.nodes["home/kitchen"]
+        self.tree.root.kill()
+        self.root = self.tree.root.restart()
+        self.began_at = self.tree.world.now
+        self.is_cut_off = {self.root.address, self.home.address}
+        self.tree.world.path = lambda d: None if {d.source, d.destination} == self.is_cut_off else CLEAR
+        self.other = self.tree.join("home/kitchen", name="other")
+        self.run_until(seconds)
+
+    @property
+    def nodes(self) -> list[NodeHost]:
+        return [self.root, self.home, self.kitchen, self.other]
+
+    def run_until(self, seconds: int) -> None:
+        """So long after the root began anew."""
+        self.tree.world.run(self.began_at + seconds * timers.SECOND - self.tree.world.now)
+
+
+def test_a_parent_that_had_forgotten_takes_no_more_for_held_than_it_may() -> None:
+    """What it granted of it since has an owner, whom the former one knows nothing of."""
+    run = Forgetful(11, 17)
+    assert run.kitchen.owns(TOPIC)
+    assert run.other.owns(TOPIC)
+    run.tree.world.path = lambda d: None if run.other.address in (d.source, d.destination) else CLEAR
+    run.run_until(18)
+    assert LeaseLost("home") in run.home.notices
+    run.run_until(22)
+    hold_to_one_owner(run.tree, run.nodes, 40 * timers.SECOND)
+
+
+def test_what_a_parent_that_had_forgotten_granted_goes_with_what_is_around_it() -> None:
+    run = Forgetful(12, 5)
+    run.tree.world.path = None
+    run.run_until(22)
+    hold_to_one_owner(run.tree, run.nodes, 20 * timers.SECOND)
+    assert run.other.owns(TOPIC)
+    assert run.home.owns("home/door")
+    assert run.home.control.jurisdiction.delegation_of("home/kitchen") is not None
+
+
+def test_a_parent_that_had_forgotten_takes_what_it_granted_nothing_of_for_held() -> None:
+    tree = Tree.grow(13, ["home", "home/kitchen"])
+    home = tree.nodes["home"]
     tree.root.kill()
-    kitchen.kill()
     root = tree.root.restart()
-    tree.world.path = lambda d: None if {d.source, d.destination} == {root.address, home.address} else CLEAR
-    kitchen = kitchen.restart()
-    tree.world.run_until(lambda: tree.serves(kitchen))
-    tree.world.path = None
     tree.world.run_until(lambda: root.control.jurisdiction.delegation_of("home") is not None)
-    hold_to_one_owner(tree, [root, home, kitchen], 40 * timers.SECOND)
-    assert kitchen.owns(TOPIC)
+    assert not any(isinstance(notice, LeaseLost) for notice in home.notices)
+    assert home.owns("home/door")
+
+
+def test_a_parent_that_had_forgotten_twice_leaves_what_it_granted_to_who_holds_it() -> None:
+    """Between its two lives it granted what another holds still, under a higher epoch."""
+    run = Forgetful(14, 2)
+    run.root.kill()
+    root = run.root.restart()
+    run.tree.world.path = lambda d: (
+        None if {d.source, d.destination} == {root.address, run.other.address} else CLEAR
+    )
+    run.run_until(13)
+    assert root.control.jurisdiction.delegation_of("home") is not None
+    ends = {run.home.address, run.kitchen.address}
+    run.tree.world.path = lambda d: None if {d.source, d.destination} == ends else CLEAR
+    run.run_until(24)
+    hold_to_one_owner(run.tree, [root, *run.nodes[1:]], 40 * timers.SECOND)
 
 
 def hold_to_one_owner(tree: Tree, nodes: list[NodeHost], period: int) -> None:

@@ -6,6 +6,7 @@ checker that finds nothing then would find nothing at all. Here are those that s
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -13,8 +14,10 @@ import pytest
 from hbroker import _native
 from hbroker.protocol.subscribing import Subscribing
 from hbroker.sim import soak
-from hbroker.sim.network.actions import Publish
+from hbroker.sim.network import drawing
+from hbroker.sim.network.actions import USUAL, Action, Overflow, Publish, Subscribe
 from hbroker.sim.network.drawing import draw
+from hbroker.sim.network.plan import Plan
 from tests.defects.variants import CONTROL, Variant
 
 SEEDS = range(1, 17)
@@ -55,6 +58,27 @@ def test_the_seeds_are_of_every_kind() -> None:
     messages = [action for plan in plans for action in plan.actions if isinstance(action, Publish)]
     assert {message.qos for message in messages} == {0, 1, 2}
     assert {message.size for message in messages if message.retain} == {0, 20, 200, 2_000, 20_000}
+    assert {message.expiry for message in messages} == {None, 1, 3, 10, 60}
+    queues = [action.queue for plan in plans for action in plan.actions if isinstance(action, Subscribe)]
+    assert {queue.overflow for queue in queues} == set(Overflow)
+    assert {queue.messages for queue in queues} == {0, 1, 5, 30}
+    assert {credit for plan in plans for credit in plan.credits.values()} == {1, 4, 30}
+
+
+def test_queues_and_expiry_leave_the_rest_of_a_plan_as_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    drawn = [draw(seed) for seed in SEEDS]
+    monkeypatch.setattr(drawing, "draw_queues", lambda random, clients, actions: ({}, actions))
+    monkeypatch.setattr(drawing, "draw_expiries", lambda random, actions: actions)
+    assert [draw(seed) for seed in SEEDS] == [without_queues_and_expiry(plan) for plan in drawn]
+
+
+def without_queues_and_expiry(plan: Plan) -> Plan:
+    def stripped(action: Action) -> Action:
+        if isinstance(action, Publish):
+            return replace(action, expiry=None)
+        return replace(action, queue=USUAL) if isinstance(action, Subscribe) else action
+
+    return replace(plan, credits={}, actions=tuple(map(stripped, plan.actions)))
 
 
 @pytest.mark.parametrize("variant", [v for v in CONTROL if v.name in SHOWS_AT_ONCE], ids=lambda v: v.name)

@@ -16,6 +16,7 @@ from hbroker.protocol.testator import Will
 from hbroker.protocol.timers import SECOND
 from hbroker.sim.network import ClientHost, Faults
 from hbroker.sim.network.applications import Interest, Sent
+from hbroker.sim.network.losses import Losses
 from hbroker.sim.network.sharing import Sharing
 from tests.network.networks import Tree
 
@@ -216,7 +217,7 @@ def test_what_waits_for_the_only_member_that_is_kept_is_for_no_other() -> None:
     sent = Sent("p", (1, 1), "a", 1, retain=False, payload=b"", at=5)
     kept, here = (Interest("a", 1, ("a",), 0, "g") for _ in range(2))
     changed: dict[str, int] = {}
-    sharing = Sharing(SimpleNamespace(changed=changed), lambda: 9)  # type: ignore[arg-type]
+    sharing = Sharing(SimpleNamespace(changed=changed), lambda: 9, Losses())  # type: ignore[arg-type]
     sharing.join(1, kept)
     kept.hold("a", 1)
     assert list(sharing.distribute(sent, {1: 6})) == []

@@ -357,7 +357,7 @@ class World:
     def listen(self, subscription: int, filter: str, qos: int, retain_as_published: bool = False) -> None:
         self.listening[subscription] = filter
 
-    def unlisten(self, subscription: int) -> None:
+    def unlisten(self, subscription: int, gives_back: bool = False) -> None:
         self.listening.pop(subscription, None)
 
     def set_leaving(self, is_leaving: bool) -> None:

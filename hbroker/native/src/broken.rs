@@ -22,6 +22,8 @@ pub enum Defect {
     EndsWithLastPart,
     /// What a subscriber answers after it stalled is not counted (§7.8).
     ForgetsLateAnswers,
+    /// What expired while it waited is sent all the same (§7.8).
+    SendsTheDead,
 }
 
 impl Defect {
@@ -45,7 +47,7 @@ impl Defect {
     }
 
     #[cfg(feature = "broken")]
-    const ALL: [Self; 8] = [
+    const ALL: [Self; 9] = [
         Self::AcknowledgesEarly,
         Self::ForgetsMessageIds,
         Self::SendsOnce,
@@ -54,5 +56,6 @@ impl Defect {
         Self::IgnoresIncarnation,
         Self::EndsWithLastPart,
         Self::ForgetsLateAnswers,
+        Self::SendsTheDead,
     ];
 }

@@ -125,11 +125,10 @@ impl Link {
 
     // In
 
-    /// Whether a datagram that proves no address may be of this link. A session that was adopted may have a link to the run before
-    /// of this node, which knows nothing of this one: its peer has to answer something first.
-    pub fn is_answered_by(&self, header: &Header<'_>) -> bool {
-        let is_unheard = self.config.role == Role::Adopter && self.lineage.peer().is_none();
-        !is_unheard || header.ack.as_ref().is_some_and(|ack| self.recovery.has_sent(ack.largest))
+    /// Whether the peer has to prove with a token that it means this link: it was opened here, for a session that may have another, to
+    /// the run of this node before.
+    pub fn awaits_token(&self) -> bool {
+        self.config.role == Role::Adopter && self.lineage.peer().is_none()
     }
 
     /// Takes a datagram's header, which names this link's session, and the acknowledgement in it.

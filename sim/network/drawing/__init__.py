@@ -6,10 +6,12 @@ from random import Random
 
 from ..actions import Action, Join
 from ..plan import SECOND, Plan
+from .expiry import draw_expiries
 from .faults import draw_faults, draw_paths
 from .groups import draw_groups
 from .hierarchy import draw_nodes
 from .moves import draw_moves
+from .queues import draw_queues
 from .sessions import draw_sessions
 from .traffic import draw_messages, draw_subscriptions, handovers
 from .wills import draw_wills
@@ -40,6 +42,8 @@ def draw(seed: int) -> Plan:
     members, meetings = draw_groups(Random(f"{seed} groups"), topics, length)
     actions += meetings
     actions += draw_wills(Random(f"{seed} wills"), clients, topics, length)
+    credits, actions = draw_queues(Random(f"{seed} queues"), clients, actions)
+    actions = draw_expiries(Random(f"{seed} expiry"), actions)
     return Plan(
         seed,
         tuple(nodes),
@@ -50,4 +54,5 @@ def draw(seed: int) -> Plan:
         draw_paths(random),
         random.choice((None, None, None, 2_000_000, 20_000_000)),
         tuple(sorted(actions, key=lambda action: action.at)),
+        credits,
     )

@@ -32,7 +32,8 @@ impl Engine {
 
     /// Opens the link of a session that was handed over (§5.4), or finds the one that is open; `None`: there are too many.
     pub fn adopt(&mut self, now: Micros, session: u64, address: SocketAddr) -> Option<LinkId> {
-        self.open_link(now, Role::Adopter, session, address, Vec::new())
+        let token = self.token_for(now, address);
+        self.open_link(now, Role::Adopter, session, address, token)
     }
 
     /// Whether the peer of a link opened it, and never answered there.
@@ -141,9 +142,10 @@ impl Engine {
         }
     }
 
-    pub fn unlisten(&mut self, now: Micros, subscription: u64) {
+    /// Hands nothing more up for a listener: see [`Inbox::unlisten`](crate::engine::inbox::Inbox::unlisten).
+    pub fn unlisten(&mut self, now: Micros, subscription: u64, gives_back: bool) {
         if let Side::Client(client) = &mut self.side {
-            client.inbox.unlisten(now, subscription);
+            client.inbox.unlisten(now, subscription, gives_back);
             self.acknowledge_due();
             self.release_stalled(now);
         }

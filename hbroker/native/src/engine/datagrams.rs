@@ -68,7 +68,7 @@ impl Engine {
         let Some(entry) = self.out.links.get_mut(id) else {
             return;
         };
-        if !entry.link.is_answered_by(&view.header) && !self.tokens.verify(clock, source, view.header.token) {
+        if entry.link.awaits_token() && !self.tokens.verify(clock, source, view.header.token) {
             return self.turn_away(now, source, view, received);
         }
         match entry.link.handle_header(now, &view.header, source) {
@@ -298,7 +298,9 @@ impl Engine {
         if self.events.is_full() {
             return self.out.counters.drop(Drop::NoRoom);
         }
-        if let Some(id) = self.open_link(now, role, view.header.session, source, Vec::new()) {
+        // What a node opens tells by which token it knows the answers (§3.1).
+        let token = if role == Role::Initiator { view.header.token.to_vec() } else { Vec::new() };
+        if let Some(id) = self.open_link(now, role, view.header.session, source, token) {
             self.handle_inside(now, id, source, view, received);
         }
     }
@@ -373,9 +375,13 @@ impl Engine {
             return self.turn_away(now, source, view, received);
         }
         let reason = if is_same_run { DownReason::Restarted } else { DownReason::TakenOver };
+        let peer = entry.link.peer();
         self.end_link(now, id, reason);
         if inbound {
             self.accept(now, Role::Acceptor, source, view, received);
+        } else if view.header.ack.is_some() {
+            // The peer's new link is with the one that ends here, not with the next: to answer in that would only end it, too.
+            self.out.links.note_past(peer, view.header.incarnation);
         }
     }
 

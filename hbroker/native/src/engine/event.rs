@@ -3,6 +3,7 @@
 use std::net::SocketAddr;
 
 use bytes::Bytes;
+use smallvec::SmallVec;
 
 use crate::engine::held::MessageId;
 use crate::link_id::LinkId;
@@ -88,13 +89,13 @@ pub struct Message {
     pub retain: bool,
     pub qos: u8,
     /// The listeners that it matches.
-    pub subscriptions: Vec<u64>,
+    pub subscriptions: SmallVec<[u64; 2]>,
     /// What is owed an answer once the application has it; `None`: it came at `QoS` 0.
     pub owed: Option<MessageId>,
 }
 
 impl Message {
-    /// Its fields. The payload is not there if it came in parts.
+    /// Its fields. The payload is not there if it came in parts. They are looked for in the bytes, each time.
     pub fn view(&self) -> PublishView<'_> {
         match PacketView::from_raw(&self.publish) {
             Ok(PacketView { body: Body::Publish(publish), .. }) => publish,
@@ -103,16 +104,15 @@ impl Message {
         }
     }
 
-    /// The payload, without a copy.
-    pub fn payload(&self) -> Bytes {
-        self.whole.clone().unwrap_or_else(|| self.publish.slice_ref(self.view().payload))
+    /// The payload, without a copy. `fields`: its view.
+    pub fn payload(&self, fields: &PublishView<'_>) -> Bytes {
+        self.whole.clone().unwrap_or_else(|| self.publish.slice_ref(fields.payload))
     }
 
-    /// What its publisher and those who handle it know it by: the number is that of its first part (§7.5).
-    pub fn id(&self) -> MessageId {
-        let publish = self.view();
-        let index = publish.fragment.map_or(0, |fragment| u64::from(fragment.index));
-        (publish.publisher, publish.sequence.saturating_sub(index))
+    /// What its publisher and those who handle it know it by: the number is that of its first part (§7.5). `fields`: its view.
+    pub fn id(&self, fields: &PublishView<'_>) -> MessageId {
+        let index = fields.fragment.map_or(0, |fragment| u64::from(fragment.index));
+        (fields.publisher, fields.sequence.saturating_sub(index))
     }
 
     pub fn is_retained(&self) -> bool {

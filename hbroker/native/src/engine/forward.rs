@@ -134,29 +134,34 @@ impl Forwarder {
     }
 
     /// Finds another member for a message of a shared group (§6.5); drops it where there is none. While its subtree is handed over,
-    /// too: it moves with whoever gets it.
-    pub fn reassign(&mut self, now: Micros, parcel: Parcel, out: &mut Outlet) {
-        let member = publish_of(&parcel.field).and_then(|publish| {
+    /// too: it moves with whoever gets it. Who was sent it may have it, whatever its expiry; for another it is dead from then on (§7.8).
+    pub fn reassign(&mut self, now: Micros, mut parcel: Parcel, out: &mut Outlet) {
+        let member = publish_of(&parcel.field).ok_or(Drop::SessionEnded).and_then(|publish| {
+            if publish.expires() <= now {
+                return Err(Drop::Expired);
+            }
             let groups = self.routes.groups(publish.topic);
             let mut named = groups.iter().filter(|group| parcel.group.as_ref() == Some(group.name));
-            let target = named.find_map(|group| self.sharing.choose(&group, &publish, out))?;
-            Some(Target { qos: target.qos.min(publish.qos), ..target })
+            let target = named.find_map(|group| self.sharing.choose(&group, &publish, out));
+            let target = target.ok_or(Drop::SessionEnded)?;
+            Ok((Target { qos: target.qos.min(publish.qos), ..target }, publish.expires()))
         });
-        match member {
-            None => {
-                out.counters.drop(Drop::SessionEnded);
-                out.loose.tickets.extend(parcel.ticket);
+        let (target, expires) = match member {
+            Ok(found) => found,
+            Err(why) => {
+                out.counters.drop(why);
+                return out.loose.tickets.extend(parcel.ticket);
             }
-            Some(target) if target.session.worker() == self.worker => self.pass(now, parcel, target, out),
-            Some(target) => {
-                let (worker, mut parcel) = (target.session.worker(), parcel);
-                if target.qos == 0 {
-                    out.loose.tickets.extend(parcel.ticket.take());
-                }
-                let targets = Targets::from_iter([target]);
-                out.handoffs.push_back((worker, Handoff::Deliver { parcel, targets }));
-            }
+        };
+        parcel.expires = expires;
+        let worker = target.session.worker();
+        if worker == self.worker {
+            return self.pass(now, parcel, target, out);
         }
+        if target.qos == 0 {
+            out.loose.tickets.extend(parcel.ticket.take());
+        }
+        out.handoffs.push_back((worker, Handoff::Deliver { parcel, targets: Targets::from_iter([target]) }));
     }
 
     /// Whether a session left the group that it is to get a message for, after another worker had chosen it.

@@ -76,7 +76,7 @@ impl Engine {
                 continue;
             };
             if parcel.expires <= now {
-                self.out.counters.drop(Drop::Expired);
+                self.out.bury(key);
                 continue;
             }
             let before = self.out.dropped(key);

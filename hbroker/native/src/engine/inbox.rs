@@ -51,6 +51,8 @@ pub struct Inbox {
     /// The lowest and the highest id that a listener of this run has had.
     ids: (u64, u64),
     matches: MatchSet,
+    /// Whose matches these are; empty: nobody's any more. Messages of one topic often follow one another.
+    matched: String,
     window: DuplicateWindow,
     reassembler: Reassembler,
     abandoned: u64,
@@ -79,6 +81,7 @@ impl Inbox {
             listeners: SubscriptionTrie::new(config.seed),
             ids: (u64::MAX, 0),
             matches: MatchSet::default(),
+            matched: String::new(),
             window: DuplicateWindow::new(WINDOW_PUBLISHERS, window::SPAN, config.seed),
             reassembler: Reassembler::new(limits, config.seed),
             abandoned: 0,
@@ -95,6 +98,7 @@ impl Inbox {
     /// Has messages that match handed up for this listener, those too that waited for one.
     pub fn listen(&mut self, now: Micros, listener: Subscriber, filter: &str, counters: &mut Counters) {
         self.listeners.insert(filter, "", listener);
+        self.matched.clear();
         let SessionKey(id) = listener.session;
         self.ids = (self.ids.0.min(id), self.ids.1.max(id));
         for waiting in self.unclaimed.take_all() {
@@ -102,7 +106,7 @@ impl Inbox {
             else {
                 continue;
             };
-            self.listeners.collect_matches(publish.topic, &mut self.matches);
+            self.find_matches(publish.topic);
             if self.matches.subscribers().is_empty() {
                 self.unclaimed.put_back(waiting);
             } else if self.take(now, &publish, waiting.retained_for, Some(waiting.receipt), counters)
@@ -113,11 +117,14 @@ impl Inbox {
         }
     }
 
-    /// Has nothing more handed up for a listener. What was not read yet of a shared group that it leaves is given back.
-    pub fn unlisten(&mut self, now: Micros, listener: u64) {
+    /// Has nothing more handed up for a listener. `gives_back`: it was a member of a shared group, and what was not read yet is for
+    /// another.
+    pub fn unlisten(&mut self, now: Micros, listener: u64, gives_back: bool) {
         self.listeners.remove_session(SessionKey(listener));
-        if self.unclaimed.is_leaving() {
-            let is_alone = |message: &Message| message.owed.is_some() && message.subscriptions == [listener];
+        self.matched.clear();
+        if gives_back {
+            let is_alone =
+                |message: &Message| message.owed.is_some() && message.subscriptions[..] == [listener];
             let (unread, left): (VecDeque<_>, _) =
                 std::mem::take(&mut self.queue).into_iter().partition(is_alone);
             self.queue = left;
@@ -146,7 +153,7 @@ impl Inbox {
             counters.drop(Drop::InboxFull);
             return Taken::Done;
         }
-        self.listeners.collect_matches(publish.topic, &mut self.matches);
+        self.find_matches(publish.topic);
         if self.wanted(retained_for).next().is_none() {
             let is_kept = self.asker(retained_for).is_none()
                 && receipt.is_some_and(|receipt| {
@@ -315,6 +322,14 @@ impl Inbox {
         };
         self.bytes += message.bytes();
         self.queue.push_back(message);
+    }
+
+    fn find_matches(&mut self, topic: &str) {
+        if topic.is_empty() || self.matched != topic {
+            self.listeners.collect_matches(topic, &mut self.matches);
+            self.matched.clear();
+            self.matched.push_str(topic);
+        }
     }
 
     /// Of the listeners that match those that are to get it.

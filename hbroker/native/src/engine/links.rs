@@ -147,6 +147,14 @@ impl Links {
         self.past.get(&peer).copied()
     }
 
+    /// What comes from this peer under this incarnation is of no link to come.
+    pub fn note_past(&mut self, peer: SocketAddr, incarnation: u64) {
+        if self.past.len() >= MOST_PAST {
+            self.past.clear();
+        }
+        self.past.insert(peer, incarnation);
+    }
+
     pub fn get(&self, id: LinkId) -> Option<&Entry> {
         self.entries.get(id.slot()).filter(|entry| entry.id == id)
     }
@@ -217,11 +225,8 @@ impl Links {
     }
 
     fn remember(&mut self, link: &Link) {
-        if self.past.len() >= MOST_PAST {
-            self.past.clear();
-        }
         if let Some(incarnation) = link.peer_incarnation() {
-            self.past.insert(link.peer(), incarnation);
+            self.note_past(link.peer(), incarnation);
         }
     }
 }

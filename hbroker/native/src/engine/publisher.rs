@@ -51,6 +51,8 @@ pub struct Ended {
 pub struct Publisher {
     pub zones: Zones,
     topics: HashMap<Arc<str>, Backlog, Keyed>,
+    /// The name of the topic that was published on last: it often is the next one's, too.
+    last: Arc<str>,
     budget: Budget,
     in_flight: Slab<Part>,
     /// Parts still out, for messages of more than one, at `QoS` 1 and 2.
@@ -74,6 +76,7 @@ impl Publisher {
         Self {
             zones,
             topics: HashMap::with_hasher(hasher),
+            last: Arc::from(""),
             budget: Budget { limit: waiting_limit, bytes: 0, has_oversized: false },
             in_flight: Slab::new(),
             parts_out: HashMap::with_hasher(hasher),
@@ -84,15 +87,17 @@ impl Publisher {
     }
 
     /// The topic's name, to be kept, and where a new message on it goes at once; no owner: it has to wait.
-    pub fn route(&self, now: Micros, topic: &str) -> (Arc<str>, Option<SocketAddr>) {
+    pub fn route(&mut self, now: Micros, topic: &str) -> (Arc<str>, Option<SocketAddr>) {
         let known = self.topics.get_key_value(topic);
-        let name = known.map_or_else(|| Arc::from(topic), |(name, _)| Arc::clone(name));
+        if *self.last != *topic {
+            self.last = known.map_or_else(|| Arc::from(topic), |(name, _)| Arc::clone(name));
+        }
         let is_free = |owner| known.is_none_or(|(_, topic)| !topic.is_waiting() && topic.is_free_for(owner));
         let owner = match self.zones.lookup(topic, now) {
             Lookup::Owner(owner) if is_free(owner) => Some(owner),
             _ => None,
         };
-        (name, owner)
+        (Arc::clone(&self.last), owner)
     }
 
     /// Whether another message of so many bytes may wait.

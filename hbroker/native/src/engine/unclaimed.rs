@@ -126,10 +126,6 @@ impl Unclaimed {
         self.given_back.retain(|(from, _)| *from != link);
     }
 
-    pub fn is_leaving(&self) -> bool {
-        self.is_leaving
-    }
-
     pub fn is_empty(&self) -> bool {
         self.waiting.is_empty()
     }

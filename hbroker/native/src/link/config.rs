@@ -27,7 +27,7 @@ pub struct LinkConfig {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Role {
     /// Holds the session: sends the token until it is acknowledged, and keeps the link alive. (A client's end of a link
-    /// that a node opened is one, too.)
+    /// that a node opened is one, too. It has the token from there.)
     Initiator,
     /// Was opened by a datagram with a valid token.
     Acceptor,

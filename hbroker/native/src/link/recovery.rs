@@ -87,7 +87,7 @@ impl<C> Recovery<C> {
         delay: Micros,
         mut acknowledged: impl FnMut(Sent<C>),
     ) {
-        if !self.has_sent(largest) {
+        if largest >= self.next_number() {
             return;
         }
         let outstanding = self.flight.outstanding();
@@ -230,11 +230,6 @@ impl<C> Recovery<C> {
     /// When the last acknowledgement came, or, if that is later, when waiting for one began. None: nothing is outstanding.
     pub fn waiting_since(&self) -> Option<Micros> {
         self.waiting_since
-    }
-
-    /// Whether a datagram of this number was sent.
-    pub fn has_sent(&self, number: u64) -> bool {
-        (1..self.next_number()).contains(&number)
     }
 
     /// The number of the next datagram.

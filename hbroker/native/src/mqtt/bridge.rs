@@ -20,7 +20,7 @@ use crate::mqtt::network::{Network, Outgoing, Visit};
 use crate::mqtt::news::SessionHandle;
 use crate::mqtt::office::{Office, Round};
 use crate::mqtt::reason::Reason;
-use crate::wire::PublishOut;
+use crate::wire::{PublishOut, PublishView};
 
 /// The member that publishes everything.
 const SHARED: MemberId = MemberId(0);
@@ -81,13 +81,17 @@ impl Visit for station::Visit<'_, Hive> {
 pub struct Sorter {
     office: Arc<Office>,
     own: Mailbox,
+    /// What this gateway publishes.
+    publisher: u64,
+    /// The topic of the last message: it often is the next one's, too.
+    topic: Arc<str>,
     /// What the network said in this turn to messages of clients.
     answers: Vec<(SessionHandle, Key, Reason)>,
 }
 
 impl Sorter {
-    pub fn new(office: Arc<Office>, own: Mailbox) -> Self {
-        Self { office, own, answers: Vec::new() }
+    pub fn new(office: Arc<Office>, own: Mailbox, publisher: u64) -> Self {
+        Self { office, own, publisher, topic: Arc::from(""), answers: Vec::new() }
     }
 }
 
@@ -97,12 +101,16 @@ impl MessageSink for Sorter {
         let mut round = self.office.round(now);
         for message in messages {
             if round.has_any(&message.subscriptions) {
-                hand_on(&mut round, member, &message);
-            } else if member == SHARED {
+                hand_on(&mut round, &mut self.topic, member, &message);
+                continue;
+            }
+            let fields = message.view();
+            if member == SHARED && message.id(&fields).0 != self.publisher {
                 own.push(message);
-            } else if message.qos > 0 && !round.has_left(&message.subscriptions) {
-                // Its listener has gone. Where the session has gone with it nobody has had the message: its owner keeps it.
-                round.decline(ticket(member, &message));
+            } else if message.qos > 0 && (member == SHARED || !round.has_left(&message.subscriptions)) {
+                // The gateway itself said it, or its listener has gone. Where the session has gone with it nobody has had the
+                // message: its owner keeps it.
+                round.decline(ticket(member, &message, &fields));
             }
         }
         drop(round);
@@ -136,19 +144,23 @@ impl MessageSink for Sorter {
     }
 }
 
-fn ticket(member: MemberId, message: &Arrived) -> Ticket {
-    Ticket { member: member.0, message: message.id() }
+fn ticket(member: MemberId, message: &Arrived, fields: &PublishView<'_>) -> Ticket {
+    Ticket { member: member.0, message: message.id(fields) }
 }
 
-fn hand_on(round: &mut Round<'_>, member: MemberId, arrived: &Arrived) {
-    let view = arrived.view();
-    let mut message = Message::from_network(&view, arrived.payload());
-    (message.id, message.qos) = (arrived.id(), arrived.qos);
+fn hand_on(round: &mut Round<'_>, topic: &mut Arc<str>, member: MemberId, arrived: &Arrived) {
+    let fields = arrived.view();
+    if **topic != *fields.topic {
+        *topic = Arc::from(fields.topic);
+    }
+    let ticket = ticket(member, arrived, &fields);
+    let mut message = Message::from_network(&fields, Arc::clone(topic), arrived.payload(&fields));
+    (message.id, message.qos) = (ticket.message, arrived.qos);
     round.message(Incoming {
-        ticket: Some(ticket(member, arrived)),
+        ticket: Some(ticket),
         message,
         retained: arrived.is_retained(),
-        origin: view.origin,
+        origin: fields.origin,
         listeners: &arrived.subscriptions,
     });
 }

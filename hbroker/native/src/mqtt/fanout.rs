@@ -90,6 +90,9 @@ struct Recipient {
     held_by: Option<u64>,
 }
 
+/// Most messages have one.
+type Recipients = SmallVec<[Recipient; 1]>;
+
 impl Fanout {
     pub fn new(releases: Arc<Releases>) -> Self {
         Self { releases, ..Self::default() }
@@ -180,8 +183,9 @@ impl Fanout {
     }
 
     /// Takes a parked session out for good; its listeners are forgotten. What it has not done with and came through a member of its own
-    /// stays unanswered: it is to come again, to whoever has that member's session next. `None`: it is not parked here.
-    pub fn remove(&mut self, handle: SessionHandle) -> Option<Box<Session>> {
+    /// stays unanswered: it is to come again, to whoever has that member's session next, or, if that `is_over`, to others of its group.
+    /// `None`: it is not parked here.
+    pub fn remove(&mut self, handle: SessionHandle, is_over: bool) -> Option<Box<Session>> {
         let hash_map::Entry::Occupied(entry) = self.sessions.entry(handle) else {
             return None;
         };
@@ -194,7 +198,8 @@ impl Fanout {
         self.remember_left(&listeners);
         let gone = listeners.iter().filter_map(|listener| self.listeners.remove(listener)?.hold);
         let held: Vec<Delivery> = gone.flat_map(|(_, held)| held).collect();
-        let claims = session.claims().chain(held.iter().filter_map(|delivery| delivery.claim.as_ref()));
+        let claims =
+            session.claims(is_over).chain(held.iter().filter_map(|delivery| delivery.claim.as_ref()));
         claims.filter(|claim| claim.ticket().member != SHARED_MEMBER).for_each(Claim::forsake);
         Some(session)
     }
@@ -300,9 +305,9 @@ impl Fanout {
         self.hand(now, session, What::Answer(key, reason), batches);
     }
 
-    fn recipients(&mut self, message: &Message, retained: bool, origin: u64, ids: &[u64]) -> Vec<Recipient> {
+    fn recipients(&mut self, message: &Message, retained: bool, origin: u64, ids: &[u64]) -> Recipients {
         self.routed += 1;
-        let mut recipients: Vec<Recipient> = Vec::with_capacity(ids.len());
+        let mut recipients = Recipients::with_capacity(ids.len());
         for id in ids {
             let Some(Listener { session, options, hold }) = self.listeners.get(id) else {
                 continue;

@@ -28,6 +28,7 @@ use crate::mqtt::io::Server;
 use crate::mqtt::io::connections::ConnectionId;
 use crate::mqtt::io::listener::Settings;
 use crate::mqtt::message::Message;
+use crate::mqtt::network::{Network, Visit};
 use crate::mqtt::news::{News, SessionHandle};
 use crate::mqtt::office::Office;
 use crate::mqtt::packets::{Auth, Farewell};
@@ -56,7 +57,8 @@ impl Gateway {
     pub fn start(config: Config, listen: SocketAddr, workers: usize, own: &Mailbox) -> io::Result<Self> {
         let office = Arc::new(Office::new());
         let seed = config.seed;
-        let sorter = |_| Box::new(Sorter::new(Arc::clone(&office), own.clone())) as _;
+        let publisher = config.publisher;
+        let sorter = |_| Box::new(Sorter::new(Arc::clone(&office), own.clone(), publisher)) as _;
         let hive = Arc::new(HiveCore::on_threads(Config { hold: true, ..config }, listen, 1, sorter)?);
         let fleet = hive.endpoint().fleet();
         let clients = |worker| Clients::new(worker, Arc::clone(&hive), Arc::clone(&office));
@@ -146,9 +148,15 @@ impl Gateway {
         self.office.open_session(self.now(), Session::import(SessionSettings::default(), state))
     }
 
-    /// Ends a session that has no connection; `None`: there is no such session. Its listeners end too.
-    pub fn export_session(&self, session: SessionHandle) -> Option<SessionState> {
-        self.office.export(session)
+    /// Ends a session that has no connection; `None`: there is no such session. Its listeners end too. `is_over`: nobody goes on with it.
+    pub fn export_session(&self, session: SessionHandle, is_over: bool) -> Option<SessionState> {
+        let state = self.office.export(session, is_over)?;
+        // Before its member can say anything else: what owners hear of behind the session's end goes to others.
+        let tickets = self.office.releases.take();
+        if !tickets.is_empty() {
+            self.hive.enter().handled(&tickets);
+        }
+        Some(state)
     }
 
     /// Has a listener's messages go to a session. `hold`: once the SUBACK with this packet id is out.
@@ -170,7 +178,7 @@ impl Gateway {
     pub fn deliver(&self, listener: u64, topic: &str, payload: Bytes, qos: u8, retained: bool) {
         let mut view = PublishView::default();
         (view.topic, view.qos) = (topic, qos);
-        let message = Message::from_network(&view, payload);
+        let message = Message::from_network(&view, Arc::from(view.topic), payload);
         let incoming = Incoming { ticket: None, message, retained, origin: 0, listeners: &[listener] };
         self.office.round(self.now()).message(incoming);
     }

@@ -1,5 +1,7 @@
 //! A message of the network on its way to MQTT clients: one copy, whoever gets it.
 
+use std::sync::Arc;
+
 use bytes::Bytes;
 use smallvec::SmallVec;
 
@@ -21,7 +23,7 @@ const TEXT: i32 = 1;
 pub struct Message {
     /// The publisher's, for resumption after an import.
     pub id: MessageId,
-    pub topic: Box<str>,
+    pub topic: Arc<str>,
     pub payload: Bytes,
     pub qos: u8,
     /// The publisher's flag.
@@ -66,11 +68,11 @@ pub enum Alias {
 }
 
 impl Message {
-    /// From the network. `payload`: the whole, where the view holds a part.
-    pub fn from_network(publish: &PublishView<'_>, payload: Bytes) -> Self {
+    /// From the network. `topic`: the view's, to be kept. `payload`: the whole, where the view holds a part.
+    pub fn from_network(publish: &PublishView<'_>, topic: Arc<str>, payload: Bytes) -> Self {
         Self {
             id: (publish.publisher, publish.sequence),
-            topic: publish.topic.into(),
+            topic,
             payload,
             qos: publish.qos,
             retain: publish.retain,
@@ -168,6 +170,9 @@ impl Message {
 
 /// What a publisher says of its message, unaltered and in its order (MQTT 5 §3.3.2.3).
 fn properties(publish: &PublishView<'_>) -> Box<[u8]> {
+    if !publish.has_properties {
+        return Box::default();
+    }
     let mut out = Vec::new();
     let said = publish.properties();
     if let Some(format) = said.payload_format {

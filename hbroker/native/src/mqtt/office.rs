@@ -199,14 +199,12 @@ impl Office {
         }
     }
 
-    /// Ends a parked session, and returns what another gateway needs to go on with it; `None`: it is not parked.
-    pub fn export(&self, handle: SessionHandle) -> Option<SessionState> {
+    /// Ends a parked session, and returns what another gateway needs to go on with it; `None`: it is not parked. Claims are released.
+    pub fn export(&self, handle: SessionHandle, is_over: bool) -> Option<SessionState> {
         let mut fanout = self.fanout.lock();
-        let session = fanout.remove(handle)?;
+        let session = fanout.remove(handle, is_over)?;
         let state = session.export();
         session.end(fanout.counters());
-        drop(fanout);
-        self.settle();
         Some(state)
     }
 

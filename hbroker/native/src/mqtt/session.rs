@@ -4,6 +4,7 @@
 
 mod channel;
 mod incoming;
+mod inherited;
 mod outgoing;
 mod packet_ids;
 mod queue;
@@ -14,7 +15,7 @@ use std::sync::Arc;
 
 use crate::Micros;
 use crate::mqtt::access::Access;
-use crate::mqtt::claim::{Claim, MessageId};
+use crate::mqtt::claim::Claim;
 use crate::mqtt::counters::{Counters, Drop};
 use crate::mqtt::encoder::Encoder;
 use crate::mqtt::message::{Message, Terms};
@@ -25,7 +26,10 @@ use crate::mqtt::{Key, Turn};
 pub use channel::{Channel, NEVER};
 pub use incoming::Arrival;
 use incoming::Incoming;
+#[cfg(test)]
+pub use inherited::NO_MESSAGE;
 use outgoing::Outgoing;
+pub use outgoing::SentState;
 use queue::Parcel;
 
 /// A message for one client.
@@ -37,13 +41,10 @@ pub struct Delivery {
     pub claim: Option<Claim>,
 }
 
-/// What another gateway needs to resume a session: packet ids, without messages.
+/// What another gateway needs to resume a session: packet ids, without messages. They keep their ids when the network brings them again.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SessionState {
-    /// Sent at `QoS` 1 or 2 and not acknowledged, in order. The messages keep their ids when the network brings them again.
-    pub sent: Vec<(MessageId, u16)>,
-    /// PUBREC came, PUBCOMP did not: PUBREL is owed, in order.
-    pub owed: Vec<u16>,
+    pub outgoing: SentState,
     /// Taken from the client at `QoS` 2, PUBREL has not come.
     pub received: Vec<u16>,
 }
@@ -78,7 +79,7 @@ impl Session {
     pub fn import(settings: SessionSettings, state: SessionState) -> Self {
         Self {
             settings,
-            outgoing: Outgoing::expecting(state.sent, state.owed),
+            outgoing: Outgoing::resuming(state.outgoing),
             incoming: Incoming::resuming(state.received),
             access: Access::default(),
         }
@@ -86,8 +87,7 @@ impl Session {
 
     /// What another gateway needs to go on with it.
     pub fn export(&self) -> SessionState {
-        let (sent, owed) = self.outgoing.export();
-        SessionState { sent, owed, received: self.incoming.export() }
+        SessionState { outgoing: self.outgoing.export(), received: self.incoming.export() }
     }
 
     /// Whether the network has answered every PUBLISH that it took. Until then an export leaves those out, and their
@@ -136,9 +136,9 @@ impl Session {
         }
     }
 
-    /// Its shares in answers to messages that it has not done with.
-    pub fn claims(&self) -> impl Iterator<Item = &Claim> {
-        self.outgoing.claims()
+    /// Its shares in answers to messages that are to come again. `is_over`: to others, for it ends.
+    pub fn claims(&self, is_over: bool) -> impl Iterator<Item = &Claim> {
+        self.outgoing.claims(is_over)
     }
 
     /// The session is over: what it held is dropped, and counted.

@@ -338,8 +338,9 @@ impl Core {
         py.detach(|| self.core.on(0, |engine, now| engine.give_back(now, &messages)));
     }
 
-    fn unlisten(&self, py: Python<'_>, subscription: u64) {
-        py.detach(|| self.core.on(0, |engine, now| engine.unlisten(now, subscription)));
+    #[pyo3(signature = (subscription, gives_back = false))]
+    fn unlisten(&self, py: Python<'_>, subscription: u64, gives_back: bool) {
+        py.detach(|| self.core.on(0, |engine, now| engine.unlisten(now, subscription, gives_back)));
     }
 
     fn set_leaving(&self, py: Python<'_>, is_leaving: bool) {

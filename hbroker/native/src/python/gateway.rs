@@ -168,8 +168,9 @@ impl Gateway {
         py.detach(|| self.gateway.open_session(state.read()))
     }
 
-    fn export_session(&self, py: Python<'_>, session: u64) -> PyResult<SessionState> {
-        let state = py.detach(|| self.gateway.export_session(session));
+    #[pyo3(signature = (session, *, is_over = false))]
+    fn export_session(&self, py: Python<'_>, session: u64, is_over: bool) -> PyResult<SessionState> {
+        let state = py.detach(|| self.gateway.export_session(session, is_over));
         let none = || NativeError::new_err(format!("session {session} is not here, or has a connection"));
         state_out(py, state.ok_or_else(none)?)
     }

@@ -48,7 +48,7 @@ impl Message {
 
     #[getter]
     fn sequence(&self) -> u64 {
-        self.message.id().1
+        self.message.id(&self.message.view()).1
     }
 
     #[getter]
@@ -93,7 +93,7 @@ impl Message {
 
     #[getter]
     fn subscriptions(&self) -> Vec<u64> {
-        self.message.subscriptions.clone()
+        self.message.subscriptions.to_vec()
     }
 
     fn __repr__(&self, py: Python<'_>) -> String {

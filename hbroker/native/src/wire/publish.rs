@@ -34,6 +34,8 @@ pub struct PublishView<'a> {
     pub origin: u64,
     /// None: the message is whole.
     pub fragment: Option<FragmentView>,
+    /// It has some of the properties that only an application reads, or fields that this version does not know.
+    pub has_properties: bool,
     /// From the first field `publish` of the packet to the end of the last.
     fields: &'a [u8],
     /// There is more than one.
@@ -93,10 +95,15 @@ impl<'a> PublishView<'a> {
                 publish::EXPIRY_S => self.expiry_s = Some(message.varint32()?),
                 publish::FRAGMENT => self.fragment.get_or_insert_default().merge(message.message()?)?,
                 publish::ACK_MODE => self.ack_queued = message.open_enum()? == ACK_MODE_QUEUED,
-                publish::CONTENT_TYPE | publish::RESPONSE_TOPIC => message.text().map(drop)?,
                 publish::ORIGIN => self.origin = message.fixed64()?,
-                publish::USER_PROPERTIES => check(message.message()?, user_property::CHECKS)?,
-                _ => message.skip(tag)?,
+                _ => {
+                    self.has_properties = true;
+                    match tag {
+                        publish::CONTENT_TYPE | publish::RESPONSE_TOPIC => message.text().map(drop)?,
+                        publish::USER_PROPERTIES => check(message.message()?, user_property::CHECKS)?,
+                        _ => message.skip(tag)?,
+                    }
+                }
             }
         }
         Ok(())

@@ -210,3 +210,27 @@ fn a_subscriber_that_does_not_read_holds_its_own_messages_only() {
     assert!(network.hosts[ready].read.len() > 15_000, "{}", network.hosts[ready].read.len());
     assert!(network.counter(slow, "drop.inbox_full") > 1_000);
 }
+
+#[test]
+fn a_message_is_for_those_who_listen_when_it_comes() {
+    let mut network = Network::new(12, Faults::default());
+    let node = network.add_node("", 1);
+    let publisher = network.add_client();
+    let subscriber = network.add_subscriber(node, "a/#", 0);
+    network.hosts[subscriber].reads = false;
+    let mut heard = |change: &dyn Fn(&mut crate::engine::Engine)| {
+        change(&mut network.hosts[subscriber].engines[0]);
+        // One topic throughout: who listens to it was found for the message before.
+        network.publish(publisher, &message("a/b", b"x", 0));
+        network.run(SECOND);
+        let now = network.now;
+        let read = network.hosts[subscriber].engines[0].take_messages(now, 10);
+        read.into_iter().map(|message| message.subscriptions.len()).collect::<Vec<_>>()
+    };
+    let before = heard(&|_| ());
+    assert_eq!(before.len(), 1);
+    assert_eq!(heard(&|engine| engine.listen(0, 90, "a/b", 0, false)), [before[0] + 1]);
+    assert_eq!(heard(&|engine| engine.listen(0, 91, "+/b", 0, false)), [before[0] + 2]);
+    assert_eq!(heard(&|engine| engine.unlisten(0, 90, false)), [before[0] + 1]);
+    assert_eq!(heard(&|engine| engine.unlisten(0, 91, false)), before);
+}

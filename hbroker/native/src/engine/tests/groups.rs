@@ -5,6 +5,7 @@ use rand::Rng;
 
 use super::network::{Faults, MILLISECOND, Network, SECOND, message};
 use crate::engine::counters::Drop;
+use crate::wire::PublishOut;
 
 const FAULTS: Faults = Faults { loss: 0.05, duplication: 0.05, jitter: 1_000 };
 
@@ -103,7 +104,7 @@ fn begin_to_leave(network: &mut Network, member: usize) {
     let now = network.now;
     let engine = &mut network.hosts[member].engines[0];
     engine.set_leaving(true);
-    engine.unlisten(now, 1);
+    engine.unlisten(now, 1, true);
 }
 
 /// The node hears that a member leaves, its home last (`Core::unsubscribe`).
@@ -207,9 +208,9 @@ fn what_a_member_that_leaves_has_not_handled_goes_to_another() {
         let now = network.now;
         let engine = &mut network.hosts[member].engines[0];
         if handles {
-            engine.handled(&read)
+            engine.handled(&read);
         } else {
-            engine.give_back(now, &read)
+            engine.give_back(now, &read);
         }
         network.run(100 * MILLISECOND);
         take_out(&mut network, node, member);
@@ -272,4 +273,28 @@ fn what_another_worker_chose_a_member_for_that_has_left_meanwhile_goes_to_anothe
     }
     network.run(100 * MILLISECOND);
     assert_eq!((network.hosts[leaver].read.len(), network.hosts[stayer].read.len()), (0, 20));
+}
+
+/// Who had it in flight may have it. For another it is dead (§7.8).
+#[test]
+fn what_died_in_flight_to_a_member_goes_to_no_other() {
+    for (wait, read) in [(0, 1), (10 * SECOND, 0)] {
+        let mut network = Network::new(12, Faults::default());
+        let node = network.add_node("", 1);
+        let member = network.add_member(node, "a/#", "g", 1);
+        network.hosts[member].reads = false;
+        let publisher = network.add_client();
+        network.run(MILLISECOND);
+        let published_at_us = network.now;
+        let mortal = PublishOut { published_at_us, expiry_s: Some(10), ..message("a/b", b"x", 1) };
+        network.publish(publisher, &mortal);
+        network.run(SECOND);
+        let other = network.add_member(node, "a/#", "g", 1);
+        network.run(wait);
+        let (now, gone) = (network.now, network.session(member, node));
+        network.hosts[node].engines[0].end_session(now, gone, Drop::SessionEnded);
+        network.run_until_drained();
+        network.assert_all_published(publisher, 1);
+        assert_eq!(network.hosts[other].read.len(), read);
+    }
 }

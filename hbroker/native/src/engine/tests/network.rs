@@ -318,7 +318,7 @@ impl Network {
                 topic: publish.topic.to_owned(),
                 publisher: publish.publisher,
                 sequence: publish.sequence,
-                payload: message.payload().to_vec(),
+                payload: message.payload(&message.view()).to_vec(),
                 retained: message.is_retained(),
             });
         }

@@ -161,7 +161,9 @@ fn listeners(network: &mut Network, subscriber: usize) -> Vec<(bool, Vec<u64>)> 
         listeners.sort_unstable();
         listeners
     };
-    read.into_iter().map(|message| (message.is_retained(), sorted(message.subscriptions))).collect()
+    read.into_iter()
+        .map(|message| (message.is_retained(), sorted(message.subscriptions.into_vec())))
+        .collect()
 }
 
 /// A node, a publisher, and a subscriber to `#` with listeners 11 on `a/+` and 12 on `#`, which reads when it is asked to.
@@ -207,7 +209,7 @@ fn what_was_retained_for_a_listener_that_left_is_for_nobody() {
     network.run(SECOND);
     assert_eq!(listeners(&mut network, subscriber).len(), 1);
     let now = network.now;
-    network.hosts[subscriber].engines[0].unlisten(now, 11);
+    network.hosts[subscriber].engines[0].unlisten(now, 11, false);
     send_retained_for(&mut network, subscriber, node, "a/+", 1, 11);
     network.run_until_drained();
     assert_eq!(listeners(&mut network, subscriber), []);

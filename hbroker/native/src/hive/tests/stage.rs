@@ -276,7 +276,7 @@ impl Stage {
         for (id, message) in self.taken.lock().drain(..) {
             self.read.push((id, message.view().topic.to_owned()));
             if message.qos > 0 {
-                self.unhandled.push((id, message.id()));
+                self.unhandled.push((id, message.id(&message.view())));
             }
         }
     }

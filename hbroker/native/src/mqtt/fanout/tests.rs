@@ -12,7 +12,7 @@ fn message(qos: u8, retain: bool) -> Message {
     let mut publish = PublishView::default();
     (publish.topic, publish.publisher, publish.sequence) = ("a/b", 7, 1);
     (publish.qos, publish.retain) = (qos, retain);
-    Message::from_network(&publish, Bytes::from_static(b"x"))
+    Message::from_network(&publish, publish.topic.into(), Bytes::from_static(b"x"))
 }
 
 fn connection(worker: u8, slot: u64) -> ConnectionId {
@@ -177,7 +177,7 @@ fn a_session_gets_everything_wherever_it_is() {
     bench.fanout.leave(1, connection(1, 1));
     bench.route(message(1, false), false, 0, &[1]);
     assert!(bench.posted().is_empty());
-    assert!(bench.fanout.remove(1).is_none(), "it is on its way");
+    assert!(bench.fanout.remove(1, false).is_none(), "it is on its way");
     bench.fanout.park(NOW, 1, new_session());
     bench.route(message(1, false), false, 0, &[1]);
     assert_eq!(bench.fanout.parked(1).unwrap().load().queued, 2);
@@ -189,7 +189,7 @@ fn a_session_gets_everything_wherever_it_is() {
     assert_eq!(bench.batches[0].len(), 1);
     bench.fanout.leave(1, connection(0, 8));
     bench.fanout.park(NOW, 1, session);
-    let session = bench.fanout.remove(1).unwrap();
+    let session = bench.fanout.remove(1, false).unwrap();
     bench.batches.iter_mut().for_each(Vec::clear);
     session.end(bench.fanout.counters());
     assert_eq!(bench.releases.take().len(), 4);
@@ -209,7 +209,7 @@ fn what_came_through_a_member_of_its_own_stays_unanswered_when_a_session_leaves(
         bench.route(message(1, false), false, 0, &[1]);
         bench.route(message(2, false), false, 0, &[2]);
     }
-    let session = bench.fanout.remove(1).unwrap();
+    let session = bench.fanout.remove(1, false).unwrap();
     session.end(bench.fanout.counters());
     let answered: Vec<u64> = bench.releases.take().into_iter().map(|ticket| ticket.member).collect();
     assert_eq!(answered, [0, 0]);

@@ -1,7 +1,8 @@
 //! From the network to a client (MQTT 5 §4.3, MQTT 5 §4.4): what waits, what was sent and is not acknowledged, and what PUBREL is owed for.
 //!
-//! A message of `QoS` 1 or 2 waits in the queue, is sent under a packet id, and ends with PUBACK or PUBREC; PUBREL is then owed until PUBCOMP
-//! comes. On a new connection PUBREL goes first for all that it is owed for, then what was sent before, marked as sent again, then what waits: each in
+//! A message of `QoS` 1 or 2 waits in the queue, and is sent under a packet id. It ends with PUBACK; or, at `QoS` 2, the client has it from
+//! PUBREC on, and is owed PUBREL until PUBCOMP comes. Until then its owner is not answered: a client may hand a message on at PUBREL
+//! only (MQTT 5 §4.3.3, method A), and one that was never released would be lost to it with the gateway. On a new connection PUBREL goes first for all that it is owed for, then what was sent before, marked as sent again, then what waits: each in
 //! its order (MQTT 5 §4.4, MQTT 5 §4.6).
 //!
 //! A client that answers nothing for a while is *stalled*: its claims are released, so that it holds up nobody else's acknowledgement, and its
@@ -18,9 +19,13 @@ use crate::mqtt::encoder::Encoder;
 use crate::mqtt::packets::Version;
 use crate::mqtt::reason::Reason;
 use crate::mqtt::session::channel::{Channel, NEVER};
-use crate::mqtt::session::packet_ids::PacketIds;
+use crate::mqtt::session::inherited::{Inherited, Known, NO_MESSAGE};
+use crate::mqtt::session::packet_ids::{IN_BLOCK, PacketIds};
 use crate::mqtt::session::queue::{Parcel, Pushed, Queue};
 use crate::mqtt::settings::SessionSettings;
+
+/// Messages that are sent without an acknowledgement, whatever the settings say. With what is inherited they have packet ids in one block.
+const MOST_INFLIGHT: u16 = IN_BLOCK / 2;
 
 /// A message that was sent.
 struct Flight {
@@ -31,8 +36,24 @@ struct Flight {
 /// PUBREL was sent, and PUBCOMP has not come.
 struct Owed {
     packet_id: u16,
+    /// `NO_MESSAGE`: the network does not bring it again.
+    message: MessageId,
+    claim: Option<Claim>,
     /// Its PUBLISH went over this connection, and took of its quota.
     is_fresh: bool,
+}
+
+/// As [`super::SessionState`], of what was sent.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct SentState {
+    /// Not acknowledged, in order.
+    pub sent: Vec<(MessageId, u16)>,
+    /// PUBREC came, PUBCOMP did not: PUBREL is owed, in order. `NO_MESSAGE`: the network does not bring it again.
+    pub owed: Vec<(MessageId, u16)>,
+    /// PUBCOMP came, too; the network is to be told when it brings them again.
+    pub had: Vec<MessageId>,
+    /// Where packet ids are from.
+    pub block: u8,
 }
 
 #[derive(Default)]
@@ -45,8 +66,7 @@ pub struct Outgoing {
     fresh: usize,
     /// In the order of PUBREC.
     owed: VecDeque<Owed>,
-    /// Messages that another gateway had sent: they keep their packet ids when they come again.
-    expected: Vec<(MessageId, u16)>,
+    inherited: Inherited,
     ids: PacketIds,
     /// When the client last answered, or began to owe an answer.
     progress: Micros,
@@ -55,9 +75,16 @@ pub struct Outgoing {
 
 impl Outgoing {
     /// Goes on with what another gateway had sent.
-    pub fn expecting(expected: Vec<(MessageId, u16)>, owed: Vec<u16>) -> Self {
-        let owed = owed.into_iter().map(|packet_id| Owed { packet_id, is_fresh: false });
-        Self { expected, owed: owed.collect(), ..Self::default() }
+    pub fn resuming(state: SentState) -> Self {
+        let SentState { sent, owed, had, block } = state;
+        let inherited = Inherited::new(sent, had.into_iter().chain(owed.iter().map(|(message, _)| *message)));
+        let owed = owed.into_iter().map(|(message, packet_id)| Owed {
+            packet_id,
+            message,
+            claim: None,
+            is_fresh: false,
+        });
+        Self { inherited, owed: owed.collect(), ids: PacketIds::of(block), ..Self::default() }
     }
 
     /// Takes a message to wait. False: the queue overflowed, and the session is to end.
@@ -73,11 +100,17 @@ impl Outgoing {
         if self.is_stalled {
             parcel.claim = None;
         }
-        let known = self.expected.iter().position(|(id, _)| *id == parcel.message.id);
-        if let Some(known) = known.filter(|_| parcel.terms.qos > 0) {
-            let (_, packet_id) = self.expected.swap_remove(known);
-            self.push_sent(Flight { packet_id, parcel });
-            return true;
+        let known = if parcel.terms.qos > 0 { self.inherited.take(parcel.message.id) } else { None };
+        match known {
+            Some(Known::Sent(packet_id)) => {
+                self.push_sent(Flight { packet_id, parcel });
+                return true;
+            }
+            Some(Known::Had) => {
+                self.answer_with_pubcomp(parcel);
+                return true;
+            }
+            None => {}
         }
         match self.queue.push(parcel, settings, counters) {
             Pushed::Kept => true,
@@ -102,9 +135,7 @@ impl Outgoing {
             && match qos {
                 0 => !self.queue.has_loose(),
                 _ => {
-                    self.queue.is_empty()
-                        && self.may_send(channel, settings)
-                        && self.expected.iter().all(|(id, _)| *id != message)
+                    self.queue.is_empty() && self.may_send(channel, settings) && !self.inherited.has(message)
                 }
             }
     }
@@ -130,7 +161,7 @@ impl Outgoing {
         let used = self.sent.iter().map(|flight| flight.packet_id);
         let used = used
             .chain(self.owed.iter().map(|owed| owed.packet_id))
-            .chain(self.expected.iter().map(|(_, id)| *id));
+            .chain(self.inherited.sent().map(|(_, id)| id));
         let Some(packet_id) = self.ids.next(used) else {
             turn.counters.drop(Drop::QueueFull);
             return;
@@ -205,8 +236,11 @@ impl Outgoing {
             // MQTT 5 §4.3.3: a refusal ends it, too.
             (kind::PUBREC, Some((index, 2))) if reason.is_failure() => self.finish(channel, index),
             (kind::PUBREC, Some((index, 2))) => {
-                self.owed.push_back(Owed { packet_id, is_fresh: index < self.fresh });
-                self.remove(index);
+                let is_fresh = index < self.fresh;
+                if let Some(Flight { parcel, .. }) = self.remove(index) {
+                    let (message, claim) = (parcel.message.id, parcel.claim);
+                    self.owed.push_back(Owed { packet_id, message, claim, is_fresh });
+                }
                 channel.put_ack(turn, kind::PUBREL, packet_id, Reason::SUCCESS);
             }
             (kind::PUBREC, _) if !reason.is_failure() => {
@@ -230,8 +264,10 @@ impl Outgoing {
 
     /// When the client is to be taken for stalled.
     pub fn stalls_at(&self, settings: &SessionSettings) -> Micros {
-        let holds_none = self.is_stalled || (self.sent.is_empty() && self.queue.is_empty());
-        if holds_none { NEVER } else { self.progress.saturating_add(settings.stall) }
+        if self.is_stalled || self.owes_nothing() {
+            return NEVER;
+        }
+        self.progress.saturating_add(settings.stall)
     }
 
     /// Releases the claims of a client that owes answers.
@@ -242,27 +278,39 @@ impl Outgoing {
         }
         self.queue.release_claims();
         self.sent.iter_mut().for_each(|flight| flight.parcel.claim = None);
+        self.owed.iter_mut().for_each(|owed| owed.claim = None);
     }
 
     pub fn is_stalled(&self) -> bool {
         self.is_stalled
     }
 
-    /// (message, packet id) of what was sent and not acknowledged, in order, and the packet ids that PUBREL is owed for.
-    pub fn export(&self) -> (Vec<(MessageId, u16)>, Vec<u16>) {
+    /// What another gateway needs to go on with it. A message whose claim was released does not come again.
+    pub fn export(&self) -> SentState {
         let sent = self.sent.iter().map(|flight| (flight.parcel.message.id, flight.packet_id));
-        (
-            self.expected.iter().copied().chain(sent).collect(),
-            self.owed.iter().map(|owed| owed.packet_id).collect(),
-        )
+        let comes = |owed: &Owed| owed.claim.is_some() || self.inherited.had(owed.message);
+        let message = |owed: &Owed| if comes(owed) { owed.message } else { NO_MESSAGE };
+        let is_owed = |message: &MessageId| self.owed.iter().any(|owed| owed.message == *message);
+        SentState {
+            sent: self.inherited.sent().chain(sent).collect(),
+            owed: self.owed.iter().map(|owed| (message(owed), owed.packet_id)).collect(),
+            had: self.inherited.all_had().filter(|message| !is_owed(message)).collect(),
+            block: self.ids.block(),
+        }
     }
 
     pub fn queue(&self) -> &Queue {
         &self.queue
     }
 
-    pub fn claims(&self) -> impl Iterator<Item = &Claim> {
-        self.sent.iter().filter_map(|flight| flight.parcel.claim.as_ref()).chain(self.queue.claims())
+    /// Shares in messages that may go to whoever has the session next, or, once it is over, to another member of its group: not those
+    /// of `QoS` 2 whose delivery has begun (MQTT 5 §4.8.2).
+    pub fn claims(&self, is_over: bool) -> impl Iterator<Item = &Claim> {
+        let may_go = move |qos| !is_over || qos < 2;
+        let sent = self.sent.iter().filter(move |flight| may_go(flight.parcel.terms.qos));
+        let owed = self.owed.iter().filter(move |_| may_go(2));
+        let begun = sent.filter_map(|flight| flight.parcel.claim.as_ref());
+        begun.chain(owed.filter_map(|owed| owed.claim.as_ref())).chain(self.queue.claims())
     }
 
     pub fn inflight(&self) -> usize {
@@ -278,7 +326,7 @@ impl Outgoing {
         let has_bytes = self.sent.is_empty() || self.sent_bytes < settings.queue_bytes;
         self.fresh == self.sent.len()
             && channel.has_quota()
-            && self.inflight() < usize::from(settings.inflight)
+            && self.inflight() < usize::from(settings.inflight.min(MOST_INFLIGHT))
             && has_bytes
     }
 
@@ -287,12 +335,19 @@ impl Outgoing {
         self.sent.push_back(flight);
     }
 
-    fn remove(&mut self, index: usize) {
-        if let Some(flight) = self.sent.remove(index) {
-            self.sent_bytes -= flight.parcel.message.cost();
-        }
+    fn remove(&mut self, index: usize) -> Option<Flight> {
+        let flight = self.sent.remove(index)?;
+        self.sent_bytes -= flight.parcel.message.cost();
         if index < self.fresh {
             self.fresh -= 1;
+        }
+        Some(flight)
+    }
+
+    /// A message that the client has: its owner is answered with PUBCOMP, or now, if that has come.
+    fn answer_with_pubcomp(&mut self, parcel: Parcel) {
+        if let Some(owed) = self.owed.iter_mut().find(|owed| owed.message == parcel.message.id) {
+            owed.claim = parcel.claim;
         }
     }
 
@@ -317,10 +372,15 @@ impl Outgoing {
 
     /// The client begins to owe an answer.
     fn begin(&mut self, now: Micros) {
-        if self.sent.is_empty() && self.queue.is_empty() {
+        if self.owes_nothing() {
             self.progress = now;
             self.is_stalled = false;
         }
+    }
+
+    /// Whether nothing waits for the client, and nobody for its answer.
+    fn owes_nothing(&self) -> bool {
+        self.sent.is_empty() && self.queue.is_empty() && self.owed.iter().all(|owed| owed.claim.is_none())
     }
 
     fn answered(&mut self, now: Micros, settings: &SessionSettings) {

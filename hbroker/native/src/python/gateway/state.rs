@@ -3,7 +3,7 @@
 use pyo3::prelude::*;
 use pyo3::types::PyTuple;
 
-use crate::mqtt::session::SessionState as State;
+use crate::mqtt::session::{SentState, SessionState as State};
 
 /// A message that its client has not finished with.
 #[pyclass(module = "hbroker._native", frozen, get_all, eq)]
@@ -20,7 +20,7 @@ pub struct InFlight {
 pub struct SessionState {
     in_flight: Py<PyTuple>,
     received: Py<PyTuple>,
-    next_packet_id: u16,
+    block: u8,
 }
 
 #[pymethods]
@@ -35,22 +35,17 @@ impl InFlight {
 #[pymethods]
 impl SessionState {
     #[new]
-    #[pyo3(signature = (in_flight = Vec::new(), received = Vec::new(), next_packet_id = 1))]
-    fn new(
-        py: Python<'_>,
-        in_flight: Vec<InFlightIn>,
-        received: Vec<u16>,
-        next_packet_id: u16,
-    ) -> PyResult<Self> {
+    #[pyo3(signature = (in_flight = Vec::new(), received = Vec::new(), block = 0))]
+    fn new(py: Python<'_>, in_flight: Vec<InFlightIn>, received: Vec<u16>, block: u8) -> PyResult<Self> {
         let in_flight = in_flight.into_iter().map(InFlight::from);
-        Self::of(py, in_flight.collect(), received, next_packet_id)
+        Self::of(py, in_flight.collect(), received, block)
     }
 }
 
 impl SessionState {
-    fn of(py: Python<'_>, in_flight: Vec<InFlight>, received: Vec<u16>, next: u16) -> PyResult<Self> {
+    fn of(py: Python<'_>, in_flight: Vec<InFlight>, received: Vec<u16>, block: u8) -> PyResult<Self> {
         let in_flight = PyTuple::new(py, in_flight)?.unbind();
-        Ok(Self { in_flight, received: PyTuple::new(py, received)?.unbind(), next_packet_id: next })
+        Ok(Self { in_flight, received: PyTuple::new(py, received)?.unbind(), block })
     }
 }
 
@@ -76,37 +71,36 @@ impl From<InFlightIn> for InFlight {
 pub struct SessionStateIn {
     in_flight: Vec<InFlightIn>,
     received: Vec<u16>,
+    block: u8,
 }
 
 impl SessionStateIn {
     pub fn read(self) -> State {
-        let mut state = State { received: self.received, ..State::default() };
+        let mut outgoing = SentState { block: self.block, ..SentState::default() };
         for known in self.in_flight {
-            if known.is_received {
-                state.owed.push(known.packet_id);
-            } else {
-                state.sent.push(((known.publisher, known.sequence), known.packet_id));
+            let message = (known.publisher, known.sequence);
+            match known.packet_id {
+                0 => outgoing.had.push(message),
+                packet_id if known.is_received => outgoing.owed.push((message, packet_id)),
+                packet_id => outgoing.sent.push((message, packet_id)),
             }
         }
-        state
+        State { outgoing, received: self.received }
     }
 }
 
 pub fn state_out(py: Python<'_>, state: State) -> PyResult<SessionState> {
-    // A message comes again by itself; what its QoS was is known only of those that were received.
-    let sent = state.sent.into_iter().map(|((publisher, sequence), packet_id)| InFlight {
+    let SentState { sent, owed, had, block } = state.outgoing;
+    let in_flight = |((publisher, sequence), packet_id), qos, is_received| InFlight {
         packet_id,
         publisher,
         sequence,
-        qos: 1,
-        is_received: false,
-    });
-    let owed = state.owed.into_iter().map(|packet_id| InFlight {
-        packet_id,
-        publisher: 0,
-        sequence: 0,
-        qos: 2,
-        is_received: true,
-    });
-    SessionState::of(py, sent.chain(owed).collect(), state.received, 1)
+        qos,
+        is_received,
+    };
+    // What the QoS of a message was is known only of those that were received. The others come again by themselves.
+    let sent = sent.into_iter().map(|it| in_flight(it, 1, false));
+    let owed = owed.into_iter().map(|it| in_flight(it, 2, true));
+    let had = had.into_iter().map(|message| in_flight((message, 0), 2, true));
+    SessionState::of(py, sent.chain(owed).chain(had).collect(), state.received, block)
 }

@@ -1,7 +1,12 @@
 //! Sessions over several connections, and over several gateways (MQTT 5 §4.4).
 
 use super::*;
-use crate::mqtt::session::SessionState;
+use crate::mqtt::claim::MessageId;
+use crate::mqtt::session::{NO_MESSAGE, SentState, SessionState};
+
+fn state(sent: Vec<(MessageId, u16)>, owed: Vec<(MessageId, u16)>, received: Vec<u16>) -> SessionState {
+    SessionState { outgoing: SentState { sent, owed, ..SentState::default() }, received }
+}
 
 /// The client comes back to its session; what it is sent behind CONNACK.
 fn back(version: Version, session: Session, properties: &[u8]) -> (Bench, Vec<Vec<u8>>) {
@@ -48,10 +53,7 @@ fn pubrel_and_publish_come_again_first_in_order_and_with_their_ids() {
             bench.feed(&bytes);
         }
         assert_eq!(bench.take(), [ack(kind::PUBREL, 3)]);
-        assert_eq!(
-            bench.part().export(),
-            SessionState { sent: vec![((7, 6), 6), ((7, 7), 7)], owed: vec![3], received: vec![] }
-        );
+        assert_eq!(bench.part().export(), state(vec![((7, 6), 6), ((7, 7), 7)], vec![((7, 3), 3)], vec![]));
     }
 }
 
@@ -60,7 +62,7 @@ fn pubcomp_of_an_earlier_connection_gives_no_quota() {
     for (properties, most) in [(&b""[..], 65_535_u32), (b"\x21\0\x02", 2)] {
         let session = Session::import(
             SessionSettings { inflight: u16::MAX, ..SessionSettings::default() },
-            SessionState { owed: vec![65_535, 1], ..SessionState::default() },
+            state(vec![], vec![(NO_MESSAGE, 65_535), (NO_MESSAGE, 1)], vec![]),
         );
         let (mut bench, packets) = back(Version::V5, session, properties);
         assert_eq!(packets, [ack(kind::PUBREL, 65_535), ack(kind::PUBREL, 1)]);
@@ -175,15 +177,14 @@ fn another_gateway_goes_on_with_the_same_packet_ids() {
     bench.feed(&ack(kind::PUBREC, 2));
     bench.feed(&publish(Version::V5, 4, "t", 9, &[], b"x"));
     bench.answer(1, Reason::SUCCESS);
-    let state = bench.part().export();
-    let expected = SessionState { sent: vec![((7, 1), 1), ((7, 3), 3)], owed: vec![2], received: vec![9] };
-    assert_eq!(state, expected);
-    let session = Session::import(SessionSettings::default(), state.clone());
-    assert_eq!(session.export(), state, "nothing is lost on the way");
+    let kept = bench.part().export();
+    assert_eq!(kept, state(vec![((7, 1), 1), ((7, 3), 3)], vec![((7, 2), 2)], vec![9]));
+    let session = Session::import(SessionSettings::default(), kept.clone());
+    assert_eq!(session.export(), kept, "nothing is lost on the way");
     let (mut bench, packets) = back(Version::V5, session, &[]);
     assert_eq!(packets, [ack(kind::PUBREL, 2)]);
     // The network brings again what was not acknowledged, then what is new.
-    for sequence in [1, 3, 4] {
+    for sequence in [1, 2, 3, 4] {
         bench.deliver(Message::plain(sequence, "t", &[sequence as u8], 2), 2);
     }
     let expected = [
@@ -196,7 +197,63 @@ fn another_gateway_goes_on_with_the_same_packet_ids() {
     assert_eq!(bench.take(), [ack(kind::PUBREC, 9)]);
     assert!(bench.upper.published.is_empty());
     (1..5).for_each(|id| bench.feed(&ack(kind::PUBREC, id)));
-    assert_eq!(bench.settled(), 3);
+    assert_eq!(bench.settled(), 0, "nothing is released");
+    (1..5).for_each(|id| bench.feed(&ack(kind::PUBCOMP, id)));
+    assert_eq!(bench.settled(), 4);
+}
+
+/// The copy that the network brings again may come before or after PUBCOMP, and to a third gateway.
+#[test]
+fn what_the_client_has_is_not_sent_again_and_is_answered_once_it_is_released() {
+    let mut bench = Bench::open(Version::V5);
+    bench.deliver(Message::plain(1, "t", b"x", 2), 2);
+    bench.feed(&ack(kind::PUBREC, 1));
+    let kept = bench.part().export();
+    for gateways in 0..3 {
+        let mut kept = kept.clone();
+        for _ in 0..gateways {
+            let session = Session::import(SessionSettings::default(), kept);
+            let (mut bench, packets) = back(Version::V5, session, &[]);
+            assert!(packets.is_empty() || packets == [ack(kind::PUBREL, 1)]);
+            bench.feed(&ack(kind::PUBCOMP, 1));
+            kept = bench.part().export();
+            let had = SentState { had: vec![(7, 1)], ..SentState::default() };
+            assert_eq!(kept.outgoing, had);
+        }
+        let session = Session::import(SessionSettings::default(), kept);
+        let (mut bench, _) = back(Version::V5, session, &[]);
+        bench.deliver(Message::plain(1, "t", b"x", 2), 2);
+        assert!(bench.take().is_empty());
+        assert_eq!(bench.settled(), usize::from(gateways > 0));
+        bench.feed(&ack(kind::PUBCOMP, 1));
+        assert_eq!(bench.settled(), usize::from(gateways == 0));
+        bench.deliver(Message::plain(1, "t", b"x", 2), 2);
+        assert_eq!(bench.take().len(), 1, "it is known once");
+    }
+}
+
+#[test]
+fn a_client_that_releases_nothing_holds_up_nobody_for_long() {
+    let mut bench = Bench::open(Version::V5);
+    bench.deliver(Message::plain(1, "t", b"x", 2), 2);
+    bench.feed(&ack(kind::PUBREC, 1));
+    assert_eq!(bench.settled(), 0);
+    bench.now = bench.connection.poll_timeout();
+    assert_eq!(bench.now, 2 * SECOND);
+    bench.turn(|connection, turn, upper| connection.handle_timeout(turn, upper));
+    assert_eq!(bench.settled(), 1);
+    let owed = vec![(NO_MESSAGE, 1)];
+    assert_eq!(bench.part().export(), state(vec![], owed, vec![]), "its owner does not bring it again");
+}
+
+#[test]
+fn new_messages_get_ids_that_no_gateway_before_had_in_flight() {
+    let outgoing = SentState { block: 3, ..SentState::default() };
+    let session = Session::import(SessionSettings::default(), SessionState { outgoing, received: vec![] });
+    let (mut bench, _) = back(Version::V5, session, &[]);
+    bench.deliver(Message::plain(1, "t", b"x", 2), 2);
+    assert_eq!(bench.take(), [publish(Version::V5, 4, "t", 3 * 8_191 + 1, &[], b"x")]);
+    assert_eq!(bench.part().export().outgoing.block, 3);
 }
 
 #[test]
@@ -227,4 +284,20 @@ fn a_client_that_is_away_is_kept_what_is_of_qos_1_and_2() {
     let expected =
         [publish(Version::V311, 2, "t", 1, &[], &[3]), publish(Version::V311, 4, "t", 2, &[], &[4])];
     assert_eq!(packets, expected);
+}
+
+/// Holds MQTT-4.8.2-5.
+#[test]
+fn what_began_at_qos_2_goes_to_nobody_else_when_its_session_is_over() {
+    let settings = SessionSettings { inflight: 3, ..SessionSettings::default() };
+    let mut bench = Bench::open_with(Version::V5, ListenerSettings::default(), Session::new(settings), &[]);
+    for (sequence, qos) in (1..).zip([2, 2, 1, 2]) {
+        bench.deliver(Message::plain(sequence, "t", b"x", qos), 2);
+    }
+    bench.feed(&ack(kind::PUBREC, 1));
+    let session = bench.part();
+    let ids =
+        |is_over| -> Vec<u64> { session.claims(is_over).map(|claim| claim.ticket().message.1).collect() };
+    assert_eq!(ids(false), [2, 3, 1, 4]);
+    assert_eq!(ids(true), [3, 4], "the fourth was not sent");
 }

@@ -1,0 +1,130 @@
+"""The command line that the measurements have in common, and the run itself."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import resource
+import signal
+import sys
+from collections.abc import Callable, Sequence
+from itertools import product
+from typing import Final
+
+from bench.brokers import Broker
+from bench.load import BURST
+from bench.plan import Plan
+from bench.report import as_json, as_text, progress_line
+from bench.rounds import Timing
+from bench.series import Policy, Series, run_all
+from bench.transport import NoAnswer
+
+__all__ = ["flags", "list_of", "measure_all", "paced_plans", "pair_plans"]
+
+_INTERRUPTED: Final = 130
+_MOST_WINDOW: Final = 8_192
+"""Half of the cycle by which the MQTT subscriber tells a message from one a cycle earlier."""
+
+
+def flags(name: str, description: str) -> argparse.ArgumentParser:
+    """What can be asked of every measurement."""
+    parser = argparse.ArgumentParser(prog=f"python -m {name}", description=description)
+    parser.add_argument("--rounds", type=int, default=5, help="undisturbed rounds of each series (default 5)")
+    parser.add_argument("--duration", type=float, default=2.0, help="seconds of each round (default 2)")
+    parser.add_argument("--warm-up", type=float, default=0.7, help="seconds before each (default 0.7)")
+    parser.add_argument(
+        "--pairs", type=list_of(range(1, 65)), default=[1, 8], help="how many, as in 1,8 (the default)"
+    )
+    parser.add_argument("--qos", type=list_of(range(2)), default=[0, 1], help="0, 1 or 0,1 (the default)")
+    parser.add_argument("--window", type=_window, default=4_096, help="messages under way (default 4096)")
+    parser.add_argument(
+        "--rate", type=int, default=2_000, help="messages a second for the latency (default 2000; 0: none)"
+    )
+    parser.add_argument(
+        "--others", type=float, default=0.1, help="share of a CPU that others may use (default 0.1)"
+    )
+    parser.add_argument(
+        "--patience",
+        type=float,
+        default=120.0,
+        help="seconds to wait for a quiet machine, in all (default 120)",
+    )
+    parser.add_argument("--json", action="store_true", help="print every round as JSON")
+    return parser
+
+
+def list_of(allowed: range) -> Callable[[str], list[int]]:
+    """Reads numbers with commas between them."""
+
+    def parse(text: str) -> list[int]:
+        numbers = [int(part) for part in text.split(",")]
+        if not set(numbers) <= set(allowed):
+            raise argparse.ArgumentTypeError(f"from {allowed[0]} to {allowed[-1]}")
+        return numbers
+
+    return parse
+
+
+def pair_plans(asked: argparse.Namespace, load_cpus: frozenset[int]) -> list[Plan]:
+    """As fast as the closed loop goes, with so many pairs."""
+    return [Plan(pairs, qos, asked.window, None, load_cpus) for qos, pairs in product(asked.qos, asked.pairs)]
+
+
+def paced_plans(asked: argparse.Namespace, load_cpus: frozenset[int]) -> list[Plan]:
+    """One pair at a fixed rate, for the latency."""
+    return [Plan(1, qos, asked.window, asked.rate, load_cpus) for qos in asked.qos if asked.rate]
+
+
+def measure_all(
+    asked: argparse.Namespace,
+    brokers: Sequence[Broker],
+    plans_for: Callable[[argparse.Namespace, frozenset[int]], Sequence[Plan]],
+) -> int:
+    """Measures and prints. Returns the exit code: 0 done, 1 a broker failed, 130 interrupted.
+
+    `plans_for`: the loads on these CPUs. They go plan by plan, and within each broker by broker, so that
+    those that are compared run next to each other. What was found until an interrupt is printed.
+    """
+    cpus = sorted(os.sched_getaffinity(0))
+    if len(cpus) < 2:
+        print("two CPUs are needed: one for the broker, one for the load", file=sys.stderr)
+        return 1
+    _open_many_files()
+    here = [broker for broker in brokers if broker.version() is not None]
+    missing = [broker.name for broker in brokers if broker not in here]
+    plans = plans_for(asked, frozenset(cpus[1:2]))
+    series = [Series(broker, plan) for plan, broker in product(plans, here)]
+    policy = Policy(
+        rounds=asked.rounds,
+        timing=Timing(asked.warm_up, asked.duration),
+        broker_cpus=frozenset(cpus[:1]),
+        most_others=asked.others,
+        patience_s=asked.patience,
+    )
+    code = 0
+    # Asked to end, it ends those too that it started, as after Ctrl-C.
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    try:
+        for number, (one, round) in enumerate(run_all(series, policy), 1):
+            print(f"round {number}: {progress_line(one, round)}", file=sys.stderr, flush=True)
+    except NoAnswer as error:
+        print(error, file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        code = _INTERRUPTED
+    print(json.dumps(as_json(series, missing), indent=2) if asked.json else as_text(series, missing))
+    return code
+
+
+def _open_many_files() -> None:
+    """Lets the load and the brokers have as many connections as the system allows."""
+    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
+
+
+def _window(text: str) -> int:
+    window = int(text)
+    if not BURST <= window <= _MOST_WINDOW:
+        raise argparse.ArgumentTypeError(f"from {BURST} to {_MOST_WINDOW}")
+    return window

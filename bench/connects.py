@@ -1,0 +1,196 @@
+"""How fast MQTT clients connect, and what an idle one costs: `python -m bench.connects`.
+
+The gateway with a root of its own beside mosquitto, each with a storm of clients that stay (`bench.storm`),
+in one run. A server that answers every CONNECT alike, and does nothing else, tells what the load itself can
+do. A client is accepted when it has its CONNACK with success.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import select
+import socket
+import sys
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from multiprocessing import get_context
+from pathlib import Path
+from statistics import quantiles
+from tempfile import TemporaryDirectory
+from typing import Final, Protocol
+
+from bench.brokers import ended, launch
+from bench.networks import Node, announced
+from bench.peers import Mosquitto
+from bench.process import cpu_seconds, resident_bytes
+from bench.storm import Plan, Storm, Told
+from bench.transport import Address, NoAnswer
+
+__all__ = ["main"]
+
+_SETTLE_S: Final = 2.0
+_CONNACK_5: Final = b"\x20\x03\x00\x00\x00"
+
+
+@dataclass(frozen=True, slots=True)
+class Serving:
+    """A server that takes clients, and its processes by name: the one that they come to is the first."""
+
+    address: Address
+    pids: Mapping[str, int]
+
+
+class Server(Protocol):
+    """A kind of server."""
+
+    @property
+    def name(self) -> str:
+        """As the table calls it."""
+
+    def start(self, directory: Path, stack: ExitStack) -> Serving:
+        """Starts it; the stack ends it. Raises NoAnswer."""
+
+
+class Gateway:
+    """`hbroker gateway`, and the root node that owns every topic."""
+
+    name = "hbroker gateway"
+
+    def start(self, directory: Path, stack: ExitStack) -> Serving:
+        node, root = Node().start(directory)
+        stack.callback(ended, node)
+        flags = ["--name", "bench", "--root", f"{root[0]}:{root[1]}", "--listener", "127.0.0.1:0"]
+        command = [sys.executable, "-m", "hbroker", "gateway", *flags]
+        apart = directory / "gateway"
+        apart.mkdir()
+        with launch(apart, command) as gateway:
+            address = announced(gateway)
+        stack.callback(ended, gateway)
+        return Serving(address, {"gateway": gateway.pid, "node": node.pid})
+
+
+class MosquittoServer:
+    """mosquitto, as `make bench` runs it."""
+
+    name = "mosquitto"
+
+    def start(self, directory: Path, stack: ExitStack) -> Serving:
+        process, address = Mosquitto().start(directory)
+        stack.callback(ended, process)
+        return Serving(address, {"mosquitto": process.pid})
+
+
+class Responder:
+    """Answers what comes first on each connection with a CONNACK: what is left is the load's own."""
+
+    name = "responder"
+
+    def start(self, directory: Path, stack: ExitStack) -> Serving:
+        listener = stack.enter_context(socket.create_server(("127.0.0.1", 0), backlog=4_096))
+        process = get_context("fork").Process(target=_respond, args=(listener,), daemon=True)
+        process.start()
+        stack.callback(process.join)
+        stack.callback(process.terminate)
+        assert process.pid is not None, "it was started"
+        return Serving(listener.getsockname(), {"responder": process.pid})
+
+
+SERVERS: Final[tuple[Server, ...]] = (Responder(), MosquittoServer(), Gateway())
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Measures and prints. Returns the exit code: 0 done, 1 a server failed."""
+    flags = _flags().parse_args(arguments)
+    plan = Plan(flags.clients, flags.window, flags.rate, flags.expiry)
+    print(f"{os.cpu_count()} CPUs, load average {os.getloadavg()[0]:.2f}; {plan}", flush=True)
+    servers: list[Server] = [server for server in SERVERS if server.name.split()[-1] in flags.servers]
+    try:
+        for _ in range(flags.rounds):
+            for server in servers:
+                with _started(server) as serving:
+                    _measure(server.name, serving, plan, flags.storms)
+    except NoAnswer as error:
+        print(error, file=sys.stderr)
+        return 1
+    return 0
+
+
+@contextmanager
+def _started(server: Server) -> Iterator[Serving]:
+    with ExitStack() as stack:
+        directory = stack.enter_context(TemporaryDirectory())
+        yield server.start(Path(directory), stack)
+
+
+def _measure(name: str, serving: Serving, plan: Plan, storms: int) -> None:
+    """Several storms of the same clients: with sessions that outlive their connections all but the first come
+    back to them."""
+    for number in range(1, storms + 1):
+        before = {name: cpu_seconds([pid]) for name, pid in serving.pids.items()}
+        resident = {name: resident_bytes([pid]) for name, pid in serving.pids.items()}
+        with Storm(serving.address, plan) as storm:
+            told = storm.run()
+            cpu = {name: cpu_seconds([pid]) - before[name] for name, pid in serving.pids.items()}
+            time.sleep(_SETTLE_S)
+            grown = {name: resident_bytes([pid]) - resident[name] for name, pid in serving.pids.items()}
+        print(f"{name}, storm {number}: {_line(told, cpu, grown)}", flush=True)
+        time.sleep(_SETTLE_S)
+
+
+def _line(told: Told, cpu: Mapping[str, float], grown: Mapping[str, int]) -> str:
+    accepted = max(told.accepted, 1)
+    cuts = quantiles(told.latencies_s, n=100) if told.accepted > 1 else [float("nan")] * 99
+    costs = ", ".join(
+        f"{name} {seconds * 10_000 / accepted:.2f} CPU-s for 10,000, {grown[name] / accepted:,.0f} bytes each"
+        for name, seconds in cpu.items()
+    )
+    return (
+        f"{told.accepted / told.seconds:,.0f}/s ({told.accepted:,} accepted, {told.present:,} of them to a"
+        f" session, {told.refused:,} refused), p50 {cuts[49] * 1e3:.1f} ms, p99 {cuts[98] * 1e3:.1f} ms;"
+        f" {costs}; load {told.cpu_s * 10_000 / accepted:.2f} CPU-s for 10,000"
+    )
+
+
+def _respond(listener: socket.socket) -> None:
+    listener.setblocking(False)
+    epoll = select.epoll()
+    epoll.register(listener, select.EPOLLIN)
+    clients: dict[int, socket.socket] = {}
+    while True:
+        for descriptor, _ in epoll.poll():
+            if descriptor == listener.fileno():
+                _take_in(listener, epoll, clients)
+            elif clients[descriptor].recv(512):
+                clients[descriptor].send(_CONNACK_5)
+            else:
+                clients.pop(descriptor).close()
+
+
+def _take_in(listener: socket.socket, epoll: select.epoll, clients: dict[int, socket.socket]) -> None:
+    while True:
+        try:
+            client, _ = listener.accept()
+        except BlockingIOError:
+            return
+        clients[client.fileno()] = client
+        epoll.register(client, select.EPOLLIN)
+
+
+def _flags() -> argparse.ArgumentParser:
+    names = [server.name.split()[-1] for server in SERVERS]
+    parser = argparse.ArgumentParser(prog="bench.connects", description=__doc__.partition("\n")[0])
+    parser.add_argument("--clients", type=int, default=10_000, help="of one storm (default 10000)")
+    parser.add_argument("--window", type=int, default=64, help="that wait at once (default 64)")
+    parser.add_argument("--rate", type=float, help="clients a second (default: as the window lets in)")
+    parser.add_argument("--expiry", type=int, default=0, help="seconds that sessions outlive connections")
+    parser.add_argument("--storms", type=int, default=1, help="of the same clients, one after the other")
+    parser.add_argument("--rounds", type=int, default=1, help="each with fresh servers")
+    parser.add_argument("--servers", nargs="+", choices=names, default=names)
+    return parser
+
+
+if __name__ == "__main__":
+    sys.exit(main())

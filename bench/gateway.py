@@ -1,0 +1,49 @@
+"""`make bench`, its second half: the gateway beside other brokers of MQTT, one load for all.
+
+Stock MQTT 3.1.1 over TCP, messages of 64 bytes: pairs and one topic with many subscribers, as fast as the
+closed loop goes, and the latency at a fixed rate. Of hbroker, owner and gateway are counted together. See
+docs/benchmarks.md for what the figures mean.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+from typing import Final
+
+from bench.brokers import Broker
+from bench.command import flags, list_of, measure_all, paced_plans, pair_plans
+from bench.networks import Gateway
+from bench.peers import Mosquitto, Nats
+from bench.plan import Plan
+
+_BROKERS: Final[tuple[Broker, ...]] = (Gateway(), Mosquitto(), Nats())
+_FAN_WINDOW: Final = 64
+"""Messages under way to many subscribers: each is as many copies."""
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Measures and prints. Returns the exit code of `measure_all`."""
+    parser = flags("bench.gateway", __doc__.partition("\n")[0])
+    parser.set_defaults(pairs=[8])
+    parser.add_argument(
+        "--subscribers",
+        type=list_of(range(2, 5_001)),
+        default=[1_000],
+        help="of one topic, from 2 on (default 1000)",
+    )
+    return measure_all(parser.parse_args(arguments), _BROKERS, _plans)
+
+
+def _plans(asked: argparse.Namespace, load_cpus: frozenset[int]) -> list[Plan]:
+    fans = [
+        Plan(1, qos, _FAN_WINDOW, None, load_cpus, subscribers)
+        for subscribers in asked.subscribers
+        for qos in asked.qos
+    ]
+    return [*pair_plans(asked, load_cpus), *fans, *paced_plans(asked, load_cpus)]
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,166 @@
+"""A storm of MQTT clients: many connect, as devices do when the power is back, and stay.
+
+One process, one loop. What costs is the kernel's: a socket, connect, send and one read for each client. The
+packets are made beforehand, and of the answer only the code is looked at. With a `rate` clients come at their
+times, as far as the window allows; without one the next comes as soon as fewer than `window` wait.
+"""
+
+from __future__ import annotations
+
+import select
+import socket
+import struct
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from types import TracebackType
+from typing import Final, Self
+
+from bench.transport import Address, NoAnswer
+
+__all__ = ["Plan", "Storm", "Told", "connect_packet"]
+
+_CONNECT, _CONNACK = 0x10, 0x20
+_CLEAN_START: Final = 0x02
+_SESSION_EXPIRY: Final = 0x11
+_MQTT_5: Final = 5
+_KEEP_ALIVE_S: Final = 0
+_IP_BIND_ADDRESS_NO_PORT: Final = 24
+_PORTS: Final = 10_000
+"""Connections from one source address to one server. The kernel has some 28,000 ports for them, but looks for
+a free one the longer the more are taken: from half of them on that costs more than all else."""
+_SILENCE_S: Final = 15.0
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """`window`: clients that wait for CONNACK at most. `rate`: clients a second; None: as many as the window
+    lets in. `expiry_s`: of their sessions; 0: they end with their connections."""
+
+    clients: int
+    window: int = 64
+    rate: float | None = None
+    expiry_s: int = 0
+
+
+@dataclass(slots=True)
+class Told:
+    """What a storm came to. `latencies_s`: from connect to CONNACK, of those that were accepted."""
+
+    seconds: float = 0.0
+    cpu_s: float = 0.0
+    refused: int = 0
+    present: int = 0
+    latencies_s: list[float] = field(default_factory=list)
+
+    @property
+    def accepted(self) -> int:
+        """Clients that got CONNACK with success."""
+        return len(self.latencies_s)
+
+
+def connect_packet(client_id: str, expiry_s: int = 0) -> bytes:
+    """CONNECT of MQTT 5 (§3.1): clean, or with a session that is resumed if there is one."""
+    properties = struct.pack(">BI", _SESSION_EXPIRY, expiry_s) if expiry_s else b""
+    flags = 0 if expiry_s else _CLEAN_START
+    name = client_id.encode()
+    body = b"\x00\x04MQTT" + struct.pack(">BBHB", _MQTT_5, flags, _KEEP_ALIVE_S, len(properties))
+    body += properties + struct.pack(">H", len(name)) + name
+    if len(body) > 127:
+        raise ValueError("a client id for which one byte of length suffices")
+    return bytes((_CONNECT, len(body))) + body
+
+
+class Storm:
+    """Connections to one server, kept until the context ends."""
+
+    def __init__(self, server: Address, plan: Plan) -> None:
+        self._server = server
+        self._plan = plan
+        self._packets = [connect_packet(f"device-{n:06}", plan.expiry_s) for n in range(plan.clients)]
+        self._epoll = select.epoll()
+        self._open: dict[int, socket.socket] = {}
+        self._begun: dict[int, tuple[float, int]] = {}
+        """By descriptor, those that wait: since when, and which one it is."""
+        self._told = Told()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        for connection in self._open.values():
+            connection.close()
+        self._epoll.close()
+
+    def run(self) -> Told:
+        """Connects them all. Raises NoAnswer where nothing comes any more."""
+        begun, cpu = time.perf_counter(), time.process_time()
+        coming = iter(range(self._plan.clients))
+        heard = begun
+        is_over = False
+        while not is_over or self._begun:
+            is_over = is_over or self._let_in(coming, begun)
+            answered = self._epoll.poll(self._pause(), 512)
+            for descriptor, events in answered:
+                self._take(descriptor, events)
+            now = time.perf_counter()
+            heard = now if answered or not self._begun else heard
+            if now - heard > _SILENCE_S:
+                raise NoAnswer(f"{len(self._begun)} clients got no CONNACK in {_SILENCE_S:.0f} s")
+        self._told.seconds = time.perf_counter() - begun
+        self._told.cpu_s = time.process_time() - cpu
+        return self._told
+
+    def _pause(self) -> float:
+        return 1.0 if self._plan.rate is None or len(self._begun) >= self._plan.window else 0.001
+
+    def _let_in(self, coming: Iterator[int], begun: float) -> bool:
+        """Begins those whose turn it is; returns whether they were the last."""
+        room = self._plan.window - len(self._begun)
+        if self._plan.rate is not None:
+            due = int((time.perf_counter() - begun) * self._plan.rate) + 1
+            room = min(room, due - len(self._open) - self._told.refused)
+        for _ in range(room):
+            number = next(coming, None)
+            if number is None:
+                return True
+            self._begin(number)
+        return False
+
+    def _begin(self, number: int) -> None:
+        connection = socket.socket(socket.AF_INET, socket.SOCK_STREAM | socket.SOCK_NONBLOCK)
+        if number >= _PORTS:
+            connection.setsockopt(socket.IPPROTO_IP, _IP_BIND_ADDRESS_NO_PORT, 1)
+            connection.bind((f"127.0.0.{1 + number // _PORTS}", 0))
+        descriptor = connection.fileno()
+        self._open[descriptor] = connection
+        self._begun[descriptor] = time.perf_counter(), number
+        connection.connect_ex(self._server)
+        try:  # Over loopback the handshake is over by now.
+            connection.send(self._packets[number])
+            self._epoll.register(descriptor, select.EPOLLIN)
+        except (BlockingIOError, BrokenPipeError):
+            self._epoll.register(descriptor, select.EPOLLOUT)
+
+    def _take(self, descriptor: int, events: int) -> None:
+        connection = self._open[descriptor]
+        begun, number = self._begun[descriptor]
+        if events & select.EPOLLOUT and not events & (select.EPOLLERR | select.EPOLLHUP):
+            connection.send(self._packets[number])
+            self._epoll.modify(descriptor, select.EPOLLIN)
+            return
+        try:
+            answer = connection.recv(256)
+        except OSError:
+            answer = b""
+        self._epoll.unregister(descriptor)
+        del self._begun[descriptor]
+        if len(answer) >= 4 and answer[0] == _CONNACK and not answer[3]:
+            self._told.latencies_s.append(time.perf_counter() - begun)
+            self._told.present += answer[2] & 1
+        else:
+            self._told.refused += 1
+            del self._open[descriptor]
+            connection.close()

@@ -1,0 +1,97 @@
+"""What has expired is not sent on (§7.8), made exact.
+
+A message is dead from its expiry on, by the clock of the node that has it. Watched is the first datagram with
+which a node sends a message to a session, be it for the first time or as one that was retained. If the
+message is dead then, it must have been given to the session's link before, and waited there:
+
+- to the link that the session has now, if it had that already when the message died. That may be slow, with
+  much before the message; but not where the client grants little credit (§7.7): no more waits there;
+- to an earlier one, or at another node, if the session had such a link between the message's publication and
+  its death: what was in flight there is sent again, whenever its client comes back.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+from hbroker._proto import packet_pb2 as pb
+from hbroker.protocol import timers
+
+from .hosts import NodeHost
+from .invariants import Invariant, Violation
+from .world import Address
+
+__all__ = ["Expiries"]
+
+LONGEST_WAIT: Final = timers.IDLE_TIMEOUT
+"""How long a message waits at most on a link that little credit keeps short: until it is down."""
+
+
+class Expiries:
+    """Every message that expires, on its way to sessions."""
+
+    def __init__(self) -> None:
+        self._links: dict[int, dict[Address, int]] = {}
+        """The nodes that have a link to each session, and since when."""
+        self._past: dict[int, list[tuple[int, int]]] = {}
+        """When each session had links that are gone."""
+        self._sent: set[tuple[int, int, int, bool]] = set()
+        """(session, publisher, sequence, as a retained one) of what was sent."""
+        self._short: set[int] = set()
+        """The sessions whose clients grant little credit."""
+
+    # Change
+
+    def shorten(self, session: int) -> None:
+        """A client grants little credit."""
+        self._short.add(session)
+
+    def gain_link(self, session: int, node: Address, now: int) -> None:
+        """A node has a link to a session."""
+        self._links.setdefault(session, {}).setdefault(node, now)
+
+    def lose_link(self, session: int, node: Address, now: int) -> None:
+        """A node has none any more."""
+        since = self._links.get(session, {}).pop(node, None)
+        if since is not None:
+            self._past.setdefault(session, []).append((since, now))
+
+    def lose_node(self, node: Address, now: int) -> None:
+        """A node died."""
+        for session in self._links:
+            self.lose_link(session, node, now)
+
+    # Look
+
+    def look(self, node: NodeHost, datagram: pb.Datagram, now: int) -> Iterator[Violation]:
+        """A datagram leaves a node."""
+        for packet in datagram.packets:
+            publish = packet.publish
+            if not packet.HasField("publish") or not publish.HasField("expiry_s"):
+                continue
+            is_retained = packet.HasField("retained_for")
+            key = datagram.header.session, publish.publisher, publish.sequence, is_retained
+            late = node.clock() - publish.published_at_us - publish.expiry_s * timers.SECOND
+            if key not in self._sent and late >= 0:
+                died = now - late
+                is_short = packet.delivery > 0 and key[0] in self._short
+                is_prompt = late < LONGEST_WAIT or not is_short
+                if not self._was_launched(node, key[0], publish.published_at_us, died, is_prompt=is_prompt):
+                    text = f"{node.settings.name} sends {publish.topic}'s message {publish.sequence}"
+                    text += f", which has been dead for {late / timers.SECOND:.3f} s"
+                    yield Violation(now, Invariant.EXPIRES, text)
+            self._sent.add(key)
+
+    def _was_launched(
+        self, node: NodeHost, session: int, published: int, died: int, *, is_prompt: bool
+    ) -> bool:
+        """Whether a message may have been given to a link before it died."""
+        links = self._links.get(session, {})
+        since = links.get(node.address)
+        if since is not None and since <= died and is_prompt:
+            return True
+        elsewhere = [(since, died) for other, since in links.items() if other != node.address]
+        return any(
+            up <= died and down >= published for up, down in (*elsewhere, *self._past.get(session, ()))
+        )

@@ -1,0 +1,36 @@
+"""The measurement of the gateway, in short: one load for all brokers of MQTT, and nobody is left behind."""
+
+from __future__ import annotations
+
+import shutil
+
+import pytest
+
+from bench.brokers import Broker
+from bench.peers import Mosquitto, Nats
+from bench.report import as_text
+from tests.bench.runs import assert_whole, has_two_cpus, left_behind, measured, start
+
+
+@pytest.mark.skipif(not has_two_cpus, reason="a CPU for the broker and one for the load")
+def test_what_it_measures_is_whole() -> None:
+    loads = {(2, 1, None), (1, 20, None)}
+    found = measured(start("bench.gateway", "--pairs", "2", "--subscribers", "20", "--rate", "0", "--json"))
+    for name in {"hbroker", "mosquitto", "nats-server"} - set(found["missing"]):
+        series = [one for one in found["series"] if one["broker"] == name]
+        measures = {(one["pairs"], one["subscribers"], one["rate"], one["qos"]) for one in series}
+        assert measures == {(*load, qos) for load in loads for qos in (0, 1)}
+        for one in series:
+            assert_whole(one)
+    assert not left_behind()
+    if found["missing"]:
+        pytest.skip(f"whole, but without {', '.join(found['missing'])}: not installed")
+
+
+@pytest.mark.parametrize("peer", [Mosquitto(), Nats()])
+def test_a_peer_that_is_not_there_is_left_out_with_a_word(
+    peer: Broker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(shutil, "which", lambda *_, **__: None)
+    assert peer.version() is None
+    assert as_text([], [peer.name]).endswith(f"{peer.name} is not installed: not measured")

@@ -1,0 +1,70 @@
+"""The storm of the measurement counts what a server answered, and nothing else."""
+
+from __future__ import annotations
+
+import socket
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import pytest
+
+from bench.storm import Plan, Storm, connect_packet
+from bench.transport import Address
+
+_ACCEPTED, _RESUMED, _REFUSED = b"\x20\x03\x00\x00\x00", b"\x20\x03\x01\x00\x00", b"\x20\x03\x00\x87\x00"
+
+
+@contextmanager
+def _server(answers: list[bytes], heard: list[bytes]) -> Iterator[Address]:
+    """Gives each client the next answer, in the order in which they come; an empty one: it hangs up."""
+
+    def serve() -> None:
+        with server:
+            kept = []
+            for answer in answers:
+                connection, _ = server.accept()
+                kept.append(connection)
+                heard.append(connection.recv(256))
+                connection.sendall(answer)
+                if not answer:
+                    connection.close()
+            for connection in kept:
+                if connection.fileno() >= 0:
+                    connection.recv(1)
+                    connection.close()
+
+    server = socket.create_server(("127.0.0.1", 0))
+    thread = threading.Thread(target=serve, daemon=True)
+    server.settimeout(10)
+    thread.start()
+    yield server.getsockname()
+    thread.join(10)
+    assert not thread.is_alive()
+
+
+def test_what_each_client_was_told_is_counted() -> None:
+    heard: list[bytes] = []
+    answers = [_ACCEPTED, _REFUSED, _RESUMED, b"", _ACCEPTED]
+    with _server(answers, heard) as address, Storm(address, Plan(5, window=2)) as storm:
+        told = storm.run()
+    assert (told.accepted, told.present, told.refused) == (3, 1, 2)
+    assert sorted(heard) == [connect_packet(f"device-{n:06}") for n in range(5)]
+
+
+def test_clients_come_at_their_times() -> None:
+    with _server([_ACCEPTED] * 11, []) as address, Storm(address, Plan(11, rate=50.0)) as storm:
+        told = storm.run()
+    assert told.accepted == 11
+    assert told.seconds >= 0.2
+
+
+@pytest.mark.parametrize(
+    ("expiry_s", "packet"),
+    [
+        (0, b"\x10\x0e\x00\x04MQTT\x05\x02\x00\x00\x00\x00\x01a"),
+        (7, b"\x10\x13\x00\x04MQTT\x05\x00\x00\x00\x05\x11\x00\x00\x00\x07\x00\x01a"),
+    ],
+)
+def test_connect_is_as_the_specification_has_it(expiry_s: int, packet: bytes) -> None:
+    assert connect_packet("a", expiry_s) == packet

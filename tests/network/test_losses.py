@@ -1,0 +1,193 @@
+"""What a queue may drop and what may not be sent any more, as the simulator's watchers see it (§7.8)."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import cast
+
+import pytest
+
+from hbroker._native import SessionStatus
+from hbroker._proto import packet_pb2 as pb
+from hbroker.protocol.subscription import Options
+from hbroker.protocol.terms import SessionTerms
+from hbroker.sim.network import NodeHost
+from hbroker.sim.network.actions import Overflow, Queue
+from hbroker.sim.network.applications import Sent
+from hbroker.sim.network.expiries import LONGEST_WAIT, Expiries
+from hbroker.sim.network.invariants import Invariant
+from hbroker.sim.network.losses import Losses
+from tests.network.networks import Tree
+
+SECOND = 1_000_000
+SESSION = 7
+TOPIC = "home/kitchen/oven"
+
+
+@pytest.fixture(scope="module")
+def root() -> NodeHost:
+    return Tree.grow(1).root
+
+
+def status(
+    *, full: int = 0, expired: int = 0, connected: bool = True, queued: int = 0, size: int = 0
+) -> SessionStatus:
+    told = SimpleNamespace(
+        session=SESSION,
+        connected=connected,
+        dropped={"queue_full": full},
+        expired=expired,
+        queued=queued,
+        queued_bytes=size,
+    )
+    return cast("SessionStatus", told)
+
+
+def message(number: int, at: int, dies_at: int | None = None) -> Sent:
+    return Sent("publisher", (1, number), TOPIC, 1, False, b"x", at, dies_at=dies_at)
+
+
+def broken(losses: Losses, node: NodeHost, told: SessionStatus, now: int = 10) -> list[Invariant]:
+    return [violation.invariant for violation in losses.look(node, told, now)]
+
+
+def test_no_more_is_lacking_than_was_lost_since_it_was_published(root: NodeHost) -> None:
+    losses = Losses()
+    assert not broken(losses, root, status(full=1), now=10)
+    assert not broken(losses, root, status(full=3), now=20)
+    early, middle, late = message(1, 5), message(2, 15), message(3, 21)
+    assert losses.unexplained([SESSION], []) is None
+    assert losses.unexplained([SESSION], [early]) is None
+    assert losses.unexplained([SESSION], [early, early, middle]) is None, "it is the same message"
+    assert losses.unexplained([SESSION], [early, late]) is late, "nothing was lost since"
+    assert losses.unexplained([SESSION + 1], [early]) is early
+    later = [message(number, 15) for number in range(4, 7)]
+    assert losses.unexplained([SESSION], later) is later[-1], "two were lost since"
+
+
+def test_only_what_expires_is_lost_to_its_expiry(root: NodeHost) -> None:
+    losses = Losses()
+    assert not broken(losses, root, status(expired=1))
+    immortal, mortal = message(1, 5), message(2, 5, 9)
+    assert losses.unexplained([SESSION], [mortal]) is None
+    assert losses.unexplained([SESSION], [immortal]) is immortal
+    assert losses.unexplained([SESSION], [mortal, message(3, 5, 9)]) is not None
+
+
+def test_a_session_that_begins_anew_is_counted_anew(root: NodeHost) -> None:
+    losses = Losses()
+    assert not broken(losses, root, status(full=5), now=10)
+    assert not broken(losses, root, status(full=1), now=20)
+    assert losses.unexplained([SESSION], [message(1, 15)]) is None
+
+
+@pytest.mark.parametrize(
+    ("queue", "told", "is_over"),
+    [
+        (Queue(messages=3), status(connected=False, queued=3), False),
+        (Queue(messages=3), status(connected=False, queued=4), True),
+        (Queue(messages=3), status(queued=4), False),
+        (Queue(bytes=100), status(connected=False, queued=1, size=101), True),
+        (Queue(), status(connected=False, queued=9, size=101), False),
+    ],
+)
+def test_what_waits_for_one_that_is_away_is_bounded(
+    root: NodeHost, queue: Queue, told: SessionStatus, is_over: bool
+) -> None:
+    losses = Losses()
+    losses.ask(SESSION, queue)
+    assert broken(losses, root, told) == [Invariant.QUEUES] * is_over
+
+
+@pytest.mark.parametrize(
+    ("policies", "may_drop", "may_end"),
+    [
+        ([Overflow.DROP_OLDEST], True, False),
+        ([Overflow.DROP_OLDEST, Overflow.END_SESSION], True, True),
+        ([Overflow.END_SESSION], False, True),
+    ],
+)
+def test_a_session_ends_or_has_gaps_as_it_asked(
+    root: NodeHost, policies: list[Overflow], may_drop: bool, may_end: bool
+) -> None:
+    losses = Losses()
+    for policy in policies:
+        losses.ask(SESSION, Queue(overflow=policy))
+    assert broken(losses, root, status(full=1)) == [Invariant.QUEUES] * (not may_drop)
+    assert len(list(losses.end(root, SESSION, 10))) == (not may_end)
+
+
+class Sender:
+    """A node that sends a message which has been dead for so long."""
+
+    def __init__(self, root: NodeHost, late: int) -> None:
+        self.root = root
+        self.now = root.clock()
+        self.died = self.now - late
+        self.published = self.died - 5 * SECOND
+        self.expiries = Expiries()
+        publish = pb.Publish(topic=TOPIC, publisher=1, sequence=2, published_at_us=self.published, expiry_s=5)
+        self.datagram = pb.Datagram(
+            header=pb.Header(session=SESSION), packets=[pb.Packet(publish=publish, delivery=3)]
+        )
+
+    def is_broken(self) -> bool:
+        return bool(list(self.expiries.look(self.root, self.datagram, self.now)))
+
+
+def test_nothing_dead_is_sent_to_one_that_was_away(root: NodeHost) -> None:
+    sender = Sender(root, SECOND)
+    sender.expiries.gain_link(SESSION, root.address, sender.died + 1)
+    assert sender.is_broken()
+    assert not sender.is_broken(), "it is sent again, and was complained about"
+
+
+@pytest.mark.parametrize(
+    ("late", "is_short", "is_broken"),
+    [(LONGEST_WAIT - 1, True, False), (LONGEST_WAIT, True, True), (LONGEST_WAIT, False, False)],
+)
+def test_what_died_on_a_link_that_little_credit_keeps_short_leaves_soon(
+    root: NodeHost, late: int, is_short: bool, is_broken: bool
+) -> None:
+    sender = Sender(root, late)
+    if is_short:
+        sender.expiries.shorten(SESSION)
+    sender.expiries.gain_link(SESSION, root.address, sender.published)
+    assert sender.is_broken() == is_broken
+
+
+def test_what_was_in_flight_is_sent_again_whenever_its_client_comes_back(root: NodeHost) -> None:
+    sender = Sender(root, 100 * SECOND)
+    sender.expiries.gain_link(SESSION, root.address, sender.published)
+    sender.expiries.lose_link(SESSION, root.address, sender.died - SECOND)
+    sender.expiries.gain_link(SESSION, root.address, sender.now)
+    assert not sender.is_broken()
+
+
+def test_what_lives_is_sent(root: NodeHost) -> None:
+    assert not Sender(root, -1).is_broken()
+    assert Sender(root, 0).is_broken()
+
+
+def test_what_expired_before_it_moved_is_accounted_for() -> None:
+    """§7.8: at the new owner, whose the session is then."""
+    tree = Tree.grow(2, ["home/kitchen"])
+    terms = SessionTerms("subscriber", SESSION, 3_600)
+    subscriber, publisher = tree.client(terms=terms), tree.client("publisher")
+    subscriber.catch_up()
+    subscriber.control.subscribe(subscriber.clock(), TOPIC, Options(qos=1))
+    tree.world.settle(subscriber)
+    tree.world.run_until(lambda: bool(subscriber.outcomes))
+    subscriber.leave()
+    tree.world.run(SECOND)
+    subscriber.kill()
+    for expiry in (2, None):
+        publisher.catch_up()
+        published_at = publisher.clock() if expiry else 0
+        publisher.engine.publish(TOPIC, b"x", 1, published_at_us=published_at, expiry_s=expiry)
+        tree.world.settle(publisher)
+    tree.world.run_until(lambda: len(publisher.outcomes) == 2)
+    tree.world.run(3 * SECOND)
+    tree.leave(tree.nodes["home/kitchen"])
+    told = next(s for s in tree.root.engine.sessions(10) if s.session == SESSION)
+    assert (told.accepted, told.expired, told.queued) == (2, 1, 1)
