@@ -394,7 +394,7 @@ class Subscribe(_message.Message):
     def __init__(self, request: _Optional[int] = ..., filter: _Optional[str] = ..., qos: _Optional[_Union[Qos, str]] = ..., no_local: _Optional[bool] = ..., retain_as_published: _Optional[bool] = ..., retain_handling: _Optional[_Union[RetainHandling, str]] = ..., mode: _Optional[_Union[Mode, str]] = ..., origin: _Optional[_Union[Origin, _Mapping[str, object]]] = ..., client: _Optional[str] = ..., group: _Optional[str] = ..., session_expiry_s: _Optional[int] = ..., clean_start: _Optional[bool] = ..., overflow: _Optional[_Union[Overflow, str]] = ..., queue_messages: _Optional[int] = ..., queue_bytes: _Optional[int] = ..., listener: _Optional[int] = ...) -> None: ...
 
 class SubAck(_message.Message):
-    __slots__ = ("request", "reason", "node", "address", "filter", "responsible", "active", "passed_to", "token", "qos", "hops", "part", "parts", "list", "group", "resumed")
+    __slots__ = ("request", "reason", "node", "address", "filter", "responsible", "active", "passed_to", "token", "qos", "hops", "part", "parts", "list", "group", "resumed", "held")
     REQUEST_FIELD_NUMBER: _ClassVar[int]
     REASON_FIELD_NUMBER: _ClassVar[int]
     NODE_FIELD_NUMBER: _ClassVar[int]
@@ -411,6 +411,7 @@ class SubAck(_message.Message):
     LIST_FIELD_NUMBER: _ClassVar[int]
     GROUP_FIELD_NUMBER: _ClassVar[int]
     RESUMED_FIELD_NUMBER: _ClassVar[int]
+    HELD_FIELD_NUMBER: _ClassVar[int]
     request: int
     reason: Reason
     node: str
@@ -427,7 +428,8 @@ class SubAck(_message.Message):
     list: int
     group: str
     resumed: bool
-    def __init__(self, request: _Optional[int] = ..., reason: _Optional[_Union[Reason, str]] = ..., node: _Optional[str] = ..., address: _Optional[_Union[Address, _Mapping[str, object]]] = ..., filter: _Optional[str] = ..., responsible: _Optional[bool] = ..., active: _Optional[bool] = ..., passed_to: _Optional[_Iterable[_Union[Cut, _Mapping[str, object]]]] = ..., token: _Optional[bytes] = ..., qos: _Optional[_Union[Qos, str]] = ..., hops: _Optional[int] = ..., part: _Optional[int] = ..., parts: _Optional[int] = ..., list: _Optional[int] = ..., group: _Optional[str] = ..., resumed: _Optional[bool] = ...) -> None: ...
+    held: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, request: _Optional[int] = ..., reason: _Optional[_Union[Reason, str]] = ..., node: _Optional[str] = ..., address: _Optional[_Union[Address, _Mapping[str, object]]] = ..., filter: _Optional[str] = ..., responsible: _Optional[bool] = ..., active: _Optional[bool] = ..., passed_to: _Optional[_Iterable[_Union[Cut, _Mapping[str, object]]]] = ..., token: _Optional[bytes] = ..., qos: _Optional[_Union[Qos, str]] = ..., hops: _Optional[int] = ..., part: _Optional[int] = ..., parts: _Optional[int] = ..., list: _Optional[int] = ..., group: _Optional[str] = ..., resumed: _Optional[bool] = ..., held: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class Unsubscribe(_message.Message):
     __slots__ = ("request", "filter", "group")

@@ -8,12 +8,15 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterable
-from typing import Final
+from typing import Final, TypeAlias
 
 from hbroker.protocol.packets import Cut
 from hbroker.protocol.subscribers import Subscription
 
-__all__ = ["Announcements"]
+__all__ = ["Announcements", "Move"]
+
+Move: TypeAlias = Cut | str
+"""Where a subtree went, or the subtree that came here."""
 
 A_TURN: Final = 128
 PAUSE: Final = 2_000
@@ -21,17 +24,17 @@ PAUSE: Final = 2_000
 
 
 class Announcements:
-    """`announce(subscription, cut)` for each; `cut`: where its subtree went, None: it came here."""
+    """`announce(subscription, move)` for each."""
 
-    def __init__(self, announce: Callable[[Subscription, Cut | None], None]) -> None:
+    def __init__(self, announce: Callable[[Subscription, Move], None]) -> None:
         self._announce = announce
-        self._waiting: deque[tuple[Subscription, Cut | None]] = deque()
+        self._waiting: deque[tuple[Subscription, Move]] = deque()
         self._due: int | None = None
 
-    def add(self, subscriptions: Iterable[Subscription], cut: Cut | None = None) -> None:
+    def add(self, subscriptions: Iterable[Subscription], move: Move) -> None:
         """To be announced after all that was added before: at the earliest when what moves has moved."""
         was_idle = not self._waiting
-        self._waiting.extend((subscription, cut) for subscription in subscriptions)
+        self._waiting.extend((subscription, move) for subscription in subscriptions)
         if was_idle and self._waiting:
             self._due = 0
 

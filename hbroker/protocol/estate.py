@@ -85,7 +85,7 @@ class Estate:
         self._inherit(now, inheritance.delegations(subtree))
         for keeper in self._keepers:
             keeper.take_over(now, inheritance)
-        self._subscribing.take_over(list(inheritance.subscriptions.values()))
+        self._subscribing.take_over(subtree, list(inheritance.subscriptions.values()))
         if inheritance.queued or inheritance.seen:
             self._core.import_records(inheritance.queued, inheritance.seen)
 

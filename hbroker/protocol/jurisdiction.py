@@ -248,12 +248,20 @@ class Jurisdiction:
 
         All of them are told (§6.1). But a node is reached from several parents, and each request goes on
         below the one it came from alone: so it arrives once for each delegation on its way, and never goes
-        round. What this node delegated out of a subtree that it lost is nobody's business here: to name it
-        would look as if the rest were served.
+        round. What this node delegated out of a subtree that it lost is nobody's business here, even if it
+        holds more around that: whoever has the subtree now knows of it.
         """
         touched = (d for d in self._delegations.values() if filter_touches(filter, d.subtree))
-        enclosing = ((d, self.enclosing(d.subtree)) for d in touched)
-        return [d for d, grant in enclosing if grant and (parent_link is None or grant.link == parent_link)]
+        around = ((d, self.lookup(d.subtree.rpartition("/")[0])) for d in touched)
+        return [
+            d
+            for d, decider in around
+            if isinstance(decider, Grant) and (parent_link is None or decider.link == parent_link)
+        ]
+
+    def served(self, filter: str) -> list[str]:
+        """The subtrees that this node serves and that a filter touches."""
+        return [g.subtree for g in self._grants.values() if g.serving and filter_touches(filter, g.subtree)]
 
     def responsible(self, filter: str) -> Grant | None:
         """A grant less its cuts that can hold a topic that matches; None: there is none (§6.1)."""

@@ -1,79 +1,94 @@
-"""A SUBACK whose list of children is too long for one datagram comes in several (§6.1).
+"""What a node says of its jurisdiction in a SUBACK, and the parts in which that comes if it is long (§6.1).
 
 A node with a thousand children names them all. No path carries that in one datagram, and IP fragments are
-lost together; so the list is cut where a datagram is full. Outside of a session any part may be lost: the
+lost together; so the lists are cut where a datagram is full. Outside of a session any part may be lost: the
 request is repeated until every part has come. Parts of two answers complete each other as long as both give
-the same list, which `list` tells.
+the same lists, which `list` tells.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from hashlib import blake2b
 from typing import Final
 
 from hbroker._proto import packet_pb2 as pb
 from hbroker.protocol.packets import PACKET_ROOM
+from hbroker.subtree import depth, prefixes
 
-__all__ = ["Parts", "in_parts", "is_last"]
+__all__ = ["Answer", "Parts", "in_parts"]
 
 MOST_PARTS: Final = 10_000
 
 
-def in_parts(ack: pb.SubAck, cuts: Sequence[pb.Cut]) -> Iterator[pb.SubAck]:
-    """`ack` with `cuts` as its `passed_to`: whole where it fits, else in parts that each fit."""
-    chunks = list(_chunks(cuts, max(PACKET_ROOM - ack.ByteSize(), PACKET_ROOM // 2)))
-    if len(chunks) <= 1:
-        ack.passed_to.extend(cuts)
-        yield ack
-        return
-    digest = blake2b(b"".join(cut.SerializeToString() for cut in cuts), digest_size=8).digest()
-    for number, chunk in enumerate(chunks):
-        part = pb.SubAck(part=number, parts=len(chunks), list=int.from_bytes(digest), passed_to=chunk)
+def in_parts(ack: pb.SubAck, cuts: Sequence[pb.Cut], held: Sequence[str]) -> Iterator[pb.SubAck]:
+    """`ack` with `cuts` as its `passed_to`, and `held`: whole where it fits, else in parts that each fit."""
+    items = [*(pb.SubAck(passed_to=[cut]) for cut in cuts), *(pb.SubAck(held=[subtree]) for subtree in held)]
+    chunks = list(_chunks(items, max(PACKET_ROOM - ack.ByteSize(), PACKET_ROOM // 2))) or [pb.SubAck()]
+    digest = blake2b(b"".join(item.SerializeToString() for item in items), digest_size=8).digest()
+    for number, part in enumerate(chunks):
+        if len(chunks) > 1:
+            part.part, part.parts, part.list = number, len(chunks), int.from_bytes(digest)
         part.MergeFrom(ack)
         yield part
 
 
-def is_last(suback: pb.SubAck) -> bool:
-    """Whether, within a session, where packets come in order, the answer is whole with this part."""
-    return suback.part + 1 >= suback.parts
+@dataclass(slots=True)
+class Answer:
+    """The subtrees that a node holds, and its cuts, as (subtree: epoch), as far as a filter touches them."""
+
+    held: set[str] = field(default_factory=set)
+    cuts: dict[str, int] = field(default_factory=dict)
+
+    def stands_for(self, subtree: str, epoch: int) -> bool:
+        """Whether it says what became of a delegation by which the node was named (§6.1): the node holds the
+        subtree, cut out of nothing by itself, or has delegated it since."""
+        for around in reversed([*prefixes(subtree, depth(subtree))]):
+            if around in self.held:
+                return True
+            if around in self.cuts:
+                return around == subtree and self.cuts[around] > epoch
+        return False
+
+    def amended(self, news: Answer) -> Answer:
+        """What holds after news: they name all that is held now, what came last by itself, and of the cuts
+        the new ones alone."""
+        before = {subtree: epoch for subtree, epoch in self.cuts.items() if subtree not in news.held}
+        return Answer(news.held, before | news.cuts)
 
 
 @dataclass(slots=True)
 class Parts:
-    """Which parts of one node's answer have come. `named`: the cuts in them (subtree, epoch)."""
+    """Which parts of one node's answer have come. `answer`: what is in them."""
 
     list: int = 0
     missing: set[int] | None = field(default=None)
     """None: none has come yet."""
-    named: set[tuple[str, int]] = field(default_factory=set)
+    answer: Answer = field(default_factory=Answer)
 
     def take(self, suback: pb.SubAck) -> bool:
         """Takes note of one part. True: the answer is whole. A part of another list begins anew."""
         if suback.parts > MOST_PARTS:
             return False
         if self.missing is None or self.list != suback.list or not suback.parts:
-            self.list, self.missing, self.named = suback.list, set(range(suback.parts)), set()
+            self.list, self.missing, self.answer = suback.list, set(range(suback.parts)), Answer()
         self.missing.discard(suback.part)
-        self.named.update((cut.subtree, cut.epoch) for cut in suback.passed_to)
+        self.answer.held.update(suback.held)
+        self.answer.cuts.update((cut.subtree, cut.epoch) for cut in suback.passed_to)
         return not self.missing
 
 
-def _chunks(cuts: Sequence[pb.Cut], room: int) -> Iterator[list[pb.Cut]]:
-    """Runs of cuts that fit; a single larger cut goes alone."""
-    chunk: list[pb.Cut] = []
+def _chunks(items: Iterable[pb.SubAck], room: int) -> Iterator[pb.SubAck]:
+    """Runs of items that fit, each in one; a single larger item goes alone."""
+    chunk = pb.SubAck()
     size = 0
-    for cut in cuts:
-        length = cut.ByteSize() + _FIELD_BYTES
-        if chunk and size + length > room:
+    for item in items:
+        length = item.ByteSize()
+        if size and size + length > room:
             yield chunk
-            chunk, size = [], 0
-        chunk.append(cut)
+            chunk, size = pb.SubAck(), 0
+        chunk.MergeFrom(item)
         size += length
-    if chunk:
+    if size:
         yield chunk
-
-
-_FIELD_BYTES: Final = 3
-"""What a repeated message takes beside its content, up to 16 KiB."""

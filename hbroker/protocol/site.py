@@ -10,9 +10,8 @@ from typing import TYPE_CHECKING, Final
 from hbroker.config import format_address
 from hbroker.protocol.machine import Machine
 from hbroker.protocol.packets import Address
-from hbroker.protocol.parts import Parts
+from hbroker.protocol.parts import Answer, Parts
 from hbroker.protocol.requests import Request
-from hbroker.subtree import is_within
 
 if TYPE_CHECKING:
     from hbroker.protocol.subscription import Subscription
@@ -98,11 +97,12 @@ TRANSITIONS: Final[dict[tuple[State, Event], State]] = {
 class Site:
     """A node, as one subscription sees it.
 
-    `cuts`: the delegations (subtree, epoch) by which it was named. `question`: the request outside of a
-    session. `parts`: which of its last answer have come. `asked`: the SUBSCRIBEs within the session `link`
-    that it has not answered, and in which listener's name each was. `served`: in whose names it has answered,
-    until the subscription is complete. `failures`: pauses since it was last active. `is_resumed`: the session
-    had the subscription before; None: it has not said so over this link.
+    `cuts`: the delegations (subtree, epoch) by which it was named. `answer`: the last that it gave, for which
+    of them it does not stand is `left_out` (§6.1). `question`: the request outside of a session. `parts`:
+    which of its answer to that have come; `told`: and within the session `link`. `asked`: the SUBSCRIBEs
+    within that session that it has not answered, and in which listener's name each was. `served`: in whose
+    names it has answered, until the subscription is complete. `failures`: pauses since it was last active.
+    `is_resumed`: the session had the subscription before; None: it has not said so over this link.
     """
 
     subscription: Subscription
@@ -110,8 +110,11 @@ class Site:
     address: Address
     machine: Machine[State, Event]
     cuts: set[tuple[str, int]] = field(default_factory=set)
+    answer: Answer = field(default_factory=Answer)
+    left_out: set[tuple[str, int]] = field(default_factory=set)
     question: Request[Site] | None = None
     parts: Parts = field(default_factory=Parts)
+    told: Parts = field(default_factory=Parts)
     link: int | None = None
     asked: dict[int, int] = field(default_factory=dict)
     served: set[int] = field(default_factory=set)
@@ -123,22 +126,20 @@ class Site:
         if (subtree, epoch) in self.cuts or len(self.cuts) >= _MOST_CUTS:
             return False
         self.cuts.add((subtree, epoch))
+        if not self.answer.stands_for(subtree, epoch):
+            self.left_out.add((subtree, epoch))
         return True
 
-    def leaves_out(self, subtree: str) -> bool:
-        """Whether its answer names no cut within a subtree. Who holds it and is not responsible does."""
-        return not any(is_within(named, subtree) for named, _ in self.parts.named)
+    def heard(self, answer: Answer) -> None:
+        """Remembers its answer, which takes the place of the one before."""
+        self.answer = answer
+        self.left_out = {cut for cut in self.cuts if not answer.stands_for(*cut)}
 
-    @property
-    def left_out(self) -> list[str]:
-        """The subtrees for which it was named, and within which its answer names no cut."""
-        return [subtree for subtree, _ in self.cuts if self.leaves_out(subtree)]
-
-    @property
-    def is_outdated(self) -> bool:
-        """Whether its answer, that it is not responsible, is older than a delegation by which it was named:
-        it leaves the subtree out, or has it with the one that has named this node since."""
-        return bool(self.left_out) or not self.cuts.isdisjoint(self.parts.named)
+    def begin_anew(self) -> None:
+        """Forgets what it answered, and by what it was named."""
+        self.cuts.clear()
+        self.parts, self.told = Parts(), Parts()
+        self.heard(Answer())
 
     @property
     def text(self) -> str:
@@ -152,11 +153,16 @@ class Site:
         return self.machine.state
 
     @property
+    def is_awaited(self) -> bool:
+        """Whether it has not said yet if it is responsible."""
+        return self.machine.state in (State.EXPECTED, State.ASKED)
+
+    @property
     def has_answered(self) -> bool:
-        """Whether it said if it is responsible."""
-        return self.machine.state not in (State.EXPECTED, State.ASKED)
+        """Whether it said if it is responsible, for all that it was named for."""
+        return not self.is_awaited and not self.left_out
 
     @property
     def is_settled(self) -> bool:
         """Whether nothing is awaited from it."""
-        return self.machine.state in (State.CLEAR, State.ACTIVE)
+        return self.machine.state in (State.CLEAR, State.ACTIVE) and not self.left_out

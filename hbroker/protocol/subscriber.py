@@ -22,7 +22,7 @@ from hbroker.protocol.core import ClientCore
 from hbroker.protocol.machine import Machine
 from hbroker.protocol.outcome import Outcome, Subscribed, SubscriptionFailed
 from hbroker.protocol.packets import Address, Reason, cut_from
-from hbroker.protocol.parts import is_last
+from hbroker.protocol.parts import Parts
 from hbroker.protocol.reasons import PASSING_REASONS
 from hbroker.protocol.requests import (
     TOKEN_LIFETIME,
@@ -136,8 +136,8 @@ class Subscriber:
         if not site.parts.take(suback):
             self._review(known)
             return
-        if not suback.responsible and site.is_outdated:
-            self._refused(now, known, Reason.REASON_NOT_SERVING)
+        if site.link is None and not self._stands(now, site, suback):
+            self._review(known)
             return
         if not is_direct and (source == question.address or suback.hops == 0):
             asked.machine.handle(Event.DISCLAIM)
@@ -145,6 +145,7 @@ class Subscriber:
         elif is_direct and asked.node != suback.node:  # another node has this address now
             asked.machine.handle(Event.DISCLAIM)
             self._release(asked)
+            self._doubt(now, asked)
         self._judge(now, site, suback.responsible)
         self._review(known)
 
@@ -214,7 +215,7 @@ class Subscriber:
     ) -> None:
         """Takes note of a `passed_to`. `ask`: the question was not passed on to them, so we ask. `moved`: the
         subtrees have come to them, of which they will speak themselves; or else we ask. Otherwise they are
-        asked whose answer is older than the delegation (§6.1)."""
+        asked whose answer does not stand for the delegation (§6.1)."""
         for subtree, node, address, epoch in filter(None, map(cut_from, cuts)):
             site = known.sites.get(node)
             is_new = site is None
@@ -222,14 +223,35 @@ class Subscriber:
                 if len(known.sites) >= _MOST_SITES or not node:
                     continue
                 site = self._expect(now, known, node, address)
-            is_news = site.took_note_of(subtree, epoch)
-            if not is_news or not (site.state is State.CLEAR or (ask and is_new)):
+            if not site.took_note_of(subtree, epoch):
                 continue
-            if ask or (not moved and site.leaves_out(subtree)):
+            if site.state is State.ACTIVE:
+                self._doubt(now, site)
+            elif site.state is not State.CLEAR and not (ask and is_new):
+                continue
+            elif ask or (not moved and (subtree, epoch) in site.left_out):
                 self._ask_directly(now, site)
             elif moved:
                 site.machine.handle(Event.EXPECT)
                 self._await(now, site)
+
+    def _stands(self, now: int, site: Site, suback: pb.SubAck) -> bool:
+        """§6.1: whether an answer outside of a session is of use. One that is not responsible, and does not
+        stand for all that the node was named for, is as good as none."""
+        site.heard(site.parts.answer)
+        if suback.responsible or not site.left_out:
+            return True
+        site.subscription.reason = Reason.REASON_NOT_SERVING
+        if site.state is State.CLEAR:
+            self._ask_directly(now, site)
+        return False
+
+    def _doubt(self, now: int, site: Site) -> None:
+        """§6.1: of what its answer leaves out the node may yet speak itself; else only a discovery tells."""
+        if site.left_out:
+            known = site.subscription
+            known.reason = Reason.REASON_NOT_SERVING
+            self._pauses.set(site, now + retry_after(known.restarts, self._random))
 
     def _ask_directly(self, now: int, site: Site) -> None:
         site.machine.handle(Event.SILENCE)
@@ -289,7 +311,9 @@ class Subscriber:
 
     def _confirmed(self, now: int, link: int, site: Site, suback: pb.SubAck) -> None:
         known = site.subscription
-        site.parts.take(suback)
+        is_whole = site.told.take(suback)
+        if is_whole:
+            site.heard(site.told.answer)
         self._name(now, known, suback.passed_to, ask=True)
         self._ask_heirs(now, known, suback.passed_to)
         if suback.reason in PASSING_REASONS:
@@ -297,20 +321,20 @@ class Subscriber:
             self._pause(now, site, Event.DEFER)
         elif suback.reason not in (Reason.REASON_SUCCESS, Reason.REASON_NOT_RESPONSIBLE):
             self._refused(now, known, suback.reason)
-        elif not is_last(suback):
+        elif not is_whole:
             pass
         elif suback.active:
-            self._served(site, suback)
+            self._served(now, site, suback)
         else:
-            self._disclaimed(now, link, site)
+            self._disclaimed(now, link, site, suback)
         self._review(known)
 
-    def _served(self, site: Site, suback: pb.SubAck) -> None:
+    def _served(self, now: int, site: Site, suback: pb.SubAck) -> None:
         is_settled = self._confirmations.answered(site, suback.request)
         if site.is_resumed is None:
             site.is_resumed = suback.resumed
         if is_settled:
-            self._activate(site)
+            self._activate(now, site)
 
     def _ask_heirs(self, now: int, known: Subscription, cuts: Iterable[pb.Cut]) -> None:
         """§5.4: what a node got by a handover is older than what the one that gave it was asked since."""
@@ -331,11 +355,13 @@ class Subscriber:
             self._abandon_all(now, known, suback.reason)
             return
         before = known.sites.get(suback.node)
-        is_awaited = before is not None and not before.has_answered
+        is_awaited = before is not None and before.is_awaited
         site = self._site(now, known, suback.node, reachable(suback.address, source))
-        site.parts.take(suback)
+        is_whole = site.told.take(suback)
+        if is_whole:
+            site.heard(site.answer.amended(site.told.answer))
         self._name(now, known, suback.passed_to, ask=False, moved=True)
-        if not is_last(suback):
+        if not is_whole:
             return
         if suback.active and site.asked and site.link == link:
             return  # Its answer to what it was asked follows.
@@ -347,18 +373,18 @@ class Subscriber:
             self._attach(site, link)
             self._confirmations.began(site)
             site.is_resumed = suback.resumed
-            self._activate(site)
+            self._activate(now, site)
         else:
-            self._disclaimed(now, link, site)
+            self._disclaimed(now, link, site, suback)
         self._review(known)
 
-    def _disclaimed(self, now: int, link: int, site: Site) -> None:
+    def _disclaimed(self, now: int, link: int, site: Site, suback: pb.SubAck) -> None:
         """§6.3: where it does not say who has what it was named for, it may have lost that to anybody."""
         known = site.subscription
         known.links.discard(link)
         site.machine.handle(Event.DISCLAIM)
         self._release(site)
-        if site.left_out or not site.parts.named:
+        if site.left_out or not (suback.passed_to or suback.held):
             self._start_over(now, known)
 
     def _forget_if_unwanted(self, link: int, key: Key) -> None:
@@ -366,10 +392,11 @@ class Subscriber:
         if key not in self._by_key and not self._terms.is_persistent:
             self._unsubscriptions.forget(key, [link])
 
-    def _activate(self, site: Site) -> None:
+    def _activate(self, now: int, site: Site) -> None:
         site.machine.handle(Event.ACTIVATE)
         site.failures = 0
         self._pauses.cancel(site)
+        self._doubt(now, site)
 
     def _renew(self, now: int, known: Subscription) -> None:
         for site in known.everyone:
@@ -395,7 +422,7 @@ class Subscriber:
             self._start_over(now, site.subscription)
 
     def _attach(self, site: Site, link: int) -> None:
-        site.link = link
+        site.link, site.told = link, Parts()
         site.subscription.links.add(link)
         self._by_link.setdefault(link, {})[site] = None
 

@@ -7,14 +7,14 @@ makes a record.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 
 from hbroker._native import filter_is_valid, filter_touches
 from hbroker._proto import packet_pb2 as pb
 from hbroker.config import NodeSettings
 from hbroker.protocol.agenda import earliest
-from hbroker.protocol.announcing import Announcements
+from hbroker.protocol.announcing import Announcements, Move
 from hbroker.protocol.core import NodeCore
 from hbroker.protocol.inquiry import Inquiry
 from hbroker.protocol.jurisdiction import Delegation, Grant, Jurisdiction
@@ -138,7 +138,7 @@ class Subscribing:
         if known is not None and known.is_prepared:
             self._remove(session, key)
 
-    def take_over(self, subscriptions: Sequence[Subscription]) -> None:
+    def take_over(self, subtree: str, subscriptions: Sequence[Subscription]) -> None:
         """Makes what is not prepared, and tells the clients that their subscriptions are active here."""
         for subscription in subscriptions:
             known = self._subscribers.get(subscription.session, subscription.key)
@@ -146,7 +146,7 @@ class Subscribing:
                 self._make(subscription)
             elif known.is_prepared:
                 self._subscribers.add(replace(known, is_prepared=False))
-        self._announcements.add(subscriptions)
+        self._announcements.add(subscriptions, subtree)
 
     def take_strays(self, subscriptions: Sequence[Subscription]) -> None:
         """Makes what the parent took in while it did not know of this node (§5.1). The clients do not know
@@ -154,7 +154,7 @@ class Subscribing:
         for subscription in subscriptions:
             if self._subscribers.get(subscription.session, subscription.key) is None:
                 self._make(subscription)
-            self._tell(subscription, [d.as_cut() for d in self._jurisdiction.children(subscription.filter)])
+            self._tell(subscription, self._cuts(subscription.filter))
             if self._jurisdiction.responsible(subscription.filter) is None:
                 self._remove(subscription.session, subscription.key)
 
@@ -183,31 +183,31 @@ class Subscribing:
                 self._remove(subscription.session, subscription.key)
                 self._tell(subscription, [])
 
-    def _announce(self, subscription: Subscription, cut: Cut | None) -> None:
+    def _announce(self, subscription: Subscription, move: Move) -> None:
         is_known = self._subscribers.get(subscription.session, subscription.key) is not None
         is_responsible = self._jurisdiction.responsible(subscription.filter) is not None
-        if cut is not None and not isinstance(self._jurisdiction.lookup(cut[0]), Grant):
+        subtree = move if isinstance(move, str) else move[0]
+        is_here = isinstance(self._jurisdiction.lookup(subtree), Grant)
+        if isinstance(move, str):
+            if is_known and is_responsible:
+                self._tell(subscription, [], [subtree] if is_here else [])
+        elif not is_here:
             if not is_responsible:
                 self._remove(subscription.session, subscription.key)
-            self._tell(subscription, [cut])
-        elif cut is None and is_known and is_responsible:
-            self._tell(subscription, [])
+            self._tell(subscription, [move])
 
     def _take(self, inquiry: Inquiry, request: pb.Subscribe, ack: pb.SubAck) -> None:
         ack.responsible = self._jurisdiction.responsible(ack.filter) is not None
         ack.token = self._core.token_for(inquiry.origin)
-        cuts = [cut_of(d.as_cut()) for d in self._jurisdiction.children(ack.filter)]
         if inquiry.session_link is not None:
-            self._answer_within(inquiry.session_link, inquiry.origin, request, ack, cuts)
+            self._answer_within(inquiry.session_link, inquiry.origin, request, ack)
             return
         if request.mode == pb.MODE_RECURSIVE:
             self._pass_down(inquiry, request, self._jurisdiction.children(ack.filter, inquiry.parent_link))
-        for part in in_parts(ack, cuts):
+        for part in self._with(self._cuts(ack.filter), ack):
             inquiry.answer(self._core, part)
 
-    def _answer_within(
-        self, link: int, address: Address, request: pb.Subscribe, ack: pb.SubAck, cuts: list[pb.Cut]
-    ) -> None:
+    def _answer_within(self, link: int, address: Address, request: pb.Subscribe, ack: pb.SubAck) -> None:
         session = self._sessions.of_link(link)
         if session is None:
             self._ledger.drop("unexpected_packet")
@@ -216,7 +216,7 @@ class Subscribing:
             self._store(session, address, request, ack)
         else:
             ack.reason = Reason.REASON_NOT_RESPONSIBLE
-        for part in in_parts(ack, cuts):
+        for part in self._with(self._cuts(ack.filter), ack):
             self._core.send(link, pack(part))
         # §6.5: nobody knows which member of a group is to have what was retained.
         if ack.active and not request.group and _wants_retained(request.retain_handling, not ack.resumed):
@@ -297,15 +297,26 @@ class Subscribing:
         for subscription in self._subscribers.remove_session(session):
             self._watch(subscription, True)
 
-    def _tell(self, subscription: Subscription, passed_to: list[Cut]) -> None:
+    def _tell(self, subscription: Subscription, passed_to: list[Cut], came: Sequence[str] = ()) -> None:
         session = self._sessions.get(subscription.session)
         if session is None or session.link is None:
             return
         ack = self._ack(0, subscription.key, subscription.qos)
         ack.responsible = ack.active = self._jurisdiction.responsible(subscription.filter) is not None
         ack.resumed = ack.active and not subscription.interrupted
-        for part in in_parts(ack, [cut_of(cut) for cut in passed_to]):
+        for part in self._with(passed_to, ack, came):
             self._core.send(session.link, pack(part))
+
+    def _cuts(self, filter: str) -> list[Cut]:
+        return [delegation.as_cut() for delegation in self._jurisdiction.children(filter)]
+
+    def _with(
+        self, passed_to: Iterable[Cut], ack: pb.SubAck, came: Sequence[str] = ()
+    ) -> Iterator[pb.SubAck]:
+        """SUBACK with what this node says of its jurisdiction, in as many parts as that takes. `came`: the
+        subtrees that it was handed, which it may hold as parts of larger ones."""
+        held = dict.fromkeys([*self._jurisdiction.served(ack.filter), *came])
+        return in_parts(ack, [cut_of(cut) for cut in passed_to], list(held))
 
     def _ack(self, request: int, key: Key, qos: int = 0) -> pb.SubAck:
         group, filter = key

@@ -1,9 +1,9 @@
 """One filter's subscription at all its owners, and when it is complete (§6).
 
-A subscription is complete when *every node in any `passed_to` has answered and every responsible one says
-active* (§6.2). So it keeps one `Site` for each node that was named, and one for its entry, the root, whose
-answer names the first of them. The rule is evaluated after whatever happens to a site; there is no count to
-go wrong.
+A subscription is complete when *every node in any `passed_to` has answered, for all that it was named for,
+and every responsible one says active* (§6.2). So it keeps one `Site` for each node that was named, and one
+for its entry, the root, whose answer names the first of them. The rule is evaluated after whatever happens to
+a site; there is no count to go wrong.
 
 The application may subscribe to one filter several times: that is one subscription of the network, with as
 much as the most demanding of its listeners asks for.
@@ -20,7 +20,6 @@ from hbroker.protocol import sharing, site
 from hbroker.protocol.listeners import Listeners
 from hbroker.protocol.machine import Machine
 from hbroker.protocol.packets import Address
-from hbroker.protocol.parts import Parts
 from hbroker.protocol.site import Site
 from hbroker.protocol.terms import SessionTerms
 
@@ -114,8 +113,7 @@ class Subscription:
         dropped = [at for at in self.everyone if at.state is not site.State.ACTIVE]
         self.sites = {node: at for node, at in self.sites.items() if at.state is site.State.ACTIVE}
         for at in self.sites.values():
-            at.parts = Parts()
-            at.cuts.clear()
+            at.begin_anew()
         return dropped
 
     def settle(self) -> None:

@@ -410,7 +410,7 @@ class Uplink:
             self._jurisdiction.drop(self.subtree, parent)
             if parent is not None:
                 self._means.custody.release_below(self.subtree, parent)
-                self._subscribing.moved(parent)
+                self._subscribing.moved(_after(parent))
                 self._means.custody.estate.moved(self.subtree)
             self._stop()
         return state is not None
@@ -455,11 +455,17 @@ class Uplink:
         if self._tenure.end():
             self._means.custody.sweep()
             if lost is not None:
-                self._subscribing.moved(lost)
+                self._subscribing.moved(_after(lost))
 
     def _hang_up(self) -> None:
         self._link = None
         self._joins.forget()
+
+
+def _after(cut: Cut) -> Cut:
+    """§6.3: as subscribers are told it, under the next epoch: what still names this node is older."""
+    subtree, node, address, epoch = cut
+    return subtree, node, address, epoch + 1
 
 
 _REPARENTED: Final = UplinkEvent.REPARENTED

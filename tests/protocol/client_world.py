@@ -38,6 +38,8 @@ class Node:
     subtree: str
     address: Address
     children: list[Node] = field(default_factory=list)
+    besides: list[str] = field(default_factory=list)
+    """Other subtrees that it holds."""
     epoch: int = 1
     alive: bool = True
     reason: int = 0
@@ -119,6 +121,7 @@ class Node:
             group=body.group,
             responsible=self.owns_match(body.filter),
             passed_to=[cut_of(child.cut()) for child in touched],
+            held=[held for held in (self.subtree, *self.besides) if filter_touches(body.filter, held)],
             token=self.token,
             hops=hops,
         )

@@ -130,3 +130,19 @@ def test_what_was_delegated_out_of_a_subtree_that_is_lost_is_not_named() -> None
     assert [d.subtree for d in held.children("a/+/c")] == ["a/b"]
     held.drop("a")
     assert not held.children("a/+/c")
+
+
+def test_nor_is_it_where_the_node_holds_more_around_that() -> None:
+    held = jurisdiction("a/b", "a/b/c/d", subtree="")
+    held.hold(Grant("a/b/c", 7, 2, True, None))
+    assert [d.subtree for d in held.children("#")] == ["a/b", "a/b/c/d"]
+    held.drop("a/b/c")
+    assert [d.subtree for d in held.children("#")] == ["a/b"]
+
+
+def test_it_speaks_for_what_it_serves_and_a_filter_touches() -> None:
+    held = jurisdiction("a/b", subtree="a")
+    held.hold(Grant("a/b/c", 7, 2, True, None))
+    held.hold(Grant("b", 7, 2, False, None))
+    assert held.served("#") == ["a", "a/b/c"]
+    assert held.served("a/+") == ["a"]

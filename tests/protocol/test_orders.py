@@ -68,6 +68,8 @@ def test_a_node_that_is_reached_twice_names_all_its_cuts_each_time() -> None:
     world.advance(0.5)
     answers = world.ask("alice", pb.Subscribe(filter="+/+/+/grill"))
     told = [(a.node, {cut.node for cut in a.passed_to}) for a in answers if isinstance(a, pb.SubAck)]
+    held = [a.held for a in answers if isinstance(a, pb.SubAck) and a.node == "garden"]
+    assert held == [["garden", "home/kitchen/oven"]] * 2
     assert told.count(("garden", {"grill", "probe"})) == 2, told
     reached = sorted(node for node, _ in told if node in ("grill", "probe"))
     assert reached == ["grill", "probe"], "each once"
@@ -86,9 +88,24 @@ def test_who_loses_a_subtree_tells_those_whom_it_still_serves_otherwise_who_take
     assert world.owners("home/kitchen") == ["home"]
     heard = [body for source, _, body in world.client("alice").heard if source == garden]
     news = [body for body in heard if isinstance(body, pb.SubAck) and not body.request]
-    assert [(ack.active, [(c.subtree, c.node) for c in ack.passed_to]) for ack in news] == [
-        (True, [("home/kitchen", "home")])
+    assert [(ack.active, list(ack.held), [(c.subtree, c.node) for c in ack.passed_to]) for ack in news] == [
+        (True, ["garden"], [("home/kitchen", "home")])
     ]
+
+
+def test_a_subtree_that_is_handed_back_is_told_under_a_later_epoch_and_as_held_by_the_parent() -> None:
+    """§6.3: what the parent had said before, that it had delegated it, does not count any more."""
+    world = house()
+    world.subscribe("alice", "#")
+    heard = world.client("alice").heard
+    before = [body for _, _, body in heard if isinstance(body, pb.SubAck)]
+    (epoch,) = {c.epoch for ack in before for c in ack.passed_to if c.subtree == "home/kitchen"}
+    heard.clear()
+    assert give(world, "kitchen", HAND_BACK, "home/kitchen").done
+    world.advance(1)
+    news = [body for _, _, body in heard if isinstance(body, pb.SubAck) and not body.request]
+    told = {ack.node: (list(ack.held), [(c.subtree, c.epoch) for c in ack.passed_to]) for ack in news}
+    assert told == {"kitchen": ([], [("home/kitchen", epoch + 1)]), "home": (["home", "home/kitchen"], [])}
 
 
 def test_a_node_that_left_says_so_before_it_stops() -> None:

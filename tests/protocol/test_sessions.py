@@ -286,7 +286,7 @@ def test_one_that_is_connected_gets_a_link_from_the_new_owner() -> None:
     assert not record.HasField("away_us")
     (subscription,) = giver.node.subscribers
     taker.node.sessions.take_over(taker.now, bequest(record, subscriptions=(subscription,)))
-    taker.node.subscribing.take_over([subscription])
+    taker.node.subscribing.take_over("home", [subscription])
     assert taker.core.adopted == [(S, HERE)]
     taken = session_of(taker)
     assert taken is not None
@@ -314,7 +314,7 @@ def test_nothing_is_inherited_over_a_link_that_the_client_never_answered(
     if is_one_sided:
         taker.core.one_sided.add(stale)
     taker.node.sessions.take_over(taker.now, bequest(record, subscriptions=(subscription,)))
-    taker.node.subscribing.take_over([subscription])
+    taker.node.subscribing.take_over("home", [subscription])
     assert taker.core.closed == [stale] * is_replaced
     assert taker.core.adopted == [(S, HERE)] * is_replaced
     if is_replaced:

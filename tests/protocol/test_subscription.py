@@ -112,7 +112,12 @@ def test_an_answer_older_than_a_delegation_does_not_stand_for_it() -> None:
     inner = Node(world, "twice", "home/hall/cupboard", outer.address, alive=False)
     middle.children.append(inner)
     owner = world.node("owner", "home/hall/cupboard/box", inner)
-    world.later(partial(outer.children.append, owner), 2 * SECOND)
+
+    def take_in() -> None:
+        outer.children.append(owner)
+        outer.besides.append(inner.subtree)
+
+    world.later(take_in, 2 * SECOND)
     world.subscribe("home/hall/cupboard/box/#", patience=20 * SECOND)
     assert world.outcome(Subscribed).owners == ("owner",)
 
@@ -184,6 +189,7 @@ def test_whoever_lost_a_subtree_within_anothers_is_not_taken_for_the_one_that_pa
     outer = world.node("twice", "home", world.root)
     middle = world.node("middle", "home/hall", outer)
     inner = world.nodes[outer.address] = Node(world, "twice", "home/hall/lamp", outer.address)
+    inner.besides.append(outer.subtree)
     middle.children.append(inner)
     world.subscribe("home/hall/lamp")
     assert world.outcome(Subscribed).owners == ("twice",)
@@ -202,10 +208,85 @@ def test_whoever_takes_a_subtree_back_is_asked_until_it_has() -> None:
     assert world.outcome(Subscribed).owners == ("owner",)
     news = owner.suback(pb.Subscribe(filter="home/hall/#"), [])
     news.active = True
-    news.passed_to.append(cut_of(("home/hall", "parent", parent.address, owner.epoch)))
+    news.held.clear()
+    news.passed_to.append(cut_of(("home/hall", "parent", parent.address, owner.epoch + 1)))
     world.deliver(owner, news)
     world.later(partial(parent.children.remove, owner), 2 * SECOND)
     assert world.run(lambda: parent.subscriptions, seconds=8)
+
+
+def test_who_has_lost_what_it_is_named_for_is_not_heard_for_it_whatever_else_it_owns() -> None:
+    """§6.1: the root names it until the lease ends; only then does it name who is below (seed 3118)."""
+    world = World()
+    loser = world.node("loser", "home/hall/lamp", world.root)
+    named = Node(world, "loser", "home", loser.address, alive=False)
+    below = world.node("below", "home/kitchen")
+    world.root.children.append(named)
+
+    def take_back() -> None:
+        world.root.children.remove(named)
+        world.root.children.append(below)
+
+    world.later(take_back, 4 * SECOND)
+    world.subscribe("home/#", patience=20 * SECOND)
+    world.run(seconds=3)
+    assert not world.outcomes
+    assert holders(world, "home/#") == {"loser"}, "what it has otherwise comes meanwhile"
+    assert world.outcome(Subscribed).owners == ("below", "loser", "root")
+
+
+def test_who_stays_active_without_what_it_was_named_for_is_found_out() -> None:
+    """§6.3: the link was down when it lost that, so that its news did not come."""
+    world = World()
+    owner = world.node("owner", "home/hall", world.root)
+    owner.besides.append("home/attic")
+    also = Node(world, "owner", "home/attic", owner.address, alive=False)
+    world.root.children.append(also)
+    world.subscribe("home/+/x")
+    assert world.outcome(Subscribed).owners == ("owner", "root")
+    owner.besides.clear()
+    heir = world.node("heir", "home/attic", world.root)
+    world.root.children.remove(also)
+    world.cut_off(owner)
+    assert world.run(lambda: heir.subscriptions, seconds=10)
+
+
+def test_who_hands_back_one_subtree_after_the_other_causes_no_discovery() -> None:
+    world = World()
+    parent = world.node("parent", "home", world.root)
+    owner = world.node("owner", "home/hall", parent)
+    owner.besides.append("home/attic")
+    also = Node(world, "owner", "home/attic", owner.address, alive=False)
+    parent.children.append(also)
+    world.subscribe("home/+/x")
+    assert world.outcome(Subscribed).owners == ("owner", "parent")
+    discoveries = world.root.asked["Subscribe"]
+    for part, rest in (owner, ["home/attic"]), (also, []):
+        parent.children.remove(part)
+        for node, held in (owner, rest), (parent, ["home", part.subtree]):
+            news = node.suback(pb.Subscribe(filter="home/+/x"), [])
+            news.held[:] = held
+            news.active = bool(held)
+            if node is owner:
+                cut = part.subtree, "parent", parent.address, part.epoch + 1
+                news.passed_to.append(cut_of(cut))
+            world.deliver(node, news)
+    world.run(seconds=10)
+    assert world.root.asked["Subscribe"] == discoveries
+    world.subscribe("home/+/x")
+    assert world.outcome(Subscribed).owners == ("parent",)
+
+
+def test_a_node_at_the_address_of_another_does_not_answer_for_it() -> None:
+    world = World()
+    gone = world.node("gone", "home", world.root)
+    world.nodes[gone.address] = Node(world, "other", "garden", gone.address)
+    gone.alive = False
+    world.subscribe("home/#", patience=20 * SECOND)
+    world.run(seconds=3)
+    assert not world.outcomes
+    world.root.children.remove(gone)
+    assert world.outcome(Subscribed).owners == ("root",)
 
 
 def test_clients_that_lose_one_owner_do_not_return_at_once() -> None:

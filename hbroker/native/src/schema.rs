@@ -297,12 +297,14 @@ pub mod sub_ack {
     pub const LIST: u32 = 0x79;
     pub const GROUP: u32 = 0x82;
     pub const RESUMED: u32 = 0x88;
+    pub const HELD: u32 = 0x92;
     pub const CHECKS: Checks = &[
         (NODE, Check::Utf8),
         (ADDRESS, Check::Message(super::address::CHECKS)),
         (FILTER, Check::Utf8),
         (PASSED_TO, Check::Message(super::cut::CHECKS)),
         (GROUP, Check::Utf8),
+        (HELD, Check::Utf8),
     ];
 }
 

@@ -1,0 +1,68 @@
+"""What a node says of its jurisdiction in SUBACKs (docs/protocol.md §6.1): whole, in parts that fit, and in
+any order; and what of it stands for a delegation."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from hbroker._proto import packet_pb2 as pb
+from hbroker.protocol.packets import PACKET_ROOM, cut_of
+from hbroker.protocol.parts import Answer, Parts, in_parts
+
+_subtrees = st.lists(st.text("abc/", max_size=300), unique=True, max_size=80)
+
+
+@settings(max_examples=50, deadline=None)
+@given(cuts=_subtrees, held=_subtrees, filter=st.text("abc/", max_size=700), data=st.data())
+def test_every_part_fits_and_together_they_say_all(
+    cuts: list[str], held: list[str], filter: str, data: st.DataObject
+) -> None:
+    named = [cut_of((cut, "node", ("10.0.0.1", 7000), epoch)) for epoch, cut in enumerate(cuts, 1)]
+    acks = list(in_parts(pb.SubAck(filter=filter, responsible=True), named, held))
+    assert all(ack.filter == filter and ack.responsible for ack in acks)
+    assert all(ack.ByteSize() <= PACKET_ROOM + 32 for ack in acks)
+    parts = Parts()
+    order = data.draw(st.permutations(acks))
+    assert [parts.take(ack) for ack in order] == [False] * (len(acks) - 1) + [True]
+    assert parts.answer == Answer(set(held), {cut: epoch for epoch, cut in enumerate(cuts, 1)})
+
+
+def test_parts_of_other_lists_do_not_complete_an_answer() -> None:
+    def acks(held: list[str]) -> list[pb.SubAck]:
+        return list(in_parts(pb.SubAck(), [], held))
+
+    before = acks([f"{'x' * 200}/{number}" for number in range(9)])
+    after = acks([f"{'y' * 200}/{number}" for number in range(9)])
+    assert len(before) == len(after) > 1
+    parts = Parts()
+    assert not any(parts.take(ack) for ack in [*before[:-1], *after[1:], *before[1:]])
+
+
+@pytest.mark.parametrize(
+    ("held", "cuts", "stands"),
+    [
+        (["a"], {}, True),
+        ([""], {}, True),
+        (["a/b"], {}, True),
+        (["a/b/c"], {}, False),
+        (["ab", "b"], {}, False),
+        ([], {"a/b/c": 9}, False),
+        (["a"], {"a/b": 6}, True),
+        (["a"], {"a/b": 5}, False),
+        (["a"], {"a/b": 4}, False),
+        ([""], {"a": 9}, False),
+        (["", "a/b"], {"a": 9}, True),
+        (["a"], {"a/b/c": 9, "a/c": 9}, True),
+    ],
+)
+def test_what_stands_for_a_delegation(held: list[str], cuts: dict[str, int], stands: bool) -> None:
+    assert Answer(set(held), cuts).stands_for("a/b", 5) is stands
+
+
+def test_news_add_cuts_and_end_those_that_came_back() -> None:
+    answer = Answer({"a"}, {"a/b": 1, "a/c": 2})
+    assert answer.amended(Answer({"a"}, {"a/d": 3})) == Answer({"a"}, {"a/b": 1, "a/c": 2, "a/d": 3})
+    assert answer.amended(Answer({"a", "a/b"})) == Answer({"a", "a/b"}, {"a/c": 2})
+    assert answer.amended(Answer(set(), {"a": 4})) == Answer(set(), {"a": 4, "a/b": 1, "a/c": 2})
