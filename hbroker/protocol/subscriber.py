@@ -78,6 +78,7 @@ class Subscriber:
         before = None if known is None else known.options
         if known is None:
             known = self._by_key[key] = Subscription(filter, group)
+            self._unsubscriptions.revoke(key)
         known.listeners[listener] = options
         known.waiting.add(listener)
         self._by_id[listener] = known
@@ -388,8 +389,10 @@ class Subscriber:
             self._start_over(now, known)
 
     def _forget_if_unwanted(self, link: int, key: Key) -> None:
-        """A node made, or took over, what we gave up in the meantime."""
-        if key not in self._by_key and not self._terms.is_persistent:
+        """A node made, or took over, what we gave up in the meantime. What else a session holds that is kept,
+        an earlier run made."""
+        is_ours = not self._terms.is_persistent or self._unsubscriptions.has_ended(key)
+        if key not in self._by_key and is_ours:
             self._unsubscriptions.forget(key, [link])
 
     def _activate(self, now: int, site: Site) -> None:
@@ -497,6 +500,8 @@ class Subscriber:
                 self._review(known)
             return []
         del self._by_key[known.key]
+        if not is_kept:
+            self._unsubscriptions.remember(known.key)
         known.machine.handle(subscription.Event.END)
         for site in known.everyone:
             self._release(site)

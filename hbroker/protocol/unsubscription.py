@@ -6,6 +6,10 @@ to the end of its session: the application is not kept waiting for it.
 What an owner sends to a member that has left a shared group, and was not heard yet, is for another member
 (§6.5). So the core acknowledges nothing that nobody listens to, from before the listener is gone until each
 owner has answered, or its link is down.
+
+A subscription may be on its way from owner to owner (§5.4) when it ends: then one that was told nothing takes
+it over. A session that is not kept has nothing but what its client wants now. One that is kept may also hold
+what an earlier run made, so what this run ended is remembered: that alone is ended again.
 """
 
 from __future__ import annotations
@@ -27,6 +31,8 @@ from hbroker.protocol.timers import SECOND
 __all__ = ["Unsubscriptions"]
 
 _PATIENCE: Final = 2 * SECOND
+_MOST_ENDED: Final = 4_096
+"""Of so many subscriptions that they have ended is remembered: the latest."""
 
 
 @dataclass(slots=True, eq=False)
@@ -50,12 +56,27 @@ class Unsubscriptions:
         self._outcomes: deque[Unsubscribed] = deque()
         self._leaving = 0
         """How many requests about shared groups are not answered."""
+        self._ended: dict[Key, None] = {}
 
     def prepare(self, key: Key) -> None:
         """A listener of `key` is about to go; `start` or `forget` follows."""
         group, _ = key
         if group:
             self._core.set_leaving(True)
+
+    def remember(self, key: Key) -> None:
+        """The last listener of `key` is gone, and no owner is to keep it."""
+        self._ended[key] = None
+        if len(self._ended) > _MOST_ENDED:
+            del self._ended[next(iter(self._ended))]
+
+    def revoke(self, key: Key) -> None:
+        """Somebody wants `key` again."""
+        self._ended.pop(key, None)
+
+    def has_ended(self, key: Key) -> bool:
+        """Whether this run ended `key`, and does not want it again."""
+        return key in self._ended
 
     def start(self, now: int, listener: int, key: Key, links: Iterable[int]) -> None:
         """Ends `key` in the sessions of `links`, and then says that `listener` is unsubscribed."""

@@ -8,7 +8,14 @@ from hypothesis import strategies as st
 from hbroker._native import ControlEvent
 from hbroker._proto import packet_pb2 as pb
 from hbroker.protocol import sharing
-from hbroker.protocol.outcome import Subscribed, SubscriptionFailed, TakenOver, WillRefused, WillSet
+from hbroker.protocol.outcome import (
+    Subscribed,
+    SubscriptionFailed,
+    TakenOver,
+    Unsubscribed,
+    WillRefused,
+    WillSet,
+)
 from hbroker.protocol.packets import Reason, cut_of, pack
 from hbroker.protocol.subscription import Options
 from hbroker.protocol.terms import SessionTerms, session_id
@@ -145,6 +152,46 @@ def test_what_a_persistent_session_has_from_an_earlier_run_is_left_alone() -> No
         world.deliver(world.root, pb.SubAck(node="root", filter="old/#", active=True))
         world.run(seconds=5)
         assert any(isinstance(body, pb.Unsubscribe) for body in world.root.told) is ends
+
+
+def ends_of(node: Node) -> list[tuple[str, str]]:
+    return [(body.group, body.filter) for body in node.told if isinstance(body, pb.Unsubscribe)]
+
+
+def test_what_this_run_ended_is_ended_again_at_a_node_that_took_it_over() -> None:
+    world = World(terms=PERSISTENT)
+    kitchen = world.node("kitchen", "home/kitchen", world.root)
+    took_over = pb.SubAck(node="kitchen", group="g", filter="home/#", active=True)
+
+    def subscribe() -> int:
+        id = world.control.subscribe(world.now, "home/#", Options(1), group="g")
+        world.outcome(Subscribed)
+        return id
+
+    world.control.unsubscribe(world.now, subscribe())
+    world.outcome(Unsubscribed)
+    told = len(ends_of(kitchen))
+    world.deliver(kitchen, took_over)
+    world.run(seconds=5)
+    assert ends_of(kitchen)[told:] == [("g", "home/#")]
+    told += 1
+    subscribe()
+    world.deliver(kitchen, took_over)
+    world.run(seconds=5)
+    assert len(ends_of(kitchen)) == told, "it is wanted again"
+
+
+def test_what_is_left_in_the_session_is_not_ended_where_it_is_taken_over() -> None:
+    world = World(terms=PERSISTENT)
+    world.control.unsubscribe(world.now, world.subscribe("home/#"))
+    world.outcome(Unsubscribed)
+    id = world.subscribe("home/#")
+    world.outcome(Subscribed)
+    world.control.release(world.now, id)
+    told = len(ends_of(world.root))
+    world.deliver(world.root, pb.SubAck(node="root", filter="home/#", active=True))
+    world.run(seconds=5)
+    assert len(ends_of(world.root)) == told
 
 
 def test_a_queue_that_overflowed_ends_the_subscription_where_that_was_asked_for() -> None:
