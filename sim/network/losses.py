@@ -5,7 +5,8 @@ each of its acts, so every loss has a time.
 
 - *Bounded*: what waits for a session that is away is no more than its client asked for.
 - *As asked*: a session ends by its queue only if a subscription of it asked for that, and has no gaps if all
-  of them did.
+  of them did: what is counted for it then is of QoS 0, which does not wait in its queue but goes onto the
+  link or is dropped.
 - *Accounted for*: a client that lacks what was acknowledged lacks no more than was dropped for its session
   since that was published: of what does not expire no more than its queue had no room for.
 """
@@ -62,11 +63,9 @@ class Losses:
         if counted[0] < before[0] or counted[1] < before[1]:
             before = 0, 0  # It is another session, that of a client which began anew.
         if counted != before:
-            loss = _Loss(now, counted[0] - before[0], counted[1] - before[1])
+            overflowed = 0 if self._has_no_gaps(status.session) else counted[0] - before[0]
+            loss = _Loss(now, overflowed, counted[1] - before[1])
             self._losses.setdefault(status.session, []).append(loss)
-            if loss.overflowed and self._policies.get(status.session) == {Overflow.END_SESSION}:
-                text = f"{node.settings.name} drops messages for a session that was to end instead"
-                yield Violation(now, Invariant.QUEUES, text)
         queue = self._queues.get(status.session)
         if queue is not None and not status.connected and _is_over(queue, status):
             text = f"{node.settings.name} holds {status.queued} messages, {status.queued_bytes} bytes"
@@ -96,6 +95,9 @@ class Losses:
             if immortal > overflowed or number > overflowed + sum(loss.expired for loss in since):
                 return sent
         return None
+
+    def _has_no_gaps(self, session: int) -> bool:
+        return self._policies.get(session) == {Overflow.END_SESSION}
 
 
 def _is_over(queue: Queue, status: SessionStatus) -> bool:
