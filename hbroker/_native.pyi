@@ -749,10 +749,10 @@ def decode(datagram: bytes) -> tuple[tuple[Any, ...], list[tuple[Any, ...]]] | N
 def encode(header: tuple[Any, ...], packets: Sequence[tuple[Any, ...]], padding: int = 0) -> bytes:
     """The datagram that `decode` would read so, and `padding` more bytes (1 is impossible: it adds none)."""
 
-def decode_queued(record: bytes) -> tuple[int, bytes, int, int | None, str, int] | None:
-    """(session, publish, qos, retained_for, group, overflow) of a serialised QueuedRecord. None where it is malformed."""
+def decode_queued(record: bytes) -> tuple[int, bytes, int, int | None, str, int, bool] | None:
+    """(session, publish, qos, retained_for, group, overflow, launched) of a serialised QueuedRecord. None where it is malformed."""
 
-def encode_queued(values: tuple[int, bytes, int, int | None, str, int]) -> bytes:
+def encode_queued(values: tuple[int, bytes, int, int | None, str, int, bool]) -> bytes:
     """The QueuedRecord that `decode_queued` would read so."""
 
 def decode_seen(record: bytes) -> tuple[int, int, list[tuple[int, int]]] | None:

@@ -646,20 +646,22 @@ class SessionRecord(_message.Message):
     def __init__(self, session: _Optional[int] = ..., session_expiry_s: _Optional[int] = ..., away_us: _Optional[int] = ..., queue_messages: _Optional[int] = ..., queue_bytes: _Optional[int] = ...) -> None: ...
 
 class QueuedRecord(_message.Message):
-    __slots__ = ("session", "publish", "qos", "retained_for", "group", "overflow")
+    __slots__ = ("session", "publish", "qos", "retained_for", "group", "overflow", "launched")
     SESSION_FIELD_NUMBER: _ClassVar[int]
     PUBLISH_FIELD_NUMBER: _ClassVar[int]
     QOS_FIELD_NUMBER: _ClassVar[int]
     RETAINED_FOR_FIELD_NUMBER: _ClassVar[int]
     GROUP_FIELD_NUMBER: _ClassVar[int]
     OVERFLOW_FIELD_NUMBER: _ClassVar[int]
+    LAUNCHED_FIELD_NUMBER: _ClassVar[int]
     session: int
     publish: bytes
     qos: Qos
     retained_for: int
     group: str
     overflow: Overflow
-    def __init__(self, session: _Optional[int] = ..., publish: _Optional[bytes] = ..., qos: _Optional[_Union[Qos, str]] = ..., retained_for: _Optional[int] = ..., group: _Optional[str] = ..., overflow: _Optional[_Union[Overflow, str]] = ...) -> None: ...
+    launched: bool
+    def __init__(self, session: _Optional[int] = ..., publish: _Optional[bytes] = ..., qos: _Optional[_Union[Qos, str]] = ..., retained_for: _Optional[int] = ..., group: _Optional[str] = ..., overflow: _Optional[_Union[Overflow, str]] = ..., launched: _Optional[bool] = ...) -> None: ...
 
 class SeenRecord(_message.Message):
     __slots__ = ("publisher", "floor", "words")

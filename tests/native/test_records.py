@@ -15,19 +15,26 @@ BITS = st.integers(1, 2**64 - 1)
 WORDS_END = 2**58
 
 queued = st.tuples(
-    U64, st.binary(max_size=40), st.integers(0, 2), st.none() | U64, st.text(), st.integers(0, 2)
+    U64,
+    st.binary(max_size=40),
+    st.integers(0, 2),
+    st.none() | U64,
+    st.text(),
+    st.integers(0, 2),
+    st.booleans(),
 )
 steps = st.lists(st.integers(1, 2**30) | st.integers(1, 3), max_size=30)
 
 
 @given(queued)
 def test_what_the_core_writes_of_a_queue_protobuf_reads(
-    values: tuple[int, bytes, int, int | None, str, int],
+    values: tuple[int, bytes, int, int | None, str, int, bool],
 ) -> None:
     written = encode_queued(values)
     record = pb.QueuedRecord.FromString(written)
     retained_for = record.retained_for if record.HasField("retained_for") else None
-    read = record.session, record.publish, record.qos, retained_for, record.group, record.overflow
+    read = record.session, record.publish, record.qos, retained_for
+    read += record.group, record.overflow, record.launched
     assert read == values
     assert record.SerializeToString(deterministic=True) == written
     assert decode_queued(written) == values

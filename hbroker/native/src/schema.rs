@@ -507,6 +507,7 @@ pub mod queued_record {
     pub const RETAINED_FOR: u32 = 0x20;
     pub const GROUP: u32 = 0x2a;
     pub const OVERFLOW: u32 = 0x30;
+    pub const LAUNCHED: u32 = 0x38;
     pub const CHECKS: Checks = &[(GROUP, Check::Utf8)];
 }
 

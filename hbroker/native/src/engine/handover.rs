@@ -167,6 +167,7 @@ fn record_of(session: u64, parcel: &Parcel) -> Vec<u8> {
         retained_for: parcel.retained_for,
         group: parcel.group.as_deref().unwrap_or_default(),
         overflow: parcel.overflow.on_wire(),
+        launched: parcel.expires == Micros::MAX,
     })
 }
 
@@ -179,7 +180,8 @@ fn parcel_of(record: &QueuedRecord<'_>) -> Option<Parcel> {
     let (qos, retained_for) = (record.qos.min(publish.qos), record.retained_for);
     let overflow = Overflow::from_wire(record.overflow);
     let group = (!record.group.is_empty()).then(|| record.group.into());
-    Some(Parcel { qos, retained_for, overflow, group, ..Parcel::new(&publish, field.clone()) })
+    let waits = Parcel { qos, retained_for, overflow, group, ..Parcel::new(&publish, field.clone()) };
+    Some(if record.launched { waits.launched() } else { waits })
 }
 
 /// What is known of one publisher, in as many records as it takes.

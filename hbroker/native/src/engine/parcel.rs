@@ -46,6 +46,11 @@ impl Parcel {
         }
     }
 
+    /// Given to its session's link: it does not expire any more, for the subscriber may have it (§7.8).
+    pub fn launched(self) -> Self {
+        Self { expires: Micros::MAX, ..self }
+    }
+
     /// A field was checked when it came in, so there is one.
     pub fn topic(&self) -> Option<&str> {
         publish_of(&self.field).map(|publish| publish.topic)

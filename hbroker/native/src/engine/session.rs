@@ -113,7 +113,7 @@ impl Session {
     /// A message was given to the link under this delivery number. It does not expire any more: the subscriber may have it.
     pub fn launch(&mut self, delivery: u64, parcel: Parcel) {
         self.credit.open(parcel.field.len());
-        self.in_flight.open(delivery, Parcel { expires: Micros::MAX, ..parcel });
+        self.in_flight.open(delivery, parcel.launched());
     }
 
     /// The subscriber answered for the deliveries from `first` to `last`: takes the tickets back that they held.

@@ -7,24 +7,24 @@ use pyo3::types::PyBytes;
 use crate::wire::{self, QueuedRecord, SeenRecord};
 
 /// `(session, publish, qos, retained_for, group, overflow)`
-type Queued<'py> = (u64, Bound<'py, PyBytes>, u8, Option<u64>, String, i32);
+type Queued<'py> = (u64, Bound<'py, PyBytes>, u8, Option<u64>, String, i32, bool);
 /// `(publisher, floor, [(index, bits)])`
 type Seen = (u64, u64, Vec<(u64, u64)>);
 
 /// The values of a serialised `QueuedRecord`; None where it is malformed.
 #[pyfunction]
 pub fn decode_queued<'py>(py: Python<'py>, record: &[u8]) -> Option<Queued<'py>> {
-    let QueuedRecord { session, publish, qos, retained_for, group, overflow } =
+    let QueuedRecord { session, publish, qos, retained_for, group, overflow, launched } =
         QueuedRecord::parse(record).ok()?;
-    Some((session, PyBytes::new(py, publish), qos, retained_for, group.to_owned(), overflow))
+    Some((session, PyBytes::new(py, publish), qos, retained_for, group.to_owned(), overflow, launched))
 }
 
 /// The `QueuedRecord` with these values.
 #[pyfunction]
 pub fn encode_queued<'py>(py: Python<'py>, values: Queued<'py>) -> Bound<'py, PyBytes> {
-    let (session, publish, qos, retained_for, group, overflow) = values;
-    let record =
-        QueuedRecord { session, publish: publish.as_bytes(), qos, retained_for, group: &group, overflow };
+    let (session, publish, qos, retained_for, group, overflow, launched) = values;
+    let publish = publish.as_bytes();
+    let record = QueuedRecord { session, publish, qos, retained_for, group: &group, overflow, launched };
     PyBytes::new(py, &wire::queued_record(&record))
 }
 

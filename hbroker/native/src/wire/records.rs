@@ -25,6 +25,8 @@ pub struct QueuedRecord<'a> {
     /// The shared group that it came for.
     pub group: &'a str,
     pub overflow: i32,
+    /// It was given to the session's link.
+    pub launched: bool,
 }
 
 impl<'a> QueuedRecord<'a> {
@@ -39,6 +41,7 @@ impl<'a> QueuedRecord<'a> {
                 queued_record::RETAINED_FOR => record.retained_for = Some(message.varint()?),
                 queued_record::GROUP => record.group = message.text()?,
                 queued_record::OVERFLOW => record.overflow = message.open_enum()?,
+                queued_record::LAUNCHED => record.launched = message.boolean()?,
                 _ => message.skip(tag)?,
             }
         }
@@ -55,6 +58,7 @@ pub fn queued_record(record: &QueuedRecord<'_>) -> Vec<u8> {
     put_present(&mut out, queued_record::RETAINED_FOR, record.retained_for);
     put_bytes_unless_empty(&mut out, queued_record::GROUP, record.group.as_bytes());
     put_enum(&mut out, queued_record::OVERFLOW, record.overflow);
+    put_number(&mut out, queued_record::LAUNCHED, record.launched.into());
     out
 }
 
