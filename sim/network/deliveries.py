@@ -412,6 +412,12 @@ class Deliveries:
             yield from self._keep_order(application, sent)
         before.add(message.qos)
 
+    def _may_be_refused(self, sent: Sent) -> bool:
+        """Whether an owner refuses a message as dead that its publisher sends again, because it was open when
+        its topic moved."""
+        has_moved = self._ownership.changed.get(sent.topic, 0) >= sent.at
+        return sent.acknowledged is None and has_moved and sent.may_be_dead(self._now())
+
     def _keep_order(self, application: Application, sent: Sent) -> Iterator[Violation]:
         key = sent.id[0], sent.topic
         last = application.last.get(key)
@@ -420,6 +426,8 @@ class Deliveries:
             return
         if application.former is not None and application.former.has_had(sent.id):
             return  # Its publisher sends it again, because it never heard of the PUBACK.
+        if self._may_be_refused(sent):
+            return  # It was on its way from the owner before.
         interests = application.interests.values()
         if any(interest.group for interest in interests) and self._sharing.has_changed(
             application.host.session, sent
