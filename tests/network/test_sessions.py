@@ -329,3 +329,25 @@ def test_nobody_writes_a_nodes_own_status_by_a_will() -> None:
     tree.world.run(SECOND)
     (refused,) = client.outcomes
     assert getattr(refused, "reason", None) == Reason.REASON_NOT_AUTHORIZED
+
+
+def test_what_died_with_a_member_goes_to_no_other_member() -> None:
+    tree = network(faults=Faults())
+    first, second, publisher = (
+        ClientHost(tree.world, tree.root.address, name, SessionTerms(name, session_id(name), expiry_s=expiry))
+        for name, expiry in (("first", 1), ("second", 300), ("publisher", 0))
+    )
+    subscribed(tree, first, "garden/c", "g")
+    first.stop()
+    publisher.catch_up()
+    for payload, expiry_s in ((b"dies", 1), (b"lives", None)):
+        publisher.engine.publish("garden/c", payload, 2, published_at_us=publisher.clock(), expiry_s=expiry_s)
+    tree.world.settle(publisher)
+    tree.world.run_until(lambda: len(done(publisher)) == 2)
+    first.kill()
+    subscribed(tree, second, "garden/c", "g")
+    tree.world.run_until(lambda: bool(second.messages))
+    tree.world.run(SECOND)
+    assert heard(second) == [("garden/c", b"lives")]
+    (status,) = (s for s in tree.root.engine.sessions(9) if s.session == second.session)
+    assert (status.accepted, status.delivered, status.expired) == (2, 1, 1)

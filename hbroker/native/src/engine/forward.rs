@@ -134,27 +134,28 @@ impl Forwarder {
     }
 
     /// Finds another member for a message of a shared group (§6.5); drops it where there is none. While its subtree is handed over,
-    /// too: it moves with whoever gets it. Who was sent it may have it, whatever its expiry; with another it expires (§7.8).
+    /// too: it moves with whoever gets it. What the one before may have had is dead for this one as any other message.
     pub fn reassign(&mut self, now: Micros, mut parcel: Parcel, out: &mut Outlet) {
         let member = publish_of(&parcel.field).and_then(|publish| {
+            parcel.expires = publish.expires();
             let groups = self.routes.groups(publish.topic);
             let mut named = groups.iter().filter(|group| parcel.group.as_ref() == Some(group.name));
             let target = named.find_map(|group| self.sharing.choose(&group, &publish, out))?;
-            Some((Target { qos: target.qos.min(publish.qos), ..target }, publish.expires()))
+            Some(Target { qos: target.qos.min(publish.qos), ..target })
         });
-        let Some((target, expires)) = member else {
+        let Some(target) = member else {
             out.counters.drop(Drop::SessionEnded);
             return out.loose.tickets.extend(parcel.ticket);
         };
-        parcel.expires = expires;
+        if target.qos == 0 {
+            out.loose.tickets.extend(parcel.ticket.take());
+        }
         let worker = target.session.worker();
         if worker == self.worker {
             return self.pass(now, parcel, target, out);
         }
-        if target.qos == 0 {
-            out.loose.tickets.extend(parcel.ticket.take());
-        }
-        out.handoffs.push_back((worker, Handoff::Deliver { parcel, targets: Targets::from_iter([target]) }));
+        let targets = Targets::from_iter([target]);
+        out.handoffs.push_back((worker, Handoff::Deliver { parcel, targets }));
     }
 
     /// Whether a session left the group that it is to get a message for, after another worker had chosen it.
@@ -171,20 +172,22 @@ impl Forwarder {
     /// Offers a message that holds its ticket already to a session of this worker.
     fn pass(&mut self, now: Micros, mut parcel: Parcel, target: Target, out: &mut Outlet) {
         let session = target.session;
-        if parcel.expires <= now {
-            out.bury(session);
-            return out.loose.tickets.extend(parcel.ticket);
-        }
+        let is_dead = parcel.expires <= now && !Defect::SendsTheDead.is_present();
         if target.qos == 0 {
-            out.offer_copy(session, &parcel.field, parcel.retained_for);
-            return;
+            return match is_dead {
+                true => out.bury(session),
+                false => out.offer_copy(session, &parcel.field, parcel.retained_for),
+            };
         }
         parcel = parcel.addressed(target);
         if parcel.group.is_some() && out.sessions.get(session).is_none() {
             return out.loose.orphans.push(parcel);
         }
         let ticket = parcel.ticket;
-        if !out.offer(now, session, parcel) {
+        if is_dead {
+            out.bury(session);
+            out.loose.tickets.extend(ticket);
+        } else if !out.offer(now, session, parcel) {
             out.loose.tickets.extend(ticket);
         }
     }
