@@ -330,3 +330,29 @@ fn records_that_make_no_sense_are_dropped_and_counted() {
     assert!(!network.hosts[node].engines[0].publish_raw(network.now, b"\xff"));
     assert!(!network.hosts[node].engines[0].publish_raw(network.now, &wild));
 }
+
+/// A subscriber may have what was in flight to it: that keeps its place at the new owner. What only waited dies (§7.8).
+#[test]
+fn what_was_in_flight_moves_whatever_its_expiry() {
+    let mut network = Network::new(8, Faults::default());
+    let (old, new) = (network.add_node("", 1), network.add_node("elsewhere", 1));
+    let client = network.add_client();
+    network.hosts[client].engines[0].listen(network.now, 1, "b/#", 2, false);
+    network.hosts[client].reads = false;
+    subscribe_persistently(&mut network, client, old, "b/#");
+    let publisher = network.add_client();
+    let mortal =
+        PublishOut { published_at_us: network.now, expiry_s: Some(5), ..message("b/topic", b"x", 1) };
+    network.publish(publisher, &mortal);
+    network.run(SECOND);
+    leave(&mut network, client, old);
+    network.publish(publisher, &mortal);
+    network.run(SECOND);
+    subscribe_persistently(&mut network, client, new, "b/#");
+    leave(&mut network, client, new);
+    network.run(10 * SECOND);
+    let (queued, seen) = export(&mut network, old, "b");
+    assert_eq!((queued.len(), import(&mut network, new, &queued, &seen)), (2, 0));
+    let (accounts, queued) = network.hosts[new].engines[0].balance();
+    assert_eq!((accounts.accepted, accounts.expired, queued), (2, 1, 1));
+}
