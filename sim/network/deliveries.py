@@ -412,10 +412,11 @@ class Deliveries:
             yield from self._keep_order(application, sent)
         before.add(message.qos)
 
-    def _died_moving(self, sent: Sent) -> bool:
-        """Whether a message's topic moved, and its new owner may not send it because it is dead: neither as
-        one that waited for a session, nor as one that its publisher sends again."""
-        return self._ownership.changed.get(sent.topic, 0) >= sent.at and sent.may_be_dead(self._now())
+    def _may_be_refused(self, sent: Sent) -> bool:
+        """Whether an owner refuses a message as dead that its publisher sends again, because it was open when
+        its topic moved."""
+        has_moved = self._ownership.changed.get(sent.topic, 0) >= sent.at
+        return sent.acknowledged is None and has_moved and sent.may_be_dead(self._now())
 
     def _keep_order(self, application: Application, sent: Sent) -> Iterator[Violation]:
         key = sent.id[0], sent.topic
@@ -425,7 +426,7 @@ class Deliveries:
             return
         if application.former is not None and application.former.has_had(sent.id):
             return  # Its publisher sends it again, because it never heard of the PUBACK.
-        if self._died_moving(sent):
+        if self._may_be_refused(sent):
             return  # It was on its way from the owner before.
         interests = application.interests.values()
         if any(interest.group for interest in interests) and self._sharing.has_changed(
