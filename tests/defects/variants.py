@@ -88,9 +88,10 @@ def _only_said(_: Callable[..., bool]) -> Callable[..., bool]:
 
 
 def _asked_again(_: Callable[..., None]) -> Callable[..., None]:
-    def broken(self: subscriber.Subscriber, site: Site) -> None:
+    def broken(self: subscriber.Subscriber, now: int, site: Site) -> None:
         site.machine.handle(Event.ACTIVATE)
         site.failures = 0
+        self._doubt(now, site)
 
     return broken
 
