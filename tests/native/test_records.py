@@ -33,9 +33,8 @@ def test_what_the_core_writes_of_a_queue_protobuf_reads(
     written = encode_queued(values)
     record = pb.QueuedRecord.FromString(written)
     retained_for = record.retained_for if record.HasField("retained_for") else None
-    read = record.session, record.publish, record.qos, retained_for
-    read += record.group, record.overflow, record.launched
-    assert read == values
+    what = record.session, record.publish, record.qos, retained_for
+    assert (*what, record.group, record.overflow, record.launched) == values
     assert record.SerializeToString(deterministic=True) == written
     assert decode_queued(written) == values
 
