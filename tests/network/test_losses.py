@@ -180,9 +180,9 @@ def test_what_expired_before_it_moved_is_accounted_for() -> None:
     subscriber.control.subscribe(subscriber.clock(), TOPIC, Options(qos=1))
     tree.world.settle(subscriber)
     tree.world.run_until(lambda: bool(subscriber.outcomes))
-    subscriber.leave()
-    tree.world.run(SECOND)
     subscriber.kill()
+    kitchen = tree.nodes["home/kitchen"]
+    tree.world.run_until(lambda: not any(s.connected for s in kitchen.engine.sessions(10)))
     for expiry in (2, None):
         publisher.catch_up()
         published_at = publisher.clock() if expiry else 0
@@ -190,6 +190,6 @@ def test_what_expired_before_it_moved_is_accounted_for() -> None:
         tree.world.settle(publisher)
     tree.world.run_until(lambda: len(publisher.outcomes) == 2)
     tree.world.run(3 * SECOND)
-    tree.leave(tree.nodes["home/kitchen"])
+    tree.leave(kitchen)
     told = next(s for s in tree.root.engine.sessions(10) if s.session == SESSION)
     assert (told.accepted, told.expired, told.queued) == (2, 1, 1)
