@@ -337,9 +337,12 @@ class Bridge:
         return connection.member
 
     def _move_late(self, now: int, listener: int) -> None:
-        """One whose SUBACK was awaited while the others moved."""
+        """One whose SUBACK was awaited while the others moved; not where the session ends just now."""
         connection, listening = self._by_listener.get(listener, (None, None))
-        if connection and listening and connection.is_held and connection.has_own_subscriptions:
+        if connection is None or listening is None or not connection.has_own_subscriptions:
+            return
+        member = connection.member
+        if connection.is_held and member is not None and self._members.has(member):
             self._move(now, connection, listening)
 
     def _move(self, now: int, connection: Connection, former: Listening) -> None:
