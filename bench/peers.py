@@ -11,6 +11,7 @@ import os
 import re
 import shutil
 import subprocess
+from abc import ABC, abstractmethod
 from pathlib import Path
 from typing import Final
 
@@ -24,7 +25,7 @@ __all__ = ["Mosquitto", "Nats"]
 _HOST: Final = "127.0.0.1"
 
 
-class _Peer:
+class _Peer(ABC):
     """A program that has its settings in a file, and listens at a port that the file names."""
 
     name: str
@@ -57,9 +58,9 @@ class _Peer:
     def subscriber(self, address: Address, plan: Plan) -> Subscriber:
         return MqttSubscriber(address, plan.pairs, plan.qos, plan.subscribers)
 
+    @abstractmethod
     def _settings(self, port: int, directory: Path) -> str:
         """The text of its file."""
-        raise NotImplementedError
 
     def _path(self) -> str | None:
         path = os.pathsep.join((os.environ.get("PATH", os.defpath), "/usr/sbin", "/usr/local/sbin"))
