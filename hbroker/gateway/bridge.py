@@ -186,6 +186,9 @@ class Bridge:
         for listening in connection.subscriptions.values():
             self._by_listener.pop(listening.listener, None)
             waiting = self._waiting.pop(listening.listener, None)
+            if waiting is not None and waiting.former is not None:
+                self._by_listener.pop(waiting.former.listener, None)
+                self._failed.cancel(waiting.former.listener)
             self._failed.cancel(listening.listener)
             self._sys.remove(listening.listener)
             moved = self._moving.pop(listening.listener, None)
@@ -337,12 +340,9 @@ class Bridge:
         return connection.member
 
     def _move_late(self, now: int, listener: int) -> None:
-        """One whose SUBACK was awaited while the others moved; not where the session ends just now."""
+        """One whose SUBACK was awaited while the others moved."""
         connection, listening = self._by_listener.get(listener, (None, None))
-        if connection is None or listening is None or not connection.has_own_subscriptions:
-            return
-        member = connection.member
-        if connection.is_held and member is not None and self._members.has(member):
+        if connection and listening and connection.is_held and connection.has_own_subscriptions:
             self._move(now, connection, listening)
 
     def _move(self, now: int, connection: Connection, former: Listening) -> None:

@@ -302,3 +302,24 @@ def test_a_subscription_moves_also_where_its_owner_is_away_for_a_while() -> None
     gateway.publish("home/lamp", b"1")
     gateway.world.run(SECOND)
     assert client.taken == [("home/lamp", b"1")]
+
+
+@pytest.mark.parametrize("ends", ["drop", "disconnect", "away"])
+@pytest.mark.parametrize("first_us", [0, 300, 1_000, 5_000])
+def test_a_session_may_end_whatever_its_subscriptions_wait_for(first_us: int, ends: str) -> None:
+    """Those that were made anew before they were complete are forgotten with it, too."""
+    gateway = one_gateway()
+    owner = gateway.tree.nodes["home"]
+    client = gateway.connect("a", session_expiry_s=1)
+    owner.stop()
+    for filter, qos in (("home/lamp", 0), ("home/lamp", 0), ("home/#", 1), ("home/lamp", 0)):
+        client.begin_subscribe(filter, qos=qos)
+        gateway.world.run(first_us)
+    if ends == "disconnect":
+        client.disconnect(session_expiry_s=0)
+    else:
+        client.drop()
+    gateway.world.run(3 * SECOND if ends == "away" else 200_000)
+    owner.go_on()
+    gateway.world.run(12 * SECOND)
+    assert len(gateway.border.listeners) == 0
