@@ -9,13 +9,16 @@ from __future__ import annotations
 
 import select
 import socket
+import ssl
 import struct
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Final, Self
 
+from bench.secure import client_context
 from bench.transport import Address, NoAnswer
 
 __all__ = ["Plan", "Storm", "Told", "connect_packet"]
@@ -35,12 +38,15 @@ _SILENCE_S: Final = 15.0
 @dataclass(frozen=True, slots=True)
 class Plan:
     """`window`: clients that wait for CONNACK at most. `rate`: clients a second; None: as many as the window
-    lets in. `expiry_s`: of their sessions; 0: they end with their connections."""
+    lets in. `expiry_s`: of their sessions; 0: they end with their connections. `tls`: over TLS; `resumes`:
+    all but the first by its ticket."""
 
     clients: int
     window: int = 64
     rate: float | None = None
     expiry_s: int = 0
+    tls: bool = False
+    resumes: bool = False
 
 
 @dataclass(slots=True)
@@ -80,9 +86,12 @@ class Storm:
         self._packets = [connect_packet(f"device-{n:06}", plan.expiry_s) for n in range(plan.clients)]
         self._epoll = select.epoll()
         self._open: dict[int, socket.socket] = {}
+        self._shaking: set[int] = set()
         self._begun: dict[int, tuple[float, int]] = {}
         """By descriptor, those that wait: since when, and which one it is."""
         self._told = Told()
+        self._context = client_context() if plan.tls else None
+        self._ticket: ssl.SSLSession | None = None
 
     def __enter__(self) -> Self:
         return self
@@ -138,27 +147,57 @@ class Storm:
         self._open[descriptor] = connection
         self._begun[descriptor] = time.perf_counter(), number
         connection.connect_ex(self._server)
+        if self._context is not None:
+            self._shake_hands(self._context, connection)
+            return
         try:  # Over loopback the handshake is over by now.
             connection.send(self._packets[number])
             self._epoll.register(descriptor, select.EPOLLIN)
         except (BlockingIOError, BrokenPipeError):
             self._epoll.register(descriptor, select.EPOLLOUT)
 
+    def _shake_hands(self, context: ssl.SSLContext, connection: socket.socket) -> None:
+        descriptor = connection.fileno()
+        secured = context.wrap_socket(connection, do_handshake_on_connect=False, session=self._ticket)
+        self._open[descriptor] = secured
+        self._shaking.add(descriptor)
+        with suppress(ssl.SSLWantReadError):
+            secured.do_handshake()
+        self._epoll.register(descriptor, select.EPOLLIN)
+
+    def _go_on(self, descriptor: int, number: int) -> bool:
+        """A step of TLS; returns whether there was one, so that there is no answer yet."""
+        secured = self._open[descriptor]
+        if descriptor not in self._shaking:
+            return False
+        assert isinstance(secured, ssl.SSLSocket), "it shakes hands"
+        with suppress(ssl.SSLWantReadError):
+            secured.do_handshake()
+            self._shaking.discard(descriptor)
+            secured.send(self._packets[number])
+        return True
+
     def _take(self, descriptor: int, events: int) -> None:
         connection = self._open[descriptor]
         begun, number = self._begun[descriptor]
+        if self._go_on(descriptor, number):
+            return
         if events & select.EPOLLOUT and not events & (select.EPOLLERR | select.EPOLLHUP):
             connection.send(self._packets[number])
             self._epoll.modify(descriptor, select.EPOLLIN)
             return
         try:
             answer = connection.recv(256)
+        except BlockingIOError:  # It was a ticket of TLS.
+            return
         except OSError:
             answer = b""
         self._epoll.unregister(descriptor)
         del self._begun[descriptor]
         if len(answer) >= 4 and answer[0] == _CONNACK and not answer[3]:
             self._told.latencies_s.append(time.perf_counter() - begun)
+            if self._plan.resumes and isinstance(connection, ssl.SSLSocket):
+                self._ticket = self._ticket or connection.session
             self._told.present += answer[2] & 1
         else:
             self._told.refused += 1

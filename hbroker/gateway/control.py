@@ -8,13 +8,14 @@ what gateways tell each other, and is ready for clients when it has the sessions
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from enum import Enum, auto
 from itertools import count
 from random import Random
 from typing import TYPE_CHECKING, Final
 
 from hbroker._native import LinkDownEvent
-from hbroker.config import GatewayLimits, GatewaySettings
+from hbroker.config import GatewaySettings
 from hbroker.gateway import claims
 from hbroker.gateway.access import AccessLists
 from hbroker.gateway.barrier import Barrier
@@ -227,12 +228,13 @@ class Gateway:
         self._progress(now)
         self._take_outcomes(now)
 
-    def reload(self, now: int, policy: Policy, limits: GatewayLimits) -> None:
-        """Other rules and limits, at once. Whoever would not be admitted any more is disconnected; all
-        others notice nothing. Limits of what is queued or in flight are those of the time of their
-        CONNECT."""
+    def reload(self, now: int, policy: Policy, settings: GatewaySettings) -> None:
+        """Other rules, and of the settings other limits and listeners, at once. Whoever would not be admitted
+        any more is disconnected; all others notice nothing. Limits of what is queued or in flight are those
+        of the time of their CONNECT."""
         common = self._common
-        common.policy, common.limits = policy, limits
+        common.policy, common.limits = policy, settings.limits
+        common.settings = replace(common.settings, listeners=settings.listeners)
         common.access.reload(policy)
         for connection in list(self._roster.all()):
             if connection.acl is None:

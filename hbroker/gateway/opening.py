@@ -166,14 +166,16 @@ class Opening:
 
     def _candidate(self, connection: Connection) -> Candidate:
         event, listener = connection.event, self._common.settings.listeners[connection.event.listener]
+        names_user = listener.tls is not None and listener.tls.names_user
         return Candidate(
             client_id=connection.client_id,
             username=event.username or None,
             password=event.password,
             peer=event.peer[0],
             listener=listener.url,
-            certificate=event.certificate if listener.tls and listener.tls.names_user else "",
+            certificate=event.certificate if names_user else "",
             version=event.version,
+            names_user=names_user,
         )
 
     def _exchange(self, now: int, connection: Connection, method: str, data: bytes) -> None:

@@ -65,6 +65,9 @@ class EndpointShell:
         port: int = opened.getsockname()[1]
         return port
 
+    def set_listeners(self, listeners: Sequence[ListenerSettings], limits: GatewayLimits) -> None:
+        self.set = [*listeners]
+
     def fileno(self) -> int:
         return self._epoll.fileno()
 

@@ -87,14 +87,16 @@ impl Doors {
             }
             for _ in 0..ACCEPTS {
                 match door.socket.accept() {
-                    Ok((socket, source)) => match door.listener.gate.admit(now) {
-                        Some(pass) => {
+                    Ok((socket, source)) => {
+                        let pass = door.listener.gate.admit(now);
+                        let is_welcome = pass.as_ref().is_some_and(Pass::is_welcome);
+                        if let Some(pass) = pass {
                             add(&counters.accepted, 1);
                             prepare(&socket);
                             take(&door.listener, socket, canonical(source), pass);
                         }
-                        None => add(&counters.refused, 1),
-                    },
+                        add(&counters.turned_away, usize::from(!is_welcome));
+                    }
                     Err(error) => {
                         door.ready_at = after(&error, now, counters);
                         break;
