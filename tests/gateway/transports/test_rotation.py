@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ssl
+import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 from shutil import copy
@@ -14,6 +15,7 @@ from hbroker.gateway.passwords import hash_password
 from tests.gateway.transports.certificates import Authority, Pair
 from tests.gateway.transports.front import Client, Front, front_up
 from tests.gateway_native.wire import CONNACK, PINGRESP, SUBACK, packet, subscribe, text
+from tests.product.network import PATIENCE, PROJECT, environment, hbroker
 
 PINGREQ = b"\xc0\x00"
 NOT_AUTHORIZED, QUOTA_EXCEEDED = 0x87, 0x97
@@ -157,6 +159,37 @@ def test_passwords_rules_and_limits_change_and_connections_stay(site: Site) -> N
     assert is_alive(ann)
     for client in (ann, bob):
         client.socket.close()
+
+
+@pytest.mark.parametrize(
+    ("wrong", "word"),
+    [
+        ("certificate", "certificate: "),
+        ("key", "key: "),
+        ("pair", "certificate and key: "),
+        ("none", "cannot read"),
+    ],
+)
+def test_a_gateway_does_not_begin_with_what_it_cannot_use(
+    site: Site, tmp_path: Path, wrong: str, word: str
+) -> None:
+    """It says which file is wrong, and does not wait for a network first."""
+    server = site.new.server()
+    certificate, key = Path(server.certificate), Path(server.key)
+    if wrong == "none":
+        key.unlink()
+    elif wrong == "pair":
+        copy(site.old.server().key, key)
+    else:
+        {"certificate": certificate, "key": key}[wrong].write_text("nothing of the kind")
+    listener = f"address=127.0.0.1:0,tls.certificate={certificate},tls.key={key}"
+    command = [*hbroker("gateway"), "--root", "127.0.0.1:1", "--listener", listener]
+    done = subprocess.run(
+        command, capture_output=True, text=True, timeout=PATIENCE, cwd=PROJECT, env=environment()
+    )
+    assert done.returncode == 2
+    named = str(key if wrong in ("key", "none") else certificate)
+    assert done.stderr.startswith(f"{named}: {word}"), done.stderr
 
 
 def test_other_addresses_wait_for_a_restart(site: Site) -> None:
