@@ -716,7 +716,7 @@ class Gateway(Hive):
     # Policy
     def install_acl(self, acl: int, rules: Sequence[Any]) -> None:
         """Makes or replaces an access list, at once for all connections that have it. Rules have the attributes `filter`,
-        `is_allowed`, `for_read`, `for_write`. One that denies decides; else one that allows; else the answer is no."""
+        `is_allowed`, `for_read`, `for_write`. The first that matches and speaks of the act decides; where none does: no."""
     def assign_acl(self, connection: int, acl: int) -> None:
         """A connection has another list from now on. Raises NativeError where there is no such list."""
     def forget_acl(self, acl: int) -> None: ...

@@ -250,11 +250,11 @@ class _Process:
         self._turn()
 
     def _set_listeners(self, settings: GatewaySettings) -> tuple[ListenerSettings, ...]:
-        """What the listeners are from now on. Sockets stay: with other addresses only the files of the former
-        ones are read again."""
+        """What the listeners are from now on. What their URLs say stays as all have been told: with other
+        URLs only the files of the former listeners are read again."""
         listeners = settings.listeners
-        if [listener.address for listener in listeners] != [one.address for one in self._settings.listeners]:
-            self._log.warning("listeners_kept", remedy="restart the gateway for other addresses")
+        if settings.urls != self._settings.urls:
+            self._log.warning("listeners_kept", remedy="restart the gateway for listeners at other URLs")
             listeners = self._settings.listeners
         if self._ready is None:
             self._shell.set_listeners(listeners, settings.limits)

@@ -15,8 +15,10 @@ RULES = """
 topic readwrite public/#
 topic read $SYS/broker/#
 pattern readwrite of/%u/#
+pattern deny ann/open/#
 user ann
 topic readwrite ann/#
+topic deny ann/shut/#
 """
 _NUMBERS = count(1)
 

@@ -192,7 +192,7 @@ def test_a_gateway_does_not_begin_with_what_it_cannot_use(
     assert done.stderr.startswith(f"{named}: {word}"), done.stderr
 
 
-def test_other_addresses_wait_for_a_restart(site: Site) -> None:
+def test_other_listeners_wait_for_a_restart(site: Site) -> None:
     site.install(site.new.server())
     listeners = site.listeners()
     del listeners["wss"]

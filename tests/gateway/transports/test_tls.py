@@ -94,6 +94,26 @@ class TestNames:
             ann.send(publish("of/bob/z", b"his", qos=1, packet_id=3))
             assert ann.expect(PUBACK)[:3] == bytes([0, 3, NOT_AUTHORIZED])
 
+    def test_the_first_rule_that_matches_decides(self, front: Front, authority: Authority, name: str) -> None:
+        """Those of the user before the patterns, and in each `deny` first."""
+        with Client(front.secure("needs", authority.context(authority.client("ann")))) as ann:
+            ann.open(name)
+            ann.send(subscribe(1, ("ann/open/x", 1), ("ann/shut/x", 1)))
+            assert ann.expect(SUBACK)[-2:] == bytes([1, NOT_AUTHORIZED])
+            for packet_id, topic in ((2, "ann/open/z"), (3, "ann/shut/z")):
+                ann.send(publish(topic, b"", qos=1, packet_id=packet_id))
+            refused = {body[1]: NOT_AUTHORIZED in body for body in (ann.expect(PUBACK), ann.expect(PUBACK))}
+            assert refused == {2: False, 3: True}
+
+    def test_a_mark_in_a_name_is_no_mark(self, front: Front, authority: Authority, name: str) -> None:
+        """`%c` as a user name is not the client id: it would be whoever it likes."""
+        with Client(front.secure("needs", authority.context(authority.client("%c")))) as pretends:
+            pretends.open(f"ann-{name}")
+            pretends.send(publish(f"of/ann-{name}/x", b"", qos=1, packet_id=1))
+            assert pretends.expect(PUBACK)[2:3] == bytes([NOT_AUTHORIZED])
+            pretends.send(publish("of/%c/x", b"", qos=1, packet_id=2))
+            assert NOT_AUTHORIZED not in pretends.expect(PUBACK)
+
     def test_a_sign_of_filters_in_a_name_opens_nothing(
         self, front: Front, authority: Authority, name: str
     ) -> None:
