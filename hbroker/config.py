@@ -155,8 +155,9 @@ class NodeSettings:
     """One node process.
 
     `subtree`: the empty string is the root's. `also`: further subtrees that it claims; the root has none.
-    `root`: where to join; None in the root itself. `advertise`: the address that others are told, with port 0 for the port it listens on; None: the one it listens on.
-    `join_key`: the secret that a JOIN must prove (docs/protocol.md §5.5); empty: none is asked.
+    `root`: where to join; None in the root itself. `advertise`: the address that others are told, with port 0
+    for the port it listens on; None: the one it listens on. `join_key`: the secret that a JOIN must prove
+    (docs/protocol.md §5.5); empty: none is asked.
     """
 
     name: str

@@ -1,4 +1,4 @@
-"""The section `plan` of a topology file: what an analysis of the load expects of the nodes as the file has them."""
+"""The section `plan` of a topology file: what an analysis of the load expects of its nodes."""
 
 from __future__ import annotations
 
