@@ -53,6 +53,19 @@ def test_a_network_that_is_as_the_topology_says_is_left_alone(network: Topology)
     assert moves(network, claimed | {"stranger": ["nobody/else/has/this"]}) == []
 
 
+def test_what_is_opened_goes_first() -> None:
+    """Within what it holds a node has no claims of its own."""
+    text = """
+    nodes:
+      - {name: root, subtree: "", listen: "127.0.0.1:7700"}
+      - {name: kitchen, subtree: home/kitchen/oven, listen: "127.0.0.1:7701"}
+    """
+    assert moves(topology.parse(text), {"kitchen": ["home/kitchen"]}) == [
+        Move("home/kitchen", "kitchen", None),
+        Move("home/kitchen/oven", None, "kitchen"),
+    ]
+
+
 def test_what_is_merged_goes_last() -> None:
     """Its parent would carry what another move takes away again."""
     text = """

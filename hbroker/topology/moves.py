@@ -1,8 +1,10 @@
 """From the subtrees that running nodes claim to those that a topology gives them: the moves, in order.
 
-First whatever goes to another node, in the order of the file; then what is handed back to the node around it.
-No order is wrong: what was delegated below a subtree goes along with it (docs/protocol.md §5.4). But one that
-is merged first would burden its parent with what another move takes away again.
+What was delegated below a subtree goes along with it (docs/protocol.md §5.4), so the order matters little.
+What goes to another node goes in the order of the file, and then back to the nodes around what no node is to
+hold: were it the other way round, these would carry for a while what others take away again. But a subtree
+of which a node is to keep parts has to be handed back first, for within it the parts are no claims of their
+own.
 """
 
 from __future__ import annotations
@@ -10,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from hbroker.subtree import is_within
 from hbroker.topology.model import Topology
 
 __all__ = ["Move", "moves"]
@@ -43,4 +46,5 @@ def moves(topology: Topology, claimed: Mapping[str, Sequence[str]]) -> list[Move
         for subtree, name in holder.items()
         if name in listed and subtree and subtree not in wanted
     ]
-    return given + merged
+    opened = [move for move in merged if any(is_within(other.subtree, move.subtree) for other in given)]
+    return opened + given + [move for move in merged if move not in opened]

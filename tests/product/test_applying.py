@@ -68,6 +68,24 @@ def test_a_plan_is_carried_out_under_traffic_and_taken_back(house: House, tmp_pa
     assert traffic.sent > 100
 
 
+def test_a_node_that_gives_up_its_subtree_keeps_parts_of_it(house: House, tmp_path: Path) -> None:
+    """So the root comes to carry more, which can claim nothing."""
+    document = yaml.safe_load(FILE)
+    (kitchen,) = (node for node in document["nodes"] if node["name"] == "kitchen")
+    kitchen["subtree"], kitchen["also"] = "home/kitchen/oven", ["home/kitchen/tap"]
+    file = tmp_path / "opened.yaml"
+    file.write_text(yaml.safe_dump(document))
+    traffic = Traffic(house.root)
+    try:
+        house.done("apply", str(file))
+        assert claims(house)["kitchen"] == ["home/kitchen/oven", "home/kitchen/tap"]
+        owners = [house.owner(f"home/kitchen/{part}") for part in ("oven", "tap/x", "kettle")]
+        assert owners == ["kitchen", "kitchen", "home"]
+        traffic.stop()
+    finally:
+        traffic.kill()
+
+
 def test_subtrees_change_places(house: House, tmp_path: Path) -> None:
     document = yaml.safe_load(FILE)
     nodes = {node["name"]: node for node in document["nodes"]}
