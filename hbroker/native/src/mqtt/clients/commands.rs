@@ -73,7 +73,8 @@ impl<N: Network> ClientTurn<'_, N> {
         };
         let Admitted { accept, session: handle, settings, rate, client_id, user, access, origin, ack_queued } =
             admitted;
-        let Some(mut session) = self.office.seat(handle, id, origin) else {
+        let gets_copies = client.version == Some(Version::V5);
+        let Some(mut session) = self.office.seat(handle, id, origin, gets_copies) else {
             return self.disconnect(connections, id, &Reason::UNSPECIFIED.into());
         };
         session.set_settings(settings);
