@@ -104,7 +104,7 @@ SERVERS: Final[tuple[Server, ...]] = (Responder(), MosquittoServer(), Gateway())
 def main(arguments: Sequence[str] | None = None) -> int:
     """Measures and prints. Returns the exit code: 0 done, 1 a server failed."""
     flags = _flags().parse_args(arguments)
-    plan = Plan(flags.clients, flags.window, flags.rate, flags.expiry)
+    plan = Plan(flags.clients, flags.window, flags.rate, flags.expiry, flags.subscriptions, flags.wills)
     print(f"{os.cpu_count()} CPUs, load average {os.getloadavg()[0]:.2f}; {plan}", flush=True)
     servers: list[Server] = [server for server in SERVERS if server.name.split()[-1] in flags.servers]
     try:
@@ -131,7 +131,7 @@ def _measure(name: str, serving: Serving, plan: Plan, storms: int) -> None:
     for number in range(1, storms + 1):
         before = {name: cpu_seconds([pid]) for name, pid in serving.pids.items()}
         resident = {name: resident_bytes([pid]) for name, pid in serving.pids.items()}
-        with Storm(serving.address, plan) as storm:
+        with Storm(serving.address, plan, is_first=number == 1) as storm:
             told = storm.run()
             cpu = {name: cpu_seconds([pid]) - before[name] for name, pid in serving.pids.items()}
             time.sleep(_SETTLE_S)
@@ -186,6 +186,8 @@ def _flags() -> argparse.ArgumentParser:
     parser.add_argument("--window", type=int, default=64, help="that wait at once (default 64)")
     parser.add_argument("--rate", type=float, help="clients a second (default: as the window lets in)")
     parser.add_argument("--expiry", type=int, default=0, help="seconds that sessions outlive connections")
+    parser.add_argument("--subscriptions", action="store_true", help="each has one of its own, at QoS 1")
+    parser.add_argument("--wills", action="store_true", help="each has one")
     parser.add_argument("--storms", type=int, default=1, help="of the same clients, one after the other")
     parser.add_argument("--rounds", type=int, default=1, help="each with fresh servers")
     parser.add_argument("--servers", nargs="+", choices=names, default=names)

@@ -5,6 +5,9 @@ will while no gateway speaks for it, or to count it in a shared group. Its netwo
 client id and the network's key, so any gateway resumes it, and an owner takes it from a dead gateway by
 itself (docs/protocol.md §6.4). All others cost the network nothing: the shared member has their
 subscriptions.
+
+Members have one address, so they share what they know of the nodes: address tokens, and who owns what. When a
+thousand devices come back, a few of their members ask the root, and the others go to the owner at once.
 """
 
 from __future__ import annotations
@@ -18,6 +21,7 @@ from typing import Final
 from hbroker._native import LinkDownEvent
 from hbroker.gateway.border import Border
 from hbroker.protocol.agenda import Agenda, earliest
+from hbroker.protocol.chart import Chart, Knowledge
 from hbroker.protocol.client import ClientControl
 from hbroker.protocol.core import Event
 from hbroker.protocol.outcome import Outcome
@@ -66,6 +70,7 @@ class Members:
         self._root = root
         self._key = key
         self._ids = ids
+        self._knowledge = Knowledge(chart=Chart())
         self._deadlines: Agenda[int] = Agenda()
         self._leaving: Agenda[int] = Agenda()
         self._leavers: dict[int, _Leaver] = {}
@@ -76,7 +81,7 @@ class Members:
         self._touched: deque[int] = deque()
         self._moved: set[int] = set()
         """Whose deadlines may be others than `_deadlines` has."""
-        shared = ClientControl(border.member(SHARED), random, root, SessionTerms(name), ids)
+        shared = ClientControl(border.member(SHARED), random, root, SessionTerms(name), ids, self._knowledge)
         self._controls: dict[int, ClientControl] = {SHARED: shared}
 
     # Change
@@ -95,7 +100,9 @@ class Members:
         )
         terms = SessionTerms(client_id, session, expiry_s, clean_start)
         core = self._border.member(number)
-        self._controls[number] = ClientControl(core, self._random, self._root, terms, self._ids)
+        self._controls[number] = ClientControl(
+            core, self._random, self._root, terms, self._ids, self._knowledge
+        )
         self._by_session[session] = number
         self._session_of[number] = session
         self._client_of[number] = client_id
