@@ -135,6 +135,13 @@ class _Process:
         """Takes what has come, and does what is due."""
         if self._ended.is_set():
             return
+        self._shell.gather(True)
+        try:
+            self._take()
+        finally:
+            self._shell.gather(False)
+
+    def _take(self) -> None:
         now = clock()
         shell, control = self._shell, self._control
         events = shell.poll_member_events(BATCH)
