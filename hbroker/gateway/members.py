@@ -78,10 +78,10 @@ class Members:
         self._by_session: dict[int, int] = {}
         self._session_of: dict[int, int] = {}
         self._client_of: dict[int, str] = {}
-        self._touched: deque[int] = deque()
+        self._told: deque[tuple[int, Outcome]] = deque()
         self._moved: set[int] = set()
         """Whose deadlines may be others than `_deadlines` has."""
-        shared = ClientControl(border.member(SHARED), random, root, SessionTerms(name), ids, self._knowledge)
+        shared = ClientControl(border.member(SHARED), random, root, SessionTerms(name), ids, self._knowledge, self._teller(SHARED))
         self._controls: dict[int, ClientControl] = {SHARED: shared}
 
     # Change
@@ -101,7 +101,7 @@ class Members:
         terms = SessionTerms(client_id, session, expiry_s, clean_start)
         core = self._border.member(number)
         self._controls[number] = ClientControl(
-            core, self._random, self._root, terms, self._ids, self._knowledge
+            core, self._random, self._root, terms, self._ids, self._knowledge, self._teller(number)
         )
         self._by_session[session] = number
         self._session_of[number] = session
@@ -145,9 +145,8 @@ class Members:
         return self._controls[number]
 
     def touch(self, number: int) -> None:
-        """Notes that a control that was called has something to tell, and may be due at another time."""
+        """Notes that a control that was called may be due at another time."""
         if number in self._controls:
-            self._touched.append(number)
             self._moved.add(number)
 
     # In
@@ -182,17 +181,17 @@ class Members:
 
     def poll_outcome(self) -> tuple[int, Outcome] | None:
         """The next outcome and whose it is; None: there is no more now."""
-        while self._touched:
-            number = self._touched[0]
-            control = self._controls.get(number)
-            outcome = None if control is None else control.poll_outcome()
-            if outcome is not None:
+        while self._told:
+            number, outcome = self._told.popleft()
+            if number in self._controls:
                 return number, outcome
-            self._touched.popleft()
         return None
 
     def __len__(self) -> int:
         return len(self._controls)
+
+    def _teller(self, number: int) -> Callable[[Outcome], None]:
+        return lambda outcome: self._told.append((number, outcome))
 
     def _look(self) -> None:
         """Asks the controls that were called when they are due: once in a turn, however often that was."""

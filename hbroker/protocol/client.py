@@ -10,7 +10,7 @@ Many clients never look a topic up, and have no will: what does that is made whe
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from itertools import count
 from random import Random
@@ -41,7 +41,8 @@ class ClientControl:
 
     `root` is where look-ups and discoveries begin. `terms.session` is that of the core's `Config`. `ids`: of
     tickets and subscriptions, where several controls share one space of them; None: its own. `knowledge`: of
-    the nodes, where several controls have one address; None: its own.
+    the nodes, where several controls have one address; None: its own. `tell`: called with each outcome; None:
+    they wait for `poll_outcome`.
     """
 
     __slots__ = (
@@ -54,6 +55,7 @@ class ClientControl:
         "_resolver",
         "_root",
         "_subscriber",
+        "_tell",
         "_testator",
         "_told",
         "terms",
@@ -67,6 +69,7 @@ class ClientControl:
         terms: SessionTerms | None = None,
         ids: Iterator[int] | None = None,
         knowledge: Knowledge | None = None,
+        tell: Callable[[Outcome], None] | None = None,
     ) -> None:
         self._core = core
         self._random = random
@@ -75,10 +78,11 @@ class ClientControl:
         self._knowledge = knowledge or Knowledge()
         self._ids = count(random.getrandbits(_ID_BITS)) if ids is None else ids
         """Random to begin with: nodes may still hold what an earlier run's listeners asked for (§7.6)."""
-        self._subscriber = Subscriber(core, random, self._knowledge, root, self.terms)
+        self._told: deque[Outcome] | None = deque() if tell is None else None
+        self._tell: Callable[[Outcome], None] = tell or self._keep
+        self._subscriber = Subscriber(core, random, self._knowledge, root, self.terms, self._tell)
         self._resolver: Resolver | None = None
         self._testator: Testator | None = None
-        self._told: deque[Outcome] = deque()
         self._links: set[int] = set()
         self._is_taken_over = False
 
@@ -127,7 +131,7 @@ class ClientControl:
         if self._testator is None:
             knowledge, ticket = self._knowledge, self._next_id()
             self._testator = Testator(
-                self._core, self._random, self._look_up, knowledge, self.terms, ticket
+                self._core, self._random, self._look_up, knowledge, self.terms, ticket, self._tell
             )
         self._testator.start(now, will, patience)
 
@@ -164,7 +168,7 @@ class ClientControl:
             case UnresolvedEvent():
                 self._look_up().handle_unresolved(now, event.topic, event.start)
             case PublishedEvent():
-                self._told.append(Published(event.sequence, event.topic, event.reason))
+                self._tell(Published(event.sequence, event.topic, event.reason))
             case LinkUpEvent():
                 self._links.add(event.link)
             case LinkDownEvent():
@@ -194,10 +198,7 @@ class ClientControl:
 
     def poll_outcome(self) -> Outcome | None:
         """The next outcome; None: there is no more now."""
-        if self._told:
-            return self._told.popleft()
-        told = self._subscriber.poll_outcome()
-        return told if told is not None or self._testator is None else self._testator.poll_outcome()
+        return self._told.popleft() if self._told else None
 
     @property
     def links(self) -> int:
@@ -241,7 +242,7 @@ class ClientControl:
                 case ResolveFailed(ticket=ticket) if testator is not None and ticket == testator.ticket:
                     testator.handle_unresolved(now, outcome)
                 case _:
-                    self._told.append(outcome)
+                    self._tell(outcome)
 
     def _look_up(self) -> Resolver:
         if self._resolver is None:
@@ -256,7 +257,11 @@ class ClientControl:
         if self._testator is not None:
             self._testator.stop()
         self._subscriber.give_up(now, Reason.REASON_SESSION_TAKEN_OVER)
-        self._told.append(TakenOver())
+        self._tell(TakenOver())
+
+    def _keep(self, outcome: Outcome) -> None:
+        assert self._told is not None, "nobody else is told"
+        self._told.append(outcome)
 
     def _next_id(self) -> int:
         return next(self._ids)

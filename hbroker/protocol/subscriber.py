@@ -12,8 +12,7 @@ once, and what it answers there takes the place of the discovery. If that does n
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from random import Random
 from typing import Final
 
@@ -49,10 +48,34 @@ _MOST_SITES: Final = 10_000
 
 
 class Subscriber:
-    """All subscriptions of one client."""
+    """All subscriptions of one client. `tell`: called with what becomes of them."""
+
+    __slots__ = (
+        "_by_id",
+        "_by_key",
+        "_by_link",
+        "_chart",
+        "_confirmations",
+        "_core",
+        "_deadlines",
+        "_pauses",
+        "_questions",
+        "_random",
+        "_root",
+        "_tell",
+        "_terms",
+        "_tokens",
+        "_unsubscriptions",
+    )
 
     def __init__(
-        self, core: ClientCore, random: Random, knowledge: Knowledge, root: Address, terms: SessionTerms
+        self,
+        core: ClientCore,
+        random: Random,
+        knowledge: Knowledge,
+        root: Address,
+        terms: SessionTerms,
+        tell: Callable[[Outcome], None],
     ) -> None:
         self._core = core
         self._random = random
@@ -67,8 +90,8 @@ class Subscriber:
         self._confirmations = Confirmations(core, random, terms)
         self._pauses: Agenda[Site] = Agenda()
         self._deadlines: Agenda[int] = Agenda()
-        self._unsubscriptions = Unsubscriptions(core, random)
-        self._outcomes: deque[Outcome] = deque()
+        self._unsubscriptions = Unsubscriptions(core, random, tell)
+        self._tell = tell
 
     # In: the application
 
@@ -199,10 +222,6 @@ class Subscriber:
             self._pauses.next(),
             self._unsubscriptions.poll_timeout(),
         )
-
-    def poll_outcome(self) -> Outcome | None:
-        """What became of the application's subscriptions."""
-        return self._outcomes.popleft() if self._outcomes else self._unsubscriptions.poll_outcome()
 
     # Discovery
 
@@ -486,7 +505,7 @@ class Subscriber:
             known.restarts = 0
             for listener in sorted(known.waiting):
                 self._deadlines.cancel(listener)
-                self._outcomes.append(Subscribed(listener, known.owners, known.is_resumed))
+                self._tell(Subscribed(listener, known.owners, known.is_resumed))
             known.settle()
 
     def _refused(self, now: int, known: Subscription, reason: int) -> None:
@@ -503,7 +522,7 @@ class Subscriber:
         """Ends a listener; returns the sessions in which the subscription goes on."""
         known = self._by_id[listener]
         tried = tuple(site.text for site in known.silent)
-        self._outcomes.append(SubscriptionFailed(listener, known.title, reason, answered, tried))
+        self._tell(SubscriptionFailed(listener, known.title, reason, answered, tried))
         return self._remove(now, listener)
 
     def _abandon(self, now: int, listener: int, reason: int, *, answered: bool) -> None:

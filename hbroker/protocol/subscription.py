@@ -120,7 +120,7 @@ class Subscription:
         """Every listener was told that it is complete."""
         self.waiting.clear()
         for at in self.sites.values():
-            at.served.clear()
+            at.served = site.NONE
 
     def name(self, node: str, address: Address) -> Site:
         """A node that was not known yet, and is expected to answer."""

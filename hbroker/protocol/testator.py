@@ -127,7 +127,8 @@ TRANSITIONS: Final[dict[tuple[State, Event], State]] = {
 
 
 class Testator:
-    """One client's will. `resolver`: called when it is needed. `ticket`: its own among the resolver's."""
+    """One client's will. `resolver`: called when it is needed. `ticket`: its own among the resolver's. `tell`:
+    called with what became of `start`."""
 
     __slots__ = (
         "_attempts",
@@ -137,7 +138,6 @@ class Testator:
         "_knowledge",
         "_link",
         "_machine",
-        "_outcome",
         "_owner",
         "_publisher",
         "_random",
@@ -145,6 +145,7 @@ class Testator:
         "_request",
         "_resolver",
         "_sequence",
+        "_tell",
         "_terms",
         "_tried",
         "_will",
@@ -159,6 +160,7 @@ class Testator:
         knowledge: Knowledge,
         terms: SessionTerms,
         ticket: int,
+        tell: Callable[[Outcome], None],
     ) -> None:
         self._core = core
         self._random = random
@@ -178,7 +180,7 @@ class Testator:
         self._deadline: int | None = None
         self._reason = 0
         self._tried: tuple[str, ...] = ()
-        self._outcome: Outcome | None = None
+        self._tell = tell
 
     # In: the application
 
@@ -257,11 +259,6 @@ class Testator:
         """When `handle_timeout` is due."""
         return min((at for at in (self._due_at, self._deadline) if at is not None), default=None)
 
-    def poll_outcome(self) -> Outcome | None:
-        """What became of `start`."""
-        told, self._outcome = self._outcome, None
-        return told
-
     @property
     def state(self) -> State | None:
         """What the will waits for; None: there is none."""
@@ -297,7 +294,7 @@ class Testator:
         self._due_at = None
         if self._deadline is not None:
             self._deadline = None
-            self._outcome = WillSet("" if self._owner is None else self._owner[0])
+            self._tell(WillSet("" if self._owner is None else self._owner[0]))
 
     def _mistrust(self) -> None:
         """The owner is not what it was taken for, or silent."""
@@ -326,4 +323,4 @@ class Testator:
             return
         self._deadline = None
         topic = self._will.message.topic
-        self._outcome = WillRefused(topic, reason, answered, self._tried)
+        self._tell(WillRefused(topic, reason, answered, self._tried))
