@@ -81,7 +81,15 @@ class Members:
         self._told: deque[tuple[int, Outcome]] = deque()
         self._moved: set[int] = set()
         """Whose deadlines may be others than `_deadlines` has."""
-        shared = ClientControl(border.member(SHARED), random, root, SessionTerms(name), ids, self._knowledge, self._teller(SHARED))
+        shared = ClientControl(
+            border.member(SHARED),
+            random,
+            root,
+            SessionTerms(name),
+            ids,
+            self._knowledge,
+            self._teller(SHARED),
+        )
         self._controls: dict[int, ClientControl] = {SHARED: shared}
 
     # Change

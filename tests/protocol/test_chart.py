@@ -118,7 +118,15 @@ def test_a_dead_node_that_a_sibling_knew_costs_some_seconds_once() -> None:
     assert world.now - before < SECOND // 10
 
 
-SUBTREES = ["", "home", "home/kitchen", "home/outside", "home/outside/securitycams", "home/bedroom", "elsewhere"]
+SUBTREES = [
+    "",
+    "home",
+    "home/kitchen",
+    "home/outside",
+    "home/outside/securitycams",
+    "home/bedroom",
+    "elsewhere",
+]
 NODES = ["root", "kitchen", "livingroom", "bedroom", "outside", "cams", "nobody"]
 
 
