@@ -1,11 +1,11 @@
 """A storm of MQTT clients: many connect, as devices do when the power is back, and stay.
 
 One process, one loop. What costs is the kernel's: a socket, connect, send and one read for each client. The
-packets are made beforehand, and of the answer only the codes are looked at. With a `rate` clients come at their
-times, as far as the window allows; without one the next comes as soon as fewer than `window` wait.
+packets are made beforehand, and of the answer only the codes are looked at. With a `rate` clients come at
+their times, as far as the window allows; without one the next comes as soon as fewer than `window` wait.
 
-Clients that have subscriptions make them the first time, in one segment with CONNECT, and then wait for SUBACK
-too. When they come back their sessions have them. Those that have wills bring them each time.
+Clients that have subscriptions make them the first time, in one segment with CONNECT, and then wait for
+SUBACK too. When they come back their sessions have them. Those that have wills bring them each time.
 """
 
 from __future__ import annotations
@@ -39,8 +39,8 @@ _SILENCE_S: Final = 15.0
 @dataclass(frozen=True, slots=True)
 class Plan:
     """`window`: clients that wait for CONNACK at most. `rate`: clients a second; None: as many as the window
-    lets in. `expiry_s`: of their sessions; 0: they end with their connections. `has_subscriptions`: each has one,
-    at QoS 1, to a topic of its own."""
+    lets in. `expiry_s`: of their sessions; 0: they end with their connections. `has_subscriptions`: each has
+    one, at QoS 1, to a topic of its own. `has_wills`: each has one, at QoS 1."""
 
     clients: int
     window: int = 64

@@ -3,8 +3,10 @@ application (§5.2, §6).
 
 Resolver, subscriber and testator share what is known of the nodes, also with other clients at the same
 address. This is where packets find the one that asked for them; a packet that nobody asked for is dropped.
-Many clients never look a topic up, and have no will: what does that is made when it is needed first. A client whose session another run of it took over ends here
-(§6.4): it makes nothing again, so that two runs of one client do not take it from each other for ever.
+Many clients never look a topic up, and have no will: what does that is made when it is needed first.
+
+A client whose session another run of it took over ends here (§6.4): it makes nothing again, so that two runs
+of one client do not take it from each other for ever.
 """
 
 from __future__ import annotations

@@ -5,11 +5,11 @@ from __future__ import annotations
 
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
-from enum import Enum, auto
+from enum import auto
 from typing import TYPE_CHECKING, Any, Final
 
 from hbroker.config import format_address
-from hbroker.protocol.machine import Machine
+from hbroker.protocol.machine import Machine, Symbol
 from hbroker.protocol.packets import Address
 from hbroker.protocol.parts import Answer, Parts
 from hbroker.protocol.requests import Request
@@ -24,7 +24,7 @@ NONE: Final[frozenset[Any]] = frozenset()
 __all__ = ["NONE", "TRANSITIONS", "Event", "Site", "State"]
 
 
-class State(Enum):
+class State(Symbol):
     """What the client waits for from this node."""
 
     EXPECTED = auto()
@@ -41,7 +41,7 @@ class State(Enum):
     """The end of a pause, to make the subscription again."""
 
 
-class Event(Enum):
+class Event(Symbol):
     """What happens to a node's part."""
 
     EXPECT = auto()

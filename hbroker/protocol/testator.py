@@ -127,8 +127,8 @@ TRANSITIONS: Final[dict[tuple[State, Event], State]] = {
 
 
 class Testator:
-    """One client's will. `resolver`: called when it is needed. `ticket`: its own among the resolver's. `tell`:
-    called with what became of `start`."""
+    """One client's will. `resolver`: called when it is needed. `ticket`: its own among the resolver's.
+    `tell`: called with what became of `start`."""
 
     __slots__ = (
         "_attempts",

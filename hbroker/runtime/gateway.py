@@ -50,8 +50,8 @@ BATCH: Final = 512
 """Events, messages and requests taken in one turn, of each."""
 _SHORTEST_S: Final = 0.001
 _YOUNG: Final = 20_000
-"""Objects between two searches for garbage. A storm of clients makes millions that all live: to look through them
-often finds nothing."""
+"""Objects that are made between two searches for garbage. A storm of clients makes millions that all live:
+to look through them often finds nothing."""
 
 logger = logging.getLogger(__name__)
 

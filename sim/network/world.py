@@ -69,7 +69,7 @@ class World:
         self.sent_bytes: Counter[tuple[Address, Address]] = Counter()
         self.hosts: dict[Address, Host] = {}
         self.chart = Chart(0)
-        """What clients know of the nodes together, as the members of a gateway do. This one learns nothing."""
+        """What clients know of the nodes together, as a gateway's members do. This one learns nothing."""
         self._due: list[tuple[int, int, Host, Datagram | None]] = []
         self._sequence = 0
         self._next_port = 7_700

@@ -33,8 +33,7 @@ def test_an_end_comes_before_what_its_client_does_next() -> None:
     tree, one, two = two_gateways()
     witness = two.connect("witness")
     witness.subscribe("wills/#")
-    will = {"qos": 1, "retain": False}
-    clients = [one.connect(f"c{n}", will=WillMessage(f"wills/{n}", b"", **will), **KEPT) for n in range(MANY)]
+    clients = [one.connect(f"c{n}", will=WillMessage(f"wills/{n}", b"", qos=1), **KEPT) for n in range(MANY)]
     tree.world.run(SECOND)
     for client in clients:
         client.disconnect()
