@@ -26,6 +26,8 @@ __all__ = ["Plan", "Storm", "Told", "connect_packet", "subscribe_packet"]
 _CONNECT, _CONNACK, _SUBSCRIBE, _SUBACK = 0x10, 0x20, 0x82, 0x90
 _CLEAN_START: Final = 0x02
 _WILL_QOS_1: Final = 0x0C
+_GRANTED: Final = 1
+"""The code of a filter at QoS 1 that was asked for."""
 _SESSION_EXPIRY: Final = 0x11
 _MQTT_5: Final = 5
 _KEEP_ALIVE_S: Final = 0
@@ -181,13 +183,13 @@ class Storm:
         except OSError:
             came = b""
         answer = self._heard.pop(descriptor, b"") + came
-        is_taken = len(answer) >= 4 and answer[0] == _CONNACK and not answer[3]
-        if came and is_taken and self._subscribes and not _has_suback(answer):
+        verdict = _verdict(answer, has_suback=self._subscribes) if came else False
+        if verdict is None:
             self._heard[descriptor] = answer
             return
         self._epoll.unregister(descriptor)
         del self._begun[descriptor]
-        if came and is_taken:
+        if verdict:
             self._told.latencies_s.append(time.perf_counter() - begun)
             self._told.present += answer[2] & 1
         else:
@@ -200,7 +202,17 @@ class Storm:
         return packet + (subscribe_packet(f"own/{client_id}") if self._subscribes else b"")
 
 
-def _has_suback(answer: bytes) -> bool:
-    """Whether SUBACK with the QoS that was asked for has come behind CONNACK."""
-    suback = answer[2 + answer[1] :]
-    return len(suback) >= 6 and suback[0] == _SUBACK and suback[5] == 1
+def _verdict(answer: bytes, *, has_suback: bool) -> bool | None:
+    """Whether CONNACK, and SUBACK if there is to be one, tell of success; None: the rest is to come."""
+    rest = _rest(answer)
+    if rest is None or answer[0] != _CONNACK or answer[3]:
+        return None if rest is None else False
+    if not has_suback:
+        return True
+    return None if _rest(rest) is None else rest[0] == _SUBACK and rest[1 + rest[1]] == _GRANTED
+
+
+def _rest(packets: bytes) -> bytes | None:
+    """What follows the first packet; None: that is not whole."""
+    end = 2 + packets[1] if len(packets) > 1 else 2
+    return packets[end:] if len(packets) >= end else None
