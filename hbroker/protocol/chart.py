@@ -8,6 +8,9 @@ client discovers from the root as ever. So a hint that is out of date costs time
 complete because of it: no topic has two owners, and the one that is responsible for all of a subtree, less
 the cuts that it names, speaks for all of it.
 
+A node that claims more than is its own gets nothing by it: what it holds it is believed only as far as the
+root, or whoever is known to hold what is around, has named it for that; the root is known by its address.
+
 Only what one node seems to serve alone is looked up here. A filter that reaches into other nodes' subtrees is
 asked of the root, which reaches all of them in one round.
 """
@@ -57,15 +60,27 @@ class Chart:
         """How many of the subtrees lie within each prefix, itself excepted."""
 
     def learn(
-        self, now: int, node: str, address: Address, held: Iterable[str], cuts: Iterable[pb.Cut]
+        self,
+        now: int,
+        node: str,
+        address: Address,
+        held: Iterable[str],
+        cuts: Iterable[pb.Cut],
+        *,
+        is_root: bool = False,
     ) -> None:
-        """A node says what it holds and what it has delegated."""
+        """A node says what it holds and what it has delegated. `is_root`: at the root's address."""
         if not self._most:
             return
+        until = now + ZONE_TTL
         for subtree in held:
-            self._put(Holder(subtree, node, address, now + ZONE_TTL))
+            if is_root or self._is_at(subtree, address):
+                self._put(Holder(subtree, node, address, until))
         for subtree, named, there, _ in filter(None, map(cut_from, cuts)):
-            self._put(Holder(subtree, named, there, now + ZONE_TTL))
+            around = self._deepest(_around(subtree))
+            is_its_own = self._is_at(subtree, address) or (around is not None and around.address == address)
+            if is_root or is_its_own:
+                self._put(Holder(subtree, named, there, until))
 
     def forget(self, address: Address) -> None:
         """The node at this address is silent, or is not what it was taken for."""
@@ -80,9 +95,7 @@ class Chart:
         prefix = _literal(filter)
         if prefix != filter and self._below[prefix]:
             return None
-        known = None
-        for around in prefixes(prefix, depth(prefix)):
-            known = self._holders.get(around, known)
+        known = self._deepest(prefixes(prefix, depth(prefix)))
         if known is not None and known.until <= now:
             self._remove(known.subtree)
             return None
@@ -90,6 +103,17 @@ class Chart:
 
     def __len__(self) -> int:
         return len(self._holders)
+
+    def _deepest(self, around: Iterable[str]) -> Holder | None:
+        """Of subtrees, each in the one before, the last that has a known holder."""
+        known = None
+        for subtree in around:
+            known = self._holders.get(subtree, known)
+        return known
+
+    def _is_at(self, subtree: str, address: Address) -> bool:
+        known = self._holders.get(subtree)
+        return known is not None and known.address == address
 
     def _put(self, holder: Holder) -> None:
         known = self._holders.get(holder.subtree)

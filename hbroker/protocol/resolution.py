@@ -234,7 +234,8 @@ class Resolver:
         ttl = min(accept.ttl_s * SECOND, _LONGEST_TTL) or ZONE_TTL
         keep_token(self._tokens, now, owner, accept.token, TOKEN_LIFETIME)
         self._trace(now, lookup, request, "PUBACCEPT", accept.node, owner, accept.zone, accept.ttl_s)
-        self._chart.learn(now, accept.node, owner, [accept.zone.scope], accept.zone.cuts)
+        is_root = request.address == source == self._root
+        self._chart.learn(now, accept.node, owner, [accept.zone.scope], accept.zone.cuts, is_root=is_root)
         self._install(accept.zone, owner, accept.token, ttl)
         if lookup.fell_back:
             self._referral_until = now + ZONE_TTL

@@ -163,7 +163,7 @@ class Subscriber:
             self._refused(now, known, suback.reason)
             return
         site = self._site(now, known, suback.node, reachable(suback.address, source))
-        self._learn(now, site, suback)
+        self._learn(now, site, suback, is_root=not is_direct and source == question.address)
         if not site.parts.take(suback):
             self._review(known)
             return
@@ -239,10 +239,10 @@ class Subscriber:
         if site.state is State.CONFIRMING:
             self._pauses.set(site, now + HINT_PATIENCE)
 
-    def _learn(self, now: int, site: Site, suback: pb.SubAck) -> None:
+    def _learn(self, now: int, site: Site, suback: pb.SubAck, *, is_root: bool = False) -> None:
         """What siblings may be spared to ask."""
         keep_token(self._tokens, now, site.address, suback.token, TOKEN_LIFETIME)
-        self._chart.learn(now, suback.node, site.address, suback.held, suback.passed_to)
+        self._chart.learn(now, suback.node, site.address, suback.held, suback.passed_to, is_root=is_root)
 
     def _ask(self, now: int, site: Site, mode: pb.Mode) -> None:
         known = site.subscription

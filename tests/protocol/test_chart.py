@@ -24,7 +24,7 @@ NOBODY: Address = ("10.0.0.1", 3)
 def charted(*known: tuple[str, str, Address]) -> Chart:
     chart = Chart()
     for subtree, node, address in known:
-        chart.learn(0, node, address, [subtree], [])
+        chart.learn(0, node, address, [subtree], [], is_root=True)
     return chart
 
 
@@ -62,22 +62,36 @@ def test_what_was_learnt_ends_and_what_is_named_anew_takes_its_place() -> None:
     chart = charted(("a", "a", A))
     assert chart.sole_holder(ZONE_TTL, "a/x") is None
     assert len(chart) == 0
-    chart.learn(0, "a", A, ["a"], [cut_of(("a/b", "b", B, 3))])
+    chart.learn(0, "a", A, ["a"], [cut_of(("a/b", "b", B, 3))], is_root=True)
     assert chart.sole_holder(1, "a/#") is None, "another node has a part"
-    chart.learn(1, "c", A, ["a/b"], [])
+    chart.learn(1, "a", A, [], [cut_of(("a/b", "c", A, 4))])
     found = chart.sole_holder(2, "a/b/x")
     assert found is not None
     assert found.node == "c"
     chart.forget(A)
     assert (len(chart), chart.sole_holder(3, "a/x")) == (0, None)
-    chart.learn(4, "a", B, ["a"], [])
+    chart.learn(4, "a", B, ["a"], [], is_root=True)
     assert chart.sole_holder(5, "a/#") is not None, "and nothing is left of what was below"
+
+
+def test_a_node_is_believed_for_what_it_was_named_for_alone() -> None:
+    chart = charted(("", "root", NOBODY), ("a", "a", A), ("b", "b", B))
+    chart.learn(1, "b", B, ["b", "a", ""], [cut_of(("a", "b", B, 9)), cut_of(("a/x", "b", B, 9))])
+    for filter, address in (("a/x/y", A), ("b/y", B), ("c", NOBODY)):
+        found = chart.sole_holder(2, filter)
+        assert found is not None
+        assert found.address == address
+    chart.learn(3, "b", B, [], [cut_of(("b/c", "a", A, 1)), cut_of(("b", "root", NOBODY, 2))])
+    for filter, address in (("b/c/y", A), ("b/y", NOBODY)):
+        found = chart.sole_holder(4, filter)
+        assert found is not None
+        assert found.address == address
 
 
 def test_it_is_bounded_and_one_without_room_learns_nothing() -> None:
     chart = Chart(10)
     for n in range(100):
-        chart.learn(0, "a", A if n % 3 else B, [f"a/{n}"], [])
+        chart.learn(0, "a", A if n % 3 else B, [f"a/{n}"], [], is_root=True)
     assert len(chart) == 10
     assert chart.sole_holder(1, "a/99") is not None
     chart.forget(A)
@@ -86,7 +100,7 @@ def test_it_is_bounded_and_one_without_room_learns_nothing() -> None:
     assert not chart._at
     assert not chart._below
     none = Chart(0)
-    none.learn(0, "a", A, ["a"], [])
+    none.learn(0, "a", A, ["a"], [], is_root=True)
     assert none.sole_holder(1, "a") is None
 
 
@@ -147,7 +161,7 @@ def test_complete_means_that_every_owner_has_it_whatever_siblings_said(
     nodes = home(world)
     for subtree, name in hints:
         address = nodes[name].address if name in nodes else NOBODY
-        knowledge.chart.learn(world.now, name, address, [subtree], [])
+        knowledge.chart.learn(world.now, name, address, [subtree], [], is_root=True)
     world.subscribe(filter, patience=300 * SECOND)
     world.outcome(Subscribed, seconds=310)
     owners = {node.name for node in world.nodes.values() if node.owns_match(filter)}
@@ -159,11 +173,13 @@ def test_a_will_goes_to_the_owner_though_a_sibling_named_another() -> None:
     knowledge = Knowledge(chart=Chart())
     world = World(knowledge=knowledge)
     nodes = home(world)
-    knowledge.chart.learn(world.now, "bedroom", nodes["bedroom"].address, ["home/kitchen"], [])
+    knowledge.chart.learn(world.now, "bedroom", nodes["bedroom"].address, ["home/kitchen"], [], is_root=True)
     nodes["bedroom"].will_reason = pb.REASON_NOT_RESPONSIBLE
     world.control.set_will(world.now, Will(pb.Publish(topic="home/kitchen/state", payload=b"gone")))
     assert world.outcome(WillSet).owner == "kitchen"
     assert any(isinstance(told, pb.Will) for told in nodes["kitchen"].told)
+    world.subscribe("home/kitchen/lamp")
+    world.outcome(Subscribed)
     asked = sum(node.asked.total() for node in world.nodes.values())
     other = World(knowledge=knowledge)
     home(other)
