@@ -115,7 +115,16 @@ _NAMES: Final = ("responder", "mosquitto", "gateway")
 def main(arguments: Sequence[str] | None = None) -> int:
     """Measures and prints. Returns the exit code: 0 done, 1 a server failed."""
     flags = _flags().parse_args(arguments)
-    plan = Plan(flags.clients, flags.window, flags.rate, flags.expiry, flags.tls, flags.resume)
+    plan = Plan(
+        flags.clients,
+        flags.window,
+        flags.rate,
+        flags.expiry,
+        has_subscriptions=flags.subscriptions,
+        has_wills=flags.wills,
+        tls=flags.tls,
+        resumes=flags.resume,
+    )
     print(f"{os.cpu_count()} CPUs, load average {os.getloadavg()[0]:.2f}; {plan}", flush=True)
     known: list[Server] = [MosquittoServer(tls=flags.tls), Gateway(tls=flags.tls)]
     if not flags.tls:
@@ -145,7 +154,7 @@ def _measure(name: str, serving: Serving, plan: Plan, storms: int) -> None:
     for number in range(1, storms + 1):
         before = {name: cpu_seconds([pid]) for name, pid in serving.pids.items()}
         resident = {name: resident_bytes([pid]) for name, pid in serving.pids.items()}
-        with Storm(serving.address, plan) as storm:
+        with Storm(serving.address, plan, is_first=number == 1) as storm:
             told = storm.run()
             cpu = {name: cpu_seconds([pid]) - before[name] for name, pid in serving.pids.items()}
             time.sleep(_SETTLE_S)
@@ -199,6 +208,8 @@ def _flags() -> argparse.ArgumentParser:
     parser.add_argument("--window", type=int, default=64, help="that wait at once (default 64)")
     parser.add_argument("--rate", type=float, help="clients a second (default: as the window lets in)")
     parser.add_argument("--expiry", type=int, default=0, help="seconds that sessions outlive connections")
+    parser.add_argument("--subscriptions", action="store_true", help="each has one of its own, at QoS 1")
+    parser.add_argument("--wills", action="store_true", help="each has one")
     parser.add_argument("--storms", type=int, default=1, help="of the same clients, one after the other")
     parser.add_argument("--rounds", type=int, default=1, help="each with fresh servers")
     parser.add_argument("--servers", nargs="+", choices=_NAMES, default=_NAMES)

@@ -386,6 +386,11 @@ class Endpoint(_Core):
         """Readable when there are events or messages to poll."""
     def wait(self, timeout_s: float) -> bool:
         """Blocks, without the GIL, until there are events or messages. False: the time is over."""
+    def gather(self, gathers: bool) -> None:
+        """Whether what follows from verbs (datagrams that leave) may wait for more of them: for a caller that calls often.
+
+        False: what waits happens now. It waits for 128 verbs at most.
+        """
     def drain(self, timeout_s: float) -> bool:
         """Blocks until everything queued has been sent and, where it asks for it, acknowledged."""
     def shutdown(self) -> None:
@@ -430,6 +435,8 @@ class Hive:
         """Readable when there are events or messages to poll."""
     def wait(self, timeout_s: float) -> bool:
         """As `Endpoint.wait`."""
+    def gather(self, gathers: bool) -> None:
+        """As `Endpoint.gather`."""
     def drain(self, timeout_s: float) -> bool:
         """As `Endpoint.drain`."""
     def shutdown(self) -> None:

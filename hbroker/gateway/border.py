@@ -384,6 +384,9 @@ class Shell(Border, Protocol):
         """Messages that matched no listener of a session, each with its member."""
 
     def poll_mqtt(self, limit: int = 1024) -> Sequence[MqttEvent]: ...
+    def gather(self, gathers: bool) -> None:
+        """Whether what follows from the verbs of members may wait for more of them."""
+
     def drain(self, timeout_s: float) -> bool:
         """Blocks until all that was queued towards the network has left and is acknowledged."""
 

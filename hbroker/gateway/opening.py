@@ -74,7 +74,7 @@ class Opening:
     def handle_connect(self, now: int, event: ConnectEvent) -> None:
         """A client wants to connect."""
         self._common.count("connects")
-        entrant = admit(event, self._common.limits, len(self._roster), self._common.random)
+        entrant = admit(event, self._common.limits, self._roster.staying, self._common.random)
         if self.is_stopping:
             entrant = Refusal(Code.SERVER_UNAVAILABLE, "this gateway is ending")
         elif len(self._common.outbox) >= MOST_LETTERS:

@@ -86,6 +86,10 @@ class EndpointShell:
             self._wake.recv(4096)
         return [self.events.popleft() for _ in range(min(limit, len(self.events)))]
 
+    def gather(self, gathers: bool) -> None:
+        for member in self._members.values():
+            member.gather(gathers)
+
     def drain(self, timeout_s: float) -> bool:
         return all([member.drain(timeout_s) for member in self._members.values()])
 
