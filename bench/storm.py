@@ -215,7 +215,7 @@ class Storm:
             return
         try:
             came = connection.recv(256)
-        except BlockingIOError:  # It was a ticket of TLS.
+        except (BlockingIOError, ssl.SSLWantReadError):  # It was a ticket of TLS.
             return
         except OSError:
             came = b""
