@@ -189,6 +189,7 @@ class Gateway:
         """What an MQTT client asks, or its end."""
         if isinstance(event, ConnectEvent):
             self._hurry(now, event.client_id)
+            self._departures.came()
             self._opening.handle_connect(now, event)
             self._take_outcomes(now)
             return

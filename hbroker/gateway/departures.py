@@ -2,7 +2,8 @@
 
 What follows from an end (a record, a member that leaves, a will) takes longer than a CONNECT. When a network
 or a power line fails, all clients of a gateway are gone at once, and come back while their ends are still to
-be seen to. If they had to wait for all of these, they would give up and come again.
+be seen to. If they had to wait for all of these, they would give up and come again. But with everyone who
+comes one more may go: where clients come and go without pause, those who have gone are never many.
 
 Ends of different clients do not depend on each other. The end of a connection comes before whatever its
 client does next, here or at another gateway.
@@ -20,7 +21,7 @@ from hbroker.gateway.roster import Roster
 __all__ = ["AT_ONCE", "Departures"]
 
 AT_ONCE: Final = 32
-"""Ends that are seen to in one turn."""
+"""Ends that are seen to in one turn, besides one for each client that has come."""
 
 
 class Departures:
@@ -34,6 +35,8 @@ class Departures:
         self._turn = 0
         self._left = 0
         """How many more there may be in the turn at this time."""
+        self._come = 0
+        """Clients for whom nobody has gone yet."""
 
     def add(self, now: int, connection: Connection, event: ClosedEvent) -> None:
         """A connection broke. It is seen to now, or soon."""
@@ -42,6 +45,11 @@ class Departures:
         else:
             self._waiting[connection.id] = connection, event
             self._roster.departing = len(self._waiting)
+
+    def came(self) -> None:
+        """A client has come."""
+        if self._waiting:
+            self._come += 1
 
     def hurry(self, now: int, connection: Connection) -> None:
         """Sees to this connection's end now, if it waits."""
@@ -65,5 +73,11 @@ class Departures:
     def _may_go(self, now: int) -> bool:
         if now != self._turn:
             self._turn, self._left = now, AT_ONCE
-        self._left -= 1
-        return self._left >= 0
+        if self._left:
+            self._left -= 1
+            return True
+        self._come = min(self._come, len(self._waiting))
+        if self._come:
+            self._come -= 1
+            return True
+        return False

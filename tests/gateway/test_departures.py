@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any, Final
+from types import SimpleNamespace
+from typing import Any, Final, cast
 
 from hbroker.config import GatewayLimits
-from hbroker.gateway.border import WillMessage
-from hbroker.gateway.departures import AT_ONCE
+from hbroker.gateway.border import ClosedEvent, WillMessage
+from hbroker.gateway.connections import Connection
+from hbroker.gateway.departures import AT_ONCE, Departures
+from hbroker.gateway.roster import Roster
 from tests.gateway.networks import SECOND, two_gateways
 
 KEPT: Final[dict[str, Any]] = {"clean_start": False, "session_expiry_s": 100}
@@ -26,6 +29,19 @@ def test_who_comes_does_not_wait_for_all_who_have_gone() -> None:
     assert len(one.control._departures) == 0
     counters = one.control.counters()
     assert (counters["connections"], counters["sessions_away"]) == (2, MANY - 1)
+
+
+def test_where_clients_come_and_go_without_pause_few_wait() -> None:
+    """Else what is kept of those who have gone would grow for as long as it lasts."""
+    gone: list[int] = []
+    departures = Departures(Roster(), lambda now, connection, event: gone.append(connection.id))
+    for turn in range(1, 101):
+        for number in range(MANY * turn, MANY * (turn + 1)):
+            departures.came()
+            departures.add(turn, cast(Connection, SimpleNamespace(id=number)), cast(ClosedEvent, None))
+        departures.handle_timeout(turn)
+        assert len(departures) <= MANY
+    assert gone == sorted(gone), "in the order in which they broke"
 
 
 def test_an_end_comes_before_what_its_client_does_next() -> None:
