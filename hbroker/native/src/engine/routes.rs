@@ -8,12 +8,14 @@
 //! Tables are changed through the methods here alone, and with each change all that is remembered ends, but that a filter without
 //! wildcards touches its own topic alone. The end of a lease changes no table, and is compared for each message.
 
+use std::cell::Cell;
 use std::hash::Hasher;
 
 use rustc_hash::FxHasher;
 
 use crate::Micros;
 use crate::link_id::SessionKey;
+use crate::load::topics::Mark;
 use crate::tables::groups::GroupList;
 use crate::tables::jurisdiction::{Cut, Decision, Jurisdiction};
 use crate::tables::match_set::{MatchSet, Subscriber};
@@ -50,6 +52,8 @@ pub struct Route<'a> {
     pub reserved: bool,
     /// Its subscribers are on their way back.
     pub gathering: bool,
+    /// Where its messages are counted is remembered here; `None`: the route is not.
+    pub mark: Option<&'a Cell<Mark>>,
 }
 
 /// The tables of one worker, and the routes that were found last.
@@ -74,6 +78,7 @@ struct Place {
     gathering: bool,
     subscribers: Vec<Subscriber>,
     groups: GroupList,
+    mark: Cell<Mark>,
 }
 
 impl Routes {
@@ -139,7 +144,7 @@ impl Routes {
         self.subscriptions.collect_matches(topic, &mut self.matches);
         let (subscribers, groups) = (self.matches.subscribers(), self.matches.groups());
         let (reserved, gathering) = (grant.reserved, grant.gathering);
-        let route = Route { subscribers, groups, reserved, gathering };
+        let route = Route { subscribers, groups, reserved, gathering, mark: None };
         if topic.len() <= LONGEST_TOPIC && subscribers.len() + groups.members() <= MOST_SUBSCRIBERS {
             self.places[place].remember(topic, self.version, grant.until, route);
         }
@@ -190,6 +195,7 @@ impl Place {
             groups: &self.groups,
             reserved: self.reserved,
             gathering: self.gathering,
+            mark: Some(&self.mark),
         }
     }
 
@@ -201,6 +207,7 @@ impl Place {
         self.groups.copy_from(route.groups);
         (self.version, self.until) = (version, until);
         (self.reserved, self.gathering) = (route.reserved, route.gathering);
+        self.mark.set(Mark::default());
     }
 }
 

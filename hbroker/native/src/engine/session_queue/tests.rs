@@ -11,7 +11,7 @@ fn parcel(number: u64, length: usize, overflow: Overflow, expires: Micros) -> Pa
     let mut field = number.to_be_bytes().to_vec();
     field.resize(length.max(8), 0);
     let field = Bytes::from(field);
-    Parcel { field, chain: 0, qos: 1, retained_for: None, overflow, group: None, ticket: None, expires }
+    Parcel { field, chain: 0, qos: 1, retained_for: None, overflow, group: None, ticket: None, docket: Docket::default(), expires }
 }
 
 fn number(parcel: &Parcel) -> u64 {

@@ -105,7 +105,7 @@ impl Bench {
     }
 
     pub fn turn<R>(&mut self, act: impl FnOnce(&mut Connection, &mut Turn<'_>, &mut Recorder) -> R) -> R {
-        let mut turn = Turn { now: self.now, out: &mut self.out, counters: &mut self.counters };
+        let mut turn = Turn { now: self.now, out: &mut self.out, counters: &mut self.counters, load: None };
         act(&mut self.connection, &mut turn, &mut self.upper)
     }
 
@@ -126,7 +126,7 @@ impl Bench {
     }
 
     pub fn deliver_all(&mut self, delivery: Delivery) {
-        let mut turn = Turn { now: self.now, out: &mut self.out, counters: &mut self.counters };
+        let mut turn = Turn { now: self.now, out: &mut self.out, counters: &mut self.counters, load: None };
         self.connection.deliver(&mut turn, delivery, &mut self.encoder, &mut self.upper);
     }
 
