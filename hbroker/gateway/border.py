@@ -23,7 +23,7 @@ from hbroker.protocol.core import ClientCore, Event
 from hbroker.protocol.packets import Address
 
 if TYPE_CHECKING:
-    from hbroker._native import Message
+    from hbroker._native import Load, Message
 
 __all__ = [
     "PACKET_ID_BLOCKS",
@@ -380,6 +380,9 @@ class Shell(Border, Protocol):
         """Messages that matched no listener of a session, each with its member."""
 
     def poll_mqtt(self, limit: int = 1024) -> Sequence[MqttEvent]: ...
+    def take_load(self) -> Load | None:
+        """What passed since this was last asked; None: nobody counts."""
+
     def drain(self, timeout_s: float) -> bool:
         """Blocks until all that was queued towards the network has left and is acknowledged."""
 

@@ -73,6 +73,8 @@ pub struct Report {
     pub counters: BTreeMap<String, u64>,
     pub gauges: BTreeMap<&'static str, u64>,
     pub topics: topics::Columns,
+    /// Of all topics.
+    pub total: topics::Traffic,
     pub latency: Vec<u64>,
     /// One message in how many was timed.
     pub every: u32,

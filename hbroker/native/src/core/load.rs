@@ -27,6 +27,7 @@ impl Core {
         });
         let mut report = Report {
             topics: load.topics.columns(),
+            total: load.topics.total(),
             latency: load.latency.counts().to_vec(),
             every: load.latency.every(),
             ..Report::default()
@@ -34,9 +35,13 @@ impl Core {
         drop(taker);
         let mut add = |name: &str, value| *report.counters.entry(name.to_owned()).or_default() += value;
         Tally { counters, ..Tally::default() }.each(&mut add);
-        self.endpoint().into_iter().flat_map(|endpoint| endpoint.counters()).for_each(|(name, value)| add(name, value));
+        self.endpoint()
+            .into_iter()
+            .flat_map(|endpoint| endpoint.counters())
+            .for_each(|(name, value)| add(name, value));
         let Weight { sessions, publishers, queued_messages, queued_bytes } = self.weigh();
         report.gauges.extend([
+            ("workers", self.workers().into()),
             ("sessions", sessions),
             ("publishers", publishers),
             ("queued_messages", queued_messages),

@@ -86,7 +86,11 @@ impl Distribution {
         // One allocation serves all copies that are kept, and is made only if there is one. The last takes it without counting
         // itself: of a message for one subscriber nothing is counted.
         let mut made: Option<Parcel> = None;
-        let make = || Parcel { ticket, docket: docket.clone(), ..Parcel::new(publish, Bytes::copy_from_slice(&field)) };
+        let make = || Parcel {
+            ticket,
+            docket: docket.clone(),
+            ..Parcel::new(publish, Bytes::copy_from_slice(&field))
+        };
         let mut last = None;
         let mut remote: SmallVec<[(u8, Targets); 4]> = SmallVec::new();
         for mut target in targets {

@@ -38,13 +38,7 @@ impl Loose {
 
 impl Outlet {
     /// Offers a session a message at `QoS` 0.
-    pub fn offer_copy(
-        &mut self,
-        key: SessionKey,
-        field: &[u8],
-        retained_for: Option<u64>,
-        docket: &Docket,
-    ) {
+    pub fn offer_copy(&mut self, key: SessionKey, field: &[u8], retained_for: Option<u64>, docket: &Docket) {
         let Some(session) = self.sessions.get_mut(key) else {
             return;
         };

@@ -134,18 +134,25 @@ mod tests {
 
     #[test]
     fn buckets_are_quarters_of_an_octave() {
-        for elapsed in (0..100_000).chain((17..64).map(|power| (1 << power) - 1)).chain((17..64).map(|power| 1 << power)) {
+        for elapsed in
+            (0..100_000).chain((17..64).map(|power| (1 << power) - 1)).chain((17..64).map(|power| 1 << power))
+        {
             let bucket = bucket_of(elapsed);
             let edge = |index: usize| 2f64.powf(index as f64 / 4.0);
             assert!(bucket == 0 || edge(bucket) <= elapsed as f64, "{elapsed} is not below bucket {bucket}");
-            assert!(bucket == BUCKETS - 1 || (elapsed as f64) < edge(bucket + 1), "{elapsed} is in bucket {bucket}");
+            assert!(
+                bucket == BUCKETS - 1 || (elapsed as f64) < edge(bucket + 1),
+                "{elapsed} is in bucket {bucket}"
+            );
         }
     }
 
     #[test]
     fn one_of_so_many_is_timed_and_ends_once() {
         let mut latency = Latency::default();
-        for (messages, every) in [(0, 1), (4_095, 1), (4_096, 2), (100_000, 64), (5_000_000, 256), (u64::MAX, 256)] {
+        for (messages, every) in
+            [(0, 1), (4_095, 1), (4_096, 2), (100_000, 64), (5_000_000, 256), (u64::MAX, 256)]
+        {
             assert_eq!(rate_for(messages), every, "{messages}");
             latency.restart(every);
             let samples: Vec<_> = (0..1_024).filter_map(|now| latency.begin(now)).collect();

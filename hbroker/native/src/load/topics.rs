@@ -180,7 +180,7 @@ fn name_in<'a>(names: &'a str, ends: &[u32], slot: u16) -> &'a str {
 }
 
 impl Traffic {
-    fn add(&mut self, other: &Self) {
+    pub fn add(&mut self, other: &Self) {
         self.messages_in += other.messages_in;
         self.bytes_in += other.bytes_in;
         self.messages_out += other.messages_out;

@@ -251,7 +251,9 @@ impl Gateway {
             let name = name.strip_prefix("socket.").unwrap_or(name);
             *report.counters.entry(name.to_owned()).or_default() += value;
         }
-        let of = |wanted: &str| self.server.counters().iter().find(|(name, _)| *name == wanted).map_or(0, |(_, n)| *n);
+        let of = |wanted: &str| {
+            self.server.counters().iter().find(|(name, _)| *name == wanted).map_or(0, |(_, n)| *n)
+        };
         report.gauges.insert("connections", of("mqtt.accepted").saturating_sub(of("mqtt.closed")));
         Some(report)
     }

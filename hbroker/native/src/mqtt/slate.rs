@@ -110,6 +110,7 @@ impl Slates {
         });
         let mut report = Report {
             topics: load.topics.columns(),
+            total: load.topics.total(),
             latency: load.latency.counts().to_vec(),
             every: load.latency.every(),
             ..Report::default()
@@ -118,6 +119,8 @@ impl Slates {
         office.post_all(|| Command::Weigh);
         all.iter().for_each(|counters| add(&mut report, counters));
         report.gauges.extend([
+            // One more moves what comes from the network.
+            ("workers", self.slates.len() as u64 + 1),
             ("sessions", sessions as u64),
             ("subscriptions", listeners as u64),
             ("queued_messages", weight.messages),

@@ -66,8 +66,12 @@ fn what_is_beyond_its_bounds_is_the_rest_and_the_sum_is_exact() {
     assert_eq!((rows.len(), rest.messages_in, rest.bytes_in), (MOST_TOPICS, 1_000, 3_000));
     assert_eq!(rows["t/7"], Traffic { messages_in: 2, bytes_in: 6, ..Traffic::default() });
     let messages = (MOST_TOPICS + 500) as u64;
-    let expected =
-        Traffic { messages_in: 2 * messages, bytes_in: 6 * messages, messages_out: messages / 2, bytes_out: messages / 2 };
+    let expected = Traffic {
+        messages_in: 2 * messages,
+        bytes_in: 6 * messages,
+        messages_out: messages / 2,
+        bytes_out: messages / 2,
+    };
     assert_eq!(topics.total(), expected);
 }
 
