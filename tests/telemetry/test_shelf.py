@@ -120,7 +120,12 @@ def test_what_is_not_telemetry_is_left_alone(tmp_path: Path) -> None:
     clock = Clock()
     place = tmp_path / f"date={DAY}" / "node=kitchen"
     place.mkdir(parents=True)
-    strange = [place / "README.parquet", place / "topics-x-0.parquet", place / "notes.txt", tmp_path / "date=x"]
+    strange = [
+        place / "README.parquet",
+        place / "topics-x-0.parquet",
+        place / "notes.txt",
+        tmp_path / "date=x",
+    ]
     for path in strange:
         path.write_text("mine")
     shelf = shelf_in(tmp_path, clock, keep_bytes=0)

@@ -172,7 +172,7 @@ impl Engine {
                 loose: Loose::default(),
                 standings: (workers > 1).then(|| Arc::clone(&shared.standings)),
                 counters: Counters::default(),
-                load: config.counts_load().then(|| Box::new(Load::new(keyed))),
+                load: config.counts_load().then(|| Box::new(Load::new())),
                 handoffs: VecDeque::new(),
             },
             side,

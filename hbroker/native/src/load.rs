@@ -8,7 +8,6 @@ pub mod topics;
 
 use std::collections::BTreeMap;
 
-use crate::keyed::Keyed;
 use crate::load::latency::Latency;
 use crate::load::topics::Topics;
 
@@ -19,11 +18,11 @@ pub struct Load {
 }
 
 impl Load {
-    pub fn new(hasher: Keyed) -> Self {
-        Self { topics: Topics::new(hasher), latency: Latency::default() }
+    pub fn new() -> Self {
+        Self { topics: Topics::new(), latency: Latency::default() }
     }
 
-    /// Empty, and behind `before`: no mark that was good there is good here. One message of `every` is timed.
+    /// Takes the place of `before`: no mark that was good there is good here. One message of `every` is timed. It must be empty.
     pub fn succeed(&mut self, before: &Self, every: u32) {
         self.topics.succeed(&before.topics);
         self.latency.restart(every);
@@ -43,9 +42,9 @@ pub struct Taker {
 }
 
 impl Taker {
-    pub fn new(workers: usize, hasher: Keyed) -> Self {
-        let spares = (0..workers).map(|_| Box::new(Load::new(hasher))).collect();
-        Self { spares, merged: Load::new(hasher) }
+    pub fn new(workers: usize) -> Self {
+        let spares = (0..workers).map(|_| Box::new(Load::new())).collect();
+        Self { spares, merged: Load::new() }
     }
 
     /// What was taken last.
@@ -57,6 +56,7 @@ impl Taker {
     /// messages to come one in so many is timed.
     pub fn take(&mut self, every: u32, mut exchange: impl FnMut(usize, &mut Box<Load>)) -> &Load {
         for (worker, spare) in self.spares.iter_mut().enumerate() {
+            spare.topics.clear();
             exchange(worker, spare);
         }
         self.merged.topics.clear();

@@ -6,12 +6,11 @@ use super::Core;
 use crate::config::Config;
 use crate::engine::counters::{Counters, Tally};
 use crate::engine::load::Weight;
-use crate::keyed::Keyed;
 use crate::load::{Report, Taker, latency};
 
 /// For a core of so many workers; `None`: it does not count.
 pub fn taker(config: &Config, workers: u8) -> Option<Mutex<Taker>> {
-    config.counts_load().then(|| Mutex::new(Taker::new(workers.into(), Keyed::new(config.seed))))
+    config.counts_load().then(|| Mutex::new(Taker::new(workers.into())))
 }
 
 impl Core {

@@ -4,17 +4,21 @@
 //! and the interval that it is good in: then to count is an addition. There is an end to the slots, in number and in what the topics' names
 //! take: what comes for topics beyond it is counted together, as *the rest*. So the sum is exact whatever strangers publish.
 //!
-//! Names lie end to end in one text with an offset for each, and numbers as records: what is handed out needs no further work.
+//! The table is open addressing with an end to every search: where there is no place within some steps, a topic is of the rest, too. So
+//! topics that were chosen to collide cost no more than others, and gain no more than many topics would, and the hash may be a quick
+//! one. Names lie end to end in one text, and what is handed out are columns: they need no further work.
 
-use hashbrown::HashTable;
-use hashbrown::hash_table::Entry;
+use std::hash::Hasher;
 
-use crate::keyed::Keyed;
+use rustc_hash::FxHasher;
 
 /// Topics that are told apart in one interval, and bytes of their names.
 pub const MOST_TOPICS: usize = 10_000;
 pub const MOST_NAME_BYTES: usize = 4 << 20;
-/// The slot of all that is not told apart.
+/// Places of the table: so few are taken that a search ends soon.
+const PLACES: usize = 32_768;
+const MOST_STEPS: usize = 16;
+/// The slot of all that is not told apart; in the table: there is nothing.
 const REST: u16 = 0;
 
 /// What passed: messages, and bytes of their payloads.
@@ -35,16 +39,22 @@ pub struct Mark {
 
 /// The table of one worker.
 pub struct Topics {
-    hasher: Keyed,
     /// From 1.
     interval: u32,
-    index: HashTable<u16>,
+    places: Box<[u16]>,
+    /// By slot; the first is the rest's, which has no name.
+    rows: Vec<Row>,
     names: String,
-    /// Where each name ends; the first is the rest's, which has none.
-    ends: Vec<u32>,
-    traffic: Vec<Traffic>,
     /// The slot that was found last: the next message is often of the same topic.
     last: u16,
+}
+
+/// A topic: where its name is, and what passed.
+#[derive(Clone, Copy, Default)]
+struct Row {
+    start: u32,
+    length: u32,
+    traffic: Traffic,
 }
 
 /// A table as columns, one row for each topic. Numbers are in the order of [`Traffic`]'s fields.
@@ -58,14 +68,12 @@ pub struct Columns {
 }
 
 impl Topics {
-    pub fn new(hasher: Keyed) -> Self {
+    pub fn new() -> Self {
         Self {
-            hasher,
             interval: 1,
-            index: HashTable::new(),
+            places: vec![REST; PLACES].into(),
+            rows: vec![Row::default()],
             names: String::new(),
-            ends: vec![0],
-            traffic: vec![Traffic::default()],
             last: REST,
         }
     }
@@ -82,38 +90,37 @@ impl Topics {
 
     /// Counts a message that was taken over.
     pub fn count_in(&mut self, mark: Mark, bytes: usize) {
-        let traffic = &mut self.traffic[usize::from(mark.slot)];
+        let traffic = &mut self.rows[usize::from(mark.slot)].traffic;
         traffic.messages_in += 1;
         traffic.bytes_in += bytes as u64;
     }
 
     /// Counts a copy that left.
     pub fn count_out(&mut self, mark: Mark, bytes: usize) {
-        let traffic = &mut self.traffic[usize::from(mark.slot)];
+        let traffic = &mut self.rows[usize::from(mark.slot)].traffic;
         traffic.messages_out += 1;
         traffic.bytes_out += bytes as u64;
     }
 
-    /// Empties the table, for the interval after that of `before`.
+    /// An empty table becomes that of the interval after this one's.
     pub fn succeed(&mut self, before: &Self) {
-        self.clear();
+        debug_assert!(self.rows.len() == 1, "it was cleared");
         self.interval = before.interval.checked_add(1).unwrap_or(1);
     }
 
     pub fn clear(&mut self) {
-        self.index.clear();
+        self.places.fill(REST);
+        self.rows.clear();
+        self.rows.push(Row::default());
         self.names.clear();
-        self.ends.truncate(1);
-        self.traffic.clear();
-        self.traffic.push(Traffic::default());
         self.last = REST;
     }
 
     /// Adds what another table counted.
     pub fn absorb(&mut self, other: &Self) {
-        for (slot, traffic) in (0..).zip(&other.traffic) {
+        for (slot, row) in (0..).zip(&other.rows) {
             let own = if slot == REST { REST } else { self.mark(other.name(slot)).slot };
-            self.traffic[usize::from(own)].add(traffic);
+            self.rows[usize::from(own)].traffic.add(&row.traffic);
         }
     }
 
@@ -127,56 +134,62 @@ impl Topics {
     /// Over all topics.
     pub fn total(&self) -> Traffic {
         let mut total = Traffic::default();
-        self.traffic.iter().for_each(|traffic| total.add(traffic));
+        self.rows.iter().for_each(|row| total.add(&row.traffic));
         total
     }
 
     pub fn columns(&self) -> Columns {
-        let of = |number: fn(&Traffic) -> u64| self.traffic[1..].iter().map(number).collect();
+        let (rest, named) = self.rows.split_first().expect("the rest has a row");
+        let of = |number: fn(&Traffic) -> u64| named.iter().map(|row| number(&row.traffic)).collect();
         Columns {
             names: self.names.clone(),
-            offsets: self.ends.clone(),
+            offsets: self.rows.iter().map(|row| row.start + row.length).collect(),
             numbers: [
                 of(|traffic| traffic.messages_in),
                 of(|traffic| traffic.bytes_in),
                 of(|traffic| traffic.messages_out),
                 of(|traffic| traffic.bytes_out),
             ],
-            rest: self.traffic[usize::from(REST)],
+            rest: rest.traffic,
         }
     }
 
+    /// The slot of a topic, which gets one if it has none and there is room.
     fn slot(&mut self, topic: &str) -> u16 {
-        let Self { hasher, index, names, ends, traffic, .. } = self;
-        let is_full = ends.len() > MOST_TOPICS || names.len() + topic.len() > MOST_NAME_BYTES;
-        let name = |slot: u16| name_in(names, ends, slot).as_bytes();
-        let hash = hasher.hash_bytes(topic.as_bytes());
-        let is_it = |slot: &u16| name(*slot) == topic.as_bytes();
-        if is_full {
-            return index.find(hash, is_it).copied().unwrap_or(REST);
-        }
-        match index.entry(hash, is_it, |slot| hasher.hash_bytes(name(*slot))) {
-            Entry::Occupied(known) => *known.get(),
-            Entry::Vacant(place) => {
-                let slot = u16::try_from(ends.len()).expect("there are fewer slots than that");
-                place.insert(slot);
-                names.push_str(topic);
-                ends.push(u32::try_from(names.len()).expect("the names are shorter than that"));
-                traffic.push(Traffic::default());
-                slot
+        let mut hasher = FxHasher::default();
+        hasher.write(topic.as_bytes());
+        let first = hasher.finish() as usize % PLACES;
+        for place in (first..first + MOST_STEPS).map(|place| place % PLACES) {
+            match self.places[place] {
+                REST => return self.take(place, topic),
+                slot if self.name(slot) == topic => return slot,
+                _ => {}
             }
         }
+        REST
+    }
+
+    /// Gives a topic a slot, at a place that is free.
+    fn take(&mut self, place: usize, topic: &str) -> u16 {
+        if self.rows.len() > MOST_TOPICS || self.names.len() + topic.len() > MOST_NAME_BYTES {
+            return REST;
+        }
+        let slot = u16::try_from(self.rows.len()).expect("there are fewer slots than that");
+        let bytes = |length: usize| u32::try_from(length).expect("the names are shorter than that");
+        self.rows.push(Row {
+            start: bytes(self.names.len()),
+            length: bytes(topic.len()),
+            traffic: Traffic::default(),
+        });
+        self.names.push_str(topic);
+        self.places[place] = slot;
+        slot
     }
 
     fn name(&self, slot: u16) -> &str {
-        name_in(&self.names, &self.ends, slot)
+        let Row { start, length, .. } = self.rows[usize::from(slot)];
+        &self.names[start as usize..(start + length) as usize]
     }
-}
-
-/// The name of a slot that is not the rest's.
-fn name_in<'a>(names: &'a str, ends: &[u32], slot: u16) -> &'a str {
-    let slot = usize::from(slot);
-    &names[ends[slot - 1] as usize..ends[slot] as usize]
 }
 
 impl Traffic {

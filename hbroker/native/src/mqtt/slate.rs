@@ -8,7 +8,6 @@ use std::sync::atomic::Ordering;
 
 use parking_lot::Mutex;
 
-use crate::keyed::Keyed;
 use crate::load::latency::{self, Sample};
 use crate::load::{Load, Report, Taker};
 use crate::mqtt::Turn;
@@ -36,7 +35,6 @@ pub struct Weight {
 
 /// Those of all workers.
 pub struct Slates {
-    hasher: Keyed,
     slates: Vec<Arc<Mutex<Slate>>>,
     reading: Mutex<Reading>,
 }
@@ -77,17 +75,17 @@ impl Weight {
 }
 
 impl Slates {
-    pub fn new(hasher: Keyed) -> Self {
-        let reading = Reading { taker: Taker::new(0, hasher), routed: 0 };
-        Self { hasher, slates: Vec::new(), reading: Mutex::new(reading) }
+    pub fn new() -> Self {
+        let reading = Reading { taker: Taker::new(0), routed: 0 };
+        Self { slates: Vec::new(), reading: Mutex::new(reading) }
     }
 
     /// Another worker's.
     pub fn add(&mut self) -> Arc<Mutex<Slate>> {
-        let load = Box::new(Load::new(self.hasher));
+        let load = Box::new(Load::new());
         let slate = Slate { load, counters: Counters::default(), weight: Weight::default() };
         self.slates.push(Arc::new(Mutex::new(slate)));
-        self.reading.get_mut().taker = Taker::new(self.slates.len(), self.hasher);
+        self.reading.get_mut().taker = Taker::new(self.slates.len());
         Arc::clone(&self.slates[self.slates.len() - 1])
     }
 

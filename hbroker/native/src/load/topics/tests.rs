@@ -20,7 +20,7 @@ fn told(topics: &Topics) -> (BTreeMap<String, Traffic>, Traffic) {
 fn it_counts_as_a_map_would_over_many_intervals() {
     for seed in 0..30 {
         let mut random = SmallRng::seed_from_u64(seed);
-        let mut topics = Topics::new(Keyed::new(seed));
+        let mut topics = Topics::new();
         let mut marks: BTreeMap<String, Mark> = BTreeMap::new();
         for _ in 0..5 {
             let mut model: BTreeMap<String, Traffic> = BTreeMap::new();
@@ -43,7 +43,7 @@ fn it_counts_as_a_map_would_over_many_intervals() {
                 }
             }
             assert_eq!(told(&topics), (model, Traffic::default()), "seed {seed}");
-            let mut next = Topics::new(Keyed::new(seed));
+            let mut next = Topics::new();
             next.succeed(&topics);
             topics = next;
         }
@@ -52,7 +52,7 @@ fn it_counts_as_a_map_would_over_many_intervals() {
 
 #[test]
 fn what_is_beyond_its_bounds_is_the_rest_and_the_sum_is_exact() {
-    let mut topics = Topics::new(Keyed::new(1));
+    let mut topics = Topics::new();
     for round in 0..2 {
         for number in 0..MOST_TOPICS + 500 {
             let mark = topics.mark(&format!("t/{number}"));
@@ -63,7 +63,7 @@ fn what_is_beyond_its_bounds_is_the_rest_and_the_sum_is_exact() {
         }
     }
     let (rows, rest) = told(&topics);
-    assert_eq!((rows.len(), rest.messages_in, rest.bytes_in), (MOST_TOPICS, 1_000, 3_000));
+    assert_eq!((rows.len(), rest.messages_in, rest.bytes_in), (MOST_TOPICS, 1_000, 3_000), "none collided");
     assert_eq!(rows["t/7"], Traffic { messages_in: 2, bytes_in: 6, ..Traffic::default() });
     let messages = (MOST_TOPICS + 500) as u64;
     let expected = Traffic {
@@ -77,7 +77,7 @@ fn what_is_beyond_its_bounds_is_the_rest_and_the_sum_is_exact() {
 
 #[test]
 fn long_names_have_an_end_too() {
-    let mut topics = Topics::new(Keyed::new(1));
+    let mut topics = Topics::new();
     for number in 0..100 {
         let mark = topics.mark(&format!("{number}{}", "x".repeat(60_000)));
         topics.count_in(mark, 0);
@@ -92,7 +92,7 @@ fn long_names_have_an_end_too() {
 
 #[test]
 fn tables_are_added_by_name() {
-    let (mut one, mut other) = (Topics::new(Keyed::new(1)), Topics::new(Keyed::new(2)));
+    let (mut one, mut other) = (Topics::new(), Topics::new());
     for (topics, names) in [(&mut one, ["a", "b"]), (&mut other, ["b", "c"])] {
         for name in names {
             let mark = topics.mark(name);
@@ -103,4 +103,27 @@ fn tables_are_added_by_name() {
     let (rows, rest) = told(&one);
     let counts: Vec<_> = rows.iter().map(|(name, traffic)| (name.as_str(), traffic.bytes_in)).collect();
     assert_eq!((counts, rest), (vec![("a", 10), ("b", 20), ("c", 10)], Traffic::default()));
+}
+
+#[test]
+fn topics_that_collide_are_the_rest_and_cost_no_more_than_others() {
+    let mut topics = Topics::new();
+    let place = |topic: &str| {
+        let mut hasher = FxHasher::default();
+        hasher.write(topic.as_bytes());
+        hasher.finish() as usize % PLACES
+    };
+    let colliding = (0..).map(|number| format!("x/{number}")).filter(|topic| place(topic) == 77);
+    for topic in colliding.take(MOST_STEPS + 5) {
+        let mark = topics.mark(&topic);
+        topics.count_in(mark, 1);
+    }
+    let (rows, rest) = told(&topics);
+    assert_eq!((rows.len(), rest.messages_in), (MOST_STEPS, 5));
+    let end = (0..).map(|number| format!("y/{number}")).find(|topic| place(topic) == PLACES - 1);
+    for topic in [end.as_deref(), end.as_deref()].into_iter().flatten() {
+        let mark = topics.mark(topic);
+        topics.count_in(mark, 1);
+    }
+    assert_eq!(told(&topics).0.len(), MOST_STEPS + 1, "the last place, too");
 }

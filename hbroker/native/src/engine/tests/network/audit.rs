@@ -3,7 +3,6 @@
 use std::collections::BTreeMap;
 
 use super::Network;
-use crate::keyed::Keyed;
 use crate::load::Load;
 use crate::load::topics::{Columns, Traffic};
 
@@ -23,7 +22,8 @@ impl Network {
     pub fn audit(&mut self) {
         for (index, host) in self.hosts.iter_mut().enumerate() {
             for (worker, engine) in host.engines.iter_mut().enumerate() {
-                let audit = self.audits.0.entry((index, worker)).or_insert_with(|| Audit::new(index as u64));
+                let audit = self.audits.0.entry((index, worker)).or_insert_with(Audit::new);
+                audit.spare.topics.clear();
                 let counters = engine.exchange_load(&mut audit.spare, 1);
                 if engine.out.load.is_none() {
                     continue;
@@ -52,13 +52,8 @@ impl Network {
 }
 
 impl Audit {
-    fn new(seed: u64) -> Self {
-        Self {
-            spare: Box::new(Load::new(Keyed::new(seed))),
-            total: Traffic::default(),
-            topics: BTreeMap::new(),
-            timed: 0,
-        }
+    fn new() -> Self {
+        Self { spare: Box::new(Load::new()), total: Traffic::default(), topics: BTreeMap::new(), timed: 0 }
     }
 
     fn add(&mut self) {
@@ -68,7 +63,8 @@ impl Audit {
         assert_eq!(rest, Traffic::default(), "no test has so many topics");
         for (row, bounds) in offsets.windows(2).enumerate() {
             let name = &names[bounds[0] as usize..bounds[1] as usize];
-            let [messages_in, bytes_in, messages_out, bytes_out] = numbers.each_ref().map(|column| column[row]);
+            let [messages_in, bytes_in, messages_out, bytes_out] =
+                numbers.each_ref().map(|column| column[row]);
             let traffic = Traffic { messages_in, bytes_in, messages_out, bytes_out };
             self.topics.entry(name.to_owned()).or_default().add(&traffic);
         }
