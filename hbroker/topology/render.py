@@ -37,6 +37,8 @@ def render(topology: Topology) -> str:
     telemetry = _telemetry(topology.telemetry)
     if telemetry:
         document["telemetry"] = telemetry
+    if topology.plan:
+        document["plan"] = asdict(topology.plan) | {"predicted": dict(topology.plan.predicted)}
     return yaml.safe_dump(document, sort_keys=False, allow_unicode=True)
 
 
@@ -92,6 +94,8 @@ def _node(node: NodeSettings) -> dict[str, Any]:
         "subtree": node.subtree,
         "listen": format_address(node.listen),
     }
+    if node.also:
+        values["also"] = list(node.also)
     if node.advertise:
         host, port = node.advertise
         values["advertise"] = format_address((host, port)) if port or ":" in host else host
