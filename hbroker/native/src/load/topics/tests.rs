@@ -1,3 +1,5 @@
+//! The table against a map, and its bounds against what strangers may do.
+
 use std::collections::BTreeMap;
 
 use rand::rngs::SmallRng;
