@@ -1,7 +1,7 @@
 //! The load of one interval: what passed, topic by topic, and how long messages took (docs/telemetry.md).
 //!
 //! Each worker counts for itself, under the lock that it holds anyway. Who reads takes what was counted and leaves an empty [`Load`]
-//! in its place: a pointer changes hands under the lock, and the rest is done without it.
+//! in its place: both change hands under the lock, and the rest is done without it.
 
 pub mod latency;
 pub mod topics;
@@ -37,13 +37,13 @@ impl Load {
 
 /// Takes the load of several workers in turns, and has always an empty one for each to leave in its place.
 pub struct Taker {
-    spares: Vec<Box<Load>>,
+    spares: Vec<Load>,
     merged: Load,
 }
 
 impl Taker {
     pub fn new(workers: usize) -> Self {
-        let spares = (0..workers).map(|_| Box::new(Load::new())).collect();
+        let spares = (0..workers).map(|_| Load::new()).collect();
         Self { spares, merged: Load::new() }
     }
 
@@ -54,7 +54,7 @@ impl Taker {
 
     /// Ends the interval of every worker: `exchange` puts a load in the place of worker n's, and leaves that one in its hands. `every`: of
     /// messages to come one in so many is timed.
-    pub fn take(&mut self, every: u32, mut exchange: impl FnMut(usize, &mut Box<Load>)) -> &Load {
+    pub fn take(&mut self, every: u32, mut exchange: impl FnMut(usize, &mut Load)) -> &Load {
         for (worker, spare) in self.spares.iter_mut().enumerate() {
             spare.topics.clear();
             exchange(worker, spare);

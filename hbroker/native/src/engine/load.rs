@@ -118,10 +118,10 @@ pub struct Weight {
 impl Engine {
     /// Ends the interval: leaves `spare`, which is empty, in the place of what was counted, and one message of `every` is timed from now on. What the
     /// engine counted in all. Without telemetry nothing is exchanged.
-    pub fn exchange_load(&mut self, spare: &mut Box<Load>, every: u32) -> Counters {
+    pub fn exchange_load(&mut self, spare: &mut Load, every: u32) -> Counters {
         if let Some(load) = &mut self.out.load {
             spare.succeed(load, every);
-            std::mem::swap(load, spare);
+            std::mem::swap(&mut **load, spare);
         }
         self.out.counters.clone()
     }

@@ -64,7 +64,7 @@ impl Gateway {
         let sorter = |_| Box::new(Sorter::new(Arc::clone(&office), own.clone(), publisher)) as _;
         let hive = Arc::new(HiveCore::on_threads(Config { hold: true, ..config }, listen, 1, sorter)?);
         let fleet = hive.endpoint().fleet();
-        let mut slates = telemetry.then(|| Slates::new());
+        let mut slates = telemetry.then(Slates::new);
         let clients = |worker| {
             let slate = slates.as_mut().map(Slates::add);
             Clients::new(worker, Arc::clone(&hive), Arc::clone(&office), slate)

@@ -101,7 +101,7 @@ impl Slates {
         let load = taker.take(every, |worker, spare| {
             let mut slate = self.slates[worker].lock();
             spare.succeed(&slate.load, every);
-            std::mem::swap(&mut slate.load, spare);
+            std::mem::swap(&mut *slate.load, spare);
             all.push(slate.counters);
             weight.messages += slate.weight.messages;
             weight.bytes += slate.weight.bytes;

@@ -30,7 +30,7 @@ impl Network {
     /// Lets time pass until something happens, but no later than `until`.
     pub(super) fn step(&mut self, until: Micros) {
         self.settle();
-        if self.carried % 16 == 0 {
+        if self.carried.is_multiple_of(16) {
             self.audit();
         }
         let arrival = self.on_its_way.peek().map(|Reverse((at, ..))| *at);
