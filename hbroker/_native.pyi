@@ -233,7 +233,7 @@ class _Core:
     def take_load(self) -> Load | None:
         """Node: what passed since this was last asked; also after `shutdown`. The counters of messages and the sums over the topics agree.
 
-        No worker is held up for longer than a pointer needs to change hands. None: without `telemetry`.
+        No worker is held up for longer than it takes to exchange an empty table for the full one. None: without `telemetry`.
         """
 
     # Links and control packets
