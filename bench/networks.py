@@ -31,9 +31,13 @@ class Node:
         return hbroker.__version__
 
     def start(self, directory: Path) -> Started:
-        flags = ["--name", "root", "--subtree", "", "--listen", "127.0.0.1:0"]
+        flags = ["--name", "root", "--subtree", "", "--listen", "127.0.0.1:0", *self.flags(directory)]
         with launch(directory, [*_HBROKER, "node", *flags]) as process:
             return process, announced(process)
+
+    def flags(self, directory: Path) -> list[str]:
+        """More flags, for what is measured beside it."""
+        return []
 
     def publisher(self, address: Address, plan: Plan) -> Publisher:
         return NativePublisher(address, plan.pairs, plan.qos)
@@ -57,7 +61,7 @@ class Gateway:
     def start(self, directory: Path) -> Started:
         topology = directory / "bench.yaml"
         topology.write_text(json.dumps(self._topology(directory)))  # which is YAML, too
-        flags = ["--json", "--state-dir", str(directory / "state")]
+        flags = ["--json", "--state-dir", str(directory / "state"), *self.flags()]
         with launch(directory, [*_HBROKER, "up", *flags, str(topology)]) as process:
             told = json.loads(announcement(process))
             if told["event"] != "ready":
@@ -65,6 +69,10 @@ class Gateway:
             (url,) = told["gateways"][0]["listeners"]
             host, _, port = url.partition("://")[2].rpartition(":")
             return process, (host, int(port))
+
+    def flags(self) -> list[str]:
+        """More flags, for what is measured beside it."""
+        return []
 
     def publisher(self, address: Address, plan: Plan) -> Publisher:
         return MqttPublisher(address, plan.pairs, plan.qos, tls=self._tls)

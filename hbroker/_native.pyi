@@ -36,6 +36,7 @@ class Config:
     `receive_messages`, `receive_bytes`: what a client takes from one owner without having acknowledged it (§7.7).
     `persistent`: the client's session outlives its links, so messages that match no `listen` yet wait for one (§6.4).
     `hold`: messages of QoS 1 and 2 are acknowledged when `handled` says so, and not when they are read.
+    `telemetry`: a node, or a gateway, counts by topic, for `take_load`.
     """
 
     def __new__(
@@ -65,6 +66,7 @@ class Config:
         stranger_rate: int = 10_000,
         keep_alive_us: int = 2_000_000,
         idle_timeout_us: int = 15_000_000,
+        telemetry: bool = False,
     ) -> Config: ...
 
 # Events -------------------------------------------------------------------------------------------------------------
@@ -189,6 +191,28 @@ class SessionStatus:
     queued_bytes: int
     dropped: dict[str, int]
 
+@final
+class Load:
+    """What passed in an interval, and how things are at its end (docs/telemetry.md).
+
+    `counters`: as of the core, since it began, those that only rise. `gauges`: `workers`, `sessions`, `subscriptions`, `publishers`
+    (nodes), `connections` (gateways), `queued_messages`, `queued_bytes`. Topics are columns: `names` end to end in UTF-8, `offsets` of
+    each and the end of the last (32 bits each, in the byte order of this machine), and `numbers`: messages in, bytes in, messages out, bytes out (64 bits
+    each). `rest`: these four for topics beyond the 10,000 of an interval. `bytes_in`, `bytes_out`: payloads, all topics together.
+    `latency`: 96 counts; bucket i is from 2^(i/4) to 2^((i+1)/4) µs. `sampled`: of how many messages one was timed.
+    """
+
+    counters: dict[str, int]
+    gauges: dict[str, int]
+    names: bytes
+    offsets: bytes
+    numbers: list[bytes]
+    rest: tuple[int, int, int, int]
+    bytes_in: int
+    bytes_out: int
+    latency: list[int]
+    sampled: int
+
 class _Core:
     """The verbs that `Engine` and `Endpoint` share."""
 
@@ -204,6 +228,12 @@ class _Core:
         Gauges: `links`, `sessions` (links that peers opened), `sessions_away`, `publishers` (links that a message came over),
         `queued_messages` (for sessions), `queued_bytes` (on links and in the queues of sessions), `inflight` (messages not yet acknowledged), `waiting` (a client's, for their owner),
         `subscriptions`, `retained`. `socket.*` and some drops are an `Endpoint`'s alone.
+        """
+
+    def take_load(self) -> Load | None:
+        """Node: what passed since this was last asked; also after `shutdown`. The counters of messages and the sums over the topics agree.
+
+        No worker is held up for longer than it takes to exchange an empty table for the full one. None: without `telemetry`.
         """
 
     # Links and control packets
@@ -734,6 +764,8 @@ class Gateway(Hive):
         """Of all connections since the start: `accepted`, `refused`, `closed`, `bytes_in`, `bytes_out`, `packets_in`, `packets_out`,
         `messages_in`, `messages_out` (PUBLISH), `dropped`, and `drop.<reason>`; and now: `connections`, `sessions`, `sessions_parked`,
         `listeners`, `unanswered` (messages of clients)."""
+    def take_load(self) -> Load | None:
+        """As `_Core.take_load`, of MQTT clients: `messages_in` is what was taken over from them, `drop.refused` what was not."""
     def shutdown(self, grace_s: float = 0.0) -> None:
         """Takes nobody in any more, waits so long for those who are being told their end, and stops all threads. Idempotent."""
 

@@ -43,6 +43,31 @@ class Limits:
 
 
 @dataclass(frozen=True, slots=True)
+class TelemetrySettings:
+    """What one process writes of its load (docs/telemetry.md). `directory`: empty: where `hbroker up` keeps
+    the network's state; a process that runs without it writes nothing then."""
+
+    enabled: bool = True
+    interval: int = 1
+    """Seconds that one row is about."""
+    file: int = 10
+    """Seconds that one file is about."""
+    keep_bytes: int = 1 << 30
+    """Of all files of one process."""
+    keep_hours: int = 168
+    directory: str = ""
+
+    @property
+    def is_on(self) -> bool:
+        """Whether something is to be written, and it is known where."""
+        return self.enabled and bool(self.directory)
+
+    def inside(self, directory: str) -> TelemetrySettings:
+        """The same, in this directory unless another one is set."""
+        return self if self.directory else replace(self, directory=directory)
+
+
+@dataclass(frozen=True, slots=True)
 class TlsSettings:
     """TLS of one listener: files in PEM. `client_ca`: signs client certificates; empty: none is asked for.
     `needs_certificate`: a client without one is turned away. `names_user`: its common name is its user
@@ -130,6 +155,7 @@ class GatewaySettings:
     access: AccessSettings = field(default_factory=AccessSettings)
     join_key: bytes = field(default=b"", repr=False)
     server_reference: str = ""
+    telemetry: TelemetrySettings = field(default_factory=TelemetrySettings)
 
     @property
     def urls(self) -> tuple[str, ...]:
@@ -169,6 +195,7 @@ class NodeSettings:
     policy: LeasePolicy = LeasePolicy.FENCE
     join_key: bytes = field(default=b"", repr=False)
     limits: Limits = field(default_factory=Limits)
+    telemetry: TelemetrySettings = field(default_factory=TelemetrySettings)
     also: tuple[str, ...] = ()
 
     @property

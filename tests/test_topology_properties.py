@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import string
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 import yaml
@@ -11,12 +12,18 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hbroker import topology
-from hbroker.config import LeasePolicy, Limits, NodeSettings
+from hbroker.config import LeasePolicy, Limits, NodeSettings, TelemetrySettings
 from hbroker.errors import ConfigError, ConfigErrors
 from hbroker.topology import Plan, Topology
 from hbroker.topology.model import holds, with_root
 from hbroker.topology.sections import AUTH_KEYS, LATER, LIMIT_KEYS, LIMIT_RANGES, NODE_KEYS, SECTIONS
+from hbroker.topology.telemetry import RANGES
 from tests.test_topology import offline
+
+
+def tidied(path: str) -> str:
+    return str(Path(path))
+
 
 ALNUM = string.ascii_letters + string.digits
 PRINTABLE = st.characters(exclude_characters="/+#$", exclude_categories=["C", "Z"], include_characters=" ")
@@ -26,6 +33,14 @@ NAME = st.builds(str.__add__, st.sampled_from(ALNUM), st.text(ALNUM + "_.-", max
 HOST = st.sampled_from(["127.0.0.1", "192.0.2.7", "255.255.255.255", "::1", "2001:db8::7", "fe80::1"])
 KEYS = st.text(st.characters(min_codepoint=33, max_codepoint=126), min_size=16, max_size=40)
 LIMITS = st.builds(Limits, **{key: st.integers(*bounds) for key, bounds in LIMIT_RANGES.items()})
+
+TELEMETRY = st.builds(
+    TelemetrySettings,
+    enabled=st.booleans(),
+    file=st.integers(60, RANGES["file"][1]),
+    directory=st.one_of(st.just(""), st.text(ALNUM + "/_.-", min_size=1).map("/var/".__add__).map(tidied)),
+    **{key: st.integers(*bounds) for key, bounds in RANGES.items() if key != "file"},
+)
 
 few = settings(max_examples=max(settings().max_examples // 2, 1), deadline=None)
 
@@ -58,7 +73,8 @@ def networks(draw: st.DrawFn) -> Topology:
         )
         for name, subtree, port, others in zip(names, ["", *subtrees], ports, [(), *also], strict=True)
     ]
-    return Topology("any", with_root(nodes), plan=draw(st.one_of(st.none(), plans(names))))
+    plan = draw(st.one_of(st.none(), plans(names)))
+    return Topology("any", with_root(nodes), plan=plan).with_telemetry(draw(TELEMETRY))
 
 
 def plans(names: list[str]) -> st.SearchStrategy[Plan]:

@@ -9,6 +9,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
 
 if TYPE_CHECKING:
+    from hbroker.config import TelemetrySettings
+
     Commands: TypeAlias = "argparse._SubParsersAction[argparse.ArgumentParser]"
 
 Run = Callable[[argparse.Namespace], int]
@@ -63,6 +65,22 @@ def add_logs(parser: argparse.ArgumentParser) -> None:
         default="info",
         help="default: %(default)s",
     )
+
+
+def add_telemetry(parser: argparse.ArgumentParser) -> None:
+    """`--telemetry`"""
+    parser.add_argument(
+        "--telemetry",
+        metavar="DIR",
+        help="write there what passes and what it costs (with --config: in place of the file's directory)",
+    )
+
+
+def telemetry_in(settings: TelemetrySettings, options: argparse.Namespace) -> TelemetrySettings:
+    """The settings, as `--telemetry` changes them."""
+    from dataclasses import replace
+
+    return replace(settings, enabled=True, directory=options.telemetry) if options.telemetry else settings
 
 
 def add_root(parser: argparse.ArgumentParser) -> None:

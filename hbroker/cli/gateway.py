@@ -6,7 +6,7 @@ import argparse
 import re
 from typing import TYPE_CHECKING
 
-from hbroker.cli.flags import add_logs, command, refuse_beside_config
+from hbroker.cli.flags import add_logs, add_telemetry, command, refuse_beside_config, telemetry_in
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -71,6 +71,7 @@ def add(commands: Commands) -> None:
     flags.add_argument("--join-key-file", metavar="FILE", help="holds the network's secret")
     for key, text in _LIMITS.items():
         flags.add_argument(f"--{key.replace('_', '-')}", metavar="N", help=text)
+    add_telemetry(parser)
     add_logs(parser)
 
 
@@ -95,7 +96,10 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _settings(options: argparse.Namespace) -> GatewaySettings:
-    return _from_file(options) if options.config else _from_flags(options)
+    from dataclasses import replace
+
+    settings = _from_file(options) if options.config else _from_flags(options)
+    return replace(settings, telemetry=telemetry_in(settings.telemetry, options))
 
 
 def _from_file(options: argparse.Namespace) -> GatewaySettings:

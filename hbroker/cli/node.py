@@ -6,7 +6,7 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from hbroker.cli.flags import add_logs, command, refuse_beside_config
+from hbroker.cli.flags import add_logs, add_telemetry, command, refuse_beside_config, telemetry_in
 
 if TYPE_CHECKING:
     from hbroker.cli.flags import Commands
@@ -59,12 +59,16 @@ def add(commands: Commands) -> None:
         metavar="FILE",
         help="remember there, for the next start, what it delegated, and who had subscribed",
     )
+    add_telemetry(parser)
     add_logs(parser)
 
 
 def run(options: argparse.Namespace) -> int:
     """Returns when the node was stopped."""
+    from dataclasses import replace
+
     settings = _from_file(options) if options.config else _from_flags(options)
+    settings = replace(settings, telemetry=telemetry_in(settings.telemetry, options))
 
     from hbroker.cli.output import print_ready
     from hbroker.config import format_address

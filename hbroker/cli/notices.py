@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -31,7 +32,8 @@ class Console:
     def __init__(self, network: Topology, logs: Path) -> None:
         self._network = network
         self._logs = logs
-        self._print(f"starting {_count(network)} of {network.name}; logs in {logs}")
+        telemetry = f", telemetry in {_near(network.telemetry.directory)}" if network.telemetry.is_on else ""
+        self._print(f"starting {_count(network)} of {network.name}; logs in {logs}{telemetry}")
 
     def tell(self, notice: Notice) -> None:
         """One line for each notice."""
@@ -72,6 +74,7 @@ def tell_json(notice: Notice) -> None:
                 "seconds": seconds,
                 "nodes": nodes,
                 "gateways": [{"name": name, "listeners": urls} for name, urls in listeners.items()],
+                "telemetry": network.telemetry.directory if network.telemetry.is_on else None,
             }
         case launcher.Waiting(names=names, seconds=seconds):
             entry = {"event": "waiting", "nodes": names, "seconds": seconds}
@@ -88,6 +91,11 @@ def tell_json(notice: Notice) -> None:
 
 def _node_json(node: NodeSettings) -> dict[str, str]:
     return {"name": node.name, "subtree": node.subtree, "address": format_address(node.address)}
+
+
+def _near(directory: str) -> str:
+    """As it is written from here, where that is shorter."""
+    return min(directory, os.path.relpath(directory), key=len)
 
 
 def _count(network: Topology) -> str:

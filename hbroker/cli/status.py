@@ -27,7 +27,8 @@ examples:
 
 --json prints {network, up, pid, topology, started_at,
   nodes: [{name, subtree, address, state, pid, started_at, restarts}],
-  gateways: [{name, listeners: [url], state, pid, started_at, restarts}]}
+  gateways: [{name, listeners: [url], state, pid, started_at, restarts}],
+  telemetry: the directory of what they write of their load, or null}
 Times are seconds since the Unix epoch.
 
 exit codes: 0 every node is up, or left by order; 1 one is not, or nothing runs

@@ -39,6 +39,7 @@ def add(commands: Commands) -> None:
     """Declares the command."""
     parser = command(commands, "up", run, "launch a topology and keep it running", _TEXT)
     parser.add_argument("file", nargs="?", metavar="FILE", help=f"default: {DEFAULT_FILE}")
+    parser.add_argument("--no-telemetry", action="store_true", help="write no telemetry, whatever FILE says")
     parser.add_argument("--any-port", action="store_true", help="give every node a free port")
     add_state_directory(parser)
     add_logs(parser)
@@ -58,7 +59,12 @@ def run(options: argparse.Namespace) -> int:
     directory = RunDirectory(options.state_dir, wanted.name)
     lock = directory.acquire()
     try:
-        network = ports.assign(wanted, any_port=options.any_port)
+        network = ports.assign(_with_telemetry(wanted, directory, options), any_port=options.any_port)
+        if network.telemetry.is_on:
+            # Once, before there are forks: they share its memory.
+            from hbroker.runtime.telemetry import preload
+
+            preload()
         _forget_the_dead(network, directory)
         body = _node_body(directory, options.log_format, options.log_level)
         gateway = _gateway_body(options.log_format, options.log_level) if network.gateways else None
@@ -77,6 +83,14 @@ def _default_file() -> str:
         return DEFAULT_FILE
     brought = files("hbroker") / DEFAULT_FILE
     return str(brought) if brought.is_file() else DEFAULT_FILE
+
+
+def _with_telemetry(network: Topology, directory: RunDirectory, options: argparse.Namespace) -> Topology:
+    """Where each process writes its load: in the directory of the network's state, unless the file says."""
+    from dataclasses import replace
+
+    settings = network.telemetry.inside(str(directory.telemetry.absolute()))
+    return network.with_telemetry(replace(settings, enabled=settings.enabled and not options.no_telemetry))
 
 
 def _forget_the_dead(network: Topology, directory: RunDirectory) -> None:

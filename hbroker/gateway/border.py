@@ -23,7 +23,7 @@ from hbroker.protocol.core import ClientCore, Event
 from hbroker.protocol.packets import Address
 
 if TYPE_CHECKING:
-    from hbroker._native import Message
+    from hbroker._native import Load, Message
 
 __all__ = [
     "PACKET_ID_BLOCKS",
@@ -384,6 +384,9 @@ class Shell(Border, Protocol):
         """Messages that matched no listener of a session, each with its member."""
 
     def poll_mqtt(self, limit: int = 1024) -> Sequence[MqttEvent]: ...
+    def take_load(self) -> Load | None:
+        """What passed since this was last asked; None: nobody counts."""
+
     def gather(self, gathers: bool) -> None:
         """Whether what follows from the verbs of members may wait for more of them."""
 

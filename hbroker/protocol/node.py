@@ -222,6 +222,10 @@ class Node:
         return self._orders.told_to_leave and self._claims.have_ended
 
     @property
+    def claims(self) -> Claims:
+        return self._claims
+
+    @property
     def jurisdiction(self) -> Jurisdiction:
         return self._jurisdiction
 

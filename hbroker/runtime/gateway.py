@@ -32,6 +32,7 @@ from hbroker.runtime.logs import EventLog
 from hbroker.runtime.native_gateway import NativeShell, native_listeners
 from hbroker.runtime.policies import load_policy
 from hbroker.runtime.ports import require_listeners
+from hbroker.runtime.telemetry import Facts, Recorder
 from hbroker.runtime.turns import clock
 from hbroker.runtime.usage import process_usage
 
@@ -110,6 +111,7 @@ class _Process:
             version=version,
             vitals=_vitals,
         )
+        self._recorder = Recorder(settings.telemetry, settings.name, "gateway", self._shell.take_load)
         self._checkers = ThreadPoolExecutor(CHECKERS, thread_name_prefix="passwords")
         self._timer: asyncio.TimerHandle | None = None
         self._is_stopping = False
@@ -126,6 +128,7 @@ class _Process:
             loop.add_reader(self._shell.fileno(), self._turn)
             self._guard(self._control.start, clock())
             self._turn()
+            self._recorder.start(lambda: Facts(address=format_address(self._shell.address)))
             await self._ended.wait()
         finally:
             loop.remove_reader(self._shell.fileno())
@@ -135,6 +138,7 @@ class _Process:
                 self._control.leave()
                 await asyncio.to_thread(self._shell.drain, LEAVE_S)
             self._shell.shutdown()
+            self._recorder.stop()
             self._checkers.shutdown(wait=False, cancel_futures=True)
         self._log.info("ended")
         return int(self._has_failed)
@@ -300,6 +304,7 @@ def _new_shell(settings: GatewaySettings, publisher: int) -> Shell:
         hold=True,
         receive_messages=_RECEIVE_MESSAGES,
         receive_bytes=_RECEIVE_BYTES,
+        telemetry=settings.telemetry.is_on,
     )
     listen = settings.listen or listen_for(settings.root)
     shell = NativeShell(config, listen, workers=settings.workers, limits=settings.limits)

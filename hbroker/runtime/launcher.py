@@ -273,7 +273,16 @@ class Launcher:
     def _write_state(self) -> None:
         nodes = tuple(self._node_run(node, self._nodes[node.name]) for node in self._topology.nodes)
         gateways = tuple(self._gateway_run(self._nodes[gateway.name]) for gateway in self._topology.gateways)
-        run = NetworkRun(self._topology.name, self._file, os.getpid(), self._started_at, nodes, gateways)
+        telemetry = self._topology.telemetry
+        run = NetworkRun(
+            self._topology.name,
+            self._file,
+            os.getpid(),
+            self._started_at,
+            nodes,
+            gateways,
+            os.path.abspath(telemetry.directory) if telemetry.is_on else None,
+        )
         if run != self._written:
             self._directory.write(run)
             self._written = run

@@ -27,8 +27,10 @@ from hbroker.runtime.driver import Driver
 from hbroker.runtime.logs import EventLog
 from hbroker.runtime.memory import ClaimsFile, DelegationFile
 from hbroker.runtime.subscription_file import SubscriptionFile
+from hbroker.runtime.telemetry import Facts, Recorder
 from hbroker.runtime.turns import clock
 from hbroker.runtime.usage import process_usage
+from hbroker.subtree import is_within
 
 __all__ = ["run_node"]
 
@@ -96,6 +98,7 @@ class _Process:
             note=(lambda subscription, ended: None) if self._roll is None else self._roll.note,
             vitals=process_usage,
         )
+        self._recorder = Recorder(settings.telemetry, settings.name, "node", self._endpoint.take_load)
         self._driver = Driver(self._endpoint, self._node, on_turn=self._after_turn)
         self._is_stopping = False
         self._has_failed = False
@@ -111,14 +114,24 @@ class _Process:
             self._keep_alive()
             self._node.start(clock())
             self._driver.start()
+            self._recorder.start(self._facts)
             await self._ended.wait()
         finally:
             self._driver.stop()
             if not self._has_failed:
                 await asyncio.to_thread(self._endpoint.drain, DRAIN_S)
             self._endpoint.shutdown()
+            self._recorder.stop()
         self._log.info("ended")
         return _STOPPED if self._is_stopping and not self._has_failed else _FAILED
+
+    def _facts(self) -> Facts:
+        held = (grant.subtree for grant in self._node.jurisdiction.grants if grant.serving)
+        return Facts(
+            address=format_address(self._settings.address),
+            parent=self._node.claims.parent or None,
+            subtrees=tuple(sorted(subtree for subtree in held if not is_within(subtree, "$SYS"))),
+        )
 
     def _keep_alive(self) -> None:
         """Has the next run know how long ago this one ended."""
@@ -175,6 +188,7 @@ def _config(settings: NodeSettings, incarnation: int) -> Config:
         seed=secrets.randbits(64),
         max_links=settings.limits.sessions,
         link_queue_bytes=settings.limits.queue_bytes,
+        telemetry=settings.telemetry.is_on,
     )
 
 

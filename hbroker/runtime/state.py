@@ -4,6 +4,7 @@ lock          held (flock) by the launcher as long as it lives, so no stale file
               holds its process id
 state.json    the launcher and its nodes; replaced by rename, so a reader sees all of it or what was before
 <node>.log    what the node logs; put aside as <node>.log.1 when the node starts, if it is large
+telemetry/    what the processes write of their load (docs/telemetry.md)
 <node>.cuts   what the node delegated, for its next start; <node>.cuts.claims: what orders changed
 """
 
@@ -55,7 +56,8 @@ class GatewayRun:
 
 @dataclass(frozen=True, slots=True)
 class NetworkRun:
-    """A launcher, its nodes and its gateways. `topology`: the absolute path of the file."""
+    """A launcher, its nodes and its gateways. `topology`: the absolute path of the file. `telemetry`: that
+    of the directory of what they write of their load; None: they write nothing."""
 
     name: str
     topology: str
@@ -63,6 +65,7 @@ class NetworkRun:
     started_at: float
     nodes: tuple[NodeRun, ...]
     gateways: tuple[GatewayRun, ...] = ()
+    telemetry: str | None = None
 
     @property
     def is_up(self) -> bool:
@@ -108,6 +111,11 @@ class RunDirectory:
     def memory_file(self, node: str) -> Path:
         """What the node must know again when it is started again (`hbroker.runtime.memory`)."""
         return self.path / f"{node}.cuts"
+
+    @property
+    def telemetry(self) -> Path:
+        """What the processes write of their load, unless they are told another place."""
+        return self.path / "telemetry"
 
     def acquire(self) -> int:
         """Makes the directory and takes its lock, until the returned descriptor is closed.

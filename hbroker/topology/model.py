@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from hbroker.config import GatewaySettings, NodeSettings
+from hbroker.config import GatewaySettings, NodeSettings, TelemetrySettings
 from hbroker.subtree import depth, is_within
 from hbroker.topology.plan import Plan
 
@@ -41,6 +41,19 @@ class Topology:
         subtrees two nodes may each be above the other.)"""
         above = [other for other in self.nodes if holds(other.subtree, node.subtree)]
         return max(above, key=lambda other: len(other.subtree), default=None)
+
+    @property
+    def telemetry(self) -> TelemetrySettings:
+        """What its processes write of their load: all of them the same."""
+        return self.root.telemetry
+
+    def with_telemetry(self, settings: TelemetrySettings) -> Topology:
+        """The same network, of whose processes each writes so."""
+        return replace(
+            self,
+            nodes=tuple(replace(node, telemetry=settings) for node in self.nodes),
+            gateways=tuple(replace(gateway, telemetry=settings) for gateway in self.gateways),
+        )
 
     def on_ports(self, ports: Mapping[str, int]) -> Topology:
         """The same network with these nodes (by name) on other ports, the root's known to all."""

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import yaml
 
-from hbroker.config import AccessSettings, Limits, NodeSettings
+from hbroker.config import AccessSettings, Limits, NodeSettings, TelemetrySettings
 from hbroker.hostnames import Resolver, resolve_host
 from hbroker.topology import rules
 from hbroker.topology.document import Report, compose, kind, line_of, listed, read_text
@@ -23,6 +23,7 @@ from hbroker.topology.sections import (
     read_limits,
     read_node,
 )
+from hbroker.topology.telemetry import read_telemetry
 
 
 def load(path: str | Path, *, resolve: Resolver = resolve_host) -> Topology:
@@ -44,6 +45,9 @@ def parse(text: str, *, file: str = "topology.yaml", resolve: Resolver = resolve
         join_key = read_join_key(auth, sections["auth"], report, directory)
         access = read_access(auth, report, directory)
     limits = read_limits(sections["limits"], report) if "limits" in sections else Limits()
+    telemetry = TelemetrySettings()
+    if "telemetry" in sections:
+        telemetry = read_telemetry(sections["telemetry"], report, directory)
     entries: list[NodeEntry] = []
     if "nodes" in sections:
         items = report.items(sections["nodes"], "nodes")
@@ -62,12 +66,13 @@ def parse(text: str, *, file: str = "topology.yaml", resolve: Resolver = resolve
     report.raise_if_any()
     nodes = with_root(_settings(entries, join_key, limits))
     root = nodes[0].address
-    return Topology(
+    network = Topology(
         Path(file).stem,
         nodes,
         tuple(settings_of(gateway, root, join_key, access) for gateway in gateways),
         plan,
     )
+    return network.with_telemetry(telemetry)
 
 
 def _sections(document: yaml.Node, report: Report) -> dict[str, yaml.Node]:

@@ -15,6 +15,7 @@ from hbroker.config import (
     Limits,
     ListenerSettings,
     NodeSettings,
+    TelemetrySettings,
     TlsSettings,
     format_address,
 )
@@ -33,9 +34,17 @@ def render(topology: Topology) -> str:
         document["auth"] = auth
     if root.limits != Limits():
         document["limits"] = asdict(root.limits)
+    telemetry = _telemetry(topology.telemetry)
+    if telemetry:
+        document["telemetry"] = telemetry
     if topology.plan:
         document["plan"] = asdict(topology.plan) | {"predicted": dict(topology.plan.predicted)}
     return yaml.safe_dump(document, sort_keys=False, allow_unicode=True)
+
+
+def _telemetry(telemetry: TelemetrySettings) -> dict[str, Any]:
+    usual = asdict(TelemetrySettings())
+    return {key: value for key, value in asdict(telemetry).items() if value != usual[key]}
 
 
 def _access(access: AccessSettings) -> dict[str, Any]:

@@ -14,8 +14,8 @@ from hbroker.config import ANY_ADDRESS, MAX_WORKERS, Address, LeasePolicy, Limit
 from hbroker.hostnames import Resolver
 from hbroker.topology.document import Report, line_of
 
-SECTIONS = ("nodes", "gateways", "auth", "limits", "plan")
-LATER = ("admin", "telemetry")
+SECTIONS = ("nodes", "gateways", "auth", "limits", "telemetry", "plan")
+LATER = ("admin",)
 """Sections that this version does not know, by names that a later one may."""
 
 NODE_KEYS = ("name", "subtree", "also", "listen", "advertise", "workers", "policy")

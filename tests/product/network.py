@@ -25,11 +25,11 @@ PATIENCE = 20.0
 class Network:
     """A launcher and its nodes. Made by `network_up`."""
 
-    def __init__(self, file: Path, directory: Path) -> None:
+    def __init__(self, file: Path, directory: Path, flags: tuple[str, ...] = ()) -> None:
         self.began = time.monotonic()
         self.directory = directory
         self.process = subprocess.Popen(
-            [*hbroker("up"), str(file), "--any-port", "--json", "--state-dir", str(directory)],
+            [*hbroker("up"), str(file), "--any-port", "--json", "--state-dir", str(directory), *flags],
             stdout=subprocess.PIPE,
             text=True,
             cwd=PROJECT,

@@ -42,4 +42,13 @@ pub struct Config {
     pub stranger_rate: u32,
     pub keep_alive: Micros,
     pub idle_timeout: Micros,
+    /// Count by topic, and time messages, for who asks each second.
+    pub telemetry: bool,
+}
+
+impl Config {
+    /// Whether an engine of these settings counts by topic: a node's does. (What a gateway's clients have is counted where they are.)
+    pub fn counts_load(&self) -> bool {
+        self.telemetry && self.node
+    }
 }

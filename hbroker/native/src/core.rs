@@ -3,6 +3,8 @@
 //! A core is one engine in virtual time, or one for each worker thread of an [`Endpoint`]. What concerns a link or a session goes to the worker that has it;
 //! tables (jurisdiction, subscriptions) are changed in every worker before the verb returns; retained messages are shared.
 
+mod load;
+
 use std::collections::BTreeMap;
 use std::io;
 use std::net::SocketAddr;
@@ -24,6 +26,7 @@ use crate::engine::subscribing::Opened;
 use crate::engine::{Engine, Shared};
 use crate::hive::core::HiveCore;
 use crate::link_id::{LinkId, MemberId, SessionKey};
+use crate::load::Taker;
 use crate::sink::DatagramSink;
 use crate::tables::jurisdiction::{Cut, Grant};
 use crate::tables::trie::Subscriber;
@@ -33,6 +36,8 @@ use crate::wire::{self, Body, PacketView, QueuedRecord};
 pub struct Core {
     driver: Driver,
     shared: Shared,
+    /// `None`: nothing is counted by topic.
+    taker: Option<Mutex<Taker>>,
 }
 
 enum Driver {
@@ -47,8 +52,9 @@ impl Core {
     /// One engine, in virtual time.
     pub fn in_virtual_time(config: Config) -> Self {
         let shared = Shared::new(&config);
+        let taker = load::taker(&config, 1);
         let engine = Engine::new(config, 0, 1, shared.clone());
-        Self { driver: Driver::Virtual(Box::new(Mutex::new((engine, 0)))), shared }
+        Self { driver: Driver::Virtual(Box::new(Mutex::new((engine, 0)))), shared, taker }
     }
 
     /// One engine for each of `workers` threads, on one address.
@@ -57,14 +63,15 @@ impl Core {
     /// The address cannot be bound, or a thread not be started.
     pub fn on_threads(config: Config, listen: SocketAddr, workers: u8) -> io::Result<Self> {
         let shared = Shared::new(&config);
+        let taker = load::taker(&config, workers);
         let engines = (0..workers).map(|worker| Engine::new(config.clone(), worker, workers, shared.clone()));
         let endpoint = Endpoint::new(engines.collect(), listen)?;
-        Ok(Self { driver: Driver::Threads(endpoint), shared })
+        Ok(Self { driver: Driver::Threads(endpoint), shared, taker })
     }
 
     /// A member of a hive. Once that is closed nothing that is done here has any effect.
     pub fn of_member(hive: Arc<HiveCore>, member: MemberId) -> Self {
-        Self { shared: hive.shared().clone(), driver: Driver::Member(hive, member) }
+        Self { shared: hive.shared().clone(), driver: Driver::Member(hive, member), taker: None }
     }
 
     /// The threads and sockets; `None` in virtual time, and for a member of a hive.
@@ -394,6 +401,10 @@ impl Machine for Engine {
 
     fn poll_transmit(&mut self, now: Micros, sink: &mut impl DatagramSink) {
         self.poll_transmit(now, sink);
+    }
+
+    fn note_departure(&mut self, now: impl FnOnce() -> Micros) {
+        self.note_departure(now);
     }
 
     fn poll_handoff(&mut self) -> Option<(u8, Handoff)> {

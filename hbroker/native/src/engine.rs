@@ -22,6 +22,7 @@ pub mod held;
 pub mod inbox;
 pub mod ledger;
 pub mod links;
+pub mod load;
 mod node;
 pub mod outlet;
 mod outside;
@@ -76,6 +77,7 @@ use crate::engine::turns::{Events, Lane};
 use crate::keyed::Keyed;
 use crate::link::{Link, LinkConfig, Liveness, Role};
 use crate::link_id::LinkId;
+use crate::load::Load;
 use crate::sink::DatagramSink;
 use crate::tables::retained::RetainedStore;
 use crate::token::TokenKeys;
@@ -147,6 +149,8 @@ pub struct Engine {
     /// Links whose released packets wait for room (§3.3).
     stalled: Vec<LinkId>,
     throttle: Throttle,
+    /// When the messages came that are timed and have just left.
+    departed: Vec<Micros>,
     housekeeping: Micros,
 }
 
@@ -168,6 +172,7 @@ impl Engine {
                 loose: Loose::default(),
                 standings: (workers > 1).then(|| Arc::clone(&shared.standings)),
                 counters: Counters::default(),
+                load: config.counts_load().then(|| Box::new(Load::new())),
                 handoffs: VecDeque::new(),
             },
             side,
@@ -179,6 +184,7 @@ impl Engine {
             strangers: RateLimit::new(config.stranger_rate, config.stranger_rate),
             stalled: Vec::new(),
             throttle: Throttle::default(),
+            departed: Vec::new(),
             housekeeping: Micros::MAX,
             shared,
             config,
@@ -218,7 +224,12 @@ impl Engine {
             buffer.extend_from_slice(&datagram);
             counted.commit(destination, start);
         }
-        links.drain_touched(|entry| entry.link.poll_transmit(now, &mut counted));
+        let departed = &mut self.departed;
+        links.drain_touched(|entry| {
+            let is_left = entry.link.poll_transmit(now, &mut counted);
+            entry.timed.take_departed(&entry.link, departed);
+            is_left
+        });
     }
 
     /// When `handle_timeout` is to be called next.

@@ -14,6 +14,7 @@ pub mod hive;
 mod keyed;
 mod link;
 mod link_id;
+mod load;
 #[cfg_attr(not(feature = "python"), allow(dead_code, reason = "the border is the only caller of its verbs"))]
 mod mqtt;
 #[cfg(feature = "python")]

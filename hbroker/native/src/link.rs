@@ -64,6 +64,15 @@ pub const DATAGRAM_OVERHEAD: usize = 128;
 /// The largest body field: what remains of a UDP datagram once the largest link header is in it.
 pub const MOST_BODY: usize = wire::MAX_DATAGRAM - 1_024;
 
+/// A packet that was queued.
+#[derive(Clone, Copy, Debug)]
+pub enum Queued {
+    /// By its number among those.
+    Unreliable(u64),
+    /// By its delivery number.
+    Reliable(u64),
+}
+
 /// One end of a link.
 #[derive(Debug)]
 pub struct Link {
@@ -273,6 +282,19 @@ impl Link {
         }
         self.outbox.push_reliable();
         Ok(self.deliveries.push(chain, body_field, retained_for))
+    }
+
+    /// Which one the message of `QoS` 0 is that was queued last, to ask `has_left` for.
+    pub fn last_unreliable(&self) -> Queued {
+        Queued::Unreliable(self.outbox.passed().0)
+    }
+
+    /// Whether a packet was sealed into a datagram.
+    pub fn has_left(&self, packet: Queued) -> bool {
+        match packet {
+            Queued::Unreliable(number) => number <= self.outbox.passed().1,
+            Queued::Reliable(delivery) => delivery <= self.deliveries.sent(),
+        }
     }
 
     /// Messages of `QoS` 0 that were never sent.

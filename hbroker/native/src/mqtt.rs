@@ -51,6 +51,7 @@ pub mod packets;
 pub mod reason;
 pub mod session;
 pub mod settings;
+mod slate;
 mod throttle;
 
 /// Names a PUBLISH of `QoS` 1 or 2 that the network is to answer; unique within its session.
@@ -64,4 +65,6 @@ pub struct Turn<'a> {
     pub out: &'a mut io::output::Output,
     /// The worker's.
     pub counters: &'a mut counters::Counters,
+    /// The worker's too; `None`: nobody asks what passes by topic.
+    pub load: Option<&'a mut crate::load::Load>,
 }

@@ -8,6 +8,7 @@ mod core;
 mod events;
 mod gateway;
 mod hive;
+mod load;
 mod messages;
 mod records;
 mod sessions;
@@ -61,6 +62,7 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<events::PublishedEvent>()?;
     module.add_class::<messages::Message>()?;
     module.add_class::<sessions::SessionStatus>()?;
+    module.add_class::<load::Load>()?;
     module.add_class::<topics::SubscriptionTrie>()?;
     module.add_function(wrap_pyfunction!(topics::topic_is_valid, module)?)?;
     module.add_function(wrap_pyfunction!(topics::filter_is_valid, module)?)?;

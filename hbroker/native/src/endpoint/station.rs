@@ -196,6 +196,7 @@ impl<M: Machine> Station<M> {
             return self.waker.wake();
         };
         seat.machine.poll_transmit(now, &mut outlet.egress);
+        seat.machine.note_departure(|| self.fleet.clock.now());
         if !outlet.egress.is_empty() {
             seat.sent_at = now;
         }

@@ -32,6 +32,8 @@ pub trait Machine: Send + 'static {
 
     /// Seals what may leave now. Once the sink is full the rest should wait; the call is then repeated.
     fn poll_transmit(&mut self, now: Micros, sink: &mut impl DatagramSink);
+    /// What was sealed is on its way out. The time is asked for where it matters.
+    fn note_departure(&mut self, _now: impl FnOnce() -> Micros) {}
     /// The next handoff and the worker it is for.
     fn poll_handoff(&mut self) -> Option<(u8, Self::Handoff)>;
     /// `poll_handoff` has something.
@@ -137,6 +139,7 @@ impl<M: Machine> Worker<M> {
         let mut outlet = station.outlet.lock();
         if outlet.flush(&station.counters)? {
             seat.machine.poll_transmit(now, &mut outlet.egress);
+            seat.machine.note_departure(|| station.fleet.clock.now());
         }
         let more_datagrams = outlet.egress.is_full();
         station.waker.set_deadline(seat.machine.poll_timeout());

@@ -10,6 +10,7 @@ use smallvec::SmallVec;
 
 use crate::Micros;
 use crate::engine::ledger::Ticket;
+use crate::engine::load::Docket;
 use crate::engine::outlet::{Handoff, Outlet, Target, Targets};
 use crate::engine::parcel::Parcel;
 use crate::keyed::Keyed;
@@ -77,6 +78,7 @@ impl Distribution {
         now: Micros,
         publish: &PublishView<'_>,
         targets: impl Iterator<Item = Target>,
+        docket: &Docket,
         ticket: Option<Ticket>,
         out: &mut Outlet,
     ) {
@@ -84,7 +86,11 @@ impl Distribution {
         // One allocation serves all copies that are kept, and is made only if there is one. The last takes it without counting
         // itself: of a message for one subscriber nothing is counted.
         let mut made: Option<Parcel> = None;
-        let make = || Parcel { ticket, ..Parcel::new(publish, Bytes::copy_from_slice(&field)) };
+        let make = || Parcel {
+            ticket,
+            docket: docket.clone(),
+            ..Parcel::new(publish, Bytes::copy_from_slice(&field))
+        };
         let mut last = None;
         let mut remote: SmallVec<[(u8, Targets); 4]> = SmallVec::new();
         for mut target in targets {
@@ -96,7 +102,7 @@ impl Distribution {
                     None => remote.push((worker, SmallVec::from_iter([target]))),
                 }
             } else if target.qos == 0 {
-                out.offer_copy(target.session, &field, None);
+                out.offer_copy(target.session, &field, None, docket);
             } else if let Some(target) = last.replace(target) {
                 let parcel = made.get_or_insert_with(make).clone();
                 self.keep(now, parcel, target, out);

@@ -14,6 +14,7 @@ use crate::broken::Defect;
 use crate::engine::counters::Drop;
 use crate::engine::distribution::{Distribution, Origin};
 use crate::engine::ledger::Ticket;
+use crate::engine::load::Docket;
 use crate::engine::outlet::{Handoff, Outlet, Target, Targets};
 use crate::engine::parcel::{Parcel, publish_of};
 use crate::engine::routes::{Refusal, Routes};
@@ -90,6 +91,7 @@ impl Forwarder {
             return Ok(());
         }
         out.counters.messages_in += 1;
+        let docket = Docket::arrives(&mut out.load, now, publish, route.mark);
         if publish.retain && !retain(now, &mut retained.lock(), publish) {
             out.counters.drop(Drop::RetainedFull);
         }
@@ -105,7 +107,7 @@ impl Forwarder {
         let ticket = reliable
             .filter(|_| !publish.ack_queued && !Defect::AcknowledgesEarly.is_present())
             .map(|origin| distribution.open(origin, (publish.qos == 2).then_some(id), publish.topic));
-        distribution.distribute(now, publish, targets, ticket, out);
+        distribution.distribute(now, publish, targets, &docket, ticket, out);
         match ticket {
             Some(ticket) => self.settle(ticket, out),
             None => _ = reliable.inspect(|&origin| out.acknowledge(origin, Success::Done)),
@@ -123,7 +125,8 @@ impl Forwarder {
     }
 
     /// Offers another worker's message to this worker's sessions.
-    pub fn deliver(&mut self, now: Micros, parcel: Parcel, targets: Targets, out: &mut Outlet) {
+    pub fn deliver(&mut self, now: Micros, mut parcel: Parcel, targets: Targets, out: &mut Outlet) {
+        parcel.docket.changes_hands(&mut out.load, &parcel.field);
         for target in targets {
             if self.has_left(now, &parcel, &target) {
                 out.loose.orphans.push(parcel.clone().addressed(target));
@@ -176,7 +179,7 @@ impl Forwarder {
         if target.qos == 0 {
             return match is_dead {
                 true => out.bury(session),
-                false => out.offer_copy(session, &parcel.field, parcel.retained_for),
+                false => out.offer_copy(session, &parcel.field, parcel.retained_for, &parcel.docket),
             };
         }
         parcel = parcel.addressed(target);
@@ -255,7 +258,7 @@ fn send_retained_part(
     };
     let qos = qos.min(publish.qos);
     if qos == 0 {
-        out.offer_copy(session, field, Some(listener));
+        out.offer_copy(session, field, Some(listener), &Docket::of(&publish));
     } else {
         let parcel = Parcel::new(&publish, Bytes::copy_from_slice(field));
         out.offer(now, session, Parcel { qos, retained_for: Some(listener), ..parcel });

@@ -14,6 +14,7 @@ use crate::Micros;
 use crate::engine::credit::Credit;
 use crate::engine::event::Peer;
 use crate::engine::ledger::Ledger;
+use crate::engine::load::Timed;
 use crate::engine::refusals::Refusals;
 use crate::keyed::Keyed;
 use crate::link::{Link, LinkStats};
@@ -44,6 +45,8 @@ pub struct Entry {
     pub subscriber: Option<SessionKey>,
     /// The chains of messages that were refused, at an owner.
     pub refusals: Refusals,
+    /// Messages on it of which it is noted when they leave.
+    pub timed: Timed,
     /// Released packets wait for room (§3.3); it stands in the engine's list of such links.
     pub stalled: bool,
     id: LinkId,
@@ -111,6 +114,7 @@ impl Links {
             credit: Credit::default(),
             refusals: Refusals::new(self.hasher),
             subscriber: None,
+            timed: Timed::default(),
             stalled: false,
             id,
             dirty: false,
@@ -222,6 +226,12 @@ impl Links {
 
     pub fn len(&self) -> usize {
         self.entries.len()
+    }
+
+    /// Those in so many places from one on; `None`: there are no more places.
+    pub fn part(&self, from: usize, places: usize) -> Option<impl Iterator<Item = &Entry>> {
+        let part = from..from + places;
+        (from < self.entries.capacity()).then(|| part.filter_map(|slot| self.entries.get(slot)))
     }
 
     fn remember(&mut self, link: &Link) {

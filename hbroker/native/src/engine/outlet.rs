@@ -17,6 +17,7 @@ use crate::engine::standing::Standings;
 use crate::link::Chain;
 use crate::link::pubacks::Success;
 use crate::link_id::{LinkId, SessionKey};
+use crate::load::Load;
 use crate::tables::match_set::{Overflow, Subscriber};
 
 /// What one worker asks of another.
@@ -59,6 +60,8 @@ pub struct Outlet {
     pub sessions: Sessions,
     pub loose: Loose,
     pub counters: Counters,
+    /// What is counted by topic; `None`: nobody asks.
+    pub load: Option<Box<Load>>,
     /// For which worker, and what.
     pub handoffs: VecDeque<(u8, Handoff)>,
 }

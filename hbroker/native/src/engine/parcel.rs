@@ -6,6 +6,7 @@ use bytes::Bytes;
 
 use crate::Micros;
 use crate::engine::ledger::Ticket;
+use crate::engine::load::Docket;
 use crate::engine::outlet::Target;
 use crate::engine::parts::chain_of;
 use crate::tables::match_set::Overflow;
@@ -26,6 +27,8 @@ pub struct Parcel {
     pub group: Option<Arc<str>>,
     /// Holds its publisher's PUBACK back.
     pub ticket: Option<Ticket>,
+    /// What is counted when it leaves.
+    pub docket: Docket,
     /// From then on it is worth nothing; `Micros::MAX`: it never expires.
     pub expires: Micros,
 }
@@ -42,6 +45,7 @@ impl Parcel {
             overflow: Overflow::default(),
             group: None,
             ticket: None,
+            docket: Docket::of(publish),
             expires: publish.expires(),
         }
     }

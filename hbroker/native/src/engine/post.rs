@@ -8,12 +8,14 @@ use crate::broken::Defect;
 use crate::engine::counters::{Counters, Drop};
 use crate::engine::ledger::Ticket;
 use crate::engine::links::Entry;
+use crate::engine::load::Docket;
 use crate::engine::outlet::Outlet;
 use crate::engine::parcel::Parcel;
 use crate::engine::session::Session;
 use crate::engine::session_queue::{Bounds, Excess};
-use crate::link::{Chain, QueueFull};
+use crate::link::{Chain, QueueFull, Queued};
 use crate::link_id::{LinkId, SessionKey};
+use crate::load::Load;
 use crate::tables::groups::Fitness;
 use crate::wire::PubAckView;
 
@@ -36,7 +38,7 @@ impl Loose {
 
 impl Outlet {
     /// Offers a session a message at `QoS` 0.
-    pub fn offer_copy(&mut self, key: SessionKey, field: &[u8], retained_for: Option<u64>) {
+    pub fn offer_copy(&mut self, key: SessionKey, field: &[u8], retained_for: Option<u64>, docket: &Docket) {
         let Some(session) = self.sessions.get_mut(key) else {
             return;
         };
@@ -45,7 +47,11 @@ impl Outlet {
         let refused = match entry {
             None => Some(Drop::Away),
             Some(entry) => {
-                entry.link.queue_unreliable(field, retained_for).err().map(|QueueFull| Drop::QueueFull)
+                let queued = entry.link.queue_unreliable(field, retained_for);
+                if queued.is_ok() {
+                    docket.copy_leaves(&mut self.load, field, entry, entry.link.last_unreliable());
+                }
+                queued.err().map(|QueueFull| Drop::QueueFull)
             }
         };
         match refused {
@@ -62,7 +68,7 @@ impl Outlet {
 
     /// Offers a session a message at `QoS` 1 or 2. Whether it took the ticket: then that comes back once.
     pub fn offer(&mut self, now: Micros, key: SessionKey, mut parcel: Parcel) -> bool {
-        let Self { links, sessions, counters, loose, .. } = self;
+        let Self { links, sessions, counters, load, loose, .. } = self;
         let Some(session) = sessions.get_mut(key) else {
             counters.drop(Drop::SessionEnded);
             return false;
@@ -76,7 +82,7 @@ impl Outlet {
             && let Some(link) = session.link
             && let Some(entry) = links.get_mut(link).filter(|entry| entry.link.has_room(bytes))
         {
-            give(session, entry, parcel, counters, &mut loose.tickets);
+            give(session, entry, parcel, (counters, load), &mut loose.tickets);
             links.touch(link);
         } else {
             let before = session.queue.bytes();
@@ -222,7 +228,7 @@ impl Outlet {
 
     /// Gives a session's link what waits, as far as it takes it.
     fn pump(&mut self, now: Micros, key: SessionKey) {
-        let Self { links, sessions, counters, loose, .. } = self;
+        let Self { links, sessions, counters, load, loose, .. } = self;
         let Some(session) = sessions.get_mut(key).filter(|session| !session.queue.is_empty()) else {
             return;
         };
@@ -241,7 +247,7 @@ impl Outlet {
                 break;
             };
             if let Some(parcel) = session.queue.pop() {
-                give(session, entry, parcel, counters, &mut loose.tickets);
+                give(session, entry, parcel, (counters, load), &mut loose.tickets);
             }
         }
         let (link, after) = (session.link, session.queue.bytes());
@@ -286,7 +292,7 @@ fn give(
     session: &mut Session,
     entry: &mut Entry,
     parcel: Parcel,
-    counters: &mut Counters,
+    (counters, load): (&mut Counters, &mut Option<Box<Load>>),
     released: &mut Vec<Ticket>,
 ) {
     let (chain, field) = (Chain::Topic(parcel.chain), parcel.field.clone());
@@ -295,6 +301,7 @@ fn give(
         session.drop(Drop::QueueFull, &parcel, released);
         return counters.drop(Drop::QueueFull);
     };
-    session.launch(delivery, parcel);
     counters.messages_out += 1;
+    parcel.docket.copy_leaves(load, &parcel.field, entry, Queued::Reliable(delivery));
+    session.launch(delivery, parcel);
 }

@@ -134,6 +134,12 @@ impl Sessions {
         self.sessions.len()
     }
 
+    /// Those in so many places from one on; `None`: there are no more places.
+    pub fn part(&self, from: usize, places: usize) -> Option<impl Iterator<Item = &Session>> {
+        let part = from..from + places;
+        (from < self.sessions.capacity()).then(|| part.filter_map(|slot| self.sessions.get(slot)))
+    }
+
     /// Bytes that wait in all queues, with the cost of keeping them.
     pub fn waiting_bytes(&self) -> usize {
         self.waiting_bytes

@@ -156,7 +156,7 @@ impl Engine {
         (sum, queued)
     }
 
-    fn unsent(&self, session: &Session) -> u64 {
+    pub(super) fn unsent(&self, session: &Session) -> u64 {
         let entry = session.link.and_then(|link| self.out.links.get(link));
         entry.map_or(0, |entry| entry.link.unsent() as u64)
     }

@@ -7,6 +7,7 @@ mod groups;
 mod handover;
 mod hostile;
 mod large;
+mod load;
 pub mod network;
 mod redirect;
 mod retained;

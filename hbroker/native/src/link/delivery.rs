@@ -108,6 +108,11 @@ impl Deliveries {
         (self.sent - self.settled < WINDOW && self.record(number).is_some()).then_some(number)
     }
 
+    /// The newest delivery that was ever sent.
+    pub fn sent(&self) -> u64 {
+        self.sent
+    }
+
     /// The size of a delivery as a packet of a datagram.
     pub fn encoded_len(&self, number: u64) -> usize {
         self.record(number).map_or(0, |delivery| {

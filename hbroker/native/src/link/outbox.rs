@@ -131,6 +131,11 @@ impl Outbox {
         (self.queued - self.left) as usize - self.own.len()
     }
 
+    /// Unreliable packets queued so far, and those that have left.
+    pub fn passed(&self) -> (u64, u64) {
+        (self.queued, self.left)
+    }
+
     /// Whether nothing waits.
     pub fn is_empty(&self) -> bool {
         self.turns.is_empty()

@@ -1,6 +1,7 @@
 //! Between the workers' clients and the hive: what clients publish goes to its first member, what its members get comes to the office.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use bytes::Bytes;
 
@@ -12,6 +13,7 @@ use crate::hive::Hive;
 use crate::hive::core::HiveCore;
 use crate::hive::messages::{Mailbox, MessageSink};
 use crate::link_id::MemberId;
+use crate::load::latency::{Rate, Sample};
 use crate::mqtt::Key;
 use crate::mqtt::claim::Ticket;
 use crate::mqtt::fanout::Incoming;
@@ -87,21 +89,24 @@ pub struct Sorter {
     topic: Arc<str>,
     /// What the network said in this turn to messages of clients.
     answers: Vec<(SessionHandle, Key, Reason)>,
+    timed: Rate,
 }
 
 impl Sorter {
     pub fn new(office: Arc<Office>, own: Mailbox, publisher: u64) -> Self {
-        Self { office, own, publisher, topic: Arc::from(""), answers: Vec::new() }
+        Self { office, own, publisher, topic: Arc::from(""), answers: Vec::new(), timed: Rate::new(0) }
     }
 }
 
 impl MessageSink for Sorter {
     fn take(&mut self, now: Micros, member: MemberId, messages: Vec<Arrived>) {
         let mut own = Vec::new();
+        self.timed.set(self.office.timed.load(Ordering::Relaxed));
         let mut round = self.office.round(now);
         for message in messages {
             if round.has_any(&message.subscriptions) {
-                hand_on(&mut round, &mut self.topic, member, &message);
+                let sample = self.timed.is_due().then(|| Sample::new(now));
+                hand_on(&mut round, &mut self.topic, member, &message, sample);
                 continue;
             }
             let fields = message.view();
@@ -148,14 +153,20 @@ fn ticket(member: MemberId, message: &Arrived, fields: &PublishView<'_>) -> Tick
     Ticket { member: member.0, message: message.id(fields) }
 }
 
-fn hand_on(round: &mut Round<'_>, topic: &mut Arc<str>, member: MemberId, arrived: &Arrived) {
+fn hand_on(
+    round: &mut Round<'_>,
+    topic: &mut Arc<str>,
+    member: MemberId,
+    arrived: &Arrived,
+    sample: Option<Sample>,
+) {
     let fields = arrived.view();
     if **topic != *fields.topic {
         *topic = Arc::from(fields.topic);
     }
     let ticket = ticket(member, arrived, &fields);
     let mut message = Message::from_network(&fields, Arc::clone(topic), arrived.payload(&fields));
-    (message.id, message.qos) = (ticket.message, arrived.qos);
+    (message.id, message.qos, message.sample) = (ticket.message, arrived.qos, sample);
     round.message(Incoming {
         ticket: Some(ticket),
         message,

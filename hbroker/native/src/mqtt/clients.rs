@@ -6,6 +6,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use parking_lot::{Mutex, MutexGuard};
 use rustc_hash::FxHashMap;
 
 use crate::Micros;
@@ -27,6 +28,7 @@ use crate::mqtt::office::Office;
 use crate::mqtt::packets::Farewell;
 use crate::mqtt::reason::Reason;
 use crate::mqtt::session::Session;
+use crate::mqtt::slate::Slate;
 
 mod commands;
 
@@ -45,6 +47,7 @@ pub struct Clients<N: Network> {
     /// When parked sessions are to be looked at; the first worker does it.
     parked_due: Micros,
     news: Vec<News>,
+    slate: Option<Arc<Mutex<Slate>>>,
 }
 
 struct Leaving {
@@ -54,7 +57,8 @@ struct Leaving {
 }
 
 impl<N: Network> Clients<N> {
-    pub fn new(worker: u8, network: Arc<N>, office: Arc<Office>) -> Self {
+    /// `slate`: where it is written what passed; `None`: nobody asks.
+    pub fn new(worker: u8, network: Arc<N>, office: Arc<Office>, slate: Option<Arc<Mutex<Slate>>>) -> Self {
         Self {
             worker,
             network,
@@ -64,6 +68,7 @@ impl<N: Network> Clients<N> {
             leaving: HashMap::default(),
             parked_due: Micros::MAX,
             news: Vec::new(),
+            slate,
         }
     }
 }
@@ -84,6 +89,7 @@ impl<N: Network> Protocol for Clients<N> {
             parked_due: &mut self.parked_due,
             news: &mut self.news,
             above: Above::new(&*self.network),
+            slate: self.slate.as_ref().map(|slate| slate.lock()),
         }
     }
 
@@ -103,6 +109,8 @@ pub struct ClientTurn<'t, N: Network> {
     parked_due: &'t mut Micros,
     news: &'t mut Vec<News>,
     above: Above<'t, N>,
+    /// Whoever takes what passed waits for the turn's end.
+    slate: Option<MutexGuard<'t, Slate>>,
 }
 
 impl<'t, N: Network> Turn<'t, Client, Command> for ClientTurn<'t, N> {
@@ -167,6 +175,9 @@ impl<'t, N: Network> Turn<'t, Client, Command> for ClientTurn<'t, N> {
             self.office.expect_answers(self.above.published.drain(..));
         }
         drop(self.above);
+        if let Some(slate) = &mut self.slate {
+            slate.counters = *self.counters;
+        }
         self.encoder.clear();
         if self.worker == 0 {
             *self.parked_due = self.office.keep_house(self.now, *self.parked_due, self.news);
@@ -190,7 +201,8 @@ impl<N: Network> ClientTurn<'_, N> {
         (self.above.session, self.above.marks) = (client.session, client.marks);
         let (above, encoder, counters) = (&mut self.above, &mut *self.encoder, &mut *self.counters);
         let before = *counters;
-        act(&mut client.connection, &mut Hand { now, out: output, counters }, above, encoder);
+        let load = self.slate.as_mut().map(|slate| &mut *slate.load);
+        act(&mut client.connection, &mut Hand { now, out: output, counters, load }, above, encoder);
         client.traffic.add(&before, counters);
         if std::mem::take(&mut above.taken) {
             client.refusals = 0;
@@ -268,7 +280,7 @@ impl<N: Network> ClientTurn<'_, N> {
     fn conclude(&mut self, id: ConnectionId, mut client: Client) {
         let closed = client.closed.take().unwrap_or(LOST);
         let mut nowhere = Output::default();
-        let mut hand = Hand { now: self.now, out: &mut nowhere, counters: self.counters };
+        let mut hand = Hand { now: self.now, out: &mut nowhere, counters: self.counters, load: None };
         match client.connection.take_session(&mut hand) {
             Some(session) if client.session > 0 => {
                 self.leaving.insert(id, Leaving { handle: client.session, session, closed });

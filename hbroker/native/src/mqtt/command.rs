@@ -35,6 +35,8 @@ pub enum Command {
     Access(u32, Arc<AccessList>),
     Report(SyncSender<Vec<ConnectionStatus>>),
     Count(SyncSender<Counters>),
+    /// What waits for clients is to be noted.
+    Weigh,
     /// Claims were released elsewhere: the turn's end sees to them.
     Settle,
 }

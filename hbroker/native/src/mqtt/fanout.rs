@@ -23,6 +23,7 @@ use crate::mqtt::message::{Message, Terms};
 use crate::mqtt::news::SessionHandle;
 use crate::mqtt::reason::Reason;
 use crate::mqtt::session::{Delivery, Session};
+use crate::mqtt::slate::Weight;
 
 pub use self::traffic::{Batches, Incoming, Options, Parcel, What};
 use self::traffic::{merge, terms};
@@ -270,6 +271,16 @@ impl Fanout {
     pub fn sizes(&self) -> (usize, usize, usize) {
         let parked = self.sessions.values().filter(|seat| matches!(seat.place, Place::Parked(_))).count();
         (self.listeners.len(), parked, self.sessions.len())
+    }
+
+    /// How many messages were routed so far; listeners and sessions there are, and what waits in those that are parked.
+    pub fn weigh(&self) -> (u64, usize, usize, Weight) {
+        let parked = self.sessions.values().filter_map(|seat| match &seat.place {
+            Place::Parked(session) => Some(session.load()),
+            Place::With(_) | Place::Leaving(_) => None,
+        });
+        let weight = parked.fold(Weight::default(), Weight::with);
+        (self.routed, self.listeners.len(), self.sessions.len(), weight)
     }
 
     /// What parked sessions dropped.

@@ -18,6 +18,7 @@ use crate::Micros;
 use crate::config::Config;
 use crate::hive::core::HiveCore;
 use crate::hive::messages::Mailbox;
+use crate::load::Report;
 use crate::mqtt::access::{AccessList, Rule};
 use crate::mqtt::bridge::Sorter;
 use crate::mqtt::clients::Clients;
@@ -35,6 +36,7 @@ use crate::mqtt::packets::{Auth, Farewell};
 use crate::mqtt::reason::Reason;
 use crate::mqtt::session::{Session, SessionState};
 use crate::mqtt::settings::{ListenerSettings, SessionSettings};
+use crate::mqtt::slate::Slates;
 use crate::wire::PublishView;
 
 /// How long who asks waits for each worker. None blocks, so this is for one that has ended.
@@ -46,6 +48,7 @@ pub struct Gateway {
     office: Arc<Office>,
     server: Server<Clients<HiveCore>>,
     seed: u64,
+    slates: Option<Slates>,
 }
 
 impl Gateway {
@@ -57,14 +60,18 @@ impl Gateway {
     pub fn start(config: Config, listen: SocketAddr, workers: usize, own: &Mailbox) -> io::Result<Self> {
         let office = Arc::new(Office::new());
         let seed = config.seed;
-        let publisher = config.publisher;
+        let (publisher, telemetry) = (config.publisher, config.telemetry);
         let sorter = |_| Box::new(Sorter::new(Arc::clone(&office), own.clone(), publisher)) as _;
         let hive = Arc::new(HiveCore::on_threads(Config { hold: true, ..config }, listen, 1, sorter)?);
         let fleet = hive.endpoint().fleet();
-        let clients = |worker| Clients::new(worker, Arc::clone(&hive), Arc::clone(&office));
+        let mut slates = telemetry.then(Slates::new);
+        let clients = |worker| {
+            let slate = slates.as_mut().map(Slates::add);
+            Clients::new(worker, Arc::clone(&hive), Arc::clone(&office), slate)
+        };
         let server = Server::start(workers, fleet.clock, clients)?;
         office.introduce(fleet, server.mailboxes());
-        Ok(Self { hive, office, server, seed })
+        Ok(Self { hive, office, server, seed, slates })
     }
 
     /// The members' side.
@@ -234,6 +241,20 @@ impl Gateway {
         let connections = accepted.unwrap_or(0).saturating_sub(closed.unwrap_or(0));
         sums.insert("connections".to_owned(), connections);
         sums
+    }
+
+    /// Ends the interval of what is counted by topic; `None`: nothing is. In each worker all that is said is of the same moment.
+    pub fn take_load(&self) -> Option<Report> {
+        let mut report = self.slates.as_ref()?.take(&self.office);
+        for (name, value) in self.hive.endpoint().counters() {
+            let name = name.strip_prefix("socket.").unwrap_or(name);
+            *report.counters.entry(name.to_owned()).or_default() += value;
+        }
+        let of = |wanted: &str| {
+            self.server.counters().iter().find(|(name, _)| *name == wanted).map_or(0, |(_, n)| *n)
+        };
+        report.gauges.insert("connections", of("mqtt.accepted").saturating_sub(of("mqtt.closed")));
+        Some(report)
     }
 
     /// Why a thread ended by itself, if one has.

@@ -6,6 +6,7 @@ use bytes::Bytes;
 use smallvec::SmallVec;
 
 use crate::Micros;
+use crate::load::latency::Sample;
 use crate::mqtt::claim::MessageId;
 use crate::mqtt::codec::frame::{MAX_REMAINING, kind, put_binary, put_varint, varint_len};
 use crate::mqtt::codec::publish::property;
@@ -30,6 +31,8 @@ pub struct Message {
     pub retain: bool,
     /// When it dies, by the clock of `now`; `Micros::MAX`: never.
     pub expires: Micros,
+    /// It is timed until it is first sent to a client.
+    pub sample: Option<Sample>,
     /// The properties that are the same for every recipient, as PUBLISH has them.
     properties: Box<[u8]>,
 }
@@ -77,6 +80,7 @@ impl Message {
             qos: publish.qos,
             retain: publish.retain,
             expires: publish.expires(),
+            sample: None,
             properties: properties(publish),
         }
     }
@@ -217,6 +221,7 @@ impl Message {
             qos,
             retain: false,
             expires: Micros::MAX,
+            sample: None,
             properties: Box::default(),
         }
     }

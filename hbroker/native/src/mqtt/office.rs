@@ -1,6 +1,6 @@
 //! Where the network's thread, the workers and Python meet: messages come in here, and go out to the workers in batches.
 
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use parking_lot::{Mutex, MutexGuard, RwLock};
@@ -21,6 +21,7 @@ use crate::mqtt::news::{News, NewsQueue, SessionHandle};
 use crate::mqtt::reason::Reason;
 use crate::mqtt::session::{Session, SessionState};
 use crate::mqtt::settings::ListenerSettings;
+use crate::mqtt::slate::Weight;
 
 /// What may wait for one worker, in bytes, before messages of `QoS` 0 for it are dropped. (Others are bounded by the network's credit.)
 const MOST_WAITING: usize = 64 << 20;
@@ -48,6 +49,8 @@ pub struct Office {
     access: Mutex<FxHashMap<u32, Arc<AccessList>>>,
     settling: Mutex<Vec<Settling>>,
     sessions: AtomicU64,
+    /// Of messages of the network one in so many is timed; 0: none.
+    pub timed: AtomicU32,
 }
 
 /// A session whose client is gone, and whose messages the network has not all answered.
@@ -71,6 +74,7 @@ impl Office {
             access: Mutex::default(),
             settling: Mutex::default(),
             sessions: AtomicU64::new(1),
+            timed: AtomicU32::new(0),
         }
     }
 
@@ -261,6 +265,11 @@ impl Office {
     }
 
     // Counting
+
+    /// How many messages were routed so far; listeners and sessions there are, and what waits in those that are parked.
+    pub fn weigh(&self) -> (u64, usize, usize, Weight) {
+        self.fanout.lock().weigh()
+    }
 
     /// What parked sessions dropped, and how many listeners, parked sessions, sessions and expected answers there are.
     pub fn count(&self, with: &mut impl FnMut(&str, u64)) -> Counters {

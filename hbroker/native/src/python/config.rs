@@ -19,7 +19,7 @@ impl Config {
         retained_bytes = 268_435_456, max_message_bytes = 268_435_456, reassembly_bytes = 536_870_912,
         persistent = false, hold = false, receive_messages = 4_096, receive_bytes = 8_388_608, queue_messages = 10_000,
         queue_bytes = 16_777_216, queue_memory_bytes = 1_073_741_824, stranger_rate = 10_000,
-        keep_alive_us = 2_000_000, idle_timeout_us = 15_000_000,
+        keep_alive_us = 2_000_000, idle_timeout_us = 15_000_000, telemetry = false,
     ))]
     #[allow(clippy::too_many_arguments)]
     fn new(
@@ -47,6 +47,7 @@ impl Config {
         stranger_rate: u32,
         keep_alive_us: u64,
         idle_timeout_us: u64,
+        telemetry: bool,
     ) -> PyResult<Self> {
         let key = |key: Vec<u8>| {
             <[u8; 16]>::try_from(key).map_err(|_| NativeError::new_err("a token key has 16 bytes"))
@@ -87,6 +88,7 @@ impl Config {
             stranger_rate,
             keep_alive: keep_alive_us,
             idle_timeout: idle_timeout_us,
+            telemetry,
         }))
     }
 }

@@ -11,6 +11,7 @@ use pyo3::types::PyBytes;
 
 use super::config::Config;
 use super::events::event_out;
+use super::load::{Load, load_out};
 use super::messages::Message;
 use super::sessions::SessionStatus;
 use super::{Address, CutTuple, NativeError, address_in, address_out, cut_in};
@@ -49,6 +50,10 @@ impl Core {
 
     fn counters(&self, py: Python<'_>) -> BTreeMap<String, u64> {
         py.detach(|| self.core.counters())
+    }
+
+    fn take_load(&self, py: Python<'_>) -> Option<Load> {
+        py.detach(|| self.core.take_load()).map(|report| load_out(py, report))
     }
 
     #[pyo3(signature = (address, token = Vec::new()))]
@@ -371,7 +376,10 @@ impl Engine {
 
     fn poll_transmit<'py>(self_: PyRef<'py, Self>, py: Python<'py>) -> Vec<(Address, Bound<'py, PyBytes>)> {
         let mut datagrams = Datagrams::default();
-        self_.as_super().core.at(None, |engine, now| engine.poll_transmit(now, &mut datagrams));
+        self_.as_super().core.at(None, |engine, now| {
+            engine.poll_transmit(now, &mut datagrams);
+            engine.note_departure(|| now);
+        });
         let out = |(address, bytes): (_, Vec<u8>)| (address_out(address), PyBytes::new(py, &bytes));
         datagrams.sent.into_iter().map(out).collect()
     }

@@ -26,6 +26,7 @@ use self::terms::{Accept, ListenOptions, Rule, rules_in};
 use super::config::Config;
 use super::core::duration;
 use super::hive::Hive;
+use super::load::{Load, load_out};
 use super::{Address, NativeError, address_in, address_out};
 use crate::hive::messages::Mailbox;
 use crate::mqtt::gateway;
@@ -232,6 +233,10 @@ impl Gateway {
 
     fn gateway_counters(&self, py: Python<'_>) -> BTreeMap<String, u64> {
         py.detach(|| self.gateway.counters())
+    }
+
+    fn take_load(&self, py: Python<'_>) -> Option<Load> {
+        py.detach(|| self.gateway.take_load()).map(|report| load_out(py, report))
     }
 
     #[getter]

@@ -5,13 +5,24 @@ use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
 
 use super::*;
+use crate::engine::load::Docket;
 
 /// `number` is its content; what it costs depends on `length`.
 fn parcel(number: u64, length: usize, overflow: Overflow, expires: Micros) -> Parcel {
     let mut field = number.to_be_bytes().to_vec();
     field.resize(length.max(8), 0);
     let field = Bytes::from(field);
-    Parcel { field, chain: 0, qos: 1, retained_for: None, overflow, group: None, ticket: None, expires }
+    Parcel {
+        field,
+        chain: 0,
+        qos: 1,
+        retained_for: None,
+        overflow,
+        group: None,
+        ticket: None,
+        docket: Docket::default(),
+        expires,
+    }
 }
 
 fn number(parcel: &Parcel) -> u64 {

@@ -3,6 +3,7 @@
 //! What Python decides is reduced to what a test needs: a client that asks for an owner is told by a table, and
 //! subscriptions are made by the test.
 
+mod audit;
 mod hosts;
 mod line;
 
@@ -26,6 +27,7 @@ use crate::tables::jurisdiction::Cut;
 use crate::tables::trie::Subscriber;
 use crate::topic;
 use crate::wire::{Body, PacketView, PublishOut};
+pub use audit::Audits;
 pub use hosts::{GRANT, Host, Read, config};
 pub use line::Faults;
 use line::OnItsWay;
@@ -47,6 +49,7 @@ pub struct Network {
     pub spent: Duration,
     on_its_way: BinaryHeap<Reverse<OnItsWay>>,
     carried: u64,
+    audits: Audits,
 }
 
 pub fn message<'a>(topic: &'a str, payload: &'a [u8], qos: u8) -> PublishOut<'a> {
@@ -83,6 +86,7 @@ impl Network {
             spent: Duration::ZERO,
             on_its_way: BinaryHeap::new(),
             carried: 0,
+            audits: Audits::default(),
         }
     }
 
@@ -214,6 +218,7 @@ impl Network {
         loop {
             self.settle();
             if self.on_its_way.is_empty() && self.engines().all(Engine::is_drained) {
+                self.audit();
                 return;
             }
             assert!(

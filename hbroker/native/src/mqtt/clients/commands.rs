@@ -12,6 +12,7 @@ use crate::mqtt::network::Network;
 use crate::mqtt::news::News;
 use crate::mqtt::packets::{Farewell, Version};
 use crate::mqtt::reason::Reason;
+use crate::mqtt::slate::Weight;
 
 impl<N: Network> ClientTurn<'_, N> {
     pub(super) fn obey(&mut self, connections: &mut Connections<Client>, command: Command) {
@@ -62,6 +63,7 @@ impl<N: Network> ClientTurn<'_, N> {
             // Who asked may have stopped waiting.
             Command::Report(to) => _ = to.send(report(connections)),
             Command::Count(to) => _ = to.send(*self.counters),
+            Command::Weigh => self.weigh(connections),
             Command::Settle => {}
         }
     }
@@ -112,6 +114,17 @@ impl<N: Network> ClientTurn<'_, N> {
             What::Message(delivery) => connection.deliver(hand, delivery, encoder, above),
             What::Answer(key, reason) => connection.answer(hand, key, reason, above),
         });
+    }
+
+    fn weigh(&mut self, connections: &mut Connections<Client>) {
+        let Some(slate) = &mut self.slate else {
+            return;
+        };
+        let sessions = connections.ids().into_iter().filter_map(|id| {
+            let (_, client) = connections.get(id)?;
+            client.connection.session().map(|session| session.load())
+        });
+        slate.weight = sessions.fold(Weight::default(), Weight::with);
     }
 
     fn park(&mut self, id: ConnectionId) {

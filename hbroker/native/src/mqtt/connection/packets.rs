@@ -11,6 +11,7 @@ use crate::mqtt::event::{Cause, Event, Taken, Upper};
 use crate::mqtt::packets::Version;
 use crate::mqtt::reason::Reason;
 use crate::mqtt::session::Arrival;
+use crate::mqtt::slate;
 
 impl Connection {
     pub(super) fn handle_open(
@@ -82,6 +83,9 @@ impl Connection {
         let is_allowed = !publish.topic.starts_with('$') && session.may_write(publish.topic);
         let taken =
             if is_allowed { upper.publish(&publish, key) } else { Taken::Refused(Reason::NOT_AUTHORIZED) };
+        if taken == Taken::Yes {
+            slate::note_in(turn, publish.topic, publish.payload.len());
+        }
         let (qos, packet_id, bytes) = (publish.qos, publish.packet_id, publish.payload.len());
         self.conclude(turn, taken, qos, packet_id, bytes, upper)
     }

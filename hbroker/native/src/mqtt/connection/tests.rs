@@ -12,6 +12,7 @@ mod speed;
 use std::sync::Arc;
 
 use crate::Micros;
+use crate::load::Load;
 use crate::mqtt::claim::{Claim, Releases, Ticket};
 use crate::mqtt::codec::frame::{kind, put_binary, put_varint, split};
 use crate::mqtt::codec::publish::Publish;
@@ -57,6 +58,8 @@ pub struct Bench {
     pub now: Micros,
     pub out: Output,
     pub counters: Counters,
+    /// What passed by topic, held against the counters with each turn.
+    pub load: Load,
     pub upper: Recorder,
     pub encoder: Encoder,
     pub releases: Arc<Releases>,
@@ -71,6 +74,7 @@ impl Bench {
             now: 0,
             out: Output::default(),
             counters: Counters::default(),
+            load: Load::new(),
             upper: Recorder { events: Vec::new(), published: Vec::new(), taken: Taken::Yes },
             encoder: Encoder::default(),
             releases: Arc::default(),
@@ -105,8 +109,11 @@ impl Bench {
     }
 
     pub fn turn<R>(&mut self, act: impl FnOnce(&mut Connection, &mut Turn<'_>, &mut Recorder) -> R) -> R {
-        let mut turn = Turn { now: self.now, out: &mut self.out, counters: &mut self.counters };
-        act(&mut self.connection, &mut turn, &mut self.upper)
+        let load = Some(&mut self.load);
+        let mut turn = Turn { now: self.now, out: &mut self.out, counters: &mut self.counters, load };
+        let result = act(&mut self.connection, &mut turn, &mut self.upper);
+        self.audit();
+        result
     }
 
     pub fn feed(&mut self, bytes: &[u8]) {
@@ -126,8 +133,17 @@ impl Bench {
     }
 
     pub fn deliver_all(&mut self, delivery: Delivery) {
-        let mut turn = Turn { now: self.now, out: &mut self.out, counters: &mut self.counters };
+        let load = Some(&mut self.load);
+        let mut turn = Turn { now: self.now, out: &mut self.out, counters: &mut self.counters, load };
         self.connection.deliver(&mut turn, delivery, &mut self.encoder, &mut self.upper);
+        self.audit();
+    }
+
+    fn audit(&self) {
+        let counted = self.load.topics.total();
+        let Counters { messages_in, refused, messages_out, payload_out, .. } = self.counters;
+        assert_eq!(counted.messages_in, messages_in - refused, "what was refused did not come in");
+        assert_eq!((counted.messages_out, counted.bytes_out), (messages_out, payload_out));
     }
 
     /// Waits until the connection's deadline, which must come at this time.

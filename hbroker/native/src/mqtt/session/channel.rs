@@ -10,6 +10,7 @@ use crate::mqtt::message::{Alias, Shape};
 use crate::mqtt::packets::Version;
 use crate::mqtt::reason::Reason;
 use crate::mqtt::session::queue::Parcel;
+use crate::mqtt::slate;
 
 /// The way to a client.
 pub struct Channel {
@@ -100,6 +101,7 @@ impl Channel {
         turn.counters.packets_out += 1;
         turn.counters.messages_out += 1;
         turn.counters.payload_out += message.payload.len() as u64;
+        slate::note_out(turn, message);
         Ok(())
     }
 

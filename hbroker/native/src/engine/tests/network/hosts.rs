@@ -64,6 +64,7 @@ pub fn config(node: bool, seed: u64) -> Config {
         stranger_rate: 10_000,
         keep_alive: 2 * SECOND,
         idle_timeout: 15 * SECOND,
+        telemetry: true,
     }
 }
 

@@ -30,6 +30,9 @@ impl Network {
     /// Lets time pass until something happens, but no later than `until`.
     pub(super) fn step(&mut self, until: Micros) {
         self.settle();
+        if self.carried.is_multiple_of(16) {
+            self.audit();
+        }
         let arrival = self.on_its_way.peek().map(|Reverse((at, ..))| *at);
         let due = self.engines().filter_map(Engine::poll_timeout).min();
         self.now = arrival.into_iter().chain(due).min().unwrap_or(until).clamp(self.now, until);
@@ -56,6 +59,7 @@ impl Network {
         let start = self.timed.filter(|&timed| timed == index).map(|_| Instant::now());
         for engine in &mut self.hosts[index].engines {
             engine.poll_transmit(self.now, &mut out);
+            engine.note_departure(|| self.now);
         }
         self.spent += start.map_or(Duration::ZERO, |start| start.elapsed());
         for (destination, datagram) in out.sent {

@@ -27,7 +27,7 @@ fn inward(version: Version, flags: u8) -> f64 {
     let mut network = Network(0);
     let start = Instant::now();
     for round in 0..MESSAGES / 64 {
-        let mut turn = Turn { now: 0, out: &mut bench.out, counters: &mut bench.counters };
+        let mut turn = Turn { now: 0, out: &mut bench.out, counters: &mut bench.counters, load: None };
         bench.connection.handle_bytes(&mut turn, &batch, &mut network);
         if flags > 0 {
             for key in round * 64..(round + 1) * 64 {
@@ -51,7 +51,7 @@ fn outward(version: Version, qos: u8) -> f64 {
             Arc::new(Message::plain(sequence as u64, "home/kitchen/oven/temperature", &[5; 100], qos));
         let claim = (qos > 0).then(|| Claim::new(Ticket { member: 0, message: message.id }, &releases));
         for bench in &mut clients {
-            let mut turn = Turn { now: 0, out: &mut bench.out, counters: &mut bench.counters };
+            let mut turn = Turn { now: 0, out: &mut bench.out, counters: &mut bench.counters, load: None };
             let terms = Terms { qos, ..Terms::default() };
             let delivery = Delivery { message: Arc::clone(&message), terms, claim: claim.clone() };
             bench.connection.deliver(&mut turn, delivery, &mut encoder, &mut network);

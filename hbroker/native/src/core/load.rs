@@ -1,0 +1,64 @@
+//! What a core counted since it was last asked, of all workers together (docs/telemetry.md).
+
+use parking_lot::Mutex;
+
+use super::Core;
+use crate::config::Config;
+use crate::engine::counters::{Counters, Tally};
+use crate::engine::load::Weight;
+use crate::load::{Report, Taker, latency};
+
+/// For a core of so many workers; `None`: it does not count.
+pub fn taker(config: &Config, workers: u8) -> Option<Mutex<Taker>> {
+    config.counts_load().then(|| Mutex::new(Taker::new(workers.into())))
+}
+
+impl Core {
+    /// Ends the interval of what is counted by topic; `None`: nothing is. What is said of topics and by the counters of messages is of the
+    /// same moment in each worker, so that the sums agree.
+    pub fn take_load(&self) -> Option<Report> {
+        let mut taker = self.taker.as_ref()?.lock();
+        let mut counters = Counters::default();
+        let every = latency::rate_for(taker.last().topics.total().messages_in);
+        let load = taker.take(every, |worker, spare| {
+            let worker = u8::try_from(worker).expect("there are fewer workers");
+            counters += &self.on(worker, |engine, _| engine.exchange_load(spare, every));
+        });
+        let mut report = Report {
+            topics: load.topics.columns(),
+            total: load.topics.total(),
+            latency: load.latency.counts().to_vec(),
+            every: load.latency.every(),
+            ..Report::default()
+        };
+        drop(taker);
+        let mut add = |name: &str, value| *report.counters.entry(name.to_owned()).or_default() += value;
+        Tally { counters, ..Tally::default() }.each(&mut add);
+        self.endpoint()
+            .into_iter()
+            .flat_map(|endpoint| endpoint.counters())
+            .for_each(|(name, value)| add(name, value));
+        let Weight { sessions, publishers, queued_messages, queued_bytes } = self.weigh();
+        report.gauges.extend([
+            ("workers", self.workers().into()),
+            ("sessions", sessions),
+            ("publishers", publishers),
+            ("queued_messages", queued_messages),
+            ("queued_bytes", queued_bytes),
+            ("subscriptions", self.on(0, |engine, _| engine.subscriptions()) as u64),
+        ]);
+        Some(report)
+    }
+
+    /// What there is. No worker's lock is held for long, however much there is.
+    fn weigh(&self) -> Weight {
+        let mut weight = Weight::default();
+        for worker in 0..self.workers() {
+            let mut next = Some(0);
+            while let Some(from) = next {
+                next = self.on(worker, |engine, _| engine.weigh(from, &mut weight));
+            }
+        }
+        weight
+    }
+}

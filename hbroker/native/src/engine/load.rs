@@ -1,0 +1,158 @@
+//! What an engine counts for telemetry: a message when it is taken over, each copy when it is given to a link (docs/telemetry.md).
+//!
+//! A message's *docket* says where it is counted. It is made out when the message is taken over, with what the route remembers, and goes
+//! with every copy, so that nobody looks the topic up again in that interval. One that is out of date (its message waited, or another worker
+//! made it out) is renewed from the message itself. With telemetry off a docket says nothing, and costs a comparison.
+
+use std::cell::Cell;
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use super::Engine;
+use crate::Micros;
+use crate::engine::counters::Counters;
+use crate::engine::links::Entry;
+use crate::engine::parcel::publish_of;
+use crate::link::{Link, Queued};
+use crate::load::Load;
+use crate::load::latency::Sample;
+use crate::load::topics::Mark;
+use crate::wire::PublishView;
+
+/// Timed messages that one link keeps at most: those behind are not timed.
+const MOST_TIMED: usize = 64;
+/// Links and sessions that are looked at under one hold of the lock.
+const PLACES: usize = 2_048;
+
+/// What is counted of a message when a copy leaves.
+#[derive(Clone, Debug, Default)]
+pub struct Docket {
+    mark: Mark,
+    /// Of its payload.
+    bytes: u32,
+    sample: Option<Arc<Sample>>,
+}
+
+impl Docket {
+    /// For a message that is not counted as taken over: it was before, or by another node.
+    pub fn of(publish: &PublishView<'_>) -> Self {
+        let bytes = u32::try_from(publish.payload.len()).unwrap_or(u32::MAX);
+        Self { mark: Mark::default(), bytes, sample: None }
+    }
+
+    /// Counts a message that is taken over. `known`: its route's mark.
+    pub fn arrives(
+        load: &mut Option<Box<Load>>,
+        now: Micros,
+        publish: &PublishView<'_>,
+        known: Option<&Cell<Mark>>,
+    ) -> Self {
+        let mut docket = Self::of(publish);
+        if let Some(load) = load {
+            let kept = known.map(Cell::get).filter(|&mark| load.topics.knows(mark));
+            docket.mark = kept.unwrap_or_else(|| {
+                let mark = load.topics.mark(publish.topic);
+                known.inspect(|known| known.set(mark));
+                mark
+            });
+            load.topics.count_in(docket.mark, publish.payload.len());
+            docket.sample = load.latency.begin(now);
+        }
+        docket
+    }
+
+    /// Counts a copy that was given to a link, as this packet. `field`: the message.
+    pub fn copy_leaves(&self, load: &mut Option<Box<Load>>, field: &[u8], entry: &mut Entry, packet: Queued) {
+        if let Some(load) = load {
+            let mark = if load.topics.knows(self.mark) { self.mark } else { mark_of(load, field) };
+            load.topics.count_out(mark, self.bytes as usize);
+            if let Some(sample) = &self.sample {
+                entry.timed.add(packet, sample);
+            }
+        }
+    }
+
+    /// Another worker made it out.
+    pub fn changes_hands(&mut self, load: &mut Option<Box<Load>>, field: &[u8]) {
+        if let Some(load) = load {
+            self.mark = mark_of(load, field);
+        }
+    }
+}
+
+/// A field was checked when it came in, so there is a message in it.
+fn mark_of(load: &mut Load, field: &[u8]) -> Mark {
+    publish_of(field).map_or_else(Mark::default, |publish| load.topics.mark(publish.topic))
+}
+
+/// The messages on a link that are timed.
+#[derive(Default)]
+pub struct Timed(VecDeque<(Queued, Arc<Sample>)>);
+
+impl Timed {
+    fn add(&mut self, packet: Queued, sample: &Arc<Sample>) {
+        if self.0.len() < MOST_TIMED && !sample.is_over() {
+            self.0.push_back((packet, Arc::clone(sample)));
+        }
+    }
+
+    /// Takes out those that have left; `departed`: when those came that were the first of their message to do so.
+    pub fn take_departed(&mut self, link: &Link, departed: &mut Vec<Micros>) {
+        self.0.retain(|(packet, sample)| {
+            let has_left = link.has_left(*packet);
+            departed.extend(has_left.then(|| sample.end()).flatten());
+            !has_left
+        });
+    }
+}
+
+/// What there is, and what waits.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Weight {
+    pub sessions: u64,
+    pub publishers: u64,
+    pub queued_messages: u64,
+    pub queued_bytes: u64,
+}
+
+impl Engine {
+    /// Ends the interval: leaves `spare`, which is empty, in the place of what was counted, and one message of `every` is timed from now on. What the
+    /// engine counted in all. Without telemetry nothing is exchanged.
+    pub fn exchange_load(&mut self, spare: &mut Load, every: u32) -> Counters {
+        if let Some(load) = &mut self.out.load {
+            spare.succeed(load, every);
+            std::mem::swap(&mut **load, spare);
+        }
+        self.out.counters.clone()
+    }
+
+    /// What was sealed last leaves now. `now` is asked for only where something is timed.
+    pub fn note_departure(&mut self, now: impl FnOnce() -> Micros) {
+        if self.departed.is_empty() {
+            return;
+        }
+        let now = now();
+        for received in self.departed.drain(..) {
+            if let Some(load) = &mut self.out.load {
+                load.latency.note(now.saturating_sub(received));
+            }
+        }
+    }
+
+    /// Adds up some of the links and sessions, from a place on; the next place, or `None`: those were the last.
+    pub fn weigh(&self, from: usize, weight: &mut Weight) -> Option<usize> {
+        let links = self.out.links.part(from, PLACES);
+        let sessions = self.out.sessions.part(from, PLACES);
+        let next = (links.is_some() || sessions.is_some()).then_some(from + PLACES);
+        for entry in links.into_iter().flatten() {
+            weight.sessions += u64::from(entry.inbound);
+            weight.publishers += u64::from(entry.published);
+            weight.queued_bytes += entry.link.queued_bytes() as u64;
+        }
+        for session in sessions.into_iter().flatten() {
+            weight.queued_messages += session.balance(self.unsent(session)).1;
+            weight.queued_bytes += session.queue.bytes() as u64;
+        }
+        next
+    }
+}

@@ -1,0 +1,96 @@
+//! What a node says of its topics is what passed, and how long that took.
+
+use rand::Rng;
+
+use super::network::{Faults, MILLISECOND, Network, SECOND, message};
+use crate::load::topics::Traffic;
+
+#[test]
+fn every_message_and_every_copy_is_counted_under_its_topic() {
+    for seed in 0..6 {
+        for workers in [1, 3] {
+            let mut network = Network::new(seed, Faults { loss: 0.05, duplication: 0.05, jitter: 1_000 });
+            let node = network.add_node("", workers);
+            let subscribers: Vec<usize> = (0..3).map(|_| network.add_subscriber(node, "t/#", 2)).collect();
+            let publisher = network.add_client();
+            let mut sent = [0u64; 5];
+            for _ in 0..200 {
+                let number = network.rng.random_range(0..5);
+                let qos = network.rng.random_range(1..=2);
+                sent[number] += 1;
+                network.publish(publisher, &message(&format!("t/{number}"), &vec![7; 10 * number], qos));
+                network.run(MILLISECOND);
+            }
+            network.run_until_drained();
+            for (number, sent) in sent.into_iter().enumerate() {
+                let topic = format!("t/{number}");
+                let arrived: usize =
+                    subscribers.iter().map(|&subscriber| network.sequences(subscriber, &topic).len()).sum();
+                let bytes = 10 * number as u64;
+                let expected = Traffic {
+                    messages_in: sent,
+                    bytes_in: bytes * sent,
+                    messages_out: 3 * sent,
+                    bytes_out: bytes * 3 * sent,
+                };
+                let (counted, _) = network.counted(node, &topic);
+                assert_eq!((counted, arrived as u64), (expected, 3 * sent), "seed {seed}, {workers} workers");
+            }
+            let (_, timed) = network.counted(node, "t/0");
+            assert_eq!(timed, 200, "each of them, once");
+        }
+    }
+}
+
+#[test]
+fn a_copy_that_waited_is_counted_when_it_leaves() {
+    let mut network = Network::new(1, Faults::default());
+    let node = network.add_node("", 1);
+    let reader = network.add_client();
+    network.hosts[reader].engines[0].listen(network.now, 1, "t", 1, false);
+    network.connect(reader, node);
+    network.open_session(reader, node, true);
+    network.subscribe(reader, node, "t", 1, false);
+    network.parted = Some((reader, node));
+    network.run(40 * SECOND);
+    let publisher = network.add_client();
+    (0..5).for_each(|_| _ = network.publish(publisher, &message("t", b"four", 1)));
+    network.run(SECOND);
+    let taken = Traffic { messages_in: 5, bytes_in: 20, ..Traffic::default() };
+    assert_eq!(network.counted(node, "t"), (taken, 0));
+    network.parted = None;
+    network.connect(reader, node);
+    network.run_until_drained();
+    let (counted, timed) = network.counted(node, "t");
+    assert_eq!(network.sequences(reader, "t").len(), 5);
+    assert_eq!((counted, timed), (Traffic { messages_out: 5, bytes_out: 20, ..taken }, 5));
+}
+
+#[test]
+fn what_is_refused_did_not_come_in() {
+    let mut network = Network::new(2, Faults::default());
+    let old = network.add_node("", 1);
+    let publisher = network.add_client();
+    network.publish(publisher, &message("moved/a", b"1", 1));
+    network.run_until_drained();
+    let new = network.add_node("moved", 1);
+    network.cut(old, "moved", new);
+    network.publish(publisher, &message("moved/a", b"22", 1));
+    network.run_until_drained();
+    let of = |messages_in, bytes_in| Traffic { messages_in, bytes_in, ..Traffic::default() };
+    assert_eq!(network.counted(old, "moved/a").0, of(1, 1));
+    assert_eq!(network.counted(new, "moved/a").0, of(1, 2));
+}
+
+#[test]
+fn without_telemetry_nothing_is_kept() {
+    let mut network = Network::new(3, Faults::default());
+    let node = network.add_node("", 1);
+    network.hosts[node].engines[0].out.load = None;
+    let subscriber = network.add_subscriber(node, "t", 1);
+    let publisher = network.add_client();
+    network.publish(publisher, &message("t", b"x", 1));
+    network.run_until_drained();
+    assert_eq!(network.sequences(subscriber, "t").len(), 1);
+    assert_eq!(network.counted(node, "t"), (Traffic::default(), 0));
+}

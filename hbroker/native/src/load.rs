@@ -1,0 +1,81 @@
+//! The load of one interval: what passed, topic by topic, and how long messages took (docs/telemetry.md).
+//!
+//! Each worker counts for itself, under the lock that it holds anyway. Who reads takes what was counted and leaves an empty [`Load`]
+//! in its place: both change hands under the lock, and the rest is done without it.
+
+pub mod latency;
+pub mod topics;
+
+use std::collections::BTreeMap;
+
+use crate::load::latency::Latency;
+use crate::load::topics::Topics;
+
+/// What one worker counts.
+pub struct Load {
+    pub topics: Topics,
+    pub latency: Latency,
+}
+
+impl Load {
+    pub fn new() -> Self {
+        Self { topics: Topics::new(), latency: Latency::default() }
+    }
+
+    /// Takes the place of `before`: no mark that was good there is good here. One message of `every` is timed. It must be empty.
+    pub fn succeed(&mut self, before: &Self, every: u32) {
+        self.topics.succeed(&before.topics);
+        self.latency.restart(every);
+    }
+
+    /// Adds what another worker counted.
+    pub fn absorb(&mut self, other: &Self) {
+        self.topics.absorb(&other.topics);
+        self.latency.absorb(&other.latency);
+    }
+}
+
+/// Takes the load of several workers in turns, and has always an empty one for each to leave in its place.
+pub struct Taker {
+    spares: Vec<Load>,
+    merged: Load,
+}
+
+impl Taker {
+    pub fn new(workers: usize) -> Self {
+        let spares = (0..workers).map(|_| Load::new()).collect();
+        Self { spares, merged: Load::new() }
+    }
+
+    /// What was taken last.
+    pub fn last(&self) -> &Load {
+        &self.merged
+    }
+
+    /// Ends the interval of every worker: `exchange` puts a load in the place of worker n's, and leaves that one in its hands. `every`: of
+    /// messages to come one in so many is timed.
+    pub fn take(&mut self, every: u32, mut exchange: impl FnMut(usize, &mut Load)) -> &Load {
+        for (worker, spare) in self.spares.iter_mut().enumerate() {
+            spare.topics.clear();
+            exchange(worker, spare);
+        }
+        self.merged.topics.clear();
+        self.merged.latency.restart(every);
+        self.spares.iter().for_each(|spare| self.merged.absorb(spare));
+        &self.merged
+    }
+}
+
+/// What passed in an interval, and how things are at its end.
+#[derive(Default)]
+pub struct Report {
+    /// As the core's, since it began; those that only rise.
+    pub counters: BTreeMap<String, u64>,
+    pub gauges: BTreeMap<&'static str, u64>,
+    pub topics: topics::Columns,
+    /// Of all topics.
+    pub total: topics::Traffic,
+    pub latency: Vec<u64>,
+    /// One message in how many was timed.
+    pub every: u32,
+}

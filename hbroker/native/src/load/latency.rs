@@ -1,0 +1,164 @@
+//! How long messages took, as a histogram: from their receipt until a first copy was handed to the socket.
+//!
+//! Bucket i counts from 2^(i/4) to 2^((i+1)/4) microseconds. Not every message is timed where there are many: one of so many, a number that
+//! is set anew with each interval, so that some thousands are timed whatever the load. A message that is timed has a [`Sample`],
+//! which all its copies share; the first that leaves ends it.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use crate::Micros;
+
+pub const BUCKETS: usize = 96;
+/// Messages timed in an interval, about, and the largest share of which one is.
+const TIMED: u64 = 2_048;
+const MOST_EVERY: u32 = 256;
+
+/// The receipt of a message that is timed.
+#[derive(Debug)]
+pub struct Sample {
+    received: Micros,
+    is_over: AtomicBool,
+}
+
+impl Sample {
+    pub fn new(received: Micros) -> Self {
+        Self { received, is_over: AtomicBool::new(false) }
+    }
+
+    /// When the message came, for the first copy that leaves; `None` for others.
+    pub fn end(&self) -> Option<Micros> {
+        let is_first = !self.is_over.swap(true, Ordering::Relaxed);
+        is_first.then_some(self.received)
+    }
+
+    pub fn is_over(&self) -> bool {
+        self.is_over.load(Ordering::Relaxed)
+    }
+}
+
+/// Which messages are timed: one of so many.
+#[derive(Clone, Copy, Debug)]
+pub struct Rate {
+    every: u32,
+    left: u32,
+}
+
+impl Rate {
+    /// 0: none.
+    pub fn new(every: u32) -> Self {
+        Self { every, left: 1 }
+    }
+
+    pub fn set(&mut self, every: u32) {
+        if every != self.every {
+            *self = Self::new(every);
+        }
+    }
+
+    /// Whether this one is.
+    pub fn is_due(&mut self) -> bool {
+        if self.every == 0 {
+            return false;
+        }
+        self.left -= 1;
+        if self.left == 0 {
+            self.left = self.every;
+            return true;
+        }
+        false
+    }
+
+    pub fn every(&self) -> u32 {
+        self.every
+    }
+}
+
+/// The histogram of one worker.
+pub struct Latency {
+    rate: Rate,
+    counts: [u64; BUCKETS],
+}
+
+impl Default for Latency {
+    fn default() -> Self {
+        Self { rate: Rate::new(1), counts: [0; BUCKETS] }
+    }
+}
+
+impl Latency {
+    /// A sample, where the message that came now is to be timed.
+    pub fn begin(&mut self, now: Micros) -> Option<Arc<Sample>> {
+        self.rate.is_due().then(|| Arc::new(Sample::new(now)))
+    }
+
+    pub fn note(&mut self, elapsed: Micros) {
+        self.counts[bucket_of(elapsed)] += 1;
+    }
+
+    /// Empties it; from now on one message of `every` is timed.
+    pub fn restart(&mut self, every: u32) {
+        *self = Self { rate: Rate::new(every), ..Self::default() };
+    }
+
+    /// Adds what another one counted; all time the same share of messages.
+    pub fn absorb(&mut self, other: &Self) {
+        self.rate = Rate::new(other.every());
+        self.counts.iter_mut().zip(other.counts).for_each(|(sum, count)| *sum += count);
+    }
+
+    pub fn every(&self) -> u32 {
+        self.rate.every()
+    }
+
+    pub fn counts(&self) -> &[u64; BUCKETS] {
+        &self.counts
+    }
+}
+
+/// Of about so many messages in an interval one in how many is to be timed.
+pub fn rate_for(messages: u64) -> u32 {
+    let share = u32::try_from(messages / TIMED).unwrap_or(MOST_EVERY);
+    share.clamp(1, MOST_EVERY).next_power_of_two()
+}
+
+/// The first holds all below a microsecond as well, the last all above.
+fn bucket_of(elapsed: Micros) -> usize {
+    let quarters = (elapsed.max(1) as f64).log2() * 4.0;
+    (quarters as usize).min(BUCKETS - 1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn buckets_are_quarters_of_an_octave() {
+        for elapsed in
+            (0..100_000).chain((17..64).map(|power| (1 << power) - 1)).chain((17..64).map(|power| 1 << power))
+        {
+            let bucket = bucket_of(elapsed);
+            let edge = |index: usize| 2f64.powf(index as f64 / 4.0);
+            assert!(bucket == 0 || edge(bucket) <= elapsed as f64, "{elapsed} is not below bucket {bucket}");
+            assert!(
+                bucket == BUCKETS - 1 || (elapsed as f64) < edge(bucket + 1),
+                "{elapsed} is in bucket {bucket}"
+            );
+        }
+    }
+
+    #[test]
+    fn one_of_so_many_is_timed_and_ends_once() {
+        let mut latency = Latency::default();
+        for (messages, every) in
+            [(0, 1), (4_095, 1), (4_096, 2), (100_000, 64), (5_000_000, 256), (u64::MAX, 256)]
+        {
+            assert_eq!(rate_for(messages), every, "{messages}");
+            latency.restart(every);
+            let samples: Vec<_> = (0..1_024).filter_map(|now| latency.begin(now)).collect();
+            assert_eq!(samples.len() as u32, 1_024 / every);
+            let first = &samples[0];
+            assert_eq!((first.end(), first.end(), first.is_over()), (Some(0), None, true));
+        }
+    }
+}

@@ -1,0 +1,243 @@
+//! Messages and bytes by topic, in one interval.
+//!
+//! A topic gets a slot with its first message in an interval. Whoever meets it again and again keeps a [`Mark`], which says the slot
+//! and the interval that it is good in: then to count is an addition. There is an end to the slots, in number and in what the topics' names
+//! take: what comes for topics beyond it is counted together, as *the rest*. So the sum is exact whatever strangers publish.
+//!
+//! The table is open addressing with an end to every search: where there is no place within some steps, a topic is of the rest, too. So
+//! topics that were chosen to collide cost no more than others, and gain no more than many topics would, and the hash may be a quick
+//! one. Names lie end to end in one text, and what is handed out are columns: they need no further work.
+
+use std::hash::Hasher;
+
+use rustc_hash::FxHasher;
+
+/// Topics that are told apart in one interval, and bytes of their names.
+pub const MOST_TOPICS: usize = 10_000;
+pub const MOST_NAME_BYTES: usize = 4 << 20;
+/// Places of the table: so few are taken that a search ends soon.
+const PLACES: usize = 32_768;
+const MOST_STEPS: usize = 16;
+/// Bytes of a name that are in its row.
+const HEAD: usize = 32;
+/// The slot of all that is not told apart; in the table: there is nothing.
+const REST: u16 = 0;
+
+/// What passed: messages, and bytes of their payloads.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Traffic {
+    pub messages_in: u64,
+    pub bytes_in: u64,
+    pub messages_out: u64,
+    pub bytes_out: u64,
+}
+
+/// A topic's slot, and the interval in which it is that; by default of none.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Mark {
+    interval: u32,
+    slot: u16,
+}
+
+/// The table of one worker.
+pub struct Topics {
+    /// From 1.
+    interval: u32,
+    places: Box<[u16]>,
+    /// By slot; the first is the rest's, which has no name.
+    rows: Vec<Row>,
+    names: String,
+    /// The slot that was found last: the next message is often of the same topic.
+    last: u16,
+}
+
+/// A topic, and what passed: one line of the processor's cache, with all of a name that is not long. A node with thousands of topics has
+/// most of them in no cache, so that this counts for more than all else.
+#[derive(Clone, Copy, Default)]
+#[repr(align(64))]
+struct Row {
+    messages_in: u32,
+    messages_out: u32,
+    bytes_in: u64,
+    bytes_out: u64,
+    /// Where the name is, and how long.
+    start: u32,
+    length: u32,
+    /// How it begins.
+    head: [u8; HEAD],
+}
+
+/// A table as columns, one row for each topic. Numbers are in the order of [`Traffic`]'s fields.
+#[derive(Default)]
+pub struct Columns {
+    pub names: String,
+    /// Of each name, and the end of the last.
+    pub offsets: Vec<u32>,
+    pub numbers: [Vec<u64>; 4],
+    pub rest: Traffic,
+}
+
+impl Topics {
+    pub fn new() -> Self {
+        Self {
+            interval: 1,
+            places: vec![REST; PLACES].into(),
+            rows: vec![Row::default()],
+            names: String::new(),
+            last: REST,
+        }
+    }
+
+    // Change
+
+    /// The topic's mark, for this interval.
+    pub fn mark(&mut self, topic: &str) -> Mark {
+        if self.last == REST || !self.is_named(self.last, topic) {
+            self.last = self.slot(topic);
+        }
+        Mark { interval: self.interval, slot: self.last }
+    }
+
+    /// Counts a message that was taken over.
+    pub fn count_in(&mut self, mark: Mark, bytes: usize) {
+        let row = &mut self.rows[usize::from(mark.slot)];
+        row.messages_in += 1;
+        row.bytes_in += bytes as u64;
+    }
+
+    /// Counts a copy that left.
+    pub fn count_out(&mut self, mark: Mark, bytes: usize) {
+        let row = &mut self.rows[usize::from(mark.slot)];
+        row.messages_out += 1;
+        row.bytes_out += bytes as u64;
+    }
+
+    /// An empty table becomes that of the interval after this one's.
+    pub fn succeed(&mut self, before: &Self) {
+        debug_assert!(self.rows.len() == 1, "it was cleared");
+        self.interval = before.interval.checked_add(1).unwrap_or(1);
+    }
+
+    pub fn clear(&mut self) {
+        self.places.fill(REST);
+        self.rows.clear();
+        self.rows.push(Row::default());
+        self.names.clear();
+        self.last = REST;
+    }
+
+    /// Adds what another table counted.
+    pub fn absorb(&mut self, other: &Self) {
+        for (slot, row) in (0..).zip(&other.rows) {
+            let own = if slot == REST { REST } else { self.mark(other.name(slot)).slot };
+            self.rows[usize::from(own)].add(row);
+        }
+    }
+
+    // Read
+
+    /// Whether a mark is good here and now.
+    pub fn knows(&self, mark: Mark) -> bool {
+        mark.interval == self.interval
+    }
+
+    /// Over all topics.
+    pub fn total(&self) -> Traffic {
+        let mut total = Traffic::default();
+        self.rows.iter().for_each(|row| total.add(&row.traffic()));
+        total
+    }
+
+    pub fn columns(&self) -> Columns {
+        let (rest, named) = self.rows.split_first().expect("the rest has a row");
+        let of = |number: fn(&Traffic) -> u64| named.iter().map(|row| number(&row.traffic())).collect();
+        Columns {
+            names: self.names.clone(),
+            offsets: self.rows.iter().map(|row| row.start + row.length).collect(),
+            numbers: [
+                of(|traffic| traffic.messages_in),
+                of(|traffic| traffic.bytes_in),
+                of(|traffic| traffic.messages_out),
+                of(|traffic| traffic.bytes_out),
+            ],
+            rest: rest.traffic(),
+        }
+    }
+
+    /// The slot of a topic, which gets one if it has none and there is room.
+    fn slot(&mut self, topic: &str) -> u16 {
+        let mut hasher = FxHasher::default();
+        hasher.write(topic.as_bytes());
+        let first = hasher.finish() as usize % PLACES;
+        for place in (first..first + MOST_STEPS).map(|place| place % PLACES) {
+            match self.places[place] {
+                REST => return self.take(place, topic),
+                slot if self.is_named(slot, topic) => return slot,
+                _ => {}
+            }
+        }
+        REST
+    }
+
+    /// Gives a topic a slot, at a place that is free.
+    fn take(&mut self, place: usize, topic: &str) -> u16 {
+        if self.rows.len() > MOST_TOPICS || self.names.len() + topic.len() > MOST_NAME_BYTES {
+            return REST;
+        }
+        let slot = u16::try_from(self.rows.len()).expect("there are fewer slots than that");
+        let number = |length: usize| u32::try_from(length).expect("the names are shorter than that");
+        let (start, length) = (number(self.names.len()), number(topic.len()));
+        let mut row = Row { start, length, ..Row::default() };
+        let (head, begin) = (&mut row.head, &topic.as_bytes()[..topic.len().min(HEAD)]);
+        head[..begin.len()].copy_from_slice(begin);
+        self.rows.push(row);
+        self.names.push_str(topic);
+        self.places[place] = slot;
+        slot
+    }
+
+    fn is_named(&self, slot: u16, topic: &str) -> bool {
+        let Row { length, head, .. } = &self.rows[usize::from(slot)];
+        let begin = topic.len().min(HEAD);
+        *length as usize == topic.len()
+            && head[..begin] == topic.as_bytes()[..begin]
+            && (topic.len() <= HEAD || self.name(slot) == topic)
+    }
+
+    fn name(&self, slot: u16) -> &str {
+        let Row { start, length, .. } = self.rows[usize::from(slot)];
+        &self.names[start as usize..(start + length) as usize]
+    }
+}
+
+impl Row {
+    fn traffic(&self) -> Traffic {
+        Traffic {
+            messages_in: self.messages_in.into(),
+            bytes_in: self.bytes_in,
+            messages_out: self.messages_out.into(),
+            bytes_out: self.bytes_out,
+        }
+    }
+
+    fn add(&mut self, other: &Self) {
+        self.messages_in += other.messages_in;
+        self.bytes_in += other.bytes_in;
+        self.messages_out += other.messages_out;
+        self.bytes_out += other.bytes_out;
+    }
+}
+
+impl Traffic {
+    pub fn add(&mut self, other: &Self) {
+        self.messages_in += other.messages_in;
+        self.bytes_in += other.bytes_in;
+        self.messages_out += other.messages_out;
+        self.bytes_out += other.bytes_out;
+    }
+}
+
+const _: () = assert!(size_of::<Row>() == 64);
+
+#[cfg(test)]
+mod tests;

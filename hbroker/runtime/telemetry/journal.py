@@ -1,0 +1,116 @@
+"""Gathers intervals, and writes them as files once there are enough of them, and at the end of each day.
+
+A file that cannot be written is told in the log once, and its intervals are counted as lost: `drops` has
+them, under `telemetry`, as soon as something can be written again. Nothing else comes of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from functools import partial
+from pathlib import Path
+from typing import Final
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from hbroker._native import Load
+from hbroker.config import TelemetrySettings
+from hbroker.runtime.logs import EventLog
+from hbroker.runtime.telemetry.facts import Facts
+from hbroker.runtime.telemetry.rows import Identity, Interval, node_table, topic_table
+from hbroker.runtime.telemetry.shelf import Shelf
+from hbroker.runtime.telemetry.watch import Watch
+
+__all__ = ["Journal"]
+
+_NAMES: Final = ["node", "role", "topic", "address", "parent"]
+"""Columns that are written with a dictionary: their values come again and again."""
+
+
+class Journal:
+    """The telemetry of one process. It raises nothing that has to do with files."""
+
+    def __init__(
+        self, settings: TelemetrySettings, name: str, role: str, watch: Watch, log: EventLog
+    ) -> None:
+        self._settings = settings
+        self._watch = watch
+        self._log = log
+        self._shelf = Shelf(
+            Path(settings.directory),
+            name,
+            keep_bytes=settings.keep_bytes,
+            keep_hours=settings.keep_hours,
+        )
+        self._told: set[tuple[str, int | None]] = set()
+        self._counted: Mapping[str, int] = {}
+        self._gathered: list[Interval] = []
+        self._number = 0
+        self._lost = 0
+        self._identity = Identity(name, role, self._free_run())
+
+    def note(self, facts: Facts, load: Load) -> None:
+        """An interval is over, in which this was counted."""
+        lap = self._watch.lap()
+        if self._gathered and _day(lap.at) != _day(self._gathered[0].lap.at):
+            self._write()
+        before, self._counted = self._counted, load.counters
+        counted = {name: value - before.get(name, 0) for name, value in load.counters.items()}
+        self._gathered.append(Interval(lap, facts, load, counted, self._lost))
+        self._lost = 0
+        if sum(interval.lap.seconds for interval in self._gathered) >= self._settings.file - _SLACK_S:
+            self._write()
+
+    def close(self) -> None:
+        """Writes what is left."""
+        if self._gathered:
+            self._write()
+
+    def _free_run(self) -> int:
+        try:
+            return self._shelf.clear_away(self._watch.began)
+        except OSError as error:
+            self._tell("telemetry_not_removed", error)
+            return self._watch.began
+
+    def _write(self) -> None:
+        intervals, self._gathered = self._gathered, []
+        try:
+            self._put(intervals)
+        except OSError as error:
+            self._lost += len(intervals) + sum(interval.lost for interval in intervals)
+            self._tell("telemetry_not_written", error)
+        self._number += 1
+        try:
+            self._shelf.tidy()
+        except OSError as error:
+            self._tell("telemetry_not_removed", error)
+
+    def _put(self, intervals: list[Interval]) -> None:
+        for kind, table in (
+            ("topics", topic_table(self._identity, intervals)),
+            ("nodes", node_table(self._identity, intervals)),
+        ):
+            if table.num_rows:
+                day = _day(intervals[0].lap.at)
+                self._shelf.put(kind, day, self._identity.run, self._number, partial(_write_table, table))
+
+    def _tell(self, event: str, error: OSError) -> None:
+        """Tells each kind of failure once."""
+        if (event, error.errno) not in self._told:
+            self._told.add((event, error.errno))
+            self._log.error(event, error=str(error))
+
+
+_SLACK_S: Final = 0.05
+"""Intervals are a little shorter than asked for, or a little longer."""
+
+
+def _write_table(table: pa.Table, path: Path) -> None:
+    pq.write_table(table, path, compression="zstd", use_dictionary=_NAMES)
+
+
+def _day(at: int) -> str:
+    return datetime.fromtimestamp(at // 1_000_000, UTC).date().isoformat()

@@ -1,0 +1,116 @@
+"""The thread that writes telemetry down.
+
+The event loop says once in an interval that it is over, and what the decisions know. The thread then takes
+what the core counted and hands it to the journal. Where it is late (a disk that is slow) an interval is
+longer, and `seconds` says so; nothing is counted twice or not at all.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import threading
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Final
+
+from hbroker.config import TelemetrySettings
+from hbroker.runtime.logs import EventLog
+from hbroker.runtime.telemetry.watch import Watch
+
+if TYPE_CHECKING:
+    from hbroker._native import Load
+    from hbroker.runtime.telemetry.facts import Facts
+
+__all__ = ["Recorder", "preload"]
+
+STOP_PATIENCE: Final = 2.0
+"""Seconds that the last file may take when the process ends."""
+
+
+def preload() -> None:
+    """Loads Arrow, once for a process and all that it forks. No thread is started by that, and its memory is
+    to come from the system's allocator, which keeps less than Arrow's own. Raises ImportError."""
+    os.environ.setdefault("JE_ARROW_MALLOC_CONF", "background_thread:false")
+    import pyarrow as pa
+
+    from hbroker.runtime.telemetry import journal  # noqa: F401
+
+    pa.set_memory_pool(pa.system_memory_pool())
+
+
+class Recorder:
+    """Writes down one process's load, where the settings say so. `name`, `role`: whose it is. `take`: what
+    the core counted since it was last asked."""
+
+    def __init__(
+        self, settings: TelemetrySettings, name: str, role: str, take: Callable[[], Load | None]
+    ) -> None:
+        self._settings = settings
+        self._owner = (name, role)
+        self._take = take
+        self._log = EventLog("telemetry")
+        self._watch = Watch()
+        self._ask: Callable[[], Facts] | None = None
+        self._facts: Facts | None = None
+        self._timer: asyncio.TimerHandle | None = None
+        self._due = threading.Event()
+        self._is_over = False
+        self._thread = threading.Thread(target=self._run, name="telemetry", daemon=True)
+
+    # The event loop's
+
+    def start(self, ask: Callable[[], Facts]) -> None:
+        """Begins the first interval. `ask` is called in this event loop at the end of each."""
+        if not self._settings.is_on:
+            return
+        self._ask = ask
+        self._thread.start()
+        loop = asyncio.get_running_loop()
+        self._plan(loop, loop.time())
+
+    def stop(self) -> None:
+        """Ends the last interval, and waits until it is written. To be called once the core has shut down."""
+        if self._timer is None:
+            return
+        self._timer.cancel()
+        self._timer = None
+        self._is_over = True
+        self._tell()
+        self._thread.join(STOP_PATIENCE)
+
+    def _plan(self, loop: asyncio.AbstractEventLoop, began: float) -> None:
+        period = self._settings.interval
+        passed = int((loop.time() - began) / period)
+        self._timer = loop.call_at(began + (passed + 1) * period, self._tick, loop, began)
+
+    def _tick(self, loop: asyncio.AbstractEventLoop, began: float) -> None:
+        self._tell()
+        self._plan(loop, began)
+
+    def _tell(self) -> None:
+        assert self._ask is not None, "start was given it"
+        self._facts = self._ask()
+        self._due.set()
+
+    # The thread's
+
+    def _run(self) -> None:
+        try:
+            self._record()
+        except Exception as error:
+            self._log.error("telemetry_ended", error=f"{type(error).__name__}: {error}")
+
+    def _record(self) -> None:
+        preload()
+        from hbroker.runtime.telemetry.journal import Journal
+
+        journal = Journal(self._settings, *self._owner, self._watch, self._log)
+        is_last = False
+        while not is_last:
+            self._due.wait()
+            self._due.clear()
+            is_last = self._is_over
+            load = self._take()
+            if load is not None and self._facts is not None:
+                journal.note(self._facts, load)
+        journal.close()
