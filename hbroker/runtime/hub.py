@@ -264,6 +264,12 @@ class Hub:
         self._flush_handled()
         self.control.leave(end_session=end_session)
 
+    def vanish(self) -> None:
+        """Ends without a word to the owners; whoever waits is told. Idempotent."""
+        if self._error is None:
+            self._error = NotConnected("the client vanished")
+            self._break_off(self._error)
+
     # Out
 
     @property
