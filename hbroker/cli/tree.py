@@ -64,7 +64,7 @@ def add(commands: Commands) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Returns 0 only if every node told its status."""
-    statuses, silent = _read_statuses(options.root, options.timeout, with_clients=options.json)
+    statuses, silent = read_statuses(options.root, options.timeout, with_clients=options.json)
     if options.json:
         print_json({"nodes": statuses, "silent": silent})
     else:
@@ -74,7 +74,7 @@ def run(options: argparse.Namespace) -> int:
     return DONE if statuses and not silent else UNREACHABLE
 
 
-def _read_statuses(root: str, timeout: float, *, with_clients: bool) -> tuple[list[Status], list[str]]:
+def read_statuses(root: str, timeout: float, *, with_clients: bool) -> tuple[list[Status], list[str]]:
     """The status of every node that tells it in time, and the names of those that do not. `with_clients`:
     and the accounts of their sessions.
 

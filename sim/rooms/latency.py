@@ -1,5 +1,7 @@
-"""A histogram of times whose buckets grow with them: eight to each doubling, so that what it tells is off by
-6% at most. Adding costs the same whatever there is, and histograms add up."""
+"""A histogram of times whose buckets grow with them: eight to each doubling, so that what it tells is never
+below the truth, and an eighth above it at most. Adding costs the same whatever there is, and histograms add
+up.
+"""
 
 from __future__ import annotations
 

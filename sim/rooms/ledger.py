@@ -109,10 +109,25 @@ class Ledger:
         self.accounts = [Account() for _ in plan.streams]
         self._receipts = [{receiver: _Receipts() for receiver in receivers} for receivers in plan.receivers]
         self._latencies = [Histogram() for _ in plan.streams]
+        self._recent = Histogram()
+        self.asked = 0
+        self.published = 0
+        self.expected = 0
         self.received = 0
+        self.awaited = 0
+        """Messages of QoS 1 and 2 whose clients still wait for an answer."""
         self.foreign = 0
 
     # Change
+
+    def ask(self, stream: Stream) -> None:
+        """Something is due."""
+        self.accounts[stream.number].asked += 1
+        self.asked += 1
+
+    def forget(self, stream: Stream) -> None:
+        """Something that was due is never said."""
+        self.accounts[stream.number].unsent += 1
 
     def next(self, stream: Stream, due_us: int) -> Stamp:
         """The stamp of the next message of a stream. Due at 0: when it was is not known (a will)."""
@@ -123,16 +138,20 @@ class Ledger:
         account = self.accounts[stream.number]
         if stream.qos:
             account.unanswered.add(account.published)
+            self.awaited += 1
         account.published += 1
         account.bytes += size
+        self.published += 1
+        self.expected += len(self._receipts[stream.number])
 
-    def answer(self, stream: Stream, number: int, *, is_taken: bool) -> None:
-        """The network acknowledged a message, or refused it."""
+    def answer(self, stream: Stream, number: int, is_taken: bool | None) -> None:
+        """The network acknowledged a message, or refused it; None: nobody waits for that any more."""
+        self.awaited -= 1
         account = self.accounts[stream.number]
         if is_taken:
             account.acknowledged += 1
             account.unanswered.discard(number)
-        else:
+        elif is_taken is not None:
             account.rejected += 1
 
     def receive(self, receiver: int, payload: bytes, now_us: int) -> Stamp | None:
@@ -149,6 +168,7 @@ class Ledger:
             self.received += 1
             if stamp.due_us:
                 self._latencies[stamp.stream].add(now_us - stamp.due_us)
+                self._recent.add(now_us - stamp.due_us)
             return stamp
         return None
 
@@ -156,11 +176,13 @@ class Ledger:
 
     @property
     def outstanding(self) -> int:
-        """Messages without an answer, and copies that have not come."""
-        waiting = 0
-        for account, receivers in zip(self.accounts, self._receipts, strict=True):
-            waiting += len(account.unanswered) + account.published * len(receivers)
-        return waiting - self.received
+        """Answers that clients wait for, and copies that have not come."""
+        return self.awaited + self.expected - self.received
+
+    def take_recent(self) -> Histogram:
+        """The latencies since this was last asked."""
+        recent, self._recent = self._recent, Histogram()
+        return recent
 
     def tally(self, streams: Iterable[Stream]) -> Tally:
         """The sums over these streams."""
@@ -171,8 +193,12 @@ class Ledger:
 
     def _add(self, total: Tally, stream: Stream) -> None:
         account = self.accounts[stream.number]
-        for name in ("asked", "published", "bytes", "unsent", "acknowledged", "rejected"):
-            setattr(total, name, getattr(total, name) + getattr(account, name))
+        total.asked += account.asked
+        total.published += account.published
+        total.bytes += account.bytes
+        total.unsent += account.unsent
+        total.acknowledged += account.acknowledged
+        total.rejected += account.rejected
         total.unanswered += len(account.unanswered)
         total.latency.merge([self._latencies[stream.number]])
         for receiver, receipts in self._receipts[stream.number].items():

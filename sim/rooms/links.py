@@ -99,7 +99,7 @@ class _NativeLink:
 
     async def subscribe(self, filters: Sequence[str], qos: int, *, no_local: bool) -> None:
         wanted = self._member.subscribe(
-            *filters, qos=qos, no_local=no_local, queue=_QUEUE, timeout=_TIMEOUT_S
+            *filters, qos=qos, no_local=no_local, retain_handling=2, queue=_QUEUE, timeout=_TIMEOUT_S
         )
         self._reader = asyncio.create_task(self._read(await wanted))
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from heapq import heapify, heappop, heapreplace
 from random import SystemRandom
@@ -24,7 +24,7 @@ from .model.device import Action, Event
 from .plan import Client, Plan
 from .player import Player, Troubles
 
-__all__ = ["NotAllConnected", "Outcome", "Play", "Progress", "Terms"]
+__all__ = ["NotAllConnected", "Outcome", "Play", "Played", "Progress", "Terms"]
 
 CONNECTING: Final = 128
 """Clients that connect at a time."""
@@ -55,10 +55,12 @@ class Terms:
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """How far a run is, now. Rates are of the time since the last one."""
+    """How far a run is, now. Rates are of the time since the last one. `latency`: of the messages that came
+    in the meantime."""
 
     phase: str
     elapsed_s: float
+    played_s: float
     duration_s: float
     devices: int
     connected: int
@@ -69,21 +71,34 @@ class Progress:
     published_per_s: float
     received_per_s: float
     late: Histogram
+    latency: Histogram
     busy: float
 
 
 @dataclass(frozen=True, slots=True)
+class Played:
+    """Messages of the time in which the devices played, without those by which they came: what was due, and
+    what was handed over."""
+
+    asked: int
+    published: int
+
+
+@dataclass(frozen=True, slots=True)
 class Outcome:
-    """What came of a run. `seconds`: how long it took to have all happen that was due. `cpu_s`: of this
-    process, and `loop_s`: of its one thread of Python, meanwhile. `owners`: of each stream, the name of the
-    node that owned its topic at the beginning. `connected`: devices that were, at any time."""
+    """What came of a run. `due_s`: in how many seconds all of it was due, and `seconds`: how long it took to
+    hand all over. `cpu_s`: of this process, and `loop_s`: of its one thread of Python, meanwhile. `owners`: of
+    each stream, the name of the node that owned its topic at the beginning. `connected`: devices that were, at
+    any time."""
 
     plan: Plan
     ledger: Ledger
     troubles: Troubles
     owners: tuple[str, ...]
     connected: int
+    played: Played
     connect_s: float
+    due_s: float
     seconds: float
     cpu_s: float
     loop_s: float
@@ -106,6 +121,7 @@ class Play:
         self._began = time.monotonic()
         self._stop = asyncio.Event()
         self._phase = "connecting"
+        self._played_since = 0.0
         self._shown = (self._began, 0, 0, time.process_time())
 
     def stop(self) -> None:
@@ -137,16 +153,18 @@ class Play:
         connect_s = time.monotonic() - begun
         cpu_s, loop_s = time.process_time(), time.thread_time()
         self._phase = "playing"
-        began = time.monotonic()
+        asked, published = self._ledger.asked, self._ledger.published
+        began = self._played_since = time.monotonic()
         await self._play(events)
         seconds = time.monotonic() - began
+        played = Played(self._ledger.asked - asked, self._ledger.published - published)
         cpu_s, loop_s = time.process_time() - cpu_s, time.thread_time() - loop_s
         self._phase = "settling"
         await self._settle()
         return Outcome(
             self._plan, self._ledger, self._troubles, owners,
             sum(player.was_connected and player.client.is_device for player in self._players),
-            connect_s, seconds, cpu_s, loop_s, self._lateness, self._stop.is_set(),
+            played, connect_s, min(seconds, self._terms.duration_s), seconds, cpu_s, loop_s, self._lateness, self._stop.is_set(),
         )  # fmt: skip
 
     # Phases
@@ -205,14 +223,17 @@ class Play:
 
     async def _settle(self) -> None:
         """Waits for what is on its way: as long as something comes, or something promised is missing."""
+        ledger = self._ledger
         deadline = time.monotonic() + SETTLE_S
-        heard, received = time.monotonic(), self._ledger.received
-        while (now := time.monotonic()) < deadline and self._ledger.outstanding:
+        heard, received = time.monotonic(), ledger.received
+        while (now := time.monotonic()) < deadline and ledger.outstanding:
             await asyncio.sleep(_LONGEST_S)
-            if self._ledger.received != received:
-                heard, received = now, self._ledger.received
-            elif now - heard > QUIET_S and not self._ledger.tally(self._plan.streams).broken:
-                return
+            if ledger.received != received:
+                heard, received = now, ledger.received
+            elif now - heard > QUIET_S:
+                if not ledger.awaited and not ledger.tally(self._plan.streams).broken:
+                    return
+                heard = now
 
     async def _wait_until(self, holds: Callable[[], bool], most_s: float) -> None:
         deadline = time.monotonic() + most_s
@@ -228,9 +249,7 @@ class Play:
 
     def _tell(self) -> None:
         now, cpu = time.monotonic(), time.process_time()
-        asked = sum(account.asked for account in self._ledger.accounts)
-        published = sum(account.published for account in self._ledger.accounts)
-        received = self._ledger.received
+        published, received = self._ledger.published, self._ledger.received
         before, published_before, received_before, cpu_before = self._shown
         passed = max(now - before, 1e-9)
         self._shown = now, published, received, cpu
@@ -238,16 +257,18 @@ class Play:
             Progress(
                 self._phase,
                 now - self._began,
+                now - self._played_since if self._played_since else 0.0,
                 self._terms.duration_s,
                 self._plan.devices,
                 sum(player.is_connected and player.client.is_device for player in self._players),
-                asked,
+                self._ledger.asked,
                 published,
                 received,
                 self._ledger.outstanding,
                 (published - published_before) / passed,
                 (received - received_before) / passed,
                 self._lateness,
+                self._ledger.take_recent(),
                 (cpu - cpu_before) / passed,
             )
         )
@@ -256,13 +277,13 @@ class Play:
         return int((time.monotonic() - self._began) * _MICRO)
 
 
-async def _in_turns(steps: Iterable[object], most: int) -> None:
+async def _in_turns(steps: Iterable[Coroutine[None, None, None]], most: int) -> None:
     """Runs them all, so many at a time."""
-    running: set[asyncio.Future[None]] = set()
+    running: set[asyncio.Task[None]] = set()
     for step in steps:
         if len(running) >= most:
             _, running = await asyncio.wait(running, return_when=asyncio.FIRST_COMPLETED)
-        running.add(asyncio.ensure_future(step))  # type: ignore[arg-type,call-overload]
+        running.add(asyncio.create_task(step))
     if running:
         await asyncio.wait(running)
 

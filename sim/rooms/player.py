@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from functools import partial
 from typing import Final
 
@@ -26,6 +26,7 @@ MOST_WAITING: Final = 1_000
 TRIES: Final = 6
 _RETRY_S: Final = 0.01
 _PAUSE_S: Final = 0.5
+_ONLINE, _OFFLINE = b"online", b"offline"
 
 
 class Troubles:
@@ -95,8 +96,8 @@ class Player:
             self.is_connected = self.was_connected = True
             if self.client.birth is not None:
                 birth = self.client.streams[self.client.birth]
-                self._ledger.accounts[birth.number].asked += 1
-                self._waiting.appendleft((birth, b"online", due_us))
+                self._ledger.ask(birth)
+                self._waiting.appendleft((birth, _ONLINE, due_us))
             self._hand_over()
 
     async def leave(self, *, is_abrupt: bool) -> None:
@@ -126,10 +127,9 @@ class Player:
     # Out
 
     def _say(self, stream: Stream, body: bytes, due_us: int) -> None:
-        account = self._ledger.accounts[stream.number]
-        account.asked += 1
+        self._ledger.ask(stream)
         if len(self._waiting) >= MOST_WAITING:
-            account.unsent += 1
+            self._ledger.forget(stream)
             return
         if self._waiting or not self._publish(stream, body, due_us):
             self._waiting.append((stream, body, due_us))
@@ -140,7 +140,7 @@ class Player:
             return False
         stamp = self._ledger.next(stream, due_us)
         payload = stamped(stamp, body)
-        if not self._link.publish(stream, payload, partial(self._told, stream, stamp.number)):
+        if not self._link.publish(stream, payload, partial(self._ledger.answer, stream, stamp.number)):
             return False
         self._ledger.publish(stream, len(payload))
         return True
@@ -158,13 +158,9 @@ class Player:
         if self._retry is None and self._link is not None:
             self._retry = asyncio.get_running_loop().call_later(_RETRY_S, self._hand_over)
 
-    def _told(self, stream: Stream, number: int, is_taken: bool | None) -> None:
-        if is_taken is not None:
-            self._ledger.answer(stream, number, is_taken=is_taken)
-
     def _forget_waiting(self) -> None:
         for stream, _, _ in self._waiting:
-            self._ledger.accounts[stream.number].unsent += 1
+            self._ledger.forget(stream)
         self._waiting.clear()
 
     # In
@@ -184,16 +180,15 @@ class Player:
         if self.client.will is None:
             return None
         stream = self.client.streams[self.client.will]
-        return stream, stamped(self._ledger.next(stream, 0), b"offline")
+        return stream, stamped(self._ledger.next(stream, 0), _OFFLINE)
 
     def _will_is_due(self, *, is_promised: bool) -> None:
         if self.client.will is not None:
             stream = self.client.streams[self.client.will]
             number = self._ledger.next(stream, 0).number
-            self._ledger.accounts[stream.number].asked += 1
-            self._ledger.publish(stream, STAMP_BYTES)
-            if is_promised:
-                self._ledger.answer(stream, number, is_taken=True)
+            self._ledger.ask(stream)
+            self._ledger.publish(stream, STAMP_BYTES + len(_OFFLINE))
+            self._ledger.answer(stream, number, True if is_promised else None)
 
     def _receive(self, topic: str, payload: bytes) -> None:
         now = self._clock()
@@ -213,7 +208,7 @@ class Player:
         self._will_is_due(is_promised=False)
         self._step(self.come(self._clock()))
 
-    def _step(self, step: object) -> None:
-        task = asyncio.ensure_future(step)  # type: ignore[arg-type,call-overload]
+    def _step(self, step: Coroutine[None, None, None]) -> None:
+        task = asyncio.create_task(step)
         self._steps.add(task)
         task.add_done_callback(self._steps.discard)
