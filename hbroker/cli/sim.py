@@ -63,7 +63,12 @@ def add(commands: Commands) -> None:
         help="of real time (default: %(default)g)",
     )
     parser.add_argument("--devices", type=_count, metavar="N", help="scale the scenario to so many devices")
-    parser.add_argument("--mqtt", type=_share, metavar="SHARE", help="of the devices, over MQTT; 0 to 1")
+    parser.add_argument(
+        "--mqtt",
+        type=_share,
+        metavar="SHARE",
+        help="of the devices, over MQTT; 0: no client at all; 1: all but those that must be native",
+    )
     parser.add_argument(
         "--speed",
         type=positive,
@@ -109,7 +114,7 @@ def _adjusted(scenario: Scenario, options: argparse.Namespace) -> Scenario:
     from dataclasses import replace
 
     from hbroker.errors import ConfigError
-    from hbroker.sim.rooms.scaling import scaled
+    from hbroker.sim.rooms.scaling import scaled, without_mqtt
     from hbroker.sim.rooms.scenario.settings import Skew
 
     if options.skew is not None:
@@ -123,6 +128,8 @@ def _adjusted(scenario: Scenario, options: argparse.Namespace) -> Scenario:
         scenario = replace(scenario, skew=Skew(room, share))
     given = {key: getattr(options, key) for key in ("mqtt", "speed", "seed")}
     scenario = replace(scenario, **{key: value for key, value in given.items() if value is not None})
+    if options.mqtt == 0:
+        scenario = without_mqtt(scenario)
     return scenario if options.devices is None else scaled(scenario, options.devices)
 
 
@@ -192,10 +199,11 @@ def _code(summary: Summary) -> int:
 
 
 def _print(summary: Summary) -> None:
+    from hbroker.cli.tree import LOSSES
     from hbroker.sim.rooms.accounts import is_clean
     from hbroker.sim.rooms.report import nodes_table, rooms_table, verdict, words
 
-    for table in (rooms_table(summary), nodes_table(summary)):
+    for table in (rooms_table(summary), nodes_table(summary, LOSSES)):
         header, rows, numbers = table
         print_table(header, rows, numbers=numbers)
         print()

@@ -324,7 +324,7 @@ class Member(Client):
 
     def _is_busy(self) -> bool:
         counters = self._seat.counters()
-        return any(counters[name] for name in ("inflight", "waiting", "queued_bytes"))
+        return self._hub.is_owed or any(counters[name] for name in ("inflight", "waiting", "queued_bytes"))
 
     def _stop(self) -> None:
         super()._stop()

@@ -277,6 +277,11 @@ class Hub:
         """Whether an inbox that must not drop is full."""
         return any(inbox.is_blocking for inbox in self._inboxes.values())
 
+    @property
+    def is_owed(self) -> bool:
+        """Whether somebody waits to hear what became of a message."""
+        return bool(self._publications)
+
     def counters(self) -> dict[str, int]:
         """The core's, and `publish_failed`."""
         return {**self.endpoint.counters(), "publish_failed": self._failed}

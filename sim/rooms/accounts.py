@@ -1,9 +1,9 @@
 """What came of a run, by room, by node and in all; and what the nodes themselves counted.
 
-A node's own count of messages is that of its status (`hbroker tree`), read before the run and after it. Beside
-the run's messages it has what others published there meanwhile: the node its own status, once; gateways their
-records, at the owner of `$gateway`; and one for each part of a large message but the first
-(docs/protocol.md §7.5).
+A node's own count of messages is that of its status (`hbroker tree`), read before the run and after it.
+Beside the run's messages it has what others published there meanwhile: the node its own status, once;
+gateways their records, at the owner of `$gateway`; and one for each part of a large message but the first
+(§7.5).
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""How far a run is: a live picture on a terminal, where `rich` is installed, and a line now and then elsewhere."""
+"""How far a run is: a live picture on a terminal, with `rich`; elsewhere a line now and then."""
 
 from __future__ import annotations
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from itertools import cycle
 from typing import Final, Protocol, TypeAlias
 
@@ -157,10 +158,9 @@ class _MqttLink:
                 await self._client.subscribe(filter, qos, no_local=no_local)
 
     async def close(self) -> None:
-        loop = asyncio.get_running_loop()
-        deadline = loop.time() + _GOODBYE_S
-        while self._client.in_flight and loop.time() < deadline:
-            await asyncio.sleep(0.01)
+        with suppress(TimeoutError):
+            async with asyncio.timeout(_GOODBYE_S):
+                await self._client.drain()
         self._client.close()
 
     def vanish(self) -> None:

@@ -10,11 +10,13 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable, Coroutine, Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from heapq import heapify, heappop, heapreplace
 from random import SystemRandom
 from typing import Final
 
+from hbroker.errors import HBrokerError
 from hbroker.runtime.fleet import Fleet, fleet
 
 from .latency import Histogram
@@ -38,7 +40,7 @@ _SHOW_S: Final = 0.25
 _MICRO: Final = 1_000_000
 
 
-class NotAllConnected(Exception):
+class NotAllConnected(HBrokerError):
     """Some clients could not connect; the text names the first."""
 
 
@@ -86,10 +88,10 @@ class Played:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What came of a run. `due_s`: in how many seconds all of it was due, and `seconds`: how long it took to
-    hand all over. `cpu_s`: of this process, and `loop_s`: of its one thread of Python, meanwhile. `owners`: of
-    each stream, the name of the node that owned its topic at the beginning. `connected`: devices that were, at
-    any time."""
+    """What came of a run. `due_s`: in how many seconds all of it was due, and `seconds`: how long it took
+    to hand all over. `cpu_s`: of this process, and `loop_s`: of its one thread of Python, meanwhile.
+    `owners`: of each stream, the name of the node that owned its topic at the beginning. `connected`:
+    devices that were, at any time."""
 
     plan: Plan
     ledger: Ledger
@@ -164,7 +166,8 @@ class Play:
         return Outcome(
             self._plan, self._ledger, self._troubles, owners,
             sum(player.was_connected and player.client.is_device for player in self._players),
-            played, connect_s, min(seconds, self._terms.duration_s), seconds, cpu_s, loop_s, self._lateness, self._stop.is_set(),
+            played, connect_s, min(seconds, self._terms.duration_s), seconds, cpu_s, loop_s,
+            self._lateness, self._stop.is_set(),
         )  # fmt: skip
 
     # Phases
@@ -218,8 +221,10 @@ class Play:
                     break
             pause = (heap[0][0] - self._now()) / _MICRO if heap else 0.0
             await asyncio.sleep(min(max(pause, 0.0), _LONGEST_S))
-        await self._wait_until(lambda: self._now() >= last, (last - self._now()) / _MICRO)
-        await self._wait_until(lambda: not any(player.is_waiting for player in self._players), SETTLE_S)
+        await self._pause((last - self._now()) / _MICRO)
+        deadline = time.monotonic() + SETTLE_S
+        while any(player.is_waiting for player in self._players) and time.monotonic() < deadline:
+            await self._pause(_LONGEST_S)
 
     async def _settle(self) -> None:
         """Waits for what is on its way: as long as something comes, or something promised is missing."""
@@ -235,10 +240,11 @@ class Play:
                     return
                 heard = now
 
-    async def _wait_until(self, holds: Callable[[], bool], most_s: float) -> None:
-        deadline = time.monotonic() + most_s
-        while not self._stop.is_set() and not holds() and time.monotonic() < deadline:
-            await asyncio.sleep(0.01)
+    async def _pause(self, seconds: float) -> None:
+        """Waits for so long, or until the run is to end."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(max(seconds, 0.0)):
+                await self._stop.wait()
 
     # Progress
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Final, TypeAlias
 
 from .accounts import NodeAccount, Summary, is_clean
@@ -33,8 +33,8 @@ def words(summary: Summary) -> list[str]:
         f" achieved {summary.achieved_per_s:.1f} ({achieved:.1%})",
         f"said {total.published} of {total.asked} that were due; {total.acknowledged} acknowledged,"
         f" {total.rejected} refused, {total.unanswered} without an answer",
-        f"received {total.received} of {total.expected} copies; {total.lost} lost, {total.duplicates} came twice,"
-        f" {total.disordered} out of order; {total.broken} of them against what is promised",
+        f"received {total.received} of {total.expected} copies; {total.lost} lost,"
+        f" {total.duplicates} came twice, {total.disordered} out of order; {total.broken} of them against what is promised",
         f"this process: {summary.busy:.0%} of a processor, its event loop {summary.loop_busy:.0%};"
         f" events fired {_ms(late.quantile(0.5))} ms late (p50), {_ms(late.quantile(0.99))} ms (p99)",
     ]
@@ -86,8 +86,9 @@ def rooms_table(summary: Summary) -> Table:
     return header, rows, header[1:]
 
 
-def nodes_table(summary: Summary) -> Table:
-    """A row for each node: what devices said to it beside what it counted."""
+def nodes_table(summary: Summary, losses: Iterable[str]) -> Table:
+    """A row for each node: what devices said to it beside what it counted. `losses`: the reasons of drops of
+    messages that it had taken."""
     header = ("NODE", "SUBTREE", *_COUNTS, "COUNTED", "OTHERS", "DROPS", "CPU s")
     rows = [
         (
@@ -96,7 +97,7 @@ def nodes_table(summary: Summary) -> Table:
             *_cells(node.tally),
             _or_dash(node.messages_in),
             _or_dash(node.others),
-            _or_dash(_lost(node)),
+            _or_dash(_lost(node, losses)),
             _or_dash(node.cpu_s, "{:.1f}".format),
         )
         for node in summary.nodes
@@ -104,21 +105,11 @@ def nodes_table(summary: Summary) -> Table:
     return header, rows, header[2:]
 
 
-_LOSSES: Final = (
-    "queue_full",
-    "session_ended",
-    "session_expired",
-    "away",
-    "retained_full",
-    "will_unpublished",
-)
-
-
-def _lost(node: NodeAccount) -> int | None:
+def _lost(node: NodeAccount, losses: Iterable[str]) -> int | None:
     """Of messages that it had taken."""
     if node.messages_in is None:
         return None
-    return sum(node.drops.get(reason, 0) for reason in _LOSSES)
+    return sum(node.drops.get(reason, 0) for reason in losses)
 
 
 def _cells(tally: Tally) -> Sequence[str]:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from .scenario.settings import Room, Scenario
+from .scenario.settings import Over, Room, Scenario
 
-__all__ = ["apportioned", "scaled", "tempos"]
+__all__ = ["apportioned", "scaled", "tempos", "without_mqtt"]
 
 
 def scaled(scenario: Scenario, devices: int) -> Scenario:
@@ -22,6 +22,21 @@ def scaled(scenario: Scenario, devices: int) -> Scenario:
     )
     moved = replace(scenario.people, count=walking) if scenario.people else None
     return replace(scenario, rooms=rooms, people=moved)
+
+
+def without_mqtt(scenario: Scenario) -> Scenario:
+    """The scenario with native clients alone, whatever its kinds and watchers say."""
+
+    def moved(over: Over) -> Over:
+        return Over.NATIVE if over is Over.MQTT else over
+
+    return replace(
+        scenario,
+        mqtt=0.0,
+        kinds={name: replace(kind, over=moved(kind.over)) for name, kind in scenario.kinds.items()},
+        watchers=tuple(replace(watcher, over=moved(watcher.over)) for watcher in scenario.watchers),
+        people=scenario.people and replace(scenario.people, over=moved(scenario.people.over)),
+    )
 
 
 def apportioned(total: int, weights: Sequence[int]) -> list[int]:

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from hbroker import topic_matches
 from hbroker.sim.rooms.model.device import Say
 from hbroker.sim.rooms.plan import Client, Plan, plan
-from hbroker.sim.rooms.scaling import apportioned, scaled, tempos
+from hbroker.sim.rooms.scaling import apportioned, scaled, tempos, without_mqtt
 from hbroker.sim.rooms.scenario import brought, load
 from hbroker.sim.rooms.scenario.settings import Skew
 
@@ -81,6 +81,7 @@ def test_as_many_devices_are_mqtt_clients_as_the_share_says(share: float) -> Non
     mqtt = sum(client.is_device and not client.is_native for client in planned.clients)
     pinned = sum(client.role == "camera" for client in planned.clients)
     assert mqtt == min(round(share * 2_000), 2_000 - pinned)
+    assert all(client.is_native for client in plan(without_mqtt(scenario)).clients)
 
 
 @pytest.mark.parametrize("share", [0.2, 0.8])

@@ -9,7 +9,7 @@ import pytest
 
 import hbroker
 from hbroker import NotConnected, SessionTakenOver, Unreachable, Will
-from hbroker.runtime.fleet import Fleet, Member, fleet
+from hbroker.runtime.fleet import Fleet, Member, MemberProfile, fleet
 from tests.product.node import Node, node_up
 
 PATIENCE = 25.0
@@ -29,7 +29,7 @@ async def members(node: Node) -> AsyncIterator[Fleet]:
 
 async def _until(condition: Callable[[], bool]) -> None:
     async with asyncio.timeout(PATIENCE):
-        while not condition():
+        while not condition():  # noqa: ASYNC110 (nothing tells)
             await asyncio.sleep(0.01)
 
 
@@ -115,7 +115,7 @@ async def test_a_slow_member_holds_back_its_own_messages_alone(members: Fleet) -
 
 
 async def test_a_session_outlives_its_member_and_its_fleet(node: Node) -> None:
-    profile = {"client_id": "lasting", "session_expiry": 60.0}
+    profile: MemberProfile = {"client_id": "lasting", "session_expiry": 60.0}
     async with fleet(node.address) as first:
         member = await first.connect(**profile)
         await member.subscribe("lasting/#", qos=1)
@@ -132,7 +132,7 @@ async def test_a_session_outlives_its_member_and_its_fleet(node: Node) -> None:
 
 
 async def test_one_session_has_one_member_and_one_fleet(node: Node, members: Fleet) -> None:
-    profile = {"client_id": "only", "session_expiry": 60.0}
+    profile: MemberProfile = {"client_id": "only", "session_expiry": 60.0}
     member = await members.connect(**profile)
     inbox = await member.subscribe("only/#", qos=1)
     with pytest.raises(ValueError, match="only"):

@@ -47,7 +47,7 @@ def _periodic(random: Random, pattern: Periodic, clock_s: float) -> Iterator[flo
 
 
 def _poisson(random: Random, pattern: Poisson, clock_s: float) -> Iterator[float]:
-    """Of events at the higher of the two rates, those are left out that the hour has too many of (thinning)."""
+    """Thinning: of events at the higher of both rates, those are left out of which an hour has too many."""
     highest = max(1.0, pattern.at_night)
     at = 0.0
     while True:

@@ -59,6 +59,8 @@ class MqttClient(asyncio.Protocol):
         """By packet id: the QoS, and who is told."""
         self._receiving: set[int] = set()
         """Packet ids of QoS 2 messages from the server that wait for its PUBREL (MQTT 5 §4.3.3)."""
+        self._idle = asyncio.Event()
+        self._idle.set()
         self._last_id = 0
         self._room = _RECEIVE_MAXIMUM
         self._is_full = False
@@ -95,13 +97,13 @@ class MqttClient(asyncio.Protocol):
         if qos:
             packet_id = self._next_id()
             self._in_flight[packet_id] = qos, told
+            self._idle.clear()
         self._transport.write(publish(topic, payload, qos, retain=retain, packet_id=packet_id))
         return True
 
-    @property
-    def in_flight(self) -> int:
-        """Messages of QoS 1 and 2 without their last acknowledgement."""
-        return len(self._in_flight)
+    async def drain(self) -> None:
+        """Waits until every message has its last acknowledgement, or never will."""
+        await self._idle.wait()
 
     def close(self) -> None:
         """Says goodbye: no will is published. Idempotent."""
@@ -207,6 +209,8 @@ class MqttClient(asyncio.Protocol):
 
     def _settle(self, packet_id: int, reason: int) -> None:
         sent = self._in_flight.pop(packet_id, None)
+        if not self._in_flight:
+            self._idle.set()
         if sent is not None:
             sent[1](reason)
 
@@ -215,10 +219,13 @@ class MqttClient(asyncio.Protocol):
         if self._keep_alive is not None:
             self._keep_alive.cancel()
         error = ConnectionFailed(text)
-        for future in (self._connected, *self._subscribing.values()):
-            if not future.done():
-                future.set_exception(error)
+        if not self._connected.done():
+            self._connected.set_exception(error)
+        for granted in self._subscribing.values():
+            if not granted.done():
+                granted.set_exception(error)
         in_flight, self._in_flight = self._in_flight, {}
+        self._idle.set()
         for _, told in in_flight.values():
             told(None)
 

@@ -19,7 +19,8 @@ from .settings import Kind, Over, People, Room, Scenario, Skew, Update, Watcher
 __all__ = ["parse"]
 
 _KEYS: Final = (
-    "about", "top", "seed", "speed", "clock", "mqtt", "kinds", "rooms", "watchers", "people", "updates", "skew",
+    "about", "top", "seed", "speed", "clock", "mqtt",
+    "kinds", "rooms", "watchers", "people", "updates", "skew",
 )  # fmt: skip
 _NOON_S: Final = 43_200.0
 MOST_DEVICES: Final = 1_000_000

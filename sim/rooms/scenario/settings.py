@@ -159,8 +159,8 @@ class Command:
 
 @dataclass(frozen=True, slots=True)
 class Absence:
-    """A device is there for `up_s` and away for `down_s` seconds, both exponential with that mean. `is_abrupt`:
-    it breaks off (and its will is published); else it says goodbye."""
+    """A device is there for `up_s` and away for `down_s` seconds, both exponential with that mean.
+    `is_abrupt`: it breaks off (and its will is published); else it says goodbye."""
 
     up_s: float
     down_s: float
@@ -229,8 +229,8 @@ class People:
 
 @dataclass(frozen=True, slots=True)
 class Update:
-    """An image of `size` bytes that goes, `at_s` seconds after the beginning, to all devices below `area` that
-    are always there. `kinds`: to these alone; empty: to all."""
+    """An image of `size` bytes that goes, `at_s` seconds after the beginning, to all devices below `area`
+    that are always there. `kinds`: to these alone; empty: to all."""
 
     at_s: float
     area: str
