@@ -13,6 +13,7 @@ import sys
 from collections.abc import Sequence
 
 from hbroker.cli import (
+    apply,
     capture,
     check,
     clients,
@@ -42,6 +43,7 @@ _COMMANDS = (
     clients,
     resolve,
     move,
+    apply,
     leave,
     kick,
     sim,

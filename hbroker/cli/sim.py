@@ -135,7 +135,7 @@ def _adjusted(scenario: Scenario, options: argparse.Namespace) -> Scenario:
 
 def _played(planned: Plan, options: argparse.Namespace) -> Summary:
     """Runs it, between two looks at the nodes."""
-    from hbroker.cli.tree import read_statuses
+    from hbroker.cli.hierarchy import read_statuses
     from hbroker.sim.rooms.accounts import summarised
     from hbroker.sim.rooms.files import allow
     from hbroker.sim.rooms.play import Terms
@@ -145,7 +145,7 @@ def _played(planned: Plan, options: argparse.Namespace) -> Summary:
     allow(connections)
 
     def statuses() -> list[Status]:
-        return read_statuses(options.root, options.timeout, with_clients=False)[0]
+        return read_statuses(options.root, options.timeout)[0]
 
     before = statuses()
     terms = Terms(options.root, gateways, options.duration, planned.scenario.speed)
