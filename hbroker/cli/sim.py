@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import asyncio
-import signal
 import sys
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
@@ -18,7 +16,7 @@ if TYPE_CHECKING:
     from hbroker.cli.hierarchy import Status
     from hbroker.sim.rooms.accounts import Summary
     from hbroker.sim.rooms.plan import Plan
-    from hbroker.sim.rooms.play import Outcome
+    from hbroker.sim.rooms.play import Outcome, Terms
     from hbroker.sim.rooms.scenario import Scenario
 
 _TEXT = """\
@@ -135,6 +133,8 @@ def _adjusted(scenario: Scenario, options: argparse.Namespace) -> Scenario:
 
 def _played(planned: Plan, options: argparse.Namespace) -> Summary:
     """Runs it, between two looks at the nodes."""
+    import asyncio
+
     from hbroker.cli.hierarchy import read_statuses
     from hbroker.sim.rooms.accounts import summarised
     from hbroker.sim.rooms.files import allow
@@ -153,14 +153,15 @@ def _played(planned: Plan, options: argparse.Namespace) -> Summary:
     return summarised(outcome, before, statuses())
 
 
-async def _run(planned: Plan, terms: object) -> Outcome:
-    from typing import cast
+async def _run(planned: Plan, terms: Terms) -> Outcome:
+    import asyncio
+    import signal
 
     from hbroker.sim.rooms.display import progress_display
-    from hbroker.sim.rooms.play import Play, Terms
+    from hbroker.sim.rooms.play import Play
 
     with progress_display(f"{planned.scenario.name}, {planned.devices} devices") as show:
-        play = Play(planned, cast(Terms, terms), show)
+        play = Play(planned, terms, show)
         asyncio.get_running_loop().add_signal_handler(signal.SIGINT, play.stop)
         return await play.run()
 

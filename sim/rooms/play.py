@@ -295,8 +295,14 @@ async def _in_turns(steps: Iterable[Coroutine[None, None, None]], most: int) -> 
 
 
 async def _owners(members: Fleet, plan: Plan) -> tuple[str, ...]:
-    """The owner of each stream's topic. What is in a known zone asks nobody."""
+    """The owner of each stream: who has the topic above it, which is a device's, or an area's."""
     asking = await members.connect()
-    names = [(await asking.resolve(stream.topic)).owner for stream in plan.streams]
+    above = [stream.topic.rpartition("/")[0] for stream in plan.streams]
+    topics = list(dict.fromkeys(above))
+    names: dict[str, str] = {}
+    for first in range(0, len(topics), CONNECTING):
+        some = topics[first : first + CONNECTING]
+        found = await asyncio.gather(*(asking.resolve(topic) for topic in some))
+        names.update(zip(some, (resolution.owner for resolution in found), strict=True))
     await asking.close()
-    return tuple(names)
+    return tuple(names[topic] for topic in above)

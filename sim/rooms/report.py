@@ -34,7 +34,8 @@ def words(summary: Summary) -> list[str]:
         f"said {total.published} of {total.asked} that were due; {total.acknowledged} acknowledged,"
         f" {total.rejected} refused, {total.unanswered} without an answer",
         f"received {total.received} of {total.expected} copies; {total.lost} lost,"
-        f" {total.duplicates} came twice, {total.disordered} out of order; {total.broken} of them against what is promised",
+        f" {total.duplicates} came twice, {total.disordered} out of order;"
+        f" {total.broken} of them against what is promised",
         f"this process: {summary.busy:.0%} of a processor, its event loop {summary.loop_busy:.0%};"
         f" events fired {_ms(late.quantile(0.5))} ms late (p50), {_ms(late.quantile(0.99))} ms (p99)",
     ]
