@@ -38,8 +38,9 @@ examples:
   hbroker sim my.yaml --dry-run                          what there would be; nothing connects
 
 --json prints {scenario, seed, devices, connected, clients, native, streams, expected_per_s,
-  asked_per_s, achieved_per_s, seconds, connect_s, busy, loop_busy, lateness, interrupted,
-  lost_connections, retried_connections, failed, foreign, is_clean, total, rooms: [{room, devices, …}],
+  asked_per_s, achieved_per_s, seconds, connect_s, busy, loop_busy, starved, lateness, interrupted,
+  lost_connections, retried_connections, failed, foreign, is_clean, total,
+  rooms: [{room, devices, …}],
   nodes: [{node, subtree, messages_in, messages_out, others, drops, cpu_s, …}]}; total, each room and
   each node have asked, published, bytes, unsent, acknowledged, rejected, unanswered, expected,
   received, lost, duplicates, disordered, broken, latency

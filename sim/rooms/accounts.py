@@ -54,8 +54,7 @@ class NodeAccount:
 @dataclass(frozen=True, slots=True)
 class Summary:
     """A run in numbers. `asked_per_s`, `achieved_per_s`: messages a second, of those that were due while the
-    devices played; `busy`: the share of a processor that this process used, and `loop_busy` its one thread of
-    Python; if that is near 1, the simulator was the limit."""
+    devices played."""
 
     outcome: Outcome
     total: Tally
@@ -64,8 +63,6 @@ class Summary:
     devices_by_room: dict[str, int]
     asked_per_s: float
     achieved_per_s: float
-    busy: float
-    loop_busy: float
 
     def to_json(self) -> dict[str, object]:
         """All of it."""
@@ -81,10 +78,11 @@ class Summary:
             "expected_per_s": plan.rate,
             "asked_per_s": self.asked_per_s,
             "achieved_per_s": self.achieved_per_s,
-            "seconds": outcome.seconds,
+            "seconds": outcome.effort.seconds,
             "connect_s": outcome.connect_s,
-            "busy": self.busy,
-            "loop_busy": self.loop_busy,
+            "busy": outcome.effort.busy,
+            "loop_busy": outcome.effort.loop_busy,
+            "starved": outcome.effort.starved,
             "lateness": outcome.lateness.to_json(),
             "interrupted": outcome.was_interrupted,
             "lost_connections": outcome.troubles.lost_connections,
@@ -115,7 +113,6 @@ def summarised(outcome: Outcome, before: Statuses, after: Statuses) -> Summary:
     for client in plan.clients:
         devices[client.room] += client.is_device
     total = ledger.tally(plan.streams)
-    seconds = max(outcome.seconds, 1e-9)
     played = outcome.played
     return Summary(
         outcome,
@@ -124,9 +121,7 @@ def summarised(outcome: Outcome, before: Statuses, after: Statuses) -> Summary:
         _nodes(outcome, before, after),
         dict(devices),
         played.asked / outcome.due_s if outcome.due_s else 0.0,
-        played.published / seconds,
-        outcome.cpu_s / seconds,
-        outcome.loop_s / seconds,
+        played.published / max(outcome.effort.seconds, 1e-9),
     )
 
 

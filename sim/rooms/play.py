@@ -19,6 +19,7 @@ from typing import Final
 from hbroker.errors import HBrokerError
 from hbroker.runtime.fleet import Fleet, fleet
 
+from .effort import Effort, Stopwatch
 from .latency import Histogram
 from .ledger import Ledger
 from .links import Links
@@ -34,7 +35,7 @@ SETTLE_S: Final = 30.0
 """For what is on its way at the end: longer than owners wait before they publish a will (15 s)."""
 QUIET_S: Final = 1.0
 """Nothing came for so long: what is not promised, or owed by a will, comes no more."""
-_BATCH: Final = 128
+_BATCH: Final = 512
 _LONGEST_S: Final = 0.05
 _SHOW_S: Final = 0.25
 _MICRO: Final = 1_000_000
@@ -88,10 +89,9 @@ class Played:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What came of a run. `due_s`: in how many seconds all of it was due, and `seconds`: how long it took
-    to hand all over. `cpu_s`: of this process, and `loop_s`: of its one thread of Python, meanwhile.
-    `owners`: of each stream, the name of the node that owned its topic at the beginning. `connected`:
-    devices that were, at any time."""
+    """What came of a run. `due_s`: in how many seconds all of it was due; `effort`: of how many seconds it
+    took to hand all over, and of what this process did meanwhile. `owners`: of each stream, the name of the
+    node that owned its topic at the beginning. `connected`: devices that were, at any time."""
 
     plan: Plan
     ledger: Ledger
@@ -101,9 +101,7 @@ class Outcome:
     played: Played
     connect_s: float
     due_s: float
-    seconds: float
-    cpu_s: float
-    loop_s: float
+    effort: Effort
     lateness: Histogram
     was_interrupted: bool
 
@@ -153,20 +151,19 @@ class Play:
         owners = await _owners(members, self._plan)
         await self._connect(lambda client: client.is_device, events)
         connect_s = time.monotonic() - begun
-        cpu_s, loop_s = time.process_time(), time.thread_time()
         self._phase = "playing"
         asked, published = self._ledger.asked, self._ledger.published
-        began = self._played_since = time.monotonic()
+        self._played_since = time.monotonic()
+        watch = Stopwatch()
         await self._play(events)
-        seconds = time.monotonic() - began
+        effort = watch.read()
         played = Played(self._ledger.asked - asked, self._ledger.published - published)
-        cpu_s, loop_s = time.process_time() - cpu_s, time.thread_time() - loop_s
         self._phase = "settling"
         await self._settle()
         return Outcome(
             self._plan, self._ledger, self._troubles, owners,
             sum(player.was_connected and player.client.is_device for player in self._players),
-            played, connect_s, min(seconds, self._terms.duration_s), seconds, cpu_s, loop_s,
+            played, connect_s, min(effort.seconds, self._terms.duration_s), effort,
             self._lateness, self._stop.is_set(),
         )  # fmt: skip
 

@@ -25,7 +25,7 @@ def words(summary: Summary) -> list[str]:
     """What there is to say of it all."""
     outcome, total, plan = summary.outcome, summary.total, summary.outcome.plan
     achieved = summary.achieved_per_s / summary.asked_per_s if summary.asked_per_s else 1.0
-    late = outcome.lateness
+    late, effort = outcome.lateness, outcome.effort
     lines = [
         f"{outcome.connected} of {plan.devices} devices connected, in {outcome.connect_s:.1f} s;"
         f" {len(plan.clients)} clients in all, {sum(c.is_native for c in plan.clients)} of them native",
@@ -36,7 +36,8 @@ def words(summary: Summary) -> list[str]:
         f"received {total.received} of {total.expected} copies; {total.lost} lost,"
         f" {total.duplicates} came twice, {total.disordered} out of order;"
         f" {total.broken} of them against what is promised",
-        f"this process: {summary.busy:.0%} of a processor, its event loop {summary.loop_busy:.0%};"
+        f"this process: {effort.busy:.0%} of a processor, its event loop {effort.loop_busy:.0%},"
+        f" kept waiting by others for {_share(effort.starved)} of the time;"
         f" events fired {_ms(late.quantile(0.5))} ms late (p50), {_ms(late.quantile(0.99))} ms (p99)",
     ]
     troubles = outcome.troubles
@@ -56,11 +57,11 @@ def verdict(summary: Summary) -> list[str]:
         lines.append(f"{summary.total.rejected} messages were refused")
     if summary.outcome.troubles.failed:
         lines.append(f"{len(summary.outcome.troubles.failed)} clients could not connect again")
-    late = summary.outcome.lateness.quantile(0.99) or 0.0
-    if late > LATE_MS or summary.loop_busy > BUSY:
-        lines.append(
-            "the simulator itself was a limit: fewer devices, or a lower speed, or a quieter machine"
-        )
+    late, effort = summary.outcome.lateness.quantile(0.99) or 0.0, summary.outcome.effort
+    if effort.loop_busy > BUSY:
+        lines.append("the simulator itself was the limit: have fewer devices, or a lower --speed")
+    elif late > LATE_MS:
+        lines.append("events fired late, and latencies are partly this process's: the machine was busy")
     if not lines and is_clean(summary):
         lines.append("all that is promised was kept")
     return lines
@@ -71,7 +72,7 @@ def rooms_table(summary: Summary) -> Table:
     header = ("ROOM", "DEVICES", "SAID/s", *_COUNTS)
     ranked = sorted(summary.rooms.items(), key=lambda item: -item[1].published)
     shown = {room for room, _ in ranked[:MOST_ROOMS]}
-    seconds = max(summary.outcome.seconds, 1e-9)
+    seconds = max(summary.outcome.effort.seconds, 1e-9)
     rows = [
         (
             room or "-",
@@ -128,6 +129,10 @@ def _cells(tally: Tally) -> Sequence[str]:
 
 def _ms(value: float | None) -> str:
     return "-" if value is None else f"{value:.1f}"
+
+
+def _share(value: float | None) -> str:
+    return "an unknown share" if value is None else f"{value:.0%}"
 
 
 def _or_dash(value: float | None, shown: Callable[[float], str] = str) -> str:
