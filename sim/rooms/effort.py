@@ -1,8 +1,8 @@
 """How hard this process worked, and how long it was kept from working.
 
-A loop that is late because it has too much to do, and one that is late because others have the processors,
-need different remedies. The kernel tells how long a thread was ready to run and did not (`schedstat`, where Linux
-is built with it).
+A loop that is late because it has too much to do, and one that is late because others have the
+processors, need different remedies. The kernel tells how long a thread was ready to run and did not
+(`schedstat`, where Linux is built with it).
 """
 
 from __future__ import annotations
