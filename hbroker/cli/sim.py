@@ -136,7 +136,6 @@ def _played(planned: Plan, options: argparse.Namespace) -> Summary:
     """Runs it, between two looks at the nodes."""
     import asyncio
 
-    from hbroker.cli.hierarchy import read_statuses
     from hbroker.sim.rooms.accounts import summarised
     from hbroker.sim.rooms.files import allow
     from hbroker.sim.rooms.play import Terms
@@ -145,13 +144,34 @@ def _played(planned: Plan, options: argparse.Namespace) -> Summary:
     gateways = _gateways(options) if connections else ()
     allow(connections)
 
-    def statuses() -> list[Status]:
-        return read_statuses(options.root, options.timeout)[0]
-
-    before = statuses()
+    before = _statuses(options)
     terms = Terms(options.root, gateways, options.duration, planned.scenario.speed)
     outcome = asyncio.run(_run(planned, terms))
-    return summarised(outcome, before, statuses())
+    return summarised(outcome, before, _statuses(options))
+
+
+def _statuses(options: argparse.Namespace) -> list[Status]:
+    """What each node says of itself in time, and the id of the message in which it does: by that it is known
+    how many messages of its own it took in between two of them. Raises Unreachable."""
+    import time
+
+    from hbroker import sync
+    from hbroker.cli.hierarchy import STATUS_FILTER, parse_status
+
+    deadline = time.monotonic() + options.timeout
+    with (
+        sync.connect(options.root, timeout=options.timeout) as client,
+        client.subscribe(STATUS_FILTER, qos=1, timeout=options.timeout) as messages,
+    ):
+        told: dict[str, Status] = {}
+        while not set(messages.owners) <= told.keys():
+            message = messages.next(timeout=max(deadline - time.monotonic(), 0.0))
+            if message is None:
+                break
+            status = parse_status(message.topic, message.payload)
+            if status is not None:
+                told[status["name"]] = status | {"run": message.publisher, "own": message.sequence}
+    return list(told.values())
 
 
 async def _run(planned: Plan, terms: Terms) -> Outcome:

@@ -1,9 +1,9 @@
 """What came of a run, by room, by node and in all; and what the nodes themselves counted.
 
 A node's own count of messages is that of its status (`hbroker tree`), read before the run and after it.
-Beside the run's messages it has what others published there meanwhile: the node its own status, once;
-gateways their records, at the owner of `$gateway`; and one for each part of a large message but the first
-(§7.5).
+Beside the run's messages it has its own, which are numbered, and so can be left out; what others published
+there meanwhile, gateways above all, at the owner of `$gateway`; and one for each part of a large message but
+the first (§7.5).
 """
 
 from __future__ import annotations
@@ -20,13 +20,14 @@ from .play import Outcome
 __all__ = ["NodeAccount", "Statuses", "Summary", "is_clean", "summarised"]
 
 Statuses: TypeAlias = Sequence[Mapping[str, Any]]
-"""Nodes' statuses, as `hbroker tree --json` has them."""
+"""Nodes' statuses, as `hbroker tree --json` has them, each with the id of its message: `run`, `own`."""
 
 
 @dataclass(frozen=True, slots=True)
 class NodeAccount:
     """One node. `tally`: of the streams that it owned at the beginning. The rest is what it counted itself
-    meanwhile; None: it did not tell. `others`: messages that it took beside those of the run."""
+    meanwhile; None: it did not tell, or was started again. `messages_in`: what it took, less what it said
+    itself. `others`: of that, what is not of the run."""
 
     name: str
     subtree: str
@@ -135,14 +136,13 @@ def _nodes(outcome: Outcome, before: Statuses, after: Statuses) -> list[NodeAcco
         tally = outcome.ledger.tally(grouped.get(name, ()))
         status, former = later.get(name), earlier.get(name)
         subtree = str(status.get("subtree", "")) if status else ""
-        if status is None or former is None:
+        if status is None or former is None or former.get("run") != status.get("run"):
             accounts.append(NodeAccount(name, subtree, tally))
             continue
-        taken = _grown(former, status, "messages_in")
-        others = None if taken is None else taken - tally.published
+        taken = _grown(former, status, "messages_in") - _grown(former, status, "own")
         accounts.append(
             NodeAccount(
-                name, subtree, tally, taken, _grown(former, status, "messages_out"), others,
+                name, subtree, tally, taken, _grown(former, status, "messages_out"), taken - tally.published,
                 _drops(former, status), _grown(former, status, "cpu_s"),
             )
         )  # fmt: skip
@@ -150,8 +150,7 @@ def _nodes(outcome: Outcome, before: Statuses, after: Statuses) -> list[NodeAcco
 
 
 def _grown(former: Mapping[str, Any], status: Mapping[str, Any], key: str) -> Any:
-    before, after = former.get(key), status.get(key)
-    return None if before is None or after is None else after - before
+    return (status.get(key) or 0) - (former.get(key) or 0)
 
 
 def _drops(former: Mapping[str, Any], status: Mapping[str, Any]) -> dict[str, int]:

@@ -103,8 +103,23 @@ def _lost_one(planned: Plan, ledger: Ledger) -> None:
         ledger.receive(receiver, stamped(stamp, b"x"), 2_001)
 
 
-STATUS = {"subtree": "", "messages_in": 10, "messages_out": 5, "cpu_s": 1.0, "drops": {"queue_full": 1}}
-LATER = {**STATUS, "messages_in": 13, "messages_out": 9, "cpu_s": 1.5, "drops": {"queue_full": 3, "away": 0}}
+STATUS = {
+    "run": 9,
+    "own": 4,
+    "subtree": "",
+    "messages_in": 10,
+    "messages_out": 5,
+    "cpu_s": 1.0,
+    "drops": {"queue_full": 1},
+}
+LATER = {
+    **STATUS,
+    "own": 6,
+    "messages_in": 15,
+    "messages_out": 9,
+    "cpu_s": 1.5,
+    "drops": {"queue_full": 3, "away": 0},
+}
 
 
 def test_a_loss_that_should_not_be_is_told_and_nodes_speak_for_themselves(planned: Plan) -> None:
