@@ -156,7 +156,7 @@ def _statuses(options: argparse.Namespace) -> list[Status]:
     import time
 
     from hbroker import sync
-    from hbroker.cli.hierarchy import STATUS_FILTER, parse_status
+    from hbroker.cli.hierarchy import STATUS_FILTER, in_order, parse_status
 
     deadline = time.monotonic() + options.timeout
     with (
@@ -171,7 +171,7 @@ def _statuses(options: argparse.Namespace) -> list[Status]:
             status = parse_status(message.topic, message.payload)
             if status is not None:
                 told[status["name"]] = status | {"run": message.publisher, "own": message.sequence}
-    return list(told.values())
+    return in_order(list(told.values()))
 
 
 async def _run(planned: Plan, terms: Terms) -> Outcome:

@@ -37,8 +37,8 @@ def words(summary: Summary) -> list[str]:
         f" {total.duplicates} came twice, {total.disordered} out of order;"
         f" {total.broken} of them against what is promised",
         f"this process: {effort.busy:.0%} of a processor, its event loop {effort.loop_busy:.0%},"
-        f" kept waiting by others for {_share(effort.starved)} of the time;"
-        f" events fired {_ms(late.quantile(0.5))} ms late (p50), {_ms(late.quantile(0.99))} ms (p99)",
+        f" kept waiting by others for {_share(effort.starved)} of the time",
+        f"events fired {_ms(late.quantile(0.5))} ms late (p50), {_ms(late.quantile(0.99))} ms (p99)",
     ]
     troubles = outcome.troubles
     if troubles.lost_connections or troubles.retried_connections:
