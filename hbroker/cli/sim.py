@@ -39,7 +39,7 @@ examples:
 
 --json prints {scenario, seed, devices, connected, clients, native, streams, expected_per_s,
   asked_per_s, achieved_per_s, seconds, connect_s, busy, loop_busy, starved, lateness, interrupted,
-  lost_connections, retried_connections, failed, foreign, is_clean, total,
+  lost_connections, retried_connections, refusals, failed, foreign, is_clean, total,
   rooms: [{room, devices, …}],
   nodes: [{node, subtree, messages_in, messages_out, others, drops, cpu_s, …}]}; total, each room and
   each node have asked, published, bytes, unsent, acknowledged, rejected, unanswered, expected,

@@ -88,6 +88,7 @@ class Summary:
             "interrupted": outcome.was_interrupted,
             "lost_connections": outcome.troubles.lost_connections,
             "retried_connections": outcome.troubles.retried_connections,
+            "refusals": dict(outcome.troubles.refusals),
             "failed": outcome.troubles.failed,
             "foreign": outcome.ledger.foreign,
             "is_clean": is_clean(self),

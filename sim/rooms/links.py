@@ -6,13 +6,15 @@ Both are a `Link`: they publish and say what became of it, subscribe, say goodby
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from functools import partial
 from itertools import cycle
 from typing import Final, Protocol, TypeAlias
 
 from hbroker.errors import Backpressure, HBrokerError
-from hbroker.protocol.packets import Reason
+from hbroker.protocol.packets import Reason, reason_name
 from hbroker.runtime.client import Subscription
 from hbroker.runtime.fleet import Fleet, Member
 from hbroker.runtime.identity import Will
@@ -59,6 +61,8 @@ class Links:
     """Opens links to one network: `gateways` take turns."""
 
     def __init__(self, fleet: Fleet, gateways: Sequence[tuple[str, int]]) -> None:
+        self.refusals: Counter[str] = Counter()
+        """Messages that were not taken over, by what was said of them."""
         self._fleet = fleet
         self._gateways = cycle(gateways)
 
@@ -74,14 +78,16 @@ class Links:
         name = f"{run:04x}-{client.number}-{client.name.rpartition('/')[2]}"
         if client.is_native:
             kept = None if will is None else Will(will[0].topic, will[1], will[0].qos, will[0].retain)
-            return _NativeLink(await self._fleet.connect(client_id=name, will=kept), on_message)
+            member = await self._fleet.connect(client_id=name, will=kept)
+            return _NativeLink(member, on_message, self.refusals)
         async with asyncio.timeout(_TIMEOUT_S):
-            return await _MqttLink.open(next(self._gateways), name, will, on_message, on_lost)
+            return await _MqttLink.open(next(self._gateways), name, will, on_message, on_lost, self.refusals)
 
 
 class _NativeLink:
-    def __init__(self, member: Member, on_message: OnMessage) -> None:
+    def __init__(self, member: Member, on_message: OnMessage, refusals: Counter[str]) -> None:
         self._member = member
+        self._refusals = refusals
         self._on_message = on_message
         self._reader: asyncio.Task[None] | None = None
 
@@ -89,7 +95,7 @@ class _NativeLink:
         try:
             if stream.qos:
                 self._member.publish_then(
-                    lambda reason: told(None if reason is None else reason in _TAKEN),
+                    partial(self._answer, told),
                     stream.topic, payload, qos=stream.qos, retain=stream.retain,
                 )  # fmt: skip
             else:
@@ -112,6 +118,11 @@ class _NativeLink:
         self._member.vanish()
         self._stop_reading()
 
+    def _answer(self, told: Told, reason: int | None) -> None:
+        if reason is not None and reason not in _TAKEN:
+            self._refusals[reason_name(reason)] += 1
+        told(None if reason is None else reason in _TAKEN)
+
     async def _read(self, subscription: Subscription) -> None:
         async for message in subscription:
             self._on_message(message.topic, message.payload)
@@ -122,8 +133,9 @@ class _NativeLink:
 
 
 class _MqttLink:
-    def __init__(self, client: MqttClient) -> None:
+    def __init__(self, client: MqttClient, refusals: Counter[str]) -> None:
         self._client = client
+        self._refusals = refusals
 
     @classmethod
     async def open(
@@ -133,6 +145,7 @@ class _MqttLink:
         will: tuple[Stream, bytes] | None,
         on_message: OnMessage,
         on_lost: OnLost,
+        refusals: Counter[str],
     ) -> _MqttLink:
         def received(message: Received) -> None:
             on_message(message.topic, message.payload)
@@ -144,12 +157,12 @@ class _MqttLink:
         except BaseException:
             client.abort()
             raise
-        return cls(client)
+        return cls(client, refusals)
 
     def publish(self, stream: Stream, payload: bytes, told: Told) -> bool:
         return self._client.publish(
             stream.topic, payload, stream.qos, retain=stream.retain,
-            told=lambda reason: told(None if reason is None else reason < _BAD),
+            told=partial(self._answer, told),
         )  # fmt: skip
 
     async def subscribe(self, filters: Sequence[str], qos: int, *, no_local: bool) -> None:
@@ -165,3 +178,8 @@ class _MqttLink:
 
     def vanish(self) -> None:
         self._client.abort()
+
+    def _answer(self, told: Told, reason: int | None) -> None:
+        if reason is not None and reason >= _BAD:
+            self._refusals[f"MQTT {reason:#04x}"] += 1
+        told(None if reason is None else reason < _BAD)

@@ -132,6 +132,7 @@ class Play:
         """Raises NotAllConnected, and what `fleet` does."""
         async with fleet(self._terms.root) as members:
             links = Links(members, self._terms.gateways)
+            self._troubles = Troubles(links.refusals)
             self._players = [
                 Player(client, self._run, links, self._ledger, self._now, self._troubles)
                 for client in self._plan.clients

@@ -8,7 +8,7 @@ without having been told to is counted, and made again.
 from __future__ import annotations
 
 import asyncio
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Coroutine
 from functools import partial
 from typing import Final
@@ -30,9 +30,11 @@ _ONLINE, _OFFLINE = b"online", b"offline"
 
 
 class Troubles:
-    """What went wrong beside messages. `failed`: clients that could not connect, and why."""
+    """What went wrong. `refusals`: of messages, by reason. `failed`: clients that could not connect, and
+    why."""
 
-    def __init__(self) -> None:
+    def __init__(self, refusals: Counter[str] | None = None) -> None:
+        self.refusals = Counter[str]() if refusals is None else refusals
         self.lost_connections = 0
         self.retried_connections = 0
         self.failed: dict[str, str] = {}

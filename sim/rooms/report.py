@@ -54,7 +54,10 @@ def verdict(summary: Summary) -> list[str]:
     if summary.total.broken:
         lines.append(f"{summary.total.broken} messages lost or doubled that should not be")
     if summary.total.rejected:
-        lines.append(f"{summary.total.rejected} messages were refused")
+        reasons = ", ".join(
+            f"{count} {reason}" for reason, count in summary.outcome.troubles.refusals.items()
+        )
+        lines.append(f"{summary.total.rejected} messages were refused: {reasons or 'nobody says why'}")
     if summary.outcome.troubles.failed:
         lines.append(f"{len(summary.outcome.troubles.failed)} clients could not connect again")
     late, effort = summary.outcome.lateness.quantile(0.99) or 0.0, summary.outcome.effort
