@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from hbroker.protocol.lookup import Hop, Resolution
     from hbroker.protocol.packets import Reason
     from hbroker.runtime.client import Client, Connecting, Subscription, connect
+    from hbroker.runtime.fleet import Fleet, Member, fleet
     from hbroker.runtime.identity import Will
     from hbroker.runtime.publication import Receipt
 
@@ -37,10 +38,12 @@ __all__ = [
     "Client",
     "ConfigError",
     "Connecting",
+    "Fleet",
     "HBrokerError",
     "Hop",
     "InvalidTopic",
     "LocalError",
+    "Member",
     "Message",
     "NotConnected",
     "PayloadTooLarge",
@@ -56,6 +59,7 @@ __all__ = [
     "__version__",
     "connect",
     "filter_is_valid",
+    "fleet",
     "sync",
     "topic_is_valid",
     "topic_matches",
@@ -64,7 +68,9 @@ __all__ = [
 _MODULES: Final = {
     "Client": "hbroker.runtime.client",
     "Connecting": "hbroker.runtime.client",
+    "Fleet": "hbroker.runtime.fleet",
     "Hop": "hbroker.protocol.lookup",
+    "Member": "hbroker.runtime.fleet",
     "Message": "hbroker._native",
     "Reason": "hbroker.protocol.packets",
     "Receipt": "hbroker.runtime.publication",
@@ -73,6 +79,7 @@ _MODULES: Final = {
     "Will": "hbroker.runtime.identity",
     "connect": "hbroker.runtime.client",
     "filter_is_valid": "hbroker._native",
+    "fleet": "hbroker.runtime.fleet",
     "topic_is_valid": "hbroker._native",
     "topic_matches": "hbroker._native",
 }

@@ -13,9 +13,9 @@ A client belongs to the event loop in which it was connected. Times are seconds.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Generator
+from collections.abc import AsyncIterator, Callable, Generator
 from types import TracebackType
-from typing import TYPE_CHECKING, Final, Unpack
+from typing import TYPE_CHECKING, Final, Protocol, Unpack
 
 from hbroker.errors import Backpressure, InvalidTopic
 from hbroker.protocol.outcome import (
@@ -42,7 +42,7 @@ from hbroker.runtime.identity import Identity, Profile, Will
 from hbroker.runtime.publication import Properties, Publication, Receipt
 
 if TYPE_CHECKING:
-    from hbroker._native import Message
+    from hbroker._native import Endpoint, Message
     from hbroker.protocol.lookup import Resolution
     from hbroker.protocol.packets import Address
     from hbroker.protocol.subscription import Options
@@ -93,7 +93,7 @@ class Connecting:
     async def _connect(self) -> Client:
         root = await _address_of(*self._root)
         listen = listen_for(root) if self._listen is None else await _address_of(*place_of(self._listen))
-        client = Client(root, self._identity, listen, self._timeout)
+        client = Client(root, self._identity, new_endpoint(listen, self._identity), self._timeout)
         try:
             await client._start()
         except BaseException:
@@ -102,18 +102,39 @@ class Connecting:
         return client
 
 
-class Client:
-    """A publisher and subscriber. Made by `connect`."""
+class Runner(Protocol):
+    """What takes the turns of a client: `Driver`, or a fleet's."""
 
-    def __init__(self, root: Address, identity: Identity, listen: Address, timeout: float) -> None:
+    def start(self) -> None:
+        """Begins to run in the current event loop."""
+
+    def wake(self) -> None:
+        """Asks for a turn soon."""
+
+    def watch(self, wanted: bool) -> None:
+        """Whether the client takes messages now."""
+
+    def stop(self) -> None:
+        """Ends. Idempotent."""
+
+
+class Client:
+    """A publisher and subscriber. Made by `connect`, or by a `Fleet` with a `drive` of its own."""
+
+    def __init__(
+        self,
+        root: Address,
+        identity: Identity,
+        endpoint: Endpoint,
+        timeout: float,
+        drive: Callable[..., Runner] = Driver,
+    ) -> None:
         self.client_id = identity.terms.client
         self.root = root
         self._timeout = timeout
         self._will = identity.will
-        self._hub = Hub(new_endpoint(listen, identity), root, identity, self._on_room)
-        self._driver = Driver(
-            self._hub.endpoint, self._hub.control, on_turn=self._on_turn, on_error=self._hub.fail
-        )
+        self._hub = Hub(endpoint, root, identity, self._on_room)
+        self._driver = drive(endpoint, self._hub.control, on_turn=self._on_turn, on_error=self._hub.fail)
 
     # Change
 

@@ -264,12 +264,23 @@ class Hub:
         self._flush_handled()
         self.control.leave(end_session=end_session)
 
+    def vanish(self) -> None:
+        """Ends without a word to the owners; whoever waits is told. Idempotent."""
+        if self._error is None:
+            self._error = NotConnected("the client vanished")
+            self._break_off(self._error)
+
     # Out
 
     @property
     def is_blocked(self) -> bool:
         """Whether an inbox that must not drop is full."""
         return any(inbox.is_blocking for inbox in self._inboxes.values())
+
+    @property
+    def is_owed(self) -> bool:
+        """Whether somebody waits to hear what became of a message."""
+        return bool(self._publications)
 
     def counters(self) -> dict[str, int]:
         """The core's, and `publish_failed`."""

@@ -35,3 +35,16 @@ def test_a_client_cannot_write_a_nodes_status() -> None:
 def test_a_client_cannot_write_the_status_of_a_node_that_is_still_to_come() -> None:
     with node_up() as node, sync.connect(node.root) as forger, pytest.raises(errors.Refused):
         forger.publish("$SYS/nodes/kitchen/status", b"{}", qos=1, retain=True, timeout=10)
+
+
+def test_what_a_subscriber_had_at_qos_0_is_not_counted_as_dropped_when_it_leaves() -> None:
+    with node_up() as node, sync.connect(node.root) as publisher:
+        reader = sync.connect(node.root)
+        with reader.subscribe("had/#", qos=0) as messages:
+            for number in range(20):
+                publisher.publish("had/x", b"%d" % number)
+            assert [messages.next(timeout=10) is not None for _ in range(20)] == [True] * 20
+            before = node.drops().get("session_ended", 0)
+            reader.close()
+        # Whoever asks may be counted for what it has not answered when it leaves: two messages each time.
+        assert node.drops().get("session_ended", 0) - before < 10

@@ -17,9 +17,12 @@ pub struct Accounts {
 
 impl Accounts {
     pub fn drop(&mut self, why: Drop, count: u64) {
-        let at = REASONS.iter().position(|&reason| reason == why);
-        debug_assert!(at.is_some(), "{why:?} is no reason of a session");
-        self.dropped[at.unwrap_or_default()] += count;
+        self.dropped[Self::place_of(why)] += count;
+    }
+
+    /// What was dropped for this reason.
+    pub fn dropped_as(&self, why: Drop) -> u64 {
+        self.dropped[Self::place_of(why)]
     }
 
     /// What was dropped, by the reason's name; those that are zero left out.
@@ -34,6 +37,12 @@ impl Accounts {
     /// What came and is neither delivered, nor expired, nor dropped.
     pub fn open(&self) -> u64 {
         self.accepted - self.delivered - self.expired - self.dropped.iter().sum::<u64>()
+    }
+
+    fn place_of(why: Drop) -> usize {
+        let at = REASONS.iter().position(|&reason| reason == why);
+        debug_assert!(at.is_some(), "{why:?} is no reason of a session");
+        at.unwrap_or_default()
     }
 }
 

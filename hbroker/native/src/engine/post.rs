@@ -144,9 +144,10 @@ impl Outlet {
     pub fn end(&mut self, key: SessionKey, unsent: usize, why: Drop) -> Option<(u64, Option<LinkId>)> {
         let mut session = self.sessions.remove(key)?;
         self.standings.iter().filter(|_| session.is_member).for_each(|standings| standings.forget(key));
-        let before = session.accounts.open();
+        let before = session.accounts.dropped_as(why);
         let orphans = session.end(unsent as u64, why, &mut self.loose.tickets);
-        self.counters.drop_many(why, before - orphans.len() as u64);
+        // Not what was open before: copies of `QoS` 0 count as delivered only now.
+        self.counters.drop_many(why, session.accounts.dropped_as(why) - before);
         self.counters.drop_many(Drop::Regrouped, orphans.len() as u64);
         self.loose.orphans.extend(orphans);
         self.sessions.close(session.accounts);

@@ -1,0 +1,281 @@
+"""`hbroker sim`: simulated rooms of devices on a running network."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
+
+from hbroker.cli.exits import DONE, FAILED, INTERRUPTED
+from hbroker.cli.flags import add_json, add_root, add_state_directory, address, command, positive
+from hbroker.cli.output import Style, print_json, print_table, styled
+
+if TYPE_CHECKING:
+    from hbroker.cli.flags import Commands
+    from hbroker.cli.hierarchy import Status
+    from hbroker.sim.rooms.accounts import Summary
+    from hbroker.sim.rooms.plan import Plan
+    from hbroker.sim.rooms.play import Outcome, Terms
+    from hbroker.sim.rooms.scenario import Scenario
+
+_TEXT = """\
+Devices, their rooms' controllers and dashboards connect to a network that runs, each as a client of
+its own: by UDP to the owners, or by MQTT to a gateway, in the share that the scenario sets. They say
+what such devices say, and everything that is received is counted: what was lost, what came twice,
+how long it took. At the end there is a table of rooms, and one of nodes.
+
+SCENARIO is home, office, campus, factory, city, or a file of yours (docs/simulation.md). The same
+scenario and seed give the same events. Ctrl-C ends a run early, with its tables.
+
+examples:
+  hbroker up topologies/home.yaml                        in another terminal
+  hbroker sim home --duration 60
+  hbroker sim city --devices 5000 --duration 60          on topologies/city.yaml
+  hbroker sim home --speed 60 --duration 120             two hours of a house in two minutes
+  hbroker sim home --skew outside/garden=0.8             a garden with 80% of the traffic
+  hbroker sim office --mqtt 1 --gateway 192.0.2.1:1883   every device over that gateway
+  hbroker sim my.yaml --dry-run                          what there would be; nothing connects
+
+--json prints {scenario, seed, devices, connected, clients, native, streams, expected_per_s,
+  asked_per_s, achieved_per_s, seconds, connect_s, busy, loop_busy, starved, lateness, interrupted,
+  lost_connections, retried_connections, refusals, failed, foreign, is_clean, total,
+  rooms: [{room, devices, …}],
+  nodes: [{node, subtree, messages_in, messages_out, others, drops, cpu_s, …}]}; total, each room and
+  each node have asked, published, bytes, unsent, acknowledged, rejected, unanswered, expected,
+  received, lost, duplicates, disordered, broken, latency
+
+exit codes: 0 all that is promised was kept, 1 something promised was lost or doubled, or a client
+  could not connect, 2 wrong flags or scenario, 3 no answer from the root, 130 interrupted
+"""
+
+
+def add(commands: Commands) -> None:
+    """Declares the command."""
+    parser = command(commands, "sim", run, "simulate rooms of devices on a running network", _TEXT)
+    parser.add_argument("scenario", metavar="SCENARIO", help="a scenario's name, or a file")
+    parser.add_argument(
+        "--duration",
+        type=positive,
+        default=60.0,
+        metavar="SECONDS",
+        help="of real time (default: %(default)g)",
+    )
+    parser.add_argument("--devices", type=_count, metavar="N", help="scale the scenario to so many devices")
+    parser.add_argument(
+        "--mqtt",
+        type=_share,
+        metavar="SHARE",
+        help="of the devices, over MQTT; 0: no client at all; 1: all but those that must be native",
+    )
+    parser.add_argument(
+        "--speed",
+        type=positive,
+        metavar="FACTOR",
+        help="simulated seconds to a real one (default: the scenario's)",
+    )
+    parser.add_argument("--seed", type=_count, metavar="N", help="default: the scenario's")
+    parser.add_argument(
+        "--skew", type=_skew, metavar="ROOM=SHARE", help="give a room this share of all traffic; 0 to 1"
+    )
+    parser.add_argument(
+        "--gateway",
+        type=address,
+        action="append",
+        metavar="HOST:PORT",
+        help="where MQTT clients connect; several take turns (default: those that `hbroker up` runs here)",
+    )
+    parser.add_argument("--dry-run", action="store_true", help="tell what would be, and connect nobody")
+    add_root(parser)
+    add_state_directory(parser)
+    add_json(parser, "print the result as JSON")
+
+
+def run(options: argparse.Namespace) -> int:
+    """Returns 0 only if the network kept what it promises."""
+    from hbroker.sim.rooms.plan import plan
+    from hbroker.sim.rooms.scenario import load
+
+    planned = plan(_adjusted(load(options.scenario), options))
+    if options.dry_run:
+        _print_plan(planned, as_json=options.json)
+        return DONE
+    summary = _played(planned, options)
+    if options.json:
+        print_json(summary.to_json())
+    else:
+        _print(summary)
+    return _code(summary)
+
+
+def _adjusted(scenario: Scenario, options: argparse.Namespace) -> Scenario:
+    """The scenario as the flags have it. Raises ConfigError."""
+    from dataclasses import replace
+
+    from hbroker.errors import ConfigError
+    from hbroker.sim.rooms.scaling import scaled, without_mqtt
+    from hbroker.sim.rooms.scenario.settings import Skew
+
+    if options.skew is not None:
+        room, share = options.skew
+        names = [room.path for room in scenario.rooms]
+        if room not in names:
+            remedy = f"name one of {', '.join(names[:8])}{' …' if len(names) > 8 else ''}"
+            raise ConfigError(
+                f"--skew: there is no room {room!r}", file="command line", line=None, remedy=remedy
+            )
+        scenario = replace(scenario, skew=Skew(room, share))
+    given = {key: getattr(options, key) for key in ("mqtt", "speed", "seed")}
+    scenario = replace(scenario, **{key: value for key, value in given.items() if value is not None})
+    if options.mqtt == 0:
+        scenario = without_mqtt(scenario)
+    return scenario if options.devices is None else scaled(scenario, options.devices)
+
+
+def _played(planned: Plan, options: argparse.Namespace) -> Summary:
+    """Runs it, between two looks at the nodes."""
+    import asyncio
+
+    from hbroker.sim.rooms.accounts import summarised
+    from hbroker.sim.rooms.files import allow
+    from hbroker.sim.rooms.play import Terms
+
+    connections = sum(not client.is_native for client in planned.clients)
+    gateways = _gateways(options) if connections else ()
+    allow(connections)
+
+    before = _statuses(options)
+    terms = Terms(options.root, gateways, options.duration, planned.scenario.speed)
+    outcome = asyncio.run(_run(planned, terms))
+    return summarised(outcome, before, _statuses(options))
+
+
+def _statuses(options: argparse.Namespace) -> list[Status]:
+    """What each node says of itself in time, and the id of the message in which it does: by that it is known
+    how many messages of its own it took in between two of them. Raises Unreachable."""
+    import time
+
+    from hbroker import sync
+    from hbroker.cli.hierarchy import STATUS_FILTER, in_order, parse_status
+
+    deadline = time.monotonic() + options.timeout
+    with (
+        sync.connect(options.root, timeout=options.timeout) as client,
+        client.subscribe(STATUS_FILTER, qos=1, timeout=options.timeout) as messages,
+    ):
+        told: dict[str, Status] = {}
+        while not set(messages.owners) <= told.keys():
+            message = messages.next(timeout=max(deadline - time.monotonic(), 0.0))
+            if message is None:
+                break
+            status = parse_status(message.topic, message.payload)
+            if status is not None:
+                told[status["name"]] = status | {"run": message.publisher, "own": message.sequence}
+    return in_order(list(told.values()))
+
+
+async def _run(planned: Plan, terms: Terms) -> Outcome:
+    import asyncio
+    import signal
+
+    from hbroker.sim.rooms.display import progress_display
+    from hbroker.sim.rooms.play import Play
+
+    with progress_display(f"{planned.scenario.name}, {planned.devices} devices") as show:
+        play = Play(planned, terms, show)
+        asyncio.get_running_loop().add_signal_handler(signal.SIGINT, play.stop)
+        return await play.run()
+
+
+def _gateways(options: argparse.Namespace) -> tuple[tuple[str, int], ...]:
+    """Where MQTT clients go. Raises ConfigError where nobody says."""
+    from hbroker.config import parse_address
+    from hbroker.errors import ConfigError
+    from hbroker.runtime.state import running
+
+    if options.gateway:
+        return tuple(parse_address(text) for text in options.gateway)
+    found = []
+    for directory in running(options.state_dir):
+        network = directory.read()
+        roots = [node.address for node in network.nodes if not node.subtree] if network else []
+        if network is not None and options.root in roots:
+            found += [urlsplit(url) for gateway in network.gateways for url in gateway.listeners]
+    plain = tuple((url.hostname or "", url.port or 0) for url in found if url.scheme == "mqtt")
+    if not plain:
+        raise ConfigError(
+            "some devices are MQTT clients, and no gateway is known",
+            file="command line",
+            line=None,
+            remedy="name one by --gateway HOST:PORT, or have none by --mqtt 0",
+        )
+    return plain
+
+
+def _code(summary: Summary) -> int:
+    from hbroker.sim.rooms.accounts import is_clean
+
+    if not is_clean(summary):
+        return FAILED
+    return INTERRUPTED if summary.outcome.was_interrupted else DONE
+
+
+def _print(summary: Summary) -> None:
+    from hbroker.cli.tree import LOSSES
+    from hbroker.sim.rooms.accounts import is_clean
+    from hbroker.sim.rooms.report import nodes_table, rooms_table, verdict, words
+
+    for table in (rooms_table(summary), nodes_table(summary, LOSSES)):
+        header, rows, numbers = table
+        print_table(header, rows, numbers=numbers)
+        print()
+    for text in words(summary):
+        print(text)
+    sys.stdout.flush()
+    for text in verdict(summary):
+        print(styled(text, Style.GOOD if is_clean(summary) else Style.BAD))
+
+
+def _print_plan(planned: Plan, *, as_json: bool) -> None:
+    told = {
+        "scenario": planned.scenario.name,
+        "about": planned.scenario.about,
+        "devices": planned.devices,
+        "clients": len(planned.clients),
+        "native": sum(client.is_native for client in planned.clients),
+        "streams": len(planned.streams),
+        "expected_per_s": planned.rate * planned.scenario.speed,
+        "rooms": len(planned.scenario.rooms),
+    }
+    if as_json:
+        print_json(told)
+        return
+    for key, value in told.items():
+        print(f"{key.replace('_', ' '):<16}{value:.1f}" if isinstance(value, float) else f"{key:<16}{value}")
+
+
+def _count(text: str) -> int:
+    """A whole number. Raises argparse.ArgumentTypeError."""
+    if not (text.isascii() and text.isdigit() and len(text) < 8):
+        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number below ten million")
+    return int(text)
+
+
+def _share(text: str) -> float:
+    """From 0 to 1. Raises argparse.ArgumentTypeError."""
+    try:
+        value = float(text)
+    except ValueError:
+        value = -1.0
+    if not 0 <= value <= 1:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number from 0 to 1")
+    return value
+
+
+def _skew(text: str) -> tuple[str, float]:
+    """A room and a share. Raises argparse.ArgumentTypeError."""
+    room, equals, share = text.rpartition("=")
+    value = _share(share) if equals else 0.0
+    if not room or not 0 < value < 1:
+        raise argparse.ArgumentTypeError(f"{text!r} is not as in kitchen=0.8")
+    return room, value

@@ -1,0 +1,171 @@
+"""What came of a run, by room, by node and in all; and what the nodes themselves counted.
+
+A node's own count of messages is that of its status (`hbroker tree`), read before the run and after it.
+Beside the run's messages it has its own, which are numbered, and so can be left out; what others published
+there meanwhile, gateways above all, at the owner of `$gateway`; and one for each part of a large message but
+the first (§7.5).
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, TypeAlias
+
+from .ledger import Tally
+from .plan import Stream
+from .play import Outcome
+
+__all__ = ["NodeAccount", "Statuses", "Summary", "is_clean", "summarised"]
+
+Statuses: TypeAlias = Sequence[Mapping[str, Any]]
+"""Nodes' statuses, as `hbroker tree --json` has them, each with the id of its message: `run`, `own`."""
+
+
+@dataclass(frozen=True, slots=True)
+class NodeAccount:
+    """One node. `tally`: of the streams that it owned at the beginning. The rest is what it counted itself
+    meanwhile; None: it did not tell, or was started again. `messages_in`: what it took, less what it said
+    itself. `others`: of that, what is not of the run."""
+
+    name: str
+    subtree: str
+    tally: Tally
+    messages_in: int | None = None
+    messages_out: int | None = None
+    others: int | None = None
+    drops: dict[str, int] = field(default_factory=dict)
+    cpu_s: float | None = None
+
+    def to_json(self) -> dict[str, object]:
+        """All of it."""
+        return {
+            "node": self.name,
+            "subtree": self.subtree,
+            "messages_in": self.messages_in,
+            "messages_out": self.messages_out,
+            "others": self.others,
+            "drops": self.drops,
+            "cpu_s": self.cpu_s,
+            **self.tally.to_json(),
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Summary:
+    """A run in numbers. `asked_per_s`, `achieved_per_s`: messages a second, of those that were due while the
+    devices played."""
+
+    outcome: Outcome
+    total: Tally
+    rooms: dict[str, Tally]
+    nodes: list[NodeAccount]
+    devices_by_room: dict[str, int]
+    asked_per_s: float
+    achieved_per_s: float
+
+    def to_json(self) -> dict[str, object]:
+        """All of it."""
+        outcome, plan = self.outcome, self.outcome.plan
+        return {
+            "scenario": plan.scenario.name,
+            "seed": plan.scenario.seed,
+            "devices": plan.devices,
+            "connected": outcome.connected,
+            "clients": len(plan.clients),
+            "native": sum(client.is_native for client in plan.clients),
+            "streams": len(plan.streams),
+            "expected_per_s": plan.rate,
+            "asked_per_s": self.asked_per_s,
+            "achieved_per_s": self.achieved_per_s,
+            "seconds": outcome.effort.seconds,
+            "connect_s": outcome.connect_s,
+            "busy": outcome.effort.busy,
+            "loop_busy": outcome.effort.loop_busy,
+            "starved": outcome.effort.starved,
+            "lateness": outcome.lateness.to_json(),
+            "interrupted": outcome.was_interrupted,
+            "lost_connections": outcome.troubles.lost_connections,
+            "retried_connections": outcome.troubles.retried_connections,
+            "refusals": dict(outcome.troubles.refusals),
+            "failed": outcome.troubles.failed,
+            "foreign": outcome.ledger.foreign,
+            "is_clean": is_clean(self),
+            "total": self.total.to_json(),
+            "rooms": [
+                {"room": room, "devices": self.devices_by_room.get(room, 0), **tally.to_json()}
+                for room, tally in self.rooms.items()
+            ],
+            "nodes": [node.to_json() for node in self.nodes],
+        }
+
+
+def is_clean(summary: Summary) -> bool:
+    """Whether the network kept what it promises, and every device got in."""
+    outcome = summary.outcome
+    return not summary.total.broken and not summary.total.rejected and not outcome.troubles.failed
+
+
+def summarised(outcome: Outcome, before: Statuses, after: Statuses) -> Summary:
+    """The numbers of a run."""
+    ledger, plan = outcome.ledger, outcome.plan
+    rooms = {room: ledger.tally(streams) for room, streams in _grouped(plan.streams, _rooms(plan.streams))}
+    devices: dict[str, int] = defaultdict(int)
+    for client in plan.clients:
+        devices[client.room] += client.is_device
+    total = ledger.tally(plan.streams)
+    played = outcome.played
+    return Summary(
+        outcome,
+        total,
+        rooms,
+        _nodes(outcome, before, after),
+        dict(devices),
+        played.asked / outcome.due_s if outcome.due_s else 0.0,
+        played.published / max(outcome.effort.seconds, 1e-9),
+    )
+
+
+def _nodes(outcome: Outcome, before: Statuses, after: Statuses) -> list[NodeAccount]:
+    earlier = {str(status["name"]): status for status in before}
+    later = {str(status["name"]): status for status in after}
+    grouped = dict(_grouped(outcome.plan.streams, outcome.owners))
+    names = [*later, *(name for name in grouped if name not in later)]
+    accounts = []
+    for name in names:
+        tally = outcome.ledger.tally(grouped.get(name, ()))
+        status, former = later.get(name), earlier.get(name)
+        subtree = str(status.get("subtree", "")) if status else ""
+        if status is None or former is None or former.get("run") != status.get("run"):
+            accounts.append(NodeAccount(name, subtree, tally))
+            continue
+        taken = _grown(former, status, "messages_in") - _grown(former, status, "own")
+        accounts.append(
+            NodeAccount(
+                name, subtree, tally, taken, _grown(former, status, "messages_out"), taken - tally.published,
+                _drops(former, status), _grown(former, status, "cpu_s"),
+            )
+        )  # fmt: skip
+    return accounts
+
+
+def _grown(former: Mapping[str, Any], status: Mapping[str, Any], key: str) -> Any:
+    return (status.get(key) or 0) - (former.get(key) or 0)
+
+
+def _drops(former: Mapping[str, Any], status: Mapping[str, Any]) -> dict[str, int]:
+    before, after = former.get("drops") or {}, status.get("drops") or {}
+    grown = {reason: count - before.get(reason, 0) for reason, count in after.items()}
+    return {reason: count for reason, count in grown.items() if count}
+
+
+def _rooms(streams: Sequence[Stream]) -> list[str]:
+    return [stream.room for stream in streams]
+
+
+def _grouped(streams: Sequence[Stream], keys: Sequence[str]) -> list[tuple[str, list[Stream]]]:
+    groups: dict[str, list[Stream]] = defaultdict(list)
+    for stream, key in zip(streams, keys, strict=True):
+        groups[key].append(stream)
+    return sorted(groups.items())

@@ -1,0 +1,213 @@
+"""Who said what, and who got it: counted exactly, for each stream and each of its receivers.
+
+A number that does not come opens a gap; one that fills a gap later is disordered; one that was here before is
+a duplicate. What is missing at the end is lost. It was *promised* where both the message and the subscription
+had QoS 1 or 2 and its owner acknowledged it (docs/guarantees.md): then its loss is a fault of the network, as
+is a duplicate at QoS 2. Otherwise it is only counted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from .latency import Histogram
+from .plan import Plan, Stream
+from .stamp import Stamp, read
+
+__all__ = ["Account", "Ledger", "Tally"]
+
+
+class Account:
+    """Of one stream, at its publisher."""
+
+    __slots__ = ("acknowledged", "asked", "bytes", "published", "rejected", "unanswered", "unsent")
+
+    def __init__(self) -> None:
+        self.asked = 0
+        """What was due."""
+        self.published = 0
+        """What was handed to the network; each has the next number."""
+        self.bytes = 0
+        self.unsent = 0
+        """What was due and never handed over: the device had gone, or as much waited as may."""
+        self.acknowledged = 0
+        """At QoS 1 and 2."""
+        self.rejected = 0
+        """What the network refused."""
+        self.unanswered: set[int] = set()
+        """Numbers at QoS 1 and 2 of which nobody knows what became of them: not acknowledged, or refused."""
+
+
+class _Receipts:
+    """Of one stream, at one receiver."""
+
+    __slots__ = ("disordered", "duplicates", "expected", "missing", "received")
+
+    def __init__(self) -> None:
+        self.received = 0
+        self.duplicates = 0
+        self.disordered = 0
+        self.expected = 0
+        self.missing: set[int] | None = None
+
+    def take(self, number: int) -> bool:
+        """Whether it is new."""
+        if number == self.expected:
+            self.expected += 1
+        elif number > self.expected:
+            self.missing = self.missing or set()
+            self.missing.update(range(self.expected, number))
+            self.expected = number + 1
+        elif self.missing and number in self.missing:
+            self.missing.remove(number)
+            self.disordered += 1
+        else:
+            self.duplicates += 1
+            return False
+        self.received += 1
+        return True
+
+    def lost(self, published: int) -> set[int]:
+        """The numbers that did not come, of so many."""
+        return (self.missing or set()) | set(range(self.expected, published))
+
+
+@dataclass(slots=True)
+class Tally:
+    """Sums over some streams. `expected`: copies that receivers should get, one for each receiver of each
+    message. `lost`, `duplicates`: of those; `broken`: those among them that the network had promised not to
+    lose, or not to double."""
+
+    asked: int = 0
+    published: int = 0
+    bytes: int = 0
+    unsent: int = 0
+    acknowledged: int = 0
+    rejected: int = 0
+    unanswered: int = 0
+    expected: int = 0
+    received: int = 0
+    lost: int = 0
+    duplicates: int = 0
+    disordered: int = 0
+    broken: int = 0
+    latency: Histogram = field(default_factory=Histogram)
+
+    def to_json(self) -> dict[str, object]:
+        """All of it."""
+        counts = {name: getattr(self, name) for name in self.__slots__ if name != "latency"}
+        return {**counts, "latency": self.latency.to_json()}
+
+
+class Ledger:
+    """Of one run. `foreign` counts what came and is not of this run, or not for who got it."""
+
+    def __init__(self, plan: Plan, run: int) -> None:
+        self._plan = plan
+        self._run = run
+        self.accounts = [Account() for _ in plan.streams]
+        self._receipts = [{receiver: _Receipts() for receiver in receivers} for receivers in plan.receivers]
+        self._latencies = [Histogram() for _ in plan.streams]
+        self._recent = Histogram()
+        self.asked = 0
+        self.published = 0
+        self.expected = 0
+        self.received = 0
+        self.awaited = 0
+        """Messages of QoS 1 and 2 whose clients still wait for an answer."""
+        self.foreign = 0
+
+    # Change
+
+    def ask(self, stream: Stream) -> None:
+        """Something is due."""
+        self.accounts[stream.number].asked += 1
+        self.asked += 1
+
+    def forget(self, stream: Stream) -> None:
+        """Something that was due is never said."""
+        self.accounts[stream.number].unsent += 1
+
+    def next(self, stream: Stream, due_us: int) -> Stamp:
+        """The stamp of the next message of a stream. Due at 0: when it was is not known (a will)."""
+        return Stamp(self._run, stream.number, self.accounts[stream.number].published, due_us)
+
+    def publish(self, stream: Stream, size: int) -> None:
+        """The next message is handed over, or a will due."""
+        account = self.accounts[stream.number]
+        if stream.qos:
+            account.unanswered.add(account.published)
+            self.awaited += 1
+        account.published += 1
+        account.bytes += size
+        self.published += 1
+        self.expected += len(self._receipts[stream.number])
+
+    def answer(self, stream: Stream, number: int, is_taken: bool | None) -> None:
+        """The network acknowledged a message, or refused it; None: nobody waits for that any more."""
+        self.awaited -= 1
+        account = self.accounts[stream.number]
+        if is_taken:
+            account.acknowledged += 1
+            account.unanswered.discard(number)
+        elif is_taken is not None:
+            account.rejected += 1
+
+    def receive(self, receiver: int, payload: bytes, now_us: int) -> Stamp | None:
+        """A message came. None: it is of no concern."""
+        stamp = read(payload)
+        if stamp is None or stamp.run != self._run or stamp.stream >= len(self._receipts):
+            self.foreign += 1
+            return None
+        receipts = self._receipts[stamp.stream].get(receiver)
+        if receipts is None:
+            self.foreign += 1
+            return None
+        if receipts.take(stamp.number):
+            self.received += 1
+            if stamp.due_us:
+                self._latencies[stamp.stream].add(now_us - stamp.due_us)
+                self._recent.add(now_us - stamp.due_us)
+            return stamp
+        return None
+
+    # Read
+
+    @property
+    def outstanding(self) -> int:
+        """Answers that clients wait for, and copies that have not come."""
+        return self.awaited + self.expected - self.received
+
+    def take_recent(self) -> Histogram:
+        """The latencies since this was last asked."""
+        recent, self._recent = self._recent, Histogram()
+        return recent
+
+    def tally(self, streams: Iterable[Stream]) -> Tally:
+        """The sums over these streams."""
+        total = Tally()
+        for stream in streams:
+            self._add(total, stream)
+        return total
+
+    def _add(self, total: Tally, stream: Stream) -> None:
+        account = self.accounts[stream.number]
+        total.asked += account.asked
+        total.published += account.published
+        total.bytes += account.bytes
+        total.unsent += account.unsent
+        total.acknowledged += account.acknowledged
+        total.rejected += account.rejected
+        total.unanswered += len(account.unanswered)
+        total.latency.merge([self._latencies[stream.number]])
+        for receiver, receipts in self._receipts[stream.number].items():
+            qos = min(stream.qos, self._plan.clients[receiver].qos)
+            lost = receipts.lost(account.published)
+            total.expected += account.published
+            total.received += receipts.received
+            total.lost += len(lost)
+            total.duplicates += receipts.duplicates
+            total.disordered += receipts.disordered
+            total.broken += len(lost - account.unanswered) if qos else 0
+            total.broken += receipts.duplicates if qos == 2 else 0

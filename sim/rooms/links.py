@@ -1,0 +1,185 @@
+"""Real clients: a native one is a member of a fleet, the other an MQTT connection to a gateway.
+
+Both are a `Link`: they publish and say what became of it, subscribe, say goodbye, or vanish.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from functools import partial
+from itertools import cycle
+from typing import Final, Protocol, TypeAlias
+
+from hbroker.errors import Backpressure, HBrokerError
+from hbroker.protocol.packets import Reason, reason_name
+from hbroker.runtime.client import Subscription
+from hbroker.runtime.fleet import Fleet, Member
+from hbroker.runtime.identity import Will
+
+from .mqtt.client import ConnectionFailed, MqttClient
+from .mqtt.packets import Received
+from .mqtt.packets import Will as MqttWill
+from .plan import Client, Stream
+
+__all__ = ["FAILURES", "Link", "Links", "OnLost", "OnMessage", "Told"]
+
+Told: TypeAlias = Callable[[bool | None], None]
+"""Whether the network took a message over (QoS 1 and 2); None: the client ended before it was known."""
+OnMessage: TypeAlias = Callable[[str, bytes], None]
+OnLost: TypeAlias = Callable[[str], None]
+
+FAILURES: Final = (ConnectionFailed, HBrokerError, OSError)
+"""What opening a link raises where the network is to blame."""
+
+_TIMEOUT_S: Final = 15.0
+_GOODBYE_S: Final = 2.0
+_QUEUE: Final = 200_000
+_BAD: Final = 0x80
+_TAKEN: Final = (Reason.REASON_SUCCESS, Reason.REASON_NO_MATCHING_SUBSCRIBERS)
+
+
+class Link(Protocol):
+    """One connected client."""
+
+    def publish(self, stream: Stream, payload: bytes, told: Told) -> bool:
+        """False: there is no room now. `told` is called at QoS 1 and 2."""
+
+    async def subscribe(self, filters: Sequence[str], qos: int, *, no_local: bool) -> None:
+        """Returns once every owner has the subscriptions. Raises one of FAILURES."""
+
+    async def close(self) -> None:
+        """Says goodbye, once what it said is acknowledged, or after two seconds."""
+
+    def vanish(self) -> None:
+        """Ends without a word."""
+
+
+class Links:
+    """Opens links to one network: `gateways` take turns."""
+
+    def __init__(self, fleet: Fleet, gateways: Sequence[tuple[str, int]]) -> None:
+        self.refusals: Counter[str] = Counter()
+        """Messages that were not taken over, by what was said of them."""
+        self._fleet = fleet
+        self._gateways = cycle(gateways)
+
+    async def open(
+        self,
+        client: Client,
+        run: int,
+        will: tuple[Stream, bytes] | None,
+        on_message: OnMessage,
+        on_lost: OnLost,
+    ) -> Link:
+        """A link for this client. `will`: stream and payload. Raises one of FAILURES, TimeoutError."""
+        name = f"{run:04x}-{client.number}-{client.name.rpartition('/')[2]}"
+        if client.is_native:
+            kept = None if will is None else Will(will[0].topic, will[1], will[0].qos, will[0].retain)
+            member = await self._fleet.connect(client_id=name, will=kept)
+            return _NativeLink(member, on_message, self.refusals)
+        async with asyncio.timeout(_TIMEOUT_S):
+            return await _MqttLink.open(next(self._gateways), name, will, on_message, on_lost, self.refusals)
+
+
+class _NativeLink:
+    def __init__(self, member: Member, on_message: OnMessage, refusals: Counter[str]) -> None:
+        self._member = member
+        self._refusals = refusals
+        self._on_message = on_message
+        self._reader: asyncio.Task[None] | None = None
+
+    def publish(self, stream: Stream, payload: bytes, told: Told) -> bool:
+        try:
+            if stream.qos:
+                self._member.publish_then(
+                    partial(self._answer, told),
+                    stream.topic, payload, qos=stream.qos, retain=stream.retain,
+                )  # fmt: skip
+            else:
+                self._member.try_publish(stream.topic, payload, retain=stream.retain)
+        except Backpressure:
+            return False
+        return True
+
+    async def subscribe(self, filters: Sequence[str], qos: int, *, no_local: bool) -> None:
+        wanted = self._member.subscribe(
+            *filters, qos=qos, no_local=no_local, retain_handling=2, queue=_QUEUE, timeout=_TIMEOUT_S
+        )
+        self._reader = asyncio.create_task(self._read(await wanted))
+
+    async def close(self) -> None:
+        await self._member.close(_GOODBYE_S)
+        self._stop_reading()
+
+    def vanish(self) -> None:
+        self._member.vanish()
+        self._stop_reading()
+
+    def _answer(self, told: Told, reason: int | None) -> None:
+        if reason is not None and reason not in _TAKEN:
+            self._refusals[reason_name(reason)] += 1
+        told(None if reason is None else reason in _TAKEN)
+
+    async def _read(self, subscription: Subscription) -> None:
+        async for message in subscription:
+            self._on_message(message.topic, message.payload)
+
+    def _stop_reading(self) -> None:
+        if self._reader is not None:
+            self._reader.cancel()
+
+
+class _MqttLink:
+    def __init__(self, client: MqttClient, refusals: Counter[str]) -> None:
+        self._client = client
+        self._refusals = refusals
+
+    @classmethod
+    async def open(
+        cls,
+        gateway: tuple[str, int],
+        name: str,
+        will: tuple[Stream, bytes] | None,
+        on_message: OnMessage,
+        on_lost: OnLost,
+        refusals: Counter[str],
+    ) -> _MqttLink:
+        def received(message: Received) -> None:
+            on_message(message.topic, message.payload)
+
+        client = MqttClient(received, on_lost)
+        kept = None if will is None else MqttWill(will[0].topic, will[1], will[0].qos, will[0].retain)
+        try:
+            await client.connect(*gateway, name, will=kept)
+        except BaseException:
+            client.abort()
+            raise
+        return cls(client, refusals)
+
+    def publish(self, stream: Stream, payload: bytes, told: Told) -> bool:
+        return self._client.publish(
+            stream.topic, payload, stream.qos, retain=stream.retain,
+            told=partial(self._answer, told),
+        )  # fmt: skip
+
+    async def subscribe(self, filters: Sequence[str], qos: int, *, no_local: bool) -> None:
+        async with asyncio.timeout(_TIMEOUT_S):
+            for filter in filters:
+                await self._client.subscribe(filter, qos, no_local=no_local)
+
+    async def close(self) -> None:
+        with suppress(TimeoutError):
+            async with asyncio.timeout(_GOODBYE_S):
+                await self._client.drain()
+        self._client.close()
+
+    def vanish(self) -> None:
+        self._client.abort()
+
+    def _answer(self, told: Told, reason: int | None) -> None:
+        if reason is not None and reason >= _BAD:
+            self._refusals[f"MQTT {reason:#04x}"] += 1
+        told(None if reason is None else reason < _BAD)

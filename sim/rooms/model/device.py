@@ -1,0 +1,139 @@
+"""The events of one client, in order: what it says, when it comes, when it goes.
+
+    Come, Say, Say, …                      a device that is always there
+    Come, Say, Leave, Come, Say, Leave, …  one that sleeps or flaps
+
+Streams are the topics on which a client says something, by number. What would be due while a device is away
+is not said: nobody measures there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from heapq import merge
+from random import Random
+from typing import TypeAlias
+
+from ..scenario.settings import Absence, Command, Report
+from .absence import stays
+from .arrivals import arrivals
+from .values import contents
+from .walking import walk
+
+__all__ = ["Action", "Come", "Event", "Leave", "Say", "commanding", "device", "person", "resident", "updater"]
+
+
+@dataclass(frozen=True, slots=True)
+class Come:
+    """It connects."""
+
+
+@dataclass(frozen=True, slots=True)
+class Leave:
+    """It disconnects. `is_abrupt`: without a word."""
+
+    is_abrupt: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Say:
+    """It publishes on one of its streams."""
+
+    stream: int
+    body: bytes
+
+
+Action: TypeAlias = Come | Leave | Say
+Event: TypeAlias = tuple[float, Action]
+"""(seconds since the beginning, what happens)."""
+
+_COME = Come()
+
+
+def device(
+    random: Random,
+    reports: Sequence[Report],
+    absence: Absence | None,
+    block: bytes,
+    *,
+    clock_s: float,
+    first_stream: int,
+) -> Iterator[Event]:
+    """A device with these reports, the first of them on the stream `first_stream`."""
+    said = merge(
+        *(
+            _said(Random(random.getrandbits(64)), report, number, block, clock_s)
+            for number, report in enumerate(reports, first_stream)
+        ),
+        key=_when,
+    )
+    if absence is None:
+        return resident(said)
+    return _absent(said, stays(random, absence), absence.is_abrupt)
+
+
+def commanding(random: Random, commands: Sequence[tuple[int, Command]], *, clock_s: float) -> Iterator[Event]:
+    """The controller of a room, with the stream of each command that it gives."""
+    return resident(
+        merge(
+            *(
+                _orders(Random(random.getrandbits(64)), command, stream, clock_s)
+                for stream, command in commands
+            ),
+            key=_when,
+        )
+    )
+
+
+def person(random: Random, streams: Sequence[int], stay_s: float) -> Iterator[Event]:
+    """A person; in each room the stream of that number is theirs."""
+    return resident(_steps(random, streams, stay_s))
+
+
+def updater(at_s: float, size: int, block: bytes) -> Iterator[Event]:
+    """Who sends an image, on stream 0, and no more."""
+    return resident(iter([(at_s, Say(0, (block * (size // len(block) + 1))[:size]))]))
+
+
+def resident(said: Iterator[Event]) -> Iterator[Event]:
+    """One who is there from the beginning."""
+    yield 0.0, _COME
+    yield from said
+
+
+def _said(random: Random, report: Report, stream: int, block: bytes, clock_s: float) -> Iterator[Event]:
+    say: Callable[[], bytes] = contents(random, report, block)
+    for at in arrivals(random, report.pattern, clock_s):
+        yield at, Say(stream, say())
+
+
+def _orders(random: Random, command: Command, stream: int, clock_s: float) -> Iterator[Event]:
+    for at in arrivals(random, command.pattern, clock_s):
+        yield at, Say(stream, random.choice((b"on", b"off")))
+
+
+def _steps(random: Random, streams: Sequence[int], stay_s: float) -> Iterator[Event]:
+    before: int | None = None
+    for at, room in walk(random, len(streams), stay_s):
+        if before is not None:
+            yield at, Say(streams[before], b"out")
+        yield at, Say(streams[room], b"in")
+        before = room
+
+
+def _absent(said: Iterator[Event], times: Iterator[tuple[float, float]], is_abrupt: bool) -> Iterator[Event]:
+    leave = Leave(is_abrupt)
+    since, until = next(times)
+    yield since, _COME
+    for at, action in said:
+        while at >= until:
+            yield until, leave
+            since, until = next(times)
+            yield since, _COME
+        if at >= since:
+            yield at, action
+
+
+def _when(event: Event) -> float:
+    return event[0]

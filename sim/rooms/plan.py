@@ -1,0 +1,279 @@
+"""From a scenario to its clients: who says what on which topics, who listens to what, and how each connects.
+
+    <top>/<room>/<device>/<leaf>           what a device reports, is told and answers
+    <top>/<room>/<device>/status           whether it is there (retained); the will of one that flaps
+    <top>/<room>/presence/<person>         who comes and goes
+    <top>/<area>/firmware                  an image for all devices of an area
+
+A *stream* is what one client says on one topic: numbered from 0, so that whoever gets it can tell what is
+missing. Each room has a controller, which listens to all of the room and gives the commands. Pure: the same
+scenario and seed give the same plan, and a device's events do not depend on who else there is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import partial
+from random import Random
+from typing import Final
+
+from hbroker._native import SubscriptionTrie
+
+from .model.device import Event, commanding, device, person, updater
+from .model.values import noise
+from .scaling import tempos
+from .scenario.settings import Command, Kind, Over, Room, Scenario
+
+__all__ = ["Client", "Plan", "Role", "Stream", "plan"]
+
+STATUS: Final = "status"
+KNOWN_ROOMS: Final = 12
+"""A person walks between so many rooms at most."""
+
+
+class Role:
+    """What a client is, as tables name it; kinds of devices have their own names."""
+
+    CONTROLLER: Final = "controller"
+    PERSON: Final = "person"
+    UPDATER: Final = "updater"
+    WATCHER: Final = "watcher"
+
+
+@dataclass(frozen=True, slots=True)
+class Stream:
+    """What one client says on one topic. `room`: to which it belongs in tables."""
+
+    number: int
+    topic: str
+    qos: int
+    retain: bool
+    room: str
+
+
+@dataclass(frozen=True, slots=True)
+class Client:
+    """One client. `streams`: by the numbers that its events have. `birth`, `will`: which of them say that it
+    is there, and that it broke off. `answers`: the stream on which it answers a command, by the command's
+    topic. `events`: makes them anew."""
+
+    number: int
+    name: str
+    role: str
+    room: str
+    is_native: bool
+    is_device: bool
+    events: Callable[[], Iterator[Event]]
+    streams: tuple[Stream, ...] = ()
+    birth: int | None = None
+    will: int | None = None
+    answers: Mapping[str, int] = field(default_factory=dict)
+    filters: tuple[str, ...] = ()
+    qos: int = 2
+    no_local: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """All clients, with those that only listen first; `receivers`: of each stream, the numbers of the clients
+    that it is for. `rate`: messages a second of simulated time, as expected."""
+
+    scenario: Scenario
+    clients: tuple[Client, ...]
+    streams: tuple[Stream, ...]
+    receivers: tuple[tuple[int, ...], ...]
+    rate: float
+
+    @property
+    def devices(self) -> int:
+        """How many clients are devices, or people."""
+        return sum(client.is_device for client in self.clients)
+
+
+def plan(scenario: Scenario) -> Plan:
+    """The clients of a scenario."""
+    return _Planner(scenario).plan()
+
+
+class _Planner:
+    def __init__(self, scenario: Scenario) -> None:
+        self._scenario = scenario
+        self._block = noise(scenario.seed)
+        self._streams: list[Stream] = []
+        self._clients: list[Client] = []
+        self._native = _shares(scenario)
+        self._tempos = tempos(scenario)
+
+    def plan(self) -> Plan:
+        scenario = self._scenario
+        for watcher in scenario.watchers:
+            self._add(
+                watcher.name, Role.WATCHER, "", watcher.over is not Over.MQTT, _nothing,
+                filters=watcher.filters, qos=watcher.qos,
+            )  # fmt: skip
+        for room in scenario.rooms:
+            self._add_room(room)
+        for number, _ in enumerate(range(scenario.people.count if scenario.people else 0), 1):
+            self._add_person(number)
+        for number, update in enumerate(scenario.updates, 1):
+            image = self._stream(f"{scenario.top}/{update.area}/firmware", 1, update.area)
+            events = partial(updater, update.at_s, update.size, self._block)
+            self._add(f"updater-{number}", Role.UPDATER, update.area, True, events, streams=(image,))
+        rate = sum(
+            self._scenario.kinds[kind].rate * count * self._tempos[room.path]
+            for room in scenario.rooms
+            for kind, count in room.devices
+        )
+        people = 2 * scenario.people.count / scenario.people.stay_s if scenario.people else 0.0
+        clients = tuple(self._clients)
+        return Plan(
+            scenario, clients, tuple(self._streams), _receivers(clients, self._streams), rate + people
+        )
+
+    def _add_room(self, room: Room) -> None:
+        """The controller first, so that it listens before anybody speaks."""
+        commands: list[tuple[int, Command]] = []
+        streams: list[Stream] = []
+        devices: list[Callable[[], None]] = []
+        for kind_name, count in room.devices:
+            kind = self._scenario.kinds[kind_name].faster(self._tempos[room.path])
+            for number in range(1, count + 1):
+                name = kind_name if count == 1 else f"{kind_name}-{number}"
+                topic = f"{self._scenario.top}/{room.path}/{name}"
+                for command in kind.commands:
+                    commands.append((len(streams), command))
+                    streams.append(self._stream(f"{topic}/{command.leaf}", command.qos, room.path))
+                devices.append(partial(self._add_device, kind, topic, room))
+        name = f"{self._scenario.top}/{room.path}/controller"
+        clock_s = self._scenario.clock_s
+        self._add(
+            name, Role.CONTROLLER, room.path, True,
+            lambda: commanding(self._random(name), commands, clock_s=clock_s),
+            streams=tuple(streams), filters=(f"{self._scenario.top}/{room.path}/#",), no_local=True,
+        )  # fmt: skip
+        for add in devices:
+            add()
+
+    def _add_device(self, kind: Kind, topic: str, room: Room) -> None:
+        """Streams: its birth, its will if it breaks off, its reports, its answers."""
+        streams = [self._stream(f"{topic}/{STATUS}", 1, room.path, retain=True)]
+        breaks_off = kind.absence is not None and kind.absence.is_abrupt
+        if breaks_off:
+            streams.append(self._stream(f"{topic}/{STATUS}", 1, room.path, retain=True))
+        first = len(streams)
+        for report in kind.reports:
+            streams.append(
+                self._stream(f"{topic}/{report.leaf}", report.qos, room.path, retain=report.retain)
+            )
+        answers = {}
+        for command in kind.commands:
+            answers[f"{topic}/{command.leaf}"] = len(streams)
+            streams.append(self._stream(f"{topic}/{command.answer}", command.qos, room.path))
+        images = () if kind.absence else self._images(room, kind)
+        self._add(
+            topic, kind.name, room.path, next(self._native[kind.over]),
+            lambda: device(
+                self._random(topic), kind.reports, kind.absence, self._block,
+                clock_s=self._scenario.clock_s, first_stream=first,
+            ),
+            streams=tuple(streams), birth=0, will=1 if breaks_off else None, answers=answers,
+            filters=(*answers, *images), is_device=True,
+        )  # fmt: skip
+
+    def _add_person(self, number: int) -> None:
+        people = self._scenario.people
+        assert people is not None, "or nobody is added"
+        name = f"{self._scenario.top}/person-{number}"
+        paths = [room.path for room in self._scenario.rooms]
+        known = self._random(f"{name}/rooms").sample(paths, min(KNOWN_ROOMS, len(paths)))
+        streams = tuple(
+            self._stream(f"{self._scenario.top}/{path}/presence/person-{number}", 1, path) for path in known
+        )
+        self._add(
+            name, Role.PERSON, "", next(self._native[people.over]),
+            lambda: person(self._random(name), range(len(known)), people.stay_s),
+            streams=streams, is_device=True,
+        )  # fmt: skip
+
+    def _images(self, room: Room, kind: Kind) -> tuple[str, ...]:
+        """The topics of the images that are for such a device."""
+        return tuple(
+            dict.fromkeys(
+                f"{self._scenario.top}/{update.area}/firmware"
+                for update in self._scenario.updates
+                if f"{room.path}/".startswith(f"{update.area}/")
+                and kind.name in (update.kinds or (kind.name,))
+            )
+        )
+
+    def _stream(self, topic: str, qos: int, room: str, *, retain: bool = False) -> Stream:
+        stream = Stream(len(self._streams), topic, qos, retain, room)
+        self._streams.append(stream)
+        return stream
+
+    def _add(
+        self,
+        name: str,
+        role: str,
+        room: str,
+        is_native: bool,
+        events: Callable[[], Iterator[Event]],
+        *,
+        streams: tuple[Stream, ...] = (),
+        birth: int | None = None,
+        will: int | None = None,
+        answers: Mapping[str, int] | None = None,
+        filters: tuple[str, ...] = (),
+        qos: int = 2,
+        no_local: bool = False,
+        is_device: bool = False,
+    ) -> None:
+        number = len(self._clients)
+        self._clients.append(
+            Client(
+                number, name, role, room, is_native, is_device, events,
+                streams, birth, will, answers or {}, filters, qos, no_local,
+            )
+        )  # fmt: skip
+
+    def _random(self, name: str) -> Random:
+        return Random(f"{self._scenario.seed}/{name}")
+
+
+def _shares(scenario: Scenario) -> dict[Over, Iterator[bool]]:
+    """Whether the next device is a native one, by what its kind says. Of those to which it is all one as many
+    are as make the scenario's share come out, in an order that the seed decides."""
+    counted = {over: 0 for over in Over}
+    for room in scenario.rooms:
+        for kind, count in room.devices:
+            counted[scenario.kinds[kind].over] += count
+    if scenario.people:
+        counted[scenario.people.over] += scenario.people.count
+    wanted = round(scenario.mqtt * sum(counted.values())) - counted[Over.MQTT]
+    mqtt = min(max(wanted, 0), counted[Over.ANY])
+    either = [False] * mqtt + [True] * (counted[Over.ANY] - mqtt)
+    Random(f"{scenario.seed}/shares").shuffle(either)
+    return {
+        Over.NATIVE: iter([True] * counted[Over.NATIVE]),
+        Over.MQTT: iter([False] * counted[Over.MQTT]),
+        Over.ANY: iter(either),
+    }
+
+
+def _receivers(clients: tuple[Client, ...], streams: list[Stream]) -> tuple[tuple[int, ...], ...]:
+    trie = SubscriptionTrie()
+    for client in clients:
+        for filter in client.filters:
+            trie.insert(filter, client.number)
+    deaf = {
+        stream.number: client.number for client in clients if client.no_local for stream in client.streams
+    }
+    return tuple(
+        tuple(sorted({number for number in trie.matches(stream.topic) if number != deaf.get(stream.number)}))
+        for stream in streams
+    )
+
+
+def _nothing() -> Iterator[Event]:
+    return iter(())

@@ -1,0 +1,306 @@
+"""The run: connects all clients, has their events happen when they are due, waits for what is on its way.
+
+One heap holds the next event of every client. An event that happens late is counted late: the messages say
+when they were due, and the report says how late they were and how busy this process was, so that what the
+simulator itself could not do is never taken for what the network could not.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Coroutine, Iterable, Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from heapq import heapify, heappop, heapreplace
+from random import SystemRandom
+from typing import Final
+
+from hbroker.errors import HBrokerError
+from hbroker.runtime.fleet import Fleet, fleet
+
+from .effort import Effort, Stopwatch
+from .latency import Histogram
+from .ledger import Ledger
+from .links import Links
+from .model.device import Action, Event
+from .plan import Client, Plan
+from .player import Player, Troubles
+
+__all__ = ["NotAllConnected", "Outcome", "Play", "Played", "Progress", "Terms"]
+
+CONNECTING: Final = 128
+"""Clients that connect at a time."""
+SETTLE_S: Final = 30.0
+"""For what is on its way at the end: longer than owners wait before they publish a will (15 s)."""
+QUIET_S: Final = 1.0
+"""Nothing came for so long: what is not promised, or owed by a will, comes no more."""
+_BATCH: Final = 512
+_LONGEST_S: Final = 0.05
+_SHOW_S: Final = 0.25
+_MICRO: Final = 1_000_000
+
+
+class NotAllConnected(HBrokerError):
+    """Some clients could not connect; the text names the first."""
+
+
+@dataclass(frozen=True, slots=True)
+class Terms:
+    """`root`: of the network; None: the default. `gateways`: where MQTT clients go. `duration_s`: of the run,
+    in real seconds. `speed`: simulated seconds to a real one."""
+
+    root: str | None
+    gateways: tuple[tuple[str, int], ...]
+    duration_s: float
+    speed: float = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """How far a run is, now. Rates are of the time since the last one. `latency`: of the messages that came
+    in the meantime."""
+
+    phase: str
+    elapsed_s: float
+    played_s: float
+    duration_s: float
+    devices: int
+    connected: int
+    asked: int
+    published: int
+    received: int
+    outstanding: int
+    published_per_s: float
+    received_per_s: float
+    late: Histogram
+    latency: Histogram
+    busy: float
+
+
+@dataclass(frozen=True, slots=True)
+class Played:
+    """Messages of the time in which the devices played, without those by which they came: what was due, and
+    what was handed over."""
+
+    asked: int
+    published: int
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What came of a run. `due_s`: in how many seconds all of it was due; `effort`: of how many seconds it
+    took to hand all over, and of what this process did meanwhile. `owners`: of each stream, the name of the
+    node that owned its topic at the beginning. `connected`: devices that were, at any time."""
+
+    plan: Plan
+    ledger: Ledger
+    troubles: Troubles
+    owners: tuple[str, ...]
+    connected: int
+    played: Played
+    connect_s: float
+    due_s: float
+    effort: Effort
+    lateness: Histogram
+    was_interrupted: bool
+
+
+class Play:
+    """One run of a plan. `show` is called a few times a second."""
+
+    def __init__(self, plan: Plan, terms: Terms, show: Callable[[Progress], None] = lambda _: None) -> None:
+        self._plan = plan
+        self._terms = terms
+        self._show = show
+        self._run = SystemRandom().getrandbits(16)
+        self._ledger = Ledger(plan, self._run)
+        self._troubles = Troubles()
+        self._lateness = Histogram()
+        self._players: list[Player] = []
+        self._began = time.monotonic()
+        self._stop = asyncio.Event()
+        self._phase = "connecting"
+        self._played_since = 0.0
+        self._shown = (self._began, 0, 0, time.process_time())
+
+    def stop(self) -> None:
+        """Ends the run early, in order."""
+        self._stop.set()
+
+    async def run(self) -> Outcome:
+        """Raises NotAllConnected, and what `fleet` does."""
+        async with fleet(self._terms.root) as members:
+            links = Links(members, self._terms.gateways)
+            self._troubles = Troubles(links.refusals)
+            self._players = [
+                Player(client, self._run, links, self._ledger, self._now, self._troubles)
+                for client in self._plan.clients
+            ]
+            showing = asyncio.create_task(self._keep_showing())
+            try:
+                return await self._run_within(members)
+            finally:
+                showing.cancel()
+                self._tell()
+                await _in_turns((player.leave(is_abrupt=False) for player in self._players), CONNECTING)
+
+    async def _run_within(self, members: Fleet) -> Outcome:
+        begun = time.monotonic()
+        events = [client.events() for client in self._plan.clients]
+        await self._connect(lambda client: not client.is_device, events)
+        owners = await _owners(members, self._plan)
+        await self._connect(lambda client: client.is_device, events)
+        connect_s = time.monotonic() - begun
+        self._phase = "playing"
+        asked, published = self._ledger.asked, self._ledger.published
+        self._played_since = time.monotonic()
+        watch = Stopwatch()
+        await self._play(events)
+        effort = watch.read()
+        played = Played(self._ledger.asked - asked, self._ledger.published - published)
+        self._phase = "settling"
+        await self._settle()
+        return Outcome(
+            self._plan, self._ledger, self._troubles, owners,
+            sum(player.was_connected and player.client.is_device for player in self._players),
+            played, connect_s, min(effort.seconds, self._terms.duration_s), effort,
+            self._lateness, self._stop.is_set(),
+        )  # fmt: skip
+
+    # Phases
+
+    async def _connect(self, wanted: Callable[[Client], bool], events: Sequence[Iterator[Event]]) -> None:
+        """Everybody is there from the beginning: that is their first event."""
+        coming = []
+        for player in self._players:
+            if wanted(player.client):
+                next(events[player.client.number], None)
+                coming.append(self._first(player))
+        await _in_turns(coming, CONNECTING)
+        failed = self._troubles.failed
+        if failed:
+            name, why = next(iter(failed.items()))
+            raise NotAllConnected(f"{len(failed)} clients could not connect; {name}: {why}")
+
+    async def _first(self, player: Player) -> None:
+        if not self._stop.is_set():
+            await player.come(self._now())
+
+    async def _play(self, events: Sequence[Iterator[Event]]) -> None:
+        """Returns when all that was due has happened, and was handed over."""
+        started = self._now()
+        last = started + round(self._terms.duration_s * _MICRO)
+        scale = _MICRO / self._terms.speed
+
+        def following(number: int) -> tuple[int, int, Action] | None:
+            event = next(events[number], None)
+            if event is None:
+                return None
+            due = started + int(event[0] * scale)
+            return (due, number, event[1]) if due < last else None
+
+        heap = [first for number in range(len(events)) if (first := following(number)) is not None]
+        heapify(heap)
+        while heap and not self._stop.is_set():
+            now = self._now()
+            for _ in range(_BATCH):
+                due, number, action = heap[0]
+                if due > now:
+                    break
+                after = following(number)
+                if after is None:
+                    heappop(heap)
+                else:
+                    heapreplace(heap, after)
+                self._lateness.add(self._now() - due)
+                self._players[number].act(action, due)
+                if not heap:
+                    break
+            pause = (heap[0][0] - self._now()) / _MICRO if heap else 0.0
+            await asyncio.sleep(min(max(pause, 0.0), _LONGEST_S))
+        await self._pause((last - self._now()) / _MICRO)
+        deadline = time.monotonic() + SETTLE_S
+        while any(player.is_waiting for player in self._players) and time.monotonic() < deadline:
+            await self._pause(_LONGEST_S)
+
+    async def _settle(self) -> None:
+        """Waits for what is on its way: as long as something comes, or something promised is missing."""
+        ledger = self._ledger
+        deadline = time.monotonic() + SETTLE_S
+        heard, received = time.monotonic(), ledger.received
+        while (now := time.monotonic()) < deadline and ledger.outstanding:
+            await asyncio.sleep(_LONGEST_S)
+            if ledger.received != received:
+                heard, received = now, ledger.received
+            elif now - heard > QUIET_S:
+                if not ledger.awaited and not ledger.tally(self._plan.streams).broken:
+                    return
+                heard = now
+
+    async def _pause(self, seconds: float) -> None:
+        """Waits for so long, or until the run is to end."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(max(seconds, 0.0)):
+                await self._stop.wait()
+
+    # Progress
+
+    async def _keep_showing(self) -> None:
+        while True:
+            self._tell()
+            await asyncio.sleep(_SHOW_S)
+
+    def _tell(self) -> None:
+        now, cpu = time.monotonic(), time.process_time()
+        published, received = self._ledger.published, self._ledger.received
+        before, published_before, received_before, cpu_before = self._shown
+        passed = max(now - before, 1e-9)
+        self._shown = now, published, received, cpu
+        self._show(
+            Progress(
+                self._phase,
+                now - self._began,
+                now - self._played_since if self._played_since else 0.0,
+                self._terms.duration_s,
+                self._plan.devices,
+                sum(player.is_connected and player.client.is_device for player in self._players),
+                self._ledger.asked,
+                published,
+                received,
+                self._ledger.outstanding,
+                (published - published_before) / passed,
+                (received - received_before) / passed,
+                self._lateness,
+                self._ledger.take_recent(),
+                (cpu - cpu_before) / passed,
+            )
+        )
+
+    def _now(self) -> int:
+        return int((time.monotonic() - self._began) * _MICRO)
+
+
+async def _in_turns(steps: Iterable[Coroutine[None, None, None]], most: int) -> None:
+    """Runs them all, so many at a time."""
+    running: set[asyncio.Task[None]] = set()
+    for step in steps:
+        if len(running) >= most:
+            _, running = await asyncio.wait(running, return_when=asyncio.FIRST_COMPLETED)
+        running.add(asyncio.create_task(step))
+    if running:
+        await asyncio.wait(running)
+
+
+async def _owners(members: Fleet, plan: Plan) -> tuple[str, ...]:
+    """The owner of each stream: who has the topic above it, which is a device's, or an area's."""
+    asking = await members.connect()
+    above = [stream.topic.rpartition("/")[0] for stream in plan.streams]
+    topics = list(dict.fromkeys(above))
+    names: dict[str, str] = {}
+    for first in range(0, len(topics), CONNECTING):
+        some = topics[first : first + CONNECTING]
+        found = await asyncio.gather(*(asking.resolve(topic) for topic in some))
+        names.update(zip(some, (resolution.owner for resolution in found), strict=True))
+    await asking.close()
+    return tuple(names[topic] for topic in above)

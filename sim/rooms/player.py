@@ -1,0 +1,216 @@
+"""One client at play: it comes, says what is due, answers commands, and goes.
+
+What is due while it is not connected yet, or while the network takes no more, waits here in order, within a
+bound; each message keeps the time at which it was due, so that no wait is hidden. A connection that breaks
+without having been told to is counted, and made again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter, deque
+from collections.abc import Callable, Coroutine
+from functools import partial
+from typing import Final
+
+from .ledger import Ledger
+from .links import FAILURES, Link, Links
+from .model.device import Action, Come, Leave, Say
+from .plan import Client, Stream
+from .stamp import STAMP_BYTES, stamped
+
+__all__ = ["Player", "Troubles"]
+
+MOST_WAITING: Final = 1_000
+"""Messages of one client that wait here."""
+TRIES: Final = 6
+_RETRY_S: Final = 0.01
+_PAUSE_S: Final = 0.5
+_ONLINE, _OFFLINE = b"online", b"offline"
+
+
+class Troubles:
+    """What went wrong. `refusals`: of messages, by reason. `failed`: clients that could not connect, and
+    why."""
+
+    def __init__(self, refusals: Counter[str] | None = None) -> None:
+        self.refusals = Counter[str]() if refusals is None else refusals
+        self.lost_connections = 0
+        self.retried_connections = 0
+        self.failed: dict[str, str] = {}
+
+
+class Player:
+    """See above. `clock`: microseconds since the run began."""
+
+    def __init__(
+        self,
+        client: Client,
+        run: int,
+        links: Links,
+        ledger: Ledger,
+        clock: Callable[[], int],
+        troubles: Troubles,
+    ) -> None:
+        self.client = client
+        self.is_connected = False
+        self.was_connected = False
+        self._run = run
+        self._links = links
+        self._ledger = ledger
+        self._clock = clock
+        self._troubles = troubles
+        self._link: Link | None = None
+        self._waiting: deque[tuple[Stream, bytes, int]] = deque()
+        self._retry: asyncio.TimerHandle | None = None
+        self._lock = asyncio.Lock()
+        """Coming and going happen one after the other, in the order in which they were due."""
+        self._steps: set[asyncio.Task[None]] = set()
+
+    # Change
+
+    def act(self, action: Action, due_us: int) -> None:
+        """Does what is due."""
+        match action:
+            case Say(stream, body):
+                self._say(self.client.streams[stream], body, due_us)
+            case Come():
+                self._step(self.come(due_us))
+            case Leave(is_abrupt):
+                self._step(self.leave(is_abrupt=is_abrupt))
+
+    async def come(self, due_us: int) -> None:
+        """Connects, subscribes, says that it is there, and then what waits. Gives up after some tries, and
+        says so in the troubles."""
+        async with self._lock:
+            if self._link is not None:
+                return
+            for attempt in range(1, TRIES + 1):
+                try:
+                    self._link = await self._connected()
+                    break
+                except (*FAILURES, TimeoutError) as error:
+                    if attempt == TRIES:
+                        self._troubles.failed[self.client.name] = str(error) or type(error).__name__
+                        return
+                    self._troubles.retried_connections += 1
+                    await asyncio.sleep(_PAUSE_S * attempt)
+            self.is_connected = self.was_connected = True
+            if self.client.birth is not None:
+                birth = self.client.streams[self.client.birth]
+                self._ledger.ask(birth)
+                self._waiting.appendleft((birth, _ONLINE, due_us))
+            self._hand_over()
+
+    async def leave(self, *, is_abrupt: bool) -> None:
+        """Goes: with a word, or without one, and then its will is due. What waits here is never said."""
+        async with self._lock:
+            link, self._link = self._link, None
+            self.is_connected = False
+            self._forget_waiting()
+            if link is None:
+                return
+            if is_abrupt:
+                self._will_is_due(is_promised=True)
+                link.vanish()
+            else:
+                await link.close()
+
+    async def settled(self) -> None:
+        """Waits until it has come and gone as it was told to."""
+        while self._steps:
+            await asyncio.wait(self._steps)
+
+    @property
+    def is_waiting(self) -> bool:
+        """Whether something is still to be handed over."""
+        return bool(self._waiting)
+
+    # Out
+
+    def _say(self, stream: Stream, body: bytes, due_us: int) -> None:
+        self._ledger.ask(stream)
+        if len(self._waiting) >= MOST_WAITING:
+            self._ledger.forget(stream)
+            return
+        if self._waiting or not self._publish(stream, body, due_us):
+            self._waiting.append((stream, body, due_us))
+            self._plan_retry()
+
+    def _publish(self, stream: Stream, body: bytes, due_us: int) -> bool:
+        if self._link is None:
+            return False
+        stamp = self._ledger.next(stream, due_us)
+        payload = stamped(stamp, body)
+        if not self._link.publish(stream, payload, partial(self._ledger.answer, stream, stamp.number)):
+            return False
+        self._ledger.publish(stream, len(payload))
+        return True
+
+    def _hand_over(self) -> None:
+        """As much of what waits as the network takes."""
+        self._retry = None
+        while self._waiting:
+            if not self._publish(*self._waiting[0]):
+                self._plan_retry()
+                return
+            self._waiting.popleft()
+
+    def _plan_retry(self) -> None:
+        if self._retry is None and self._link is not None:
+            self._retry = asyncio.get_running_loop().call_later(_RETRY_S, self._hand_over)
+
+    def _forget_waiting(self) -> None:
+        for stream, _, _ in self._waiting:
+            self._ledger.forget(stream)
+        self._waiting.clear()
+
+    # In
+
+    async def _connected(self) -> Link:
+        client = self.client
+        link = await self._links.open(client, self._run, self._will(), self._receive, self._lost)
+        try:
+            if client.filters:
+                await link.subscribe(client.filters, client.qos, no_local=client.no_local)
+        except BaseException:
+            link.vanish()
+            raise
+        return link
+
+    def _will(self) -> tuple[Stream, bytes] | None:
+        if self.client.will is None:
+            return None
+        stream = self.client.streams[self.client.will]
+        return stream, stamped(self._ledger.next(stream, 0), _OFFLINE)
+
+    def _will_is_due(self, *, is_promised: bool) -> None:
+        if self.client.will is not None:
+            stream = self.client.streams[self.client.will]
+            number = self._ledger.next(stream, 0).number
+            self._ledger.ask(stream)
+            self._ledger.publish(stream, STAMP_BYTES + len(_OFFLINE))
+            self._ledger.answer(stream, number, True if is_promised else None)
+
+    def _receive(self, topic: str, payload: bytes) -> None:
+        now = self._clock()
+        if self._ledger.receive(self.client.number, payload, now) is None:
+            return
+        answer = self.client.answers.get(topic)
+        if answer is not None:
+            self._say(self.client.streams[answer], payload[STAMP_BYTES:], now)
+
+    def _lost(self, text: str) -> None:
+        """The network ended the connection."""
+        if self._link is None:
+            return
+        self._link = None
+        self.is_connected = False
+        self._troubles.lost_connections += 1
+        self._will_is_due(is_promised=False)
+        self._step(self.come(self._clock()))
+
+    def _step(self, step: Coroutine[None, None, None]) -> None:
+        task = asyncio.create_task(step)
+        self._steps.add(task)
+        task.add_done_callback(self._steps.discard)

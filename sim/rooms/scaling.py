@@ -1,0 +1,69 @@
+"""A scenario at another size, or with its weight elsewhere: pure changes of settings."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from .scenario.settings import Over, Room, Scenario
+
+__all__ = ["apportioned", "scaled", "tempos", "without_mqtt"]
+
+
+def scaled(scenario: Scenario, devices: int) -> Scenario:
+    """The scenario with so many devices, people among them: as many of each kind in each room as comes
+    nearest to the proportions that it has."""
+    people = scenario.people.count if scenario.people else 0
+    weights = [count for room in scenario.rooms for _, count in room.devices]
+    *counts, walking = apportioned(devices, [*weights, people])
+    left = iter(counts)
+    rooms = tuple(
+        Room(room.path, tuple((kind, next(left)) for kind, _ in room.devices)) for room in scenario.rooms
+    )
+    moved = replace(scenario.people, count=walking) if scenario.people else None
+    return replace(scenario, rooms=rooms, people=moved)
+
+
+def without_mqtt(scenario: Scenario) -> Scenario:
+    """The scenario with native clients alone, whatever its kinds and watchers say."""
+
+    def moved(over: Over) -> Over:
+        return Over.NATIVE if over is Over.MQTT else over
+
+    return replace(
+        scenario,
+        mqtt=0.0,
+        kinds={name: replace(kind, over=moved(kind.over)) for name, kind in scenario.kinds.items()},
+        watchers=tuple(replace(watcher, over=moved(watcher.over)) for watcher in scenario.watchers),
+        people=scenario.people and replace(scenario.people, over=moved(scenario.people.over)),
+    )
+
+
+def apportioned(total: int, weights: Sequence[int]) -> list[int]:
+    """Whole numbers with this sum, in proportion to the weights: each is its exact share, rounded up or down
+    (largest remainders first; Hamilton's method). All zero where the weights are."""
+    whole = sum(weights)
+    if not whole:
+        return [0] * len(weights)
+    shares = [divmod(total * weight, whole) for weight in weights]
+    counts = [quotient for quotient, _ in shares]
+    by_remainder = sorted(range(len(weights)), key=lambda i: (-shares[i][1], i))
+    for i in by_remainder[: total - sum(counts)]:
+        counts[i] += 1
+    return counts
+
+
+def tempos(scenario: Scenario) -> dict[str, float]:
+    """By room, how many times as often its devices speak as their kinds say. All 1 without a skew; with one
+    the total stays as it is, and the room has its share of it."""
+    rates = {
+        room.path: sum(scenario.kinds[kind].rate * count for kind, count in room.devices)
+        for room in scenario.rooms
+    }
+    skew = scenario.skew
+    total = sum(rates.values())
+    if skew is None or not 0 < rates.get(skew.room, 0.0) < total:
+        return dict.fromkeys(rates, 1.0)
+    own = rates[skew.room]
+    elsewhere = (1 - skew.share) * total / (total - own)
+    return {path: skew.share * total / own if path == skew.room else elsewhere for path in rates}

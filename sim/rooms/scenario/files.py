@@ -1,0 +1,31 @@
+"""Where scenarios are: beside this package by name, anywhere else by path."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Final
+
+from hbroker.topology.document import read_text
+
+from .parse import parse
+from .settings import Scenario
+
+__all__ = ["KINDS", "brought", "load"]
+
+_HERE: Final = Path(__file__).parent
+_SCENARIOS: Final = _HERE.parent / "scenarios"
+KINDS: Final = _HERE / "kinds.yaml"
+"""The kinds that every scenario knows."""
+
+
+def brought() -> tuple[str, ...]:
+    """The names of the scenarios that hbroker brings."""
+    return tuple(sorted(path.stem for path in _SCENARIOS.glob("*.yaml")))
+
+
+def load(name: str) -> Scenario:
+    """The scenario of that name, or in that file. Raises ConfigErrors with all that is wrong with it."""
+    path = Path(name)
+    if name in brought() and not path.is_file():
+        path = _SCENARIOS / f"{name}.yaml"
+    return parse(read_text(path), file=str(path), common=(read_text(KINDS), str(KINDS)))

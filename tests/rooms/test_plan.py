@@ -1,0 +1,138 @@
+"""What a scenario comes to: repeatable, independent of its size, in the shares that it names."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import replace
+from itertools import takewhile
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from hbroker import topic_matches
+from hbroker.sim.rooms.model.device import Say
+from hbroker.sim.rooms.plan import Client, Plan, plan
+from hbroker.sim.rooms.scaling import apportioned, scaled, tempos, without_mqtt
+from hbroker.sim.rooms.scenario import brought, load
+from hbroker.sim.rooms.scenario.settings import Skew
+
+
+def _said(client: Client, seconds: float) -> list[tuple[float, str, bytes]]:
+    within = takewhile(lambda event: event[0] < seconds, client.events())
+    return [
+        (at, client.streams[action.stream].topic, action.body)
+        for at, action in within
+        if isinstance(action, Say)
+    ]
+
+
+@pytest.mark.parametrize("name", brought())
+def test_the_same_seed_gives_the_same_plan_and_the_same_events(name: str) -> None:
+    one, other = plan(load(name)), plan(load(name))
+    assert one.streams == other.streams
+    assert one.receivers == other.receivers
+    for mine, its in zip(one.clients, other.clients, strict=True):
+        assert (mine.name, mine.is_native, mine.filters) == (its.name, its.is_native, its.filters)
+    for mine, its in list(zip(one.clients, other.clients, strict=True))[::7]:
+        assert _said(mine, 20.0) == _said(its, 20.0)
+        assert _said(mine, 20.0) == _said(mine, 20.0), "and again"
+
+
+def test_another_seed_gives_others() -> None:
+    scenario = load("home")
+    one, other = plan(scenario), plan(replace(scenario, seed=2))
+    pairs = list(zip(one.clients, other.clients, strict=True))
+    assert sum(_said(mine, 60.0) != _said(its, 60.0) for mine, its in pairs) > 40
+    assert [mine.is_native for mine, _ in pairs] != [its.is_native for _, its in pairs]
+
+
+def test_a_device_does_the_same_whoever_else_there_is() -> None:
+    small, large = plan(load("office")), plan(scaled(load("office"), 1_500))
+    by_name = {client.name: client for client in large.clients}
+    same = [client for client in small.clients if client.is_device and client.name in by_name]
+    assert len(same) > 100
+    for client in same[::9]:
+        if client.role != "person":
+            assert _said(client, 30.0) == _said(by_name[client.name], 30.0)
+
+
+@pytest.mark.parametrize("devices", [1, 10, 48, 1_000, 5_000])
+def test_a_scenario_has_as_many_devices_as_are_asked_for(devices: int) -> None:
+    for name in ("home", "city"):
+        planned = plan(scaled(load(name), devices))
+        assert planned.devices == devices
+        assert len({client.name for client in planned.clients}) == len(planned.clients)
+
+
+@given(st.integers(0, 100_000), st.lists(st.integers(0, 500), min_size=1, max_size=40))
+def test_shares_are_whole_and_no_further_off_than_one(total: int, weights: list[int]) -> None:
+    counts = apportioned(total, weights)
+    whole = sum(weights)
+    assert sum(counts) == (total if whole else 0)
+    for found, weight in zip(counts, weights, strict=True):
+        assert abs(found - total * weight / max(whole, 1)) < 1 or not whole
+
+
+@pytest.mark.parametrize("share", [0.0, 0.3, 0.5, 1.0])
+def test_as_many_devices_are_mqtt_clients_as_the_share_says(share: float) -> None:
+    scenario = replace(scaled(load("city"), 2_000), mqtt=share)
+    planned = plan(scenario)
+    mqtt = sum(client.is_device and not client.is_native for client in planned.clients)
+    pinned = sum(client.role == "camera" for client in planned.clients)
+    assert mqtt == min(round(share * 2_000), 2_000 - pinned)
+    assert all(client.is_native for client in plan(without_mqtt(scenario)).clients)
+
+
+@pytest.mark.parametrize("share", [0.2, 0.8])
+def test_a_skew_moves_the_weight_and_keeps_the_total(share: float) -> None:
+    scenario = load("home")
+    skewed = replace(scenario, skew=Skew("bedroom", share))
+    assert set(tempos(scenario).values()) == {1.0}
+    assert abs(plan(skewed).rate - plan(scenario).rate) < 1e-6
+    said: Counter[str] = Counter()
+    for client in plan(skewed).clients:
+        if client.role not in ("person", "updater"):
+            said[client.room] += len(_said(client, 600.0)) * (2 if client.role == "controller" else 1)
+    assert abs(said["bedroom"] / said.total() - share) < 0.05
+
+
+def test_each_stream_goes_to_whom_its_topic_matches_and_not_to_its_own_client() -> None:
+    planned = plan(load("home"))
+    owner = {stream.number: client for client in planned.clients for stream in client.streams}
+    for stream in planned.streams:
+        expected = tuple(
+            client.number
+            for client in planned.clients
+            if any(topic_matches(filter, stream.topic) for filter in client.filters)
+            and not (client.no_local and client is owner[stream.number])
+        )
+        assert planned.receivers[stream.number] == expected
+
+
+def test_commands_find_their_devices_and_images_those_they_are_for() -> None:
+    planned = plan(load("home"))
+    by_topic = {stream.topic: stream for stream in planned.streams}
+    for client in planned.clients:
+        for topic, answer in client.answers.items():
+            assert planned.receivers[by_topic[topic].number] == (client.number,)
+            assert client.streams[answer].topic != topic
+    lamps = _receivers_of(planned, "home/livingroom/firmware")
+    assert Counter(client.role for client in lamps) == {"lamp": 4, "controller": 1}
+
+
+def _receivers_of(planned: Plan, topic: str) -> list[Client]:
+    (stream,) = (stream for stream in planned.streams if stream.topic == topic)
+    return [planned.clients[number] for number in planned.receivers[stream.number]]
+
+
+def test_what_is_said_comes_at_the_rate_that_is_expected() -> None:
+    """By day, for an hour; the answers to commands are counted with these."""
+    planned = plan(load("office"))
+    said = 0
+    for client in planned.clients:
+        events = sum(
+            1 for at, e in takewhile(lambda event: event[0] < 1_800.0, client.events()) if isinstance(e, Say)
+        )
+        said += events * (2 if client.role == "controller" else 1)
+    assert abs(said / 1_800.0 / planned.rate - 1) < 0.03

@@ -1,0 +1,226 @@
+"""One client at play, over links that do what the test says."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from itertools import count
+from typing import cast
+
+import pytest
+
+from hbroker.errors import Unreachable
+from hbroker.sim.rooms import player as module
+from hbroker.sim.rooms.ledger import Ledger
+from hbroker.sim.rooms.links import Links, OnLost, OnMessage, Told
+from hbroker.sim.rooms.model.device import Come, Leave, Say
+from hbroker.sim.rooms.plan import Client, Plan, Stream
+from hbroker.sim.rooms.player import MOST_WAITING, TRIES, Player, Troubles
+from hbroker.sim.rooms.scenario.settings import Scenario
+from hbroker.sim.rooms.stamp import Stamp, read, stamped
+
+RUN = 3
+STATUS, WILL, SAID, ANSWER = (
+    Stream(0, "r/d/status", 1, True, "r"),
+    Stream(1, "r/d/status", 1, True, "r"),
+    Stream(2, "r/d/x", 1, False, "r"),
+    Stream(3, "r/d/state", 1, False, "r"),
+)
+ORDER = Stream(4, "r/d/set", 1, False, "r")
+DEVICE = Client(
+    0, "r/d", "lamp", "r", True, True, lambda: iter(()), (STATUS, WILL, SAID, ANSWER),
+    birth=0, will=1, answers={ORDER.topic: 3}, filters=(ORDER.topic,), qos=2,
+)  # fmt: skip
+
+
+class FakeLink:
+    """Keeps what is published; has room while `room` lasts."""
+
+    def __init__(self, will: tuple[Stream, bytes] | None) -> None:
+        self.will = will
+        self.room = 1_000_000
+        self.published: list[tuple[Stream, bytes, Told]] = []
+        self.filters: tuple[str, ...] = ()
+        self.ended = ""
+
+    def publish(self, stream: Stream, payload: bytes, told: Told) -> bool:
+        if not self.room:
+            return False
+        self.room -= 1
+        self.published.append((stream, payload, told))
+        return True
+
+    async def subscribe(self, filters: Sequence[str], qos: int, *, no_local: bool) -> None:
+        self.filters = tuple(filters)
+
+    async def close(self) -> None:
+        self.ended = "closed"
+
+    def vanish(self) -> None:
+        self.ended = "vanished"
+
+    def numbers(self, stream: Stream) -> list[int]:
+        stamps = [read(payload) for said, payload, _ in self.published if said is stream]
+        return [stamp.number for stamp in stamps if stamp is not None]
+
+
+class FakeLinks:
+    """`failures`: how many times opening fails first."""
+
+    def __init__(self, failures: int = 0) -> None:
+        self.failures = failures
+        self.opened: list[FakeLink] = []
+        self.on_message: OnMessage = lambda topic, payload: None
+        self.on_lost: OnLost = lambda text: None
+
+    async def open(
+        self,
+        client: Client,
+        run: int,
+        will: tuple[Stream, bytes] | None,
+        on_message: OnMessage,
+        on_lost: OnLost,
+    ) -> FakeLink:
+        await asyncio.sleep(0)
+        if self.failures:
+            self.failures -= 1
+            raise Unreachable("nobody is there", 1)
+        self.on_message, self.on_lost = on_message, on_lost
+        self.opened.append(FakeLink(will))
+        return self.opened[-1]
+
+
+@pytest.fixture
+def ledger() -> Ledger:
+    streams = (STATUS, WILL, SAID, ANSWER, ORDER)
+    receivers: tuple[tuple[int, ...], ...] = ((), (), (), (), (0,))
+    return Ledger(Plan(Scenario("s", "r", {}, ()), (DEVICE,), streams, receivers, 0.0), RUN)
+
+
+@pytest.fixture(autouse=True)
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "_PAUSE_S", 0.001)
+
+
+def _player(links: FakeLinks, ledger: Ledger, troubles: Troubles | None = None) -> Player:
+    clock = count(1_000)
+    return Player(DEVICE, RUN, cast(Links, links), ledger, lambda: next(clock), troubles or Troubles())
+
+
+async def _until(condition: Callable[[], bool]) -> None:
+    async with asyncio.timeout(10):
+        while not condition():  # noqa: ASYNC110 (nothing tells)
+            await asyncio.sleep(0.001)
+
+
+async def test_it_subscribes_says_that_it_is_there_and_then_what_was_due_before(ledger: Ledger) -> None:
+    links = FakeLinks()
+    player = _player(links, ledger)
+    for number in range(3):
+        player.act(Say(2, b"%d" % number), number + 1)
+    await player.come(9)
+    (link,) = links.opened
+    assert link.filters == (ORDER.topic,)
+    assert [stream for stream, _, _ in link.published] == [STATUS, SAID, SAID, SAID]
+    dues = [stamp.due_us for _, payload, _ in link.published if (stamp := read(payload)) is not None]
+    assert dues == [9, 1, 2, 3]
+    assert link.numbers(SAID) == [0, 1, 2]
+    assert player.was_connected
+
+
+async def test_what_finds_no_room_waits_in_order_and_is_not_numbered_twice(ledger: Ledger) -> None:
+    links = FakeLinks()
+    player = _player(links, ledger)
+    await player.come(1)
+    (link,) = links.opened
+    link.room = 2
+    for number in range(6):
+        player.act(Say(2, b"%d" % number), number + 2)
+    assert link.numbers(SAID) == [0, 1]
+    assert player.is_waiting
+    link.room = 100
+    await _until(lambda: not player.is_waiting)
+    assert link.numbers(SAID) == list(range(6))
+    assert [payload[-1:] for stream, payload, _ in link.published if stream is SAID] == [
+        b"%d" % number for number in range(6)
+    ]
+    total = ledger.tally([SAID])
+    assert (total.asked, total.published, total.unsent) == (6, 6, 0)
+
+
+async def test_what_waits_is_bounded_and_what_is_beyond_is_counted(ledger: Ledger) -> None:
+    player = _player(FakeLinks(), ledger)
+    for number in range(MOST_WAITING + 7):
+        player.act(Say(2, b""), number + 1)
+    await player.come(1)
+    total = ledger.tally([SAID])
+    assert (total.asked, total.published, total.unsent) == (MOST_WAITING + 7, MOST_WAITING, 7)
+
+
+async def test_each_time_that_it_breaks_off_its_will_is_due_once(ledger: Ledger) -> None:
+    links = FakeLinks()
+    player = _player(links, ledger)
+    await player.come(1)
+    player.act(Say(2, b"x"), 2)
+    player.act(Leave(is_abrupt=True), 3)
+    player.act(Come(), 4)
+    player.act(Leave(is_abrupt=False), 5)
+    player.act(Come(), 6)
+    player.act(Leave(is_abrupt=True), 7)
+    await player.settled()
+    assert [link.ended for link in links.opened] == ["vanished", "closed", "vanished"]
+    wills = [read(link.will[1]) for link in links.opened if link.will is not None]
+    assert wills == [Stamp(RUN, 1, number, 0) for number in (0, 1, 1)]
+    total = ledger.tally([WILL])
+    assert (total.published, total.acknowledged, total.unanswered) == (2, 2, 0)
+    assert ledger.tally([STATUS]).published == 3
+
+
+async def test_a_message_that_its_client_did_not_hear_of_is_promised_to_nobody(ledger: Ledger) -> None:
+    links = FakeLinks()
+    player = _player(links, ledger)
+    await player.come(1)
+    for number in range(3):
+        player.act(Say(2, b""), number + 2)
+    told = [told for stream, _, told in links.opened[0].published if stream is SAID]
+    told[0](True)
+    told[1](False)
+    told[2](None)
+    total = ledger.tally([SAID])
+    assert (total.acknowledged, total.rejected, total.unanswered) == (1, 1, 2)
+    assert ledger.awaited == 1, "of its birth"
+
+
+async def test_a_command_is_answered_once(ledger: Ledger) -> None:
+    links = FakeLinks()
+    player = _player(links, ledger)
+    await player.come(1)
+    ledger.publish(ORDER, 20)
+    for _ in range(2):
+        links.on_message(ORDER.topic, stamped(Stamp(RUN, ORDER.number, 0, 5), b"on"))
+    links.on_message(ORDER.topic, stamped(Stamp(RUN + 1, ORDER.number, 0, 5), b"on"))
+    answers = [payload for stream, payload, _ in links.opened[0].published if stream is ANSWER]
+    assert [payload[-2:] for payload in answers] == [b"on"]
+    assert ledger.foreign == 1
+
+
+async def test_a_connection_that_breaks_is_counted_and_made_again(ledger: Ledger) -> None:
+    links, troubles = FakeLinks(), Troubles()
+    player = _player(links, ledger, troubles)
+    await player.come(1)
+    links.failures = 2
+    links.on_lost("the server closed the connection")
+    assert not player.is_connected
+    player.act(Say(2, b"meanwhile"), 5)
+    await player.settled()
+    assert links.opened[1].numbers(SAID) == [0]
+    assert (troubles.lost_connections, troubles.retried_connections, troubles.failed) == (1, 2, {})
+    will = ledger.tally([WILL])
+    assert (will.published, will.unanswered) == (1, 1), "it may come, and nobody promised it"
+
+
+async def test_it_gives_up_after_some_tries_and_says_why(ledger: Ledger) -> None:
+    troubles = Troubles()
+    await _player(FakeLinks(failures=TRIES), ledger, troubles).come(1)
+    assert troubles.failed == {"r/d": "nobody is there"}
+    assert troubles.retried_connections == TRIES - 1

@@ -1,0 +1,193 @@
+"""What is shown: the picture meanwhile, the words and tables at the end."""
+
+from __future__ import annotations
+
+import io
+
+import pytest
+
+from hbroker.sim.rooms.accounts import is_clean, summarised
+from hbroker.sim.rooms.display import line, progress_display
+from hbroker.sim.rooms.effort import Effort, Stopwatch
+from hbroker.sim.rooms.latency import Histogram
+from hbroker.sim.rooms.ledger import Ledger
+from hbroker.sim.rooms.plan import Plan, plan
+from hbroker.sim.rooms.play import Outcome, Played, Progress
+from hbroker.sim.rooms.player import Troubles
+from hbroker.sim.rooms.report import MOST_ROOMS, nodes_table, rooms_table, verdict, words
+from hbroker.sim.rooms.scenario import load
+from hbroker.sim.rooms.stamp import stamped
+
+RUN = 5
+
+
+def _progress(phase: str) -> Progress:
+    late = Histogram()
+    late.add(1_500)
+    return Progress(phase, 12.0, 3.0, 60.0, 50, 48, 100, 90, 120, 7, 30.5, 40.25, late, late, 0.25)
+
+
+def test_how_far_it_is_in_one_line() -> None:
+    assert line(_progress("connecting")) == "connecting: 48 of 50 devices, 12 s"
+    playing = line(_progress("playing"))
+    for text in (
+        "playing, 12 s",
+        "48 devices",
+        "30 said/s",
+        "40 received/s",
+        "7 on their way",
+        "25%",
+        "2 ms late",
+    ):
+        assert text in playing
+
+
+def test_where_there_is_no_terminal_it_is_a_line_on_standard_error(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    with progress_display("home") as show:
+        for _ in range(50):
+            show(_progress("playing"))
+    told = capsys.readouterr()
+    assert told.out == ""
+    assert told.err.count("\n") == 1, "and not for each of them"
+
+
+def test_on_a_terminal_it_is_a_picture(monkeypatch: pytest.MonkeyPatch) -> None:
+    rich_console = pytest.importorskip("rich.console")
+    drawn = io.StringIO()
+    real = rich_console.Console
+
+    def console(**_: object) -> object:
+        return real(file=drawn, force_terminal=True, width=100, color_system=None)
+
+    monkeypatch.setattr(rich_console, "Console", console)
+    with progress_display("home, 50 devices") as show:
+        show(_progress("connecting"))
+        show(_progress("playing"))
+    for text in ("home, 50 devices: playing", "48 of 50 connected", "90 of 100 due", "p50 1.5 ms", "25%"):
+        assert text in drawn.getvalue()
+
+
+@pytest.fixture
+def planned() -> Plan:
+    return plan(load("city"))
+
+
+def _outcome(planned: Plan, ledger: Ledger, *, effort: Effort, lateness: Histogram) -> Outcome:
+    owners = tuple("root" if stream.room == "outlook" else "district" for stream in planned.streams)
+    said = ledger.published
+    return Outcome(
+        planned,
+        ledger,
+        Troubles(),
+        owners,
+        planned.devices,
+        Played(said, said),
+        1.0,
+        10.0,
+        effort,
+        lateness,
+        False,
+    )
+
+
+def _lost_one(planned: Plan, ledger: Ledger) -> None:
+    """A message that was acknowledged reaches all its receivers but one."""
+    stream = next(s for s in planned.streams if s.qos and planned.receivers[s.number])
+    stamp = ledger.next(stream, 1)
+    ledger.ask(stream)
+    ledger.publish(stream, 20)
+    ledger.answer(stream, stamp.number, True)
+    for receiver in planned.receivers[stream.number][1:]:
+        ledger.receive(receiver, stamped(stamp, b"x"), 2_001)
+
+
+STATUS = {
+    "run": 9,
+    "own": 4,
+    "subtree": "",
+    "messages_in": 10,
+    "messages_out": 5,
+    "cpu_s": 1.0,
+    "drops": {"queue_full": 1},
+}
+LATER = {
+    **STATUS,
+    "own": 6,
+    "messages_in": 15,
+    "messages_out": 9,
+    "cpu_s": 1.5,
+    "drops": {"queue_full": 3, "away": 0},
+}
+
+
+def test_a_loss_that_should_not_be_is_told_and_nodes_speak_for_themselves(planned: Plan) -> None:
+    ledger = Ledger(planned, RUN)
+    _lost_one(planned, ledger)
+    outcome = _outcome(planned, ledger, effort=Effort(10.0, 2.0, 1.0, 0.5), lateness=Histogram())
+    before, after = (
+        [{"name": "district", **STATUS}],
+        [{"name": "district", **LATER}, {"name": "new", **STATUS}],
+    )
+    summary = summarised(outcome, before, after)
+    assert not is_clean(summary)
+    assert "1 messages lost or doubled that should not be" in verdict(summary)
+    by_name = {node.name: node for node in summary.nodes}
+    assert (by_name["district"].messages_in, by_name["district"].others) == (3, 2)
+    assert by_name["district"].drops == {"queue_full": 2}
+    assert by_name["new"].messages_in is None, "nobody knows what it counted before"
+    assert by_name["root"].messages_in is None, "it did not tell"
+    header, rows, _ = nodes_table(summary, {"queue_full"})
+    district = dict(zip(header, next(row for row in rows if row[0] == "district"), strict=True))
+    assert (district["SAID"], district["COUNTED"], district["OTHERS"]) == ("1", "3", "2")
+    assert (district["LOST"], district["DROPS"], district["CPU s"]) == ("1", "2", "0.5")
+    told = " ".join(words(summary))
+    for text in (
+        "1000 of 1000 devices",
+        "1 lost",
+        "1 of them against",
+        "20% of a processor",
+        "5% of the time",
+    ):
+        assert text in told
+    json = summary.to_json()
+    assert json["starved"] == 0.05
+    assert json["is_clean"] is False
+
+
+def test_many_rooms_are_cut_to_those_with_the_most_messages(planned: Plan) -> None:
+    ledger = Ledger(planned, RUN)
+    _lost_one(planned, ledger)
+    outcome = _outcome(planned, ledger, effort=Effort(10.0, 2.0, 1.0, None), lateness=Histogram())
+    summary = summarised(outcome, [], [])
+    header, rows, numbers = rooms_table(summary)
+    assert len(summary.rooms) > MOST_ROOMS
+    assert len(rows) == MOST_ROOMS + 1
+    assert "more: --json" in rows[-1][0]
+    assert set(numbers) < set(header)
+    assert "an unknown share" in " ".join(words(summary))
+
+
+@pytest.mark.parametrize(
+    ("loop_s", "late_us", "text"),
+    [
+        (9.5, 0, "the simulator itself was the limit"),
+        (1.0, 200_000, "events fired late"),
+        (1.0, 10, "was kept"),
+    ],
+)
+def test_the_simulators_own_limits_are_told(planned: Plan, loop_s: float, late_us: int, text: str) -> None:
+    lateness = Histogram()
+    lateness.add(late_us)
+    effort = Effort(10.0, loop_s, loop_s, None)
+    summary = summarised(_outcome(planned, Ledger(planned, RUN), effort=effort, lateness=lateness), [], [])
+    assert any(text in told for told in verdict(summary))
+
+
+def test_effort_is_measured_where_it_is_made() -> None:
+    watch = Stopwatch()
+    while (effort := watch.read()).cpu_s < 0.05:
+        pass
+    assert effort.seconds >= effort.loop_s > 0.02
+    assert effort.starved is None or 0 <= effort.starved <= 1
