@@ -13,6 +13,7 @@ import sys
 from collections.abc import Sequence
 
 from hbroker.cli import (
+    analyze,
     capture,
     check,
     clients,
@@ -44,6 +45,7 @@ _COMMANDS = (
     leave,
     kick,
     capture,
+    analyze,
     node,
     gateway,
     passwd,
