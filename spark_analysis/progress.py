@@ -12,7 +12,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from typing import Final, Protocol
 
 from pyspark.errors import PySparkException
@@ -28,17 +28,15 @@ class Step(Protocol):
 
     def tell(self, result: str) -> None:
         """What came of it, for its line."""
+        ...
 
 
 class Reporter(Protocol):
     """To whom a job says what it does."""
 
-    def step(self, title: str) -> _Steps: ...
-
-
-class _Steps(Protocol):
-    def __enter__(self) -> Step: ...
-    def __exit__(self, *_: object) -> bool | None: ...
+    def step(self, title: str) -> AbstractContextManager[Step]:
+        """A step, from its begin to its end."""
+        ...
 
 
 class Silent:

@@ -58,7 +58,7 @@ class Tables:
 
 
 def collected(frame: DataFrame) -> Rows:
-    """The rows, in the driver. (PySpark itself gives times in this process's time zone, without saying so.)"""
+    """The rows, in the driver. (PySpark itself gives times in this process's time zone, unmarked.)"""
     times = [field.name for field in frame.schema if isinstance(field.dataType, TimestampType)]
     rows = [
         row.asDict() for row in frame.withColumns({name: F.unix_micros(name) for name in times}).collect()

@@ -6,7 +6,7 @@ Topics and names come from the network; anyone who may publish chooses them.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from datetime import datetime
+from datetime import datetime, timedelta
 from html import escape
 from typing import TypeAlias
 
@@ -45,7 +45,7 @@ def joined(content: Content) -> Markup:
 
 
 def number(value: float | None, digits: int = 3) -> str:
-    """At so many significant digits: `12.3 k`, `4.56 M`; a dash for None."""
+    """In so many digits: `12.3 k`, `4.56 M`, `0.34`; a dash for None."""
     if value is None:
         return _DASH
     for limit, unit in ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e4, "k")):
@@ -73,7 +73,8 @@ def micros(value: float | None) -> str:
 
 
 def moment(value: datetime, *, with_day: bool = True) -> str:
-    """A time in UTC, to the second."""
+    """A time in UTC, to the nearest second."""
+    value += timedelta(seconds=0.5)
     return value.strftime("%Y-%m-%d %H:%M:%S" if with_day else "%H:%M:%S").removesuffix(":00")
 
 

@@ -38,7 +38,7 @@ def header(summary: Mapping[str, Any], tables: Tables) -> Markup:
     latency = _of([row for row in tables["latency"] if row["node"] is None], "node")
     handled = owners["load"] if owners else 0
     tiles = [
-        ("messages handled", number(handled), "by owners: taken over and handed on"),
+        ("messages handled", number(handled), "by owners, in and out"),
         ("largest over mean", number(owners["max_over_mean"] if owners else None), "1 is even"),
         ("p99 latency", micros(latency["p99_us"] if latency else None), "receipt to hand-over"),
         ("dropped", number(summary["dropped"]), "for all reasons"),
@@ -79,7 +79,7 @@ def of_files(summary: Mapping[str, Any], tables: Tables) -> list[Section]:
     lead = f"{agree} {len(skipped)} files were skipped." if skipped else f"{agree} No file was skipped."
     parts: list[Markup] = []
     if wrong:
-        body = [
+        body: list[list[Content]] = [
             [row["node"], number(row["messages_in"], 6), number(row["topics_messages_in"], 6)]
             for row in wrong
         ]
@@ -163,7 +163,10 @@ def _imbalance(tables: Tables) -> Section:
         "gini": "Gini",
         "jain": "Jain",
     }
-    body = [[_ROLES.get(row["role"], row["role"]), *(number(row[name]) for name in names)] for row in rows]
+    body = [
+        [_ROLES.get(row["role"], row["role"]), *(number(row[name]) for name in names)]
+        for row in sorted(rows, key=lambda row: row["role"] != "node")
+    ]
     curves = {
         title: [row["cumulative_share"] or 0.0 for row in tables["nodes"] if row["role"] == role]
         for role, title in _ROLES.items()
@@ -174,7 +177,7 @@ def _imbalance(tables: Tables) -> Section:
     if owners and owners["max_over_mean"]:
         lead = (
             f"The busiest owner handled {number(owners['max_over_mean'])} times the mean "
-            f"(Gini {number(owners['gini'], 2)}; 0 is even)."
+            f"(Gini {number(owners['gini'])}; 0 is even)."
         )
     figures = [
         tag("figure", [tag("figcaption", "Lorenz curve of the load"), charts.lorenz(curves)]),
