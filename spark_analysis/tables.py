@@ -48,7 +48,7 @@ class Tables:
 
     def collect(self, name: str, written: DataFrame, order: Sequence[str]) -> None:
         """The rows of a table in this order: as `NAME.csv`, and in `small`."""
-        rows = collected(written.orderBy(*order))
+        rows = collected(written.coalesce(1).sortWithinPartitions(*order))
         self.small[name] = rows
         self._storage.write(below(self._directory, f"{name}.csv"), _csv(written.columns, rows))
 

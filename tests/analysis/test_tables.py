@@ -36,7 +36,7 @@ WINDOW_S = 10
 FIRST = 4
 
 
-@settings(max_examples=4)
+@settings(max_examples=3)
 @given(network=networks())
 def test_every_table_equals_plain_python(spark: SparkSession, network: Network) -> None:
     with tempfile.TemporaryDirectory() as place:
