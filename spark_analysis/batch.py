@@ -137,15 +137,18 @@ class _Job:
         return row["begin"], row["end"], window_s
 
     def _nodes(self, window_s: int) -> DataFrame:
+        def windows(rows: DataFrame) -> DataFrame:
+            return loads.in_windows(rows, window_s)
+
         with self._step("load of nodes") as step:
-            table = self._whole(
-                "nodes", "node_load", lambda rows: loads.node_load(loads.in_windows(rows, window_s))
-            )
-            windowed = loads.in_windows(self._read("nodes"), window_s)
-            self._tables.keep("histograms", latency.histograms(windowed))
+            judged = None
+            while judged is not self._found:
+                judged = self._found
+                self._whole("nodes", "histograms", lambda rows: latency.histograms(windows(rows)))
+                table = self._whole("nodes", "node_load", lambda rows: loads.node_load(windows(rows)))
             order = ["role", "node", WINDOW]
-            self._tables.keep_small("drops", losses.drops(windowed), [*order, "reason"])
             self._tables.collect("node_load", table, order)
+            self._tables.keep_small("drops", losses.drops(windows(self._read("nodes"))), [*order, "reason"])
             step.tell(f"in windows of {window_s} s")
         return table
 

@@ -16,14 +16,14 @@ very weak ridge then splits the cost between them, with the right sum.
 
 from __future__ import annotations
 
-from functools import reduce
+import json
 from typing import Final
 
 from pyspark.ml.feature import Interaction, OneHotEncoder, StringIndexer, VectorAssembler
 from pyspark.ml.regression import LinearRegression, LinearRegressionModel
-from pyspark.sql import Column, DataFrame
+from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
-from pyspark.sql.types import DoubleType, StringType, StructField, StructType
+from pyspark.sql.types import ArrayType, DoubleType, StringType, StructField, StructType
 
 FEWEST_INTERVALS: Final = 10
 """A node with fewer is not fitted."""
@@ -32,6 +32,9 @@ _AT_ONCE: Final = 1_000
 """Nodes for each fit: twice as many features, and their normal equations fit the driver's memory."""
 
 _RIDGE: Final = 1e-9
+_STILL: Final = 1e-12
+"""CPU seconds in a second: what varies by less varies by rounding."""
+
 _RATES: Final = ("in_rate", "out_rate")
 _KEY: Final = "key"
 _COEFFICIENTS: Final = StructType(
@@ -48,20 +51,15 @@ def costs(nodes: DataFrame) -> DataFrame:
 
     `base_cpu`: CPU seconds in a second without messages; `in_us`, `out_us`: CPU microseconds for a message
     taken over and for a copy handed on; `r2`: how much of what varies in the CPU time this explains;
-    `error_cpu`: root mean square of what is left. A node with too few intervals, or whose load never
-    changed, has nulls.
+    `error_cpu`: root mean square of what is left. A node with too few intervals, or whose load or CPU time
+    never changed, has nulls.
     """
-    centred = _centred(_rates(nodes)).persist()
-    try:
-        told = centred.where(F.col("is_told"))
-        keys = [row[_KEY] for row in told.select(_KEY).distinct().orderBy(_KEY).collect()]
-        parts = [_fit(told, keys[start : start + _AT_ONCE]) for start in range(0, len(keys), _AT_ONCE)]
-        fitted = (
-            reduce(DataFrame.union, parts) if parts else nodes.sparkSession.createDataFrame([], _COEFFICIENTS)
-        )
-        return _judged(centred, fitted).localCheckpoint()
-    finally:
-        centred.unpersist()
+    centred = _centred(_rates(nodes))
+    told = centred.where(F.col("is_told"))
+    keys = [row[_KEY] for row in told.select(_KEY).distinct().orderBy(_KEY).collect()]
+    starts = range(0, len(keys), _AT_ONCE)
+    fitted = [cost for start in starts for cost in _fit(told, keys[start : start + _AT_ONCE])]
+    return _judged(centred, _frame(nodes.sparkSession, fitted))
 
 
 def _rates(nodes: DataFrame) -> DataFrame:
@@ -75,15 +73,16 @@ def _centred(rates: DataFrame) -> DataFrame:
     """Each rate as its distance from the node's mean, beside that mean, which is broadcast: no row moves."""
     names = (*_RATES, "cpu_rate")
     varies = (F.stddev_pop("in_rate") > 0) | (F.stddev_pop("out_rate") > 0)
+    costs = F.stddev_pop("cpu_rate") > _STILL
     enough = F.count(F.lit(1)) >= FEWEST_INTERVALS
     means = rates.groupBy(_KEY).agg(
-        *[F.avg(name).alias(f"{name}_mean") for name in names], (enough & varies).alias("is_told")
+        *[F.avg(name).alias(f"{name}_mean") for name in names], (enough & varies & costs).alias("is_told")
     )
     distances = [(F.col(name) - F.col(f"{name}_mean")).alias(f"{name}_off") for name in names]
     return rates.join(F.broadcast(means), on=_KEY, how="inner").select("*", *distances)
 
 
-def _fit(told: DataFrame, keys: list[str]) -> DataFrame:
+def _fit(told: DataFrame, keys: list[str]) -> list[tuple[str, float, float]]:
     """The coefficients of these nodes, by one regression with a block of features for each."""
     rows = told.where(F.col(_KEY).isin(keys))
     indexer = StringIndexer(inputCol=_KEY, outputCol="index", stringOrderType="alphabetAsc").fit(rows)
@@ -97,8 +96,13 @@ def _fit(told: DataFrame, keys: list[str]) -> DataFrame:
     )
     model: LinearRegressionModel = regression.fit(features)
     found = [float(value) for value in model.coefficients.toArray()]
-    coefficients = [(key, found[2 * i], found[2 * i + 1]) for i, key in enumerate(indexer.labels)]
-    return told.sparkSession.createDataFrame(coefficients, _COEFFICIENTS)
+    return [(key, found[2 * i], found[2 * i + 1]) for i, key in enumerate(indexer.labels)]
+
+
+def _frame(spark: SparkSession, coefficients: list[tuple[str, float, float]]) -> DataFrame:
+    """As one literal: what PySpark makes of a list wants a Python process on an executor."""
+    rows = json.dumps([dict(zip(_COEFFICIENTS.names, row, strict=True)) for row in coefficients])
+    return spark.range(1).select(F.inline(F.from_json(F.lit(rows), ArrayType(_COEFFICIENTS))))
 
 
 def _judged(centred: DataFrame, fitted: DataFrame) -> DataFrame:

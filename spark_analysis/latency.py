@@ -27,7 +27,9 @@ def histograms(nodes: DataFrame) -> DataFrame:
     interval rows `in_windows`."""
     weight = F.coalesce(F.col("latency_sampled").cast("bigint"), F.lit(1))
     sums = [F.coalesce(F.sum(F.get("latency", F.lit(i)) * weight), F.lit(0)) for i in range(BUCKETS)]
-    return nodes.groupBy("role", "node", WINDOW).agg(F.array(*sums).alias("histogram"))
+    return nodes.groupBy("role", "node", WINDOW).agg(
+        F.count(F.lit(1)).alias("intervals"), F.array(*sums).alias("histogram")
+    )
 
 
 def percentiles(merged: DataFrame, by: Sequence[str]) -> DataFrame:

@@ -56,6 +56,7 @@ def node_load(nodes: DataFrame) -> DataFrame:
         F.sum("cpu_s").alias("cpu_s"),
         F.try_divide(F.sum("cpu_s"), capacity).alias("busy"),
         F.sum(load()).alias("load"),
+        F.sum(F.aggregate(F.map_values("drops"), F.lit(0).cast("bigint"), Column.__add__)).alias("dropped"),
         *sums,
         *peaks,
     )
@@ -70,6 +71,7 @@ def node_load(nodes: DataFrame) -> DataFrame:
         "workers",
         "cpu_s",
         "busy",
+        "dropped",
         *_SUMS,
         *_PEAKS,
     )

@@ -91,7 +91,7 @@ def read(spark: SparkSession, found: Found, kind: str) -> DataFrame:
     paths = [literally(file.path) for file in found.usable if file.kind == kind]
     schema = SCHEMAS[kind]
     if not paths:
-        return spark.createDataFrame([], schema)
+        return spark.range(0).select(*[F.lit(None).cast(f.dataType).alias(f.name) for f in schema])
     reader = spark.read.schema(schema).options(ignoreCorruptFiles=True, ignoreMissingFiles=True)
     return reader.parquet(*paths)
 
@@ -100,8 +100,11 @@ def damaged(spark: SparkSession, found: Found, kind: str) -> set[str]:
     """The files of which fewer rows can be read than their footers promise. Reads every column of every row,
     so ask only when the sum does not agree."""
     frame = read(spark, found, kind)
+    # Asked for a number of rows alone, Spark would read no column.
     whole = F.hash(*[F.to_json(c) if _is_map(t) else F.col(c) for c, t in _columns(frame.schema)])
-    counts = frame.groupBy(F.col("_metadata.file_path").alias("path")).agg(F.count(whole).alias("rows"))
+    counts = frame.groupBy(F.col("_metadata.file_path").alias("path")).agg(
+        F.count(F.lit(1)).alias("rows"), F.max(whole).alias("read_whole")
+    )
     read_rows = {_plain(unquote(row["path"])): int(row["rows"]) for row in counts.collect()}
     return {
         file.path

@@ -163,8 +163,8 @@ def _imbalance(tables: Tables) -> Section:
         "gini": "Gini",
         "jain": "Jain",
     }
-    body = [
-        [_ROLES.get(row["role"], row["role"]), *(number(row[name]) for name in names)]
+    body: list[list[Content]] = [
+        [_title(row["role"]), *(number(row[name]) for name in names)]
         for row in sorted(rows, key=lambda row: row["role"] != "node")
     ]
     curves = {
@@ -189,6 +189,10 @@ def _imbalance(tables: Tables) -> Section:
     )
     table = _table(["", *names.values()], body)
     return Section("How uneven it is", lead, [table, tag("div", figures, class_="pairs")], note)
+
+
+def _title(role: str) -> str:
+    return _ROLES.get(role, role)
 
 
 def _imbalance_lines(tables: Tables) -> Markup:

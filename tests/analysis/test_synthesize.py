@@ -22,6 +22,8 @@ from tests.analysis import files
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+pytestmark = pytest.mark.timeout(600)  # Spark takes its time where others want the CPUs, too.
+
 CITY = City(rows=6_000, nodes=3, buildings=2, seed=5)
 
 
