@@ -13,7 +13,7 @@ import pytest
 
 from hbroker.spark_analysis.report import Section, page
 from hbroker.spark_analysis.report.charts import COLOURS, HEAT_LEVELS
-from hbroker.spark_analysis.report.hierarchy import icicle_of
+from hbroker.spark_analysis.report.icicle import icicle_of
 from hbroker.spark_analysis.report.markup import micros, number, percent, tag
 from tests.needs import need_chromium
 
