@@ -154,9 +154,10 @@ class GatewaySettings:
 class NodeSettings:
     """One node process.
 
-    `subtree`: the empty string is the root's. `root`: where to join; None in the root itself. `advertise`:
-    the address that others are told, with port 0 for the port it listens on; None: the one it listens on.
-    `join_key`: the secret that a JOIN must prove (docs/protocol.md §5.5); empty: none is asked.
+    `subtree`: the empty string is the root's. `also`: further subtrees that it claims; the root has none.
+    `root`: where to join; None in the root itself. `advertise`: the address that others are told, with port 0
+    for the port it listens on; None: the one it listens on. `join_key`: the secret that a JOIN must prove
+    (docs/protocol.md §5.5); empty: none is asked.
     """
 
     name: str
@@ -168,6 +169,12 @@ class NodeSettings:
     policy: LeasePolicy = LeasePolicy.FENCE
     join_key: bytes = field(default=b"", repr=False)
     limits: Limits = field(default_factory=Limits)
+    also: tuple[str, ...] = ()
+
+    @property
+    def subtrees(self) -> tuple[str, ...]:
+        """All that it claims, the main one first."""
+        return self.subtree, *self.also
 
     @property
     def is_root(self) -> bool:

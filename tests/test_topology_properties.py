@@ -13,13 +13,14 @@ from hypothesis import strategies as st
 from hbroker import topology
 from hbroker.config import LeasePolicy, Limits, NodeSettings
 from hbroker.errors import ConfigError, ConfigErrors
-from hbroker.topology import Topology
+from hbroker.topology import Plan, Topology
 from hbroker.topology.model import holds, with_root
 from hbroker.topology.sections import AUTH_KEYS, LATER, LIMIT_KEYS, LIMIT_RANGES, NODE_KEYS, SECTIONS
 from tests.test_topology import offline
 
 ALNUM = string.ascii_letters + string.digits
-LEVEL = st.text(st.characters(exclude_characters="/+#$"), min_size=1, max_size=8).filter(str.isprintable)
+PRINTABLE = st.characters(exclude_characters="/+#$", exclude_categories=["C", "Z"], include_characters=" ")
+LEVEL = st.text(PRINTABLE, min_size=1, max_size=8)
 SUBTREE = st.lists(LEVEL, min_size=1, max_size=4).map("/".join)
 NAME = st.builds(str.__add__, st.sampled_from(ALNUM), st.text(ALNUM + "_.-", max_size=12))
 HOST = st.sampled_from(["127.0.0.1", "192.0.2.7", "255.255.255.255", "::1", "2001:db8::7", "fe80::1"])
@@ -34,6 +35,12 @@ def networks(draw: st.DrawFn) -> Topology:
     """Any valid topology, with subtrees that nest and that do not."""
     names = draw(st.lists(NAME, min_size=1, max_size=8, unique=True))
     subtrees = draw(st.lists(SUBTREE, min_size=len(names) - 1, max_size=len(names) - 1, unique=True))
+    further = [
+        subtree for subtree in draw(st.lists(SUBTREE, max_size=4, unique=True)) if subtree not in subtrees
+    ]
+    also: list[tuple[str, ...]] = [()] * len(subtrees)
+    if subtrees:
+        also[draw(st.integers(0, len(subtrees) - 1))] = tuple(further)
     ports = draw(st.lists(st.integers(1, 65_535), min_size=len(names), max_size=len(names), unique=True))
     key = draw(st.one_of(st.just(""), KEYS)).encode()
     limits = draw(LIMITS)
@@ -47,10 +54,18 @@ def networks(draw: st.DrawFn) -> Topology:
             policy=draw(st.sampled_from(LeasePolicy)),
             join_key=key,
             limits=limits,
+            also=others,
         )
-        for name, subtree, port in zip(names, ["", *subtrees], ports, strict=True)
+        for name, subtree, port, others in zip(names, ["", *subtrees], ports, [(), *also], strict=True)
     ]
-    return Topology("any", with_root(nodes))
+    return Topology("any", with_root(nodes), plan=draw(st.one_of(st.none(), plans(names))))
+
+
+def plans(names: list[str]) -> st.SearchStrategy[Plan]:
+    """What an analysis may expect of nodes of these names."""
+    amount = st.floats(0, 1e9)
+    loads = st.lists(amount, max_size=len(names)).map(lambda drawn: tuple(zip(names, drawn, strict=False)))
+    return st.builds(Plan, amount, amount, loads)
 
 
 @few

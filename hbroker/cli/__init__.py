@@ -14,6 +14,7 @@ from collections.abc import Sequence
 
 from hbroker.cli import (
     analyze,
+    apply,
     capture,
     check,
     clients,
@@ -42,6 +43,7 @@ _COMMANDS = (
     clients,
     resolve,
     move,
+    apply,
     leave,
     kick,
     capture,

@@ -104,6 +104,11 @@ def positive(text: str) -> float:
     return value
 
 
+def not_negative(text: str) -> float:
+    """A number from 0 on. Raises argparse.ArgumentTypeError."""
+    return 0.0 if text.strip() == "0" else positive(text)
+
+
 def refuse_beside_config(options: argparse.Namespace, keys: Iterable[str]) -> None:
     """What `--config` names stands in the file: a flag that says it too is a ConfigError."""
     from hbroker.errors import ConfigError

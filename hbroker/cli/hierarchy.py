@@ -8,11 +8,43 @@ whoever answers but does not deliver a status is there, and ill.
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Sequence
 from typing import Any, TypeAlias
 
+STATUS_FILTER = "$SYS/nodes/+/status"
+SESSIONS_FILTER = "$SYS/nodes/+/sessions"
+
 Status: TypeAlias = dict[str, Any]
 """As `tree --json` has it; only `name` is sure to be there."""
+
+
+def read_statuses(root: str, timeout: float, *, with_clients: bool = False) -> tuple[list[Status], list[str]]:
+    """The status of every node that tells it in time, and the names of those that do not. `with_clients`:
+    and the accounts of their sessions.
+
+    Raises Unreachable where the root does not answer.
+    """
+    from hbroker import sync
+
+    deadline = time.monotonic() + timeout
+    filters = (STATUS_FILTER, SESSIONS_FILTER) if with_clients else (STATUS_FILTER,)
+    with (
+        sync.connect(root, timeout=timeout) as client,
+        client.subscribe(*filters, qos=1, timeout=timeout) as messages,
+    ):
+        told: dict[str, dict[str, Status]] = {}
+        """By node and leaf."""
+        while any(len(told.get(name, ())) < len(filters) for name in messages.owners):
+            message = messages.next(timeout=max(deadline - time.monotonic(), 0.0))
+            if message is None:
+                break
+            status = parse_status(message.topic, message.payload)
+            if status is not None:
+                told.setdefault(status["name"], {})[message.topic.rpartition("/")[2]] = status
+        statuses = [_joined(accounts) for accounts in told.values() if len(accounts) == len(filters)]
+        silent = sorted(set(messages.owners) - {status["name"] for status in statuses})
+    return in_order(statuses), silent
 
 
 def parse_status(topic: str, payload: bytes) -> Status | None:
@@ -33,6 +65,13 @@ def in_order(statuses: Sequence[Status]) -> list[Status]:
 def drawing(statuses: Sequence[Status]) -> list[str]:
     """A label for each node, in the order of `in_order`: its name behind the branches of the tree."""
     return [f"{branches}{status['name']}" for status, branches in _walk(statuses)]
+
+
+def _joined(accounts: dict[str, Status]) -> Status:
+    clients = accounts.get("sessions")
+    return (
+        accounts["status"] if clients is None else accounts["status"] | {"clients": clients.get("sessions")}
+    )
 
 
 def _walk(statuses: Sequence[Status]) -> list[tuple[Status, str]]:

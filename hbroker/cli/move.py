@@ -8,14 +8,13 @@ from typing import TYPE_CHECKING
 
 from hbroker.cli.exits import DONE, FAILED
 from hbroker.cli.flags import add_json, add_root, command
-from hbroker.cli.orders import add_orders, join_key, locate, say
+from hbroker.cli.orders import add_orders, give_subtree, join_key, say
 from hbroker.cli.output import duration, print_json
 from hbroker.errors import HBrokerError, LocalError, RemoteError
 
 if TYPE_CHECKING:
     from hbroker.cli.flags import Commands
     from hbroker.protocol.lookup import Resolution
-    from hbroker.protocol.packets import Address
     from hbroker.sync import Client
 
 _TEXT = """\
@@ -58,9 +57,7 @@ def run(options: argparse.Namespace) -> int:
     _require_subtree(options.subtree)
     began = time.monotonic()
     with sync.connect(options.root, timeout=options.timeout) as client:
-        target = locate(client, options.node)
-        before = client.resolve(options.subtree, trace=True)
-        error = _move(client, options, target, before, key)
+        before, error = give_subtree(client, options.subtree, options.node, options, key)
         now = before if error is None else _owner_now(client, options.subtree)
     return _report(options, before, now, error, time.monotonic() - began)
 
@@ -72,34 +69,6 @@ def _require_subtree(subtree: str) -> None:
         raise LocalError(f"{subtree!r} is no subtree: name a topic prefix without wildcards, as home/kitchen")
     if subtree.split("/")[0] == "$SYS":
         raise LocalError(f"{subtree!r} cannot be moved: every node owns its own part of $SYS")
-
-
-def _move(
-    client: Client, options: argparse.Namespace, target: Address, before: Resolution, key: bytes
-) -> HBrokerError | None:
-    """Both handovers. Returns why the second failed; an error of the first one is raised: nothing moved."""
-    if before.owner == options.node and before.subtree == options.subtree:
-        return None
-    if before.subtree == options.subtree and before.owner != options.node:
-        holder = locate(client, before.owner)
-        _order(options, before.owner, holder, "hands it back", key, hand_back=True)
-    try:
-        _order(options, options.node, target, "takes it", key, hand_back=False)
-    except RemoteError as error:
-        return error
-    return None
-
-
-def _order(
-    options: argparse.Namespace, node: str, address: Address, what: str, key: bytes, *, hand_back: bool
-) -> None:
-    from hbroker._proto import packet_pb2 as pb
-    from hbroker.runtime.ordering import give_order
-
-    kind = pb.ORDER_KIND_HAND_BACK if hand_back else pb.ORDER_KIND_CLAIM
-    order = pb.Order(kind=kind, node=node, subtree=options.subtree)
-    say(f"{node} {what}", options)
-    give_order(address, order, join_key=key, timeout=options.timeout)
 
 
 def _owner_now(client: Client, subtree: str) -> Resolution | None:

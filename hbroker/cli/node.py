@@ -38,6 +38,9 @@ def add(commands: Commands) -> None:
     )
     flags = parser.add_argument_group("in place of --config")
     flags.add_argument("--subtree", help="the topics it owns, as a prefix; empty for the root")
+    flags.add_argument(
+        "--also", metavar="SUBTREE", action="append", help="a further subtree; may be given several times"
+    )
     flags.add_argument("--listen", metavar="HOST:PORT", help="port 0: any free one")
     flags.add_argument("--advertise", metavar="HOST[:PORT]", help="the address that others are told")
     flags.add_argument("--workers", metavar="N", help="threads that move messages (default: 1)")
@@ -110,6 +113,7 @@ def _from_flags(options: argparse.Namespace) -> NodeSettings:
             key: getattr(options, key)
             for key in ("name", "subtree", "listen", "advertise", "workers", "policy")
         },
+        also=options.also or (),
         auth={"join_key_file": options.join_key_file},
         limits={key: getattr(options, key) for key in LIMIT_KEYS},
         root=options.root,

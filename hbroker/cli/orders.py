@@ -1,4 +1,4 @@
-"""What `hbroker leave` and `hbroker move` share: finding nodes, and giving orders to them."""
+"""What `hbroker leave`, `move` and `apply` share: finding nodes, and giving orders to them."""
 
 from __future__ import annotations
 
@@ -7,10 +7,11 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from hbroker.errors import LocalError
+from hbroker.errors import HBrokerError, LocalError, RemoteError
 
 if TYPE_CHECKING:
     from hbroker.config import Address
+    from hbroker.protocol.lookup import Resolution
     from hbroker.sync import Client
 
 TIMEOUT = 30.0
@@ -45,7 +46,46 @@ def locate(client: Client, node: str) -> Address:
     return resolution.address
 
 
+def give_subtree(
+    client: Client, subtree: str, node: str, options: argparse.Namespace, key: bytes
+) -> tuple[Resolution, HBrokerError | None]:
+    """Has a node own a subtree: whoever holds it hands it back, and the node takes it from there.
+
+    Returns who had it before, and why the node could not take it. Raises Refused, Unreachable and LocalError
+    where nothing moved.
+    """
+    target = locate(client, node)
+    before = client.resolve(subtree, trace=True)
+    is_held = before.subtree == subtree
+    if is_held and before.owner == node:
+        return before, None
+    if is_held:
+        take_subtree(client, subtree, before.owner, options, key)
+    try:
+        _order(options, target, node, subtree, key, is_claim=True)
+    except RemoteError as error:
+        return before, error
+    return before, None
+
+
+def take_subtree(client: Client, subtree: str, holder: str, options: argparse.Namespace, key: bytes) -> None:
+    """Has the node that holds a subtree hand it back to its parent. Raises as `give_subtree`."""
+    _order(options, locate(client, holder), holder, subtree, key, is_claim=False)
+
+
 def say(text: str, options: argparse.Namespace) -> None:
     """A line of progress, for a person who waits; none with `--json`."""
     if not options.json:
         print(text, file=sys.stderr, flush=True)
+
+
+def _order(
+    options: argparse.Namespace, address: Address, node: str, subtree: str, key: bytes, *, is_claim: bool
+) -> None:
+    from hbroker._proto import packet_pb2 as pb
+    from hbroker.runtime.ordering import give_order
+
+    kind = pb.ORDER_KIND_CLAIM if is_claim else pb.ORDER_KIND_HAND_BACK
+    say(f"{node} takes {subtree}" if is_claim else f"{node} hands {subtree} back", options)
+    order = pb.Order(kind=kind, node=node, subtree=subtree)
+    give_order(address, order, join_key=key, timeout=options.timeout)

@@ -4,19 +4,15 @@ from __future__ import annotations
 
 import argparse
 import sys
-import time
 from typing import TYPE_CHECKING
 
 from hbroker.cli.exits import DONE, UNREACHABLE
 from hbroker.cli.flags import add_json, add_root, command
-from hbroker.cli.hierarchy import Status, drawing, in_order, parse_status
+from hbroker.cli.hierarchy import Status, drawing, read_statuses
 from hbroker.cli.output import Style, print_json, print_table, styled
 
 if TYPE_CHECKING:
     from hbroker.cli.flags import Commands
-
-STATUS_FILTER = "$SYS/nodes/+/status"
-SESSIONS_FILTER = "$SYS/nodes/+/sessions"
 
 LOSSES = frozenset(
     {"queue_full", "session_ended", "session_expired", "away", "retained_full", "will_unpublished"}
@@ -64,7 +60,7 @@ def add(commands: Commands) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Returns 0 only if every node told its status."""
-    statuses, silent = _read_statuses(options.root, options.timeout, with_clients=options.json)
+    statuses, silent = read_statuses(options.root, options.timeout, with_clients=options.json)
     if options.json:
         print_json({"nodes": statuses, "silent": silent})
     else:
@@ -72,41 +68,6 @@ def run(options: argparse.Namespace) -> int:
         for name in silent:
             print(styled(f"{name} does not tell its status", Style.BAD), file=sys.stderr)
     return DONE if statuses and not silent else UNREACHABLE
-
-
-def _read_statuses(root: str, timeout: float, *, with_clients: bool) -> tuple[list[Status], list[str]]:
-    """The status of every node that tells it in time, and the names of those that do not. `with_clients`:
-    and the accounts of their sessions.
-
-    Raises Unreachable where the root does not answer.
-    """
-    from hbroker import sync
-
-    deadline = time.monotonic() + timeout
-    filters = (STATUS_FILTER, SESSIONS_FILTER) if with_clients else (STATUS_FILTER,)
-    with (
-        sync.connect(root, timeout=timeout) as client,
-        client.subscribe(*filters, qos=1, timeout=timeout) as messages,
-    ):
-        told: dict[str, dict[str, Status]] = {}
-        """By node and leaf."""
-        while any(len(told.get(name, ())) < len(filters) for name in messages.owners):
-            message = messages.next(timeout=max(deadline - time.monotonic(), 0.0))
-            if message is None:
-                break
-            status = parse_status(message.topic, message.payload)
-            if status is not None:
-                told.setdefault(status["name"], {})[message.topic.rpartition("/")[2]] = status
-        statuses = [_joined(accounts) for accounts in told.values() if len(accounts) == len(filters)]
-        silent = sorted(set(messages.owners) - {status["name"] for status in statuses})
-    return in_order(statuses), silent
-
-
-def _joined(accounts: dict[str, Status]) -> Status:
-    clients = accounts.get("sessions")
-    return (
-        accounts["status"] if clients is None else accounts["status"] | {"clients": clients.get("sessions")}
-    )
 
 
 def _print(statuses: list[Status]) -> None:

@@ -88,7 +88,7 @@ def _forget_the_dead(network: Topology, directory: RunDirectory) -> None:
     from hbroker.runtime.memory import ClaimsFile, DelegationFile
 
     for node in network.nodes:
-        ClaimsFile(directory.memory_file(node.name), node.subtree).forget()
+        ClaimsFile(directory.memory_file(node.name), node.subtrees).forget()
         memory = DelegationFile(directory.memory_file(node.name))
         delegations = memory.recall()
         if delegations:

@@ -29,7 +29,7 @@ class Claims:
         self._remember = remember
         settings = means.settings
         own = f"{STATUS_ROOT}/{settings.name}"
-        wanted = (settings.subtree,) if remembered is None else remembered
+        wanted = settings.subtrees if remembered is None else remembered
         subtrees = () if settings.is_root else (*wanted, own)
         self._uplinks = {subtree: Uplink(subtree, means) for subtree in subtrees}
         self._own: Final = own

@@ -121,7 +121,8 @@ class Launcher:
         above = {node.name: topology.parent(node) for node in topology.nodes}
         parents = {name: parent.name if parent else None for name, parent in above.items()}
         parents |= {settings.name: topology.root.name for settings in topology.gateways}
-        self._supervisor = Supervisor(parents, self._began, Random())
+        gateways = {settings.name for settings in topology.gateways}
+        self._supervisor = Supervisor(parents, self._began, Random(), gateways)
         self._remind_at: float | None = self._began + REMIND_AFTER
         self._stopping_since: float | None = None
         self._written: NetworkRun | None = None

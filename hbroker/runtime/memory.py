@@ -63,13 +63,13 @@ class DelegationFile:
 class ClaimsFile:
     """The subtrees that a node claims since an order changed them (§5.7), as JSON, beside its delegations.
 
-    They count for the subtree that the node was configured with then: settings that change are the truth
+    They count for the subtrees that the node was configured with then: settings that change are the truth
     again.
     """
 
-    def __init__(self, delegations: Path, configured: str) -> None:
+    def __init__(self, delegations: Path, configured: Sequence[str]) -> None:
         self._path = delegations.with_name(f"{delegations.name}.claims")
-        self._configured = configured
+        self._configured = list(configured)
 
     def store(self, claims: Sequence[str]) -> None:
         """Replaces what is stored. Raises OSError."""

@@ -74,7 +74,7 @@ class _Process:
     ) -> None:
         incarnation = secrets.randbits(64)
         file = None if memory is None else DelegationFile(memory)
-        claims = None if memory is None else ClaimsFile(memory, settings.subtree)
+        claims = None if memory is None else ClaimsFile(memory, settings.subtrees)
         restored = [] if file is None else file.recall()
         self._roll = None if memory is None else SubscriptionFile(_beside(memory, "subscriptions"))
         self._endpoint = Endpoint(_config(settings, incarnation), settings.listen, settings.workers)

@@ -1,12 +1,16 @@
 """Which process is to run when: the decisions of the launcher, without processes or clocks.
 
 A node is first started once its parent serves: one that asked sooner would be refused, or would stand in its
-parent's way (docs/protocol.md §5.1). From then on it is to run until the network is stopped. One that ends
-without being asked to is started again after a pause that grows with every failure in a row (exponential
-back-off, with jitter so that nodes that died together do not return together) and shrinks back once it has
-run well. One that left by order stays away (docs/protocol.md §5.7). Stopping goes from the leaves to the
-root, so that each node can give its subtree back to a parent that is there: SIGTERM to a node once its
-children have ended, and SIGKILL to all that is left after a grace period.
+parent's way (docs/protocol.md §5.1). A gateway is first started once all nodes serve: what it resolved
+sooner would lead to the ancestors of owners, where a message of QoS 0 is lost (docs/guarantees.md). But
+where a node is long in coming the gateway starts without it.
+
+From then on each is to run until the network is stopped. One that ends without being asked to is started
+again after a pause that grows with every failure in a row (exponential back-off, with jitter so that nodes
+that died together do not return together) and shrinks back once it has run well. One that left by order
+stays away (docs/protocol.md §5.7). Stopping goes from the leaves to the root, so that each node can give its
+subtree back to a parent that is there: SIGTERM to a node once its children have ended, and SIGKILL to all
+that is left after a grace period.
 
 The grammar is that of the protocol: `handle_…` in, `poll_…` out, `now` an argument, in seconds.
 """
@@ -15,9 +19,10 @@ from __future__ import annotations
 
 import signal
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
+from math import inf
 from random import Random
 from typing import Final, TypeAlias
 
@@ -29,13 +34,15 @@ RAN_WELL: Final = 10.0
 """Seconds of service after which a failure counts as the first."""
 GRACE: Final = 2.0
 """Seconds between SIGTERM and SIGKILL."""
+PATIENCE: Final = 3.0
+"""Seconds for which a gateway waits for the other nodes, once the one above it serves."""
 
 
 class State(Enum):
     """What a node's process is doing, or what is waited for."""
 
     AWAITING_PARENT = "pending"
-    """It has not been started: its parent does not serve yet."""
+    """It has not been started: its parent does not serve yet, or, for a gateway, another node."""
     AWAITING_START = "waiting"
     """The pause before a start."""
     AWAITING_READY = "joining"
@@ -53,7 +60,9 @@ class State(Enum):
 class Event(Enum):
     """What happens to a node's process."""
 
-    PARENT_READY = "its parent has joined, for the first time"
+    PARENT_READY = (
+        "its parent has joined, for the first time (a gateway: all nodes have, or it waited for long)"
+    )
     DUE = "its pause is over"
     READY = "it says that it has joined"
     EXIT = "it ended"
@@ -127,8 +136,9 @@ class _Process:
     backoff: Backoff
     parent: str | None
     state: State
-    due: float = 0.0
-    """When to start it (AWAITING_START)."""
+    gateway: bool
+    due: float
+    """When to start it (AWAITING_START), or until when a gateway waits for other nodes (AWAITING_PARENT)."""
     serving_since: float = 0.0
     starts: int = field(default=0)
 
@@ -136,16 +146,23 @@ class _Process:
 class Supervisor:
     """Keeps the processes of a network running, until told to stop them.
 
-    `parents`: the node above each node; None: it waits for nobody.
+    `parents`: the node above each node; None: it waits for nobody. `gateways`: those that are gateways.
     """
 
-    def __init__(self, parents: Mapping[str, str | None], now: float, random: Random) -> None:
+    def __init__(
+        self,
+        parents: Mapping[str, str | None],
+        now: float,
+        random: Random,
+        gateways: Collection[str] = (),
+    ) -> None:
         self._processes = {
             name: _Process(
                 Backoff(random),
                 parent,
                 State.AWAITING_START if parent is None else State.AWAITING_PARENT,
-                due=now,
+                gateway=name in gateways,
+                due=now if parent is None else inf,
             )
             for name, parent in parents.items()
         }
@@ -156,6 +173,8 @@ class Supervisor:
     def handle_timeout(self, now: float) -> None:
         """Starts what is due, and ends what did not end when asked."""
         for name, process in self._processes.items():
+            if process.state is State.AWAITING_PARENT and process.due <= now:
+                self._release(now, process)
             if process.state is State.AWAITING_START and process.due <= now:
                 self._move(process, Event.DUE)
                 process.starts += 1
@@ -169,13 +188,13 @@ class Supervisor:
         process.serving_since = now
         self._move(process, Event.READY)
         if process.state is State.SERVING:
-            self._release_children(now, name)
+            self._release_those_below(now, name)
 
     def handle_leave(self, now: float, name: str) -> None:
         """The node has left, as it was ordered to: it stays down. Its children wait for it no more."""
         self._move(self._processes[name], Event.LEAVE)
         if self._processes[name].state is State.LEFT:
-            self._release_children(now, name)
+            self._release_those_below(now, name)
 
     def handle_exit(self, now: float, name: str) -> float | None:
         """The node's process ended. Returns the seconds until its next start; None: it stays down."""
@@ -211,7 +230,8 @@ class Supervisor:
 
     def poll_timeout(self) -> float | None:
         """When to call handle_timeout next."""
-        deadlines = [p.due for p in self._processes.values() if p.state is State.AWAITING_START]
+        waiting = (State.AWAITING_PARENT, State.AWAITING_START)
+        deadlines = [p.due for p in self._processes.values() if p.state in waiting and p.due < inf]
         if self._kill_at is not None:
             deadlines.append(self._kill_at)
         return min(deadlines, default=None)
@@ -232,11 +252,22 @@ class Supervisor:
         """The nodes whose processes are in this state."""
         return [name for name, process in self._processes.items() if process.state is state]
 
-    def _release_children(self, now: float, name: str) -> None:
-        for child in self._processes.values():
-            if child.parent == name and child.state is State.AWAITING_PARENT:
-                self._move(child, Event.PARENT_READY)
-                child.due = now
+    def _release_those_below(self, now: float, name: str) -> None:
+        waiting = [child for child in self._processes.values() if child.state is State.AWAITING_PARENT]
+        for child in waiting:
+            if child.parent == name and not child.gateway:
+                self._release(now, child)
+            elif child.parent == name:
+                child.due = now + PATIENCE
+        nodes = (process for process in self._processes.values() if not process.gateway)
+        if all(node.state in (State.SERVING, State.LEFT) for node in nodes):
+            for child in waiting:
+                if child.gateway:
+                    self._release(now, child)
+
+    def _release(self, now: float, process: _Process) -> None:
+        self._move(process, Event.PARENT_READY)
+        process.due = now
 
     def _move(self, process: _Process, event: Event) -> None:
         process.state = TRANSITIONS[process.state, event]

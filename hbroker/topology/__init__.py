@@ -13,6 +13,7 @@ Beyond this package a topology is valid and frozen.
 
 from hbroker.topology.model import Topology
 from hbroker.topology.parse import load, parse
+from hbroker.topology.plan import Plan
 from hbroker.topology.render import render
 
-__all__ = ["Topology", "load", "parse", "render"]
+__all__ = ["Plan", "Topology", "load", "parse", "render"]

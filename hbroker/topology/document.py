@@ -7,7 +7,9 @@ truth value, not a name), and an error says so.
 
 from __future__ import annotations
 
+from contextlib import suppress
 from difflib import get_close_matches
+from math import inf
 from pathlib import Path
 
 import yaml
@@ -99,6 +101,17 @@ class Report:
             if text in ("true", "yes", "on", "false", "no", "off"):
                 return text in ("true", "yes", "on")
         self.error(node, f"{what} is {kind(node)}, not a truth value", "write `true` or `false`")
+        return None
+
+    def number(self, node: yaml.Node, what: str) -> float | None:
+        """A number from 0 on. Notes anything else."""
+        if isinstance(node, yaml.ScalarNode) and _tag(node) in ("int", "float"):
+            with suppress(ValueError):
+                value = float(node.value)
+                if 0 <= value < inf:
+                    return value
+        shown = f"{node.value[:20]!r}" if isinstance(node, yaml.ScalarNode) else kind(node)
+        self.error(node, f"{what} is {shown}, not a number from 0 on", "write one, as 12.5")
         return None
 
     def integer(self, node: yaml.Node, what: str, low: int, high: int) -> int | None:

@@ -18,6 +18,7 @@ from hbroker.topology.gateways import (
     read_gateway_limits,
     settings_of,
 )
+from hbroker.topology.rules import check_node
 from hbroker.topology.sections import (
     LIMIT_KEYS,
     read_address,
@@ -32,6 +33,7 @@ COMMAND_LINE = "command line"
 
 FILE_KEYS = (
     "subtree",
+    "also",
     "listen",
     "advertise",
     "workers",
@@ -69,17 +71,23 @@ _TRUTHS = frozenset({"gives_way", "proxy_protocol", "names_user", "anonymous"})
 def node_from_flags(
     *,
     node: Mapping[str, str | None],
+    also: Sequence[str] = (),
     auth: Mapping[str, str | None],
     limits: Mapping[str, str | None],
     root: str | None,
     resolve: Resolver = resolve_host,
 ) -> NodeSettings:
-    """The settings of one node. The mappings hold the keys of a file, None for a flag that was not given.
+    """The settings of one node. The mappings hold the keys of a file, None for a flag that was not given;
+    `also`: its further subtrees.
 
     `root`: where to join; None with the empty subtree alone. Raises ConfigErrors with all that is wrong.
     """
     report = Report(COMMAND_LINE)
-    entry = read_node(_mapping(node), 1, report, resolve)
+    keys = _mapping(node)
+    if also:
+        keys.value.append((_scalar("also"), _sequence([_scalar(subtree) for subtree in also])))
+    entry = read_node(keys, 1, report, resolve)
+    check_node(entry, report)
     join_key = read_auth(_mapping(auth), report, Path()) if any(auth.values()) else b""
     bounds = read_limits(_mapping(limits), report)
     address = _root(root, entry.subtree, report, resolve)
@@ -97,6 +105,7 @@ def node_from_flags(
         policy=entry.policy,
         join_key=join_key,
         limits=bounds,
+        also=entry.also,
     )
 
 
@@ -117,8 +126,8 @@ def gateway_from_flags(
     report = Report(COMMAND_LINE)
     here = Path()
     entry_node = _mapping(gateway)
-    items = [_listener(text) for text in listeners]
-    entry_node.value.append((_scalar("listeners"), yaml.SequenceNode("tag:yaml.org,2002:seq", items)))
+    items: list[yaml.Node] = [_listener(text) for text in listeners]
+    entry_node.value.append((_scalar("listeners"), _sequence(items)))
     entry = read_gateway(entry_node, 1, report, resolve, here)
     given = _mapping(auth)
     values = read_auth_keys(given, report) if given.value else {}
@@ -179,6 +188,10 @@ def _listener(text: str) -> yaml.MappingNode:
     if tls:
         node.value.append((_scalar("tls"), _mapping(tls)))
     return node
+
+
+def _sequence(items: list[yaml.Node]) -> yaml.SequenceNode:
+    return yaml.SequenceNode("tag:yaml.org,2002:seq", items)
 
 
 def _scalar(text: str, kind: str = "str") -> yaml.ScalarNode:

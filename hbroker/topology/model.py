@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 
 from hbroker.config import GatewaySettings, NodeSettings
 from hbroker.subtree import depth, is_within
+from hbroker.topology.plan import Plan
 
 
 @dataclass(frozen=True, slots=True)
@@ -14,11 +15,13 @@ class Topology:
     """A valid topology.
 
     `name`: the network's, which is the file's without its suffix. `nodes`: parents before their children.
+    `plan`: what an analysis expects of it.
     """
 
     name: str
     nodes: tuple[NodeSettings, ...]
     gateways: tuple[GatewaySettings, ...] = ()
+    plan: Plan | None = None
 
     @property
     def root(self) -> NodeSettings:
@@ -34,7 +37,8 @@ class Topology:
         return next((gateway for gateway in self.gateways if gateway.name == name), None)
 
     def parent(self, node: NodeSettings) -> NodeSettings | None:
-        """The node with the longest subtree that holds this node's; None for the root."""
+        """The node whose main subtree is the longest that holds this node's; None for the root. (By further
+        subtrees two nodes may each be above the other.)"""
         above = [other for other in self.nodes if holds(other.subtree, node.subtree)]
         return max(above, key=lambda other: len(other.subtree), default=None)
 

@@ -13,6 +13,7 @@ from hbroker.topology import rules
 from hbroker.topology.document import Report, compose, kind, line_of, listed, read_text
 from hbroker.topology.gateways import GatewayEntry, read_access, read_gateway, settings_of
 from hbroker.topology.model import Topology, with_root
+from hbroker.topology.plan import read_plan
 from hbroker.topology.sections import (
     LATER,
     SECTIONS,
@@ -53,6 +54,9 @@ def parse(text: str, *, file: str = "topology.yaml", resolve: Resolver = resolve
         gateways = [
             read_gateway(item, index, report, resolve, directory) for index, item in enumerate(items, 1)
         ]
+    plan = None
+    if "plan" in sections:
+        plan = read_plan(sections["plan"], [entry.name for entry in entries if entry.name], report)
     rules.check(entries, report)
     rules.check_gateways(gateways, entries, report)
     report.raise_if_any()
@@ -62,6 +66,7 @@ def parse(text: str, *, file: str = "topology.yaml", resolve: Resolver = resolve
         Path(file).stem,
         nodes,
         tuple(settings_of(gateway, root, join_key, access) for gateway in gateways),
+        plan,
     )
 
 
@@ -91,6 +96,7 @@ def _settings(entries: Sequence[NodeEntry], join_key: bytes, limits: Limits) -> 
             policy=entry.policy,
             join_key=join_key,
             limits=limits,
+            also=entry.also,
         )
         for entry in entries
         if entry.name is not None and entry.subtree is not None and entry.listen is not None

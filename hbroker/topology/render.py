@@ -33,6 +33,8 @@ def render(topology: Topology) -> str:
         document["auth"] = auth
     if root.limits != Limits():
         document["limits"] = asdict(root.limits)
+    if topology.plan:
+        document["plan"] = asdict(topology.plan) | {"predicted": dict(topology.plan.predicted)}
     return yaml.safe_dump(document, sort_keys=False, allow_unicode=True)
 
 
@@ -83,6 +85,8 @@ def _node(node: NodeSettings) -> dict[str, Any]:
         "subtree": node.subtree,
         "listen": format_address(node.listen),
     }
+    if node.also:
+        values["also"] = list(node.also)
     if node.advertise:
         host, port = node.advertise
         values["advertise"] = format_address((host, port)) if port or ":" in host else host

@@ -18,7 +18,9 @@ from hbroker.topology.sections import NodeEntry
 def check(entries: Sequence[NodeEntry], report: Report) -> None:
     """Notes every rule that the entries break. What could not be read of an entry breaks none."""
     _unique(entries, lambda entry: entry.name, _same_name, report)
-    _unique(entries, lambda entry: entry.subtree, _same_subtree, report)
+    _unique_subtrees(entries, report)
+    for entry in entries:
+        check_node(entry, report)
     _unique(entries, lambda entry: _fixed(entry.listen), _same_address, report)
     _unique(entries, lambda entry: _fixed(entry.advertise), _same_advertised, report)
     _any_address_clash(entries, report)
@@ -26,6 +28,13 @@ def check(entries: Sequence[NodeEntry], report: Report) -> None:
         report.error(
             entries[0].line, "no node is the root", 'give one node `subtree: ""`, the whole hierarchy'
         )
+
+
+def check_node(entry: NodeEntry, report: Report) -> None:
+    """Notes what one node breaks by itself."""
+    if entry.subtree == "" and entry.also:
+        remedy = "leave out `also`: the root has all that no other node has"
+        report.error(entry.line, f"{_called(entry)} is the root, and can claim nothing more", remedy)
 
 
 def check_gateways(gateways: Sequence[GatewayEntry], nodes: Sequence[NodeEntry], report: Report) -> None:
@@ -67,6 +76,17 @@ def _unique(
             first[value] = entry
 
 
+def _unique_subtrees(entries: Sequence[NodeEntry], report: Report) -> None:
+    first: dict[str, NodeEntry] = {}
+    for entry in entries:
+        for subtree in (entry.subtree, *entry.also):
+            if subtree is None:
+                continue
+            if subtree in first:
+                report.error(entry.line, *_same_subtree(first[subtree], entry, subtree))
+            first.setdefault(subtree, entry)
+
+
 def _same_name(first: NodeEntry, again: NodeEntry) -> tuple[str, str]:
     return (
         f"the name {again.name!r} is taken by the node on line {first.line}",
@@ -74,14 +94,14 @@ def _same_name(first: NodeEntry, again: NodeEntry) -> tuple[str, str]:
     )
 
 
-def _same_subtree(first: NodeEntry, again: NodeEntry) -> tuple[str, str]:
-    if again.subtree == "":
+def _same_subtree(first: NodeEntry, again: NodeEntry, subtree: str) -> tuple[str, str]:
+    if subtree == "":
         return (
             f"there are two roots: {_called(again)} and {_called(first)}, line {first.line}",
             "keep one, and give the other a subtree",
         )
     return (
-        f"the subtree {again.subtree!r} is held by {_called(first)}, line {first.line}",
+        f"the subtree {subtree!r} is held by {_called(first)}, line {first.line}",
         "every topic has one owner: choose another subtree, or one below it",
     )
 

@@ -14,11 +14,11 @@ from hbroker.config import ANY_ADDRESS, MAX_WORKERS, Address, LeasePolicy, Limit
 from hbroker.hostnames import Resolver
 from hbroker.topology.document import Report, line_of
 
-SECTIONS = ("nodes", "gateways", "auth", "limits")
+SECTIONS = ("nodes", "gateways", "auth", "limits", "plan")
 LATER = ("admin", "telemetry")
 """Sections that this version does not know, by names that a later one may."""
 
-NODE_KEYS = ("name", "subtree", "listen", "advertise", "workers", "policy")
+NODE_KEYS = ("name", "subtree", "also", "listen", "advertise", "workers", "policy")
 JOIN_KEYS = ("join_key", "join_key_file")
 AUTH_KEYS = (*JOIN_KEYS, "passwords", "acl", "anonymous")
 LIMIT_RANGES = {
@@ -52,6 +52,7 @@ class NodeEntry:
     advertise: Address | None
     workers: int
     policy: LeasePolicy
+    also: tuple[str, ...] = ()
 
 
 def read_node(node: yaml.Node, index: int, report: Report, resolve: Resolver) -> NodeEntry:
@@ -79,6 +80,7 @@ def read_node(node: yaml.Node, index: int, report: Report, resolve: Resolver) ->
         advertise=advertise,
         workers=workers or 1,
         policy=policy or LeasePolicy.FENCE,
+        also=_optional(values, "also", lambda value: read_also(value, report)) or (),
     )
 
 
@@ -102,6 +104,17 @@ def read_subtree(node: yaml.Node, report: Report) -> str | None:
         return subtree
     report.error(node, f"{subtree[:80]!r} is not a valid subtree: {wrong[0]}", wrong[1])
     return None
+
+
+def read_also(node: yaml.Node, report: Report) -> tuple[str, ...]:
+    """Further subtrees of a node."""
+    items = report.items(node, "also", "- <topic prefix>")
+    read = [(item, read_subtree(item, report)) for item in items]
+    for item, subtree in read:
+        if subtree == "":
+            remedy = 'name a branch; only `subtree: ""` makes a node the root'
+            report.error(item, "`also` holds the whole hierarchy", remedy)
+    return tuple(subtree for _, subtree in read if subtree)
 
 
 def subtree_error(subtree: str) -> tuple[str, str] | None:

@@ -14,10 +14,9 @@ from itertools import cycle, product
 import pytest
 
 from tests.interop import clients
-from tests.interop.clients import HAS_MQTTJS, PATIENCE_S, Client, version_3
+from tests.interop.clients import HAS_MQTTJS, Client, version_3
 from tests.interop.house import PLACES, House
 from tests.interop.lines import Message
-from tests.interop.peer import connected
 
 KINDS: dict[str, Callable[[House, str, str], Client]] = {
     "mosquitto": lambda house, gateway, name: clients.mosquitto(house.place(gateway, name)),
@@ -41,7 +40,6 @@ class Stand:
 
     def __init__(self, house: House) -> None:
         self._house = house
-        _find_owners(house)
         with ThreadPoolExecutor() as pool:
             subscribers = pool.map(self._subscriber, kinds())
         self.subscribers = dict(zip(kinds(), subscribers, strict=True))
@@ -88,14 +86,6 @@ class Stand:
         for qos in QOS:
             client.subscribe([f"{place}/matrix/+/{qos}" for place in PLACES], qos)
         return client
-
-
-def _find_owners(house: House) -> None:
-    """Has the publishers' gateway learn of all owners. It may have started before they joined, and at QoS 0 a
-    message that goes to who owned its topic before is lost (docs/guarantees.md)."""
-    with connected(house.place("one", "finder")) as finder:
-        for place in PLACES:
-            finder.client.publish(f"{place}/found", b"", 1).wait_for_publish(PATIENCE_S)
 
 
 def kinds() -> list[str]:

@@ -13,6 +13,7 @@ from hbroker.runtime.supervision import (
     GRACE,
     JITTER,
     LONGEST_PAUSE,
+    PATIENCE,
     RAN_WELL,
     TRANSITIONS,
     Action,
@@ -202,6 +203,25 @@ def test_a_node_that_leaves_while_the_network_stops_is_awaited() -> None:
     assert supervisor.state("kitchen") in (State.AWAITING_CHILDREN, State.AWAITING_EXIT)
     assert supervisor.handle_exit(1.2, "kitchen") is None
     assert supervisor.state("kitchen") is State.ENDED
+
+
+def test_a_gateway_waits_for_all_nodes_but_not_for_ever() -> None:
+    """What it resolved before they are there is others' zones. One that never comes does not stop it."""
+    parents = {"root": None, "kitchen": "root", "bedroom": "root", "gateway": "root"}
+    for last in ("bedroom", None):
+        supervisor = Supervisor(parents, 0.0, Random(7), {"gateway"})
+        supervisor.handle_timeout(0.0)
+        for name in ("root", "kitchen"):
+            supervisor.handle_ready(0.1, name)
+            supervisor.handle_timeout(0.1)
+        assert Start("gateway") not in actions(supervisor)
+        assert supervisor.poll_timeout() == 0.1 + PATIENCE
+        if last is not None:
+            supervisor.handle_ready(0.2, last)
+        supervisor.handle_timeout(0.2)
+        assert (Start("gateway") in actions(supervisor)) == (last is not None)
+        supervisor.handle_timeout(0.1 + PATIENCE)
+        assert (Start("gateway") in actions(supervisor)) == (last is None)
 
 
 @settings(max_examples=200, deadline=None)

@@ -48,11 +48,11 @@ def test_a_file_that_holds_something_else_is_not_ignored(tmp_path: Path, text: s
 
 def test_claims_count_for_the_settings_that_they_were_made_under(tmp_path: Path) -> None:
     path = tmp_path / "kitchen.cuts"
-    claims = ClaimsFile(path, "home/kitchen")
+    claims = ClaimsFile(path, ["home/kitchen"])
     assert claims.recall() is None
     claims.store(["home/bedroom"])
-    assert ClaimsFile(path, "home/kitchen").recall() == ["home/bedroom"]
-    assert ClaimsFile(path, "home/cellar").recall() is None, "the settings have changed: they are the truth"
+    assert ClaimsFile(path, ["home/kitchen"]).recall() == ["home/bedroom"]
+    assert ClaimsFile(path, ["home/cellar"]).recall() is None, "the settings have changed: they are the truth"
     claims.store([])
     assert claims.recall() == []
     claims.forget()
@@ -63,4 +63,4 @@ def test_claims_count_for_the_settings_that_they_were_made_under(tmp_path: Path)
 def test_a_file_of_claims_that_holds_something_else_is_not_ignored(tmp_path: Path, text: str) -> None:
     (tmp_path / "kitchen.cuts.claims").write_text(text)
     with pytest.raises(UnreadableMemory):
-        ClaimsFile(tmp_path / "kitchen.cuts", "home/kitchen").recall()
+        ClaimsFile(tmp_path / "kitchen.cuts", ["home/kitchen"]).recall()

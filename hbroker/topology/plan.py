@@ -1,0 +1,50 @@
+"""The section `plan` of a topology file: what an analysis of the load expects of its nodes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import yaml
+
+from hbroker.topology.document import Report
+
+__all__ = ["PLAN_KEYS", "Plan", "read_plan"]
+
+PLAN_KEYS: Final = ("in_us", "out_us", "predicted")
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What the analysis of a network's load expects of this topology (docs/analysis.md).
+
+    `in_us`, `out_us`: microseconds of processor time that a message taken in, and a copy sent out, cost.
+    `predicted`: the load of each node, by name, in CPU-seconds a second, at the traffic that was analysed.
+    """
+
+    in_us: float
+    out_us: float
+    predicted: tuple[tuple[str, float], ...]
+
+    def load(self, messages_in: float, messages_out: float) -> float:
+        """The load, in CPU-seconds a second, of so many messages a second."""
+        return (messages_in * self.in_us + messages_out * self.out_us) / 1e6
+
+
+def read_plan(node: yaml.Node, nodes: Sequence[str], report: Report) -> Plan:
+    """The section of a file with nodes of these names."""
+    values = report.mapping(node, "plan", PLAN_KEYS)
+    for key in PLAN_KEYS:
+        if key not in values and isinstance(node, yaml.MappingNode):
+            report.error(node, f"plan has no `{key}`", "have `hbroker analyze` write it, or remove `plan`")
+    loads = {}
+    if "predicted" in values:
+        loads = report.mapping(values["predicted"], "predicted", tuple(nodes))
+    read = {name: report.number(value, f"the load of {name}") for name, value in loads.items()}
+    costs = {key: report.number(values[key], key) for key in ("in_us", "out_us") if key in values}
+    return Plan(
+        in_us=costs.get("in_us") or 0.0,
+        out_us=costs.get("out_us") or 0.0,
+        predicted=tuple((name, load) for name, load in read.items() if load is not None),
+    )

@@ -1,0 +1,141 @@
+"""A house of four nodes, commands to it, and traffic of users' programs through it."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import threading
+from functools import partial
+from itertools import pairwise
+
+from hbroker import sync
+from tests.product.network import PATIENCE, PROJECT, Network, environment, hbroker
+from tests.waiting import until
+
+FILE = """
+nodes:
+  - {name: root, subtree: "", listen: "127.0.0.1:7700"}
+  - {name: home, subtree: home, listen: "127.0.0.1:7701"}
+  - {name: kitchen, subtree: home/kitchen, listen: "127.0.0.1:7702"}
+  - {name: bedroom, subtree: home/bedroom, listen: "127.0.0.1:7703"}
+"""
+TOPIC = "home/kitchen/oven"
+EVERY = 0.002
+"""Seconds between two messages."""
+
+
+class House:
+    """A running network, and commands to it."""
+
+    def __init__(self, network: Network, root: str) -> None:
+        self.network, self.root = network, root
+
+    def run(self, *arguments: str) -> subprocess.CompletedProcess[str]:
+        """One command to its end."""
+        return subprocess.run(
+            [*hbroker(arguments[0]), *arguments[1:], "--root", self.root],
+            capture_output=True,
+            text=True,
+            cwd=PROJECT,
+            env=environment(),
+            timeout=PATIENCE,
+            check=False,
+        )
+
+    def done(self, *arguments: str) -> str:
+        """What a command printed that did what it was told to."""
+        ended = self.run(*arguments)
+        assert ended.returncode == 0, ended.stderr
+        return ended.stdout
+
+    def owner(self, topic: str) -> object:
+        """Who owns a topic."""
+        return json.loads(self.done("resolve", topic, "--json"))["owner"]
+
+    def states(self) -> dict[str, str]:
+        """What `hbroker status` says of each node."""
+        (file,) = self.network.directory.glob("*/state.json")
+        return {node["name"]: node["state"] for node in json.loads(file.read_text())["nodes"]}
+
+    def await_state(self, node: str, state: str) -> None:
+        """Until a node's process is in a state."""
+        until(lambda: self.states()[node] == state, f"{node} is {state}", PATIENCE, found=self.states)
+
+    def await_owner(self, topic: str, owner: str) -> None:
+        """Until a node owns a topic."""
+        found = partial(self.owner, topic)
+        until(lambda: found() == owner, f"{owner} owns {topic}", PATIENCE, found=found)
+
+
+class Traffic:
+    """hpub and hsub, and the messages between them."""
+
+    def __init__(self, root: str) -> None:
+        host, port = root.split(":")
+        place = ["-h", host, "-p", port]
+        self._sub = self._start("hsub", *place, "-q", "2", "-t", "home/#", "-F", "%U %p")
+        with sync.connect(root) as client:
+            until(
+                lambda: client.resolve(TOPIC, trace=True).subscriptions > 0, "hsub has subscribed", PATIENCE
+            )
+        self._pub = self._start("hpub", *place, "-q", "2", "-t", TOPIC, "-l")
+        self._is_over = threading.Event()
+        self._writer = threading.Thread(target=self._write)
+        self.lines: list[tuple[float, int]] = []
+        self._reader = threading.Thread(target=self._read)
+        self.sent = 0
+        self._writer.start()
+        self._reader.start()
+
+    def stop(self) -> None:
+        """Ends it once everything that was sent has come."""
+        self._is_over.set()
+        self._writer.join(PATIENCE)
+        assert self._pub.wait(PATIENCE) == 0
+        until(
+            lambda: len(self.lines) >= self.sent,
+            f"all {self.sent} messages have come",
+            PATIENCE,
+            found=lambda: f"{len(self.lines)} of them",
+        )
+        self.kill()
+        assert [number for _, number in self.lines] == list(range(1, self.sent + 1)), "once, and in order"
+
+    def kill(self) -> None:
+        """Leaves nothing behind."""
+        self._is_over.set()
+        self._writer.join(PATIENCE)
+        for process in (self._pub, self._sub):
+            process.kill()
+            process.wait(PATIENCE)
+        self._reader.join(PATIENCE)
+        for pipe in (self._pub.stdin, self._pub.stdout, self._sub.stdin, self._sub.stdout):
+            if pipe is not None and not pipe.closed:
+                pipe.close()
+
+    @property
+    def longest_gap(self) -> float:
+        """Seconds between two messages that came."""
+        times = [at for at, _ in self.lines]
+        return max(later - earlier for earlier, later in pairwise(times))
+
+    def _start(self, *command: str) -> subprocess.Popen[str]:
+        program = [sys.executable, "-m", f"hbroker.clients.{command[0]}", *command[1:]]
+        return subprocess.Popen(
+            program, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd=PROJECT, env=environment()
+        )
+
+    def _write(self) -> None:
+        assert self._pub.stdin is not None
+        while not self._is_over.wait(EVERY):
+            self.sent += 1
+            self._pub.stdin.write(f"{self.sent}\n")
+            self._pub.stdin.flush()
+        self._pub.stdin.close()
+
+    def _read(self) -> None:
+        assert self._sub.stdout is not None
+        for line in self._sub.stdout:
+            at, number = line.split()
+            self.lines.append((float(at), int(number)))

@@ -1,0 +1,83 @@
+"""The moves from what nodes claim to what a topology gives them, held to a model of the network."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from hbroker import topology
+from hbroker.topology.model import Topology
+from hbroker.topology.moves import Move, moves
+from tests.test_topology_properties import SUBTREE, networks
+
+
+@st.composite
+def before_and_after(draw: st.DrawFn) -> tuple[Topology, Topology]:
+    """Two topologies of the same nodes: subtrees have changed hands, come and gone."""
+    before = draw(networks())
+    root, *others = before.nodes
+    subtrees = draw(st.permutations([node.subtree for node in others]))
+    further = draw(st.lists(SUBTREE, max_size=4, unique=True))
+    also = [subtree for subtree in further if subtree not in subtrees]
+    after = [
+        replace(node, subtree=subtree, also=tuple(also) if first else ())
+        for node, subtree, first in zip(others, subtrees, [True] + [False] * len(others), strict=False)
+    ]
+    return before, replace(before, nodes=(root, *after))
+
+
+@given(before_and_after())
+def test_the_moves_make_the_network_what_the_topology_says(pair: tuple[Topology, Topology]) -> None:
+    running, wanted = pair
+    claimed = {node.name: set(node.subtrees) for node in running.nodes if not node.is_root}
+    found = moves(wanted, {name: sorted(subtrees) for name, subtrees in claimed.items()})
+    for move in found:
+        holders = [name for name, subtrees in claimed.items() if move.subtree in subtrees]
+        assert holders == ([] if move.source is None else [move.source]), "who holds it is asked"
+        assert move.source != move.target
+        if move.source is not None:
+            claimed[move.source].remove(move.subtree)
+        if move.target is not None:
+            claimed.setdefault(move.target, set()).add(move.subtree)
+    for node in wanted.nodes:
+        if not node.is_root:
+            assert claimed.get(node.name, set()) == set(node.subtrees)
+    assert moves(wanted, {name: sorted(subtrees) for name, subtrees in claimed.items()}) == []
+
+
+@given(networks())
+def test_a_network_that_is_as_the_topology_says_is_left_alone(network: Topology) -> None:
+    claimed = {node.name: list(node.subtrees) for node in network.nodes if not node.is_root}
+    assert moves(network, claimed | {"stranger": ["nobody/else/has/this"]}) == []
+
+
+def test_what_is_opened_goes_first() -> None:
+    """Within what it holds a node has no claims of its own."""
+    text = """
+    nodes:
+      - {name: root, subtree: "", listen: "127.0.0.1:7700"}
+      - {name: kitchen, subtree: home/kitchen/oven, listen: "127.0.0.1:7701"}
+    """
+    assert moves(topology.parse(text), {"kitchen": ["home/kitchen"]}) == [
+        Move("home/kitchen", "kitchen", None),
+        Move("home/kitchen/oven", None, "kitchen"),
+    ]
+
+
+def test_what_is_merged_goes_last() -> None:
+    """Its parent would carry what another move takes away again."""
+    text = """
+    nodes:
+      - {name: root, subtree: "", listen: "127.0.0.1:7700"}
+      - {name: kitchen, subtree: home/kitchen, listen: "127.0.0.1:7701"}
+      - {name: bedroom, subtree: home/bedroom, also: [home/kitchen/oven], listen: "127.0.0.1:7702"}
+    """
+    found = moves(
+        topology.parse(text), {"kitchen": ["home/kitchen"], "bedroom": ["home/bedroom", "home/hall"]}
+    )
+    assert found == [
+        Move("home/kitchen/oven", None, "bedroom"),
+        Move("home/hall", "bedroom", None),
+    ]
