@@ -148,112 +148,86 @@ def test_figures(told: str, text: str) -> None:
     assert told == text
 
 
+NODES = ["n0", "n1", "n2", "a-node-with-a-long-name"]
+SHARES = [0.5, 0.2, 0.2, 0.1]
+TIMES = [BEGIN + timedelta(seconds=10 * i) for i in range(30)]
+OF_NODE = {"role": "node", "node": "n0"}
+
+
 def _measured() -> tuple[dict[str, Any], dict[str, list[dict[str, Any]]]]:
     """Four owners, the first with half of the load, over 30 windows."""
-    nodes = ["n0", "n1", "n2", "a-node-with-a-long-name"]
-    shares = [0.5, 0.2, 0.2, 0.1]
-    times = [BEGIN + timedelta(seconds=10 * i) for i in range(30)]
-    node_load = [
-        {
-            "role": "node",
-            "node": node,
-            "window_start": time,
-            "seconds": 10.0,
-            "load": int(1e5 * share),
-            "share": share,
-            "busy": share,
-        }
-        for node, share in zip(nodes, shares, strict=True)
-        for time in times
-    ]
-    spread = {
-        "role": "node",
-        "nodes": 4,
-        "load": 3_000_000,
-        "max_over_mean": 2.0,
-        "variation": 0.6,
-        "gini": 0.3,
-        "jain": 0.7,
-    }
-    percentiles = {
-        "role": "node",
-        "messages": 9,
-        "p50_us": 90.0,
-        "p90_us": 200.0,
-        "p99_us": 900.0,
-        "p999_us": 4_000.0,
-    }
-    counts = {"messages_in": 5, "messages_out": 9, "fan_out": 1.8, "main_node": "n0", "nodes": 1}
-    cumulative = [0.1, 0.3, 0.5, 1.0]
-    tables: dict[str, list[dict[str, Any]]] = {
-        "node_load": node_load,
-        "nodes": [
-            {
-                "role": "node",
-                "node": n,
-                "rank": i + 1,
-                "load": int(3e6 * shares[3 - i]),
-                "share": shares[3 - i],
-                "cumulative_share": cumulative[i],
-            }
-            for i, n in enumerate(reversed(nodes))
-        ],
-        "imbalance": [spread],
-        "imbalance_over_time": [{**spread, "window_start": time} for time in times],
-        "hot_topics": [{"role": "node", "rank": 1, "topic": EVIL, "load": 9, "share": 0.2, **counts}],
-        "subtrees": [_subtree("a", 0.6), _subtree(EVIL, 0.4), _subtree("a/b", 0.5), _subtree("a/c", 0.1)],
-        "fan_out": [
-            {"role": "node", "above": None, "at_most": 0, "topics": 2, "messages_in": 9, "messages_out": 0},
-            {"role": "node", "above": 0, "at_most": 1, "topics": 7, "messages_in": 9, "messages_out": 9},
-            {
-                "role": "node",
-                "above": 65536,
-                "at_most": None,
-                "topics": 1,
-                "messages_in": 0,
-                "messages_out": 9,
-            },
-        ],
-        "drops": [
-            {"role": "node", "node": "n0", "window_start": times[0], "reason": "queue_full", "dropped": 7}
-        ],
-        "latency": [{**percentiles, "node": None}, *({**percentiles, "node": node} for node in nodes)],
-        "latency_over_time": [{**percentiles, "window_start": time} for time in times],
-        "cost": [{"role": "node", "node": "n0", "base_cpu": 0.1, "in_us": 9.0, "out_us": 4.0, "r2": 0.97}],
-        "forecast": [
-            {
-                "role": "node",
-                "node": "n0",
-                "busy": 0.9,
-                "load_rate": 1e4,
-                "capacity": 1.1e4,
-                "saturates_at": times[-1],
-                "outlook": "rising",
-            },
-            {
-                "role": "node",
-                "node": "n1",
-                "busy": None,
-                "load_rate": 1e3,
-                "capacity": None,
-                "saturates_at": None,
-                "outlook": "unknown",
-            },
-        ],
-        "accounts": [
-            {"role": "node", "node": "n0", "agrees": False, "messages_in": 9, "topics_messages_in": 8}
-        ],
-    }
     summary = {
-        "begin": times[0].isoformat(),
-        "end": times[-1].isoformat(),
+        "begin": TIMES[0].isoformat(),
+        "end": TIMES[-1].isoformat(),
         "window_s": 10,
         "files": 12,
         "rows": {"topics": 12_345, "nodes": 1_200},
         "skipped": [{"path": f"file:/{EVIL}", "reason": "empty: no rows"}],
         "dropped": 7,
     }
-    return summary, tables
+    return summary, {**_spread(), **_places(), **_service()}
+
+
+def _spread() -> dict[str, list[dict[str, Any]]]:
+    spread = {"role": "node", "nodes": 4, "load": 3_000_000}
+    indices = {"max_over_mean": 2.0, "variation": 0.6, "gini": 0.3, "jain": 0.7}
+    windows = [
+        {"role": "node", "node": node, "window_start": time, "seconds": 10.0, "load": int(1e5 * share)}
+        | {"share": share, "busy": share}
+        for node, share in zip(NODES, SHARES, strict=True)
+        for time in TIMES
+    ]
+    totals = [
+        {"role": "node", "node": node, "rank": rank, "load": int(3e6 * share), "share": share}
+        | {"cumulative_share": sum(sorted(SHARES)[:rank])}
+        for rank, (node, share) in enumerate(reversed(list(zip(NODES, SHARES, strict=True))), start=1)
+    ]
+    return {
+        "node_load": windows,
+        "nodes": totals,
+        "imbalance": [spread | indices],
+        "imbalance_over_time": [spread | indices | {"window_start": time} for time in TIMES],
+        "accounts": [{**OF_NODE, "agrees": False, "messages_in": 9, "topics_messages_in": 8}],
+    }
+
+
+def _places() -> dict[str, list[dict[str, Any]]]:
+    counts = {"messages_in": 5, "messages_out": 9, "fan_out": 1.8, "main_node": "n0", "nodes": 1}
+    fan_out = [(None, 0, 2), (0, 1, 7), (65_536, None, 1)]
+    return {
+        "hot_topics": [{"role": "node", "rank": 1, "topic": EVIL, "load": 9, "share": 0.2, **counts}],
+        "subtrees": [_subtree("a", 0.6), _subtree(EVIL, 0.4), _subtree("a/b", 0.5), _subtree("a/c", 0.1)],
+        "fan_out": [
+            {"role": "node", "above": above, "at_most": at_most, "topics": topics, **counts}
+            for above, at_most, topics in fan_out
+        ],
+    }
+
+
+def _service() -> dict[str, list[dict[str, Any]]]:
+    measured = {
+        "role": "node",
+        "messages": 9,
+        "p50_us": 90.0,
+        "p90_us": 200.0,
+        "p99_us": 900.0,
+        "p999_us": 4e3,
+    }
+    rising = {
+        "busy": 0.9,
+        "load_rate": 1e4,
+        "capacity": 1.1e4,
+        "saturates_at": TIMES[-1],
+        "outlook": "rising",
+    }
+    unknown = {"busy": None, "load_rate": 1e3, "capacity": None, "saturates_at": None, "outlook": "unknown"}
+    return {
+        "drops": [{**OF_NODE, "window_start": TIMES[0], "reason": "queue_full", "dropped": 7}],
+        "latency": [{**measured, "node": None}, *({**measured, "node": node} for node in NODES)],
+        "latency_over_time": [{**measured, "window_start": time} for time in TIMES],
+        "cost": [{**OF_NODE, "base_cpu": 0.1, "in_us": 9.0, "out_us": 4.0, "r2": 0.97}],
+        "forecast": [{**OF_NODE, **rising}, {**OF_NODE, "node": "n1", **unknown}],
+    }
 
 
 def _subtree(name: str, share: float) -> dict[str, Any]:

@@ -11,13 +11,14 @@ import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 import pytest
 
-from hbroker.spark_analysis.batch import Settings, analyse
+from hbroker.spark_analysis import cost, reading
 from hbroker.spark_analysis.city import BASE_CPU, IN_US, OUT_US, City, topic_rows
 from hbroker.spark_analysis.errors import AnalysisError
 from hbroker.spark_analysis.progress import Silent
 from hbroker.spark_analysis.schema import FILE_NAME
 from hbroker.spark_analysis.synthesize import main, synthesize
-from tests.analysis import files
+from hbroker.spark_analysis.tables import collected
+from tests.analysis import files, plain
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -67,14 +68,22 @@ def test_equal_seeds_make_equal_rows_whatever_the_tasks(spark: SparkSession) -> 
     assert rows(CITY, 1) != rows(City(rows=6_000, nodes=3, buildings=2, seed=6), 1)
 
 
-def test_the_analysis_finds_what_was_put_in(spark: SparkSession, city: Path, tmp_path: Path) -> None:
-    summary = analyse(spark, f"file://{city}", f"file://{tmp_path}", Settings(), Silent())
-    assert summary["accounts_agree"]
-    assert summary["rows"]["topics"] == CITY.rows
-    (root,) = (row for row in pq.read_table(tmp_path / "cost.parquet").to_pylist() if row["node"] == "root")
+def test_nodes_count_what_their_topics_add_up_to(city: Path) -> None:
+    sums = {}
+    for kind in ("nodes", "topics"):
+        table = _all(city, kind).group_by(["role", "node", "at"])
+        rows = table.aggregate([(name, "sum") for name in plain.COUNTS]).to_pylist()
+        sums[kind] = {
+            (r["role"], r["node"], r["at"]): [r[f"{name}_sum"] for name in plain.COUNTS] for r in rows
+        }
+    assert sums["nodes"] == sums["topics"] != {}
+
+
+def test_the_regression_finds_what_was_put_in(spark: SparkSession, city: Path) -> None:
+    nodes = reading.read(spark, reading.find(spark, f"file://{city}"), "nodes")
+    (root,) = (row for row in collected(cost.costs(nodes)) if row["node"] == "root")
     assert math.isclose(root["base_cpu"], BASE_CPU, rel_tol=0.5)
-    taken, handed = (root[name] for name in ("in_us", "out_us"))
-    assert math.isclose(taken + 1.5 * handed, IN_US + 1.5 * OUT_US, rel_tol=0.1)
+    assert math.isclose(root["in_us"] + 1.5 * root["out_us"], IN_US + 1.5 * OUT_US, rel_tol=0.1)
 
 
 def test_nothing_is_overwritten(spark: SparkSession, city: Path) -> None:
