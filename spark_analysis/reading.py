@@ -27,9 +27,10 @@ from typing import Any, Final
 from urllib.parse import unquote
 
 from py4j.protocol import Py4JJavaError
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.errors import PySparkException
+from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
-from pyspark.sql.types import ArrayType, DataType, MapType, StructType
+from pyspark.sql.types import MapType, StructField, StructType
 
 from .schema import FILE_NAME, SCHEMAS, VERSION, VERSION_KEY
 from .storage import Storage, literally
@@ -101,7 +102,7 @@ def damaged(spark: SparkSession, found: Found, kind: str) -> set[str]:
     so ask only when the sum does not agree."""
     frame = read(spark, found, kind)
     # Asked for a number of rows alone, Spark would read no column.
-    whole = F.hash(*[F.to_json(c) if _is_map(t) else F.col(c) for c, t in _columns(frame.schema)])
+    whole = F.hash(*[_hashable(field) for field in frame.schema])
     counts = frame.groupBy(F.col("_metadata.file_path").alias("path")).agg(
         F.count(F.lit(1)).alias("rows"), F.max(whole).alias("read_whole")
     )
@@ -141,7 +142,7 @@ def _of_our_columns(spark: SparkSession, files: Iterable[Usable]) -> tuple[list[
     for file in files:
         key = (file.kind, file.columns)
         if key not in judged:
-            judged[key] = _difference(SCHEMAS[file.kind], _schema_of(spark, file.path))
+            judged[key] = _judge(spark, file)
         if (wrong := judged[key]) is None:
             usable.append(replace(file, columns=""))
         else:
@@ -149,33 +150,30 @@ def _of_our_columns(spark: SparkSession, files: Iterable[Usable]) -> tuple[list[
     return usable, foreign
 
 
-def _schema_of(spark: SparkSession, path: str) -> StructType:
-    return spark.read.parquet(literally(path)).schema
+def _judge(spark: SparkSession, file: Usable) -> str | None:
+    """What is wrong with its columns."""
+    try:
+        theirs = spark.read.parquet(literally(file.path)).schema
+    except PySparkException:
+        return "its columns are not of Spark's types"
+    return _difference(SCHEMAS[file.kind], theirs)
 
 
 def _difference(ours: StructType, theirs: StructType) -> str | None:
-    """What is missing or of another type. More columns than ours do no harm."""
+    """What is missing or of another type. What may be null makes no difference, nor do more columns."""
     found = {field.name: field.dataType for field in theirs}
     for field in ours:
         if field.name not in found:
             return f"it has no column {field.name}"
-        if not _same(field.dataType, found[field.name]):
-            theirs_is = found[field.name].simpleString()
-            return f"column {field.name} is {theirs_is}, not {field.dataType.simpleString()}"
+        wanted, there = field.dataType.simpleString(), found[field.name].simpleString()
+        if wanted != there:
+            return f"column {field.name} is {there}, not {wanted}"
     return None
 
 
-def _same(one: DataType, other: DataType) -> bool:
-    """Equal but for what may be null."""
-    return one.simpleString() == other.simpleString()
-
-
-def _is_map(kind: DataType) -> bool:
-    return isinstance(kind, MapType | ArrayType)
-
-
-def _columns(schema: StructType) -> list[tuple[str, DataType]]:
-    return [(field.name, field.dataType) for field in schema]
+def _hashable(field: StructField) -> Column:
+    """Spark hashes no maps."""
+    return F.to_json(field.name) if isinstance(field.dataType, MapType) else F.col(field.name)
 
 
 def _plain(path: str) -> str:
