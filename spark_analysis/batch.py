@@ -141,11 +141,8 @@ class _Job:
             return loads.in_windows(rows, window_s)
 
         with self._step("load of nodes") as step:
-            judged = None
-            while judged is not self._found:
-                judged = self._found
-                self._whole("nodes", "histograms", lambda rows: latency.histograms(windows(rows)))
-                table = self._whole("nodes", "node_load", lambda rows: loads.node_load(windows(rows)))
+            table = self._whole("nodes", "node_load", lambda rows: loads.node_load(windows(rows)))
+            self._tables.keep("histograms", latency.histograms(windows(self._read("nodes"))))
             order = ["role", "node", WINDOW]
             self._tables.collect("node_load", table, order)
             self._tables.keep_small("drops", losses.drops(windows(self._read("nodes"))), [*order, "reason"])

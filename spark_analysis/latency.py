@@ -23,20 +23,21 @@ PERMILLES: Final = {"p50_us": 500, "p90_us": 900, "p99_us": 990, "p999_us": 999}
 
 
 def histograms(nodes: DataFrame) -> DataFrame:
-    """The histogram of each node in each window, in one pass; `histogram[i]` is bucket i. `nodes` are
+    """The histogram of each node in each window: how many in each bucket, where there are any. `nodes` are
     interval rows `in_windows`."""
-    weight = F.coalesce(F.col("latency_sampled").cast("bigint"), F.lit(1))
-    sums = [F.coalesce(F.sum(F.get("latency", F.lit(i)) * weight), F.lit(0)) for i in range(BUCKETS)]
-    return nodes.groupBy("role", "node", WINDOW).agg(
-        F.count(F.lit(1)).alias("intervals"), F.array(*sums).alias("histogram")
+    weight = F.coalesce("latency_sampled", F.lit(1)).cast("bigint")
+    counts = nodes.select("role", "node", WINDOW, weight.alias("weight"), F.posexplode("latency"))
+    return (
+        counts.where((F.col("col") > 0) & (F.col("pos") < BUCKETS))
+        .groupBy("role", "node", WINDOW, F.col("pos").alias("bucket"))
+        .agg(F.sum(F.col("col") * F.col("weight")).alias("count"))
     )
 
 
 def percentiles(merged: DataFrame, by: Sequence[str]) -> DataFrame:
     """`p50_us` to `p999_us`, in microseconds, of each group of `histograms`; `messages` were measured. A
     group without any is left out."""
-    buckets = merged.select(*by, F.posexplode("histogram").alias("bucket", "count"))
-    counts = buckets.groupBy(*by, "bucket").agg(F.sum("count").alias("count")).where(F.col("count") > 0)
+    counts = merged.groupBy(*by, "bucket").agg(F.sum("count").alias("count"))
     up_to = Window.partitionBy(*by).orderBy("bucket")
     so_far = F.sum("count").over(up_to.rowsBetween(Window.unboundedPreceding, Window.currentRow))
     ranks = counts.withColumn("so_far", so_far).withColumn(

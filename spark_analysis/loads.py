@@ -44,7 +44,8 @@ def node_load(nodes: DataFrame) -> DataFrame:
     """Each node in each window: sums of what it did, peaks of what it held.
 
     `seconds` is how much of the window its intervals cover. `busy` is the CPU it used of what its workers can
-    use: 1 is all of them all the time. `nodes` are interval rows `in_windows`.
+    use: 1 is all of them all the time. `measured` are messages whose latency was. `nodes` are interval rows
+    `in_windows`.
     """
     sums = [F.sum(name).alias(name) for name in _SUMS]
     peaks = [F.max(name).alias(name) for name in _PEAKS]
@@ -56,7 +57,8 @@ def node_load(nodes: DataFrame) -> DataFrame:
         F.sum("cpu_s").alias("cpu_s"),
         F.try_divide(F.sum("cpu_s"), capacity).alias("busy"),
         F.sum(load()).alias("load"),
-        F.sum(F.aggregate(F.map_values("drops"), F.lit(0).cast("bigint"), Column.__add__)).alias("dropped"),
+        F.sum(_total(F.map_values("drops"))).alias("dropped"),
+        F.sum(_total(F.col("latency")) * F.col("latency_sampled")).alias("measured"),
         *sums,
         *peaks,
     )
@@ -72,6 +74,7 @@ def node_load(nodes: DataFrame) -> DataFrame:
         "cpu_s",
         "busy",
         "dropped",
+        "measured",
         *_SUMS,
         *_PEAKS,
     )
@@ -135,6 +138,10 @@ def imbalance(loads: DataFrame, by: Sequence[str]) -> DataFrame:
         F.try_divide(total * total, count * F.sum(value * value)).alias("jain"),
     )
     return rows.select(*by, "nodes", "load", "largest", "mean", "max_over_mean", "variation", "gini", "jain")
+
+
+def _total(counts: Column) -> Column:
+    return F.aggregate(counts, F.lit(0).cast("bigint"), Column.__add__)
 
 
 def _share_within(*group: str) -> Column:

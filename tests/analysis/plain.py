@@ -48,6 +48,7 @@ def node_load(nodes: Sequence[Row], window_s: int) -> dict[Any, Row]:
                 math.fsum(row["cpu_s"] for row in rows),
                 math.fsum(row["seconds"] * row["workers"] for row in rows),
             ),
+            "measured": sum(sum(row["latency"]) * row["latency_sampled"] for row in rows),
             "dropped": sum(sum(row["drops"].values()) for row in rows),
             "messages_in": sum(row["messages_in"] for row in rows),
             "datagrams_out": sum(row["datagrams_out"] for row in rows),

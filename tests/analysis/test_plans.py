@@ -57,8 +57,8 @@ def test_no_python_runs_on_executors(spark: SparkSession) -> None:
 
 
 def _empty(spark: SparkSession, schema: StructType) -> DataFrame:
-    """As from files: what Spark knows to be empty it does not plan."""
-    return spark.range(3).selectExpr(
+    """As from files: what Spark knows to be little it plans otherwise."""
+    return spark.range(10**6).selectExpr(
         *[
             f"cast(if(id < 0, '', null) as string) {f.name}"
             for f in schema
