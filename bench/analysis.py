@@ -11,14 +11,15 @@ from __future__ import annotations
 
 import argparse
 import os
+import re
 import sys
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from resource import RUSAGE_CHILDREN, getrusage
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
+from bench.process import descendants
 from hbroker.spark_analysis import hierarchy, reading
 from hbroker.spark_analysis.batch import Settings, analyse
 from hbroker.spark_analysis.progress import Progression
@@ -58,7 +59,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             print(f"Spark started in {time.monotonic() - begun:.1f} s", file=sys.stderr)
             for rows in options.rows:
                 _measure(spark, rows, options.dir.resolve() / str(rows), Path(place), options.rounds)
-    print(f"largest process of Spark's: {getrusage(RUSAGE_CHILDREN).ru_maxrss / 1024:.0f} MiB resident")
+            print(f"Spark's process had {_peak_mib():.0f} MiB resident at most")
     return 0
 
 
@@ -87,6 +88,12 @@ def _sum_by_duckdb(source: Path, place: Path) -> None:
     connection: Any = duckdb.connect(config={"threads": os.cpu_count() or 1})
     connection.execute(_SUMS.format(source=source, out=place / "duckdb.parquet"))
     connection.close()
+
+
+def _peak_mib() -> float:
+    """Of the processes that this one started; Linux."""
+    status = [Path(f"/proc/{pid}/status").read_text() for pid in descendants(os.getpid())]
+    return max(int(found[1]) for text in status if (found := re.search(r"VmHWM:\s+(\d+)", text))) / 1024
 
 
 def _seconds(work: Callable[[], object]) -> float:

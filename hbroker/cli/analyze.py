@@ -32,7 +32,7 @@ examples:
   imbalance: {role: {nodes, load, largest, mean, max_over_mean, variation, gini, jain}}, dropped,
   accounts_agree, tables}
 
-exit codes: 0 done, 1 failed (no telemetry, no Java, Spark did not start), 130 interrupted
+exit codes: 0 done, 1 failed (no telemetry, no Java, no Spark), 2 wrong flags, 130 interrupted
 """
 
 
