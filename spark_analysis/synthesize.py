@@ -26,7 +26,7 @@ from .city import STARTED_AT, City, node_rows, topic_rows
 from .errors import AnalysisError
 from .progress import Progression, Reporter
 from .schema import VERSION, VERSION_KEY
-from .session import LOCAL, session
+from .session import LOCAL, interruptible, session
 from .storage import Storage, below, literally
 
 ROWS_OF_TASK: Final = 2_000_000
@@ -44,7 +44,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     begun = time.monotonic()
     try:
         with session("hbroker synthesize", options.master, log, dict(options.conf)) as spark:
-            files = synthesize(spark, city, options.out, Progression(spark))
+            progress = Progression(spark)
+            files = interruptible(spark, lambda: synthesize(spark, city, options.out, progress))
     except AnalysisError as error:
         print(f"synthesize: {error}", file=sys.stderr)
         return 1

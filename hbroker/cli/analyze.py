@@ -81,13 +81,13 @@ def _analyse(options: argparse.Namespace) -> dict[str, Any]:
     from hbroker.spark_analysis.batch import Settings, analyse
     from hbroker.spark_analysis.errors import AnalysisError
     from hbroker.spark_analysis.progress import Progression
-    from hbroker.spark_analysis.session import session
+    from hbroker.spark_analysis.session import interruptible, session
 
     settings = Settings(window_s=options.window, first=options.top)
     try:
         with session("hbroker analyze", options.master, _log(options.out), dict(options.conf)) as spark:
-            source, out = _address(options.directory), _address(options.out)
-            return analyse(spark, source, out, settings, Progression(spark))
+            source, out, progress = _address(options.directory), _address(options.out), Progression(spark)
+            return interruptible(spark, lambda: analyse(spark, source, out, settings, progress))
     except AnalysisError as error:
         raise LocalError(str(error)) from error
 

@@ -23,14 +23,18 @@ from tests.waiting import until
 
 Capture = pytest.CaptureFixture[str]
 
-STARTS_WITHIN_S = 90.0
+pytestmark = pytest.mark.timeout(600)  # Spark takes its time where others want the CPUs, too.
+
+PATIENCE_S = 500.0
 MAY_IMPORT = {"pyspark", "py4j", "rich"}
 
 
 def test_it_writes_a_report_and_tells_in_json(tmp_path: Path) -> None:
     files.write_all(tmp_path / "in", "nodes", [node_row("a", i, messages_in=i) for i in range(12)])
     (tmp_path / "in" / "notes.txt").write_text("no telemetry")
-    ran = subprocess.run(_command(tmp_path, "--json"), capture_output=True, text=True, cwd=ROOT, timeout=110)
+    ran = subprocess.run(
+        _command(tmp_path, "--json"), capture_output=True, text=True, cwd=ROOT, timeout=PATIENCE_S
+    )
     assert ran.returncode == DONE, ran.stderr
     told = json.loads(ran.stdout)
     assert told["rows"] == {"topics": 0, "nodes": 12}
@@ -54,10 +58,10 @@ def test_ctrl_c_ends_it_and_its_java(tmp_path: Path) -> None:
         java = psutil.Process(process.pid).children(recursive=True)
         assert java
         process.send_signal(signal.SIGINT)
-        _, rest = process.communicate(timeout=STARTS_WITHIN_S)
+        _, rest = process.communicate(timeout=PATIENCE_S)
         assert process.returncode == INTERRUPTED
-        assert "Traceback" not in rest
-        until(lambda: not any(child.is_running() for child in java), "Java has ended", STARTS_WITHIN_S)
+        assert rest == ""
+        until(lambda: not any(child.is_running() for child in java), "Java has ended", PATIENCE_S)
         assert not (tmp_path / "out" / "report.html").exists()
     finally:
         process.kill()
