@@ -106,6 +106,9 @@ class FakeEndpoint:
     def counters(self) -> dict[str, int]:
         return {"messages_out": len(self.published)}
 
+    def gather(self, gathers: bool) -> None:
+        """What is called takes effect at once."""
+
     def drain(self, timeout_s: float) -> bool:
         return True
 
