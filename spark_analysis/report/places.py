@@ -16,13 +16,14 @@ def hierarchy(tables: Tables) -> Section | None:
         rows = [row for row in tables["subtrees"] if row["role"] == role]
         if rows:
             nodes = main_nodes(rows, COLOURS)
+            others = [("others", len(nodes))] if any(row["main_node"] not in nodes for row in rows) else []
             figures.append(
                 tag(
                     "figure",
                     [
                         tag("figcaption", f"{title}: subtrees by load"),
                         charts.icicle(icicle_of(rows, nodes)),
-                        charts.key([*((name, index) for name, index in nodes.items()), ("others", COLOURS)]),
+                        charts.key([*nodes.items(), *others]),
                     ],
                 )
             )
