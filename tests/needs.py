@@ -30,3 +30,12 @@ def need_mosquitto() -> str:
     )
     assert broker is not None
     return broker
+
+
+def need_chromium() -> str:
+    """The path of a browser."""
+    names = ("chromium", "chromium-browser", "google-chrome")
+    found = next((path for name in names if (path := shutil.which(name)) is not None), None)
+    need(found is not None, "no Chromium is installed")
+    assert found is not None
+    return found

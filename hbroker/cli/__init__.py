@@ -13,6 +13,7 @@ import sys
 from collections.abc import Sequence
 
 from hbroker.cli import (
+    analyze,
     apply,
     capture,
     check,
@@ -48,6 +49,7 @@ _COMMANDS = (
     kick,
     sim,
     capture,
+    analyze,
     node,
     gateway,
     passwd,

@@ -23,7 +23,10 @@ __all__ = ["launch"]
 PROJECT = Path(__file__).parent.parent.parent
 HOME = str(PROJECT / "topologies" / "home.yaml")
 BROKEN = str(PROJECT / "tests" / "topologies" / "many.yaml")
-COMMANDS = ["up", "status", "down", "check", "tree", "resolve", "move", "apply", "leave", "capture", "node"]
+COMMANDS = [
+    *("up", "status", "down", "check", "tree", "resolve", "move", "apply", "leave", "capture", "node"),
+    "analyze",
+]
 
 Capture = pytest.CaptureFixture[str]
 

@@ -42,6 +42,8 @@ def test_contracts_hold() -> None:
         ("protocol/sinner.py", "def late():\n    from asyncio import sleep", "no clock"),
         ("runtime/sinner.py", "from hbroker import cli", "downward"),
         ("../clients/sinner.py", "from hbroker.protocol import timers", "public API"),
+        ("../spark_analysis/sinner.py", "import hbroker.errors", "downward"),
+        ("../spark_analysis/sinner.py", "from hbroker.topology import load", "downward"),
     ],
 )
 def test_contracts_see_a_breach(tmp_path: Path, module: str, line: str, contract: str) -> None:
@@ -91,7 +93,7 @@ def _imported(path: Path) -> Iterator[str]:
 
 def _copy_of_the_package(tmp_path: Path) -> Path:
     """The Python half, its links kept as links, beside the contracts."""
-    for name in ("hbroker", "clients", "sim"):
+    for name in ("hbroker", "clients", "sim", "spark_analysis"):
         shutil.copytree(
             ROOT / name,
             tmp_path / name,

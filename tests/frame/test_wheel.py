@@ -18,12 +18,12 @@ from tests.frame.checkout import ROOT, run
 pytestmark = pytest.mark.timeout(900)  # A build of the core in release mode, where there is none yet.
 
 NOT_SHIPPED = {"bench", "docs", "hbroker", "scripts", "tests"}
-SHIPPED_SUFFIXES = {".py", ".pyi", ".typed", ".yaml"}
+SHIPPED_SUFFIXES = {".css", ".js", ".properties", ".py", ".pyi", ".typed", ".yaml"}
 
 IMPORT_EVERYTHING = """
 import importlib, json, pkgutil, hbroker
 
-optional = {"psutil", "rich", "scapy"}
+optional = {"numpy", "psutil", "py4j", "pyspark", "rich", "scapy"}
 names, refused = [], []
 for module in pkgutil.walk_packages(hbroker.__path__, "hbroker."):
     if module.name.endswith("__main__"):
@@ -86,6 +86,9 @@ def test_wheel_holds_what_is_easily_lost(wheel: Path) -> None:
         "clients/hpub.py",
         "clients/hsub.py",
         "py.typed",
+        "spark_analysis/log4j2.properties",
+        "spark_analysis/report/page.css",
+        "spark_analysis/report/page.js",
         "topologies/home.yaml",
     ):
         assert f"hbroker/{name}" in names

@@ -1,0 +1,106 @@
+"""How fast the load analysis is: `python -m bench.analysis --rows 1000000 10000000`.
+
+The heaviest step of `hbroker analyze`, the sums of all rows by topic and node, beside the same sums by DuckDB
+on the same files, and the whole analysis. In one run, taken by turns; each reads and writes Parquet. Spark's
+own start is left out, and told apart: it is paid once. Telemetry is made first where it is not there yet.
+
+DuckDB is not among what the project installs: `pip install duckdb`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import re
+import sys
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING, Any
+
+from bench.process import descendants
+from hbroker.spark_analysis import hierarchy, reading
+from hbroker.spark_analysis.batch import Settings, analyse
+from hbroker.spark_analysis.progress import Progression
+from hbroker.spark_analysis.session import LOCAL, session
+from hbroker.spark_analysis.synthesize import main as synthesize
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+_SUMS = """
+COPY (
+    SELECT role, node, topic, count(*) AS intervals,
+        sum(messages_in) AS messages_in, sum(bytes_in) AS bytes_in,
+        sum(messages_out) AS messages_out, sum(bytes_out) AS bytes_out,
+        sum(messages_in + messages_out) AS load
+    FROM read_parquet('{source}/**/topics-*.parquet', hive_partitioning = false)
+    GROUP BY ALL
+) TO '{out}' (FORMAT parquet)
+"""
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Measures each size, and prints a line of it."""
+    parser = argparse.ArgumentParser(prog="python -m bench.analysis", description="How fast the analysis is.")
+    parser.add_argument("--rows", type=int, nargs="+", default=[1_000_000])
+    parser.add_argument("--dir", type=Path, required=True, help="where the telemetry is, or is to be made")
+    parser.add_argument("--rounds", type=int, default=3, help="of the sums (default: %(default)s)")
+    options = parser.parse_args(arguments)
+    for rows in options.rows:
+        source = options.dir.resolve() / str(rows)
+        if not source.exists() and synthesize(["--rows", str(rows), "--out", f"file://{source}"]):
+            return 1
+    print(f"{'rows':>12} {'Spark s':>9} {'rows/s':>11} {'DuckDB s':>9} {'rows/s':>11} {'analysis s':>10}")
+    with TemporaryDirectory() as place:
+        begun = time.monotonic()
+        with session("bench", LOCAL, Path(place) / "spark.log", {}) as spark:
+            print(f"Spark started in {time.monotonic() - begun:.1f} s", file=sys.stderr)
+            for rows in options.rows:
+                _measure(spark, rows, options.dir.resolve() / str(rows), Path(place), options.rounds)
+            print(f"Spark's process had {_peak_mib():.0f} MiB resident at most")
+    return 0
+
+
+def _measure(spark: SparkSession, rows: int, source: Path, place: Path, rounds: int) -> None:
+    ours: list[float] = []
+    theirs: list[float] = []
+    for _ in range(rounds):
+        ours.append(_seconds(lambda: _sum_by_spark(spark, source, place)))
+        theirs.append(_seconds(lambda: _sum_by_duckdb(source, place)))
+    whole = _seconds(
+        lambda: analyse(spark, f"file://{source}", f"file://{place}/out", Settings(), Progression(spark))
+    )
+    figures = [f"{seconds:>9.2f} {rows / seconds:>11,.0f}" for seconds in (min(ours), min(theirs))]
+    print(f"{rows:>12,} {' '.join(figures)} {whole:>10.1f}", flush=True)
+
+
+def _sum_by_spark(spark: SparkSession, source: Path, place: Path) -> None:
+    found = reading.find(spark, f"file://{source}")
+    totals = hierarchy.topic_totals(reading.read(spark, found, "topics"))
+    totals.write.mode("overwrite").parquet(f"file://{place}/topics.parquet")
+
+
+def _sum_by_duckdb(source: Path, place: Path) -> None:
+    import duckdb
+
+    connection: Any = duckdb.connect(config={"threads": os.cpu_count() or 1})
+    connection.execute(_SUMS.format(source=source, out=place / "duckdb.parquet"))
+    connection.close()
+
+
+def _peak_mib() -> float:
+    """Of the processes that this one started; Linux."""
+    status = [Path(f"/proc/{pid}/status").read_text() for pid in descendants(os.getpid())]
+    return max(int(found[1]) for text in status if (found := re.search(r"VmHWM:\s+(\d+)", text))) / 1024
+
+
+def _seconds(work: Callable[[], object]) -> float:
+    begun = time.monotonic()
+    work()
+    return time.monotonic() - begun
+
+
+if __name__ == "__main__":
+    sys.exit(main())

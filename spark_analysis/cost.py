@@ -1,0 +1,128 @@
+"""What a message costs: CPU time, by regression, for each node.
+
+For each interval of a node, with rates for a second of it:
+
+    cpu = base + in_cost * messages_in + out_cost * messages_out
+
+All nodes are fitted at once. Each value has its node's mean taken off (so the base drops out, by the
+theorem of Frisch, Waugh and Lovell), and each node has two features of its own, its rates, which are zero in
+the rows of all others. The normal equations of such a matrix fall apart into those of each node: the
+coefficients are those of a fit for each node alone, for one pass over the data instead of one for each node.
+The base follows from the means.
+
+Where a node's copies are always in the same proportion to its messages, nothing tells the two costs apart. A
+very weak ridge then splits the cost between them, with the right sum.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Final
+
+from pyspark.ml.feature import Interaction, OneHotEncoder, StringIndexer, VectorAssembler
+from pyspark.ml.regression import LinearRegression, LinearRegressionModel
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql.types import ArrayType, DoubleType, StringType, StructField, StructType
+
+FEWEST_INTERVALS: Final = 10
+"""A node with fewer is not fitted."""
+
+_AT_ONCE: Final = 1_000
+"""Nodes for each fit: twice as many features, and their normal equations fit the driver's memory."""
+
+_RIDGE: Final = 1e-9
+_STILL: Final = 1e-12
+"""CPU seconds in a second: what varies by less varies by rounding."""
+
+_RATES: Final = ("in_rate", "out_rate")
+_KEY: Final = "key"
+_COEFFICIENTS: Final = StructType(
+    [
+        StructField(_KEY, StringType()),
+        StructField("in_cost", DoubleType()),
+        StructField("out_cost", DoubleType()),
+    ]
+)
+
+
+def costs(nodes: DataFrame) -> DataFrame:
+    """The cost at each node. `nodes` are interval rows.
+
+    `base_cpu`: CPU seconds in a second without messages; `in_us`, `out_us`: CPU microseconds for a message
+    taken over and for a copy handed on; `r2`: how much of what varies in the CPU time this explains;
+    `error_cpu`: root mean square of what is left. A node with too few intervals, or whose load or CPU time
+    never changed, has nulls.
+    """
+    centred = _centred(_rates(nodes))
+    told = centred.where(F.col("is_told"))
+    keys = [row[_KEY] for row in told.select(_KEY).distinct().orderBy(_KEY).collect()]
+    starts = range(0, len(keys), _AT_ONCE)
+    fitted = [cost for start in starts for cost in _fit(told, keys[start : start + _AT_ONCE])]
+    return _judged(centred, _frame(nodes.sparkSession, fitted))
+
+
+def _rates(nodes: DataFrame) -> DataFrame:
+    per_second = {"in_rate": "messages_in", "out_rate": "messages_out", "cpu_rate": "cpu_s"}
+    rates = [F.try_divide(source, "seconds").alias(name) for name, source in per_second.items()]
+    key = F.concat_ws("\n", "role", "node").alias(_KEY)
+    return nodes.where(F.col("seconds") > 0).select("role", "node", key, *rates)
+
+
+def _centred(rates: DataFrame) -> DataFrame:
+    """Each rate as its distance from the node's mean, beside that mean, which is broadcast: no row moves."""
+    names = (*_RATES, "cpu_rate")
+    varies = (F.stddev_pop("in_rate") > 0) | (F.stddev_pop("out_rate") > 0)
+    costs = F.stddev_pop("cpu_rate") > _STILL
+    enough = F.count(F.lit(1)) >= FEWEST_INTERVALS
+    means = rates.groupBy(_KEY).agg(
+        *[F.avg(name).alias(f"{name}_mean") for name in names], (enough & varies & costs).alias("is_told")
+    )
+    distances = [(F.col(name) - F.col(f"{name}_mean")).alias(f"{name}_off") for name in names]
+    return rates.join(F.broadcast(means), on=_KEY, how="inner").select("*", *distances)
+
+
+def _fit(told: DataFrame, keys: list[str]) -> list[tuple[str, float, float]]:
+    """The coefficients of these nodes, by one regression with a block of features for each."""
+    rows = told.where(F.col(_KEY).isin(keys))
+    indexer = StringIndexer(inputCol=_KEY, outputCol="index", stringOrderType="alphabetAsc").fit(rows)
+    indexed = indexer.transform(rows)
+    encoder = OneHotEncoder(inputCol="index", outputCol="is_node", dropLast=False).fit(indexed)
+    rates = VectorAssembler(inputCols=[f"{name}_off" for name in _RATES], outputCol="rates")
+    blocks = Interaction(inputCols=["is_node", "rates"], outputCol="features")
+    features = blocks.transform(rates.transform(encoder.transform(indexed)))
+    regression = LinearRegression(
+        labelCol="cpu_rate_off", fitIntercept=False, solver="normal", regParam=_RIDGE, elasticNetParam=0.0
+    )
+    model: LinearRegressionModel = regression.fit(features)
+    found = [float(value) for value in model.coefficients.toArray()]
+    return [(key, found[2 * i], found[2 * i + 1]) for i, key in enumerate(indexer.labels)]
+
+
+def _frame(spark: SparkSession, coefficients: list[tuple[str, float, float]]) -> DataFrame:
+    """As one literal: what PySpark makes of a list wants a Python process on an executor."""
+    rows = json.dumps([dict(zip(_COEFFICIENTS.names, row, strict=True)) for row in coefficients])
+    return spark.range(1).select(F.inline(F.from_json(F.lit(rows), ArrayType(_COEFFICIENTS))))
+
+
+def _judged(centred: DataFrame, fitted: DataFrame) -> DataFrame:
+    """Coefficients in their units, with the base from the means, and how well they explain the CPU time."""
+    rows = centred.join(F.broadcast(fitted), on=_KEY, how="left")
+    explained = F.col("in_cost") * F.col("in_rate_off") + F.col("out_cost") * F.col("out_rate_off")
+    left_over = F.sum((F.col("cpu_rate_off") - explained) ** 2)
+    varied = F.sum(F.col("cpu_rate_off") ** 2)
+    base = F.first("cpu_rate_mean") - _at_means()
+    return rows.groupBy("role", "node").agg(
+        F.count(F.lit(1)).alias("intervals"),
+        base.alias("base_cpu"),
+        (F.first("in_cost") * 1e6).alias("in_us"),
+        (F.first("out_cost") * 1e6).alias("out_us"),
+        (1 - F.try_divide(left_over, varied)).alias("r2"),
+        F.sqrt(left_over / F.count(F.lit(1))).alias("error_cpu"),
+    )
+
+
+def _at_means() -> Column:
+    """What the messages of a mean second cost."""
+    parts = [F.first(f"{side}_cost") * F.first(f"{side}_rate_mean") for side in ("in", "out")]
+    return parts[0] + parts[1]

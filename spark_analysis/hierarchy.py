@@ -1,0 +1,143 @@
+"""Where in the hierarchy of topics the load sits.
+
+All of it comes from one aggregate, `topic_totals`: one pass over the rows of all intervals, after which there
+is a row for each topic and node. That pass is two-stage by nature: every task adds up what it reads, and
+only sums go to the shuffle, one for each task and topic. So a topic with a thousand times the traffic of the
+others sends no more to its reducer than they do, and wants no salt. What follows works on totals, never on
+intervals.
+
+`first` rows of a ranking are taken in two stages, too: Spark cuts each task's part to that many before the
+shuffle (`WindowGroupLimit` in its plans), so no task sorts all subtrees of a depth.
+"""
+
+from __future__ import annotations
+
+from functools import reduce
+from typing import Final
+
+from pyspark.sql import Column, DataFrame, Window
+from pyspark.sql import functions as F
+
+from .loads import load
+
+DEEPEST: Final = 8
+"""Levels below this are counted with the subtree at this depth."""
+
+FAN_OUT_EDGES: Final = (0, *(2**i for i in range(17)))
+"""Copies handed on for each message taken over: a bucket ends at each, and one has no end."""
+
+_COUNTS: Final = ("messages_in", "bytes_in", "messages_out", "bytes_out")
+
+
+def topic_totals(topics: DataFrame) -> DataFrame:
+    """Each topic at each node, over all intervals. `intervals`: rows that it was summed from."""
+    sums = [F.sum(name).alias(name) for name in _COUNTS]
+    return topics.groupBy("role", "node", "topic").agg(
+        F.count(F.lit(1)).alias("intervals"), *sums, F.sum(load()).alias("load")
+    )
+
+
+def hot_topics(totals: DataFrame, first: int) -> DataFrame:
+    """The `first` topics with the largest load, of each role. `share` is of all load of the role, that of
+    unnamed topics included; `main_node` handled most of it."""
+    rows = totals.where(F.col("topic").isNotNull()).groupBy("role", "topic").agg(*_sums(), *_nodes())
+    ranked = _ranked(rows, ["role"], "topic", first)
+    return _with_share(ranked, totals).select(
+        "role", "rank", "topic", "load", "share", *_COUNTS, _fan_out(), "nodes", "main_node"
+    )
+
+
+def subtrees(totals: DataFrame, first: int) -> DataFrame:
+    """The `first` subtrees with the largest load, at each depth of each role.
+
+    A subtree holds the topic of its own name and all below; depth 1 is the first level. Those whose share is
+    large are there with all above them, for a parent's load is never less.
+    """
+    levels = F.split("topic", "/", -1)
+    depths = F.sequence(F.lit(1), F.least(F.size(levels), F.lit(DEEPEST)))
+    prefixes = totals.where(F.col("topic").isNotNull()).select(
+        "role",
+        "node",
+        levels.alias("levels"),
+        F.explode(depths).alias("depth"),
+        *_COUNTS,
+        "load",
+    )
+    named = prefixes.withColumn("subtree", F.array_join(F.slice("levels", F.lit(1), F.col("depth")), "/"))
+    at_nodes = named.groupBy("role", "depth", "subtree", "node").agg(
+        *_sums(), F.count(F.lit(1)).alias("topics")
+    )
+    rows = at_nodes.groupBy("role", "depth", "subtree").agg(
+        *_sums(), *_nodes(), F.sum("topics").alias("topics")
+    )
+    ranked = _ranked(rows, ["role", "depth"], "subtree", first)
+    return _with_share(ranked, totals).select(
+        "role",
+        "depth",
+        "rank",
+        "subtree",
+        "load",
+        "share",
+        *_COUNTS,
+        _fan_out(),
+        "topics",
+        "nodes",
+        "main_node",
+    )
+
+
+def fan_out(totals: DataFrame) -> DataFrame:
+    """How many copies of a message go out: topics by `messages_out / messages_in`.
+
+    `at_most` is the bucket's upper edge (`FAN_OUT_EDGES`; null: above them all), `above` its lower. A topic
+    that had copies but no message (it was taken over before) is above all edges.
+    """
+    topics = totals.where(F.col("topic").isNotNull()).groupBy("role", "topic").agg(*_sums())
+    passed = [(F.col("messages_out") > edge * F.col("messages_in")).cast("int") for edge in FAN_OUT_EDGES]
+    bucket = reduce(Column.__add__, passed)
+    edges = F.array(*[F.lit(edge) for edge in FAN_OUT_EDGES])
+    rows = (
+        topics.withColumn("bucket", bucket)
+        .groupBy("role", "bucket")
+        .agg(
+            F.count(F.lit(1)).alias("topics"),
+            F.sum("messages_in").alias("messages_in"),
+            F.sum("messages_out").alias("messages_out"),
+        )
+    )
+    return rows.select(
+        "role",
+        F.get(edges, F.col("bucket") - 1).alias("above"),
+        F.get(edges, F.col("bucket")).alias("at_most"),
+        "topics",
+        "messages_in",
+        "messages_out",
+    )
+
+
+def _sums() -> list[Column]:
+    return [F.sum(name).alias(name) for name in (*_COUNTS, "load")]
+
+
+def _nodes() -> list[Column]:
+    """Of rows that are one for each node: at how many, and at which most; of equals, the last by name."""
+    return [
+        F.count(F.lit(1)).alias("nodes"),
+        F.max_by("node", F.struct("load", "node")).alias("main_node"),
+    ]
+
+
+def _fan_out() -> Column:
+    return F.try_divide("messages_out", "messages_in").alias("fan_out")
+
+
+def _ranked(rows: DataFrame, by: list[str], name: str, first: int) -> DataFrame:
+    order = Window.partitionBy(*by).orderBy(F.col("load").desc(), name)
+    return rows.withColumn("rank", F.row_number().over(order)).where(F.col("rank") <= first)
+
+
+def _with_share(rows: DataFrame, totals: DataFrame) -> DataFrame:
+    """`share`: of the load of the role. There are two roles, so their sums are broadcast."""
+    of_roles = totals.groupBy("role").agg(F.sum("load").alias("of_role"))
+    joined = rows.join(F.broadcast(of_roles), on="role", how="inner")
+    return joined.withColumn("share", F.try_divide("load", "of_role"))

@@ -1,0 +1,148 @@
+"""How the load is spread over the nodes, and over time.
+
+The **load** of a node is the messages that it handled: those that it took over plus the copies that it handed
+on. Its **share** is its part of the load of all with its role: gateways are counted apart from owners, for a
+message that comes over a gateway is handled by both.
+
+An interval belongs to the window in which it begins. Windows lie on the clock: those of 10 s begin at :00,
+:10, ….
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from pyspark.sql import Column, DataFrame, Window
+from pyspark.sql import functions as F
+
+WINDOW: Final = "window_start"
+
+_SUMS: Final = ("messages_in", "bytes_in", "messages_out", "bytes_out", "datagrams_in", "datagrams_out")
+_PEAKS: Final = (
+    "rss_bytes",
+    "sessions",
+    "subscriptions",
+    "publishers",
+    "connections",
+    "queued_messages",
+    "queued_bytes",
+)
+
+
+def in_windows(rows: DataFrame, seconds: int) -> DataFrame:
+    """The rows, each with the begin of its window."""
+    return rows.withColumn(WINDOW, F.window("at", f"{seconds} seconds")["start"])
+
+
+def load() -> Column:
+    """Messages handled."""
+    return F.col("messages_in") + F.col("messages_out")
+
+
+def node_load(nodes: DataFrame) -> DataFrame:
+    """Each node in each window: sums of what it did, peaks of what it held.
+
+    `seconds` is how much of the window its intervals cover. `busy` is the CPU it used of what its workers can
+    use: 1 is all of them all the time. `measured` are messages whose latency was. `nodes` are interval rows
+    `in_windows`.
+    """
+    sums = [F.sum(name).alias(name) for name in _SUMS]
+    peaks = [F.max(name).alias(name) for name in _PEAKS]
+    capacity = F.sum(F.col("seconds") * F.col("workers"))
+    rows = nodes.groupBy("role", "node", WINDOW).agg(
+        F.count(F.lit(1)).alias("intervals"),
+        F.sum("seconds").alias("seconds"),
+        F.max("workers").alias("workers"),
+        F.sum("cpu_s").alias("cpu_s"),
+        F.try_divide(F.sum("cpu_s"), capacity).alias("busy"),
+        F.sum(load()).alias("load"),
+        F.sum(_total(F.map_values("drops"))).alias("dropped"),
+        F.sum(_total(F.col("latency")) * F.col("latency_sampled")).alias("measured"),
+        *sums,
+        *peaks,
+    )
+    return rows.select(
+        "role",
+        "node",
+        WINDOW,
+        "intervals",
+        "seconds",
+        "load",
+        _share_within("role", WINDOW).alias("share"),
+        "workers",
+        "cpu_s",
+        "busy",
+        "dropped",
+        "measured",
+        *_SUMS,
+        *_PEAKS,
+    )
+
+
+def node_totals(loads: DataFrame) -> DataFrame:
+    """Each node over all windows of `node_load`, in the order of its load.
+
+    `cumulative_share` is the part of the load that this node and all with less carry together: the Lorenz
+    curve, at `rank / nodes`.
+    """
+    totals = loads.groupBy("role", "node").agg(
+        F.sum("load").alias("load"),
+        F.sum("messages_in").alias("messages_in"),
+        F.sum("messages_out").alias("messages_out"),
+        F.sum("seconds").alias("seconds"),
+        F.sum("cpu_s").alias("cpu_s"),
+        F.try_divide(F.sum("cpu_s"), F.sum(F.col("seconds") * F.col("workers"))).alias("busy"),
+    )
+    ascending = Window.partitionBy("role").orderBy("load", "node")
+    so_far = F.sum("load").over(ascending.rowsBetween(Window.unboundedPreceding, Window.currentRow))
+    everything = F.sum("load").over(Window.partitionBy("role"))
+    return totals.select(
+        "role",
+        "node",
+        F.row_number().over(ascending).alias("rank"),
+        "load",
+        _share_within("role").alias("share"),
+        F.try_divide(so_far, everything).alias("cumulative_share"),
+        F.try_divide("messages_out", "messages_in").alias("fan_out"),
+        "messages_in",
+        "messages_out",
+        "seconds",
+        "cpu_s",
+        "busy",
+    )
+
+
+def imbalance(loads: DataFrame, by: Sequence[str]) -> DataFrame:
+    """How unevenly `load` is spread over the rows of each group.
+
+    - `max_over_mean`: 1 is even, the number of nodes is all on one. What a plan is to bring down.
+    - `variation`: standard deviation (of the population) over mean: 0 is even.
+    - `gini`: 0 is even, (n-1)/n is all on one of n.
+    - `jain`: Jain's index of fairness, 1 is even, 1/n is all on one of n.
+
+    All are null where there was no load.
+    """
+    ranked = Window.partitionBy(*by).orderBy("load")
+    ranks = loads.withColumn("place", F.row_number().over(ranked))
+    value = F.col("load").cast("double")
+    count, total = F.count(F.lit(1)), F.sum(value)
+    rows = ranks.groupBy(*by).agg(
+        count.alias("nodes"),
+        F.sum("load").alias("load"),
+        F.max("load").alias("largest"),
+        F.try_divide(total, count).alias("mean"),
+        F.try_divide(F.max(value) * count, total).alias("max_over_mean"),
+        F.try_divide(F.stddev_pop(value) * count, total).alias("variation"),
+        (F.try_divide(2 * F.sum(F.col("place") * value), count * total) - (count + 1) / count).alias("gini"),
+        F.try_divide(total * total, count * F.sum(value * value)).alias("jain"),
+    )
+    return rows.select(*by, "nodes", "load", "largest", "mean", "max_over_mean", "variation", "gini", "jain")
+
+
+def _total(counts: Column) -> Column:
+    return F.aggregate(counts, F.lit(0).cast("bigint"), Column.__add__)
+
+
+def _share_within(*group: str) -> Column:
+    return F.try_divide(F.col("load"), F.sum("load").over(Window.partitionBy(*group)))

@@ -1,0 +1,111 @@
+"""How far the work is: one line for each step, and while it lasts a bar of Spark's tasks.
+
+Spark runs a step as jobs of stages of tasks. Its status tracker says which stages run and how many of their
+tasks are done; a thread asks it a few times a second. The bar goes forwards and back, as stages come: it
+shows that something happens, and the line below it what was done.
+
+All of it goes to standard error, so that standard output is the result's alone.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager
+from typing import Final, Protocol
+
+from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
+
+_EVERY_S: Final = 0.2
+
+
+class Step(Protocol):
+    """A step that is under way."""
+
+    def tell(self, result: str) -> None:
+        """What came of it, for its line."""
+        ...
+
+
+class Reporter(Protocol):
+    """To whom a job says what it does."""
+
+    def step(self, title: str) -> AbstractContextManager[Step]:
+        """A step, from its begin to its end."""
+        ...
+
+
+class Silent:
+    """Says nothing."""
+
+    @contextmanager
+    def step(self, title: str) -> Iterator[Step]:
+        """A step of which nobody hears."""
+        yield _Told()
+
+
+class Progression:
+    """Lines for a person; on a terminal, with a bar while Spark works."""
+
+    def __init__(self, spark: SparkSession) -> None:
+        self._console = Console(stderr=True, highlight=False, soft_wrap=True)
+        self._spark = spark
+
+    @contextmanager
+    def step(self, title: str) -> Iterator[Step]:
+        """Runs a step under its title, and prints its line at its end."""
+        told = _Told()
+        begun = time.monotonic()
+        self._spark.sparkContext.setJobDescription(title)
+        with self._bar(title):
+            yield told
+        seconds = time.monotonic() - begun
+        self._console.print(
+            f"{seconds:7.1f} s  {title}{': ' if told.result else ''}{told.result}", markup=False
+        )
+
+    @contextmanager
+    def _bar(self, title: str) -> Iterator[None]:
+        if not self._console.is_terminal:
+            yield
+            return
+        columns = (TextColumn("           {task.description}"), BarColumn(), _tasks(), TimeElapsedColumn())
+        over = threading.Event()
+        with Progress(*columns, console=self._console, transient=True) as bar:
+            watcher = threading.Thread(
+                target=self._watch, args=(bar, bar.add_task(title, total=None), over), daemon=True
+            )
+            watcher.start()
+            try:
+                yield
+            finally:
+                over.set()
+                watcher.join()
+
+    def _watch(self, bar: Progress, task: TaskID, over: threading.Event) -> None:
+        tracker = self._spark.sparkContext.statusTracker()
+        while not over.wait(_EVERY_S):
+            try:
+                stages = [tracker.getStageInfo(stage) for stage in tracker.getActiveStageIds()]
+            except (PySparkException, OSError):
+                return
+            there = [stage for stage in stages if stage is not None]
+            if there:
+                done = sum(stage.numCompletedTasks for stage in there)
+                bar.update(task, total=sum(stage.numTasks for stage in there), completed=done)
+
+
+class _Told:
+    def __init__(self) -> None:
+        self.result = ""
+
+    def tell(self, result: str) -> None:
+        self.result = result
+
+
+def _tasks() -> TextColumn:
+    return TextColumn("{task.completed:.0f} of {task.total} tasks")

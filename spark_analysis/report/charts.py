@@ -1,0 +1,216 @@
+"""Charts, drawn as SVG and positioned boxes without a library: they inline to a few kilobytes and follow the
+page's colours, light and dark.
+
+Marks are stretched to the width there is; text never is, for it stands beside the SVG, as HTML. So a chart is
+as legible on a telephone as on a desk. What a mark stands for is in its `data-tip`, which the page's
+script shows at a touch or under the pointer.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Final
+
+from .markup import Markup, moment, tag
+
+HEAT_LEVELS: Final = 12
+COLOURS: Final = 8
+"""Nodes that have a colour of their own; the others share one."""
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One window of one row of a heat map. `level`: from 0 to 1."""
+
+    column: int
+    level: float
+    tip: str
+
+
+@dataclass(frozen=True)
+class Line:
+    """A line of a chart over time: y by x, x from 0 to 1. `y` None: a gap."""
+
+    name: str
+    points: Sequence[tuple[float, float | None]]
+
+
+@dataclass(frozen=True)
+class Box:
+    """A subtree in an icicle; `left` and `width` are parts of the whole."""
+
+    depth: int
+    left: float
+    width: float
+    label: str
+    tip: str
+    colour: int
+
+
+def heat_map(rows: Mapping[str, Sequence[Cell]], columns: int, times: Sequence[datetime]) -> Markup:
+    """Rows of coloured cells over time, each under its name."""
+    lines = [
+        tag("div", [tag("span", name, class_="name", title=name), _strip(cells, columns)], class_="heat-row")
+        for name, cells in rows.items()
+    ]
+    axis = tag("div", [tag("span", "", class_="name"), time_axis(times)], class_="heat-row")
+    return tag("div", [*lines, axis], class_="heat")
+
+
+def heat_legend(low: str, high: str) -> Markup:
+    """What the colours of a heat map stand for."""
+    steps = [tag("i", class_=f"h{level}") for level in range(HEAT_LEVELS)]
+    return tag("p", [low, " ", tag("span", steps, class_="ramp"), " ", high], class_="legend")
+
+
+def icicle(boxes: Sequence[Box]) -> Markup:
+    """A hierarchy from above: the width of a box is its part of the whole, below it lie its parts."""
+    deepest = max((box.depth for box in boxes), default=0)
+    drawn = [
+        tag(
+            "div",
+            tag("span", box.label),
+            class_=f"box c{box.colour}",
+            style=f"left:{box.left:.4%};width:{box.width:.4%};--depth:{box.depth}",
+            data_tip=box.tip,
+        )
+        for box in boxes
+    ]
+    return tag("div", drawn, class_="icicle", style=f"--rows:{deepest + 1}")
+
+
+def key(names: Sequence[tuple[str, int]]) -> Markup:
+    """Which colour is whose."""
+    return tag(
+        "p",
+        [tag("span", [tag("i", class_=f"c{colour}"), name]) for name, colour in names],
+        class_="legend key",
+    )
+
+
+def lorenz(curves: Mapping[str, Sequence[float]]) -> Markup:
+    """Cumulative shares, from the least loaded on, beside the diagonal of an even spread."""
+    marks = [tag("path", d="M0 100L100 0", class_="even")]
+    for index, shares in enumerate(curves.values()):
+        steps = [(0.0, 0.0), *((rank / len(shares), share) for rank, share in enumerate(shares, start=1))]
+        path = "L".join(f"{x * 100:.2f} {100 - y * 100:.2f}" for x, y in steps)
+        if index == 0:
+            marks.append(tag("path", d=f"M{path}L0 100Z", class_="between"))
+        marks.append(tag("path", d=f"M{path}", class_=f"line s{index}"))
+    labels = [
+        tag("span", "part of the nodes, least loaded first", class_="x"),
+        tag("span", "of the load", class_="y"),
+    ]
+    plot = tag("div", [_plot(marks), *labels], class_="plot square")
+    return tag("div", [plot, key_of_lines(list(curves))], class_="lorenz")
+
+
+def lines_over_time(
+    lines: Sequence[Line], times: Sequence[datetime], ticks: Sequence[tuple[float, str]], *, log: bool = False
+) -> Markup:
+    """Lines over time. `ticks`: values of y that have a grid line, with their labels, rising."""
+    low, high = ticks[0][0], ticks[-1][0]
+
+    def height(value: float) -> float:
+        if log:
+            return 100 - 100 * math.log(max(value, low) / low) / math.log(high / low)
+        return 100 - 100 * (value - low) / (high - low)
+
+    marks = [tag("path", d=f"M0 {height(value):.2f}H100", class_="grid") for value, _ in ticks]
+    for index, line in enumerate(lines):
+        marks.append(tag("path", d=_path(line, height), class_=f"line s{index}"))
+    labels = [tag("span", text, class_="tick", style=f"top:{height(value):.2f}%") for value, text in ticks]
+    plot = tag("div", [_plot(marks), *labels], class_="plot wide")
+    return tag(
+        "div", [plot, time_axis(times), key_of_lines([line.name for line in lines])], class_="over-time"
+    )
+
+
+def key_of_lines(names: Sequence[str]) -> Markup:
+    """Which line is which, where there are several."""
+    if len(names) < 2:
+        return Markup("")
+    entries = [tag("span", [tag("i", class_=f"s{index}"), name]) for index, name in enumerate(names)]
+    return tag("p", entries, class_="legend key")
+
+
+def time_axis(times: Sequence[datetime]) -> Markup:
+    """Begin, middle and end."""
+    one_day = times[0].date() == times[-1].date()
+    shown = (times[0], times[len(times) // 2], times[-1])
+    labels = [tag("span", moment(time, with_day=not one_day)) for time in shown]
+    return tag("div", labels, class_="time-axis")
+
+
+def bar(part: float, text: str, class_: str = "") -> Markup:
+    """A figure over a bar as long as its part of the largest."""
+    inner = [tag("i", style=f"width:{min(max(part, 0.0), 1.0):.2%}", class_=class_), tag("span", text)]
+    return tag("div", inner, class_="bar")
+
+
+def columns(entries: Sequence[tuple[str, float, str]]) -> Markup:
+    """Upright bars: (label, height from 0 to 1, tip)."""
+    drawn = [
+        tag(
+            "div",
+            [tag("i", style=f"height:{height:.2%}"), tag("span", label)],
+            data_tip=tip,
+        )
+        for label, height, tip in entries
+    ]
+    return tag("div", drawn, class_="columns")
+
+
+def span_on_scale(marks: Sequence[tuple[float, str]], low: float, high: float) -> Markup:
+    """Points of one thing on a logarithmic scale, joined: (value, tip), rising."""
+
+    def place(value: float) -> float:
+        return math.log(min(max(value, low), high) / low) / math.log(high / low)
+
+    first, last = place(marks[0][0]), place(marks[-1][0])
+    dots = [
+        tag("b", style=f"left:{place(value):.2%}", class_=f"p{index}", data_tip=tip)
+        for index, (value, tip) in enumerate(marks)
+    ]
+    whole = tag("i", style=f"left:{first:.2%};width:{last - first:.2%}")
+    return tag("div", [whole, *dots], class_="span")
+
+
+def _strip(cells: Sequence[Cell], columns: int) -> Markup:
+    marks = [
+        tag(
+            "rect",
+            x=cell.column,
+            y=0,
+            width=1.02,
+            height=1,
+            class_=f"h{_heat(cell.level)}",
+            data_tip=cell.tip,
+        )
+        for cell in cells
+    ]
+    return tag("svg", marks, viewBox=f"0 0 {columns} 1", preserveAspectRatio="none", role="img")
+
+
+def _heat(level: float) -> int:
+    return min(HEAT_LEVELS - 1, max(0, math.floor(level * HEAT_LEVELS)))
+
+
+def _plot(marks: Sequence[Markup]) -> Markup:
+    return tag("svg", marks, viewBox="0 0 100 100", preserveAspectRatio="none", role="img")
+
+
+def _path(line: Line, height: Callable[[float], float]) -> str:
+    """A stroke for each run of points without a gap; a point alone is a dot, as wide as the stroke."""
+    commands: list[str] = []
+    pen_is_down = False
+    for x, y in line.points:
+        if y is not None:
+            commands.append(
+                f"{'L' if pen_is_down else 'M'}{x * 100:.2f} {height(y):.2f}" + ("" if pen_is_down else "h0")
+            )
+        pen_is_down = y is not None
+    return "".join(commands)

@@ -1,0 +1,60 @@
+"""The page itself: head, style, sections, script; nothing is fetched from anywhere."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from importlib.resources import files
+from typing import Any
+
+from .markup import Content, Markup, tag
+
+
+@dataclass(frozen=True)
+class Section:
+    """A part of the report."""
+
+    title: str
+    lead: str
+    """What the charts below say, in a sentence."""
+    body: Content
+    note: str = ""
+    """How to read them."""
+
+
+def page(
+    summary: Mapping[str, Any], tables: Mapping[str, list[dict[str, Any]]], more: Sequence[Section] = ()
+) -> str:
+    """The report as one HTML document. `more` sections stand after those of what was measured."""
+    from . import sections
+
+    head = [
+        tag("meta", charset="utf-8"),
+        tag("meta", name="viewport", content="width=device-width, initial-scale=1"),
+        tag("meta", name="color-scheme", content="light dark"),
+        tag("title", "Load of the network"),
+        tag("style", _resource("page.css")),
+    ]
+    shown: Iterable[Section] = [*sections.of_measurement(tables), *more, *sections.of_files(summary, tables)]
+    body = [
+        sections.header(summary, tables),
+        tag("main", [_section(section) for section in shown]),
+        tag("div", id="tip", role="tooltip", hidden=""),
+        tag("script", _resource("page.js")),
+    ]
+    return f'<!doctype html>\n<html lang="en-GB">{tag("head", head)}{tag("body", body)}</html>\n'
+
+
+def _section(section: Section) -> Markup:
+    parts: list[Content] = [tag("h2", section.title), tag("p", section.lead, class_="lead"), section.body]
+    if section.note:
+        parts.append(tag("p", section.note, class_="note"))
+    return tag("section", [part for content in parts for part in _flat(content)])
+
+
+def _flat(content: Content) -> Iterable[Markup | str | int]:
+    return [content] if isinstance(content, str | int) else content
+
+
+def _resource(name: str) -> Markup:
+    return Markup(files(__package__).joinpath(name).read_text("utf-8"))

@@ -1,0 +1,79 @@
+"""What the report shows of what was measured, in the order in which one asks: is the load uneven, where does
+it sit, what does it cost, how long will it do.
+
+Owners come first, and alone wherever their load is compared; gateways are shown beside them, never added.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from datetime import datetime
+from typing import Any
+
+from .markup import Content, Markup, micros, moment, number, tag
+from .page import Section
+from .places import hierarchy, hot_topics
+from .rows import Tables, of_role, table
+from .service import cost, drops, fan_out, latency
+from .spread import imbalance, load_over_time
+
+
+def header(summary: Mapping[str, Any], tables: Tables) -> Markup:
+    """Title, what was looked at, and the figures that one wants first."""
+    begin, end = (datetime.fromisoformat(summary[name]) for name in ("begin", "end"))
+    looked_at = (
+        f"{moment(begin)} to {moment(end)} UTC, in windows of {summary['window_s']} s; "
+        f"{number(summary['rows']['topics'])} rows of topics from {summary['files']} files"
+    )
+    owners = of_role(tables["imbalance"], "node")
+    latency = of_role([row for row in tables["latency"] if row["node"] is None], "node")
+    handled = owners["load"] if owners else 0
+    tiles = [
+        ("messages handled", number(handled), "by owners, in and out"),
+        ("largest over mean", number(owners["max_over_mean"] if owners else None), "1 is even"),
+        ("p99 latency", micros(latency["p99_us"] if latency else None), "receipt to hand-over"),
+        ("dropped", number(summary["dropped"]), "for all reasons"),
+    ]
+    drawn = [
+        tag("div", [tag("span", name), tag("b", value), tag("small", hint)], class_="tile")
+        for name, value, hint in tiles
+    ]
+    return tag(
+        "header", [tag("h1", "Load of the network"), tag("p", looked_at), tag("div", drawn, class_="tiles")]
+    )
+
+
+def of_measurement(tables: Tables) -> list[Section]:
+    """All sections of what was measured. One without data says so."""
+    makers: Sequence[Callable[[Tables], Section | None]] = (
+        load_over_time,
+        imbalance,
+        hierarchy,
+        hot_topics,
+        latency,
+        drops,
+        fan_out,
+        cost,
+    )
+    return [section for make in makers if (section := make(tables)) is not None]
+
+
+def of_files(summary: Mapping[str, Any], tables: Tables) -> list[Section]:
+    """What was not read, and whether the books agree."""
+    wrong = [row for row in tables["accounts"] if not row["agrees"]]
+    agree = (
+        "What each process counts and what its topics add up to agree."
+        if not wrong
+        else f"Of {len(wrong)} processes the counters and the sums of topics differ: files are missing."
+    )
+    skipped = summary["skipped"]
+    lead = f"{agree} {len(skipped)} files were skipped." if skipped else f"{agree} No file was skipped."
+    parts: list[Markup] = []
+    if wrong:
+        body: list[list[Content]] = [
+            [row["node"], f"{row['messages_in']:,}", f"{row['topics_messages_in']:,}"] for row in wrong
+        ]
+        parts.append(table(["node", "messages in", "by topics"], body))
+    if skipped:
+        parts.append(table(["file", "reason"], [[f["path"], f["reason"]] for f in skipped], numbers=False))
+    return [Section("Files", lead, parts)]

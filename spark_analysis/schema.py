@@ -1,0 +1,89 @@
+"""The telemetry files, as this package reads them: the contract with those who write.
+
+`DIR/date=YYYY-MM-DD/node=NAME/KIND-STARTEDAT-SEQUENCE.parquet`, where KIND is `topics` (a row for each
+interval and topic) or `nodes` (a row for each interval). A file appears whole, by a rename from a name that
+begins with a dot. Its metadata hold `VERSION_KEY`.
+
+A latency histogram has `BUCKETS` counts; bucket i counts what took from `2^(i/4)` to below `2^((i+1)/4)`
+microseconds, the first also all that was quicker, the last all that took longer.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+from pyspark.sql.types import (
+    ArrayType,
+    DataType,
+    DoubleType,
+    IntegerType,
+    LongType,
+    MapType,
+    StringType,
+    StructField,
+    StructType,
+    TimestampType,
+)
+
+VERSION_KEY: Final = "hbroker.telemetry"
+VERSION: Final = "1"
+
+NODE: Final = "node"
+GATEWAY: Final = "gateway"
+
+BUCKETS: Final = 96
+BUCKETS_PER_OCTAVE: Final = 4
+
+FILE_NAME: Final = re.compile(r"(?P<kind>topics|nodes)-(?P<started_at>\d+)-(?P<sequence>\d+)\.parquet")
+
+
+def _struct(**columns: DataType) -> StructType:
+    return StructType([StructField(name, kind) for name, kind in columns.items()])
+
+
+TOPICS: Final = _struct(
+    node=StringType(),
+    role=StringType(),
+    run=LongType(),
+    at=TimestampType(),
+    seconds=DoubleType(),
+    topic=StringType(),
+    messages_in=LongType(),
+    bytes_in=LongType(),
+    messages_out=LongType(),
+    bytes_out=LongType(),
+)
+"""One row for each interval and topic with any traffic; topic null: the rest, beyond the writer's bound."""
+
+NODES: Final = _struct(
+    node=StringType(),
+    role=StringType(),
+    run=LongType(),
+    at=TimestampType(),
+    seconds=DoubleType(),
+    address=StringType(),
+    parent=StringType(),
+    subtrees=ArrayType(StringType()),
+    workers=IntegerType(),
+    cpu_s=DoubleType(),
+    rss_bytes=LongType(),
+    sessions=LongType(),
+    subscriptions=LongType(),
+    publishers=LongType(),
+    connections=LongType(),
+    messages_in=LongType(),
+    bytes_in=LongType(),
+    messages_out=LongType(),
+    bytes_out=LongType(),
+    datagrams_in=LongType(),
+    datagrams_out=LongType(),
+    queued_messages=LongType(),
+    queued_bytes=LongType(),
+    drops=MapType(StringType(), LongType()),
+    latency=ArrayType(LongType()),
+    latency_sampled=IntegerType(),
+)
+"""One row for each interval: the process as a whole."""
+
+SCHEMAS: Final = {"topics": TOPICS, "nodes": NODES}

@@ -1,0 +1,137 @@
+"""A Spark session that keeps quiet: made here, stopped here.
+
+PySpark starts a Java process. Spark's log goes to a file, by a configuration of log4j that the process is
+started with, and so does what the Java process itself says, for its standard error is that file.
+
+Ctrl-C reaches Python alone. PySpark would answer it with a call into Java from within the call that it
+interrupts, which tears the conversation of the two. So its handler is put aside, and work is done in a thread
+of its own (`interruptible`): the main thread is interrupted where it waits, and cancels the jobs in peace.
+
+What is left to Spark's own defaults: memory of driver and executors, adaptive execution (AQE), broadcast
+thresholds. On this machine alone (`local…`) there are few cores, so a shuffle has few partitions; a cluster
+keeps Spark's 200, which AQE merges where they are small.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager, suppress
+from importlib.resources import as_file, files
+from pathlib import Path
+from typing import Final, TypeVar
+
+from py4j.protocol import Py4JError
+from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession
+
+from .errors import AnalysisError, NotInstalled
+
+Result = TypeVar("Result")
+
+LOCAL: Final = "local[*]"
+OLDEST_JAVA: Final = 17
+_ADVICE: Final = f"install Java {OLDEST_JAVA} or later (Debian, Ubuntu: apt install default-jre-headless)"
+
+
+@contextmanager
+def session(name: str, master: str, log: Path, conf: Mapping[str, str]) -> Iterator[SparkSession]:
+    """A session for one job, with Spark's log in the file `log`. `conf` overrides what is set here.
+
+    Raises NotInstalled without Java, AnalysisError where Spark does not start, or fails at the job.
+    """
+    require_java()
+    log.parent.mkdir(parents=True, exist_ok=True)
+    with as_file(files(__package__) / "log4j2.properties") as logging, log.open("ab") as sink:
+        settings = {**_settings(master, logging, log), **conf}
+        builder = SparkSession.builder.appName(name).master(master).config(map=dict(settings))
+        try:
+            with _standard_error_to(sink.fileno()), _own_interrupts():
+                spark = builder.getOrCreate()
+        except Exception as error:
+            raise AnalysisError(f"Spark did not start with --master {master}; its log is {log}") from error
+        try:
+            yield spark
+        except (PySparkException, Py4JError) as error:
+            reason = str(error).partition("\n")[0]
+            raise AnalysisError(f"Spark failed: {reason} (its log is {log})") from error
+        finally:
+            with suppress(Exception):
+                spark.stop()
+
+
+def interruptible(spark: SparkSession, work: Callable[[], Result]) -> Result:
+    """Does the work. At Ctrl-C it ends the session, waits until the work has noticed, and raises
+    KeyboardInterrupt."""
+    with ThreadPoolExecutor(1) as pool:
+        future = pool.submit(work)
+        try:
+            return future.result()
+        except KeyboardInterrupt:
+            with suppress(Exception):
+                spark.sparkContext.cancelAllJobs()
+                spark.stop()
+            raise
+
+
+def require_java() -> None:
+    """Raises NotInstalled where there is no Java, or one that is too old."""
+    home = os.environ.get("JAVA_HOME")
+    java = shutil.which("java", path=f"{home}/bin") if home else shutil.which("java")
+    if java is None:
+        raise NotInstalled(f"there is no Java, which Spark runs on; {_ADVICE}")
+    told = subprocess.run([java, "-version"], capture_output=True, text=True, check=False).stderr
+    version = re.search(r'version "(?:1\.)?(\d+)', told)
+    if version is not None and int(version[1]) < OLDEST_JAVA:
+        raise NotInstalled(f"{java} is Java {version[1]}, which Spark does not run on; {_ADVICE}")
+
+
+def _settings(master: str, logging: Path, log: Path) -> dict[str, str]:
+    options = f"-Dlog4j2.configurationFile={logging.as_uri()} -Dspark_analysis.log={log.resolve()}"
+    settings = {
+        "spark.driver.extraJavaOptions": options,
+        "spark.sql.session.timeZone": "UTC",
+        "spark.sql.adaptive.enabled": "true",
+        "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": "false",
+    }
+    if master.startswith("local"):
+        settings |= {
+            "spark.driver.host": "127.0.0.1",
+            "spark.driver.bindAddress": "127.0.0.1",
+            "spark.sql.shuffle.partitions": str(4 * (os.cpu_count() or 1)),
+        }
+    return settings
+
+
+@contextmanager
+def _own_interrupts() -> Iterator[None]:
+    """Ctrl-C is handled afterwards as it was before."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    handler = signal.getsignal(signal.SIGINT)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, handler)
+
+
+@contextmanager
+def _standard_error_to(descriptor: int) -> Iterator[None]:
+    """What is started meanwhile inherits it."""
+    sys.stderr.flush()
+    kept = os.dup(2)
+    os.dup2(descriptor, 2)
+    try:
+        yield
+    finally:
+        os.dup2(kept, 2)
+        os.close(kept)

@@ -1,0 +1,91 @@
+"""Files at any address that Spark reads: through Hadoop's file systems, in the driver's Java process.
+
+Python's own files would know local paths alone, and pyarrow's file systems want credentials of their own.
+Here an address that Spark reads is an address that this reads, with the same credentials.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+from urllib.parse import unquote
+
+from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession
+
+from .errors import AnalysisError
+
+
+class Storage:
+    """The file systems that a session knows."""
+
+    def __init__(self, spark: SparkSession) -> None:
+        self._spark = spark
+        self._configuration: Any = spark.sparkContext._jsc.hadoopConfiguration()
+        java: Any = spark.sparkContext._jvm
+        self._path = java.org.apache.hadoop.fs.Path
+        self._footers = java.org.apache.parquet.hadoop.ParquetFileReader
+        self._metadata = java.org.apache.parquet.hadoop.metadata.ParquetMetadata
+
+    def path(self, address: str) -> Any:
+        """The address, as Hadoop's Path."""
+        return self._path(address)
+
+    def exists(self, address: str) -> bool:
+        """Whether anything is there."""
+        path = self.path(address)
+        return bool(path.getFileSystem(self._configuration).exists(path))
+
+    def write(self, address: str, text: str) -> None:
+        """Writes a text file, in the place of one that was there."""
+        path = self.path(address)
+        stream = path.getFileSystem(self._configuration).create(path, True)
+        try:
+            stream.write(text.encode("utf-8"))
+        finally:
+            stream.close()
+
+    def remove(self, address: str) -> None:
+        """Removes a file, or a directory with all that it holds; nothing, where nothing is there."""
+        path = self.path(address)
+        path.getFileSystem(self._configuration).delete(path, True)
+
+    def move(self, source: str, target: str) -> bool:
+        """Renames within one file system. False: it refused."""
+        path = self.path(source)
+        return bool(path.getFileSystem(self._configuration).rename(path, self.path(target)))
+
+    def make_directory(self, address: str) -> None:
+        """With those above it."""
+        path = self.path(address)
+        path.getFileSystem(self._configuration).mkdirs(path)
+
+    def files(self, directory: str) -> list[str]:
+        """The addresses of all files below, hidden ones (`.…`, `_…`) and what is in hidden directories left
+        out. Spark lists many directories in parallel, as a job.
+
+        Raises AnalysisError where there is no such directory.
+        """
+        if not self.exists(directory):
+            raise AnalysisError(f"{directory}: there is no such directory")
+        reader = self._spark.read.format("binaryFile").option("recursiveFileLookup", True)
+        try:
+            found = reader.load(literally(directory)).inputFiles()
+        except PySparkException as error:
+            raise AnalysisError(f"{directory}: {error}") from error
+        return sorted(unquote(uri) for uri in found)
+
+    def footer(self, address: str) -> str:
+        """A Parquet file's footer as JSON. Raises py4j's error where it has none that can be read."""
+        footer = self._footers.readFooter(self._configuration, self.path(address))
+        return str(self._metadata.toJSON(footer))
+
+
+def literally(address: str) -> str:
+    """The address, as Spark's readers want it, which take `*`, `?`, `[` and `{` for patterns."""
+    return re.sub(r"([\\*?\[\]{}])", r"\\\1", address)
+
+
+def below(directory: str, *names: str) -> str:
+    """An address within a directory."""
+    return "/".join([directory.rstrip("/"), *names])

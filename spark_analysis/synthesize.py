@@ -1,0 +1,170 @@
+"""Telemetry of any size, made on Spark: `python -m spark_analysis.synthesize --rows 100000000 --out DIR`.
+
+`city` says what each row holds. Spark writes the rows below a hidden directory, in files of its own names
+and without the contract's version, which Spark cannot be told to write. Each file is then published: its row
+groups are copied as they are, undecoded, under a footer that has the version, to a hidden name, and the
+copy is renamed. So files appear whole, as those of a node do, at any address that Spark writes to.
+
+The files hold more than the ten seconds of those that a node writes: there would be millions.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any, Final
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from .city import STARTED_AT, City, node_rows, topic_rows
+from .errors import AnalysisError
+from .progress import Progression, Reporter
+from .schema import VERSION, VERSION_KEY
+from .session import LOCAL, interruptible, session
+from .storage import Storage, below, literally
+
+ROWS_OF_TASK: Final = 2_000_000
+_THREADS: Final = 4
+_INTERVALS_WANTED: Final = 600
+_TOPICS_OF_BUILDING: Final = 110
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Makes what the flags ask for. Returns the exit code: 0 done, 1 failed, 130 interrupted."""
+    options = _parser().parse_args(arguments)
+    buildings = options.buildings or max(1, options.rows // (_INTERVALS_WANTED * _TOPICS_OF_BUILDING))
+    city = City(options.rows, options.nodes, buildings, options.seed, options.hours)
+    log = Path(tempfile.gettempdir()) / "spark_analysis.synthesize.log"
+    begun = time.monotonic()
+    try:
+        with session("hbroker synthesize", options.master, log, dict(options.conf)) as spark:
+            progress = Progression(spark)
+            files = interruptible(spark, lambda: synthesize(spark, city, options.out, progress))
+    except AnalysisError as error:
+        print(f"synthesize: {error}", file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        return 130
+    seconds = time.monotonic() - begun
+    print(f"{city.rows:,} rows of {city.topics:,} topics in {files} files, {seconds:.1f} s: {options.out}")
+    return 0
+
+
+def synthesize(spark: SparkSession, city: City, out: str, progress: Reporter) -> int:
+    """Writes the telemetry of a city into a directory, beside what is there. Returns the number of files.
+
+    Raises AnalysisError where such files are there already.
+    """
+    spark.conf.set("spark.sql.parquet.outputTimestampType", "TIMESTAMP_MICROS")
+    storage = Storage(spark)
+    staging = below(out, ".staging")
+    storage.remove(staging)
+    try:
+        with progress.step("rows of topics"):
+            tasks = max(1, -(-city.rows // ROWS_OF_TASK))
+            _stage(topic_rows(spark, city, tasks), below(staging, "topics"))
+        with progress.step("rows of nodes"):
+            topics = spark.read.parquet(literally(below(staging, "topics"))).drop("in_date", "at_node")
+            _stage(node_rows(topics, city), below(staging, "nodes"))
+        with progress.step("files") as step:
+            files = sum(_publish(spark, storage, staging, kind, out) for kind in ("topics", "nodes"))
+            step.tell(f"{files:,}")
+    finally:
+        storage.remove(staging)
+    return files
+
+
+def _stage(rows: DataFrame, directory: str) -> None:
+    """A directory for each day and node. Its names are not those of columns, which the files keep."""
+    placed = rows.withColumns({"in_date": F.to_date("at"), "at_node": F.col("node")})
+    placed.write.option("compression", "zstd").partitionBy("in_date", "at_node").parquet(directory)
+
+
+def _publish(spark: SparkSession, storage: Storage, staging: str, kind: str, out: str) -> int:
+    """Gives the files of a kind their names: by node, numbered in the order of Spark's tasks."""
+    targets: dict[str, str] = {}
+    sequences: dict[str, int] = {}
+    for path in storage.files(below(staging, kind)):
+        date, node = path.split("/")[-3:-1]
+        directory = below(out, date.replace("in_date=", "date="), node.replace("at_node=", "node="))
+        sequence = sequences[node] = sequences.get(node, -1) + 1
+        storage.make_directory(directory)
+        targets[path] = below(directory, f"{kind}-{STARTED_AT}-{sequence}.parquet")
+    with ThreadPoolExecutor(_THREADS) as pool:
+        list(pool.map(lambda pair: _copy(spark, storage, *pair), targets.items()))
+    return len(targets)
+
+
+def _copy(spark: SparkSession, storage: Storage, source: str, target: str) -> None:
+    """The same row groups under a footer with the version; whole, or not at all."""
+    java: Any = spark.sparkContext._jvm
+    parquet = java.org.apache.parquet.hadoop
+    configuration: Any = spark.sparkContext._jsc.hadoopConfiguration()
+    directory, _, name = target.rpartition("/")
+    hidden = below(directory, f".{name}")
+    given = parquet.util.HadoopInputFile.fromPath(storage.path(source), configuration)
+    made = parquet.util.HadoopOutputFile.fromPath(storage.path(hidden), configuration)
+    schema = (
+        parquet.ParquetFileReader.readFooter(configuration, storage.path(source))
+        .getFileMetaData()
+        .getSchema()
+    )
+    block, padding = parquet.ParquetWriter.DEFAULT_BLOCK_SIZE, parquet.ParquetWriter.MAX_PADDING_SIZE_DEFAULT
+    writer = parquet.ParquetFileWriter(made, schema, parquet.ParquetFileWriter.Mode.OVERWRITE, block, padding)
+    writer.start()
+    writer.appendFile(given)
+    writer.end({VERSION_KEY: VERSION})
+    if not storage.move(hidden, target):
+        storage.remove(hidden)
+        raise AnalysisError(f"{target} is there already: name another directory, or empty it")
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="python -m spark_analysis.synthesize",
+        description="Makes telemetry of a city of buildings, of any size, to try the analysis on.",
+        allow_abbrev=False,
+    )
+    parser.add_argument(
+        "--out", required=True, metavar="DIR", help="where to: any address that Spark writes to"
+    )
+    parser.add_argument(
+        "--rows", type=_count, default=1_000_000, help="rows of topics (default: %(default)s)"
+    )
+    parser.add_argument("--nodes", type=_count, default=8, help="nodes of the network (default: %(default)s)")
+    parser.add_argument(
+        "--buildings", type=_count, metavar="N", help="of 100 topics each (default: for some 600 intervals)"
+    )
+    parser.add_argument("--hours", type=float, default=24.0, help="length of what was observed (default: 24)")
+    parser.add_argument("--seed", type=int, default=1, help="equal seeds, equal rows (default: 1)")
+    parser.add_argument(
+        "--master", default=LOCAL, metavar="URL", help="Spark's master (default: %(default)s)"
+    )
+    parser.add_argument(
+        "--conf", action="append", default=[], type=_setting, metavar="KEY=VALUE", help="a setting of Spark"
+    )
+    return parser
+
+
+def _count(text: str) -> int:
+    value = int(text.replace("_", "")) if text.replace("_", "").isdecimal() else 0
+    if value < 1:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number over 0")
+    return value
+
+
+def _setting(text: str) -> tuple[str, str]:
+    key, equals, value = text.partition("=")
+    if not equals or not key:
+        raise argparse.ArgumentTypeError(f"{text!r} is not KEY=VALUE")
+    return key, value
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,137 @@
+"""`hbroker analyze` as a user meets it: what it prints where, how it ends."""
+
+from __future__ import annotations
+
+import ast
+import json
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import psutil
+import pytest
+
+from hbroker.cli import main
+from hbroker.cli.exits import DONE, FAILED, INTERRUPTED, USAGE
+from hbroker.spark_analysis import session
+from hbroker.spark_analysis.errors import NotInstalled
+from tests.analysis import files
+from tests.analysis.test_tables import node_row
+from tests.frame.checkout import ROOT, python_sources
+from tests.waiting import until
+
+Capture = pytest.CaptureFixture[str]
+
+pytestmark = pytest.mark.timeout(600)  # Spark takes its time where others want the CPUs, too.
+
+PATIENCE_S = 500.0
+MAY_IMPORT = {"pyspark", "py4j", "rich"}
+
+
+def test_it_writes_a_report_and_tells_in_json(tmp_path: Path) -> None:
+    files.write_all(tmp_path / "in", "nodes", [node_row("a", i, messages_in=i) for i in range(12)])
+    (tmp_path / "in" / "notes.txt").write_text("no telemetry")
+    ran = subprocess.run(
+        _command(tmp_path, "--json"), capture_output=True, text=True, cwd=ROOT, timeout=PATIENCE_S
+    )
+    assert ran.returncode == DONE, ran.stderr
+    told = json.loads(ran.stdout)
+    assert told["rows"] == {"topics": 0, "nodes": 12}
+    assert told["imbalance"]["node"]["load"] == sum(range(12))
+    assert [Path(file["path"]).name for file in told["skipped"]] == ["notes.txt"]
+    assert (tmp_path / "out" / "report.html").read_text("utf-8").startswith("<!doctype html>")
+    steps = ran.stderr.splitlines()
+    assert all(" s  " in line for line in steps), steps
+    assert steps[-1].endswith("report")
+    assert (tmp_path / "out" / "spark.log").is_file()
+
+
+def test_ctrl_c_ends_it_and_its_java(tmp_path: Path) -> None:
+    files.write_all(tmp_path / "in", "nodes", [node_row("a", i) for i in range(12)])
+    process = subprocess.Popen(
+        _command(tmp_path), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=ROOT
+    )
+    try:
+        assert process.stderr is not None
+        assert "files" in process.stderr.readline()
+        java = psutil.Process(process.pid).children(recursive=True)
+        assert java
+        process.send_signal(signal.SIGINT)
+        _, rest = process.communicate(timeout=PATIENCE_S)
+        assert process.returncode == INTERRUPTED
+        assert rest == ""
+        until(lambda: not any(_runs(child) for child in java), "Java has ended", PATIENCE_S)
+        assert not (tmp_path / "out" / "report.html").exists()
+    finally:
+        process.kill()
+        process.communicate()
+
+
+@pytest.fixture
+def without_java(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """A machine on which there is no Java."""
+    monkeypatch.delenv("JAVA_HOME", raising=False)
+    monkeypatch.setenv("PATH", str(tmp_path))
+
+
+@pytest.mark.usefixtures("without_java")
+def test_without_java_it_says_what_to_install(tmp_path: Path, capsys: Capture) -> None:
+    assert main(["analyze", str(tmp_path), "--out", str(tmp_path / "out")]) == FAILED
+    assert "apt install default-jre-headless" in capsys.readouterr().err
+
+
+@pytest.mark.usefixtures("without_java")
+def test_a_java_that_is_too_old_is_refused(tmp_path: Path) -> None:
+    java = tmp_path / "java"
+    java.write_text("#!/bin/sh\necho 'openjdk version \"1.8.0_292\"' >&2\n")
+    java.chmod(0o755)
+    with pytest.raises(NotInstalled, match="is Java 8"):
+        session.require_java()
+
+
+def test_without_pyspark_it_says_what_to_install(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Capture
+) -> None:
+    for module in [name for name in sys.modules if name.startswith("hbroker.spark_analysis")]:
+        monkeypatch.delitem(sys.modules, module)
+    monkeypatch.setitem(sys.modules, "pyspark.sql", None)
+    assert main(["analyze", str(tmp_path), "--out", str(tmp_path / "out")]) == FAILED
+    assert "pip install 'hbroker[analysis]'" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    "arguments", [[], ["x"], ["x", "--out", "y", "--window", "0"], ["x", "--out", "y", "--conf", "z"]]
+)
+def test_wrong_flags(arguments: list[str]) -> None:
+    with pytest.raises(SystemExit) as caught:
+        main(["analyze", *arguments])
+    assert caught.value.code == USAGE
+
+
+def test_the_analysis_imports_nothing_of_hbroker() -> None:
+    """Nor anything that an executor or a cluster's driver may lack."""
+    for path in python_sources("spark_analysis"):
+        for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+            names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
+            if isinstance(node, ast.ImportFrom) and node.level == 0:
+                names = [node.module or ""]
+            for name in names:
+                top = name.partition(".")[0]
+                assert top in MAY_IMPORT | set(sys.stdlib_module_names), f"{path}: {name}"
+
+
+def _runs(process: psutil.Process) -> bool:
+    """What has ended may wait for whoever reaps it."""
+    try:
+        return process.status() != psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return False
+
+
+def _command(place: Path, *more: str) -> list[str]:
+    return [
+        sys.executable,
+        *("-m", "hbroker", "analyze", str(place / "in"), "--out", str(place / "out")),
+        *("--master", "local[2]", "--conf", "spark.sql.shuffle.partitions=2", *more),
+    ]
