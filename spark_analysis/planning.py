@@ -1,0 +1,377 @@
+"""Which subtrees to split off, move or merge, so that no node carries much more than the others.
+
+A *cut* gives a subtree to a node; a topic belongs to the node of the longest cut above it. The *part* of a
+subtree is what the node that owns it carries in it: its load less that of the cuts below. To move a subtree
+is to move its part, so every prefix of a topic can be moved, however large or small.
+
+To choose cuts so that the largest load is least is to schedule jobs on machines, which is NP-hard. So parts
+are moved step by step, each from the most loaded node, and each the one that leaves the larger of the two
+nodes with the least. It ends where no step helps, or where the largest load is within a tolerance of even.
+Then whatever turned out not to be needed is taken back, least first.
+
+**The root** can be given nothing: it owns what nobody else does. Where it is to carry more, a cut that lies
+in what it owns is *opened*: its node gives it up, and claims the larger subtrees below it instead.
+
+**Every node keeps something**: it has one subtree at least, as it must in a topology.
+
+**Bound.** Where it ends because no step helps, every part `u` of the most loaded node `p` that it may give
+is too large for the least loaded node `q` but the root: `L(q) + u >= L(p)`. Hence `L(p) <= mean + u`, with
+the mean over all nodes but the root, and `u` its smallest part. A part goes down to a single topic, or to as
+finely as loads are told; and no assignment has less than the mean, nor less than any single topic. (Loads
+are over capacities.)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Final
+
+__all__ = ["Move", "Network", "Node", "Plan", "largest_over_mean", "plan"]
+
+TOLERANCE: Final = 0.05
+"""How far above even the most loaded node may stay."""
+
+_WORTH: Final = 1e-3
+"""A step has to lower the largest load by so much of it."""
+
+_OPENING: Final = 0.02
+"""By how much more a step has to lower it that opens a cut: it takes several moves."""
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """A node. `subtrees`: what it claims, its main one first; of the root: the empty one alone. `capacity`:
+    the load that it can carry, in the unit of loads."""
+
+    name: str
+    subtrees: tuple[str, ...]
+    capacity: float = 1.0
+
+    @property
+    def is_root(self) -> bool:
+        """Whether it owns what nobody else does."""
+        return self.subtrees[:1] == ("",)
+
+
+@dataclass(frozen=True)
+class Network:
+    """What is to be planned. `loads`: of subtrees, each with all that lies in it, whoever owns that; with a
+    subtree come all above it, and every claim, and `""` for all."""
+
+    nodes: tuple[Node, ...]
+    loads: Mapping[str, float]
+
+    def capacity(self, name: str) -> float:
+        """Of the node of that name."""
+        return self._capacities[name]
+
+    def below(self, subtree: str) -> Sequence[str]:
+        """Those subtrees that are told whose parent is this one."""
+        return self._children.get(subtree, ())
+
+    @cached_property
+    def _capacities(self) -> dict[str, float]:
+        return {node.name: node.capacity for node in self.nodes}
+
+    @cached_property
+    def _children(self) -> dict[str, list[str]]:
+        children: dict[str, list[str]] = {}
+        for subtree in filter(None, self.loads):
+            children.setdefault(_parent(subtree), []).append(subtree)
+        return children
+
+
+@dataclass(frozen=True, slots=True)
+class Move:
+    """One subtree that changes hands. `load`: of its part. `is_merged`: it is no cut any more, and `target`
+    owns what is around it. `source` and `target` are one where a node keeps a part of what it gives up."""
+
+    subtree: str
+    source: str
+    target: str
+    load: float
+    is_merged: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What to do. `nodes`: as they are to be; `before`, `after`: the load of each, by name."""
+
+    moves: tuple[Move, ...]
+    nodes: tuple[Node, ...]
+    before: Mapping[str, float]
+    after: Mapping[str, float]
+
+
+def plan(network: Network, tolerance: float = TOLERANCE) -> Plan:
+    """The plan for a network. `tolerance`: how far above even the most loaded node may stay, as a share.
+
+    Raises ValueError where it has no root, a node without a subtree, or two nodes with one name or subtree.
+    """
+    _check(network)
+    begun = _Cuts.of(network)
+    cuts = begun.copy()
+    while (step := _best_step(cuts, tolerance)) is not None:
+        cuts.take(step)
+    cuts = _without_needless(cuts, begun, tolerance)
+    return Plan(
+        moves=tuple(_moves(begun, cuts)),
+        nodes=tuple(Node(node.name, _claims(node, cuts.owners), node.capacity) for node in network.nodes),
+        before=dict(begun.carried),
+        after=dict(cuts.carried),
+    )
+
+
+def largest_over_mean(loads: Mapping[str, float], nodes: Sequence[Node]) -> float:
+    """The largest load over the mean, each over its node's capacity; 1 where there is no load."""
+    total = sum(loads.values())
+    even = total / sum(node.capacity for node in nodes)
+    return max(loads[node.name] / node.capacity for node in nodes) / even if total else 1.0
+
+
+_Step = Sequence[tuple[str, str]]
+"""Subtrees, and the node that each is given to, in order."""
+
+
+@dataclass(slots=True)
+class _Cuts:
+    """Cuts, and what nodes carry by them. `owners`: the node of each cut."""
+
+    network: Network
+    owners: dict[str, str]
+    carried: dict[str, float]
+    _taken: dict[str, float] | None = None
+    """Of each subtree that holds cuts, what the outermost of them take from it; None: to be counted."""
+
+    @classmethod
+    def of(cls, network: Network) -> _Cuts:
+        owners = {subtree: node.name for node in network.nodes for subtree in node.subtrees}
+        cuts = cls(network, owners, {node.name: 0.0 for node in network.nodes})
+        for subtree, name in owners.items():
+            cuts.carried[name] += cuts.part(subtree)
+        return cuts
+
+    def copy(self) -> _Cuts:
+        return _Cuts(self.network, dict(self.owners), dict(self.carried))
+
+    @property
+    def root(self) -> str:
+        return self.owners[""]
+
+    def owner(self, subtree: str) -> str:
+        """Who owns the topic of that name."""
+        return next(self.owners[above] for above in _upwards(subtree) if above in self.owners)
+
+    def around(self, subtree: str) -> str:
+        """Who owns what a subtree lies in."""
+        return self.owner(_parent(subtree))
+
+    def part(self, subtree: str) -> float:
+        """What its owner carries in it: never below 0, whatever is rounded."""
+        if self._taken is None:
+            self._taken = self._count_taken()
+        return max(self.network.loads[subtree] - self._taken.get(subtree, 0.0), 0.0)
+
+    def level(self, name: str) -> float:
+        """How loaded a node is: over its capacity."""
+        return self.carried[name] / self.network.capacity(name)
+
+    @property
+    def highest(self) -> float:
+        return max(self.level(name) for name in self.carried)
+
+    @property
+    def even(self) -> float:
+        """The level that all would have, could load be divided at will."""
+        return sum(self.carried.values()) / sum(node.capacity for node in self.network.nodes)
+
+    def take(self, step: _Step) -> None:
+        """Subtrees go to nodes."""
+        for subtree, target in step:
+            self._give(subtree, target)
+
+    def after(self, step: _Step) -> _Cuts:
+        """What they would be then."""
+        cuts = self.copy()
+        cuts.take(step)
+        return cuts
+
+    def _give(self, subtree: str, target: str) -> None:
+        """It is no cut any more where its new node owns what is around it, and neither are cuts in it that
+        the node had."""
+        load, source = self.part(subtree), self.owner(subtree)
+        if self.around(subtree) == target:
+            self.owners.pop(subtree, None)
+        else:
+            self.owners[subtree] = target
+        for cut in [cut for cut in self.owners if cut != subtree and cut and _is_within(cut, subtree)]:
+            if self.around(cut) == self.owners[cut]:
+                del self.owners[cut]
+        self.carried[source] -= load
+        self.carried[target] += load
+        self._taken = None
+
+    def _count_taken(self) -> dict[str, float]:
+        taken: dict[str, float] = {}
+        for cut in filter(None, self.owners):
+            for above in _upwards(_parent(cut)):
+                taken[above] = taken.get(above, 0.0) + self.network.loads[cut]
+                if above in self.owners:
+                    break
+        return taken
+
+
+def _best_step(cuts: _Cuts, tolerance: float) -> _Step | None:
+    """What leaves the larger of two nodes with least, one of them the most loaded; None: nothing helps, or
+    nothing is needed."""
+    most = max(cuts.carried, key=lambda name: (cuts.level(name), name))
+    if cuts.level(most) <= (1 + tolerance) * cuts.even:
+        return None
+    best: _Step | None = None
+    lowest = cuts.level(most) * (1 - _WORTH)
+    for subtree, load in _parts(cuts, most):
+        for target in _targets(cuts, subtree, most):
+            if (larger := _larger(cuts, most, target, load)) < lowest:
+                best, lowest = [(subtree, target)], larger
+    if most != cuts.root:
+        for step, load in _openings(cuts, most):
+            if (larger := _larger(cuts, most, cuts.root, load)) < lowest * (1 - _OPENING):
+                best, lowest = step, larger
+    return best
+
+
+def _larger(cuts: _Cuts, source: str, target: str, load: float) -> float:
+    """The larger of two levels once a load has gone from one node to the other."""
+    capacity = cuts.network.capacity
+    return max(
+        (cuts.carried[source] - load) / capacity(source), (cuts.carried[target] + load) / capacity(target)
+    )
+
+
+def _parts(cuts: _Cuts, name: str) -> Iterator[tuple[str, float]]:
+    """What a node could give away, with its load: anything but the last that it claims."""
+    claims = [subtree for subtree, owner in cuts.owners.items() if owner == name]
+    for subtree in cuts.network.loads:
+        if subtree and claims != [subtree] and cuts.owner(subtree) == name:
+            load = cuts.part(subtree)
+            if load > 0:
+                yield subtree, load
+
+
+def _targets(cuts: _Cuts, subtree: str, source: str) -> Iterator[str]:
+    """The least loaded node of each capacity, and who owns what is around the subtree."""
+    around = cuts.around(subtree)
+    if around != source:
+        yield around
+    least: dict[float, str] = {}
+    for node in cuts.network.nodes:
+        if node.name != source and not node.is_root:
+            other = least.get(node.capacity)
+            if other is None or cuts.level(node.name) < cuts.level(other):
+                least[node.capacity] = node.name
+    yield from least.values()
+
+
+def _openings(cuts: _Cuts, name: str) -> Iterator[tuple[_Step, float]]:
+    """Cuts of a node in what the root owns, each opened so that about as much goes to the root as makes both
+    even; with the load that goes."""
+    capacity = cuts.network.capacity
+    wanted = (cuts.carried[name] * capacity(cuts.root) - cuts.carried[cuts.root] * capacity(name)) / (
+        capacity(name) + capacity(cuts.root)
+    )
+    for cut, owner in cuts.owners.items():
+        if owner == name and cuts.around(cut) == cuts.root:
+            yield from _opening(cuts, cut, wanted)
+
+
+def _opening(cuts: _Cuts, cut: str, wanted: float) -> Iterator[tuple[_Step, float]]:
+    """Keeps the largest subtrees that leave `wanted` to go; and the same with one more of them."""
+    owner, going = cuts.owners[cut], cuts.part(cut)
+    below = cuts.network.below(cut)
+    loads = sorted(((cuts.part(child), child) for child in below if cuts.owner(child) == owner), reverse=True)
+    kept: list[str] = []
+    more: tuple[float, str] | None = None
+    for load, child in loads:
+        if going - load >= wanted:
+            kept.append(child)
+            going -= load
+        elif load > 0:
+            more = load, child
+    step = [(cut, cuts.root), *((child, owner) for child in kept)]
+    if kept:
+        yield step, going
+    if more is not None:
+        yield [*step, (more[1], owner)], going - more[0]
+
+
+def _without_needless(cuts: _Cuts, begun: _Cuts, tolerance: float) -> _Cuts:
+    """Takes back what is not needed to stay within the tolerance, or, beyond it, at what was reached."""
+    allowed = max(cuts.highest, (1 + tolerance) * cuts.even)
+    for move in sorted(_moves(begun, cuts), key=lambda move: (move.load, move.subtree)):
+        if move.source == cuts.root and not move.is_merged:
+            back = [(move.subtree, cuts.around(move.subtree))]
+        else:
+            back = [(move.subtree, begun.owner(move.subtree))]
+        without = cuts.after(back)
+        if _is_sound(without) and without.highest <= allowed and _count(begun, without) < _count(begun, cuts):
+            cuts = without
+    return cuts
+
+
+def _is_sound(cuts: _Cuts) -> bool:
+    """Whether the root was given nothing, and every node keeps something."""
+    given = {name for subtree, name in cuts.owners.items() if subtree}
+    return given == cuts.carried.keys() - {cuts.root}
+
+
+def _count(begun: _Cuts, cuts: _Cuts) -> int:
+    return len(list(_moves(begun, cuts)))
+
+
+def _moves(begun: _Cuts, cuts: _Cuts) -> Iterator[Move]:
+    """From the cuts that there were to those that are to be: what is merged, then what is given."""
+    for subtree, name in begun.owners.items():
+        if subtree not in cuts.owners:
+            yield Move(subtree, name, cuts.owner(subtree), begun.part(subtree), is_merged=True)
+    for subtree, name in cuts.owners.items():
+        if begun.owners.get(subtree) != name:
+            yield Move(subtree, begun.owner(subtree), name, cuts.part(subtree))
+
+
+def _claims(node: Node, owners: Mapping[str, str]) -> tuple[str, ...]:
+    """What it had first, in its order, then what is new."""
+    claims = [subtree for subtree, name in owners.items() if name == node.name]
+    had = [subtree for subtree in node.subtrees if subtree in claims]
+    return (*had, *sorted(set(claims) - set(had)))
+
+
+def _check(network: Network) -> None:
+    names = [node.name for node in network.nodes]
+    subtrees = [subtree for node in network.nodes for subtree in node.subtrees]
+    if sum(node.is_root for node in network.nodes) != 1:
+        raise ValueError("a network has one root")
+    if not all(node.subtrees for node in network.nodes):
+        raise ValueError("a node has no subtree")
+    if len(set(names)) < len(names) or len(set(subtrees)) < len(subtrees):
+        raise ValueError("two nodes have one name, or one subtree")
+    missing = [subtree for subtree in ("", *subtrees) if subtree not in network.loads]
+    if missing:
+        raise ValueError(f"the load of {missing[0]!r} is not told")
+
+
+def _parent(subtree: str) -> str:
+    return subtree.rpartition("/")[0]
+
+
+def _upwards(subtree: str) -> Iterator[str]:
+    """The subtree and all that hold it, the whole hierarchy last."""
+    while subtree:
+        yield subtree
+        subtree = _parent(subtree)
+    yield ""
+
+
+def _is_within(subtree: str, other: str) -> bool:
+    return not other or subtree == other or subtree.startswith(other + "/")
