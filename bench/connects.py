@@ -26,6 +26,7 @@ from bench.brokers import ended, launch
 from bench.networks import Node, announced
 from bench.peers import Mosquitto
 from bench.process import cpu_seconds, resident_bytes
+from bench.secure import issue
 from bench.storm import Plan, Storm, Told
 from bench.transport import Address, NoAnswer
 
@@ -59,10 +60,17 @@ class Gateway:
 
     name = "hbroker gateway"
 
+    def __init__(self, *, tls: bool) -> None:
+        self._tls = tls
+
     def start(self, directory: Path, stack: ExitStack) -> Serving:
         node, root = Node().start(directory)
         stack.callback(ended, node)
-        flags = ["--name", "bench", "--root", f"{root[0]}:{root[1]}", "--listener", "127.0.0.1:0"]
+        listener = "address=127.0.0.1:0"
+        if self._tls:
+            pair = issue(directory)
+            listener += f",tls.certificate={pair.certificate},tls.key={pair.key}"
+        flags = ["--name", "bench", "--root", f"{root[0]}:{root[1]}", "--listener", listener]
         command = [sys.executable, "-m", "hbroker", "gateway", *flags]
         apart = directory / "gateway"
         apart.mkdir()
@@ -77,8 +85,11 @@ class MosquittoServer:
 
     name = "mosquitto"
 
+    def __init__(self, *, tls: bool) -> None:
+        self._tls = tls
+
     def start(self, directory: Path, stack: ExitStack) -> Serving:
-        process, address = Mosquitto().start(directory)
+        process, address = Mosquitto(tls=self._tls).start(directory)
         stack.callback(ended, process)
         return Serving(address, {"mosquitto": process.pid})
 
@@ -98,15 +109,27 @@ class Responder:
         return Serving(listener.getsockname(), {"responder": process.pid})
 
 
-SERVERS: Final[tuple[Server, ...]] = (Responder(), MosquittoServer(), Gateway())
+_NAMES: Final = ("responder", "mosquitto", "gateway")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Measures and prints. Returns the exit code: 0 done, 1 a server failed."""
     flags = _flags().parse_args(arguments)
-    plan = Plan(flags.clients, flags.window, flags.rate, flags.expiry)
+    plan = Plan(
+        flags.clients,
+        flags.window,
+        flags.rate,
+        flags.expiry,
+        has_subscriptions=flags.subscriptions,
+        has_wills=flags.wills,
+        tls=flags.tls,
+        resumes=flags.resume,
+    )
     print(f"{os.cpu_count()} CPUs, load average {os.getloadavg()[0]:.2f}; {plan}", flush=True)
-    servers: list[Server] = [server for server in SERVERS if server.name.split()[-1] in flags.servers]
+    known: list[Server] = [MosquittoServer(tls=flags.tls), Gateway(tls=flags.tls)]
+    if not flags.tls:
+        known.insert(0, Responder())
+    servers = [server for server in known if server.name.split()[-1] in flags.servers]
     try:
         for _ in range(flags.rounds):
             for server in servers:
@@ -131,7 +154,7 @@ def _measure(name: str, serving: Serving, plan: Plan, storms: int) -> None:
     for number in range(1, storms + 1):
         before = {name: cpu_seconds([pid]) for name, pid in serving.pids.items()}
         resident = {name: resident_bytes([pid]) for name, pid in serving.pids.items()}
-        with Storm(serving.address, plan) as storm:
+        with Storm(serving.address, plan, is_first=number == 1) as storm:
             told = storm.run()
             cpu = {name: cpu_seconds([pid]) - before[name] for name, pid in serving.pids.items()}
             time.sleep(_SETTLE_S)
@@ -180,15 +203,20 @@ def _take_in(listener: socket.socket, epoll: select.epoll, clients: dict[int, so
 
 
 def _flags() -> argparse.ArgumentParser:
-    names = [server.name.split()[-1] for server in SERVERS]
     parser = argparse.ArgumentParser(prog="bench.connects", description=__doc__.partition("\n")[0])
     parser.add_argument("--clients", type=int, default=10_000, help="of one storm (default 10000)")
     parser.add_argument("--window", type=int, default=64, help="that wait at once (default 64)")
     parser.add_argument("--rate", type=float, help="clients a second (default: as the window lets in)")
     parser.add_argument("--expiry", type=int, default=0, help="seconds that sessions outlive connections")
+    parser.add_argument("--subscriptions", action="store_true", help="each has one of its own, at QoS 1")
+    parser.add_argument("--wills", action="store_true", help="each has one")
     parser.add_argument("--storms", type=int, default=1, help="of the same clients, one after the other")
     parser.add_argument("--rounds", type=int, default=1, help="each with fresh servers")
-    parser.add_argument("--servers", nargs="+", choices=names, default=names)
+    parser.add_argument("--servers", nargs="+", choices=_NAMES, default=_NAMES)
+    parser.add_argument("--tls", action="store_true", help="over TLS, without the responder")
+    parser.add_argument(
+        "--resume", action="store_true", help="with --tls: all but the first resume its session"
+    )
     return parser
 
 

@@ -18,7 +18,6 @@ from bench.networks import Gateway
 from bench.peers import Mosquitto, Nats
 from bench.plan import Plan
 
-_BROKERS: Final[tuple[Broker, ...]] = (Gateway(), Mosquitto(), Nats())
 _FAN_WINDOW: Final = 64
 """Messages under way to many subscribers: each is as many copies."""
 
@@ -33,7 +32,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
         default=[1_000],
         help="of one topic, from 2 on (default 1000)",
     )
-    return measure_all(parser.parse_args(arguments), _BROKERS, _plans)
+    parser.add_argument("--tls", action="store_true", help="over TLS, without nats-server")
+    asked = parser.parse_args(arguments)
+    return measure_all(asked, _brokers(tls=asked.tls), _plans)
+
+
+def _brokers(*, tls: bool) -> tuple[Broker, ...]:
+    both = (Gateway(tls=tls), Mosquitto(tls=tls))
+    return both if tls else (*both, Nats())
 
 
 def _plans(asked: argparse.Namespace, load_cpus: frozenset[int]) -> list[Plan]:

@@ -1,4 +1,5 @@
-"""Load for any MQTT 3.1.1 broker over TCP, as cheap as it can be in Python: nothing is done for each message.
+"""Load for any MQTT 3.1.1 broker, over TCP or TLS, as cheap as it can be in Python: nothing is done for each
+message.
 
 The publisher sends slices of one stream of PUBLISH packets that was encoded beforehand, a cycle of numbered
 messages. At QoS 0 a broker passes the packets on byte for byte, so the subscriber's stream has to *be* that
@@ -16,6 +17,7 @@ import time
 from collections.abc import Sequence
 from typing import Final
 
+from bench.secure import SecureSocket
 from bench.sequences import Stream
 from bench.transport import FILLER, PAYLOAD_BYTES, Address, NoAnswer, topic_of
 
@@ -36,11 +38,11 @@ _CLEAN_SESSION: Final = 0x02
 class MqttPublisher:
     """Publishes on the topics of all pairs, in turn, each over a connection of its own."""
 
-    def __init__(self, broker: Address, pairs: int, qos: int) -> None:
+    def __init__(self, broker: Address, pairs: int, qos: int, *, tls: bool = False) -> None:
         self._qos = qos
         self._forms = [_Form(topic_of(pair), qos) for pair in range(pairs)]
         self._cycles = [memoryview(form.cycle(with_ids=True)) for form in self._forms]
-        self._sockets = _connect_all(broker, [f"publisher-{pair}" for pair in range(pairs)])
+        self._sockets = _connect_all(broker, [f"publisher-{pair}" for pair in range(pairs)], tls)
         for connection in self._sockets:
             connection.settimeout(None)
         self._positions = [0] * pairs
@@ -101,7 +103,9 @@ class MqttPublisher:
 class MqttSubscriber:
     """Receives the topics of all pairs, each over connections of their own."""
 
-    def __init__(self, broker: Address, pairs: int, qos: int, subscribers: int = 1) -> None:
+    def __init__(
+        self, broker: Address, pairs: int, qos: int, subscribers: int = 1, *, tls: bool = False
+    ) -> None:
         count = pairs * subscribers
         topics = [topic_of(index // subscribers) for index in range(count)]
         self.streams = [Stream(first=0) for _ in range(count)]
@@ -109,7 +113,7 @@ class MqttSubscriber:
         self._each = subscribers
         self._forms = [_Form(topic_of(pair), qos) for pair in range(pairs)]
         self._cycles = [memoryview(form.cycle(with_ids=False) * 2) for form in self._forms]
-        self._sockets = _connect_all(broker, [f"subscriber-{index}" for index in range(count)])
+        self._sockets = _connect_all(broker, [f"subscriber-{index}" for index in range(count)], tls)
         self._rests = [b""] * count
         _subscribe_all(self._sockets, topics, qos)
 
@@ -206,19 +210,21 @@ class _Form:
         return answers
 
 
-def _connect_all(broker: Address, client_ids: Sequence[str]) -> list[socket.socket]:
+def _connect_all(broker: Address, client_ids: Sequence[str], tls: bool) -> list[socket.socket]:
     connections: list[socket.socket] = []
     for start in range(0, len(client_ids), _AT_ONCE):
-        fresh = [_connect(broker, client_id) for client_id in client_ids[start : start + _AT_ONCE]]
+        fresh = [_connect(broker, client_id, tls) for client_id in client_ids[start : start + _AT_ONCE]]
         for connection in fresh:
             _expect(connection, bytes([_CONNACK, 2, 0, 0]))
         connections += fresh
     return connections
 
 
-def _connect(broker: Address, client_id: str) -> socket.socket:
+def _connect(broker: Address, client_id: str, tls: bool) -> socket.socket:
     connection = socket.create_connection(broker, _TIMEOUT_S)
     connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    if tls:
+        connection = SecureSocket.over(connection)
     head = struct.pack(">H4sBBH", 4, b"MQTT", 4, _CLEAN_SESSION, 0)
     connection.sendall(_packet(_CONNECT, head + _text(client_id)))
     return connection

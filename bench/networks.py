@@ -7,13 +7,14 @@ import re
 import subprocess
 import sys
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import hbroker
 from bench.brokers import Started, announcement, launch
 from bench.mqtt import MqttPublisher, MqttSubscriber
 from bench.native import NativePublisher, NativeSubscriber
 from bench.plan import Plan
+from bench.secure import issue
 from bench.transport import Address, NoAnswer, Publisher, Subscriber
 
 __all__ = ["Gateway", "Node", "announced"]
@@ -47,31 +48,39 @@ class Gateway:
 
     name = "hbroker"
 
-    _TOPOLOGY: Final = {
-        "nodes": [{"name": "root", "subtree": "", "listen": "127.0.0.1:0"}],
-        "gateways": [{"name": "gateway", "listeners": [{"address": "127.0.0.1:0"}]}],
-    }
+    def __init__(self, *, tls: bool = False) -> None:
+        self._tls = tls
 
     def version(self) -> str | None:
         return hbroker.__version__
 
     def start(self, directory: Path) -> Started:
         topology = directory / "bench.yaml"
-        topology.write_text(json.dumps(self._TOPOLOGY))  # which is YAML, too
+        topology.write_text(json.dumps(self._topology(directory)))  # which is YAML, too
         flags = ["--json", "--state-dir", str(directory / "state")]
         with launch(directory, [*_HBROKER, "up", *flags, str(topology)]) as process:
             told = json.loads(announcement(process))
             if told["event"] != "ready":
                 raise NoAnswer(f"the network did not become ready: {told}")
             (url,) = told["gateways"][0]["listeners"]
-            host, _, port = url.removeprefix("mqtt://").rpartition(":")
+            host, _, port = url.partition("://")[2].rpartition(":")
             return process, (host, int(port))
 
     def publisher(self, address: Address, plan: Plan) -> Publisher:
-        return MqttPublisher(address, plan.pairs, plan.qos)
+        return MqttPublisher(address, plan.pairs, plan.qos, tls=self._tls)
 
     def subscriber(self, address: Address, plan: Plan) -> Subscriber:
-        return MqttSubscriber(address, plan.pairs, plan.qos, plan.subscribers)
+        return MqttSubscriber(address, plan.pairs, plan.qos, plan.subscribers, tls=self._tls)
+
+    def _topology(self, directory: Path) -> dict[str, Any]:
+        listener: dict[str, Any] = {"address": "127.0.0.1:0"}
+        if self._tls:
+            pair = issue(directory)
+            listener["tls"] = {"certificate": str(pair.certificate), "key": str(pair.key)}
+        return {
+            "nodes": [{"name": "root", "subtree": "", "listen": "127.0.0.1:0"}],
+            "gateways": [{"name": "gateway", "listeners": [listener]}],
+        }
 
 
 def announced(process: subprocess.Popen[bytes]) -> Address:

@@ -18,6 +18,7 @@ from typing import Final
 from bench.brokers import Started, free_port, launch, wait_for_port
 from bench.mqtt import MqttPublisher, MqttSubscriber
 from bench.plan import Plan
+from bench.secure import issue
 from bench.transport import Address, NoAnswer, Publisher, Subscriber
 
 __all__ = ["Mosquitto", "Nats"]
@@ -31,6 +32,9 @@ class _Peer(ABC):
     name: str
     _program: str
     _asks_version: str
+
+    def __init__(self, *, tls: bool = False) -> None:
+        self._tls = tls
 
     def version(self) -> str | None:
         program = self._path()
@@ -53,10 +57,10 @@ class _Peer(ABC):
             return process, address
 
     def publisher(self, address: Address, plan: Plan) -> Publisher:
-        return MqttPublisher(address, plan.pairs, plan.qos)
+        return MqttPublisher(address, plan.pairs, plan.qos, tls=self._tls)
 
     def subscriber(self, address: Address, plan: Plan) -> Subscriber:
-        return MqttSubscriber(address, plan.pairs, plan.qos, plan.subscribers)
+        return MqttSubscriber(address, plan.pairs, plan.qos, plan.subscribers, tls=self._tls)
 
     @abstractmethod
     def _settings(self, port: int, directory: Path) -> str:
@@ -85,7 +89,11 @@ class Mosquitto(_Peer):
     )
 
     def _settings(self, port: int, directory: Path) -> str:
-        return "\n".join((f"listener {port} {_HOST}", *self._SETTINGS, ""))
+        secured: tuple[str, ...] = ()
+        if self._tls:
+            pair = issue(directory)
+            secured = (f"certfile {pair.certificate}", f"keyfile {pair.key}")
+        return "\n".join((f"listener {port} {_HOST}", *secured, *self._SETTINGS, ""))
 
 
 class Nats(_Peer):

@@ -1,27 +1,36 @@
 """A storm of MQTT clients: many connect, as devices do when the power is back, and stay.
 
 One process, one loop. What costs is the kernel's: a socket, connect, send and one read for each client. The
-packets are made beforehand, and of the answer only the code is looked at. With a `rate` clients come at their
-times, as far as the window allows; without one the next comes as soon as fewer than `window` wait.
+packets are made beforehand, and of the answer only the codes are looked at. With a `rate` clients come at
+their times, as far as the window allows; without one the next comes as soon as fewer than `window` wait.
+
+Clients that have subscriptions make them the first time, in one segment with CONNECT, and then wait for
+SUBACK too. When they come back their sessions have them. Those that have wills bring them each time.
 """
 
 from __future__ import annotations
 
 import select
 import socket
+import ssl
 import struct
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Final, Self
 
+from bench.secure import client_context
 from bench.transport import Address, NoAnswer
 
-__all__ = ["Plan", "Storm", "Told", "connect_packet"]
+__all__ = ["Plan", "Storm", "Told", "connect_packet", "subscribe_packet"]
 
-_CONNECT, _CONNACK = 0x10, 0x20
+_CONNECT, _CONNACK, _SUBSCRIBE, _SUBACK = 0x10, 0x20, 0x82, 0x90
 _CLEAN_START: Final = 0x02
+_WILL_QOS_1: Final = 0x0C
+_GRANTED: Final = 1
+"""The code of a filter at QoS 1 that was asked for."""
 _SESSION_EXPIRY: Final = 0x11
 _MQTT_5: Final = 5
 _KEEP_ALIVE_S: Final = 0
@@ -35,12 +44,18 @@ _SILENCE_S: Final = 15.0
 @dataclass(frozen=True, slots=True)
 class Plan:
     """`window`: clients that wait for CONNACK at most. `rate`: clients a second; None: as many as the window
-    lets in. `expiry_s`: of their sessions; 0: they end with their connections."""
+    lets in. `expiry_s`: of their sessions; 0: they end with their connections. `has_subscriptions`: each has
+    one, at QoS 1, to a topic of its own. `has_wills`: each has one, at QoS 1. `tls`: over TLS; `resumes`: all
+    but the first by its ticket."""
 
     clients: int
     window: int = 64
     rate: float | None = None
     expiry_s: int = 0
+    has_subscriptions: bool = False
+    has_wills: bool = False
+    tls: bool = False
+    resumes: bool = False
 
 
 @dataclass(slots=True)
@@ -59,30 +74,51 @@ class Told:
         return len(self.latencies_s)
 
 
-def connect_packet(client_id: str, expiry_s: int = 0) -> bytes:
+def connect_packet(client_id: str, expiry_s: int = 0, *, has_will: bool = False) -> bytes:
     """CONNECT of MQTT 5 (§3.1): clean, or with a session that is resumed if there is one."""
     properties = struct.pack(">BI", _SESSION_EXPIRY, expiry_s) if expiry_s else b""
-    flags = 0 if expiry_s else _CLEAN_START
-    name = client_id.encode()
+    flags = (0 if expiry_s else _CLEAN_START) | (_WILL_QOS_1 if has_will else 0)
     body = b"\x00\x04MQTT" + struct.pack(">BBHB", _MQTT_5, flags, _KEEP_ALIVE_S, len(properties))
-    body += properties + struct.pack(">H", len(name)) + name
+    body += properties + _text(client_id)
+    if has_will:
+        body += b"\x00" + _text(f"state/{client_id}") + _text("gone")
+    return _packet(_CONNECT, body)
+
+
+def subscribe_packet(filter: str) -> bytes:
+    """SUBSCRIBE of MQTT 5 (§3.8) to one filter, at QoS 1."""
+    return _packet(_SUBSCRIBE, b"\x00\x01\x00" + _text(filter) + b"\x01")
+
+
+def _text(text: str) -> bytes:
+    encoded = text.encode()
+    return struct.pack(">H", len(encoded)) + encoded
+
+
+def _packet(kind: int, body: bytes) -> bytes:
     if len(body) > 127:
-        raise ValueError("a client id for which one byte of length suffices")
-    return bytes((_CONNECT, len(body))) + body
+        raise ValueError("names for which one byte of length suffices")
+    return bytes((kind, len(body))) + body
 
 
 class Storm:
-    """Connections to one server, kept until the context ends."""
+    """Connections to one server, kept until the context ends. `is_first`: of these clients."""
 
-    def __init__(self, server: Address, plan: Plan) -> None:
+    def __init__(self, server: Address, plan: Plan, *, is_first: bool = True) -> None:
         self._server = server
         self._plan = plan
-        self._packets = [connect_packet(f"device-{n:06}", plan.expiry_s) for n in range(plan.clients)]
+        self._subscribes = plan.has_subscriptions and is_first
+        self._packets = [self._hello(f"device-{n:06}") for n in range(plan.clients)]
         self._epoll = select.epoll()
         self._open: dict[int, socket.socket] = {}
+        self._shaking: set[int] = set()
         self._begun: dict[int, tuple[float, int]] = {}
         """By descriptor, those that wait: since when, and which one it is."""
+        self._heard: dict[int, bytes] = {}
+        """By descriptor, the part of an answer whose rest is still to come."""
         self._told = Told()
+        self._context = client_context() if plan.tls else None
+        self._ticket: ssl.SSLSession | None = None
 
     def __enter__(self) -> Self:
         return self
@@ -138,29 +174,84 @@ class Storm:
         self._open[descriptor] = connection
         self._begun[descriptor] = time.perf_counter(), number
         connection.connect_ex(self._server)
+        if self._context is not None:
+            self._shake_hands(self._context, connection)
+            return
         try:  # Over loopback the handshake is over by now.
             connection.send(self._packets[number])
             self._epoll.register(descriptor, select.EPOLLIN)
         except (BlockingIOError, BrokenPipeError):
             self._epoll.register(descriptor, select.EPOLLOUT)
 
+    def _shake_hands(self, context: ssl.SSLContext, connection: socket.socket) -> None:
+        descriptor = connection.fileno()
+        secured = context.wrap_socket(connection, do_handshake_on_connect=False, session=self._ticket)
+        self._open[descriptor] = secured
+        self._shaking.add(descriptor)
+        with suppress(ssl.SSLWantReadError):
+            secured.do_handshake()
+        self._epoll.register(descriptor, select.EPOLLIN)
+
+    def _go_on(self, descriptor: int, number: int) -> bool:
+        """A step of TLS; returns whether there was one, so that there is no answer yet."""
+        secured = self._open[descriptor]
+        if descriptor not in self._shaking:
+            return False
+        assert isinstance(secured, ssl.SSLSocket), "it shakes hands"
+        with suppress(ssl.SSLWantReadError):
+            secured.do_handshake()
+            self._shaking.discard(descriptor)
+            secured.send(self._packets[number])
+        return True
+
     def _take(self, descriptor: int, events: int) -> None:
         connection = self._open[descriptor]
         begun, number = self._begun[descriptor]
+        if self._go_on(descriptor, number):
+            return
         if events & select.EPOLLOUT and not events & (select.EPOLLERR | select.EPOLLHUP):
             connection.send(self._packets[number])
             self._epoll.modify(descriptor, select.EPOLLIN)
             return
         try:
-            answer = connection.recv(256)
+            came = connection.recv(256)
+        except (BlockingIOError, ssl.SSLWantReadError):  # It was a ticket of TLS.
+            return
         except OSError:
-            answer = b""
+            came = b""
+        answer = self._heard.pop(descriptor, b"") + came
+        verdict = _verdict(answer, has_suback=self._subscribes) if came else False
+        if verdict is None:
+            self._heard[descriptor] = answer
+            return
         self._epoll.unregister(descriptor)
         del self._begun[descriptor]
-        if len(answer) >= 4 and answer[0] == _CONNACK and not answer[3]:
+        if verdict:
             self._told.latencies_s.append(time.perf_counter() - begun)
+            if self._plan.resumes and isinstance(connection, ssl.SSLSocket):
+                self._ticket = self._ticket or connection.session
             self._told.present += answer[2] & 1
         else:
             self._told.refused += 1
             del self._open[descriptor]
             connection.close()
+
+    def _hello(self, client_id: str) -> bytes:
+        packet = connect_packet(client_id, self._plan.expiry_s, has_will=self._plan.has_wills)
+        return packet + (subscribe_packet(f"own/{client_id}") if self._subscribes else b"")
+
+
+def _verdict(answer: bytes, *, has_suback: bool) -> bool | None:
+    """Whether CONNACK, and SUBACK if there is to be one, tell of success; None: the rest is to come."""
+    rest = _rest(answer)
+    if rest is None or answer[0] != _CONNACK or answer[3]:
+        return None if rest is None else False
+    if not has_suback:
+        return True
+    return None if _rest(rest) is None else rest[0] == _SUBACK and rest[1 + rest[1]] == _GRANTED
+
+
+def _rest(packets: bytes) -> bytes | None:
+    """What follows the first packet; None: that is not whole."""
+    end = 2 + packets[1] if len(packets) > 1 else 2
+    return packets[end:] if len(packets) >= end else None

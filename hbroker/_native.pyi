@@ -386,6 +386,11 @@ class Endpoint(_Core):
         """Readable when there are events or messages to poll."""
     def wait(self, timeout_s: float) -> bool:
         """Blocks, without the GIL, until there are events or messages. False: the time is over."""
+    def gather(self, gathers: bool) -> None:
+        """Whether what follows from verbs (datagrams that leave) may wait for more of them: for a caller that calls often.
+
+        False: what waits happens now. It waits for 128 verbs at most.
+        """
     def drain(self, timeout_s: float) -> bool:
         """Blocks until everything queued has been sent and, where it asks for it, acknowledged."""
     def shutdown(self) -> None:
@@ -430,6 +435,8 @@ class Hive:
         """Readable when there are events or messages to poll."""
     def wait(self, timeout_s: float) -> bool:
         """As `Endpoint.wait`."""
+    def gather(self, gathers: bool) -> None:
+        """As `Endpoint.gather`."""
     def drain(self, timeout_s: float) -> bool:
         """As `Endpoint.drain`."""
     def shutdown(self) -> None:
@@ -716,7 +723,7 @@ class Gateway(Hive):
     # Policy
     def install_acl(self, acl: int, rules: Sequence[Any]) -> None:
         """Makes or replaces an access list, at once for all connections that have it. Rules have the attributes `filter`,
-        `is_allowed`, `for_read`, `for_write`. One that denies decides; else one that allows; else the answer is no."""
+        `is_allowed`, `for_read`, `for_write`. The first that matches and speaks of the act decides; where none does: no."""
     def assign_acl(self, connection: int, acl: int) -> None:
         """A connection has another list from now on. Raises NativeError where there is no such list."""
     def forget_acl(self, acl: int) -> None: ...

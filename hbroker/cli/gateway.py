@@ -31,7 +31,8 @@ _TEXT = """\
 MQTT clients of every version attach to the network here. Any number of gateways may run, on any
 hosts: a client id is connected at one of them, and its session is known at all. With nothing but
 --root it takes clients on ports 1883 (MQTT) and 8083 (WebSocket) of every address of this host.
-A `ready` line comes once it takes clients. SIGHUP reads passwords, rules and limits again.
+A `ready` line comes once it takes clients. SIGHUP reads passwords, rules, limits and
+certificates again.
 Ctrl-C or SIGTERM: it says goodbye to its clients and ends.
 
 A listener is HOST:PORT, or the keys of a topology file's as key=value, with commas between them:

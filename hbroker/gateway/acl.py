@@ -19,6 +19,7 @@ alone, and of that what a rule allows; a rule with a wildcard at its first level
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Final
@@ -38,6 +39,7 @@ _ACCESS: Final = {
 }
 _KEYWORDS: Final = ("user", "topic", "pattern")
 _SIGNS: Final = frozenset("+#/")
+_MARK: Final = re.compile("%[cu]")
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,16 +138,13 @@ def _ordered(rules: Iterable[Rule]) -> tuple[Rule, ...]:
 
 
 def _filled(patterns: Iterable[Rule], username: str | None, client_id: str) -> Iterable[Rule]:
+    names = {"%c": client_id, "%u": username}
+    known = {mark: name for mark, name in names.items() if name is not None and not _SIGNS & set(name)}
     for rule in patterns:
-        filter = rule.filter
-        if "%c" in filter:
-            if _SIGNS.intersection(client_id):
-                continue
-            filter = filter.replace("%c", client_id)
-        if "%u" in rule.filter:
-            if username is None or _SIGNS.intersection(username):
-                continue
-            filter = filter.replace("%u", username)
+        if not known.keys() >= set(_MARK.findall(rule.filter)):
+            continue
+        # In one go: a client whose id is "%u" is no user.
+        filter = _MARK.sub(lambda mark: known[mark[0]], rule.filter)
         if filter_is_valid(filter):
             yield Rule(filter, rule.is_allowed, rule.for_read, rule.for_write)
 

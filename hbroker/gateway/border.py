@@ -18,7 +18,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, Protocol, TypeAlias
 
-from hbroker.config import ListenerSettings
+from hbroker.config import GatewayLimits, ListenerSettings
 from hbroker.protocol.core import ClientCore, Event
 from hbroker.protocol.packets import Address
 
@@ -370,7 +370,11 @@ class Shell(Border, Protocol):
 
     def open_listener(self, number: int, listener: ListenerSettings) -> int:
         """Begins to take connections; returns the port. `number`: stands in each ConnectEvent. Raises
-        OSError."""
+        OSError, and ConfigError for a file of its TLS that is wrong."""
+
+    def set_listeners(self, listeners: Sequence[ListenerSettings], limits: GatewayLimits) -> None:
+        """Sets those that are open anew, in the order of their numbers, for connections from now on: files
+        of TLS are read again. Raises ConfigError for one that is wrong, and then all are as before."""
 
     def fileno(self) -> int:
         """Readable while something waits."""
@@ -380,6 +384,9 @@ class Shell(Border, Protocol):
         """Messages that matched no listener of a session, each with its member."""
 
     def poll_mqtt(self, limit: int = 1024) -> Sequence[MqttEvent]: ...
+    def gather(self, gathers: bool) -> None:
+        """Whether what follows from the verbs of members may wait for more of them."""
+
     def drain(self, timeout_s: float) -> bool:
         """Blocks until all that was queued towards the network has left and is acknowledged."""
 

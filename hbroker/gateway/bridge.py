@@ -28,6 +28,7 @@ from hbroker.protocol import sharing
 from hbroker.protocol.agenda import Agenda
 from hbroker.protocol.outcome import Outcome, Subscribed, SubscriptionFailed, Unsubscribed
 from hbroker.protocol.packets import Reason
+from hbroker.protocol.subscribers import weight
 from hbroker.protocol.subscription import Options
 from hbroker.protocol.timers import SECOND
 
@@ -123,7 +124,7 @@ class Bridge:
         """Takes an UNSUBSCRIBE."""
         answer = Answer(connection, event.packet_id, [None] * len(event.filters), is_suback=False)
         for index, filter in enumerate(event.filters):
-            listening = connection.subscriptions.pop(filter, None)
+            listening = connection.unsubscribe(filter)
             if listening is None:
                 is_valid = sharing.split(filter) is not None
                 code = Code.NO_SUBSCRIPTION_EXISTED if is_valid else Code.TOPIC_FILTER_INVALID
@@ -248,7 +249,7 @@ class Bridge:
         if len(filter.encode()) > LONGEST_FILTER:
             return Code.QUOTA_EXCEEDED
         most = self._common.limits.subscriptions
-        if filter not in connection.subscriptions and len(connection.subscriptions) >= most:
+        if filter not in connection.subscriptions and connection.filters + weight(parts) > most:
             return Code.QUOTA_EXCEEDED
         return None
 
@@ -300,7 +301,7 @@ class Bridge:
             wanted.identifier,
             packet_id=packet_id,
         )
-        connection.subscriptions[wanted.filter] = wanted
+        connection.subscribe(wanted)
         self._by_listener[wanted.listener] = connection, wanted
         if wanted.member is not None:
             self._subscribe(now, wanted.member, wanted, handling)
@@ -398,7 +399,7 @@ class Bridge:
         self._border.detach_listener(listener)
         self._sys.remove(listener)
         if connection.subscriptions.get(listening.filter) is listening:
-            del connection.subscriptions[listening.filter]
+            connection.unsubscribe(listening.filter)
         code = _CODES.get(reason, Code.UNSPECIFIED_ERROR)
         self._settle(now, listener, suback_code(connection.event.version, code))
 

@@ -21,7 +21,8 @@ __all__ = ["Common"]
 
 @dataclass(slots=True)
 class Common:
-    """One gateway's, for all of its run. `limits` and `policy` change when they are read again."""
+    """One gateway's, for all of its run. `limits`, `policy` and the listeners of `settings` change when they
+    are read again."""
 
     settings: GatewaySettings
     border: Border

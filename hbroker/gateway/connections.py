@@ -12,6 +12,7 @@ from hbroker.gateway.claims import Stamp
 from hbroker.gateway.outbox import Done
 from hbroker.gateway.records import SessionSubscription
 from hbroker.protocol.machine import Machine, Symbol
+from hbroker.protocol.subscribers import weight
 
 __all__ = ["TRANSITIONS", "Connection", "Event", "Listening", "State"]
 
@@ -120,6 +121,8 @@ class Connection:
     on_end: list[Done] = field(default_factory=list)
     """Told when every gateway knows what became of it."""
     subscriptions: dict[str, Listening] = field(default_factory=dict)
+    filters: int = 0
+    """Its subscriptions, long ones counted more than once (`subscribers.weight`)."""
     awaited: set[int | str] = field(default_factory=set)
 
     @property
@@ -136,6 +139,19 @@ class Connection:
     def state(self) -> State:
         """What it waits for."""
         return self.machine.state
+
+    def subscribe(self, listening: Listening) -> None:
+        """Takes note of a subscription, in the place of one with the same filter."""
+        self.unsubscribe(listening.filter)
+        self.subscriptions[listening.filter] = listening
+        self.filters += weight((listening.group, listening.plain))
+
+    def unsubscribe(self, filter: str) -> Listening | None:
+        """Forgets a subscription, and returns it."""
+        listening = self.subscriptions.pop(filter, None)
+        if listening is not None:
+            self.filters -= weight((listening.group, listening.plain))
+        return listening
 
     @property
     def has_own_subscriptions(self) -> bool:

@@ -8,13 +8,14 @@ what gateways tell each other, and is ready for clients when it has the sessions
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from enum import Enum, auto
 from itertools import count
 from random import Random
 from typing import TYPE_CHECKING, Final
 
 from hbroker._native import LinkDownEvent
-from hbroker.config import GatewayLimits, GatewaySettings
+from hbroker.config import GatewaySettings
 from hbroker.gateway import claims
 from hbroker.gateway.access import AccessLists
 from hbroker.gateway.barrier import Barrier
@@ -34,6 +35,7 @@ from hbroker.gateway.claims import Claim, Clock
 from hbroker.gateway.closing import Closing
 from hbroker.gateway.common import Common
 from hbroker.gateway.connections import Connection, State
+from hbroker.gateway.departures import Departures
 from hbroker.gateway.gateways import Gateways, Presence
 from hbroker.gateway.keeping import Keeping
 from hbroker.gateway.members import SHARED, Members
@@ -126,6 +128,7 @@ class Gateway:
         self._keeping = Keeping(self._common)
         self._closing = Closing(self._common, self._roster, self._bridge, self._keeping)
         self._opening = Opening(self._common, self._roster, self._bridge, self._keeping, self._closing)
+        self._departures = Departures(self._roster, self._closed)
         self._orders = Orders(self._common, self._roster, self._closing)
         self._state = _Start.SUBSCRIBING
         self._own: set[int] = set()
@@ -185,6 +188,7 @@ class Gateway:
     def handle_mqtt(self, now: int, event: MqttEvent) -> None:
         """What an MQTT client asks, or its end."""
         if isinstance(event, ConnectEvent):
+            self._hurry(now, event.client_id)
             self._opening.handle_connect(now, event)
             self._take_outcomes(now)
             return
@@ -197,7 +201,7 @@ class Gateway:
         code: Code | None = None
         match event:
             case ClosedEvent():
-                self._closed(now, connection, event)
+                self._departures.add(now, connection, event)
             case AuthEvent():
                 code = self._opening.handle_auth(now, connection, event)
             case SubscribeEvent() if connection.state is State.OPEN:
@@ -221,18 +225,20 @@ class Gateway:
         self._opening.handle_timeout(now)
         self._bridge.handle_timeout(now)
         self._keeping.handle_timeout(now)
+        self._departures.handle_timeout(now)
         if self._state is _Start.READY:
             self._closing.handle_timeout(now)
             self._sys.handle_timeout(now)
         self._progress(now)
         self._take_outcomes(now)
 
-    def reload(self, now: int, policy: Policy, limits: GatewayLimits) -> None:
-        """Other rules and limits, at once. Whoever would not be admitted any more is disconnected; all
-        others notice nothing. Limits of what is queued or in flight are those of the time of their
-        CONNECT."""
+    def reload(self, now: int, policy: Policy, settings: GatewaySettings) -> None:
+        """Other rules, and of the settings other limits and listeners, at once. Whoever would not be admitted
+        any more is disconnected; all others notice nothing. Limits of what is queued or in flight are those
+        of the time of their CONNECT."""
         common = self._common
-        common.policy, common.limits = policy, limits
+        common.policy, common.limits = policy, settings.limits
+        common.settings = replace(common.settings, listeners=settings.listeners)
         common.access.reload(policy)
         for connection in list(self._roster.all()):
             if connection.acl is None:
@@ -272,6 +278,7 @@ class Gateway:
             self._opening.poll_timeout(),
             self._bridge.poll_timeout(),
             self._keeping.poll_timeout(),
+            self._departures.poll_timeout(),
             common.records.poll_timeout() if self._state is _Start.READY else None,
             self._sys.poll_timeout() if self._state is _Start.READY else None,
             self._due,
@@ -389,6 +396,7 @@ class Gateway:
 
     def _yield(self, now: int, claim: Claim, barrier: Barrier) -> None:
         self._common.clock.saw(now, claim.stamp)
+        self._hurry(now, claim.client)
         connection = self._roster.of_client(claim.client)
         if connection is None:
             record = self._common.records.of(claim.client)
@@ -454,6 +462,12 @@ class Gateway:
             self._common.border.member(SHARED).handled([(message.publisher, message.sequence)])
 
     # MQTT clients
+
+    def _hurry(self, now: int, client: str) -> None:
+        """The client comes, here or elsewhere: an end of its connection before comes first."""
+        former = self._roster.of_client(client)
+        if former is not None:
+            self._departures.hurry(now, former)
 
     def _closed(self, now: int, connection: Connection, event: ClosedEvent) -> None:
         changed = event.session_expiry_s

@@ -5,6 +5,9 @@ will while no gateway speaks for it, or to count it in a shared group. Its netwo
 client id and the network's key, so any gateway resumes it, and an owner takes it from a dead gateway by
 itself (docs/protocol.md §6.4). All others cost the network nothing: the shared member has their
 subscriptions.
+
+Members have one address, so they share what they know of the nodes: address tokens, and who owns what. When a
+thousand devices come back, a few of their members ask the root, and the others go to the owner at once.
 """
 
 from __future__ import annotations
@@ -18,6 +21,7 @@ from typing import Final
 from hbroker._native import LinkDownEvent
 from hbroker.gateway.border import Border
 from hbroker.protocol.agenda import Agenda, earliest
+from hbroker.protocol.chart import Chart, Knowledge
 from hbroker.protocol.client import ClientControl
 from hbroker.protocol.core import Event
 from hbroker.protocol.outcome import Outcome
@@ -66,6 +70,7 @@ class Members:
         self._root = root
         self._key = key
         self._ids = ids
+        self._knowledge = Knowledge(chart=Chart())
         self._deadlines: Agenda[int] = Agenda()
         self._leaving: Agenda[int] = Agenda()
         self._leavers: dict[int, _Leaver] = {}
@@ -73,10 +78,18 @@ class Members:
         self._by_session: dict[int, int] = {}
         self._session_of: dict[int, int] = {}
         self._client_of: dict[int, str] = {}
-        self._touched: deque[int] = deque()
+        self._told: deque[tuple[int, Outcome]] = deque()
         self._moved: set[int] = set()
         """Whose deadlines may be others than `_deadlines` has."""
-        shared = ClientControl(border.member(SHARED), random, root, SessionTerms(name), ids)
+        shared = ClientControl(
+            border.member(SHARED),
+            random,
+            root,
+            SessionTerms(name),
+            ids,
+            self._knowledge,
+            self._teller(SHARED),
+        )
         self._controls: dict[int, ClientControl] = {SHARED: shared}
 
     # Change
@@ -95,7 +108,9 @@ class Members:
         )
         terms = SessionTerms(client_id, session, expiry_s, clean_start)
         core = self._border.member(number)
-        self._controls[number] = ClientControl(core, self._random, self._root, terms, self._ids)
+        self._controls[number] = ClientControl(
+            core, self._random, self._root, terms, self._ids, self._knowledge, self._teller(number)
+        )
         self._by_session[session] = number
         self._session_of[number] = session
         self._client_of[number] = client_id
@@ -138,9 +153,8 @@ class Members:
         return self._controls[number]
 
     def touch(self, number: int) -> None:
-        """Notes that a control that was called has something to tell, and may be due at another time."""
+        """Notes that a control that was called may be due at another time."""
         if number in self._controls:
-            self._touched.append(number)
             self._moved.add(number)
 
     # In
@@ -175,17 +189,17 @@ class Members:
 
     def poll_outcome(self) -> tuple[int, Outcome] | None:
         """The next outcome and whose it is; None: there is no more now."""
-        while self._touched:
-            number = self._touched[0]
-            control = self._controls.get(number)
-            outcome = None if control is None else control.poll_outcome()
-            if outcome is not None:
+        while self._told:
+            number, outcome = self._told.popleft()
+            if number in self._controls:
                 return number, outcome
-            self._touched.popleft()
         return None
 
     def __len__(self) -> int:
         return len(self._controls)
+
+    def _teller(self, number: int) -> Callable[[Outcome], None]:
+        return lambda outcome: self._told.append((number, outcome))
 
     def _look(self) -> None:
         """Asks the controls that were called when they are due: once in a turn, however often that was."""

@@ -74,7 +74,7 @@ class Opening:
     def handle_connect(self, now: int, event: ConnectEvent) -> None:
         """A client wants to connect."""
         self._common.count("connects")
-        entrant = admit(event, self._common.limits, len(self._roster), self._common.random)
+        entrant = admit(event, self._common.limits, self._roster.staying, self._common.random)
         if self.is_stopping:
             entrant = Refusal(Code.SERVER_UNAVAILABLE, "this gateway is ending")
         elif len(self._common.outbox) >= MOST_LETTERS:
@@ -166,14 +166,16 @@ class Opening:
 
     def _candidate(self, connection: Connection) -> Candidate:
         event, listener = connection.event, self._common.settings.listeners[connection.event.listener]
+        names_user = listener.tls is not None and listener.tls.names_user
         return Candidate(
             client_id=connection.client_id,
             username=event.username or None,
             password=event.password,
             peer=event.peer[0],
             listener=listener.url,
-            certificate=event.certificate if listener.tls and listener.tls.names_user else "",
+            certificate=event.certificate if names_user else "",
             version=event.version,
+            names_user=names_user,
         )
 
     def _exchange(self, now: int, connection: Connection, method: str, data: bytes) -> None:

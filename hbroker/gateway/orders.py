@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from hbroker._native import topic_is_valid
+from hbroker.config import format_address
 from hbroker.gateway.border import ConnectionStatus, WillMessage
 from hbroker.gateway.closing import Closing
 from hbroker.gateway.common import Common
@@ -136,7 +137,7 @@ def _entry(connection: Connection, status: ConnectionStatus | None) -> dict[str,
         "client": connection.client_id,
         "state": "connected",
         "user": connection.username,
-        "address": f"{event.peer[0]}:{event.peer[1]}",
+        "address": format_address(event.peer),
         "version": event.version,
         "keep_alive_s": event.keep_alive_s,
         "since_us": connection.connected_at_us,

@@ -6,9 +6,9 @@ A letter is repeated until it is distributed, or refused for good. Of letters th
 
 from __future__ import annotations
 
-from collections import deque
+from collections import OrderedDict
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from random import Random
 from typing import Final, TypeAlias
 
@@ -47,6 +47,8 @@ class Letter:
     replaces: bool = False
     until: int | None = None
     attempts: int = 0
+    heard: list[Done] = field(default_factory=list)
+    """Told too: they waited for letters that this one took the place of before they were sent."""
 
     @property
     def topic(self) -> str:
@@ -61,17 +63,24 @@ class Outbox:
         self._member = member
         self._random = random
         self._unix_offset_us = unix_offset_us
-        self._waiting: deque[Letter] = deque()
+        self._waiting: OrderedDict[Letter, None] = OrderedDict()
         self._sent: dict[int, Letter] = {}
         self._newest: dict[str, Letter] = {}
         self._pauses: Agenda[Letter] = Agenda()
         self._room_at: int | None = None
 
     def post(self, now: int, letter: Letter) -> None:
-        """Publishes a letter, behind those that wait for room."""
+        """Publishes a letter, behind those that wait for room. One that it replaces does not wait any more;
+        who waited for that waits for this."""
         if letter.replaces:
+            former = self._newest.get(letter.topic)
+            if former is not None and former in self._waiting:
+                del self._waiting[former]
+                letter.heard = former.heard
+                if former.done is not None:
+                    letter.heard.append(former.done)
             self._newest[letter.topic] = letter
-        self._waiting.append(letter)
+        self._waiting[letter] = None
         self._send(now)
 
     def handle_published(self, now: int, sequence: int, reason: int) -> None:
@@ -94,7 +103,7 @@ class Outbox:
             if self._is_replaced(letter):
                 self._end(now, letter, is_distributed=False)
             else:
-                self._waiting.append(letter)
+                self._waiting[letter] = None
         if self._room_at is not None and self._room_at <= now:
             self._room_at = None
         self._send(now)
@@ -109,7 +118,7 @@ class Outbox:
 
     def _send(self, now: int) -> None:
         while self._waiting and self._room_at is None:
-            letter = self._waiting.popleft()
+            letter, _ = self._waiting.popitem(last=False)
             if self._is_replaced(letter):
                 self._end(now, letter, is_distributed=False)
                 continue
@@ -119,7 +128,8 @@ class Outbox:
                 self._end(now, letter, is_distributed=False)
                 continue
             if sequence is None:
-                self._waiting.appendleft(letter)
+                self._waiting[letter] = None
+                self._waiting.move_to_end(letter, last=False)
                 self._room_at = now + _ROOM_PAUSE
             elif letter.message.qos:
                 self._sent[sequence] = letter
@@ -147,5 +157,5 @@ class Outbox:
     def _end(self, now: int, letter: Letter, *, is_distributed: bool) -> None:
         if self._newest.get(letter.topic) is letter:
             del self._newest[letter.topic]
-        if letter.done is not None:
-            letter.done(now, is_distributed)
+        for done in letter.heard if letter.done is None else [*letter.heard, letter.done]:
+            done(now, is_distributed)

@@ -23,8 +23,9 @@ __all__ = ["Admitted", "Candidate", "Challenge", "Check", "FilePolicy", "Policy"
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """Who wants to connect. `listener`: where. `certificate`: the subject of its TLS certificate, verified;
-    empty: it has none. `password`: not to be kept."""
+    """Who wants to connect. `listener`: where. `password`: not to be kept. `names_user`: there a certificate
+    proves the user's name; it is `certificate`, verified, and empty where there is no certificate, or no
+    common name in it."""
 
     client_id: str
     username: str | None
@@ -33,6 +34,7 @@ class Candidate:
     listener: str
     certificate: str = ""
     version: int = 5
+    names_user: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,8 +110,8 @@ class FilePolicy:
             return Admitted(candidate.certificate, _CERTIFICATE)
         if user is None:
             return _ANONYMOUS if self._anonymous else _NO_NAME
-        if passwords is None:
-            return Admitted(user)
+        if passwords is None:  # Where others prove their names nobody gets one for the asking.
+            return _UNPROVEN if candidate.names_user else Admitted(user)
         if candidate.password is None:
             return _WRONG
         password = candidate.password
@@ -147,4 +149,5 @@ class FilePolicy:
 _CERTIFICATE: Final = "certificate"
 _ANONYMOUS: Final = Admitted(None)
 _NO_NAME: Final = Refusal(Code.NOT_AUTHORIZED, "a user name is needed")
+_UNPROVEN: Final = Refusal(Code.BAD_USER_NAME_OR_PASSWORD, "a user name needs a certificate here")
 _WRONG: Final = Refusal(Code.BAD_USER_NAME_OR_PASSWORD, "wrong user name or password")

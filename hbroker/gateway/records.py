@@ -14,7 +14,7 @@ from typing import Any, Final
 
 from hbroker.gateway.border import PACKET_ID_BLOCKS, InFlight, SessionState, SubscribeOptions
 from hbroker.gateway.gateways import Gateways
-from hbroker.gateway.sealing import SESSIONS, client_hash, last_level, unseal
+from hbroker.gateway.sealing import SESSIONS, client_hash, last_level, unseal, within
 from hbroker.gateway.wills import PendingWill
 from hbroker.protocol.agenda import Agenda
 from hbroker.protocol.terms import LONGEST_EXPIRY_S
@@ -25,6 +25,8 @@ __all__ = ["MOST_RECORDS", "Record", "Records", "SessionSubscription"]
 MOST_RECORDS: Final = 2_000_000
 _PACKET_IDS: Final = 1 << 16
 _WORDS: Final = 1 << 64
+_QOS: Final = 3
+_IDENTIFIERS: Final = 1 << 28
 _AGAIN: Final = 60 * SECOND
 """How often a session that another gateway is to end is looked at: that one may be gone by then."""
 
@@ -97,14 +99,14 @@ class Record:
                 client=str(body["client"]),
                 gateway=str(body["gateway"]),
                 run=int(body["run"]),
-                expiry_s=int(body["expiry_s"]),
+                expiry_s=within(body["expiry_s"], LONGEST_EXPIRY_S + 1),
                 away_since_us=None if away is None else int(away),
                 has_member=bool(body["member"]),
                 subscriptions=tuple(_subscription(entry) for entry in body["subscriptions"]),
                 state=SessionState(
                     tuple(_in_flight(entry) for entry in body["in_flight"]),
-                    tuple(_within(id, _PACKET_IDS) for id in body["received"]),
-                    _within(body["block"], PACKET_ID_BLOCKS),
+                    tuple(within(id, _PACKET_IDS) for id in body["received"]),
+                    within(body["block"], PACKET_ID_BLOCKS),
                 ),
                 will=will,
             )
@@ -114,30 +116,19 @@ class Record:
 
 def _subscription(entry: list[Any]) -> SessionSubscription:
     filter, qos, no_local, as_published, identifier = entry
-    options = SubscribeOptions(int(qos), bool(no_local), bool(as_published), 2)
-    return SessionSubscription(str(filter), options, int(identifier))
+    options = SubscribeOptions(within(qos, _QOS), bool(no_local), bool(as_published), 2)
+    return SessionSubscription(str(filter), options, within(identifier, _IDENTIFIERS))
 
 
 def _in_flight(entry: list[Any]) -> InFlight:
     packet_id, publisher, sequence, qos, is_received = entry
     return InFlight(
-        _within(packet_id, _PACKET_IDS),
-        _within(publisher, _WORDS),
-        _within(sequence, _WORDS),
-        _within(qos, 3),
+        within(packet_id, _PACKET_IDS),
+        within(publisher, _WORDS),
+        within(sequence, _WORDS),
+        within(qos, _QOS),
         bool(is_received),
     )
-
-
-def _within(value: Any, end: int) -> int:
-    """A whole number below `end`.
-
-    Raises `ValueError` for any other.
-    """
-    number = int(value)
-    if not 0 <= number < end:
-        raise ValueError(number)
-    return number
 
 
 @dataclass(slots=True)

@@ -17,6 +17,8 @@ class Roster:
         self._by_client: dict[str, Connection] = {}
         self.most = 0
         """How many there were at most."""
+        self.departing = 0
+        """How many of them broke, and are still to be seen to."""
 
     def add(self, connection: Connection) -> None:
         """A connection whose CONNECT has come."""
@@ -40,6 +42,11 @@ class Roster:
     def of_client(self, client_id: str) -> Connection | None:
         """The connection that has this client id, or claims it."""
         return self._by_client.get(client_id)
+
+    @property
+    def staying(self) -> int:
+        """How many have a client."""
+        return len(self) - self.departing
 
     def open(self) -> Iterator[Connection]:
         """Those that were accepted."""

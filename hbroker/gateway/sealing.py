@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hmac
 import json
+import re
 from collections.abc import Mapping
 from hashlib import blake2b
 from typing import Any, Final
@@ -25,6 +26,7 @@ __all__ = [
     "last_level",
     "seal",
     "unseal",
+    "within",
 ]
 
 ROOT: Final = "$gateway/"
@@ -38,6 +40,8 @@ MOST_BYTES: Final = 8 << 20
 """A record of this size would hold a hundred thousand messages in flight."""
 
 _MAC_BYTES: Final = 32
+_ESCAPE: Final = re.compile(rb"\\u[dD]")
+"""With this an escaped surrogate begins."""
 _PURPOSE: Final = b"hbroker gateway\0"
 
 
@@ -58,7 +62,8 @@ def seal(key: bytes, topic: str, body: Mapping[str, object]) -> bytes:
 
 
 def unseal(key: bytes, topic: str, payload: bytes) -> dict[str, Any] | None:
-    """What `seal` was given; None: it is not under this key, for this topic, or no JSON object."""
+    """What `seal` was given; None: it is not under this key, for this topic, or no JSON object, or it holds
+    what no gateway says: a number that is not whole, or text that is none (half of a surrogate pair)."""
     if len(payload) > MOST_BYTES:
         return None
     if key:
@@ -66,10 +71,27 @@ def unseal(key: bytes, topic: str, payload: bytes) -> dict[str, Any] | None:
         if not hmac.compare_digest(mac, _mac(key, topic, payload)):
             return None
     try:
-        body = json.loads(payload)
+        body = json.loads(payload, parse_float=_refuse, parse_constant=_refuse)
+        if _ESCAPE.search(payload):
+            json.dumps(body, ensure_ascii=False).encode()
     except (ValueError, RecursionError):
         return None
     return body if isinstance(body, dict) else None
+
+
+def _refuse(number: str) -> None:
+    raise ValueError(number)
+
+
+def within(value: Any, end: int) -> int:
+    """A whole number of a body, from 0 on and below `end`.
+
+    Raises TypeError or ValueError for anything else.
+    """
+    number = int(value)
+    if not 0 <= number < end:
+        raise ValueError(number)
+    return number
 
 
 def _mac(key: bytes, topic: str, text: bytes) -> bytes:

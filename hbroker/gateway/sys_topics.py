@@ -43,6 +43,10 @@ _COUNTED: Final = {
     "subscriptions/count": "subscriptions",
     "shared_subscriptions/count": "shared_subscriptions",
     "heap/current": "rss_bytes",
+    "sockets/turned_away": "turned_away",
+    "sockets/failed/proxy": "proxy_failed",
+    "sockets/failed/tls": "tls_failed",
+    "sockets/failed/websocket": "websocket_failed",
 }
 """Topics below `$SYS/broker/`, and the counters that they show."""
 

@@ -13,6 +13,7 @@ from typing import Any
 
 from hbroker.gateway.border import WillMessage
 from hbroker.gateway.reasons import Code
+from hbroker.gateway.sealing import within
 from hbroker.protocol import testator
 from hbroker.protocol.timers import SECOND
 
@@ -50,11 +51,11 @@ class PendingWill:
         message = WillMessage(
             topic=str(body["topic"]),
             payload=b64decode(body["payload"]),
-            qos=int(body["qos"]),
+            qos=within(body["qos"], 3),
             retain=bool(body["retain"]),
-            expiry_s=None if expiry is None else int(expiry),
+            expiry_s=None if expiry is None else within(expiry, 1 << 32),
             content_type=str(body["content_type"]),
-            payload_format=None if format is None else int(format),
+            payload_format=None if format is None else within(format, 2),
             response_topic=str(body["response_topic"]),
             correlation_data=b64decode(body["correlation_data"]),
             user_properties=tuple((str(name), str(value)) for name, value in body["user_properties"]),

@@ -1,15 +1,18 @@
 """A client's control: the core's events in, packets and changes of its zones out, outcomes for the
 application (§5.2, §6).
 
-Resolver, subscriber and testator share the address tokens. This is where packets find the one that asked for
-them; a packet that nobody asked for is dropped. A client whose session another run of it took over ends here
-(§6.4): it makes nothing again, so that two runs of one client do not take it from each other for ever.
+Resolver, subscriber and testator share what is known of the nodes, also with other clients at the same
+address. This is where packets find the one that asked for them; a packet that nobody asked for is dropped.
+Many clients never look a topic up, and have no will: what does that is made when it is needed first.
+
+A client whose session another run of it took over ends here (§6.4): it makes nothing again, so that two runs
+of one client do not take it from each other for ever.
 """
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from itertools import count
 from random import Random
@@ -18,11 +21,10 @@ from typing import Final
 from hbroker._native import ControlEvent, LinkDownEvent, LinkUpEvent, PublishedEvent, UnresolvedEvent
 from hbroker._proto import packet_pb2 as pb
 from hbroker.protocol.agenda import earliest
+from hbroker.protocol.chart import Knowledge
 from hbroker.protocol.core import ClientCore, Event
-from hbroker.protocol.expiring import ExpiringCache
 from hbroker.protocol.outcome import Outcome, Published, Resolved, ResolveFailed, TakenOver
 from hbroker.protocol.packets import Address, Reason, body_of, pack
-from hbroker.protocol.requests import TokenCache
 from hbroker.protocol.resolution import PATIENCE, Resolver
 from hbroker.protocol.subscriber import Subscriber
 from hbroker.protocol.subscription import Key, Options
@@ -32,7 +34,6 @@ from hbroker.protocol.testator import Testator, Will
 
 __all__ = ["ClientControl"]
 
-_MOST_TOKENS: Final = 16_384
 _ROOTS_OWN: Final = "$SYS"
 _ID_BITS: Final = 48
 
@@ -41,8 +42,26 @@ class ClientControl:
     """Every decision of one client. Times are microseconds of one monotonic clock.
 
     `root` is where look-ups and discoveries begin. `terms.session` is that of the core's `Config`. `ids`: of
-    tickets and subscriptions, where several controls share one space of them; None: its own.
+    tickets and subscriptions, where several controls share one space of them; None: its own. `knowledge`: of
+    the nodes, where several controls have one address; None: its own. `tell`: called with each outcome; None:
+    they wait for `poll_outcome`.
     """
+
+    __slots__ = (
+        "_core",
+        "_ids",
+        "_is_taken_over",
+        "_knowledge",
+        "_links",
+        "_random",
+        "_resolver",
+        "_root",
+        "_subscriber",
+        "_tell",
+        "_testator",
+        "_told",
+        "terms",
+    )
 
     def __init__(
         self,
@@ -51,16 +70,21 @@ class ClientControl:
         root: Address,
         terms: SessionTerms | None = None,
         ids: Iterator[int] | None = None,
+        knowledge: Knowledge | None = None,
+        tell: Callable[[Outcome], None] | None = None,
     ) -> None:
         self._core = core
+        self._random = random
+        self._root = root
         self.terms = terms or SessionTerms()
-        tokens: TokenCache = ExpiringCache(_MOST_TOKENS)
+        self._knowledge = knowledge or Knowledge()
         self._ids = count(random.getrandbits(_ID_BITS)) if ids is None else ids
         """Random to begin with: nodes may still hold what an earlier run's listeners asked for (§7.6)."""
-        self._resolver = Resolver(core, random, tokens, root)
-        self._subscriber = Subscriber(core, random, tokens, root, self.terms)
-        self._testator = Testator(core, random, self._resolver, tokens, self.terms, self._next_id())
-        self._told: deque[Outcome] = deque()
+        self._told: deque[Outcome] | None = deque() if tell is None else None
+        self._tell: Callable[[Outcome], None] = tell or self._keep
+        self._subscriber = Subscriber(core, random, self._knowledge, root, self.terms, self._tell)
+        self._resolver: Resolver | None = None
+        self._testator: Testator | None = None
         self._links: set[int] = set()
         self._is_taken_over = False
 
@@ -76,7 +100,7 @@ class ClientControl:
     def resolve(self, now: int, topic: str, *, trace: bool = False, patience: int = PATIENCE) -> int:
         """Asks who owns a valid topic. Returns the ticket of the outcome that follows."""
         ticket = self._next_id()
-        self._resolver.resolve(now, ticket, topic, trace=trace, patience=patience)
+        self._look_up().resolve(now, ticket, topic, trace=trace, patience=patience)
         return ticket
 
     def subscribe(
@@ -106,18 +130,25 @@ class ClientControl:
 
     def set_will(self, now: int, will: Will, *, patience: int = PATIENCE) -> None:
         """Has the will kept by its topic's owner, once; `WillSet` or `WillRefused` follows (§6.6)."""
+        if self._testator is None:
+            knowledge, ticket = self._knowledge, self._next_id()
+            self._testator = Testator(
+                self._core, self._random, self._look_up, knowledge, self.terms, ticket, self._tell
+            )
         self._testator.start(now, will, patience)
 
     def set_expiry(self, now: int, expiry_s: int) -> None:
         """Tells every owner, with the subscriptions, that the session is to live so long without a link."""
         self.terms = replace(self.terms, expiry_s=expiry_s)
         self._subscriber.set_terms(now, self.terms)
-        self._testator.set_terms(self.terms)
+        if self._testator is not None:
+            self._testator.set_terms(self.terms)
 
     def leave(self, *, end_session: bool = False, with_will: bool = False) -> None:
         """§6.4: leaves every owner. A persistent session goes on there without a link, unless it is to end.
         `with_will`: its owner is to publish the will (§6.6)."""
-        self._testator.stop()
+        if self._testator is not None:
+            self._testator.stop()
         keep = self.terms.is_persistent and not end_session
         reason = pb.REASON_DISCONNECT_WITH_WILL if with_will else pb.REASON_NORMAL_DISCONNECTION
         packet = pack(pb.Leave(reason=reason, keep_session=keep))
@@ -127,7 +158,7 @@ class ClientControl:
     @property
     def is_will_kept(self) -> bool:
         """Whether the owner of its topic has the will now, as far as this client knows."""
-        return self._testator.state is WillState.KEPT
+        return self.will_state is WillState.KEPT
 
     # In: the core
 
@@ -137,37 +168,39 @@ class ClientControl:
             case ControlEvent():
                 self._handle_packet(now, event)
             case UnresolvedEvent():
-                self._resolver.handle_unresolved(now, event.topic, event.start)
+                self._look_up().handle_unresolved(now, event.topic, event.start)
             case PublishedEvent():
-                self._told.append(Published(event.sequence, event.topic, event.reason))
+                self._tell(Published(event.sequence, event.topic, event.reason))
             case LinkUpEvent():
                 self._links.add(event.link)
             case LinkDownEvent():
                 self._links.discard(event.link)
                 self._subscriber.handle_link_down(now, event.link)
-                self._testator.handle_link_down(now, event.link)
+                if self._testator is not None:
+                    self._testator.handle_link_down(now, event.link)
         self._pass_on(now)
 
     def handle_timeout(self, now: int) -> None:
         """Does what is due."""
-        self._resolver.handle_timeout(now)
+        if self._resolver is not None:
+            self._resolver.handle_timeout(now)
         self._subscriber.handle_timeout(now)
-        self._testator.handle_timeout(now)
+        if self._testator is not None:
+            self._testator.handle_timeout(now)
         self._pass_on(now)
 
     # Out
 
     def poll_timeout(self) -> int | None:
         """When `handle_timeout` is due; None: never."""
-        return earliest(
-            self._resolver.poll_timeout(), self._subscriber.poll_timeout(), self._testator.poll_timeout()
-        )
+        due = self._subscriber.poll_timeout()
+        if self._resolver is not None:
+            due = earliest(due, self._resolver.poll_timeout())
+        return due if self._testator is None else earliest(due, self._testator.poll_timeout())
 
     def poll_outcome(self) -> Outcome | None:
         """The next outcome; None: there is no more now."""
-        if self._told:
-            return self._told.popleft()
-        return self._subscriber.poll_outcome() or self._testator.poll_outcome()
+        return self._told.popleft() if self._told else None
 
     @property
     def links(self) -> int:
@@ -177,7 +210,7 @@ class ClientControl:
     @property
     def will_state(self) -> WillState | None:
         """What the client's will waits for; None: it has none."""
-        return self._testator.state
+        return None if self._testator is None else self._testator.state
 
     def _handle_packet(self, now: int, event: ControlEvent) -> None:
         body = body_of(event.packet)
@@ -186,37 +219,52 @@ class ClientControl:
                 self._subscriber.handle_confirmation(now, event.link, event.source, body)
             case pb.SubAck():
                 self._subscriber.handle_answer(now, event.source, body)
-            case pb.PubAccept():
+            case pb.PubAccept() if self._resolver is not None:
                 self._resolver.handle_accept(now, event.source, body)
-            case pb.Referral():
+            case pb.Referral() if self._resolver is not None:
                 self._resolver.handle_referral(now, body)
-            case pb.WillAck() if event.link is not None:
+            case pb.WillAck() if event.link is not None and self._testator is not None:
                 self._testator.handle_ack(now, event.link, body)
             case pb.Leave() if event.link is None and body.reason == Reason.REASON_SESSION_TAKEN_OVER:
                 self._taken_over(now, body.session)
             case pb.Challenge():
-                self._resolver.handle_challenge(now, event.source, body)
+                if self._resolver is not None:
+                    self._resolver.handle_challenge(now, event.source, body)
                 self._subscriber.handle_challenge(now, event.source, body)
 
     def _pass_on(self, now: int) -> None:
         """Gives what the resolver found to whoever asked: the testator, or the application."""
+        if self._resolver is None:
+            return
+        testator = self._testator
         while (outcome := self._resolver.poll_outcome()) is not None:
             match outcome:
-                case Resolved(ticket=self._testator.ticket):
-                    self._testator.handle_resolved(now, outcome.resolution)
-                case ResolveFailed(ticket=self._testator.ticket):
-                    self._testator.handle_unresolved(now, outcome)
+                case Resolved(ticket=ticket) if testator is not None and ticket == testator.ticket:
+                    testator.handle_resolved(now, outcome.resolution)
+                case ResolveFailed(ticket=ticket) if testator is not None and ticket == testator.ticket:
+                    testator.handle_unresolved(now, outcome)
                 case _:
-                    self._told.append(outcome)
+                    self._tell(outcome)
+
+    def _look_up(self) -> Resolver:
+        if self._resolver is None:
+            self._resolver = Resolver(self._core, self._random, self._knowledge, self._root)
+        return self._resolver
 
     def _taken_over(self, now: int, session: int) -> None:
         """Only those who know the session can say so."""
         if not session or session != self.terms.session or self._is_taken_over:
             return
         self._is_taken_over = True
-        self._testator.stop()
+        if self._testator is not None:
+            self._testator.stop()
+        # Before the subscriptions that it ends: whoever reads one is to hear why.
+        self._tell(TakenOver())
         self._subscriber.give_up(now, Reason.REASON_SESSION_TAKEN_OVER)
-        self._told.append(TakenOver())
+
+    def _keep(self, outcome: Outcome) -> None:
+        assert self._told is not None, "nobody else is told"
+        self._told.append(outcome)
 
     def _next_id(self) -> int:
         return next(self._ids)

@@ -24,6 +24,8 @@ _UNTOLD: Final = -1
 class Confirmations:
     """What the responsible nodes of all subscriptions were asked within their sessions."""
 
+    __slots__ = ("_cleaned", "_core", "_random", "_sites", "_terms")
+
     def __init__(self, core: ClientCore, random: Random, terms: SessionTerms) -> None:
         self._core = core
         self._random = random
@@ -52,13 +54,14 @@ class Confirmations:
     def answered(self, site: Site, request: int) -> bool:
         """The node has the subscription. Returns whether it has answered all that it was asked."""
         del self._sites[request]
-        site.served.add(site.asked.pop(request))
+        site.served = {*site.served, site.asked.pop(request)}
         self.began(site)
         return not site.asked
 
     def began(self, site: Site) -> None:
         """§6.4: what the node has now is of this run of the client."""
-        self._cleaned[site.address] = None
+        if self._terms.clean_start:
+            self._cleaned[site.address] = None
 
     def forget(self, site: Site) -> None:
         """What it was asked is not waited for any more."""

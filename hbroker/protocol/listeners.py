@@ -7,7 +7,6 @@ costs the same however many listen.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Collection, Iterator, MutableMapping
 from typing import TYPE_CHECKING
 
@@ -24,7 +23,7 @@ class Listeners(MutableMapping[int, "Options"]):
 
     def __init__(self) -> None:
         self._by_id: dict[int, Options] = {}
-        self._kinds: Counter[Options] = Counter()
+        self._kinds: dict[Options, int] = {}
 
     @property
     def kinds(self) -> Collection[Options]:
@@ -38,13 +37,13 @@ class Listeners(MutableMapping[int, "Options"]):
         if listener in self._by_id:
             del self[listener]
         self._by_id[listener] = options
-        self._kinds[options] += 1
+        self._kinds[options] = self._kinds.get(options, 0) + 1
 
     def __delitem__(self, listener: int) -> None:
         options = self._by_id.pop(listener)
-        self._kinds[options] -= 1
-        if not self._kinds[options]:
-            del self._kinds[options]
+        left = self._kinds.pop(options) - 1
+        if left:
+            self._kinds[options] = left
 
     def __iter__(self) -> Iterator[int]:
         return iter(self._by_id)

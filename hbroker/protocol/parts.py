@@ -8,8 +8,10 @@ the same lists, which `list` tells.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
+from functools import lru_cache
 from hashlib import blake2b
 from typing import Final
 
@@ -20,6 +22,9 @@ from hbroker.subtree import depth, prefixes
 __all__ = ["Answer", "Parts", "in_parts"]
 
 MOST_PARTS: Final = 10_000
+_NONE: Final[set[str]] = set()
+_NO_CUTS: Final[dict[str, int]] = {}
+"""One of each for all answers: most have no cuts, and come in one part."""
 
 
 def in_parts(ack: pb.SubAck, cuts: Sequence[pb.Cut], held: Sequence[str]) -> Iterator[pb.SubAck]:
@@ -34,12 +39,12 @@ def in_parts(ack: pb.SubAck, cuts: Sequence[pb.Cut], held: Sequence[str]) -> Ite
         yield part
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class Answer:
     """The subtrees that a node holds, and its cuts, as (subtree: epoch), as far as a filter touches them."""
 
-    held: set[str] = field(default_factory=set)
-    cuts: dict[str, int] = field(default_factory=dict)
+    held: AbstractSet[str] = frozenset()
+    cuts: Mapping[str, int] = field(default_factory=lambda: _NO_CUTS)
 
     def stands_for(self, subtree: str, epoch: int) -> bool:
         """Whether it says what became of a delegation by which the node was named (§6.1): the node holds the
@@ -55,28 +60,47 @@ class Answer:
         """What holds after news: they name all that is held now, what came last by itself, and of the cuts
         the new ones alone."""
         before = {subtree: epoch for subtree, epoch in self.cuts.items() if subtree not in news.held}
-        return Answer(news.held, before | news.cuts)
+        return Answer(news.held, {**before, **news.cuts})
+
+
+_NO_ANSWER: Final = Answer()
 
 
 @dataclass(slots=True)
 class Parts:
-    """Which parts of one node's answer have come. `answer`: what is in them."""
+    """Which parts of one node's answer have come. `answer`: the last that was whole."""
 
     list: int = 0
-    missing: set[int] | None = field(default=None)
-    """None: none has come yet."""
-    answer: Answer = field(default_factory=Answer)
+    missing: set[int] | None = None
+    """None: nothing has come in parts."""
+    held: set[str] = field(default_factory=lambda: _NONE)
+    cuts: dict[str, int] = field(default_factory=lambda: _NO_CUTS)
+    answer: Answer = field(default_factory=lambda: _NO_ANSWER)
 
     def take(self, suback: pb.SubAck) -> bool:
         """Takes note of one part. True: the answer is whole. A part of another list begins anew."""
         if suback.parts > MOST_PARTS:
             return False
-        if self.missing is None or self.list != suback.list or not suback.parts:
-            self.list, self.missing, self.answer = suback.list, set(range(suback.parts)), Answer()
+        held, cuts = suback.held, {cut.subtree: cut.epoch for cut in suback.passed_to}
+        if not suback.parts:
+            self.missing = None
+            self.answer = Answer(_shared(tuple(held)), cuts or _NO_CUTS)
+            return True
+        if self.missing is None or self.list != suback.list:
+            self.list, self.missing = suback.list, set(range(suback.parts))
+            self.held, self.cuts = set(), {}
         self.missing.discard(suback.part)
-        self.answer.held.update(suback.held)
-        self.answer.cuts.update((cut.subtree, cut.epoch) for cut in suback.passed_to)
+        self.held.update(held)
+        self.cuts.update(cuts)
+        if not self.missing:
+            self.answer = Answer(self.held, self.cuts)
         return not self.missing
+
+
+@lru_cache(maxsize=1_024)
+def _shared(held: tuple[str, ...]) -> frozenset[str]:
+    """Nodes say the same to thousands of a gateway's clients."""
+    return frozenset(held)
 
 
 def _chunks(items: Iterable[pb.SubAck], room: int) -> Iterator[pb.SubAck]:

@@ -65,6 +65,8 @@ class Request(Generic[OwnerT]):
 class Requests(Generic[OwnerT]):
     """The open requests of one asker: sends, repeats, finds by id."""
 
+    __slots__ = ("_agenda", "_at", "_core", "_open", "_random", "_tokens")
+
     def __init__(self, core: Core, random: Random, tokens: TokenCache) -> None:
         self._core = core
         self._random = random

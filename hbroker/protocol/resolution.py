@@ -19,13 +19,14 @@ from typing import Final
 from hbroker._proto import packet_pb2 as pb
 from hbroker.config import format_address
 from hbroker.protocol.agenda import Agenda, earliest
+from hbroker.protocol.chart import Knowledge
 from hbroker.protocol.core import ClientCore
 from hbroker.protocol.expiring import ExpiringCache
 from hbroker.protocol.lookup import Event, Hop, Lookup, Resolution, State
 from hbroker.protocol.outcome import Outcome, Resolved, ResolveFailed
 from hbroker.protocol.packets import Address, Reason, cut_from
 from hbroker.protocol.reasons import RETRIED_REASONS
-from hbroker.protocol.requests import TOKEN_LIFETIME, Request, Requests, TokenCache, keep_token, reachable
+from hbroker.protocol.requests import TOKEN_LIFETIME, Request, Requests, keep_token, reachable
 from hbroker.protocol.timers import NEGATIVE_TTL, SECOND, ZONE_TTL, retry_after
 from hbroker.subtree import is_within
 
@@ -47,12 +48,13 @@ _LONGEST_TTL: Final = 86_400 * SECOND
 class Resolver:
     """All lookups of one client."""
 
-    def __init__(self, core: ClientCore, random: Random, tokens: TokenCache, root: Address) -> None:
+    def __init__(self, core: ClientCore, random: Random, knowledge: Knowledge, root: Address) -> None:
         self._core = core
         self._random = random
-        self._tokens = tokens
+        self._tokens = knowledge.tokens
+        self._chart = knowledge.chart
         self._root = root
-        self._requests: Requests[Lookup] = Requests(core, random, tokens)
+        self._requests: Requests[Lookup] = Requests(core, random, knowledge.tokens)
         self._agenda: Agenda[Lookup] = Agenda()
         self._by_topic: dict[str, Lookup] = {}
         self._queues: dict[Address, deque[Lookup]] = {}
@@ -232,6 +234,8 @@ class Resolver:
         ttl = min(accept.ttl_s * SECOND, _LONGEST_TTL) or ZONE_TTL
         keep_token(self._tokens, now, owner, accept.token, TOKEN_LIFETIME)
         self._trace(now, lookup, request, "PUBACCEPT", accept.node, owner, accept.zone, accept.ttl_s)
+        is_root = request.address == source == self._root
+        self._chart.learn(now, accept.node, owner, [accept.zone.scope], accept.zone.cuts, is_root=is_root)
         self._install(accept.zone, owner, accept.token, ttl)
         if lookup.fell_back:
             self._referral_until = now + ZONE_TTL

@@ -3,12 +3,13 @@ subscription?"""
 
 from __future__ import annotations
 
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
-from enum import Enum, auto
-from typing import TYPE_CHECKING, Final
+from enum import auto
+from typing import TYPE_CHECKING, Any, Final
 
 from hbroker.config import format_address
-from hbroker.protocol.machine import Machine
+from hbroker.protocol.machine import Machine, Symbol
 from hbroker.protocol.packets import Address
 from hbroker.protocol.parts import Answer, Parts
 from hbroker.protocol.requests import Request
@@ -17,11 +18,13 @@ if TYPE_CHECKING:
     from hbroker.protocol.subscription import Subscription
 
 _MOST_CUTS: Final = 1_000
+NONE: Final[frozenset[Any]] = frozenset()
+"""One for all sites: most have nothing in their sets."""
 
-__all__ = ["TRANSITIONS", "Event", "Site", "State"]
+__all__ = ["NONE", "TRANSITIONS", "Event", "Site", "State"]
 
 
-class State(Enum):
+class State(Symbol):
     """What the client waits for from this node."""
 
     EXPECTED = auto()
@@ -38,7 +41,7 @@ class State(Enum):
     """The end of a pause, to make the subscription again."""
 
 
-class Event(Enum):
+class Event(Symbol):
     """What happens to a node's part."""
 
     EXPECT = auto()
@@ -111,13 +114,13 @@ class Site:
     machine: Machine[State, Event]
     cuts: set[tuple[str, int]] = field(default_factory=set)
     answer: Answer = field(default_factory=Answer)
-    left_out: set[tuple[str, int]] = field(default_factory=set)
+    left_out: AbstractSet[tuple[str, int]] = NONE
     question: Request[Site] | None = None
     parts: Parts = field(default_factory=Parts)
     told: Parts = field(default_factory=Parts)
     link: int | None = None
     asked: dict[int, int] = field(default_factory=dict)
-    served: set[int] = field(default_factory=set)
+    served: AbstractSet[int] = NONE
     failures: int = 0
     is_resumed: bool | None = None
 
@@ -127,13 +130,13 @@ class Site:
             return False
         self.cuts.add((subtree, epoch))
         if not self.answer.stands_for(subtree, epoch):
-            self.left_out.add((subtree, epoch))
+            self.left_out = {*self.left_out, (subtree, epoch)}
         return True
 
     def heard(self, answer: Answer) -> None:
         """Remembers its answer, which takes the place of the one before."""
         self.answer = answer
-        self.left_out = {cut for cut in self.cuts if not answer.stands_for(*cut)}
+        self.left_out = {cut for cut in self.cuts if not answer.stands_for(*cut)} or NONE
 
     def begin_anew(self) -> None:
         """Forgets what it answered, and by what it was named."""

@@ -5,18 +5,21 @@ is responsible, and to whom it passed the question on; within the sessions the r
 stays silent is asked directly; a session that is lost is made again with the same node once, and then by a
 new discovery, because the subtree may have moved (§6.3). Owners also come and go of themselves, by
 handover: they say so with a SUBACK that answers no request (§5.4).
+
+Where a sibling has heard of the one node that serves the filter (`chart`), that one is confirmed with at
+once, and what it answers there takes the place of the discovery. If that does not do, all begins at the root.
 """
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from random import Random
 from typing import Final
 
 from hbroker._proto import packet_pb2 as pb
 from hbroker.protocol import subscription
 from hbroker.protocol.agenda import Agenda, earliest
+from hbroker.protocol.chart import HINT_PATIENCE, Holder, Knowledge
 from hbroker.protocol.confirming import Confirmations
 from hbroker.protocol.core import ClientCore
 from hbroker.protocol.machine import Machine
@@ -28,7 +31,6 @@ from hbroker.protocol.requests import (
     TOKEN_LIFETIME,
     Request,
     Requests,
-    TokenCache,
     keep_token,
     reachable,
 )
@@ -46,25 +48,50 @@ _MOST_SITES: Final = 10_000
 
 
 class Subscriber:
-    """All subscriptions of one client."""
+    """All subscriptions of one client. `tell`: called with what becomes of them."""
+
+    __slots__ = (
+        "_by_id",
+        "_by_key",
+        "_by_link",
+        "_chart",
+        "_confirmations",
+        "_core",
+        "_deadlines",
+        "_pauses",
+        "_questions",
+        "_random",
+        "_root",
+        "_tell",
+        "_terms",
+        "_tokens",
+        "_unsubscriptions",
+    )
 
     def __init__(
-        self, core: ClientCore, random: Random, tokens: TokenCache, root: Address, terms: SessionTerms
+        self,
+        core: ClientCore,
+        random: Random,
+        knowledge: Knowledge,
+        root: Address,
+        terms: SessionTerms,
+        tell: Callable[[Outcome], None],
     ) -> None:
         self._core = core
         self._random = random
-        self._tokens = tokens
+        self._tokens = knowledge.tokens
+        self._chart = knowledge.chart
         self._root = root
         self._terms = terms
-        self._questions: Requests[Site] = Requests(core, random, tokens)
+        self._questions: Requests[Site] = Requests(core, random, knowledge.tokens)
         self._by_key: dict[Key, Subscription] = {}
         self._by_id: dict[int, Subscription] = {}
         self._by_link: dict[int, dict[Site, None]] = {}
         self._confirmations = Confirmations(core, random, terms)
         self._pauses: Agenda[Site] = Agenda()
         self._deadlines: Agenda[int] = Agenda()
-        self._unsubscriptions = Unsubscriptions(core, random)
-        self._outcomes: deque[Outcome] = deque()
+        self._unsubscriptions = Unsubscriptions(core, random, tell)
+        self._tell = tell
 
     # In: the application
 
@@ -82,7 +109,10 @@ class Subscriber:
         known.listeners[listener] = options
         known.waiting.add(listener)
         self._by_id[listener] = known
-        if is_new:
+        hint = self._chart.sole_holder(now, filter) if is_new else None
+        if hint is not None:
+            self._begin_at(now, known, hint)
+        elif is_new:
             self._discover(now, known)
         elif known.options != before or options.retain_handling == pb.RETAIN_HANDLING_SEND:
             self._renew(now, known)
@@ -133,7 +163,7 @@ class Subscriber:
             self._refused(now, known, suback.reason)
             return
         site = self._site(now, known, suback.node, reachable(suback.address, source))
-        keep_token(self._tokens, now, site.address, suback.token, TOKEN_LIFETIME)
+        self._learn(now, site, suback, is_root=not is_direct and source == question.address)
         if not site.parts.take(suback):
             self._review(known)
             return
@@ -167,6 +197,7 @@ class Subscriber:
         for known in self._by_key.values():
             known.links.discard(link)
         for site in list(self._by_link.get(link, ())):
+            self._chart.forget(site.address)
             self._pause(now, site, Event.LINK_DOWN)
             self._review(site.subscription)
 
@@ -192,10 +223,6 @@ class Subscriber:
             self._unsubscriptions.poll_timeout(),
         )
 
-    def poll_outcome(self) -> Outcome | None:
-        """What became of the application's subscriptions."""
-        return self._outcomes.popleft() if self._outcomes else self._unsubscriptions.poll_outcome()
-
     # Discovery
 
     def _discover(self, now: int, known: Subscription) -> None:
@@ -203,6 +230,19 @@ class Subscriber:
             self._release(site)
         known.entry = Site(known, "", self._root, Machine(TRANSITIONS, State.ASKED))
         self._ask(now, known.entry, pb.MODE_RECURSIVE)
+
+    def _begin_at(self, now: int, known: Subscription, hint: Holder) -> None:
+        """Begins with the node that seems to serve all of it: what it holds it says within the session."""
+        site = known.name(hint.node, hint.address)
+        site.took_note_of(hint.subtree, 0)
+        self._judge(now, site, responsible=True)
+        if site.state is State.CONFIRMING:
+            self._pauses.set(site, now + HINT_PATIENCE)
+
+    def _learn(self, now: int, site: Site, suback: pb.SubAck, *, is_root: bool = False) -> None:
+        """What siblings may be spared to ask."""
+        keep_token(self._tokens, now, site.address, suback.token, TOKEN_LIFETIME)
+        self._chart.learn(now, suback.node, site.address, suback.held, suback.passed_to, is_root=is_root)
 
     def _ask(self, now: int, site: Site, mode: pb.Mode) -> None:
         known = site.subscription
@@ -250,6 +290,7 @@ class Subscriber:
     def _doubt(self, now: int, site: Site) -> None:
         """§6.1: of what its answer leaves out the node may yet speak itself; else only a discovery tells."""
         if site.left_out:
+            self._chart.forget(site.address)
             known = site.subscription
             known.reason = Reason.REASON_NOT_SERVING
             self._pauses.set(site, now + retry_after(known.restarts, self._random))
@@ -264,6 +305,7 @@ class Subscriber:
         if site is site.subscription.entry or question.tries < _DIRECT_TRIES:
             self._questions.repeat(now, question)
         else:
+            self._chart.forget(site.address)
             self._start_over(now, site.subscription)
 
     def _start_over(self, now: int, known: Subscription) -> None:
@@ -312,6 +354,12 @@ class Subscriber:
 
     def _confirmed(self, now: int, link: int, site: Site, suback: pb.SubAck) -> None:
         known = site.subscription
+        self._learn(now, site, suback)
+        if suback.node and suback.node != site.node:  # another node has this address now
+            site.machine.handle(Event.DISCLAIM)
+            self._release(site)
+            self._start_over(now, known)
+            return
         is_whole = site.told.take(suback)
         if is_whole:
             site.heard(site.told.answer)
@@ -358,6 +406,7 @@ class Subscriber:
         before = known.sites.get(suback.node)
         is_awaited = before is not None and before.is_awaited
         site = self._site(now, known, suback.node, reachable(suback.address, source))
+        self._learn(now, site, suback)
         is_whole = site.told.take(suback)
         if is_whole:
             site.heard(site.answer.amended(site.told.answer))
@@ -386,6 +435,7 @@ class Subscriber:
         site.machine.handle(Event.DISCLAIM)
         self._release(site)
         if site.left_out or not (suback.passed_to or suback.held):
+            self._chart.forget(site.address)
             self._start_over(now, known)
 
     def _forget_if_unwanted(self, link: int, key: Key) -> None:
@@ -422,6 +472,7 @@ class Subscriber:
             site.machine.handle(Event.RESUME)
             self._confirm(now, site)
         else:  # it did not answer a second time, or is silent in its session: the subtree may have moved
+            self._chart.forget(site.address)
             self._start_over(now, site.subscription)
 
     def _attach(self, site: Site, link: int) -> None:
@@ -454,7 +505,7 @@ class Subscriber:
             known.restarts = 0
             for listener in sorted(known.waiting):
                 self._deadlines.cancel(listener)
-                self._outcomes.append(Subscribed(listener, known.owners, known.is_resumed))
+                self._tell(Subscribed(listener, known.owners, known.is_resumed))
             known.settle()
 
     def _refused(self, now: int, known: Subscription, reason: int) -> None:
@@ -471,7 +522,7 @@ class Subscriber:
         """Ends a listener; returns the sessions in which the subscription goes on."""
         known = self._by_id[listener]
         tried = tuple(site.text for site in known.silent)
-        self._outcomes.append(SubscriptionFailed(listener, known.title, reason, answered, tried))
+        self._tell(SubscriptionFailed(listener, known.title, reason, answered, tried))
         return self._remove(now, listener)
 
     def _abandon(self, now: int, listener: int, reason: int, *, answered: bool) -> None:

@@ -24,6 +24,7 @@ __all__ = [
     "ended_of",
     "record_of",
     "subscription_from",
+    "weight",
 ]
 
 Key: TypeAlias = tuple[str, str]
@@ -76,7 +77,7 @@ class Subscribers:
         known = self._by_session.setdefault(session, {})
         if subscription.key not in known:
             self._count += 1
-            self._weights[session] += _weight(subscription.key)
+            self._weights[session] += weight(subscription.key)
         known[subscription.key] = subscription
 
     def remove(self, session: int, key: Key) -> Subscription | None:
@@ -85,7 +86,7 @@ class Subscribers:
         removed = known.pop(key, None)
         if removed is not None:
             self._count -= 1
-            self._weights[session] -= _weight(key)
+            self._weights[session] -= weight(key)
             if not known:
                 del self._by_session[session], self._weights[session]
         return removed
@@ -107,7 +108,7 @@ class Subscribers:
 
     def has_room(self, session: int, key: Key) -> bool:
         """Whether another one would stay within the limit; one that is there already always does."""
-        return self.get(session, key) is not None or self._weights[session] + _weight(key) <= self._most
+        return self.get(session, key) is not None or self._weights[session] + weight(key) <= self._most
 
     def touching(self, subtree: str) -> Iterator[Subscription]:
         """All whose filter some topic at or below the subtree can match."""
@@ -121,7 +122,8 @@ class Subscribers:
             yield from known.values()
 
 
-def _weight(key: Key) -> int:
+def weight(key: Key) -> int:
+    """For how many filters one counts that is so long."""
     return 1 + sum(map(len, key)) // _BYTES_EACH
 
 

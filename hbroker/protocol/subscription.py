@@ -12,13 +12,13 @@ much as the most demanding of its listeners asks for.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from enum import Enum, auto
+from enum import auto
 from typing import Final, TypeAlias
 
 from hbroker._proto import packet_pb2 as pb
 from hbroker.protocol import sharing, site
 from hbroker.protocol.listeners import Listeners
-from hbroker.protocol.machine import Machine
+from hbroker.protocol.machine import Machine, Symbol
 from hbroker.protocol.packets import Address
 from hbroker.protocol.site import Site
 from hbroker.protocol.terms import SessionTerms
@@ -29,7 +29,7 @@ Key: TypeAlias = tuple[str, str]
 """(group, filter): what a client has one subscription for. The group is empty where it is not shared."""
 
 
-class State(Enum):
+class State(Symbol):
     """What a subscription waits for."""
 
     DISCOVERING = auto()
@@ -41,7 +41,7 @@ class State(Enum):
     ENDED = auto()
 
 
-class Event(Enum):
+class Event(Symbol):
     """What happens to a subscription."""
 
     DISCOVER = auto()
@@ -120,7 +120,7 @@ class Subscription:
         """Every listener was told that it is complete."""
         self.waiting.clear()
         for at in self.sites.values():
-            at.served.clear()
+            at.served = site.NONE
 
     def name(self, node: str, address: Address) -> Site:
         """A node that was not known yet, and is expected to answer."""

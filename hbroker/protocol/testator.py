@@ -4,25 +4,26 @@ The owner of the will's topic publishes it when the client's session with it bre
 a link there. A will that moves with its subtree stays the same message: two nodes that both hold it for a
 moment publish it once, under one message id. One that is registered again after its owner was lost is a
 message of its own: the former may have been published meanwhile.
+
+Where a sibling has heard who owns the topic, the will goes there first, and is looked up if that is not so.
 """
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from enum import Enum, auto
 from random import Random
 from typing import Final
 
 from hbroker._proto import packet_pb2 as pb
+from hbroker.protocol.chart import HINT_PATIENCE, Knowledge
 from hbroker.protocol.core import ClientCore
 from hbroker.protocol.lookup import Resolution
 from hbroker.protocol.machine import Machine
 from hbroker.protocol.outcome import Outcome, ResolveFailed, WillRefused, WillSet
-from hbroker.protocol.packets import PACKET_ROOM, Reason, pack
+from hbroker.protocol.packets import PACKET_ROOM, Address, Reason, pack
 from hbroker.protocol.reasons import RETRIED_REASONS
-from hbroker.protocol.requests import TokenCache
 from hbroker.protocol.resolution import Resolver
 from hbroker.protocol.terms import SessionTerms
 from hbroker.protocol.timers import SECOND, retry_after
@@ -126,21 +127,45 @@ TRANSITIONS: Final[dict[tuple[State, Event], State]] = {
 
 
 class Testator:
-    """One client's will. `ticket`: its own among the resolver's."""
+    """One client's will. `resolver`: called when it is needed. `ticket`: its own among the resolver's.
+    `tell`: called with what became of `start`."""
+
+    __slots__ = (
+        "_attempts",
+        "_core",
+        "_deadline",
+        "_due_at",
+        "_knowledge",
+        "_link",
+        "_machine",
+        "_owner",
+        "_publisher",
+        "_random",
+        "_reason",
+        "_request",
+        "_resolver",
+        "_sequence",
+        "_tell",
+        "_terms",
+        "_tried",
+        "_will",
+        "ticket",
+    )
 
     def __init__(
         self,
         core: ClientCore,
         random: Random,
-        resolver: Resolver,
-        tokens: TokenCache,
+        resolver: Callable[[], Resolver],
+        knowledge: Knowledge,
         terms: SessionTerms,
         ticket: int,
+        tell: Callable[[Outcome], None],
     ) -> None:
         self._core = core
         self._random = random
         self._resolver = resolver
-        self._tokens = tokens
+        self._knowledge = knowledge
         self._terms = terms
         self.ticket: Final = ticket
         self._will: Will | None = None
@@ -149,13 +174,13 @@ class Testator:
         self._sequence = 0
         self._request = 0
         self._link: int | None = None
-        self._owner = ""
+        self._owner: tuple[str, Address] | None = None
         self._attempts = 0
         self._due_at: int | None = None
         self._deadline: int | None = None
         self._reason = 0
         self._tried: tuple[str, ...] = ()
-        self._outcomes: deque[Outcome] = deque()
+        self._tell = tell
 
     # In: the application
 
@@ -165,7 +190,11 @@ class Testator:
         self._publisher = self._random.getrandbits(64) or 1
         self._sequence = 1
         self._deadline = now + patience
-        self._resolve(now)
+        hint = self._knowledge.chart.sole_holder(now, will.message.topic)
+        if hint is None:
+            self._resolve(now)
+        else:
+            self._found(now, will, (hint.node, hint.address), HINT_PATIENCE)
 
     def set_terms(self, terms: SessionTerms) -> None:
         """Other terms of the session, for registrations from now on."""
@@ -180,11 +209,8 @@ class Testator:
 
     def handle_resolved(self, now: int, resolution: Resolution) -> None:
         """The owner of its topic is found."""
-        if self._will is None or not self._machine.accepts(Event.RESOLVE):
-            return
-        self._machine.handle(Event.RESOLVE)
-        self._owner = resolution.owner
-        self._register(now, self._will, resolution)
+        if self._will is not None and self._machine.accepts(Event.RESOLVE):
+            self._found(now, self._will, (resolution.owner, resolution.address), _ACK_PATIENCE)
 
     def handle_unresolved(self, now: int, failed: ResolveFailed) -> None:
         """No owner was found."""
@@ -197,6 +223,7 @@ class Testator:
             return
         if ack.reason in (Reason.REASON_HANDOVER, Reason.REASON_NOT_RESPONSIBLE):
             if self._machine.accepts(Event.MOVE):
+                self._mistrust()
                 self._pause(now, Event.MOVE)
         elif not ack.request or not self._machine.accepts(Event.KEEP):
             return
@@ -209,6 +236,7 @@ class Testator:
         """§6.6: the owner may publish the will now: the next registration is another message."""
         if link == self._link and self._machine.accepts(Event.LINK_DOWN):
             self._sequence += 1
+            self._mistrust()
             self._pause(now, Event.LINK_DOWN)
 
     def handle_timeout(self, now: int) -> None:
@@ -222,6 +250,7 @@ class Testator:
             self._machine.handle(Event.RESUME)
             self._resolve(now)
         elif self._machine.accepts(Event.DEFER):
+            self._mistrust()
             self._pause(now, Event.DEFER)
 
     # Out
@@ -229,10 +258,6 @@ class Testator:
     def poll_timeout(self) -> int | None:
         """When `handle_timeout` is due."""
         return min((at for at in (self._due_at, self._deadline) if at is not None), default=None)
-
-    def poll_outcome(self) -> Outcome | None:
-        """What became of `start`."""
-        return self._outcomes.popleft() if self._outcomes else None
 
     @property
     def state(self) -> State | None:
@@ -242,10 +267,13 @@ class Testator:
     def _resolve(self, now: int) -> None:
         if self._will is not None:
             topic = self._will.message.topic
-            self._resolver.resolve(now, self.ticket, topic, trace=False, patience=_LOOKUP_PATIENCE)
+            self._resolver().resolve(now, self.ticket, topic, trace=False, patience=_LOOKUP_PATIENCE)
 
-    def _register(self, now: int, will: Will, resolution: Resolution) -> None:
-        self._link = self._core.connect(resolution.address, self._tokens.get(now, resolution.address) or b"")
+    def _found(self, now: int, will: Will, owner: tuple[str, Address], patience: int) -> None:
+        self._machine.handle(Event.RESOLVE)
+        self._owner = owner
+        address = owner[1]
+        self._link = self._core.connect(address, self._knowledge.tokens.get(now, address) or b"")
         self._request = self._random.getrandbits(64) or 1
         message = pb.Publish()
         message.CopyFrom(will.message)
@@ -256,7 +284,7 @@ class Testator:
             delay_s=will.delay_s,
             session_expiry_s=self._terms.expiry_s,
         )
-        self._due_at = now + _ACK_PATIENCE
+        self._due_at = now + patience
         if not self._core.send(self._link, pack(body)):
             self._pause(now, Event.DEFER)
 
@@ -266,7 +294,12 @@ class Testator:
         self._due_at = None
         if self._deadline is not None:
             self._deadline = None
-            self._outcomes.append(WillSet(self._owner))
+            self._tell(WillSet("" if self._owner is None else self._owner[0]))
+
+    def _mistrust(self) -> None:
+        """The owner is not what it was taken for, or silent."""
+        if self._owner is not None:
+            self._knowledge.chart.forget(self._owner[1])
 
     def _pause(self, now: int, event: Event) -> None:
         self._machine.handle(event)
@@ -290,4 +323,4 @@ class Testator:
             return
         self._deadline = None
         topic = self._will.message.topic
-        self._outcomes.append(WillRefused(topic, reason, answered, self._tried))
+        self._tell(WillRefused(topic, reason, answered, self._tried))

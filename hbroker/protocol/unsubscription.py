@@ -14,8 +14,7 @@ what an earlier run made, so what this run ended is remembered: that alone is en
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from random import Random
 from typing import Final
@@ -23,7 +22,7 @@ from typing import Final
 from hbroker._proto import packet_pb2 as pb
 from hbroker.protocol.agenda import Agenda
 from hbroker.protocol.core import ClientCore
-from hbroker.protocol.outcome import Unsubscribed
+from hbroker.protocol.outcome import Outcome, Unsubscribed
 from hbroker.protocol.packets import pack
 from hbroker.protocol.subscription import Key
 from hbroker.protocol.timers import SECOND
@@ -46,14 +45,16 @@ class _Ending:
 
 
 class Unsubscriptions:
-    """All subscriptions that are ending."""
+    """All subscriptions that are ending. `tell`: called with each that has ended."""
 
-    def __init__(self, core: ClientCore, random: Random) -> None:
+    __slots__ = ("_by_request", "_core", "_deadlines", "_ended", "_leaving", "_random", "_tell")
+
+    def __init__(self, core: ClientCore, random: Random, tell: Callable[[Outcome], None]) -> None:
         self._core = core
         self._random = random
         self._by_request: dict[int, _Ending] = {}
         self._deadlines: Agenda[_Ending] = Agenda()
-        self._outcomes: deque[Unsubscribed] = deque()
+        self._tell = tell
         self._leaving = 0
         """How many requests about shared groups are not answered."""
         self._ended: dict[Key, None] = {}
@@ -107,15 +108,11 @@ class Unsubscriptions:
     def handle_timeout(self, now: int) -> None:
         """Has nobody wait any longer for those who are silent."""
         for ending in self._deadlines.due(now):
-            self._tell(ending)
+            self._say(ending)
 
     def poll_timeout(self) -> int | None:
         """When `handle_timeout` is due."""
         return self._deadlines.next()
-
-    def poll_outcome(self) -> Unsubscribed | None:
-        """The next that has ended."""
-        return self._outcomes.popleft() if self._outcomes else None
 
     def _send(self, listener: int | None, key: Key, links: Iterable[int]) -> _Ending:
         group, filter = key
@@ -131,11 +128,11 @@ class Unsubscriptions:
     def _finish_if_answered(self, ending: _Ending) -> None:
         if not ending.awaited:
             self._deadlines.cancel(ending)
-            self._tell(ending)
+            self._say(ending)
         if ending.is_shared:
             self._core.set_leaving(self._leaving > 0)
 
-    def _tell(self, ending: _Ending) -> None:
+    def _say(self, ending: _Ending) -> None:
         listener, ending.listener = ending.listener, None
         if listener is not None:
-            self._outcomes.append(Unsubscribed(listener))
+            self._tell(Unsubscribed(listener))

@@ -1,14 +1,15 @@
 """A gateway's process: the native core, the control over it, threads for what blocks, and signals.
 
 SIGTERM or SIGINT says goodbye to every client, publishes what is owed, and ends; a second one ends at once.
-SIGHUP reads passwords, rules and limits again; where a file is wrong the former ones stay, and the log says
-why.
+SIGHUP reads passwords, rules, limits and certificates again; where a file is wrong all stay as they were, and
+the log says why.
 """
 
 from __future__ import annotations
 
 import asyncio
 import errno
+import gc
 import logging
 import secrets
 import signal
@@ -20,7 +21,7 @@ from random import Random
 from typing import Final, ParamSpec, cast
 
 from hbroker._native import Config
-from hbroker.config import GatewayLimits, GatewaySettings, ListenerSettings, format_address
+from hbroker.config import GatewaySettings, ListenerSettings, format_address
 from hbroker.errors import ConfigError, ConfigErrors
 from hbroker.gateway.border import Shell
 from hbroker.gateway.control import Gateway
@@ -28,7 +29,7 @@ from hbroker.gateway.policy import Check, Refusal, Verdict
 from hbroker.gateway.reasons import Code
 from hbroker.runtime.address import listen_for
 from hbroker.runtime.logs import EventLog
-from hbroker.runtime.native_gateway import NativeShell
+from hbroker.runtime.native_gateway import NativeShell, native_listeners
 from hbroker.runtime.policies import load_policy
 from hbroker.runtime.ports import require_listeners
 from hbroker.runtime.turns import clock
@@ -48,6 +49,9 @@ LEAVE_S: Final = 0.2
 BATCH: Final = 512
 """Events, messages and requests taken in one turn, of each."""
 _SHORTEST_S: Final = 0.001
+_YOUNG: Final = 20_000
+"""Objects that are made between two searches for garbage. A storm of clients makes millions that all live:
+to look through them often finds nothing."""
 
 logger = logging.getLogger(__name__)
 
@@ -66,6 +70,9 @@ def run_gateway(
     settings are when SIGHUP comes; None: as they were, with their files read again. Raises OSError and
     PortTaken where an address cannot be had, ConfigErrors for a file that is wrong.
     """
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(_YOUNG, *gc.get_threshold()[1:])
     return asyncio.run(_Process(settings, ready, version, policy, reload).run())
 
 
@@ -84,6 +91,9 @@ class _Process:
         publisher = secrets.randbits(64) or 1
         self._settings = settings
         self._listeners = require_listeners(settings.listeners)
+        native_listeners(
+            self._listeners, settings.limits
+        )  # a wrong file is told now, and not when it has joined
         self._shell = _new_shell(settings, publisher)
         self._hook = policy
         self._reload = reload
@@ -135,6 +145,13 @@ class _Process:
         """Takes what has come, and does what is due."""
         if self._ended.is_set():
             return
+        self._shell.gather(True)
+        try:
+            self._take()
+        finally:
+            self._shell.gather(False)
+
+    def _take(self) -> None:
         now = clock()
         shell, control = self._shell, self._control
         events = shell.poll_member_events(BATCH)
@@ -179,7 +196,7 @@ class _Process:
     def _listen(self, now: int) -> None:
         try:
             urls = tuple(self._open(number, listener).url for number, listener in enumerate(self._listeners))
-        except OSError as error:
+        except (OSError, ConfigError) as error:
             self._has_failed = True
             self._log.error("cannot_listen", error=str(error))
             self._ended.set()
@@ -238,13 +255,24 @@ class _Process:
         try:
             settings = self._settings if self._reload is None else self._reload()
             policy = load_policy(settings.access, self._hook)
+            listeners = self._set_listeners(settings)
         except (ConfigError, ConfigErrors) as wrong:
             self._log.error("not_reloaded", errors=str(wrong))
             return
-        limits: GatewayLimits = settings.limits
-        self._guard(self._control.reload, clock(), policy, limits)
+        self._guard(self._control.reload, clock(), policy, replace(settings, listeners=listeners))
         self._log.info("reloaded")
         self._turn()
+
+    def _set_listeners(self, settings: GatewaySettings) -> tuple[ListenerSettings, ...]:
+        """What the listeners are from now on. What their URLs say stays as all have been told: with other
+        URLs only the files of the former listeners are read again."""
+        listeners = settings.listeners
+        if settings.urls != self._settings.urls:
+            self._log.warning("listeners_kept", remedy="restart the gateway for listeners at other URLs")
+            listeners = self._settings.listeners
+        if self._ready is None:
+            self._shell.set_listeners(listeners, settings.limits)
+        return listeners
 
 
 def _verdict(check: Check) -> Verdict:

@@ -7,13 +7,14 @@ attribute, whatever its class.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Final
 
 from hbroker import _native
 from hbroker._native import Config
 from hbroker.config import GatewayLimits, ListenerSettings
+from hbroker.errors import ConfigError
 from hbroker.gateway.border import (
     AuthEvent,
     ClosedEvent,
@@ -27,7 +28,7 @@ from hbroker.gateway.border import (
 )
 from hbroker.protocol.packets import Address
 
-__all__ = ["NativeShell"]
+__all__ = ["NativeShell", "native_listeners"]
 
 
 class NativeShell:
@@ -41,26 +42,16 @@ class NativeShell:
         self._limits = limits
 
     def open_listener(self, number: int, listener: ListenerSettings) -> int:
-        """See `Shell`. Raises OSError for a file that cannot be read, NativeError for one that is no PEM."""
-        tls = listener.tls
-        mode = "none"
-        if tls is not None and tls.client_ca:
-            mode = "required" if tls.needs_certificate else "optional"
-        settings = _native.ListenerSettings(
-            certificates=Path(tls.certificate).read_bytes() if tls else b"",
-            key=Path(tls.key).read_bytes() if tls else b"",
-            client_authorities=Path(tls.client_ca).read_bytes() if tls and tls.client_ca else b"",
-            client_certificates=mode,
-            websocket=bool(listener.websocket),
-            websocket_path=listener.websocket,
-            proxy_protocol=listener.proxy_protocol,
-            connections=listener.connections,
-            connect_rate=listener.connect_rate,
-            maximum_packet=listener.packet_bytes,
-            receive_maximum=self._limits.in_flight,
-            rate=self._limits.rate,
-        )
+        """See `Shell`."""
+        (settings,) = native_listeners([listener], self._limits)
         return self._core.open_listener(number, listener.address, settings)[1]
+
+    def set_listeners(self, listeners: Sequence[ListenerSettings], limits: GatewayLimits) -> None:
+        """See `Shell`."""
+        made = native_listeners(listeners, limits)
+        self._limits = limits
+        for number, settings in enumerate(made):
+            self._core.set_listener(number, settings)
 
     def poll_mqtt(self, limit: int = 1024) -> list[MqttEvent]:
         """See `Shell`."""
@@ -69,6 +60,52 @@ class NativeShell:
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._core, name)
+
+
+def native_listeners(
+    listeners: Sequence[ListenerSettings], limits: GatewayLimits
+) -> list[_native.ListenerSettings]:
+    """Listeners as the core takes them. Reads their certificates and keys; raises ConfigError for a file that
+    cannot be read, or is not what it should be."""
+    return [_native_listener(listener, limits) for listener in listeners]
+
+
+def _native_listener(listener: ListenerSettings, limits: GatewayLimits) -> _native.ListenerSettings:
+    tls = listener.tls
+    mode = "none"
+    if tls is not None and tls.client_ca:
+        mode = "required" if tls.needs_certificate else "optional"
+    try:
+        return _native.ListenerSettings(
+            certificates=_read(tls.certificate) if tls else b"",
+            key=_read(tls.key) if tls else b"",
+            client_authorities=_read(tls.client_ca) if tls and tls.client_ca else b"",
+            client_certificates=mode,
+            websocket=bool(listener.websocket),
+            websocket_path=listener.websocket,
+            proxy_protocol=listener.proxy_protocol,
+            connections=listener.connections,
+            connect_rate=listener.connect_rate,
+            maximum_packet=listener.packet_bytes,
+            receive_maximum=limits.in_flight,
+            rate=limits.rate,
+        )
+    except _native.NativeError as error:
+        assert tls is not None, "all else was checked when it was read"
+        what, _, why = str(error).partition(": ")
+        file = {"key": tls.key, "client authority": tls.client_ca}.get(what, tls.certificate)
+        remedy = "name files in PEM; the key is that of the first certificate"
+        raise ConfigError(f"{what}: {why}", file=file, line=None, remedy=remedy) from None
+
+
+def _read(file: str) -> bytes:
+    try:
+        return Path(file).read_bytes()
+    except OSError as error:
+        remedy = "check its name and your permission to read it"
+        raise ConfigError(
+            f"cannot read the file ({error.strerror})", file=file, line=None, remedy=remedy
+        ) from None
 
 
 def _connect(native: Any) -> ConnectEvent:

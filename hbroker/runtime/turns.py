@@ -52,6 +52,9 @@ class Pollable(Protocol):
     def poll_events(self, limit: int = 1024) -> list[Event]:
         """The events that wait, at most `limit`."""
 
+    def gather(self, gathers: bool) -> None:
+        """Whether what follows from verbs may wait for more of them."""
+
 
 def clock() -> int:
     """The endpoint's clock: monotonic, in microseconds."""
@@ -81,11 +84,17 @@ class Turns:
     def take(self, now: int) -> bool:
         """One turn; returns whether another should follow at once."""
         events = self._endpoint.poll_events(EVENTS)
-        for event in events:
-            self._guard(self._control.handle_event, now, event)
-        deadline = self._control.poll_timeout()
-        if deadline is not None and deadline <= now:
-            self._guard(self._control.handle_timeout, now)
+        if len(events) > 1:
+            self._endpoint.gather(True)
+        try:
+            for event in events:
+                self._guard(self._control.handle_event, now, event)
+            deadline = self._control.poll_timeout()
+            if deadline is not None and deadline <= now:
+                self._guard(self._control.handle_timeout, now)
+        finally:
+            if len(events) > 1:
+                self._endpoint.gather(False)
         wants_more = self._on_turn is not None and bool(self._guard(self._on_turn, now))
         return wants_more or len(events) == EVENTS
 

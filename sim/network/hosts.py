@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final, Protocol
 
 from hbroker._native import Config, Engine, Message
 from hbroker.config import NodeSettings
+from hbroker.protocol.chart import Knowledge
 from hbroker.protocol.client import ClientControl
 from hbroker.protocol.core import Event
 from hbroker.protocol.jurisdiction import Delegation
@@ -274,7 +275,11 @@ class ClientHost(Host):
         self.outcomes: list[Outcome] = []
         self.messages: list[Message] = []
         self.control: ClientControl = ClientControl(
-            self.engine, world.random, root, replace(terms, session=self.session)
+            self.engine,
+            world.random,
+            root,
+            replace(terms, session=self.session),
+            knowledge=Knowledge(chart=world.chart),
         )
         world.add(self)
 

@@ -16,6 +16,7 @@ from typing import Final
 
 from hbroker._native import ControlEvent, LinkDownEvent, OverflowEvent
 from hbroker._proto import packet_pb2 as pb
+from hbroker.protocol.chart import Chart
 from hbroker.protocol.core import Event
 from hbroker.protocol.notices import LeaseLost, TookBack
 from hbroker.protocol.packets import body_of
@@ -73,11 +74,14 @@ class Broken(Exception):
 
 
 class Trial:
-    """A plan's network, and those who watch it."""
+    """A plan's network, and those who watch it. Where its seed is odd the clients share what they know of the
+    nodes, as the members of a gateway do."""
 
     def __init__(self, plan: Plan) -> None:
         self._plan = plan
         self._world = World(plan.seed)
+        if plan.seed % 2:
+            self._world.chart = Chart()
         self._fleet = Fleet(self._world, plan.nodes, plan.expiries, plan.credits)
         self._ownership = Ownership(self._world, plan.topics)
         self._deliveries = Deliveries(self._ownership, plan.topics, lambda: self._world.now)

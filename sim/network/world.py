@@ -14,6 +14,7 @@ from random import Random
 from typing import TYPE_CHECKING, Final
 
 from hbroker._proto import packet_pb2 as pb
+from hbroker.protocol.chart import Chart
 from hbroker.protocol.core import Event
 
 from .paths import CLEAR, Faults
@@ -67,6 +68,8 @@ class World:
         """Called for each event of an engine, before its control reads it."""
         self.sent_bytes: Counter[tuple[Address, Address]] = Counter()
         self.hosts: dict[Address, Host] = {}
+        self.chart = Chart(0)
+        """What clients know of the nodes together, as a gateway's members do. This one learns nothing."""
         self._due: list[tuple[int, int, Host, Datagram | None]] = []
         self._sequence = 0
         self._next_port = 7_700

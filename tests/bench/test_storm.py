@@ -9,7 +9,7 @@ from contextlib import contextmanager
 
 import pytest
 
-from bench.storm import Plan, Storm, connect_packet
+from bench.storm import Plan, Storm, connect_packet, subscribe_packet
 from bench.transport import Address
 
 _ACCEPTED, _RESUMED, _REFUSED = b"\x20\x03\x00\x00\x00", b"\x20\x03\x01\x00\x00", b"\x20\x03\x00\x87\x00"
@@ -50,6 +50,26 @@ def test_what_each_client_was_told_is_counted() -> None:
         told = storm.run()
     assert (told.accepted, told.present, told.refused) == (3, 1, 2)
     assert sorted(heard) == [connect_packet(f"device-{n:06}") for n in range(5)]
+
+
+def test_who_subscribes_is_accepted_with_its_suback() -> None:
+    heard: list[bytes] = []
+    granted, refused = b"\x90\x04\x00\x01\x00\x01", b"\x90\x04\x00\x01\x00\x80"
+    answers = [_ACCEPTED + granted, _ACCEPTED + refused, _RESUMED + granted, _REFUSED]
+    plan = Plan(4, window=1, expiry_s=7, has_subscriptions=True, has_wills=True)
+    with _server(answers, heard) as address, Storm(address, plan) as storm:
+        told = storm.run()
+    assert (told.accepted, told.present, told.refused) == (2, 1, 2)
+    names = [f"device-{n:06}" for n in range(4)]
+    assert heard == [
+        connect_packet(name, 7, has_will=True) + subscribe_packet(f"own/{name}") for name in names
+    ]
+
+
+def test_subscribe_and_the_will_are_as_the_specification_has_them() -> None:
+    assert subscribe_packet("a/b") == b"\x82\x09\x00\x01\x00\x00\x03a/b\x01"
+    will = b"\x00\x00\x07state/a\x00\x04gone"
+    assert connect_packet("a", has_will=True) == b"\x10\x1e\x00\x04MQTT\x05\x0e\x00\x00\x00\x00\x01a" + will
 
 
 def test_clients_come_at_their_times() -> None:

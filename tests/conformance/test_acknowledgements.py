@@ -53,6 +53,8 @@ def test_a_ping_is_answered(client: Client) -> None:
 def test_a_message_that_is_refused_is_told_so(client: Client, other: Client, name: str) -> None:
     assert client.publish("denied/t", qos=1) == 0x87
     assert client.publish("denied/t", qos=2, packet_id=7) == 0x87
+    client.send(publish("denied/t", qos=1, packet_id=8))
+    assert client.answer(PUBACK, 8).get(P.REASON)
     other.subscribe(f"{name}/t", options=2)
     # The packet id is free again, without PUBREL.
     assert client.publish(f"{name}/t", b"new", qos=2, packet_id=7) == 0

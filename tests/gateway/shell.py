@@ -65,6 +65,9 @@ class EndpointShell:
         port: int = opened.getsockname()[1]
         return port
 
+    def set_listeners(self, listeners: Sequence[ListenerSettings], limits: GatewayLimits) -> None:
+        self.set = [*listeners]
+
     def fileno(self) -> int:
         return self._epoll.fileno()
 
@@ -82,6 +85,10 @@ class EndpointShell:
         with suppress(BlockingIOError):
             self._wake.recv(4096)
         return [self.events.popleft() for _ in range(min(limit, len(self.events)))]
+
+    def gather(self, gathers: bool) -> None:
+        for member in self._members.values():
+            member.gather(gathers)
 
     def drain(self, timeout_s: float) -> bool:
         return all([member.drain(timeout_s) for member in self._members.values()])

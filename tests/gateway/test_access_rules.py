@@ -80,6 +80,12 @@ def test_nobody_writes_itself_into_the_rules_of_others(user: str | None, client:
         assert rule.filter.count("/") == (2 if rule.filter.startswith("of/") else 1)
 
 
+def test_a_mark_in_a_name_is_no_mark() -> None:
+    acl = parse("pattern read %c/%u", "acl")
+    assert [rule.filter for rule in acl.rules("ann", "%u")] == ["%u/ann"]
+    assert [rule.filter for rule in acl.rules("%c", "me")] == ["me/%c"]
+
+
 def test_a_file_as_users_of_mosquitto_write_it() -> None:
     acl = parse(
         """

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -132,7 +133,7 @@ class TestReload:
         gateway = FakeGateway(tree, "one", policy=self.policy(ann="1", bob="2", cyd="3")).ready()
         clients = {name: self.admitted(gateway, name) for name in ("ann", "bob", "cyd")}
         nobody = gateway.connect("nobody")
-        gateway.control.reload(tree.world.now, self.policy(False, ann="1", bob="other"), GatewayLimits())
+        gateway.control.reload(tree.world.now, self.policy(False, ann="1", bob="other"), gateway.settings)
         closed = {name: client.closed for name, client in clients.items()}
         assert closed == {"ann": None, "bob": 0x87, "cyd": 0x87}
         assert nobody.closed == 0x87
@@ -143,7 +144,8 @@ class TestReload:
         one, two = gateway.connect("a"), gateway.connect("b")
         assert len(gateway.border.acls) == 1
         access = "topic read home/#\npattern write of/%c"
-        gateway.control.reload(tree.world.now, self.policy(access=access), GatewayLimits(subscriptions=1))
+        settings = replace(gateway.settings, limits=GatewayLimits(subscriptions=1))
+        gateway.control.reload(tree.world.now, self.policy(access=access), settings)
         lists = [gateway.border.acls[gateway.border.assigned[c.number]] for c in (one, two)]
         assert [[r.filter for r in rules] for rules in lists] == [["home/#", "of/a"], ["home/#", "of/b"]]
         assert len(gateway.border.acls) == 2

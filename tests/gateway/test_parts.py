@@ -2,21 +2,28 @@
 
 from __future__ import annotations
 
+import copy
+from collections.abc import Callable
+from functools import partial
 from random import Random
 from typing import Any, cast
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hbroker._proto import packet_pb2 as pb
-from hbroker.gateway.border import Member, WillMessage
-from hbroker.gateway.claims import Clock, Stamp
+from hbroker.gateway import claims
+from hbroker.gateway.border import InFlight, Member, SessionState, SubscribeOptions, WillMessage
+from hbroker.gateway.claims import Claim, Clock, Stamp
 from hbroker.gateway.gateways import Gateways, Presence
 from hbroker.gateway.load import LoadAverage
+from hbroker.gateway.orders import Request
 from hbroker.gateway.outbox import Letter, Outbox
 from hbroker.gateway.reasons import Code, suback_code
+from hbroker.gateway.records import Record, SessionSubscription
 from hbroker.gateway.sealing import seal, unseal
+from hbroker.gateway.wills import PendingWill
 
 
 @given(st.lists(st.tuples(st.integers(0, 1_000), st.none() | st.integers(0, 1_000_000)), max_size=30))
@@ -69,6 +76,63 @@ def test_what_is_sealed_is_read_under_the_same_key_and_topic_alone(key: bytes, b
 @given(st.binary(max_size=60), st.binary(max_size=4))
 def test_any_bytes_are_read_or_not(payload: bytes, key: bytes) -> None:
     assert unseal(key, "t", payload) is None or isinstance(unseal(key, "t", payload), dict)
+
+
+@pytest.mark.parametrize(
+    "text", [b"Infinity", b"-Infinity", b"NaN", b"1e999", b"1.5", rb'"\ud800"', rb'"\uD83D x"']
+)
+def test_what_no_gateway_says_is_not_read(text: bytes) -> None:
+    """Whole numbers and text alone: of the rest half cannot be counted with, or sent on."""
+    assert unseal(b"", "t", b'{"a": %b}' % text) is None
+    assert unseal(b"", "t", b"{%b: 1}" % text) is None
+
+
+def test_any_text_is_read_back() -> None:
+    body = {"name": "\U0001f600 \u00e9 \\ud800"}
+    assert unseal(b"", "t", seal(b"", "t", body)) == body
+
+
+_JSON = st.recursive(
+    st.none() | st.booleans() | st.integers(-(1 << 70), 1 << 70) | st.text(max_size=3),
+    lambda inner: st.lists(inner, max_size=6) | st.dictionaries(st.text(max_size=3), inner, max_size=2),
+    max_leaves=8,
+)
+_BODIES: dict[Callable[[dict[str, Any]], object], dict[str, Any]] = {
+    Record.parse: Record(
+        "c",
+        "g",
+        1,
+        10,
+        20,
+        True,
+        (SessionSubscription("a/+", SubscribeOptions(1), 6),),
+        SessionState((InFlight(1, 2, 3, 2, True),), (3,), 5),
+        PendingWill(WillMessage("t", b"x", 2, True, 0, 9, "text", 1, "r", b"c", (("a", "b"),)), 7),
+    ).body(),
+    Presence.parse: Presence("g", 1, True, ("mqtt://x",), 5).body(),
+    Request.parse: Request("kick", "r" * 16, 5, "c").body(),
+    claims.parse: claims.body_of("g", [Claim("c", Stamp(1, 2), True)]),
+}
+
+
+@settings(max_examples=500)
+@given(st.sampled_from(list(_BODIES)), st.data())
+def test_any_body_is_read_or_not(parse: Callable[[dict[str, Any]], object], data: st.DataObject) -> None:
+    """One of its values, at any depth, is another than it should be."""
+    body = copy.deepcopy(_BODIES[parse])
+    place: Any = body
+    key: Any = data.draw(st.sampled_from(sorted(body)))
+    while isinstance(place[key], dict | list) and place[key] and data.draw(st.booleans()):
+        place = place[key]
+        key = data.draw(st.sampled_from(sorted(place) if isinstance(place, dict) else range(len(place))))
+    place[key] = data.draw(st.sampled_from([-1, 3, 1 << 32, 1 << 70, "", None, [], {}]) | _JSON)
+    read = parse(body)
+    if isinstance(read, Record):
+        assert 0 <= read.expiry_s < 1 << 32
+        assert all(s.options.qos in (0, 1, 2) and 0 <= s.identifier < 1 << 28 for s in read.subscriptions)
+        assert read.will is None or read.will.message.qos in (0, 1, 2)
+        assert read.will is None or read.will.message.payload_format in (None, 0, 1)
+        assert read.will is None or (read.will.message.expiry_s or 0) in range(1 << 32)
 
 
 @pytest.mark.parametrize("code", list(Code))
@@ -139,6 +203,23 @@ class TestOutbox:
         outbox.handle_timeout(1_000_000)
         assert [payload for _, payload in core.sent] == [b"0", b"1", b"2", b"3", b"4"]
         assert len(outbox) == 2, "QoS 0 is done with"
+
+    def test_what_waits_is_replaced_and_does_not_gather(self) -> None:
+        core, outbox = self.outbox()
+        core.room = 0
+        told: list[tuple[int, bool]] = []
+        for number in range(5_000):
+            message = WillMessage("t", b"%d" % number, qos=1)
+            done = partial(lambda number, _now, good: told.append((number, good)), number)
+            outbox.post(0, Letter(message, done if number % 1_000 == 0 else None, replaces=True))
+            outbox.post(0, Letter(WillMessage("u", b"%d" % number, qos=1), replaces=True))
+        assert len(outbox) == 2
+        assert not told, "nobody knows the newest yet"
+        core.room = 100
+        outbox.handle_timeout(1_000_000)
+        assert core.sent == [("t", b"4999"), ("u", b"4999")]
+        outbox.handle_published(1_000_000, 1, pb.REASON_SUCCESS)
+        assert told == [(number, True) for number in range(0, 5_000, 1_000)]
 
     @pytest.mark.parametrize("reason", [pb.REASON_NOT_AUTHORIZED, pb.REASON_MESSAGE_EXPIRED])
     def test_what_is_refused_for_good_is_not_repeated(self, reason: int) -> None:

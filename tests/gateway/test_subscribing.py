@@ -99,6 +99,17 @@ def test_a_client_has_so_many_filters_and_no_more() -> None:
     assert client.subscribe("home/c") == [1]
 
 
+def test_a_long_filter_counts_more_than_once() -> None:
+    """Else the record of a session, which every gateway keeps, could be of hundreds of megabytes."""
+    client = one_gateway(limits=GatewayLimits(subscriptions=10)).connect("a")
+    long = "home/" + "x" * (8 * 64)
+    assert client.subscribe(long, "home/b", "home/c") == [1, 1, 0x97]
+    assert client.subscribe(long) == [1], "it replaces what is there"
+    assert client.unsubscribe(long) == [0]
+    assert client.subscribe("home/c", long + "x" * 64) == [1, 0x97]
+    assert client.subscribe("home/c", long) == [1, 0x97]
+
+
 def test_suback_waits_for_every_owner() -> None:
     gateway = one_gateway(subtrees=HOME)
     client = gateway.connect("a")

@@ -195,6 +195,10 @@ class Commands(Client):
 def mosquitto(place: Place, *flags: str) -> Commands:
     """mosquitto_pub and mosquitto_sub."""
     common = ["-h", place.host, "-p", str(place.port), "-V", {4: "311", 5: "5"}[place.version], *flags]
+    if place.authority:
+        common += ["--cafile", place.authority]
+    if place.certificate:
+        common += ["--cert", place.certificate, "--key", place.key]
     return Commands(["mosquitto_pub", *common], ["mosquitto_sub", *common], "Subscribed (", place.client_id)
 
 

@@ -28,7 +28,8 @@ class Message:
 @dataclass(frozen=True)
 class Place:
     """Where a client connects, and as whom. `version`: 4 is MQTT 3.1.1. `kept`: the session outlives the
-    connection (`Peer` knows how to)."""
+    connection (`Peer` knows how to). `authority`: over TLS, trusting who is in this file; `certificate` and
+    `key` are its own, if it has some."""
 
     host: str
     port: int
@@ -36,6 +37,9 @@ class Place:
     version: int = 5
     websocket: bool = False
     kept: bool = False
+    authority: str = ""
+    certificate: str = ""
+    key: str = ""
 
     @classmethod
     def read(cls) -> Self:

@@ -16,6 +16,7 @@ from random import Random
 
 from hbroker._native import ControlEvent, LinkDownEvent, LinkUpEvent, UnresolvedEvent, filter_touches
 from hbroker._proto import packet_pb2 as pb
+from hbroker.protocol.chart import Knowledge
 from hbroker.protocol.client import ClientControl
 from hbroker.protocol.core import Event
 from hbroker.protocol.outcome import Outcome
@@ -185,6 +186,7 @@ class World:
         faults: Faults | None = None,
         behind_nat: bool = False,
         terms: SessionTerms | None = None,
+        knowledge: Knowledge | None = None,
     ) -> None:
         self.now = 1
         self.random = Random(seed)
@@ -207,7 +209,7 @@ class World:
         self._last_in_session: dict[Address, int] = defaultdict(int)
         self.root = self.node("root", "")
         terms = terms or SessionTerms("tester")
-        self.control = ClientControl(self, Random(seed), self.root.address, terms)
+        self.control = ClientControl(self, Random(seed), self.root.address, terms, knowledge=knowledge)
 
     def node(self, name: str, subtree: str, parent: Node | None = None) -> Node:
         made = Node(self, name, subtree, ("10.0.0.1", 7000 + len(self.nodes)))

@@ -106,6 +106,9 @@ class FakeEndpoint:
     def counters(self) -> dict[str, int]:
         return {"messages_out": len(self.published)}
 
+    def gather(self, gathers: bool) -> None:
+        """What is called takes effect at once."""
+
     def drain(self, timeout_s: float) -> bool:
         return True
 
@@ -116,7 +119,14 @@ class FakeEndpoint:
 class FakeControl:
     """Answers at once, unless `is_silent`; `answer` overrides what."""
 
-    def __init__(self, endpoint: FakeEndpoint, random: Random, root: Address, terms: SessionTerms) -> None:
+    def __init__(
+        self,
+        endpoint: FakeEndpoint,
+        random: Random,
+        root: Address,
+        terms: SessionTerms,
+        knowledge: object = None,
+    ) -> None:
         self.endpoint = endpoint
         self.terms = terms
         self.wills: list[Will] = []

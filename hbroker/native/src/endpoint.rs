@@ -76,6 +76,12 @@ impl<M: Machine> Endpoint<M> {
         self.stations[worker].enter(call)
     }
 
+    /// Whether what follows from calls with a machine may wait for more of them: one caller's many calls cost the kernel
+    /// little. False: it happens now.
+    pub fn gather(&self, gathers: bool) {
+        self.stations.iter().for_each(|station| station.gather(gathers));
+    }
+
     /// A stay at a worker's machine, locked as long as it lasts.
     ///
     /// Panics where there is no such worker.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from aiomqtt import Client, ProtocolVersion
+from aiomqtt import Client, ProtocolVersion, TLSParameters
 
 from tests.interop.lines import Message, Place, decode, say_done, say_message
 from tests.interop.programs.orders import orders
@@ -20,6 +20,7 @@ async def main() -> None:
         protocol=ProtocolVersion(place.version),
         transport="websockets" if place.websocket else "tcp",
         websocket_path="/mqtt" if place.websocket else None,
+        tls_params=_tls(place) if place.authority else None,
     ) as client:
         telling = asyncio.create_task(_tell(client))
         say_done()
@@ -32,6 +33,12 @@ async def main() -> None:
                 )
             say_done()
         telling.cancel()
+
+
+def _tls(place: Place) -> TLSParameters:
+    return TLSParameters(
+        ca_certs=place.authority, certfile=place.certificate or None, keyfile=place.key or None
+    )
 
 
 async def _tell(client: Client) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import ssl
 from typing import Any
 
 import gmqtt
@@ -22,7 +23,7 @@ async def main() -> None:
     subscribed: asyncio.Queue[None] = asyncio.Queue()
     client.on_message = _tell
     client.on_subscribe = lambda *_: subscribed.put_nowait(None)
-    await client.connect(place.host, place.port, version=place.version)
+    await client.connect(place.host, place.port, ssl=_tls(place), version=place.version)
     say_done()
     async for order in orders():
         if order["verb"] == "subscribe":
@@ -35,6 +36,15 @@ async def main() -> None:
             await unanswered.wait_empty()
         say_done()
     await client.disconnect()
+
+
+def _tls(place: Place) -> ssl.SSLContext | bool:
+    if not place.authority:
+        return False
+    context = ssl.create_default_context(cafile=place.authority)
+    if place.certificate:
+        context.load_cert_chain(place.certificate, place.key)
+    return context
 
 
 def _tell(_client: gmqtt.Client, topic: str, payload: bytes, qos: int, properties: dict[str, Any]) -> int:

@@ -1,16 +1,22 @@
-// MQTT.js, over TCP or WebSocket. What it hears and says: see lines.py.
+// MQTT.js, over TCP or WebSocket, with or without TLS. What it hears and says: see lines.py.
 
+import { readFileSync } from "node:fs";
 import { createInterface } from "node:readline";
 import mqtt from "mqtt";
 
 const place = JSON.parse(process.argv[2]);
-const [scheme, path] = place.websocket ? ["ws", "/mqtt"] : ["mqtt", ""];
+const secure = place.authority ? "s" : "";
+const [scheme, path] = place.websocket ? [`ws${secure}`, "/mqtt"] : [`mqtt${secure}`, ""];
+const read = (file) => (file ? readFileSync(file) : undefined);
 const say = (event) => process.stdout.write(JSON.stringify(event) + "\n");
 
 const client = await mqtt.connectAsync(`${scheme}://${place.host}:${place.port}${path}`, {
   clientId: place.client_id,
   protocolVersion: place.version,
   reconnectPeriod: 0,
+  ca: read(place.authority),
+  cert: read(place.certificate),
+  key: read(place.key),
 });
 client.on("message", (topic, payload, { qos, retain }) =>
   say({ event: "message", topic, payload: payload.toString("base64"), qos, retained: retain }),

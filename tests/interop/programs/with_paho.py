@@ -28,6 +28,8 @@ def main() -> None:
     client.on_message = _tell
     if place.websocket:
         client.ws_set_options("/mqtt")
+    if place.authority:
+        client.tls_set(place.authority, place.certificate or None, place.key or None)
     client.connect(place.host, place.port)
     client.loop_start()
     assert answered.acquire(timeout=PATIENCE_S)

@@ -5,7 +5,8 @@
 //!
 //! A caller's thread that finds the worker asleep sends by itself, which spares the time to wake a thread (on loopback
 //! that halves the latency). If it calls again within [`LULL`] it wakes the worker instead: what it queues meanwhile
-//! leaves together.
+//! leaves together. A caller that knows that it will call often says so (`gather`): then what follows from its calls
+//! happens once for many of them, and at the latest when it is done.
 
 use std::io;
 use std::sync::Arc;
@@ -26,6 +27,8 @@ use crate::sink::DatagramSink;
 
 /// A caller that sends by itself more often than this leaves it to the worker, which bundles.
 const LULL: Micros = 100;
+/// Calls that are gathered before what follows from them happens: nothing waits for a long turn's end.
+const MOST_GATHERED: u32 = 128;
 /// Handoffs that may wait for a worker.
 const MAILBOX: usize = 4_096;
 
@@ -39,6 +42,8 @@ pub struct Station<M: Machine> {
     pub starved: AtomicBool,
     /// A turn is over: the machine may have drained.
     pub turned: Condvar,
+    /// A caller gathers its calls.
+    gathers: AtomicBool,
     pub counters: Counters,
     pub fleet: Arc<Fleet>,
 }
@@ -50,6 +55,8 @@ pub struct Seat<M> {
     lit: bool,
     /// When a caller last sent by itself.
     sent_at: Micros,
+    /// Calls of which nothing has followed yet.
+    gathered: u32,
     /// The worker has ended.
     closed: bool,
 }
@@ -104,12 +111,13 @@ impl<M: Machine> Station<M> {
     ) -> io::Result<(Self, Receiver<M::Handoff>)> {
         let (mailbox, mail) = sync_channel(MAILBOX);
         let station = Self {
-            seat: Mutex::new(Seat { machine, lit: false, sent_at: 0, closed: false }),
+            seat: Mutex::new(Seat { machine, lit: false, sent_at: 0, gathered: 0, closed: false }),
             outlet: Mutex::new(Outlet { egress: Egress::new(socket.segments()), socket: Some(socket) }),
             waker: Waker::new()?,
             mailbox,
             starved: AtomicBool::new(false),
             turned: Condvar::new(),
+            gathers: AtomicBool::new(false),
             counters: Counters::default(),
             fleet,
         };
@@ -121,8 +129,24 @@ impl<M: Machine> Station<M> {
         let mut seat = self.seat.lock();
         let now = self.fleet.clock.now();
         let result = call(&mut seat.machine, now);
-        self.follow_up(seat, now);
+        if self.gathers.load(Ordering::Relaxed) && seat.gathered < MOST_GATHERED {
+            seat.gathered += 1;
+        } else {
+            self.follow_up(seat, now);
+        }
         result
+    }
+
+    /// Whether what follows from calls may wait for more of them. False: it happens now.
+    pub fn gather(&self, gathers: bool) {
+        self.gathers.store(gathers, Ordering::Relaxed);
+        if gathers {
+            return;
+        }
+        let seat = self.seat.lock();
+        if seat.gathered > 0 {
+            self.follow_up(seat, self.fleet.clock.now());
+        }
     }
 
     /// Lets the caller at the machine for as long as it stays; what follows happens when it leaves.
@@ -160,6 +184,7 @@ impl<M: Machine> Station<M> {
     }
 
     fn follow_up(&self, mut seat: MutexGuard<'_, Seat<M>>, now: Micros) {
+        seat.gathered = 0;
         seat.machine.end_turn(now);
         self.show_output(&mut seat);
         let leave_it_to_worker = seat.machine.has_handoff()

@@ -93,7 +93,7 @@ impl Connection {
             patience: settings.handshake_time,
             client: Client { wants_text: true, ..Client::default() },
             aliases: aliases::Incoming::default(),
-            channel: Channel::new(Version::V311, usize::MAX, 1, 0, settings.output_bytes),
+            channel: Channel::new(Version::V311, usize::MAX, true, 1, 0, settings.output_bytes),
             messages: Throttle::new(now, u64::from(settings.rate)),
             bytes: Throttle::new(now, settings.rate_bytes),
             session: None,

@@ -63,6 +63,8 @@ struct Seat {
     place: Place,
     /// As [`Incoming::origin`].
     origin: u64,
+    /// Its client tells subscriptions apart: it gets a copy for each that matches. (Before MQTT 5 it could not.)
+    gets_copies: bool,
     /// Its listeners.
     listeners: SmallVec<[u64; 2]>,
     /// The message that it was last found for, and where among its recipients.
@@ -71,7 +73,7 @@ struct Seat {
 
 impl Seat {
     fn new(place: Place) -> Self {
-        Self { place, origin: 0, listeners: SmallVec::new(), found: (0, 0) }
+        Self { place, origin: 0, gets_copies: false, listeners: SmallVec::new(), found: (0, 0) }
     }
 }
 
@@ -144,18 +146,19 @@ impl Fanout {
         listeners.iter().any(|listener| self.left_set.contains(listener))
     }
 
-    /// A session is with a connection from now on. Returns it; `None`: it was not parked here.
+    /// A session is with a connection from now on. Returns it; `None`: it was not parked here. `gets_copies`: one for each subscription.
     pub fn seat(
         &mut self,
         handle: SessionHandle,
         connection: ConnectionId,
         origin: u64,
+        gets_copies: bool,
     ) -> Option<Box<Session>> {
         let seat = self.sessions.get_mut(&handle)?;
         if !matches!(seat.place, Place::Parked(_)) {
             return None;
         }
-        seat.origin = origin;
+        (seat.origin, seat.gets_copies) = (origin, gets_copies);
         self.connections.insert(connection, handle);
         match std::mem::replace(&mut seat.place, Place::With(connection)) {
             Place::Parked(session) => Some(session),
@@ -276,7 +279,8 @@ impl Fanout {
 
     // Messages
 
-    /// Gives a message to all whom it is for: one copy for each session, whatever matched.
+    /// Gives a message to all whom it is for: to each session one copy, or one for each subscription, that of the highest `QoS` first
+    /// (MQTT 5 §3.3.4).
     pub fn route(&mut self, now: Micros, incoming: Incoming<'_>, batches: &mut Batches) {
         let Incoming { ticket, message, .. } = incoming;
         let recipients = self.recipients(&message, incoming.retained, incoming.origin, incoming.listeners);
@@ -321,12 +325,22 @@ impl Fanout {
             let terms = terms(options, message, retained);
             if hold.is_some() {
                 recipients.push(Recipient { session: *session, terms, held_by: Some(*id) });
-            } else if seat.found.0 == self.routed {
-                merge(&mut recipients[seat.found.1].terms, terms);
+                continue;
+            }
+            let mut recipient = Recipient { session: *session, terms, held_by: None };
+            if seat.found.0 == self.routed {
+                let first = &mut recipients[seat.found.1];
+                if !seat.gets_copies {
+                    merge(&mut first.terms, recipient.terms);
+                    continue;
+                }
+                if first.terms.qos < recipient.terms.qos {
+                    std::mem::swap(first, &mut recipient);
+                }
             } else {
                 seat.found = (self.routed, recipients.len());
-                recipients.push(Recipient { session: *session, terms, held_by: None });
             }
+            recipients.push(recipient);
         }
         // Who gets it at once is not to get it again with what waits.
         let (sessions, routed) = (&self.sessions, self.routed);

@@ -179,8 +179,9 @@ impl Office {
         session: SessionHandle,
         connection: ConnectionId,
         origin: u64,
+        gets_copies: bool,
     ) -> Option<Box<Session>> {
-        self.fanout.lock().seat(session, connection, origin)
+        self.fanout.lock().seat(session, connection, origin, gets_copies)
     }
 
     /// The session's connection has ended. [`Command::Park`] follows behind all that was posted for it.

@@ -63,6 +63,22 @@ impl Reason {
         self.0 >= 0x80
     }
 
+    /// What an acknowledgement says of a message that was refused, to people; empty: nothing.
+    pub fn explanation(self) -> &'static str {
+        match self {
+            Self::NOT_AUTHORIZED => "this client may not publish to this topic",
+            Self::TOPIC_NAME_INVALID => "the network has no such topic",
+            Self::QUOTA_EXCEEDED => {
+                "the message is larger than the network carries, or there is no room for it"
+            }
+            Self::PAYLOAD_FORMAT_INVALID => "the payload is not what its format indicator says",
+            Self::IMPLEMENTATION_SPECIFIC => "the network does not take this message",
+            Self::UNSPECIFIED => "the owner of the topic did not take the message",
+            Self::PACKET_ID_NOT_FOUND => "no message is under way with this packet identifier",
+            _ => "",
+        }
+    }
+
     /// The reason that a return code of CONNACK stands for before MQTT 5. (What is none is a reason already.)
     pub fn of_return_code(code: u8) -> Self {
         match code {

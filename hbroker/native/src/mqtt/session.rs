@@ -194,9 +194,10 @@ impl Session {
         ack: u8,
         packet_id: u16,
         reason: Reason,
-    ) {
-        self.outgoing.acknowledged(turn, channel, ack, packet_id, reason, &self.settings);
+    ) -> Result<(), Reason> {
+        self.outgoing.acknowledged(turn, channel, ack, packet_id, reason, &self.settings)?;
         self.outgoing.flush(turn, channel, &self.settings);
+        Ok(())
     }
 
     pub(super) fn incoming(&mut self) -> &mut Incoming {

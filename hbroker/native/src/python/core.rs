@@ -428,6 +428,11 @@ impl Endpoint {
         Ok(py.detach(|| core.endpoint().is_some_and(|endpoint| endpoint.wait(timeout))))
     }
 
+    fn gather(self_: PyRef<'_, Self>, py: Python<'_>, gathers: bool) {
+        let core = &self_.as_super().core;
+        py.detach(|| core.endpoint().map(|endpoint| endpoint.gather(gathers)));
+    }
+
     fn drain(self_: PyRef<'_, Self>, py: Python<'_>, timeout_s: f64) -> PyResult<bool> {
         let timeout = duration(timeout_s)?;
         let core = &self_.as_super().core;

@@ -110,6 +110,10 @@ impl Hive {
         Ok(py.detach(|| self.core.endpoint().wait(timeout)))
     }
 
+    fn gather(&self, py: Python<'_>, gathers: bool) {
+        py.detach(|| self.core.endpoint().gather(gathers));
+    }
+
     fn drain(&self, py: Python<'_>, timeout_s: f64) -> PyResult<bool> {
         let timeout = duration(timeout_s)?;
         Ok(py.detach(|| self.core.endpoint().drain(timeout)))

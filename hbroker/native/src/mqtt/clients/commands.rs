@@ -73,13 +73,12 @@ impl<N: Network> ClientTurn<'_, N> {
         };
         let Admitted { accept, session: handle, settings, rate, client_id, user, access, origin, ack_queued } =
             admitted;
-        let Some(mut session) = self.office.seat(handle, id, origin) else {
+        let gets_copies = client.version == Some(Version::V5);
+        let Some(mut session) = self.office.seat(handle, id, origin, gets_copies) else {
             return self.disconnect(connections, id, &Reason::UNSPECIFIED.into());
         };
         session.set_settings(settings);
-        session.set_access(
-            access.as_ref().map_or_else(Access::default, |(_, list)| list.compile(&client_id, &user)),
-        );
+        session.set_access(access.as_ref().map_or_else(Access::default, |(_, list)| list.access()));
         client.session = handle;
         client.marks.ack_queued = ack_queued;
         let access = access.map(|(number, _)| number);
@@ -139,7 +138,7 @@ fn assign(connections: &mut Connections<Client>, id: ConnectionId, number: u32, 
         && let Some(session) = client.connection.session()
     {
         name.access = Some(number);
-        session.set_access(list.compile(&name.client_id, &name.user));
+        session.set_access(list.access());
     }
 }
 

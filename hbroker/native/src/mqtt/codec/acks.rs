@@ -1,7 +1,7 @@
 //! PUBACK, PUBREC, PUBREL and PUBCOMP (MQTT 5 §§3.4–3.7), both ways.
 
 use crate::mqtt::codec::Checked;
-use crate::mqtt::codec::frame::{Frame, kind};
+use crate::mqtt::codec::frame::{Frame, kind, put_binary, put_varint, varint_len};
 use crate::mqtt::codec::reader::Reader;
 use crate::mqtt::packets::Version;
 use crate::mqtt::reason::Reason;
@@ -33,15 +33,37 @@ pub fn parse(version: Version, frame: &Frame<'_>) -> Checked<(u16, Reason)> {
     if is_allowed(frame.kind, reason) { Ok((packet_id, reason)) } else { Err(Reason::MALFORMED) }
 }
 
-/// Appends an acknowledgement. Before MQTT 5 it has no reason.
-pub fn put(out: &mut Vec<u8>, version: Version, kind: u8, packet_id: u16, reason: Reason) {
+/// Appends an acknowledgement. Before MQTT 5 it has no reason. `text`: what is said of that to people; empty: nothing.
+pub fn put(
+    out: &mut Vec<u8>,
+    version: Version,
+    kind: u8,
+    packet_id: u16,
+    reason: Reason,
+    text: &'static str,
+) {
     let [high, low] = packet_id.to_be_bytes();
     let first = kind << 4 | expected_flags(kind);
     if version < Version::V5 || reason == Reason::SUCCESS {
         out.extend_from_slice(&[first, 2, high, low]);
-    } else {
+    } else if text.is_empty() {
         out.extend_from_slice(&[first, 3, high, low, reason.0]);
+    } else {
+        let listed = 1 + 2 + text.len();
+        out.push(first);
+        put_varint(out, 3 + varint_len(listed) + listed);
+        out.extend_from_slice(&[high, low, reason.0]);
+        put_varint(out, listed);
+        out.push(REASON_STRING);
+        put_binary(out, text.as_bytes());
     }
+}
+
+/// How many bytes an acknowledgement with this text has.
+pub fn len_with(text: &str) -> usize {
+    let listed = 1 + 2 + text.len();
+    let remaining = 3 + varint_len(listed) + listed;
+    1 + varint_len(remaining) + remaining
 }
 
 /// Whether an acknowledgement of this kind may have this reason (MQTT 5 §3.4.2.1 and its like).

@@ -12,6 +12,8 @@ use crate::mqtt::packets::{Auth, Disconnect, Subscribe, Subscription, Unsubscrib
 use crate::mqtt::reason::Reason;
 use crate::topic;
 
+const SHARED: &str = "$share/";
+
 /// SUBSCRIBE (MQTT 5 §3.8).
 ///
 /// # Errors
@@ -127,14 +129,10 @@ pub fn auth(frame: &Frame<'_>) -> Checked<Auth> {
     })
 }
 
-/// Whether this is a filter that can be subscribed to: a topic filter (MQTT 5 §4.7), or a shared one (MQTT 5 §4.8.2).
-pub fn is_filter(filter: &str) -> bool {
-    match filter.strip_prefix("$share/") {
-        None => topic::filter_is_valid(filter),
-        Some(shared) => shared.split_once('/').is_some_and(|(group, filter)| {
-            !group.is_empty() && !group.contains(['+', '#']) && topic::filter_is_valid(filter)
-        }),
-    }
+/// Whether this is a topic filter (MQTT 5 §4.7). What is behind `$share/` (MQTT 5 §4.8.2) is for Python to judge: it is answered, and the
+/// connection goes on.
+fn is_filter(filter: &str) -> bool {
+    filter.starts_with(SHARED) || topic::filter_is_valid(filter)
 }
 
 /// What every list of properties is held to (MQTT 5 §2.2.2): each but the user property at most once, with a value of its type and range.
@@ -209,7 +207,7 @@ fn checked(subscribe: Subscribe) -> Checked<Subscribe> {
             return Err(Reason::TOPIC_FILTER_INVALID);
         }
         // MQTT 5 §3.8.3.1
-        if subscription.no_local && subscription.filter.starts_with("$share/") {
+        if subscription.no_local && subscription.filter.starts_with(SHARED) {
             return Err(Reason::PROTOCOL_ERROR);
         }
     }

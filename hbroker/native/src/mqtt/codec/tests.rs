@@ -45,6 +45,8 @@ fn sound_packets_are_taken() {
         (V31, packet(0xAA, b"\0\x01\0\x01t")),
         (V31, packet(0x6A, b"\0\x01")),
         (V5, packet(0x82, b"\0\x01\0\0\x0a$share/g/+\0\0\x03$/+\x2e")),
+        // What is no group is answered.
+        (V5, packet(0x82, b"\0\x01\0\0\x08$share/t\0\0\x0a$share/+/t\0")),
         (V5, packet(0x82, b"\xff\xff\x02\x0b\x01\0\x02//\x02")),
         (V311, packet(0x82, b"\0\x01\0\x01#\x02")),
         (V5, packet(0xE0, b"\x04")),
@@ -136,9 +138,6 @@ fn other_packets_are_held_to_their_rules() {
         (V5, 0x82, b"\0\x01\0\0\x01t\x30", Reason::PROTOCOL_ERROR),
         (V5, 0x82, b"\0\x01\0\0\x03t#x\0", Reason::TOPIC_FILTER_INVALID),
         (V5, 0x82, b"\0\x01\0\0\0\0", Reason::TOPIC_FILTER_INVALID),
-        (V5, 0x82, b"\0\x01\0\0\x08$share/t\0", Reason::TOPIC_FILTER_INVALID),
-        (V5, 0x82, b"\0\x01\0\0\x09$share//t\0", Reason::TOPIC_FILTER_INVALID),
-        (V5, 0x82, b"\0\x01\0\0\x0a$share/+/t\0", Reason::TOPIC_FILTER_INVALID),
         (V5, 0x82, b"\0\x01\x02\x0b\0\0\x01t\0", Reason::PROTOCOL_ERROR),
         (V5, 0x82, b"\0\x01\x04\x0b\x01\x0b\x02\0\x01t\0", Reason::PROTOCOL_ERROR),
         (V5, 0x82, b"\0\x01\0\0\x0a$share/g/t\x04", Reason::PROTOCOL_ERROR),

@@ -33,6 +33,7 @@ impl Connection {
         self.channel = Channel::new(
             self.channel.version,
             self.channel.maximum_packet,
+            self.client.wants_text,
             self.client.receive_maximum,
             self.client.topic_alias_maximum.min(self.settings.topic_aliases),
             self.settings.output_bytes,
@@ -64,10 +65,10 @@ impl Connection {
                 self.turn_away(turn, connect.version, Reason::RETAIN_NOT_SUPPORTED, upper);
             }
             Ok(connect) => self.remember(connect, upper),
-            Err(connect::Unfit { version: Some(version), reason }) => {
+            Err(connect::Unfit { version: Some(version), reason }) if is_told(version, reason) => {
                 self.turn_away(turn, version, reason, upper);
             }
-            Err(connect::Unfit { version: None, reason }) => self.fail(turn, reason, upper),
+            Err(connect::Unfit { reason, .. }) => self.fail(turn, reason, upper),
         }
     }
 
@@ -124,6 +125,12 @@ impl Connection {
         put_refusal(turn.out, manner, &Farewell::from(reason));
         self.close(Cause::Error, reason, None, upper);
     }
+}
+
+/// Whether CONNACK tells what is wrong with CONNECT. Before MQTT 5 it does so of a version and of a client id; what is malformed ends the
+/// connection without a word (MQTT 3.1.1 §3.1.4).
+fn is_told(version: Version, reason: Reason) -> bool {
+    version == Version::V5 || matches!(reason, Reason::UNSUPPORTED_VERSION | Reason::CLIENT_ID_INVALID)
 }
 
 /// One and a half times the keep alive, in µs (MQTT 5 §3.1.2.10).

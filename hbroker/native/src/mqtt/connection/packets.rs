@@ -132,7 +132,7 @@ impl Connection {
             let reason = session.incoming().release(packet_id);
             self.channel.put_ack(turn, kind::PUBCOMP, packet_id, reason);
         } else {
-            session.acknowledged(turn, &mut self.channel, frame.kind, packet_id, reason);
+            session.acknowledged(turn, &mut self.channel, frame.kind, packet_id, reason)?;
         }
         Ok(())
     }

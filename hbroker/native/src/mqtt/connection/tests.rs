@@ -213,14 +213,15 @@ pub fn publish(
 /// PUBACK, PUBREC, PUBREL or PUBCOMP with success.
 pub fn ack(kind: u8, id: u16) -> Vec<u8> {
     let mut out = Vec::new();
-    crate::mqtt::codec::acks::put(&mut out, Version::V5, kind, id, Reason::SUCCESS);
+    crate::mqtt::codec::acks::put(&mut out, Version::V5, kind, id, Reason::SUCCESS, "");
     out
 }
 
-/// An acknowledgement of MQTT 5 with a reason.
+/// An acknowledgement of MQTT 5 with a reason, and what it says to people.
 pub fn ack_with(kind: u8, id: u16, reason: Reason) -> Vec<u8> {
-    let [high, low] = id.to_be_bytes();
-    vec![kind << 4 | if kind == kind::PUBREL { 2 } else { 0 }, 3, high, low, reason.0]
+    let mut out = Vec::new();
+    crate::mqtt::codec::acks::put(&mut out, Version::V5, kind, id, reason, reason.explanation());
+    out
 }
 
 fn put_listed(body: &mut Vec<u8>, version: Version, properties: &[u8]) {

@@ -36,13 +36,17 @@ struct Bench {
 }
 
 impl Bench {
-    /// Sessions 1, 2, … are with connections of workers 0 and 1 in turn.
+    /// Sessions 1, 2, … are with connections of workers 0 and 1 in turn; those with odd numbers get copies.
     fn new(sessions: u64) -> Self {
         let releases = Arc::new(Releases::default());
         let mut fanout = Fanout::new(Arc::clone(&releases));
         for session in 1..=sessions {
             fanout.park(NOW, session, new_session());
-            assert!(fanout.seat(session, connection((session % 2) as u8, session), session).is_some());
+            assert!(
+                fanout
+                    .seat(session, connection((session % 2) as u8, session), session, session % 2 == 1)
+                    .is_some()
+            );
         }
         Self { fanout, releases, batches: vec![Vec::new(), Vec::new()], member: 0 }
     }
@@ -75,17 +79,23 @@ impl Bench {
 }
 
 #[test]
-fn one_copy_for_each_session_with_the_highest_qos_and_every_identifier() {
+fn a_copy_for_each_subscription_and_the_highest_qos_first_or_one_for_all() {
     let mut bench = Bench::new(3);
     bench.attach(10, 1, Options { identifier: 5, ..options(1) });
     bench.attach(11, 1, Options { identifier: 6, ..options(2) });
     bench.attach(12, 2, options(0));
+    bench.attach(14, 2, Options { identifier: 7, ..options(1) });
     bench.attach(13, 3, Options { retain_as_published: true, ..options(2) });
-    bench.route(message(2, true), false, 0, &[10, 11, 12, 13, 99]);
+    bench.route(message(2, true), false, 0, &[10, 11, 12, 13, 14, 99]);
     let terms = |qos, retain, ids: &[u32]| Terms { qos, retain, identifiers: ids.into() };
     assert_eq!(
         bench.posted(),
-        [(1, terms(2, false, &[5, 6])), (2, terms(0, false, &[])), (3, terms(2, true, &[]))]
+        [
+            (1, terms(2, false, &[6])),
+            (1, terms(1, false, &[5])),
+            (2, terms(1, false, &[7])),
+            (3, terms(2, true, &[]))
+        ]
     );
     bench.route(message(1, false), true, 0, &[11]);
     assert_eq!(bench.posted(), [(1, terms(1, true, &[6]))], "kept messages say so");
@@ -183,7 +193,7 @@ fn a_session_gets_everything_wherever_it_is() {
     assert_eq!(bench.fanout.parked(1).unwrap().load().queued, 2);
     assert!(bench.fanout.take_changed() && !bench.fanout.take_changed());
 
-    let session = bench.fanout.seat(1, connection(0, 8), 1).unwrap();
+    let session = bench.fanout.seat(1, connection(0, 8), 1, true).unwrap();
     assert_eq!(session.load().queued, 2);
     bench.route(message(1, false), false, 0, &[1]);
     assert_eq!(bench.batches[0].len(), 1);

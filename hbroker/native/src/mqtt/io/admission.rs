@@ -63,7 +63,9 @@ impl Gate {
 
     /// Counts a connection in; `None`: it is to be closed without a word.
     pub fn admit(self: &Arc<Self>, now: Micros) -> Option<Pass> {
-        let admission = self.judge(now);
+        // Until it is counted nobody else is judged, or two would have the last place.
+        let (limits, rate) = &mut *self.limits.lock();
+        let admission = self.judge(*limits, rate, now);
         let (count, most) = match admission {
             Admission::Welcome => (&self.open, usize::MAX),
             Admission::Full | Admission::TooFast => (&self.refusing, REFUSING),
@@ -75,8 +77,7 @@ impl Gate {
         Some(Pass { gate: Arc::clone(self), admission })
     }
 
-    fn judge(&self, now: Micros) -> Admission {
-        let (limits, rate) = &mut *self.limits.lock();
+    fn judge(&self, limits: Limits, rate: &mut RateLimit, now: Micros) -> Admission {
         if self.open() >= limits.connections {
             Admission::Full
         } else if limits.connect_rate > 0 && !rate.take(now) {
@@ -102,6 +103,10 @@ pub struct Pass {
 impl Pass {
     pub fn admission(&self) -> Admission {
         self.admission
+    }
+
+    pub fn is_welcome(&self) -> bool {
+        self.admission == Admission::Welcome
     }
 }
 

@@ -8,8 +8,8 @@ use super::transport::Failure;
 #[derive(Debug, Default)]
 pub struct Counters {
     pub accepted: AtomicU64,
-    /// A limit was reached: they were told so, or closed.
-    pub refused: AtomicU64,
+    /// A limit of their listener was reached: they were told so, or closed without a word.
+    pub turned_away: AtomicU64,
     pub closed: AtomicU64,
     pub bytes_in: AtomicU64,
     pub bytes_out: AtomicU64,
@@ -29,7 +29,7 @@ impl Counters {
     pub fn snapshot(&self) -> [(&'static str, u64); 12] {
         [
             ("mqtt.accepted", &self.accepted),
-            ("mqtt.refused", &self.refused),
+            ("mqtt.turned_away", &self.turned_away),
             ("mqtt.closed", &self.closed),
             ("mqtt.bytes_in", &self.bytes_in),
             ("mqtt.bytes_out", &self.bytes_out),

@@ -74,12 +74,12 @@ impl Doors {
         self.doors.iter().map(|(_, door)| door.ready_at).filter(|at| *at < Micros::MAX).min()
     }
 
-    /// Takes in who waits.
+    /// Takes in who waits. `take`: false where it cannot; then the connection is closed.
     pub fn accept(
         &mut self,
         now: Micros,
         counters: &Counters,
-        mut take: impl FnMut(&Listener, TcpStream, SocketAddr, Pass),
+        mut take: impl FnMut(&Listener, TcpStream, SocketAddr, Pass) -> bool,
     ) {
         for (_, door) in &mut self.doors {
             if door.ready_at > now {
@@ -87,14 +87,16 @@ impl Doors {
             }
             for _ in 0..ACCEPTS {
                 match door.socket.accept() {
-                    Ok((socket, source)) => match door.listener.gate.admit(now) {
-                        Some(pass) => {
-                            add(&counters.accepted, 1);
+                    Ok((socket, source)) => {
+                        let pass = door.listener.gate.admit(now);
+                        let is_welcome = pass.as_ref().is_some_and(Pass::is_welcome);
+                        if let Some(pass) = pass {
                             prepare(&socket);
-                            take(&door.listener, socket, canonical(source), pass);
+                            let is_in = take(&door.listener, socket, canonical(source), pass);
+                            add(if is_in { &counters.accepted } else { &counters.accept_errors }, 1);
                         }
-                        None => add(&counters.refused, 1),
-                    },
+                        add(&counters.turned_away, usize::from(!is_welcome));
+                    }
                     Err(error) => {
                         door.ready_at = after(&error, now, counters);
                         break;

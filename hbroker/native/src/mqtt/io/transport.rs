@@ -23,14 +23,8 @@ pub struct Transport {
 pub struct Layers {
     pub proxy_protocol: bool,
     pub tls: Option<Arc<ServerConfig>>,
-    pub websocket: Option<WebSocketLayer>,
-}
-
-/// See [`WebSocket::new`].
-#[derive(Clone, Debug)]
-pub struct WebSocketLayer {
-    pub path: Box<str>,
-    pub longest: usize,
+    /// The path that is served; empty: any.
+    pub websocket: Option<Box<str>>,
 }
 
 /// Which layer the peer failed at. What tells it so is in the output.
@@ -56,10 +50,7 @@ impl Transport {
         Ok(Self {
             proxy: layers.proxy_protocol.then(Box::default),
             tls: tls.map_err(|_| Failure::Tls)?.map(Box::new),
-            websocket: layers
-                .websocket
-                .as_ref()
-                .map(|layer| Box::new(WebSocket::new(&layer.path, layer.longest))),
+            websocket: layers.websocket.as_ref().map(|path| Box::new(WebSocket::new(path))),
         })
     }
 
@@ -118,8 +109,11 @@ impl Transport {
         }
     }
 
-    /// Tells the peer, layer by layer, that nothing follows.
+    /// Tells the peer, layer by layer, that nothing follows. Before its header nothing is agreed on in which it could be told.
     pub fn close(&mut self, wire: &mut Output) {
+        if self.proxy.is_some() {
+            return;
+        }
         if let Some(websocket) = &mut self.websocket {
             let mut farewell = Output::default();
             websocket.close(&mut farewell);

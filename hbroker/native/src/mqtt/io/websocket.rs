@@ -3,23 +3,18 @@
 //! Where frames begin and end means nothing to MQTT: a packet may come in several, and several in one. What leaves together leaves
 //! in one binary frame. No compression is agreed on: payloads are mostly small, or compressed already.
 
-use std::io::{self, Read, Write};
+pub(super) mod frames;
 
-use tungstenite::Error;
-use tungstenite::error::CapacityError;
 use tungstenite::handshake::machine::TryParse;
 use tungstenite::handshake::server::{Request, create_response, write_response};
 use tungstenite::http::{HeaderMap, HeaderValue};
-use tungstenite::protocol::frame::FrameHeader;
 use tungstenite::protocol::frame::coding::{CloseCode, Data, OpCode};
-use tungstenite::protocol::{CloseFrame, Message, Role, WebSocketConfig, WebSocketContext};
 
+use self::frames::Frames;
 use super::output::Output;
 
 /// A request is not longer: browsers bring cookies along.
 const LONGEST_REQUEST: usize = 16_384;
-/// What one connection holds for frames that have not come whole, beside a large frame.
-const READ_BUFFER: usize = 4_096;
 /// In order of preference.
 const SUBPROTOCOLS: [&str; 2] = ["mqtt", "mqttv3.1"];
 
@@ -35,10 +30,9 @@ enum State {
     ExpectRequest {
         kept: Vec<u8>,
         path: Box<str>,
-        longest: usize,
     },
-    Open(Box<WebSocketContext>),
-    /// Refused, or given up.
+    Open(Frames),
+    /// Refused, closed, or given up.
     Over,
 }
 
@@ -47,9 +41,9 @@ enum State {
 pub struct WebSocketFailed;
 
 impl WebSocket {
-    /// `path`: the one that is served; empty: any. `longest`: the most bytes in one message.
-    pub fn new(path: &str, longest: usize) -> Self {
-        Self { state: State::ExpectRequest { kept: Vec::new(), path: path.into(), longest } }
+    /// `path`: the one that is served; empty: any.
+    pub fn new(path: &str) -> Self {
+        Self { state: State::ExpectRequest { kept: Vec::new(), path: path.into() } }
     }
 
     /// Takes bytes in; true: the peer ended the conversation.
@@ -60,15 +54,14 @@ impl WebSocket {
         wire: &mut Output,
     ) -> Result<bool, WebSocketFailed> {
         match &mut self.state {
-            State::ExpectRequest { kept, path, longest } => {
+            State::ExpectRequest { kept, path } => {
                 kept.extend_from_slice(input);
                 match answer(kept, path) {
                     Ok(None) => Ok(false),
                     Ok(Some((length, response))) => {
                         wire.extend_from_slice(&response);
-                        let context = WebSocketContext::new(Role::Server, Some(config(*longest)));
                         let rest = kept.split_off(length);
-                        self.state = State::Open(Box::new(context));
+                        self.state = State::Open(Frames::default());
                         self.receive(&rest, plain, wire)
                     }
                     Err(refusal) => {
@@ -78,9 +71,12 @@ impl WebSocket {
                     }
                 }
             }
-            State::Open(context) => {
-                let received = read_frames(context, input, plain, wire);
-                if received.is_err() {
+            State::Open(frames) => {
+                let received = frames.read(input, plain, wire).map_err(|code| {
+                    frames::put_close(code, wire);
+                    WebSocketFailed
+                });
+                if received != Ok(false) {
                     self.state = State::Over;
                 }
                 received
@@ -91,12 +87,8 @@ impl WebSocket {
 
     /// Wraps plain bytes into one frame.
     pub fn seal(&mut self, plain: &mut Output, wire: &mut Output) {
-        if let (State::Open(context), false) = (&self.state, plain.is_done())
-            && context.can_write()
-        {
-            let header = FrameHeader { opcode: OpCode::Data(Data::Binary), ..FrameHeader::default() };
-            // Writing to memory does not fail.
-            let _ = header.format(plain.pending() as u64, &mut **wire);
+        if matches!(self.state, State::Open(_)) && !plain.is_done() {
+            frames::put_head(OpCode::Data(Data::Binary), plain.pending(), wire);
             wire.take(plain);
         }
         plain.clear();
@@ -104,50 +96,11 @@ impl WebSocket {
 
     /// Tells the peer that nothing follows.
     pub fn close(&mut self, wire: &mut Output) {
-        if let State::Open(context) = &mut self.state {
-            close(context, CloseCode::Normal, wire);
+        if matches!(self.state, State::Open(_)) {
+            frames::put_close(CloseCode::Normal, wire);
         }
+        self.state = State::Over;
     }
-}
-
-fn config(longest: usize) -> WebSocketConfig {
-    WebSocketConfig::default()
-        .read_buffer_size(READ_BUFFER)
-        .write_buffer_size(0)
-        .max_message_size(Some(longest))
-        .max_frame_size(Some(longest))
-}
-
-fn read_frames(
-    context: &mut WebSocketContext,
-    input: &[u8],
-    plain: &mut Vec<u8>,
-    wire: &mut Output,
-) -> Result<bool, WebSocketFailed> {
-    let mut stream = Duplex { input, wire };
-    loop {
-        let code = match context.read(&mut stream) {
-            Ok(Message::Binary(bytes)) => {
-                plain.extend_from_slice(&bytes);
-                continue;
-            }
-            // MQTT 5 §6.0: other data frames end the connection.
-            Ok(Message::Text(_)) => CloseCode::Unsupported,
-            Ok(_) => continue,
-            Err(Error::Io(error)) if error.kind() == io::ErrorKind::WouldBlock => return Ok(false),
-            Err(Error::ConnectionClosed | Error::AlreadyClosed) => return Ok(true),
-            Err(Error::Capacity(CapacityError::MessageTooLong { .. })) => CloseCode::Size,
-            Err(_) => CloseCode::Protocol,
-        };
-        close(context, code, stream.wire);
-        return Err(WebSocketFailed);
-    }
-}
-
-fn close(context: &mut WebSocketContext, code: CloseCode, wire: &mut Output) {
-    let frame = CloseFrame { code, reason: Default::default() };
-    // Where the conversation is over already there is nobody to tell.
-    let _ = context.close(&mut Duplex { input: &[], wire }, Some(frame));
 }
 
 /// The length of a whole request and the answer to it. `Err`: the refusal that is to be sent.
@@ -181,27 +134,4 @@ fn subprotocol(headers: &HeaderMap) -> Option<&'static str> {
     let offers = headers.get_all("Sec-WebSocket-Protocol").iter().filter_map(|value| value.to_str().ok());
     let offered: Vec<&str> = offers.flat_map(|value| value.split(',')).map(str::trim).collect();
     SUBPROTOCOLS.into_iter().find(|ours| offered.contains(ours))
-}
-
-/// A stream over memory.
-struct Duplex<'a> {
-    input: &'a [u8],
-    wire: &'a mut Output,
-}
-
-impl Read for Duplex<'_> {
-    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        if self.input.is_empty() { Err(io::ErrorKind::WouldBlock.into()) } else { self.input.read(buffer) }
-    }
-}
-
-impl Write for Duplex<'_> {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        self.wire.extend_from_slice(bytes);
-        Ok(bytes.len())
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        Ok(())
-    }
 }

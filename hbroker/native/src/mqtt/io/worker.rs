@@ -210,17 +210,19 @@ impl<P: Protocol> Worker<P> {
         self.doors.accept(now, &self.counters, |door, socket, source, pass| {
             let settings = door.settings();
             let Ok(transport) = Transport::new(&settings.layers) else {
-                return;
+                return false;
             };
             let origin = Origin { listener: door.number, settings, pass };
             let mut connection = Connection::new(socket, source, transport, origin);
             let id = connections.next_id();
             let interest = Interest::READABLE | Interest::WRITABLE;
-            if self.poll.registry().register(&mut connection.socket, Token(id.slot()), interest).is_ok() {
-                connections.insert(id, connection);
-                let opening = turn.open(id, door.number);
-                connections.begin(id, opening);
+            if self.poll.registry().register(&mut connection.socket, Token(id.slot()), interest).is_err() {
+                return false;
             }
+            connections.insert(id, connection);
+            let opening = turn.open(id, door.number);
+            connections.begin(id, opening);
+            true
         });
         for (id, input) in self.arrivals.iter() {
             match input {

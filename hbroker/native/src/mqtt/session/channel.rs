@@ -16,6 +16,8 @@ pub struct Channel {
     pub version: Version,
     /// The largest packet that the client takes, in bytes.
     pub maximum_packet: usize,
+    /// Whether it takes reason strings.
+    wants_text: bool,
     /// Bytes of output beyond which messages wait in the session.
     output_bytes: usize,
     /// Messages of `QoS` 1 and 2 that may be sent now, and at most (MQTT 5 §4.9).
@@ -29,12 +31,14 @@ impl Channel {
     pub fn new(
         version: Version,
         maximum_packet: usize,
+        wants_text: bool,
         receive_maximum: u16,
         topic_aliases: u16,
         output_bytes: usize,
     ) -> Self {
         let aliases = aliases::Outgoing::new(if version == Version::V5 { topic_aliases } else { 0 });
-        Self { version, maximum_packet, output_bytes, quota: receive_maximum, receive_maximum, aliases }
+        let quota = receive_maximum;
+        Self { version, maximum_packet, wants_text, output_bytes, quota, receive_maximum, aliases }
     }
 
     /// Whether another message of `QoS` 1 or 2 may be sent.
@@ -99,10 +103,12 @@ impl Channel {
         Ok(())
     }
 
-    /// Appends PUBACK, PUBREC, PUBREL or PUBCOMP.
+    /// Appends PUBACK, PUBREC, PUBREL or PUBCOMP. A refusal says why, where the client wants to hear it and has room (MQTT 5 §3.4.2.2.2).
     pub fn put_ack(&self, turn: &mut Turn<'_>, kind: u8, packet_id: u16, reason: Reason) {
         turn.counters.packets_out += 1;
-        acks::put(turn.out, self.version, kind, packet_id, reason);
+        let text = reason.explanation();
+        let is_told = self.wants_text && acks::len_with(text) <= self.maximum_packet;
+        acks::put(turn.out, self.version, kind, packet_id, reason, if is_told { text } else { "" });
     }
 }
 

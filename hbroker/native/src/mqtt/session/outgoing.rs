@@ -221,6 +221,9 @@ impl Outgoing {
     }
 
     /// PUBACK, PUBREC or PUBCOMP. What names nothing that was sent is passed over: MQTT 3.1 clients repeat theirs.
+    ///
+    /// # Errors
+    /// It is not what a message of this `QoS` is answered with next.
     pub fn acknowledged(
         &mut self,
         turn: &mut Turn<'_>,
@@ -229,7 +232,7 @@ impl Outgoing {
         packet_id: u16,
         reason: Reason,
         settings: &SessionSettings,
-    ) {
+    ) -> Result<(), Reason> {
         let flight = self.find(packet_id);
         match (ack, flight.map(|index| (index, self.sent[index].parcel.terms.qos))) {
             (kind::PUBACK, Some((index, 1))) => self.finish(channel, index),
@@ -243,23 +246,27 @@ impl Outgoing {
                 }
                 channel.put_ack(turn, kind::PUBREL, packet_id, Reason::SUCCESS);
             }
+            // MQTT 5 §4.3: the answer to another message than this one.
+            (_, Some(_)) if channel.version > Version::V31 => return Err(Reason::PROTOCOL_ERROR),
             (kind::PUBREC, _) if !reason.is_failure() => {
                 let is_owed = self.owed.iter().any(|owed| owed.packet_id == packet_id);
                 let is_known = is_owed || channel.version < Version::V5;
                 let reason = if is_known { Reason::SUCCESS } else { Reason::PACKET_ID_NOT_FOUND };
-                return channel.put_ack(turn, kind::PUBREL, packet_id, reason);
+                channel.put_ack(turn, kind::PUBREL, packet_id, reason);
+                return Ok(());
             }
             (kind::PUBCOMP, _) => {
                 let owed = self.owed.iter().position(|owed| owed.packet_id == packet_id);
                 match owed.and_then(|index| self.owed.remove(index)) {
                     Some(owed) if owed.is_fresh => channel.restore(),
                     Some(_) => {}
-                    None => return,
+                    None => return Ok(()),
                 }
             }
-            _ => return,
+            _ => return Ok(()),
         }
         self.answered(turn.now, settings);
+        Ok(())
     }
 
     /// When the client is to be taken for stalled.
@@ -346,7 +353,8 @@ impl Outgoing {
 
     /// A message that the client has: its owner is answered with PUBCOMP, or now, if that has come.
     fn answer_with_pubcomp(&mut self, parcel: Parcel) {
-        if let Some(owed) = self.owed.iter_mut().find(|owed| owed.message == parcel.message.id) {
+        let is_it = |owed: &&mut Owed| owed.message == parcel.message.id && owed.claim.is_none();
+        if let Some(owed) = self.owed.iter_mut().find(is_it) {
             owed.claim = parcel.claim;
         }
     }

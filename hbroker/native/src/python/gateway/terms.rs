@@ -9,7 +9,7 @@ use crate::mqtt::gateway::origin_of;
 use crate::mqtt::io::admission::Limits;
 use crate::mqtt::io::listener::Settings;
 use crate::mqtt::io::tls::{ClientCertificates, TlsSettings};
-use crate::mqtt::io::transport::{Layers, WebSocketLayer};
+use crate::mqtt::io::transport::Layers;
 use crate::mqtt::packets::Accept as Connack;
 use crate::mqtt::settings::{ListenerSettings as Mqtt, SessionSettings};
 use crate::python::NativeError;
@@ -63,9 +63,7 @@ impl ListenerSettings {
         let is_secure = !certificates.is_empty() || !key.is_empty();
         let tls = TlsSettings { certificates, key, client_authorities, client_certificates };
         let tls = is_secure.then(|| tls.build()).transpose().map_err(|bad| NativeError::new_err(bad.0))?;
-        // A message may hold the largest packet and what fits beside it.
-        let longest = maximum_packet.saturating_add(READ_AHEAD);
-        let websocket = websocket.then(|| WebSocketLayer { path: websocket_path.into(), longest });
+        let websocket = websocket.then(|| websocket_path.into());
         let layers = Layers { proxy_protocol, tls, websocket };
         let io = Settings { layers, limits: Limits { connections, connect_rate }, write_buffer };
         let mqtt = Mqtt {
@@ -84,9 +82,6 @@ impl ListenerSettings {
         Ok(Self { io, mqtt })
     }
 }
-
-/// Small packets that a WebSocket message may hold beside the largest one.
-const READ_AHEAD: usize = 1 << 20;
 
 #[derive(FromPyObject)]
 pub struct Accept {

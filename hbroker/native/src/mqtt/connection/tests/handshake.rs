@@ -249,3 +249,15 @@ fn disconnect_tells_what_becomes_of_will_and_session() {
     assert_eq!(bench.closed(), Some((Cause::Error, Reason::PROTOCOL_ERROR)));
     assert_eq!(bench.take(), [[0xE0, 2, 0x82, 0]]);
 }
+
+/// MQTT 3.1.1 §3.1.4.
+#[test]
+fn before_mqtt_5_what_is_malformed_gets_no_connack() {
+    for version in VERSIONS {
+        let mut bench = Bench::new(ListenerSettings::default());
+        bench.feed(&connect(version, 3, &[], b"\0\x01c"));
+        assert_eq!(bench.closed(), Some((Cause::Error, Reason::MALFORMED)));
+        let told = if version == Version::V5 { 1 } else { 0 };
+        assert_eq!(bench.take().len(), told, "{version:?}");
+    }
+}

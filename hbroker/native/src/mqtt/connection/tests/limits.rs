@@ -186,6 +186,32 @@ fn reason_strings_are_spared_where_the_client_asks_or_has_no_room() {
     assert_eq!(bench.take(), [[0xE0, 10, 0x8B, 8, 0x1C, 0, 1, b'h', 0x1F, 0, 1, b'x']]);
 }
 
+/// Holds MQTT-3.1.2-29, MQTT-3.4.2-2, MQTT-3.5.2-2, MQTT-3.6.2-2, MQTT-3.7.2-2.
+#[test]
+fn an_acknowledgement_says_why_where_the_client_wants_to_hear_it_and_has_room() {
+    let not_found = Reason::PACKET_ID_NOT_FOUND;
+    for (sent, kind, reason) in [
+        (publish(Version::V5, 2, "$t", 5, &[], b""), kind::PUBACK, Reason::NOT_AUTHORIZED),
+        (publish(Version::V5, 4, "$t", 5, &[], b""), kind::PUBREC, Reason::NOT_AUTHORIZED),
+        (ack(kind::PUBREC, 5), kind::PUBREL, not_found),
+        (ack(kind::PUBREL, 5), kind::PUBCOMP, not_found),
+    ] {
+        let answer = |properties: &[u8]| {
+            let mut bench =
+                Bench::open_with(Version::V5, ListenerSettings::default(), Session::default(), properties);
+            bench.feed(&sent);
+            bench.take()
+        };
+        let told = ack_with(kind, 5, reason);
+        let spared = vec![told[0], 3, 0, 5, reason.0];
+        let room = |bytes: usize| [b"\x27\0\0\0".as_slice(), &[bytes as u8]].concat();
+        assert!(told.len() > spared.len());
+        assert_eq!(answer(&room(told.len())), [told.as_slice()]);
+        assert_eq!(answer(&room(told.len() - 1)), [spared.as_slice()]);
+        assert_eq!(answer(b"\x17\0"), [spared.as_slice()]);
+    }
+}
+
 #[test]
 fn subscriptions_come_up_with_all_their_options() {
     let mut bench = Bench::open(Version::V5);

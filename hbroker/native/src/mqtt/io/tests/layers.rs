@@ -15,7 +15,7 @@ use tungstenite::client::IntoClientRequest;
 use super::echo::{Bench, Entry, exchange};
 use crate::mqtt::io::listener::Settings;
 use crate::mqtt::io::tls::{ClientCertificates, Identity, TlsSettings};
-use crate::mqtt::io::transport::{Layers, WebSocketLayer};
+use crate::mqtt::io::transport::Layers;
 
 type Authority = CertifiedIssuer<'static, KeyPair>;
 /// Certificate and key, as PEM.
@@ -197,7 +197,7 @@ fn all_layers_together_in_pieces_of_any_size() {
     let authority = authority();
     let server = issue(&authority, "localhost");
     let device = issue(&authority, "device");
-    let websocket = WebSocketLayer { path: "/mqtt".into(), longest: 1 << 20 };
+    let websocket = "/mqtt".into();
     let config = tls(&server, Some(&authority), ClientCertificates::Required).build().unwrap();
     let layers = Layers { proxy_protocol: true, tls: Some(config), websocket: Some(websocket) };
     let bench = Bench::new(Settings { layers, ..Settings::default() });

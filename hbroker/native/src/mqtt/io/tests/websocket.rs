@@ -10,10 +10,12 @@ use tungstenite::{Error, Message, WebSocket};
 
 use super::echo::{Bench, Entry, expect_end};
 use crate::mqtt::io::listener::Settings;
-use crate::mqtt::io::transport::{Layers, WebSocketLayer};
+use crate::mqtt::io::output::Output;
+use crate::mqtt::io::transport::Layers;
+use crate::mqtt::io::websocket::frames::Frames;
 
 fn bench() -> Bench {
-    let websocket = Some(WebSocketLayer { path: "/mqtt".into(), longest: 100_000 });
+    let websocket = Some("/mqtt".into());
     let layers = Layers { websocket, ..Layers::default() };
     Bench::new(Settings { layers, ..Settings::default() })
 }
@@ -114,10 +116,11 @@ fn where_frames_end_means_nothing() {
         Message::Frame(Frame::from_payload(header, part.to_vec().into()))
     };
     client.send(fragment(Data::Binary, false, &bytes[..10])).unwrap();
+    expect(&mut client, &bytes[..10]);
     client.send(Message::Ping(b"there?".to_vec().into())).unwrap();
     assert_eq!(client.read().unwrap(), Message::Pong(b"there?".to_vec().into()));
     client.send(fragment(Data::Continue, true, &bytes[10..300])).unwrap();
-    expect(&mut client, &bytes[..300]);
+    expect(&mut client, &bytes[10..300]);
     client.send(Message::binary(vec![])).unwrap();
     client.send(Message::binary(vec![1])).unwrap();
     expect(&mut client, &[1]);
@@ -129,16 +132,70 @@ fn what_mqtt_does_not_allow_ends_the_connection() {
     let mut text = connect(&bench, "/mqtt", "mqtt").unwrap();
     text.send(Message::text("hello")).unwrap();
     expect_close(&mut text, CloseCode::Unsupported);
-    let mut large = connect(&bench, "/mqtt", "mqtt").unwrap();
-    // Its head is enough to refuse it.
-    large.get_mut().write_all(&[0x82, 0xff, 0, 0, 0, 0, 0, 1, 0x86, 0xa1, 1, 2, 3, 4]).unwrap();
-    expect_close(&mut large, CloseCode::Size);
     let mut unmasked = connect(&bench, "/mqtt", "mqtt").unwrap();
     unmasked.get_mut().write_all(&[0x82, 0x01, 0x00]).unwrap();
     expect_close(&mut unmasked, CloseCode::Protocol);
-    drop((text, large, unmasked));
+    drop((text, unmasked));
     bench.wait_empty();
     assert_eq!(bench.journal.count(|entry| matches!(entry, Entry::Spoke(..))), 0);
+}
+
+#[test]
+fn a_frame_of_any_length_is_passed_on_as_it_comes() {
+    let bench = bench();
+    let mut client = connect(&bench, "/mqtt", "mqtt").unwrap();
+    let mut head = vec![0x82, 0xff];
+    head.extend_from_slice(&(1_u64 << 62).to_be_bytes());
+    head.extend_from_slice(&[1, 2, 3, 4]);
+    client.get_mut().write_all(&head).unwrap();
+    for masked in [&[1, 3, 1][..], &[7], &[0, 0, 0, 0, 0]] {
+        client.get_mut().write_all(masked).unwrap();
+    }
+    expect(&mut client, &[0, 1, 2, 3, 1, 2, 3, 4, 1]);
+}
+
+#[test]
+fn frames_in_pieces_of_any_size_are_the_same_frames() {
+    let frame = |first: u8, payload: &[u8]| {
+        let mask = [0x81, 0x02, 0xf3, 0x44];
+        let mut bytes = vec![first, 0x80 | u8::try_from(payload.len()).unwrap()];
+        bytes.extend_from_slice(&mask);
+        bytes.extend(payload.iter().zip(mask.iter().cycle()).map(|(byte, key)| byte ^ key));
+        bytes
+    };
+    let large = [&[0x80, 0xfe, 0x01, 0x00, 0, 0, 0, 0][..], &[9; 256]].concat();
+    let stream = [frame(0x02, b"one"), frame(0x89, b"ping"), frame(0x00, b""), large, frame(0x82, b"two")];
+    let stream = [stream.concat(), frame(0x88, &[0x03, 0xe8, b'b', b'y', b'e'])].concat();
+    for piece in 1..stream.len() {
+        let (mut frames, mut plain, mut wire) = (Frames::default(), Vec::new(), Output::default());
+        let mut ended = false;
+        for bytes in stream.chunks(piece) {
+            ended = frames.read(bytes, &mut plain, &mut wire).unwrap();
+        }
+        assert!(ended && plain == [b"one", &[9; 256][..], b"two"].concat(), "{piece}");
+        assert_eq!(**wire, *b"\x8a\x04ping\x88\x02\x03\xe8", "{piece}");
+    }
+}
+
+#[test]
+fn frames_that_must_not_be() {
+    for (bytes, code) in [
+        (&[0x81, 0x80, 0, 0, 0, 0][..], CloseCode::Unsupported),
+        (&[0x82, 0x00], CloseCode::Protocol),
+        (&[0xc2, 0x80, 0, 0, 0, 0], CloseCode::Protocol),
+        (&[0x83, 0x80, 0, 0, 0, 0], CloseCode::Protocol),
+        (&[0x80, 0x80, 0, 0, 0, 0], CloseCode::Protocol),
+        (&[0x02, 0x80, 0, 0, 0, 0, 0x82, 0x80, 0, 0, 0, 0], CloseCode::Protocol),
+        (&[0x09, 0x80, 0, 0, 0, 0], CloseCode::Protocol),
+        (&[0x89, 0xfe, 0, 126, 0, 0, 0, 0], CloseCode::Protocol),
+        (&[0x8b, 0x80, 0, 0, 0, 0], CloseCode::Protocol),
+        (&[0x88, 0x81, 0, 0, 0, 0, 1], CloseCode::Protocol),
+        (&[0x82, 0xff, 0x80, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0], CloseCode::Protocol),
+    ] {
+        let (mut plain, mut wire) = (Vec::new(), Output::default());
+        assert_eq!(Frames::default().read(bytes, &mut plain, &mut wire), Err(code), "{bytes:x?}");
+        assert!(plain.is_empty());
+    }
 }
 
 #[test]

@@ -1,0 +1,70 @@
+"""One gateway with a listener of each kind, for all tests here."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import count
+from typing import Any
+
+import pytest
+
+from tests.gateway.transports.certificates import Authority, Pair
+from tests.gateway.transports.front import Front, front_up
+
+RULES = """
+topic readwrite public/#
+topic read $SYS/broker/#
+pattern readwrite of/%u/#
+pattern deny ann/open/#
+user ann
+topic readwrite ann/#
+topic deny ann/shut/#
+"""
+_NUMBERS = count(1)
+
+
+@pytest.fixture(scope="session")
+def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
+    """The one that clients and the gateway trust."""
+    return Authority(tmp_path_factory.mktemp("ours"), "ours")
+
+
+@pytest.fixture(scope="session")
+def other_authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
+    """One that nobody trusts."""
+    return Authority(tmp_path_factory.mktemp("others"), "others")
+
+
+@pytest.fixture(scope="session")
+def front(tmp_path_factory: pytest.TempPathFactory, authority: Authority) -> Iterator[Front]:
+    """The gateway."""
+    directory = tmp_path_factory.mktemp("front")
+    (directory / "rules").write_text(RULES)
+    server = authority.server()
+    with front_up(directory, _listeners(server, authority), acl="rules") as front:
+        yield front
+
+
+@pytest.fixture
+def name() -> str:
+    """For a client or a topic that no other test has."""
+    return f"n{next(_NUMBERS)}"
+
+
+def _listeners(server: Pair, authority: Authority) -> dict[str, dict[str, Any]]:
+    tls = {"certificate": server.certificate, "key": server.key}
+    asking = {**tls, "client_ca": authority.file, "names_user": True}
+    return {
+        "tls": {"tls": tls},
+        "asks": {"tls": {**asking, "client_certificate": "optional"}},
+        "needs": {"tls": {**asking, "client_certificate": "required"}},
+        "wss": {"tls": tls, "websocket": "/mqtt"},
+        "proxied": {"proxy_protocol": True},
+        "proxied tls": {"proxy_protocol": True, "tls": tls},
+        "six": {"address": "[::1]:0"},
+        "both": {"address": "[::]:0"},
+        "six tls": {"address": "[::1]:0", "tls": tls},
+        "few": {"connections": 2},
+        "slow": {"connect_rate": 3, "tls": tls},
+        "small": {"packet_bytes": 1_000, "tls": tls},
+    }

@@ -1,0 +1,94 @@
+"""Several listeners of one gateway: both families of addresses, and limits of their own."""
+
+from __future__ import annotations
+
+import socket
+from contextlib import ExitStack
+
+import pytest
+
+from tests.gateway.transports.certificates import Authority
+from tests.gateway.transports.front import Client, Front
+from tests.gateway_native.wire import CONNACK, DISCONNECT, PINGRESP, PUBACK, connect, publish
+from tests.product.network import PATIENCE
+from tests.waiting import until
+
+QUOTA_EXCEEDED, PACKET_TOO_LARGE, RATE_EXCEEDED = 0x97, 0x95, 0x9F
+PINGREQ = b"\xc0\x00"
+
+pytestmark = pytest.mark.skipif(not socket.has_ipv6, reason="needs IPv6")
+
+
+def test_both_families_are_listed_as_what_they_are(front: Front, name: str) -> None:
+    """`[::]` is any address of both."""
+    any_port = front.addresses["both"][1]
+    places = {
+        "one": (front.addresses["six"], "[::1]"),
+        "any": (("::1", any_port), "[::1]"),
+        "four": (("127.0.0.1", any_port), "127.0.0.1"),
+    }
+    expected = {}
+    with ExitStack() as stack:
+        for kind, (address, shown) in places.items():
+            client = stack.enter_context(Client(socket.create_connection(address, PATIENCE)))
+            client.open(f"{name} {kind}")
+            expected[f"{name} {kind}"] = f"{shown}:{client.socket.getsockname()[1]}"
+        listed = {client: told["address"] for client, told in front.clients().items()}
+    assert {client: listed.get(client) for client in expected} == expected
+
+
+def test_ipv6_over_tls(front: Front, authority: Authority, name: str) -> None:
+    with Client(front.secure("six tls", authority.context())) as client:
+        client.open(name)
+
+
+def test_connections_are_those_of_one_listener(front: Front, authority: Authority, name: str) -> None:
+    with ExitStack() as stack:
+
+        def dial(number: int) -> int:
+            client = stack.enter_context(Client(front.connect("few")))
+            client.send(connect(f"{name}-{number}"))
+            code = client.expect(CONNACK)[1]
+            assert code == 0 or client.at_end()
+            return code
+
+        assert [dial(number) for number in range(4)] == [0, 0, QUOTA_EXCEEDED, QUOTA_EXCEEDED]
+        with Client(front.secure("tls", authority.context())) as elsewhere:
+            elsewhere.open(name)
+    until(lambda: _is_let_in(front, name), "one may come when one has gone", PATIENCE)
+
+
+def _is_let_in(front: Front, name: str) -> bool:
+    with Client(front.connect("few")) as client:
+        client.send(connect(name))
+        return client.expect(CONNACK)[1] == 0
+
+
+def test_a_rate_of_connections_is_one_listener_s(front: Front, authority: Authority, name: str) -> None:
+    codes = []
+    for number in range(12):
+        with Client(front.secure("slow", authority.context())) as client:
+            client.send(connect(f"{name}-{number}"))
+            codes.append(client.expect(CONNACK)[1])
+    assert codes[:3] == [0] * 3, "a second's worth may come at once"
+    assert set(codes) == {0, RATE_EXCEEDED}
+    with Client(front.secure("tls", authority.context())) as elsewhere:
+        elsewhere.open(name)
+
+
+def test_the_largest_packet_is_one_listener_s(front: Front, authority: Authority, name: str) -> None:
+    over = publish(f"public/{name}", bytes(1_000), qos=1, packet_id=1)
+    with Client(front.secure("small", authority.context())) as client:
+        client.send(connect(name))
+        body = client.expect(CONNACK)
+        assert b"\x27" + (1_000).to_bytes(4, "big") in body, "it is told its maximum packet size"
+        fits = publish(f"public/{name}", bytes(1_000 - (len(over) - 1_000)), qos=1, packet_id=1)
+        client.send(fits, PINGREQ)
+        assert {client.read()[0] >> 4 for _ in range(2)} == {PUBACK, PINGRESP}
+        client.send(over)
+        assert client.expect(DISCONNECT)[0] == PACKET_TOO_LARGE
+        assert client.at_end()
+    with Client(front.secure("tls", authority.context())) as elsewhere:
+        elsewhere.open(name)
+        elsewhere.send(over)
+        elsewhere.expect(PUBACK)
