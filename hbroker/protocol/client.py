@@ -258,8 +258,9 @@ class ClientControl:
         self._is_taken_over = True
         if self._testator is not None:
             self._testator.stop()
-        self._subscriber.give_up(now, Reason.REASON_SESSION_TAKEN_OVER)
+        # Before the subscriptions that it ends: whoever reads one is to hear why.
         self._tell(TakenOver())
+        self._subscriber.give_up(now, Reason.REASON_SESSION_TAKEN_OVER)
 
     def _keep(self, outcome: Outcome) -> None:
         assert self._told is not None, "nobody else is told"

@@ -43,6 +43,7 @@ from hbroker.runtime.publication import Properties, Publication, Receipt
 
 if TYPE_CHECKING:
     from hbroker._native import Endpoint, Message
+    from hbroker.protocol.chart import Knowledge
     from hbroker.protocol.lookup import Resolution
     from hbroker.protocol.packets import Address
     from hbroker.protocol.subscription import Options
@@ -128,12 +129,13 @@ class Client:
         endpoint: Endpoint,
         timeout: float,
         drive: Callable[..., Runner] = Driver,
+        knowledge: Knowledge | None = None,
     ) -> None:
         self.client_id = identity.terms.client
         self.root = root
         self._timeout = timeout
         self._will = identity.will
-        self._hub = Hub(endpoint, root, identity, self._on_room)
+        self._hub = Hub(endpoint, root, identity, self._on_room, knowledge)
         self._driver = drive(endpoint, self._hub.control, on_turn=self._on_turn, on_error=self._hub.fail)
 
     # Change

@@ -23,6 +23,7 @@ from typing import Any, Final, Literal, Self, TypedDict, Unpack, cast
 
 from hbroker._native import Config, Endpoint, Hive, NativeError
 from hbroker.errors import NotConnected
+from hbroker.protocol.chart import Chart, Knowledge
 from hbroker.protocol.outcome import Outcome, Published
 from hbroker.protocol.packets import Address
 from hbroker.runtime.address import Place, listen_for, place_of, resolve
@@ -67,6 +68,8 @@ class Fleet:
         self._root: Address = root
         self._open_seats: Seats | None = None
         self._members: set[Member] = set()
+        self._knowledge = Knowledge(chart=Chart())
+        """Members have one address: what one of them learns of the nodes, all know."""
 
     async def __aenter__(self) -> Self:
         loop = asyncio.get_running_loop()
@@ -169,7 +172,7 @@ class Member(Client):
     def __init__(self, fleet: Fleet, seat: Seat, root: Address, identity: Identity, timeout: float) -> None:
         self._fleet = fleet
         self._seat = seat
-        super().__init__(root, identity, cast(Endpoint, seat), timeout, seat.run)
+        super().__init__(root, identity, cast(Endpoint, seat), timeout, seat.run, fleet._knowledge)
 
     def publish_then(
         self,

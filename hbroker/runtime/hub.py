@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 from hbroker._native import Config, Endpoint, NativeError, topic_is_valid
 from hbroker.errors import Backpressure, HBrokerError, InvalidTopic, NotConnected, PayloadTooLarge
 from hbroker.protocol import sharing
+from hbroker.protocol.chart import Knowledge
 from hbroker.protocol.client import ClientControl
 from hbroker.protocol.outcome import (
     Outcome,
@@ -97,13 +98,19 @@ def new_endpoint(listen: Address, identity: Identity) -> Endpoint:
 
 
 class Hub:
-    """One client's endpoint, control, waiting callers and inboxes. `on_room`: messages can be read again."""
+    """One client's endpoint, control, waiting callers and inboxes. `on_room`: messages can be read again.
+    `knowledge`: as in `ClientControl`."""
 
     def __init__(
-        self, endpoint: Endpoint, root: Address, identity: Identity, on_room: Callable[[], None]
+        self,
+        endpoint: Endpoint,
+        root: Address,
+        identity: Identity,
+        on_room: Callable[[], None],
+        knowledge: Knowledge | None = None,
     ) -> None:
         self.endpoint = endpoint
-        self.control = ClientControl(endpoint, Random(random_id()), root, identity.terms)
+        self.control = ClientControl(endpoint, Random(random_id()), root, identity.terms, knowledge=knowledge)
         self.is_persistent = identity.terms.is_persistent
         """The session outlives the client."""
         self._on_will: Callback | None = None

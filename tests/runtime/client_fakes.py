@@ -119,7 +119,14 @@ class FakeEndpoint:
 class FakeControl:
     """Answers at once, unless `is_silent`; `answer` overrides what."""
 
-    def __init__(self, endpoint: FakeEndpoint, random: Random, root: Address, terms: SessionTerms) -> None:
+    def __init__(
+        self,
+        endpoint: FakeEndpoint,
+        random: Random,
+        root: Address,
+        terms: SessionTerms,
+        knowledge: object = None,
+    ) -> None:
         self.endpoint = endpoint
         self.terms = terms
         self.wills: list[Will] = []
