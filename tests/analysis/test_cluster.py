@@ -105,4 +105,5 @@ def _running(place: Path, name: str, *command: str) -> Iterator[Path]:
         family = [psutil.Process(process.pid), *psutil.Process(process.pid).children(recursive=True)]
         for member in family:
             member.terminate()
+        process.wait(PATIENCE_S)
         psutil.wait_procs(family, timeout=PATIENCE_S)
