@@ -15,7 +15,19 @@ from typing import Any, Final
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from . import accounts, cost, forecast, hierarchy, latency, loads, losses, reading, report
+from . import (
+    accounts,
+    cost,
+    delegation,
+    forecast,
+    hierarchy,
+    latency,
+    loads,
+    losses,
+    planning,
+    reading,
+    report,
+)
 from .errors import AnalysisError
 from .loads import WINDOW
 from .progress import Reporter
@@ -25,6 +37,7 @@ from .tables import Tables, collected
 
 REPORT: Final = "report.html"
 SUMMARY: Final = "summary.json"
+PLAN: Final = "plan.yaml"
 
 MOST_WINDOWS: Final = 1_000
 _WINDOWS_WANTED: Final = 96
@@ -51,7 +64,7 @@ def analyse(
     """
     storage = Storage(spark)
     storage.make_directory(out)
-    for last in (REPORT, SUMMARY):
+    for last in (REPORT, SUMMARY, PLAN):
         storage.remove(below(out, last))
     return _Job(spark, directory, out, settings, progress).run()
 
@@ -78,8 +91,9 @@ class _Job:
         self._costs()
         self._tables.keep_small("accounts", accounts.accounts(node_load, totals), ["role", "node"])
         summary = self._summary(begin, end, window_s)
+        sections, summary["plan"] = self._plan(totals, (end - begin).total_seconds())
         with self._step("report"):
-            page = report.page(summary, self._tables.small)
+            page = report.page(summary, self._tables.small, sections)
             Storage(self._spark).write(below(self._out, REPORT), page)
             Storage(self._spark).write(below(self._out, SUMMARY), json.dumps(summary, indent=2) + "\n")
         return summary
@@ -180,6 +194,24 @@ class _Job:
             nodes = self._read("nodes")
             costs = self._tables.keep_small("cost", cost.costs(nodes), ["role", "node"])
             self._tables.keep_small("forecast", forecast.forecast(nodes, costs), ["role", "node"])
+
+    def _plan(self, totals: DataFrame, seconds: float) -> tuple[list[report.Section], dict[str, Any]]:
+        """What to show of it, and what to say: where there is none, why."""
+        with self._step("plan") as step:
+            nodes = self._read("nodes")
+            found = delegation.delegate(totals, nodes, self._tables.small["cost"], seconds)
+            if isinstance(found, str):
+                step.tell(f"none: {found}")
+                return [], {"file": None, "reason": found}
+            address = below(self._out, PLAN)
+            Storage(self._spark).write(address, found.topology())
+            plan = found.plan
+            before, after = (
+                planning.largest_over_mean(loads, plan.nodes) for loads in (plan.before, plan.after)
+            )
+            step.tell(f"{len(plan.moves):,} moves")
+        told = {"file": address, "max_over_mean": [before, after], "moves": found.moves, "nodes": found.nodes}
+        return [report.plan_section(found.nodes, found.moves)], told
 
     def _summary(self, begin: datetime, end: datetime, window_s: int) -> dict[str, Any]:
         small = self._tables.small

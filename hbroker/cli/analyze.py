@@ -20,6 +20,7 @@ _TEXT = """\
 Reads the telemetry that nodes and gateways write, on Spark, and leaves tables (Parquet and CSV) and
 one page, report.html, in OUT: who carries which share of the load, how uneven that is, which topics
 and subtrees make it, latencies, drops, what a message costs, and when each node will be saturated.
+plan.yaml there says which subtrees to move so that the load is even: `hbroker apply` carries it out.
 Files that are no telemetry are skipped and named. docs/analysis.md says what the tables mean.
 
 examples:
@@ -30,7 +31,8 @@ examples:
 
 --json prints {source, out, report, begin, end, window_s, files, rows, skipped: [{path, reason}],
   imbalance: {role: {nodes, load, largest, mean, max_over_mean, variation, gini, jain}}, dropped,
-  accounts_agree, tables}
+  accounts_agree, tables, plan: {file, max_over_mean: [before, after], moves: [{step, subtree,
+  source, target, merged, load}], nodes: [{node, capacity, before, after, subtrees}]}}
 
 exit codes: 0 done, 1 failed (no telemetry, no Java, no Spark), 2 wrong flags, 130 interrupted
 """
@@ -116,7 +118,22 @@ def _print(summary: dict[str, Any]) -> None:
     if not summary["accounts_agree"]:
         print("what nodes count and what their topics add up to differs: see accounts.csv")
     print(f"{summary['dropped']:,} dropped, in windows of {duration(summary['window_s'])}")
+    _print_plan(summary["plan"])
     print(f"report: {summary['report']}")
+
+
+def _print_plan(plan: dict[str, Any]) -> None:
+    if plan["file"] is None:
+        print(f"no plan: {plan['reason']}")
+        return
+    before, after = plan["max_over_mean"]
+    if not plan["moves"]:
+        print(f"plan: nothing to move; the largest load is {before:.2f} of the mean")
+        return
+    print(
+        f"plan: {len(plan['moves'])} moves take the largest load from {before:.2f} to {after:.2f} of the mean"
+    )
+    print(f"      hbroker apply {plan['file'].removeprefix('file://')}")
 
 
 def _figure(value: float | int | None) -> str:

@@ -6,5 +6,6 @@ one that another part of the analysis makes (a plan beside what was measured) is
 """
 
 from .page import Section, page
+from .plan import plan as plan_section
 
-__all__ = ["Section", "page"]
+__all__ = ["Section", "page", "plan_section"]
