@@ -72,13 +72,18 @@ class Network:
         return self._children.get(subtree, ())
 
     @cached_property
+    def subtrees(self) -> list[str]:
+        """Those whose loads are told, in their order: of equal steps the first is taken."""
+        return sorted(self.loads)
+
+    @cached_property
     def _capacities(self) -> dict[str, float]:
         return {node.name: node.capacity for node in self.nodes}
 
     @cached_property
     def _children(self) -> dict[str, list[str]]:
         children: dict[str, list[str]] = {}
-        for subtree in filter(None, self.loads):
+        for subtree in filter(None, self.subtrees):
             children.setdefault(_parent(subtree), []).append(subtree)
         return children
 
@@ -253,7 +258,7 @@ def _larger(cuts: _Cuts, source: str, target: str, load: float) -> float:
 def _parts(cuts: _Cuts, name: str) -> Iterator[tuple[str, float]]:
     """What a node could give away, with its load: anything but the last that it claims."""
     claims = [subtree for subtree, owner in cuts.owners.items() if owner == name]
-    for subtree in cuts.network.loads:
+    for subtree in cuts.network.subtrees:
         if subtree and claims != [subtree] and cuts.owner(subtree) == name:
             load = cuts.part(subtree)
             if load > 0:

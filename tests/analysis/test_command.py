@@ -28,12 +28,20 @@ pytestmark = pytest.mark.timeout(600)  # Spark takes its time where others want 
 PATIENCE_S = 500.0
 MAY_IMPORT = {"pyspark", "py4j", "rich"}
 
+QUICK = (
+    *("--conf", "spark.sql.shuffle.partitions=2"),
+    *("--conf", "spark.sql.codegen.wholeStage=false"),
+    *("--conf", "spark.sql.codegen.factoryMode=NO_CODEGEN"),
+)
+"""For twelve rows nothing is worth being compiled."""
 
-def test_it_writes_a_report_and_tells_in_json(tmp_path: Path) -> None:
+
+def test_it_writes_a_report_and_tells_in_json(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("JDK_JAVA_OPTIONS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
     files.write_all(tmp_path / "in", "nodes", [node_row("a", i, messages_in=i) for i in range(12)])
     (tmp_path / "in" / "notes.txt").write_text("no telemetry")
     ran = subprocess.run(
-        _command(tmp_path, "--json"), capture_output=True, text=True, cwd=ROOT, timeout=PATIENCE_S
+        _command(tmp_path, "--json", *QUICK), capture_output=True, text=True, cwd=ROOT, timeout=PATIENCE_S
     )
     assert ran.returncode == DONE, ran.stderr
     told = json.loads(ran.stdout)
