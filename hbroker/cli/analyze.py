@@ -20,7 +20,7 @@ _TEXT = """\
 Reads the telemetry that nodes and gateways write, on Spark, and leaves tables (Parquet and CSV) and
 one page, report.html, in OUT: who carries which share of the load, how uneven that is, which topics
 and subtrees make it, latencies, drops, what a message costs, and when each node will be saturated.
-plan.yaml there says which subtrees to move so that the load is even: `hbroker apply` carries it out.
+plan.yaml there says what to move so that the load is even: `hbroker apply` carries it out.
 Files that are no telemetry are skipped and named. docs/analysis.md says what the tables mean.
 
 examples:
