@@ -381,7 +381,7 @@ fn a_worker_that_panics_is_reported_and_the_other_goes_on() {
         client.send_to(b"boo", endpoint.address()).unwrap();
     }
     assert!(endpoint.wait(SOON), "none of 32 peers came to worker 0");
-    assert_eq!(endpoint.fault().as_deref(), Some("worker 0 panicked"));
+    assert_eq!(endpoint.fault().as_deref(), Some("worker 0: panicked"));
     for client in &clients {
         client.send_to(b"hello", endpoint.address()).unwrap();
         let mut buffer = [0; 8];

@@ -93,10 +93,12 @@ impl<M: Machine> Worker<M> {
     }
 
     /// Works until it is told to stop, or the socket dies.
-    pub fn run(mut self) {
-        let farewell = Farewell { index: self.index, station: self.station(), clean: false };
-        let ended = self.work();
-        farewell.say(ended);
+    pub fn run(self) {
+        let mut farewell =
+            Farewell { index: self.index, station: self.station(), fault: Some("panicked".to_owned()) };
+        // Dropped before the farewell, also by a panic: who hears of a fault finds the socket closed, and its peers with the others.
+        let mut worker = self;
+        farewell.fault = worker.work().err().map(|error| error.to_string());
     }
 
     fn work(&mut self) -> io::Result<()> {
@@ -206,24 +208,15 @@ impl<M: Machine> Worker<M> {
 struct Farewell<M: Machine> {
     index: usize,
     station: Arc<Station<M>>,
-    clean: bool,
-}
-
-impl<M: Machine> Farewell<M> {
-    fn say(mut self, ended: io::Result<()>) {
-        self.clean = true;
-        if let Err(error) = ended {
-            self.station.fleet.fail(format!("worker {}: {error}", self.index));
-        }
-    }
+    fault: Option<String>,
 }
 
 impl<M: Machine> Drop for Farewell<M> {
     fn drop(&mut self) {
-        if !self.clean {
-            self.station.fleet.fail(format!("worker {} panicked", self.index));
-        }
         self.station.close();
+        if let Some(fault) = self.fault.take() {
+            self.station.fleet.fail(format!("worker {}: {fault}", self.index));
+        }
         self.station.fleet.end_one();
     }
 }
