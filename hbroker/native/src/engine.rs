@@ -35,6 +35,7 @@ pub mod publisher;
 pub mod rate;
 mod refusals;
 pub mod routes;
+mod run;
 mod sending;
 pub mod session;
 pub mod session_queue;

@@ -6,10 +6,11 @@
 pub mod latency;
 pub mod topics;
 
+use std::cell::Cell;
 use std::collections::BTreeMap;
 
 use crate::load::latency::Latency;
-use crate::load::topics::Topics;
+use crate::load::topics::{Mark, Topics};
 
 /// What one worker counts.
 pub struct Load {
@@ -26,6 +27,16 @@ impl Load {
     pub fn succeed(&mut self, before: &Self, every: u32) {
         self.topics.succeed(&before.topics);
         self.latency.restart(every);
+    }
+
+    /// Where a topic is counted. `known`: where that is remembered.
+    pub fn mark_of(&mut self, topic: &str, known: Option<&Cell<Mark>>) -> Mark {
+        let kept = known.map(Cell::get).filter(|&mark| self.topics.knows(mark));
+        kept.unwrap_or_else(|| {
+            let mark = self.topics.mark(topic);
+            known.inspect(|known| known.set(mark));
+            mark
+        })
     }
 
     /// Adds what another worker counted.

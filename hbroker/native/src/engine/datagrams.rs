@@ -111,18 +111,34 @@ impl Engine {
         for packet in view.packets().iter().filter(|packet| packet.delivery > 0) {
             kept &= self.handle_reliable(now, id, source, packet);
         }
-        for packet in view.packets().iter().filter(|packet| packet.delivery == 0) {
-            if kept {
-                self.handle_body(now, id, source, packet);
-            } else {
-                self.out.counters.drop(Drop::NoRoom);
-            }
+        if kept {
+            self.handle_unreliable(now, id, source, view.packets());
+        } else {
+            let lost = view.packets().iter().filter(|packet| packet.delivery == 0).count();
+            self.out.counters.drop_many(Drop::NoRoom, lost as u64);
         }
         if let Some(entry) = self.out.links.get_mut(id) {
             entry.link.finish_datagram(now, view.header.number, received, view.has_packets(), kept);
             self.out.links.touch(id);
         }
         self.use_room(now, id);
+    }
+
+    /// Takes the packets that are not reliable.
+    fn handle_unreliable(
+        &mut self,
+        now: Micros,
+        id: LinkId,
+        source: SocketAddr,
+        mut packets: &[PacketView<'_>],
+    ) {
+        while let [packet, others @ ..] = packets {
+            let run = self.forward_run(now, id, packets);
+            if run == 0 && packet.delivery == 0 {
+                self.handle_body(now, id, source, packet);
+            }
+            packets = if run == 0 { others } else { &packets[run..] };
+        }
     }
 
     /// Takes one reliable packet; false, and counted, where it cannot be kept, so that its datagram must not be

@@ -108,7 +108,8 @@ impl Distribution {
                 self.keep(now, parcel, target, out);
             }
         }
-        for (worker, targets) in remote {
+        // Not moved where there are none, as most often.
+        for (worker, targets) in remote.drain(..) {
             if let Some(ticket) = ticket {
                 let kept = targets.iter().filter(|target| target.qos > 0).count();
                 self.add_copies(ticket, u32::try_from(kept).unwrap_or(u32::MAX));

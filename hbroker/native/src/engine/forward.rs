@@ -54,6 +54,10 @@ impl Forwarder {
         }
     }
 
+    pub fn worker(&self) -> u8 {
+        self.worker
+    }
+
     /// Takes a message over: queues it for all who want it, and acknowledges it when that is due (§7.3). `origin`: the link that
     /// it came over, with its delivery there (0: `QoS` 0); `None`: this node's own message.
     ///
@@ -96,14 +100,14 @@ impl Forwarder {
             out.counters.drop(Drop::RetainedFull);
         }
         let source = origin.and_then(|origin| out.links.get(origin.link)?.subscriber);
-        let plain = route.subscribers.iter().filter(|subscriber| wants(subscriber, source)).map(Target::from);
-        let chosen: SmallVec<[Target; 2]> =
+        let mut plain = route.subscribers.iter().filter(|subscriber| wants(subscriber, source));
+        let mut chosen: SmallVec<[Target; 2]> =
             route.groups.iter().filter_map(|group| sharing.choose(&group, publish, out)).collect();
-        let mut targets = plain.chain(chosen).peekable();
-        if targets.peek().is_none() {
+        if chosen.is_empty() && plain.clone().next().is_none() {
             reliable.inspect(|&origin| out.acknowledge(origin, Success::Unmatched));
             return Ok(());
         }
+        let targets = plain.by_ref().map(Target::from).chain(chosen.drain(..));
         let ticket = reliable
             .filter(|_| !publish.ack_queued && !Defect::AcknowledgesEarly.is_present())
             .map(|origin| distribution.open(origin, (publish.qos == 2).then_some(id), publish.topic));
@@ -224,7 +228,7 @@ impl Forwarder {
 }
 
 /// Whether a subscriber gets what this session published.
-fn wants(subscriber: &Subscriber, source: Option<SessionKey>) -> bool {
+pub fn wants(subscriber: &Subscriber, source: Option<SessionKey>) -> bool {
     !subscriber.no_local || source != Some(subscriber.session)
 }
 

@@ -49,13 +49,8 @@ impl Docket {
     ) -> Self {
         let mut docket = Self::of(publish);
         if let Some(load) = load {
-            let kept = known.map(Cell::get).filter(|&mark| load.topics.knows(mark));
-            docket.mark = kept.unwrap_or_else(|| {
-                let mark = load.topics.mark(publish.topic);
-                known.inspect(|known| known.set(mark));
-                mark
-            });
-            load.topics.count_in(docket.mark, publish.payload.len());
+            docket.mark = load.mark_of(publish.topic, known);
+            load.topics.count_in(docket.mark, 1, publish.payload.len() as u64);
             docket.sample = load.latency.begin(now);
         }
         docket
@@ -65,7 +60,7 @@ impl Docket {
     pub fn copy_leaves(&self, load: &mut Option<Box<Load>>, field: &[u8], entry: &mut Entry, packet: Queued) {
         if let Some(load) = load {
             let mark = if load.topics.knows(self.mark) { self.mark } else { mark_of(load, field) };
-            load.topics.count_out(mark, self.bytes as usize);
+            load.topics.count_out(mark, 1, self.bytes.into());
             if let Some(sample) = &self.sample {
                 entry.timed.add(packet, sample);
             }
@@ -90,7 +85,7 @@ fn mark_of(load: &mut Load, field: &[u8]) -> Mark {
 pub struct Timed(VecDeque<(Queued, Arc<Sample>)>);
 
 impl Timed {
-    fn add(&mut self, packet: Queued, sample: &Arc<Sample>) {
+    pub fn add(&mut self, packet: Queued, sample: &Arc<Sample>) {
         if self.0.len() < MOST_TIMED && !sample.is_over() {
             self.0.push_back((packet, Arc::clone(sample)));
         }

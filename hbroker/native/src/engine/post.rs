@@ -42,7 +42,7 @@ impl Outlet {
         let Some(session) = self.sessions.get_mut(key) else {
             return;
         };
-        session.accept_copy();
+        session.accept_copies(1);
         let entry = session.link.and_then(|link| self.links.get_mut(link));
         let refused = match entry {
             None => Some(Drop::Away),
@@ -56,7 +56,7 @@ impl Outlet {
         };
         match refused {
             Some(why) => {
-                session.refuse_copy(why);
+                session.refuse_copies(why, 1);
                 self.counters.drop(why);
             }
             None => {

@@ -99,15 +99,15 @@ impl Session {
     }
 
     /// A message of `QoS` 0 was queued on the link.
-    pub fn accept_copy(&mut self) {
-        self.accounts.accepted += 1;
-        self.copies += 1;
+    pub fn accept_copies(&mut self, count: u64) {
+        self.accounts.accepted += count;
+        self.copies += count;
     }
 
-    /// One that was just accepted goes no further.
-    pub fn refuse_copy(&mut self, why: Drop) {
-        self.copies -= 1;
-        self.accounts.drop(why, 1);
+    /// So many that were just accepted go no further.
+    pub fn refuse_copies(&mut self, why: Drop, count: u64) {
+        self.copies -= count;
+        self.accounts.drop(why, count);
     }
 
     /// A message was given to the link under this delivery number. It does not expire any more: the subscriber may have it.

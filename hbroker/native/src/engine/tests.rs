@@ -11,6 +11,7 @@ mod load;
 pub mod network;
 mod redirect;
 mod retained;
+mod run;
 mod sessions;
 mod speed;
 mod unclaimed;

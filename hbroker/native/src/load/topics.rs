@@ -98,18 +98,18 @@ impl Topics {
         Mark { interval: self.interval, slot: self.last }
     }
 
-    /// Counts a message that was taken over.
-    pub fn count_in(&mut self, mark: Mark, bytes: usize) {
+    /// Counts messages that were taken over, with so many bytes together.
+    pub fn count_in(&mut self, mark: Mark, messages: u32, bytes: u64) {
         let row = &mut self.rows[usize::from(mark.slot)];
-        row.messages_in += 1;
-        row.bytes_in += bytes as u64;
+        row.messages_in += messages;
+        row.bytes_in += bytes;
     }
 
-    /// Counts a copy that left.
-    pub fn count_out(&mut self, mark: Mark, bytes: usize) {
+    /// Counts copies that left.
+    pub fn count_out(&mut self, mark: Mark, messages: u32, bytes: u64) {
         let row = &mut self.rows[usize::from(mark.slot)];
-        row.messages_out += 1;
-        row.bytes_out += bytes as u64;
+        row.messages_out += messages;
+        row.bytes_out += bytes;
     }
 
     /// An empty table becomes that of the interval after this one's.

@@ -49,7 +49,7 @@ struct Reading {
 pub fn note_in(turn: &mut Turn<'_>, topic: &str, bytes: usize) {
     if let Some(load) = &mut turn.load {
         let mark = load.topics.mark(topic);
-        load.topics.count_in(mark, bytes);
+        load.topics.count_in(mark, 1, bytes as u64);
     }
 }
 
@@ -57,7 +57,7 @@ pub fn note_in(turn: &mut Turn<'_>, topic: &str, bytes: usize) {
 pub fn note_out(turn: &mut Turn<'_>, message: &Message) {
     if let Some(load) = &mut turn.load {
         let mark = load.topics.mark(&message.topic);
-        load.topics.count_out(mark, message.payload.len());
+        load.topics.count_out(mark, 1, message.payload.len() as u64);
         if let Some(received) = message.sample.as_ref().and_then(Sample::end) {
             load.latency.note(turn.now.saturating_sub(received));
         }

@@ -66,6 +66,11 @@ impl<'a> PublishView<'a> {
         Cow::Owned(joined)
     }
 
+    /// It is a whole message of `QoS` 0 that is not retained and never expires.
+    pub fn is_plain(&self) -> bool {
+        self.qos == 0 && !self.retain && self.expiry_s.is_none() && self.fragment.is_none()
+    }
+
     /// When it outlives its expiry; `Micros::MAX`: never, or nobody knows when it was published.
     pub fn expires(&self) -> Micros {
         match self.expiry_s {

@@ -103,9 +103,13 @@ impl<'a> DatagramView<'a> {
             match reader.tag()? {
                 None => return Ok(view),
                 Some(datagram::PACKETS) => {
-                    let packet = PacketView::parse(reader.message()?)?;
-                    view.make_room(packet.raw.len(), reader.left());
-                    view.packets.push(packet);
+                    let message = reader.message()?;
+                    view.make_room(message.left(), reader.left());
+                    // Read in its place: a view is too large to be moved for each packet.
+                    view.packets.push(PacketView::empty(message.rest()));
+                    if let Some(packet) = view.packets.last_mut() {
+                        packet.read(message)?;
+                    }
                 }
                 Some(datagram::HEADER) => {
                     view.header.merge(reader.message()?)?;
@@ -155,53 +159,64 @@ impl<'a> Header<'a> {
 }
 
 impl<'a> PacketView<'a> {
-    /// A packet from the bytes of one: of a [`Self::raw`] that was kept, or of a body field alone.
-    pub fn from_raw(raw: &'a [u8]) -> Result<Self, Malformed> {
-        Self::parse(Reader::new(raw, MAX_DEPTH - 1))
+    /// It is unreliable, and holds a body and nothing else.
+    pub fn is_bare(&self) -> bool {
+        self.delivery == 0 && self.after == 0 && self.retained_for.is_none()
     }
 
-    fn parse(mut message: Reader<'a>) -> Result<Self, Malformed> {
-        let raw = message.rest();
-        let mut view = Self { delivery: 0, after: 0, retained_for: None, body: Body::None, raw };
+    /// A packet from the bytes of one: of a [`Self::raw`] that was kept, or of a body field alone.
+    pub fn from_raw(raw: &'a [u8]) -> Result<Self, Malformed> {
+        let mut view = Self::empty(raw);
+        view.read(Reader::new(raw, MAX_DEPTH - 1))?;
+        Ok(view)
+    }
+
+    fn empty(raw: &'a [u8]) -> Self {
+        Self { delivery: 0, after: 0, retained_for: None, body: Body::None, raw }
+    }
+
+    /// Takes in what a packet, of which `message` are the bytes, holds.
+    fn read(&mut self, mut message: Reader<'a>) -> Result<(), Malformed> {
+        let raw = self.raw;
         // Where the body begins. Bodies of one kind merge, a body of another kind takes the place
         // of the one before.
         let mut start = 0;
         loop {
             let field = raw.len() - message.left();
             let Some(tag) = message.tag()? else {
-                return Ok(view);
+                return Ok(());
             };
             match tag {
-                packet::DELIVERY => view.delivery = message.varint()?,
-                packet::AFTER => view.after = message.varint()?,
-                packet::RETAINED_FOR => view.retained_for = Some(message.varint()?),
+                packet::DELIVERY => self.delivery = message.varint()?,
+                packet::AFTER => self.after = message.varint()?,
+                packet::RETAINED_FOR => self.retained_for = Some(message.varint()?),
                 packet::PUBLISH => {
-                    if !matches!(view.body, Body::Publish(_)) {
-                        view.body = Body::Publish(PublishView::default());
+                    if !matches!(self.body, Body::Publish(_)) {
+                        self.body = Body::Publish(PublishView::default());
                         start = field;
                     }
-                    if let Body::Publish(publish) = &mut view.body {
+                    if let Body::Publish(publish) = &mut self.body {
                         publish.merge(message.message()?)?;
                         publish.add_field(&raw[start..raw.len() - message.left()]);
                     }
                 }
                 packet::PUBACK => {
-                    if !matches!(view.body, Body::PubAck(_)) {
-                        view.body = Body::PubAck(PubAckView::default());
+                    if !matches!(self.body, Body::PubAck(_)) {
+                        self.body = Body::PubAck(PubAckView::default());
                         start = field;
                     }
-                    if let Body::PubAck(puback) = &mut view.body {
+                    if let Body::PubAck(puback) = &mut self.body {
                         puback.merge(message.message()?)?;
                         puback.set_fields(&raw[start..raw.len() - message.left()]);
                     }
                 }
                 packet::PING | packet::PONG | packet::RESET | packet::CHALLENGE | packet::CREDIT => {
-                    view.body.merge(tag, message.message()?)?;
+                    self.body.merge(tag, message.message()?)?;
                 }
                 _ => match control(tag) {
                     Some((kind, checks)) => {
                         check(message.message()?, checks)?;
-                        view.body = Body::Control(kind);
+                        self.body = Body::Control(kind);
                     }
                     None => message.skip(tag)?,
                 },

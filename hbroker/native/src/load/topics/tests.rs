@@ -35,13 +35,13 @@ fn it_counts_as_a_map_would_over_many_intervals() {
                 marks.insert(topic.clone(), mark);
                 let expected = model.entry(topic).or_default();
                 if random.random() {
-                    topics.count_in(mark, bytes);
+                    topics.count_in(mark, 1, bytes);
                     expected.messages_in += 1;
-                    expected.bytes_in += bytes as u64;
+                    expected.bytes_in += bytes;
                 } else {
-                    topics.count_out(mark, bytes);
+                    topics.count_out(mark, 1, bytes);
                     expected.messages_out += 1;
-                    expected.bytes_out += bytes as u64;
+                    expected.bytes_out += bytes;
                 }
             }
             assert_eq!(told(&topics), (model, Traffic::default()), "seed {seed}");
@@ -58,9 +58,9 @@ fn what_is_beyond_its_bounds_is_the_rest_and_the_sum_is_exact() {
     for round in 0..2 {
         for number in 0..MOST_TOPICS + 500 {
             let mark = topics.mark(&format!("t/{number}"));
-            topics.count_in(mark, 3);
+            topics.count_in(mark, 1, 3);
             if round == 0 && number % 2 == 0 {
-                topics.count_out(mark, 1);
+                topics.count_out(mark, 1, 1);
             }
         }
     }
@@ -82,13 +82,13 @@ fn long_names_have_an_end_too() {
     let mut topics = Topics::new();
     for number in 0..100 {
         let mark = topics.mark(&format!("{number}{}", "x".repeat(60_000)));
-        topics.count_in(mark, 0);
+        topics.count_in(mark, 1, 0);
     }
     let (rows, rest) = told(&topics);
     assert!(topics.names.len() <= MOST_NAME_BYTES && rows.len() > 60, "{}", rows.len());
     assert_eq!(rows.len() as u64 + rest.messages_in, 100);
     let short = topics.mark("short");
-    topics.count_in(short, 0);
+    topics.count_in(short, 1, 0);
     assert_eq!(told(&topics).0["short"].messages_in, 1, "it still fits");
 }
 
@@ -98,7 +98,7 @@ fn tables_are_added_by_name() {
     for (topics, names) in [(&mut one, ["a", "b"]), (&mut other, ["b", "c"])] {
         for name in names {
             let mark = topics.mark(name);
-            topics.count_in(mark, 10);
+            topics.count_in(mark, 1, 10);
         }
     }
     one.absorb(&other);
@@ -118,14 +118,14 @@ fn topics_that_collide_are_the_rest_and_cost_no_more_than_others() {
     let colliding = (0..).map(|number| format!("x/{number}")).filter(|topic| place(topic) == 77);
     for topic in colliding.take(MOST_STEPS + 5) {
         let mark = topics.mark(&topic);
-        topics.count_in(mark, 1);
+        topics.count_in(mark, 1, 1);
     }
     let (rows, rest) = told(&topics);
     assert_eq!((rows.len(), rest.messages_in), (MOST_STEPS, 5));
     let end = (0..).map(|number| format!("y/{number}")).find(|topic| place(topic) == PLACES - 1);
     for topic in [end.as_deref(), end.as_deref()].into_iter().flatten() {
         let mark = topics.mark(topic);
-        topics.count_in(mark, 1);
+        topics.count_in(mark, 1, 1);
     }
     assert_eq!(told(&topics).0.len(), MOST_STEPS + 1, "the last place, too");
 }

@@ -1,0 +1,89 @@
+//! Messages of `QoS` 0 that come many at once go the same way as one by one.
+
+use rand::Rng;
+
+use super::network::{Faults, MILLISECOND, Network, SECOND, message};
+use crate::load::topics::Traffic;
+use crate::wire::PublishOut;
+
+/// Of so many messages not all find room while a link is cut.
+const TOO_MANY: u64 = 60_000;
+
+#[test]
+fn each_copy_arrives_once_in_order_and_is_counted() {
+    for seed in 0..20 {
+        let mut network = Network::new(seed, Faults::default());
+        let node = network.add_node("", 1 + (seed % 2) as u8);
+        let all = network.add_subscriber(node, "t/#", 0);
+        let one = network.add_subscriber(node, "t/1", 2);
+        let members = [(); 2].map(|()| network.add_member(node, "t/2", "group", 1));
+        let publisher = network.add_client();
+        let now = network.now;
+        network.hosts[publisher].engines[0].listen(now, 1, "t/#", 0, false);
+        network.connect(publisher, node);
+        network.open_session(publisher, node, false);
+        network.subscribe(publisher, node, "t/#", 0, true);
+        let mut sent: [Vec<u64>; 4] = Default::default();
+        for _ in 0..100 {
+            let mut number = network.rng.random_range(0..4);
+            for _ in 0..network.rng.random_range(1..40) {
+                if network.rng.random_bool(0.2) {
+                    number = network.rng.random_range(0..4);
+                }
+                let topic = format!("t/{number}");
+                let (retain, expires) = (network.rng.random_bool(0.05), network.rng.random_bool(0.05));
+                let expiry_s = expires.then_some(3_600);
+                let out = PublishOut { retain, expiry_s, ..message(&topic, &[7; 50], 0) };
+                sent[number].push(network.publish(publisher, &out));
+            }
+            network.run(20 * MILLISECOND);
+        }
+        network.run(SECOND);
+        for (number, sent) in sent.iter().enumerate() {
+            let topic = format!("t/{number}");
+            assert_eq!(&network.sequences(all, &topic), sent, "seed {seed}, {topic}");
+            let extra: Vec<u64> = match number {
+                1 => network.sequences(one, &topic),
+                2 => {
+                    let mut shared: Vec<u64> =
+                        members.iter().flat_map(|&member| network.sequences(member, &topic)).collect();
+                    shared.sort_unstable();
+                    shared
+                }
+                _ => Vec::new(),
+            };
+            assert_eq!(extra, if number == 1 || number == 2 { sent.clone() } else { Vec::new() });
+            let (count, copies) = (sent.len() as u64, (sent.len() + extra.len()) as u64);
+            let expected = Traffic {
+                messages_in: count,
+                bytes_in: 50 * count,
+                messages_out: copies,
+                bytes_out: 50 * copies,
+            };
+            assert_eq!(network.counted(node, &topic).0, expected, "seed {seed}, {topic}");
+            assert_eq!(network.sequences(publisher, &topic), [0; 0], "its own are not for it");
+        }
+    }
+}
+
+#[test]
+fn what_finds_no_room_or_nobody_is_counted() {
+    let mut network = Network::new(1, Faults::default());
+    let node = network.add_node("", 1);
+    let reader = network.add_subscriber(node, "t", 0);
+    let publisher = network.add_client();
+    network.publish(publisher, &message("t", b"first", 0));
+    network.run(SECOND);
+    network.parted = Some((reader, node));
+    for _ in 0..TOO_MANY / 60 {
+        (0..60).for_each(|_| _ = network.publish(publisher, &message("t", &[7; 300], 0)));
+        network.run(MILLISECOND);
+    }
+    let full = network.counter(node, "drop.queue_full");
+    let away = network.counter(node, "drop.away");
+    let (taken, out) = (network.counter(node, "messages_in"), network.counter(node, "messages_out"));
+    assert!(full > 0 && taken > TOO_MANY / 2, "{full} found no room, of {taken}");
+    assert_eq!(out + full + away, taken, "each is counted once");
+    let (counted, _) = network.counted(node, "t");
+    assert_eq!((counted.messages_in, counted.messages_out), (taken, out));
+}
