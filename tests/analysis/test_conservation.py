@@ -100,7 +100,7 @@ def played(tmp_path_factory: pytest.TempPathFactory) -> Played:
                 missed[message.topic] += 1
                 missed_bytes[message.topic] += len(message.payload)
     assert network.process.returncode == 0
-    drops = {status["name"]: Counter(status["drops"]) for status in after}
+    drops = {status["name"]: Counter[str](status["drops"]) for status in after}
     return Played(
         outcome, summarised(outcome, before, after), drops, missed, missed_bytes, Path(ready["telemetry"])
     )
