@@ -21,7 +21,7 @@ from typing import Final
 from hbroker._native import LinkDownEvent
 from hbroker.gateway.border import Border
 from hbroker.protocol.agenda import Agenda, earliest
-from hbroker.protocol.chart import Chart, Knowledge
+from hbroker.protocol.chart import Knowledge
 from hbroker.protocol.client import ClientControl
 from hbroker.protocol.core import Event
 from hbroker.protocol.outcome import Outcome
@@ -70,7 +70,7 @@ class Members:
         self._root = root
         self._key = key
         self._ids = ids
-        self._knowledge = Knowledge(chart=Chart())
+        self._knowledge = Knowledge.shared()
         self._deadlines: Agenda[int] = Agenda()
         self._leaving: Agenda[int] = Agenda()
         self._leavers: dict[int, _Leaver] = {}

@@ -23,6 +23,7 @@ from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
 from hbroker._proto import packet_pb2 as pb
+from hbroker.protocol.answers import Answers
 from hbroker.protocol.expiring import ExpiringCache
 from hbroker.protocol.packets import Address, cut_from
 from hbroker.protocol.requests import TokenCache
@@ -143,10 +144,16 @@ class Chart:
 @dataclass(frozen=True, slots=True)
 class Knowledge:
     """What clients behind one address know of the nodes together: tokens prove an address, whoever of them
-    sends (§4.2). `chart`: one that learns nothing where a client is alone."""
+    sends (§4.2). `chart`, `answers`: such as learn nothing where a client is alone."""
 
     tokens: TokenCache = field(default_factory=lambda: ExpiringCache(_MOST_TOKENS))
     chart: Chart = field(default_factory=lambda: Chart(0))
+    answers: Answers = field(default_factory=lambda: Answers(0))
+
+    @classmethod
+    def shared(cls) -> Knowledge:
+        """For clients that are not alone."""
+        return cls(chart=Chart(), answers=Answers())
 
 
 def _literal(filter: str) -> str:

@@ -1,4 +1,4 @@
-"""A bounded cache whose entries end: address tokens (§4.2) and negative answers (§5.2)."""
+"""A bounded cache whose entries end: address tokens (§4.2), answers and negative answers (§5.2)."""
 
 from __future__ import annotations
 
@@ -37,6 +37,12 @@ class ExpiringCache(Generic[KeyT, ValueT]):
             del self._entries[key]
             return None
         return value
+
+    def drop(self, key: KeyT, value: ValueT) -> None:
+        """Forgets the entry, if this very object is its value."""
+        entry = self._entries.get(key)
+        if entry is not None and entry[0] is value:
+            del self._entries[key]
 
     def __len__(self) -> int:
         return len(self._entries)

@@ -45,7 +45,7 @@ class Event(Enum):
     ASK_BY_REFERRAL = auto()
     """Its turn has come: by referral."""
     COVER = auto()
-    """A zone that came for another topic covers this one."""
+    """A zone that came for another topic, or to another client, covers this one."""
     REPEAT = auto()
     """A try went unanswered, and another is worth it."""
     FALL_BACK = auto()
@@ -69,18 +69,23 @@ TRANSITIONS: Final[dict[tuple[State, Event], State]] = {
     (State.QUEUED, Event.EXPIRE): State.FAILED,
     (State.EXPECT_OWNER, Event.REPEAT): State.EXPECT_OWNER,
     (State.EXPECT_OWNER, Event.FALL_BACK): State.EXPECT_HOP,
+    (State.EXPECT_OWNER, Event.REFER): State.EXPECT_HOP,
     (State.EXPECT_OWNER, Event.DEFER): State.BACKING_OFF,
+    (State.EXPECT_OWNER, Event.COVER): State.RESOLVED,
     (State.EXPECT_OWNER, Event.ACCEPT): State.RESOLVED,
     (State.EXPECT_OWNER, Event.REFUSE): State.FAILED,
     (State.EXPECT_OWNER, Event.EXPIRE): State.FAILED,
     (State.EXPECT_HOP, Event.REPEAT): State.EXPECT_HOP,
     (State.EXPECT_HOP, Event.REFER): State.EXPECT_HOP,
     (State.EXPECT_HOP, Event.DEFER): State.BACKING_OFF,
+    (State.EXPECT_HOP, Event.COVER): State.RESOLVED,
     (State.EXPECT_HOP, Event.ACCEPT): State.RESOLVED,
     (State.EXPECT_HOP, Event.REFUSE): State.FAILED,
     (State.EXPECT_HOP, Event.EXPIRE): State.FAILED,
     (State.BACKING_OFF, Event.ASK): State.EXPECT_OWNER,
     (State.BACKING_OFF, Event.ASK_BY_REFERRAL): State.EXPECT_HOP,
+    (State.BACKING_OFF, Event.REFER): State.EXPECT_HOP,
+    (State.BACKING_OFF, Event.COVER): State.RESOLVED,
     (State.BACKING_OFF, Event.ACCEPT): State.RESOLVED,
     (State.BACKING_OFF, Event.EXPIRE): State.FAILED,
 }
@@ -149,9 +154,10 @@ class Lookup:
     """One topic that is being resolved.
 
     `ticket`: the application's, None for the messages that wait in the core. `subtree`: what the node that
-    was asked last was said to hold, None at the start. `requests`: all that are open, the present one last.
-    `turn`: the starting node whose turn this lookup has. `fell_back`: nobody answered in recursive mode.
-    `reason`, `negative_ttl`: of the last refusal.
+    was asked last was said to hold, None at the start. `below`: the node above the owner that the core knew
+    of, None: none. `hops`: how many were asked since the start. `requests`: those to which an answer still
+    counts, the present one last. `turn`: the starting node whose turn this lookup has. `fell_back`: nobody
+    answered in recursive mode. `reason`, `negative_ttl`: of the last refusal.
     """
 
     topic: str
@@ -163,6 +169,8 @@ class Lookup:
     machine: Machine[State, Event] = field(default_factory=lambda: Machine(TRANSITIONS, State.QUEUED))
     requests: list[Request[Lookup]] = field(default_factory=list)
     subtree: str | None = None
+    below: Address | None = None
+    hops: int = 0
     turn: Address | None = None
     fell_back: bool = False
     restarts: int = 0

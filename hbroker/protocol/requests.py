@@ -107,14 +107,15 @@ class Requests(Generic[OwnerT]):
             self._at.pop(request.address, None)
 
     def handle_challenge(self, now: int, source: Address, challenge: pb.Challenge) -> None:
-        """§4.1: sends again, with the token, what went to `source` without it. Unasked for, it is ignored."""
+        """§4.1: sends again, with the token, what went to `source` without it and is still repeated. Unasked
+        for, it is ignored."""
         asked = self._at.get(source)
         if not asked or not challenge.token:
             return
         keep_token(
             self._tokens, now, source, challenge.token, challenge.lifetime_s * SECOND or TOKEN_LIFETIME
         )
-        for request in list(asked.values()):
+        for request in [request for request in asked.values() if request.id in self._agenda]:
             if request.token != challenge.token and request.challenges < _CHALLENGES_PER_TRY:
                 request.challenges += 1
                 self._send(now, request)

@@ -7,6 +7,10 @@ again before the next question. A question that stays unanswered for one try giv
 subtree holds nothing else back. A thousand cold topics below five known cuts thus cost one question to each
 of the five.
 
+An answer counts as long as its lookup lives, whichever try it belongs to: a node that is slower than the
+pauses between tries is a slow node, and not an unreachable one. What other clients behind the same address
+were told meanwhile counts as well (`answers`).
+
 Failures are kept for the time that the answer states, and given to the core at once when it asks again.
 """
 
@@ -19,6 +23,7 @@ from typing import Final
 from hbroker._proto import packet_pb2 as pb
 from hbroker.config import format_address
 from hbroker.protocol.agenda import Agenda, earliest
+from hbroker.protocol.answers import FRESH, Answer, covers
 from hbroker.protocol.chart import Knowledge
 from hbroker.protocol.core import ClientCore
 from hbroker.protocol.expiring import ExpiringCache
@@ -38,8 +43,11 @@ PATIENCE: Final = 10 * SECOND
 _RECURSIVE_TRIES: Final = 2
 _HOP_TRIES: Final = 3
 _MOST_HOPS: Final = 64
+_MOST_KEPT: Final = 16
+"""Questions of one lookup of which an answer still counts."""
 _MOST_WAITING: Final = 100_000
-_MOST_OPEN: Final = 512
+_MOST_OPEN: Final = 2_048
+_MOST_TAKEN: Final = 64
 _MOST_NEGATIVES: Final = 4_096
 _LONGEST_NEGATIVE: Final = 60 * SECOND
 _LONGEST_TTL: Final = 86_400 * SECOND
@@ -53,6 +61,9 @@ class Resolver:
         self._random = random
         self._tokens = knowledge.tokens
         self._chart = knowledge.chart
+        self._answers = knowledge.answers
+        self._taken: ExpiringCache[str, Answer] = ExpiringCache(_MOST_TAKEN)
+        """Fresh answers that this client was given, by scope."""
         self._root = root
         self._requests: Requests[Lookup] = Requests(core, random, knowledge.tokens)
         self._agenda: Agenda[Lookup] = Agenda()
@@ -75,7 +86,7 @@ class Resolver:
         elif len(self._by_topic) >= _MOST_WAITING:
             self._core.reject(topic, Reason.REASON_QUOTA_EXCEEDED)
         else:
-            lookup = Lookup(topic, start or self._root, now + PATIENCE)
+            lookup = Lookup(topic, start or self._root, now + PATIENCE, below=start)
             self._by_topic[topic] = lookup
             self._agenda.set(lookup, lookup.deadline)
             self._queues.setdefault(lookup.start, deque()).append(lookup)
@@ -106,29 +117,33 @@ class Resolver:
             self._refuse(now, lookup, request, accept)
 
     def handle_referral(self, now: int, referral: pb.Referral) -> None:
-        """A node names the next one (§5.2). One that leads no deeper is a node that cannot help."""
+        """A node names the next one (§5.2). One that leads no deeper is a node that cannot help, or late."""
         request = self._requests.find(referral.request)
-        if request is None or request is not request.owner.requests[-1]:
+        if request is None or not request.owner.machine.accepts(Event.REFER):
             return
-        lookup = request.owner
-        cut = cut_from(referral.next)
-        if not lookup.machine.accepts(Event.REFER):
+        lookup, cut = request.owner, cut_from(referral.next)
+        leads_on = cut is not None and _leads_on(lookup, cut[0])
+        is_late = request is not lookup.requests[-1]
+        if is_late and not leads_on:
             return
         self._trace(now, lookup, request, "REFERRAL", referral.node, request.address, referral.zone, 0)
-        if cut is None or not _leads_on(lookup, cut[0]):
+        if cut is None or not leads_on:
             self._defer(now, lookup)
             return
         if is_within(lookup.topic, referral.zone.scope):
             token = self._tokens.get(now, request.address) or b""
             self._install(referral.zone, request.address, token, ZONE_TTL)
         lookup.machine.handle(Event.REFER)
+        self._agenda.set(lookup, lookup.deadline)
         lookup.subtree = cut[0]
-        self._requests.settle(request)
+        self._requests.settle(lookup.requests[-1])
         self._ask(now, lookup, cut[2], pb.MODE_REFERRAL)
 
     def handle_timeout(self, now: int) -> None:
         """Repeats what went unanswered, begins again after pauses, ends what took too long."""
         for lookup in self._agenda.due(now):
+            if self._is_covered(now, lookup):
+                continue
             if now >= lookup.deadline:
                 lookup.machine.handle(Event.EXPIRE)
                 self._fail(now, lookup)
@@ -171,7 +186,7 @@ class Resolver:
                 lookup.start = known[0]
                 self._queues.setdefault(lookup.start, deque()).append(lookup)
                 moved[lookup.start] = None
-            else:
+            elif not self._is_covered(now, lookup):
                 self._turns[start], lookup.turn = lookup, start
                 self._begin(now, lookup)
         if not queue:
@@ -190,15 +205,20 @@ class Resolver:
         by_referral = lookup.by_referral or now < self._referral_until
         lookup.machine.handle(Event.ASK_BY_REFERRAL if by_referral else Event.ASK)
         self._agenda.set(lookup, lookup.deadline)
-        self._close_requests(lookup)
+        lookup.hops = 0
         self._ask(now, lookup, lookup.start, pb.MODE_REFERRAL if by_referral else pb.MODE_RECURSIVE)
 
     def _ask(self, now: int, lookup: Lookup, address: Address, mode: pb.Mode) -> None:
         body = pb.PubConnect(topic=lookup.topic, mode=mode)
         lookup.tried[address] = None
+        lookup.hops += 1
+        if len(lookup.requests) >= _MOST_KEPT:
+            self._requests.close(lookup.requests.pop(0))
         lookup.requests.append(self._requests.ask(now, lookup, address, body))
 
     def _silence(self, now: int, lookup: Lookup, request: Request[Lookup]) -> None:
+        if self._is_covered(now, lookup):
+            return
         by_referral = lookup.machine.state is State.EXPECT_HOP
         if request.tries < (_HOP_TRIES if by_referral else _RECURSIVE_TRIES):
             lookup.machine.handle(Event.REPEAT)
@@ -224,9 +244,8 @@ class Resolver:
     def _accept(
         self, now: int, lookup: Lookup, request: Request[Lookup], source: Address, accept: pb.PubAccept
     ) -> None:
-        if not _covers(
-            accept.zone, lookup.topic
-        ):  # delegated while the answer was made, or a defect of the node
+        if not covers(accept.zone, lookup.topic):
+            # Delegated while the answer was made, or a defect of the node.
             if request is lookup.requests[-1] and lookup.machine.accepts(Event.DEFER):
                 self._defer(now, lookup)
             return
@@ -236,7 +255,9 @@ class Resolver:
         self._trace(now, lookup, request, "PUBACCEPT", accept.node, owner, accept.zone, accept.ttl_s)
         is_root = request.address == source == self._root
         self._chart.learn(now, accept.node, owner, [accept.zone.scope], accept.zone.cuts, is_root=is_root)
-        self._install(accept.zone, owner, accept.token, ttl)
+        answer = Answer(accept.zone, owner, accept.token, now + ttl)
+        self._answers.keep(now, answer)
+        self._take(now, answer)
         if lookup.fell_back:
             self._referral_until = now + ZONE_TTL
         lookup.machine.handle(Event.ACCEPT)
@@ -268,6 +289,29 @@ class Resolver:
             answered = lookup.reason != Reason.REASON_SUCCESS
             self._outcomes.append(ResolveFailed(lookup.ticket, lookup.topic, reason, answered, tried))
         self._end(now, lookup)
+
+    # What others were told
+
+    def _is_covered(self, now: int, lookup: Lookup) -> bool:
+        """Ends a lookup for messages that wait, where another client was told who owns its topic.
+
+        What this client was given before, and asks for again, was wrong; and nothing above the node that its
+        core knows of is nearer the truth.
+        """
+        answer = self._answers.find(now, lookup.topic) if lookup.ticket is None else None
+        if answer is None or lookup.below not in (None, answer.owner):
+            return False
+        if self._taken.get(now, answer.zone.scope) is answer:
+            self._answers.discard(answer)
+            return False
+        self._take(now, answer)
+        lookup.machine.handle(Event.COVER)
+        self._end(now, lookup)
+        return True
+
+    def _take(self, now: int, answer: Answer) -> None:
+        self._taken.put(answer.zone.scope, answer, now + FRESH)
+        self._install(answer.zone, answer.owner, answer.token, answer.until - now)
 
     def _end(self, now: int, lookup: Lookup) -> None:
         self._forget(lookup)
@@ -309,12 +353,7 @@ class Resolver:
 def _leads_on(lookup: Lookup, subtree: str) -> bool:
     """Whether a referral to this subtree comes closer to the topic than what was asked last."""
     closer = lookup.subtree is None or len(subtree) > len(lookup.subtree)
-    return bool(subtree) and closer and is_within(lookup.topic, subtree) and len(lookup.requests) < _MOST_HOPS
-
-
-def _covers(zone: pb.Zone, topic: str) -> bool:
-    """Whether the zone says that its owner owns the topic (§5.3)."""
-    return is_within(topic, zone.scope) and not any(is_within(topic, cut.subtree) for cut in zone.cuts)
+    return bool(subtree) and closer and is_within(lookup.topic, subtree) and lookup.hops < _MOST_HOPS
 
 
 def _resolution(lookup: Lookup, owner: Address, accept: pb.PubAccept) -> Resolution:

@@ -23,7 +23,7 @@ from typing import Any, Final, Literal, Self, TypedDict, Unpack, cast
 
 from hbroker._native import Config, Endpoint, Hive, NativeError
 from hbroker.errors import NotConnected
-from hbroker.protocol.chart import Chart, Knowledge
+from hbroker.protocol.chart import Knowledge
 from hbroker.protocol.outcome import Outcome, Published
 from hbroker.protocol.packets import Address
 from hbroker.runtime.address import Place, listen_for, place_of, resolve
@@ -68,7 +68,7 @@ class Fleet:
         self._root: Address = root
         self._open_seats: Seats | None = None
         self._members: set[Member] = set()
-        self._knowledge = Knowledge(chart=Chart())
+        self._knowledge = Knowledge.shared()
         """Members have one address: what one of them learns of the nodes, all know."""
 
     async def __aenter__(self) -> Self:

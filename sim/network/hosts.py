@@ -279,7 +279,7 @@ class ClientHost(Host):
             world.random,
             root,
             replace(terms, session=self.session),
-            knowledge=Knowledge(chart=world.chart),
+            knowledge=Knowledge(chart=world.chart, answers=world.answers),
         )
         world.add(self)
 

@@ -16,6 +16,7 @@ from typing import Final
 
 from hbroker._native import ControlEvent, LinkDownEvent, OverflowEvent
 from hbroker._proto import packet_pb2 as pb
+from hbroker.protocol.answers import Answers
 from hbroker.protocol.chart import Chart
 from hbroker.protocol.core import Event
 from hbroker.protocol.notices import LeaseLost, TookBack
@@ -81,7 +82,7 @@ class Trial:
         self._plan = plan
         self._world = World(plan.seed)
         if plan.seed % 2:
-            self._world.chart = Chart()
+            self._world.chart, self._world.answers = Chart(), Answers()
         self._fleet = Fleet(self._world, plan.nodes, plan.expiries, plan.credits)
         self._ownership = Ownership(self._world, plan.topics)
         self._deliveries = Deliveries(self._ownership, plan.topics, lambda: self._world.now)

@@ -14,6 +14,7 @@ from random import Random
 from typing import TYPE_CHECKING, Final
 
 from hbroker._proto import packet_pb2 as pb
+from hbroker.protocol.answers import Answers
 from hbroker.protocol.chart import Chart
 from hbroker.protocol.core import Event
 
@@ -70,6 +71,8 @@ class World:
         self.hosts: dict[Address, Host] = {}
         self.chart = Chart(0)
         """What clients know of the nodes together, as a gateway's members do. This one learns nothing."""
+        self.answers = Answers(0)
+        """What owners answered them. (With another's token a link opens a round trip later: §3.6.)"""
         self._due: list[tuple[int, int, Host, Datagram | None]] = []
         self._sequence = 0
         self._next_port = 7_700

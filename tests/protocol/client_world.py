@@ -43,6 +43,9 @@ class Node:
     """Other subtrees that it holds."""
     epoch: int = 1
     alive: bool = True
+    pace: int = 0
+    """What each request from a proved address takes it, one after the other, in microseconds."""
+    is_free_at: int = 0
     reason: int = 0
     subscriptions: dict[str, pb.Subscribe] = field(default_factory=dict)
     asked: Counter[str] = field(default_factory=Counter)
@@ -79,7 +82,14 @@ class Node:
         self.asked[type(body).__name__] += 1
         if token != self.token:
             self.answer(pb.Challenge(token=self.token, lifetime_s=120))
-        elif isinstance(body, pb.PubConnect):
+        elif self.pace:
+            self.is_free_at = max(self.world.now, self.is_free_at) + self.pace
+            self.world.later(lambda: self.decide(body), self.is_free_at - self.world.now)
+        else:
+            self.decide(body)
+
+    def decide(self, body: Body | None) -> None:
+        if isinstance(body, pb.PubConnect):
             self.resolve(body, 0)
         elif isinstance(body, pb.Subscribe):
             self.discover(body, 0)

@@ -116,6 +116,26 @@ def test_a_node_that_comes_back_is_found_by_whoever_waited() -> None:
     assert not world.rejected
 
 
+def test_an_owner_slower_than_every_pause_between_tries_is_found() -> None:
+    """Its answers come to tries that were given up long before."""
+    world = World()
+    nodes = home(world)
+    nodes["root"].pace = 4 * SECOND
+    world.publish_waits_for("home/kitchen/oven")
+    assert world.run(lambda: not world.waiting, seconds=10)
+    assert not world.rejected
+    assert world.zone("home/kitchen/oven") == (nodes["kitchen"].address, True)
+
+
+def test_slow_nodes_lead_on_by_referral() -> None:
+    world = World(behind_nat=True)
+    nodes = home(world)
+    for name in ("root", "outside", "cams"):
+        nodes[name].pace = 2 * SECOND
+    world.control.resolve(world.now, CAM, patience=300 * SECOND)
+    assert world.outcome(Resolved, seconds=300).resolution.owner == "cams"
+
+
 def test_negative_answers_are_cached_for_their_time_and_no_longer() -> None:
     world = World()
     nodes = home(world)

@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 import io
+import json
 
 import pytest
 
+from hbroker.cli import main, sim
+from hbroker.cli.hierarchy import Status
+from hbroker.errors import Unreachable
+from hbroker.protocol.packets import Reason
 from hbroker.sim.rooms.accounts import is_clean, summarised
 from hbroker.sim.rooms.display import line, progress_display
 from hbroker.sim.rooms.effort import Effort, Stopwatch
 from hbroker.sim.rooms.latency import Histogram
 from hbroker.sim.rooms.ledger import Ledger
 from hbroker.sim.rooms.plan import Plan, plan
-from hbroker.sim.rooms.play import Outcome, Played, Progress
+from hbroker.sim.rooms.play import Outcome, Played, Progress, Terms
 from hbroker.sim.rooms.player import Troubles
 from hbroker.sim.rooms.report import MOST_ROOMS, nodes_table, rooms_table, verdict, words
 from hbroker.sim.rooms.scenario import load
@@ -151,9 +156,32 @@ def test_a_loss_that_should_not_be_is_told_and_nodes_speak_for_themselves(planne
         "5% of the time",
     ):
         assert text in told
-    json = summary.to_json()
-    assert json["starved"] == 0.05
-    assert json["is_clean"] is False
+    written = summary.to_json()
+    assert written["starved"] == 0.05
+    assert written["is_clean"] is False
+
+
+def test_a_run_is_told_though_no_node_answers_after_it(
+    planned: Plan, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    ledger = Ledger(planned, RUN)
+    _lost_one(planned, ledger)
+    looks = iter([[{"name": "district", **STATUS}]])
+
+    def look(root: str, timeout: float) -> list[Status]:
+        for statuses in looks:
+            return statuses
+        raise Unreachable(f"no root answers at {root} within {timeout} s", Reason.REASON_OWNER_UNREACHABLE)
+
+    async def run(planned: Plan, terms: Terms) -> Outcome:
+        return _outcome(planned, ledger, effort=Effort(10.0, 2.0, 1.0, 0.5), lateness=Histogram())
+
+    monkeypatch.setattr(sim, "node_statuses", look)
+    monkeypatch.setattr(sim, "_run", run)
+    assert main(["sim", "city", "--mqtt", "0", "--json"]) == 1
+    told = json.loads(capsys.readouterr().out)
+    assert told["total"]["broken"] == 1
+    assert {node["node"]: node["messages_in"] for node in told["nodes"]} == {"district": None, "root": None}
 
 
 def test_many_rooms_are_cut_to_those_with_the_most_messages(planned: Plan) -> None:
