@@ -1,8 +1,9 @@
 """From what was measured to a plan, and the plan as a topology that `hbroker apply` carries out.
 
 The load that is planned with is CPU time: what a message taken over costs, and a copy handed on, at the
-median node (`cost`). Nodes differ in their capacity, which is that of their workers. The load of a subtree
-does not depend on who owned it, so it does not matter what moved while it was measured.
+median node (`cost`), in a second in which the network is in use (`pace`). Nodes differ in their capacity,
+which is that of their workers. The load of a subtree does not depend on who owned it, so it does not matter
+what moved while it was measured.
 
 Subtrees with less than `FINEST` of all load are not told apart: so there are few, however many topics there
 are, and the planner works in the driver. What they hold moves with what is around it.
@@ -91,12 +92,14 @@ class Delegation:
 def delegate(totals: DataFrame, nodes: DataFrame, costs: Rows, seconds: float) -> Delegation | str:
     """The plan for the nodes as they were last, or why there is none.
 
-    `totals`: of `hierarchy.topic_totals`; `nodes`: interval rows; `costs`: of `cost.costs`; `seconds`: for
-    how long it was measured.
+    `totals`: of `hierarchy.topic_totals`; `nodes`: interval rows; `costs`: of `cost.costs`; `seconds`: of
+    `pace.seconds_at_pace`.
     """
     last = _last(nodes)
     roots = [row for row in last if row["parent"] is None]
-    if len(roots) != 1 or not seconds:
+    if not seconds:
+        return "no message was handled"
+    if len(roots) != 1:
         return f"{len(roots)} nodes of the telemetry are roots, and a network has one"
     claims = {row["node"]: _claims(row) for row in last}
     unowned = [name for name, subtrees in claims.items() if not subtrees]

@@ -31,7 +31,7 @@ examples:
 
 --json prints {source, out, report, begin, end, window_s, files, rows, skipped: [{path, reason}],
   imbalance: {role: {nodes, load, largest, mean, max_over_mean, variation, gini, jain}}, dropped,
-  accounts_agree, tables, plan: {file, max_over_mean: [before, after], moves: [{step, subtree,
+  lost, accounts_agree, tables, plan: {file, max_over_mean: [before, after], moves: [{step, subtree,
   source, target, merged, load}], nodes: [{node, capacity, before, after, subtrees}]}}
 
 exit codes: 0 done, 1 failed (no telemetry, no Java, no Spark), 2 wrong flags, 130 interrupted
@@ -117,7 +117,7 @@ def _print(summary: dict[str, Any]) -> None:
         print(f"skipped {file['path']}: {file['reason']}")
     if not summary["accounts_agree"]:
         print("what nodes count and what their topics add up to differs: see accounts.csv")
-    print(f"{summary['dropped']:,} dropped, in windows of {duration(summary['window_s'])}")
+    print(f"{summary['lost']:,} messages lost, in windows of {duration(summary['window_s'])}")
     _print_plan(summary["plan"])
     print(f"report: {summary['report']}")
 

@@ -46,7 +46,8 @@ def plan(nodes: Rows, moves: Rows) -> Section:
             "hbroker apply plan.yaml."
         )
     note = (
-        "CPU of messages alone, at the mean traffic of what was measured, over what the node's workers can "
-        "do. What a node spends without messages does not move."
+        "CPU of messages alone, over what the node's workers can do, at the traffic in which half of all "
+        "messages came, or more: idle time counts for nothing. What a node spends without messages does not "
+        "move."
     )
     return Section("Plan", lead, parts, note)
