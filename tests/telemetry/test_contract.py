@@ -1,4 +1,4 @@
-"""Who writes telemetry and who reads it share no code: a file of the one is held to what the other expects."""
+"""Who writes telemetry and who reads it share no code: a file of the one is held to the ways of the other."""
 
 from __future__ import annotations
 
