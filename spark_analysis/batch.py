@@ -24,7 +24,6 @@ from . import (
     latency,
     loads,
     losses,
-    pace,
     planning,
     reading,
     report,
@@ -201,8 +200,7 @@ class _Job:
         with self._step("plan") as step:
             nodes = self._read("nodes")
             small = self._tables.small
-            seconds = pace.seconds_at_pace(small["node_load"])
-            found = delegation.delegate(totals, nodes, small["cost"], seconds)
+            found = delegation.delegate(totals, nodes, small["cost"], small["node_load"])
             if isinstance(found, str):
                 step.tell(f"none: {found}")
                 return [], {"file": None, "reason": found}

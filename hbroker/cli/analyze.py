@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 
 from hbroker.cli.exits import DONE
 from hbroker.cli.flags import add_json, command
-from hbroker.cli.output import duration, print_json, print_table
+from hbroker.cli.output import print_json, print_table
 from hbroker.errors import LocalError
 
 if TYPE_CHECKING:
@@ -117,7 +117,7 @@ def _print(summary: dict[str, Any]) -> None:
         print(f"skipped {file['path']}: {file['reason']}")
     if not summary["accounts_agree"]:
         print("what nodes count and what their topics add up to differs: see accounts.csv")
-    print(f"{summary['lost']:,} messages lost, in windows of {duration(summary['window_s'])}")
+    print(f"{summary['lost']:,} messages lost")
     _print_plan(summary["plan"])
     print(f"report: {summary['report']}")
 

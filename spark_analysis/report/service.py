@@ -91,7 +91,7 @@ def cost(tables: Tables) -> Section:
     body = []
     ordered = sorted(outlooks, key=lambda row: (row["role"] != "node", -(row["busy"] or 0)))
     for row in ordered[:NODES_SHOWN]:
-        cost = costs.get((row["role"], row["node"]), {})
+        cost = _told(costs.get((row["role"], row["node"]), {}))
         when = moment(row["saturates_at"]) if row["saturates_at"] else ""
         body.append(
             [
@@ -113,9 +113,15 @@ def cost(tables: Tables) -> Section:
     header = ["node", "CPU", "messages/s", "at most", "µs in", "µs out", "R²", "outlook"]
     note = (
         "CPU time of a message taken over (in) and of a copy handed on (out), by regression; R² is how much "
-        "of the CPU time that explains. The outlook is a straight line: it knows nothing of day and night."
+        "of the CPU time that explains. A dash: too little load, or too even, to tell. The outlook is a "
+        "straight line: it knows nothing of day and night. CPU and messages are where it ends."
     )
     return Section("What a message costs, and how long it will do", lead, table(header, body), note)
+
+
+def _told(cost: Row) -> Row:
+    """Without what noise makes of it: no message costs less than nothing."""
+    return {} if any((cost.get(name) or 0) < 0 for name in ("in_us", "out_us")) else cost
 
 
 def _percentile(name: str) -> str:
