@@ -210,7 +210,7 @@ class _Job:
             before, after = (
                 planning.largest_over_mean(loads, plan.nodes) for loads in (plan.before, plan.after)
             )
-            step.tell(f"{len(plan.moves):,} moves")
+            step.tell(f"{len(plan.moves):,} to move")
         told = {"file": address, "max_over_mean": [before, after], "moves": found.moves, "nodes": found.nodes}
         return [report.plan_section(found.nodes, found.moves)], told
 

@@ -42,8 +42,8 @@ def plan(nodes: Rows, moves: Rows) -> Section:
     if moves:
         highest = [percent(max(loads.values())) for loads in (before, after)]
         lead = (
-            f"{len(moves)} moves bring the most loaded node from {highest[0]} of its CPU to {highest[1]}: "
-            "hbroker apply plan.yaml."
+            f"{len(moves)} {'moves bring' if moves[1:] else 'move brings'} the most loaded node from "
+            f"{highest[0]} of its CPU to {highest[1]}: hbroker apply plan.yaml."
         )
     note = (
         "CPU of messages alone, over what the node's workers can do, at the traffic in which half of all "
