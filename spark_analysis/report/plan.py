@@ -46,8 +46,7 @@ def plan(nodes: Rows, moves: Rows) -> Section:
             f"{highest[0]} of its CPU to {highest[1]}: hbroker apply plan.yaml."
         )
     note = (
-        "CPU of messages alone, over what the node's workers can do, at the traffic in which half of all "
-        "messages came, or more: idle time counts for nothing. What a node spends without messages does not "
-        "move."
+        "CPU of messages alone, over what the node's workers can do, at the rate at which the busier half of "
+        "all messages came: idle time counts for nothing. What a node spends without messages does not move."
     )
     return Section("Plan", lead, parts, note)

@@ -29,7 +29,7 @@ def rows_of(loads: Sequence[int], window_s: int = 1, node: str = "root", role: s
     ]
 
 
-@pytest.mark.parametrize(("before", "after"), [(0, 0), (7, 0), (13, 29), (3_600, 4)])
+@pytest.mark.parametrize(("before", "after"), [(0, 0), (10, 0), (20, 29), (3_600, 4)])
 def test_time_without_traffic_counts_for_nothing(before: int, after: int) -> None:
     loads = [0] * before + [100] * 30 + [0] * after
     assert seconds_at_pace(rows_of(loads)) == pytest.approx(30)
@@ -43,13 +43,21 @@ def test_the_busy_part_of_a_day_is_what_counts() -> None:
     assert seconds_at_pace(rows_of([100] * 16 + [900] * 8, 3_600)) == pytest.approx(8_800 / 900 * 3_600)
 
 
-def test_a_crest_of_a_moment_does_not_make_it_less_than_the_mean() -> None:
-    assert seconds_at_pace(rows_of([490, *[10] * 51], SPAN_S)) == pytest.approx(52 * SPAN_S)
+def test_the_edges_of_a_span_are_not_those_of_the_traffic() -> None:
+    """Of 25 s of it nine lie in the first span, and six in the last."""
+    assert seconds_at_pace(rows_of([0, *[100] * 25, *[0] * 20])) == pytest.approx(25, rel=0.03)
 
 
 def test_nodes_are_added_up_and_gateways_left_out() -> None:
     rows = rows_of([10] * 40) + rows_of([30] * 40, node="kitchen") + rows_of([999] * 90, role="gateway")
     assert seconds_at_pace(rows) == pytest.approx(40)
+
+
+def test_intervals_need_not_be_of_one_length() -> None:
+    """One of the kitchen begins in each span and ends in the next."""
+    rows = rows_of([100] * 40)
+    long = [{**row, "seconds": 1.1, "load": 110, "node": "kitchen"} for row in rows]
+    assert seconds_at_pace(rows + long) == pytest.approx(42)
 
 
 def test_where_nothing_was_handled_there_is_no_pace() -> None:
