@@ -19,7 +19,7 @@ from tests.waiting import until
 
 pytestmark = [pytest.mark.usefixtures("in_long_form"), pytest.mark.timeout(900)]
 
-PLAYED_S = 25.0
+PLAYED_S = 30.0
 MEASURED_S = 10.0
 WITHIN = 0.15
 """Of what is predicted."""
