@@ -91,7 +91,7 @@ class _Job:
         self._costs()
         self._tables.keep_small("accounts", accounts.accounts(node_load, totals), ["role", "node"])
         summary = self._summary(begin, end, window_s)
-        sections, summary["plan"] = self._plan(totals, (end - begin).total_seconds())
+        sections, summary["plan"] = self._plan(totals)
         with self._step("report"):
             page = report.page(summary, self._tables.small, sections)
             Storage(self._spark).write(below(self._out, REPORT), page)
@@ -195,11 +195,12 @@ class _Job:
             costs = self._tables.keep_small("cost", cost.costs(nodes), ["role", "node"])
             self._tables.keep_small("forecast", forecast.forecast(nodes, costs), ["role", "node"])
 
-    def _plan(self, totals: DataFrame, seconds: float) -> tuple[list[report.Section], dict[str, Any]]:
+    def _plan(self, totals: DataFrame) -> tuple[list[report.Section], dict[str, Any]]:
         """What to show of it, and what to say: where there is none, why."""
         with self._step("plan") as step:
             nodes = self._read("nodes")
-            found = delegation.delegate(totals, nodes, self._tables.small["cost"], seconds)
+            small = self._tables.small
+            found = delegation.delegate(totals, nodes, small["cost"], small["node_load"])
             if isinstance(found, str):
                 step.tell(f"none: {found}")
                 return [], {"file": None, "reason": found}
@@ -209,7 +210,7 @@ class _Job:
             before, after = (
                 planning.largest_over_mean(loads, plan.nodes) for loads in (plan.before, plan.after)
             )
-            step.tell(f"{len(plan.moves):,} moves")
+            step.tell(f"{len(plan.moves):,} to move")
         told = {"file": address, "max_over_mean": [before, after], "moves": found.moves, "nodes": found.nodes}
         return [report.plan_section(found.nodes, found.moves)], told
 
@@ -232,6 +233,7 @@ class _Job:
                 for role, row in of_role.items()
             },
             "dropped": sum(row["dropped"] for row in small["drops"]),
+            "lost": losses.lost(small["drops"]),
             "accounts_agree": all(row["agrees"] for row in small["accounts"]),
             "tables": sorted([*small, "topics", "histograms"]),
         }

@@ -1,8 +1,9 @@
 """From what was measured to a plan, and the plan as a topology that `hbroker apply` carries out.
 
 The load that is planned with is CPU time: what a message taken over costs, and a copy handed on, at the
-median node (`cost`). Nodes differ in their capacity, which is that of their workers. The load of a subtree
-does not depend on who owned it, so it does not matter what moved while it was measured.
+median node by what they handled (`cost`), in a second in which the network is in use (`pace`). Nodes differ
+in their capacity, which is that of their workers. The load of a subtree does not depend on who owned it, so
+it does not matter what moved while it was measured.
 
 Subtrees with less than `FINEST` of all load are not told apart: so there are few, however many topics there
 are, and the planner works in the driver. What they hold moves with what is around it.
@@ -11,9 +12,9 @@ are, and the planner works in the driver. What they hold moves with what is arou
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
-from statistics import median
 from typing import Any, Final
 
 from pyspark.sql import DataFrame
@@ -21,6 +22,7 @@ from pyspark.sql import functions as F
 
 from . import planning
 from .hierarchy import DEEPEST
+from .pace import seconds_at_pace
 from .schema import NODE
 from .tables import Rows, collected
 
@@ -88,21 +90,24 @@ class Delegation:
         return "\n".join([*lines, f"plan: {json.dumps(plan)}", ""])
 
 
-def delegate(totals: DataFrame, nodes: DataFrame, costs: Rows, seconds: float) -> Delegation | str:
+def delegate(totals: DataFrame, nodes: DataFrame, costs: Rows, node_load: Rows) -> Delegation | str:
     """The plan for the nodes as they were last, or why there is none.
 
-    `totals`: of `hierarchy.topic_totals`; `nodes`: interval rows; `costs`: of `cost.costs`; `seconds`: for
-    how long it was measured.
+    `totals`: of `hierarchy.topic_totals`; `nodes`: interval rows; `costs`: of `cost.costs`;
+    `node_load`: of `loads.node_load`.
     """
+    seconds = seconds_at_pace(node_load)
     last = _last(nodes)
     roots = [row for row in last if row["parent"] is None]
-    if len(roots) != 1 or not seconds:
+    if not seconds:
+        return "no message was handled"
+    if len(roots) != 1:
         return f"{len(roots)} nodes of the telemetry are roots, and a network has one"
     claims = {row["node"]: _claims(row) for row in last}
     unowned = [name for name, subtrees in claims.items() if not subtrees]
     if unowned:
         return f"node {unowned[0]} held nothing when it was last heard of"
-    in_us, out_us = _weights(costs)
+    in_us, out_us = _weights(costs, node_load)
     measured = subtree_messages(totals, [subtree for held in claims.values() for subtree in held])
     loads = {
         row["subtree"]: (row["messages_in"] * in_us + row["messages_out"] * out_us) / 1e6 / seconds
@@ -164,12 +169,22 @@ def _claims(row: dict[str, Any]) -> tuple[str, ...]:
     return ("",) if row["parent"] is None else tuple(subtree for subtree in row["subtrees"] if subtree)
 
 
-def _weights(costs: Rows) -> tuple[float, float]:
-    """What a message and a copy cost at the median node, in microseconds. Where regression found no node at
-    which both cost something, they are taken for equal."""
+def _weights(costs: Rows, node_load: Rows) -> tuple[float, float]:
+    """What a message and a copy cost, in microseconds: at the median node by what both together cost there,
+    where a node counts by what it handled, for of an idle one regression knows little. Where it found no node
+    at which both cost something, they are taken for equal."""
+    handled = Counter[str]()
+    for row in node_load:
+        if row["role"] == NODE:
+            handled[row["node"]] += row["load"]
     found = [
-        (row["in_us"], row["out_us"])
+        (row["in_us"], row["out_us"], handled[row["node"]])
         for row in costs
         if row["role"] == NODE and row["in_us"] is not None and row["in_us"] > 0 and row["out_us"] > 0
     ]
-    return (median(pair[0] for pair in found), median(pair[1] for pair in found)) if found else _EQUAL
+    left = sum(load for _, _, load in found) / 2
+    for in_us, out_us, load in sorted(found, key=lambda cost: cost[0] + cost[1]):
+        left -= load
+        if left <= 0:
+            return in_us, out_us
+    return _EQUAL

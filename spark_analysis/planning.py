@@ -7,7 +7,11 @@ is to move its part, so every prefix of a topic can be moved, however large or s
 To choose cuts so that the largest load is least is to schedule jobs on machines, which is NP-hard. So parts
 are moved step by step, each from the most loaded node, and each the one that leaves the larger of the two
 nodes with the least. It ends where no step helps, or where the largest load is within a tolerance of even.
-Then whatever turned out not to be needed is taken back, least first.
+Then whatever turned out not to be needed is taken back, least first: what the largest load would be within
+that tolerance without, of even or of what was reached. So no subtree is moved for next to nothing.
+
+A subtree that carries nearly all of one that could be moved is no unit beside it: a device is moved, not the
+one topic on which it says much.
 
 **The root** can be given nothing: it owns what nobody else does. Where it is to carry more, a cut that lies
 in what it owns is *opened*: its node gives it up, and claims the larger subtrees below it instead.
@@ -16,9 +20,9 @@ in what it owns is *opened*: its node gives it up, and claims the larger subtree
 
 **Bound.** Where it ends because no step helps, every part `u` of the most loaded node `p` that it may give
 is too large for the least loaded node `q` but the root: `L(q) + u >= L(p)`. Hence `L(p) <= mean + u`, with
-the mean over all nodes but the root, and `u` its smallest part. A part goes down to a single topic, or to as
-finely as loads are told; and no assignment has less than the mean, nor less than any single topic. (Loads
-are over capacities.)
+the mean over all nodes but the root, and `u` its smallest part; and what is taken back adds the tolerance. A
+part goes down to a single topic, or to as finely as loads are told; and no assignment has less than the mean,
+nor less than any single topic. (Loads are over capacities.)
 """
 
 from __future__ import annotations
@@ -31,10 +35,13 @@ from typing import Final
 __all__ = ["Move", "Network", "Node", "Plan", "largest_over_mean", "plan"]
 
 TOLERANCE: Final = 0.05
-"""How far above even the most loaded node may stay."""
+"""How far above even, or above what can be reached, the most loaded node may stay."""
 
 _WORTH: Final = 1e-3
 """A step has to lower the largest load by so much of it."""
+
+_ALIKE: Final = 0.01
+"""A subtree with so much less than one around it, or still less, is no unit of its own."""
 
 _OPENING: Final = 0.02
 """By how much more a step has to lower it that opens a cut: it takes several moves."""
@@ -111,7 +118,8 @@ class Plan:
 
 
 def plan(network: Network, tolerance: float = TOLERANCE) -> Plan:
-    """The plan for a network. `tolerance`: how far above even the most loaded node may stay, as a share.
+    """The plan for a network. `tolerance`: how far above even, or above what can be reached, the most
+    loaded node may stay, as a share.
 
     Raises ValueError where it has no root, a node without a subtree, or two nodes with one name or subtree.
     """
@@ -256,12 +264,16 @@ def _larger(cuts: _Cuts, source: str, target: str, load: float) -> float:
 
 
 def _parts(cuts: _Cuts, name: str) -> Iterator[tuple[str, float]]:
-    """What a node could give away, with its load: anything but the last that it claims."""
+    """What a node could give away, with its load: anything but the last that it claims, and what carries
+    about as much as another part around it."""
     claims = [subtree for subtree, owner in cuts.owners.items() if owner == name]
+    found: dict[str, float] = {}
     for subtree in cuts.network.subtrees:
         if subtree and claims != [subtree] and cuts.owner(subtree) == name:
             load = cuts.part(subtree)
-            if load > 0:
+            around = next((found[above] for above in _upwards(_parent(subtree)) if above in found), None)
+            if load > 0 and (around is None or load < around * (1 - _ALIKE)):
+                found[subtree] = load
                 yield subtree, load
 
 
@@ -312,8 +324,10 @@ def _opening(cuts: _Cuts, cut: str, wanted: float) -> Iterator[tuple[_Step, floa
 
 
 def _without_needless(cuts: _Cuts, begun: _Cuts, tolerance: float) -> _Cuts:
-    """Takes back what is not needed to stay within the tolerance, or, beyond it, at what was reached."""
-    allowed = max(cuts.highest, (1 + tolerance) * cuts.even)
+    """Takes back what is not needed to stay within the tolerance of even, or of what was reached."""
+    allowed = (1 + tolerance) * cuts.even
+    if cuts.highest > allowed:
+        allowed = min((1 + tolerance) * cuts.highest, begun.highest)
     for move in sorted(_moves(begun, cuts), key=lambda move: (move.load, move.subtree)):
         if move.source == cuts.root and not move.is_merged:
             back = [(move.subtree, cuts.around(move.subtree))]

@@ -24,6 +24,7 @@ from pyspark.sql import functions as F
 
 from .city import STARTED_AT, City, node_rows, topic_rows
 from .errors import AnalysisError
+from .flags import setting
 from .progress import Progression, Reporter
 from .schema import VERSION, VERSION_KEY
 from .session import LOCAL, interruptible, session
@@ -147,7 +148,7 @@ def _parser() -> argparse.ArgumentParser:
         "--master", default=LOCAL, metavar="URL", help="Spark's master (default: %(default)s)"
     )
     parser.add_argument(
-        "--conf", action="append", default=[], type=_setting, metavar="KEY=VALUE", help="a setting of Spark"
+        "--conf", action="append", default=[], type=setting, metavar="KEY=VALUE", help="a setting of Spark"
     )
     return parser
 
@@ -157,13 +158,6 @@ def _count(text: str) -> int:
     if value < 1:
         raise argparse.ArgumentTypeError(f"{text!r} is not a whole number over 0")
     return value
-
-
-def _setting(text: str) -> tuple[str, str]:
-    key, equals, value = text.partition("=")
-    if not equals or not key:
-        raise argparse.ArgumentTypeError(f"{text!r} is not KEY=VALUE")
-    return key, value
 
 
 if __name__ == "__main__":

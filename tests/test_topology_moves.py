@@ -1,4 +1,4 @@
-"""The moves from what nodes claim to what a topology gives them, held to a model of the network."""
+"""The moves from what nodes claim to what a topology gives them, held to a model of the network; its plan."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from hbroker import topology
 from hbroker.topology.model import Topology
 from hbroker.topology.moves import Move, moves
+from hbroker.topology.plan import is_alike
 from tests.test_topology_properties import SUBTREE, networks
 
 
@@ -81,3 +82,11 @@ def test_what_is_merged_goes_last() -> None:
         Move("home/kitchen/oven", None, "bedroom"),
         Move("home/hall", "bedroom", None),
     ]
+
+
+def test_loads_of_one_traffic_and_of_another() -> None:
+    assert is_alike(0.4, 0.4)
+    assert is_alike(0.4, 0.21)
+    assert is_alike(0.4, 0.79)
+    assert is_alike(0.0, 0.0)
+    assert not any((is_alike(0.4, 0.0), is_alike(0.4, 0.19), is_alike(0.4, 0.81), is_alike(0.0, 0.1)))

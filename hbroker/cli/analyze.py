@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 
 from hbroker.cli.exits import DONE
 from hbroker.cli.flags import add_json, command
-from hbroker.cli.output import duration, print_json, print_table
+from hbroker.cli.output import print_json, print_table
 from hbroker.errors import LocalError
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ examples:
 
 --json prints {source, out, report, begin, end, window_s, files, rows, skipped: [{path, reason}],
   imbalance: {role: {nodes, load, largest, mean, max_over_mean, variation, gini, jain}}, dropped,
-  accounts_agree, tables, plan: {file, max_over_mean: [before, after], moves: [{step, subtree,
+  lost, accounts_agree, tables, plan: {file, max_over_mean: [before, after], moves: [{step, subtree,
   source, target, merged, load}], nodes: [{node, capacity, before, after, subtrees}]}}
 
 exit codes: 0 done, 1 failed (no telemetry, no Java, no Spark), 2 wrong flags, 130 interrupted
@@ -40,6 +40,8 @@ exit codes: 0 done, 1 failed (no telemetry, no Java, no Spark), 2 wrong flags, 1
 
 def add(commands: Commands) -> None:
     """Declares the command."""
+    from hbroker.spark_analysis.flags import setting
+
     parser = command(commands, "analyze", run, "find where the load of a network sits", _TEXT)
     parser.add_argument("directory", metavar="DIR", help="the telemetry: a path, or any address Spark reads")
     parser.add_argument("--out", required=True, metavar="OUT", help="where the tables and the report go")
@@ -59,7 +61,7 @@ def add(commands: Commands) -> None:
         "--conf",
         action="append",
         default=[],
-        type=_setting,
+        type=setting,
         metavar="KEY=VALUE",
         help="a setting of Spark; may be given several times",
     )
@@ -117,7 +119,7 @@ def _print(summary: dict[str, Any]) -> None:
         print(f"skipped {file['path']}: {file['reason']}")
     if not summary["accounts_agree"]:
         print("what nodes count and what their topics add up to differs: see accounts.csv")
-    print(f"{summary['dropped']:,} dropped, in windows of {duration(summary['window_s'])}")
+    print(f"{summary['lost']:,} messages lost")
     _print_plan(summary["plan"])
     print(f"report: {summary['report']}")
 
@@ -130,9 +132,8 @@ def _print_plan(plan: dict[str, Any]) -> None:
     if not plan["moves"]:
         print(f"plan: nothing to move; the largest load is {before:.2f} of the mean")
         return
-    print(
-        f"plan: {len(plan['moves'])} moves take the largest load from {before:.2f} to {after:.2f} of the mean"
-    )
+    moves = f"{len(plan['moves'])} {'moves take' if plan['moves'][1:] else 'move takes'}"
+    print(f"plan: {moves} the largest load from {before:.2f} to {after:.2f} of the mean")
     print(f"      hbroker apply {plan['file'].removeprefix('file://')}")
 
 
@@ -147,10 +148,3 @@ def _whole(text: str) -> int:
     if not 0 < value <= 1_000_000:
         raise argparse.ArgumentTypeError(f"{text!r} is not a whole number from 1 to 1,000,000")
     return value
-
-
-def _setting(text: str) -> tuple[str, str]:
-    key, equals, value = text.partition("=")
-    if not equals or not key:
-        raise argparse.ArgumentTypeError(f"{text!r} is not KEY=VALUE")
-    return key, value

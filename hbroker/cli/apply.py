@@ -234,6 +234,8 @@ def _outcome(step: _Done) -> str:
 
 
 def _print_loads(loads: Sequence[_Load]) -> None:
+    from hbroker.topology.plan import is_alike
+
     header = ("NODE", "PREDICTED", "MEASURED", "CPU", "IN/s", "OUT/s")
     rows = [
         (
@@ -251,6 +253,9 @@ def _print_loads(loads: Sequence[_Load]) -> None:
     found = _max_mean([load.load for load in loads])
     if predicted is not None and found is not None:
         print(f"largest load over the mean: predicted {predicted:.2f}, measured {found:.2f}")
+    expected, carried = sum(load.predicted or 0.0 for load in loads), sum(load.load for load in loads)
+    if not is_alike(expected, carried):
+        print(f"the traffic is not that which was analysed: {carried:.1%} of a processor, not {expected:.1%}")
 
 
 def _as_json(

@@ -10,7 +10,10 @@ import yaml
 
 from hbroker.topology.document import Report
 
-__all__ = ["PLAN_KEYS", "Plan", "read_plan"]
+__all__ = ["PLAN_KEYS", "Plan", "is_alike", "read_plan"]
+
+MOST_APART: Final = 2.0
+"""Times by which loads of one traffic may differ."""
 
 PLAN_KEYS: Final = ("in_us", "out_us", "predicted")
 
@@ -30,6 +33,11 @@ class Plan:
     def load(self, messages_in: float, messages_out: float) -> float:
         """The load, in CPU-seconds a second, of so many messages a second."""
         return (messages_in * self.in_us + messages_out * self.out_us) / 1e6
+
+
+def is_alike(expected: float, carried: float) -> bool:
+    """Whether loads, each of all nodes together, can be of one traffic, whoever carries how much of it."""
+    return expected <= MOST_APART * carried and carried <= MOST_APART * expected
 
 
 def read_plan(node: yaml.Node, nodes: Sequence[str], report: Report) -> Plan:

@@ -42,11 +42,11 @@ def plan(nodes: Rows, moves: Rows) -> Section:
     if moves:
         highest = [percent(max(loads.values())) for loads in (before, after)]
         lead = (
-            f"{len(moves)} moves bring the most loaded node from {highest[0]} of its CPU to {highest[1]}: "
-            "hbroker apply plan.yaml."
+            f"{len(moves)} {'moves bring' if moves[1:] else 'move brings'} the most loaded node from "
+            f"{highest[0]} of its CPU to {highest[1]}: hbroker apply plan.yaml."
         )
     note = (
-        "CPU of messages alone, at the mean traffic of what was measured, over what the node's workers can "
-        "do. What a node spends without messages does not move."
+        "CPU of messages alone, over what the node's workers can do, at the rate at which the busier half of "
+        "all messages came: idle time counts for nothing. What a node spends without messages does not move."
     )
     return Section("Plan", lead, parts, note)

@@ -32,7 +32,7 @@ def header(summary: Mapping[str, Any], tables: Tables) -> Markup:
         ("messages handled", number(handled), "by owners, in and out"),
         ("largest over mean", number(owners["max_over_mean"] if owners else None), "1 is even"),
         ("p99 latency", micros(latency["p99_us"] if latency else None), "receipt to hand-over"),
-        ("dropped", number(summary["dropped"]), "for all reasons"),
+        ("messages lost", number(summary["lost"]), "taken, and not delivered"),
     ]
     drawn = [
         tag("div", [tag("span", name), tag("b", value), tag("small", hint)], class_="tile")

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import Final
 
+from ..losses import LOSSES, lost
 from . import charts
-from .markup import micros, moment, number, percent, tag
+from .markup import Content, micros, moment, number, percent, tag
 from .page import Section
 from .rows import LISTED, NODES_SHOWN, Row, Tables, over_time, table
 
@@ -56,17 +57,20 @@ def drops(tables: Tables) -> Section:
         key = (row["node"], row["reason"])
         sums[key] = sums.get(key, 0) + row["dropped"]
     if not sums:
-        return Section("Drops", "Nothing was dropped.", [])
-    ranked = sorted(sums.items(), key=lambda item: -item[1])
-    largest = ranked[0][1]
-    body = [
-        [node, reason, charts.bar(count / largest, f"{count:,}", "bad")]
-        for (node, reason), count in ranked[:LISTED]
-    ]
-    total = sum(sums.values())
-    (node, reason), count = ranked[0]
-    lead = f"{total:,} were dropped; most by {node}: {count:,} as {reason}."
-    return Section("Drops", lead, table(["node", "reason", "dropped"], body, numbers=False))
+        return Section("Drops", "Nothing was dropped, and no message lost.", [])
+    ranked = sorted(sums.items(), key=lambda item: (item[0][1] not in LOSSES, -item[1]))
+    largest = max(sums.values())
+    body: list[list[Content]] = []
+    for (node, reason), count in ranked[:LISTED]:
+        is_loss = reason in LOSSES
+        bar = charts.bar(count / largest, f"{count:,}", "bad" if is_loss else "")
+        body.append([node, reason, "lost" if is_loss else "", bar])
+    gone = lost(tables["drops"])
+    lead = (
+        f"Messages that a node had taken and did not deliver: {number(gone)}. "
+        f"The other {number(sum(sums.values()) - gone)} drops are a network at work, such as what came twice."
+    )
+    return Section("Drops", lead, table(["node", "reason", "", "dropped"], body, numbers=False))
 
 
 def fan_out(tables: Tables) -> Section | None:
@@ -87,7 +91,7 @@ def cost(tables: Tables) -> Section:
     body = []
     ordered = sorted(outlooks, key=lambda row: (row["role"] != "node", -(row["busy"] or 0)))
     for row in ordered[:NODES_SHOWN]:
-        cost = costs.get((row["role"], row["node"]), {})
+        cost = _told(costs.get((row["role"], row["node"]), {}))
         when = moment(row["saturates_at"]) if row["saturates_at"] else ""
         body.append(
             [
@@ -109,9 +113,15 @@ def cost(tables: Tables) -> Section:
     header = ["node", "CPU", "messages/s", "at most", "µs in", "µs out", "R²", "outlook"]
     note = (
         "CPU time of a message taken over (in) and of a copy handed on (out), by regression; R² is how much "
-        "of the CPU time that explains. The outlook is a straight line: it knows nothing of day and night."
+        "of the CPU time that explains. A dash: too little load, or too even, to tell. The outlook is a "
+        "straight line: it knows nothing of day and night. CPU and messages are where it ends."
     )
     return Section("What a message costs, and how long it will do", lead, table(header, body), note)
+
+
+def _told(cost: Row) -> Row:
+    """Without what noise makes of it: no message costs less than nothing."""
+    return {} if any((cost.get(name) or 0) < 0 for name in ("in_us", "out_us")) else cost
 
 
 def _percentile(name: str) -> str:

@@ -10,6 +10,9 @@ from .markup import Content, Markup, moment, number, percent, tag
 from .page import Section
 from .rows import NODES_SHOWN, ROLES, Row, Rows, Tables, of_role, over_time, table, title_of
 
+_SCALES = (0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0)
+"""What the darkest colour may stand for, of the CPU that workers have."""
+
 
 def load_over_time(tables: Tables) -> Section:
     rows = tables["node_load"]
@@ -77,6 +80,8 @@ def _heat_maps(title: str, rows: Rows, order: Sequence[str], times: Sequence[dat
     shown = order[:NODES_SHOWN]
     place = {time: index for index, time in enumerate(times)}
     peak = max((row["load"] / row["seconds"] for row in rows if row["seconds"]), default=0) or 1
+    busiest = max((row["busy"] for row in rows if row["busy"] is not None), default=0.0)
+    full = next((scale for scale in _SCALES if busiest <= scale), 1.0)
 
     def cells(node: str, level: Callable[[Row], float | None]) -> list[charts.Cell]:
         return [
@@ -90,7 +95,7 @@ def _heat_maps(title: str, rows: Rows, order: Sequence[str], times: Sequence[dat
 
     figures: tuple[tuple[str, Callable[[Row], float | None], str], ...] = (
         ("messages handled", rate, f"{number(peak)} /s"),
-        ("CPU of the workers", lambda row: row["busy"], "100%"),
+        ("CPU of the workers", lambda row: (row["busy"] or 0.0) / full, percent(full)),
     )
     return [
         tag(

@@ -47,6 +47,12 @@ def nodes_of(spark: SparkSession, owners: dict[str, list[str]]) -> DataFrame:
     return spark.createDataFrame(rows, NODES)
 
 
+def handled(**loads: int) -> list[dict[str, Any]]:
+    """What nodes handled within `SECONDS`."""
+    common = {"role": "node", "window_start": BEGIN, "seconds": SECONDS}
+    return [{**common, "node": node, "load": load} for node, load in loads.items()]
+
+
 def prefixes(topic: str | None) -> list[str]:
     """The subtrees that can be named for a topic."""
     if topic is None or topic.startswith("$") or not topic.isprintable():
@@ -78,12 +84,15 @@ def test_a_plan_is_a_topology_with_what_it_predicts(spark: SparkSession) -> None
     loads: dict[str | None, int] = {f"home/kitchen/{device}": 1_000 for device in range(8)}
     loads |= {"home/bedroom/lamp": 1_000, "home/hall/lamp": 1_000, "$gateway/claims": 10}
     costs: list[dict[str, Any]] = [
-        {"role": "node", "in_us": 20.0, "out_us": 10.0},
-        {"role": "node", "in_us": None, "out_us": None},
-        {"role": "gateway", "in_us": 500.0, "out_us": 500.0},
+        {"node": "kitchen", "role": "node", "in_us": 20.0, "out_us": 10.0},
+        {"node": "bedroom", "role": "node", "in_us": 900.0, "out_us": 900.0},
+        {"node": "hall", "role": "node", "in_us": None, "out_us": None},
+        {"node": "root", "role": "node", "in_us": 90.0, "out_us": -10.0},
+        {"node": "kitchen", "role": "gateway", "in_us": 500.0, "out_us": 500.0},
     ]
     totals = totals_of(spark, loads).unionByName(totals_of(spark, {"home/kitchen/0": 10**9}, "gateway"))
-    found = delegate(totals, nodes_of(spark, OWNERS), costs, SECONDS)
+    node_load = handled(root=2_020, kitchen=16_000, bedroom=2_000)
+    found = delegate(totals, nodes_of(spark, OWNERS), costs, node_load)
     assert isinstance(found, Delegation)
     assert found.plan.before == pytest.approx({"root": 0.303, "kitchen": 2.4, "bedroom": 0.3})
     planned = topology.parse(found.topology())
@@ -104,15 +113,16 @@ def test_a_plan_is_a_topology_with_what_it_predicts(spark: SparkSession) -> None
 
 
 @pytest.mark.parametrize(
-    ("owners", "reason"),
+    ("owners", "load", "reason"),
     [
-        ({"kitchen": ["home/kitchen"]}, "0 nodes of the telemetry are roots"),
-        ({**OWNERS, "cellar": []}, "node cellar held nothing"),
+        ({"kitchen": ["home/kitchen"]}, 2, "0 nodes of the telemetry are roots"),
+        ({**OWNERS, "cellar": []}, 2, "node cellar held nothing"),
+        (OWNERS, 0, "no message was handled"),
     ],
 )
 def test_where_there_is_no_plan_it_says_why(
-    spark: SparkSession, owners: dict[str, list[str]], reason: str
+    spark: SparkSession, owners: dict[str, list[str]], load: int, reason: str
 ) -> None:
-    found = delegate(totals_of(spark, {"home/x": 1}), nodes_of(spark, owners), [], SECONDS)
+    found = delegate(totals_of(spark, {"home/x": 1}), nodes_of(spark, owners), [], handled(kitchen=load))
     assert isinstance(found, str)
     assert reason in found

@@ -107,6 +107,11 @@ def test_what_came_from_the_network_is_no_markup(report: str) -> None:
     assert "&lt;script&gt;alert" in report
 
 
+def test_a_message_that_is_lost_comes_before_what_harms_nobody(report: str) -> None:
+    assert "did not deliver: 7. The other 900 drops" in report
+    assert report.index("queue_full") < report.index("duplicate_delivery")
+
+
 def test_a_network_of_which_little_is_known() -> None:
     summary, tables = _measured()
     for name in ("hot_topics", "subtrees", "drops", "latency", "latency_over_time", "fan_out"):
@@ -163,7 +168,8 @@ def _measured() -> tuple[dict[str, Any], dict[str, list[dict[str, Any]]]]:
         "files": 12,
         "rows": {"topics": 12_345, "nodes": 1_200},
         "skipped": [{"path": f"file:/{EVIL}", "reason": "empty: no rows"}],
-        "dropped": 7,
+        "dropped": 907,
+        "lost": 7,
     }
     return summary, {**_spread(), **_places(), **_service()}
 
@@ -222,7 +228,10 @@ def _service() -> dict[str, list[dict[str, Any]]]:
     }
     unknown = {"busy": None, "load_rate": 1e3, "capacity": None, "saturates_at": None, "outlook": "unknown"}
     return {
-        "drops": [{**OF_NODE, "window_start": TIMES[0], "reason": "queue_full", "dropped": 7}],
+        "drops": [
+            {**OF_NODE, "window_start": TIMES[0], "reason": reason, "dropped": count}
+            for reason, count in (("duplicate_delivery", 900), ("queue_full", 7))
+        ],
         "latency": [{**measured, "node": None}, *({**measured, "node": node} for node in NODES)],
         "latency_over_time": [{**measured, "window_start": time} for time in TIMES],
         "cost": [{**OF_NODE, "base_cpu": 0.1, "in_us": 9.0, "out_us": 4.0, "r2": 0.97}],

@@ -37,17 +37,9 @@ def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
 @pytest.fixture(scope="module")
 def front(tmp_path_factory: pytest.TempPathFactory, authority: Authority) -> Iterator[Front]:
     directory = tmp_path_factory.mktemp("secure")
-    (directory / "rules").write_text(RULES)
-    server = authority.server()
-    tls = {
-        "certificate": server.certificate,
-        "key": server.key,
-        "client_ca": authority.file,
-        "client_certificate": "required",
-        "names_user": True,
-    }
+    tls = authority.asking(authority.server(), "required")
     listeners: dict[str, dict[str, Any]] = {"mqtts": {"tls": tls}, "wss": {"tls": tls, "websocket": "/mqtt"}}
-    with front_up(directory, listeners, acl="rules") as front:
+    with front_up(directory, listeners, rules=RULES) as front:
         yield front
 
 

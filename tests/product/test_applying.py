@@ -19,6 +19,8 @@ PLAN = {
     "predicted": {"root": 0.0, "home": 0.0, "kitchen": 0.0, "bedroom": 1.0},
 }
 
+ALSO = {"bedroom": ["home/kitchen/oven", "home/cellar"]}
+
 
 @pytest.fixture
 def house(tmp_path: Path) -> Iterator[House]:
@@ -43,7 +45,7 @@ def claims(house: House) -> dict[str, list[str]]:
 
 
 def test_a_plan_is_carried_out_under_traffic_and_taken_back(house: House, tmp_path: Path) -> None:
-    file = planned(tmp_path / "plan.yaml", {"bedroom": ["home/kitchen/oven", "home/cellar"]}, plan=PLAN)
+    file = planned(tmp_path / "plan.yaml", ALSO, plan=PLAN)
     back = planned(tmp_path / "back.yaml", {})
     traffic = Traffic(house.root)
     try:
@@ -66,6 +68,9 @@ def test_a_plan_is_carried_out_under_traffic_and_taken_back(house: House, tmp_pa
     finally:
         traffic.kill()
     assert traffic.sent > 100
+    assert "is not that which was analysed" in house.done("apply", file, "--measure", "0.1"), (
+        "there is none any more"
+    )
 
 
 def test_a_node_that_gives_up_its_subtree_keeps_parts_of_it(house: House, tmp_path: Path) -> None:

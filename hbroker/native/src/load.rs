@@ -90,3 +90,21 @@ pub struct Report {
     /// One message in how many was timed.
     pub every: u32,
 }
+
+impl Report {
+    /// Of what passed. Counters and gauges are still to be added.
+    pub fn of(load: &Load) -> Self {
+        Self {
+            topics: load.topics.columns(),
+            total: load.topics.total(),
+            latency: load.latency.counts().to_vec(),
+            every: load.latency.every(),
+            ..Self::default()
+        }
+    }
+
+    /// Adds to a counter.
+    pub fn count(&mut self, name: &str, value: u64) {
+        *self.counters.entry(name.to_owned()).or_default() += value;
+    }
+}

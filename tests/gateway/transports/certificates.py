@@ -6,6 +6,7 @@ import ssl
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Any
 
 import trustme
 
@@ -18,6 +19,11 @@ class Pair:
 
     certificate: str
     key: str
+
+    @property
+    def tls(self) -> dict[str, Any]:
+        """What a listener says of it."""
+        return {"certificate": self.certificate, "key": self.key}
 
 
 class Authority:
@@ -34,6 +40,16 @@ class Authority:
     def server(self) -> Pair:
         """For whoever serves at this host."""
         return self._issue("localhost", "127.0.0.1", "::1", common_name="localhost")
+
+    def asking(self, server: Pair, client_certificate: str) -> dict[str, Any]:
+        """What a listener says that asks for certificates of this authority, which name users.
+        `client_certificate`: required or optional."""
+        return {
+            **server.tls,
+            "client_ca": self.file,
+            "client_certificate": client_certificate,
+            "names_user": True,
+        }
 
     def client(self, common_name: str | None, *, until: datetime | None = None) -> Pair:
         """For a client of that name. `until`: its last moment, by default far away."""

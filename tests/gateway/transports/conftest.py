@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.gateway.transports.certificates import Authority, Pair
+from tests.gateway.transports.certificates import Authority
 from tests.gateway.transports.front import Front, front_up
 
 RULES = """
@@ -39,9 +39,7 @@ def other_authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
 def front(tmp_path_factory: pytest.TempPathFactory, authority: Authority) -> Iterator[Front]:
     """The gateway."""
     directory = tmp_path_factory.mktemp("front")
-    (directory / "rules").write_text(RULES)
-    server = authority.server()
-    with front_up(directory, _listeners(server, authority), acl="rules") as front:
+    with front_up(directory, _listeners(authority), rules=RULES) as front:
         yield front
 
 
@@ -51,13 +49,13 @@ def name() -> str:
     return f"n{next(_NUMBERS)}"
 
 
-def _listeners(server: Pair, authority: Authority) -> dict[str, dict[str, Any]]:
-    tls = {"certificate": server.certificate, "key": server.key}
-    asking = {**tls, "client_ca": authority.file, "names_user": True}
+def _listeners(authority: Authority) -> dict[str, dict[str, Any]]:
+    server = authority.server()
+    tls = server.tls
     return {
         "tls": {"tls": tls},
-        "asks": {"tls": {**asking, "client_certificate": "optional"}},
-        "needs": {"tls": {**asking, "client_certificate": "required"}},
+        "asks": {"tls": authority.asking(server, "optional")},
+        "needs": {"tls": authority.asking(server, "required")},
         "wss": {"tls": tls, "websocket": "/mqtt"},
         "proxied": {"proxy_protocol": True},
         "proxied tls": {"proxy_protocol": True, "tls": tls},

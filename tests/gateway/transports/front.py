@@ -136,8 +136,13 @@ def flood(connection: socket.socket, piece: bytes, most: int) -> None:
 
 
 @contextmanager
-def front_up(directory: Path, listeners: Mapping[str, Mapping[str, Any]], **auth: str) -> Iterator[Front]:
-    """A root and a gateway that takes clients. `auth`: of the topology file."""
+def front_up(
+    directory: Path, listeners: Mapping[str, Mapping[str, Any]], *, rules: str, **auth: str
+) -> Iterator[Front]:
+    """A root and a gateway that takes clients. `rules`: who may read and write what; `auth`: what else the
+    topology file says of that."""
+    (directory / "rules").write_text(rules)
+    auth["acl"] = "rules"
     with node_up() as node:
         front = Front(directory, node.root, listeners, **auth)
         try:

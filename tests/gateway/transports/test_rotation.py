@@ -19,6 +19,7 @@ from tests.product.network import PATIENCE, PROJECT, environment, hbroker
 
 PINGREQ = b"\xc0\x00"
 NOT_AUTHORIZED, QUOTA_EXCEEDED = 0x87, 0x97
+RULES = "user ann\ntopic read a/#\n"
 
 
 class Site:
@@ -40,7 +41,7 @@ class Site:
         self.install(self._first)
         copy(self.old.file, self.clients)
         self.users.write_text(self._hashes)
-        self.rules.write_text("user ann\ntopic read a/#\n")
+        self.rules.write_text(RULES)
 
     def install(self, pair: Pair) -> None:
         """Puts a certificate and its key where the gateway reads them."""
@@ -48,7 +49,7 @@ class Site:
         copy(pair.key, self.server.key)
 
     def listeners(self, **limits: int) -> dict[str, dict[str, Any]]:
-        tls = {"certificate": self.server.certificate, "key": self.server.key}
+        tls = self.server.tls
         asks = {**tls, "client_ca": str(self.clients), "client_certificate": "required"}
         return {
             "tls": {"tls": tls, **limits},
@@ -66,7 +67,7 @@ class Site:
 @pytest.fixture(scope="module")
 def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
     site = Site(tmp_path_factory.mktemp("site"))
-    with front_up(site.directory, site.listeners(), passwords="users", acl="rules") as site.front:
+    with front_up(site.directory, site.listeners(), rules=RULES, passwords="users") as site.front:
         yield site
 
 

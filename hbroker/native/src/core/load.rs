@@ -24,20 +24,13 @@ impl Core {
             let worker = u8::try_from(worker).expect("there are fewer workers");
             counters += &self.on(worker, |engine, _| engine.exchange_load(spare, every));
         });
-        let mut report = Report {
-            topics: load.topics.columns(),
-            total: load.topics.total(),
-            latency: load.latency.counts().to_vec(),
-            every: load.latency.every(),
-            ..Report::default()
-        };
+        let mut report = Report::of(load);
         drop(taker);
-        let mut add = |name: &str, value| *report.counters.entry(name.to_owned()).or_default() += value;
-        Tally { counters, ..Tally::default() }.each(&mut add);
+        Tally { counters, ..Tally::default() }.each(|name, value| report.count(name, value));
         self.endpoint()
             .into_iter()
             .flat_map(|endpoint| endpoint.counters())
-            .for_each(|(name, value)| add(name, value));
+            .for_each(|(name, value)| report.count(name, value));
         let Weight { sessions, publishers, queued_messages, queued_bytes } = self.weigh();
         report.gauges.extend([
             ("workers", self.workers().into()),

@@ -248,7 +248,7 @@ impl Gateway {
         let mut report = self.slates.as_ref()?.take(&self.office);
         for (name, value) in self.hive.endpoint().counters() {
             let name = name.strip_prefix("socket.").unwrap_or(name);
-            *report.counters.entry(name.to_owned()).or_default() += value;
+            report.count(name, value);
         }
         let of = |wanted: &str| {
             self.server.counters().iter().find(|(name, _)| *name == wanted).map_or(0, |(_, n)| *n)

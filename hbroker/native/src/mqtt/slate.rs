@@ -106,13 +106,7 @@ impl Slates {
             weight.messages += slate.weight.messages;
             weight.bytes += slate.weight.bytes;
         });
-        let mut report = Report {
-            topics: load.topics.columns(),
-            total: load.topics.total(),
-            latency: load.latency.counts().to_vec(),
-            every: load.latency.every(),
-            ..Report::default()
-        };
+        let mut report = Report::of(load);
         drop(reading);
         office.post_all(|| Command::Weigh);
         all.iter().for_each(|counters| add(&mut report, counters));
@@ -130,11 +124,10 @@ impl Slates {
 
 /// What was refused did not come in: it counts as dropped.
 fn add(report: &mut Report, counters: &Counters) {
-    let mut add = |name: &str, value| *report.counters.entry(name.to_owned()).or_default() += value;
-    add("messages_in", counters.messages_in - counters.refused);
-    add("messages_out", counters.messages_out);
-    add("drop.refused", counters.refused);
+    report.count("messages_in", counters.messages_in - counters.refused);
+    report.count("messages_out", counters.messages_out);
+    report.count("drop.refused", counters.refused);
     for why in Drop::ALL {
-        add(&format!("drop.{}", why.name()), counters.drops[why as usize]);
+        report.count(&format!("drop.{}", why.name()), counters.drops[why as usize]);
     }
 }

@@ -1,0 +1,104 @@
+"""The loop on real processes: rooms, telemetry, Spark, a plan, and its moves while the rooms go on."""
+
+from __future__ import annotations
+
+import importlib.util
+import shutil
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pytest
+
+from tests.loop.plant import PATIENCE, TOPOLOGY, Plant, Told
+from tests.needs import need
+from tests.product.network import network_up
+from tests.telemetry.reading import rows
+from tests.waiting import until
+
+pytestmark = [pytest.mark.usefixtures("in_long_form"), pytest.mark.timeout(900)]
+
+PLAYED_S = 30.0
+MEASURED_S = 10.0
+WITHIN = 0.15
+"""Of what is predicted."""
+
+
+@pytest.fixture
+def plant(tmp_path: Path) -> Iterator[Plant]:
+    need(shutil.which("java") is not None, "there is no Java")
+    need(importlib.util.find_spec("pyspark") is not None, "pyspark is not installed")
+    file = tmp_path / "plant.yaml"
+    file.write_text(TOPOLOGY)
+    with network_up(file, tmp_path / "state") as (network, root):
+        yield Plant(network, root, tmp_path)
+
+
+def test_a_skewed_network_is_evened_out_while_it_is_in_use(plant: Plant) -> None:
+    played = plant.simulate(PLAYED_S)
+    assert_nothing_is_lost(played)
+    await_telemetry(plant, played)
+
+    found, out = plant.analyse()
+    assert found["imbalance"]["node"]["max_over_mean"] > 2.0
+    assert found["lost"] == 0
+    assert by_node(out / "topics.parquet") == by_device(played), "devices, nodes and analysis count alike"
+
+    with plant.at_work() as meanwhile:
+        applied = plant.apply(out / "plan.yaml", MEASURED_S)
+    assert_nothing_is_lost(meanwhile)
+
+    assert found["plan"]["max_over_mean"][0] > 2.0
+    assert len(applied["moves"]) > 2
+    measured = applied["measured"]
+    print(found["plan"]["max_over_mean"], len(applied["moves"]), measured)
+    assert measured["max_mean"] < 1.25
+    assert measured["max_mean"] == pytest.approx(measured["predicted_max_mean"], rel=WITHIN)
+    for node in measured["nodes"]:
+        assert node["load"] == pytest.approx(node["predicted"], rel=WITHIN), node
+
+
+def assert_nothing_is_lost(told: Told) -> None:
+    """Every message that was due was said, acknowledged and had by everybody, once."""
+    assert told["is_clean"], told
+    total = told["total"]
+    assert total["asked"] == total["published"] == total["acknowledged"] > 0
+    assert total["expected"] == total["received"]
+    assert {name: total[name] for name in ("lost", "duplicates", "broken")} == dict.fromkeys(
+        ("lost", "duplicates", "broken"), 0
+    )
+
+
+def await_telemetry(plant: Plant, played: Told) -> None:
+    """Until the files have come in which the end of a run is."""
+    said = by_device(played)
+
+    def written() -> Counter[str]:
+        return Counter(
+            {
+                node: sum(row["messages_in"] for row in rows(plant.telemetry, "topics", node) if is_said(row))
+                for node in said
+            }
+        )
+
+    until(lambda: written() == said, "all that was said is in the telemetry", PATIENCE, found=written)
+
+
+def by_device(played: Told) -> Counter[str]:
+    """Messages at each node, as its devices count them."""
+    return Counter({node["node"]: node["published"] for node in played["nodes"]})
+
+
+def by_node(topics: Path) -> Counter[str]:
+    """The same, as the analysis does."""
+    counts: Counter[str] = Counter()
+    for row in pq.read_table(topics).to_pylist():
+        if row["role"] == "node" and is_said(row):
+            counts[row["node"]] += row["messages_in"]
+    return counts
+
+
+def is_said(row: Told) -> bool:
+    """Whether a row is about what devices say, and not nodes or gateways of themselves."""
+    return str(row["topic"]).startswith("plant/")

@@ -1,0 +1,61 @@
+"""Who writes telemetry and who reads it share no code: a file of the one is held to the ways of the other."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pytest
+from pyspark.sql.pandas.types import from_arrow_schema
+
+from hbroker.cli.tree import LOSSES
+from hbroker.runtime.telemetry import preload
+from hbroker.spark_analysis import losses
+from hbroker.spark_analysis.schema import BUCKETS, FILE_NAME, SCHEMAS, VERSION, VERSION_KEY
+from tests.telemetry.reading import files, rows
+from tests.telemetry.test_journal import Clocks, journal_in, note, owner
+
+preload()
+
+MAY_BE_NULL = {"topics": ["topic"], "nodes": ["parent"]}
+"""docs/telemetry.md."""
+
+
+@pytest.fixture
+def written(tmp_path: Path) -> Path:
+    """A directory into which a node's core and journal wrote one file of each kind."""
+    clocks, core = Clocks(), owner()
+    journal = journal_in(tmp_path, clocks)
+    core.publish("home/kitchen/oven", b"180")
+    clocks.pass_time(1)
+    note(journal, core)
+    journal.close()
+    return tmp_path
+
+
+@pytest.mark.parametrize("kind", sorted(SCHEMAS))
+def test_spark_finds_in_a_file_the_columns_that_it_expects(kind: str, written: Path) -> None:
+    (path,) = files(written, kind)
+    columns = pq.ParquetFile(path).schema_arrow
+    found, wanted = from_arrow_schema(columns), SCHEMAS[kind]
+    assert [(field.name, field.dataType.simpleString()) for field in found] == [
+        (field.name, field.dataType.simpleString()) for field in wanted
+    ]
+    assert [field.name for field in columns if field.nullable] == MAY_BE_NULL[kind]
+    assert all(wanted[name].nullable for name in MAY_BE_NULL[kind])
+
+
+@pytest.mark.parametrize("kind", sorted(SCHEMAS))
+def test_spark_knows_a_file_by_its_name_and_its_version(kind: str, written: Path) -> None:
+    (path,) = files(written, kind)
+    name = FILE_NAME.fullmatch(path.name)
+    assert name is not None
+    (row,) = rows(written, kind)
+    assert (name["kind"], int(name["started_at"]), name["sequence"]) == (kind, row["run"], "0")
+    assert pq.ParquetFile(path).metadata.metadata[VERSION_KEY.encode()] == VERSION.encode()
+
+
+def test_histograms_and_reasons_mean_the_same(written: Path) -> None:
+    (row,) = rows(written, "nodes")
+    assert len(row["latency"]) == BUCKETS
+    assert losses.LOSSES == LOSSES
