@@ -98,7 +98,6 @@ def test_in_steps_it_makes_what_the_batch_makes(spark: SparkSession, tmp_path: P
     expected = {
         "node_load": load,
         "drops": losses.drops(rows),
-        "histograms": merged,
         "latency_over_time": latency.percentiles(merged, over_time),
         "imbalance_over_time": loads.imbalance(load, over_time),
     }
@@ -167,6 +166,6 @@ def _until(table: DataFrame, seconds: int) -> list[str]:
 
 def _exactly(row: Row) -> str:
     """Sums of fractions depend on the order in which they are added."""
-    start = row[loads.WINDOW].isoformat()
+    start = row[loads.WINDOW].replace(tzinfo=UTC).isoformat()
     rounded = {name: f"{value:.9g}" if isinstance(value, float) else value for name, value in row.items()}
     return str({**rounded, loads.WINDOW: start})
