@@ -8,24 +8,22 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import pyarrow.dataset as ds
 import pytest
 
-from hbroker.spark_analysis import latency, loads, losses, reading
 from hbroker.spark_analysis.alerts import Alert, Rules, Thresholds
 from hbroker.spark_analysis.batch import Settings as BatchSettings
 from hbroker.spark_analysis.batch import analyse
 from hbroker.spark_analysis.errors import AnalysisError
 from hbroker.spark_analysis.follow import Closed, Follower, Settings
 from hbroker.spark_analysis.intake import Taken
+from hbroker.spark_analysis.loads import WINDOW
 from hbroker.spark_analysis.progress import Silent
-from hbroker.spark_analysis.tables import collected
-from tests.analysis import files
+from tests.analysis import files, plain
 from tests.analysis.files import Row
-from tests.analysis.test_tables import node_row
+from tests.analysis.test_tables import assert_rows, by, node_row, table
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import SparkSession
 
 pytestmark = pytest.mark.timeout(600)  # Spark takes its time where others want the CPUs, too.
 
@@ -60,49 +58,52 @@ class Heard:
 
 
 def test_in_steps_it_makes_what_the_batch_makes(spark: SparkSession, tmp_path: Path) -> None:
-    """Two runs on the same output: what is damaged, foreign, empty, ahead of its time or late is told."""
+    """Two runs on one output: what is damaged, foreign, empty, ahead of its time or late is told."""
     source, out = tmp_path / "in", tmp_path / "out"
-    good = [files.write(source, "nodes", _rows(node, 0, 45)) for node in ("a", "b")]
+    good = [files.write(source, "nodes", _rows(node, 0, 25)) for node in ("a", "b")]
     _spoil(good[0])
     first = _follow(spark, source, out)
-    assert sorted(first.skipped) == [
-        "nodes-1-7.parquet",
-        "nodes-1-8.parquet",
-        "nodes-1-9.parquet",
-        "notes.txt",
-    ]
-    assert [word in first.skipped[f"nodes-1-{i}.parquet"] for i, word in ((7, "truncated"), (8, "clock"))]
-    assert first.standing == []
-    assert [(alert.alert, alert.state, alert.node) for alert in first.changed] == [
-        ("imbalance", "raised", "a")
-    ]
+    assert first.windows == [], "the watermark is at 5"
+    assert {name: reason.partition(":")[0] for name, reason in first.skipped.items()} == {
+        "notes.txt": "foreign",
+        "nodes-1-7.parquet": "malformed or truncated",
+        "nodes-1-8.parquet": "its intervals begin more than 300 s after it was written",
+        "nodes-1-9.parquet": "malformed or truncated",
+    }
 
-    late = files.write(source, "nodes", _rows("c", 3, 6))
+    files.write(source, "nodes", _rows("late", -8, -5))
     for node in ("a", "b"):
-        files.write(source, "nodes", _rows(node, 45, 90), sequence=1)
+        files.write(source, "nodes", _rows(node, 25, 90), sequence=1)
     damaged = files.write(source, "nodes", _rows("a", 50, 60), sequence=2)
     files.damage(damaged, "latency")
     second = _follow(spark, source, out)
-    assert list(second.skipped) == [damaged.name]
-    assert "damaged" in second.skipped[damaged.name]
+    assert second.skipped == {damaged.name: "damaged: its footer is whole, its rows are not"}
     assert second.too_late == 1, "three intervals of one node in one window"
-    assert second.standing == first.changed
-    late.unlink()
-    damaged.unlink()
+    assert second.windows == [(BEGIN, BEGIN + timedelta(seconds=50))]
+    assert [(alert.alert, alert.state, alert.node) for alert in second.changed] == [
+        ("imbalance", "raised", "a")
+    ]
+    check_tables(out, [row for node in ("a", "b") for row in _rows(node, 0, 60)], SETTINGS.window_s)
 
-    found = reading.find(spark, f"file://{source}")
-    ahead = [file.path for file in found.usable if file.path.endswith("nodes-1-8.parquet")]
-    rows = loads.in_windows(reading.read(spark, found.without(ahead, ""), "nodes"), SETTINGS.window_s)
-    load, merged = loads.node_load(rows), latency.histograms(rows)
-    over_time = ["role", loads.WINDOW]
-    expected = {
-        "node_load": load,
-        "drops": losses.drops(rows),
-        "latency_over_time": latency.percentiles(merged, over_time),
-        "imbalance_over_time": loads.imbalance(load, over_time),
+
+def check_tables(out: Path, nodes: list[Row], window_s: int) -> None:
+    """Each window is there once, and its rows are those of these intervals."""
+    expected = plain.node_load(nodes, window_s)
+    assert_rows(by(table(out, "node_load"), "role", "node", WINDOW), expected)
+    found = by(table(out, "drops"), "role", "node", WINDOW, "reason")
+    assert {key: row["dropped"] for key, row in found.items()} == plain.drops(nodes, window_s)
+    of_windows = plain.grouped(nodes, lambda row: (row["role"], plain.window_of(row["at"], window_s)))
+    spread = {
+        key: plain.imbalance(
+            [expected[key[0], node, key[1]]["load"] for node in {row["node"] for row in rows}]
+        )
+        for key, rows in of_windows.items()
     }
-    for name, table in expected.items():
-        assert _table(out, name) == _until(table, 60), name
+    assert_rows(by(table(out, "imbalance_over_time"), "role", WINDOW), spread)
+    latencies = by(table(out, "latency_over_time"), "role", WINDOW)
+    for key, rows in of_windows.items():
+        bucket = plain.percentile(rows, 990)
+        assert bucket is None or 2 ** (bucket / 4) < latencies[key]["p99_us"] < 2 ** ((bucket + 1) / 4)
 
 
 def test_an_output_is_of_one_analysis(spark: SparkSession, tmp_path: Path) -> None:
@@ -134,7 +135,7 @@ def _rows(node: str, first: int, end: int) -> list[Row]:
             messages_in=900 + second if node == "a" else 100,
             cpu_s=0.25,
             latency=[second % 7] * 96,
-            drops={"queue_full": second} if node == "b" and second < 5 else {},
+            drops={"queue_full": second} if node == "b" and 0 < second < 5 else {},
         )
         for second in range(first, end)
     ]
@@ -151,21 +152,3 @@ def _spoil(good: Path) -> None:
     ahead = files.write(good.parents[2], "nodes", rows, sequence=8)
     written = rows[-1]["at"] - timedelta(seconds=301)
     os.utime(ahead, (written.timestamp(), written.timestamp()))
-
-
-def _table(out: Path, name: str) -> list[str]:
-    table = ds.dataset(out / f"{name}.parquet", partitioning="hive").to_table()
-    return sorted(map(_exactly, table.drop_columns(["batch"]).to_pylist()))
-
-
-def _until(table: DataFrame, seconds: int) -> list[str]:
-    """The rows of a table in windows that end by then."""
-    end = BEGIN + timedelta(seconds=seconds)
-    return sorted(_exactly(row) for row in collected(table) if row[loads.WINDOW] < end)
-
-
-def _exactly(row: Row) -> str:
-    """Sums of fractions depend on the order in which they are added."""
-    start = row[loads.WINDOW].replace(tzinfo=UTC).isoformat()
-    rounded = {name: f"{value:.9g}" if isinstance(value, float) else value for name, value in row.items()}
-    return str({**rounded, loads.WINDOW: start})
