@@ -1,4 +1,4 @@
-"""`hbroker analyze --follow` as a process: killed and begun again, and heard by MQTT clients. Only in the long
+"""`hbroker analyze --follow` as a process: killed and begun again, and heard by MQTT clients. It has no short
 form.
 """
 
@@ -120,8 +120,8 @@ def following(place: Path, *flags: str) -> Iterator[Following]:
 
 
 def test_kill_9_makes_no_difference(tmp_path: Path) -> None:
-    """Killed six times, at moments that are drawn: each window is in the tables once, as the batch has it, and
-    of each alert there is one wording."""
+    """Killed six times, at moments that are drawn: each window is in the tables once, as the batch has it.
+    What was said of an alert more than once was said in the same words."""
     generator = random.Random(11)
     (tmp_path / "in").mkdir()
     said: list[Event] = []
