@@ -91,8 +91,7 @@ def refuse_without(options: argparse.Namespace) -> None:
 def run(options: argparse.Namespace) -> int:
     """Follows until Ctrl-C, or once. Raises LocalError, ConfigError, KeyboardInterrupt."""
     _refuse(options, ("top",), "does not go with --follow", "leave it out: no ranking is made")
-    root = options.root or os.environ.get("HBROKER_ROOT") or "127.0.0.1:7700"
-    announcer = nullcontext() if options.no_publish else Announcer(address(root), _say)
+    announcer = nullcontext() if options.no_publish else Announcer(_root(options), _say)
     with announcer as told, errors_of_spark():
         _follow(options, told)
     return DONE
@@ -194,6 +193,15 @@ class _Events(_Audience):
     def late(self, count: int) -> None:
         """`late`"""
         print_json_line({"event": "late", "windows": count})
+
+
+def _root(options: argparse.Namespace) -> str:
+    try:
+        root: str = options.root or address(os.environ.get("HBROKER_ROOT") or "127.0.0.1:7700")
+    except argparse.ArgumentTypeError as error:
+        remedy = "set it to HOST:PORT, or give --root"
+        raise ConfigError(str(error), file="$HBROKER_ROOT", line=None, remedy=remedy) from error
+    return root
 
 
 def _settings(options: argparse.Namespace) -> Settings:

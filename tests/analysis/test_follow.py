@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import threading
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -30,7 +31,7 @@ pytestmark = pytest.mark.timeout(600)  # Spark takes its time where others want 
 BEGIN = datetime(2025, 3, 1, 23, 59, 40, tzinfo=UTC)
 """Before any file is written, and shortly before midnight."""
 
-SETTINGS = Settings(window_s=10, late_s=20, rules=Rules(imbalance=Thresholds(1.5, 3.0), after=2))
+SETTINGS = Settings(window_s=10, late_s=20, every_s=0.2, rules=Rules(imbalance=Thresholds(1.5, 3.0), after=2))
 
 
 class Heard:
@@ -42,6 +43,8 @@ class Heard:
         self.changed: list[Alert] = []
         self.standing: list[Alert] = []
         self.too_late = 0
+        self.over = threading.Event()
+        """Windows have been closed, and something was late."""
 
     def took(self, taken: Taken) -> None:
         self.skipped |= {Path(file.path).name: file.reason for file in taken.skipped}
@@ -49,12 +52,18 @@ class Heard:
     def closed(self, closed: Closed) -> None:
         self.windows.append((closed.begin, closed.end))
         self.changed.extend(closed.changed)
+        self._look()
 
     def stands(self, told: Sequence[Alert]) -> None:
         self.standing = list(told)
 
     def late(self, count: int) -> None:
         self.too_late += count
+        self._look()
+
+    def _look(self) -> None:
+        if self.windows and self.too_late:
+            self.over.set()
 
 
 def test_in_steps_it_makes_what_the_batch_makes(spark: SparkSession, tmp_path: Path) -> None:
@@ -62,7 +71,8 @@ def test_in_steps_it_makes_what_the_batch_makes(spark: SparkSession, tmp_path: P
     source, out = tmp_path / "in", tmp_path / "out"
     good = [files.write(source, "nodes", _rows(node, 0, 25)) for node in ("a", "b")]
     _spoil(good[0])
-    first = _follow(spark, source, out)
+    first = Heard()
+    _follower(spark, source, out, first).run_once()
     assert first.windows == [], "the watermark is at 5"
     assert {name: reason.partition(":")[0] for name, reason in first.skipped.items()} == {
         "notes.txt": "foreign",
@@ -76,7 +86,8 @@ def test_in_steps_it_makes_what_the_batch_makes(spark: SparkSession, tmp_path: P
         files.write(source, "nodes", _rows(node, 25, 90), sequence=1)
     damaged = files.write(source, "nodes", _rows("a", 50, 60), sequence=2)
     files.damage(damaged, "latency")
-    second = _follow(spark, source, out)
+    second = Heard()
+    _follower(spark, source, out, second).run(second.over)
     assert second.skipped == {damaged.name: "damaged: its footer is whole, its rows are not"}
     assert second.too_late == 1, "three intervals of one node in one window"
     assert second.windows == [(BEGIN, BEGIN + timedelta(seconds=50))]
@@ -109,20 +120,18 @@ def check_tables(out: Path, nodes: list[Row], window_s: int) -> None:
 def test_an_output_is_of_one_analysis(spark: SparkSession, tmp_path: Path) -> None:
     source, out = tmp_path / "in", tmp_path / "out"
     files.write(source, "nodes", _rows("a", 0, 3))
-    Follower(spark, f"file://{source}", f"file://{out}", SETTINGS, Heard())
+    _follower(spark, source, out, Heard())
     with pytest.raises(AnalysisError, match="other settings"):
         Follower(spark, f"file://{source}", f"file://{out}", Settings(window_s=30), Heard())
     with pytest.raises(AnalysisError, match="of `--follow`"):
         analyse(spark, f"file://{source}", f"file://{out}", BatchSettings(), Silent())
     (tmp_path / "other" / "node_load.parquet").mkdir(parents=True)
     with pytest.raises(AnalysisError, match="of another analysis"):
-        Follower(spark, f"file://{source}", f"file://{tmp_path / 'other'}", SETTINGS, Heard())
+        _follower(spark, source, tmp_path / "other", Heard())
 
 
-def _follow(spark: SparkSession, source: Path, out: Path) -> Heard:
-    heard = Heard()
-    Follower(spark, f"file://{source}", f"file://{out}", SETTINGS, heard).run_once()
-    return heard
+def _follower(spark: SparkSession, source: Path, out: Path, heard: Heard) -> Follower:
+    return Follower(spark, f"file://{source}", f"file://{out}", SETTINGS, heard)
 
 
 def _rows(node: str, first: int, end: int) -> list[Row]:
