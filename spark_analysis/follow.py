@@ -133,6 +133,7 @@ class Follower:
                     query.awaitTermination()
                     raise AnalysisError("the stream has ended")
         finally:
+            self._tell_late(query)
             query.stop()
 
     def run_once(self) -> None:
@@ -200,9 +201,10 @@ class Follower:
         self._storage.write_whole(address, json.dumps(kept))
 
     def _tell_late(self, query: StreamingQuery) -> None:
+        """While it waits for rows, a stream reports on the batch to come: that one had none."""
         count = 0
         for progress in query.recentProgress:
-            if progress["batchId"] > self._late_up_to:
+            if progress["numInputRows"] and progress["batchId"] > self._late_up_to:
                 self._late_up_to = progress["batchId"]
                 count += sum(state["numRowsDroppedByWatermark"] for state in progress["stateOperators"])
         if count:

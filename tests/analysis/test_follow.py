@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from pyspark.errors import StreamingQueryException
 
 from hbroker.spark_analysis.alerts import Alert, Rules, Thresholds
 from hbroker.spark_analysis.batch import Settings as BatchSettings
@@ -43,8 +44,6 @@ class Heard:
         self.changed: list[Alert] = []
         self.standing: list[Alert] = []
         self.too_late = 0
-        self.over = threading.Event()
-        """Windows have been closed, and something was late."""
 
     def took(self, taken: Taken) -> None:
         self.skipped |= {Path(file.path).name: file.reason for file in taken.skipped}
@@ -52,22 +51,25 @@ class Heard:
     def closed(self, closed: Closed) -> None:
         self.windows.append((closed.begin, closed.end))
         self.changed.extend(closed.changed)
-        self._look()
 
     def stands(self, told: Sequence[Alert]) -> None:
         self.standing = list(told)
 
     def late(self, count: int) -> None:
         self.too_late += count
-        self._look()
 
-    def _look(self) -> None:
-        if self.windows and self.too_late:
-            self.over.set()
+
+class Crash(Heard):
+    """Hears of windows that are in the tables, and has the run end before Spark notes that they are."""
+
+    def closed(self, closed: Closed) -> None:
+        super().closed(closed)
+        raise InterruptedError("a crash")
 
 
 def test_in_steps_it_makes_what_the_batch_makes(spark: SparkSession, tmp_path: Path) -> None:
-    """Two runs on one output: what is damaged, foreign, empty, ahead of its time or late is told."""
+    """Three runs on one output, the second of which fails when its windows are written. What is damaged,
+    foreign, empty, ahead of its time or late is told."""
     source, out = tmp_path / "in", tmp_path / "out"
     good = [files.write(source, "nodes", _rows(node, 0, 25)) for node in ("a", "b")]
     _spoil(good[0])
@@ -86,14 +88,19 @@ def test_in_steps_it_makes_what_the_batch_makes(spark: SparkSession, tmp_path: P
         files.write(source, "nodes", _rows(node, 25, 90), sequence=1)
     damaged = files.write(source, "nodes", _rows("a", 50, 60), sequence=2)
     files.damage(damaged, "latency")
-    second = Heard()
-    _follower(spark, source, out, second).run(second.over)
+    second = Crash()
+    with pytest.raises(StreamingQueryException, match="a crash"):
+        _follower(spark, source, out, second).run(threading.Event())
     assert second.skipped == {damaged.name: "damaged: its footer is whole, its rows are not"}
     assert second.too_late == 1, "three intervals of one node in one window"
     assert second.windows == [(BEGIN, BEGIN + timedelta(seconds=50))]
     assert [(alert.alert, alert.state, alert.node) for alert in second.changed] == [
         ("imbalance", "raised", "a")
     ]
+    third = Heard()
+    _follower(spark, source, out, third).run_once()
+    assert third.standing == third.changed == second.changed, "in the same words"
+    assert third.windows == second.windows
     check_tables(out, [row for node in ("a", "b") for row in _rows(node, 0, 60)], SETTINGS.window_s)
 
 
