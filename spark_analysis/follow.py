@@ -48,7 +48,7 @@ class Settings:
     window_s: int = 10
     late_s: int = 30
     """How much later than the latest interval one may come and still count."""
-    every_s: float = 5.0
+    every_s: float = 10.0
     """How often the directory is looked at."""
     rules: Rules = field(default_factory=Rules)
 
@@ -162,7 +162,8 @@ class Follower:
         over_time = ["role", WINDOW]
         self._tables.keep("latency_over_time", latency.percentiles(merged, over_time), batch=batch)
         spread = self._tables.keep("imbalance_over_time", loads.imbalance(load, over_time), batch=batch)
-        self._judge(batch, collected(load), collected(spread.orderBy(WINDOW, "role")))
+        in_order = sorted(collected(spread), key=lambda row: (row[WINDOW], row["role"]))
+        self._judge(batch, collected(load), in_order)
 
     def _judge(self, batch: int, load: Rows, spread: Rows) -> None:
         watches = self._watches(batch)

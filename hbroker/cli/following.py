@@ -49,7 +49,7 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
         help="how much later than the latest an interval may come and count (default: 30)",
     )
     group.add_argument(
-        "--every", type=positive, metavar="SECONDS", help="how often to look for files (default: 5)"
+        "--every", type=positive, metavar="SECONDS", help="how often to look for files (default: 10)"
     )
     group.add_argument(
         "--root",
@@ -104,9 +104,8 @@ def _follow(options: argparse.Namespace, announcer: Announcer | None) -> None:
     settings = _settings(options)
     audience = (_Events if options.json else _Lines)(announcer, settings.window_s)
     over = threading.Event()
-    with session(
-        "hbroker analyze --follow", options.master, spark_log(options.out), dict(options.conf)
-    ) as spark:
+    conf = {**_for_small_batches(options.master), **dict(options.conf)}
+    with session("hbroker analyze --follow", options.master, spark_log(options.out), conf) as spark:
 
         def work() -> None:
             source, out = address_of(options.directory), address_of(options.out)
@@ -193,6 +192,17 @@ class _Events(_Audience):
     def late(self, count: int) -> None:
         """`late`"""
         print_json_line({"event": "late", "windows": count})
+
+
+def _for_small_batches(master: str) -> dict[str, str]:
+    """A batch of the stream has a few rows of each node, and is many small plans: to compile them costs more
+    than it saves. On this host alone there is a task for each CPU."""
+    tasks = {"spark.sql.shuffle.partitions": str(os.cpu_count() or 1)} if master.startswith("local") else {}
+    return {
+        **tasks,
+        "spark.sql.codegen.wholeStage": "false",
+        "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+    }
 
 
 def _root(options: argparse.Namespace) -> str:
