@@ -32,7 +32,7 @@ from .errors import AnalysisError
 from .loads import WINDOW
 from .progress import Reporter
 from .reading import Found
-from .storage import Storage, below
+from .storage import FOLLOWED, Storage, below
 from .tables import Tables, collected
 
 REPORT: Final = "report.html"
@@ -60,9 +60,12 @@ def analyse(
 ) -> dict[str, Any]:
     """Analyses the telemetry in a directory; returns what is also written as `summary.json`.
 
-    Raises AnalysisError where there is no telemetry in it, or there would be too many windows.
+    Raises AnalysisError where there is no telemetry in it, there would be too many windows, or the output
+    is that of `follow`.
     """
     storage = Storage(spark)
+    if storage.exists(below(out, FOLLOWED)):
+        raise AnalysisError(f"{out} holds the tables of `--follow`: name another --out")
     storage.make_directory(out)
     for last in (REPORT, SUMMARY, PLAN):
         storage.remove(below(out, last))

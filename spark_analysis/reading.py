@@ -27,7 +27,7 @@ from typing import Any, Final
 from urllib.parse import unquote
 
 from py4j.protocol import Py4JJavaError
-from pyspark.errors import PySparkException
+from pyspark.errors import AnalysisException, PySparkException
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import MapType, StructField, StructType
@@ -77,41 +77,82 @@ class Found:
         return replace(self, usable=kept, skipped=(*self.skipped, *gone))
 
 
+@dataclass(frozen=True)
+class Inside:
+    """What a file holds: how many rows; the begin of its last interval, and when it was written, both in
+    microseconds since the epoch."""
+
+    rows: int
+    last: int
+    written: int
+
+
 def find(spark: SparkSession, directory: str) -> Found:
     """Looks at every file below the directory. Raises AnalysisError where there is no such directory."""
+    return look_at(spark, directory, Storage(spark).files(directory))
+
+
+def look_at(spark: SparkSession, directory: str, paths: Iterable[str]) -> Found:
+    """Looks at these files, which lie below the directory."""
     storage = Storage(spark)
     with ThreadPoolExecutor(_THREADS) as pool:
-        looked_at = list(pool.map(lambda path: _look_at(storage, path), storage.files(directory)))
+        looked_at = list(pool.map(lambda path: _look_at(storage, path), paths))
     skipped = [file for file in looked_at if isinstance(file, Skipped)]
     usable, foreign = _of_our_columns(spark, [file for file in looked_at if isinstance(file, Usable)])
     return Found(directory, tuple(usable), tuple(sorted([*skipped, *foreign], key=lambda file: file.path)))
 
 
 def read(spark: SparkSession, found: Found, kind: str) -> DataFrame:
-    """The rows of all usable files of a kind, with the columns of its schema."""
-    paths = [literally(file.path) for file in found.usable if file.kind == kind]
-    schema = SCHEMAS[kind]
-    if not paths:
-        return spark.range(0).select(*[F.lit(None).cast(f.dataType).alias(f.name) for f in schema])
-    reader = spark.read.schema(schema).options(ignoreCorruptFiles=True, ignoreMissingFiles=True)
-    return reader.parquet(*paths)
+    """The rows of all usable files of a kind, with the columns of its schema. (Those of a file that was
+    removed meanwhile are not there.)"""
+    there = _rows(spark, found, kind)
+    if there is not None:
+        return there
+    return spark.range(0).select(*[F.lit(None).cast(f.dataType).alias(f.name) for f in SCHEMAS[kind]])
 
 
 def damaged(spark: SparkSession, found: Found, kind: str) -> set[str]:
-    """The files of which fewer rows can be read than their footers promise. Reads every column of every row,
-    so ask only when the sum does not agree."""
-    frame = read(spark, found, kind)
-    # Asked for a number of rows alone, Spark would read no column.
-    whole = F.hash(*[_hashable(field) for field in frame.schema])
-    counts = frame.groupBy(F.col("_metadata.file_path").alias("path")).agg(
-        F.count(F.lit(1)).alias("rows"), F.max(whole).alias("read_whole")
-    )
-    read_rows = {_plain(unquote(row["path"])): int(row["rows"]) for row in counts.collect()}
+    """The files of which fewer rows can be read than their footers promise. Ask only when the sum does not
+    agree."""
+    inside = look_through(spark, found, kind)
     return {
         file.path
         for file in found.usable
-        if file.kind == kind and read_rows.get(_plain(file.path), 0) != file.rows
+        if file.kind == kind and (file.path not in inside or inside[file.path].rows != file.rows)
     }
+
+
+def look_through(spark: SparkSession, found: Found, kind: str) -> dict[str, Inside]:
+    """What is in each usable file of a kind of which any row can be read. Reads every column of every row."""
+    frame = _rows(spark, found, kind)
+    if frame is None:
+        return {}
+    # Asked for a number of rows alone, Spark would read no column.
+    whole = F.hash(*[_hashable(field) for field in frame.schema])
+    last, written = F.unix_micros(F.max("at")), F.unix_micros(F.max("_metadata.file_modification_time"))
+    files = frame.groupBy(F.col("_metadata.file_path").alias("path")).agg(
+        F.count(F.lit(1)).alias("rows"), last.alias("last"), written.alias("written"), F.max(whole)
+    )
+    names = {_plain(file.path): file.path for file in found.usable}
+    return {
+        names[_plain(unquote(row["path"]))]: Inside(row["rows"], row["last"], row["written"])
+        for row in files.collect()
+    }
+
+
+def _rows(spark: SparkSession, found: Found, kind: str) -> DataFrame | None:
+    """None: there is no file."""
+    paths = [file.path for file in found.usable if file.kind == kind]
+    reader = spark.read.schema(SCHEMAS[kind]).options(ignoreCorruptFiles=True, ignoreMissingFiles=True)
+    while paths:
+        try:
+            return reader.parquet(*map(literally, paths))
+        except AnalysisException as error:
+            if error.getCondition() != "PATH_NOT_FOUND":
+                raise
+            storage = Storage(spark)
+            paths = [path for path in paths if storage.exists(path)]
+    return None
 
 
 def _look_at(storage: Storage, path: str) -> Usable | Skipped:

@@ -67,17 +67,22 @@ def session(name: str, master: str, log: Path, conf: Mapping[str, str]) -> Itera
                 spark.stop()
 
 
-def interruptible(spark: SparkSession, work: Callable[[], Result]) -> Result:
+def interruptible(
+    spark: SparkSession, work: Callable[[], Result], end: Callable[[], object] | None = None
+) -> Result:
     """Does the work. At Ctrl-C it ends the session, waits until the work has noticed, and raises
-    KeyboardInterrupt."""
+    KeyboardInterrupt. `end`: what has the work end by itself; then the session goes on until it has."""
     with ThreadPoolExecutor(1) as pool:
         future = pool.submit(work)
         try:
             return future.result()
         except KeyboardInterrupt:
             with suppress(Exception):
-                spark.sparkContext.cancelAllJobs()
-                spark.stop()
+                if end is not None:
+                    end()
+                else:
+                    spark.sparkContext.cancelAllJobs()
+                    spark.stop()
             raise
 
 

@@ -7,13 +7,16 @@ Here an address that Spark reads is an address that this reads, with the same cr
 from __future__ import annotations
 
 import re
-from typing import Any
+from typing import Any, Final
 from urllib.parse import unquote
 
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from .errors import AnalysisError
+
+FOLLOWED: Final = "follow"
+"""Below an output: what `follow` needs to go on where the run before it ended."""
 
 
 class Storage:
@@ -26,6 +29,7 @@ class Storage:
         self._path = java.org.apache.hadoop.fs.Path
         self._footers = java.org.apache.parquet.hadoop.ParquetFileReader
         self._metadata = java.org.apache.parquet.hadoop.metadata.ParquetMetadata
+        self._streams = java.org.apache.commons.io.IOUtils
 
     def path(self, address: str) -> Any:
         """The address, as Hadoop's Path."""
@@ -44,6 +48,33 @@ class Storage:
             stream.write(text.encode("utf-8"))
         finally:
             stream.close()
+
+    def write_whole(self, address: str, text: str) -> None:
+        """The same, so that who reads never finds a part of it: under a hidden name first, then renamed."""
+        directory, _, name = address.rpartition("/")
+        hidden = below(directory, f".{name}")
+        self.write(hidden, text)
+        self.remove(address)
+        if not self.move(hidden, address):
+            raise AnalysisError(f"{address} could not be written")
+
+    def read(self, address: str) -> str:
+        """A text file's content."""
+        path = self.path(address)
+        stream = path.getFileSystem(self._configuration).open(path)
+        try:
+            return str(self._streams.toString(stream, "UTF-8"))
+        finally:
+            stream.close()
+
+    def names(self, directory: str) -> list[str]:
+        """What is in a directory, hidden ones left out; nothing where there is no such directory."""
+        if not self.exists(directory):
+            return []
+        path = self.path(directory)
+        found = path.getFileSystem(self._configuration).listStatus(path)
+        names = [str(status.getPath().getName()) for status in found]
+        return sorted(name for name in names if not name.startswith((".", "_")))
 
     def remove(self, address: str) -> None:
         """Removes a file, or a directory with all that it holds; nothing, where nothing is there."""
@@ -69,6 +100,7 @@ class Storage:
         if not self.exists(directory):
             raise AnalysisError(f"{directory}: there is no such directory")
         reader = self._spark.read.format("binaryFile").option("recursiveFileLookup", True)
+        reader = reader.option("ignoreMissingFiles", True)  # Writers remove their oldest.
         try:
             found = reader.load(literally(directory)).inputFiles()
         except PySparkException as error:

@@ -34,9 +34,10 @@ class Tables:
         self._storage = Storage(spark)
         self.small: dict[str, Rows] = {}
 
-    def keep(self, name: str, frame: DataFrame) -> DataFrame:
-        """Writes `NAME.parquet`, in the place of an earlier one, and returns what was written."""
-        address = below(self._directory, f"{name}.parquet")
+    def keep(self, name: str, frame: DataFrame, *, batch: int | None = None) -> DataFrame:
+        """Writes `NAME.parquet`, in the place of an earlier one, and returns what was written. `batch`: that
+        part of it alone, in the place of what an earlier try has left of it."""
+        address = below(self._directory, f"{name}.parquet", *([] if batch is None else [f"batch={batch}"]))
         frame.write.mode("overwrite").parquet(address)
         return self._spark.read.schema(frame.schema).parquet(literally(address))
 

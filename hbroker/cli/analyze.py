@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import argparse
-import tempfile
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
-from urllib.parse import urlsplit
+from typing import TYPE_CHECKING, Any, Final
 
+from hbroker.cli import following
 from hbroker.cli.exits import DONE
-from hbroker.cli.flags import add_json, command
+from hbroker.cli.flags import add_json, command, whole
 from hbroker.cli.output import print_json, print_table
-from hbroker.errors import LocalError
+from hbroker.cli.spark import add_spark, address_of, errors_of_spark, spark_log
 
 if TYPE_CHECKING:
     from hbroker.cli.flags import Commands
@@ -23,57 +21,59 @@ and subtrees make it, latencies, drops, what a message costs, and when each node
 plan.yaml there says what to move so that the load is even: `hbroker apply` carries it out.
 Files that are no telemetry are skipped and named. docs/analysis.md says what the tables mean.
 
+With --follow it goes on, over files as they appear, until Ctrl-C: tables grow by the windows that
+are whole, and alerts (a line each, and a retained message below $SYS/analysis/alerts/ in the
+network) say what deserves attention. Run again, it goes on where it ended, also after kill -9.
+
 examples:
   hbroker analyze .hbroker/home/telemetry --out analysis
   hbroker analyze .hbroker/home/telemetry --out analysis --window 60 --json
   hbroker analyze s3a://bucket/telemetry --out s3a://bucket/analysis \\
       --master spark://host:7077 --conf spark.hadoop.fs.s3a.endpoint=…
+  hbroker analyze --follow .hbroker/home/telemetry --out load --alert-busy 0.5,0.8
+  mosquitto_sub -t '$SYS/analysis/#' -v           beside it, through a gateway
 
 --json prints {source, out, report, begin, end, window_s, files, rows, skipped: [{path, reason}],
   imbalance: {role: {nodes, load, largest, mean, max_over_mean, variation, gini, jain}}, dropped,
   lost, accounts_agree, tables, plan: {file, max_over_mean: [before, after], moves: [{step, subtree,
   source, target, merged, load}], nodes: [{node, capacity, before, after, subtrees}]}}
+--follow --json prints a line for each event: {event: "files", taken, rows, skipped: [{path,
+  reason}]}, {event: "windows", begin, end, window_s, processes, imbalance: [{role, window_start,
+  nodes, load, max_over_mean, …}]}, {event: "late", windows}, and {event: "alert", topic, alert,
+  role, node, state, severity, value, threshold, window_start, window_s}
 
 exit codes: 0 done, 1 failed (no telemetry, no Java, no Spark), 2 wrong flags, 130 interrupted
 """
 
+_TOP: Final = 100
+
 
 def add(commands: Commands) -> None:
     """Declares the command."""
-    from hbroker.spark_analysis.flags import setting
-
     parser = command(commands, "analyze", run, "find where the load of a network sits", _TEXT)
     parser.add_argument("directory", metavar="DIR", help="the telemetry: a path, or any address Spark reads")
     parser.add_argument("--out", required=True, metavar="OUT", help="where the tables and the report go")
-    parser.add_argument(
-        "--master", default="local[*]", metavar="URL", help="Spark's master (default: %(default)s, this host)"
-    )
+    add_spark(parser)
     parser.add_argument(
         "--window",
-        type=_whole,
+        type=whole,
         metavar="SECONDS",
-        help="length of a window (default: about a hundred in all)",
+        help="length of a window (default: about a hundred in all; with --follow: 10)",
     )
     parser.add_argument(
-        "--top", type=_whole, default=100, metavar="N", help="rows of each ranking (default: %(default)s)"
+        "--top", type=whole, metavar="N", help=f"rows of each ranking (default: {_TOP}; not with --follow)"
     )
-    parser.add_argument(
-        "--conf",
-        action="append",
-        default=[],
-        type=setting,
-        metavar="KEY=VALUE",
-        help="a setting of Spark; may be given several times",
-    )
+    following.add_flags(parser)
     add_json(parser)
 
 
 def run(options: argparse.Namespace) -> int:
     """Analyses, and says in short what came of it."""
-    try:
+    if options.follow:
+        return following.run(options)
+    following.refuse_without(options)
+    with errors_of_spark():
         summary = _analyse(options)
-    except ModuleNotFoundError as error:
-        raise LocalError(f"{error.name} is not installed; pip install 'hbroker[analysis]'") from error
     if options.json:
         print_json(summary)
     else:
@@ -83,29 +83,14 @@ def run(options: argparse.Namespace) -> int:
 
 def _analyse(options: argparse.Namespace) -> dict[str, Any]:
     from hbroker.spark_analysis.batch import Settings, analyse
-    from hbroker.spark_analysis.errors import AnalysisError
     from hbroker.spark_analysis.progress import Progression
     from hbroker.spark_analysis.session import interruptible, session
 
-    settings = Settings(window_s=options.window, first=options.top)
-    try:
-        with session("hbroker analyze", options.master, _log(options.out), dict(options.conf)) as spark:
-            source, out, progress = _address(options.directory), _address(options.out), Progression(spark)
-            return interruptible(spark, lambda: analyse(spark, source, out, settings, progress))
-    except AnalysisError as error:
-        raise LocalError(str(error)) from error
-
-
-def _log(out: str) -> Path:
-    """Spark's log lies beside the tables, where that is a directory of this host."""
-    here = Path(tempfile.gettempdir()) if urlsplit(out).scheme else Path(out)
-    return here / "spark.log"
-
-
-def _address(text: str) -> str:
-    """A path of this host is told to be one, whatever file system a cluster takes for its own. Hadoop wants
-    it as it is, without escapes."""
-    return text if urlsplit(text).scheme else f"file://{Path(text).resolve()}"
+    settings = Settings(window_s=options.window, first=options.top or _TOP)
+    log = spark_log(options.out)
+    with session("hbroker analyze", options.master, log, dict(options.conf)) as spark:
+        source, out, progress = address_of(options.directory), address_of(options.out), Progression(spark)
+        return interruptible(spark, lambda: analyse(spark, source, out, settings, progress))
 
 
 def _print(summary: dict[str, Any]) -> None:
@@ -141,10 +126,3 @@ def _figure(value: float | int | None) -> str:
     if value is None:
         return "-"
     return f"{value:,}" if isinstance(value, int) else f"{value:.2f}"
-
-
-def _whole(text: str) -> int:
-    value = int(text) if text.isdecimal() else 0
-    if not 0 < value <= 1_000_000:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number from 1 to 1,000,000")
-    return value

@@ -127,6 +127,14 @@ def not_negative(text: str) -> float:
     return 0.0 if text.strip() == "0" else positive(text)
 
 
+def whole(text: str) -> int:
+    """A whole number of something that has an end. Raises argparse.ArgumentTypeError."""
+    value = int(text) if text.isdecimal() else 0
+    if not 0 < value <= 1_000_000:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number from 1 to 1,000,000")
+    return value
+
+
 def refuse_beside_config(options: argparse.Namespace, keys: Iterable[str]) -> None:
     """What `--config` names stands in the file: a flag that says it too is a ConfigError."""
     from hbroker.errors import ConfigError

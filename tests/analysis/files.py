@@ -73,5 +73,16 @@ def write_all(directory: Path, kind: str, rows: Sequence[Row]) -> None:
         write(directory, kind, [row for row in rows if (row["node"], row["run"]) == (node, run)])
 
 
+def damage(path: Path, column: str) -> None:
+    """Breaks the pages of a column; the footer stays whole."""
+    group = pq.ParquetFile(path).metadata.row_group(0)
+    chunks = [group.column(i) for i in range(group.num_columns)]
+    (chunk,) = [chunk for chunk in chunks if chunk.path_in_schema.partition(".")[0] == column]
+    at = int(chunk.dictionary_page_offset or chunk.data_page_offset)
+    content = bytearray(path.read_bytes())
+    content[at : at + 60] = bytes(60)
+    path.write_bytes(content)
+
+
 def _as_written(row: Row) -> Row:
     return {name: list(value.items()) if isinstance(value, dict) else value for name, value in row.items()}

@@ -109,12 +109,29 @@ def test_without_pyspark_it_says_what_to_install(
 
 
 @pytest.mark.parametrize(
-    "arguments", [[], ["x"], ["x", "--out", "y", "--window", "0"], ["x", "--out", "y", "--conf", "z"]]
+    "arguments",
+    [
+        *([], ["x"], ["x", "--out", "y", "--window", "0"], ["x", "--out", "y", "--conf", "z"]),
+        *(["x", "--out", "y", "--follow", "--alert-busy", pair] for pair in ("0", "0.9,0.5", "high")),
+    ],
 )
 def test_wrong_flags(arguments: list[str]) -> None:
     with pytest.raises(SystemExit) as caught:
         main(["analyze", *arguments])
     assert caught.value.code == USAGE
+
+
+@pytest.mark.parametrize(
+    ("flags", "said"),
+    [
+        (["--late", "5"], "--late goes with --follow"),
+        (["--no-publish"], "--no-publish goes with --follow"),
+        (["--follow", "--top", "3"], "--top does not go with --follow"),
+    ],
+)
+def test_flags_that_do_not_go_together(flags: list[str], said: str, capsys: Capture) -> None:
+    assert main(["analyze", "x", "--out", "y", *flags]) == USAGE
+    assert said in capsys.readouterr().err
 
 
 def test_the_analysis_imports_nothing_of_hbroker() -> None:

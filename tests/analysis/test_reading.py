@@ -44,10 +44,7 @@ def test_damaged_rows_cost_their_file_alone(spark: SparkSession, tmp_path: Path)
     for column in ("messages_in", "latency"):
         rows = [node_row(column, i, messages_in=i * 977 % 7919, latency=[i % 13] * 96) for i in range(500)]
         broken = files.write(source, "nodes", rows)
-        content = bytearray(broken.read_bytes())
-        at = _begin_of(broken, column)
-        content[at : at + 60] = bytes(60)
-        broken.write_bytes(content)
+        files.damage(broken, column)
     summary = analyse(spark, f"file://{source}", f"file://{out}", Settings(), Silent())
     skipped = summary["skipped"]
     assert {Path(file["path"]).parent.name for file in skipped} == {"node=messages_in", "node=latency"}
@@ -80,14 +77,6 @@ def test_where_no_telemetry_is(spark: SparkSession, tmp_path: Path) -> None:
     for place, word in (("in", "readme.txt: foreign"), ("nowhere", "no such directory")):
         with pytest.raises(AnalysisError, match=word):
             analyse(spark, f"file://{tmp_path}/{place}", f"file://{tmp_path}/out", Settings(), Silent())
-
-
-def _begin_of(path: Path, column: str) -> int:
-    """Where a column's pages begin."""
-    group = pq.ParquetFile(path).metadata.row_group(0)
-    chunks = [group.column(i) for i in range(group.num_columns)]
-    (chunk,) = [chunk for chunk in chunks if chunk.path_in_schema.partition(".")[0] == column]
-    return int(chunk.dictionary_page_offset or chunk.data_page_offset)
 
 
 def _rows() -> list[Row]:

@@ -1,0 +1,60 @@
+"""What the commands that work on Spark share: its flags, addresses and log, and what can go wrong."""
+
+from __future__ import annotations
+
+import argparse
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from urllib.parse import urlsplit
+
+from hbroker.errors import LocalError
+
+
+def add_spark(parser: argparse.ArgumentParser) -> None:
+    """`--master`, `--conf`"""
+    from hbroker.spark_analysis.flags import setting
+
+    parser.add_argument(
+        "--master", default="local[*]", metavar="URL", help="Spark's master (default: %(default)s, this host)"
+    )
+    parser.add_argument(
+        "--conf",
+        action="append",
+        default=[],
+        type=setting,
+        metavar="KEY=VALUE",
+        help="a setting of Spark; may be given several times",
+    )
+
+
+@contextmanager
+def errors_of_spark() -> Iterator[None]:
+    """What goes wrong in the analysis, or is not installed, as a LocalError."""
+    try:
+        from hbroker.spark_analysis.errors import AnalysisError
+    except ModuleNotFoundError as error:
+        raise _not_installed(error) from error
+    try:
+        yield
+    except AnalysisError as error:
+        raise LocalError(str(error)) from error
+    except ModuleNotFoundError as error:
+        raise _not_installed(error) from error
+
+
+def spark_log(out: str) -> Path:
+    """Spark's log lies beside the tables, where that is a directory of this host."""
+    here = Path(tempfile.gettempdir()) if urlsplit(out).scheme else Path(out)
+    return here / "spark.log"
+
+
+def address_of(text: str) -> str:
+    """A path of this host is told to be one, whatever file system a cluster takes for its own. Hadoop wants
+    it as it is, without escapes."""
+    return text if urlsplit(text).scheme else f"file://{Path(text).resolve()}"
+
+
+def _not_installed(error: ModuleNotFoundError) -> LocalError:
+    return LocalError(f"{error.name} is not installed; pip install 'hbroker[analysis]'")

@@ -1,0 +1,212 @@
+"""The same analysis over files as they appear: Structured Streaming says which windows are whole, and of them
+is computed what the batch computes.
+
+Rows come from the `intake`. The stream gathers the intervals of each node in each window until the watermark
+(the latest interval that was seen, less the time that one may be late) has passed the window's end. Then the
+window is whole: it leaves the state, all nodes of it in one batch of the stream, and its rows go through the
+functions of the batch analysis (`loads`, `losses`, `latency`), which need to know nothing of this. What comes
+for a window that has left is late: it is counted, and goes nowhere.
+
+The output is exactly once. Which rows a batch of the stream has is in the checkpoint before it begins, so one
+that is done again after a crash has the same rows; it writes `NAME.parquet/batch=N` in the place of what an
+earlier try has left. The alerts after batch N follow from those after the batch before it and from the
+windows of N: they are written as `alerts/N.json` before they are told, and are the same when told again.
+"""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any, Final, Protocol
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql.streaming.query import StreamingQuery
+
+from . import alerts, latency, loads, losses
+from .alerts import Alert, Rules, Watches
+from .errors import AnalysisError
+from .intake import Intake, Taken
+from .loads import WINDOW
+from .schema import NODES
+from .storage import FOLLOWED, Storage, below
+from .tables import Rows, Tables, collected
+
+WRITTEN: Final = ("node_load", "drops", "histograms", "imbalance_over_time", "latency_over_time")
+
+_NODE: Final = ("role", "node")
+_SETTINGS: Final = "settings.json"
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """What can be asked. The first two are part of the state: one output has them for ever."""
+
+    window_s: int = 10
+    late_s: int = 30
+    """How much later than the latest interval one may come and still count."""
+    every_s: float = 10.0
+    """How often the directory is looked at."""
+    rules: Rules = field(default_factory=Rules)
+
+
+@dataclass(frozen=True, slots=True)
+class Closed:
+    """Windows that became whole together."""
+
+    begin: datetime
+    end: datetime
+    """Of the last one, its begin."""
+    nodes: int
+    spread: Rows
+    """`loads.imbalance` by role and window."""
+    changed: tuple[Alert, ...]
+
+
+class Audience(Protocol):
+    """Who hears of it. Called from several threads."""
+
+    def took(self, taken: Taken) -> None:
+        """Files have been taken, or skipped."""
+        ...
+
+    def closed(self, closed: Closed) -> None:
+        """Windows are whole, and in the tables."""
+        ...
+
+    def stands(self, told: Sequence[Alert]) -> None:
+        """What earlier runs have left: the last state of each alert. It may not have been told."""
+        ...
+
+    def late(self, count: int) -> None:
+        """So many windows of a node had left before these intervals of theirs came."""
+        ...
+
+
+def whole_windows(rows: DataFrame, window_s: int, late_s: int) -> DataFrame:
+    """The interval rows of a stream, each when its window is whole: those of a node and window together, and
+    all of a window in one batch of the stream."""
+    others = [name for name in rows.columns if name not in _NODE]
+    gathered = (
+        rows.withWatermark("at", f"{late_s} seconds")
+        .groupBy(*_NODE, F.window("at", f"{window_s} seconds"))
+        .agg(F.collect_list(F.struct(*others)).alias("intervals"))
+    )
+    each = gathered.select(*_NODE, F.explode("intervals").alias("interval"))
+    return each.select(*_NODE, "interval.*").select(*rows.columns)
+
+
+class Follower:
+    """Follows a directory. What was done in `out` by a run before goes on.
+
+    Raises AnalysisError where `out` holds something else.
+    """
+
+    def __init__(
+        self, spark: SparkSession, directory: str, out: str, settings: Settings, audience: Audience
+    ) -> None:
+        self._spark = spark
+        self._settings = settings
+        self._audience = audience
+        self._storage = Storage(spark)
+        self._place = below(out, FOLLOWED)
+        self._tables = Tables(spark, out)
+        self._scratch = Tables(spark, self._place)
+        self._claim(directory, out)
+        self._intake = Intake(spark, directory, self._place)
+        self._late_up_to = -1
+        audience.stands(self._watches(None).told())
+
+    def run(self, over: threading.Event) -> None:
+        """Goes on until it is over, or something fails. Raises AnalysisError, and what Spark raises."""
+        query = self._start(processingTime="1 second")
+        try:
+            while not over.is_set():
+                while not over.is_set() and (taken := self._intake.take()) is not None:
+                    self._audience.took(taken)
+                self._tell_late(query)
+                over.wait(self._settings.every_s)
+                if not query.isActive:
+                    query.awaitTermination()
+                    raise AnalysisError("the stream has ended")
+        finally:
+            self._tell_late(query)
+            query.stop()
+
+    def run_once(self) -> None:
+        """Takes what is there, and closes the windows that are whole. Raises as `run`."""
+        while (taken := self._intake.take()) is not None:
+            self._audience.took(taken)
+        query = self._start(availableNow=True)
+        query.awaitTermination()
+        self._tell_late(query)
+
+    def _start(self, **trigger: Any) -> StreamingQuery:
+        source = self._spark.readStream.schema(NODES).option("cleanSource", "delete")
+        rows = source.parquet(self._intake.rows)
+        windows = whole_windows(rows, self._settings.window_s, self._settings.late_s)
+        writer = windows.writeStream.queryName("windows").outputMode("append").foreachBatch(self._close)
+        return writer.option("checkpointLocation", below(self._place, "windows")).trigger(**trigger).start()
+
+    def _close(self, rows: DataFrame, batch: int) -> None:
+        """One batch of the stream. Its rows are read once, for they come out of the state."""
+        whole = loads.in_windows(self._scratch.keep("whole", rows), self._settings.window_s)
+        if whole.isEmpty():
+            return
+        load = self._tables.keep("node_load", loads.node_load(whole), batch=batch)
+        self._tables.keep("drops", losses.drops(whole), batch=batch)
+        merged = self._tables.keep("histograms", latency.histograms(whole), batch=batch)
+        over_time = ["role", WINDOW]
+        self._tables.keep("latency_over_time", latency.percentiles(merged, over_time), batch=batch)
+        spread = self._tables.keep("imbalance_over_time", loads.imbalance(load, over_time), batch=batch)
+        in_order = sorted(collected(spread), key=lambda row: (row[WINDOW], row["role"]))
+        self._judge(batch, collected(load), in_order)
+
+    def _judge(self, batch: int, load: Rows, spread: Rows) -> None:
+        watches = self._watches(batch)
+        measured = alerts.measure(load, spread, self._settings.window_s, self._settings.rules)
+        changed = [alert for start, values in measured.items() for alert in watches.observe(start, values)]
+        self._storage.write_whole(self._alerts(batch), json.dumps(watches.state()))
+        for earlier in [number for number in self._batches() if number < batch][:-1]:
+            self._storage.remove(self._alerts(earlier))
+        nodes = len({(row["role"], row["node"]) for row in load})
+        self._audience.closed(Closed(min(measured), max(measured), nodes, spread, tuple(changed)))
+
+    def _watches(self, batch: int | None) -> Watches:
+        """As they are before a batch of the stream; None: after the last."""
+        earlier = [number for number in self._batches() if batch is None or number < batch]
+        state = json.loads(self._storage.read(self._alerts(earlier[-1]))) if earlier else None
+        return Watches(self._settings.rules, self._settings.window_s, state)
+
+    def _batches(self) -> list[int]:
+        names = self._storage.names(below(self._place, "alerts"))
+        return sorted(int(name.removesuffix(".json")) for name in names)
+
+    def _alerts(self, batch: int) -> str:
+        return below(self._place, "alerts", f"{batch}.json")
+
+    def _claim(self, directory: str, out: str) -> None:
+        """The output is of one directory, with windows of one length."""
+        address = below(self._place, _SETTINGS)
+        kept = {"source": directory, "window_s": self._settings.window_s, "late_s": self._settings.late_s}
+        if self._storage.exists(address):
+            if (there := json.loads(self._storage.read(address))) != kept:
+                raise AnalysisError(f"{out} follows with other settings ({there}): name another --out")
+            return
+        if any(self._storage.exists(below(out, f"{name}.parquet")) for name in WRITTEN):
+            raise AnalysisError(f"{out} holds the tables of another analysis: name another --out")
+        self._storage.make_directory(below(self._place, "alerts"))
+        self._storage.write_whole(address, json.dumps(kept))
+
+    def _tell_late(self, query: StreamingQuery) -> None:
+        """While it waits for rows, a stream reports on the batch to come: that one had none."""
+        count = 0
+        for progress in query.recentProgress:
+            if progress["numInputRows"] and progress["batchId"] > self._late_up_to:
+                self._late_up_to = progress["batchId"]
+                count += sum(state["numRowsDroppedByWatermark"] for state in progress["stateOperators"])
+        if count:
+            self._audience.late(count)
