@@ -10,12 +10,13 @@ from pathlib import Path
 from typing import Any, Final
 
 import hbroker
-from bench.brokers import Started, announcement, launch
+from bench.brokers import Started
 from bench.mqtt import MqttPublisher, MqttSubscriber
 from bench.native import NativePublisher, NativeSubscriber
 from bench.plan import Plan
 from bench.secure import issue
 from bench.transport import Address, NoAnswer, Publisher, Subscriber
+from hbroker.bench.launching import announcement, launch
 
 __all__ = ["Gateway", "Node", "announced"]
 

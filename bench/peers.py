@@ -15,11 +15,12 @@ from abc import ABC, abstractmethod
 from pathlib import Path
 from typing import Final
 
-from bench.brokers import Started, free_port, launch, wait_for_port
+from bench.brokers import Started, wait_for_port
 from bench.mqtt import MqttPublisher, MqttSubscriber
 from bench.plan import Plan
 from bench.secure import issue
 from bench.transport import Address, NoAnswer, Publisher, Subscriber
+from hbroker.bench.launching import free_port, launch
 
 __all__ = ["Mosquitto", "Nats"]
 

@@ -22,9 +22,9 @@ from typing import Final
 from bench.brokers import Broker, Running, running
 from bench.load import Shared, publish_load, receive_load
 from bench.plan import Plan
-from bench.process import cpu_seconds, machine_busy_seconds, resident_bytes
 from bench.tally import Tally
 from bench.transport import NoAnswer
+from hbroker.bench.process import cpu_seconds, machine_busy_seconds, resident_bytes
 
 __all__ = ["Round", "Timing", "measure"]
 

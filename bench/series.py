@@ -15,8 +15,8 @@ from typing import Final
 
 from bench.brokers import Broker
 from bench.plan import Plan
-from bench.process import machine_busy_seconds
 from bench.rounds import Round, Timing, measure
+from hbroker.bench.process import machine_busy_seconds
 
 __all__ = ["Policy", "Series", "Spread", "run_all"]
 

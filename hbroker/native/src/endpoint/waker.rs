@@ -209,6 +209,9 @@ impl Doorbell {
 
 #[cfg(test)]
 mod tests {
+    use std::os::fd::AsRawFd;
+    use std::time::Duration;
+
     use super::*;
 
     #[test]
@@ -264,7 +267,7 @@ mod tests {
 
     impl Doorbell {
         fn is_ringing(&self) -> bool {
-            crate::endpoint::socket::is_readable(self.as_fd()).unwrap()
+            crate::endpoint::socket::wait_readable(self.as_fd().as_raw_fd(), Duration::ZERO).unwrap()
         }
     }
 }
