@@ -13,7 +13,7 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 
 use crate::Micros;
-use crate::bench::io::LoadEndpoint;
+use crate::bench::io::member::LoadEndpoint;
 use crate::config::Config;
 use crate::endpoint::Endpoint;
 use crate::endpoint::worker::Machine;

@@ -1,11 +1,6 @@
 //! One thread that drives all connections of a load, with batches in every system call.
 
-mod crew;
-mod member;
-mod port;
-mod tcp;
-
-pub use crew::Generator;
-pub use member::{LoadEndpoint, Seat};
-pub use port::Part;
-pub use tcp::Connection;
+pub mod crew;
+pub mod member;
+pub mod port;
+pub mod tcp;

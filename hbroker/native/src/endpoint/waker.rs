@@ -256,8 +256,7 @@ mod tests {
     fn a_thread_that_waits_is_told() {
         let signal = OutputSignal::new().unwrap();
         std::thread::scope(|scope| {
-            let waiter =
-                scope.spawn(|| signal.wait_until(Instant::now() + std::time::Duration::from_secs(20)));
+            let waiter = scope.spawn(|| signal.wait_until(Instant::now() + Duration::from_secs(20)));
             signal.light();
             assert!(waiter.join().unwrap());
         });

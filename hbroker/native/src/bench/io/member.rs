@@ -68,8 +68,8 @@ impl Member {
         let received_at = self.shared.now();
         for message in self.engine.take_messages(now, usize::MAX) {
             if let Some(subscriber) = self.part.subscribes {
-                let payload = message.payload(&message.view());
-                load.note_received(subscriber, &payload, received_at);
+                let payload = message.whole.as_deref().unwrap_or(message.view().payload);
+                load.note_received(subscriber, payload, received_at);
             }
         }
         while self.engine.has_events() && self.events.len() < MOST_EVENTS {

@@ -42,7 +42,8 @@ fn mqtt(version: Version, qos: u8) -> Mqtt {
 
 /// A session of each language, from the broker's side: the client, what comes, how many messages and answers that are.
 fn sessions() -> Vec<(&'static str, Vec<u8>, usize, usize)> {
-    let nats = b"INFO {\"x\":1}\r\n+OK\r\nPONG\r\nMSG a.b 1 5\r\nhe\r\no\r\nPING\r\nMSG a.b 1 reply 0\r\n\r\n";
+    let nats =
+        b"INFO {\"x\":1}\r\n+OK\r\nPONG\r\nMSG a.b 1 5\r\nhe\r\no\r\nPING\r\nMSG a.b 1 reply 0\r\n\r\n";
     let v311 = [
         &[0x20, 2, 0, 0][..],
         &[0x90, 3, 0, 1, 1],
