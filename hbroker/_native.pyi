@@ -495,6 +495,8 @@ class LoadMember(_Core):
     def address(self) -> _Address: ...
     def fileno(self) -> int:
         """Readable when there are events to poll."""
+    def time_look_ups(self, topics: list[str], rounds: int) -> int:
+        """Nanoseconds that it takes the core to find these topics in its cache of zones, in turn, so many times."""
     def drain(self, timeout_s: float) -> bool:
         """As `Endpoint.drain`."""
 

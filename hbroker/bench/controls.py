@@ -22,6 +22,7 @@ from hbroker.runtime.turns import EVENTS, clock
 if TYPE_CHECKING:
     from hbroker._native import LoadMember
     from hbroker.bench.plan import Address
+    from hbroker.protocol.lookup import Resolution
 
 __all__ = ["Controls"]
 
@@ -37,18 +38,19 @@ class Controls:
         self._patience_s = patience_s
         self._selector = DefaultSelector()
         self._controls: list[tuple[LoadMember, ClientControl]] = []
-        self._waiting: dict[ClientControl, int] = {}
+        self._waiting: set[ClientControl] = set()
         self._next_look = 0.0
+        self._resolution: Resolution | None = None
 
     def add(self, member: LoadMember, identity: Identity, topic: str, qos: int | None) -> None:
         """Takes a client over, and has it subscribe at `qos`, or (None) find the owner of the topic."""
         control = ClientControl(member, SystemRandom(), self._root, identity.terms)
         patience = round(self._patience_s * 1e6)
         if qos is None:
-            ticket = control.resolve(clock(), topic, patience=patience)
+            control.resolve(clock(), topic, patience=patience)
         else:
-            ticket = control.subscribe(clock(), topic, Options(qos), patience=patience)
-        self._waiting[control] = ticket
+            control.subscribe(clock(), topic, Options(qos), patience=patience)
+        self._waiting.add(control)
         self._controls.append((member, control))
         self._selector.register(member.fileno(), EVENT_READ, (member, control))
 
@@ -56,6 +58,15 @@ class Controls:
         """Returns once every client has what it asked for. Raises NoAnswer where one has not."""
         while self._waiting:
             self._turn(_LOOK_S)
+
+    def resolve(self, topic: str) -> Resolution:
+        """Has the first client ask who owns a topic. Raises NoAnswer."""
+        control = self._controls[0][1]
+        control.resolve(clock(), topic, patience=round(self._patience_s * 1e6))
+        self._waiting.add(control)
+        self.settle()
+        assert self._resolution is not None, "a look-up ends with one, or raises"
+        return self._resolution
 
     def run(self, seconds: float) -> None:
         """Takes turns for so long."""
@@ -92,7 +103,9 @@ class Controls:
 
     def _hear(self, control: ClientControl) -> None:
         while (outcome := control.poll_outcome()) is not None:
+            if isinstance(outcome, Resolved):
+                self._resolution = outcome.resolution
             if isinstance(outcome, Resolved | Subscribed):
-                self._waiting.pop(control, None)
+                self._waiting.discard(control)
             else:
                 raise NoAnswer(f"a client of the load cannot go on: {outcome}")

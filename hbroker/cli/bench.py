@@ -5,52 +5,64 @@ from __future__ import annotations
 import argparse
 import os
 import signal
-from dataclasses import asdict
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final
 
 from hbroker.cli.exits import DONE, FAILED
 from hbroker.cli.flags import add_json, add_state_directory, command, not_negative, positive
-from hbroker.cli.output import Style, print_json, print_table, styled
+from hbroker.cli.output import print_json
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from hbroker.bench.brokers import Broker
-    from hbroker.bench.measurement import Measured
     from hbroker.bench.plan import Address, Plan
     from hbroker.cli.flags import Commands
 
 _TEXT = """\
 layouts:
-  pairs    N publishers, each with a topic and a subscriber of its own (default: 8)
-  fanin    N publishers on one topic, one subscriber (default: 8)
-  fanout   one publisher, N subscribers of its topic (default: 1000)
+  pairs     N publishers, each with a topic and a subscriber of its own (default: 8)
+  fanin     N publishers on one topic, one subscriber (default: 8)
+  fanout    one publisher, N subscribers of its topic (default: 1000)
+  sessions  N clients with a subscription each that do nothing (default: 10000)
+  resolve   N look-ups of topics at each depth of a chain of nodes, cold and cached
+            (default: 200); the nodes are started for it
 
-Without --to a broker is started for it, and ended: a node, or, for MQTT, a node and a
-gateway. Every client has a socket of its own; one thread drives them all. Each message is
-checked: lost, doubled, out of order, damaged. Latency counts from the moment a message was
-due (--rate), or was sent.
+Without --to a broker is started, and ended: a node, or, for MQTT, a node and a gateway.
+Every client of pairs, fanin and fanout has a socket of its own; one thread drives all. Each
+message is checked: lost, doubled, out of order, damaged. Latency counts from the moment a
+message was due (--rate), or was sent.
 
 Give the broker a CPU and the load another one: with two CPUs or more that is the default.
-Where GENERATOR is the limit, the broker could do more.
+Where the generator is the limit, the broker could do more.
 
 examples:
   hbroker bench
   hbroker bench pairs -n 1 --rate 2000 --qos 1
   hbroker bench fanout -n 1000 --transport mqtt --to 127.0.0.1:1883 --broker-pid 4242
   hbroker bench --transport nats --to 127.0.0.1:4222 --broker-pid "$(pidof nats-server)" --json
+  hbroker bench sessions -n 10000
+  hbroker bench resolve --depth 4
 
 --json prints {layout, clients, transport, qos, payload, window, rate, warm_up, duration,
   limit, seconds, delivered_per_s, delivered_per_cpu_s, sent, delivered, acknowledged,
   refused, lost, duplicated, disordered, damaged, stalls, latency_us: {p50, p90, p99, p999},
   lateness_us, broker_cpu, broker_cpu_s, broker_rss_bytes, generator_cpu, others_cpu,
   cpus: {broker, generator}}
+of sessions {layout, transport, sessions, alive, connected_per_s, broker_cpu_s, bytes_each,
+  broker_rss_bytes, idle_cpu, generator_cpu, others_cpu, cpus}
+of resolve {layout, look_ups, depths: [{depth, owner, cold_us: {p50, p90, p99, p999},
+  packets_out, packets_in, cached_ns, cached_packets}], broker_cpu, generator_cpu,
+  others_cpu, cpus}
 
 exit codes: 0 every message came, once and in order; 1 not so, or it could not be measured;
   2 wrong flags
 """
 
-_LAYOUTS: Final = ("pairs", "fanin", "fanout")
+_LAYOUTS: Final = ("pairs", "fanin", "fanout", "sessions", "resolve")
+_SESSIONS: Final = 10_000
+_LOOK_UPS: Final = 200
+_MOST_DEPTH: Final = 32
 _TRANSPORTS: Final = ("hbroker", "mqtt", "mqtt5", "nats")
 _LEAST_PAYLOAD: Final = 16
 _MOST_PAYLOAD: Final = 1 << 20
@@ -64,7 +76,9 @@ def add(commands: Commands) -> None:
     parser.add_argument(
         "layout", nargs="?", choices=_LAYOUTS, default="pairs", metavar="LAYOUT", help="default: %(default)s"
     )
-    parser.add_argument("-n", "--clients", type=_whole(1, _MOST_CLIENTS), metavar="N", help="see below")
+    parser.add_argument(
+        "-n", "--clients", type=_whole(1, _MOST_CLIENTS), metavar="N", help="how many: see below"
+    )
     parser.add_argument("-q", "--qos", type=int, choices=(0, 1, 2), default=0, help="default: %(default)s")
     parser.add_argument(
         "--payload",
@@ -87,6 +101,13 @@ def add(commands: Commands) -> None:
     )
     parser.add_argument(
         "--warm-up", type=not_negative, default=1.0, metavar="SECONDS", help="before (default: %(default)s)"
+    )
+    parser.add_argument(
+        "--depth",
+        type=_whole(0, _MOST_DEPTH),
+        default=8,
+        metavar="N",
+        help="of resolve (default: %(default)s)",
     )
     _add_target(parser)
     add_state_directory(parser)
@@ -116,43 +137,102 @@ def _add_target(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Measures. Raises NoAnswer, OSError, ConfigError."""
-    from hbroker.bench.brokers import own_broker
-    from hbroker.bench.generator import generator
-    from hbroker.bench.measurement import measure
-
     # Asked to end, it ends the broker too that it started, as after Ctrl-C.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
+    run = {"sessions": _run_sessions, "resolve": _run_look_ups}.get(options.layout, _run_load)
+    return run(options)
+
+
+def _run_load(options: argparse.Namespace) -> int:
+    from hbroker.bench.generator import generator
+    from hbroker.bench.measurement import measure
+    from hbroker.cli.bench_output import print_load
+
     plan = _plan(options)
-    broker_cpus, load_cpus = _pinned(options)
-    if options.to is None:
-        with own_broker(plan.transport, options.workers, broker_cpus) as broker:
-            os.sched_setaffinity(0, load_cpus)
-            with generator(plan, broker.address) as load:
-                measured = measure(plan, broker, load)
-    else:
-        broker_cpus = None
-        os.sched_setaffinity(0, load_cpus)
-        broker = _running(options)
-        with generator(plan, broker.address) as load:
-            measured = measure(plan, broker, load)
+    with _target(options) as (broker, cpus), generator(plan, broker.address) as load:
+        measured = measure(plan, broker, load)
     if options.json:
-        cpus = {"broker": sorted(broker_cpus) if broker_cpus else None, "generator": sorted(load_cpus)}
         print_json({**measured.to_json(), "cpus": cpus})
     else:
-        _print(measured)
+        print_load(measured)
     return DONE if measured.is_whole else FAILED
+
+
+def _run_sessions(options: argparse.Namespace) -> int:
+    from hbroker.bench.sessions import measure_sessions
+    from hbroker.cli.bench_output import print_sessions
+
+    _check(options)
+    count = options.clients or _SESSIONS
+    with _target(options) as (broker, cpus):
+        found = measure_sessions(options.transport, broker, count, options.duration)
+    if options.json:
+        print_json({**found.to_json(), "cpus": cpus})
+    else:
+        print_sessions(found)
+    return DONE if found.alive == found.sessions else FAILED
+
+
+def _run_look_ups(options: argparse.Namespace) -> int:
+    from hbroker.bench.brokers import own_network
+    from hbroker.bench.resolve import chain, measure_look_ups
+    from hbroker.cli.bench_output import print_look_ups
+    from hbroker.errors import ConfigError
+
+    if options.to is not None or options.transport != "hbroker":
+        raise ConfigError(
+            "resolve starts nodes of its own",
+            file="command line",
+            line=None,
+            remedy="leave out --to, --transport",
+        )
+    broker_cpus, load_cpus = _pinned(options)
+    with own_network(chain(options.depth), broker_cpus) as broker:
+        os.sched_setaffinity(0, load_cpus)
+        found = measure_look_ups(broker, options.depth, options.clients or _LOOK_UPS)
+    if options.json:
+        print_json({**found.to_json(), "cpus": _told(broker_cpus, load_cpus)})
+    else:
+        print_look_ups(found)
+    return DONE
+
+
+@contextmanager
+def _target(options: argparse.Namespace) -> Iterator[tuple[Broker, dict[str, list[int] | None]]]:
+    """The broker, which runs already or is started, with this process on its own CPUs; and who has which."""
+    from hbroker.bench.brokers import own_broker
+
+    broker_cpus, load_cpus = _pinned(options)
+    if options.to is not None:
+        broker = _running(options)
+        os.sched_setaffinity(0, load_cpus)
+        yield broker, _told(None, load_cpus)
+        return
+    with own_broker(options.transport, options.workers, broker_cpus) as broker:
+        os.sched_setaffinity(0, load_cpus)
+        yield broker, _told(broker_cpus, load_cpus)
+
+
+def _told(broker: frozenset[int] | None, load: frozenset[int]) -> dict[str, list[int] | None]:
+    return {"broker": None if broker is None else sorted(broker), "generator": sorted(load)}
+
+
+def _check(options: argparse.Namespace) -> None:
+    """Raises ConfigError for flags that do not go together."""
+    from hbroker.errors import ConfigError
+
+    if options.transport == "nats" and (options.qos > 0 or options.to is None):
+        wrong = "NATS has no QoS" if options.qos > 0 else "there is no broker of NATS to start"
+        remedy = "leave out --qos" if options.qos > 0 else "name one with --to"
+        raise ConfigError(wrong, file="command line", line=None, remedy=remedy)
 
 
 def _plan(options: argparse.Namespace) -> Plan:
     from hbroker.bench.layouts import LAYOUTS
     from hbroker.bench.plan import Plan
-    from hbroker.errors import ConfigError
 
+    _check(options)
     layout = LAYOUTS[options.layout]
-    if options.transport == "nats" and (options.qos > 0 or options.to is None):
-        wrong = "NATS has no QoS" if options.qos > 0 else "there is no broker of NATS to start"
-        remedy = "leave out --qos" if options.qos > 0 else "name one with --to"
-        raise ConfigError(wrong, file="command line", line=None, remedy=remedy)
     return Plan(
         layout=options.layout,
         clients=options.clients or layout.clients,
@@ -195,52 +275,6 @@ def _pinned(options: argparse.Namespace) -> tuple[frozenset[int] | None, frozens
     )
     broker = options.broker_cpus or frozenset(cpus[:1]) - load or None
     return broker, load or frozenset(cpus)
-
-
-def _print(measured: Measured) -> None:
-    print(styled(str(measured.plan), Style.STRONG))
-    print()
-    for name, value in _lines(measured):
-        print(f"  {name:<24}{value}")
-    rows = [
-        (name, *(f"{value:,.0f}" for value in asdict(times).values()))
-        for name, times in (("latency", measured.latency_us), ("sent late by", measured.lateness_us))
-        if times is not None
-    ]
-    if rows:
-        header = ("MICROSECONDS", "P50", "P90", "P99", "P99.9")
-        print()
-        print_table(header, rows, numbers=header[1:])
-
-
-def _lines(measured: Measured) -> Iterator[tuple[str, str]]:
-    yield "delivered", f"{measured.delivered_per_s:,.0f} messages/s for {measured.seconds:.1f} s"
-    if measured.delivered_per_cpu_s is not None:
-        yield "for each CPU-second", f"{measured.delivered_per_cpu_s:,.0f} messages"
-    if measured.broker_cpu is not None and measured.broker_rss_bytes is not None:
-        resident = measured.broker_rss_bytes / 2**20
-        yield "broker", f"{measured.broker_cpu:.0%} of a CPU, {resident:.0f} MiB"
-    else:
-        yield "broker", "unknown: name it with --broker-pid"
-    yield "load generator", f"{measured.generator_cpu:.0%} of a CPU"
-    if measured.others_cpu is not None:
-        yield "others", f"{measured.others_cpu:.0%} of a CPU"
-    yield "limit", measured.limit
-    yield "all in all", f"{measured.sent:,} messages sent, {measured.delivered:,} copies delivered"
-    yield "", _faults(measured)
-
-
-def _faults(measured: Measured) -> str:
-    counts = {
-        "lost": measured.lost,
-        "doubled": measured.duplicated,
-        "out of order": measured.disordered,
-        "damaged": measured.damaged,
-        "refused": measured.refused,
-        "stalls": measured.stalls,
-    }
-    told = ", ".join(f"{count:,} {name}" for name, count in counts.items() if count)
-    return told or "none lost, doubled, out of order or damaged"
 
 
 class _whole:

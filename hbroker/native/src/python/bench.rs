@@ -11,7 +11,7 @@ use super::config::Config;
 use super::core::{Core, duration};
 use super::{Address, NativeError, address_in, address_out};
 use crate::bench::io::crew::Generator;
-use crate::bench::io::member::{LoadEndpoint, Seat};
+use crate::bench::io::member::{LoadEndpoint, Seat, time_look_ups};
 use crate::bench::io::port::Part;
 use crate::bench::io::tcp::Connection;
 use crate::bench::load::Plan;
@@ -199,6 +199,11 @@ impl LoadMember {
 
     fn fileno(&self) -> i32 {
         self.0.fileno()
+    }
+
+    fn time_look_ups(&self, py: Python<'_>, topics: Vec<String>, rounds: u32) -> u64 {
+        let took = py.detach(|| time_look_ups(&self.0, &topics, rounds));
+        u64::try_from(took.as_nanos()).unwrap_or(u64::MAX)
     }
 
     fn drain(&self, py: Python<'_>, timeout_s: f64) -> PyResult<bool> {

@@ -4,10 +4,12 @@
 //! turn, and leave together. What is for the control to decide goes on to Python, as with any client; what became of messages stays here.
 
 use std::collections::VecDeque;
+use std::hint::black_box;
 use std::io;
 use std::net::SocketAddr;
 use std::os::fd::AsRawFd;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use mio::unix::SourceFd;
@@ -101,6 +103,17 @@ impl Member {
         }
         self.published.again = allowed > BURST;
     }
+}
+
+/// How long it takes a client to find these topics in its cache of zones, in turn, so many times.
+pub fn time_look_ups(endpoint: &LoadEndpoint, topics: &[String], rounds: u32) -> Duration {
+    endpoint.with_machine(0, |member, now| {
+        let begun = Instant::now();
+        for topic in (0..rounds).flat_map(|_| topics) {
+            black_box(member.engine.zone(now, black_box(topic)));
+        }
+        begun.elapsed()
+    })
 }
 
 impl Machine for Member {
