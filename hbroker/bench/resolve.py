@@ -56,6 +56,14 @@ class Resolved:
     generator_cpu: float
     others_cpu: float
 
+    @property
+    def is_right(self) -> bool:
+        """The owner of each depth answered, and no look-up in the cache asked anybody."""
+        return all(
+            row.owner == _node(row.depth) and row.cached_packets < _TOPICS * _ROUNDS / 1_000
+            for row in self.depths
+        )
+
     def to_json(self) -> dict[str, Any]:
         """All of it."""
         return {"layout": "resolve", **asdict(self)}
@@ -63,7 +71,7 @@ class Resolved:
 
 def chain(depth: int) -> dict[str, Any]:
     """The topology of a root and so many nodes below each other, one level of the hierarchy each."""
-    nodes = [{"name": f"node-{level}", "subtree": _subtree(level)} for level in range(depth + 1)]
+    nodes = [{"name": _node(level), "subtree": _subtree(level)} for level in range(depth + 1)]
     return {"nodes": nodes}
 
 
@@ -133,6 +141,10 @@ def _packets(member: LoadMember) -> tuple[int, int]:
 
 def _spent(broker: Broker) -> tuple[float, float, float]:
     return cpu_seconds(broker.pids), cpu_seconds([os.getpid()]), machine_busy_seconds()
+
+
+def _node(level: int) -> str:
+    return f"node-{level}"
 
 
 def _subtree(level: int) -> str:

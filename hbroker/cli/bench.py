@@ -55,8 +55,8 @@ of resolve {layout, look_ups, depths: [{depth, owner, cold_us: {p50, p90, p99, p
   packets_out, packets_in, cached_ns, cached_packets}], broker_cpu, generator_cpu,
   others_cpu, cpus}
 
-exit codes: 0 every message came, once and in order; 1 not so, or it could not be measured;
-  2 wrong flags
+exit codes: 0 every message came, once and in order (every session was there in the end, every
+  owner was found); 1 not so, or it could not be measured; 2 wrong flags
 """
 
 _LAYOUTS: Final = ("pairs", "fanin", "fanout", "sessions", "resolve")
@@ -194,7 +194,7 @@ def _run_look_ups(options: argparse.Namespace) -> int:
         print_json({**found.to_json(), "cpus": _told(broker_cpus, load_cpus)})
     else:
         print_look_ups(found)
-    return DONE
+    return DONE if found.is_right else FAILED
 
 
 @contextmanager

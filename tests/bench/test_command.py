@@ -15,13 +15,14 @@ from bench.brokers import running
 from bench.peers import Mosquitto, Nats
 from hbroker.bench.brokers import pids_at
 from hbroker.bench.layouts import LAYOUTS
-from hbroker.bench.process import descendants
+from hbroker.bench.process import cpu_seconds, descendants
 from hbroker.cli import main
 from hbroker.cli.exits import DONE, FAILED, USAGE
 from hbroker.runtime.state import GatewayRun, NetworkRun, NodeRun
 from tests.bench.brokers import broker_that
 from tests.frame.checkout import ROOT
 from tests.needs import need_mosquitto, need_nats
+from tests.waiting import until
 
 _PERCENTILES = {"p50", "p90", "p99", "p999"}
 _FAULTS = ("lost", "duplicated", "disordered", "damaged", "refused", "stalls")
@@ -154,11 +155,51 @@ def test_a_broker_that_swallows_all_stalls_the_window_and_does_not_end_the_load(
     assert found["latency_us"] is None
 
 
+def test_idle_sessions_are_there_in_the_end_and_have_their_size() -> None:
+    code, found = bench("sessions", "-n", "300")
+    assert (code, found["alive"]) == (DONE, 300), found
+    assert 500 < found["bytes_each"] < 20_000
+    assert found["connected_per_s"] > 0
+
+
+def test_idle_connections_are_counted_too(tmp_path: Path) -> None:
+    need_mosquitto()
+    with running(Mosquitto(), tmp_path, _CPUS) as broker:
+        to = f"{broker.address[0]}:{broker.address[1]}"
+        pid = str(broker.pids[0])
+        code, found = bench("sessions", "-n", "100", "--transport", "mqtt", "--to", to, "--broker-pid", pid)
+    assert (code, found["alive"]) == (DONE, 100), found
+    assert found["bytes_each"] > 0
+
+
+def test_a_cold_look_up_costs_one_question_and_one_answer_at_any_depth() -> None:
+    code, found = bench("resolve", "--depth", "2", "-n", "20")
+    assert code == DONE
+    assert [row["owner"] for row in found["depths"]] == ["node-0", "node-1", "node-2"]
+    for row in found["depths"]:
+        # A question that was late may be asked again.
+        assert 1 <= row["packets_out"] < 2
+        assert 1 <= row["packets_in"] < 2
+        assert row["cached_ns"] < row["cold_us"]["p50"] * 1_000
+
+
 def test_who_is_not_there_or_goes_away_is_an_error(capsys: pytest.CaptureFixture[str]) -> None:
     with broker_that(lambda *_: []) as address:
         pass
     assert main(["bench", "--transport", "mqtt", "--to", address]) == FAILED
     assert "refused" in capsys.readouterr().err
+
+
+def test_a_broker_that_goes_away_ends_the_load_with_a_word(tmp_path: Path) -> None:
+    need_mosquitto()
+    with running(Mosquitto(), tmp_path, _CPUS) as broker:
+        to = f"{broker.address[0]}:{broker.address[1]}"
+        command = [sys.executable, "-m", "hbroker", "bench", "--transport", "mqtt", "--to", to]
+        process = subprocess.Popen(command, cwd=ROOT, stderr=subprocess.PIPE, text=True)
+        until(lambda: cpu_seconds(broker.pids) > 0.1, "the load runs", 20)
+    _, told = process.communicate(timeout=20)
+    assert process.returncode == FAILED
+    assert "a connection of the load ended" in told
 
 
 @pytest.mark.parametrize(
@@ -173,6 +214,8 @@ def test_who_is_not_there_or_goes_away_is_an_error(capsys: pytest.CaptureFixture
         ["--cpus", "x"],
         ["--cpus", "100000"],
         ["-n", "0"],
+        ["resolve", "--to", "127.0.0.1:1"],
+        ["sessions", "--transport", "nats"],
     ],
 )
 def test_what_cannot_be_is_refused_before_anything_runs(flags: list[str]) -> None:

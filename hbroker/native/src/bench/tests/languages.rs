@@ -66,10 +66,11 @@ fn sessions() -> Vec<(&'static str, Vec<u8>, usize, usize)> {
     vec![("nats", nats.to_vec(), 2, 0), ("mqtt", v311.concat(), 3, 2), ("mqtt5", v5, 1, 2)]
 }
 
-fn client(language: &str) -> Box<dyn FnMut(&[u8], &mut Vec<u8>, &mut Heard) -> Result<usize, Fault>> {
-    fn of(
-        mut speech: impl Speech,
-    ) -> Box<dyn FnMut(&[u8], &mut Vec<u8>, &mut Heard) -> Result<usize, Fault>> {
+/// What a client makes of bytes.
+type Understand = Box<dyn FnMut(&[u8], &mut Vec<u8>, &mut Heard) -> Result<usize, Fault>>;
+
+fn client(language: &str) -> Understand {
+    fn of(mut speech: impl Speech) -> Understand {
         // Two messages are out, for the answers to be for.
         let mut ignored = Vec::new();
         assert!(speech.publish(&mut ignored, b"x") && speech.publish(&mut ignored, b"x"));
