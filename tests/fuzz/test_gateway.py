@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import json
+import subprocess
 import threading
 from collections.abc import Iterator, Sequence
 from random import Random
+from typing import Self
 
 import pytest
 from hypothesis import given
@@ -16,13 +19,16 @@ from tests.fuzz.packets import script
 from tests.interop.clients import PATIENCE_S
 from tests.interop.house import House
 from tests.interop.peer import Peer, connected
+from tests.product.network import hbroker
+from tests.waiting import until
 
 SHORT, LONG = 40_000, 1_000_000
 """Packets."""
 MOST_GROWTH = 16 * 2**20
-"""Bytes of a process in the second half: what it keeps for strangers is bounded, and there by then."""
+"""Bytes of a process in the second half, between two times without strangers: nothing of theirs stays."""
 HANG_S = 20.0
 """What takes longer is not slow but stuck."""
+_BESIDE = "beside-"
 
 
 class Beside:
@@ -31,19 +37,23 @@ class Beside:
     def __init__(self, publisher: Peer, subscriber: Peer) -> None:
         self.sent = 0
         self._publisher = publisher
-        self.subscriber = subscriber
+        self._subscriber = subscriber
         self._ending = threading.Event()
         self._thread = threading.Thread(target=self._run)
 
-    def start(self) -> None:
-        self.subscriber.subscribe(("home/kitchen/beside", 2))
+    def __enter__(self) -> Self:
+        self._subscriber.subscribe(("home/kitchen/beside", 2))
         self._thread.start()
+        return self
 
-    def stop(self) -> None:
-        """Returns when all that was sent has come."""
+    def __exit__(self, *_: object) -> None:
         self._ending.set()
         self._thread.join(PATIENCE_S)
-        self.subscriber.await_received(self.sent)
+
+    def await_all(self) -> None:
+        """Sends no more, and returns when all that was sent has come."""
+        self.__exit__()
+        self._subscriber.await_received(self.sent)
 
     def _run(self) -> None:
         while not self._ending.wait(0.01):
@@ -53,8 +63,9 @@ class Beside:
 
 @pytest.fixture(scope="module")
 def house(tmp_path_factory: pytest.TempPathFactory, with_mosquitto: None) -> Iterator[House]:
-    """One of its own: it is measured. Sessions of strangers are kept for a second, and not for an hour."""
-    house = House(tmp_path_factory.mktemp("fuzz"), {"session_expiry": 1})
+    """One of its own: it is measured. Sessions of strangers are kept for a second, and not for an hour, and
+    what waits for one that does not answer is less than by default: all of them come to that."""
+    house = House(tmp_path_factory.mktemp("fuzz"), {"session_expiry": 1, "queue_messages": 1_000})
     yield house
     house.close()
 
@@ -74,6 +85,8 @@ def scripts(seed: int, captures: Sequence[Sequence[bytes]], packets: int) -> Ite
 
 
 def resident(house: House) -> dict[str, int]:
+    """Bytes of each process, when the strangers are gone and their sessions too."""
+    until(lambda: not _strangers(house), "no stranger has a session", PATIENCE_S, glance_s=0.5)
     return {name: process.memory_info().rss for name, process in house.processes().items()}
 
 
@@ -82,19 +95,18 @@ def test_broken_captures(house: House, captures: list[list[bytes]], is_long: boo
     place = house.place("one", "")
     address = (place.host, place.port)
     before = house.processes()
+    half = (LONG if is_long else SHORT) // 2
     with (
-        connected(house.place("one", "beside-publisher")) as publisher,
-        connected(house.place("one", "beside-subscriber")) as subscriber,
+        connected(house.place("one", f"{_BESIDE}publisher")) as publisher,
+        connected(house.place("one", f"{_BESIDE}subscriber")) as subscriber,
+        Beside(publisher, subscriber) as beside,
     ):
-        beside = Beside(publisher, subscriber)
-        beside.start()
-        half = (LONG if is_long else SHORT) // 2
         attacks = [assail(address, scripts(1, captures, half), HANG_S)]
         then = resident(house)
         attacks.append(assail(address, scripts(2, captures, half), HANG_S))
-        beside.stop()
-    growth = {name: size - then[name] for name, size in resident(house).items()}
-    _tell(attacks, then, growth, beside)
+        growth = {name: size - then[name] for name, size in resident(house).items()}
+        _tell(attacks, then, growth, beside)
+        beside.await_all()
     assert house.processes() == before, "nothing has ended"
     assert [message.payload for message in subscriber.received] == [
         str(n).encode() for n in range(beside.sent)
@@ -102,6 +114,16 @@ def test_broken_captures(house: House, captures: list[list[bytes]], is_long: boo
     assert subscriber.is_session_present == publisher.is_session_present == [False], "nobody was cut off"
     assert {name: size for name, size in growth.items() if size > MOST_GROWTH} == {}
     assert [word for word in ("Traceback", "panicked") if word in house.log("one")] == []
+
+
+def _strangers(house: House) -> list[str]:
+    done = subprocess.run(
+        [*hbroker("clients"), "--root", house.root, "--json"],
+        capture_output=True,
+        check=True,
+        timeout=PATIENCE_S,
+    )
+    return [name for c in json.loads(done.stdout)["clients"] if not (name := c["client"]).startswith(_BESIDE)]
 
 
 def _tell(attacks: list[Attack], then: dict[str, int], growth: dict[str, int], beside: Beside) -> None:
