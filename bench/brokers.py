@@ -15,6 +15,7 @@ from typing import Final, Protocol
 from bench.plan import Plan
 from bench.transport import Address, Publisher, Subscriber
 from hbroker.bench.launching import NoAnswer, ended, on_cpus
+from hbroker.bench.plan import Transport
 from hbroker.bench.process import descendants
 
 __all__ = [
@@ -45,6 +46,10 @@ class Broker(Protocol):
     @property
     def name(self) -> str:
         """As the table calls it."""
+
+    @property
+    def transport(self) -> Transport:
+        """What its clients speak."""
 
     def version(self) -> str | None:
         """None: it is not on this machine."""

@@ -60,8 +60,8 @@ class Round:
     broker_cpu: float
     broker_cpu_s: float
     broker_rss_bytes: int
-    publisher_cpu: float
-    subscriber_cpu: float
+    publisher_cpu: float | None
+    subscriber_cpu: float | None
     generator_cpu: float
     others_cpu: float
     messages_per_datagram_in: float | None

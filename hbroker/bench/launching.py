@@ -67,8 +67,8 @@ def ended(process: subprocess.Popen[bytes]) -> None:
 
 @contextmanager
 def on_cpus(cpus: frozenset[int] | None) -> Iterator[None]:
-    """What is started meanwhile keeps to these CPUs, with its threads and children, and sees no others. None:
-    to those of this process."""
+    """This thread, and what is started meanwhile, with its threads and children, keeps to these CPUs, and
+    sees no others. None: to those that this process has."""
     before = os.sched_getaffinity(0)
     if cpus is None:
         cpus = frozenset(before)

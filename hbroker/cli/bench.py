@@ -175,6 +175,7 @@ def _run_sessions(options: argparse.Namespace) -> int:
 
 def _run_look_ups(options: argparse.Namespace) -> int:
     from hbroker.bench.brokers import own_network
+    from hbroker.bench.launching import on_cpus
     from hbroker.bench.resolve import chain, measure_look_ups
     from hbroker.cli.bench_output import print_look_ups
     from hbroker.errors import ConfigError
@@ -187,8 +188,7 @@ def _run_look_ups(options: argparse.Namespace) -> int:
             remedy="leave out --to, --transport",
         )
     broker_cpus, load_cpus = _pinned(options)
-    with own_network(chain(options.depth), broker_cpus) as broker:
-        os.sched_setaffinity(0, load_cpus)
+    with own_network(chain(options.depth), broker_cpus) as broker, on_cpus(load_cpus):
         found = measure_look_ups(broker, options.depth, options.clients or _LOOK_UPS)
     if options.json:
         print_json({**found.to_json(), "cpus": _told(broker_cpus, load_cpus)})
@@ -201,15 +201,14 @@ def _run_look_ups(options: argparse.Namespace) -> int:
 def _target(options: argparse.Namespace) -> Iterator[tuple[Broker, dict[str, list[int] | None]]]:
     """The broker, which runs already or is started, with this process on its own CPUs; and who has which."""
     from hbroker.bench.brokers import own_broker
+    from hbroker.bench.launching import on_cpus
 
     broker_cpus, load_cpus = _pinned(options)
     if options.to is not None:
-        broker = _running(options)
-        os.sched_setaffinity(0, load_cpus)
-        yield broker, _told(None, load_cpus)
+        with on_cpus(load_cpus):
+            yield _running(options), _told(None, load_cpus)
         return
-    with own_broker(options.transport, options.workers, broker_cpus) as broker:
-        os.sched_setaffinity(0, load_cpus)
+    with own_broker(options.transport, options.workers, broker_cpus) as broker, on_cpus(load_cpus):
         yield broker, _told(broker_cpus, load_cpus)
 
 

@@ -68,8 +68,7 @@ def assert_accounted(found: dict[str, Any]) -> None:
 @pytest.mark.parametrize(
     "flags",
     [
-        ["pairs", "-n", "2", "--payload", "2000"],
-        ["fanin", "-n", "3", "-q", "2", "--window", "30"],
+        ["fanin", "-n", "3", "-q", "2", "--window", "30", "--payload", "2000"],
         ["fanout", "-n", "20", "-q", "1"],
         ["pairs", "-n", "2", "-q", "1", "--transport", "mqtt5"],
     ],
@@ -91,7 +90,7 @@ def test_a_paced_load_is_as_fast_as_it_should_be_and_late_by_what_it_says() -> N
     assert found["lateness_us"]["p50"] <= found["latency_us"]["p50"]
 
 
-@pytest.mark.parametrize(("transport", "qos"), [("mqtt", "0"), ("mqtt", "1"), ("mqtt", "2"), ("mqtt5", "2")])
+@pytest.mark.parametrize(("transport", "qos"), [("mqtt", "1"), ("mqtt5", "2")])
 def test_mosquitto(transport: str, qos: str, tmp_path: Path) -> None:
     need_mosquitto()
     with running(Mosquitto(), tmp_path, _CPUS) as broker:
@@ -102,7 +101,7 @@ def test_mosquitto(transport: str, qos: str, tmp_path: Path) -> None:
     assert_accounted(found)
 
 
-@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize("layout", ["pairs", "fanin"])
 def test_nats(layout: str, tmp_path: Path) -> None:
     need_nats()
     with running(Nats(), tmp_path, _CPUS):
