@@ -19,7 +19,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
-from bench.process import descendants
+from hbroker.bench.process import descendants
 from hbroker.spark_analysis import hierarchy, reading
 from hbroker.spark_analysis.batch import Settings, analyse
 from hbroker.spark_analysis.progress import Progression

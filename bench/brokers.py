@@ -3,37 +3,30 @@ gone afterwards."""
 
 from __future__ import annotations
 
-import os
-import select
-import signal
 import socket
 import subprocess
 import time
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Protocol
 
 from bench.plan import Plan
-from bench.process import descendants
-from bench.transport import Address, NoAnswer, Publisher, Subscriber
+from bench.transport import Address, Publisher, Subscriber
+from hbroker.bench.launching import NoAnswer, ended, on_cpus
+from hbroker.bench.plan import Transport
+from hbroker.bench.process import descendants
 
 __all__ = [
     "Broker",
     "Running",
     "Started",
-    "announcement",
-    "ended",
-    "free_port",
-    "launch",
     "running",
     "wait_for_port",
 ]
 
 _READY_S: Final = 15.0
-_END_S: Final = 5.0
-_LOG: Final = "broker.log"
 
 Started = tuple[subprocess.Popen[bytes], Address]
 """Its first process, and where its clients come to."""
@@ -54,6 +47,10 @@ class Broker(Protocol):
     def name(self) -> str:
         """As the table calls it."""
 
+    @property
+    def transport(self) -> Transport:
+        """What its clients speak."""
+
     def version(self) -> str | None:
         """None: it is not on this machine."""
 
@@ -70,41 +67,12 @@ class Broker(Protocol):
 @contextmanager
 def running(broker: Broker, directory: Path, cpus: frozenset[int]) -> Iterator[Running]:
     """Runs a broker on these CPUs as long as the context lasts."""
-    with _on(cpus):
+    with on_cpus(cpus):
         process, address = broker.start(directory)
     try:
         yield Running((process.pid, *descendants(process.pid)), address)
     finally:
         ended(process)
-
-
-@contextmanager
-def launch(directory: Path, command: Sequence[str]) -> Iterator[subprocess.Popen[bytes]]:
-    """Starts a process, and ends it if it does not come to serve: if the context ends with an exception. What
-    it says is in its `stdout`, its complaints are in the directory."""
-    with (directory / _LOG).open("wb") as log:
-        process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=log, start_new_session=True)
-    try:
-        yield process
-    except BaseException:
-        ended(process)
-        raise
-
-
-def announcement(process: subprocess.Popen[bytes]) -> str:
-    """The first line that a process says. Raises NoAnswer where none comes in time."""
-    assert process.stdout is not None
-    ready, _, _ = select.select([process.stdout], [], [], _READY_S)
-    line = process.stdout.readline().decode().strip() if ready else ""
-    if not line:
-        raise NoAnswer("the broker did not say that it is ready")
-    return line
-
-
-def free_port() -> int:
-    """A TCP port that nobody has now."""
-    with socket.create_server(("127.0.0.1", 0)) as probe:
-        return int(probe.getsockname()[1])
 
 
 def wait_for_port(process: subprocess.Popen[bytes], address: Address) -> None:
@@ -118,30 +86,3 @@ def wait_for_port(process: subprocess.Popen[bytes], address: Address) -> None:
         else:
             return
     raise NoAnswer(f"nothing listens at {address[0]}:{address[1]}")
-
-
-@contextmanager
-def _on(cpus: frozenset[int]) -> Iterator[None]:
-    """What is started meanwhile keeps to these CPUs, with its threads and children, and sees no others."""
-    before = os.sched_getaffinity(0)
-    os.sched_setaffinity(0, cpus)
-    try:
-        yield
-    finally:
-        os.sched_setaffinity(0, before)
-
-
-def ended(process: subprocess.Popen[bytes]) -> None:
-    """Asks it to end; where it does not, ends it and all that it started."""
-    family = descendants(process.pid)
-    process.terminate()
-    try:
-        process.wait(_END_S)
-    except subprocess.TimeoutExpired:
-        process.kill()
-        process.wait()
-        for pid in family:
-            with suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGKILL)
-    if process.stdout is not None:
-        process.stdout.close()

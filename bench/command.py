@@ -17,7 +17,7 @@ from bench.load import BURST
 from bench.plan import Plan
 from bench.report import as_json, as_text, progress_line
 from bench.rounds import Timing
-from bench.series import Policy, Series, run_all
+from bench.series import Measure, Policy, Series, run_all
 from bench.transport import NoAnswer
 
 __all__ = ["flags", "list_of", "measure_all", "paced_plans", "pair_plans"]
@@ -80,11 +80,13 @@ def measure_all(
     asked: argparse.Namespace,
     brokers: Sequence[Broker],
     plans_for: Callable[[argparse.Namespace, frozenset[int]], Sequence[Plan]],
+    measure: Measure,
 ) -> int:
     """Measures and prints. Returns the exit code: 0 done, 1 a broker failed, 130 interrupted.
 
-    `plans_for`: the loads on these CPUs. They go plan by plan, and within each broker by broker, so that
-    those that are compared run next to each other. What was found until an interrupt is printed.
+    `measure`: one round. `plans_for`: the loads on these CPUs. They go plan by plan, and within each broker
+    by broker, so that those that are compared run next to each other. What was found until an interrupt is
+    printed.
     """
     cpus = sorted(os.sched_getaffinity(0))
     if len(cpus) < 2:
@@ -96,6 +98,7 @@ def measure_all(
     plans = plans_for(asked, frozenset(cpus[1:2]))
     series = [Series(broker, plan) for plan, broker in product(plans, here)]
     policy = Policy(
+        measure=measure,
         rounds=asked.rounds,
         timing=Timing(asked.warm_up, asked.duration),
         broker_cpus=frozenset(cpus[:1]),

@@ -22,13 +22,13 @@ from statistics import quantiles
 from tempfile import TemporaryDirectory
 from typing import Final, Protocol
 
-from bench.brokers import ended, launch
 from bench.networks import Node, announced
 from bench.peers import Mosquitto
-from bench.process import cpu_seconds, resident_bytes
 from bench.secure import issue
 from bench.storm import Plan, Storm, Told
 from bench.transport import Address, NoAnswer
+from hbroker.bench.launching import ended, launch
+from hbroker.bench.process import cpu_seconds, resident_bytes
 
 __all__ = ["main"]
 

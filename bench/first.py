@@ -13,6 +13,7 @@ from typing import Final
 
 from bench.brokers import Broker
 from bench.command import flags, measure_all, paced_plans, pair_plans
+from bench.generated import measure_generated
 from bench.networks import Node
 from bench.peers import Mosquitto
 
@@ -22,7 +23,9 @@ _BROKERS: Final[tuple[Broker, ...]] = (Node(), Mosquitto())
 def main(arguments: Sequence[str] | None = None) -> int:
     """Measures and prints. Returns the exit code of `measure_all`."""
     asked = flags("bench.first", __doc__.partition("\n")[0]).parse_args(arguments)
-    return measure_all(asked, _BROKERS, lambda *given: [*pair_plans(*given), *paced_plans(*given)])
+    return measure_all(
+        asked, _BROKERS, lambda *given: [*pair_plans(*given), *paced_plans(*given)], measure_generated
+    )
 
 
 if __name__ == "__main__":

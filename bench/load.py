@@ -23,9 +23,9 @@ from multiprocessing.sharedctypes import RawValue
 from typing import Final
 
 from bench.plan import Plan
-from bench.process import sharpen_sleep
 from bench.tally import Credits, Tally
 from bench.transport import FILLER, Publisher, Subscriber
+from hbroker.bench.process import sharpen_sleep
 
 __all__ = ["BURST", "Shared", "publish_load", "receive_load"]
 

@@ -10,12 +10,14 @@ from pathlib import Path
 from typing import Any, Final
 
 import hbroker
-from bench.brokers import Started, announcement, launch
+from bench.brokers import Started
 from bench.mqtt import MqttPublisher, MqttSubscriber
 from bench.native import NativePublisher, NativeSubscriber
 from bench.plan import Plan
 from bench.secure import issue
 from bench.transport import Address, NoAnswer, Publisher, Subscriber
+from hbroker.bench.launching import announcement, launch
+from hbroker.bench.plan import Transport
 
 __all__ = ["Gateway", "Node", "announced"]
 
@@ -26,6 +28,7 @@ class Node:
     """One node that owns every topic: `topologies/single.yaml` on any free port."""
 
     name = "hbroker"
+    transport: Transport = "hbroker"
 
     def version(self) -> str | None:
         return hbroker.__version__
@@ -51,6 +54,7 @@ class Gateway:
     topic, a gateway. All three are counted."""
 
     name = "hbroker"
+    transport: Transport = "mqtt"
 
     def __init__(self, *, tls: bool = False) -> None:
         self._tls = tls

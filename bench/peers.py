@@ -15,11 +15,13 @@ from abc import ABC, abstractmethod
 from pathlib import Path
 from typing import Final
 
-from bench.brokers import Started, free_port, launch, wait_for_port
+from bench.brokers import Started, wait_for_port
 from bench.mqtt import MqttPublisher, MqttSubscriber
 from bench.plan import Plan
 from bench.secure import issue
 from bench.transport import Address, NoAnswer, Publisher, Subscriber
+from hbroker.bench.launching import free_port, launch
+from hbroker.bench.plan import Transport
 
 __all__ = ["Mosquitto", "Nats"]
 
@@ -30,6 +32,7 @@ class _Peer(ABC):
     """A program that has its settings in a file, and listens at a port that the file names."""
 
     name: str
+    transport: Transport = "mqtt"
     _program: str
     _asks_version: str
 

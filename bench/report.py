@@ -9,9 +9,9 @@ from dataclasses import asdict
 from operator import attrgetter
 from typing import Any, Final
 
-from bench.process import cpu_model
 from bench.rounds import Round
 from bench.series import Series, Spread
+from hbroker.bench.process import cpu_model
 
 __all__ = ["as_json", "as_text", "progress_line"]
 

@@ -22,9 +22,9 @@ from typing import Final
 from bench.brokers import Broker, Running, running
 from bench.load import Shared, publish_load, receive_load
 from bench.plan import Plan
-from bench.process import cpu_seconds, machine_busy_seconds, resident_bytes
 from bench.tally import Tally
 from bench.transport import NoAnswer
+from hbroker.bench.process import cpu_seconds, machine_busy_seconds, resident_bytes
 
 __all__ = ["Round", "Timing", "measure"]
 
@@ -60,8 +60,8 @@ class Round:
     broker_cpu: float
     broker_cpu_s: float
     broker_rss_bytes: int
-    publisher_cpu: float
-    subscriber_cpu: float
+    publisher_cpu: float | None
+    subscriber_cpu: float | None
     generator_cpu: float
     others_cpu: float
     messages_per_datagram_in: float | None

@@ -11,24 +11,29 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from statistics import median
-from typing import Final
+from typing import Final, TypeAlias
 
 from bench.brokers import Broker
 from bench.plan import Plan
-from bench.process import machine_busy_seconds
-from bench.rounds import Round, Timing, measure
+from bench.rounds import Round, Timing
+from hbroker.bench.process import machine_busy_seconds
 
-__all__ = ["Policy", "Series", "Spread", "run_all"]
+__all__ = ["Measure", "Policy", "Series", "Spread", "run_all"]
 
 _GLANCE_S: Final = 0.25
 
 
+Measure: TypeAlias = Callable[[Broker, Plan, Timing, frozenset[int]], Round]
+"""Runs a load on a broker that has these CPUs. Raises NoAnswer."""
+
+
 @dataclass(frozen=True, slots=True)
 class Policy:
-    """How to measure. `rounds`: quiet ones wanted of each series. `most_others`: the share of a CPU that
-    others may use in a quiet round. `patience_s`: how long to wait, in all, for the machine to become
-    quiet."""
+    """How to measure. `measure`: one round. `rounds`: quiet ones wanted of each series. `most_others`: the
+    share of a CPU that others may use in a quiet round. `patience_s`: how long to wait, in all, for the
+    machine to become quiet."""
 
+    measure: Measure
     rounds: int
     timing: Timing
     broker_cpus: frozenset[int]
@@ -82,7 +87,7 @@ def run_all(series: Sequence[Series], policy: Policy) -> Iterator[tuple[Series, 
             if len(one.quiet) >= policy.rounds:
                 continue
             patience -= _wait_for_quiet(policy.most_others, patience)
-            round = measure(one.broker, one.plan, policy.timing, policy.broker_cpus)
+            round = policy.measure(one.broker, one.plan, policy.timing, policy.broker_cpus)
             one.take(round, policy.most_others)
             yield one, round
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import Final, Protocol, TypeAlias
 
 from bench.sequences import Stream
+from hbroker.bench.launching import NoAnswer
 
 __all__ = ["FILLER", "PAYLOAD_BYTES", "Address", "NoAnswer", "Publisher", "Subscriber", "topic_of"]
 
@@ -17,10 +18,6 @@ Address: TypeAlias = tuple[str, int]
 
 PAYLOAD_BYTES: Final = 64
 FILLER: Final = bytes(range(PAYLOAD_BYTES))
-
-
-class NoAnswer(Exception):
-    """The broker did not do what it was asked: there is nothing to measure."""
 
 
 def topic_of(pair: int) -> str:

@@ -426,6 +426,113 @@ class Endpoint(_Core):
     def shutdown(self) -> None:
         """Stops the threads and closes the sockets. Idempotent."""
 
+@final
+class LoadGenerator:
+    """Publishers and subscribers of a load, all driven by one thread (docs/bench.md)."""
+
+    def __new__(
+        cls,
+        *,
+        publishers: int,
+        subscribers: list[tuple[int, int]],
+        payload: int,
+        qos: int,
+        window: int | None = None,
+        rate: float | None = None,
+    ) -> LoadGenerator:
+        """Starts the thread. `subscribers`: of each, the first publisher that it hears, and how many.
+
+        `payload`: bytes; 16 at least. `window`: messages that one publisher may have under way; None: any number. `rate`: messages a second of
+        all publishers together; None: as fast as they may. Raises NativeError for what can be no load, OSError.
+        """
+    def add_member(
+        self,
+        config: Config,
+        listen: _Address,
+        *,
+        topic: str = "",
+        publishes: int | None = None,
+        subscribes: int | None = None,
+    ) -> LoadMember:
+        """A client of hbroker's own protocol: the number of the publisher that it is, or of the subscriber, or both.
+
+        `topic`: that it publishes to. Its control is to find the owner, and to subscribe. Raises NativeError, OSError.
+        """
+    def add_connection(
+        self,
+        protocol: str,
+        address: _Address,
+        *,
+        name: str,
+        topic: str,
+        publishes: int | None = None,
+        subscribes: int | None = None,
+        timeout_s: float = 10.0,
+    ) -> None:
+        """A client over TCP; `protocol`: mqtt (3.1.1), mqtt5 or nats. It returns once the client is subscribed, where it is to be.
+
+        Raises NativeError, OSError.
+        """
+    def start(self) -> None:
+        """Publishers may send from now on."""
+    def stop(self) -> None:
+        """They may not any more. What is under way still counts when it comes."""
+    def forget_times(self) -> None:
+        """Latencies are counted anew."""
+    def report(self) -> LoadReport:
+        """What was counted, now."""
+    @property
+    def fault(self) -> str | None:
+        """Why the load cannot go on, if a connection has ended."""
+    def shutdown(self) -> None:
+        """Stops the thread and closes the connections. Idempotent."""
+
+@final
+class LoadMember(_Core):
+    """A client whose messages are a load's: `poll_messages` has none, and `poll_events` no PublishedEvent."""
+
+    @property
+    def address(self) -> _Address: ...
+    def fileno(self) -> int:
+        """Readable when there are events to poll."""
+    def time_look_ups(self, topics: list[str], rounds: int) -> int:
+        """Nanoseconds that it takes the core to find these topics in its cache of zones, in turn, so many times."""
+    def drain(self, timeout_s: float) -> bool:
+        """As `Endpoint.drain`."""
+
+@final
+class LoadReport:
+    """What came of a load. `lost` also has what is still under way; copies, one for each subscriber, but for `sent`, `acknowledged` and
+    `refused`: messages."""
+
+    @property
+    def sent(self) -> int: ...
+    @property
+    def delivered(self) -> int: ...
+    @property
+    def lost(self) -> int: ...
+    @property
+    def duplicated(self) -> int: ...
+    @property
+    def disordered(self) -> int: ...
+    @property
+    def damaged(self) -> int:
+        """What was no message of this load, or not as it was sent."""
+    @property
+    def acknowledged(self) -> int: ...
+    @property
+    def refused(self) -> int:
+        """Messages that the broker answered with a failure."""
+    @property
+    def stalls(self) -> int:
+        """How often nothing came for 250 ms while all windows were full, so that they were opened again."""
+    @property
+    def latency_ns(self) -> list[int] | None:
+        """p50, p90, p99 and p99.9, from when a message was due, or was sent; None: nothing was timed."""
+    @property
+    def lateness_ns(self) -> list[int] | None:
+        """The same of how late messages of a paced load were sent."""
+
 @disjoint_base
 class Hive:
     """Many clients of the network behind one UDP socket, each with a session of its own: the members of a gateway.

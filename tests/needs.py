@@ -32,6 +32,14 @@ def need_mosquitto() -> str:
     return broker
 
 
+def need_nats() -> str:
+    """The path of nats-server."""
+    server = shutil.which("nats-server", path=_SBIN)
+    need(server is not None, "nats-server is not installed")
+    assert server is not None
+    return server
+
+
 def need_chromium() -> str:
     """The path of a browser."""
     names = ("chromium", "chromium-browser", "google-chrome")

@@ -15,6 +15,7 @@ from collections.abc import Sequence
 from hbroker.cli import (
     analyze,
     apply,
+    bench,
     capture,
     check,
     clients,
@@ -50,6 +51,7 @@ _COMMANDS = (
     sim,
     capture,
     analyze,
+    bench,
     node,
     gateway,
     passwd,

@@ -48,6 +48,7 @@ __all__ = [
     "LEAVE_TIMEOUT",
     "Callback",
     "Hub",
+    "config_of",
     "microseconds",
     "new_endpoint",
 ]
@@ -80,7 +81,12 @@ def microseconds(seconds: float) -> int:
 
 def new_endpoint(listen: Address, identity: Identity) -> Endpoint:
     """An endpoint for a new run of this client. Raises OSError where it cannot listen."""
-    config = Config(
+    return Endpoint(config_of(identity), listen)
+
+
+def config_of(identity: Identity) -> Config:
+    """The settings of a core for a new run of this client."""
+    return Config(
         node=False,
         session=identity.terms.session,
         incarnation=random_id(),
@@ -94,7 +100,6 @@ def new_endpoint(listen: Address, identity: Identity) -> Endpoint:
         receive_messages=identity.receive_messages,
         receive_bytes=identity.receive_bytes,
     )
-    return Endpoint(config, listen)
 
 
 class Hub:

@@ -9,7 +9,7 @@ import pytest
 
 from tests.frame.checkout import RUST, rust_code, rust_sources
 
-SHELL = ("endpoint", "mqtt/io", "python")
+SHELL = ("bench/io", "endpoint", "mqtt/io", "python")
 """The modules that may know of threads, clocks and sockets. All others are sans-IO."""
 
 

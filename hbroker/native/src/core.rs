@@ -13,6 +13,7 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 
 use crate::Micros;
+use crate::bench::io::member::LoadEndpoint;
 use crate::config::Config;
 use crate::endpoint::Endpoint;
 use crate::endpoint::worker::Machine;
@@ -46,6 +47,8 @@ enum Driver {
     Threads(Endpoint<Engine>),
     /// One of many that share a socket.
     Member(Arc<HiveCore>, MemberId),
+    /// One whose messages are a load's.
+    Load(Arc<LoadEndpoint>),
 }
 
 impl Core {
@@ -74,10 +77,15 @@ impl Core {
         Self { shared: hive.shared().clone(), driver: Driver::Member(hive, member), taker: None }
     }
 
+    /// A client in a load, whose thread others have.
+    pub fn of_load(config: &Config, endpoint: Arc<LoadEndpoint>) -> Self {
+        Self { shared: Shared::new(config), driver: Driver::Load(endpoint), taker: None }
+    }
+
     /// The threads and sockets; `None` in virtual time, and for a member of a hive.
     pub fn endpoint(&self) -> Option<&Endpoint<Engine>> {
         match &self.driver {
-            Driver::Virtual(_) | Driver::Member(..) => None,
+            Driver::Virtual(_) | Driver::Member(..) | Driver::Load(_) => None,
             Driver::Threads(endpoint) => Some(endpoint),
         }
     }
@@ -95,6 +103,9 @@ impl Core {
 
     /// The next events.
     pub fn take_events(&self, limit: usize) -> Vec<Event> {
+        if let Driver::Load(endpoint) = &self.driver {
+            return endpoint.with_machine(0, |member, _| member.take_events(limit));
+        }
         self.gather(limit, Engine::take_events)
     }
 
@@ -337,6 +348,7 @@ impl Core {
                 act(engine, *now)
             }
             Driver::Member(hive, member) => hive.on_member(*member, act),
+            Driver::Load(endpoint) => endpoint.with_machine(0, |member, now| act(&mut member.engine, now)),
             // A link id may be made up by the caller; there is always a worker 0.
             Driver::Threads(endpoint) => {
                 let worker = usize::from(worker);
@@ -356,7 +368,7 @@ impl Core {
 
     fn workers(&self) -> u8 {
         match &self.driver {
-            Driver::Virtual(_) | Driver::Member(..) => 1,
+            Driver::Virtual(_) | Driver::Member(..) | Driver::Load(_) => 1,
             Driver::Threads(endpoint) => u8::try_from(endpoint.workers()).unwrap_or(u8::MAX),
         }
     }

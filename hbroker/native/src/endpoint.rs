@@ -61,6 +61,17 @@ impl<M: Machine> Endpoint<M> {
         Ok(endpoint)
     }
 
+    /// As `new` for one machine, whose worker the caller drives, step by step, and drops before the endpoint is.
+    pub fn without_thread(machine: M, listen: SocketAddr) -> io::Result<(Self, Worker<M>)> {
+        let fleet = Arc::new(Fleet::new()?);
+        let socket = Socket::bind(listen, Options::default())?;
+        let address = socket.address()?;
+        let mut worker = Worker::new(0, machine, socket, Arc::clone(&fleet))?;
+        let stations = vec![worker.station()];
+        worker.introduce(&stations);
+        Ok((Self { address, stations, fleet, threads: Mutex::default() }, worker))
+    }
+
     pub fn address(&self) -> SocketAddr {
         self.address
     }
@@ -95,7 +106,6 @@ impl<M: Machine> Endpoint<M> {
     }
 
     /// As `with_machine`, for reading: wakes nobody.
-    #[cfg(test)]
     pub fn inspect<R>(&self, worker: usize, read: impl FnOnce(&M) -> R) -> R {
         self.stations[worker].inspect(read)
     }

@@ -5,6 +5,8 @@
 //! datagrams (`wire`), has one `link` for each peer, and looks topics up in `tables`. `endpoint` gives engines threads and sockets.
 //! A `hive` is many clients' engines behind one socket.
 
+#[cfg_attr(not(feature = "python"), allow(dead_code, reason = "the border is the only caller of its verbs"))]
+mod bench;
 mod broken;
 mod config;
 pub mod core;

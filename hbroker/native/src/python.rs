@@ -2,6 +2,7 @@
 //!
 //! Plain values and frozen classes cross it, in batches, with the GIL released around work, and with no call back into Python.
 
+mod bench;
 mod codec;
 mod config;
 mod core;
@@ -54,6 +55,9 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<core::Endpoint>()?;
     module.add_class::<hive::Hive>()?;
     module.add_class::<hive::Member>()?;
+    module.add_class::<bench::LoadGenerator>()?;
+    module.add_class::<bench::LoadMember>()?;
+    module.add_class::<bench::LoadReport>()?;
     module.add_class::<events::ControlEvent>()?;
     module.add_class::<events::LinkUpEvent>()?;
     module.add_class::<events::LinkDownEvent>()?;

@@ -8,7 +8,7 @@
 
 use std::io;
 use std::net::{SocketAddr, UdpSocket};
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
 #[cfg(target_os = "linux")]
 use std::os::fd::{FromRawFd, OwnedFd};
 use std::time::Duration;
@@ -331,10 +331,10 @@ fn report_overflow(socket: &Builder) {
     let _ = socket;
 }
 
-/// Whether the descriptor is readable now.
-#[cfg(test)]
-pub fn is_readable(fd: BorrowedFd<'_>) -> io::Result<bool> {
-    let mut polled = [libc::pollfd { fd: fd.as_raw_fd(), events: libc::POLLIN, revents: 0 }];
-    poll(&mut polled, Some(Duration::ZERO))?;
+/// Blocks until the descriptor is readable, or the time is over; returns whether it is. (The time is kept to the nanosecond, which
+/// epoll's is not.)
+pub fn wait_readable(fd: RawFd, timeout: Duration) -> io::Result<bool> {
+    let mut polled = [libc::pollfd { fd, events: libc::POLLIN, revents: 0 }];
+    poll(&mut polled, Some(timeout))?;
     Ok(polled[0].revents & libc::POLLIN != 0)
 }

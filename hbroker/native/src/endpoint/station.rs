@@ -156,7 +156,6 @@ impl<M: Machine> Station<M> {
     }
 
     /// Lets the caller read.
-    #[cfg(test)]
     pub fn inspect<R>(&self, read: impl FnOnce(&M) -> R) -> R {
         read(&self.seat.lock().machine)
     }

@@ -114,7 +114,7 @@ fn counter(endpoint: &Endpoint<Echo>, name: &str) -> u64 {
 
 fn is_readable(endpoint: &Endpoint<Echo>) -> bool {
     assert_eq!(endpoint.fileno(), endpoint.fleet.output.as_fd().as_raw_fd());
-    socket::is_readable(endpoint.fleet.output.as_fd()).unwrap()
+    socket::wait_readable(endpoint.fleet.output.as_fd().as_raw_fd(), Duration::ZERO).unwrap()
 }
 
 /// A client that sends runs of datagrams as one, and takes them in likewise.

@@ -209,6 +209,9 @@ impl Doorbell {
 
 #[cfg(test)]
 mod tests {
+    use std::os::fd::AsRawFd;
+    use std::time::Duration;
+
     use super::*;
 
     #[test]
@@ -253,8 +256,7 @@ mod tests {
     fn a_thread_that_waits_is_told() {
         let signal = OutputSignal::new().unwrap();
         std::thread::scope(|scope| {
-            let waiter =
-                scope.spawn(|| signal.wait_until(Instant::now() + std::time::Duration::from_secs(20)));
+            let waiter = scope.spawn(|| signal.wait_until(Instant::now() + Duration::from_secs(20)));
             signal.light();
             assert!(waiter.join().unwrap());
         });
@@ -264,7 +266,7 @@ mod tests {
 
     impl Doorbell {
         fn is_ringing(&self) -> bool {
-            crate::endpoint::socket::is_readable(self.as_fd()).unwrap()
+            crate::endpoint::socket::wait_readable(self.as_fd().as_raw_fd(), Duration::ZERO).unwrap()
         }
     }
 }

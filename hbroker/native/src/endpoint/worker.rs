@@ -5,6 +5,7 @@
 
 use std::io;
 use std::net::SocketAddr;
+use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::sync::mpsc::Receiver;
@@ -52,17 +53,25 @@ pub struct Worker<M: Machine> {
     station: Arc<Station<M>>,
     peers: Vec<Arc<Station<M>>>,
     socket: Arc<Socket>,
-    arrivals: Arrivals,
     mail: Receiver<M::Handoff>,
     /// A handoff whose mailbox is full. Until it is delivered the worker takes in no more datagrams.
     stalled: Option<(u8, M::Handoff)>,
     blocked: bool,
 }
 
-/// How a turn ended.
+/// What a worker's thread drives next.
 struct Turn {
     /// There is more to do at once.
     again: bool,
+}
+
+/// How a step of a worker ended that has no thread of its own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Step {
+    /// There is, or may be, more to do at once.
+    pub again: bool,
+    /// When the next step is due, from now on, whatever comes in.
+    pub due: Option<Duration>,
 }
 
 impl<M: Machine> Worker<M> {
@@ -71,16 +80,7 @@ impl<M: Machine> Worker<M> {
         let socket = Arc::new(socket);
         let (station, mail) = Station::new(machine, Arc::clone(&socket), fleet)?;
         let station = Arc::new(station);
-        Ok(Self {
-            index,
-            station,
-            peers: Vec::new(),
-            socket,
-            arrivals: Arrivals::new(),
-            mail,
-            stalled: None,
-            blocked: false,
-        })
+        Ok(Self { index, station, peers: Vec::new(), socket, mail, stalled: None, blocked: false })
     }
 
     pub fn station(&self) -> Arc<Station<M>> {
@@ -101,36 +101,57 @@ impl<M: Machine> Worker<M> {
         farewell.fault = worker.work().err().map(|error| error.to_string());
     }
 
+    /// One batch and what follows from it, for a caller who drives many workers. It sleeps when no step leaves more to do, and
+    /// comes back when the socket or the bell is readable, or a step is due. `arrivals`: what its workers share.
+    pub fn step(&mut self, arrivals: &mut Arrivals) -> io::Result<Step> {
+        let waker = &self.station.waker;
+        waker.end_sleep(!waker.is_sleeping());
+        let received = self.receive(arrivals)?;
+        let Turn { again } = self.turn(arrivals)?;
+        // To others it sleeps between steps: who has work for it rings.
+        let notified = !self.station.waker.begin_sleep();
+        let deadline = self.station.waker.deadline();
+        let due = (deadline != Micros::MAX)
+            .then(|| Duration::from_micros(deadline.saturating_sub(self.station.fleet.clock.now())));
+        Ok(Step { again: received > 0 || again || notified || self.blocked, due })
+    }
+
+    /// What is readable when a step is due: the socket, and the bell.
+    pub fn descriptors(&self) -> (BorrowedFd<'_>, BorrowedFd<'_>) {
+        (self.socket.as_fd(), self.station.waker.as_fd())
+    }
+
     fn work(&mut self) -> io::Result<()> {
+        let mut arrivals = Arrivals::new();
         let mut due = true;
         while !self.station.fleet.stop.load(Ordering::Acquire) {
-            let received = self.receive()?;
+            let received = self.receive(&mut arrivals)?;
             if received > 0 || due {
-                due = self.turn()?.again;
+                due = self.turn(&mut arrivals)?.again;
             } else {
                 self.sleep()?;
                 due = true;
             }
         }
-        self.turn().map(drop)
+        self.turn(&mut arrivals).map(drop)
     }
 
-    fn receive(&mut self) -> io::Result<usize> {
+    fn receive(&mut self, arrivals: &mut Arrivals) -> io::Result<usize> {
         if self.stalled.is_some() {
             return Ok(0);
         }
-        self.socket.receive(&mut self.arrivals, &self.station.counters)
+        self.socket.receive(arrivals, &self.station.counters)
     }
 
     /// Works through what came in, under the lock, and sends what follows from it, mostly without.
-    fn turn(&mut self) -> io::Result<Turn> {
+    fn turn(&mut self, arrivals: &mut Arrivals) -> io::Result<Turn> {
         let station = Arc::clone(&self.station);
         let now = station.fleet.clock.now();
         let mut seat = station.seat.lock();
-        for (source, datagram) in self.arrivals.datagrams() {
+        for (source, datagram) in arrivals.datagrams() {
             seat.machine.handle_datagram(now, source, datagram);
         }
-        self.arrivals.clear();
+        arrivals.clear();
         let more_mail = self.take_mail(&mut seat.machine, now);
         if seat.machine.poll_timeout().is_some_and(|due| due <= now) {
             seat.machine.handle_timeout(now);

@@ -1,0 +1,187 @@
+"""One measurement: a load on a broker, between two marks.
+
+A mark reads everything at one moment: messages, the CPU time of broker, load and machine. Rates are of the
+time between the marks. What was lost, doubled or out of order is counted over the whole run, warm-up
+included, and known only when the publishers have stopped and no more arrives.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+from hbroker.bench.brokers import Broker
+from hbroker.bench.generator import Generator
+from hbroker.bench.process import cpu_seconds, machine_busy_seconds, resident_bytes
+
+if TYPE_CHECKING:
+    from hbroker._native import LoadReport
+    from hbroker.bench.plan import Plan
+
+__all__ = ["FULL", "Measured", "Percentiles", "measure"]
+
+FULL: Final = 0.85
+"""From this share of its CPU on, a side is what limits the rate; others may have the rest."""
+
+_QUIET_S: Final = 1.0
+"""Nothing arrives for so long: nothing more will."""
+_PAUSE_S: Final = 0.02
+
+
+@dataclass(frozen=True, slots=True)
+class Percentiles:
+    """Microseconds."""
+
+    p50: float
+    p90: float
+    p99: float
+    p999: float
+
+    @classmethod
+    def of(cls, nanoseconds: list[int] | None) -> Percentiles | None:
+        """As the core tells them; None: nothing was timed."""
+        return None if nanoseconds is None else cls(*(value / 1_000 for value in nanoseconds))
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """What a measurement showed. `sent` counts messages; `delivered`, `lost` and the other faults count
+    copies, one for each subscriber. Shares of a CPU: 1.0 is one whole CPU. What concerns the broker's
+    processes is None where they are not known. `lateness_us`: how late the load sent what was due, at a
+    fixed rate."""
+
+    plan: Plan
+    seconds: float
+    delivered_per_s: float
+    delivered_per_cpu_s: float | None
+    sent: int
+    delivered: int
+    acknowledged: int
+    refused: int
+    lost: int
+    duplicated: int
+    disordered: int
+    damaged: int
+    stalls: int
+    latency_us: Percentiles | None
+    lateness_us: Percentiles | None
+    broker_cpu: float | None
+    broker_cpu_s: float | None
+    broker_rss_bytes: int | None
+    generator_cpu: float
+    others_cpu: float | None
+
+    @property
+    def is_whole(self) -> bool:
+        """Everything came, once, in order and undamaged, and no publisher was refused."""
+        faults = (self.lost, self.duplicated, self.disordered, self.damaged, self.refused, self.stalls)
+        return self.sent > 0 and not any(faults)
+
+    @property
+    def limit(self) -> str:
+        """What kept the rate from being higher: `rate`, `broker`, `generator`, or `neither` of the two."""
+        if self.plan.rate is not None and self.delivered_per_s > 0.99 * self._wanted_per_s():
+            return "rate"
+        if self.broker_cpu is not None and self.broker_cpu >= FULL:
+            return "broker"
+        return "generator" if self.generator_cpu >= FULL else "neither"
+
+    def to_json(self) -> dict[str, Any]:
+        """All of it."""
+        fields = asdict(self)
+        plan = fields.pop("plan")
+        return {**plan, "limit": self.limit, **fields}
+
+    def _wanted_per_s(self) -> float:
+        shape = self.plan.shape
+        return (self.plan.rate or 0.0) * shape.copies / len(shape.publishers)
+
+
+@dataclass(frozen=True, slots=True)
+class _Mark:
+    at: float
+    delivered: int
+    broker: float
+    generator: float
+    machine: float
+
+
+def measure(plan: Plan, broker: Broker, load: Generator) -> Measured:
+    """Runs the load and measures. Raises NoAnswer where a connection ends."""
+    load.start()
+    load.run(plan.warm_up)
+    load.forget_times()
+    first = _mark(broker, load)
+    load.run(plan.duration)
+    last, timed = _mark(broker, load), load.report()
+    resident = resident_bytes(broker.pids)
+    load.stop()
+    total = _settled(load)
+    return _measured(plan, broker, (first, last), timed, total, resident)
+
+
+def _mark(broker: Broker, load: Generator) -> _Mark:
+    return _Mark(
+        at=time.monotonic(),
+        delivered=load.report().delivered,
+        broker=cpu_seconds(broker.pids),
+        generator=cpu_seconds([os.getpid()]),
+        machine=machine_busy_seconds(),
+    )
+
+
+def _settled(load: Generator) -> LoadReport:
+    """What was counted once the rest has arrived, and was answered for, or nothing more comes."""
+    found, changed_at = load.report(), time.monotonic()
+    while _is_open(load.plan, found) and time.monotonic() < changed_at + _QUIET_S:
+        load.run(_PAUSE_S)
+        now = load.report()
+        if (now.delivered, now.acknowledged) != (found.delivered, found.acknowledged):
+            changed_at = time.monotonic()
+        found = now
+    return found
+
+
+def _is_open(plan: Plan, found: LoadReport) -> bool:
+    unanswered = plan.qos > 0 and found.acknowledged + found.refused < found.sent
+    return found.lost > 0 or unanswered
+
+
+def _measured(
+    plan: Plan,
+    broker: Broker,
+    marks: tuple[_Mark, _Mark],
+    timed: LoadReport,
+    total: LoadReport,
+    resident: int,
+) -> Measured:
+    first, last = marks
+    seconds = last.at - first.at
+    delivered = last.delivered - first.delivered
+    cpu, ours = last.broker - first.broker, last.generator - first.generator
+    is_known = bool(broker.pids)
+    others = max(0.0, last.machine - first.machine - cpu - ours)
+    return Measured(
+        plan=plan,
+        seconds=seconds,
+        delivered_per_s=delivered / seconds,
+        delivered_per_cpu_s=delivered / cpu if cpu else None,
+        sent=total.sent,
+        delivered=total.delivered,
+        acknowledged=total.acknowledged,
+        refused=total.refused,
+        lost=total.lost,
+        duplicated=total.duplicated,
+        disordered=total.disordered,
+        damaged=total.damaged,
+        stalls=total.stalls,
+        latency_us=Percentiles.of(timed.latency_ns),
+        lateness_us=Percentiles.of(timed.lateness_ns),
+        broker_cpu=cpu / seconds if is_known else None,
+        broker_cpu_s=cpu if is_known else None,
+        broker_rss_bytes=resident if is_known else None,
+        generator_cpu=ours / seconds,
+        others_cpu=others / seconds if is_known else None,
+    )

@@ -1,0 +1,155 @@
+"""What it costs to find a topic's owner, against how deep in the tree it is.
+
+A chain of nodes, each below the one before. *Cold*: the client knows the root, and no zone: the question
+goes down from node to node, and the owner answers (§5.2). *Cached*: the client's core looks the zone up, as
+it does for every message; that takes no packet.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+from hbroker._native import LoadGenerator
+from hbroker.bench.brokers import Broker
+from hbroker.bench.controls import Controls
+from hbroker.bench.measurement import Percentiles
+from hbroker.bench.process import cpu_seconds, machine_busy_seconds, sharpen_sleep
+from hbroker.runtime.address import listen_for
+from hbroker.runtime.hub import config_of
+from hbroker.runtime.identity import Identity
+
+if TYPE_CHECKING:
+    from hbroker._native import LoadMember
+
+__all__ = ["LookUps", "Resolved", "chain", "measure_look_ups"]
+
+_PATIENCE_S: Final = 10.0
+_TOPICS: Final = 1_000
+_ROUNDS: Final = 200
+
+
+@dataclass(frozen=True, slots=True)
+class LookUps:
+    """Of one depth. `packets_out`, `packets_in`: datagrams of the client for each cold look-up. `cached_ns`:
+    for each look-up in the cache."""
+
+    depth: int
+    owner: str
+    cold_us: Percentiles
+    packets_out: float
+    packets_in: float
+    cached_ns: float
+    cached_packets: int
+
+
+@dataclass(frozen=True, slots=True)
+class Resolved:
+    """What was found. Shares of a CPU: 1.0 is one whole CPU; `broker_cpu`: of all nodes together."""
+
+    look_ups: int
+    depths: Sequence[LookUps]
+    broker_cpu: float
+    generator_cpu: float
+    others_cpu: float
+
+    @property
+    def is_right(self) -> bool:
+        """The owner of each depth answered, and no look-up in the cache asked anybody."""
+        return all(
+            row.owner == _node(row.depth) and row.cached_packets < _TOPICS * _ROUNDS / 1_000
+            for row in self.depths
+        )
+
+    def to_json(self) -> dict[str, Any]:
+        """All of it."""
+        return {"layout": "resolve", **asdict(self)}
+
+
+def chain(depth: int) -> dict[str, Any]:
+    """The topology of a root and so many nodes below each other, one level of the hierarchy each."""
+    nodes = [{"name": _node(level), "subtree": _subtree(level)} for level in range(depth + 1)]
+    return {"nodes": nodes}
+
+
+def measure_look_ups(broker: Broker, depth: int, count: int) -> Resolved:
+    """Looks `count` topics up at each depth, of a chain so deep. Raises NoAnswer."""
+    sharpen_sleep()
+    native = LoadGenerator(publishers=1, subscribers=[(0, 1)], payload=16, qos=0)
+    identity = Identity.of(f"bench-{os.getpid()}")
+    controls = Controls(broker.address, _PATIENCE_S)
+    try:
+        member = native.add_member(config_of(identity), listen_for(broker.address))
+        controls.add(member, identity, _topic(0, 0), None)
+        controls.settle()
+        before = time.monotonic(), *_spent(broker)
+        depths = [_at(level, member, controls, count) for level in range(depth + 1)]
+        after = time.monotonic(), *_spent(broker)
+    finally:
+        controls.close()
+        native.shutdown()
+    seconds, nodes, ours, machine = (last - first for first, last in zip(before, after, strict=True))
+    return Resolved(
+        look_ups=count,
+        depths=depths,
+        broker_cpu=nodes / seconds,
+        generator_cpu=ours / seconds,
+        others_cpu=max(0.0, machine - nodes - ours) / seconds,
+    )
+
+
+def _at(level: int, member: LoadMember, controls: Controls, count: int) -> LookUps:
+    before = _packets(member)
+    times, owner = [], ""
+    for number in range(count):
+        member.forget_zones()
+        began = time.perf_counter_ns()
+        owner = controls.resolve(_topic(level, number)).owner
+        times.append(time.perf_counter_ns() - began)
+    cold = _packets(member)
+    topics = [_topic(level, number) for number in range(_TOPICS)]
+    cached = member.time_look_ups(topics, _ROUNDS) / (_TOPICS * _ROUNDS)
+    return LookUps(
+        depth=level,
+        owner=owner,
+        cold_us=_percentiles(times),
+        packets_out=(cold[0] - before[0]) / count,
+        packets_in=(cold[1] - before[1]) / count,
+        cached_ns=cached,
+        cached_packets=sum(_packets(member)) - sum(cold),
+    )
+
+
+def _percentiles(times: Sequence[int]) -> Percentiles:
+    """By nearest rank."""
+    ordered = sorted(times)
+    return Percentiles(
+        *(ordered[min(len(ordered) - 1, int(share * len(ordered)))] / 1_000 for share in _SHARES)
+    )
+
+
+_SHARES: Final = (0.5, 0.9, 0.99, 0.999)
+
+
+def _packets(member: LoadMember) -> tuple[int, int]:
+    counters = member.counters()
+    return counters["datagrams_out"], counters["datagrams_in"]
+
+
+def _spent(broker: Broker) -> tuple[float, float, float]:
+    return cpu_seconds(broker.pids), cpu_seconds([os.getpid()]), machine_busy_seconds()
+
+
+def _node(level: int) -> str:
+    return f"node-{level}"
+
+
+def _subtree(level: int) -> str:
+    return "/".join(f"level-{number}" for number in range(1, level + 1))
+
+
+def _topic(level: int, number: int) -> str:
+    return "/".join(filter(None, (_subtree(level), f"topic-{number}")))

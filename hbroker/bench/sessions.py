@@ -1,0 +1,199 @@
+"""What many idle sessions cost a broker: its memory for each, and its CPU while they do nothing.
+
+A session is a client with one subscription, to a topic of its own. Those of hbroker's own protocol are the
+members of a `Fleet`; others have a connection each. In the end every one of them must still be there: of
+hbroker's, a message to each is answered by who got it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import time
+from collections.abc import AsyncIterator, Awaitable, Iterable
+from contextlib import asynccontextmanager
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
+
+from hbroker._native import LoadGenerator
+from hbroker._proto import packet_pb2 as pb
+from hbroker.bench.launching import NoAnswer
+from hbroker.bench.process import cpu_seconds, machine_busy_seconds, resident_bytes
+from hbroker.runtime.fleet import Fleet, fleet
+
+if TYPE_CHECKING:
+    from hbroker.bench.brokers import Broker
+    from hbroker.bench.plan import Transport
+
+__all__ = ["Sessions", "measure_sessions"]
+
+T = TypeVar("T")
+
+_AT_ONCE: Final = 128
+_SETTLE_S: Final = 1.0
+_PATIENCE_S: Final = 30.0
+
+
+@dataclass(frozen=True, slots=True)
+class Sessions:
+    """What was found. `alive`: those that were still there in the end. `bytes_each`: what the broker's memory
+    grew by. `idle_cpu`: share of a CPU that the broker took while all were idle. None: the broker's processes
+    are not known."""
+
+    transport: Transport
+    sessions: int
+    alive: int
+    connected_per_s: float
+    broker_cpu_s: float | None
+    bytes_each: float | None
+    broker_rss_bytes: int | None
+    idle_cpu: float | None
+    generator_cpu: float
+    others_cpu: float | None
+
+    def to_json(self) -> dict[str, Any]:
+        """All of it."""
+        return {"layout": "sessions", **asdict(self)}
+
+
+def measure_sessions(transport: Transport, broker: Broker, count: int, idle_s: float) -> Sessions:
+    """Connects so many sessions, and leaves them alone for so long. Raises NoAnswer, OSError."""
+    return asyncio.run(_measure(transport, broker, count, idle_s))
+
+
+class _Crowd(Protocol):
+    """Those who are connected."""
+
+    async def connect(self, count: int) -> None:
+        """Connects and subscribes so many."""
+
+    async def alive(self) -> int:
+        """How many are still there."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Mark:
+    at: float
+    broker: float
+    ours: float
+    machine: float
+    resident: int
+
+
+async def _measure(transport: Transport, broker: Broker, count: int, idle_s: float) -> Sessions:
+    async with _crowd(transport, broker, count) as crowd:
+        first = _mark(broker)
+        await crowd.connect(count)
+        connected = _mark(broker)
+        await asyncio.sleep(_SETTLE_S)
+        before = _mark(broker)
+        await asyncio.sleep(idle_s)
+        last = _mark(broker)
+        alive = await crowd.alive()
+    is_known = bool(broker.pids)
+    seconds = last.at - before.at
+    others = last.machine - before.machine - (last.broker - before.broker) - (last.ours - before.ours)
+    return Sessions(
+        transport=transport,
+        sessions=count,
+        alive=alive,
+        connected_per_s=count / (connected.at - first.at),
+        broker_cpu_s=connected.broker - first.broker if is_known else None,
+        bytes_each=(last.resident - first.resident) / count if is_known else None,
+        broker_rss_bytes=last.resident if is_known else None,
+        idle_cpu=(last.broker - before.broker) / seconds if is_known else None,
+        generator_cpu=(last.ours - before.ours) / seconds,
+        others_cpu=max(0.0, others) / seconds if is_known else None,
+    )
+
+
+def _mark(broker: Broker) -> _Mark:
+    return _Mark(
+        at=time.monotonic(),
+        broker=cpu_seconds(broker.pids),
+        ours=cpu_seconds([os.getpid()]),
+        machine=machine_busy_seconds(),
+        resident=resident_bytes(broker.pids),
+    )
+
+
+@asynccontextmanager
+async def _crowd(transport: Transport, broker: Broker, count: int) -> AsyncIterator[_Crowd]:
+    run = os.urandom(4).hex()
+    if transport == "hbroker":
+        async with fleet(broker.address, timeout=_PATIENCE_S) as devices:
+            yield _Members(devices, run)
+        return
+    # One publisher, which never comes: nothing is published.
+    native = LoadGenerator(publishers=1, subscribers=[(0, 1)] * count, payload=16, qos=0)
+    try:
+        yield _Connections(native, transport, broker, run)
+    finally:
+        native.shutdown()
+
+
+class _Members:
+    """Of hbroker's own protocol."""
+
+    def __init__(self, devices: Fleet, run: str) -> None:
+        self._devices = devices
+        self._run = run
+        self._count = 0
+
+    async def connect(self, count: int) -> None:
+        await _in_turns(self._open(number) for number in range(count))
+        self._count = count
+
+    async def alive(self) -> int:
+        publisher = await self._devices.connect()
+        publish = (publisher.publish(self._topic(number), qos=1) for number in range(self._count))
+        receipts = await _in_turns(publish)
+        return sum(receipt.reason == pb.REASON_SUCCESS for receipt in receipts)
+
+    async def _open(self, number: int) -> None:
+        member = await self._devices.connect()
+        await member.subscribe(self._topic(number), qos=1)
+
+    def _topic(self, number: int) -> str:
+        return f"bench/{self._run}/{number:09}"
+
+
+class _Connections:
+    """Over TCP."""
+
+    def __init__(self, native: LoadGenerator, transport: Transport, broker: Broker, run: str) -> None:
+        self._native = native
+        self._transport = transport
+        self._address = broker.address
+        self._run = run
+        self._count = 0
+
+    async def connect(self, count: int) -> None:
+        separator = "." if self._transport == "nats" else "/"
+        for number in range(count):
+            self._native.add_connection(
+                self._transport,
+                self._address,
+                name=f"bench-{self._run}-{number}",
+                topic=separator.join(("bench", self._run, f"{number:09}")),
+                subscribes=number,
+                timeout_s=_PATIENCE_S,
+            )
+        self._count = count
+
+    async def alive(self) -> int:
+        if (fault := self._native.fault) is not None:
+            raise NoAnswer(f"a session ended: {fault}")
+        return self._count
+
+
+async def _in_turns(tasks: Iterable[Awaitable[T]]) -> list[T]:
+    """So many at once, and no more."""
+    found: list[T] = []
+    waiting: list[Awaitable[T]] = []
+    for task in tasks:
+        waiting.append(task)
+        if len(waiting) == _AT_ONCE:
+            found += await asyncio.gather(*waiting)
+            waiting = []
+    return [*found, *await asyncio.gather(*waiting)]

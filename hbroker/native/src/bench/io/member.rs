@@ -1,0 +1,237 @@
+//! A client of hbroker's own protocol in a load: the engine and the socket of any client, with the load as its application.
+//!
+//! The application has its turn where the worker's ends, so that what came, what is answered and what is published next are one
+//! turn, and leave together. What is for the control to decide goes on to Python, as with any client; what became of messages stays here.
+
+use std::collections::VecDeque;
+use std::hint::black_box;
+use std::io;
+use std::net::SocketAddr;
+use std::os::fd::AsRawFd;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use mio::unix::SourceFd;
+use mio::{Interest, Registry, Token};
+
+use super::port::{BURST, Bench, Part, Port, Shared, Turn};
+use crate::Micros;
+use crate::bench::load::Load;
+use crate::config::Config;
+use crate::core::Core;
+use crate::endpoint::Endpoint;
+use crate::endpoint::worker::{Machine, Step, Worker};
+use crate::engine::event::Event;
+use crate::engine::outlet::Handoff;
+use crate::engine::{self, Engine};
+use crate::schema::reason;
+use crate::sink::DatagramSink;
+use crate::wire::PublishOut;
+
+/// Decisions that wait for the control; more wait in the engine, whose own bound holds for them.
+const MOST_EVENTS: usize = 4_096;
+
+/// The sockets and verbs of such a client.
+pub type LoadEndpoint = Endpoint<Member>;
+
+/// An engine whose messages are the load's.
+pub struct Member {
+    pub engine: Engine,
+    shared: Shared,
+    part: Part,
+    topic: Arc<str>,
+    events: VecDeque<Event>,
+    /// How its last turn at publishing ended.
+    published: Turn,
+}
+
+impl Member {
+    fn new(config: Config, shared: Shared, part: Part, topic: &str) -> Self {
+        let common = engine::Shared::new(&config);
+        let engine = Engine::new(config, 0, 1, common);
+        Self {
+            engine,
+            shared,
+            part,
+            topic: topic.into(),
+            events: VecDeque::new(),
+            published: Turn::default(),
+        }
+    }
+
+    /// What the control is to decide.
+    pub fn take_events(&mut self, limit: usize) -> Vec<Event> {
+        let count = self.events.len().min(limit);
+        self.events.drain(..count).collect()
+    }
+
+    fn take_in(&mut self, now: Micros, load: &mut Load) {
+        let received_at = self.shared.now();
+        for message in self.engine.take_messages(now, usize::MAX) {
+            if let Some(subscriber) = self.part.subscribes {
+                let payload = message.whole.as_deref().unwrap_or(message.view().payload);
+                load.note_received(subscriber, payload, received_at);
+            }
+        }
+        while self.engine.has_events() && self.events.len() < MOST_EVENTS {
+            for event in self.engine.take_events(now, MOST_EVENTS) {
+                match event {
+                    Event::Published { reason, .. } => load.note_answer(is_success(reason)),
+                    event => self.events.push_back(event),
+                }
+            }
+        }
+    }
+
+    fn publish(&mut self, now: Micros, load: &mut Load) {
+        self.published = Turn::default();
+        let Some(stream) = self.part.publishes else { return };
+        let sent_at = self.shared.now();
+        let allowed = load.may_send(stream, sent_at);
+        let qos = load.plan().qos;
+        for _ in 0..allowed.min(BURST) {
+            let payload = load.next_payload(stream, sent_at);
+            let message = message(&self.topic, payload, qos, now);
+            let published = self.engine.publish(now, &message, || Bytes::copy_from_slice(payload));
+            // Nothing can be wrong with the message but its size, which the plan's maker has checked.
+            if !matches!(published, Ok(Some(_))) {
+                self.published.is_blocked = true;
+                return;
+            }
+            load.note_sent(stream, sent_at);
+        }
+        self.published.again = allowed > BURST;
+    }
+}
+
+/// How long it takes a client to find these topics in its cache of zones, in turn, so many times.
+pub fn time_look_ups(endpoint: &LoadEndpoint, topics: &[String], rounds: u32) -> Duration {
+    endpoint.with_machine(0, |member, now| {
+        let begun = Instant::now();
+        for topic in (0..rounds).flat_map(|_| topics) {
+            black_box(member.engine.zone(now, black_box(topic)));
+        }
+        begun.elapsed()
+    })
+}
+
+impl Machine for Member {
+    type Handoff = Handoff;
+
+    fn handle_datagram(&mut self, now: Micros, source: SocketAddr, datagram: &[u8]) {
+        self.engine.handle_datagram(now, source, datagram);
+    }
+
+    fn handle_timeout(&mut self, now: Micros) {
+        self.engine.handle_timeout(now);
+    }
+
+    fn handle_handoff(&mut self, now: Micros, handoff: Handoff) {
+        self.engine.handle_handoff(now, handoff);
+    }
+
+    fn end_turn(&mut self, now: Micros) {
+        let shared = self.shared.clone();
+        let mut load = shared.load.lock();
+        self.take_in(now, &mut load);
+        self.publish(now, &mut load);
+    }
+
+    fn poll_transmit(&mut self, now: Micros, sink: &mut impl DatagramSink) {
+        self.engine.poll_transmit(now, sink);
+    }
+
+    fn poll_handoff(&mut self) -> Option<(u8, Handoff)> {
+        self.engine.poll_handoff()
+    }
+
+    fn has_handoff(&self) -> bool {
+        self.engine.has_handoff()
+    }
+
+    fn poll_timeout(&self) -> Option<Micros> {
+        self.engine.poll_timeout()
+    }
+
+    fn has_output(&self) -> bool {
+        !self.events.is_empty()
+    }
+
+    fn is_drained(&self) -> bool {
+        self.engine.is_drained()
+    }
+}
+
+/// A member's socket and worker, as the thread drives them.
+pub struct Seat {
+    worker: Worker<Member>,
+    endpoint: Arc<Endpoint<Member>>,
+    part: Part,
+}
+
+impl Seat {
+    /// Binds a socket; returns what drives the member, and the verbs of its control.
+    ///
+    /// # Errors
+    /// The address cannot be bound.
+    pub fn open(
+        config: Config,
+        listen: SocketAddr,
+        shared: Shared,
+        part: Part,
+        topic: &str,
+    ) -> io::Result<(Self, Core, Arc<LoadEndpoint>)> {
+        let member = Member::new(config.clone(), shared, part, topic);
+        let (endpoint, worker) = Endpoint::without_thread(member, listen)?;
+        let endpoint = Arc::new(endpoint);
+        let core = Core::of_load(&config, Arc::clone(&endpoint));
+        Ok((Self { worker, endpoint: Arc::clone(&endpoint), part }, core, endpoint))
+    }
+}
+
+impl Port for Seat {
+    fn register(&mut self, registry: &Registry, token: Token) -> io::Result<()> {
+        let (socket, bell) = self.worker.descriptors();
+        registry.register(&mut SourceFd(&socket.as_raw_fd()), token, Interest::READABLE)?;
+        registry.register(&mut SourceFd(&bell.as_raw_fd()), token, Interest::READABLE)
+    }
+
+    fn turn(&mut self, bench: &mut Bench) -> io::Result<Turn> {
+        let Step { again, due } = self.worker.step(&mut bench.arrivals)?;
+        let published = self.endpoint.inspect(0, |member| member.published);
+        let due = due.map(|after| {
+            bench.shared.now().saturating_add(u64::try_from(after.as_nanos()).unwrap_or(u64::MAX))
+        });
+        Ok(Turn { again: again || published.again, is_blocked: published.is_blocked, due })
+    }
+
+    fn part(&self) -> Part {
+        self.part
+    }
+}
+
+fn message<'a>(topic: &'a str, payload: &'a [u8], qos: u8, now: Micros) -> PublishOut<'a> {
+    PublishOut {
+        topic,
+        payload,
+        publisher: 0,
+        sequence: 0,
+        qos,
+        retain: false,
+        ack_queued: false,
+        published_at_us: now,
+        expiry_s: None,
+        fragment: None,
+        content_type: "",
+        payload_format: None,
+        response_topic: "",
+        correlation_data: &[],
+        user_properties: &[],
+        origin: 0,
+    }
+}
+
+fn is_success(reason: i32) -> bool {
+    matches!(reason, reason::SUCCESS | reason::NO_MATCHING_SUBSCRIBERS)
+}

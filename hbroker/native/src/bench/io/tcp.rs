@@ -1,0 +1,174 @@
+//! A connection over TCP, in whatever language its broker speaks.
+//!
+//! It reads into the thread's one buffer, so that a thousand connections cost the cache no more than one; what is left of a
+//! packet stays with the connection. What it has to say is gathered over the turn and leaves in one write.
+
+use std::io::{self, ErrorKind, Read, Write};
+use std::net::SocketAddr;
+use std::time::{Duration, Instant};
+
+use mio::net::TcpStream;
+use mio::{Interest, Registry, Token};
+
+use super::port::{BURST, Bench, Part, Port, READ_BYTES, Turn};
+use crate::bench::Nanos;
+use crate::bench::load::Load;
+use crate::bench::speech::{Fault, Listener, Speech};
+
+/// While more waits to be written nothing is published.
+const MOST_UNWRITTEN: usize = 256 * 1024;
+
+/// One connection.
+pub struct Connection<S> {
+    socket: TcpStream,
+    speech: S,
+    part: Part,
+    /// The beginning of a packet of which more is to come.
+    rest: Vec<u8>,
+    unwritten: Vec<u8>,
+}
+
+impl<S: Speech> Connection<S> {
+    /// Connects, and returns once the broker has let it in and has its subscription.
+    ///
+    /// # Errors
+    /// Nobody is there, or refuses it, or does not answer in time.
+    pub fn open(address: SocketAddr, speech: S, part: Part, patience: Duration) -> io::Result<Self> {
+        let socket = std::net::TcpStream::connect_timeout(&address, patience)?;
+        socket.set_nodelay(true)?;
+        let mut speech = speech;
+        let rest = introduce(&socket, &mut speech, patience)?;
+        socket.set_read_timeout(None)?;
+        socket.set_nonblocking(true)?;
+        Ok(Self { socket: TcpStream::from_std(socket), speech, part, rest, unwritten: Vec::new() })
+    }
+
+    /// Reads once, up to a buffer; true: there may be more.
+    fn read(&mut self, bench: &mut Bench, now: Nanos) -> io::Result<bool> {
+        let kept = self.rest.len();
+        bench.bytes.resize(kept + READ_BYTES, 0);
+        bench.bytes[..kept].copy_from_slice(&self.rest);
+        let count = match self.socket.read(&mut bench.bytes[kept..]) {
+            Ok(0) => return Err(ErrorKind::UnexpectedEof.into()),
+            Ok(count) => count,
+            Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(false),
+            Err(error) if error.kind() == ErrorKind::Interrupted => return Ok(true),
+            Err(error) => return Err(error),
+        };
+        let mut load = bench.shared.load.lock();
+        let mut heard = Heard { load: &mut load, part: self.part, now };
+        let input = &bench.bytes[..kept + count];
+        let taken = self.speech.understand(input, &mut self.unwritten, &mut heard).map_err(broken)?;
+        self.rest.clear();
+        self.rest.extend_from_slice(&input[taken..]);
+        // A read that filled less than the room took all that there was.
+        Ok(count == READ_BYTES)
+    }
+
+    /// Publishes what the load allows.
+    fn publish(&mut self, load: &mut Load, now: Nanos) -> Turn {
+        let Some(stream) = self.part.publishes else { return Turn::default() };
+        let allowed = load.may_send(stream, now);
+        for _ in 0..allowed.min(BURST) {
+            if self.unwritten.len() >= MOST_UNWRITTEN
+                || !self.speech.publish(&mut self.unwritten, load.next_payload(stream, now))
+            {
+                return Turn { is_blocked: true, ..Turn::default() };
+            }
+            load.note_sent(stream, now);
+        }
+        Turn { again: allowed > BURST, ..Turn::default() }
+    }
+
+    /// Writes what the socket takes.
+    fn write(&mut self) -> io::Result<()> {
+        while !self.unwritten.is_empty() {
+            match self.socket.write(&self.unwritten) {
+                Ok(count) => drop(self.unwritten.drain(..count)),
+                Err(error) if error.kind() == ErrorKind::WouldBlock => break,
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(())
+    }
+}
+
+impl<S: Speech> Port for Connection<S> {
+    fn register(&mut self, registry: &Registry, token: Token) -> io::Result<()> {
+        registry.register(&mut self.socket, token, Interest::READABLE | Interest::WRITABLE)
+    }
+
+    fn turn(&mut self, bench: &mut Bench) -> io::Result<Turn> {
+        let now = bench.shared.now();
+        let more_in = self.read(bench, now)?;
+        let published = self.publish(&mut bench.shared.load.lock(), now);
+        self.write()?;
+        // What the write made room for goes on at once.
+        let is_blocked = published.is_blocked && !self.unwritten.is_empty();
+        Ok(Turn { again: more_in || published.again, is_blocked, due: None })
+    }
+
+    fn part(&self) -> Part {
+        self.part
+    }
+}
+
+struct Heard<'a> {
+    load: &'a mut Load,
+    part: Part,
+    now: Nanos,
+}
+
+impl Listener for Heard<'_> {
+    fn message(&mut self, payload: &[u8]) {
+        if let Some(subscriber) = self.part.subscribes {
+            self.load.note_received(subscriber, payload, self.now);
+        }
+    }
+
+    fn answer(&mut self, is_success: bool) {
+        self.load.note_answer(is_success);
+    }
+}
+
+/// Before the load: nothing comes that is for it.
+struct Deaf;
+
+impl Listener for Deaf {
+    fn message(&mut self, _: &[u8]) {}
+    fn answer(&mut self, _: bool) {}
+}
+
+/// Speaks until the broker has let it in; returns what was not understood yet.
+fn introduce(
+    mut socket: &std::net::TcpStream,
+    speech: &mut impl Speech,
+    patience: Duration,
+) -> io::Result<Vec<u8>> {
+    let deadline = Instant::now() + patience;
+    let (mut input, mut out) = (Vec::new(), Vec::new());
+    speech.greet(&mut out);
+    let mut bytes = [0; 4_096];
+    loop {
+        socket.write_all(&out)?;
+        out.clear();
+        if speech.is_ready() {
+            return Ok(input);
+        }
+        let left = deadline.saturating_duration_since(Instant::now());
+        socket.set_read_timeout(Some(left.max(Duration::from_millis(1))))?;
+        match socket.read(&mut bytes) {
+            Ok(0) => return Err(ErrorKind::UnexpectedEof.into()),
+            Ok(count) => input.extend_from_slice(&bytes[..count]),
+            Err(error) if error.kind() == ErrorKind::WouldBlock => return Err(ErrorKind::TimedOut.into()),
+            Err(error) => return Err(error),
+        }
+        let taken = speech.understand(&input, &mut out, &mut Deaf).map_err(broken)?;
+        input.drain(..taken);
+    }
+}
+
+fn broken(fault: Fault) -> io::Error {
+    io::Error::new(ErrorKind::InvalidData, fault.to_string())
+}

@@ -1,0 +1,235 @@
+"""`hbroker bench`: what it measures of real brokers is whole, and what a bad one does is seen."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from bench.brokers import running
+from bench.peers import Mosquitto, Nats
+from hbroker.bench.brokers import pids_at
+from hbroker.bench.layouts import LAYOUTS
+from hbroker.bench.process import cpu_seconds, descendants
+from hbroker.cli import main
+from hbroker.cli.exits import DONE, FAILED, USAGE
+from hbroker.runtime.state import GatewayRun, NetworkRun, NodeRun
+from tests.bench.brokers import broker_that
+from tests.frame.checkout import ROOT
+from tests.needs import need_mosquitto, need_nats
+from tests.waiting import until
+
+_PERCENTILES = {"p50", "p90", "p99", "p999"}
+_FAULTS = ("lost", "duplicated", "disordered", "damaged", "refused", "stalls")
+_CPUS = frozenset(sorted(os.sched_getaffinity(0))[:1])
+
+
+def bench(*flags: str) -> tuple[int, dict[str, Any]]:
+    """Runs it for a moment; its exit code, and what it found."""
+    short = ["--duration", "0.4", "--warm-up", "0.1", "--json"]
+    done = subprocess.run(
+        [sys.executable, "-m", "hbroker", "bench", *short, *flags],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert done.stdout, done.stderr
+    found: dict[str, Any] = json.loads(done.stdout)
+    return done.returncode, found
+
+
+def assert_whole(code: int, found: dict[str, Any]) -> None:
+    """Every copy came once and in order, and was answered for where that was asked for."""
+    faults = {name: found[name] for name in _FAULTS if found[name]}
+    assert (code, faults) == (DONE, {}), found
+    shape = LAYOUTS[found["layout"]].of(found["clients"])
+    assert found["delivered"] == found["sent"] * shape.copies // len(shape.publishers) > 0
+    assert found["acknowledged"] == (found["sent"] if found["qos"] else 0)
+    assert found["delivered_per_s"] > 0
+    assert found["generator_cpu"] > 0
+    assert set(found["latency_us"]) == _PERCENTILES
+
+
+def assert_accounted(found: dict[str, Any]) -> None:
+    """The broker's processes were found, and what they cost."""
+    assert found["broker_cpu_s"] > 0
+    assert found["broker_rss_bytes"] > 1 << 20
+    assert found["delivered_per_cpu_s"] > 0
+    assert found["others_cpu"] >= 0
+
+
+@pytest.mark.parametrize(
+    "flags",
+    [
+        ["fanin", "-n", "3", "-q", "2", "--window", "30", "--payload", "2000"],
+        ["fanout", "-n", "20", "-q", "1"],
+        ["pairs", "-n", "2", "-q", "1", "--transport", "mqtt5"],
+    ],
+)
+def test_a_broker_of_its_own(flags: list[str]) -> None:
+    code, found = bench(*flags)
+    assert_whole(code, found)
+    assert_accounted(found)
+    assert found["lateness_us"] is None
+
+
+def test_a_paced_load_is_as_fast_as_it_should_be_and_late_by_what_it_says() -> None:
+    code, found = bench("-n", "2", "--rate", "1000")
+    assert_whole(code, found)
+    assert found["rate"] == 1_000
+    # Half a second of it, and no more than what was due.
+    assert 400 <= found["sent"] <= 1_000 * (0.1 + found["seconds"] + 0.5)
+    assert set(found["lateness_us"]) == _PERCENTILES
+    assert found["lateness_us"]["p50"] <= found["latency_us"]["p50"]
+
+
+@pytest.mark.parametrize(("transport", "qos"), [("mqtt", "1"), ("mqtt5", "2")])
+def test_mosquitto(transport: str, qos: str, tmp_path: Path) -> None:
+    need_mosquitto()
+    with running(Mosquitto(), tmp_path, _CPUS) as broker:
+        to = f"{broker.address[0]}:{broker.address[1]}"
+        flags = ["-n", "3", "-q", qos, "--transport", transport, "--to", to]
+        code, found = bench(*flags, "--broker-pid", str(broker.pids[0]))
+    assert_whole(code, found)
+    assert_accounted(found)
+
+
+@pytest.mark.parametrize("layout", ["pairs", "fanin"])
+def test_nats(layout: str, tmp_path: Path) -> None:
+    need_nats()
+    with running(Nats(), tmp_path, _CPUS):
+        address = f"127.0.0.1:{json.loads((tmp_path / 'broker.conf').read_text())['port']}"
+        code, found = bench(layout, "-n", "3", "--transport", "nats", "--to", address)
+    assert_whole(code, found)
+    assert found["broker_cpu_s"] is None, "nobody said which processes it has"
+    assert found["delivered_per_cpu_s"] is None
+
+
+def test_what_a_broker_loses_doubles_or_damages_is_told() -> None:
+    kept: list[bytes] = []
+
+    def fate(number: int, payload: bytes) -> list[bytes]:
+        match number % 10:
+            case 1:
+                return []
+            case 2:
+                return [payload, payload]
+            case 3:
+                kept.append(payload)
+                return []
+            case 4:
+                return [payload, kept.pop()]
+            case 5:
+                return [payload[:-1] + bytes([payload[-1] ^ 1])]
+            case _:
+                return [payload]
+
+    with broker_that(fate) as address:
+        code, found = bench("-n", "1", "--transport", "nats", "--rate", "1000", "--to", address)
+    sent = found["sent"]
+    of_each = [len(range(residue, sent, 10)) for residue in range(10)]
+    assert code == FAILED
+    assert sent > 100
+    # One that is kept when the last was sent stays away.
+    assert found["lost"] == of_each[1] + of_each[5] + len(kept)
+    assert found["duplicated"] == of_each[2]
+    assert found["disordered"] == of_each[4]
+    assert found["damaged"] == of_each[5]
+    assert found["delivered"] == sent - found["lost"]
+
+
+def test_a_broker_that_swallows_all_stalls_the_window_and_does_not_end_the_load() -> None:
+    with broker_that(lambda *_: []) as address:
+        code, found = bench("-n", "1", "--transport", "nats", "--window", "8", "--to", address)
+    assert code == FAILED
+    assert found["stalls"] > 0
+    assert found["lost"] == found["sent"] > 8
+    assert found["latency_us"] is None
+
+
+def test_idle_sessions_are_there_in_the_end_and_have_their_size() -> None:
+    code, found = bench("sessions", "-n", "300")
+    assert (code, found["alive"]) == (DONE, 300), found
+    assert 500 < found["bytes_each"] < 20_000
+    assert found["connected_per_s"] > 0
+
+
+def test_idle_connections_are_counted_too(tmp_path: Path) -> None:
+    need_mosquitto()
+    with running(Mosquitto(), tmp_path, _CPUS) as broker:
+        to = f"{broker.address[0]}:{broker.address[1]}"
+        pid = str(broker.pids[0])
+        code, found = bench("sessions", "-n", "100", "--transport", "mqtt", "--to", to, "--broker-pid", pid)
+    assert (code, found["alive"]) == (DONE, 100), found
+    assert found["bytes_each"] > 0
+
+
+def test_a_cold_look_up_costs_one_question_and_one_answer_at_any_depth() -> None:
+    code, found = bench("resolve", "--depth", "2", "-n", "20")
+    assert code == DONE
+    assert [row["owner"] for row in found["depths"]] == ["node-0", "node-1", "node-2"]
+    for row in found["depths"]:
+        # A question that was late may be asked again.
+        assert 1 <= row["packets_out"] < 2
+        assert 1 <= row["packets_in"] < 2
+        assert row["cached_ns"] < row["cold_us"]["p50"] * 1_000
+
+
+def test_who_is_not_there_or_goes_away_is_an_error(capsys: pytest.CaptureFixture[str]) -> None:
+    with broker_that(lambda *_: []) as address:
+        pass
+    assert main(["bench", "--transport", "mqtt", "--to", address]) == FAILED
+    assert "refused" in capsys.readouterr().err
+
+
+def test_a_broker_that_goes_away_ends_the_load_with_a_word(tmp_path: Path) -> None:
+    need_mosquitto()
+    with running(Mosquitto(), tmp_path, _CPUS) as broker:
+        to = f"{broker.address[0]}:{broker.address[1]}"
+        command = [sys.executable, "-m", "hbroker", "bench", "--transport", "mqtt", "--to", to]
+        process = subprocess.Popen(command, cwd=ROOT, stderr=subprocess.PIPE, text=True)
+        until(lambda: cpu_seconds(broker.pids) > 0.1, "the load runs", 20)
+    _, told = process.communicate(timeout=20)
+    assert process.returncode == FAILED
+    assert "a connection of the load ended" in told
+
+
+@pytest.mark.parametrize(
+    "flags",
+    [
+        ["pears"],
+        ["--transport", "nats"],
+        ["--transport", "nats", "--to", "127.0.0.1:1", "--qos", "1"],
+        ["--payload", "15"],
+        ["--window", "5", "--open"],
+        ["--window", "0"],
+        ["--cpus", "x"],
+        ["--cpus", "100000"],
+        ["-n", "0"],
+        ["resolve", "--to", "127.0.0.1:1"],
+        ["sessions", "--transport", "nats"],
+    ],
+)
+def test_what_cannot_be_is_refused_before_anything_runs(flags: list[str]) -> None:
+    try:
+        code = main(["bench", *flags])
+    except SystemExit as end:
+        code = int(end.code or 0)
+    assert code == USAGE
+
+
+def test_the_processes_of_a_network_are_found_by_any_of_its_addresses() -> None:
+    node = NodeRun("root", "", "127.0.0.1:7700", "up", 1, None, 0)
+    gateway = GatewayRun("gateway", ("mqtt://0.0.0.0:1883", "ws://0.0.0.0:8083/mqtt"), "up", 2, None, 0)
+    network = NetworkRun("home", "home.yaml", os.getpid(), 0.0, (node,), (gateway,))
+    ours = (os.getpid(), *descendants(os.getpid()))
+    for port in (7700, 1883, 8083):
+        assert pids_at(("127.0.0.1", port), [network]) == ours
+    assert pids_at(("127.0.0.1", 1), [network]) == ()
