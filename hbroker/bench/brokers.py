@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import socket
 import subprocess
 import sys
 from collections.abc import Callable, Iterator, Sequence
@@ -59,7 +60,7 @@ def own_network(topology: Topology, cpus: frozenset[int] | None) -> Iterator[Bro
 
 def pids_at(address: Address, networks: Sequence[NetworkRun]) -> tuple[int, ...]:
     """The processes of the network of this host that has a node or a gateway at this port; (): none has."""
-    for network in networks:
+    for network in networks if _is_here(address[0]) else ():
         nodes = [parse_address(node.address) for node in network.nodes]
         listeners = [
             parse_address(url.partition("://")[2].partition("/")[0], default_port=0)
@@ -69,6 +70,17 @@ def pids_at(address: Address, networks: Sequence[NetworkRun]) -> tuple[int, ...]
         if any(port == address[1] for _, port in (*nodes, *listeners)):
             return (network.pid, *descendants(network.pid))
     return ()
+
+
+def _is_here(host: str) -> bool:
+    """Whether it is an address of this machine: others cannot be bound to."""
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    with socket.socket(family, socket.SOCK_DGRAM) as probe:
+        try:
+            probe.bind((host, 0))
+        except OSError:
+            return False
+    return True
 
 
 @contextmanager

@@ -233,3 +233,4 @@ def test_the_processes_of_a_network_are_found_by_any_of_its_addresses() -> None:
     for port in (7700, 1883, 8083):
         assert pids_at(("127.0.0.1", port), [network]) == ours
     assert pids_at(("127.0.0.1", 1), [network]) == ()
+    assert pids_at(("192.0.2.1", 7700), [network]) == (), "that is another machine (RFC 5737)"

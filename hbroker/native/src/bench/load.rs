@@ -200,6 +200,7 @@ impl Load {
 
     /// When the next message of a paced load is due; `None`: it is not paced, or windows are full.
     pub fn next_due(&self) -> Option<Nanos> {
+        self.plan.rate?;
         let open = self.streams.iter().enumerate().filter(|(_, stream)| self.room(stream) > 0);
         open.filter_map(|(number, _)| self.due_at(number)).min()
     }
