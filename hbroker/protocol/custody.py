@@ -141,6 +141,8 @@ class Custody:
         child.strays.add(parcels(records))
         child.strays.handle_timeout(now)
         self._plan(child)
+        # The child tells those whom it is sent: in vain over a link of an earlier run of theirs.
+        self._subscribing.moved(delegation.as_cut())
         self._core.drop_retained(delegation.subtree)
         child.machine.handle(DelegationEvent.ADOPTED)
         self._joined(child)
