@@ -7,6 +7,7 @@ import pytest
 from hbroker._native import topic_matches
 from hbroker._proto import packet_pb2 as pb
 from hbroker.protocol.outcome import Subscribed
+from hbroker.protocol.terms import SessionTerms
 from hbroker.sim.network import CLEAR, ClientHost, Datagram, Faults
 from tests.network.networks import HOME, Tree
 
@@ -68,6 +69,22 @@ def test_what_a_parent_took_in_for_a_child_that_it_forgot_reaches_all_owners_bel
     tree.world.run(10_000_000)
     wanted = [topic_matches(filter, topic) for topic in ("home/kitchen/lamp", "home/kitchen/oven/light")]
     assert [bool(len(node.control.subscribers)) for node in (kitchen, oven)] == wanted
+
+
+def test_a_subscriber_that_began_anew_hears_of_a_child_that_its_parent_forgot() -> None:
+    """The child has its session, and a link to the run before: what it tells goes there."""
+    tree = Tree.grow(24, ["home", "home/kitchen"])
+    home, terms = tree.nodes["home"], SessionTerms("subscriber", session=77, expiry_s=60)
+    before = tree.client("subscriber", terms)
+    subscribe(before, "#")
+    before.kill()
+    home.kill()
+    home.restart(remembers=False)
+    subscriber = tree.client("subscriber", terms)
+    assert "kitchen" not in subscribe(subscriber, "#").owners, "nobody knows of it yet"
+    tree.world.run(10_000_000)
+    tree.client("publisher").publish("home/kitchen/lamp", b"on", qos=1)
+    await_message(subscriber)
 
 
 def test_a_subscriber_that_has_moved_asks_the_new_owner_that_cannot_find_it() -> None:
