@@ -13,7 +13,7 @@ from bench.brokers import Broker, Running, running
 from bench.plan import Plan
 from bench.rounds import Round, Timing
 from bench.transport import PAYLOAD_BYTES
-from hbroker.bench.launching import NoAnswer
+from hbroker.bench.launching import NoAnswer, ended
 
 __all__ = ["measure_generated"]
 
@@ -86,11 +86,15 @@ def _told(broker: Broker, node: Running, plan: Plan, timing: Timing) -> dict[str
     if plan.rate is not None:
         command += ["--rate", str(plan.rate)]
     patience = timing.warm_up + timing.duration + _PATIENCE_S
-    try:
-        done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=patience)
-    except subprocess.TimeoutExpired:
-        raise NoAnswer(f"{broker.name}: the load did not end") from None
-    if not done.stdout:
-        raise NoAnswer(f"{broker.name}: {done.stderr.strip()}")
-    told: dict[str, Any] = json.loads(done.stdout)
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as load:
+        try:
+            said, complaint = load.communicate(timeout=patience)
+        except subprocess.TimeoutExpired:
+            raise NoAnswer(f"{broker.name}: the load did not end") from None
+        finally:
+            if load.poll() is None:
+                ended(load)
+    if not said:
+        raise NoAnswer(f"{broker.name}: {complaint.decode().strip()}")
+    told: dict[str, Any] = json.loads(said)
     return told
