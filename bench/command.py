@@ -19,6 +19,7 @@ from bench.report import as_json, as_text, progress_line
 from bench.rounds import Timing
 from bench.series import Measure, Policy, Series, run_all
 from bench.transport import NoAnswer
+from hbroker.bench.launching import end_strays
 
 __all__ = ["flags", "list_of", "measure_all", "paced_plans", "pair_plans"]
 
@@ -115,6 +116,7 @@ def measure_all(
         print(error, file=sys.stderr)
         return 1
     except KeyboardInterrupt:
+        end_strays()
         code = _INTERRUPTED
     print(json.dumps(as_json(series, missing), indent=2) if asked.json else as_text(series, missing))
     return code

@@ -15,7 +15,7 @@ from typing import Final
 from hbroker.bench.process import descendants
 from hbroker.errors import HBrokerError
 
-__all__ = ["NoAnswer", "announcement", "ended", "free_port", "launch", "on_cpus"]
+__all__ = ["NoAnswer", "announcement", "end_strays", "ended", "free_port", "launch", "on_cpus"]
 
 _READY_S: Final = 15.0
 _END_S: Final = 5.0
@@ -63,6 +63,15 @@ def ended(process: subprocess.Popen[bytes]) -> None:
                 os.kill(pid, signal.SIGKILL)
     if process.stdout is not None:
         process.stdout.close()
+
+
+def end_strays() -> None:
+    """Ends what this process has started and does not know of: an interrupt came just then."""
+    for pid in descendants(os.getpid()):
+        with suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
+        with suppress(ChildProcessError):
+            os.waitpid(pid, 0)
 
 
 @contextmanager
