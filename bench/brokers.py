@@ -15,11 +15,11 @@ from typing import Final, Protocol
 from bench.plan import Plan
 from bench.transport import Address, Publisher, Subscriber
 from hbroker.bench.launching import NoAnswer, ended, on_cpus
-from hbroker.bench.plan import Transport
 from hbroker.bench.process import descendants
 
 __all__ = [
     "Broker",
+    "NativeLoadAlone",
     "Running",
     "Started",
     "running",
@@ -48,8 +48,8 @@ class Broker(Protocol):
         """As the table calls it."""
 
     @property
-    def transport(self) -> Transport:
-        """What its clients speak."""
+    def transport(self) -> str:
+        """What its clients speak, as the load's `--transport` has it."""
 
     def version(self) -> str | None:
         """None: it is not on this machine."""
@@ -62,6 +62,16 @@ class Broker(Protocol):
 
     def subscriber(self, address: Address, plan: Plan) -> Subscriber:
         """Connects the subscribing side."""
+
+
+class NativeLoadAlone:
+    """A broker whose language the load in Python does not speak."""
+
+    def publisher(self, address: Address, plan: Plan) -> Publisher:
+        raise NoAnswer("there is no load in Python for it")
+
+    def subscriber(self, address: Address, plan: Plan) -> Subscriber:
+        raise NoAnswer("there is no load in Python for it")
 
 
 @contextmanager

@@ -15,33 +15,34 @@ from typing import Final
 from bench.brokers import Broker
 from bench.load import BURST
 from bench.plan import Plan
-from bench.report import as_json, as_text, progress_line
+from bench.report import as_json, as_text, not_installed, progress_line
 from bench.rounds import Timing
-from bench.series import Measure, Policy, Series, run_all
-from bench.transport import NoAnswer
+from bench.series import Contestant, Measure, Policy, Series, run_all
 from hbroker.bench.launching import end_strays
 
-__all__ = ["flags", "list_of", "measure_all", "paced_plans", "pair_plans"]
+__all__ = [
+    "broker_and_load_cpus",
+    "flags",
+    "list_of",
+    "measure_all",
+    "paced_plans",
+    "pair_plans",
+    "policy_of",
+    "run_series",
+    "timing_flags",
+]
 
 _INTERRUPTED: Final = 130
 _MOST_WINDOW: Final = 8_192
 """Half of the cycle by which the MQTT subscriber tells a message from one a cycle earlier."""
 
 
-def flags(name: str, description: str) -> argparse.ArgumentParser:
-    """What can be asked of every measurement."""
+def timing_flags(name: str, description: str) -> argparse.ArgumentParser:
+    """What can be asked of every measurement: how long and how often."""
     parser = argparse.ArgumentParser(prog=f"python -m {name}", description=description)
     parser.add_argument("--rounds", type=int, default=5, help="undisturbed rounds of each series (default 5)")
     parser.add_argument("--duration", type=float, default=2.0, help="seconds of each round (default 2)")
     parser.add_argument("--warm-up", type=float, default=0.7, help="seconds before each (default 0.7)")
-    parser.add_argument(
-        "--pairs", type=list_of(range(1, 65)), default=[1, 8], help="how many, as in 1,8 (the default)"
-    )
-    parser.add_argument("--qos", type=list_of(range(2)), default=[0, 1], help="0, 1 or 0,1 (the default)")
-    parser.add_argument("--window", type=_window, default=4_096, help="messages under way (default 4096)")
-    parser.add_argument(
-        "--rate", type=int, default=2_000, help="messages a second for the latency (default 2000; 0: none)"
-    )
     parser.add_argument(
         "--others", type=float, default=0.1, help="share of a CPU that others may use (default 0.1)"
     )
@@ -51,7 +52,28 @@ def flags(name: str, description: str) -> argparse.ArgumentParser:
         default=120.0,
         help="seconds to wait for a quiet machine, in all (default 120)",
     )
+    parser.add_argument(
+        "--most",
+        type=float,
+        default=float("inf"),
+        metavar="SECONDS",
+        help="begin no round after so long (default: no limit)",
+    )
     parser.add_argument("--json", action="store_true", help="print every round as JSON")
+    return parser
+
+
+def flags(name: str, description: str) -> argparse.ArgumentParser:
+    """The same, and which loads."""
+    parser = timing_flags(name, description)
+    parser.add_argument(
+        "--pairs", type=list_of(range(1, 65)), default=[1, 8], help="how many, as in 1,8 (the default)"
+    )
+    parser.add_argument("--qos", type=list_of(range(2)), default=[0, 1], help="0, 1 or 0,1 (the default)")
+    parser.add_argument("--window", type=_window, default=4_096, help="messages under way (default 4096)")
+    parser.add_argument(
+        "--rate", type=int, default=2_000, help="messages a second for the latency (default 2000; 0: none)"
+    )
     return parser
 
 
@@ -83,43 +105,59 @@ def measure_all(
     plans_for: Callable[[argparse.Namespace, frozenset[int]], Sequence[Plan]],
     measure: Measure,
 ) -> int:
-    """Measures and prints. Returns the exit code: 0 done, 1 a broker failed, 130 interrupted.
+    """Measures and prints. Returns the exit code of `run_series`.
 
     `measure`: one round. `plans_for`: the loads on these CPUs. They go plan by plan, and within each broker
     by broker, so that those that are compared run next to each other. What was found until an interrupt is
     printed.
     """
+    found = broker_and_load_cpus()
+    if found is None:
+        return 1
+    broker_cpus, load_cpus = found
+    here = [broker for broker in brokers if broker.version() is not None]
+    left_out = [not_installed(broker.name) for broker in brokers if broker not in here]
+    plans = plans_for(asked, load_cpus)
+    series = [Series(Contestant.of(broker, measure), plan) for plan, broker in product(plans, here)]
+    code = run_series(series, policy_of(asked, broker_cpus))
+    print(json.dumps(as_json(series, left_out), indent=2) if asked.json else as_text(series, left_out))
+    return code
+
+
+def broker_and_load_cpus() -> tuple[frozenset[int], frozenset[int]] | None:
+    """A CPU for the broker and one for the load; None, and a word, where there are not two."""
     cpus = sorted(os.sched_getaffinity(0))
     if len(cpus) < 2:
         print("two CPUs are needed: one for the broker, one for the load", file=sys.stderr)
-        return 1
-    _open_many_files()
-    here = [broker for broker in brokers if broker.version() is not None]
-    missing = [broker.name for broker in brokers if broker not in here]
-    plans = plans_for(asked, frozenset(cpus[1:2]))
-    series = [Series(broker, plan) for plan, broker in product(plans, here)]
-    policy = Policy(
-        measure=measure,
+        return None
+    return frozenset(cpus[:1]), frozenset(cpus[1:2])
+
+
+def policy_of(asked: argparse.Namespace, broker_cpus: frozenset[int]) -> Policy:
+    """What `timing_flags` asked for."""
+    return Policy(
         rounds=asked.rounds,
         timing=Timing(asked.warm_up, asked.duration),
-        broker_cpus=frozenset(cpus[:1]),
+        broker_cpus=broker_cpus,
         most_others=asked.others,
         patience_s=asked.patience,
+        most_s=asked.most,
     )
-    code = 0
+
+
+def run_series(series: Sequence[Series], policy: Policy) -> int:
+    """Runs the rounds and says how each went. Returns the exit code: 0 done, 1 a broker failed, 130
+    interrupted."""
+    _open_many_files()
     # Asked to end, it ends those too that it started, as after Ctrl-C.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
         for number, (one, round) in enumerate(run_all(series, policy), 1):
             print(f"round {number}: {progress_line(one, round)}", file=sys.stderr, flush=True)
-    except NoAnswer as error:
-        print(error, file=sys.stderr)
-        return 1
     except KeyboardInterrupt:
         end_strays()
-        code = _INTERRUPTED
-    print(json.dumps(as_json(series, missing), indent=2) if asked.json else as_text(series, missing))
-    return code
+        return _INTERRUPTED
+    return 1 if any(one.failures for one in series) else 0
 
 
 def _open_many_files() -> None:

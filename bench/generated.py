@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, Final
@@ -19,16 +20,23 @@ __all__ = ["measure_generated"]
 
 _PATIENCE_S: Final = 60.0
 """To connect, and until the last message has arrived."""
+_HBROKER_BENCH: Final = (sys.executable, "-m", "hbroker", "bench")
 
 
-def measure_generated(broker: Broker, plan: Plan, timing: Timing, broker_cpus: frozenset[int]) -> Round:
-    """As `bench.rounds.measure`. Raises NoAnswer where the broker or its load does not come up, or goes
-    away."""
+def measure_generated(
+    broker: Broker,
+    plan: Plan,
+    timing: Timing,
+    broker_cpus: frozenset[int],
+    load: Sequence[str] = _HBROKER_BENCH,
+) -> Round:
+    """As `bench.rounds.measure`. `load`: a command with the flags and the JSON of `hbroker bench`. Raises
+    NoAnswer where the broker or its load does not come up, or goes away."""
     with (
         TemporaryDirectory(prefix="hbroker-bench-") as directory,
         running(broker, Path(directory), broker_cpus) as node,
     ):
-        told = _told(broker, node, plan, timing)
+        told = _told(broker, node, plan, timing, load)
     return Round(
         broker=broker.name,
         qos=plan.qos,
@@ -67,7 +75,7 @@ _SAME: Final = (
 """Fields that have one name in both."""
 
 
-def _told(broker: Broker, node: Running, plan: Plan, timing: Timing) -> dict[str, Any]:
+def _told(broker: Broker, node: Running, plan: Plan, timing: Timing, load: Sequence[str]) -> dict[str, Any]:
     """What it says as JSON, also where something is lost."""
     flags = {
         "--transport": broker.transport,
@@ -80,20 +88,20 @@ def _told(broker: Broker, node: Running, plan: Plan, timing: Timing) -> dict[str
         "--warm-up": timing.warm_up,
         "--duration": timing.duration,
     }
-    layout, clients = ("pairs", plan.pairs) if plan.subscribers == 1 else ("fanout", plan.subscribers)
-    command = [sys.executable, "-m", "hbroker", "bench", layout, "--clients", str(clients), "--json"]
+    layout, clients = plan.layout
+    command = [*load, layout, "--clients", str(clients), "--json"]
     command += [str(word) for flag in flags.items() for word in flag]
     if plan.rate is not None:
         command += ["--rate", str(plan.rate)]
     patience = timing.warm_up + timing.duration + _PATIENCE_S
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as load:
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
         try:
-            said, complaint = load.communicate(timeout=patience)
+            said, complaint = process.communicate(timeout=patience)
         except subprocess.TimeoutExpired:
             raise NoAnswer(f"{broker.name}: the load did not end") from None
         finally:
-            if load.poll() is None:
-                ended(load)
+            if process.poll() is None:
+                ended(process)
     if not said:
         raise NoAnswer(f"{broker.name}: {complaint.decode().strip()}")
     told: dict[str, Any] = json.loads(said)

@@ -1,7 +1,7 @@
-"""Other brokers of MQTT, as the system's packages have them.
+"""Other brokers, as the system's packages have them.
 
-None is handicapped: each gets tcp_nodelay and queues without a limit, or as long as it allows, and keeps on
-disk only what it keeps nowhere else.
+None is handicapped: each gets tcp_nodelay (which nats-server sets by itself) and queues without a limit, or
+as long as it allows, and keeps on disk only what it keeps nowhere else.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from abc import ABC, abstractmethod
 from pathlib import Path
 from typing import Final
 
-from bench.brokers import Started, wait_for_port
+from bench.brokers import NativeLoadAlone, Started, wait_for_port
 from bench.mqtt import MqttPublisher, MqttSubscriber
 from bench.plan import Plan
 from bench.secure import issue
@@ -23,7 +23,7 @@ from bench.transport import Address, NoAnswer, Publisher, Subscriber
 from hbroker.bench.launching import free_port, launch
 from hbroker.bench.plan import Transport
 
-__all__ = ["Mosquitto", "Nats"]
+__all__ = ["Mosquitto", "Nats", "NatsCore"]
 
 _HOST: Final = "127.0.0.1"
 
@@ -32,12 +32,8 @@ class _Peer(ABC):
     """A program that has its settings in a file, and listens at a port that the file names."""
 
     name: str
-    transport: Transport = "mqtt"
     _program: str
     _asks_version: str
-
-    def __init__(self, *, tls: bool = False) -> None:
-        self._tls = tls
 
     def version(self) -> str | None:
         program = self._path()
@@ -59,12 +55,6 @@ class _Peer(ABC):
             wait_for_port(process, address)
             return process, address
 
-    def publisher(self, address: Address, plan: Plan) -> Publisher:
-        return MqttPublisher(address, plan.pairs, plan.qos, tls=self._tls)
-
-    def subscriber(self, address: Address, plan: Plan) -> Subscriber:
-        return MqttSubscriber(address, plan.pairs, plan.qos, plan.subscribers, tls=self._tls)
-
     @abstractmethod
     def _settings(self, port: int, directory: Path) -> str:
         """The text of its file."""
@@ -74,7 +64,22 @@ class _Peer(ABC):
         return shutil.which(self._program, path=path)
 
 
-class Mosquitto(_Peer):
+class _MqttPeer(_Peer):
+    """Its clients speak MQTT."""
+
+    transport: Transport = "mqtt"
+
+    def __init__(self, *, tls: bool = False) -> None:
+        self._tls = tls
+
+    def publisher(self, address: Address, plan: Plan) -> Publisher:
+        return MqttPublisher(address, plan.pairs, plan.qos, tls=self._tls)
+
+    def subscriber(self, address: Address, plan: Plan) -> Subscriber:
+        return MqttSubscriber(address, plan.pairs, plan.qos, plan.subscribers, tls=self._tls)
+
+
+class Mosquitto(_MqttPeer):
     """Eclipse Mosquitto."""
 
     name = "mosquitto"
@@ -99,7 +104,7 @@ class Mosquitto(_Peer):
         return "\n".join((f"listener {port} {_HOST}", *secured, *self._SETTINGS, ""))
 
 
-class Nats(_Peer):
+class Nats(_MqttPeer):
     """nats-server's MQTT listener. Its sessions and messages of QoS 1 are JetStream's, which are files."""
 
     name = "nats-server"
@@ -119,5 +124,24 @@ class Nats(_Peer):
             "port": free_port(),
             "jetstream": {"store_dir": str(directory / "jetstream")},
             "mqtt": mqtt,
+        }
+        return json.dumps(settings)
+
+
+class NatsCore(NativeLoadAlone, _Peer):
+    """nats-server, by its own protocol: nothing is kept."""
+
+    name = "nats-server"
+    transport: Transport = "nats"
+    _program = "nats-server"
+    _asks_version = "--version"
+
+    def _settings(self, port: int, directory: Path) -> str:
+        settings = {
+            "server_name": "bench",
+            "host": _HOST,
+            "port": port,
+            "max_pending": 1 << 30,  # bytes that wait for one client; 64 MiB by default
+            "write_deadline": "60s",  # so long a client may take none; 10 s by default
         }
         return json.dumps(settings)

@@ -9,8 +9,9 @@ __all__ = ["Plan"]
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """A load. `pairs`: topics, each with one publisher and so many `subscribers`. `rate`: messages a second
-    in all; None: closed loop, with `window` messages under way. `cpus`: of the load."""
+    """A load. `pairs`: topics, each with so many `publishers` and `subscribers`, of which there are many at
+    one end alone. `rate`: messages a second in all; None: closed loop, with `window` messages under way.
+    `cpus`: of the load."""
 
     pairs: int
     qos: int
@@ -18,3 +19,11 @@ class Plan:
     rate: int | None
     cpus: frozenset[int]
     subscribers: int = 1
+    publishers: int = 1
+
+    @property
+    def layout(self) -> tuple[str, int]:
+        """As `hbroker bench` calls it, and how many clients it has."""
+        if self.publishers > 1:
+            return "fanin", self.publishers
+        return ("pairs", self.pairs) if self.subscribers == 1 else ("fanout", self.subscribers)

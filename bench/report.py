@@ -9,18 +9,19 @@ from dataclasses import asdict
 from operator import attrgetter
 from typing import Any, Final
 
+from bench.plan import Plan
 from bench.rounds import Round
 from bench.series import Series, Spread
 from hbroker.bench.process import cpu_model
 
-__all__ = ["as_json", "as_text", "progress_line"]
+__all__ = ["as_json", "as_text", "load_of", "not_installed", "progress_line"]
 
 _BUSY: Final = 0.85
 """From this share of its CPU on, a side is what limits the rate; others may have the rest."""
 
 
-def as_text(series: Sequence[Series], missing: Sequence[str]) -> str:
-    """The tables, and what has to be said with them."""
+def as_text(series: Sequence[Series], left_out: Sequence[str]) -> str:
+    """The tables, and what has to be said with them. `left_out`: what was not measured, and why."""
     flat_out = [one for one in series if one.plan.rate is None]
     paced = [one for one in series if one.plan.rate is not None]
     parts = [_machine(), ", ".join(_versions(series))]
@@ -29,26 +30,35 @@ def as_text(series: Sequence[Series], missing: Sequence[str]) -> str:
     if paced:
         parts.append(_table(_PACED, [_paced_row(one) for one in paced]))
     parts.append(_faults(series))
-    parts.extend(f"{name} is not installed: not measured" for name in missing)
+    parts.extend(_failures(series))
+    parts.extend(left_out)
     return "\n\n".join(part for part in parts if part)
 
 
-def as_json(series: Sequence[Series], missing: Sequence[str]) -> dict[str, Any]:
+def not_installed(name: str) -> str:
+    """What is said of a broker that is not on this machine."""
+    return f"{name} is not installed: not measured"
+
+
+def as_json(series: Sequence[Series], left_out: Sequence[str]) -> dict[str, Any]:
     """Everything, each round of it; what the tables show is the medians of the quiet rounds."""
     return {
         "machine": {"cpu": cpu_model(), "cpus": os.cpu_count(), "kernel": platform.release()},
-        "missing": list(missing),
+        "left_out": list(left_out),
         "series": [
             {
-                "broker": one.broker.name,
-                "version": one.broker.version(),
+                "broker": one.contestant.name,
+                "version": one.contestant.version(),
+                "load": load_of(one.plan),
                 "pairs": one.plan.pairs,
+                "publishers": one.plan.publishers,
                 "subscribers": one.plan.subscribers,
                 "qos": one.plan.qos,
                 "rate": one.plan.rate,
                 "limit": _limit(one),
                 "delivered_per_s": _median(one, "delivered_per_s"),
                 "delivered_per_cpu_s": _median(one, "delivered_per_cpu_s"),
+                "failures": one.failures,
                 "quiet_rounds": [asdict(round) for round in one.quiet],
                 "disturbed_rounds": [asdict(round) for round in one.disturbed],
             }
@@ -57,13 +67,30 @@ def as_json(series: Sequence[Series], missing: Sequence[str]) -> dict[str, Any]:
     }
 
 
-def progress_line(one: Series, round: Round) -> str:
-    """What one round showed."""
+def load_of(plan: Plan) -> str:
+    """A plan in a few words."""
+    match plan.layout:
+        case ("pairs", 1):
+            layout = "1 pair"
+        case ("pairs", count):
+            layout = f"{count} pairs"
+        case ("fanin", count):
+            layout = f"{count:,} to 1"
+        case (_, count):
+            layout = f"1 to {count:,}"
+    pace = "" if plan.rate is None else f", {plan.rate}/s"
+    return f"{layout}, QoS {plan.qos}{pace}"
+
+
+def progress_line(one: Series, round: Round | None) -> str:
+    """What one round showed; None: it failed."""
+    if round is None:
+        return f"{one.contestant.name}, {load_of(one.plan)}: {one.failures[-1]}"
     rate = f"{_count(round.delivered_per_s)} msg/s, {_count(round.delivered_per_cpu_s)} per CPU-second"
     if round.latency_us is not None:
         rate = f"p50 {round.latency_us['p50']:.0f} µs, p99 {round.latency_us['p99']:.0f} µs"
     kept = "" if round in one.quiet else f"; discarded: others used {round.others_cpu:.0%} of a CPU"
-    return f"{one.broker.name}, {_plan(one)}: {rate}{kept}"
+    return f"{one.contestant.name}, {load_of(one.plan)}: {rate}{kept}"
 
 
 _FLAT_OUT: Final = (
@@ -71,26 +98,41 @@ _FLAT_OUT: Final = (
     "load",
     "msg/s",
     "msg/broker CPU-s",
+    "broker CPU-s",
     "broker CPU",
     "load CPU",
     "limit",
     "msg/datagram in, out",
     "RSS",
+    "lost, doubled, disordered",
     "rounds",
 )
-_PACED: Final = ("broker", "load", "p50 µs", "p90 µs", "p99 µs", "p99.9 µs", "broker CPU", "rounds")
+_PACED: Final = (
+    "broker",
+    "load",
+    "p50 µs",
+    "p90 µs",
+    "p99 µs",
+    "p99.9 µs",
+    "broker CPU",
+    "load CPU",
+    "lost, doubled, disordered",
+    "rounds",
+)
 
 
 def _flat_out_row(one: Series) -> list[str]:
     rates = [_spread(one.spread(attrgetter(name))) for name in _RATES]
     return [
-        one.broker.name,
-        _plan(one),
+        one.contestant.name,
+        load_of(one.plan),
         *rates,
+        _seconds(_median(one, "broker_cpu_s")),
         *(_percent(_median(one, name)) for name in ("broker_cpu", "generator_cpu")),
         _limit(one),
         _bundles(one),
         _mebibytes(_median(one, "broker_rss_bytes")),
+        _mishaps(one),
         _rounds(one),
     ]
 
@@ -104,8 +146,9 @@ def _paced_row(one: Series) -> list[str]:
         return "-" if found is None else f"{found.median:.0f} ({found.least:.0f}-{found.most:.0f})"
 
     names = ("p50", "p90", "p99", "p999")
-    busy = _percent(_median(one, "broker_cpu"))
-    return [one.broker.name, _plan(one), *map(percentile, names), busy, _rounds(one)]
+    busy = [_percent(_median(one, name)) for name in ("broker_cpu", "generator_cpu")]
+    name, load = one.contestant.name, load_of(one.plan)
+    return [name, load, *map(percentile, names), *busy, _mishaps(one), _rounds(one)]
 
 
 def _faults(series: Sequence[Series]) -> str:
@@ -114,8 +157,9 @@ def _faults(series: Sequence[Series]) -> str:
         sums = {name: sum(getattr(round, name) for round in one.all) for name in _FAULTS}
         if any(sums.values()):
             told = ", ".join(f"{count} {name}" for name, count in sums.items() if count)
-            lines.append(f"{one.broker.name}, {_plan(one)}: {told}")
-    delivered = sum(round.delivered for one in series for round in one.all)
+            lines.append(f"{one.contestant.name}, {load_of(one.plan)}: {told}")
+    checked = [one for one in series if one.contestant.is_checked]
+    delivered = sum(round.delivered for one in checked for round in one.all)
     whole = f"{delivered:,} messages in all rounds"
     return (
         "\n".join((f"{whole}; but:", *lines))
@@ -127,6 +171,20 @@ def _faults(series: Sequence[Series]) -> str:
 _FAULTS: Final = ("lost", "duplicated", "disordered", "corrupted", "stalls")
 
 
+def _mishaps(one: Series) -> str:
+    """Of all rounds, the discarded too."""
+    sums = (sum(getattr(round, name) for round in one.all) for name in ("lost", "duplicated", "disordered"))
+    return ", ".join(f"{count:,}" for count in sums) if one.all and one.contestant.is_checked else "-"
+
+
+def _failures(series: Sequence[Series]) -> list[str]:
+    return [
+        f"{one.contestant.name}, {load_of(one.plan)}: {len(one.failures)} rounds failed: {one.failures[-1]}"
+        for one in series
+        if one.failures
+    ]
+
+
 def _limit(one: Series) -> str:
     """What kept the rate from being higher."""
     broker, generator = _median(one, "broker_cpu"), _median(one, "generator_cpu")
@@ -135,14 +193,6 @@ def _limit(one: Series) -> str:
     if broker >= _BUSY:
         return "broker"
     return "load" if generator >= _BUSY else "neither"
-
-
-def _plan(one: Series) -> str:
-    pairs = "1 pair" if one.plan.pairs == 1 else f"{one.plan.pairs} pairs"
-    if one.plan.subscribers > 1:
-        pairs = f"{one.plan.pairs} to {one.plan.subscribers * one.plan.pairs:,}"
-    pace = "" if one.plan.rate is None else f", {one.plan.rate}/s"
-    return f"{pairs}, QoS {one.plan.qos}{pace}"
 
 
 def _rounds(one: Series) -> str:
@@ -177,12 +227,16 @@ def _percent(share: float | None) -> str:
     return "-" if share is None else f"{share:.0%}"
 
 
+def _seconds(value: float | None) -> str:
+    return "-" if value is None else f"{value:.2f}"
+
+
 def _mebibytes(size: float | None) -> str:
-    return "-" if size is None else f"{size / 2**20:.0f} MiB"
+    return f"{size / 2**20:.0f} MiB" if size else "-"
 
 
 def _versions(series: Sequence[Series]) -> list[str]:
-    return list(dict.fromkeys(f"{one.broker.name} {one.broker.version()}" for one in series))
+    return list(dict.fromkeys(f"{one.contestant.name} {one.contestant.version()}" for one in series))
 
 
 def _machine() -> str:

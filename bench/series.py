@@ -1,8 +1,8 @@
 """Interleaved rounds, and what they say together.
 
-A *series* is one broker under one plan. The rounds of all series take turns, so that what changes on the
+A *series* is one contestant under one plan. The rounds of all series take turns, so that what changes on the
 machine in the meantime meets all alike. A round in which others used the machine is discarded, not averaged;
-a series that got too few quiet rounds says so.
+a series that got too few quiet rounds says so. So does one whose broker failed.
 """
 
 from __future__ import annotations
@@ -10,35 +10,55 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from statistics import median
 from typing import Final, TypeAlias
 
 from bench.brokers import Broker
 from bench.plan import Plan
 from bench.rounds import Round, Timing
+from hbroker.bench.launching import NoAnswer
 from hbroker.bench.process import machine_busy_seconds
 
-__all__ = ["Measure", "Policy", "Series", "Spread", "run_all"]
+__all__ = ["Contestant", "Measure", "Policy", "Series", "Spread", "run_all"]
 
 _GLANCE_S: Final = 0.25
-
+_MOST_FAILURES: Final = 2
+"""After so many a series is given up."""
 
 Measure: TypeAlias = Callable[[Broker, Plan, Timing, frozenset[int]], Round]
 """Runs a load on a broker that has these CPUs. Raises NoAnswer."""
 
 
 @dataclass(frozen=True, slots=True)
-class Policy:
-    """How to measure. `measure`: one round. `rounds`: quiet ones wanted of each series. `most_others`: the
-    share of a CPU that others may use in a quiet round. `patience_s`: how long to wait, in all, for the
-    machine to become quiet."""
+class Contestant:
+    """Who takes part. `name`: as the tables call it. `version`: None where it is not on this machine.
+    `measure`: one round of it; raises NoAnswer. `is_checked`: lost, doubled and disordered copies are
+    counted."""
 
-    measure: Measure
+    name: str
+    version: Callable[[], str | None]
+    measure: Callable[[Plan, Timing, frozenset[int]], Round]
+    is_checked: bool = True
+
+    @classmethod
+    def of(cls, broker: Broker, measure: Measure, name: str | None = None) -> Contestant:
+        """A broker, by its own name or another."""
+        return cls(name or broker.name, broker.version, partial(measure, broker))
+
+
+@dataclass(frozen=True, slots=True)
+class Policy:
+    """How to measure. `rounds`: quiet ones wanted of each series. `most_others`: the share of a CPU that
+    others may use in a quiet round. `patience_s`: how long to wait, in all, for the machine to become quiet.
+    `most_s`: after so long no round begins."""
+
     rounds: int
     timing: Timing
     broker_cpus: frozenset[int]
     most_others: float
     patience_s: float
+    most_s: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,12 +77,13 @@ class Spread:
 
 @dataclass(slots=True)
 class Series:
-    """One broker under one plan, and its rounds."""
+    """One contestant under one plan, and its rounds. `failures`: why rounds came to nothing."""
 
-    broker: Broker
+    contestant: Contestant
     plan: Plan
     quiet: list[Round] = field(default_factory=list)
     disturbed: list[Round] = field(default_factory=list)
+    failures: list[str] = field(default_factory=list)
 
     def take(self, round: Round, most_others: float) -> None:
         """Puts a round where it belongs."""
@@ -78,18 +99,28 @@ class Series:
         return self.quiet + self.disturbed
 
 
-def run_all(series: Sequence[Series], policy: Policy) -> Iterator[tuple[Series, Round]]:
-    """Runs rounds of all series in turn, until each has its quiet rounds, or has had twice as many in all.
-    Yields each as it ends. Raises NoAnswer where a broker fails."""
-    patience = policy.patience_s
+def run_all(series: Sequence[Series], policy: Policy) -> Iterator[tuple[Series, Round | None]]:
+    """Runs rounds of all series in turn, until each has its quiet rounds, or has had twice as many in all, or
+    fails again and again. Yields each as it ends; None: it failed."""
+    patience, begun = policy.patience_s, time.monotonic()
     for _ in range(2 * policy.rounds):
         for one in series:
-            if len(one.quiet) >= policy.rounds:
+            if time.monotonic() > begun + policy.most_s:
+                return
+            if len(one.quiet) >= policy.rounds or len(one.failures) >= _MOST_FAILURES:
                 continue
             patience -= _wait_for_quiet(policy.most_others, patience)
-            round = policy.measure(one.broker, one.plan, policy.timing, policy.broker_cpus)
-            one.take(round, policy.most_others)
-            yield one, round
+            yield one, _round(one, policy)
+
+
+def _round(one: Series, policy: Policy) -> Round | None:
+    try:
+        round = one.contestant.measure(one.plan, policy.timing, policy.broker_cpus)
+    except NoAnswer as error:
+        one.failures.append(str(error))
+        return None
+    one.take(round, policy.most_others)
+    return round
 
 
 def _wait_for_quiet(most_others: float, patience_s: float) -> float:

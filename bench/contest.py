@@ -1,0 +1,154 @@
+"""`make bench`: hbroker beside its peers and beside the kernel's own limit, in one run.
+
+Loads of 64-byte messages: eight pairs at QoS 0 and 1, one topic with a thousand subscribers, eight publishers
+on one topic, and the latency at a fixed rate. The broker has CPU 0 and the load CPU 1; rounds of all take
+turns. A peer that cannot be had is left out, with a word. See docs/benchmarks.md for what the figures mean.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import shlex
+import sys
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Final
+
+from bench import kernel, narrow, zenoh
+from bench.command import broker_and_load_cpus, policy_of, run_series, timing_flags
+from bench.generated import measure_generated
+from bench.networks import Gateway, Node
+from bench.peers import Mosquitto, Nats, NatsCore
+from bench.plan import Plan
+from bench.rounds import Round, Timing
+from bench.series import Contestant, Series
+from bench.standings import Standings, publish
+from bench.zenoh import Zenoh, measure_zenoh
+
+_WINDOW: Final = 4_096
+_FAN_WINDOW: Final = 64
+"""Messages under way to many subscribers: each is as many copies."""
+_RATE: Final = 2_000
+_ETHERNET: Final = 1_500
+_MOST_S: Final = 1_800.0
+
+LOADS: Final[dict[str, Callable[[frozenset[int]], Plan]]] = {
+    "pairs-0": lambda cpus: Plan(8, 0, _WINDOW, None, cpus),
+    "pairs-1": lambda cpus: Plan(8, 1, _WINDOW, None, cpus),
+    "fanout": lambda cpus: Plan(1, 0, _FAN_WINDOW, None, cpus, subscribers=1_000),
+    "fanin": lambda cpus: Plan(1, 0, _WINDOW, None, cpus, publishers=8),
+    "latency": lambda cpus: Plan(1, 0, _WINDOW, _RATE, cpus),
+}
+_ALL: Final = frozenset(LOADS)
+_QOS_0: Final = _ALL - {"pairs-1"}
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Measures, and prints or writes. Returns the exit code of `run_series`."""
+    asked = _parser().parse_args(arguments)
+    found = broker_and_load_cpus()
+    if found is None:
+        return 1
+    broker_cpus, load_cpus = found
+    with TemporaryDirectory(prefix="hbroker-bench-") as directory:
+        series, left_out = _series(_field(Path(directory)), asked, load_cpus)
+        code = run_series(series, policy_of(asked, broker_cpus))
+    command = shlex.join(
+        ["python", "-m", "bench.contest", *(sys.argv[1:] if arguments is None else arguments)]
+    )
+    standings = Standings(series, left_out, command)
+    print(json.dumps(standings.as_json(), indent=2) if asked.json else standings.as_text())
+    if asked.write:
+        publish(standings)
+    return code
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """A contestant, and the loads that mean something for it. `prepare`: builds what it needs; why it cannot
+    take part, or None."""
+
+    contestant: Contestant
+    loads: frozenset[str]
+    prepare: Callable[[], str | None] = lambda: None
+
+
+def _field(directory: Path) -> list[Entry]:
+    """All who may take part."""
+    narrowed = Contestant.of(Node(), _measure_narrowed, f"hbroker, MTU {_ETHERNET:,}")
+    limit = kernel.Limit(directory)
+    return [
+        Entry(Contestant.of(Node(), measure_generated), _ALL),
+        Entry(narrowed, frozenset({"pairs-0"}), narrow.obstacle),
+        Entry(Contestant.of(Gateway(), measure_generated, "hbroker gateway"), _ALL - {"fanin"}),
+        _installed(Contestant.of(Mosquitto(), measure_generated), _ALL),
+        _installed(Contestant.of(NatsCore(), measure_generated), _QOS_0),
+        _installed(Contestant.of(Nats(), measure_generated, "nats-server MQTT"), _ALL),
+        Entry(Contestant.of(Zenoh("tcp"), measure_zenoh), _QOS_0, zenoh.built),
+        Entry(Contestant.of(Zenoh("udp"), measure_zenoh), _QOS_0, zenoh.built),
+        Entry(limit.contestant("kernel"), frozenset({"pairs-0", "latency"}), limit.built),
+    ]
+
+
+def _series(
+    field: Sequence[Entry], asked: argparse.Namespace, load_cpus: frozenset[int]
+) -> tuple[list[Series], list[str]]:
+    """Load by load, so that those that are compared run next to each other; and who is left out, and why."""
+    wanted = [
+        entry
+        for entry in field
+        if (asked.only is None or entry.contestant.name in asked.only) and entry.loads & asked.loads
+    ]
+    obstacles = {entry.contestant.name: entry.prepare() for entry in wanted}
+    series = [
+        Series(entry.contestant, plan(load_cpus))
+        for load, plan in LOADS.items()
+        for entry in wanted
+        if load in entry.loads & asked.loads and obstacles[entry.contestant.name] is None
+    ]
+    return series, [f"{name}: not measured: {why}" for name, why in obstacles.items() if why is not None]
+
+
+def _installed(contestant: Contestant, loads: frozenset[str]) -> Entry:
+    return Entry(contestant, loads, lambda: None if contestant.version() else "it is not installed")
+
+
+def _measure_narrowed(broker: Node, plan: Plan, timing: Timing, broker_cpus: frozenset[int]) -> Round:
+    return narrow.with_mtu(_ETHERNET, partial(measure_generated, broker, plan, timing, broker_cpus))
+
+
+def _parser() -> argparse.ArgumentParser:
+    assert __doc__ is not None
+    parser = timing_flags("bench.contest", __doc__.partition("\n")[0])
+    parser.set_defaults(most=_MOST_S)
+    parser.add_argument(
+        "--loads",
+        type=lambda text: frozenset(_known(text, LOADS)),
+        default=_ALL,
+        help=f"some of {', '.join(LOADS)} (default: all)",
+    )
+    parser.add_argument(
+        "--only",
+        type=lambda text: text.split(";"),
+        metavar="NAMES",
+        help="who takes part, as the table calls them, with semicolons between (default: all)",
+    )
+    parser.add_argument(
+        "--write", action="store_true", help="put it into docs/benchmarks.md and docs/figures"
+    )
+    return parser
+
+
+def _known(text: str, names: Collection[str]) -> list[str]:
+    asked = text.split(",")
+    if unknown := set(asked) - set(names):
+        raise argparse.ArgumentTypeError(f"{', '.join(sorted(unknown))}: none of {', '.join(names)}")
+    return asked
+
+
+if __name__ == "__main__":
+    sys.exit(main())

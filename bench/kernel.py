@@ -1,0 +1,187 @@
+"""The limit of the kernel, measured among the brokers: two programs in C, from bench/limits.
+
+`udplimit`, bundles: a relay that takes messages out of datagrams of 1,400 bytes, as UDP_GRO brings them,
+looks one thing up for each, and sends them on with UDP_SEGMENT. A message has 112 bytes there: what one of 64
+bytes is on hbroker's wire. `udplat`: one message in a datagram, at a fixed rate, through a relay that sleeps
+until it comes.
+"""
+
+from __future__ import annotations
+
+import re
+import resource
+import shutil
+import subprocess
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Final
+
+from bench.plan import Plan
+from bench.rounds import Round, Timing
+from bench.series import Contestant
+from hbroker.bench.launching import NoAnswer
+from hbroker.bench.process import machine_busy_seconds
+
+__all__ = ["Limit", "parse_udplat", "parse_udplimit"]
+
+_SOURCE: Final = Path(__file__).resolve().parent / "limits"
+_NAMES: Final = ("udplimit", "udplat")
+_COMPILE: Final = ("-O3", "-march=native", "-pthread")
+_PATIENCE_S: Final = 30.0
+_BUNDLES: Final = ("-m", "parse", "-l", "112", "-s", "1400", "-G", "-g", "10", "-Y")
+_PAYLOAD_BYTES: Final = "64"
+_NUMBER: Final = r"(-?\d+(?:\.\d+)?)"
+
+
+@dataclass(frozen=True, slots=True)
+class Limit:
+    """The two programs, in the directory where they are built."""
+
+    directory: Path
+
+    def built(self) -> str | None:
+        """Builds them. None: they are there; otherwise, why not."""
+        compiler = shutil.which("cc")
+        if compiler is None:
+            return "there is no C compiler"
+        for name in _NAMES:
+            command = [compiler, *_COMPILE, "-o", str(self.directory / name), str(_SOURCE / f"{name}.c")]
+            done = subprocess.run(command, capture_output=True, text=True, check=False)
+            if done.returncode:
+                complaint = (done.stderr.splitlines() or ["no reason told"])[0]
+                return f"cc could not build {name}.c: {complaint}"
+        return None
+
+    def contestant(self, name: str) -> Contestant:
+        """As one that takes part."""
+        return Contestant(name, lambda: "(bench/limits)", self.measure, is_checked=False)
+
+    def measure(self, plan: Plan, timing: Timing, broker_cpus: frozenset[int]) -> Round:
+        """One round: of `udplimit`, or, at a rate, of `udplat`. Raises NoAnswer."""
+        seconds = max(1, round(timing.duration))
+        relay, load = str(min(broker_cpus)), str(min(plan.cpus))
+        if plan.rate is None:
+            flags = [*_BUNDLES, "-R", relay, "-S", load, "-K", load, "-d", str(seconds)]
+            return parse_udplimit(self._said("udplimit", flags), seconds, plan)
+        flags = ["-r", str(plan.rate), "-s", _PAYLOAD_BYTES, "-R", relay, "-K", load, "-d", str(seconds)]
+        before = _Spent.now()
+        found = parse_udplat(self._said("udplat", flags), seconds, plan)
+        spent = _Spent.now().since(before)
+        client = max(0.0, spent.ours / spent.at - found.broker_cpu)
+        return replace(
+            found, generator_cpu=client, others_cpu=max(0.0, spent.machine - spent.ours) / spent.at
+        )
+
+    def _said(self, name: str, flags: Sequence[str]) -> str:
+        try:
+            done = subprocess.run(
+                [str(self.directory / name), *flags],
+                capture_output=True,
+                text=True,
+                timeout=_PATIENCE_S,
+                check=False,
+            )
+        except subprocess.TimeoutExpired:
+            raise NoAnswer(f"{name} did not end") from None
+        if done.returncode or not done.stdout:
+            raise NoAnswer(f"{name}: {done.stderr.strip() or 'it said nothing'}")
+        return done.stdout
+
+
+def parse_udplimit(line: str, seconds: float, plan: Plan) -> Round:
+    """What `udplimit -m parse` printed. Raises NoAnswer for anything else."""
+    relay, sender, sink = (_after(line, name) / 100 for name in ("relay cpu", "sender", "sink"))
+    per_s = _after(line, "msg_out/s")
+    return replace(
+        _round("udplimit", seconds, plan),
+        delivered_per_s=per_s,
+        delivered_per_cpu_s=_after(line, "msg/cpu-s"),
+        broker_cpu=relay,
+        broker_cpu_s=relay * seconds,
+        generator_cpu=sender + sink,
+        others_cpu=max(0.0, _after(line, "others cpu") / 100),
+        sent=round(_after(line, "msg_in/s") * seconds),
+        delivered=round(per_s * seconds),
+    )
+
+
+def parse_udplat(line: str, seconds: float, plan: Plan) -> Round:
+    """What `udplat` printed. Raises NoAnswer for anything else."""
+    sent, got, relay = _after(line, "sent"), _after(line, "got"), _after(line, "relay cpu") / 100
+    percentiles = {"p50": "p50", "p90": "p90", "p99": "p99", "p999": r"p99\.9"}
+    return replace(
+        _round("udplat", seconds, plan),
+        delivered_per_s=got / seconds,
+        delivered_per_cpu_s=got / (relay * seconds) if relay else 0.0,
+        broker_cpu=relay,
+        broker_cpu_s=relay * seconds,
+        latency_us={name: _after(line, told) for name, told in percentiles.items()},
+        sent=round(sent),
+        delivered=round(got),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Spent:
+    at: float
+    machine: float
+    ours: float
+
+    @classmethod
+    def now(cls) -> _Spent:
+        children = resource.getrusage(resource.RUSAGE_CHILDREN)
+        return cls(time.monotonic(), machine_busy_seconds(), children.ru_utime + children.ru_stime)
+
+    def since(self, before: _Spent) -> _Spent:
+        return _Spent(self.at - before.at, self.machine - before.machine, self.ours - before.ours)
+
+
+def _after(line: str, name: str) -> float:
+    """The number that stands behind this name."""
+    found = re.search(rf"(?<!\S){name} {_NUMBER}", line)
+    if found is None:
+        raise NoAnswer(f"no {name} in {line.strip()!r}")
+    return float(found[1])
+
+
+def _round(name: str, seconds: float, plan: Plan) -> Round:
+    """One in which nothing was measured yet."""
+    return Round(
+        broker=name,
+        qos=plan.qos,
+        pairs=plan.pairs,
+        subscribers=plan.subscribers,
+        rate=plan.rate,
+        seconds=seconds,
+        latency_us=None,
+        publisher_cpu=None,
+        subscriber_cpu=None,
+        messages_per_datagram_in=None,
+        messages_per_datagram_out=None,
+        **dict.fromkeys(_MEASURED, 0.0),
+        **dict.fromkeys(_COUNTED, 0),
+    )
+
+
+_MEASURED: Final = (
+    "delivered_per_s",
+    "delivered_per_cpu_s",
+    "broker_cpu",
+    "broker_cpu_s",
+    "generator_cpu",
+    "others_cpu",
+)
+_COUNTED: Final = (
+    "broker_rss_bytes",
+    "sent",
+    "delivered",
+    "acknowledged",
+    "lost",
+    "duplicated",
+    "disordered",
+    "corrupted",
+    "stalls",
+    "refusals",
+)

@@ -1,0 +1,102 @@
+"""Eclipse Zenoh: its router, over TCP or UDP, and a load of native clients; both are one program, in Rust.
+
+The program is built from bench/zenoh into target/zenoh. Its load has the window, the payload and the checks
+of `hbroker bench`, its flags, and its JSON. QoS 1 has nothing to be compared with: a Zenoh router answers no
+publisher.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import socket
+import subprocess
+import sys
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Final, Literal
+
+from bench.brokers import NativeLoadAlone, Started
+from bench.generated import measure_generated
+from bench.plan import Plan
+from bench.rounds import Round, Timing
+from hbroker.bench.launching import NoAnswer, announcement, launch
+
+__all__ = ["Zenoh", "built", "measure_zenoh"]
+
+_ROOT: Final = Path(__file__).resolve().parents[1]
+_SOURCE: Final = _ROOT / "bench" / "zenoh"
+_TARGET: Final = _ROOT / "target" / "zenoh"
+_PROGRAM: Final = _TARGET / "release" / "zenoh-bench"
+_BUILD_S: Final = 3_600.0
+
+
+@cache
+def built() -> str | None:
+    """Builds the program, which takes minutes the first time and a moment after that. None: it is there;
+    otherwise, why not."""
+    cargo = shutil.which("cargo")
+    if cargo is None:
+        return "cargo is not installed"
+    print("building Zenoh (bench/zenoh), where it has changed", file=sys.stderr, flush=True)
+    command = ["nice", "-n", "10", cargo, "build", "--release", "--locked", "--target-dir", str(_TARGET)]
+    try:
+        done = subprocess.run(
+            command, cwd=_SOURCE, stderr=subprocess.PIPE, text=True, timeout=_BUILD_S, check=False
+        )
+    except subprocess.TimeoutExpired:
+        return "cargo did not build bench/zenoh in time"
+    if done.returncode == 0:
+        return None
+    complaint = next(
+        (line for line in done.stderr.splitlines() if line.startswith("error")), "no reason told"
+    )
+    return f"cargo could not build bench/zenoh: {complaint}"
+
+
+@dataclass(frozen=True, slots=True)
+class Zenoh(NativeLoadAlone):
+    """A router without plugins. `transport`: of its clients. `low_latency`: Zenoh's low-latency transport,
+    which neither batches nor has priorities."""
+
+    transport: Literal["tcp", "udp"]
+    low_latency: bool = False
+
+    @property
+    def name(self) -> str:
+        return f"zenoh {self.transport.upper()}"
+
+    def version(self) -> str | None:
+        if not _PROGRAM.exists():
+            return None
+        locked = (_SOURCE / "Cargo.lock").read_text("utf-8")
+        found = re.search(r'name = "zenoh"\nversion = "([^"]+)"', locked)
+        return found[1] if found else "unknown"
+
+    def start(self, directory: Path) -> Started:
+        address = ("127.0.0.1", _free_port(self.transport))
+        to = ["--transport", self.transport, "--to", f"{address[0]}:{address[1]}"]
+        with launch(directory, [str(_PROGRAM), "router", *to, *self.flags()]) as process:
+            if (line := announcement(process)) != "ready":
+                raise NoAnswer(f"the router did not become ready: {line}")
+            return process, address
+
+    def flags(self) -> list[str]:
+        """What router and clients have in common."""
+        return ["--low-latency", json.dumps(self.low_latency)]
+
+
+def measure_zenoh(broker: Zenoh, plan: Plan, timing: Timing, broker_cpus: frozenset[int]) -> Round:
+    """As `bench.generated.measure_generated`, with Zenoh's clients."""
+    load = [str(_PROGRAM), *broker.flags(), "load"]
+    return measure_generated(broker, plan, timing, broker_cpus, load)
+
+
+def _free_port(transport: Literal["tcp", "udp"]) -> int:
+    """One that nobody has now."""
+    kind = socket.SOCK_STREAM if transport == "tcp" else socket.SOCK_DGRAM
+    with socket.socket(socket.AF_INET, kind) as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])

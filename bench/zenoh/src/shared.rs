@@ -1,0 +1,109 @@
+//! The load between its threads: Zenoh's, which bring what was received, and the one that publishes for all.
+//!
+//! No lock is held while a message is put: putting may wait until the router takes more, and what is received must go on.
+
+use std::ops::Range;
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use crate::bench::Nanos;
+use crate::bench::load::{Load, Plan};
+
+/// How many messages of one publisher are taken at a time.
+const BATCH: u64 = 128;
+/// So long nobody looks whether the load has stalled.
+const GLANCE: Duration = Duration::from_millis(50);
+
+/// A load that several threads work on.
+pub struct Shared {
+    began: Instant,
+    state: Mutex<State>,
+    room: Condvar,
+}
+
+struct State {
+    load: Load,
+    is_waiting: bool,
+    is_over: bool,
+}
+
+/// Messages to be put: of which publisher, and what they hold.
+pub type Batch = Vec<(usize, Vec<u8>)>;
+
+impl Shared {
+    pub fn new(plan: Plan) -> Self {
+        let state = State { load: Load::new(plan), is_waiting: false, is_over: false };
+        Self { began: Instant::now(), state: Mutex::new(state), room: Condvar::new() }
+    }
+
+    /// Does something with the load, now.
+    pub fn with<T>(&self, what: impl FnOnce(&mut Load, Nanos) -> T) -> T {
+        let now = self.now();
+        let mut state = self.lock();
+        let done = what(&mut state.load, now);
+        self.wake(&mut state);
+        done
+    }
+
+    /// A subscriber, who hears these publishers, received something.
+    pub fn receive(&self, subscriber: usize, publishers: Range<usize>, payload: &[u8]) {
+        let now = self.now();
+        let mut state = self.lock();
+        state.load.note_received(subscriber, payload, now);
+        if state.is_waiting && publishers.into_iter().any(|one| state.load.may_send(one, now) > 0) {
+            self.wake(&mut state);
+        }
+    }
+
+    /// Nobody publishes any more.
+    pub fn end(&self) {
+        let mut state = self.lock();
+        state.is_over = true;
+        self.wake(&mut state);
+    }
+
+    /// Waits until something may be sent, and takes it as sent; false: it is over.
+    pub fn next_batch(&self, batch: &mut Batch) -> bool {
+        let mut state = self.lock();
+        loop {
+            if state.is_over {
+                return false;
+            }
+            let now = self.now();
+            state.load.look(now);
+            take_due(&mut state.load, now, batch);
+            if !batch.is_empty() {
+                return true;
+            }
+            let pause = state.load.next_due().map_or(GLANCE, |due| Duration::from_nanos(due.saturating_sub(now)));
+            state.is_waiting = true;
+            let waited = self.room.wait_timeout(state, pause.min(GLANCE));
+            state = waited.unwrap_or_else(PoisonError::into_inner).0;
+            state.is_waiting = false;
+        }
+    }
+
+    fn wake(&self, state: &mut State) {
+        if state.is_waiting {
+            state.is_waiting = false;
+            self.room.notify_one();
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn now(&self) -> Nanos {
+        self.began.elapsed().as_nanos() as Nanos
+    }
+}
+
+fn take_due(load: &mut Load, now: Nanos, batch: &mut Batch) {
+    for stream in 0..load.plan().publishers {
+        for _ in 0..load.may_send(stream, now).min(BATCH) {
+            batch.push((stream, load.next_payload(stream, now).to_vec()));
+            load.note_sent(stream, now);
+        }
+    }
+}
