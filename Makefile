@@ -55,9 +55,8 @@ demo: $(CORE) ## A house of six brokers, live, for about ten seconds
 	@$(PY) -m hbroker.demo
 
 .PHONY: bench
-bench: $(CORE) ## Measure messages per second, beside mosquitto and nats-server where they are installed
-	@$(PY) -m bench.first
-	$(PY) -m bench.gateway
+bench: $(CORE) ## Measure beside mosquitto, nats-server, Zenoh and the kernel's limit; fill docs/benchmarks.md in
+	@$(PY) -m bench.contest --write
 
 # What a developer does ------------------------------------------------------------------------------------------------
 

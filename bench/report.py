@@ -14,7 +14,7 @@ from bench.rounds import Round
 from bench.series import Series, Spread
 from hbroker.bench.process import cpu_model
 
-__all__ = ["as_json", "as_text", "load_of", "not_installed", "progress_line"]
+__all__ = ["as_json", "as_text", "load_of", "machine", "not_installed", "progress_line", "table"]
 
 _BUSY: Final = 0.85
 """From this share of its CPU on, a side is what limits the rate; others may have the rest."""
@@ -24,11 +24,11 @@ def as_text(series: Sequence[Series], left_out: Sequence[str]) -> str:
     """The tables, and what has to be said with them. `left_out`: what was not measured, and why."""
     flat_out = [one for one in series if one.plan.rate is None]
     paced = [one for one in series if one.plan.rate is not None]
-    parts = [_machine(), ", ".join(_versions(series))]
+    parts = [machine(), ", ".join(_versions(series))]
     if flat_out:
-        parts.append(_table(_FLAT_OUT, [_flat_out_row(one) for one in flat_out]))
+        parts.append(table(_FLAT_OUT, [_flat_out_row(one) for one in flat_out]))
     if paced:
-        parts.append(_table(_PACED, [_paced_row(one) for one in paced]))
+        parts.append(table(_PACED, [_paced_row(one) for one in paced]))
     parts.append(_faults(series))
     parts.extend(_failures(series))
     parts.extend(left_out)
@@ -239,12 +239,13 @@ def _versions(series: Sequence[Series]) -> list[str]:
     return list(dict.fromkeys(f"{one.contestant.name} {one.contestant.version()}" for one in series))
 
 
-def _machine() -> str:
+def machine() -> str:
+    """What the figures are of."""
     return f"{cpu_model()}, {os.cpu_count()} CPUs, Linux {platform.release()}"
 
 
-def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """In Markdown's form, aligned, without columns that are empty."""
+def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """In Markdown, aligned, without columns that are empty."""
     columns = [column for column in zip(head, *rows, strict=True) if set(column[1:]) != {"-"}]
     head, *rows = lines = list(zip(*columns, strict=True))
     widths = [max(len(line[column]) for line in lines) for column in range(len(head))]

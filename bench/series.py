@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from statistics import median
-from typing import Final, TypeAlias
+from typing import Final, TypeAlias, TypeVar
 
 from bench.brokers import Broker
 from bench.plan import Plan
@@ -21,6 +21,8 @@ from hbroker.bench.launching import NoAnswer
 from hbroker.bench.process import machine_busy_seconds
 
 __all__ = ["Contestant", "Measure", "Policy", "Series", "Spread", "run_all"]
+
+B = TypeVar("B", bound=Broker)
 
 _GLANCE_S: Final = 0.25
 _MOST_FAILURES: Final = 2
@@ -42,7 +44,12 @@ class Contestant:
     is_checked: bool = True
 
     @classmethod
-    def of(cls, broker: Broker, measure: Measure, name: str | None = None) -> Contestant:
+    def of(
+        cls,
+        broker: B,
+        measure: Callable[[B, Plan, Timing, frozenset[int]], Round],
+        name: str | None = None,
+    ) -> Contestant:
         """A broker, by its own name or another."""
         return cls(name or broker.name, broker.version, partial(measure, broker))
 

@@ -18,11 +18,11 @@ from bench.goals import GOALS, Figures, Quantity, Verdict, judge
 from bench.report import as_json, as_text, load_of
 from bench.series import Series, Spread
 
-__all__ = ["Standings", "publish", "with_section"]
+__all__ = ["FIGURES", "PAGE", "Standings", "publish", "with_section"]
 
 _DOCS: Final = Path(__file__).resolve().parents[1] / "docs"
-_PAGE: Final = _DOCS / "benchmarks.md"
-_FIGURES: Final = _DOCS / "figures"
+PAGE: Final = _DOCS / "benchmarks.md"
+FIGURES: Final = _DOCS / "figures"
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,11 +56,11 @@ class Standings:
 def publish(standings: Standings) -> None:
     """Writes them where they are kept. Raises ValueError where the page has no place for them."""
     text = f"{standings.as_text()}\n\n![Medians and extremes of all rounds](figures/peers.svg)"
-    page = with_section(_PAGE.read_text("utf-8"), "peers", text)
-    _FIGURES.mkdir(exist_ok=True)
-    (_FIGURES / "peers.json").write_text(json.dumps(standings.as_json(), indent=1) + "\n", "utf-8")
-    (_FIGURES / "peers.svg").write_text(standings.as_svg(), "utf-8")
-    _PAGE.write_text(page, "utf-8")
+    page = with_section(PAGE.read_text("utf-8"), "peers", text)
+    FIGURES.mkdir(exist_ok=True)
+    (FIGURES / "peers.json").write_text(json.dumps(standings.as_json(), indent=1) + "\n", "utf-8")
+    (FIGURES / "peers.svg").write_text(standings.as_svg(), "utf-8")
+    PAGE.write_text(page, "utf-8")
 
 
 def with_section(page: str, name: str, text: str) -> str:

@@ -8,7 +8,7 @@ import pytest
 
 from bench.brokers import Broker
 from bench.peers import Mosquitto, Nats
-from bench.report import as_text
+from bench.report import as_text, not_installed
 from tests.bench.runs import assert_whole, has_two_cpus, left_behind, measured, start
 
 
@@ -16,15 +16,16 @@ from tests.bench.runs import assert_whole, has_two_cpus, left_behind, measured, 
 def test_what_it_measures_is_whole() -> None:
     loads = {(2, 1, None), (1, 20, None)}
     found = measured(start("bench.gateway", "--pairs", "2", "--subscribers", "20", "--rate", "0", "--json"))
-    for name in {"hbroker", "mosquitto", "nats-server"} - set(found["missing"]):
+    left_out = {sentence.partition(" ")[0] for sentence in found["left_out"]}
+    for name in {"hbroker", "mosquitto", "nats-server"} - left_out:
         series = [one for one in found["series"] if one["broker"] == name]
         measures = {(one["pairs"], one["subscribers"], one["rate"], one["qos"]) for one in series}
         assert measures == {(*load, qos) for load in loads for qos in (0, 1)}
         for one in series:
             assert_whole(one)
     assert not left_behind()
-    if found["missing"]:
-        pytest.skip(f"whole, but without {', '.join(found['missing'])}: not installed")
+    if left_out:
+        pytest.skip(f"whole, but without {', '.join(left_out)}: not installed")
 
 
 @pytest.mark.parametrize("peer", [Mosquitto(), Nats()])
@@ -33,4 +34,4 @@ def test_a_peer_that_is_not_there_is_left_out_with_a_word(
 ) -> None:
     monkeypatch.setattr(shutil, "which", lambda *_, **__: None)
     assert peer.version() is None
-    assert as_text([], [peer.name]).endswith(f"{peer.name} is not installed: not measured")
+    assert as_text([], [not_installed(peer.name)]).endswith(f"{peer.name} is not installed: not measured")

@@ -56,7 +56,12 @@ impl Clients {
     ///
     /// # Errors
     /// One was not let in, or did not get its subscription in time.
-    pub fn connect(settings: &Settings, shape: &Shape, is_urgent: bool, shared: &Arc<Shared>) -> Result<Self> {
+    pub fn connect(
+        settings: &Settings,
+        shape: &Shape,
+        is_urgent: bool,
+        shared: &Arc<Shared>,
+    ) -> Result<Self> {
         let mut sessions = Vec::new();
         let mut subscribers = Vec::new();
         let mut seen = Vec::new();
@@ -70,7 +75,8 @@ impl Clients {
         let mut publishers = Vec::new();
         for topic in &shape.publishers {
             let session = zenoh::open(settings.client()?).wait()?;
-            let declared = session.declare_publisher(name_of(*topic)).congestion_control(CongestionControl::Block);
+            let declared =
+                session.declare_publisher(name_of(*topic)).congestion_control(CongestionControl::Block);
             publishers.push(declared.express(is_urgent).wait()?);
             sessions.push(session);
         }

@@ -30,7 +30,11 @@ pub fn machine_busy_seconds() -> Result<f64> {
     let line = text.lines().next().unwrap_or_default();
     let ticked: Vec<f64> = line.split_whitespace().skip(1).map_while(|word| word.parse().ok()).collect();
     // All but idle, iowait and what interrupts took.
-    [0, 1, 2, 7].iter().map(|&index| ticked.get(index).copied().ok_or_else(|| line.into())).sum::<Result<f64>>().map(|sum| sum / ticks())
+    [0, 1, 2, 7]
+        .iter()
+        .map(|&index| ticked.get(index).copied().ok_or_else(|| line.into()))
+        .sum::<Result<f64>>()
+        .map(|sum| sum / ticks())
 }
 
 /// The fields of `stat` behind the process's name; those that are no numbers are 0.

@@ -56,6 +56,8 @@ impl Flags {
     pub fn numbers(&self, name: &str) -> Result<Vec<usize>> {
         let text: Option<String> = self.get(name)?;
         let parts = text.as_deref().unwrap_or_default().split(',').filter(|part| !part.is_empty());
-        parts.map(|part| part.parse().map_err(|_| format!("--{name}: {part:?} is no number").into())).collect()
+        parts
+            .map(|part| part.parse().map_err(|_| format!("--{name}: {part:?} is no number").into()))
+            .collect()
     }
 }

@@ -1,9 +1,9 @@
 //! Zenoh as it is measured: its router, and native clients under the load of `hbroker bench`.
 //!
 //! ```text
-//! zenoh-bench router --transport tcp --to 127.0.0.1:7447 [--low-latency true]
+//! zenoh-bench router --transport tcp --to 127.0.0.1:7447 [--config JSON]
 //! zenoh-bench load pairs --clients 8 --transport tcp --to 127.0.0.1:7447 --broker-pid PID --cpus 1 --qos 0 --payload 64
-//!     --window 4096 --warm-up 1 --duration 5 [--rate 2000] [--low-latency true]
+//!     --window 4096 --warm-up 1 --duration 5 [--rate 2000] [--config JSON]
 //! ```
 //!
 //! The router is what `zenohd` is without plugins: a session in mode `router`. `load` takes the flags of `hbroker bench`, and prints

@@ -4,10 +4,11 @@ use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
+use hdrhistogram::Histogram;
 use serde_json::{Value, json};
 
 use crate::Result;
-use crate::bench::load::{Counts, Load, Plan};
+use crate::bench::load::{Counts, Plan};
 use crate::clients::{Clients, Shape};
 use crate::cost::{cpu_seconds, machine_busy_seconds, resident_bytes};
 use crate::flags::Flags;
@@ -36,7 +37,7 @@ pub fn measure(flags: &Flags, layout: &str) -> Result<Value> {
     let for_publishing = shared.clone();
     let publishing = thread::spawn(move || clients.publish(&for_publishing).map(|()| clients));
     let marks = run(flags, &shared);
-    shared.end();
+    shared.stop();
     let clients = publishing.join().map_err(|_| "the publisher's thread has ended")??;
     let told = told(marks?, settled(&shared));
     std::mem::forget(clients); // a thousand sessions take seconds to close
@@ -74,22 +75,22 @@ struct Marks {
 
 fn run(flags: &Flags, shared: &Shared) -> Result<Marks> {
     let broker = flags.numbers("broker-pid")?.into_iter().map(|pid| pid as u32).collect::<Vec<_>>();
-    shared.with(Load::start);
+    shared.start();
     thread::sleep(Duration::from_secs_f64(flags.need("warm-up")?));
-    shared.with(|load, _| load.forget_times());
+    shared.forget_times();
     let first = mark(shared, &broker)?;
     thread::sleep(Duration::from_secs_f64(flags.need("duration")?));
     let last = mark(shared, &broker)?;
-    let (latency_us, lateness_us) =
-        shared.with(|load, _| (percentiles(load.latency()), percentiles(load.lateness())));
-    shared.with(|load, _| load.stop());
-    Ok(Marks { first, last, latency_us, lateness_us, broker_rss_bytes: resident_bytes(&broker)? })
+    let (latency, lateness) = shared.times();
+    let broker_rss_bytes = resident_bytes(&broker)?;
+    let (latency_us, lateness_us) = (percentiles(&latency), percentiles(&lateness));
+    Ok(Marks { first, last, latency_us, lateness_us, broker_rss_bytes })
 }
 
 fn mark(shared: &Shared, broker: &[u32]) -> Result<Mark> {
     Ok(Mark {
         at: Instant::now(),
-        delivered: counts(shared).delivered,
+        delivered: shared.counts().delivered,
         broker: cpu_seconds(broker)?,
         generator: cpu_seconds(&[std::process::id()])?,
         machine: machine_busy_seconds()?,
@@ -98,20 +99,16 @@ fn mark(shared: &Shared, broker: &[u32]) -> Result<Mark> {
 
 /// What was counted once the rest has arrived, or nothing more comes.
 fn settled(shared: &Shared) -> Counts {
-    let (mut found, mut changed_at) = (counts(shared), Instant::now());
+    let (mut found, mut changed_at) = (shared.counts(), Instant::now());
     while found.lost > 0 && changed_at.elapsed() < QUIET {
         thread::sleep(PAUSE);
-        let now = counts(shared);
+        let now = shared.counts();
         if now.delivered != found.delivered {
             changed_at = Instant::now();
         }
         found = now;
     }
     found
-}
-
-fn counts(shared: &Shared) -> Counts {
-    shared.with(|load, _| load.counts())
 }
 
 fn told(marks: Marks, total: Counts) -> Value {
@@ -143,7 +140,7 @@ fn told(marks: Marks, total: Counts) -> Value {
     })
 }
 
-fn percentiles(times: &hdrhistogram::Histogram<u64>) -> Value {
+fn percentiles(times: &Histogram<u64>) -> Value {
     if times.is_empty() {
         return Value::Null;
     }

@@ -1,6 +1,6 @@
-//! A node of Zenoh as its documentation says how to have it fast: the sample configuration (`DEFAULT_CONFIG.json5`) tells what each setting does.
+//! The settings of a Zenoh node, as they come on the command line: JSON, in the form of its configuration file.
 
-use serde_json::json;
+use serde_json::{Value, json};
 use zenoh::Config;
 
 use crate::Result;
@@ -10,19 +10,16 @@ use crate::flags::Flags;
 pub struct Settings {
     /// `tcp/HOST:PORT` or `udp/HOST:PORT`.
     endpoint: String,
-    /// Each message leaves by itself: no priorities, no batches.
-    is_low_latency: bool,
+    config: Value,
 }
 
 impl Settings {
     /// # Errors
-    /// Where to is not told.
+    /// Where to is not told, or the rest is no JSON.
     pub fn of(flags: &Flags) -> Result<Self> {
         let (transport, to): (String, String) = (flags.need("transport")?, flags.need("to")?);
-        Ok(Self {
-            endpoint: format!("{transport}/{to}"),
-            is_low_latency: flags.get("low-latency")?.unwrap_or(false),
-        })
+        let config = flags.get("config")?.unwrap_or_else(|| json!({}));
+        Ok(Self { endpoint: format!("{transport}/{to}"), config })
     }
 
     /// # Errors
@@ -38,22 +35,9 @@ impl Settings {
     }
 
     fn config(&self, mode: &str, verb: &str) -> Result<Config> {
-        let settings = json!({
-            "mode": mode,
-            verb: { "endpoints": [self.endpoint] },
-            "scouting": { "multicast": { "enabled": false }, "gossip": { "enabled": false } },
-            // A router would put the time into each message.
-            "timestamping": { "enabled": false },
-            "transport": {
-                "unicast": {
-                    "max_sessions": 100_000, // 1,000 by default
-                    "lowlatency": self.is_low_latency,
-                    "qos": { "enabled": !self.is_low_latency }, // they exclude each other
-                },
-                // The most that it allows: 16 batches may wait for a link, 2 by default.
-                "link": { "tx": { "queue": { "size": { "data": 16 } } } },
-            },
-        });
-        Config::from_json5(&settings.to_string())
+        let mut config = self.config.clone();
+        config["mode"] = mode.into();
+        config[verb] = json!({ "endpoints": [self.endpoint] });
+        Config::from_json5(&config.to_string())
     }
 }

@@ -6,8 +6,10 @@ use std::ops::Range;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+use hdrhistogram::Histogram;
+
 use crate::bench::Nanos;
-use crate::bench::load::{Load, Plan};
+use crate::bench::load::{Counts, Load, Plan};
 
 /// How many messages of one publisher are taken at a time.
 const BATCH: u64 = 128;
@@ -36,13 +38,35 @@ impl Shared {
         Self { began: Instant::now(), state: Mutex::new(state), room: Condvar::new() }
     }
 
-    /// Does something with the load, now.
-    pub fn with<T>(&self, what: impl FnOnce(&mut Load, Nanos) -> T) -> T {
-        let now = self.now();
+    /// Publishers may send from now on.
+    pub fn start(&self) {
         let mut state = self.lock();
-        let done = what(&mut state.load, now);
+        state.load.start(self.now());
         self.wake(&mut state);
-        done
+    }
+
+    /// Times are counted anew.
+    pub fn forget_times(&self) {
+        self.lock().load.forget_times();
+    }
+
+    /// Nobody publishes any more. What is under way still counts when it comes.
+    pub fn stop(&self) {
+        let mut state = self.lock();
+        state.load.stop();
+        state.is_over = true;
+        self.wake(&mut state);
+    }
+
+    /// Everything that was counted, now.
+    pub fn counts(&self) -> Counts {
+        self.lock().load.counts()
+    }
+
+    /// Of messages, from when they were due: to when their subscribers had them, and to when they left.
+    pub fn times(&self) -> (Histogram<u64>, Histogram<u64>) {
+        let state = self.lock();
+        (state.load.latency().clone(), state.load.lateness().clone())
     }
 
     /// A subscriber, who hears these publishers, received something.
@@ -53,13 +77,6 @@ impl Shared {
         if state.is_waiting && publishers.into_iter().any(|one| state.load.may_send(one, now) > 0) {
             self.wake(&mut state);
         }
-    }
-
-    /// Nobody publishes any more.
-    pub fn end(&self) {
-        let mut state = self.lock();
-        state.is_over = true;
-        self.wake(&mut state);
     }
 
     /// Waits until something may be sent, and takes it as sent; false: it is over.
@@ -75,7 +92,8 @@ impl Shared {
             if !batch.is_empty() {
                 return true;
             }
-            let pause = state.load.next_due().map_or(GLANCE, |due| Duration::from_nanos(due.saturating_sub(now)));
+            let pause =
+                state.load.next_due().map_or(GLANCE, |due| Duration::from_nanos(due.saturating_sub(now)));
             state.is_waiting = true;
             let waited = self.room.wait_timeout(state, pause.min(GLANCE));
             state = waited.unwrap_or_else(PoisonError::into_inner).0;

@@ -1,0 +1,259 @@
+"""What things cost against how many there are: rows as JSON and a plot for each quantity.
+
+`filters` asks the core's own table (`bench.filters`); all others are runs of `hbroker bench`, each with a
+fresh broker. A size is measured once: what counts is how the cost goes with the size, and the noise of one
+figure is seen in its neighbours. See docs/benchmarks.md for what came of it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import subprocess
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict, dataclass
+from itertools import product
+from typing import Any, Final, TypeAlias, get_args
+
+from bench.chart import Curve, lines
+from bench.filters import Kind, measure_filters
+from bench.report import machine, table
+from bench.standings import FIGURES, PAGE, with_section
+from hbroker.bench.launching import NoAnswer, ended
+
+__all__ = ["QUANTITIES", "Quantity", "main"]
+
+Row: TypeAlias = dict[str, Any]
+Value: TypeAlias = Callable[[Row], float]
+
+_PATIENCE_S: Final = 300.0
+
+
+@dataclass(frozen=True, slots=True)
+class Quantity:
+    """Something that grows. `across`: the field that is the size. `up`: what it costs. `curves`: a value of
+    each row, or, with `by`, one for each value of that field."""
+
+    title: str
+    across: str
+    up: str
+    rows: Callable[[float], Iterator[Row]]
+    curves: dict[str, Value]
+    by: str | None = None
+
+    def plot(self, rows: Sequence[Row]) -> str:
+        """As SVG."""
+        groups = {row[self.by]: None for row in rows} if self.by else {None: None}
+        curves = [
+            Curve(
+                " ".join(filter(None, (str(group) if self.by else "", name))),
+                [(row[self.across], value(row)) for row in rows if self.by is None or row[self.by] == group],
+            )
+            for group, (name, value) in product(groups, self.curves.items())
+        ]
+        return lines(self.title, self.across, self.up, curves)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Measures, and prints or writes. Returns an exit code: 0 done, 1 something could not be measured."""
+    asked = _parser().parse_args(arguments)
+    found: dict[str, list[Row]] = {}
+    code = 0
+    for name in asked.quantities or QUANTITIES:
+        found[name] = []
+        try:
+            for row in QUANTITIES[name].rows(asked.duration):
+                found[name].append(row)
+                print(f"{name}: {json.dumps(row)}", file=sys.stderr, flush=True)
+        except NoAnswer as error:
+            print(f"{name}: {error}", file=sys.stderr)
+            code = 1
+    if asked.json:
+        print(json.dumps(found, indent=1))
+    if asked.write:
+        _publish(found)
+    return code
+
+
+def _filters(_: float) -> Iterator[Row]:
+    for kind, exponent in product(get_args(Kind), range(1, 7)):
+        yield asdict(measure_filters(kind, 10**exponent))
+
+
+def _subscribers(duration: float) -> Iterator[Row]:
+    for count in (1, 10, 100, 1_000, 4_000):
+        window = max(8, 64_000 // count) if count < 1_000 else 64
+        yield _loaded(
+            ["fanout", "-n", str(count), "--window", str(min(4_096, window))],
+            duration,
+            subscribers=count,
+        )
+
+
+def _payloads(duration: float) -> Iterator[Row]:
+    for payload in (16, 64, 256, 1_024, 4_096, 16_384, 65_536, 262_144, 1 << 20):
+        window = max(_PAIRS, min(4_096, _UNDER_WAY_BYTES // payload))
+        flags = ["pairs", "-n", str(_PAIRS), "--payload", str(payload), "--window", str(window)]
+        yield _loaded(flags, duration, payload=payload)
+
+
+_PAIRS: Final = 8
+_UNDER_WAY_BYTES: Final = 8 << 20
+
+
+def _workers(duration: float) -> Iterator[Row]:
+    for count in (1, 2):
+        flags = ["pairs", "-n", str(_PAIRS), "--workers", str(count), "--broker-cpus", "0,1", "--cpus", "0,1"]
+        yield _loaded(flags, duration, workers=count)
+
+
+def _sessions(duration: float) -> Iterator[Row]:
+    for count in (100, 1_000, 10_000):
+        told = _bench(["sessions", "-n", str(count), "--duration", str(duration)])
+        yield {
+            name: told[name] for name in ("sessions", "alive", "bytes_each", "connected_per_s", "idle_cpu")
+        }
+
+
+def _depths(_: float) -> Iterator[Row]:
+    for row in _bench(["resolve", "--depth", "8"])["depths"]:
+        times = {f"cold_{name}_us": row["cold_us"][name] for name in ("p50", "p99")}
+        costs = {name: row[name] for name in ("packets_out", "packets_in", "cached_ns", "cached_packets")}
+        yield {"depth": row["depth"] + 1, **times, **costs}
+
+
+def _loaded(flags: Sequence[str], duration: float, **size: int) -> Row:
+    """One load, as fast as it goes."""
+    told = _bench([*flags, "--duration", str(duration), "--warm-up", "0.5"])
+    return {**size, **{name: told[name] for name in _OF_A_LOAD}}
+
+
+_OF_A_LOAD: Final = (
+    "delivered_per_s",
+    "delivered_per_cpu_s",
+    "broker_cpu",
+    "generator_cpu",
+    "others_cpu",
+    "broker_rss_bytes",
+    "lost",
+    "duplicated",
+    "disordered",
+    "limit",
+)
+
+
+def _bench(flags: Sequence[str]) -> Row:
+    """What `hbroker bench` says, also where something is lost. Raises NoAnswer."""
+    command = [sys.executable, "-m", "hbroker", "bench", *flags, "--json"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        try:
+            said, complaint = process.communicate(timeout=_PATIENCE_S)
+        except subprocess.TimeoutExpired:
+            raise NoAnswer("the load did not end") from None
+        finally:
+            if process.poll() is None:
+                ended(process)
+    if not said:
+        raise NoAnswer(complaint.decode().strip())
+    told: Row = json.loads(said)
+    return told
+
+
+def _cost(row: Row) -> float:
+    """Nanoseconds of the broker's CPUs for each copy."""
+    rate: float = row["delivered_per_cpu_s"]
+    return 1e9 / rate if rate else 0.0
+
+
+QUANTITIES: Final[dict[str, Quantity]] = {
+    "filters": Quantity(
+        "Finding who wants a message, against the filters that are stored",
+        "filters",
+        "nanoseconds for each look-up",
+        _filters,
+        {"": lambda row: row["look_up_ns"]},
+        by="kind",
+    ),
+    "subscribers": Quantity(
+        "One topic, QoS 0: the cost of a copy, against its subscribers",
+        "subscribers",
+        "nanoseconds of the broker's CPU for each copy",
+        _subscribers,
+        {"1 to N": _cost},
+    ),
+    "payload": Quantity(
+        "8 pairs, QoS 0: the cost of a message, against its payload in bytes",
+        "payload",
+        "nanoseconds of the broker's CPU",
+        _payloads,
+        {"each message": _cost, "each KiB": lambda row: _cost(row) * 1_024 / row["payload"]},
+    ),
+    "workers": Quantity(
+        "8 pairs, QoS 0: messages a second, against workers, on all CPUs with the load",
+        "workers",
+        "messages a second, and for each CPU-second of the broker",
+        _workers,
+        {"a second": lambda row: row["delivered_per_s"], "a CPU-s": lambda row: row["delivered_per_cpu_s"]},
+    ),
+    "sessions": Quantity(
+        "Idle sessions: the owner's memory for each, against how many there are",
+        "sessions",
+        "bytes",
+        _sessions,
+        {"each": lambda row: row["bytes_each"]},
+    ),
+    "depth": Quantity(
+        "Finding a topic's owner, against how deep it lies (1: the root)",
+        "depth",
+        "nanoseconds",
+        _depths,
+        {"cold, p50": lambda row: row["cold_p50_us"] * 1e3, "cached": lambda row: row["cached_ns"]},
+    ),
+}
+
+
+def _publish(found: dict[str, list[Row]]) -> None:
+    parts = [machine()]
+    FIGURES.mkdir(exist_ok=True)
+    for name, rows in found.items():
+        if rows:
+            (FIGURES / f"growth-{name}.svg").write_text(QUANTITIES[name].plot(rows), "utf-8")
+            cells = [[_shown(value) for value in row.values()] for row in rows]
+            parts += [table(list(rows[0]), cells), f"![{QUANTITIES[name].title}](figures/growth-{name}.svg)"]
+    (FIGURES / "growth.json").write_text(json.dumps(found, indent=1) + "\n", "utf-8")
+    PAGE.write_text(with_section(PAGE.read_text("utf-8"), "growth", "\n\n".join(parts)), "utf-8")
+
+
+def _shown(value: Any) -> str:
+    if isinstance(value, float):
+        return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
+    return f"{value:,}" if isinstance(value, int) else str(value)
+
+
+def _parser() -> argparse.ArgumentParser:
+    assert __doc__ is not None
+    parser = argparse.ArgumentParser(prog="python -m bench.growth", description=__doc__.partition("\n")[0])
+    parser.add_argument(
+        "quantities",
+        nargs="*",
+        metavar="QUANTITY",
+        help=f"some of {', '.join(QUANTITIES)} (default: all)",
+        type=_known,
+    )
+    parser.add_argument("--duration", type=float, default=2.0, help="seconds of each load (default 2)")
+    parser.add_argument("--json", action="store_true", help="print the rows")
+    parser.add_argument(
+        "--write", action="store_true", help="put it into docs/benchmarks.md and docs/figures"
+    )
+    return parser
+
+
+def _known(name: str) -> str:
+    if name not in QUANTITIES:
+        raise argparse.ArgumentTypeError(f"{name!r} is none of {', '.join(QUANTITIES)}")
+    return name
+
+
+if __name__ == "__main__":
+    sys.exit(main())
