@@ -13,9 +13,9 @@ from typing import Final
 
 from bench.brokers import Broker
 from bench.command import flags, measure_all, paced_plans, pair_plans
-from bench.generated import measure_generated
 from bench.networks import Node
 from bench.peers import Mosquitto
+from bench.rounds import measure_generated
 
 _BROKERS: Final[tuple[Broker, ...]] = (Node(), Mosquitto())
 

@@ -16,11 +16,8 @@ from pathlib import Path
 from typing import Final
 
 from bench.brokers import Started, wait_for_port
-from bench.mqtt import MqttPublisher, MqttSubscriber
-from bench.plan import Plan
 from bench.secure import issue
-from bench.transport import Address, NoAnswer, Publisher, Subscriber
-from hbroker.bench.launching import free_port, launch
+from hbroker.bench.launching import NoAnswer, free_port, launch
 from hbroker.bench.plan import Transport
 
 __all__ = ["Mosquitto", "Nats"]
@@ -58,12 +55,6 @@ class _Peer(ABC):
         with launch(directory, [program, "-c", str(settings)]) as process:
             wait_for_port(process, address)
             return process, address
-
-    def publisher(self, address: Address, plan: Plan) -> Publisher:
-        return MqttPublisher(address, plan.pairs, plan.qos, tls=self._tls)
-
-    def subscriber(self, address: Address, plan: Plan) -> Subscriber:
-        return MqttSubscriber(address, plan.pairs, plan.qos, plan.subscribers, tls=self._tls)
 
     @abstractmethod
     def _settings(self, port: int, directory: Path) -> str:

@@ -10,7 +10,8 @@ __all__ = ["Plan"]
 @dataclass(frozen=True, slots=True)
 class Plan:
     """A load. `pairs`: topics, each with one publisher and so many `subscribers`. `rate`: messages a second
-    in all; None: closed loop, with `window` messages under way. `cpus`: of the load."""
+    in all; None: closed loop, with `window` messages under way. `cpus`: of the load. `topics`: of each
+    publisher, in turn."""
 
     pairs: int
     qos: int
@@ -18,3 +19,4 @@ class Plan:
     rate: int | None
     cpus: frozenset[int]
     subscribers: int = 1
+    topics: int = 1
