@@ -24,9 +24,9 @@ MOST_PAYLOAD: Final = 1 << 20
 class Plan:
     """A load and how long it lasts.
 
-    `clients`: pairs, or those at the many's side. `depth`: of a tree; 0: it is none. `topics`: of each publisher, in turn.
-    `window`: messages under way in all; None: open loop. `rate`: messages a second in all; None: as fast as
-    they may. Times are seconds.
+    `clients`: pairs, or those at the many's side. `depth`: of a tree; 0: it is none. `topics`: of each
+    publisher, in turn. `window`: messages under way in all; None: open loop. `rate`: messages a second in
+    all; None: as fast as they may. Times are seconds.
     """
 
     layout: str
