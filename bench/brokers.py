@@ -1,47 +1,24 @@
-"""What is measured: a broker, or a network of brokers, on CPUs of its own and on free loopback ports, and
-gone afterwards."""
+"""What is measured: a kind of broker, or of a network of brokers."""
 
 from __future__ import annotations
 
 import socket
 import subprocess
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Protocol
 
-from bench.plan import Plan
-from bench.transport import Address, Publisher, Subscriber
-from hbroker.bench.launching import NoAnswer, ended, on_cpus
-from hbroker.bench.process import descendants
+from hbroker.bench.brokers import Started
+from hbroker.bench.launching import NoAnswer
+from hbroker.bench.plan import Address
 
-__all__ = [
-    "Broker",
-    "NativeLoadAlone",
-    "Running",
-    "Started",
-    "running",
-    "wait_for_port",
-]
+__all__ = ["Broker", "Started", "wait_for_port"]
 
 _READY_S: Final = 15.0
 
-Started = tuple[subprocess.Popen[bytes], Address]
-"""Its first process, and where its clients come to."""
-
-
-@dataclass(frozen=True, slots=True)
-class Running:
-    """A broker that serves: all its processes."""
-
-    pids: tuple[int, ...]
-    address: Address
-
 
 class Broker(Protocol):
-    """A kind of broker, and the load for it."""
+    """A kind of broker."""
 
     @property
     def name(self) -> str:
@@ -56,33 +33,6 @@ class Broker(Protocol):
 
     def start(self, directory: Path) -> Started:
         """Starts it and waits until it serves; what it writes goes into the directory. Raises NoAnswer."""
-
-    def publisher(self, address: Address, plan: Plan) -> Publisher:
-        """Connects the publishing side."""
-
-    def subscriber(self, address: Address, plan: Plan) -> Subscriber:
-        """Connects the subscribing side."""
-
-
-class NativeLoadAlone:
-    """A broker whose language the load in Python does not speak."""
-
-    def publisher(self, address: Address, plan: Plan) -> Publisher:
-        raise NoAnswer("there is no load in Python for it")
-
-    def subscriber(self, address: Address, plan: Plan) -> Subscriber:
-        raise NoAnswer("there is no load in Python for it")
-
-
-@contextmanager
-def running(broker: Broker, directory: Path, cpus: frozenset[int]) -> Iterator[Running]:
-    """Runs a broker on these CPUs as long as the context lasts."""
-    with on_cpus(cpus):
-        process, address = broker.start(directory)
-    try:
-        yield Running((process.pid, *descendants(process.pid)), address)
-    finally:
-        ended(process)
 
 
 def wait_for_port(process: subprocess.Popen[bytes], address: Address) -> None:

@@ -13,7 +13,6 @@ from itertools import product
 from typing import Final
 
 from bench.brokers import Broker
-from bench.load import BURST
 from bench.plan import Plan
 from bench.report import as_json, as_text, not_installed, progress_line
 from bench.rounds import Timing
@@ -33,8 +32,6 @@ __all__ = [
 ]
 
 _INTERRUPTED: Final = 130
-_MOST_WINDOW: Final = 8_192
-"""Half of the cycle by which the MQTT subscriber tells a message from one a cycle earlier."""
 
 
 def timing_flags(name: str, description: str) -> argparse.ArgumentParser:
@@ -70,7 +67,7 @@ def flags(name: str, description: str) -> argparse.ArgumentParser:
         "--pairs", type=list_of(range(1, 65)), default=[1, 8], help="how many, as in 1,8 (the default)"
     )
     parser.add_argument("--qos", type=list_of(range(2)), default=[0, 1], help="0, 1 or 0,1 (the default)")
-    parser.add_argument("--window", type=_window, default=4_096, help="messages under way (default 4096)")
+    parser.add_argument("--window", type=int, default=4_096, help="messages under way (default 4096)")
     parser.add_argument(
         "--rate", type=int, default=2_000, help="messages a second for the latency (default 2000; 0: none)"
     )
@@ -164,10 +161,3 @@ def _open_many_files() -> None:
     """Lets the load and the brokers have as many connections as the system allows."""
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
-
-
-def _window(text: str) -> int:
-    window = int(text)
-    if not BURST <= window <= _MOST_WINDOW:
-        raise argparse.ArgumentTypeError(f"from {BURST} to {_MOST_WINDOW}")
-    return window

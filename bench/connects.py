@@ -22,12 +22,13 @@ from statistics import quantiles
 from tempfile import TemporaryDirectory
 from typing import Final, Protocol
 
-from bench.networks import Node, announced
+from bench.networks import Node
 from bench.peers import Mosquitto
 from bench.secure import issue
 from bench.storm import Plan, Storm, Told
-from bench.transport import Address, NoAnswer
-from hbroker.bench.launching import ended, launch
+from hbroker.bench.brokers import announced
+from hbroker.bench.launching import NoAnswer, ended, launch
+from hbroker.bench.plan import Address
 from hbroker.bench.process import cpu_seconds, resident_bytes
 
 __all__ = ["main"]

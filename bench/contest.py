@@ -20,11 +20,10 @@ from typing import Final
 
 from bench import kernel, narrow, zenoh
 from bench.command import broker_and_load_cpus, policy_of, run_series, timing_flags
-from bench.generated import measure_generated
 from bench.networks import Gateway, Node
 from bench.peers import Mosquitto, Nats, NatsCore
 from bench.plan import Plan
-from bench.rounds import Round, Timing
+from bench.rounds import Round, Timing, measure_generated
 from bench.series import Contestant, Series
 from bench.standings import Standings, publish
 from bench.zenoh import Zenoh, measure_zenoh

@@ -17,7 +17,7 @@ from bench.command import flags, list_of, measure_all, paced_plans, pair_plans
 from bench.networks import Gateway
 from bench.peers import Mosquitto, Nats
 from bench.plan import Plan
-from bench.rounds import measure
+from bench.rounds import measure_generated
 
 _FAN_WINDOW: Final = 64
 """Messages under way to many subscribers: each is as many copies."""
@@ -35,7 +35,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     )
     parser.add_argument("--tls", action="store_true", help="over TLS, without nats-server")
     asked = parser.parse_args(arguments)
-    return measure_all(asked, _brokers(tls=asked.tls), _plans, measure)
+    return measure_all(asked, _brokers(tls=asked.tls), _plans, measure_generated)
 
 
 def _brokers(*, tls: bool) -> tuple[Broker, ...]:

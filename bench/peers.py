@@ -15,12 +15,9 @@ from abc import ABC, abstractmethod
 from pathlib import Path
 from typing import Final
 
-from bench.brokers import NativeLoadAlone, Started, wait_for_port
-from bench.mqtt import MqttPublisher, MqttSubscriber
-from bench.plan import Plan
+from bench.brokers import Started, wait_for_port
 from bench.secure import issue
-from bench.transport import Address, NoAnswer, Publisher, Subscriber
-from hbroker.bench.launching import free_port, launch
+from hbroker.bench.launching import NoAnswer, free_port, launch
 from hbroker.bench.plan import Transport
 
 __all__ = ["Mosquitto", "Nats", "NatsCore"]
@@ -72,12 +69,6 @@ class _MqttPeer(_Peer):
     def __init__(self, *, tls: bool = False) -> None:
         self._tls = tls
 
-    def publisher(self, address: Address, plan: Plan) -> Publisher:
-        return MqttPublisher(address, plan.pairs, plan.qos, tls=self._tls)
-
-    def subscriber(self, address: Address, plan: Plan) -> Subscriber:
-        return MqttSubscriber(address, plan.pairs, plan.qos, plan.subscribers, tls=self._tls)
-
 
 class Mosquitto(_MqttPeer):
     """Eclipse Mosquitto."""
@@ -128,7 +119,7 @@ class Nats(_MqttPeer):
         return json.dumps(settings)
 
 
-class NatsCore(NativeLoadAlone, _Peer):
+class NatsCore(_Peer):
     """nats-server, by its own protocol: nothing is kept."""
 
     name = "nats-server"

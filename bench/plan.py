@@ -11,7 +11,7 @@ __all__ = ["Plan"]
 class Plan:
     """A load. `pairs`: topics, each with so many `publishers` and `subscribers`, of which there are many at
     one end alone. `rate`: messages a second in all; None: closed loop, with `window` messages under way.
-    `cpus`: of the load."""
+    `cpus`: of the load. `topics`: of each publisher, in turn."""
 
     pairs: int
     qos: int
@@ -19,6 +19,7 @@ class Plan:
     rate: int | None
     cpus: frozenset[int]
     subscribers: int = 1
+    topics: int = 1
     publishers: int = 1
 
     @property

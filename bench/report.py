@@ -102,7 +102,6 @@ _FLAT_OUT: Final = (
     "broker CPU",
     "load CPU",
     "limit",
-    "msg/datagram in, out",
     "RSS",
     "lost, doubled, disordered",
     "rounds",
@@ -130,7 +129,6 @@ def _flat_out_row(one: Series) -> list[str]:
         _seconds(_median(one, "broker_cpu_s")),
         *(_percent(_median(one, name)) for name in ("broker_cpu", "generator_cpu")),
         _limit(one),
-        _bundles(one),
         _mebibytes(_median(one, "broker_rss_bytes")),
         _mishaps(one),
         _rounds(one),
@@ -202,15 +200,6 @@ def _rounds(one: Series) -> str:
 def _median(one: Series, name: str) -> float | None:
     spread = one.spread(attrgetter(name))
     return None if spread is None else spread.median
-
-
-def _bundles(one: Series) -> str:
-    def mean(name: str) -> str:
-        values = [getattr(round, name) for round in one.quiet]
-        return "" if None in values or not values else f"{sum(values) / len(values):.1f}"
-
-    into, out = mean("messages_per_datagram_in"), mean("messages_per_datagram_out")
-    return f"{into}, {out}" if into and out else "-"
 
 
 def _spread(spread: Spread | None) -> str:

@@ -22,7 +22,8 @@ from types import TracebackType
 from typing import Final, Self
 
 from bench.secure import client_context
-from bench.transport import Address, NoAnswer
+from hbroker.bench.launching import NoAnswer
+from hbroker.bench.plan import Address
 
 __all__ = ["Plan", "Storm", "Told", "connect_packet", "subscribe_packet"]
 

@@ -10,19 +10,16 @@ from __future__ import annotations
 import argparse
 import os
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from statistics import median
 from typing import Final
 
 from bench.brokers import Broker
-from bench.native import NativeClient, NativePublisher, NativeSubscriber
 from bench.networks import Gateway, Node
 from bench.plan import Plan
-from bench.rounds import Round, Timing, measure
-from bench.sequences import Stream
-from bench.transport import FILLER, Address, NoAnswer, Publisher, Subscriber
-from hbroker.protocol.subscription import Options
+from bench.rounds import Round, Timing, measure_generated
+from hbroker.bench.launching import NoAnswer
 
 _TOPICS: Final = 10_000
 _WINDOW: Final = 4_096
@@ -42,61 +39,15 @@ class QuietGateway(Gateway):
         return ["--no-telemetry"]
 
 
-class _ManyTopicsPublisher(NativePublisher):
-    """One client, whose topics come in turn."""
-
-    def __init__(self, root: Address, qos: int) -> None:
-        super().__init__(root, 1, qos)
-        self._each = self._each_topic()
-
-    def publish(self, count: int) -> int:
-        publish, qos = self._clients[0].endpoint.publish, self._qos
-        for sent, topic in zip(range(count), self._each, strict=False):
-            if publish(topic, FILLER, qos) is None:
-                return sent
-        return count
-
-    def _each_topic(self) -> Iterator[str]:
-        names = [f"bench/{index % 100:02}/{index:05}" for index in range(_TOPICS)]
-        while True:
-            yield from names
-
-
-class _ManyTopicsSubscriber(NativeSubscriber):
-    """One client that has all of them."""
-
-    def __init__(self, root: Address, qos: int) -> None:
-        super().__init__(root, 0, qos)
-        client = NativeClient(root, "subscriber")
-        client.subscribe("bench/#", Options(qos))
-        self._clients.append(client)
-        self.streams.append(Stream(first=1))
-
-
-class ManyTopics(Node):
-    """A node whose topics are too many to be remembered; with telemetry, if that is `recorded`."""
-
-    def __init__(self, recorded: bool) -> None:
-        self._recorded = recorded
-
-    def flags(self, directory: Path) -> list[str]:
-        return RecordedNode().flags(directory) if self._recorded else []
-
-    def publisher(self, address: Address, plan: Plan) -> Publisher:
-        return _ManyTopicsPublisher(address, plan.qos)
-
-    def subscriber(self, address: Address, plan: Plan) -> Subscriber:
-        return _ManyTopicsSubscriber(address, plan.qos)
-
-
-_PAIRS: Final[tuple[tuple[str, Broker, Broker, int, int], ...]] = (
-    ("node, 8 pairs, QoS 0", Node(), RecordedNode(), 8, 0),
-    ("node, 8 pairs, QoS 1", Node(), RecordedNode(), 8, 1),
-    ("node, 10,000 topics, QoS 0", ManyTopics(False), ManyTopics(True), 1, 0),
-    ("gateway, 8 pairs, QoS 0", QuietGateway(), Gateway(), 8, 0),
-    ("gateway, 8 pairs, QoS 1", QuietGateway(), Gateway(), 8, 1),
+_LOADS: Final[tuple[tuple[str, Broker, Broker, int, int, int], ...]] = (
+    ("node, 8 pairs, QoS 0", Node(), RecordedNode(), 8, 0, 1),
+    ("node, 8 pairs, QoS 1", Node(), RecordedNode(), 8, 1, 1),
+    ("node, 10,000 topics, QoS 0", Node(), RecordedNode(), 1, 0, _TOPICS),
+    ("gateway, 8 pairs, QoS 0", QuietGateway(), Gateway(), 8, 0, 1),
+    ("gateway, 8 pairs, QoS 1", QuietGateway(), Gateway(), 8, 1, 1),
 )
-"""What is measured: without telemetry, and with it."""
+"""What is measured: without telemetry, and with it; pairs, QoS, and topics of each, too many to be remembered
+or one."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -112,15 +63,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
         "| load | µs of CPU for a message, without | with | more, median (each pair of rounds) | RSS, MiB |"
     )
     print("|---|---|---|---|---|", flush=True)
-    for name, without, with_it, pairs, qos in _PAIRS:
+    for name, without, with_it, pairs, qos, topics in _LOADS:
         if asked.only not in name:
             continue
-        plan = Plan(pairs, qos, _WINDOW, None, frozenset(cpus[1:2]))
+        plan = Plan(pairs, qos, _WINDOW, None, frozenset(cpus[1:2]), topics=topics)
         rounds = [(without, with_it) if number % 2 else (with_it, without) for number in range(asked.rounds)]
         found: dict[Broker, list[Round]] = {without: [], with_it: []}
         try:
             for broker in (broker for both in rounds for broker in both):
-                found[broker].append(measure(broker, plan, timing, frozenset(cpus[:1])))
+                found[broker].append(measure_generated(broker, plan, timing, frozenset(cpus[:1])))
         except NoAnswer as error:
             print(error, file=sys.stderr)
             return 1

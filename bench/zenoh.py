@@ -18,10 +18,9 @@ from functools import cache
 from pathlib import Path
 from typing import Final, Literal
 
-from bench.brokers import NativeLoadAlone, Started
-from bench.generated import measure_generated
+from bench.brokers import Started
 from bench.plan import Plan
-from bench.rounds import Round, Timing
+from bench.rounds import Round, Timing, measure_generated
 from hbroker.bench.launching import NoAnswer, announcement, launch
 
 __all__ = ["Zenoh", "built", "measure_zenoh"]
@@ -57,7 +56,7 @@ def built() -> str | None:
 
 
 @dataclass(frozen=True, slots=True)
-class Zenoh(NativeLoadAlone):
+class Zenoh:
     """A router without plugins: what `zenohd` starts. `transport`: of its clients."""
 
     transport: Literal["tcp", "udp"]
@@ -83,7 +82,7 @@ class Zenoh(NativeLoadAlone):
 
 
 def measure_zenoh(broker: Zenoh, plan: Plan, timing: Timing, broker_cpus: frozenset[int]) -> Round:
-    """As `bench.generated.measure_generated`, with Zenoh's clients: they wait rather than drop, and at a
+    """As `bench.rounds.measure_generated`, with Zenoh's clients: they wait rather than drop, and at a
     rate no message waits for others to leave with it."""
     if broker.transport == "udp":
         plan = replace(plan, window=min(plan.window, _UDP_WINDOW))

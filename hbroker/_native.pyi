@@ -428,35 +428,37 @@ class Endpoint(_Core):
 
 @final
 class LoadGenerator:
-    """Publishers and subscribers of a load, all driven by one thread (docs/bench.md)."""
+    """Publishers and subscribers of a load, all driven by one thread (docs/benchmarks.md)."""
 
     def __new__(
         cls,
         *,
-        publishers: int,
+        groups: list[tuple[int, int | None, float | None]],
         subscribers: list[tuple[int, int]],
         payload: int,
         qos: int,
-        window: int | None = None,
-        rate: float | None = None,
+        topics: int = 1,
+        tls: tuple[bytes, str] | None = None,
     ) -> LoadGenerator:
-        """Starts the thread. `subscribers`: of each, the first publisher that it hears, and how many.
+        """Starts the thread. `groups`: of each, how many publishers there are, how many messages one of them may have under way (None: any
+        number), and how many messages a second all of them send (None: as fast as they may). `subscribers`: of each, the first publisher
+        that it hears, and how many.
 
-        `payload`: bytes; 16 at least. `window`: messages that one publisher may have under way; None: any number. `rate`: messages a second of
-        all publishers together; None: as fast as they may. Raises NativeError for what can be no load, OSError.
+        `payload`: bytes; 16 at least. `topics`: of each publisher; its messages go to them in turn. `tls`: connections over TCP are secured: the
+        authorities, as PEM, that sign brokers' certificates, and the host that those name. Raises NativeError for what can be no load, OSError (for no such authorities or host, too).
         """
     def add_member(
         self,
         config: Config,
         listen: _Address,
         *,
-        topic: str = "",
+        topics: list[str] = ...,
         publishes: int | None = None,
         subscribes: int | None = None,
     ) -> LoadMember:
         """A client of hbroker's own protocol: the number of the publisher that it is, or of the subscriber, or both.
 
-        `topic`: that it publishes to. Its control is to find the owner, and to subscribe. Raises NativeError, OSError.
+        `topics`: that it publishes to, where it does. Its control is to find the owner, and to subscribe. Raises NativeError, OSError.
         """
     def add_connection(
         self,
@@ -464,13 +466,15 @@ class LoadGenerator:
         address: _Address,
         *,
         name: str,
-        topic: str,
+        topics: list[str] = ...,
+        filter: str | None = None,
         publishes: int | None = None,
         subscribes: int | None = None,
         timeout_s: float = 10.0,
     ) -> None:
-        """A client over TCP; `protocol`: mqtt (3.1.1), mqtt5 or nats. It returns once the client is subscribed, where it is to be.
+        """A client over TCP; `protocol`: mqtt (3.1.1), mqtt5 or nats. It returns once the client is subscribed to the filter, where it is to be.
 
+        `topics`: that it publishes to, where it does.
         Raises NativeError, OSError.
         """
     def start(self) -> None:
@@ -532,6 +536,9 @@ class LoadReport:
     @property
     def lateness_ns(self) -> list[int] | None:
         """The same of how late messages of a paced load were sent."""
+    @property
+    def groups(self) -> list[LoadReport]:
+        """The same of each group; of a group: none."""
 
 @disjoint_base
 class Hive:

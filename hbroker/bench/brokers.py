@@ -1,4 +1,5 @@
-"""What is measured: processes that are there already, or a broker of hbroker's own that is started for it."""
+"""What is measured: processes that are there already, or a broker that is started for it, on CPUs of its own
+and on free loopback ports, and is gone afterwards."""
 
 from __future__ import annotations
 
@@ -7,58 +8,127 @@ import re
 import socket
 import subprocess
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING, Any, Final, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 
 from hbroker.bench.launching import NoAnswer, announcement, ended, launch, on_cpus
 from hbroker.bench.process import descendants
 from hbroker.config import parse_address
+from hbroker.runtime import state
 
 if TYPE_CHECKING:
     from hbroker.bench.plan import Address, Transport
-    from hbroker.runtime.state import NetworkRun
 
-__all__ = ["Broker", "Topology", "own_broker", "own_network", "pids_at"]
+__all__ = [
+    "Broker",
+    "Started",
+    "Topology",
+    "announced",
+    "own_broker",
+    "own_network",
+    "pids_at",
+    "running",
+    "start_network",
+    "start_node",
+]
 
 _HBROKER: Final = (sys.executable, "-m", "hbroker")
 _ANY_PORT: Final = "127.0.0.1:0"
+_STATE: Final = "state"
 
-_Started: TypeAlias = "tuple[subprocess.Popen[bytes], Address]"
+Started: TypeAlias = "tuple[subprocess.Popen[bytes], Address]"
 """The first process, and where clients come to."""
+
+Topology: TypeAlias = dict[str, Any]
+"""As in a file, but for the addresses of nodes: all ports are free ones."""
 
 
 @dataclass(frozen=True, slots=True)
 class Broker:
-    """What is measured. `pids`: all its processes, as far as they are known."""
+    """What is measured. `pids`: all its processes, as far as they are known. `nodes`: those among them that
+    are nodes of a network, by name."""
 
     address: Address
     pids: tuple[int, ...]
+    nodes: Mapping[str, int] = field(default_factory=dict)
 
 
-Topology: TypeAlias = dict[str, Any]
-"""As in a file, but for addresses: all ports are free ones."""
+@contextmanager
+def running(
+    start: Callable[[Path], Started], directory: Path, cpus: frozenset[int] | None
+) -> Iterator[Broker]:
+    """Runs what `start` starts, on these CPUs, as long as the context lasts. Raises NoAnswer."""
+    with on_cpus(cpus):
+        process, address = start(directory)
+    try:
+        yield Broker(address, (process.pid, *descendants(process.pid)), _nodes(directory))
+    finally:
+        ended(process)
 
 
 @contextmanager
 def own_broker(transport: Transport, workers: int, cpus: frozenset[int] | None) -> Iterator[Broker]:
     """Runs a broker of hbroker's own on these CPUs, as long as the context lasts: a node, or, for MQTT, the
     smallest network that has a gateway. Raises NoAnswer."""
-    with _started(cpus, lambda directory: _start(transport, workers, directory)) as broker:
+    if transport == "hbroker":
+        start: Callable[[Path], Started] = partial(_start_node, workers)
+    else:
+        root = {"name": "root", "subtree": "", "workers": workers}
+        gateway = {"name": "gateway", "listeners": [{"address": _ANY_PORT}]}
+        start = partial(_start_network, {"nodes": [root], "gateways": [gateway]}, "gateway")
+    with _fresh_directory() as directory, running(start, directory, cpus) as broker:
         yield broker
 
 
 @contextmanager
 def own_network(topology: Topology, cpus: frozenset[int] | None) -> Iterator[Broker]:
     """Runs a network, whose root is the address. Raises NoAnswer."""
-    with _started(cpus, lambda directory: _up(directory, topology, "root")) as broker:
+    start = partial(_start_network, topology, "root")
+    with _fresh_directory() as directory, running(start, directory, cpus) as broker:
         yield broker
 
 
-def pids_at(address: Address, networks: Sequence[NetworkRun]) -> tuple[int, ...]:
+def start_node(directory: Path, *flags: str) -> Started:
+    """Starts one node that owns every topic. Raises NoAnswer."""
+    fixed = ["--name", "root", "--subtree", "", "--listen", _ANY_PORT]
+    with launch(directory, [*_HBROKER, "node", *fixed, *flags]) as process:
+        return process, announced(process)
+
+
+def start_network(
+    directory: Path, topology: Topology, entrance: Literal["root", "gateway"], *flags: str
+) -> Started:
+    """Starts a launcher and its network, whose clients come to the `root` or to the gateway. Raises
+    NoAnswer."""
+    nodes = [{**node, "listen": _ANY_PORT} for node in topology["nodes"]]
+    file = directory / "bench.yaml"
+    file.write_text(json.dumps({**topology, "nodes": nodes}))  # which is YAML, too
+    fixed = ["--json", "--state-dir", str(directory / _STATE)]
+    with launch(directory, [*_HBROKER, "up", *fixed, *flags, str(file)]) as process:
+        told = json.loads(announcement(process))
+        if told["event"] != "ready":
+            raise NoAnswer(f"the network did not become ready: {told}")
+        if entrance == "root":
+            return process, parse_address(told["root"])
+        (url,) = told["gateways"][0]["listeners"]
+        return process, parse_address(url.partition("://")[2])
+
+
+def announced(process: subprocess.Popen[bytes]) -> Address:
+    """The address in the `ready` line of a node or a gateway. Raises NoAnswer where another line comes."""
+    line = announcement(process)
+    found = re.search(r"(\d+\.\d+\.\d+\.\d+):(\d+)", line)
+    if not line.startswith("ready") or found is None:
+        raise NoAnswer(f"it did not become ready: {line}")
+    return found[1], int(found[2])
+
+
+def pids_at(address: Address, networks: Sequence[state.NetworkRun]) -> tuple[int, ...]:
     """The processes of the network of this host that has a node or a gateway at this port; (): none has."""
     for network in networks if _is_here(address[0]) else ():
         nodes = [parse_address(node.address) for node in network.nodes]
@@ -84,46 +154,19 @@ def _is_here(host: str) -> bool:
 
 
 @contextmanager
-def _started(cpus: frozenset[int] | None, start: Callable[[Path], _Started]) -> Iterator[Broker]:
+def _fresh_directory() -> Iterator[Path]:
     with TemporaryDirectory(prefix="hbroker-bench-") as directory:
-        with on_cpus(cpus):
-            process, address = start(Path(directory))
-        try:
-            yield Broker(address, (process.pid, *descendants(process.pid)))
-        finally:
-            ended(process)
+        yield Path(directory)
 
 
-def _start(transport: Transport, workers: int, directory: Path) -> _Started:
-    if transport == "hbroker":
-        return _node(directory, workers)
-    root = {"name": "root", "subtree": "", "workers": workers}
-    gateway = {"name": "gateway", "listeners": [{"address": _ANY_PORT}]}
-    return _up(directory, {"nodes": [root], "gateways": [gateway]}, "gateway")
+def _nodes(directory: Path) -> dict[str, int]:
+    found = [run for network in state.running(directory / _STATE) if (run := network.read()) is not None]
+    return {node.name: node.pid for run in found for node in run.nodes if node.pid is not None}
 
 
-def _node(directory: Path, workers: int) -> _Started:
-    """One node that owns every topic."""
-    flags = ["--name", "root", "--subtree", "", "--listen", _ANY_PORT, "--workers", str(workers)]
-    with launch(directory, [*_HBROKER, "node", *flags]) as process:
-        line = announcement(process)
-        found = re.search(r"(\d+\.\d+\.\d+\.\d+):(\d+)", line)
-        if not line.startswith("ready") or found is None:
-            raise NoAnswer(f"the node did not become ready: {line}")
-        return process, (found[1], int(found[2]))
+def _start_node(workers: int, directory: Path) -> Started:
+    return start_node(directory, "--workers", str(workers))
 
 
-def _up(directory: Path, topology: Topology, entrance: str) -> _Started:
-    """A launcher and its network, whose clients come to the `root` or to the `gateway`."""
-    nodes = [{**node, "listen": _ANY_PORT} for node in topology["nodes"]]
-    file = directory / "bench.yaml"
-    file.write_text(json.dumps({**topology, "nodes": nodes}))  # which is YAML, too
-    flags = ["--json", "--no-telemetry", "--state-dir", str(directory / "state")]
-    with launch(directory, [*_HBROKER, "up", *flags, str(file)]) as process:
-        told = json.loads(announcement(process))
-        if told["event"] != "ready":
-            raise NoAnswer(f"the network did not become ready: {told}")
-        if entrance == "root":
-            return process, parse_address(told["root"])
-        (url,) = told["gateways"][0]["listeners"]
-        return process, parse_address(url.partition("://")[2])
+def _start_network(topology: Topology, entrance: Literal["root", "gateway"], directory: Path) -> Started:
+    return start_network(directory, topology, entrance, "--no-telemetry")

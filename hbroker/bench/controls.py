@@ -35,36 +35,30 @@ class Controls:
 
     def __init__(self, root: Address, patience_s: float) -> None:
         self._root = root
-        self._patience_s = patience_s
+        self._patience = round(patience_s * 1e6)
         self._selector = DefaultSelector()
         self._controls: list[tuple[LoadMember, ClientControl]] = []
-        self._waiting: set[ClientControl] = set()
+        self._waiting: ClientControl | None = None
         self._next_look = 0.0
         self._resolution: Resolution | None = None
 
-    def add(self, member: LoadMember, identity: Identity, topic: str, qos: int | None) -> None:
-        """Takes a client over, and has it subscribe at `qos`, or (None) find the owner of the topic."""
+    def add(self, member: LoadMember, identity: Identity) -> None:
+        """Takes a client over."""
         control = ClientControl(member, SystemRandom(), self._root, identity.terms)
-        patience = round(self._patience_s * 1e6)
-        if qos is None:
-            control.resolve(clock(), topic, patience=patience)
-        else:
-            control.subscribe(clock(), topic, Options(qos), patience=patience)
-        self._waiting.add(control)
         self._controls.append((member, control))
         self._selector.register(member.fileno(), EVENT_READ, (member, control))
 
-    def settle(self) -> None:
-        """Returns once every client has what it asked for. Raises NoAnswer where one has not."""
-        while self._waiting:
-            self._turn(_LOOK_S)
+    def subscribe(self, filter: str, qos: int) -> None:
+        """Has the last client subscribe; returns once every owner has that. Raises NoAnswer."""
+        control = self._controls[-1][1]
+        control.subscribe(clock(), filter, Options(qos), patience=self._patience)
+        self._settle(control)
 
-    def resolve(self, topic: str) -> Resolution:
-        """Has the first client ask who owns a topic. Raises NoAnswer."""
-        control = self._controls[0][1]
-        control.resolve(clock(), topic, patience=round(self._patience_s * 1e6))
-        self._waiting.add(control)
-        self.settle()
+    def find(self, topic: str) -> Resolution:
+        """Has the last client ask who owns a topic. Raises NoAnswer."""
+        control = self._controls[-1][1]
+        control.resolve(clock(), topic, patience=self._patience)
+        self._settle(control)
         assert self._resolution is not None, "a look-up ends with one, or raises"
         return self._resolution
 
@@ -83,6 +77,13 @@ class Controls:
             member.drain(0.2)
         self._controls = []
         self._selector.close()
+
+    def _settle(self, control: ClientControl) -> None:
+        """Returns once the client has what it asked for."""
+        self._waiting = control
+        self._hear(control)
+        while self._waiting is not None:
+            self._turn(_LOOK_S)
 
     def _turn(self, timeout_s: float) -> None:
         for key, _ in self._selector.select(timeout_s):
@@ -106,6 +107,6 @@ class Controls:
             if isinstance(outcome, Resolved):
                 self._resolution = outcome.resolution
             if isinstance(outcome, Resolved | Subscribed):
-                self._waiting.discard(control)
+                self._waiting = None if control is self._waiting else self._waiting
             else:
                 raise NoAnswer(f"a client of the load cannot go on: {outcome}")

@@ -9,8 +9,9 @@ from __future__ import annotations
 import os
 import resource
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from hbroker._native import LoadGenerator
@@ -23,7 +24,7 @@ from hbroker.runtime.identity import Identity
 
 if TYPE_CHECKING:
     from hbroker._native import LoadReport
-    from hbroker.bench.plan import Address, Plan
+    from hbroker.bench.plan import Address, Plan, Transport, Trust
 
 __all__ = ["Generator", "generator"]
 
@@ -65,18 +66,18 @@ class Generator:
 
 
 @contextmanager
-def generator(plan: Plan, address: Address) -> Iterator[Generator]:
+def generator(plan: Plan, address: Address, trust: Trust | None = None) -> Iterator[Generator]:
     """Connects a load to a broker for as long as the context lasts. Raises OSError, NoAnswer."""
     _open_many_files()
     sharpen_sleep()  # which threads inherit that are started from now on
     shape = plan.shape
     native = LoadGenerator(
-        publishers=len(shape.publishers),
+        groups=[plan.pace_of(group) for group in shape.groups],
         subscribers=[(first, count) for _, first, count in shape.subscribers],
         payload=plan.payload,
         qos=plan.qos,
-        window=plan.window_each,
-        rate=plan.rate,
+        topics=plan.topics,
+        tls=trust,
     )
     controls = Controls(address, _PATIENCE_S) if plan.transport == "hbroker" else None
     try:
@@ -90,31 +91,75 @@ def generator(plan: Plan, address: Address) -> Iterator[Generator]:
 
 def _connect(plan: Plan, native: LoadGenerator, controls: Controls | None, address: Address) -> None:
     run = os.urandom(4).hex()
+    names = _Names.of(plan, run)
     parts: list[tuple[int, int | None, int | None]] = [
-        *((topic, None, number) for number, (topic, _, _) in enumerate(plan.shape.subscribers)),
-        *((topic, number, None) for number, topic in enumerate(plan.shape.publishers)),
+        *((name, None, number) for number, (name, _, _) in enumerate(plan.shape.subscribers)),
+        *((name, number, None) for number, name in enumerate(plan.shape.publishers)),
     ]
-    separator = "." if plan.transport == "nats" else "/"
     for index, (number, publishes, subscribes) in enumerate(parts):
-        topic = separator.join(("bench", run, f"{number:09}"))
-        name = f"bench-{run}-{index}"
+        client = f"bench-{run}-{index}"
+        topics = [] if publishes is None else names.topics(number)
+        filter = None if subscribes is None else names.filter(number)
         if controls is None:
             native.add_connection(
                 plan.transport,
                 address,
-                name=name,
-                topic=topic,
+                name=client,
+                topics=topics,
+                filter=filter,
                 publishes=publishes,
                 subscribes=subscribes,
                 timeout_s=_PATIENCE_S,
             )
             continue
-        identity = Identity.of(name)
+        identity = Identity.of(client)
         member = native.add_member(
-            config_of(identity), listen_for(address), topic=topic, publishes=publishes, subscribes=subscribes
+            config_of(identity),
+            listen_for(address),
+            topics=topics,
+            publishes=publishes,
+            subscribes=subscribes,
         )
-        controls.add(member, identity, topic, None if subscribes is None else plan.qos)
-        controls.settle()
+        controls.add(member, identity)
+        if filter is None:
+            # One zone has them all, as a rule; any other is found when it is wanted.
+            controls.find(topics[0])
+        else:
+            controls.subscribe(filter, plan.qos)
+
+
+@dataclass(frozen=True, slots=True)
+class _Names:
+    """What topics are called: 24 bytes at the root's, with a word of their own for each run, so that two runs
+    at one broker do not meet. Where a publisher has several, their numbers are one level more."""
+
+    transport: Transport
+    run: str
+    subtrees: Sequence[str]
+    each: int
+
+    @classmethod
+    def of(cls, plan: Plan, run: str) -> _Names:
+        """For one run of a load."""
+        return cls(plan.transport, run, plan.shape.subtrees, plan.topics)
+
+    def topics(self, number: int) -> list[str]:
+        """Of the publishers that have this one."""
+        name = self._name(number)
+        return [name] if self.each == 1 else [self._join(name, f"{topic:06}") for topic in range(self.each)]
+
+    def filter(self, number: int) -> str:
+        """Of its subscribers."""
+        everything = ">" if self.transport == "nats" else "#"
+        return self._name(number) if self.each == 1 else self._join(self._name(number), everything)
+
+    def _name(self, number: int) -> str:
+        subtree = self.subtrees[number] if self.subtrees else ""
+        levels = ("bench", self.run, f"{number:09}")
+        return self._join(subtree, *levels) if subtree else self._join(*levels)
+
+    def _join(self, *levels: str) -> str:
+        return ("." if self.transport == "nats" else "/").join(levels)
 
 
 def _open_many_files() -> None:

@@ -1,7 +1,7 @@
 """Who publishes to whom, by name.
 
-A publisher has one topic; a subscriber has one, too, and gets what a run of publishers sends there. Topics
-have 24 bytes and begin with a word of their own for each run, so that two runs at one broker do not meet.
+A publisher has a topic, or as many as are asked for below one name; a subscriber has one name, too, and gets
+what a run of publishers sends there. Publishers come in groups, each of which is counted apart.
 """
 
 from __future__ import annotations
@@ -10,48 +10,98 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
-__all__ = ["LAYOUTS", "Layout", "Shape"]
+from hbroker.bench.chain import node_at, subtree_at
+
+__all__ = ["LAYOUTS", "Group", "Layout", "Shape"]
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """Publishers, by how many. `is_paced`: they keep to the load's rate, if it has one. `is_windowed`: to its
+    window, likewise. `owner`: the node that owns their topics, if it is not the same for all groups."""
+
+    name: str
+    publishers: int
+    is_paced: bool = True
+    is_windowed: bool = True
+    owner: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """A layout of some size. `publishers`: the number of each one's topic. `subscribers`: of each, the number
-    of its topic, the first publisher that it hears, and how many it hears."""
+    """A layout of some size. `groups`: of the publishers, who are numbered through. `publishers`: the number
+    of each one's topic. `subscribers`: of each, the number of its topic, the first publisher that it hears,
+    and how many it hears. `subtrees`: of each topic, where it is; (): all are at the root's."""
 
+    groups: tuple[Group, ...]
     publishers: tuple[int, ...]
     subscribers: tuple[tuple[int, int, int], ...]
+    subtrees: tuple[str, ...] = ()
 
     @property
     def copies(self) -> int:
         """Messages that come for one of each publisher."""
         return sum(count for _, _, count in self.subscribers)
 
+    @property
+    def paced(self) -> int:
+        """Publishers that keep to a rate."""
+        return sum(group.publishers for group in self.groups if group.is_paced)
+
+    @property
+    def windowed(self) -> int:
+        """Publishers that keep to a window."""
+        return sum(group.publishers for group in self.groups if group.is_windowed)
+
 
 @dataclass(frozen=True, slots=True)
 class Layout:
     """`clients`: how many there are unless somebody says. `window`: messages under way in all. `text`: what
-    it is, with {} for the number."""
+    it is, with {clients} and {depth}. `of`: its shape, of so many clients and so deep. `rate`: messages a
+    second; None: no limit."""
 
     clients: int
     window: int
     text: str
-    of: Callable[[int], Shape]
+    of: Callable[[int, int], Shape]
+    rate: float | None = None
 
 
-def _pairs(clients: int) -> Shape:
-    return Shape(tuple(range(clients)), tuple((pair, pair, 1) for pair in range(clients)))
+def _pairs(clients: int, _depth: int) -> Shape:
+    return Shape((Group("pairs", clients),), tuple(range(clients)), _one_each(clients))
 
 
-def _fan_in(clients: int) -> Shape:
-    return Shape((0,) * clients, ((0, 0, clients),))
+def _fan_in(clients: int, _depth: int) -> Shape:
+    return Shape((Group("fanin", clients),), (0,) * clients, ((0, 0, clients),))
 
 
-def _fan_out(clients: int) -> Shape:
-    return Shape((0,), ((0, 0, 1),) * clients)
+def _fan_out(clients: int, _depth: int) -> Shape:
+    return Shape((Group("fanout", 1),), (0,), ((0, 0, 1),) * clients)
+
+
+def _mixed(clients: int, _depth: int) -> Shape:
+    groups = (Group("sparse", 1, is_windowed=False), Group("neighbours", clients, is_paced=False))
+    return Shape(groups, tuple(range(1 + clients)), _one_each(1 + clients))
+
+
+def _tree(clients: int, depth: int) -> Shape:
+    depths = range(1, depth + 1)
+    return Shape(
+        groups=tuple(Group(f"depth {level}", clients, owner=node_at(level)) for level in depths),
+        publishers=tuple(range(depth * clients)),
+        subscribers=_one_each(depth * clients),
+        subtrees=tuple(subtree_at(level) for level in depths for _ in range(clients)),
+    )
+
+
+def _one_each(pairs: int) -> tuple[tuple[int, int, int], ...]:
+    return tuple((pair, pair, 1) for pair in range(pairs))
 
 
 LAYOUTS: Final[dict[str, Layout]] = {
-    "pairs": Layout(8, 4_096, "{} pairs", _pairs),
-    "fanin": Layout(8, 4_096, "{} to 1", _fan_in),
-    "fanout": Layout(1_000, 64, "1 to {}", _fan_out),
+    "pairs": Layout(8, 4_096, "{clients} pairs", _pairs),
+    "fanin": Layout(8, 4_096, "{clients} to 1", _fan_in),
+    "fanout": Layout(1_000, 64, "1 to {clients}", _fan_out),
+    "mixed": Layout(1, 4_096, "1 sparse pair beside {clients}", _mixed, rate=10.0),
+    "tree": Layout(1, 4_096, "{clients} at each depth from 1 to {depth}", _tree),
 }

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import time
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, Final
 
@@ -18,9 +19,10 @@ from hbroker.bench.process import cpu_seconds, machine_busy_seconds, resident_by
 
 if TYPE_CHECKING:
     from hbroker._native import LoadReport
+    from hbroker.bench.layouts import Group
     from hbroker.bench.plan import Plan
 
-__all__ = ["FULL", "Measured", "Percentiles", "measure"]
+__all__ = ["FULL", "Measured", "OfGroup", "Percentiles", "measure"]
 
 FULL: Final = 0.85
 """From this share of its CPU on, a side is what limits the rate; others may have the rest."""
@@ -44,13 +46,43 @@ class Percentiles:
         """As the core tells them; None: nothing was timed."""
         return None if nanoseconds is None else cls(*(value / 1_000 for value in nanoseconds))
 
+    @classmethod
+    def among(cls, nanoseconds: Sequence[int]) -> Percentiles:
+        """Of some times, one at least, by nearest rank."""
+        ordered = sorted(nanoseconds)
+        last = len(ordered) - 1
+        return cls(*(ordered[min(last, int(share * len(ordered)))] / 1_000 for share in _SHARES))
+
+
+_SHARES: Final = (0.5, 0.9, 0.99, 0.999)
+
+
+@dataclass(frozen=True, slots=True)
+class OfGroup:
+    """What a measurement showed of some publishers and their subscribers. As `Measured`; `owner`: the node
+    that owns their topics, and `owner_cpu_s` what it took; None: all groups have the same."""
+
+    name: str
+    publishers: int
+    sent: int
+    delivered: int
+    lost: int
+    duplicated: int
+    disordered: int
+    delivered_per_s: float
+    latency_us: Percentiles | None
+    lateness_us: Percentiles | None
+    owner: str | None
+    owner_cpu_s: float | None
+    delivered_per_cpu_s: float | None
+
 
 @dataclass(frozen=True, slots=True)
 class Measured:
     """What a measurement showed. `sent` counts messages; `delivered`, `lost` and the other faults count
     copies, one for each subscriber. Shares of a CPU: 1.0 is one whole CPU. What concerns the broker's
     processes is None where they are not known. `lateness_us`: how late the load sent what was due, at a
-    fixed rate."""
+    fixed rate. `groups`: where there are several, each apart."""
 
     plan: Plan
     seconds: float
@@ -72,6 +104,7 @@ class Measured:
     broker_rss_bytes: int | None
     generator_cpu: float
     others_cpu: float | None
+    groups: Sequence[OfGroup]
 
     @property
     def is_whole(self) -> bool:
@@ -82,7 +115,8 @@ class Measured:
     @property
     def limit(self) -> str:
         """What kept the rate from being higher: `rate`, `broker`, `generator`, or `neither` of the two."""
-        if self.plan.rate is not None and self.delivered_per_s > 0.99 * self._wanted_per_s():
+        is_paced = self.plan.rate is not None and all(group.is_paced for group in self.plan.shape.groups)
+        if is_paced and self.delivered_per_s > 0.99 * self._wanted_per_s():
             return "rate"
         if self.broker_cpu is not None and self.broker_cpu >= FULL:
             return "broker"
@@ -102,8 +136,9 @@ class Measured:
 @dataclass(frozen=True, slots=True)
 class _Mark:
     at: float
-    delivered: int
+    report: LoadReport
     broker: float
+    owners: Mapping[str, float]
     generator: float
     machine: float
 
@@ -115,18 +150,19 @@ def measure(plan: Plan, broker: Broker, load: Generator) -> Measured:
     load.forget_times()
     first = _mark(broker, load)
     load.run(plan.duration)
-    last, timed = _mark(broker, load), load.report()
+    last = _mark(broker, load)
     resident = resident_bytes(broker.pids)
     load.stop()
     total = _settled(load)
-    return _measured(plan, broker, (first, last), timed, total, resident)
+    return _measured(plan, broker, (first, last), total, resident)
 
 
 def _mark(broker: Broker, load: Generator) -> _Mark:
     return _Mark(
         at=time.monotonic(),
-        delivered=load.report().delivered,
+        report=load.report(),
         broker=cpu_seconds(broker.pids),
+        owners={name: cpu_seconds([pid]) for name, pid in broker.nodes.items()},
         generator=cpu_seconds([os.getpid()]),
         machine=machine_busy_seconds(),
     )
@@ -153,13 +189,12 @@ def _measured(
     plan: Plan,
     broker: Broker,
     marks: tuple[_Mark, _Mark],
-    timed: LoadReport,
     total: LoadReport,
     resident: int,
 ) -> Measured:
     first, last = marks
     seconds = last.at - first.at
-    delivered = last.delivered - first.delivered
+    delivered = last.report.delivered - first.report.delivered
     cpu, ours = last.broker - first.broker, last.generator - first.generator
     is_known = bool(broker.pids)
     others = max(0.0, last.machine - first.machine - cpu - ours)
@@ -177,11 +212,43 @@ def _measured(
         disordered=total.disordered,
         damaged=total.damaged,
         stalls=total.stalls,
-        latency_us=Percentiles.of(timed.latency_ns),
-        lateness_us=Percentiles.of(timed.lateness_ns),
+        latency_us=Percentiles.of(last.report.latency_ns),
+        lateness_us=Percentiles.of(last.report.lateness_ns),
         broker_cpu=cpu / seconds if is_known else None,
         broker_cpu_s=cpu if is_known else None,
         broker_rss_bytes=resident if is_known else None,
         generator_cpu=ours / seconds,
         others_cpu=others / seconds if is_known else None,
+        groups=[_of_group(*each, marks) for each in _apart(plan, total)],
+    )
+
+
+def _apart(plan: Plan, total: LoadReport) -> Iterator[tuple[int, Group, LoadReport]]:
+    """The groups, by number, and what was counted of each in the end; none where there is but one."""
+    groups = plan.shape.groups
+    if len(groups) > 1:
+        for number, (group, found) in enumerate(zip(groups, total.groups, strict=True)):
+            yield number, group, found
+
+
+def _of_group(number: int, group: Group, total: LoadReport, marks: tuple[_Mark, _Mark]) -> OfGroup:
+    first, last = marks
+    timed = last.report.groups[number]
+    delivered = timed.delivered - first.report.groups[number].delivered
+    owner = group.owner if group.owner in last.owners else None
+    cpu = None if owner is None else last.owners[owner] - first.owners[owner]
+    return OfGroup(
+        name=group.name,
+        publishers=group.publishers,
+        sent=total.sent,
+        delivered=total.delivered,
+        lost=total.lost,
+        duplicated=total.duplicated,
+        disordered=total.disordered,
+        delivered_per_s=delivered / (last.at - first.at),
+        latency_us=Percentiles.of(timed.latency_ns),
+        lateness_us=Percentiles.of(timed.lateness_ns),
+        owner=owner,
+        owner_cpu_s=cpu,
+        delivered_per_cpu_s=delivered / cpu if cpu else None,
     )

@@ -5,12 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final, Literal, TypeAlias
 
-from hbroker.bench.layouts import LAYOUTS, Shape
+from hbroker.bench.layouts import LAYOUTS, Group, Shape
 
-__all__ = ["LEAST_PAYLOAD", "MOST_PAYLOAD", "TRANSPORTS", "Address", "Plan", "Transport"]
+__all__ = ["LEAST_PAYLOAD", "MOST_PAYLOAD", "TRANSPORTS", "Address", "Plan", "Transport", "Trust"]
 
 Address: TypeAlias = tuple[str, int]
 Transport: TypeAlias = Literal["hbroker", "mqtt", "mqtt5", "nats"]
+Trust: TypeAlias = tuple[bytes, str]
+"""For TLS: the authorities, as PEM, and the host that the broker's certificate must name."""
 
 TRANSPORTS: Final = ("hbroker", "mqtt", "mqtt5", "nats")
 LEAST_PAYLOAD: Final = 16
@@ -22,12 +24,15 @@ MOST_PAYLOAD: Final = 1 << 20
 class Plan:
     """A load and how long it lasts.
 
-    `clients`: pairs, or those at the many's side. `window`: messages under way in all; None: open loop.
-    `rate`: messages a second in all; None: as fast as they may. Times are seconds.
+    `clients`: pairs, or those at the many's side. `depth`: of a tree; 0: it is none. `topics`: of each
+    publisher, in turn. `window`: messages under way in all; None: open loop. `rate`: messages a second in
+    all; None: as fast as they may. Times are seconds.
     """
 
     layout: str
     clients: int
+    depth: int
+    topics: int
     transport: Transport
     qos: int
     payload: int
@@ -39,15 +44,22 @@ class Plan:
     @property
     def shape(self) -> Shape:
         """Who publishes to whom."""
-        return LAYOUTS[self.layout].of(self.clients)
+        return LAYOUTS[self.layout].of(self.clients, self.depth)
 
-    @property
-    def window_each(self) -> int | None:
-        """Of one publisher."""
-        return None if self.window is None else max(1, self.window // len(self.shape.publishers))
+    def pace_of(self, group: Group) -> tuple[int, int | None, float | None]:
+        """As the core takes it: how many publishers, the window of each, and the rate of all together."""
+        shape = self.shape
+        window = self.window if group.is_windowed else None
+        rate = self.rate if group.is_paced else None
+        return (
+            group.publishers,
+            None if window is None else max(1, window // shape.windowed),
+            None if rate is None else rate * group.publishers / shape.paced,
+        )
 
     def __str__(self) -> str:
-        layout = LAYOUTS[self.layout].text.format(f"{self.clients:,}")
+        layout = LAYOUTS[self.layout].text.format(clients=f"{self.clients:,}", depth=self.depth)
         pace = "as fast as it goes" if self.rate is None else f"{self.rate:,.0f} messages/s"
         loop = "open loop" if self.window is None else f"{self.window:,} under way"
-        return f"{layout} over {self.transport}, QoS {self.qos}, {self.payload} bytes, {pace}, {loop}"
+        topics = "" if self.topics == 1 else f", {self.topics:,} topics in turn"
+        return f"{layout} over {self.transport}, QoS {self.qos}, {self.payload} bytes{topics}, {pace}, {loop}"

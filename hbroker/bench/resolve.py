@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from hbroker._native import LoadGenerator
 from hbroker.bench.brokers import Broker
+from hbroker.bench.chain import node_at, subtree_at
 from hbroker.bench.controls import Controls
 from hbroker.bench.measurement import Percentiles
 from hbroker.bench.process import cpu_seconds, machine_busy_seconds, sharpen_sleep
@@ -25,7 +26,7 @@ from hbroker.runtime.identity import Identity
 if TYPE_CHECKING:
     from hbroker._native import LoadMember
 
-__all__ = ["LookUps", "Resolved", "chain", "measure_look_ups"]
+__all__ = ["LookUps", "Resolved", "measure_look_ups"]
 
 _PATIENCE_S: Final = 10.0
 _TOPICS: Final = 1_000
@@ -60,7 +61,7 @@ class Resolved:
     def is_right(self) -> bool:
         """The owner of each depth answered, and no look-up in the cache asked anybody."""
         return all(
-            row.owner == _node(row.depth) and row.cached_packets < _TOPICS * _ROUNDS / 1_000
+            row.owner == node_at(row.depth) and row.cached_packets < _TOPICS * _ROUNDS / 1_000
             for row in self.depths
         )
 
@@ -69,22 +70,16 @@ class Resolved:
         return {"layout": "resolve", **asdict(self)}
 
 
-def chain(depth: int) -> dict[str, Any]:
-    """The topology of a root and so many nodes below each other, one level of the hierarchy each."""
-    nodes = [{"name": _node(level), "subtree": _subtree(level)} for level in range(depth + 1)]
-    return {"nodes": nodes}
-
-
 def measure_look_ups(broker: Broker, depth: int, count: int) -> Resolved:
     """Looks `count` topics up at each depth, of a chain so deep. Raises NoAnswer."""
     sharpen_sleep()
-    native = LoadGenerator(publishers=1, subscribers=[(0, 1)], payload=16, qos=0)
+    native = LoadGenerator(groups=[(1, None, None)], subscribers=[(0, 1)], payload=16, qos=0)
     identity = Identity.of(f"bench-{os.getpid()}")
     controls = Controls(broker.address, _PATIENCE_S)
     try:
         member = native.add_member(config_of(identity), listen_for(broker.address))
-        controls.add(member, identity, _topic(0, 0), None)
-        controls.settle()
+        controls.add(member, identity)
+        controls.find(_topic(0, 0))
         before = time.monotonic(), *_spent(broker)
         depths = [_at(level, member, controls, count) for level in range(depth + 1)]
         after = time.monotonic(), *_spent(broker)
@@ -107,7 +102,7 @@ def _at(level: int, member: LoadMember, controls: Controls, count: int) -> LookU
     for number in range(count):
         member.forget_zones()
         began = time.perf_counter_ns()
-        owner = controls.resolve(_topic(level, number)).owner
+        owner = controls.find(_topic(level, number)).owner
         times.append(time.perf_counter_ns() - began)
     cold = _packets(member)
     topics = [_topic(level, number) for number in range(_TOPICS)]
@@ -115,23 +110,12 @@ def _at(level: int, member: LoadMember, controls: Controls, count: int) -> LookU
     return LookUps(
         depth=level,
         owner=owner,
-        cold_us=_percentiles(times),
+        cold_us=Percentiles.among(times),
         packets_out=(cold[0] - before[0]) / count,
         packets_in=(cold[1] - before[1]) / count,
         cached_ns=cached,
         cached_packets=sum(_packets(member)) - sum(cold),
     )
-
-
-def _percentiles(times: Sequence[int]) -> Percentiles:
-    """By nearest rank."""
-    ordered = sorted(times)
-    return Percentiles(
-        *(ordered[min(len(ordered) - 1, int(share * len(ordered)))] / 1_000 for share in _SHARES)
-    )
-
-
-_SHARES: Final = (0.5, 0.9, 0.99, 0.999)
 
 
 def _packets(member: LoadMember) -> tuple[int, int]:
@@ -143,13 +127,5 @@ def _spent(broker: Broker) -> tuple[float, float, float]:
     return cpu_seconds(broker.pids), cpu_seconds([os.getpid()]), machine_busy_seconds()
 
 
-def _node(level: int) -> str:
-    return f"node-{level}"
-
-
-def _subtree(level: int) -> str:
-    return "/".join(f"level-{number}" for number in range(1, level + 1))
-
-
 def _topic(level: int, number: int) -> str:
-    return "/".join(filter(None, (_subtree(level), f"topic-{number}")))
+    return "/".join(filter(None, (subtree_at(level), f"topic-{number}")))

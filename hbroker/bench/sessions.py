@@ -23,7 +23,7 @@ from hbroker.runtime.fleet import Fleet, fleet
 
 if TYPE_CHECKING:
     from hbroker.bench.brokers import Broker
-    from hbroker.bench.plan import Transport
+    from hbroker.bench.plan import Transport, Trust
 
 __all__ = ["Sessions", "measure_sessions"]
 
@@ -56,9 +56,11 @@ class Sessions:
         return {"layout": "sessions", **asdict(self)}
 
 
-def measure_sessions(transport: Transport, broker: Broker, count: int, idle_s: float) -> Sessions:
+def measure_sessions(
+    transport: Transport, broker: Broker, count: int, idle_s: float, trust: Trust | None = None
+) -> Sessions:
     """Connects so many sessions, and leaves them alone for so long. Raises NoAnswer, OSError."""
-    return asyncio.run(_measure(transport, broker, count, idle_s))
+    return asyncio.run(_measure(transport, broker, count, idle_s, trust))
 
 
 class _Crowd(Protocol):
@@ -80,8 +82,10 @@ class _Mark:
     resident: int
 
 
-async def _measure(transport: Transport, broker: Broker, count: int, idle_s: float) -> Sessions:
-    async with _crowd(transport, broker, count) as crowd:
+async def _measure(
+    transport: Transport, broker: Broker, count: int, idle_s: float, trust: Trust | None
+) -> Sessions:
+    async with _crowd(transport, broker, count, trust) as crowd:
         first = _mark(broker)
         await crowd.connect(count)
         connected = _mark(broker)
@@ -118,14 +122,18 @@ def _mark(broker: Broker) -> _Mark:
 
 
 @asynccontextmanager
-async def _crowd(transport: Transport, broker: Broker, count: int) -> AsyncIterator[_Crowd]:
+async def _crowd(
+    transport: Transport, broker: Broker, count: int, trust: Trust | None
+) -> AsyncIterator[_Crowd]:
     run = os.urandom(4).hex()
     if transport == "hbroker":
         async with fleet(broker.address, timeout=_PATIENCE_S) as devices:
             yield _Members(devices, run)
         return
     # One publisher, which never comes: nothing is published.
-    native = LoadGenerator(publishers=1, subscribers=[(0, 1)] * count, payload=16, qos=0)
+    native = LoadGenerator(
+        groups=[(1, None, None)], subscribers=[(0, 1)] * count, payload=16, qos=0, tls=trust
+    )
     try:
         yield _Connections(native, transport, broker, run)
     finally:
@@ -175,7 +183,7 @@ class _Connections:
                 self._transport,
                 self._address,
                 name=f"bench-{self._run}-{number}",
-                topic=separator.join(("bench", self._run, f"{number:09}")),
+                filter=separator.join(("bench", self._run, f"{number:09}")),
                 subscribes=number,
                 timeout_s=_PATIENCE_S,
             )

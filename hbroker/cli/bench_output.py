@@ -8,13 +8,14 @@ from typing import TYPE_CHECKING
 from hbroker.cli.output import Style, print_table, styled
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Mapping
 
-    from hbroker.bench.measurement import Measured
+    from hbroker.bench.joining import Joined
+    from hbroker.bench.measurement import Measured, Percentiles
     from hbroker.bench.resolve import Resolved
     from hbroker.bench.sessions import Sessions
 
-__all__ = ["print_load", "print_look_ups", "print_sessions"]
+__all__ = ["print_joins", "print_load", "print_look_ups", "print_sessions"]
 
 
 def print_load(measured: Measured) -> None:
@@ -22,15 +23,10 @@ def print_load(measured: Measured) -> None:
     print(styled(str(measured.plan), Style.STRONG))
     print()
     _print_lines(_lines(measured))
-    rows = [
-        (name, *(f"{value:,.0f}" for value in asdict(times).values()))
-        for name, times in (("latency", measured.latency_us), ("sent late by", measured.lateness_us))
-        if times is not None
-    ]
-    if rows:
-        header = ("MICROSECONDS", "P50", "P90", "P99", "P99.9")
+    _print_times({"latency": measured.latency_us, "sent late by": measured.lateness_us})
+    if measured.groups:
         print()
-        print_table(header, rows, numbers=header[1:])
+        _print_groups(measured)
 
 
 def print_sessions(found: Sessions) -> None:
@@ -61,6 +57,46 @@ def print_look_ups(found: Resolved) -> None:
     print()
     shares = (("nodes", found.broker_cpu), ("load", found.generator_cpu), ("others", found.others_cpu))
     _print_lines((name, f"{share:.0%} of a CPU") for name, share in shares)
+
+
+def print_joins(found: Joined) -> None:
+    """Of nodes that joined."""
+    print(styled(f"{found.nodes:,} nodes join a root, {found.at_once:,} at one time", Style.STRONG))
+    print()
+    _print_lines(_join_lines(found))
+    _print_times({"from JOIN to serving": found.join_us})
+
+
+def _print_times(times: Mapping[str, Percentiles | None]) -> None:
+    rows = [
+        (name, *(f"{value:,.0f}" for value in asdict(percentiles).values()))
+        for name, percentiles in times.items()
+        if percentiles is not None
+    ]
+    if rows:
+        header = ("MICROSECONDS", "P50", "P90", "P99", "P99.9")
+        print()
+        print_table(header, rows, numbers=header[1:])
+
+
+def _print_groups(measured: Measured) -> None:
+    header = ("GROUP", "MESSAGES/s", "FOR A CPU-s", "P50 µs", "P90 µs", "P99 µs", "P99.9 µs", "LOST")
+    rows = []
+    for group in measured.groups:
+        times = group.latency_us
+        told = ("-",) * 4 if times is None else tuple(f"{value:,.0f}" for value in asdict(times).values())
+        cost = "-" if group.delivered_per_cpu_s is None else f"{group.delivered_per_cpu_s:,.0f}"
+        rows.append((group.name, f"{group.delivered_per_s:,.0f}", cost, *told, f"{group.lost:,}"))
+    print_table(header, rows, numbers=header[1:])
+
+
+def _join_lines(found: Joined) -> Iterator[tuple[str, str]]:
+    yield "joined", f"{found.joined:,}, {found.joined_per_s:,.0f}/s"
+    yield "datagrams of each", f"{found.packets_out:.1f} out, {found.packets_in:.1f} in"
+    yield "root", f"{found.root_cpu:.0%} of a CPU, {found.root_cpu_s / found.nodes * 1e3:,.2f} ms for each"
+    yield "root's memory", f"{found.root_bytes_each:,.0f} bytes each"
+    yield "joining nodes, together", f"{found.generator_cpu:.0%} of a CPU"
+    yield "others", f"{found.others_cpu:.0%} of a CPU"
 
 
 def _session_lines(found: Sessions) -> Iterator[tuple[str, str]]:

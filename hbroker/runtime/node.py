@@ -32,7 +32,7 @@ from hbroker.runtime.turns import clock
 from hbroker.runtime.usage import process_usage
 from hbroker.subtree import is_within
 
-__all__ = ["run_node"]
+__all__ = ["core_config", "run_node"]
 
 DRAIN_S: Final = 1.0
 """How long the last packets may take to leave."""
@@ -64,6 +64,21 @@ def run_node(
     return asyncio.run(_Process(settings, ready, left, memory).run())
 
 
+def core_config(settings: NodeSettings, incarnation: int) -> Config:
+    """The native core's, for one run of a node: its session, its keys and its limits."""
+    return Config(
+        node=True,
+        session=secrets.randbits(64) or 1,
+        incarnation=incarnation,
+        publisher=secrets.randbits(64),
+        token_keys=[_token_key(settings.join_key)],
+        seed=secrets.randbits(64),
+        max_links=settings.limits.sessions,
+        link_queue_bytes=settings.limits.queue_bytes,
+        telemetry=settings.telemetry.is_on,
+    )
+
+
 class _Process:
     """Endpoint, control and driver of one node."""
 
@@ -79,7 +94,7 @@ class _Process:
         claims = None if memory is None else ClaimsFile(memory, settings.subtrees)
         restored = [] if file is None else file.recall()
         self._roll = None if memory is None else SubscriptionFile(_beside(memory, "subscriptions"))
-        self._endpoint = Endpoint(_config(settings, incarnation), settings.listen, settings.workers)
+        self._endpoint = Endpoint(core_config(settings, incarnation), settings.listen, settings.workers)
         self._settings = settings.on_port(self._endpoint.address[1]) if not settings.listen[1] else settings
         self._ready: Callable[[Address], None] | None = ready
         self._left: Callable[[], None] | None = left
@@ -176,20 +191,6 @@ class _Process:
             self._log.warning(event, **told)
         else:
             self._log.info(event, **told)
-
-
-def _config(settings: NodeSettings, incarnation: int) -> Config:
-    return Config(
-        node=True,
-        session=secrets.randbits(64) or 1,
-        incarnation=incarnation,
-        publisher=secrets.randbits(64),
-        token_keys=[_token_key(settings.join_key)],
-        seed=secrets.randbits(64),
-        max_links=settings.limits.sessions,
-        link_queue_bytes=settings.limits.queue_bytes,
-        telemetry=settings.telemetry.is_on,
-    )
 
 
 def _beside(memory: Path, what: str) -> Path:

@@ -15,7 +15,7 @@ from .latency import Histogram
 from .plan import Plan, Stream
 from .stamp import Stamp, read
 
-__all__ = ["Account", "Ledger", "Tally"]
+__all__ = ["Account", "Ledger", "Receipts", "Tally"]
 
 
 class Account:
@@ -39,8 +39,8 @@ class Account:
         """Numbers at QoS 1 and 2 of which nobody knows what became of them: not acknowledged, or refused."""
 
 
-class _Receipts:
-    """Of one stream, at one receiver."""
+class Receipts:
+    """Of one stream, at one receiver. Numbers begin with 0."""
 
     __slots__ = ("disordered", "duplicates", "expected", "missing", "received")
 
@@ -107,7 +107,7 @@ class Ledger:
         self._plan = plan
         self._run = run
         self.accounts = [Account() for _ in plan.streams]
-        self._receipts = [{receiver: _Receipts() for receiver in receivers} for receivers in plan.receivers]
+        self._receipts = [{receiver: Receipts() for receiver in receivers} for receivers in plan.receivers]
         self._latencies = [Histogram() for _ in plan.streams]
         self._recent = Histogram()
         self.asked = 0

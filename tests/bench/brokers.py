@@ -43,7 +43,7 @@ class _Broker(socketserver.ThreadingTCPServer):
         with self._lock:
             for one in self._fate(self._count, payload):
                 for wanted, to in self.subscribers:
-                    if wanted == subject:
+                    if wanted == subject or (wanted.endswith(b".>") and subject.startswith(wanted[:-1])):
                         to.write(b"MSG %b 1 %d\r\n%b\r\n" % (subject, len(one), one))
             self._count += 1
 

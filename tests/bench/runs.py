@@ -9,8 +9,13 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from hbroker.bench.layouts import LAYOUTS
+from hbroker.cli.exits import DONE
 from tests.frame.checkout import ROOT
 
+PERCENTILES = {"p50", "p90", "p99", "p999"}
+
+_FAULTS = ("lost", "duplicated", "disordered", "damaged", "refused", "stalls")
 _MARK = "HBROKER_BENCH_TEST"
 _SHORT = ["--rounds", "1", "--duration", "0.3", "--warm-up", "0.2", "--others", "9", "--patience", "0"]
 
@@ -45,6 +50,36 @@ def assert_whole(series: dict[str, Any]) -> None:
     faults = ("lost", "duplicated", "disordered", "corrupted", "stalls")
     assert not any(round[fault] for fault in faults), series
     assert round["acknowledged"] == round["sent"] * series["qos"], series
+
+
+def bench(*flags: str, seconds: float | None = 0.4) -> tuple[int, dict[str, Any]]:
+    """Runs `hbroker bench` for a moment, or (None) for as long as it takes; its exit code, and what it
+    found."""
+    short = [] if seconds is None else ["--duration", str(seconds), "--warm-up", "0.1"]
+    done = subprocess.run(
+        [sys.executable, "-m", "hbroker", "bench", *flags, *short, "--json"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert done.stdout, done.stderr
+    found: dict[str, Any] = json.loads(done.stdout)
+    return done.returncode, found
+
+
+def assert_all_came(code: int, found: dict[str, Any]) -> None:
+    """Of a load of `bench`: every copy came once and in order, and was answered for where that was asked
+    for."""
+    faults = {name: found[name] for name in _FAULTS if found[name]}
+    assert (code, faults) == (DONE, {}), found
+    shape = LAYOUTS[found["layout"]].of(found["clients"], found["depth"])
+    assert found["delivered"] == found["sent"] * shape.copies // len(shape.publishers) > 0
+    assert found["acknowledged"] == (found["sent"] if found["qos"] else 0)
+    assert found["delivered_per_s"] > 0
+    assert found["generator_cpu"] > 0
+    assert set(found["latency_us"]) == PERCENTILES
 
 
 def left_behind() -> set[int]:

@@ -11,50 +11,19 @@ from typing import Any
 
 import pytest
 
-from bench.brokers import running
 from bench.peers import Mosquitto, Nats
-from hbroker.bench.brokers import pids_at
-from hbroker.bench.layouts import LAYOUTS
+from hbroker.bench.brokers import pids_at, running
 from hbroker.bench.process import cpu_seconds, descendants
 from hbroker.cli import main
 from hbroker.cli.exits import DONE, FAILED, USAGE
 from hbroker.runtime.state import GatewayRun, NetworkRun, NodeRun
 from tests.bench.brokers import broker_that
+from tests.bench.runs import PERCENTILES, assert_all_came, bench
 from tests.frame.checkout import ROOT
 from tests.needs import need_mosquitto, need_nats
 from tests.waiting import until
 
-_PERCENTILES = {"p50", "p90", "p99", "p999"}
-_FAULTS = ("lost", "duplicated", "disordered", "damaged", "refused", "stalls")
 _CPUS = frozenset(sorted(os.sched_getaffinity(0))[:1])
-
-
-def bench(*flags: str) -> tuple[int, dict[str, Any]]:
-    """Runs it for a moment; its exit code, and what it found."""
-    short = ["--duration", "0.4", "--warm-up", "0.1", "--json"]
-    done = subprocess.run(
-        [sys.executable, "-m", "hbroker", "bench", *short, *flags],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-    )
-    assert done.stdout, done.stderr
-    found: dict[str, Any] = json.loads(done.stdout)
-    return done.returncode, found
-
-
-def assert_whole(code: int, found: dict[str, Any]) -> None:
-    """Every copy came once and in order, and was answered for where that was asked for."""
-    faults = {name: found[name] for name in _FAULTS if found[name]}
-    assert (code, faults) == (DONE, {}), found
-    shape = LAYOUTS[found["layout"]].of(found["clients"])
-    assert found["delivered"] == found["sent"] * shape.copies // len(shape.publishers) > 0
-    assert found["acknowledged"] == (found["sent"] if found["qos"] else 0)
-    assert found["delivered_per_s"] > 0
-    assert found["generator_cpu"] > 0
-    assert set(found["latency_us"]) == _PERCENTILES
 
 
 def assert_accounted(found: dict[str, Any]) -> None:
@@ -75,39 +44,39 @@ def assert_accounted(found: dict[str, Any]) -> None:
 )
 def test_a_broker_of_its_own(flags: list[str]) -> None:
     code, found = bench(*flags)
-    assert_whole(code, found)
+    assert_all_came(code, found)
     assert_accounted(found)
     assert found["lateness_us"] is None
 
 
 def test_a_paced_load_is_as_fast_as_it_should_be_and_late_by_what_it_says() -> None:
     code, found = bench("-n", "2", "--rate", "1000")
-    assert_whole(code, found)
+    assert_all_came(code, found)
     assert found["rate"] == 1_000
     # Half a second of it, and no more than what was due.
     assert 400 <= found["sent"] <= 1_000 * (0.1 + found["seconds"] + 0.5)
-    assert set(found["lateness_us"]) == _PERCENTILES
+    assert set(found["lateness_us"]) == PERCENTILES
     assert found["lateness_us"]["p50"] <= found["latency_us"]["p50"]
 
 
 @pytest.mark.parametrize(("transport", "qos"), [("mqtt", "1"), ("mqtt5", "2")])
 def test_mosquitto(transport: str, qos: str, tmp_path: Path) -> None:
     need_mosquitto()
-    with running(Mosquitto(), tmp_path, _CPUS) as broker:
+    with running(Mosquitto().start, tmp_path, _CPUS) as broker:
         to = f"{broker.address[0]}:{broker.address[1]}"
         flags = ["-n", "3", "-q", qos, "--transport", transport, "--to", to]
         code, found = bench(*flags, "--broker-pid", str(broker.pids[0]))
-    assert_whole(code, found)
+    assert_all_came(code, found)
     assert_accounted(found)
 
 
 @pytest.mark.parametrize("layout", ["pairs", "fanin"])
 def test_nats(layout: str, tmp_path: Path) -> None:
     need_nats()
-    with running(Nats(), tmp_path, _CPUS):
+    with running(Nats().start, tmp_path, _CPUS):
         address = f"127.0.0.1:{json.loads((tmp_path / 'broker.conf').read_text())['port']}"
         code, found = bench(layout, "-n", "3", "--transport", "nats", "--to", address)
-    assert_whole(code, found)
+    assert_all_came(code, found)
     assert found["broker_cpu_s"] is None, "nobody said which processes it has"
     assert found["delivered_per_cpu_s"] is None
 
@@ -155,7 +124,7 @@ def test_a_broker_that_swallows_all_stalls_the_window_and_does_not_end_the_load(
 
 
 def test_idle_sessions_are_there_in_the_end_and_have_their_size() -> None:
-    code, found = bench("sessions", "-n", "300")
+    code, found = bench("sessions", "-n", "300", "--duration", "0.4", seconds=None)
     assert (code, found["alive"]) == (DONE, 300), found
     assert 500 < found["bytes_each"] < 20_000
     assert found["connected_per_s"] > 0
@@ -163,16 +132,17 @@ def test_idle_sessions_are_there_in_the_end_and_have_their_size() -> None:
 
 def test_idle_connections_are_counted_too(tmp_path: Path) -> None:
     need_mosquitto()
-    with running(Mosquitto(), tmp_path, _CPUS) as broker:
+    with running(Mosquitto().start, tmp_path, _CPUS) as broker:
         to = f"{broker.address[0]}:{broker.address[1]}"
         pid = str(broker.pids[0])
-        code, found = bench("sessions", "-n", "100", "--transport", "mqtt", "--to", to, "--broker-pid", pid)
+        flags = ["-n", "100", "--transport", "mqtt", "--to", to, "--broker-pid", pid, "--duration", "0.4"]
+        code, found = bench("sessions", *flags, seconds=None)
     assert (code, found["alive"]) == (DONE, 100), found
     assert found["bytes_each"] > 0
 
 
 def test_a_cold_look_up_costs_one_question_and_one_answer_at_any_depth() -> None:
-    code, found = bench("resolve", "--depth", "2", "-n", "20")
+    code, found = bench("resolve", "--depth", "2", "-n", "20", seconds=None)
     assert code == DONE
     assert [row["owner"] for row in found["depths"]] == ["node-0", "node-1", "node-2"]
     for row in found["depths"]:
@@ -191,7 +161,7 @@ def test_who_is_not_there_or_goes_away_is_an_error(capsys: pytest.CaptureFixture
 
 def test_a_broker_that_goes_away_ends_the_load_with_a_word(tmp_path: Path) -> None:
     need_mosquitto()
-    with running(Mosquitto(), tmp_path, _CPUS) as broker:
+    with running(Mosquitto().start, tmp_path, _CPUS) as broker:
         to = f"{broker.address[0]}:{broker.address[1]}"
         command = [sys.executable, "-m", "hbroker", "bench", "--transport", "mqtt", "--to", to]
         process = subprocess.Popen(command, cwd=ROOT, stderr=subprocess.PIPE, text=True)
@@ -215,6 +185,15 @@ def test_a_broker_that_goes_away_ends_the_load_with_a_word(tmp_path: Path) -> No
         ["-n", "0"],
         ["resolve", "--to", "127.0.0.1:1"],
         ["sessions", "--transport", "nats"],
+        ["--ca", "x", "--to", "127.0.0.1:1"],
+        ["--ca", "x", "--transport", "mqtt"],
+        ["--ca", "/none", "--transport", "mqtt", "--to", "127.0.0.1:1"],
+        ["--broker-pid", "1"],
+        ["--to", "127.0.0.1:1", "--workers", "2"],
+        ["--to", "127.0.0.1:1", "--broker-cpus", "0"],
+        ["--topics", "500001", "-n", "2"],
+        ["tree", "--depth", "0"],
+        ["join", "-n", "1001"],
     ],
 )
 def test_what_cannot_be_is_refused_before_anything_runs(flags: list[str]) -> None:
@@ -223,6 +202,27 @@ def test_what_cannot_be_is_refused_before_anything_runs(flags: list[str]) -> Non
     except SystemExit as end:
         code = int(end.code or 0)
     assert code == USAGE
+
+
+@pytest.mark.parametrize(
+    ("layout", "flags"),
+    [
+        (
+            "sessions",
+            ["--qos=1", "--payload=99", "--rate=1", "--window=1", "--open", "--warm-up=1", "--topics=2"],
+        ),
+        ("resolve", ["--qos=0", "--duration=5", "--transport=hbroker", "--workers=1", "--broker-pid=1"]),
+        ("join", ["--to=127.0.0.1:1", "--depth=1", "--open", "--rate=5"]),
+        ("tree", ["--to=127.0.0.1:1", "--transport=mqtt", "--ca=x"]),
+        ("pairs", ["--depth=8"]),
+    ],
+)
+def test_a_flag_that_a_layout_has_no_use_for_is_refused_by_its_name(
+    layout: str, flags: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    for flag in flags:
+        assert main(["bench", layout, flag]) == USAGE
+        assert f"{layout} has no use for {flag.partition('=')[0]}" in capsys.readouterr().err
 
 
 def test_the_processes_of_a_network_are_found_by_any_of_its_addresses() -> None:

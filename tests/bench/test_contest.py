@@ -103,7 +103,7 @@ def test_every_goal_is_of_a_load_that_is_measured() -> None:
 def test_every_load_is_one_that_the_generator_knows(name: str) -> None:
     plan = LOADS[name](_CPUS)
     layout, clients = plan.layout
-    shape = LAYOUTS[layout].of(clients)
+    shape = LAYOUTS[layout].of(clients, 0)
     assert len(shape.publishers) == plan.pairs * plan.publishers
     assert len(shape.subscribers) == plan.pairs * plan.subscribers
 

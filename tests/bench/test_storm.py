@@ -10,7 +10,7 @@ from contextlib import contextmanager
 import pytest
 
 from bench.storm import Plan, Storm, connect_packet, subscribe_packet
-from bench.transport import Address
+from hbroker.bench.plan import Address
 
 _ACCEPTED, _RESUMED, _REFUSED = b"\x20\x03\x00\x00\x00", b"\x20\x03\x01\x00\x00", b"\x20\x03\x00\x87\x00"
 

@@ -17,8 +17,8 @@ import struct
 import time
 from typing import Final
 
-from bench.native import NativeClient
 from hbroker.runtime.address import place_of, resolve
+from tests.product.client import PolledClient
 
 __all__ = ["STAMP"]
 
@@ -33,7 +33,7 @@ _PATIENCE_S: Final = 30.0
 class Pacer:
     """One publisher on one topic."""
 
-    def __init__(self, client: NativeClient, topic: str, qos: int, rate: int) -> None:
+    def __init__(self, client: PolledClient, topic: str, qos: int, rate: int) -> None:
         self._client = client
         self._topic = topic
         self._qos = qos
@@ -90,7 +90,7 @@ def main() -> None:
     parser.add_argument("--qos", type=int, required=True)
     parser.add_argument("--rate", type=int, required=True, help="messages a second")
     arguments = parser.parse_args()
-    client = NativeClient(resolve(*place_of(arguments.root)), "pacer")
+    client = PolledClient(resolve(*place_of(arguments.root)), "pacer")
     client.resolve(arguments.topic)
     print("ready", flush=True)
     pacer = Pacer(client, arguments.topic, arguments.qos, arguments.rate)

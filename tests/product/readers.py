@@ -18,12 +18,12 @@ from collections import defaultdict
 from collections.abc import Sequence
 from typing import Final
 
-from bench.native import NativeClient
-from bench.sequences import Stream
 from hbroker._native import Message
 from hbroker._proto import packet_pb2 as pb
 from hbroker.protocol.subscription import Options
 from hbroker.runtime.address import place_of, resolve
+from hbroker.sim.rooms.ledger import Receipts
+from tests.product.client import PolledClient
 from tests.product.pacer import STAMP
 
 _BATCH: Final = 1_024
@@ -36,9 +36,9 @@ _QUIET_S: Final = 0.3
 class Reader:
     """One subscriber, and what came to it."""
 
-    def __init__(self, client: NativeClient) -> None:
+    def __init__(self, client: PolledClient) -> None:
         self.client = client
-        self.stream = Stream(first=1)
+        self.receipts = Receipts()
         self.longest_gap = 0
         """Nanoseconds from one batch to the next."""
         self.long_gaps: list[tuple[int, int]] = []
@@ -49,7 +49,8 @@ class Reader:
         """What has come since."""
         messages = self.client.endpoint.poll_messages(_BATCH)
         if messages:
-            self.stream.take([message.sequence for message in messages])
+            for message in messages:
+                self.receipts.take(message.sequence - 1)
             now = time.monotonic_ns()
             if self._came_at:
                 self._take_gap(self._came_at, now)
@@ -98,9 +99,9 @@ class Readers:
         """What came. `p99_s`: by phase, over all messages of all subscribers."""
         readers = self._readers.values()
         return {
-            "received": [reader.stream.received for reader in readers],
-            "doubled": sum(reader.stream.duplicated for reader in readers),
-            "disordered": sum(reader.stream.disordered for reader in readers),
+            "received": [reader.receipts.received for reader in readers],
+            "doubled": sum(reader.receipts.duplicates for reader in readers),
+            "disordered": sum(reader.receipts.disordered for reader in readers),
             "longest_gap_s": max(reader.longest_gap for reader in readers) / 1e9,
             "long_gaps": [gap for reader in readers for gap in reader.long_gaps],
             "p99_s": [_quantile(self._latencies[phase], 0.99) for phase in sorted(self._latencies)],
@@ -156,7 +157,7 @@ def main() -> None:
         arguments.qos, overflow=pb.OVERFLOW_DROP_NEWEST, queue_messages=arguments.queue_messages
     )
     clients = [
-        NativeClient(root, f"{arguments.name}-{number}", receive_messages=arguments.receive_messages)
+        PolledClient(root, f"{arguments.name}-{number}", receive_messages=arguments.receive_messages)
         for number in range(arguments.readers)
     ]
     for client in clients:

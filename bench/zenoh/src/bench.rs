@@ -5,6 +5,8 @@ mod checker;
 #[allow(dead_code, reason = "its MQTT has answers, too")]
 #[path = "../../../hbroker/native/src/bench/load.rs"]
 pub mod load;
+#[path = "../../../hbroker/native/src/bench/pace.rs"]
+mod pace;
 #[path = "../../../hbroker/native/src/bench/payload.rs"]
 mod payload;
 

@@ -8,7 +8,7 @@ use hdrhistogram::Histogram;
 use serde_json::{Value, json};
 
 use crate::Result;
-use crate::bench::load::{Counts, Plan};
+use crate::bench::load::{Counts, Group, Plan, Times};
 use crate::clients::{Clients, Shape};
 use crate::cost::{cpu_seconds, machine_busy_seconds, resident_bytes};
 use crate::flags::Flags;
@@ -31,7 +31,7 @@ pub fn measure(flags: &Flags, layout: &str) -> Result<Value> {
     if plan.qos > 0 {
         return Err("Zenoh has no acknowledgement".into());
     }
-    let is_paced = plan.rate.is_some();
+    let is_paced = plan.groups.iter().any(|group| group.rate.is_some());
     let shared = Arc::new(Shared::new(plan));
     let clients = Clients::connect(&Settings::of(flags)?, &shape, is_paced, &shared)?;
     let for_publishing = shared.clone();
@@ -45,15 +45,18 @@ pub fn measure(flags: &Flags, layout: &str) -> Result<Value> {
 }
 
 fn plan(flags: &Flags, shape: &Shape) -> Result<Plan> {
+    if flags.get("topics")?.unwrap_or(1) != 1 {
+        return Err("a publisher has one topic".into());
+    }
     let publishers = shape.publishers.len();
     let window: u64 = flags.need("window")?;
+    let window = Some((window / publishers.max(1) as u64).max(1));
     Ok(Plan {
-        publishers,
+        groups: vec![Group { publishers, window, rate: flags.get("rate")? }],
         subscribers: shape.subscribers.iter().map(|(_, heard)| heard.clone()).collect(),
+        topics: 1,
         payload: flags.need("payload")?,
         qos: flags.need("qos")?,
-        window: Some((window / publishers.max(1) as u64).max(1)),
-        rate: flags.get("rate")?,
     })
 }
 
@@ -81,7 +84,7 @@ fn run(flags: &Flags, shared: &Shared) -> Result<Marks> {
     let first = mark(shared, &broker)?;
     thread::sleep(Duration::from_secs_f64(flags.need("duration")?));
     let last = mark(shared, &broker)?;
-    let (latency, lateness) = shared.times();
+    let Times { latency, lateness } = shared.times();
     let broker_rss_bytes = resident_bytes(&broker)?;
     let (latency_us, lateness_us) = (percentiles(&latency), percentiles(&lateness));
     Ok(Marks { first, last, latency_us, lateness_us, broker_rss_bytes })

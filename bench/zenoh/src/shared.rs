@@ -6,10 +6,8 @@ use std::ops::Range;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use hdrhistogram::Histogram;
-
 use crate::bench::Nanos;
-use crate::bench::load::{Counts, Load, Plan};
+use crate::bench::load::{Counts, Load, Plan, Times};
 
 /// How many messages of one publisher are taken at a time.
 const BATCH: u64 = 128;
@@ -60,13 +58,12 @@ impl Shared {
 
     /// Everything that was counted, now.
     pub fn counts(&self) -> Counts {
-        self.lock().load.counts()
+        self.lock().load.counts().iter().sum()
     }
 
-    /// Of messages, from when they were due: to when their subscribers had them, and to when they left.
-    pub fn times(&self) -> (Histogram<u64>, Histogram<u64>) {
-        let state = self.lock();
-        (state.load.latency().clone(), state.load.lateness().clone())
+    /// How long messages took.
+    pub fn times(&self) -> Times {
+        Times::merged(self.lock().load.times())
     }
 
     /// A subscriber, who hears these publishers, received something.
@@ -118,7 +115,7 @@ impl Shared {
 }
 
 fn take_due(load: &mut Load, now: Nanos, batch: &mut Batch) {
-    for stream in 0..load.plan().publishers {
+    for stream in 0..load.plan().publishers() {
         for _ in 0..load.may_send(stream, now).min(BATCH) {
             batch.push((stream, load.next_payload(stream, now).to_vec()));
             load.note_sent(stream, now);

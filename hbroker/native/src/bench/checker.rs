@@ -1,4 +1,4 @@
-//! What one subscriber has of one publisher: which messages came, and which of them late or again.
+//! What one subscriber has of one topic of one publisher: which messages came, and which of them late or again.
 //!
 //! Everything below `next` has come but for the gaps, so that a load in order costs one comparison a message. The gaps that are
 //! remembered are bounded; of a message from before them nobody can tell whether it came already, and it is taken for late.
@@ -19,7 +19,7 @@ pub enum Arrival {
     Again,
 }
 
-/// What came from one publisher.
+/// What came of one topic.
 #[derive(Debug, Default)]
 pub struct Reception {
     next: u64,
@@ -45,11 +45,6 @@ impl Reception {
             return Arrival::Late;
         }
         if number < self.forgotten { Arrival::Late } else { Arrival::Again }
-    }
-
-    /// One more than the highest number that came: whatever is missing below is late, or lost.
-    pub fn reached(&self) -> u64 {
-        self.next
     }
 
     /// How many different messages came.

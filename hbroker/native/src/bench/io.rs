@@ -4,3 +4,4 @@ pub mod crew;
 pub mod member;
 pub mod port;
 pub mod tcp;
+pub mod tls;

@@ -4,37 +4,54 @@
 //! message is under way until its subscribers have it or a later one: what is lost does not narrow the window, as long as
 //! anything comes. Where nothing does, what is under way is written off (a *stall*), so that the load goes on. *Open*: as fast as
 //! the transport takes them. *Paced*: messages are due at equal distances, the publishers in turn, and count from then, however late they leave.
+//!
+//! A publisher's topics come in turn, so the number of a message says which it is of. Loss and order are those of each topic.
 
+use std::iter::Sum;
 use std::ops::Range;
 
 use hdrhistogram::Histogram;
 
 use super::Nanos;
 use super::checker::{Arrival, Reception};
+use super::pace::Pace;
 use super::payload::{Stamp, Template};
 
 /// Nothing came for so long while the windows were full.
 const STALL: Nanos = 250_000_000;
-/// In a closed loop a publisher waits until it may send so many, or a quarter of its window, so that they leave together.
-const FLOCK: u64 = 128;
 /// Times are counted in steps of 64 ns and up to ten minutes, to three digits.
 const TIMES: (Nanos, Nanos, u8) = (100, 600_000_000_000, 3);
 
 /// What a load is.
 #[derive(Clone, Debug)]
 pub struct Plan {
-    pub publishers: usize,
+    /// The publishers, numbered through.
+    pub groups: Vec<Group>,
     /// Of each subscriber: the publishers from whom it gets messages.
     pub subscribers: Vec<Range<usize>>,
+    /// Of each publisher; 1 at least.
+    pub topics: u64,
     pub payload: usize,
     pub qos: u8,
-    /// Messages that one publisher may have under way; `None`: open loop.
+}
+
+/// Publishers that have one pace, and are counted together.
+#[derive(Clone, Copy, Debug)]
+pub struct Group {
+    pub publishers: usize,
+    /// Messages that each may have under way; `None`: open loop.
     pub window: Option<u64>,
-    /// Messages a second of all publishers together; `None`: as fast as they may.
+    /// Messages a second of all together; `None`: as fast as they may.
     pub rate: Option<f64>,
 }
 
-/// What came of it so far. `lost` also has what is still under way.
+impl Plan {
+    pub fn publishers(&self) -> usize {
+        self.groups.iter().map(|group| group.publishers).sum()
+    }
+}
+
+/// What came of a group so far. `lost` also has what is still under way.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
     pub sent: u64,
@@ -51,16 +68,81 @@ pub struct Counts {
     pub stalls: u64,
 }
 
+impl<'a> Sum<&'a Self> for Counts {
+    fn sum<I: Iterator<Item = &'a Self>>(counts: I) -> Self {
+        counts.fold(Self::default(), |sum, one| Self {
+            sent: sum.sent + one.sent,
+            delivered: sum.delivered + one.delivered,
+            lost: sum.lost + one.lost,
+            duplicated: sum.duplicated + one.duplicated,
+            disordered: sum.disordered + one.disordered,
+            damaged: sum.damaged + one.damaged,
+            acknowledged: sum.acknowledged + one.acknowledged,
+            refused: sum.refused + one.refused,
+            stalls: sum.stalls + one.stalls,
+        })
+    }
+}
+
+/// How long messages of a group took.
+#[derive(Clone)]
+pub struct Times {
+    /// From when they were due, or were sent, to when their subscribers had them.
+    pub latency: Histogram<u64>,
+    /// Of a paced group: from when they were due to when they left.
+    pub lateness: Histogram<u64>,
+}
+
+impl Times {
+    fn new() -> Self {
+        Self { latency: histogram(), lateness: histogram() }
+    }
+
+    /// Those of all groups.
+    pub fn merged<'a>(all: impl IntoIterator<Item = &'a Self>) -> Self {
+        let mut merged = Self::new();
+        for one in all {
+            // They have one range.
+            let _ = merged.latency.add(&one.latency);
+            let _ = merged.lateness.add(&one.lateness);
+        }
+        merged
+    }
+}
+
 struct Stream {
+    group: usize,
+    pace: Pace,
     subscribers: u64,
     sent: u64,
     /// The copies that its subscribers have, or will never have.
     settled: u64,
 }
 
+impl Stream {
+    fn under_way(&self) -> u64 {
+        (self.sent * self.subscribers - self.settled).div_ceil(self.subscribers.max(1))
+    }
+}
+
 struct Subscriber {
     first: usize,
-    receptions: Vec<Reception>,
+    heard: Vec<Heard>,
+}
+
+/// What one subscriber has of one publisher.
+struct Heard {
+    /// One more than the highest number that came.
+    reached: u64,
+    topics: Box<[Reception]>,
+}
+
+/// What is known of a group but for what its subscribers have.
+struct Account {
+    counts: Counts,
+    times: Times,
+    /// When something last came, or the windows were written off.
+    moved: Nanos,
 }
 
 /// One load as it runs.
@@ -68,31 +150,26 @@ pub struct Load {
     plan: Plan,
     streams: Vec<Stream>,
     subscribers: Vec<Subscriber>,
+    accounts: Vec<Account>,
     template: Template,
     /// When it began; `None`: it has not, or is over.
     running: Option<Nanos>,
-    counts: Counts,
-    /// When something last came, or the windows were written off.
-    moved: Nanos,
-    latency: Histogram<u64>,
-    lateness: Histogram<u64>,
 }
 
 impl Load {
     pub fn new(plan: Plan) -> Self {
-        let heard = |stream: usize| plan.subscribers.iter().filter(|range| range.contains(&stream)).count();
-        let stream = |number| Stream { subscribers: heard(number) as u64, sent: 0, settled: 0 };
-        let receptions = |range: &Range<usize>| range.clone().map(|_| Reception::default()).collect();
-        let subscriber = |range| Subscriber { first: range_start(range), receptions: receptions(range) };
+        let heard = || Heard { reached: 0, topics: (0..plan.topics).map(|_| Reception::default()).collect() };
+        let subscriber = |range: &Range<usize>| Subscriber {
+            first: range.start,
+            heard: range.clone().map(|_| heard()).collect(),
+        };
+        let account = |_| Account { counts: Counts::default(), times: Times::new(), moved: 0 };
         Self {
-            streams: (0..plan.publishers).map(stream).collect(),
+            streams: streams(&plan),
             subscribers: plan.subscribers.iter().map(subscriber).collect(),
+            accounts: plan.groups.iter().map(account).collect(),
             template: Template::new(plan.payload),
             running: None,
-            counts: Counts::default(),
-            moved: 0,
-            latency: histogram(),
-            lateness: histogram(),
             plan,
         }
     }
@@ -106,7 +183,7 @@ impl Load {
     /// Publishers may send from now on.
     pub fn start(&mut self, now: Nanos) {
         self.running = Some(now);
-        self.moved = now;
+        self.accounts.iter_mut().for_each(|account| account.moved = now);
     }
 
     /// No publisher may send any more. What is under way still counts when it comes.
@@ -116,8 +193,15 @@ impl Load {
 
     /// Times are counted anew.
     pub fn forget_times(&mut self) {
-        self.latency.reset();
-        self.lateness.reset();
+        for Account { times, .. } in &mut self.accounts {
+            times.latency.reset();
+            times.lateness.reset();
+        }
+    }
+
+    /// Which of its topics a publisher's next message is of.
+    pub fn next_topic(&self, stream: usize) -> usize {
+        (self.streams[stream].sent % self.plan.topics) as usize
     }
 
     /// The payload of a publisher's next message, which may be sent now.
@@ -128,56 +212,72 @@ impl Load {
 
     /// That payload is on its way.
     pub fn note_sent(&mut self, stream: usize, now: Nanos) {
-        if let Some(due) = self.due_at(stream) {
-            self.lateness.saturating_record(now.saturating_sub(due));
+        let due = self.due_at(stream);
+        let account = &mut self.accounts[self.streams[stream].group];
+        if let Some(due) = due {
+            account.times.lateness.saturating_record(now.saturating_sub(due));
         }
+        account.counts.sent += 1;
         self.streams[stream].sent += 1;
-        self.counts.sent += 1;
     }
 
     /// The broker answered a publisher.
-    pub fn note_answer(&mut self, is_success: bool) {
-        *(if is_success { &mut self.counts.acknowledged } else { &mut self.counts.refused }) += 1;
+    pub fn note_answer(&mut self, stream: usize, is_success: bool) {
+        let counts = &mut self.accounts[self.streams[stream].group].counts;
+        *(if is_success { &mut counts.acknowledged } else { &mut counts.refused }) += 1;
     }
 
     /// A subscriber received something.
     pub fn note_received(&mut self, subscriber: usize, payload: &[u8], now: Nanos) {
-        self.moved = now;
+        let Subscriber { first, heard } = &mut self.subscribers[subscriber];
+        let account = &mut self.accounts[self.streams[*first].group];
+        account.moved = now;
         let Some(stamp) = self.template.read(payload) else {
-            self.counts.damaged += 1;
+            account.counts.damaged += 1;
             return;
         };
-        let Subscriber { first, receptions } = &mut self.subscribers[subscriber];
-        let index = stamp.stream.wrapping_sub(*first);
         let sent = self.streams.get(stamp.stream).map_or(0, |stream| stream.sent);
-        let Some(reception) = receptions.get_mut(index).filter(|_| stamp.number < sent) else {
-            self.counts.damaged += 1;
+        let heard = heard.get_mut(stamp.stream.wrapping_sub(*first));
+        let Some(heard) = heard.filter(|_| stamp.number < sent) else {
+            account.counts.damaged += 1;
             return;
         };
-        let reached = reception.reached();
-        match reception.note(stamp.number) {
+        let stream = &mut self.streams[stamp.stream];
+        let account = &mut self.accounts[stream.group];
+        account.moved = now;
+        let topic = (stamp.number % self.plan.topics) as usize;
+        match heard.topics[topic].note(stamp.number / self.plan.topics) {
             Arrival::InOrder => {}
-            Arrival::Late => self.counts.disordered += 1,
+            Arrival::Late => account.counts.disordered += 1,
             Arrival::Again => {
-                self.counts.duplicated += 1;
+                account.counts.duplicated += 1;
                 return;
             }
         }
-        let stream = &mut self.streams[stamp.stream];
+        let before = heard.reached;
+        heard.reached = before.max(stamp.number + 1);
         let most = stream.sent * stream.subscribers;
-        stream.settled = most.min(stream.settled + (reception.reached() - reached));
-        self.latency.saturating_record(now.saturating_sub(stamp.due));
+        stream.settled = most.min(stream.settled + (heard.reached - before));
+        account.times.latency.saturating_record(now.saturating_sub(stamp.due));
     }
 
     /// Writes off what is under way where nothing has come for long. To be called now and then.
     pub fn look(&mut self, now: Nanos) {
-        if self.running.is_none() || now.saturating_sub(self.moved) < STALL {
+        if self.running.is_none() {
             return;
         }
-        self.moved = now;
-        if self.plan.window.is_some() && self.streams.iter().all(|stream| self.room(stream) < self.flock()) {
-            self.counts.stalls += 1;
-            self.streams.iter_mut().for_each(|stream| stream.settled = stream.sent * stream.subscribers);
+        for (group, account) in self.accounts.iter_mut().enumerate() {
+            if now.saturating_sub(account.moved) < STALL {
+                continue;
+            }
+            account.moved = now;
+            let of_group = |stream: &Stream| stream.group == group;
+            let mut streams = self.streams.iter().filter(|stream| of_group(stream));
+            if streams.all(|stream| stream.pace.is_full(stream.under_way())) {
+                account.counts.stalls += 1;
+                let streams = self.streams.iter_mut().filter(|stream| of_group(stream));
+                streams.for_each(|stream| stream.settled = stream.sent * stream.subscribers);
+            }
         }
     }
 
@@ -186,64 +286,60 @@ impl Load {
     /// How many messages a publisher may send now.
     pub fn may_send(&self, stream: usize, now: Nanos) -> u64 {
         let Some(start) = self.running else { return 0 };
-        let room = self.room(&self.streams[stream]);
-        match self.plan.rate {
-            None if room >= self.flock() => room,
-            None => 0,
-            Some(rate) => {
-                let passed = now.saturating_sub(start) as f64 * rate / 1e9 - stream as f64;
-                let due = if passed < 0.0 { 0 } else { (passed / self.streams.len() as f64) as u64 + 1 };
-                room.min(due.saturating_sub(self.streams[stream].sent))
-            }
-        }
+        let stream = &self.streams[stream];
+        stream.pace.allows(now.saturating_sub(start), stream.sent, stream.under_way())
     }
 
-    /// When the next message of a paced load is due; `None`: it is not paced, or windows are full.
+    /// When the next message of a paced publisher is due; `None`: none is paced, or their windows are full.
     pub fn next_due(&self) -> Option<Nanos> {
-        self.plan.rate?;
-        let open = self.streams.iter().enumerate().filter(|(_, stream)| self.room(stream) > 0);
+        let open =
+            self.streams.iter().enumerate().filter(|(_, stream)| stream.pace.room(stream.under_way()) > 0);
         open.filter_map(|(number, _)| self.due_at(number)).min()
     }
 
-    /// Everything that was counted, now.
-    pub fn counts(&self) -> Counts {
-        let received =
-            |subscriber: &Subscriber| -> u64 { subscriber.receptions.iter().map(Reception::received).sum() };
-        let delivered = self.subscribers.iter().map(received).sum();
-        let copies: u64 = self.streams.iter().map(|stream| stream.sent * stream.subscribers).sum();
-        Counts { delivered, lost: copies.saturating_sub(delivered), ..self.counts.clone() }
+    /// Everything that was counted, now, of each group.
+    pub fn counts(&self) -> Vec<Counts> {
+        let mut counts: Vec<_> = self.accounts.iter().map(|account| account.counts.clone()).collect();
+        for Subscriber { first, heard } in &self.subscribers {
+            for (heard, stream) in heard.iter().zip(&self.streams[*first..]) {
+                counts[stream.group].delivered += heard.topics.iter().map(Reception::received).sum::<u64>();
+            }
+        }
+        for stream in &self.streams {
+            counts[stream.group].lost += stream.sent * stream.subscribers;
+        }
+        counts.iter_mut().for_each(|one| one.lost = one.lost.saturating_sub(one.delivered));
+        counts
     }
 
-    /// Of messages: from when they were due to when their subscribers had them.
-    pub fn latency(&self) -> &Histogram<u64> {
-        &self.latency
+    /// How long messages took, of each group.
+    pub fn times(&self) -> impl Iterator<Item = &Times> {
+        self.accounts.iter().map(|account| &account.times)
     }
 
-    /// Of messages of a paced load: from when they were due to when they left.
-    pub fn lateness(&self) -> &Histogram<u64> {
-        &self.lateness
-    }
-
-    fn flock(&self) -> u64 {
-        self.plan.window.map_or(1, |window| (window / 4).clamp(1, FLOCK))
-    }
-
-    fn room(&self, stream: &Stream) -> u64 {
-        let Some(window) = self.plan.window else { return u64::MAX };
-        let under_way = stream.sent * stream.subscribers - stream.settled;
-        window.saturating_sub(under_way.div_ceil(stream.subscribers.max(1)))
-    }
-
-    /// When the next message of a publisher is due; `None`: the load is not paced, or not running.
+    /// When the next message of a publisher is due; `None`: it is not paced, or the load is not running.
     fn due_at(&self, stream: usize) -> Option<Nanos> {
-        let (start, rate) = (self.running?, self.plan.rate?);
-        let number = self.streams[stream].sent * self.streams.len() as u64 + stream as u64;
-        Some(start + (number as f64 * 1e9 / rate) as Nanos)
+        let stream = &self.streams[stream];
+        self.running.and_then(|start| Some(start + stream.pace.due(stream.sent)?))
     }
 }
 
-fn range_start(range: &Range<usize>) -> usize {
-    range.start
+fn streams(plan: &Plan) -> Vec<Stream> {
+    let mut streams: Vec<Stream> = Vec::new();
+    for (group, settings) in plan.groups.iter().enumerate() {
+        let stream = |position| Stream {
+            group,
+            pace: Pace::of(settings, position),
+            subscribers: 0,
+            sent: 0,
+            settled: 0,
+        };
+        streams.extend((0..settings.publishers).map(stream));
+    }
+    for range in &plan.subscribers {
+        streams[range.clone()].iter_mut().for_each(|stream| stream.subscribers += 1);
+    }
+    streams
 }
 
 fn histogram() -> Histogram<u64> {

@@ -1,4 +1,4 @@
-//! A client's side of MQTT 3.1.1 and 5, as much as a load needs: one topic to publish to, one filter to subscribe to, any `QoS`.
+//! A client's side of MQTT 3.1.1 and 5, as much as a load needs: some topics to publish to, one filter to subscribe to, any `QoS`.
 //!
 //! The packet of a message is made once and copied; only its packet id and its payload change.
 
@@ -30,13 +30,13 @@ pub enum Version {
     V5 = 5,
 }
 
-/// One connection: it publishes to a topic, or subscribes to a filter, or both.
+/// One connection: it publishes to topics, or subscribes to a filter, or both.
 pub struct Mqtt {
     version: Version,
     qos: u8,
     client_id: String,
-    /// PUBLISH up to the packet id, but for the remaining length.
-    topic: Option<Vec<u8>>,
+    /// Of each topic, PUBLISH up to the packet id, but for the remaining length.
+    topics: Vec<Vec<u8>>,
     filter: Option<String>,
     is_ready: bool,
     ids: PacketIds,
@@ -47,14 +47,14 @@ impl Mqtt {
         version: Version,
         qos: u8,
         client_id: String,
-        topic: Option<&str>,
+        topics: &[String],
         filter: Option<&str>,
     ) -> Self {
         Self {
             version,
             qos,
             client_id,
-            topic: topic.map(|topic| text(topic).collect()),
+            topics: topics.iter().map(|topic| text(topic).collect()).collect(),
             filter: filter.map(str::to_owned),
             is_ready: false,
             ids: PacketIds::new(),
@@ -205,8 +205,8 @@ impl Speech for Mqtt {
         Ok(taken)
     }
 
-    fn publish(&mut self, out: &mut Vec<u8>, payload: &[u8]) -> bool {
-        let Some(topic) = &self.topic else { return false };
+    fn publish(&mut self, out: &mut Vec<u8>, topic: usize, payload: &[u8]) -> bool {
+        let Some(topic) = self.topics.get(topic) else { return false };
         let id = if self.qos > 0 { self.ids.take() } else { Some(0) };
         let Some(id) = id else { return false };
         let between = 2 * usize::from(self.qos > 0) + usize::from(self.version == Version::V5);

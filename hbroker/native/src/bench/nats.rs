@@ -10,19 +10,19 @@ const MOST_LINE: usize = 65_536;
 const MOST_PAYLOAD: usize = 64 << 20;
 const HELLO: &[u8] = b"CONNECT {\"verbose\":false,\"pedantic\":false,\"tls_required\":false,\"lang\":\"hbroker-bench\",\"version\":\"1\",\"protocol\":1}\r\n";
 
-/// One connection: it publishes to a subject, or has one subscription, or both.
+/// One connection: it publishes to subjects, or has one subscription, or both.
 pub struct Nats {
-    /// `PUB <subject> `
-    publish: Option<Vec<u8>>,
+    /// Of each subject: `PUB <subject> `
+    publish: Vec<Vec<u8>>,
     subscribe: Option<String>,
     is_ready: bool,
 }
 
 impl Nats {
     /// Subjects have no spaces.
-    pub fn new(publish: Option<&str>, subscribe: Option<&str>) -> Self {
+    pub fn new(publish: &[String], subscribe: Option<&str>) -> Self {
         Self {
-            publish: publish.map(|subject| format!("PUB {subject} ").into_bytes()),
+            publish: publish.iter().map(|subject| format!("PUB {subject} ").into_bytes()).collect(),
             subscribe: subscribe.map(str::to_owned),
             is_ready: false,
         }
@@ -73,8 +73,8 @@ impl Speech for Nats {
         Ok(taken)
     }
 
-    fn publish(&mut self, out: &mut Vec<u8>, payload: &[u8]) -> bool {
-        let Some(start) = &self.publish else { return false };
+    fn publish(&mut self, out: &mut Vec<u8>, topic: usize, payload: &[u8]) -> bool {
+        let Some(start) = self.publish.get(topic) else { return false };
         out.extend_from_slice(start);
         put_number(out, payload.len());
         out.extend_from_slice(b"\r\n");

@@ -42,6 +42,6 @@ pub trait Speech: Send + 'static {
         out: &mut Vec<u8>,
         listener: &mut impl Listener,
     ) -> Result<usize, Fault>;
-    /// Adds a message; false: there is no room for one more without an answer.
-    fn publish(&mut self, out: &mut Vec<u8>, payload: &[u8]) -> bool;
+    /// Adds a message to one of the topics that it was made with; false: there is no room for one more without an answer.
+    fn publish(&mut self, out: &mut Vec<u8>, topic: usize, payload: &[u8]) -> bool;
 }

@@ -13,6 +13,7 @@ use super::*;
 use crate::endpoint::egress::Egress;
 use crate::endpoint::socket::{self, Arrivals, Interest};
 use crate::endpoint::traffic::Counters;
+use crate::endpoint::worker::Step;
 use crate::sink::DatagramSink;
 
 const LOCAL: &str = "127.0.0.1:0";
@@ -31,6 +32,8 @@ struct Echo {
     turns: usize,
     cpu: Vec<u64>,
     panics: bool,
+    /// What somebody else does while it works.
+    meanwhile: Option<Box<dyn FnOnce() + Send>>,
 }
 
 impl Machine for Echo {
@@ -48,6 +51,9 @@ impl Machine for Echo {
         self.due = None;
         self.output += 1;
         self.cpu.push(thread_cpu_ns());
+        if let Some(act) = self.meanwhile.take() {
+            act();
+        }
     }
 
     fn handle_handoff(&mut self, _: Micros, handoff: Self::Handoff) {
@@ -428,4 +434,53 @@ fn what_the_kernel_drops_is_counted() {
     assert!(dropped > 0);
     // A second count may still be on its way.
     assert!((1_001..=sent).contains(&(counter(&endpoint, "socket.datagrams_in") + dropped)));
+}
+
+#[test]
+fn a_worker_without_a_thread_does_what_is_due_step_by_step_and_says_when_the_next_is() {
+    let (endpoint, mut worker) = Endpoint::without_thread(Echo::default(), LOCAL.parse().unwrap()).unwrap();
+    let mut arrivals = Arrivals::new();
+    let mut step = |worker: &mut Worker<Echo>| worker.step(&mut arrivals).unwrap();
+    // Which of the two is readable: the socket, and the bell.
+    let news = |worker: &Worker<Echo>, timeout| {
+        let (socket, bell) = worker.descriptors();
+        [socket, bell].map(|one| socket::wait_readable(one.as_raw_fd(), timeout).unwrap())
+    };
+    assert_eq!(step(&mut worker), Step { again: false, due: None });
+    assert_eq!(news(&worker, Duration::ZERO), [false, false]);
+
+    let client = std_client();
+    client.connect(endpoint.address()).unwrap();
+    client.send(b"hello").unwrap();
+    assert!(socket::wait_readable(worker.descriptors().0.as_raw_fd(), SOON).unwrap());
+    assert!(step(&mut worker).again, "who has received looks again before it sleeps");
+    assert_eq!(
+        (client.recv(&mut [0; 16]).unwrap(), step(&mut worker)),
+        (5, Step { again: false, due: None })
+    );
+
+    // A caller's deadline is sooner than none: the worker is rung out of its sleep between steps.
+    endpoint.with_machine(0, |machine, now| machine.due = Some(now + 60_000_000));
+    assert_eq!(news(&worker, Duration::ZERO), [false, true]);
+    let Step { again, due } = step(&mut worker);
+    assert!(!again && due.is_some_and(|due| due > Duration::from_secs(50) && due <= Duration::from_secs(60)));
+    assert_eq!(news(&worker, Duration::ZERO), [false, false], "it has heard the bell");
+    // One that comes no sooner does not ring.
+    endpoint.with_machine(0, |machine, now| machine.due = Some(now + 90_000_000));
+    assert_eq!(news(&worker, Duration::ZERO), [false, false]);
+
+    endpoint.with_machine(0, |machine, now| machine.due = Some(now));
+    assert!(news(&worker, Duration::ZERO)[1]);
+    assert_eq!(step(&mut worker), Step { again: false, due: None }, "it was due");
+    assert_eq!(endpoint.inspect(0, |machine| machine.output), 1);
+
+    // Somebody has work for it while it is at work.
+    let station = worker.station();
+    endpoint.with_machine(0, |machine, now| {
+        machine.due = Some(now);
+        machine.meanwhile = Some(Box::new(move || station.wake()));
+    });
+    assert!(step(&mut worker).again);
+    assert_eq!(step(&mut worker), Step { again: false, due: None });
+    drop(worker);
 }

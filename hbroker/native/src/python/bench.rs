@@ -14,13 +14,16 @@ use crate::bench::io::crew::Generator;
 use crate::bench::io::member::{LoadEndpoint, Seat, time_look_ups};
 use crate::bench::io::port::Part;
 use crate::bench::io::tcp::Connection;
-use crate::bench::load::Plan;
+use crate::bench::io::tls::Trust;
+use crate::bench::load::{Counts, Group, Plan, Times};
 use crate::bench::mqtt::{Mqtt, Version};
 use crate::bench::nats::Nats;
 use crate::bench::speech::Speech;
 
 /// The largest payload of a load.
 const MOST_PAYLOAD: usize = 16 << 20;
+/// Publishers, and what each subscriber remembers of each topic, in all.
+const MOST_STREAMS: usize = 1 << 24;
 const QUANTILES: [f64; 4] = [0.5, 0.9, 0.99, 0.999];
 
 #[pyclass(module = "hbroker._native", frozen, get_all)]
@@ -36,61 +39,84 @@ pub struct LoadReport {
     stalls: u64,
     latency_ns: Option<Vec<u64>>,
     lateness_ns: Option<Vec<u64>>,
+    groups: Vec<Py<LoadReport>>,
+}
+
+impl LoadReport {
+    fn of(counts: &Counts, times: &Times, groups: Vec<Py<Self>>) -> Self {
+        Self {
+            sent: counts.sent,
+            delivered: counts.delivered,
+            lost: counts.lost,
+            duplicated: counts.duplicated,
+            disordered: counts.disordered,
+            damaged: counts.damaged,
+            acknowledged: counts.acknowledged,
+            refused: counts.refused,
+            stalls: counts.stalls,
+            latency_ns: quantiles(&times.latency),
+            lateness_ns: quantiles(&times.lateness),
+            groups,
+        }
+    }
 }
 
 #[pyclass(module = "hbroker._native", frozen)]
-pub struct LoadGenerator(Generator);
+pub struct LoadGenerator {
+    generator: Generator,
+    trust: Option<Trust>,
+}
 
 #[pymethods]
 impl LoadGenerator {
     #[new]
-    #[pyo3(signature = (*, publishers, subscribers, payload, qos, window = None, rate = None))]
+    #[pyo3(signature = (*, groups, subscribers, payload, qos, topics = 1, tls = None))]
     fn new(
-        publishers: usize,
+        groups: Vec<(usize, Option<u64>, Option<f64>)>,
         subscribers: Vec<(usize, usize)>,
         payload: usize,
         qos: u8,
-        window: Option<u64>,
-        rate: Option<f64>,
+        topics: u64,
+        tls: Option<(Vec<u8>, String)>,
     ) -> PyResult<Self> {
+        let group = |(publishers, window, rate)| Group { publishers, window, rate };
         let hears = |(first, count): (usize, usize)| first..first.saturating_add(count);
-        let subscribers: Vec<_> = subscribers.into_iter().map(hears).collect();
-        let is_valid = (1..1 << 24).contains(&publishers)
-            && subscribers.iter().all(|heard| !heard.is_empty() && heard.end <= publishers)
-            && payload <= MOST_PAYLOAD
-            && qos <= 2
-            && window != Some(0)
-            && rate.is_none_or(|rate| rate > 0.0 && rate.is_finite());
-        if !is_valid {
+        let groups = groups.into_iter().map(group).collect();
+        let subscribers = subscribers.into_iter().map(hears).collect();
+        let plan = Plan { groups, subscribers, topics, payload, qos };
+        if !can_be(&plan) {
             return Err(NativeError::new_err("no load can be so"));
         }
-        let plan = Plan { publishers, subscribers, payload, qos, window, rate };
-        Generator::new(plan).map(Self).map_err(PyOSError::new_err)
+        let trust = tls.map(|(authorities, host)| Trust::new(&authorities, &host)).transpose();
+        let trust = trust.map_err(|error| PyOSError::new_err(format!("TLS: {error}")))?;
+        let generator = Generator::new(plan).map_err(PyOSError::new_err)?;
+        Ok(Self { generator, trust })
     }
 
-    #[pyo3(signature = (config, listen, *, topic = "", publishes = None, subscribes = None))]
+    #[pyo3(signature = (config, listen, *, topics = vec![], publishes = None, subscribes = None))]
     fn add_member(
         &self,
         py: Python<'_>,
         config: &Config,
         listen: Address,
-        topic: &str,
+        topics: Vec<String>,
         publishes: Option<usize>,
         subscribes: Option<usize>,
     ) -> PyResult<Py<LoadMember>> {
         if config.0.node {
             return Err(NativeError::new_err("a load has clients for members"));
         }
-        let part = self.part(publishes, subscribes)?;
+        let part = self.part(publishes, subscribes, &topics)?;
         let listen = address_in(&listen)?;
-        let (seat, core, endpoint) = Seat::open(config.0.clone(), listen, self.0.shared.clone(), part, topic)
-            .map_err(PyOSError::new_err)?;
-        self.0.add(Box::new(seat));
+        let shared = self.generator.shared.clone();
+        let (seat, core, endpoint) =
+            Seat::open(config.0.clone(), listen, shared, part, topics).map_err(PyOSError::new_err)?;
+        self.generator.add(Box::new(seat));
         let core = Core { core };
         Py::new(py, PyClassInitializer::from(core).add_subclass(LoadMember(endpoint)))
     }
 
-    #[pyo3(signature = (protocol, address, *, name, topic, publishes = None, subscribes = None, timeout_s = 10.0))]
+    #[pyo3(signature = (protocol, address, *, name, topics = vec![], filter = None, publishes = None, subscribes = None, timeout_s = 10.0))]
     #[allow(clippy::too_many_arguments)]
     fn add_connection(
         &self,
@@ -98,75 +124,66 @@ impl LoadGenerator {
         protocol: &str,
         address: Address,
         name: String,
-        topic: &str,
+        topics: Vec<String>,
+        filter: Option<String>,
         publishes: Option<usize>,
         subscribes: Option<usize>,
         timeout_s: f64,
     ) -> PyResult<()> {
-        let part = self.part(publishes, subscribes)?;
+        let part = self.part(publishes, subscribes, &topics)?;
         let address = address_in(&address)?;
         let timeout = duration(timeout_s)?;
-        let (out, into) = (publishes.map(|_| topic), subscribes.map(|_| topic));
-        if topic.len() > usize::from(u16::MAX) || name.len() > usize::from(u16::MAX) {
+        if topics.iter().chain(&filter).chain([&name]).any(|text| text.len() > usize::from(u16::MAX)) {
             return Err(NativeError::new_err("a name is too long"));
         }
-        let qos = self.0.shared.load.lock().plan().qos;
-        let mqtt = |version| Mqtt::new(version, qos, name, out, into);
+        let qos = self.generator.shared.load.lock().plan().qos;
+        let filter = filter.as_deref();
+        let mqtt = |version| Mqtt::new(version, qos, name, &topics, filter);
         py.detach(|| match protocol {
             "mqtt" => self.open(address, mqtt(Version::V311), part, timeout),
             "mqtt5" => self.open(address, mqtt(Version::V5), part, timeout),
-            "nats" => self.open(address, Nats::new(out, into), part, timeout),
+            "nats" => self.open(address, Nats::new(&topics, filter), part, timeout),
             _ => Err(NativeError::new_err(format!("{protocol:?} is no protocol of a load"))),
         })
     }
 
     fn start(&self, py: Python<'_>) {
-        py.detach(|| self.0.start());
+        py.detach(|| self.generator.start());
     }
 
     fn forget_times(&self, py: Python<'_>) {
-        py.detach(|| self.0.shared.load.lock().forget_times());
+        py.detach(|| self.generator.shared.load.lock().forget_times());
     }
 
     fn stop(&self, py: Python<'_>) {
-        py.detach(|| self.0.shared.load.lock().stop());
+        py.detach(|| self.generator.shared.load.lock().stop());
     }
 
-    fn report(&self, py: Python<'_>) -> LoadReport {
-        py.detach(|| {
-            let load = self.0.shared.load.lock();
-            let counts = load.counts();
-            LoadReport {
-                sent: counts.sent,
-                delivered: counts.delivered,
-                lost: counts.lost,
-                duplicated: counts.duplicated,
-                disordered: counts.disordered,
-                damaged: counts.damaged,
-                acknowledged: counts.acknowledged,
-                refused: counts.refused,
-                stalls: counts.stalls,
-                latency_ns: quantiles(load.latency()),
-                lateness_ns: quantiles(load.lateness()),
-            }
-        })
+    fn report(&self, py: Python<'_>) -> PyResult<LoadReport> {
+        let (counts, times) = py.detach(|| {
+            let load = self.generator.shared.load.lock();
+            (load.counts(), load.times().cloned().collect::<Vec<_>>())
+        });
+        let group = |(counts, times)| Py::new(py, LoadReport::of(counts, times, Vec::new()));
+        let groups = counts.iter().zip(&times).map(group).collect::<PyResult<_>>()?;
+        Ok(LoadReport::of(&counts.iter().sum(), &Times::merged(&times), groups))
     }
 
     #[getter]
     fn fault(&self) -> Option<String> {
-        self.0.fault()
+        self.generator.fault()
     }
 
     fn shutdown(&self, py: Python<'_>) {
-        py.detach(|| self.0.shutdown());
+        py.detach(|| self.generator.shutdown());
     }
 }
 
 impl LoadGenerator {
-    fn part(&self, publishes: Option<usize>, subscribes: Option<usize>) -> PyResult<Part> {
-        let load = self.0.shared.load.lock();
+    fn part(&self, publishes: Option<usize>, subscribes: Option<usize>, topics: &[String]) -> PyResult<Part> {
+        let load = self.generator.shared.load.lock();
         let plan = load.plan();
-        if publishes.is_some_and(|number| number >= plan.publishers)
+        if publishes.is_some_and(|number| number >= plan.publishers() || topics.len() as u64 != plan.topics)
             || subscribes.is_some_and(|number| number >= plan.subscribers.len())
         {
             return Err(NativeError::new_err("the load has no such publisher or subscriber"));
@@ -181,8 +198,8 @@ impl LoadGenerator {
         part: Part,
         timeout: Duration,
     ) -> PyResult<()> {
-        let connection = Connection::open(address, speech, part, timeout).map_err(PyOSError::new_err)?;
-        self.0.add(Box::new(connection));
+        let connection = Connection::open(address, self.trust.as_ref(), speech, part, timeout);
+        self.generator.add(Box::new(connection.map_err(PyOSError::new_err)?));
         Ok(())
     }
 }
@@ -210,6 +227,24 @@ impl LoadMember {
         let timeout = duration(timeout_s)?;
         Ok(py.detach(|| self.0.drain(timeout)))
     }
+}
+
+fn can_be(plan: &Plan) -> bool {
+    let is_paced = |group: &Group| {
+        group.window != Some(0) && group.rate.is_none_or(|rate| rate > 0.0 && rate.is_finite())
+    };
+    let publishers = plan.groups.iter().try_fold(0_usize, |sum, group| sum.checked_add(group.publishers));
+    let publishers = publishers.unwrap_or(usize::MAX);
+    let streams: Option<usize> =
+        plan.subscribers.iter().try_fold(0, |sum: usize, heard| sum.checked_add(heard.len()));
+    let most = MOST_STREAMS as u64;
+    (1..=MOST_STREAMS).contains(&publishers)
+        && plan.groups.iter().all(|group| group.publishers > 0 && is_paced(group))
+        && plan.subscribers.iter().all(|heard| !heard.is_empty() && heard.end <= publishers)
+        && (1..=most).contains(&plan.topics)
+        && streams.is_some_and(|count| (count as u64).checked_mul(plan.topics).is_some_and(|all| all <= most))
+        && plan.payload <= MOST_PAYLOAD
+        && plan.qos <= 2
 }
 
 fn quantiles(times: &Histogram<u64>) -> Option<Vec<u64>> {

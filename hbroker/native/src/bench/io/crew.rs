@@ -123,7 +123,7 @@ struct Crew {
 impl Crew {
     fn new(shared: Shared, poll: Poll, arriving: Receiver<Box<dyn Port>>) -> Self {
         Self {
-            bench: Bench { shared, arrivals: Arrivals::new(), bytes: Vec::new() },
+            bench: Bench { shared, arrivals: Arrivals::new(), bytes: Vec::new(), plain: Vec::new() },
             poll,
             arriving,
             places: Vec::new(),

@@ -40,21 +40,21 @@ pub struct Member {
     pub engine: Engine,
     shared: Shared,
     part: Part,
-    topic: Arc<str>,
+    topics: Box<[String]>,
     events: VecDeque<Event>,
     /// How its last turn at publishing ended.
     published: Turn,
 }
 
 impl Member {
-    fn new(config: Config, shared: Shared, part: Part, topic: &str) -> Self {
+    fn new(config: Config, shared: Shared, part: Part, topics: Vec<String>) -> Self {
         let common = engine::Shared::new(&config);
         let engine = Engine::new(config, 0, 1, common);
         Self {
             engine,
             shared,
             part,
-            topic: topic.into(),
+            topics: topics.into(),
             events: VecDeque::new(),
             published: Turn::default(),
         }
@@ -77,7 +77,11 @@ impl Member {
         while self.engine.has_events() && self.events.len() < MOST_EVENTS {
             for event in self.engine.take_events(now, MOST_EVENTS) {
                 match event {
-                    Event::Published { reason, .. } => load.note_answer(is_success(reason)),
+                    Event::Published { reason, .. } => {
+                        if let Some(stream) = self.part.publishes {
+                            load.note_answer(stream, is_success(reason));
+                        }
+                    }
                     event => self.events.push_back(event),
                 }
             }
@@ -91,8 +95,9 @@ impl Member {
         let allowed = load.may_send(stream, sent_at);
         let qos = load.plan().qos;
         for _ in 0..allowed.min(BURST) {
+            let topic = &self.topics[load.next_topic(stream)];
             let payload = load.next_payload(stream, sent_at);
-            let message = message(&self.topic, payload, qos, now);
+            let message = message(topic, payload, qos, now);
             let published = self.engine.publish(now, &message, || Bytes::copy_from_slice(payload));
             // Nothing can be wrong with the message but its size, which the plan's maker has checked.
             if !matches!(published, Ok(Some(_))) {
@@ -180,9 +185,9 @@ impl Seat {
         listen: SocketAddr,
         shared: Shared,
         part: Part,
-        topic: &str,
+        topics: Vec<String>,
     ) -> io::Result<(Self, Core, Arc<LoadEndpoint>)> {
-        let member = Member::new(config.clone(), shared, part, topic);
+        let member = Member::new(config.clone(), shared, part, topics);
         let (endpoint, worker) = Endpoint::without_thread(member, listen)?;
         let endpoint = Arc::new(endpoint);
         let core = Core::of_load(&config, Arc::clone(&endpoint));

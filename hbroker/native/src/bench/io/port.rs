@@ -47,6 +47,8 @@ pub struct Bench {
     pub shared: Shared,
     pub arrivals: Arrivals,
     pub bytes: Vec<u8>,
+    /// What was sealed in those.
+    pub plain: Vec<u8>,
 }
 
 /// How a turn ended.

@@ -1,4 +1,4 @@
-//! A connection over TCP, in whatever language its broker speaks.
+//! A connection over TCP, or TLS over TCP, in whatever language its broker speaks.
 //!
 //! It reads into the thread's one buffer, so that a thousand connections cost the cache no more than one; what is left of a
 //! packet stays with the connection. What it has to say is gathered over the turn and leaves in one write.
@@ -11,6 +11,7 @@ use mio::net::TcpStream;
 use mio::{Interest, Registry, Token};
 
 use super::port::{BURST, Bench, Part, Port, READ_BYTES, Turn};
+use super::tls::{Tls, Trust};
 use crate::bench::Nanos;
 use crate::bench::load::Load;
 use crate::bench::speech::{Fault, Listener, Speech};
@@ -21,33 +22,45 @@ const MOST_UNWRITTEN: usize = 256 * 1024;
 /// One connection.
 pub struct Connection<S> {
     socket: TcpStream,
+    tls: Option<Box<Tls>>,
     speech: S,
     part: Part,
     /// The beginning of a packet of which more is to come.
     rest: Vec<u8>,
     unwritten: Vec<u8>,
+    /// The same, behind its seal.
+    sealed: Vec<u8>,
 }
 
 impl<S: Speech> Connection<S> {
-    /// Connects, and returns once the broker has let it in and has its subscription.
+    /// Connects, over TLS where it is said whom to trust, and returns once the broker has let it in and has its subscription.
     ///
     /// # Errors
     /// Nobody is there, or refuses it, or does not answer in time.
-    pub fn open(address: SocketAddr, speech: S, part: Part, patience: Duration) -> io::Result<Self> {
+    pub fn open(
+        address: SocketAddr,
+        trust: Option<&Trust>,
+        speech: S,
+        part: Part,
+        patience: Duration,
+    ) -> io::Result<Self> {
         let socket = std::net::TcpStream::connect_timeout(&address, patience)?;
         socket.set_nodelay(true)?;
         let mut speech = speech;
-        let rest = introduce(&socket, &mut speech, patience)?;
+        let mut tls = trust.map(Tls::new).transpose()?.map(Box::new);
+        let rest = introduce(&socket, tls.as_deref_mut(), &mut speech, patience)?;
         socket.set_read_timeout(None)?;
         socket.set_nonblocking(true)?;
-        Ok(Self { socket: TcpStream::from_std(socket), speech, part, rest, unwritten: Vec::new() })
+        let socket = TcpStream::from_std(socket);
+        Ok(Self { socket, tls, speech, part, rest, unwritten: Vec::new(), sealed: Vec::new() })
     }
 
     /// Reads once, up to a buffer; true: there may be more.
     fn read(&mut self, bench: &mut Bench, now: Nanos) -> io::Result<bool> {
-        let kept = self.rest.len();
+        // What is sealed has nothing to stand behind.
+        let kept = if self.tls.is_none() { self.rest.len() } else { 0 };
         bench.bytes.resize(kept + READ_BYTES, 0);
-        bench.bytes[..kept].copy_from_slice(&self.rest);
+        bench.bytes[..kept].copy_from_slice(&self.rest[..kept]);
         let count = match self.socket.read(&mut bench.bytes[kept..]) {
             Ok(0) => return Err(ErrorKind::UnexpectedEof.into()),
             Ok(count) => count,
@@ -57,7 +70,13 @@ impl<S: Speech> Connection<S> {
         };
         let mut load = bench.shared.load.lock();
         let mut heard = Heard { load: &mut load, part: self.part, now };
-        let input = &bench.bytes[..kept + count];
+        let mut input = &bench.bytes[..kept + count];
+        if let Some(tls) = &mut self.tls {
+            bench.plain.clear();
+            bench.plain.extend_from_slice(&self.rest);
+            tls.open(input, &mut bench.plain)?;
+            input = &bench.plain;
+        }
         let taken = self.speech.understand(input, &mut self.unwritten, &mut heard).map_err(broken)?;
         self.rest.clear();
         self.rest.extend_from_slice(&input[taken..]);
@@ -70,8 +89,9 @@ impl<S: Speech> Connection<S> {
         let Some(stream) = self.part.publishes else { return Turn::default() };
         let allowed = load.may_send(stream, now);
         for _ in 0..allowed.min(BURST) {
-            if self.unwritten.len() >= MOST_UNWRITTEN
-                || !self.speech.publish(&mut self.unwritten, load.next_payload(stream, now))
+            let topic = load.next_topic(stream);
+            if self.unwritten.len() + self.sealed.len() >= MOST_UNWRITTEN
+                || !self.speech.publish(&mut self.unwritten, topic, load.next_payload(stream, now))
             {
                 return Turn { is_blocked: true, ..Turn::default() };
             }
@@ -82,9 +102,16 @@ impl<S: Speech> Connection<S> {
 
     /// Writes what the socket takes.
     fn write(&mut self) -> io::Result<()> {
-        while !self.unwritten.is_empty() {
-            match self.socket.write(&self.unwritten) {
-                Ok(count) => drop(self.unwritten.drain(..count)),
+        let wire = match &mut self.tls {
+            None => &mut self.unwritten,
+            Some(tls) => {
+                tls.seal(&mut self.unwritten, &mut self.sealed)?;
+                &mut self.sealed
+            }
+        };
+        while !wire.is_empty() {
+            match self.socket.write(wire) {
+                Ok(count) => drop(wire.drain(..count)),
                 Err(error) if error.kind() == ErrorKind::WouldBlock => break,
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
                 Err(error) => return Err(error),
@@ -105,7 +132,7 @@ impl<S: Speech> Port for Connection<S> {
         let published = self.publish(&mut bench.shared.load.lock(), now);
         self.write()?;
         // What the write made room for goes on at once.
-        let is_blocked = published.is_blocked && !self.unwritten.is_empty();
+        let is_blocked = published.is_blocked && !(self.unwritten.is_empty() && self.sealed.is_empty());
         Ok(Turn { again: more_in || published.again, is_blocked, due: None })
     }
 
@@ -128,7 +155,9 @@ impl Listener for Heard<'_> {
     }
 
     fn answer(&mut self, is_success: bool) {
-        self.load.note_answer(is_success);
+        if let Some(stream) = self.part.publishes {
+            self.load.note_answer(stream, is_success);
+        }
     }
 }
 
@@ -143,16 +172,24 @@ impl Listener for Deaf {
 /// Speaks until the broker has let it in; returns what was not understood yet.
 fn introduce(
     mut socket: &std::net::TcpStream,
+    mut tls: Option<&mut Tls>,
     speech: &mut impl Speech,
     patience: Duration,
 ) -> io::Result<Vec<u8>> {
     let deadline = Instant::now() + patience;
-    let (mut input, mut out) = (Vec::new(), Vec::new());
+    let (mut input, mut out, mut sealed) = (Vec::new(), Vec::new(), Vec::new());
     speech.greet(&mut out);
     let mut bytes = [0; 4_096];
     loop {
-        socket.write_all(&out)?;
-        out.clear();
+        let wire = match &mut tls {
+            None => &mut out,
+            Some(tls) => {
+                tls.seal(&mut out, &mut sealed)?;
+                &mut sealed
+            }
+        };
+        socket.write_all(wire)?;
+        wire.clear();
         if speech.is_ready() {
             return Ok(input);
         }
@@ -160,7 +197,10 @@ fn introduce(
         socket.set_read_timeout(Some(left.max(Duration::from_millis(1))))?;
         match socket.read(&mut bytes) {
             Ok(0) => return Err(ErrorKind::UnexpectedEof.into()),
-            Ok(count) => input.extend_from_slice(&bytes[..count]),
+            Ok(count) => match &mut tls {
+                None => input.extend_from_slice(&bytes[..count]),
+                Some(tls) => tls.open(&bytes[..count], &mut input)?,
+            },
             Err(error) if error.kind() == ErrorKind::WouldBlock => return Err(ErrorKind::TimedOut.into()),
             Err(error) => return Err(error),
         }

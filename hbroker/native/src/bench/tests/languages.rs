@@ -37,7 +37,7 @@ fn said(speak: impl FnOnce(&mut Vec<u8>)) -> Vec<u8> {
 }
 
 fn mqtt(version: Version, qos: u8) -> Mqtt {
-    Mqtt::new(version, qos, "me".into(), Some("a/b"), Some("a/+"))
+    Mqtt::new(version, qos, "me".into(), &["a/b".into(), "a/c".into()], Some("a/+"))
 }
 
 /// A session of each language, from the broker's side: the client, what comes, how many messages and answers that are.
@@ -73,11 +73,11 @@ fn client(language: &str) -> Understand {
     fn of(mut speech: impl Speech) -> Understand {
         // Two messages are out, for the answers to be for.
         let mut ignored = Vec::new();
-        assert!(speech.publish(&mut ignored, b"x") && speech.publish(&mut ignored, b"x"));
+        assert!(speech.publish(&mut ignored, 0, b"x") && speech.publish(&mut ignored, 0, b"x"));
         Box::new(move |input, out, heard| speech.understand(input, out, heard))
     }
     match language {
-        "nats" => of(Nats::new(Some("a.b"), Some("a.*"))),
+        "nats" => of(Nats::new(&["a.b".into(), "a.c".into()], Some("a.*"))),
         "mqtt" => of(mqtt(Version::V311, 2)),
         _ => of(mqtt(Version::V5, 2)),
     }
@@ -155,8 +155,11 @@ fn mqtt_says_what_the_specification_has() {
     assert!(!client.is_ready());
     hear(&mut client, &[0x90, 3, 0, 1, 1]);
     assert!(client.is_ready());
-    let publish = said(|out| assert!(client.publish(out, b"hi")));
+    let publish = said(|out| assert!(client.publish(out, 0, b"hi")));
     assert_eq!(publish, [&[0x32, 9, 0, 3][..], b"a/b", &[0, 1], b"hi"].concat());
+    let another = said(|out| assert!(client.publish(out, 1, b"")));
+    assert_eq!(another, [&[0x32, 7, 0, 3][..], b"a/c", &[0, 2]].concat());
+    assert!(!client.publish(&mut Vec::new(), 2, b""), "it has two topics");
     let (heard, out) = hear(&mut client, &[0x40, 2, 0, 1]);
     assert_eq!((heard.answers, out), (vec![true], vec![]));
     let (heard, out) = hear(&mut client, &[0x32, 6, 0, 1, b'a', 0, 9, 7]);
@@ -168,35 +171,40 @@ fn mqtt_5_keeps_to_the_receive_maximum_of_the_broker() {
     let mut client = mqtt(Version::V5, 2);
     hear(&mut client, &[0x20, 6, 0, 0, 3, 0x21, 0, 2]);
     let mut out = Vec::new();
-    assert!(client.publish(&mut out, b"") && client.publish(&mut out, b"") && !client.publish(&mut out, b""));
+    assert!(
+        client.publish(&mut out, 0, b"")
+            && client.publish(&mut out, 0, b"")
+            && !client.publish(&mut out, 0, b"")
+    );
     let (heard, out) = hear(&mut client, &[0x50, 2, 0, 1]);
     assert_eq!((heard.answers.len(), out), (0, vec![0x62, 2, 0, 1]));
-    assert!(!client.publish(&mut Vec::new(), b""), "until PUBCOMP");
+    assert!(!client.publish(&mut Vec::new(), 0, b""), "until PUBCOMP");
     assert_eq!(hear(&mut client, &[0x70, 2, 0, 1]).0.answers, [true]);
-    assert!(client.publish(&mut Vec::new(), b""));
+    assert!(client.publish(&mut Vec::new(), 0, b""));
 }
 
 #[test]
 fn a_packet_id_is_used_again_only_once_it_is_free() {
     let mut client = mqtt(Version::V311, 1);
     let mut out = Vec::new();
-    (1..=u16::MAX).for_each(|_| assert!(client.publish(&mut out, b"")));
-    assert!(!client.publish(&mut out, b""));
+    (1..=u16::MAX).for_each(|_| assert!(client.publish(&mut out, 0, b"")));
+    assert!(!client.publish(&mut out, 0, b""));
     hear(&mut client, &[0x40, 2, 0x12, 0x34]);
     out.clear();
-    assert!(client.publish(&mut out, b""));
+    assert!(client.publish(&mut out, 0, b""));
     assert_eq!(out[out.len() - 2..], [0x12, 0x34]);
 }
 
 #[test]
 fn nats_says_what_its_documentation_has() {
-    let mut client = Nats::new(Some("a.b"), Some("a.*"));
+    let mut client = Nats::new(&["a.b".into(), "a.c".into()], Some("a.*"));
     let greeting = said(|out| client.greet(out));
     assert!(greeting.starts_with(b"CONNECT {") && greeting.ends_with(b"\r\nSUB a.* 1\r\nPING\r\n"));
     let (heard, out) = hear(&mut client, b"INFO {}\r\nPONG\r\nPING\r\nMSG a.b 1 2\r\nhi\r\n");
     assert!(client.is_ready());
     assert_eq!((heard.messages, out), (vec![b"hi".to_vec()], b"PONG\r\n".to_vec()));
-    let publish = said(|out| assert!(client.publish(out, b"0123456789")));
+    let publish = said(|out| assert!(client.publish(out, 0, b"0123456789")));
     assert_eq!(publish, b"PUB a.b 10\r\n0123456789\r\n");
-    assert_eq!(said(|out| assert!(client.publish(out, b""))), b"PUB a.b 0\r\n\r\n");
+    assert_eq!(said(|out| assert!(client.publish(out, 1, b""))), b"PUB a.c 0\r\n\r\n");
+    assert!(!client.publish(&mut Vec::new(), 2, b""), "it has two subjects");
 }

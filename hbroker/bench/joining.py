@@ -1,0 +1,179 @@
+"""How fast nodes join a root, each with a subtree of its own directly below it.
+
+Each is a node as any other, control and native endpoint, but they share this process and its loop. Timed is
+what a node waits for: from its first JOIN, which is sent again once its address is proved, to the moment that
+it serves, with its parent's JOINACK and what was handed over (§5.1).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import secrets
+import time
+from dataclasses import asdict, dataclass
+from random import SystemRandom
+from typing import TYPE_CHECKING, Any, Final
+
+from hbroker._native import Endpoint
+from hbroker.bench.measurement import Percentiles
+from hbroker.bench.process import cpu_seconds, machine_busy_seconds, resident_bytes, sharpen_sleep
+from hbroker.config import NodeSettings
+from hbroker.protocol.node import Node
+from hbroker.runtime.address import listen_for
+from hbroker.runtime.driver import Driver
+from hbroker.runtime.node import core_config
+from hbroker.runtime.turns import clock
+
+if TYPE_CHECKING:
+    from hbroker.bench.brokers import Broker
+    from hbroker.bench.plan import Address
+
+__all__ = ["Joined", "measure_joins"]
+
+_PATIENCE_S: Final = 30.0
+
+
+@dataclass(frozen=True, slots=True)
+class Joined:
+    """What was found. `at_once`: how many were joining at one time. `join_us`: from the first JOIN until the
+    node served. `packets_out`, `packets_in`: datagrams of each until then. `root_bytes_each`: what the root's
+    memory grew by. Shares of a CPU: 1.0 is one whole CPU."""
+
+    nodes: int
+    at_once: int
+    joined: int
+    joined_per_s: float
+    join_us: Percentiles | None
+    packets_out: float
+    packets_in: float
+    root_cpu: float
+    root_cpu_s: float
+    root_bytes_each: float
+    generator_cpu: float
+    others_cpu: float
+
+    def to_json(self) -> dict[str, Any]:
+        """All of it."""
+        return {"layout": "join", **asdict(self)}
+
+
+def measure_joins(root: Broker, count: int, at_once: int) -> Joined:
+    """Has so many nodes join. Those that do not within half a minute have not joined. Raises OSError."""
+    sharpen_sleep()
+    return asyncio.run(_measure(root, count, at_once))
+
+
+@dataclass(frozen=True, slots=True)
+class _Mark:
+    at: float
+    root: float
+    ours: float
+    machine: float
+    resident: int
+
+
+class _Joiner:
+    """One node that is to join."""
+
+    def __init__(self, root: Address, name: str, subtree: str) -> None:
+        settings = NodeSettings(name, subtree, listen_for(root), root)
+        incarnation = secrets.randbits(64)
+        self._endpoint = Endpoint(core_config(settings, incarnation), settings.listen)
+        self._node = Node(
+            settings.on_port(self._endpoint.address[1]),
+            self._endpoint,
+            SystemRandom(),
+            incarnation=incarnation,
+            unix_offset_us=time.time_ns() // 1_000 - clock(),
+        )
+        self._driver = Driver(self._endpoint, self._node, on_turn=self._after_turn)
+        self._serves = asyncio.Event()
+        self._served_at = 0
+        self.took_ns: int | None = None
+        """None: it has not joined."""
+        self.packets = (0, 0)
+        """Out and in, until it had."""
+
+    async def join(self) -> None:
+        """Returns once it serves, or has waited for too long."""
+        begun = time.monotonic_ns()
+        self._node.start(clock())
+        self._driver.start()
+        try:
+            await asyncio.wait_for(self._serves.wait(), _PATIENCE_S)
+        except TimeoutError:
+            return
+        self.took_ns = self._served_at - begun
+
+    def close(self) -> None:
+        """Ends it, without a word: its root ends, too."""
+        self._driver.stop()
+        self._endpoint.shutdown()
+
+    def _after_turn(self, now: int) -> bool:
+        while self._node.poll_notice() is not None:
+            pass
+        if self._node.is_serving and not self._serves.is_set():
+            self._served_at = time.monotonic_ns()
+            counters = self._endpoint.counters()
+            self.packets = counters["socket.datagrams_out"], counters["socket.datagrams_in"]
+            self._serves.set()
+        return False
+
+
+async def _measure(root: Broker, count: int, at_once: int) -> Joined:
+    run = os.urandom(4).hex()
+    joiners: list[_Joiner] = []
+    try:
+        for number in range(count):
+            name = f"bench-{run}-{number}"
+            joiners.append(_Joiner(root.address, name, f"bench/{run}/{number:06}"))
+        before = _mark(root)
+        await _all(joiners, at_once)
+        after = _mark(root)
+    finally:
+        for joiner in joiners:
+            joiner.close()
+    return _joined(joiners, at_once, before, after)
+
+
+async def _all(joiners: list[_Joiner], at_once: int) -> None:
+    """Has them join, so many at one time."""
+    waiting = iter(joiners)
+
+    async def some() -> None:
+        for joiner in waiting:
+            await joiner.join()
+
+    await asyncio.gather(*(some() for _ in range(at_once)))
+
+
+def _mark(root: Broker) -> _Mark:
+    return _Mark(
+        at=time.monotonic(),
+        root=cpu_seconds(root.pids),
+        ours=cpu_seconds([os.getpid()]),
+        machine=machine_busy_seconds(),
+        resident=resident_bytes(root.pids),
+    )
+
+
+def _joined(joiners: list[_Joiner], at_once: int, before: _Mark, after: _Mark) -> Joined:
+    times = [joiner.took_ns for joiner in joiners if joiner.took_ns is not None]
+    seconds = after.at - before.at
+    root, ours = after.root - before.root, after.ours - before.ours
+    return Joined(
+        nodes=len(joiners),
+        at_once=at_once,
+        joined=len(times),
+        joined_per_s=len(times) / seconds,
+        join_us=Percentiles.among(times) if times else None,
+        packets_out=sum(joiner.packets[0] for joiner in joiners) / len(joiners),
+        packets_in=sum(joiner.packets[1] for joiner in joiners) / len(joiners),
+        root_cpu=root / seconds,
+        root_cpu_s=root,
+        root_bytes_each=(after.resident - before.resident) / len(joiners),
+        generator_cpu=ours / seconds,
+        others_cpu=max(0.0, after.machine - before.machine - root - ours) / seconds,
+    )

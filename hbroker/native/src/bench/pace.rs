@@ -1,0 +1,69 @@
+//! When one publisher may send, in a load that began at 0.
+
+use super::Nanos;
+use super::load::Group;
+
+/// In a closed loop a publisher waits until it may send so many, or a quarter of its window, so that they leave together.
+const FLOCK: u64 = 128;
+
+/// The pace of one publisher.
+#[derive(Clone, Copy, Debug)]
+pub struct Pace {
+    /// Messages that may be under way; `None`: any number.
+    window: Option<u64>,
+    tact: Option<Tact>,
+}
+
+/// Messages are due at equal distances, in nanoseconds.
+#[derive(Clone, Copy, Debug)]
+struct Tact {
+    first: f64,
+    distance: f64,
+}
+
+impl Pace {
+    /// Of the publisher at this position of its group, whose messages are due in turn.
+    pub fn of(group: &Group, position: usize) -> Self {
+        let tact = |rate| Tact {
+            first: position as f64 * 1e9 / rate,
+            distance: group.publishers as f64 * 1e9 / rate,
+        };
+        Self { window: group.window, tact: group.rate.map(tact) }
+    }
+
+    /// How many messages it may send now, of which it sent so many, and has so many under way.
+    pub fn allows(&self, now: Nanos, sent: u64, under_way: u64) -> u64 {
+        let room = self.room(under_way);
+        match self.tact {
+            Some(tact) => room.min(tact.due_until(now).saturating_sub(sent)),
+            None if room >= self.flock() => room,
+            None => 0,
+        }
+    }
+
+    /// When this message is due; `None`: as soon as the window allows.
+    pub fn due(&self, number: u64) -> Option<Nanos> {
+        self.tact.map(|tact| (tact.first + number as f64 * tact.distance) as Nanos)
+    }
+
+    /// It waits for what is under way.
+    pub fn is_full(&self, under_way: u64) -> bool {
+        self.window.is_some() && self.room(under_way) < self.flock()
+    }
+
+    /// How many more may be under way.
+    pub fn room(&self, under_way: u64) -> u64 {
+        self.window.map_or(u64::MAX, |window| window.saturating_sub(under_way))
+    }
+
+    fn flock(&self) -> u64 {
+        self.window.map_or(1, |window| (window / 4).clamp(1, FLOCK))
+    }
+}
+
+impl Tact {
+    fn due_until(&self, now: Nanos) -> u64 {
+        let passed = now as f64 - self.first;
+        if passed < 0.0 { 0 } else { (passed / self.distance) as u64 + 1 }
+    }
+}

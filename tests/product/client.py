@@ -1,0 +1,86 @@
+"""A client of the network that is polled: less than the Python API does, and so as fast as a test's load has
+to be.
+
+It is a third shell around the same native endpoint and the same control (`hbroker.protocol.client`), beside
+those of `hbroker.connect` and `hbroker.sync`: messages go straight to `Endpoint.publish` and come straight
+from `Endpoint.poll_messages`.
+"""
+
+from __future__ import annotations
+
+from random import SystemRandom
+from typing import Final
+
+from hbroker._native import Endpoint, PublishedEvent
+from hbroker._proto import packet_pb2 as pb
+from hbroker.config import Address
+from hbroker.protocol.client import ClientControl
+from hbroker.protocol.outcome import Resolved, Subscribed
+from hbroker.protocol.subscription import Options
+from hbroker.runtime.hub import new_endpoint
+from hbroker.runtime.identity import Identity
+from hbroker.runtime.turns import clock
+
+__all__ = ["PolledClient"]
+
+_PATIENCE_US: Final = 10_000_000
+_TURN_US: Final = 20_000
+"""How often the control has its turn under load."""
+_BATCH: Final = 1_024
+_DISTRIBUTED: Final = (pb.REASON_SUCCESS, pb.REASON_NO_MATCHING_SUBSCRIBERS)
+
+
+class PolledClient:
+    """One endpoint and its control. `receive_messages`: as in `hbroker.runtime.identity.Profile`."""
+
+    def __init__(self, root: Address, name: str, *, receive_messages: int = 4_096) -> None:
+        identity = Identity.of(name, receive_messages=receive_messages)
+        self.endpoint: Endpoint = new_endpoint(("127.0.0.1", 0), identity)
+        self.control = ClientControl(self.endpoint, SystemRandom(), root, identity.terms)
+        self.acknowledged = 0
+        self.failed = 0
+        """Messages of QoS 1 and 2 that were given up."""
+        self._next_turn = 0
+
+    def turn(self, *, at_once: bool = False) -> None:
+        """Takes events, and does what is due; most of the time it only looks at the clock."""
+        now = clock()
+        if now < self._next_turn and not at_once:
+            return
+        self._next_turn = now + _TURN_US
+        self._take_events(now)
+        if (deadline := self.control.poll_timeout()) is not None and deadline <= now:
+            self.control.handle_timeout(now)
+
+    def resolve(self, topic: str) -> None:
+        """Returns once the owner of a topic is known. Fails where it cannot be."""
+        self.control.resolve(clock(), topic, patience=_PATIENCE_US)
+        self._wait_for(Resolved)
+
+    def subscribe(self, filter: str, options: Options) -> None:
+        """Returns once every owner has the subscription. Fails where one has not."""
+        self.control.subscribe(clock(), filter, options, patience=_PATIENCE_US)
+        self._wait_for(Subscribed)
+
+    def close(self) -> None:
+        """Leaves, and stops the thread."""
+        self.control.leave()
+        self.endpoint.drain(0.2)
+        self.endpoint.shutdown()
+
+    def _take_events(self, now: int) -> None:
+        """What became of messages is only counted; all else is the control's."""
+        while events := self.endpoint.poll_events(_BATCH):
+            for event in events:
+                if type(event) is PublishedEvent:
+                    is_distributed = event.reason in _DISTRIBUTED
+                    self.acknowledged += is_distributed
+                    self.failed += not is_distributed
+                else:
+                    self.control.handle_event(now, event)
+
+    def _wait_for(self, kind: type[Resolved] | type[Subscribed]) -> None:
+        while (outcome := self.control.poll_outcome()) is None:
+            self.endpoint.wait(0.01)
+            self.turn(at_once=True)
+        assert isinstance(outcome, kind), outcome

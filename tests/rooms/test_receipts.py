@@ -1,0 +1,21 @@
+"""The check of a stream of numbers: what it counts is what was done to the stream."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from hbroker.sim.rooms.ledger import Receipts
+
+
+@given(numbers=st.lists(st.integers(0, 40), max_size=80))
+def test_every_arrival_is_counted_once_as_what_it_is(numbers: list[int]) -> None:
+    receipts, seen, late = Receipts(), set[int](), 0
+    for number in numbers:
+        assert receipts.take(number) == (number not in seen)
+        late += number not in seen and any(other > number for other in seen)
+        seen.add(number)
+    assert receipts.received == len(seen)
+    assert receipts.duplicates == len(numbers) - len(seen)
+    assert receipts.disordered == late
+    assert receipts.lost(41) == set(range(41)) - seen
