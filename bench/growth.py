@@ -1,7 +1,7 @@
 """What things cost against how many there are: rows as JSON and a plot for each quantity.
 
-`filters` asks the core's own table (`bench.filters`); all others are runs of `hbroker bench`, each with a
-fresh broker. A size is measured once: what counts is how the cost goes with the size, and the noise of one
+`filters` asks the core's own table (`bench.filters`); all others are runs of `hbroker bench`, with a fresh
+broker each. A size is measured once: what counts is how the cost goes with the size, and the noise of one
 figure is seen in its neighbours. See docs/benchmarks.md for what came of it.
 """
 
@@ -81,14 +81,20 @@ def _filters(_: float) -> Iterator[Row]:
         yield asdict(measure_filters(kind, 10**exponent))
 
 
+def _topics(duration: float) -> Iterator[Row]:
+    for exponent in range(7):
+        topics = 10**exponent
+        yield _loaded(["pairs", "-n", "1", "--topics", str(topics)], duration, topics=topics)
+
+
 def _subscribers(duration: float) -> Iterator[Row]:
-    for count in (1, 10, 100, 1_000, 4_000):
-        window = max(8, 64_000 // count) if count < 1_000 else 64
-        yield _loaded(
-            ["fanout", "-n", str(count), "--window", str(min(4_096, window))],
-            duration,
-            subscribers=count,
-        )
+    for count in (1, 10, 100, 1_000):
+        window = max(_LEAST_WINDOW, _COPIES_UNDER_WAY // count)
+        yield _loaded(["fanout", "-n", str(count), "--window", str(window)], duration, subscribers=count)
+
+
+_LEAST_WINDOW: Final = 64
+_COPIES_UNDER_WAY: Final = 4_096
 
 
 def _payloads(duration: float) -> Iterator[Row]:
@@ -121,6 +127,22 @@ def _depths(_: float) -> Iterator[Row]:
         times = {f"cold_{name}_us": row["cold_us"][name] for name in ("p50", "p99")}
         costs = {name: row[name] for name in ("packets_out", "packets_in", "cached_ns", "cached_packets")}
         yield {"depth": row["depth"] + 1, **times, **costs}
+
+
+def _tree(duration: float) -> Iterator[Row]:
+    for group in _bench(["tree", "--depth", "8", "--duration", str(duration), "--warm-up", "0.5"])["groups"]:
+        depth = int(group["name"].rpartition(" ")[2])
+        yield {"depth": depth, **{name: group[name] for name in _OF_A_GROUP}}
+
+
+_OF_A_GROUP: Final = (
+    "delivered_per_s",
+    "delivered_per_cpu_s",
+    "owner_cpu_s",
+    "lost",
+    "duplicated",
+    "disordered",
+)
 
 
 def _loaded(flags: Sequence[str], duration: float, **size: int) -> Row:
@@ -162,7 +184,7 @@ def _bench(flags: Sequence[str]) -> Row:
 
 def _cost(row: Row) -> float:
     """Nanoseconds of the broker's CPUs for each copy."""
-    rate: float = row["delivered_per_cpu_s"]
+    rate: float | None = row["delivered_per_cpu_s"]
     return 1e9 / rate if rate else 0.0
 
 
@@ -175,12 +197,19 @@ QUANTITIES: Final[dict[str, Quantity]] = {
         {"": lambda row: row["look_up_ns"]},
         by="kind",
     ),
+    "topics": Quantity(
+        "1 pair, QoS 0: the cost of a message, against the topics that come in turn",
+        "topics",
+        "nanoseconds of the broker's CPU for each message",
+        _topics,
+        {"": _cost},
+    ),
     "subscribers": Quantity(
         "One topic, QoS 0: the cost of a copy, against its subscribers",
         "subscribers",
         "nanoseconds of the broker's CPU for each copy",
         _subscribers,
-        {"1 to N": _cost},
+        {"": _cost},
     ),
     "payload": Quantity(
         "8 pairs, QoS 0: the cost of a message, against its payload in bytes",
@@ -203,12 +232,19 @@ QUANTITIES: Final[dict[str, Quantity]] = {
         _sessions,
         {"each": lambda row: row["bytes_each"]},
     ),
+    "tree": Quantity(
+        "A pair at each depth of a chain of nodes, QoS 0: the cost of a message at its owner",
+        "depth",
+        "nanoseconds of the owner's CPU for each message",
+        _tree,
+        {"": _cost},
+    ),
     "depth": Quantity(
         "Finding a topic's owner, against how deep it lies (1: the root)",
         "depth",
         "nanoseconds",
         _depths,
-        {"cold, p50": lambda row: row["cold_p50_us"] * 1e3, "cached": lambda row: row["cached_ns"]},
+        {"cold": lambda row: row["cold_p50_us"] * 1e3, "cached": lambda row: row["cached_ns"]},
     ),
 }
 
