@@ -134,9 +134,12 @@ class _Axis:
         return self.first + share * (self.last - self.first)
 
     def ticks(self) -> Iterator[tuple[float, str]]:
-        """Each power of ten."""
-        for exponent in range(self.low, self.high + 1):
-            yield self.at(10.0**exponent), short(10.0**exponent)
+        """Each power of ten; 2 and 5 between them where there are few."""
+        between = (1, 2, 5) if self.high - self.low <= 2 else (1,)
+        for exponent in range(self.low, self.high):
+            for digit in between:
+                yield self.at(digit * 10.0**exponent), short(digit * 10.0**exponent)
+        yield self.last, short(10.0**self.high)
 
 
 def _text(
