@@ -24,7 +24,7 @@ def as_text(series: Sequence[Series], left_out: Sequence[str]) -> str:
     """The tables, and what has to be said with them. `left_out`: what was not measured, and why."""
     flat_out = [one for one in series if one.plan.rate is None]
     paced = [one for one in series if one.plan.rate is not None]
-    parts = [machine(), ", ".join(_versions(series))]
+    parts = [machine(), "; ".join(_versions(series))]
     if flat_out:
         parts.append(table(_FLAT_OUT, [_flat_out_row(one) for one in flat_out]))
     if paced:
@@ -225,7 +225,7 @@ def _mebibytes(size: float | None) -> str:
 
 
 def _versions(series: Sequence[Series]) -> list[str]:
-    return list(dict.fromkeys(f"{one.contestant.name} {one.contestant.version()}" for one in series))
+    return list(dict.fromkeys(f"{one.contestant.name}: {one.contestant.version()}" for one in series))
 
 
 def machine() -> str:

@@ -97,11 +97,7 @@ _CONFIG: Final = json.dumps(
     {
         "scouting": {"multicast": {"enabled": False}, "gossip": {"enabled": False}},
         "timestamping": {"enabled": False},  # a router would add the time to each message
-        "transport": {
-            "unicast": {"max_sessions": 100_000},  # 1,000 by default
-            # Batches that may wait for a link: 16 is the most, 2 the default.
-            "link": {"tx": {"queue": {"size": {"data": 16}}}},
-        },
+        "transport": {"unicast": {"max_sessions": 100_000}},  # 1,000 by default
     }
 )
 """Of router and clients. Zenoh's sample configuration (DEFAULT_CONFIG.json5) says what each setting does."""
