@@ -61,7 +61,7 @@ class Joined:
 
 
 def measure_joins(root: Broker, count: int, at_once: int) -> Joined:
-    """Has so many nodes join. Those that have not within a minute, in all, have not joined. Raises OSError."""
+    """Has so many nodes join, and gives up those that have not after a minute in all. Raises OSError."""
     sharpen_sleep()
     return asyncio.run(_measure(root, count, at_once))
 
