@@ -66,9 +66,14 @@ impl<'a> PublishView<'a> {
         Cow::Owned(joined)
     }
 
-    /// It is a whole message of `QoS` 0 that is not retained and never expires.
+    /// Bytes of the fields `publish`, tags and lengths included.
+    pub(super) fn fields_len(&self) -> usize {
+        self.fields.len()
+    }
+
+    /// It is a whole message of `QoS` 0 that is not retained and never expires, in one field.
     pub fn is_plain(&self) -> bool {
-        self.qos == 0 && !self.retain && self.expiry_s.is_none() && self.fragment.is_none()
+        self.qos == 0 && !self.retain && self.expiry_s.is_none() && self.fragment.is_none() && !self.split
     }
 
     /// When it outlives its expiry; `Micros::MAX`: never, or nobody knows when it was published.
@@ -86,11 +91,12 @@ impl<'a> PublishView<'a> {
         occurrences(self.fields, packet::PUBLISH)
     }
 
+    /// `known`: a topic that this one may well be, so that it is compared and not checked.
     #[inline]
-    pub(super) fn merge(&mut self, mut message: Reader<'a>) -> Result<(), Malformed> {
+    pub(super) fn merge(&mut self, mut message: Reader<'a>, known: &'a str) -> Result<(), Malformed> {
         while let Some(tag) = message.tag()? {
             match tag {
-                publish::TOPIC => self.topic = message.text()?,
+                publish::TOPIC => self.topic = message.text_like(known)?,
                 publish::PAYLOAD => self.payload = message.bytes()?,
                 publish::PUBLISHER => self.publisher = message.fixed64()?,
                 publish::SEQUENCE => self.sequence = message.varint()?,

@@ -104,6 +104,13 @@ impl<'a> Reader<'a> {
         str::from_utf8(self.bytes()?).map_err(|_| Malformed)
     }
 
+    /// As [`Self::text`]. Where it is the same text as `known`, that is what comes back.
+    #[inline]
+    pub fn text_like(&mut self, known: &'a str) -> Result<&'a str, Malformed> {
+        let bytes = self.bytes()?;
+        if bytes == known.as_bytes() { Ok(known) } else { str::from_utf8(bytes).map_err(|_| Malformed) }
+    }
+
     /// A sub-message.
     #[inline]
     pub fn message(&mut self) -> Result<Reader<'a>, Malformed> {
@@ -151,6 +158,11 @@ impl<'a> Reader<'a> {
 // kept in memory, and cost the loops over fields a store and a load at every step.
 
 fn split_varint(bytes: &[u8], limit: usize) -> Result<(u64, &[u8]), Malformed> {
+    if let Some((value, length)) = bytes.first_chunk().and_then(|&word| join_groups(u64::from_le_bytes(word)))
+        && length <= limit
+    {
+        return Ok((value, &bytes[length..]));
+    }
     let mut value = 0;
     for (index, &byte) in bytes.iter().take(limit).enumerate() {
         value |= u64::from(byte & 0x7f) << (7 * index);
@@ -159,6 +171,20 @@ fn split_varint(bytes: &[u8], limit: usize) -> Result<(u64, &[u8]), Malformed> {
         }
     }
     Err(Malformed)
+}
+
+/// The varint that a word begins with, and its length; None: it does not end within the word.
+fn join_groups(word: u64) -> Option<(u64, usize)> {
+    let ends = !word & 0x8080_8080_8080_8080;
+    if ends == 0 {
+        return None;
+    }
+    // The bytes up to the first whose highest bit is clear; then groups of 7 bits are joined two by two.
+    let bytes = word & (ends ^ (ends - 1)) & 0x7f7f_7f7f_7f7f_7f7f;
+    let pairs = bytes & 0x007f_007f_007f_007f | (bytes & 0x7f00_7f00_7f00_7f00) >> 1;
+    let fours = pairs & 0x0000_3fff_0000_3fff | (pairs & 0x3fff_0000_3fff_0000) >> 2;
+    let value = fours & 0x0fff_ffff | (fours & 0x0fff_ffff_0000_0000) >> 4;
+    Some((value, ends.trailing_zeros() as usize / 8 + 1))
 }
 
 fn skip_value(bytes: &[u8], tag: u32, depth: u32) -> Result<&[u8], Malformed> {

@@ -1,5 +1,7 @@
 //! A datagram, and its packets, as views of the bytes received (§2.2, §2.3).
 
+use std::ops::Range;
+
 use smallvec::SmallVec;
 
 use super::Malformed;
@@ -14,6 +16,7 @@ use crate::schema::{self, Checks, challenge, credit, datagram, header, packet, p
 pub struct DatagramView<'a> {
     pub header: Header<'a>,
     packets: SmallVec<[PacketView<'a>; 1]>,
+    bytes: &'a [u8],
 }
 
 /// The link header (§2.2).
@@ -40,6 +43,8 @@ pub struct PacketView<'a> {
     pub body: Body<'a>,
     /// The whole Packet, as it came.
     pub raw: &'a [u8],
+    /// Where its field begins and ends in the datagram; (0, 0): it is in none.
+    place: (usize, usize),
 }
 
 /// What a packet is about.
@@ -95,7 +100,7 @@ impl<'a> DatagramView<'a> {
     /// Takes what a conforming protobuf parser takes, and nothing else. All of it is checked here,
     /// so no accessor of the view can fail.
     pub fn parse(bytes: &'a [u8]) -> Result<Self, Malformed> {
-        let mut view = Self { header: Header::default(), packets: SmallVec::new() };
+        let mut view = Self { header: Header::default(), packets: SmallVec::new(), bytes };
         let mut reader = Reader::new(bytes, MAX_DEPTH);
         let mut headers = None;
         loop {
@@ -106,9 +111,11 @@ impl<'a> DatagramView<'a> {
                     let message = reader.message()?;
                     view.make_room(message.left(), reader.left());
                     // Read in its place: a view is too large to be moved for each packet.
-                    view.packets.push(PacketView::empty(message.rest()));
+                    let known = view.packets.last().map_or("", PacketView::topic);
+                    let place = (field, bytes.len() - reader.left());
+                    view.packets.push(PacketView { place, ..PacketView::empty(message.rest()) });
                     if let Some(packet) = view.packets.last_mut() {
-                        packet.read(message)?;
+                        packet.read(message, known)?;
                     }
                 }
                 Some(datagram::HEADER) => {
@@ -125,6 +132,13 @@ impl<'a> DatagramView<'a> {
 
     pub fn packets(&self) -> &[PacketView<'a>] {
         &self.packets
+    }
+
+    /// The bytes of these packets' fields; None: they do not stand one behind the other.
+    pub fn encoded(&self, packets: Range<usize>) -> Option<&'a [u8]> {
+        let packets = self.packets.get(packets)?;
+        let is_joined = packets.windows(2).all(|pair| pair[0].place.1 == pair[1].place.0);
+        self.bytes.get(packets.first()?.place.0..packets.last()?.place.1).filter(|_| is_joined)
     }
 
     /// Whether it holds more than a header and padding, and so is to be acknowledged (§3.2).
@@ -159,24 +173,38 @@ impl<'a> Header<'a> {
 }
 
 impl<'a> PacketView<'a> {
-    /// It is unreliable, and holds a body and nothing else.
+    /// It is unreliable, and holds one message and nothing else.
     pub fn is_bare(&self) -> bool {
-        self.delivery == 0 && self.after == 0 && self.retained_for.is_none()
+        let is_all = matches!(&self.body, Body::Publish(publish) if publish.fields_len() == self.raw.len());
+        is_all && self.delivery == 0 && self.after == 0 && self.retained_for.is_none()
+    }
+
+    /// Bytes of its field in the datagram.
+    pub fn encoded_len(&self) -> usize {
+        self.place.1 - self.place.0
+    }
+
+    /// Of a message; empty otherwise.
+    fn topic(&self) -> &'a str {
+        match &self.body {
+            Body::Publish(publish) => publish.topic,
+            _ => "",
+        }
     }
 
     /// A packet from the bytes of one: of a [`Self::raw`] that was kept, or of a body field alone.
     pub fn from_raw(raw: &'a [u8]) -> Result<Self, Malformed> {
         let mut view = Self::empty(raw);
-        view.read(Reader::new(raw, MAX_DEPTH - 1))?;
+        view.read(Reader::new(raw, MAX_DEPTH - 1), "")?;
         Ok(view)
     }
 
     fn empty(raw: &'a [u8]) -> Self {
-        Self { delivery: 0, after: 0, retained_for: None, body: Body::None, raw }
+        Self { delivery: 0, after: 0, retained_for: None, body: Body::None, raw, place: (0, 0) }
     }
 
-    /// Takes in what a packet, of which `message` are the bytes, holds.
-    fn read(&mut self, mut message: Reader<'a>) -> Result<(), Malformed> {
+    /// Takes in what a packet, of which `message` are the bytes, holds. `known`: the topic of the packet before.
+    fn read(&mut self, mut message: Reader<'a>, known: &'a str) -> Result<(), Malformed> {
         let raw = self.raw;
         // Where the body begins. Bodies of one kind merge, a body of another kind takes the place
         // of the one before.
@@ -196,7 +224,7 @@ impl<'a> PacketView<'a> {
                         start = field;
                     }
                     if let Body::Publish(publish) = &mut self.body {
-                        publish.merge(message.message()?)?;
+                        publish.merge(message.message()?, known)?;
                         publish.add_field(&raw[start..raw.len() - message.left()]);
                     }
                 }
