@@ -9,13 +9,11 @@ use std::net::{IpAddr, SocketAddr};
 
 use super::acks::CutView;
 use super::publish::{ACK_MODE_QUEUED, FragmentView};
+use super::reader::MOST_VARINT;
 use crate::schema::{
     ack, address, challenge, credit, cut, datagram, fragment, header, packet, ping, pong, pub_ack, publish,
     reset, user_property,
 };
-
-/// The longest varint: 64 bits, 7 in each byte.
-const MOST_VARINT: usize = 10;
 
 /// The link header to send (§2.2).
 #[derive(Debug, Clone, Copy, Default)]

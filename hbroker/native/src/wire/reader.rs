@@ -10,9 +10,13 @@
 use std::iter;
 
 use super::Malformed;
+use super::shape::{Shape, Span};
 
 /// How deep sub-messages and groups may nest in a datagram.
 pub const MAX_DEPTH: u32 = 100;
+
+/// The longest varint: 64 bits, 7 in each byte.
+pub const MOST_VARINT: usize = 10;
 
 const VARINT: u32 = 0;
 const FIXED64: u32 = 1;
@@ -63,8 +67,17 @@ impl<'a> Reader<'a> {
                 self.rest = rest;
                 Ok(u64::from(first))
             }
-            _ => self.long_varint(10),
+            _ => self.long_varint(MOST_VARINT),
         }
+    }
+
+    /// A varint whose place in `whole`, of which these bytes are a part, is noted.
+    #[inline]
+    pub fn varint_at(&mut self, whole: &[u8], place: &mut Span) -> Result<u64, Malformed> {
+        let before = self.rest;
+        let value = self.varint()?;
+        *place = Shape::span_of(&before[..before.len() - self.rest.len()], whole);
+        Ok(value)
     }
 
     /// A varint's lower half: how fields of 32 bits are read.
@@ -102,13 +115,6 @@ impl<'a> Reader<'a> {
     #[inline]
     pub fn text(&mut self) -> Result<&'a str, Malformed> {
         str::from_utf8(self.bytes()?).map_err(|_| Malformed)
-    }
-
-    /// As [`Self::text`]. Where it is the same text as `known`, that is what comes back.
-    #[inline]
-    pub fn text_like(&mut self, known: &'a str) -> Result<&'a str, Malformed> {
-        let bytes = self.bytes()?;
-        if bytes == known.as_bytes() { Ok(known) } else { str::from_utf8(bytes).map_err(|_| Malformed) }
     }
 
     /// A sub-message.
@@ -158,22 +164,31 @@ impl<'a> Reader<'a> {
 // kept in memory, and cost the loops over fields a store and a load at every step.
 
 fn split_varint(bytes: &[u8], limit: usize) -> Result<(u64, &[u8]), Malformed> {
-    if let Some((value, length)) = bytes.first_chunk().and_then(|&word| join_groups(u64::from_le_bytes(word)))
-        && length <= limit
-    {
-        return Ok((value, &bytes[length..]));
-    }
+    let (value, length) = leading_varint(bytes).filter(|&(_, length)| length <= limit).ok_or(Malformed)?;
+    Ok((value, &bytes[length..]))
+}
+
+/// The varint that begins here, and its length.
+#[inline]
+pub fn leading_varint(bytes: &[u8]) -> Option<(u64, usize)> {
+    let word = bytes.first_chunk().map(|&word| u64::from_le_bytes(word));
+    word.and_then(join_groups).or_else(|| gather_groups(bytes))
+}
+
+/// As [`join_groups`], byte for byte.
+fn gather_groups(bytes: &[u8]) -> Option<(u64, usize)> {
     let mut value = 0;
-    for (index, &byte) in bytes.iter().take(limit).enumerate() {
+    for (index, &byte) in bytes.iter().take(MOST_VARINT).enumerate() {
         value |= u64::from(byte & 0x7f) << (7 * index);
         if byte < 0x80 {
-            return Ok((value, &bytes[index + 1..]));
+            return Some((value, index + 1));
         }
     }
-    Err(Malformed)
+    None
 }
 
 /// The varint that a word begins with, and its length; None: it does not end within the word.
+#[inline]
 fn join_groups(word: u64) -> Option<(u64, usize)> {
     let ends = !word & 0x8080_8080_8080_8080;
     if ends == 0 {

@@ -56,6 +56,54 @@ fn bits_of(value: u64) -> usize {
 }
 
 #[test]
+fn a_packet_is_read_as_if_it_stood_alone_whatever_the_one_before_it_was_like() {
+    let mut rng = SmallRng::seed_from_u64(2);
+    let (mut alike, mut sequence, mut delivery) = (0, 0, 0);
+    for _ in 0..20_000 {
+        let mut datagram = Vec::new();
+        for _ in 0..4 {
+            sequence += 1 << rng.random_range(0..20);
+            delivery += rng.random_range(0..2) * (1 << rng.random_range(0..9));
+            let message = PublishOut {
+                topic: ["a/b", "a/c"][usize::from(rng.random_bool(0.1))],
+                payload: &[7; 4][..rng.random_range(2..5)],
+                sequence: sequence * u64::from(rng.random_bool(0.95)),
+                published_at_us: MESSAGE.published_at_us + sequence,
+                ..MESSAGE
+            };
+            let mut field = publish_field(&message);
+            if rng.random_bool(0.2) {
+                let again = field.clone();
+                field.extend_from_slice(&again[..again.len() * usize::from(rng.random_bool(0.5))]);
+            }
+            put_packet(&mut datagram, delivery, delivery / 2, None, &field);
+        }
+        for _ in 0..rng.random_range(0..3) {
+            let at = rng.random_range(0..datagram.len());
+            datagram[at] = if rng.random_bool(0.5) { rng.random() } else { datagram[at] ^ 1 };
+        }
+        let Ok(view) = DatagramView::parse(&datagram) else {
+            continue;
+        };
+        for packet in view.packets() {
+            let single = PacketView::from_raw(packet.raw).expect("it was valid");
+            assert_eq!(format!("{:?}", packet.alone()), format!("{:?}", single.alone()), "{datagram:x?}");
+        }
+        alike += view.packets().windows(2).filter(|pair| is_same_text(&pair[0], &pair[1])).count();
+    }
+    assert!(alike > 1_000, "{alike} were read by their shape");
+}
+
+/// Whether the topic of the second was not read again.
+fn is_same_text(one: &PacketView<'_>, other: &PacketView<'_>) -> bool {
+    let topic = |packet: &PacketView<'_>| match packet.body {
+        Body::Publish(publish) => publish.topic.as_ptr() as usize,
+        _ => 0,
+    };
+    topic(one) != 0 && topic(one) == topic(other)
+}
+
+#[test]
 fn packets_that_stand_together_are_one_piece() {
     let field = publish_field(&PublishOut { qos: 0, ..MESSAGE });
     let mut datagram = bundle(0);

@@ -9,6 +9,7 @@ use super::acks::{AckView, PubAckView};
 use super::check::check;
 use super::publish::PublishView;
 use super::reader::{MAX_DEPTH, Reader};
+use super::shape::{Shape, Span};
 use crate::schema::{self, Checks, challenge, credit, datagram, header, packet, ping, pong, reset};
 
 /// A datagram that is valid as a whole.
@@ -43,8 +44,9 @@ pub struct PacketView<'a> {
     pub body: Body<'a>,
     /// The whole Packet, as it came.
     pub raw: &'a [u8],
-    /// Where its field begins and ends in the datagram; (0, 0): it is in none.
-    place: (usize, usize),
+    /// Where its field stands in the datagram; (0, 0): it is in none.
+    place: Span,
+    shape: Shape,
 }
 
 /// What a packet is about.
@@ -111,11 +113,16 @@ impl<'a> DatagramView<'a> {
                     let message = reader.message()?;
                     view.make_room(message.left(), reader.left());
                     // Read in its place: a view is too large to be moved for each packet.
-                    let known = view.packets.last().map_or("", PacketView::topic);
                     let place = (field, bytes.len() - reader.left());
+                    if let Some(packet) =
+                        view.packets.last().and_then(|last| last.like(message.rest(), place))
+                    {
+                        view.packets.push(packet);
+                        continue;
+                    }
                     view.packets.push(PacketView { place, ..PacketView::empty(message.rest()) });
                     if let Some(packet) = view.packets.last_mut() {
-                        packet.read(message, known)?;
+                        packet.read(message)?;
                     }
                 }
                 Some(datagram::HEADER) => {
@@ -179,32 +186,49 @@ impl<'a> PacketView<'a> {
         is_all && self.delivery == 0 && self.after == 0 && self.retained_for.is_none()
     }
 
+    /// The same as it would be by itself.
+    #[cfg(test)]
+    pub fn alone(self) -> Self {
+        Self { place: (0, 0), shape: Shape::default(), ..self }
+    }
+
     /// Bytes of its field in the datagram.
     pub fn encoded_len(&self) -> usize {
         self.place.1 - self.place.0
     }
 
-    /// Of a message; empty otherwise.
-    fn topic(&self) -> &'a str {
-        match &self.body {
-            Body::Publish(publish) => publish.topic,
-            _ => "",
-        }
-    }
-
     /// A packet from the bytes of one: of a [`Self::raw`] that was kept, or of a body field alone.
     pub fn from_raw(raw: &'a [u8]) -> Result<Self, Malformed> {
         let mut view = Self::empty(raw);
-        view.read(Reader::new(raw, MAX_DEPTH - 1), "")?;
+        view.read(Reader::new(raw, MAX_DEPTH - 1))?;
         Ok(view)
     }
 
     fn empty(raw: &'a [u8]) -> Self {
-        Self { delivery: 0, after: 0, retained_for: None, body: Body::None, raw, place: (0, 0) }
+        Self {
+            delivery: 0,
+            after: 0,
+            retained_for: None,
+            body: Body::None,
+            raw,
+            place: (0, 0),
+            shape: Shape::default(),
+        }
     }
 
-    /// Takes in what a packet, of which `message` are the bytes, holds. `known`: the topic of the packet before.
-    fn read(&mut self, mut message: Reader<'a>, known: &'a str) -> Result<(), Malformed> {
+    /// The next packet, where it is a message like this one's.
+    fn like(&self, raw: &'a [u8], place: Span) -> Option<Self> {
+        let Body::Publish(publish) = &self.body else {
+            return None;
+        };
+        let found = self.shape.find(self.raw, raw)?;
+        let publish = publish.like(found, self.shape.payload, self.raw, raw);
+        let (delivery, after) = (found.delivery, found.after);
+        Some(Self { delivery, after, body: Body::Publish(publish), raw, place, ..*self })
+    }
+
+    /// Takes in what a packet, of which `message` are the bytes, holds.
+    fn read(&mut self, mut message: Reader<'a>) -> Result<(), Malformed> {
         let raw = self.raw;
         // Where the body begins. Bodies of one kind merge, a body of another kind takes the place
         // of the one before.
@@ -215,16 +239,18 @@ impl<'a> PacketView<'a> {
                 return Ok(());
             };
             match tag {
-                packet::DELIVERY => self.delivery = message.varint()?,
-                packet::AFTER => self.after = message.varint()?,
+                packet::DELIVERY => self.delivery = message.varint_at(raw, &mut self.shape.delivery)?,
+                packet::AFTER => self.after = message.varint_at(raw, &mut self.shape.after)?,
                 packet::RETAINED_FOR => self.retained_for = Some(message.varint()?),
                 packet::PUBLISH => {
                     if !matches!(self.body, Body::Publish(_)) {
                         self.body = Body::Publish(PublishView::default());
+                        let Shape { delivery, after, .. } = self.shape;
+                        self.shape = Shape { delivery, after, ..Shape::default() };
                         start = field;
                     }
                     if let Body::Publish(publish) = &mut self.body {
-                        publish.merge(message.message()?, known)?;
+                        publish.merge(message.message()?, raw, &mut self.shape)?;
                         publish.add_field(&raw[start..raw.len() - message.left()]);
                     }
                 }
