@@ -133,13 +133,14 @@ def _told(
         "--cpus": ",".join(map(str, sorted(plan.cpus))),
         "--qos": plan.qos,
         "--payload": _PAYLOAD_BYTES,
-        "--topics": plan.topics,
         "--window": plan.window,
         "--warm-up": timing.warm_up,
         "--duration": timing.duration,
     }
     if plan.rate is not None:
         flags["--rate"] = plan.rate
+    if plan.topics > 1:
+        flags["--topics"] = plan.topics
     command = [*load, layout, "--json"]
     command += [str(word) for flag in flags.items() for word in flag]
     patience = timing.warm_up + timing.duration + _PATIENCE_S

@@ -19,6 +19,8 @@ use super::payload::{Stamp, Template};
 
 /// Nothing came for so long while the windows were full.
 const STALL: Nanos = 250_000_000;
+/// Looks are no further apart, unless whoever looks was held up himself: what came meanwhile he has still to see.
+const HELD_UP: Nanos = 100_000_000;
 /// Times are counted in steps of 64 ns and up to ten minutes, to three digits.
 const TIMES: (Nanos, Nanos, u8) = (100, 600_000_000_000, 3);
 
@@ -48,6 +50,12 @@ pub struct Group {
 impl Plan {
     pub fn publishers(&self) -> usize {
         self.groups.iter().map(|group| group.publishers).sum()
+    }
+
+    /// Which of its publisher's topics a message is of, and its number among those of the topic.
+    fn place(&self, number: u64) -> (usize, u64) {
+        // Most loads have one, and a division costs as much as the check.
+        if self.topics == 1 { (0, number) } else { ((number % self.topics) as usize, number / self.topics) }
     }
 }
 
@@ -154,6 +162,7 @@ pub struct Load {
     template: Template,
     /// When it began; `None`: it has not, or is over.
     running: Option<Nanos>,
+    looked: Nanos,
 }
 
 impl Load {
@@ -170,6 +179,7 @@ impl Load {
             accounts: plan.groups.iter().map(account).collect(),
             template: Template::new(plan.payload),
             running: None,
+            looked: 0,
             plan,
         }
     }
@@ -183,6 +193,7 @@ impl Load {
     /// Publishers may send from now on.
     pub fn start(&mut self, now: Nanos) {
         self.running = Some(now);
+        self.looked = now;
         self.accounts.iter_mut().for_each(|account| account.moved = now);
     }
 
@@ -201,7 +212,7 @@ impl Load {
 
     /// Which of its topics a publisher's next message is of.
     pub fn next_topic(&self, stream: usize) -> usize {
-        (self.streams[stream].sent % self.plan.topics) as usize
+        self.plan.place(self.streams[stream].sent).0
     }
 
     /// The payload of a publisher's next message, which may be sent now.
@@ -245,8 +256,8 @@ impl Load {
         let stream = &mut self.streams[stamp.stream];
         let account = &mut self.accounts[stream.group];
         account.moved = now;
-        let topic = (stamp.number % self.plan.topics) as usize;
-        match heard.topics[topic].note(stamp.number / self.plan.topics) {
+        let (topic, number) = self.plan.place(stamp.number);
+        match heard.topics[topic].note(number) {
             Arrival::InOrder => {}
             Arrival::Late => account.counts.disordered += 1,
             Arrival::Again => {
@@ -261,12 +272,16 @@ impl Load {
         account.times.latency.saturating_record(now.saturating_sub(stamp.due));
     }
 
-    /// Writes off what is under way where nothing has come for long. To be called now and then.
+    /// Writes off what is under way where nothing has come for long. To be called every 50 ms.
     pub fn look(&mut self, now: Nanos) {
         if self.running.is_none() {
             return;
         }
+        let passed = now.saturating_sub(std::mem::replace(&mut self.looked, now));
         for (group, account) in self.accounts.iter_mut().enumerate() {
+            if passed > HELD_UP {
+                account.moved += passed;
+            }
             if now.saturating_sub(account.moved) < STALL {
                 continue;
             }
@@ -292,9 +307,12 @@ impl Load {
 
     /// When the next message of a paced publisher is due; `None`: none is paced, or their windows are full.
     pub fn next_due(&self) -> Option<Nanos> {
-        let open =
-            self.streams.iter().enumerate().filter(|(_, stream)| stream.pace.room(stream.under_way()) > 0);
-        open.filter_map(|(number, _)| self.due_at(number)).min()
+        let start = self.running?;
+        let due = |stream: &Stream| {
+            let due = stream.pace.due(stream.sent)?;
+            (stream.pace.room(stream.under_way()) > 0).then_some(start + due)
+        };
+        self.streams.iter().filter_map(due).min()
     }
 
     /// Everything that was counted, now, of each group.

@@ -3,3 +3,4 @@
 mod checking;
 mod languages;
 mod loads;
+mod securing;

@@ -16,6 +16,12 @@ fn paced(window: Option<u64>, rate: Option<f64>, plan: Plan) -> Plan {
     Plan { groups: vec![Group { window, rate, ..plan.groups[0] }], ..plan }
 }
 
+/// Looks as the thread does, every 50 ms, until this time.
+fn look(load: &mut Load, from: Nanos, to: Nanos) {
+    (from..=to).step_by(50_000_000).for_each(|now| load.look(now));
+    load.look(to);
+}
+
 fn counts(load: &Load) -> Counts {
     load.counts().iter().sum()
 }
@@ -67,9 +73,9 @@ fn what_is_lost_does_not_narrow_the_window_and_what_stalls_is_written_off() {
     load.note_received(0, &sent[99], SECOND);
     assert_eq!(load.may_send(0, SECOND), 100);
     (0..100).for_each(|_| drop(send(&mut load, 0, SECOND)));
-    load.look(SECOND + SECOND / 10);
+    look(&mut load, 0, SECOND + SECOND / 5);
     assert_eq!(load.may_send(0, 2 * SECOND), 0);
-    load.look(2 * SECOND);
+    look(&mut load, SECOND + SECOND / 5, SECOND + SECOND / 4);
     assert_eq!(load.may_send(0, 2 * SECOND), 100);
     let counts = counts(&load);
     assert_eq!((counts.sent, counts.delivered, counts.lost, counts.stalls), (200, 1, 199, 1));
@@ -131,7 +137,7 @@ fn an_open_loop_has_no_limit_and_no_stalls() {
     let mut load = Load::new(paced(None, None, plan(1, &[(0, 1)])));
     load.start(0);
     (0..1_000).for_each(|_| drop(send(&mut load, 0, 0)));
-    load.look(9 * SECOND);
+    look(&mut load, 0, 9 * SECOND);
     assert_eq!((load.may_send(0, 9 * SECOND), counts(&load).stalls), (u64::MAX, 0));
 }
 
@@ -189,13 +195,13 @@ fn groups_have_paces_counts_and_stalls_of_their_own() {
     // It comes to the wrong one.
     load.note_received(0, &fast[1], 1_000);
     // The sparse one is heard of all the time, and yet the others' windows open again.
-    load.look(SECOND / 5);
+    look(&mut load, 0, SECOND / 5);
     let second = send(&mut load, 0, SECOND / 5);
     load.note_received(0, &second, SECOND / 5);
-    load.look(SECOND * 3 / 10);
+    look(&mut load, SECOND / 5, SECOND * 3 / 10);
     assert_eq!([1, 2].map(|stream| load.may_send(stream, SECOND)), [1, 0], "not all are full");
     (0..1).for_each(|_| drop(send(&mut load, 1, SECOND)));
-    load.look(SECOND);
+    look(&mut load, SECOND * 3 / 10, SECOND);
     assert_eq!([1, 2].map(|stream| load.may_send(stream, SECOND)), [4, 4]);
     let [of_sparse, of_full] = &load.counts()[..] else { panic!("two groups") };
     let expected = Counts { sent: 2, delivered: 2, damaged: 1, acknowledged: 1, ..Counts::default() };
@@ -206,4 +212,16 @@ fn groups_have_paces_counts_and_stalls_of_their_own() {
     let times: Vec<_> = load.times().collect();
     assert_eq!((times[0].latency.len(), times[1].latency.len()), (2, 1));
     assert_eq!((times[0].lateness.len(), times[1].lateness.len()), (2, 0));
+}
+
+#[test]
+fn a_load_that_was_held_up_itself_takes_what_it_has_not_seen_yet_for_no_stall() {
+    let mut load = Load::new(plan(1, &[(0, 1)]));
+    load.start(0);
+    (0..100).for_each(|_| drop(send(&mut load, 0, 0)));
+    look(&mut load, 0, SECOND / 5);
+    load.look(5 * SECOND);
+    assert_eq!(counts(&load).stalls, 0, "200 ms of silence, and nobody who listened");
+    look(&mut load, 5 * SECOND, 5 * SECOND + SECOND / 20);
+    assert_eq!(counts(&load).stalls, 1);
 }
