@@ -12,6 +12,7 @@ mod commands;
 pub mod counters;
 pub mod credit;
 mod datagrams;
+mod deliveries;
 pub mod directory;
 pub mod distribution;
 pub mod event;
@@ -259,7 +260,7 @@ impl Engine {
         };
         match handoff {
             Handoff::Deliver { parcel, targets } => forwarder.deliver(now, parcel, targets, &mut self.out),
-            Handoff::Settled { ticket } => forwarder.settle(ticket, &mut self.out),
+            Handoff::Settled { tickets } => forwarder.settle(tickets, &mut self.out),
             Handoff::Gone { session } => forwarder.routes.forget_session(session),
             Handoff::Pressure { worker, is_high } => {
                 self.throttle.set(worker, is_high);

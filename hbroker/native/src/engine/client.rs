@@ -120,7 +120,7 @@ impl Engine {
 
     fn acknowledge(&mut self, (id, delivery): Receipt) {
         if let Some(entry) = self.out.links.get_mut(id) {
-            entry.link.acknowledge(delivery, Success::Done);
+            entry.link.acknowledge(delivery, delivery, Success::Done);
             self.out.links.touch(id);
         }
     }

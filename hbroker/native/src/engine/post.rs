@@ -6,7 +6,7 @@
 use crate::Micros;
 use crate::broken::Defect;
 use crate::engine::counters::{Counters, Drop};
-use crate::engine::ledger::Ticket;
+use crate::engine::ledger::Tickets;
 use crate::engine::links::Entry;
 use crate::engine::load::Docket;
 use crate::engine::outlet::Outlet;
@@ -23,7 +23,7 @@ use crate::wire::PubAckView;
 #[derive(Default)]
 pub struct Loose {
     /// Tickets that no copy holds any more.
-    pub tickets: Vec<Ticket>,
+    pub tickets: Tickets,
     /// Sessions whose queue overflowed, and that would rather end (§7.8).
     pub overflowed: Vec<SessionKey>,
     /// Messages of shared groups whose member is gone.
@@ -294,7 +294,7 @@ fn give(
     entry: &mut Entry,
     parcel: Parcel,
     (counters, load): (&mut Counters, &mut Option<Box<Load>>),
-    released: &mut Vec<Ticket>,
+    released: &mut Tickets,
 ) {
     let (chain, field) = (Chain::Topic(parcel.chain), parcel.field.clone());
     let Ok(delivery) = entry.link.queue_reliable(chain, field, parcel.retained_for) else {

@@ -194,7 +194,7 @@ impl Publisher {
             }
         }
         let key = self.in_flight.insert(part);
-        Ticket { worker: 0, key: u32::try_from(key).expect("fewer than 2^32 parts fit in memory") }
+        Ticket { worker: 0, place: 0, key: u32::try_from(key).expect("fewer than 2^32 parts fit in memory") }
     }
 
     /// Gives back the part of a ticket, which is spent.

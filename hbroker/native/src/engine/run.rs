@@ -13,15 +13,18 @@ use super::{Engine, Side};
 use crate::Micros;
 use crate::engine::counters::Drop;
 use crate::engine::forward::{Forwarder, wants};
+use crate::engine::load::Docket;
 use crate::engine::outlet::Outlet;
+use crate::engine::routes::Route;
 use crate::link_id::{LinkId, SessionKey};
 use crate::load::latency::Sample;
 use crate::load::topics::Mark;
+use crate::tables::match_set::Subscriber;
 use crate::wire::{Body, PacketView, PublishView};
 
 /// What the telemetry notes of a run (see [`Docket`](crate::engine::load::Docket)).
 #[derive(Default)]
-struct Notes {
+pub(super) struct Notes {
     mark: Mark,
     /// Those that are timed, by their place in the run.
     timed: SmallVec<[(usize, Arc<Sample>); 2]>,
@@ -60,11 +63,7 @@ impl Forwarder {
         let Ok(route) = self.routes.find(now, topic) else {
             return false;
         };
-        let is_elsewhere = |key: SessionKey| key.worker() != worker;
-        if route.reserved
-            || route.groups.iter().next().is_some()
-            || route.subscribers.iter().any(|subscriber| is_elsewhere(subscriber.session))
-        {
+        if !is_plain(&route, worker) {
             return false;
         }
         out.counters.messages_in += run.len() as u64;
@@ -78,7 +77,7 @@ impl Forwarder {
 
 impl Outlet {
     /// Offers a session the messages of a run, as [`Outlet::offer_copy`] does each.
-    fn offer_run(&mut self, key: SessionKey, run: &[PacketView<'_>], notes: &Notes) {
+    pub(super) fn offer_run(&mut self, key: SessionKey, run: &[PacketView<'_>], notes: &Notes) {
         let Some(session) = self.sessions.get_mut(key) else {
             return;
         };
@@ -110,7 +109,7 @@ impl Outlet {
 
 impl Notes {
     /// Counts the messages of a run as taken over. `known`: their route's mark.
-    fn of(
+    pub(super) fn of(
         run: &[PacketView<'_>],
         now: Micros,
         known: Option<&std::cell::Cell<Mark>>,
@@ -125,6 +124,21 @@ impl Notes {
         let timed = (0..run.len()).filter_map(|place| Some((place, load.latency.begin(now)?)));
         Self { mark, timed: timed.collect() }
     }
+
+    /// For each message of the run, where its copies are counted.
+    pub(super) fn dockets<'a>(&'a self, run: &'a [PacketView<'_>]) -> impl Iterator<Item = Docket> + 'a {
+        let mut timed = self.timed.iter().peekable();
+        messages(run).enumerate().map(move |(place, publish)| {
+            let sample = timed.next_if(|(due, _)| *due == place).map(|(_, sample)| Arc::clone(sample));
+            Docket::new(self.mark, publish, sample)
+        })
+    }
+}
+
+/// Whether a route leads to sessions of this worker alone.
+pub(super) fn is_plain(route: &Route<'_>, worker: u8) -> bool {
+    let is_elsewhere = |subscriber: &Subscriber| subscriber.session.worker() != worker;
+    !route.reserved && route.groups.iter().next().is_none() && !route.subscribers.iter().any(is_elsewhere)
 }
 
 /// How many plain messages of one topic these packets begin with.
@@ -137,7 +151,7 @@ fn run_length(packets: &[PacketView<'_>]) -> usize {
 }
 
 /// The messages of a run.
-fn messages<'a, 'b>(run: &'a [PacketView<'b>]) -> impl Iterator<Item = &'a PublishView<'b>> {
+pub(super) fn messages<'a, 'b>(run: &'a [PacketView<'b>]) -> impl Iterator<Item = &'a PublishView<'b>> {
     run.iter().filter_map(|packet| match &packet.body {
         Body::Publish(publish) => Some(publish),
         _ => None,

@@ -5,6 +5,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use bytes::Bytes;
+use smallvec::SmallVec;
 
 use super::{Engine, Side, Unpublishable};
 use crate::Micros;
@@ -168,12 +169,18 @@ impl Engine {
         }
         let mut topics = BTreeSet::new();
         for (first, last) in puback.ranges() {
-            while let Some(entry) = self.out.links.get_mut(id)
-                && let Some(ticket) = entry.ledger.settle_within(first, last)
-                && let Side::Client(client) = &mut self.side
-            {
+            let mut tickets: SmallVec<[Ticket; 32]> = SmallVec::new();
+            if let Some(entry) = self.out.links.get_mut(id) {
+                entry.ledger.settle(first, last, |ticket| tickets.push(ticket));
+            }
+            for ticket in tickets {
+                let Side::Client(client) = &mut self.side else {
+                    return;
+                };
                 let part = client.publisher.settle(ticket);
-                entry.credit.settle(part.field.len());
+                if let Some(entry) = self.out.links.get_mut(id) {
+                    entry.credit.settle(part.field.len());
+                }
                 if moves(puback.reason) || client.publisher.is_held(&part.topic) {
                     topics.insert(Arc::clone(&part.topic));
                 }
