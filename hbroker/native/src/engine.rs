@@ -7,6 +7,7 @@
 
 pub mod accounts;
 pub mod backlog;
+pub mod blocks;
 mod client;
 mod commands;
 pub mod counters;
@@ -65,6 +66,7 @@ use crate::engine::directory::Directory;
 use crate::engine::event::{DownReason, Event};
 use crate::engine::forward::Forwarder;
 use crate::engine::inbox::Inbox;
+use crate::engine::ledger::Ticket;
 use crate::engine::links::Links;
 use crate::engine::outlet::{Handoff, Outlet};
 use crate::engine::parts::Splitter;
@@ -132,6 +134,8 @@ struct Client {
     /// Tokens for owners that were resolved and not yet written to.
     tokens: std::collections::HashMap<SocketAddr, Vec<u8>, Keyed>,
     paused: Pauses,
+    /// What a PUBACK settles, while it does.
+    answered: Vec<Ticket>,
 }
 
 pub struct Engine {

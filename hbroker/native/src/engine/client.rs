@@ -31,6 +31,7 @@ impl Client {
             inbox: Inbox::new(config),
             tokens: HashMap::with_hasher(keyed),
             paused: Pauses::new(keyed),
+            answered: Vec::new(),
         }
     }
 

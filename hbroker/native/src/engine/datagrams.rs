@@ -138,7 +138,7 @@ impl Engine {
         mut packets: &[PacketView<'_>],
     ) {
         while let [packet, others @ ..] = packets {
-            let run = self.forward_run(now, id, packets);
+            let run = if packet.delivery == 0 { self.forward_run(now, id, packets) } else { 0 };
             if run == 0 && packet.delivery == 0 {
                 self.handle_body(now, id, source, packet);
             }

@@ -4,16 +4,16 @@
 //! of what it waits for. Each has its own delivery to each subscriber all the same, and is acknowledged for itself. Whatever is not plain, or came
 //! out of turn, goes by [`Engine::forward`].
 
-use bytes::Bytes;
 use smallvec::SmallVec;
 
 use super::run::{Notes, is_plain, messages};
 use super::{Engine, Side};
 use crate::Micros;
 use crate::broken::Defect;
+use crate::engine::blocks::Copies;
 use crate::engine::distribution::{Distribution, Origin};
 use crate::engine::forward::{Forwarder, wants};
-use crate::engine::ledger::{Ticket, Tickets};
+use crate::engine::ledger::Ticket;
 use crate::engine::outlet::Outlet;
 use crate::engine::parcel::Parcel;
 use crate::engine::parts::chain_of;
@@ -22,14 +22,9 @@ use crate::link_id::{LinkId, SessionKey};
 use crate::tables::match_set::Subscriber;
 use crate::wire::{Body, PacketView, PublishView};
 
-/// Messages are copied into blocks of so many bytes; one that is larger has its own. A block stays while one of its messages does. For each of
-/// them that is no more than a session's credit and the bounds of its queue allow for as many messages (§9).
-const BLOCK: usize = 1_024;
 /// Messages of one run at most: each has a place in a record.
 const MOST: usize = 1_024;
 
-/// Each message of a run as it is kept.
-type Fields = SmallVec<[Bytes; 16]>;
 /// The ticket of each message of a run that its PUBACK waits for.
 type Held = SmallVec<[Ticket; 16]>;
 
@@ -67,7 +62,8 @@ impl Engine {
 }
 
 impl Forwarder {
-    /// Takes the messages of a run over, as [`Forwarder::forward`] does each. False: each is to be forwarded by itself.
+    /// Takes the messages of a run over, as [`Forwarder::forward`] does each; what it holds back of their PUBACKs meanwhile, it leaves loose. False: each
+    /// is to be forwarded by itself.
     fn forward_deliveries(
         &mut self,
         now: Micros,
@@ -101,7 +97,8 @@ impl Forwarder {
         let is_early = first.ack_queued || Defect::AcknowledgesEarly.is_present();
         let held = if is_early { Held::new() } else { hold(distribution, run, origin) };
         let chain = chain_of(0, first.topic.as_bytes());
-        let kept = Kept { run, fields: copies_of(run), chain, notes: &notes };
+        let fields = distribution.blocks.copy_all(messages(run).map(PublishView::field));
+        let kept = Kept { run, fields, chain, notes: &notes };
         for subscriber in subscribers {
             if subscriber.qos == 0 {
                 out.offer_run(subscriber.session, run, &notes);
@@ -112,9 +109,7 @@ impl Forwarder {
         if is_early {
             out.acknowledge_run(origin, count, Success::Done);
         }
-        let mut tickets = Tickets::default();
-        tickets.extend(held);
-        tickets.drain().for_each(|span| self.settle(span, out));
+        out.loose.tickets.extend(held);
         true
     }
 }
@@ -122,7 +117,7 @@ impl Forwarder {
 /// What each session that gets a run at `QoS` 1 or 2 keeps of it.
 struct Kept<'a, 'b> {
     run: &'a [PacketView<'b>],
-    fields: Fields,
+    fields: Copies,
     chain: u64,
     notes: &'a Notes,
 }
@@ -164,7 +159,8 @@ fn run_length(packets: &[PacketView<'_>]) -> usize {
         return 0;
     };
     let continues = |place: u64, publish: &PublishView<'_>| {
-        let follows = publish.publisher == first.publisher && publish.sequence == first.sequence.wrapping_add(place);
+        let follows =
+            publish.publisher == first.publisher && publish.sequence == first.sequence.wrapping_add(place);
         publish.is_simple()
             && (publish.qos == 1 || publish.qos == 2 && follows)
             && (publish.qos, publish.ack_queued) == (first.qos, first.ack_queued)
@@ -195,27 +191,6 @@ fn hold(distribution: &mut Distribution, run: &[PacketView<'_>], origin: Origin)
     each.collect()
 }
 
-/// Copies the messages of a run.
-fn copies_of(mut run: &[PacketView<'_>]) -> Fields {
-    let mut fields = Fields::new();
-    while !run.is_empty() {
-        let mut bytes = 0;
-        let fits = |publish: &&PublishView<'_>| {
-            bytes += publish.field().len();
-            bytes <= BLOCK
-        };
-        let count = messages(run).take_while(fits).count().max(1);
-        let (together, others) = run.split_at(count);
-        let length = messages(together).map(|publish| publish.field().len()).sum();
-        let mut block = Vec::with_capacity(length);
-        messages(together).for_each(|publish| block.extend_from_slice(&publish.field()));
-        let mut block = Bytes::from(block);
-        fields.extend(messages(together).map(|publish| block.split_to(publish.field().len())));
-        run = others;
-    }
-    fields
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -223,31 +198,17 @@ mod tests {
     use crate::wire::{DatagramView, PublishOut};
 
     #[test]
-    fn messages_share_blocks_and_are_what_they_were() {
-        let sizes = [10, 400, 500, 200, 5_000, 1, 1_100, 300];
-        let mut datagram = Vec::new();
-        for (delivery, size) in (1..).zip(sizes) {
-            let mut field = Vec::new();
-            let payload = vec![delivery as u8; size];
-            wire::put_publish_field(&mut field, &PublishOut { topic: "t", payload: &payload, qos: 1, ..PublishOut::default() });
-            wire::put_packet(&mut datagram, delivery, 0, None, &field);
-        }
-        let view = DatagramView::parse(&datagram).unwrap();
-        let run = view.packets();
-        assert_eq!(run_length(run), sizes.len());
-        let fields = copies_of(run);
-        assert!(messages(run).map(PublishView::field).eq(fields.iter().map(|field| &field[..])));
-        let blocks: Vec<usize> =
-            fields.chunk_by(|one, next| one.as_ptr_range().end == next.as_ptr()).map(<[_]>::len).collect();
-        assert!(blocks.len() >= 5, "{blocks:?}");
-    }
-
-    #[test]
     fn a_run_ends_where_something_is_different() {
         let length = |change: fn(usize, &mut PublishOut<'_>, &mut u64)| {
             let mut datagram = Vec::new();
             for place in 0..6 {
-                let mut out = PublishOut { topic: "t", qos: 2, publisher: 7, sequence: 40 + place as u64, ..PublishOut::default() };
+                let mut out = PublishOut {
+                    topic: "t",
+                    qos: 2,
+                    publisher: 7,
+                    sequence: 40 + place as u64,
+                    ..PublishOut::default()
+                };
                 let mut delivery = 10 + place as u64;
                 change(place, &mut out, &mut delivery);
                 let mut field = Vec::new();

@@ -6,12 +6,12 @@
 //! Messages that were taken over together (`deliveries`) share a record, with a place in it for each: they have one topic, and came one behind
 //! the other over one link. Each is acknowledged for itself.
 
-use bytes::Bytes;
 use hashbrown::HashMap;
 use slab::Slab;
 use smallvec::SmallVec;
 
 use crate::Micros;
+use crate::engine::blocks::Blocks;
 use crate::engine::ledger::{Span, Ticket};
 use crate::engine::load::Docket;
 use crate::engine::outlet::{Handoff, Outlet, Target, Targets};
@@ -54,11 +54,14 @@ pub struct Distribution {
     open: usize,
     /// The open messages of QoS 2, each by itself in its record.
     by_id: HashMap<MessageId, u32, Keyed>,
+    /// For the messages that are kept.
+    pub blocks: Blocks,
 }
 
 impl Distribution {
     pub fn new(worker: u8, hasher: Keyed) -> Self {
-        Self { worker, pending: Slab::new(), open: 0, by_id: HashMap::with_hasher(hasher) }
+        let by_id = HashMap::with_hasher(hasher);
+        Self { worker, pending: Slab::new(), open: 0, by_id, blocks: Blocks::default() }
     }
 
     /// Opens a message, of QoS 2 with its id. Its copies are added by [`Self::distribute`]; the caller holds one ticket itself
@@ -93,13 +96,12 @@ impl Distribution {
         out: &mut Outlet,
     ) {
         let field = publish.field();
-        // One allocation serves all copies that are kept, and is made only if there is one. The last takes it without counting
-        // itself: of a message for one subscriber nothing is counted.
+        // One copy of its bytes serves all that are kept, and is made only if there is one.
         let mut made: Option<Parcel> = None;
-        let make = || Parcel {
+        let make = |blocks: &mut Blocks| Parcel {
             ticket,
             docket: docket.clone(),
-            ..Parcel::new(publish, Bytes::copy_from_slice(&field))
+            ..Parcel::new(publish, blocks.copy(&field))
         };
         let mut last = None;
         let mut remote: SmallVec<[(u8, Targets); 4]> = SmallVec::new();
@@ -114,7 +116,7 @@ impl Distribution {
             } else if target.qos == 0 {
                 out.offer_copy(target.session, &field, None, docket);
             } else if let Some(target) = last.replace(target) {
-                let parcel = made.get_or_insert_with(make).clone();
+                let parcel = made.get_or_insert_with(|| make(&mut self.blocks)).clone();
                 self.keep(now, parcel, target, out);
             }
         }
@@ -124,11 +126,11 @@ impl Distribution {
                 let kept = targets.iter().filter(|target| target.qos > 0).count();
                 self.add_copies(ticket, u32::try_from(kept).unwrap_or(u32::MAX));
             }
-            let parcel = made.get_or_insert_with(make).clone();
+            let parcel = made.get_or_insert_with(|| make(&mut self.blocks)).clone();
             out.handoffs.push_back((worker, Handoff::Deliver { parcel, targets }));
         }
         if let Some(target) = last {
-            let parcel = made.unwrap_or_else(make);
+            let parcel = made.unwrap_or_else(|| make(&mut self.blocks));
             self.keep(now, parcel, target, out);
         }
     }
@@ -198,7 +200,8 @@ impl Distribution {
         let topic = SmallVec::from_slice(topic.as_bytes());
         let copies = SmallVec::from_elem(1, count.into());
         let pending = Pending { origin: Some(origin), id, copies, open: count.into(), topic };
-        let key = u32::try_from(self.pending.insert(pending)).expect("fewer than 2^32 messages fit in memory");
+        let key =
+            u32::try_from(self.pending.insert(pending)).expect("fewer than 2^32 messages fit in memory");
         self.open += usize::from(count);
         self.by_id.extend(id.map(|id| (id, key)));
         Span { first: Ticket { worker: self.worker, place: 0, key }, count }

@@ -125,7 +125,8 @@ impl Forwarder {
         if worker != self.worker {
             out.handoffs.push_back((worker, Handoff::Settled { tickets }));
         } else {
-            self.distribution.settle(tickets, |origin, count| out.acknowledge_run(origin, count, Success::Done));
+            self.distribution
+                .settle(tickets, |origin, count| out.acknowledge_run(origin, count, Success::Done));
         }
     }
 

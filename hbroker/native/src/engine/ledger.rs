@@ -129,6 +129,11 @@ impl<T> Ledger<T> {
         }
     }
 
+    /// Gives back the memory that it does not need now.
+    pub fn rest(&mut self) {
+        self.entries.shrink_to_fit();
+    }
+
     /// Takes every open entry, oldest first.
     pub fn take_all(&mut self) -> impl DoubleEndedIterator<Item = T> + use<T> {
         std::mem::take(self).entries.into_iter().filter_map(|(_, entry)| entry)
@@ -236,9 +241,25 @@ mod tests {
     fn tickets_that_follow_one_another_are_one_span() {
         let mut tickets = Tickets::default();
         let other = Ticket { key: 8, ..ticket(6) };
-        tickets.extend([ticket(3), ticket(4), ticket(5), other, ticket(5), ticket(4), ticket(u16::MAX), ticket(0)]);
+        tickets.extend([
+            ticket(3),
+            ticket(4),
+            ticket(5),
+            other,
+            ticket(5),
+            ticket(4),
+            ticket(u16::MAX),
+            ticket(0),
+        ]);
         let spans: Vec<_> = tickets.drain().map(|span| (span.first, span.count)).collect();
-        let expected = [(ticket(3), 3), (other, 1), (ticket(5), 1), (ticket(4), 1), (ticket(u16::MAX), 1), (ticket(0), 1)];
+        let expected = [
+            (ticket(3), 3),
+            (other, 1),
+            (ticket(5), 1),
+            (ticket(4), 1),
+            (ticket(u16::MAX), 1),
+            (ticket(0), 1),
+        ];
         assert_eq!(spans, expected);
         assert!(tickets.is_empty());
     }

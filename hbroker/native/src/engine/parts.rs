@@ -10,6 +10,7 @@ use bytes::Bytes;
 use rustc_hash::FxHasher;
 
 use crate::Micros;
+use crate::engine::blocks::Blocks;
 use crate::link::{DATAGRAM_OVERHEAD, MOST_BODY};
 use crate::wire::{self, FragmentView, PublishOut};
 
@@ -75,11 +76,15 @@ pub struct Splitter {
     publisher: u64,
     next_sequence: u64,
     max_datagram: usize,
+    /// The message that is being made.
+    field: Vec<u8>,
+    blocks: Blocks,
 }
 
 impl Splitter {
     pub fn new(publisher: u64, max_datagram: usize) -> Self {
-        Self { publisher, next_sequence: 1, max_datagram }
+        let (field, blocks) = (Vec::new(), Blocks::default());
+        Self { publisher, next_sequence: 1, max_datagram, field, blocks }
     }
 
     /// Gives a message the next sequence numbers: one, or as many as it has parts. `share`: its payload, to be kept.
@@ -96,15 +101,15 @@ impl Splitter {
         let common = PublishOut { publisher: self.publisher, ..*message };
         let dies_at = death(message);
         if message.payload.len() <= self.max_datagram.max(PART_MIN) {
-            let mut field =
-                Vec::with_capacity(message.payload.len() + message.topic.len() + DATAGRAM_OVERHEAD);
-            wire::put_publish_field(&mut field, &PublishOut { sequence: first, ..common });
+            let Self { field, blocks, .. } = self;
+            field.clear();
+            wire::put_publish_field(field, &PublishOut { sequence: first, ..common });
             if field.len() > MOST_BODY {
                 return Err(TooLarge);
             }
             if field.len() + DATAGRAM_OVERHEAD <= self.max_datagram || message.payload.len() <= PART_MIN {
                 self.next_sequence += 1;
-                let (field, qos) = (field.into(), message.qos);
+                let (field, qos) = (blocks.copy(field), message.qos);
                 let part = Part { topic, field, qos, message: first, sequence: first, parts: 1, dies_at };
                 return Ok(Outgoing::Single(part));
             }

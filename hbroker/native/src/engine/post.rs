@@ -173,9 +173,13 @@ impl Outlet {
         let mut held = 0;
         for key in self.sessions.take_watched() {
             self.pump(now, key);
-            let Some(session) = self.sessions.get_mut(key).filter(|session| !session.is_idle()) else {
+            let Some(session) = self.sessions.get_mut(key) else {
                 continue;
             };
+            if session.is_idle() {
+                session.rest();
+                continue;
+            }
             if session.is_overdue(now) {
                 session.stall(&mut self.loose.tickets);
             }

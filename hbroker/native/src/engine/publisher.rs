@@ -16,7 +16,7 @@ use std::sync::Arc;
 use slab::Slab;
 
 use crate::Micros;
-use crate::engine::backlog::{Backlog, Taken, Turn};
+use crate::engine::backlog::{Backlog, Backlogs, Taken, Turn};
 use crate::engine::ledger::Ticket;
 use crate::engine::parts::{Outgoing, Part};
 use crate::keyed::Keyed;
@@ -50,9 +50,7 @@ pub struct Ended {
 /// What a client keeps of what it publishes.
 pub struct Publisher {
     pub zones: Zones,
-    topics: HashMap<Arc<str>, Backlog, Keyed>,
-    /// The name of the topic that was published on last: it often is the next one's, too.
-    last: Arc<str>,
+    topics: Backlogs,
     budget: Budget,
     in_flight: Slab<Part>,
     /// Parts still out, for messages of more than one, at `QoS` 1 and 2.
@@ -75,8 +73,7 @@ impl Publisher {
     pub fn new(zones: Zones, waiting_limit: usize, hasher: Keyed) -> Self {
         Self {
             zones,
-            topics: HashMap::with_hasher(hasher),
-            last: Arc::from(""),
+            topics: Backlogs::new(hasher),
             budget: Budget { limit: waiting_limit, bytes: 0, has_oversized: false },
             in_flight: Slab::new(),
             parts_out: HashMap::with_hasher(hasher),
@@ -88,16 +85,13 @@ impl Publisher {
 
     /// The topic's name, to be kept, and where a new message on it goes at once; no owner: it has to wait.
     pub fn route(&mut self, now: Micros, topic: &str) -> (Arc<str>, Option<SocketAddr>) {
-        let known = self.topics.get_key_value(topic);
-        if *self.last != *topic {
-            self.last = known.map_or_else(|| Arc::from(topic), |(name, _)| Arc::clone(name));
-        }
-        let is_free = |owner| known.is_none_or(|(_, topic)| !topic.is_waiting() && topic.is_free_for(owner));
+        let (name, backlog) = self.topics.turn_to(topic);
+        let is_free = |owner| !backlog.is_waiting() && backlog.is_free_for(owner);
         let owner = match self.zones.lookup(topic, now) {
             Lookup::Owner(owner) if is_free(owner) => Some(owner),
             _ => None,
         };
-        (Arc::clone(&self.last), owner)
+        (Arc::clone(name), owner)
     }
 
     /// Whether another message of so many bytes may wait.
@@ -129,7 +123,7 @@ impl Publisher {
             let topic = Arc::clone(message.topic());
             self.deaths.insert((message.dies_at(), message.message(), topic));
         }
-        self.topics.entry(Arc::clone(message.topic())).or_default().push(message);
+        self.topics.make(&Arc::clone(message.topic())).push(message);
     }
 
     /// Has a part that was sent wait again, unless its message has failed.
@@ -141,7 +135,7 @@ impl Publisher {
         if part.dies_at < Micros::MAX {
             self.deaths.insert((part.dies_at, part.message, Arc::clone(&part.topic)));
         }
-        self.topics.entry(Arc::clone(&part.topic)).or_default().give_back(part);
+        self.topics.make(&Arc::clone(&part.topic)).give_back(part);
     }
 
     /// What is to be done next about a topic.
@@ -186,13 +180,7 @@ impl Publisher {
 
     /// Keeps a part that was queued as this delivery until its PUBACK; the ticket goes into the link's ledger.
     pub fn keep(&mut self, owner: SocketAddr, part: Part, delivery: u64) -> Ticket {
-        match self.topics.get_mut(&part.topic) {
-            Some(backlog) => backlog.sent(owner, part.sequence, delivery),
-            None => {
-                let topic = Arc::clone(&part.topic);
-                self.topics.entry(topic).or_default().sent(owner, part.sequence, delivery);
-            }
-        }
+        self.topics.make(&part.topic).sent(owner, part.sequence, delivery);
         let key = self.in_flight.insert(part);
         Ticket { worker: 0, place: 0, key: u32::try_from(key).expect("fewer than 2^32 parts fit in memory") }
     }
@@ -281,7 +269,7 @@ impl Publisher {
     }
 
     pub fn is_drained(&self) -> bool {
-        self.topics.is_empty()
+        self.topics.iter().next().is_none()
     }
 
     pub fn in_flight(&self) -> usize {
@@ -289,7 +277,7 @@ impl Publisher {
     }
 
     pub fn waiting(&self) -> usize {
-        self.topics.values().map(Backlog::len).sum()
+        self.topics.iter().map(|(_, backlog)| backlog.len()).sum()
     }
 
     /// Takes what waits of a message away; its `QoS`, if there was something.
@@ -314,9 +302,7 @@ impl Publisher {
     }
 
     fn tidy(&mut self, topic: &str) {
-        if self.topics.get(topic).is_some_and(Backlog::is_over)
-            && let Some(Backlog { turn: Some(turn), .. }) = self.topics.remove(topic)
-        {
+        if let Some(turn) = self.topics.end_if_over(topic) {
             self.blocked.remove(&turn);
         }
     }

@@ -5,7 +5,6 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use smallvec::SmallVec;
 
 use super::{Engine, Side, Unpublishable};
 use crate::Micros;
@@ -169,11 +168,14 @@ impl Engine {
         }
         let mut topics = BTreeSet::new();
         for (first, last) in puback.ranges() {
-            let mut tickets: SmallVec<[Ticket; 32]> = SmallVec::new();
+            let Side::Client(client) = &mut self.side else {
+                return;
+            };
+            let mut answered = std::mem::take(&mut client.answered);
             if let Some(entry) = self.out.links.get_mut(id) {
-                entry.ledger.settle(first, last, |ticket| tickets.push(ticket));
+                entry.ledger.settle(first, last, |ticket| answered.push(ticket));
             }
-            for ticket in tickets {
+            for ticket in answered.drain(..) {
                 let Side::Client(client) = &mut self.side else {
                     return;
                 };
@@ -185,6 +187,9 @@ impl Engine {
                     topics.insert(Arc::clone(&part.topic));
                 }
                 self.end_part(now, owner, part, puback);
+            }
+            if let Side::Client(client) = &mut self.side {
+                client.answered = answered; // Its memory serves the next ones.
             }
         }
         if puback.reason == reason::HANDOVER {
@@ -340,8 +345,8 @@ impl Engine {
         }
     }
 
-    fn report(&mut self, topic: &str, sequence: u64, reason: i32) {
-        self.events.push(Lane::Own, Event::Published { sequence, topic: topic.into(), reason });
+    fn report(&mut self, topic: &Arc<str>, sequence: u64, reason: i32) {
+        self.events.push(Lane::Own, Event::Published { sequence, topic: Arc::clone(topic), reason });
     }
 }
 

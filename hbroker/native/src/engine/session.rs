@@ -218,6 +218,11 @@ impl Session {
         taken
     }
 
+    /// Nothing waits or is in flight: gives back the memory that it took while it was busy.
+    pub fn rest(&mut self) {
+        self.in_flight.rest();
+    }
+
     /// How fit it is, if the other workers are to know and were not told.
     pub fn news(&mut self) -> Option<Fitness> {
         let fitness = self.fitness();

@@ -203,8 +203,10 @@ impl Deliveries {
                 return self.tails.entry(chain).or_default();
             }
             let tail = self.tails.remove(&chain).unwrap_or_default();
-            let (before, before_tail) =
-                (std::mem::replace(&mut self.current, chain), std::mem::replace(&mut self.current_tail, tail));
+            let (before, before_tail) = (
+                std::mem::replace(&mut self.current, chain),
+                std::mem::replace(&mut self.current_tail, tail),
+            );
             if before_tail.outstanding > 0 {
                 self.tails.insert(before, before_tail);
             }

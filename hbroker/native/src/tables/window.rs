@@ -209,9 +209,8 @@ impl Window {
     }
 
     fn record_all(&mut self, first: u64, last: u64, max_words: usize) -> bool {
-        let is_seen = |(word, bits)| {
-            word < self.floor || self.words.get(&word).is_some_and(|seen| seen & bits != 0)
-        };
+        let is_seen =
+            |(word, bits)| word < self.floor || self.words.get(&word).is_some_and(|seen| seen & bits != 0);
         if words_of(first, last).any(is_seen) {
             return false;
         }
