@@ -6,6 +6,7 @@
 //! forwarded (`forward`), at a client it is read (`inbox`).
 
 pub mod accounts;
+mod at_once;
 pub mod backlog;
 pub mod blocks;
 mod client;
@@ -61,6 +62,7 @@ use parking_lot::Mutex;
 
 use crate::Micros;
 use crate::config::Config;
+use crate::engine::at_once::Beaten;
 use crate::engine::counters::{Counters, Drop};
 use crate::engine::directory::Directory;
 use crate::engine::event::{DownReason, Event};
@@ -136,6 +138,7 @@ struct Client {
     paused: Pauses,
     /// What a PUBACK settles, while it does.
     answered: Vec<Ticket>,
+    beaten: Beaten,
 }
 
 pub struct Engine {

@@ -94,6 +94,11 @@ impl Backlogs {
 
     // Read
 
+    /// Whether this topic's is the current one.
+    pub fn is_current(&self, topic: &str) -> bool {
+        *self.current.0 == *topic
+    }
+
     pub fn get(&self, topic: &str) -> Option<&Backlog> {
         let (name, current) = &self.current;
         if **name == *topic { Some(current) } else { self.others.get(topic) }

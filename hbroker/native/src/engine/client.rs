@@ -6,6 +6,7 @@ use std::net::SocketAddr;
 use super::{Client, Engine, HOUSEKEEPING, Side};
 use crate::Micros;
 use crate::config::Config;
+use crate::engine::at_once::Beaten;
 use crate::engine::event::Message;
 use crate::engine::fragment::Receipt;
 use crate::engine::held::MessageId;
@@ -32,6 +33,7 @@ impl Client {
             tokens: HashMap::with_hasher(keyed),
             paused: Pauses::new(keyed),
             answered: Vec::new(),
+            beaten: Beaten::default(),
         }
     }
 

@@ -117,7 +117,7 @@ impl Engine {
             packets = if run == 0 { others } else { &packets[run..] };
         }
         if kept {
-            self.handle_unreliable(now, id, source, view.packets());
+            self.handle_unreliable(now, id, source, view);
         } else {
             let lost = view.packets().iter().filter(|packet| packet.delivery == 0).count();
             self.out.counters.drop_many(Drop::NoRoom, lost as u64);
@@ -130,19 +130,14 @@ impl Engine {
     }
 
     /// Takes the packets that are not reliable.
-    fn handle_unreliable(
-        &mut self,
-        now: Micros,
-        id: LinkId,
-        source: SocketAddr,
-        mut packets: &[PacketView<'_>],
-    ) {
-        while let [packet, others @ ..] = packets {
-            let run = if packet.delivery == 0 { self.forward_run(now, id, packets) } else { 0 };
+    fn handle_unreliable(&mut self, now: Micros, id: LinkId, source: SocketAddr, view: &DatagramView<'_>) {
+        let mut next = 0;
+        while let Some(packet) = view.packets().get(next) {
+            let run = if packet.delivery == 0 { self.take_run(now, id, view, next) } else { 0 };
             if run == 0 && packet.delivery == 0 {
                 self.handle_body(now, id, source, packet);
             }
-            packets = if run == 0 { others } else { &packets[run..] };
+            next += run.max(1);
         }
     }
 

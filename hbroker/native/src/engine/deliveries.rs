@@ -6,7 +6,7 @@
 
 use smallvec::SmallVec;
 
-use super::run::{Notes, is_plain, messages};
+use super::run::{Notes, Run, is_plain, is_same};
 use super::{Engine, Side};
 use crate::Micros;
 use crate::broken::Defect;
@@ -50,7 +50,13 @@ impl Engine {
             return 0;
         };
         let (source, origin) = (entry.subscriber, Origin { link: id, delivery: packets[0].delivery });
-        if !forwarder.forward_deliveries(now, &packets[..length], origin, source, &mut self.out) {
+        if !forwarder.forward_deliveries(
+            now,
+            Run::of_deliveries(&packets[..length]),
+            origin,
+            source,
+            &mut self.out,
+        ) {
             return 0;
         }
         if let Some(entry) = self.out.links.get_mut(id) {
@@ -67,14 +73,14 @@ impl Forwarder {
     fn forward_deliveries(
         &mut self,
         now: Micros,
-        run: &[PacketView<'_>],
+        run: Run<'_, '_>,
         origin: Origin,
         source: Option<SessionKey>,
         out: &mut Outlet,
     ) -> bool {
         let (worker, count) = (self.worker(), run.len() as u64);
         let Self { routes, window, distribution, .. } = self;
-        let Some(first) = messages(run).next() else {
+        let Some(first) = run.messages().next() else {
             return false;
         };
         let Ok(route) = routes.find(now, first.topic) else {
@@ -97,11 +103,11 @@ impl Forwarder {
         let is_early = first.ack_queued || Defect::AcknowledgesEarly.is_present();
         let held = if is_early { Held::new() } else { hold(distribution, run, origin) };
         let chain = chain_of(0, first.topic.as_bytes());
-        let fields = distribution.blocks.copy_all(messages(run).map(PublishView::field));
+        let fields = distribution.blocks.copy_all(run.messages().map(PublishView::field));
         let kept = Kept { run, fields, chain, notes: &notes };
         for subscriber in subscribers {
             if subscriber.qos == 0 {
-                out.offer_run(subscriber.session, run, &notes);
+                kept.offer_copies(subscriber, out);
             } else {
                 kept.offer(now, subscriber, first.qos, &held, distribution, out);
             }
@@ -116,13 +122,20 @@ impl Forwarder {
 
 /// What each session that gets a run at `QoS` 1 or 2 keeps of it.
 struct Kept<'a, 'b> {
-    run: &'a [PacketView<'b>],
+    run: Run<'a, 'b>,
     fields: Copies,
     chain: u64,
     notes: &'a Notes,
 }
 
 impl Kept<'_, '_> {
+    /// Offers a session the messages at `QoS` 0.
+    fn offer_copies(&self, subscriber: &Subscriber, out: &mut Outlet) {
+        for (field, docket) in self.fields.iter().zip(self.notes.dockets(self.run)) {
+            out.offer_copy(subscriber.session, field, None, &docket);
+        }
+    }
+
     /// Offers a session the messages, and adds the copies that hold a ticket.
     fn offer(
         &self,
@@ -164,7 +177,7 @@ fn run_length(packets: &[PacketView<'_>]) -> usize {
         publish.is_simple()
             && (publish.qos == 1 || publish.qos == 2 && follows)
             && (publish.qos, publish.ack_queued) == (first.qos, first.ack_queued)
-            && publish.topic == first.topic
+            && is_same(publish.topic, first.topic)
     };
     let run = (0..).zip(packets.iter().take(MOST)).take_while(|&(place, packet)| match &packet.body {
         Body::Publish(publish) => {
@@ -177,16 +190,16 @@ fn run_length(packets: &[PacketView<'_>]) -> usize {
 }
 
 /// Opens the messages of a run (see [`Distribution::open`]).
-fn hold(distribution: &mut Distribution, run: &[PacketView<'_>], origin: Origin) -> Held {
-    let Some(first) = messages(run).next() else {
+fn hold(distribution: &mut Distribution, run: Run<'_, '_>, origin: Origin) -> Held {
+    let Some(first) = run.messages().next() else {
         return Held::new();
     };
     if first.qos == 1 {
         return distribution.open_run(origin, run.len() as u16, first.topic).tickets().collect();
     }
-    let each = run.iter().zip(messages(run)).map(|(packet, publish)| {
-        let origin = Origin { delivery: packet.delivery, ..origin };
-        distribution.open(origin, Some((publish.publisher, publish.sequence)), publish.topic).first
+    let each = (0..).zip(run.messages()).map(|(place, publish)| {
+        let id = (publish.publisher, publish.sequence);
+        distribution.open(origin.after(place), Some(id), publish.topic).first
     });
     each.collect()
 }

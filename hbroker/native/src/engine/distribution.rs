@@ -225,7 +225,7 @@ impl Distribution {
 
 impl Origin {
     /// That of the message so many behind.
-    fn after(self, place: u64) -> Self {
+    pub fn after(self, place: u64) -> Self {
         Self { delivery: self.delivery + place, ..self }
     }
 }

@@ -47,10 +47,27 @@ pub struct Ended {
     pub qos: u8,
 }
 
+/// Where a new message of a topic goes.
+#[derive(Clone, Debug)]
+pub struct Route {
+    /// The topic's name, to be kept.
+    pub topic: Arc<str>,
+    /// To whom it goes at once; `None`: it has to wait.
+    pub owner: Option<SocketAddr>,
+    /// When the owner is to be found again.
+    until: Micros,
+    /// Of the zones.
+    version: u64,
+    /// The message before was on this topic, too.
+    pub is_last: bool,
+}
+
 /// What a client keeps of what it publishes.
 pub struct Publisher {
     pub zones: Zones,
     topics: Backlogs,
+    /// Whose the topic is that was published on last: its owner, until when, and by which version of the zones.
+    way: Option<(SocketAddr, Micros, u64)>,
     budget: Budget,
     in_flight: Slab<Part>,
     /// Parts still out, for messages of more than one, at `QoS` 1 and 2.
@@ -74,6 +91,7 @@ impl Publisher {
         Self {
             zones,
             topics: Backlogs::new(hasher),
+            way: None,
             budget: Budget { limit: waiting_limit, bytes: 0, has_oversized: false },
             in_flight: Slab::new(),
             parts_out: HashMap::with_hasher(hasher),
@@ -83,15 +101,19 @@ impl Publisher {
         }
     }
 
-    /// The topic's name, to be kept, and where a new message on it goes at once; no owner: it has to wait.
-    pub fn route(&mut self, now: Micros, topic: &str) -> (Arc<str>, Option<SocketAddr>) {
+    /// Where a new message goes.
+    pub fn route(&mut self, now: Micros, topic: &str) -> Route {
+        let is_last = self.topics.is_current(topic);
+        let (owner, until) = self.find(now, topic, is_last).unzip();
         let (name, backlog) = self.topics.turn_to(topic);
-        let is_free = |owner| !backlog.is_waiting() && backlog.is_free_for(owner);
-        let owner = match self.zones.lookup(topic, now) {
-            Lookup::Owner(owner) if is_free(owner) => Some(owner),
-            _ => None,
-        };
-        (Arc::clone(name), owner)
+        let (topic, owner) = (Arc::clone(name), owner.filter(|&owner| is_free(Some(backlog), owner)));
+        Route { topic, owner, until: until.unwrap_or(now), version: self.zones.version(), is_last }
+    }
+
+    /// Whether a route still leads to its owner, at once.
+    pub fn holds(&self, now: Micros, route: &Route) -> bool {
+        let is_free = |owner| is_free(self.topics.get(&route.topic), owner);
+        now < route.until && route.version == self.zones.version() && route.owner.is_some_and(is_free)
     }
 
     /// Whether another message of so many bytes may wait.
@@ -280,6 +302,18 @@ impl Publisher {
         self.topics.iter().map(|(_, backlog)| backlog.len()).sum()
     }
 
+    /// The owner of a topic, and until when that is known. `is_last`: it is the topic that was asked for before.
+    fn find(&mut self, now: Micros, topic: &str, is_last: bool) -> Option<(SocketAddr, Micros)> {
+        let holds = |&(_, until, version): &(SocketAddr, Micros, u64)| {
+            is_last && now < until && version == self.zones.version()
+        };
+        self.way = self.way.filter(holds).or_else(|| match self.zones.find(topic, now) {
+            Some((Lookup::Owner(owner), until)) => Some((owner, until, self.zones.version())),
+            _ => None,
+        });
+        self.way.map(|(owner, until, _)| (owner, until))
+    }
+
     /// Takes what waits of a message away; its `QoS`, if there was something.
     fn remove(&mut self, topic: &Arc<str>, message: u64, parts: u32) -> Option<u8> {
         let (returned, fresh) = self.topics.get_mut(topic)?.remove(message, parts);
@@ -306,6 +340,11 @@ impl Publisher {
             self.blocked.remove(&turn);
         }
     }
+}
+
+/// Whether a new message of a topic with this backlog may go to an owner at once.
+fn is_free(backlog: Option<&Backlog>, owner: SocketAddr) -> bool {
+    backlog.is_none_or(|backlog| !backlog.is_waiting() && backlog.is_free_for(owner))
 }
 
 impl Budget {
