@@ -8,11 +8,13 @@
 pub mod accounts;
 mod at_once;
 pub mod backlog;
+pub mod blocks;
 mod client;
 mod commands;
 pub mod counters;
 pub mod credit;
 mod datagrams;
+mod deliveries;
 pub mod directory;
 pub mod distribution;
 pub mod event;
@@ -66,6 +68,7 @@ use crate::engine::directory::Directory;
 use crate::engine::event::{DownReason, Event};
 use crate::engine::forward::Forwarder;
 use crate::engine::inbox::Inbox;
+use crate::engine::ledger::Ticket;
 use crate::engine::links::Links;
 use crate::engine::outlet::{Handoff, Outlet};
 use crate::engine::parts::Splitter;
@@ -133,6 +136,8 @@ struct Client {
     /// Tokens for owners that were resolved and not yet written to.
     tokens: std::collections::HashMap<SocketAddr, Vec<u8>, Keyed>,
     paused: Pauses,
+    /// What a PUBACK settles, while it does.
+    answered: Vec<Ticket>,
     beaten: Beaten,
 }
 
@@ -262,7 +267,7 @@ impl Engine {
         };
         match handoff {
             Handoff::Deliver { parcel, targets } => forwarder.deliver(now, parcel, targets, &mut self.out),
-            Handoff::Settled { ticket } => forwarder.settle(ticket, &mut self.out),
+            Handoff::Settled { tickets } => forwarder.settle(tickets, &mut self.out),
             Handoff::Gone { session } => forwarder.routes.forget_session(session),
             Handoff::Pressure { worker, is_high } => {
                 self.throttle.set(worker, is_high);

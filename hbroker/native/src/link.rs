@@ -167,6 +167,16 @@ impl Link {
         self.arrivals.receive(delivery, after, raw)
     }
 
+    /// Whether this delivery is next, and none behind it is here.
+    pub fn is_next(&self, delivery: u64) -> bool {
+        self.arrivals.is_next(delivery)
+    }
+
+    /// Takes so many packets in that are next: they are handed on.
+    pub fn receive_next(&mut self, count: u64) {
+        self.arrivals.receive_next(count);
+    }
+
     /// The packet that `next_released` would give.
     pub fn peek_released(&self) -> Option<&[u8]> {
         self.arrivals.peek_released()
@@ -202,9 +212,9 @@ impl Link {
         self.outbox.push_own(&self.body_field);
     }
 
-    /// Success: a PUBACK for the peer's delivery is due.
-    pub fn acknowledge(&mut self, delivery: u64, success: Success) {
-        self.pubacks.acknowledge(success, delivery, delivery);
+    /// Success: a PUBACK for the peer's deliveries from `first` to `last` is due.
+    pub fn acknowledge(&mut self, first: u64, last: u64, success: Success) {
+        self.pubacks.acknowledge(success, first, last);
     }
 
     /// Failure: this PUBACK is due, and is repeated until it arrives.

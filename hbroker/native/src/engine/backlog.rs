@@ -3,11 +3,21 @@
 //! Parts that come back from an owner that did not take them were sent before all that still waits, so they lie apart from
 //! it: both lots stay in order, whichever way they grow.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::net::SocketAddr;
+use std::sync::Arc;
 
 use crate::Micros;
 use crate::engine::parts::{Outgoing, Part};
+use crate::keyed::Keyed;
+
+/// The backlogs of a client, by topic. That of the topic that was published on last lies apart: it often is the next one's, too, and is found
+/// without a search.
+pub struct Backlogs {
+    others: HashMap<Arc<str>, Backlog, Keyed>,
+    /// Perhaps over.
+    current: (Arc<str>, Backlog),
+}
 
 #[derive(Default)]
 pub struct Backlog {
@@ -40,6 +50,65 @@ struct Flight {
     newest: u64,
     /// The delivery that was queued last.
     last: u64,
+}
+
+impl Backlogs {
+    pub fn new(hasher: Keyed) -> Self {
+        Self { others: HashMap::with_hasher(hasher), current: (Arc::from(""), Backlog::default()) }
+    }
+
+    // Change
+
+    /// Makes this topic's the current one; its name, to be kept.
+    pub fn turn_to(&mut self, topic: &str) -> &(Arc<str>, Backlog) {
+        if *self.current.0 != *topic {
+            let next = self.others.remove_entry(topic);
+            let next = next.unwrap_or_else(|| (Arc::from(topic), Backlog::default()));
+            let (name, before) = std::mem::replace(&mut self.current, next);
+            if !before.is_over() {
+                self.others.insert(name, before);
+            }
+        }
+        &self.current
+    }
+
+    pub fn get_mut(&mut self, topic: &str) -> Option<&mut Backlog> {
+        let (name, current) = &mut self.current;
+        if **name == *topic { Some(current) } else { self.others.get_mut(topic) }
+    }
+
+    /// A topic's, made where there is none.
+    pub fn make(&mut self, topic: &Arc<str>) -> &mut Backlog {
+        let (name, current) = &mut self.current;
+        if *name == *topic { current } else { self.others.entry(Arc::clone(topic)).or_default() }
+    }
+
+    /// Ends a topic's, if it is over; the turn that it waited for.
+    pub fn end_if_over(&mut self, topic: &str) -> Option<Turn> {
+        let (name, current) = &mut self.current;
+        if **name == *topic {
+            return if current.is_over() { current.turn.take() } else { None };
+        }
+        if self.others.get(topic)?.is_over() { self.others.remove(topic)?.turn } else { None }
+    }
+
+    // Read
+
+    /// Whether this topic's is the current one.
+    pub fn is_current(&self, topic: &str) -> bool {
+        *self.current.0 == *topic
+    }
+
+    pub fn get(&self, topic: &str) -> Option<&Backlog> {
+        let (name, current) = &self.current;
+        if **name == *topic { Some(current) } else { self.others.get(topic) }
+    }
+
+    /// Those of which something waits or is in flight.
+    pub fn iter(&self) -> impl Iterator<Item = (&Arc<str>, &Backlog)> {
+        let (name, current) = &self.current;
+        self.others.iter().chain((!current.is_over()).then_some((name, current)))
+    }
 }
 
 impl Backlog {

@@ -32,6 +32,7 @@ impl Client {
             inbox: Inbox::new(config),
             tokens: HashMap::with_hasher(keyed),
             paused: Pauses::new(keyed),
+            answered: Vec::new(),
             beaten: Beaten::default(),
         }
     }
@@ -122,7 +123,7 @@ impl Engine {
 
     fn acknowledge(&mut self, (id, delivery): Receipt) {
         if let Some(entry) = self.out.links.get_mut(id) {
-            entry.link.acknowledge(delivery, Success::Done);
+            entry.link.acknowledge(delivery, delivery, Success::Done);
             self.out.links.touch(id);
         }
     }

@@ -108,8 +108,13 @@ impl Engine {
         // The reliable ones first: where one of them cannot be kept, the whole datagram comes again under another number, and
         // what is not reliable must not be handled twice.
         let mut kept = true;
-        for packet in view.packets().iter().filter(|packet| packet.delivery > 0) {
-            kept &= self.handle_reliable(now, id, source, packet);
+        let mut packets = view.packets();
+        while let [packet, others @ ..] = packets {
+            let run = if packet.delivery > 0 { self.forward_deliveries(now, id, packets) } else { 0 };
+            if run == 0 && packet.delivery > 0 {
+                kept &= self.handle_reliable(now, id, source, packet);
+            }
+            packets = if run == 0 { others } else { &packets[run..] };
         }
         if kept {
             self.handle_unreliable(now, id, source, view);
@@ -128,7 +133,7 @@ impl Engine {
     fn handle_unreliable(&mut self, now: Micros, id: LinkId, source: SocketAddr, view: &DatagramView<'_>) {
         let mut next = 0;
         while let Some(packet) = view.packets().get(next) {
-            let run = self.take_run(now, id, view, next);
+            let run = if packet.delivery == 0 { self.take_run(now, id, view, next) } else { 0 };
             if run == 0 && packet.delivery == 0 {
                 self.handle_body(now, id, source, packet);
             }

@@ -2,14 +2,17 @@
 //!
 //! A message is distributed when each subscriber that was connected has acknowledged it, or its session has ended, or counts as away.
 //! Every such copy holds one ticket of the message, and returns it once; the last one back releases the PUBACK.
+//!
+//! Messages that were taken over together (`deliveries`) share a record, with a place in it for each: they have one topic, and came one behind
+//! the other over one link. Each is acknowledged for itself.
 
-use bytes::Bytes;
 use hashbrown::HashMap;
 use slab::Slab;
 use smallvec::SmallVec;
 
 use crate::Micros;
-use crate::engine::ledger::Ticket;
+use crate::engine::blocks::Blocks;
+use crate::engine::ledger::{Span, Ticket};
 use crate::engine::load::Docket;
 use crate::engine::outlet::{Handoff, Outlet, Target, Targets};
 use crate::engine::parcel::Parcel;
@@ -28,11 +31,16 @@ pub struct Origin {
     pub delivery: u64,
 }
 
+/// Messages that were taken over together, until the last of them is distributed.
 struct Pending {
-    /// `None`: its publisher was told to send it elsewhere (§5.4).
+    /// That of the first; those of the others follow it. `None`: their publisher was told to send them elsewhere (§5.4).
     origin: Option<Origin>,
-    copies: u32,
+    /// Of the first; those of the others follow it.
     id: Option<MessageId>,
+    /// How many tickets of each are out.
+    copies: SmallVec<[u32; 8]>,
+    /// How many of them are not distributed.
+    open: u32,
     topic: Topic,
 }
 
@@ -43,23 +51,28 @@ type Topic = SmallVec<[u8; 36]>;
 pub struct Distribution {
     worker: u8,
     pending: Slab<Pending>,
-    /// The open messages of QoS 2.
+    open: usize,
+    /// The open messages of QoS 2, each by itself in its record.
     by_id: HashMap<MessageId, u32, Keyed>,
+    /// For the messages that are kept.
+    pub blocks: Blocks,
 }
 
 impl Distribution {
     pub fn new(worker: u8, hasher: Keyed) -> Self {
-        Self { worker, pending: Slab::new(), by_id: HashMap::with_hasher(hasher) }
+        let by_id = HashMap::with_hasher(hasher);
+        Self { worker, pending: Slab::new(), open: 0, by_id, blocks: Blocks::default() }
     }
 
     /// Opens a message, of QoS 2 with its id. Its copies are added by [`Self::distribute`]; the caller holds one ticket itself
     /// until all are queued, so that it cannot complete half-way.
-    pub fn open(&mut self, origin: Origin, id: Option<MessageId>, topic: &str) -> Ticket {
-        let topic = SmallVec::from_slice(topic.as_bytes());
-        let key = self.pending.insert(Pending { origin: Some(origin), copies: 1, id, topic });
-        let key = u32::try_from(key).expect("fewer than 2^32 messages fit in memory");
-        self.by_id.extend(id.map(|id| (id, key)));
-        Ticket { worker: self.worker, key }
+    pub fn open(&mut self, origin: Origin, id: Option<MessageId>, topic: &str) -> Span {
+        self.open_all(origin, 1, id, topic)
+    }
+
+    /// Opens messages of QoS 1 that came one behind the other, as [`Self::open`] does each. `origin`: of the first.
+    pub fn open_run(&mut self, origin: Origin, count: u16, topic: &str) -> Span {
+        self.open_all(origin, count, None, topic)
     }
 
     /// A message came again, over another link: its PUBACK will go there. False: it is not open.
@@ -83,13 +96,12 @@ impl Distribution {
         out: &mut Outlet,
     ) {
         let field = publish.field();
-        // One allocation serves all copies that are kept, and is made only if there is one. The last takes it without counting
-        // itself: of a message for one subscriber nothing is counted.
+        // One copy of its bytes serves all that are kept, and is made only if there is one.
         let mut made: Option<Parcel> = None;
-        let make = || Parcel {
+        let make = |blocks: &mut Blocks| Parcel {
             ticket,
             docket: docket.clone(),
-            ..Parcel::new(publish, Bytes::copy_from_slice(&field))
+            ..Parcel::new(publish, blocks.copy(&field))
         };
         let mut last = None;
         let mut remote: SmallVec<[(u8, Targets); 4]> = SmallVec::new();
@@ -104,7 +116,7 @@ impl Distribution {
             } else if target.qos == 0 {
                 out.offer_copy(target.session, &field, None, docket);
             } else if let Some(target) = last.replace(target) {
-                let parcel = made.get_or_insert_with(make).clone();
+                let parcel = made.get_or_insert_with(|| make(&mut self.blocks)).clone();
                 self.keep(now, parcel, target, out);
             }
         }
@@ -114,18 +126,19 @@ impl Distribution {
                 let kept = targets.iter().filter(|target| target.qos > 0).count();
                 self.add_copies(ticket, u32::try_from(kept).unwrap_or(u32::MAX));
             }
-            let parcel = made.get_or_insert_with(make).clone();
+            let parcel = made.get_or_insert_with(|| make(&mut self.blocks)).clone();
             out.handoffs.push_back((worker, Handoff::Deliver { parcel, targets }));
         }
         if let Some(target) = last {
-            let parcel = made.unwrap_or_else(make);
+            let parcel = made.unwrap_or_else(|| make(&mut self.blocks));
             self.keep(now, parcel, target, out);
         }
     }
 
     /// Messages at and below a subtree of which the PUBACK is owed.
     pub fn open_below(&self, subtree: &str) -> usize {
-        self.pending.iter().filter(|(_, pending)| pending.is_owed_below(subtree)).count()
+        let owed = self.pending.iter().filter(|(_, pending)| pending.is_owed_below(subtree));
+        owed.map(|(_, pending)| pending.open as usize).sum()
     }
 
     /// The ids of the open messages of QoS 2.
@@ -138,31 +151,64 @@ impl Distribution {
     pub fn take_below(&mut self, subtree: &str) -> Vec<(Origin, Option<MessageId>, Box<str>)> {
         let mut taken = Vec::new();
         for (_, pending) in self.pending.iter_mut().filter(|(_, pending)| pending.is_owed_below(subtree)) {
-            // Its tickets are still out; the last one ends it.
+            // Their tickets are still out; the last one ends the record.
             let id = pending.id.take().inspect(|id| _ = self.by_id.remove(id));
-            taken.extend(pending.origin.take().map(|origin| (origin, id, pending.topic().into())));
+            let Some(origin) = pending.origin.take() else { continue };
+            let open = (0..).zip(&pending.copies).filter(|(_, copies)| **copies > 0);
+            taken.extend(open.map(|(place, _)| (origin.after(place), id, pending.topic().into())));
         }
         taken
     }
 
-    /// Returns a ticket of this worker; gives the origin to acknowledge to with the last one.
-    pub fn settle(&mut self, ticket: Ticket) -> Option<Origin> {
-        debug_assert_eq!(ticket.worker, self.worker);
-        let pending = &mut self.pending[ticket.key as usize];
-        pending.copies -= 1;
-        if pending.copies > 0 {
-            return None;
+    /// Returns tickets of this worker. `done`: is given each run of messages of which those were the last, by the origin of the first, and how
+    /// many they are.
+    pub fn settle(&mut self, Span { first, count }: Span, mut done: impl FnMut(Origin, u64)) {
+        debug_assert_eq!(first.worker, self.worker);
+        let Self { pending, open, by_id, .. } = self;
+        let key = first.key as usize;
+        let Pending { origin, copies, open: left, id, .. } = &mut pending[key];
+        let mut tell = |end: usize, run: usize| {
+            if let Some(origin) = origin.filter(|_| run > 0) {
+                done(origin.after((end - run) as u64), run as u64);
+            }
+        };
+        let (start, mut run) = (usize::from(first.place), 0);
+        let end = start + usize::from(count);
+        for (place, copies) in (start..end).zip(&mut copies[start..end]) {
+            *copies -= 1;
+            if *copies == 0 {
+                run += 1;
+                *left -= 1;
+                *open -= 1;
+            } else {
+                tell(place, std::mem::take(&mut run));
+            }
         }
-        let Pending { origin, id, .. } = self.pending.remove(ticket.key as usize);
-        id.inspect(|id| _ = self.by_id.remove(id));
-        origin
+        tell(end, run);
+        if *left == 0 {
+            id.inspect(|id| _ = by_id.remove(id));
+            pending.remove(key);
+        }
     }
 
+    /// Messages that are open.
     pub fn len(&self) -> usize {
-        self.pending.len()
+        self.open
     }
 
-    fn keep(&mut self, now: Micros, parcel: Parcel, target: Target, out: &mut Outlet) {
+    fn open_all(&mut self, origin: Origin, count: u16, id: Option<MessageId>, topic: &str) -> Span {
+        let topic = SmallVec::from_slice(topic.as_bytes());
+        let copies = SmallVec::from_elem(1, count.into());
+        let pending = Pending { origin: Some(origin), id, copies, open: count.into(), topic };
+        let key =
+            u32::try_from(self.pending.insert(pending)).expect("fewer than 2^32 messages fit in memory");
+        self.open += usize::from(count);
+        self.by_id.extend(id.map(|id| (id, key)));
+        Span { first: Ticket { worker: self.worker, place: 0, key }, count }
+    }
+
+    /// Offers a message to a session at QoS 1 or 2.
+    pub fn keep(&mut self, now: Micros, parcel: Parcel, target: Target, out: &mut Outlet) {
         let ticket = parcel.ticket;
         if out.offer(now, target.session, parcel.addressed(target))
             && let Some(ticket) = ticket
@@ -171,8 +217,16 @@ impl Distribution {
         }
     }
 
-    fn add_copies(&mut self, ticket: Ticket, copies: u32) {
-        self.pending[ticket.key as usize].copies += copies;
+    /// So many more copies of a message hold its ticket.
+    pub fn add_copies(&mut self, ticket: Ticket, copies: u32) {
+        self.pending[ticket.key as usize].copies[usize::from(ticket.place)] += copies;
+    }
+}
+
+impl Origin {
+    /// That of the message so many behind.
+    pub fn after(self, place: u64) -> Self {
+        Self { delivery: self.delivery + place, ..self }
     }
 }
 
@@ -190,33 +244,59 @@ impl Pending {
 mod tests {
     use super::*;
 
+    const fn origin(delivery: u64) -> Origin {
+        Origin { link: LinkId(6), delivery }
+    }
+
+    fn settled(distribution: &mut Distribution, tickets: Span) -> Vec<(Origin, u64)> {
+        let mut done = Vec::new();
+        distribution.settle(tickets, |origin, count| done.push((origin, count)));
+        done
+    }
+
     #[test]
     fn completes_with_the_last_ticket() {
-        let origin = Origin { link: LinkId(7), delivery: 3 };
+        let elsewhere = Origin { link: LinkId(7), delivery: 3 };
         let mut distribution = Distribution::new(0, Keyed::new(1));
-        let ticket = distribution.open(Origin { link: LinkId(6), delivery: 9 }, Some((1, 2)), "a");
-        assert!(distribution.redirect((1, 2), origin) && !distribution.redirect((1, 3), origin));
-        distribution.add_copies(ticket, 2);
-        assert_eq!(distribution.settle(ticket), None);
-        assert_eq!(distribution.settle(ticket), None);
-        assert_eq!(distribution.settle(ticket), Some(origin));
+        let tickets = distribution.open(origin(9), Some((1, 2)), "a");
+        assert!(distribution.redirect((1, 2), elsewhere) && !distribution.redirect((1, 3), elsewhere));
+        distribution.add_copies(tickets.first, 2);
+        assert_eq!(settled(&mut distribution, tickets), []);
+        assert_eq!(settled(&mut distribution, tickets), []);
+        assert_eq!(settled(&mut distribution, tickets), [(elsewhere, 1)]);
         assert_eq!((distribution.len(), distribution.by_id.len()), (0, 0));
+    }
+
+    #[test]
+    fn each_of_a_run_completes_for_itself_and_together_where_they_can() {
+        let mut distribution = Distribution::new(0, Keyed::new(1));
+        let all = distribution.open_run(origin(40), 6, "a/b");
+        let of = |place: u16, count| Span { first: Ticket { place, ..all.first }, count };
+        distribution.add_copies(of(2, 1).first, 1);
+        distribution.add_copies(of(4, 1).first, 1);
+        assert_eq!((distribution.len(), distribution.open_below("a")), (6, 6));
+        assert_eq!(settled(&mut distribution, all), [(origin(40), 2), (origin(43), 1), (origin(45), 1)]);
+        assert_eq!((distribution.len(), distribution.open_below("a")), (2, 2));
+        assert_eq!(settled(&mut distribution, of(4, 1)), [(origin(44), 1)]);
+        let taken = distribution.take_below("a");
+        assert_eq!(taken, [(origin(42), None, "a/b".into())], "those that were acknowledged are not refused");
+        assert_eq!((settled(&mut distribution, of(2, 1)), distribution.len()), (vec![], 0));
+        assert!(distribution.pending.is_empty());
     }
 
     #[test]
     fn what_is_taken_ends_without_an_acknowledgement() {
         let mut distribution = Distribution::new(0, Keyed::new(1));
-        let origin = |delivery| Origin { link: LinkId(6), delivery };
         let below = distribution.open(origin(1), Some((1, 1)), "a/b/c");
         let beside = distribution.open(origin(2), Some((1, 2)), "a/bc");
-        distribution.add_copies(below, 1);
+        distribution.add_copies(below.first, 1);
         assert_eq!((distribution.open_below("a/b"), distribution.open_below("")), (1, 2));
         let taken = distribution.take_below("a/b");
         assert_eq!(taken, [(origin(1), Some((1, 1)), "a/b/c".into())]);
         assert_eq!((distribution.open_below(""), distribution.take_below("a/b").len()), (1, 0));
         assert!(!distribution.redirect((1, 1), origin(3)));
         assert_eq!(distribution.open_ids().collect::<Vec<_>>(), [(1, 2)]);
-        assert_eq!((distribution.settle(below), distribution.settle(below)), (None, None));
-        assert_eq!((distribution.settle(beside), distribution.len()), (Some(origin(2)), 0));
+        assert_eq!((settled(&mut distribution, below), settled(&mut distribution, below)), (vec![], vec![]));
+        assert_eq!((settled(&mut distribution, beside), distribution.len()), (vec![(origin(2), 1)], 0));
     }
 }

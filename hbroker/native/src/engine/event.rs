@@ -1,6 +1,7 @@
 //! What an engine hands up to Python: decisions to take, and messages to read.
 
 use std::net::SocketAddr;
+use std::sync::Arc;
 
 use bytes::Bytes;
 use smallvec::SmallVec;
@@ -71,7 +72,7 @@ pub enum Event {
     /// What became of a client's message of `QoS` 1 or 2.
     Published {
         sequence: u64,
-        topic: Box<str>,
+        topic: Arc<str>,
         reason: i32,
     },
 }
@@ -131,7 +132,8 @@ impl Event {
         let variable = match self {
             Self::Control { packet, .. } => packet.len(),
             Self::LinkUp(_) | Self::LinkDown(..) | Self::Overflow { .. } => 0,
-            Self::Unresolved { topic, .. } | Self::Published { topic, .. } => topic.len(),
+            Self::Unresolved { topic, .. } => topic.len(),
+            Self::Published { topic, .. } => topic.len(),
         };
         size_of::<Self>() + variable
     }

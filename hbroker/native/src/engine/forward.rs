@@ -13,7 +13,7 @@ use crate::Micros;
 use crate::broken::Defect;
 use crate::engine::counters::Drop;
 use crate::engine::distribution::{Distribution, Origin};
-use crate::engine::ledger::Ticket;
+use crate::engine::ledger::Span;
 use crate::engine::load::Docket;
 use crate::engine::outlet::{Handoff, Outlet, Target, Targets};
 use crate::engine::parcel::{Parcel, publish_of};
@@ -111,20 +111,22 @@ impl Forwarder {
         let ticket = reliable
             .filter(|_| !publish.ack_queued && !Defect::AcknowledgesEarly.is_present())
             .map(|origin| distribution.open(origin, (publish.qos == 2).then_some(id), publish.topic));
-        distribution.distribute(now, publish, targets, &docket, ticket, out);
+        distribution.distribute(now, publish, targets, &docket, ticket.map(|held| held.first), out);
         match ticket {
-            Some(ticket) => self.settle(ticket, out),
+            Some(held) => self.settle(held, out),
             None => _ = reliable.inspect(|&origin| out.acknowledge(origin, Success::Done)),
         }
         Ok(())
     }
 
-    /// Returns a ticket: to its message here, or to the worker that took the message over.
-    pub fn settle(&mut self, ticket: Ticket, out: &mut Outlet) {
-        if ticket.worker != self.worker {
-            out.handoffs.push_back((ticket.worker, Handoff::Settled { ticket }));
-        } else if let Some(origin) = self.distribution.settle(ticket) {
-            out.acknowledge(origin, Success::Done);
+    /// Returns tickets: to their messages here, or to the worker that took those over.
+    pub fn settle(&mut self, tickets: Span, out: &mut Outlet) {
+        let worker = tickets.first.worker;
+        if worker != self.worker {
+            out.handoffs.push_back((worker, Handoff::Settled { tickets }));
+        } else {
+            self.distribution
+                .settle(tickets, |origin, count| out.acknowledge_run(origin, count, Success::Done));
         }
     }
 

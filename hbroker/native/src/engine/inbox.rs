@@ -19,6 +19,7 @@ use smallvec::SmallVec;
 
 use crate::Micros;
 use crate::config::Config;
+use crate::engine::blocks::Blocks;
 use crate::engine::counters::{Counters, Drop};
 use crate::engine::event::Message;
 use crate::engine::fragment::{Added, Limits, Part, Reassembler, Receipt};
@@ -63,6 +64,7 @@ pub struct Inbox {
     limit: usize,
     unclaimed: Unclaimed,
     held: Held,
+    blocks: Blocks,
     /// The application takes a message over by reading it, and not by saying `handled`.
     reading_is_handling: bool,
     /// What is to be acknowledged.
@@ -92,6 +94,7 @@ impl Inbox {
             limit: config.message_queue_bytes,
             unclaimed: Unclaimed::new(config),
             held: Held::new(Keyed::new(config.seed)),
+            blocks: Blocks::default(),
             reading_is_handling: !config.hold,
             due: Vec::new(),
         }
@@ -343,7 +346,7 @@ impl Inbox {
         let qos = if receipt.is_some() { publish.qos.min(granted) } else { 0 };
         receipt.into_iter().for_each(|receipt| self.held.hold(id, receipt));
         let message = Message {
-            publish: publish.field().into_owned().into(),
+            publish: self.blocks.copy(&publish.field()),
             whole: whole.map(Bytes::from),
             retained_for,
             retain: retained_for.is_some() || (publish.retain && as_published),

@@ -4,6 +4,7 @@
 //! Timers lie in one ordered set with at most one entry for each link: a link whose deadline moved back keeps its earlier entry,
 //! and is looked at once for nothing.
 
+use std::cell::Cell;
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
 
@@ -68,6 +69,8 @@ pub struct Links {
     entries: Slab<Entry>,
     by_session: HashMap<u64, LinkId, Keyed>,
     by_address: HashMap<SocketAddr, LinkId, Keyed>,
+    /// The one that was found last by its address: most often it is asked for again.
+    found: Cell<Option<LinkId>>,
     dirty: Vec<LinkId>,
     timers: BTreeSet<(Micros, LinkId)>,
     /// The incarnation that the peer of a link had that this side opened, and that is gone.
@@ -85,6 +88,7 @@ impl Links {
             entries: Slab::new(),
             by_session: HashMap::with_hasher(hasher),
             by_address: HashMap::with_hasher(hasher),
+            found: Cell::new(None),
             past: HashMap::with_hasher(hasher),
             dirty: Vec::new(),
             timers: BTreeSet::new(),
@@ -143,7 +147,13 @@ impl Links {
     }
 
     pub fn by_address(&self, address: SocketAddr) -> Option<LinkId> {
-        self.by_address.get(&address).copied()
+        let is_it = |entry: &&Entry| !entry.inbound && entry.link.peer() == address;
+        if let Some(entry) = self.found.get().and_then(|id| self.get(id)).filter(is_it) {
+            return Some(entry.id);
+        }
+        let found = self.by_address.get(&address).copied();
+        self.found.set(found.or(self.found.get()));
+        found
     }
 
     /// The incarnation of this peer in the last link to it that ended.

@@ -34,10 +34,15 @@ pub struct Docket {
 }
 
 impl Docket {
+    /// For a message that was counted as taken over, and is timed where there is a `sample`.
+    pub fn new(mark: Mark, publish: &PublishView<'_>, sample: Option<Arc<Sample>>) -> Self {
+        let bytes = u32::try_from(publish.payload.len()).unwrap_or(u32::MAX);
+        Self { mark, bytes, sample }
+    }
+
     /// For a message that is not counted as taken over: it was before, or by another node.
     pub fn of(publish: &PublishView<'_>) -> Self {
-        let bytes = u32::try_from(publish.payload.len()).unwrap_or(u32::MAX);
-        Self { mark: Mark::default(), bytes, sample: None }
+        Self::new(Mark::default(), publish, None)
     }
 
     /// Counts a message that is taken over. `known`: its route's mark.

@@ -80,8 +80,8 @@ impl Engine {
             for parcel in orphans {
                 forwarder.reassign(now, parcel, &mut self.out);
             }
-            for ticket in tickets.drain(..) {
-                forwarder.settle(ticket, &mut self.out);
+            for span in tickets.drain() {
+                forwarder.settle(span, &mut self.out);
             }
             if self.out.loose.tickets.is_empty() {
                 self.out.loose.tickets = tickets; // Its memory serves the next ones.

@@ -8,7 +8,7 @@ use smallvec::SmallVec;
 
 use crate::engine::counters::{Counters, Drop};
 use crate::engine::distribution::Origin;
-use crate::engine::ledger::Ticket;
+use crate::engine::ledger::Span;
 use crate::engine::links::Links;
 use crate::engine::parcel::Parcel;
 use crate::engine::post::Loose;
@@ -25,8 +25,8 @@ use crate::tables::match_set::{Overflow, Subscriber};
 pub enum Handoff {
     /// This message is for these sessions, which are yours. The ticket is held once for each that wants it at `QoS` 1 or 2.
     Deliver { parcel: Parcel, targets: Targets },
-    /// A copy of a message that you took over is settled.
-    Settled { ticket: Ticket },
+    /// A copy of each of these messages, which you took over, is settled.
+    Settled { tickets: Span },
     /// A session has ended: forget its subscriptions.
     Gone { session: SessionKey },
     /// What this worker holds for its sessions is too much, or is so no more (§7.7).
@@ -69,8 +69,13 @@ pub struct Outlet {
 impl Outlet {
     /// Lets a PUBACK go, if its link is still there.
     pub fn acknowledge(&mut self, origin: Origin, success: Success) {
+        self.acknowledge_run(origin, 1, success);
+    }
+
+    /// Lets the PUBACKs of messages go that came one behind the other. `origin`: of the first.
+    pub fn acknowledge_run(&mut self, origin: Origin, count: u64, success: Success) {
         if let Some(entry) = self.links.get_mut(origin.link) {
-            entry.link.acknowledge(origin.delivery, success);
+            entry.link.acknowledge(origin.delivery, origin.delivery + count - 1, success);
             self.links.touch(origin.link);
         }
     }

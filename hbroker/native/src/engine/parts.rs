@@ -10,6 +10,7 @@ use bytes::Bytes;
 use rustc_hash::FxHasher;
 
 use crate::Micros;
+use crate::engine::blocks::Blocks;
 use crate::link::{DATAGRAM_OVERHEAD, MOST_BODY};
 use crate::wire::{self, FragmentView, PublishOut};
 
@@ -75,11 +76,15 @@ pub struct Splitter {
     publisher: u64,
     next_sequence: u64,
     max_datagram: usize,
+    /// The message that is being made.
+    field: Vec<u8>,
+    blocks: Blocks,
 }
 
 impl Splitter {
     pub fn new(publisher: u64, max_datagram: usize) -> Self {
-        Self { publisher, next_sequence: 1, max_datagram }
+        let (field, blocks) = (Vec::new(), Blocks::default());
+        Self { publisher, next_sequence: 1, max_datagram, field, blocks }
     }
 
     /// Makes the field `publish` of a message that one packet can hold, in place of what is in `field`; its sequence number. `None`: it
@@ -112,9 +117,12 @@ impl Splitter {
         share: impl FnOnce() -> Bytes,
     ) -> Result<Outgoing, TooLarge> {
         let dies_at = death(message);
-        let mut field = Vec::new();
-        if let Some(sequence) = self.encode(message, &mut field) {
-            let (field, qos) = (field.into(), message.qos);
+        let mut field = std::mem::take(&mut self.field);
+        let encoded = self.encode(message, &mut field);
+        let copy = encoded.map(|sequence| (sequence, self.blocks.copy(&field)));
+        self.field = field; // Its memory serves the next one.
+        if let Some((sequence, field)) = copy {
+            let qos = message.qos;
             let part = Part { topic, field, qos, message: sequence, sequence, parts: 1, dies_at };
             return Ok(Outgoing::Single(part));
         }

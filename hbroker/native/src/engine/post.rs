@@ -6,7 +6,7 @@
 use crate::Micros;
 use crate::broken::Defect;
 use crate::engine::counters::{Counters, Drop};
-use crate::engine::ledger::Ticket;
+use crate::engine::ledger::Tickets;
 use crate::engine::links::Entry;
 use crate::engine::load::Docket;
 use crate::engine::outlet::Outlet;
@@ -23,7 +23,7 @@ use crate::wire::PubAckView;
 #[derive(Default)]
 pub struct Loose {
     /// Tickets that no copy holds any more.
-    pub tickets: Vec<Ticket>,
+    pub tickets: Tickets,
     /// Sessions whose queue overflowed, and that would rather end (§7.8).
     pub overflowed: Vec<SessionKey>,
     /// Messages of shared groups whose member is gone.
@@ -173,9 +173,13 @@ impl Outlet {
         let mut held = 0;
         for key in self.sessions.take_watched() {
             self.pump(now, key);
-            let Some(session) = self.sessions.get_mut(key).filter(|session| !session.is_idle()) else {
+            let Some(session) = self.sessions.get_mut(key) else {
                 continue;
             };
+            if session.is_idle() {
+                session.rest();
+                continue;
+            }
             if session.is_overdue(now) {
                 session.stall(&mut self.loose.tickets);
             }
@@ -294,7 +298,7 @@ fn give(
     entry: &mut Entry,
     parcel: Parcel,
     (counters, load): (&mut Counters, &mut Option<Box<Load>>),
-    released: &mut Vec<Ticket>,
+    released: &mut Tickets,
 ) {
     let (chain, field) = (Chain::Topic(parcel.chain), parcel.field.clone());
     let Ok(delivery) = entry.link.queue_reliable(chain, field, parcel.retained_for) else {

@@ -16,7 +16,7 @@ use std::sync::Arc;
 use slab::Slab;
 
 use crate::Micros;
-use crate::engine::backlog::{Backlog, Taken, Turn};
+use crate::engine::backlog::{Backlog, Backlogs, Taken, Turn};
 use crate::engine::ledger::Ticket;
 use crate::engine::parts::{Outgoing, Part};
 use crate::keyed::Keyed;
@@ -65,9 +65,9 @@ pub struct Route {
 /// What a client keeps of what it publishes.
 pub struct Publisher {
     pub zones: Zones,
-    topics: HashMap<Arc<str>, Backlog, Keyed>,
-    /// The name of the topic that was published on last: it often is the next one's, too.
-    last: Arc<str>,
+    topics: Backlogs,
+    /// Whose the topic is that was published on last: its owner, until when, and by which version of the zones.
+    way: Option<(SocketAddr, Micros, u64)>,
     budget: Budget,
     in_flight: Slab<Part>,
     /// Parts still out, for messages of more than one, at `QoS` 1 and 2.
@@ -90,8 +90,8 @@ impl Publisher {
     pub fn new(zones: Zones, waiting_limit: usize, hasher: Keyed) -> Self {
         Self {
             zones,
-            topics: HashMap::with_hasher(hasher),
-            last: Arc::from(""),
+            topics: Backlogs::new(hasher),
+            way: None,
             budget: Budget { limit: waiting_limit, bytes: 0, has_oversized: false },
             in_flight: Slab::new(),
             parts_out: HashMap::with_hasher(hasher),
@@ -103,23 +103,16 @@ impl Publisher {
 
     /// Where a new message goes.
     pub fn route(&mut self, now: Micros, topic: &str) -> Route {
-        let known = self.topics.get_key_value(topic);
-        let is_last = *self.last == *topic;
-        if !is_last {
-            self.last = known.map_or_else(|| Arc::from(topic), |(name, _)| Arc::clone(name));
-        }
-        let (owner, until) = match self.zones.find(topic, now) {
-            Some((Lookup::Owner(owner), until)) if is_free(known.map(|(_, backlog)| backlog), owner) => {
-                (Some(owner), until)
-            }
-            _ => (None, now),
-        };
-        Route { topic: Arc::clone(&self.last), owner, until, version: self.zones.version(), is_last }
+        let is_last = self.topics.is_current(topic);
+        let (owner, until) = self.find(now, topic, is_last).unzip();
+        let (name, backlog) = self.topics.turn_to(topic);
+        let (topic, owner) = (Arc::clone(name), owner.filter(|&owner| is_free(Some(backlog), owner)));
+        Route { topic, owner, until: until.unwrap_or(now), version: self.zones.version(), is_last }
     }
 
     /// Whether a route still leads to its owner, at once.
     pub fn holds(&self, now: Micros, route: &Route) -> bool {
-        let is_free = |owner| self.topics.is_empty() || is_free(self.topics.get(&route.topic), owner);
+        let is_free = |owner| is_free(self.topics.get(&route.topic), owner);
         now < route.until && route.version == self.zones.version() && route.owner.is_some_and(is_free)
     }
 
@@ -152,7 +145,7 @@ impl Publisher {
             let topic = Arc::clone(message.topic());
             self.deaths.insert((message.dies_at(), message.message(), topic));
         }
-        self.topics.entry(Arc::clone(message.topic())).or_default().push(message);
+        self.topics.make(&Arc::clone(message.topic())).push(message);
     }
 
     /// Has a part that was sent wait again, unless its message has failed.
@@ -164,7 +157,7 @@ impl Publisher {
         if part.dies_at < Micros::MAX {
             self.deaths.insert((part.dies_at, part.message, Arc::clone(&part.topic)));
         }
-        self.topics.entry(Arc::clone(&part.topic)).or_default().give_back(part);
+        self.topics.make(&Arc::clone(&part.topic)).give_back(part);
     }
 
     /// What is to be done next about a topic.
@@ -209,15 +202,9 @@ impl Publisher {
 
     /// Keeps a part that was queued as this delivery until its PUBACK; the ticket goes into the link's ledger.
     pub fn keep(&mut self, owner: SocketAddr, part: Part, delivery: u64) -> Ticket {
-        match self.topics.get_mut(&part.topic) {
-            Some(backlog) => backlog.sent(owner, part.sequence, delivery),
-            None => {
-                let topic = Arc::clone(&part.topic);
-                self.topics.entry(topic).or_default().sent(owner, part.sequence, delivery);
-            }
-        }
+        self.topics.make(&part.topic).sent(owner, part.sequence, delivery);
         let key = self.in_flight.insert(part);
-        Ticket { worker: 0, key: u32::try_from(key).expect("fewer than 2^32 parts fit in memory") }
+        Ticket { worker: 0, place: 0, key: u32::try_from(key).expect("fewer than 2^32 parts fit in memory") }
     }
 
     /// Gives back the part of a ticket, which is spent.
@@ -304,7 +291,7 @@ impl Publisher {
     }
 
     pub fn is_drained(&self) -> bool {
-        self.topics.is_empty()
+        self.topics.iter().next().is_none()
     }
 
     pub fn in_flight(&self) -> usize {
@@ -312,7 +299,19 @@ impl Publisher {
     }
 
     pub fn waiting(&self) -> usize {
-        self.topics.values().map(Backlog::len).sum()
+        self.topics.iter().map(|(_, backlog)| backlog.len()).sum()
+    }
+
+    /// The owner of a topic, and until when that is known. `is_last`: it is the topic that was asked for before.
+    fn find(&mut self, now: Micros, topic: &str, is_last: bool) -> Option<(SocketAddr, Micros)> {
+        let holds = |&(_, until, version): &(SocketAddr, Micros, u64)| {
+            is_last && now < until && version == self.zones.version()
+        };
+        self.way = self.way.filter(holds).or_else(|| match self.zones.find(topic, now) {
+            Some((Lookup::Owner(owner), until)) => Some((owner, until, self.zones.version())),
+            _ => None,
+        });
+        self.way.map(|(owner, until, _)| (owner, until))
     }
 
     /// Takes what waits of a message away; its `QoS`, if there was something.
@@ -337,9 +336,7 @@ impl Publisher {
     }
 
     fn tidy(&mut self, topic: &str) {
-        if self.topics.get(topic).is_some_and(Backlog::is_over)
-            && let Some(Backlog { turn: Some(turn), .. }) = self.topics.remove(topic)
-        {
+        if let Some(turn) = self.topics.end_if_over(topic) {
             self.blocked.remove(&turn);
         }
     }

@@ -24,9 +24,14 @@ impl Refusals {
         Self { last: HashMap::with_hasher(hasher) }
     }
 
+    /// Whether no chain is broken.
+    pub fn is_empty(&self) -> bool {
+        self.last.is_empty()
+    }
+
     /// Whether a message follows one that was refused.
     pub fn precede(&self, publish: &PublishView<'_>, after: u64) -> bool {
-        after > 0 && !self.last.is_empty() && self.last.get(&chain(publish)) == Some(&after)
+        after > 0 && !self.is_empty() && self.last.get(&chain(publish)) == Some(&after)
     }
 
     /// What became of a message: a chain is broken by a refusal after which it comes again, and whole with the next that is taken.
@@ -38,7 +43,7 @@ impl Refusals {
                 }
                 self.last.insert(chain(publish), delivery);
             }
-            Ok(()) if delivery > 0 && !self.last.is_empty() => _ = self.last.remove(&chain(publish)),
+            Ok(()) if delivery > 0 && !self.is_empty() => _ = self.last.remove(&chain(publish)),
             _ => {}
         }
     }

@@ -16,24 +16,27 @@ use crate::Micros;
 use crate::engine::counters::Drop;
 use crate::engine::forward::{Forwarder, wants};
 use crate::engine::links::Entry;
+use crate::engine::load::Docket;
 use crate::engine::outlet::Outlet;
+use crate::engine::routes::Route;
 use crate::link::Queued;
 use crate::link_id::{LinkId, SessionKey};
 use crate::load::latency::Sample;
 use crate::load::topics::Mark;
+use crate::tables::match_set::Subscriber;
 use crate::wire::{Body, DatagramView, PacketView, PublishView};
 
 /// Two messages or more, one behind the other.
 #[derive(Clone, Copy)]
 pub struct Run<'a, 'b> {
     packets: &'b [PacketView<'a>],
-    /// Of the packets' fields.
+    /// Of the packets' fields; none where they are deliveries, which leave under other numbers.
     pub bytes: &'a [u8],
 }
 
 /// What the telemetry notes of a run (see [`Docket`](crate::engine::load::Docket)).
 #[derive(Default)]
-struct Notes {
+pub(super) struct Notes {
     mark: Mark,
     /// Bytes of all payloads.
     payload: u64,
@@ -52,6 +55,11 @@ impl<'a, 'b> Run<'a, 'b> {
         let end = first + 1 + topics.take_while(|other| is_same(other, topic)).count();
         let bytes = view.encoded(first..end).filter(|_| end - first > 1)?;
         Some(Self { packets: &view.packets()[first..end], bytes })
+    }
+
+    /// Deliveries that follow one another.
+    pub(super) fn of_deliveries(packets: &'b [PacketView<'a>]) -> Self {
+        Self { packets, bytes: &[] }
     }
 
     pub fn len(&self) -> usize {
@@ -124,11 +132,7 @@ impl Forwarder {
         let Ok(route) = self.routes.find(now, run.topic()) else {
             return false;
         };
-        let is_elsewhere = |key: SessionKey| key.worker() != worker;
-        if route.reserved
-            || route.groups.iter().next().is_some()
-            || route.subscribers.iter().any(|subscriber| is_elsewhere(subscriber.session))
-        {
+        if !is_plain(&route, worker) {
             return false;
         }
         out.counters.messages_in += run.len() as u64;
@@ -181,7 +185,12 @@ impl Entry {
 
 impl Notes {
     /// Counts the messages of a run as taken over. `known`: their route's mark.
-    fn of(run: Run<'_, '_>, now: Micros, known: Option<&std::cell::Cell<Mark>>, out: &mut Outlet) -> Self {
+    pub(super) fn of(
+        run: Run<'_, '_>,
+        now: Micros,
+        known: Option<&std::cell::Cell<Mark>>,
+        out: &mut Outlet,
+    ) -> Self {
         let Some(load) = &mut out.load else {
             return Self::default();
         };
@@ -191,9 +200,24 @@ impl Notes {
         let timed = load.latency.begin_among(now, run.len() as u32).collect();
         Self { mark, payload, timed }
     }
+
+    /// For each message of the run, where its copies are counted.
+    pub(super) fn dockets<'c>(&'c self, run: Run<'c, 'c>) -> impl Iterator<Item = Docket> + 'c {
+        let mut timed = self.timed.iter().peekable();
+        (0..).zip(run.messages()).map(move |(place, publish)| {
+            let sample = timed.next_if(|(due, _)| *due == place).map(|(_, sample)| Arc::clone(sample));
+            Docket::new(self.mark, publish, sample)
+        })
+    }
+}
+
+/// Whether a route leads to sessions of this worker alone.
+pub(super) fn is_plain(route: &Route<'_>, worker: u8) -> bool {
+    let is_elsewhere = |subscriber: &Subscriber| subscriber.session.worker() != worker;
+    !route.reserved && route.groups.iter().next().is_none() && !route.subscribers.iter().any(is_elsewhere)
 }
 
 /// Whether two topics are one. Those of a datagram that follow one another are mostly the same text (see [`DatagramView::parse`]).
-fn is_same(one: &str, other: &str) -> bool {
+pub(super) fn is_same(one: &str, other: &str) -> bool {
     std::ptr::eq(one, other) || one == other
 }

@@ -175,16 +175,28 @@ impl Engine {
         }
         let mut topics = BTreeSet::new();
         for (first, last) in puback.ranges() {
-            while let Some(entry) = self.out.links.get_mut(id)
-                && let Some(ticket) = entry.ledger.settle_within(first, last)
-                && let Side::Client(client) = &mut self.side
-            {
+            let Side::Client(client) = &mut self.side else {
+                return;
+            };
+            let mut answered = std::mem::take(&mut client.answered);
+            if let Some(entry) = self.out.links.get_mut(id) {
+                entry.ledger.settle(first, last, |ticket| answered.push(ticket));
+            }
+            for ticket in answered.drain(..) {
+                let Side::Client(client) = &mut self.side else {
+                    return;
+                };
                 let part = client.publisher.settle(ticket);
-                entry.credit.settle(part.field.len());
+                if let Some(entry) = self.out.links.get_mut(id) {
+                    entry.credit.settle(part.field.len());
+                }
                 if moves(puback.reason) || client.publisher.is_held(&part.topic) {
                     topics.insert(Arc::clone(&part.topic));
                 }
                 self.end_part(now, owner, part, puback);
+            }
+            if let Side::Client(client) = &mut self.side {
+                client.answered = answered; // Its memory serves the next ones.
             }
         }
         if puback.reason == reason::HANDOVER {
@@ -340,8 +352,8 @@ impl Engine {
         }
     }
 
-    fn report(&mut self, topic: &str, sequence: u64, reason: i32) {
-        self.events.push(Lane::Own, Event::Published { sequence, topic: topic.into(), reason });
+    fn report(&mut self, topic: &Arc<str>, sequence: u64, reason: i32) {
+        self.events.push(Lane::Own, Event::Published { sequence, topic: Arc::clone(topic), reason });
     }
 }
 

@@ -11,7 +11,7 @@ use crate::broken::Defect;
 use crate::engine::accounts::Accounts;
 use crate::engine::counters::Drop;
 use crate::engine::credit::Credit;
-use crate::engine::ledger::{Ledger, Ticket};
+use crate::engine::ledger::{Ledger, Ticket, Tickets};
 use crate::engine::parcel::Parcel;
 use crate::engine::session_queue::{Bounds, SessionQueue};
 use crate::link_id::{LinkId, SessionKey};
@@ -111,35 +111,44 @@ impl Session {
     }
 
     /// A message was given to the link under this delivery number. It does not expire any more: the subscriber may have it.
-    pub fn launch(&mut self, delivery: u64, parcel: Parcel) {
+    pub fn launch(&mut self, delivery: u64, mut parcel: Parcel) {
         self.credit.open(parcel.field.len());
-        self.in_flight.open(delivery, parcel.launched());
+        parcel.expires = Micros::MAX;
+        self.in_flight.open(delivery, parcel);
     }
 
     /// The subscriber answered for the deliveries from `first` to `last`: takes the tickets back that they held.
-    pub fn answer(&mut self, now: Micros, first: u64, last: u64, released: &mut Vec<Ticket>) {
-        let before = self.accounts.delivered;
-        while let Some(parcel) = self.in_flight.settle_within(first, last) {
-            self.credit.settle(parcel.field.len());
-            self.accounts.delivered +=
-                u64::from(!self.is_stalled || !Defect::ForgetsLateAnswers.is_present());
-            self.waiting_since = now;
-            self.release(parcel.ticket, released);
+    pub fn answer(&mut self, now: Micros, first: u64, last: u64, released: &mut Tickets) {
+        let Self { in_flight, credit, tickets, .. } = self;
+        let mut answered = 0;
+        in_flight.settle(first, last, |parcel| {
+            answered += 1;
+            credit.settle(parcel.field.len());
+            *tickets -= usize::from(parcel.ticket.is_some());
+            released.extend(parcel.ticket);
+        });
+        if answered == 0 {
+            return;
         }
+        self.waiting_since = now;
+        if self.is_stalled && Defect::ForgetsLateAnswers.is_present() {
+            return;
+        }
+        self.accounts.delivered += answered;
         // A queue that was full has to come down some way, or it would be full again with the next message.
-        if self.accounts.delivered > before && !self.queue.is_half_full() {
+        if !self.queue.is_half_full() {
             self.is_stalled = false;
         }
     }
 
     /// A message that waited is gone for this reason; its ticket goes back.
-    pub fn drop(&mut self, why: Drop, parcel: &Parcel, released: &mut Vec<Ticket>) {
+    pub fn drop(&mut self, why: Drop, parcel: &Parcel, released: &mut Tickets) {
         self.accounts.drop(why, 1);
         self.release(parcel.ticket, released);
     }
 
     /// A message that waited outlived its expiry.
-    pub fn expire(&mut self, parcel: &Parcel, released: &mut Vec<Ticket>) {
+    pub fn expire(&mut self, parcel: &Parcel, released: &mut Tickets) {
         self.accounts.expired += 1;
         self.release(parcel.ticket, released);
     }
@@ -151,7 +160,7 @@ impl Session {
     }
 
     /// Counts as away from now on, until it answers: gives every ticket back.
-    pub fn stall(&mut self, released: &mut Vec<Ticket>) {
+    pub fn stall(&mut self, released: &mut Tickets) {
         self.is_stalled = true;
         self.release_all(released);
     }
@@ -171,7 +180,7 @@ impl Session {
 
     /// Its link is gone, with so many unsent messages of `QoS` 0, and the session waits for another: what was in flight will
     /// be sent again, and first.
-    pub fn park(&mut self, unsent: u64, released: &mut Vec<Ticket>) {
+    pub fn park(&mut self, unsent: u64, released: &mut Tickets) {
         self.link = None;
         self.is_stalled = false;
         self.credit = Credit::default();
@@ -181,7 +190,7 @@ impl Session {
     }
 
     /// It ends: every message that is left is dropped, but those of shared groups, which are for others.
-    pub fn end(&mut self, unsent: u64, why: Drop, released: &mut Vec<Ticket>) -> Vec<Parcel> {
+    pub fn end(&mut self, unsent: u64, why: Drop, released: &mut Tickets) -> Vec<Parcel> {
         self.settle_copies(unsent, why);
         let waiting = std::iter::from_fn(|| self.queue.pop());
         let mut orphans = Vec::new();
@@ -207,6 +216,11 @@ impl Session {
         self.accounts.drop(why, taken.len() as u64);
         self.tickets -= taken.iter().filter(|parcel| parcel.ticket.is_some()).count();
         taken
+    }
+
+    /// Nothing waits or is in flight: gives back the memory that it took while it was busy.
+    pub fn rest(&mut self) {
+        self.in_flight.rest();
     }
 
     /// How fit it is, if the other workers are to know and were not told.
@@ -295,19 +309,17 @@ impl Session {
         self.accounts.drop(why, unsent);
     }
 
-    fn release(&mut self, ticket: Option<Ticket>, released: &mut Vec<Ticket>) {
+    fn release(&mut self, ticket: Option<Ticket>, released: &mut Tickets) {
         self.tickets -= usize::from(ticket.is_some());
         released.extend(ticket);
     }
 
     /// Those that hold one are the newest, so older ones are not looked at.
-    fn release_all(&mut self, released: &mut Vec<Ticket>) {
+    fn release_all(&mut self, released: &mut Tickets) {
         let waiting = self.queue.iter_mut().rev().map(|parcel| &mut parcel.ticket);
         let flying = self.in_flight.iter_mut().rev().map(|parcel| &mut parcel.ticket);
         let held = waiting.chain(flying).filter_map(Option::take).take(self.tickets);
-        let before = released.len();
-        released.extend(held);
-        debug_assert_eq!(released.len() - before, self.tickets);
-        self.tickets = 0;
+        released.extend(held.inspect(|_| self.tickets -= 1));
+        debug_assert_eq!(self.tickets, 0);
     }
 }

@@ -2,6 +2,7 @@
 
 mod adoption;
 mod credit;
+mod deliveries;
 mod delivery;
 mod groups;
 mod handover;

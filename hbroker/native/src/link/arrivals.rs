@@ -73,6 +73,18 @@ impl Arrivals {
         Receipt::Held
     }
 
+    /// Whether this packet is next, and none behind it is here.
+    pub fn is_next(&self, delivery: u64) -> bool {
+        delivery == self.settled + 1 && self.slots.is_empty() && self.released.is_empty()
+    }
+
+    /// Takes in so many packets, the first of which `is_next`: they are handed on. (What each names as its predecessor was handed on, or
+    /// is before it among these, or breaks the protocol.)
+    pub fn receive_next(&mut self, count: u64) {
+        debug_assert!(self.is_next(self.settled + 1));
+        self.settled += count;
+    }
+
     /// The packet that `next_released` would give.
     pub fn peek_released(&self) -> Option<&[u8]> {
         self.released.front().map(|raw| &**raw)
@@ -183,6 +195,22 @@ mod tests {
         assert_eq!(arrivals.receive(1, 0, &large), Receipt::Deliver, "what releases others is never refused");
         assert_eq!(std::iter::from_fn(|| arrivals.next_released()).count() as u64, held);
         assert_eq!(arrivals.held_bytes, 0);
+    }
+
+    #[test]
+    fn a_run_is_next_where_nothing_is_missing_and_nothing_waits() {
+        let mut arrivals = Arrivals::default();
+        assert!(arrivals.is_next(1) && !arrivals.is_next(2) && !arrivals.is_next(0));
+        arrivals.receive_next(5);
+        assert_eq!(arrivals.receive(5, 4, b"e"), Receipt::Duplicate);
+        assert_eq!(arrivals.receive(7, 6, b"g"), Receipt::Held);
+        assert!(!arrivals.is_next(6), "what waits for it is to be released");
+        assert_eq!(arrivals.receive(6, 5, b"f"), Receipt::Deliver);
+        assert!(!arrivals.is_next(8), "what was released comes first");
+        assert_eq!(released(&mut arrivals), b"g");
+        assert!(arrivals.is_next(8));
+        arrivals.receive_next(1);
+        assert_eq!((arrivals.settled, arrivals.receive(9, 8, b"i")), (8, Receipt::Deliver));
     }
 
     #[test]

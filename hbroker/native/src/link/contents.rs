@@ -30,7 +30,7 @@ impl Contents {
         for &carried in &self.carried {
             match carried {
                 Carried::Deliveries(first, last) => {
-                    (first..=last).for_each(|number| deliveries.on_acknowledged(number));
+                    deliveries.on_acknowledged(first, last);
                 }
                 Carried::Success(..) => {}
                 Carried::Refusal(refusal) => pubacks.on_refusal_acknowledged(refusal),

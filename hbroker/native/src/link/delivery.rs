@@ -17,9 +17,10 @@ use crate::wire;
 pub const WINDOW: u64 = 4_096;
 
 /// Which earlier packet a reliable one follows (§3.3).
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
 pub enum Chain {
     /// All packets but PUBLISH.
+    #[default]
     Control,
     /// The messages of one publisher and topic, by a hash of both. (Two that collide are merely one chain.)
     Topic(u64),
@@ -40,8 +41,11 @@ pub struct Deliveries {
     sent: u64,
     /// To be sent again, in the order in which it was noticed. Some may have been acknowledged since.
     again: VecDeque<u64>,
-    /// The end of each chain that has a delivery outstanding.
+    /// The end of each chain that has a delivery outstanding, but for `current`.
     tails: HashMap<Chain, Tail>,
+    /// The chain that grew twice in succession: it most often goes on.
+    current: Chain,
+    current_tail: Tail,
     bytes: usize,
     retransmits: u64,
 }
@@ -81,7 +85,7 @@ impl Deliveries {
             _ if Defect::KeepsNoOrder.is_present() => 0,
             Chain::After(before) => before,
             Chain::Control | Chain::Topic(_) => {
-                let tail = self.tails.entry(chain).or_default();
+                let tail = self.tail(chain);
                 tail.outstanding += 1;
                 std::mem::replace(&mut tail.last, number)
             }
@@ -135,21 +139,17 @@ impl Deliveries {
         }
     }
 
-    /// A datagram that carried it was acknowledged.
-    pub fn on_acknowledged(&mut self, number: u64) {
-        let Some(delivery) = self.record_mut(number) else {
-            return;
-        };
-        if delivery.state == State::Acknowledged {
-            return;
-        }
-        delivery.state = State::Acknowledged;
-        let chain = delivery.chain;
-        self.bytes -= std::mem::take(&mut delivery.body_field).len() + RECORD_BYTES;
-        if let Entry::Occupied(mut tail) = self.tails.entry(chain) {
-            tail.get_mut().outstanding -= 1;
-            if tail.get().outstanding == 0 {
-                tail.remove();
+    /// A datagram that carried those from `first` to `last` was acknowledged.
+    pub fn on_acknowledged(&mut self, first: u64, last: u64) {
+        for number in first.max(self.settled + 1)..=last {
+            let Some(delivery) = self.record_mut(number) else {
+                break;
+            };
+            if delivery.state != State::Acknowledged {
+                delivery.state = State::Acknowledged;
+                let chain = delivery.chain;
+                self.bytes -= std::mem::take(&mut delivery.body_field).len() + RECORD_BYTES;
+                self.shorten(chain);
             }
         }
         while self.records.front().is_some_and(|delivery| delivery.state == State::Acknowledged) {
@@ -195,6 +195,43 @@ impl Deliveries {
         self.records.is_empty()
     }
 
+    /// The end of a chain, which grows.
+    fn tail(&mut self, chain: Chain) -> &mut Tail {
+        let grows_again = self.records.back().is_some_and(|delivery| delivery.chain == chain);
+        if chain != self.current {
+            if !grows_again {
+                return self.tails.entry(chain).or_default();
+            }
+            let tail = self.tails.remove(&chain).unwrap_or_default();
+            let (before, before_tail) = (
+                std::mem::replace(&mut self.current, chain),
+                std::mem::replace(&mut self.current_tail, tail),
+            );
+            if before_tail.outstanding > 0 {
+                self.tails.insert(before, before_tail);
+            }
+        }
+        &mut self.current_tail
+    }
+
+    /// One more of a chain is acknowledged.
+    fn shorten(&mut self, chain: Chain) {
+        if matches!(chain, Chain::After(_)) {
+            return;
+        }
+        if chain == self.current {
+            self.current_tail.outstanding -= 1;
+            if self.current_tail.outstanding == 0 {
+                self.current_tail = Tail::default();
+            }
+        } else if let Entry::Occupied(mut tail) = self.tails.entry(chain) {
+            tail.get_mut().outstanding -= 1;
+            if tail.get().outstanding == 0 {
+                tail.remove();
+            }
+        }
+    }
+
     fn record(&self, number: u64) -> Option<&Delivery> {
         self.records.get(self.index(number)?)
     }
@@ -233,12 +270,12 @@ mod tests {
         let mut deliveries = with(&[Chain::Topic(7), Chain::Control, Chain::Topic(7), Chain::Control]);
         let after: Vec<_> = deliveries.records.iter().map(|delivery| delivery.after).collect();
         assert_eq!(after, [0, 0, 1, 2]);
-        deliveries.on_acknowledged(3);
+        deliveries.on_acknowledged(3, 3);
         deliveries.push(Chain::Topic(7), Bytes::new(), None);
         assert_eq!(deliveries.records[4].after, 3, "3 may be held at the receiver: 1 is not acknowledged");
-        deliveries.on_acknowledged(1);
-        deliveries.on_acknowledged(5);
-        assert_eq!(deliveries.tails.len(), 1);
+        deliveries.on_acknowledged(1, 1);
+        deliveries.on_acknowledged(5, 5);
+        assert!(deliveries.tails.is_empty() && deliveries.current_tail.outstanding == 2);
         deliveries.push(Chain::Topic(7), Bytes::new(), None);
         assert_eq!(deliveries.records.back().map(|delivery| delivery.after), Some(0));
     }
@@ -248,9 +285,9 @@ mod tests {
         let mut deliveries = with(&vec![Chain::Control; 5_000]);
         while send_fresh(&mut deliveries, 1).is_some() {}
         assert_eq!(deliveries.sent, WINDOW);
-        deliveries.on_acknowledged(2);
+        deliveries.on_acknowledged(2, 2);
         assert_eq!(deliveries.next_fresh(), None, "1 is still out");
-        deliveries.on_acknowledged(1);
+        deliveries.on_acknowledged(1, 1);
         assert_eq!(deliveries.next_fresh(), Some(WINDOW + 1));
     }
 
@@ -265,7 +302,7 @@ mod tests {
         assert_eq!(deliveries.next_again(), None, "datagram 11 carries it still");
         deliveries.on_lost(1, 11);
         assert_eq!(deliveries.next_again(), Some(1));
-        deliveries.on_acknowledged(1);
+        deliveries.on_acknowledged(1, 1);
         assert_eq!(deliveries.next_again(), None, "a late acknowledgement spares the repetition");
         assert!(deliveries.is_empty() && deliveries.bytes() == 0);
     }

@@ -36,6 +36,12 @@ impl RangeSet {
 
     /// Adds every number from `low` to `high`.
     pub fn insert_run(&mut self, low: u64, high: u64) {
+        if let Some(last) = self.runs.last_mut()
+            && (last.0..=last.1.saturating_add(1)).contains(&low)
+        {
+            last.1 = last.1.max(high);
+            return;
+        }
         let first = self.runs.partition_point(|run| run.1 < low.saturating_sub(1));
         let end = self.runs.partition_point(|run| run.0 <= high.saturating_add(1));
         if first == end {

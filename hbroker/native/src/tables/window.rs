@@ -90,6 +90,14 @@ impl DuplicateWindow {
         is_first || Defect::ForgetsMessageIds.is_present()
     }
 
+    /// Records messages that follow one another, from `first` on. False, and none is recorded: not all of them are known to be new.
+    pub fn all_first_seen(&mut self, now: Micros, publisher: u64, first: u64, count: u64) -> bool {
+        let Some(last) = first.checked_add(count - 1) else {
+            return false;
+        };
+        self.change(now, publisher, |window, max_words| window.record_all(first, last, max_words))
+    }
+
     /// Undoes what was recorded of a message, which was not taken over after all: it is new when it comes again. (Not where its bit had to
     /// go: what is not known counts as seen.)
     pub fn take_back(&mut self, now: Micros, publisher: u64, sequence: u64) {
@@ -200,6 +208,20 @@ impl Window {
         is_first
     }
 
+    fn record_all(&mut self, first: u64, last: u64, max_words: usize) -> bool {
+        let is_seen =
+            |(word, bits)| word < self.floor || self.words.get(&word).is_some_and(|seen| seen & bits != 0);
+        if words_of(first, last).any(is_seen) {
+            return false;
+        }
+        for (word, bits) in words_of(first, last) {
+            *self.words.entry(word).or_default() |= bits;
+        }
+        self.raise();
+        self.forget(max_words);
+        true
+    }
+
     fn take_back(&mut self, sequence: u64, max_words: usize) {
         let word = sequence / WORD_BITS;
         let is_told_apart =
@@ -264,6 +286,16 @@ impl Window {
             self.floor = lowest + 1;
         }
     }
+}
+
+/// The words that hold these numbers, and their bits in each.
+fn words_of(first: u64, last: u64) -> impl Iterator<Item = (u64, u64)> {
+    let (lowest, highest) = (first / WORD_BITS, last / WORD_BITS);
+    (lowest..=highest).map(move |word| {
+        let from = if word == lowest { u64::MAX << (first % WORD_BITS) } else { u64::MAX };
+        let to = if word == highest { u64::MAX >> (WORD_BITS - 1 - last % WORD_BITS) } else { u64::MAX };
+        (word, from & to)
+    })
 }
 
 const fn bit(sequence: u64) -> u64 {

@@ -74,7 +74,12 @@ impl<'a> PublishView<'a> {
 
     /// It is a whole message of `QoS` 0 that is not retained and never expires, in one field.
     pub fn is_plain(&self) -> bool {
-        self.qos == 0 && !self.retain && self.expiry_s.is_none() && self.fragment.is_none() && !self.split
+        self.qos == 0 && self.is_simple()
+    }
+
+    /// It is a whole message that is not retained and never expires, in one field.
+    pub fn is_simple(&self) -> bool {
+        !self.retain && self.expiry_s.is_none() && self.fragment.is_none() && !self.split
     }
 
     /// When it outlives its expiry; `Micros::MAX`: never, or nobody knows when it was published.

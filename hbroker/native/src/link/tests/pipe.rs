@@ -258,7 +258,7 @@ impl Pair {
         let Body::Publish(publish) = body else { panic!("only PUBLISH is sent as a delivery") };
         self.received[end].push(publish.sequence);
         let success = if delivery.is_multiple_of(3) { Success::Unmatched } else { Success::Done };
-        self.links[end].acknowledge(delivery, success);
+        self.links[end].acknowledge(delivery, delivery, success);
     }
 
     fn handle_unreliable(&mut self, end: usize, body: &Body<'_>) {

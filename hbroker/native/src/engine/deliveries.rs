@@ -1,0 +1,246 @@
+//! Runs of `QoS` 1 and 2: deliveries that follow one another over a link, with messages on one topic.
+//!
+//! They share what a run of `QoS` 0 shares (`run`), and what only a message costs that is kept: the memory for its bytes, and the record
+//! of what it waits for. Each has its own delivery to each subscriber all the same, and is acknowledged for itself. Whatever is not plain, or came
+//! out of turn, goes by [`Engine::forward`].
+
+use smallvec::SmallVec;
+
+use super::run::{Notes, Run, is_plain, is_same};
+use super::{Engine, Side};
+use crate::Micros;
+use crate::broken::Defect;
+use crate::engine::blocks::Copies;
+use crate::engine::distribution::{Distribution, Origin};
+use crate::engine::forward::{Forwarder, wants};
+use crate::engine::ledger::Ticket;
+use crate::engine::outlet::Outlet;
+use crate::engine::parcel::Parcel;
+use crate::engine::parts::chain_of;
+use crate::link::pubacks::Success;
+use crate::link_id::{LinkId, SessionKey};
+use crate::tables::match_set::Subscriber;
+use crate::wire::{Body, PacketView, PublishView};
+
+/// Messages of one run at most: each has a place in a record.
+const MOST: usize = 1_024;
+
+/// The ticket of each message of a run that its PUBACK waits for.
+type Held = SmallVec<[Ticket; 16]>;
+
+impl Engine {
+    /// Forwards the run that these packets begin with; how many messages that were. 0: they begin with none, it is not plain, or what
+    /// comes before it is missing.
+    pub(super) fn forward_deliveries(
+        &mut self,
+        now: Micros,
+        id: LinkId,
+        packets: &[PacketView<'_>],
+    ) -> usize {
+        let Side::Node(forwarder) = &mut self.side else {
+            return 0;
+        };
+        let length = run_length(packets);
+        let entry = self.out.links.get(id).filter(|entry| {
+            // The first message of a link makes its session a publisher's.
+            let is_ready = length > 1 && entry.inbound && entry.published;
+            is_ready && entry.refusals.is_empty() && entry.link.is_next(packets[0].delivery)
+        });
+        let Some(entry) = entry else {
+            return 0;
+        };
+        let (source, origin) = (entry.subscriber, Origin { link: id, delivery: packets[0].delivery });
+        if !forwarder.forward_deliveries(
+            now,
+            Run::of_deliveries(&packets[..length]),
+            origin,
+            source,
+            &mut self.out,
+        ) {
+            return 0;
+        }
+        if let Some(entry) = self.out.links.get_mut(id) {
+            entry.link.receive_next(length as u64);
+        }
+        self.tie_up(now);
+        length
+    }
+}
+
+impl Forwarder {
+    /// Takes the messages of a run over, as [`Forwarder::forward`] does each; what it holds back of their PUBACKs meanwhile, it leaves loose. False: each
+    /// is to be forwarded by itself.
+    fn forward_deliveries(
+        &mut self,
+        now: Micros,
+        run: Run<'_, '_>,
+        origin: Origin,
+        source: Option<SessionKey>,
+        out: &mut Outlet,
+    ) -> bool {
+        let (worker, count) = (self.worker(), run.len() as u64);
+        let Self { routes, window, distribution, .. } = self;
+        let Some(first) = run.messages().next() else {
+            return false;
+        };
+        let Ok(route) = routes.find(now, first.topic) else {
+            return false;
+        };
+        let is_taken = is_plain(&route, worker)
+            && !route.gathering
+            && (first.qos == 1 || window.all_first_seen(now, first.publisher, first.sequence, count));
+        if !is_taken {
+            return false;
+        }
+        out.counters.messages_in += count;
+        let notes = Notes::of(run, now, route.mark, out);
+        let mut subscribers =
+            route.subscribers.iter().filter(|subscriber| wants(subscriber, source)).peekable();
+        if subscribers.peek().is_none() {
+            out.acknowledge_run(origin, count, Success::Unmatched);
+            return true;
+        }
+        let is_early = first.ack_queued || Defect::AcknowledgesEarly.is_present();
+        let held = if is_early { Held::new() } else { hold(distribution, run, origin) };
+        let chain = chain_of(0, first.topic.as_bytes());
+        let fields = distribution.blocks.copy_all(run.messages().map(PublishView::field));
+        let kept = Kept { run, fields, chain, notes: &notes };
+        for subscriber in subscribers {
+            if subscriber.qos == 0 {
+                kept.offer_copies(subscriber, out);
+            } else {
+                kept.offer(now, subscriber, first.qos, &held, distribution, out);
+            }
+        }
+        if is_early {
+            out.acknowledge_run(origin, count, Success::Done);
+        }
+        out.loose.tickets.extend(held);
+        true
+    }
+}
+
+/// What each session that gets a run at `QoS` 1 or 2 keeps of it.
+struct Kept<'a, 'b> {
+    run: Run<'a, 'b>,
+    fields: Copies,
+    chain: u64,
+    notes: &'a Notes,
+}
+
+impl Kept<'_, '_> {
+    /// Offers a session the messages at `QoS` 0.
+    fn offer_copies(&self, subscriber: &Subscriber, out: &mut Outlet) {
+        for (field, docket) in self.fields.iter().zip(self.notes.dockets(self.run)) {
+            out.offer_copy(subscriber.session, field, None, &docket);
+        }
+    }
+
+    /// Offers a session the messages, and adds the copies that hold a ticket.
+    fn offer(
+        &self,
+        now: Micros,
+        subscriber: &Subscriber,
+        qos: u8,
+        held: &[Ticket],
+        distribution: &mut Distribution,
+        out: &mut Outlet,
+    ) {
+        for (place, (field, docket)) in self.fields.iter().zip(self.notes.dockets(self.run)).enumerate() {
+            let ticket = held.get(place).copied();
+            let parcel = Parcel {
+                field: field.clone(),
+                chain: self.chain,
+                qos: subscriber.qos.min(qos),
+                retained_for: None,
+                overflow: subscriber.overflow,
+                group: None,
+                ticket,
+                docket,
+                expires: Micros::MAX,
+            };
+            if out.offer(now, subscriber.session, parcel) {
+                ticket.into_iter().for_each(|ticket| distribution.add_copies(ticket, 1));
+            }
+        }
+    }
+}
+
+/// How many plain messages of one topic, each of them the next delivery, these packets begin with.
+fn run_length(packets: &[PacketView<'_>]) -> usize {
+    let Some(PacketView { delivery, body: Body::Publish(first), .. }) = packets.first() else {
+        return 0;
+    };
+    let continues = |place: u64, publish: &PublishView<'_>| {
+        let follows =
+            publish.publisher == first.publisher && publish.sequence == first.sequence.wrapping_add(place);
+        publish.is_simple()
+            && (publish.qos == 1 || publish.qos == 2 && follows)
+            && (publish.qos, publish.ack_queued) == (first.qos, first.ack_queued)
+            && is_same(publish.topic, first.topic)
+    };
+    let run = (0..).zip(packets.iter().take(MOST)).take_while(|&(place, packet)| match &packet.body {
+        Body::Publish(publish) => {
+            let is_next = packet.delivery > 0 && packet.delivery == delivery.wrapping_add(place);
+            is_next && packet.retained_for.is_none() && continues(place, publish)
+        }
+        _ => false,
+    });
+    run.count()
+}
+
+/// Opens the messages of a run (see [`Distribution::open`]).
+fn hold(distribution: &mut Distribution, run: Run<'_, '_>, origin: Origin) -> Held {
+    let Some(first) = run.messages().next() else {
+        return Held::new();
+    };
+    if first.qos == 1 {
+        return distribution.open_run(origin, run.len() as u16, first.topic).tickets().collect();
+    }
+    let each = (0..).zip(run.messages()).map(|(place, publish)| {
+        let id = (publish.publisher, publish.sequence);
+        distribution.open(origin.after(place), Some(id), publish.topic).first
+    });
+    each.collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::wire;
+    use crate::wire::{DatagramView, PublishOut};
+
+    #[test]
+    fn a_run_ends_where_something_is_different() {
+        let length = |change: fn(usize, &mut PublishOut<'_>, &mut u64)| {
+            let mut datagram = Vec::new();
+            for place in 0..6 {
+                let mut out = PublishOut {
+                    topic: "t",
+                    qos: 2,
+                    publisher: 7,
+                    sequence: 40 + place as u64,
+                    ..PublishOut::default()
+                };
+                let mut delivery = 10 + place as u64;
+                change(place, &mut out, &mut delivery);
+                let mut field = Vec::new();
+                wire::put_publish_field(&mut field, &out);
+                wire::put_packet(&mut datagram, delivery, 0, None, &field);
+            }
+            run_length(DatagramView::parse(&datagram).unwrap().packets())
+        };
+        assert_eq!(length(|_, _, _| {}), 6);
+        assert_eq!(length(|_, out, _| out.qos = 1), 6);
+        assert_eq!(length(|_, out, _| out.qos = 3), 0);
+        assert_eq!(length(|_, out, delivery| (out.qos, *delivery) = (0, 0)), 0);
+        assert_eq!(length(|place, _, delivery| *delivery += u64::from(place > 3)), 4);
+        assert_eq!(length(|place, out, _| out.sequence += u64::from(place > 3)), 4);
+        assert_eq!(length(|place, out, _| (out.qos, out.sequence) = (1, 7 * place as u64)), 6);
+        assert_eq!(length(|place, out, _| out.qos -= u8::from(place > 2)), 3);
+        assert_eq!(length(|place, out, _| out.ack_queued = place > 2), 3);
+        assert_eq!(length(|place, out, _| out.retain = place > 1), 2);
+        assert_eq!(length(|place, out, _| out.expiry_s = (place > 1).then_some(9)), 2);
+        assert_eq!(length(|place, out, _| out.topic = if place > 0 { "u" } else { "t" }), 1);
+    }
+}

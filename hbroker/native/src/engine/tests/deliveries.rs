@@ -1,0 +1,94 @@
+//! Messages of `QoS` 1 and 2 that come many at once go the same way as one by one.
+
+use rand::Rng;
+
+use super::network::{Faults, MILLISECOND, Network, SECOND, message};
+use crate::load::topics::Traffic;
+use crate::wire::PublishOut;
+
+const LOSSY: Faults = Faults { loss: 0.05, duplication: 0.05, jitter: 1_000 };
+
+#[test]
+fn each_copy_arrives_once_in_order_and_is_acknowledged() {
+    for seed in 0..16 {
+        let mut network = Network::new(seed, if seed % 4 < 2 { Faults::default() } else { LOSSY });
+        let node = network.add_node("", 1 + (seed % 3 / 2) as u8);
+        let all = network.add_subscriber(node, "t/#", 2);
+        let slow = network.add_client_with(|config| config.receive_messages = 7);
+        let now = network.now;
+        network.hosts[slow].engines[0].listen(now, 1, "t/1", 1, false);
+        network.connect(slow, node);
+        network.subscribe(slow, node, "t/1", 1, false);
+        let members = [(); 2].map(|()| network.add_member(node, "t/2", "group", 2));
+        let publisher = network.add_client();
+        let mut sent: [Vec<u64>; 4] = Default::default();
+        for _ in 0..30 {
+            let mut number = network.rng.random_range(0..4);
+            let qos = network.rng.random_range(1..=2);
+            for _ in 0..network.rng.random_range(1..40) {
+                if network.rng.random_bool(0.1) {
+                    number = network.rng.random_range(0..4);
+                }
+                let topic = format!("t/{number}");
+                let (retain, ack_queued) = (network.rng.random_bool(0.03), network.rng.random_bool(0.03));
+                let out = PublishOut { retain, ack_queued, ..message(&topic, &[7; 50], qos) };
+                sent[number].push(network.publish(publisher, &out));
+            }
+            network.run(20 * MILLISECOND);
+        }
+        network.run_until_drained();
+        network.assert_all_published(publisher, sent.iter().map(Vec::len).sum());
+        for (number, sent) in sent.iter().enumerate() {
+            let topic = format!("t/{number}");
+            assert_eq!(&network.sequences(all, &topic), sent, "seed {seed}, {topic}");
+            let mut shared: Vec<u64> =
+                members.iter().flat_map(|&member| network.sequences(member, &topic)).collect();
+            shared.sort_unstable();
+            assert_eq!(&shared, if number == 2 { sent } else { &[][..] }, "seed {seed}");
+            let slow = network.sequences(slow, &topic);
+            assert_eq!(&slow, if number == 1 { sent } else { &[][..] }, "seed {seed}");
+            let (count, copies) = (sent.len() as u64, (sent.len() + shared.len() + slow.len()) as u64);
+            let expected = Traffic {
+                messages_in: count,
+                bytes_in: 50 * count,
+                messages_out: copies,
+                bytes_out: 50 * copies,
+            };
+            assert_eq!(network.counted(node, &topic).0, expected, "seed {seed}, {topic}");
+        }
+    }
+}
+
+#[test]
+fn each_is_acknowledged_for_itself() {
+    for qos in 1..=2 {
+        let mut network = Network::new(7, Faults::default());
+        let node = network.add_node("", 1);
+        network.add_subscriber(node, "t", 2);
+        let holder = network.add_client_with(|config| config.hold = true);
+        let now = network.now;
+        network.hosts[holder].engines[0].listen(now, 1, "t", 2, false);
+        network.connect(holder, node);
+        network.subscribe(holder, node, "t", 2, false);
+        let publisher = network.add_client();
+        let first = network.publish(publisher, &message("t", b"first", 0));
+        network.run(100 * MILLISECOND);
+        let sent: Vec<u64> =
+            (0..8).map(|_| network.publish(publisher, &message("t", &[7; 50], qos))).collect();
+        network.run(100 * MILLISECOND);
+        assert!(network.hosts[publisher].published.is_empty());
+        let id = network.hosts[publisher].engines[0].config.publisher;
+        let mut expected = Vec::new();
+        for places in [&[3, 4][..], &[0], &[7, 6], &[1, 2, 5]] {
+            let handled: Vec<_> = places.iter().map(|&place: &usize| (id, sent[place])).collect();
+            network.hosts[holder].engines[0].handled(&handled);
+            network.run(100 * MILLISECOND);
+            expected.extend(places.iter().map(|&place| sent[place]));
+            expected.sort_unstable();
+            assert!(network.hosts[publisher].published.keys().eq(&expected), "QoS {qos}");
+        }
+        assert!(first < sent[0]);
+        network.run(SECOND);
+        network.run_until_drained();
+    }
+}
