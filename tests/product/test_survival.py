@@ -13,6 +13,7 @@ import pytest
 
 from hbroker import errors, sync
 from tests.product.network import PATIENCE, PROJECT, Network, network_up, tree
+from tests.product.starvation import waited_s
 
 HOME = PROJECT / "topologies" / "home.yaml"
 TOPICS = {
@@ -63,9 +64,12 @@ class Publisher:
 
 
 def test_home_is_ready_in_time_and_ctrl_c_leaves_no_process(home: tuple[Network, str]) -> None:
+    """In time but for what the launcher, and then one of the nodes, stood in line for a CPU."""
     network, _ = home
-    assert time.monotonic() - network.began < 5.0
-    processes = [psutil.Process(network.process.pid), *network.processes().values()]
+    passed = time.monotonic() - network.began
+    launcher, nodes = psutil.Process(network.process.pid), list(network.processes().values())
+    assert passed - waited_s(launcher.pid) - max(waited_s(node.pid) for node in nodes) < 5.0
+    processes = [launcher, *nodes]
     assert len(processes) == 7
     asked = time.monotonic()
     network.process.send_signal(signal.SIGINT)
@@ -92,7 +96,7 @@ def test_a_killed_node_serves_its_subscribers_again(home: tuple[Network, str], v
             received.add(number)
             if publisher.begun[number] > killed:
                 break
-        gap = time.monotonic() - killed
+        gap = time.monotonic() - killed - waited_s(network.processes()[victim].pid)
         assert distributed <= received, "a killed owner lost what it had acknowledged"
         assert network.event("ended")["node"] == victim
         assert network.event("back")["node"] == victim
