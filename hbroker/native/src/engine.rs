@@ -6,6 +6,7 @@
 //! forwarded (`forward`), at a client it is read (`inbox`).
 
 pub mod accounts;
+mod at_once;
 pub mod backlog;
 mod client;
 mod commands;
@@ -59,6 +60,7 @@ use parking_lot::Mutex;
 
 use crate::Micros;
 use crate::config::Config;
+use crate::engine::at_once::Beaten;
 use crate::engine::counters::{Counters, Drop};
 use crate::engine::directory::Directory;
 use crate::engine::event::{DownReason, Event};
@@ -131,6 +133,7 @@ struct Client {
     /// Tokens for owners that were resolved and not yet written to.
     tokens: std::collections::HashMap<SocketAddr, Vec<u8>, Keyed>,
     paused: Pauses,
+    beaten: Beaten,
 }
 
 pub struct Engine {

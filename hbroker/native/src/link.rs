@@ -256,6 +256,17 @@ impl Link {
         Ok(())
     }
 
+    /// Queues messages to be sent once, all or none: `packets` fields of these lengths.
+    pub fn queue_encoded(
+        &mut self,
+        packets: &[u8],
+        lengths: impl Iterator<Item = usize>,
+    ) -> Result<(), QueueFull> {
+        self.check_unreliable(packets)?;
+        self.outbox.push_encoded(packets, lengths);
+        Ok(())
+    }
+
     /// Queues a packet to be sent once that is no message.
     pub fn queue_own(&mut self, body_field: &[u8]) -> Result<(), QueueFull> {
         self.check_unreliable(body_field)?;
@@ -282,6 +293,11 @@ impl Link {
         }
         self.outbox.push_reliable();
         Ok(self.deliveries.push(chain, body_field, retained_for))
+    }
+
+    /// Unreliable packets queued so far, and those that have left.
+    pub fn passed(&self) -> (u64, u64) {
+        self.outbox.passed()
     }
 
     /// Which one the message of `QoS` 0 is that was queued last, to ask `has_left` for.
@@ -381,9 +397,9 @@ impl Link {
 
     // Below
 
-    fn check_unreliable(&self, body_field: &[u8]) -> Result<(), QueueFull> {
-        let queued = self.outbox.unreliable_bytes() + body_field.len();
-        let fits = queued <= self.config.queue_bytes && body_field.len() <= MOST_BODY;
+    fn check_unreliable(&self, packets: &[u8]) -> Result<(), QueueFull> {
+        let queued = self.outbox.unreliable_bytes() + packets.len();
+        let fits = queued <= self.config.queue_bytes && packets.len() <= MOST_BODY;
         if fits { Ok(()) } else { Err(QueueFull) }
     }
 

@@ -11,6 +11,7 @@
 //! - `reader`: varints, tags, lengths: protobuf's encoding, one field at a time
 //! - `check`: walks the messages that the core hands up unread, by the schema generated from the `.proto`
 //! - `view`, `publish`, `properties`, `acks`: datagram and packets; the message; what only applications read of it; acknowledgements
+//! - `shape`: how a packet is read that is like the one before it
 //! - `records`: what a handover moves
 //! - `requests`: whose a packet outside of a session is
 //! - `emit`: the other direction
@@ -23,6 +24,7 @@ mod publish;
 mod reader;
 mod records;
 mod requests;
+mod shape;
 mod view;
 
 #[cfg(test)]

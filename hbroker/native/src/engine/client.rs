@@ -6,6 +6,7 @@ use std::net::SocketAddr;
 use super::{Client, Engine, HOUSEKEEPING, Side};
 use crate::Micros;
 use crate::config::Config;
+use crate::engine::at_once::Beaten;
 use crate::engine::event::Message;
 use crate::engine::fragment::Receipt;
 use crate::engine::held::MessageId;
@@ -31,6 +32,7 @@ impl Client {
             inbox: Inbox::new(config),
             tokens: HashMap::with_hasher(keyed),
             paused: Pauses::new(keyed),
+            beaten: Beaten::default(),
         }
     }
 

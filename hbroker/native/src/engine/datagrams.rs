@@ -112,7 +112,7 @@ impl Engine {
             kept &= self.handle_reliable(now, id, source, packet);
         }
         if kept {
-            self.handle_unreliable(now, id, source, view.packets());
+            self.handle_unreliable(now, id, source, view);
         } else {
             let lost = view.packets().iter().filter(|packet| packet.delivery == 0).count();
             self.out.counters.drop_many(Drop::NoRoom, lost as u64);
@@ -125,19 +125,14 @@ impl Engine {
     }
 
     /// Takes the packets that are not reliable.
-    fn handle_unreliable(
-        &mut self,
-        now: Micros,
-        id: LinkId,
-        source: SocketAddr,
-        mut packets: &[PacketView<'_>],
-    ) {
-        while let [packet, others @ ..] = packets {
-            let run = self.forward_run(now, id, packets);
+    fn handle_unreliable(&mut self, now: Micros, id: LinkId, source: SocketAddr, view: &DatagramView<'_>) {
+        let mut next = 0;
+        while let Some(packet) = view.packets().get(next) {
+            let run = self.take_run(now, id, view, next);
             if run == 0 && packet.delivery == 0 {
                 self.handle_body(now, id, source, packet);
             }
-            packets = if run == 0 { others } else { &packets[run..] };
+            next += run.max(1);
         }
     }
 

@@ -15,6 +15,7 @@
 use std::collections::VecDeque;
 
 use bytes::Bytes;
+use smallvec::SmallVec;
 
 use crate::Micros;
 use crate::config::Config;
@@ -22,6 +23,7 @@ use crate::engine::counters::{Counters, Drop};
 use crate::engine::event::Message;
 use crate::engine::fragment::{Added, Limits, Part, Reassembler, Receipt};
 use crate::engine::held::{Held, MessageId};
+use crate::engine::run::Run;
 use crate::engine::unclaimed::Unclaimed;
 use crate::keyed::Keyed;
 use crate::link_id::{LinkId, SessionKey};
@@ -165,6 +167,35 @@ impl Inbox {
             None => self.take_single(now, publish, retained_for, receipt, counters),
             Some(fragment) => self.take_part(now, publish, fragment, retained_for, receipt, counters),
         }
+    }
+
+    /// Takes the messages of a run in. Their bytes are kept in one piece, which lasts as long as one of them.
+    pub fn take_run(&mut self, run: Run<'_, '_>, counters: &mut Counters) {
+        self.find_matches(run.topic());
+        let subscriptions: SmallVec<[u64; 2]> =
+            self.matches.subscribers().iter().map(|listener| listener.session.0).collect();
+        if subscriptions.is_empty() {
+            return;
+        }
+        let bytes = Bytes::copy_from_slice(run.bytes);
+        let mut taken = 0;
+        for (start, end) in run.fields() {
+            if self.is_full() {
+                break;
+            }
+            taken += 1;
+            self.keep(Message {
+                publish: bytes.slice(start..end),
+                whole: None,
+                retained_for: None,
+                retain: false,
+                qos: 0,
+                subscriptions: subscriptions.clone(),
+                owed: None,
+            });
+        }
+        counters.messages_in += taken;
+        counters.drop_many(Drop::InboxFull, run.len() as u64 - taken);
     }
 
     /// The next messages for the application.
@@ -320,6 +351,10 @@ impl Inbox {
             subscriptions,
             owed: receipt.map(|_| id),
         };
+        self.keep(message);
+    }
+
+    fn keep(&mut self, message: Message) {
         self.bytes += message.bytes();
         self.queue.push_back(message);
     }

@@ -82,6 +82,25 @@ impl Splitter {
         Self { publisher, next_sequence: 1, max_datagram }
     }
 
+    /// Makes the field `publish` of a message that one packet can hold, in place of what is in `field`; its sequence number. `None`: it
+    /// has to be split.
+    pub fn encode(&mut self, message: &PublishOut<'_>, field: &mut Vec<u8>) -> Option<u64> {
+        let PublishOut { topic, payload, .. } = message;
+        if payload.len() > self.max_datagram.max(PART_MIN) {
+            return None;
+        }
+        let sequence = self.next_sequence;
+        field.clear();
+        field.reserve(payload.len() + topic.len() + DATAGRAM_OVERHEAD);
+        wire::put_publish_field(field, &PublishOut { publisher: self.publisher, sequence, ..*message });
+        let is_small = field.len() + DATAGRAM_OVERHEAD <= self.max_datagram || payload.len() <= PART_MIN;
+        if !is_small || field.len() > MOST_BODY {
+            return None;
+        }
+        self.next_sequence += 1;
+        Some(sequence)
+    }
+
     /// Gives a message the next sequence numbers: one, or as many as it has parts. `share`: its payload, to be kept.
     ///
     /// # Errors
@@ -92,23 +111,15 @@ impl Splitter {
         message: &PublishOut<'_>,
         share: impl FnOnce() -> Bytes,
     ) -> Result<Outgoing, TooLarge> {
+        let dies_at = death(message);
+        let mut field = Vec::new();
+        if let Some(sequence) = self.encode(message, &mut field) {
+            let (field, qos) = (field.into(), message.qos);
+            let part = Part { topic, field, qos, message: sequence, sequence, parts: 1, dies_at };
+            return Ok(Outgoing::Single(part));
+        }
         let first = self.next_sequence;
         let common = PublishOut { publisher: self.publisher, ..*message };
-        let dies_at = death(message);
-        if message.payload.len() <= self.max_datagram.max(PART_MIN) {
-            let mut field =
-                Vec::with_capacity(message.payload.len() + message.topic.len() + DATAGRAM_OVERHEAD);
-            wire::put_publish_field(&mut field, &PublishOut { sequence: first, ..common });
-            if field.len() > MOST_BODY {
-                return Err(TooLarge);
-            }
-            if field.len() + DATAGRAM_OVERHEAD <= self.max_datagram || message.payload.len() <= PART_MIN {
-                self.next_sequence += 1;
-                let (field, qos) = (field.into(), message.qos);
-                let part = Part { topic, field, qos, message: first, sequence: first, parts: 1, dies_at };
-                return Ok(Outgoing::Single(part));
-            }
-        }
         let mut bare = Vec::new();
         wire::put_publish_field(&mut bare, &PublishOut { payload: &[], sequence: 0, ..common });
         if bare.len() + POSITION_BYTES + PART_MIN > MOST_BODY {

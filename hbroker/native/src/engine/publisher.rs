@@ -47,6 +47,21 @@ pub struct Ended {
     pub qos: u8,
 }
 
+/// Where a new message of a topic goes.
+#[derive(Clone, Debug)]
+pub struct Route {
+    /// The topic's name, to be kept.
+    pub topic: Arc<str>,
+    /// To whom it goes at once; `None`: it has to wait.
+    pub owner: Option<SocketAddr>,
+    /// When the owner is to be found again.
+    until: Micros,
+    /// Of the zones.
+    version: u64,
+    /// The message before was on this topic, too.
+    pub is_last: bool,
+}
+
 /// What a client keeps of what it publishes.
 pub struct Publisher {
     pub zones: Zones,
@@ -86,18 +101,26 @@ impl Publisher {
         }
     }
 
-    /// The topic's name, to be kept, and where a new message on it goes at once; no owner: it has to wait.
-    pub fn route(&mut self, now: Micros, topic: &str) -> (Arc<str>, Option<SocketAddr>) {
+    /// Where a new message goes.
+    pub fn route(&mut self, now: Micros, topic: &str) -> Route {
         let known = self.topics.get_key_value(topic);
-        if *self.last != *topic {
+        let is_last = *self.last == *topic;
+        if !is_last {
             self.last = known.map_or_else(|| Arc::from(topic), |(name, _)| Arc::clone(name));
         }
-        let is_free = |owner| known.is_none_or(|(_, topic)| !topic.is_waiting() && topic.is_free_for(owner));
-        let owner = match self.zones.lookup(topic, now) {
-            Lookup::Owner(owner) if is_free(owner) => Some(owner),
-            _ => None,
+        let (owner, until) = match self.zones.find(topic, now) {
+            Some((Lookup::Owner(owner), until)) if is_free(known.map(|(_, backlog)| backlog), owner) => {
+                (Some(owner), until)
+            }
+            _ => (None, now),
         };
-        (Arc::clone(&self.last), owner)
+        Route { topic: Arc::clone(&self.last), owner, until, version: self.zones.version(), is_last }
+    }
+
+    /// Whether a route still leads to its owner, at once.
+    pub fn holds(&self, now: Micros, route: &Route) -> bool {
+        let is_free = |owner| self.topics.is_empty() || is_free(self.topics.get(&route.topic), owner);
+        now < route.until && route.version == self.zones.version() && route.owner.is_some_and(is_free)
     }
 
     /// Whether another message of so many bytes may wait.
@@ -320,6 +343,11 @@ impl Publisher {
             self.blocked.remove(&turn);
         }
     }
+}
+
+/// Whether a new message of a topic with this backlog may go to an owner at once.
+fn is_free(backlog: Option<&Backlog>, owner: SocketAddr) -> bool {
+    backlog.is_none_or(|backlog| !backlog.is_waiting() && backlog.is_free_for(owner))
 }
 
 impl Budget {

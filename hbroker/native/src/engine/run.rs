@@ -1,9 +1,11 @@
 //! Runs: messages of `QoS` 0 on one topic that came one behind the other in a datagram.
 //!
-//! A publisher under load fills its datagrams with messages of few topics. What is the same for all of a run, its route, its subscribers'
-//! links, the place where it is counted, is looked up once; for each message what is left is to copy its bytes into the bundle
-//! that it leaves in. A run is only a shorter way to what [`Engine::forward`] does for each message by itself, and whatever is not plain (a message
-//! that is retained, that may expire, that is a part of a larger one, a shared group, a session of another worker) goes that way.
+//! A publisher under load fills its datagrams with messages of few topics. What is the same for all of a run is found once: at an owner its
+//! route, its subscribers' links, the place where it is counted; at a subscriber the listeners that match. The packets leave an owner
+//! with the very bytes that they came with, so that a run costs each subscriber one copy of all of them; a subscriber keeps them in one
+//! piece of memory, which its messages share. A run is only a shorter way to what [`Engine::forward`] and [`Engine::read`] do for each
+//! message by itself, and whatever is not plain (a message that is retained, that may expire, that is a part of a larger one, a shared
+//! group, a session of another worker) goes that way.
 
 use std::sync::Arc;
 
@@ -13,34 +15,99 @@ use super::{Engine, Side};
 use crate::Micros;
 use crate::engine::counters::Drop;
 use crate::engine::forward::{Forwarder, wants};
+use crate::engine::links::Entry;
 use crate::engine::outlet::Outlet;
+use crate::link::Queued;
 use crate::link_id::{LinkId, SessionKey};
 use crate::load::latency::Sample;
 use crate::load::topics::Mark;
-use crate::wire::{Body, PacketView, PublishView};
+use crate::wire::{Body, DatagramView, PacketView, PublishView};
+
+/// Two messages or more, one behind the other.
+#[derive(Clone, Copy)]
+pub struct Run<'a, 'b> {
+    packets: &'b [PacketView<'a>],
+    /// Of the packets' fields.
+    pub bytes: &'a [u8],
+}
 
 /// What the telemetry notes of a run (see [`Docket`](crate::engine::load::Docket)).
 #[derive(Default)]
 struct Notes {
     mark: Mark,
+    /// Bytes of all payloads.
+    payload: u64,
     /// Those that are timed, by their place in the run.
-    timed: SmallVec<[(usize, Arc<Sample>); 2]>,
+    timed: SmallVec<[(u32, Arc<Sample>); 2]>,
+}
+
+impl<'a, 'b> Run<'a, 'b> {
+    /// The run that begins with a packet of a datagram; None: none does.
+    fn at(view: &'b DatagramView<'a>, first: usize) -> Option<Self> {
+        let mut topics = view.packets()[first..].iter().map_while(|packet| match &packet.body {
+            Body::Publish(publish) if packet.is_bare() && publish.is_plain() => Some(publish.topic),
+            _ => None,
+        });
+        let topic = topics.next()?;
+        let end = first + 1 + topics.take_while(|other| is_same(other, topic)).count();
+        let bytes = view.encoded(first..end).filter(|_| end - first > 1)?;
+        Some(Self { packets: &view.packets()[first..end], bytes })
+    }
+
+    pub fn len(&self) -> usize {
+        self.packets.len()
+    }
+
+    pub fn topic(&self) -> &'a str {
+        self.messages().next().map_or("", |publish| publish.topic)
+    }
+
+    pub fn messages(&self) -> impl Iterator<Item = &'b PublishView<'a>> + use<'a, 'b> {
+        self.packets.iter().filter_map(|packet| match &packet.body {
+            Body::Publish(publish) => Some(publish),
+            _ => None,
+        })
+    }
+
+    /// Where the field `publish` of each message begins and ends in `bytes`.
+    pub fn fields(&self) -> impl Iterator<Item = (usize, usize)> + use<'a, 'b> {
+        self.packets.iter().scan(0, |end, packet| {
+            *end += packet.encoded_len();
+            Some((*end - packet.raw.len(), *end))
+        })
+    }
+
+    /// Bytes of each packet's field.
+    fn lengths(&self) -> impl Iterator<Item = usize> + use<'a, 'b> {
+        self.packets.iter().map(PacketView::encoded_len)
+    }
 }
 
 impl Engine {
-    /// Forwards the run that these packets begin with; how many messages that were. 0: they begin with none, or it is not plain.
-    pub(super) fn forward_run(&mut self, now: Micros, id: LinkId, packets: &[PacketView<'_>]) -> usize {
-        let Side::Node(forwarder) = &mut self.side else {
+    /// Takes the run that begins with a packet of a datagram; how many messages that were. 0: none begins there, or it is not plain.
+    pub(super) fn take_run(
+        &mut self,
+        now: Micros,
+        id: LinkId,
+        view: &DatagramView<'_>,
+        first: usize,
+    ) -> usize {
+        let Some(run) = Run::at(view, first) else {
             return 0;
         };
-        let length = run_length(packets);
-        // The first message of a link makes its session a publisher's.
-        let entry = self.out.links.get(id).filter(|entry| length > 1 && entry.inbound && entry.published);
-        let Some(entry) = entry else {
-            return 0;
+        let is_taken = match &mut self.side {
+            Side::Node(forwarder) => {
+                // The first message of a link makes its session a publisher's.
+                let entry = self.out.links.get(id).filter(|entry| entry.inbound && entry.published);
+                let source = entry.map(|entry| entry.subscriber);
+                source.is_some_and(|source| forwarder.forward_run(now, run, source, &mut self.out))
+            }
+            Side::Client(client) => {
+                client.inbox.take_run(run, &mut self.out.counters);
+                true
+            }
         };
-        let source = entry.subscriber;
-        if forwarder.forward_run(now, &packets[..length], source, &mut self.out) { length } else { 0 }
+        if is_taken { run.len() } else { 0 }
     }
 }
 
@@ -49,15 +116,12 @@ impl Forwarder {
     fn forward_run(
         &mut self,
         now: Micros,
-        run: &[PacketView<'_>],
+        run: Run<'_, '_>,
         source: Option<SessionKey>,
         out: &mut Outlet,
     ) -> bool {
         let worker = self.worker();
-        let Some(topic) = messages(run).next().map(|publish| publish.topic) else {
-            return false;
-        };
-        let Ok(route) = self.routes.find(now, topic) else {
+        let Ok(route) = self.routes.find(now, run.topic()) else {
             return false;
         };
         let is_elsewhere = |key: SessionKey| key.worker() != worker;
@@ -78,7 +142,7 @@ impl Forwarder {
 
 impl Outlet {
     /// Offers a session the messages of a run, as [`Outlet::offer_copy`] does each.
-    fn offer_run(&mut self, key: SessionKey, run: &[PacketView<'_>], notes: &Notes) {
+    fn offer_run(&mut self, key: SessionKey, run: Run<'_, '_>, notes: &Notes) {
         let Some(session) = self.sessions.get_mut(key) else {
             return;
         };
@@ -87,59 +151,49 @@ impl Outlet {
             session.refuse_copies(Drop::Away, run.len() as u64);
             return self.counters.drop_many(Drop::Away, run.len() as u64);
         };
-        let mut timed = notes.timed.iter().peekable();
-        let (mut copies, mut bytes) = (0_u32, 0);
-        for (place, publish) in messages(run).enumerate() {
-            let sample = timed.next_if(|(due, _)| *due == place);
-            if entry.link.queue_unreliable(&publish.field(), None).is_ok() {
-                copies += 1;
-                bytes += publish.payload.len() as u64;
-                sample.inspect(|(_, sample)| entry.timed.add(entry.link.last_unreliable(), sample));
-            }
-        }
+        let (copies, bytes) = entry.queue_run(run, notes);
         self.links.touch(id);
-        self.counters.messages_out += u64::from(copies);
-        let refused = run.len() as u64 - u64::from(copies);
+        self.counters.messages_out += copies;
+        let refused = run.len() as u64 - copies;
         session.refuse_copies(Drop::QueueFull, refused);
         self.counters.drop_many(Drop::QueueFull, refused);
         if let Some(load) = &mut self.load {
-            load.topics.count_out(notes.mark, copies, bytes);
+            load.topics.count_out(notes.mark, copies as u32, bytes);
         }
+    }
+}
+
+impl Entry {
+    /// Queues the messages of a run, or as many as there is room for; how many those are, and the bytes of their payloads.
+    fn queue_run(&mut self, run: Run<'_, '_>, notes: &Notes) -> (u64, u64) {
+        let (queued, _) = self.link.passed();
+        if self.link.queue_encoded(run.bytes, run.lengths()).is_ok() {
+            for (place, sample) in &notes.timed {
+                self.timed.add(Queued::Unreliable(queued + 1 + u64::from(*place)), sample);
+            }
+            return (run.len() as u64, notes.payload);
+        }
+        let fits = |publish: &&PublishView<'_>| self.link.queue_unreliable(&publish.field(), None).is_ok();
+        let taken = run.messages().filter(fits).map(|publish| publish.payload.len() as u64);
+        taken.fold((0, 0), |(copies, bytes), payload| (copies + 1, bytes + payload))
     }
 }
 
 impl Notes {
     /// Counts the messages of a run as taken over. `known`: their route's mark.
-    fn of(
-        run: &[PacketView<'_>],
-        now: Micros,
-        known: Option<&std::cell::Cell<Mark>>,
-        out: &mut Outlet,
-    ) -> Self {
-        let (Some(load), Some(first)) = (&mut out.load, messages(run).next()) else {
+    fn of(run: Run<'_, '_>, now: Micros, known: Option<&std::cell::Cell<Mark>>, out: &mut Outlet) -> Self {
+        let Some(load) = &mut out.load else {
             return Self::default();
         };
-        let mark = load.mark_of(first.topic, known);
-        let bytes = messages(run).map(|publish| publish.payload.len() as u64).sum();
-        load.topics.count_in(mark, run.len() as u32, bytes);
-        let timed = (0..run.len()).filter_map(|place| Some((place, load.latency.begin(now)?)));
-        Self { mark, timed: timed.collect() }
+        let mark = load.mark_of(run.topic(), known);
+        let payload = run.messages().map(|publish| publish.payload.len() as u64).sum();
+        load.topics.count_in(mark, run.len() as u32, payload);
+        let timed = load.latency.begin_among(now, run.len() as u32).collect();
+        Self { mark, payload, timed }
     }
 }
 
-/// How many plain messages of one topic these packets begin with.
-fn run_length(packets: &[PacketView<'_>]) -> usize {
-    let mut topics = packets.iter().map_while(|packet| match &packet.body {
-        Body::Publish(publish) if packet.is_bare() && publish.is_plain() => Some(publish.topic),
-        _ => None,
-    });
-    topics.next().map_or(0, |first| 1 + topics.take_while(|other| *other == first).count())
-}
-
-/// The messages of a run.
-fn messages<'a, 'b>(run: &'a [PacketView<'b>]) -> impl Iterator<Item = &'a PublishView<'b>> {
-    run.iter().filter_map(|packet| match &packet.body {
-        Body::Publish(publish) => Some(publish),
-        _ => None,
-    })
+/// Whether two topics are one. Those of a datagram that follow one another are mostly the same text (see [`DatagramView::parse`]).
+fn is_same(one: &str, other: &str) -> bool {
+    std::ptr::eq(one, other) || one == other
 }

@@ -37,10 +37,14 @@ impl Engine {
         message: &PublishOut<'_>,
         share: impl FnOnce() -> Bytes,
     ) -> Result<Option<u64>, Unpublishable> {
+        if let Some(sequence) = self.publish_at_once(now, message) {
+            return Ok(Some(sequence));
+        }
         let Side::Client(client) = &mut self.side else {
             return Err(Unpublishable::NotOwned);
         };
-        let (topic, owner) = client.publisher.route(now, message.topic);
+        let route = client.publisher.route(now, message.topic);
+        let (topic, owner) = (Arc::clone(&route.topic), route.owner);
         let bytes = message.payload.len() + message.topic.len();
         let may_wait = client.publisher.may_wait(bytes);
         let was_waiting = client.publisher.is_waiting(&topic);
@@ -51,7 +55,10 @@ impl Engine {
         let outgoing = split.map_err(|_| Unpublishable::TooLarge)?;
         let sequence = outgoing.message();
         match (owner, outgoing) {
-            (Some(owner), Outgoing::Single(part)) => self.send_part(now, owner, part),
+            (Some(owner), Outgoing::Single(part)) => {
+                self.send_part(now, owner, part);
+                self.keep_route(route);
+            }
             (_, outgoing) => {
                 if let Side::Client(client) = &mut self.side {
                     client.publisher.open(&outgoing);

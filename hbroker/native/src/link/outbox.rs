@@ -26,8 +26,8 @@ pub struct Outbox {
 
 #[derive(Debug, Clone, Copy)]
 enum Entry {
-    /// The encoded length of the next packet in `bytes`.
-    Unreliable(u32),
+    /// The encoded length of the next packets in `bytes`, and how many have it.
+    Unreliable(u32, u32),
     /// A run of reliable packets.
     Reliable(u32),
 }
@@ -47,9 +47,14 @@ impl Outbox {
         self.reclaim();
         let before = self.bytes.len();
         wire::put_packet(&mut self.bytes, 0, 0, retained_for, body_field);
-        let length = u32::try_from(self.bytes.len() - before).expect("a packet is shorter than a datagram");
-        self.turns.push_back(Entry::Unreliable(length));
-        self.queued += 1;
+        self.push_turn(self.bytes.len() - before);
+    }
+
+    /// Queues unreliable packets that are encoded as they will leave: `packets` fields of these lengths.
+    pub fn push_encoded(&mut self, packets: &[u8], lengths: impl Iterator<Item = usize>) {
+        self.reclaim();
+        self.bytes.extend_from_slice(packets);
+        lengths.for_each(|length| self.push_turn(length));
     }
 
     /// Queues an unreliable packet that is no message.
@@ -69,7 +74,7 @@ impl Outbox {
     /// Whose turn it is.
     pub fn front(&self) -> Option<Turn> {
         self.turns.front().map(|entry| match *entry {
-            Entry::Unreliable(length) => Turn::Unreliable(length as usize),
+            Entry::Unreliable(length, _) => Turn::Unreliable(length as usize),
             Entry::Reliable(_) => Turn::Reliable,
         })
     }
@@ -88,7 +93,7 @@ impl Outbox {
         let Some(&Entry::Reliable(blocked)) = self.turns.front() else {
             return false;
         };
-        let unreliable = |entry: &Entry| matches!(entry, Entry::Unreliable(_));
+        let unreliable = |entry: &Entry| matches!(entry, Entry::Unreliable(..));
         let passing = self.turns.iter().skip(1).take_while(|entry| unreliable(entry)).count();
         if passing == 0 {
             return false;
@@ -103,19 +108,20 @@ impl Outbox {
 
     /// Moves to `out` the unreliable packets at the front that fit into `room` bytes.
     pub fn seal_unreliable(&mut self, out: &mut Vec<u8>, room: usize) {
-        let (mut length, mut count) = (0, 0);
-        for entry in &self.turns {
-            let Entry::Unreliable(next) = *entry else { break };
-            if length + next as usize > room {
+        let mut end = self.head;
+        while let Some(Entry::Unreliable(length, count)) = self.turns.front_mut() {
+            let fitting = (room - (end - self.head)) / *length as usize;
+            let taken = (*count).min(u32::try_from(fitting).unwrap_or(u32::MAX));
+            end += taken as usize * *length as usize;
+            self.left += u64::from(taken);
+            *count -= taken;
+            if *count > 0 {
                 break;
             }
-            length += next as usize;
-            count += 1;
+            self.turns.pop_front();
         }
-        out.extend_from_slice(&self.bytes[self.head..self.head + length]);
-        self.turns.drain(..count);
-        self.head += length;
-        self.left += count as u64;
+        out.extend_from_slice(&self.bytes[self.head..end]);
+        self.head = end;
         while self.own.front().is_some_and(|&own| own <= self.left) {
             self.own.pop_front();
         }
@@ -139,6 +145,16 @@ impl Outbox {
     /// Whether nothing waits.
     pub fn is_empty(&self) -> bool {
         self.turns.is_empty()
+    }
+
+    /// Packets of one length that follow one another are noted together: those of a run nearly always have one.
+    fn push_turn(&mut self, length: usize) {
+        let length = u32::try_from(length).expect("a packet is shorter than a datagram");
+        match self.turns.back_mut() {
+            Some(Entry::Unreliable(last, count)) if *last == length => *count += 1,
+            _ => self.turns.push_back(Entry::Unreliable(length, 1)),
+        }
+        self.queued += 1;
     }
 
     /// Drops the sent part of the buffer once it is the larger one: each byte moves at most once on average.
@@ -199,6 +215,28 @@ mod tests {
             outbox.pop_reliable();
         }
         assert!(outbox.is_empty());
+    }
+
+    #[test]
+    fn encoded_packets_leave_as_many_as_fit_whatever_their_lengths() {
+        let (mut outbox, mut encoded, mut lengths) = (Outbox::default(), Vec::new(), Vec::new());
+        for size in [3_u8, 3, 3, 9, 9, 3, 40, 40, 40, 40] {
+            let before = encoded.len();
+            wire::put_packet(&mut encoded, 0, 0, None, &vec![size; usize::from(size)]);
+            lengths.push(encoded.len() - before);
+        }
+        outbox.push_encoded(&encoded, lengths.iter().copied());
+        let (mut out, mut left) = (Vec::new(), VecDeque::from(lengths));
+        for room in [5, 6, 20, 1, 21, 90, 1_000] {
+            let mut end = out.len();
+            let limit = end + room;
+            while left.front().is_some_and(|next| end + next <= limit) {
+                end += left.pop_front().unwrap_or(0);
+            }
+            outbox.seal_unreliable(&mut out, room);
+            assert_eq!((out.len(), outbox.messages()), (end, left.len()), "{room} bytes of room");
+        }
+        assert_eq!((out, outbox.is_empty()), (encoded, true));
     }
 
     #[test]

@@ -56,17 +56,19 @@ impl Rate {
         }
     }
 
-    /// Whether this one is.
+    /// Whether the next one is.
     pub fn is_due(&mut self) -> bool {
-        if self.every == 0 {
-            return false;
+        self.due_among(1).next().is_some()
+    }
+
+    /// Which of the next so many are, by their places.
+    pub fn due_among(&mut self, count: u32) -> impl Iterator<Item = u32> + use<> {
+        let (first, every) = (self.left, self.every);
+        if every > 0 {
+            // Of those that are due the last leaves a whole round less what follows it.
+            self.left = if count < first { first - count } else { every - (count - first) % every };
         }
-        self.left -= 1;
-        if self.left == 0 {
-            self.left = self.every;
-            return true;
-        }
-        false
+        (first..=count).step_by(every.max(1) as usize).filter(move |_| every > 0).map(|place| place - 1)
     }
 
     pub fn every(&self) -> u32 {
@@ -89,7 +91,16 @@ impl Default for Latency {
 impl Latency {
     /// A sample, where the message that came now is to be timed.
     pub fn begin(&mut self, now: Micros) -> Option<Arc<Sample>> {
-        self.rate.is_due().then(|| Arc::new(Sample::new(now)))
+        self.begin_among(now, 1).next().map(|(_, sample)| sample)
+    }
+
+    /// Samples of those that are to be timed of so many messages that came now, each with its place.
+    pub fn begin_among(
+        &mut self,
+        now: Micros,
+        count: u32,
+    ) -> impl Iterator<Item = (u32, Arc<Sample>)> + use<> {
+        self.rate.due_among(count).map(move |place| (place, Arc::new(Sample::new(now))))
     }
 
     pub fn note(&mut self, elapsed: Micros) {
@@ -144,6 +155,19 @@ mod tests {
                 bucket == BUCKETS - 1 || (elapsed as f64) < edge(bucket + 1),
                 "{elapsed} is in bucket {bucket}"
             );
+        }
+    }
+
+    #[test]
+    fn of_many_at_once_the_same_are_timed() {
+        for every in [0, 1, 2, 3, 7, 64] {
+            let (mut one, mut many, mut number) = (Rate::new(every), Rate::new(every), 0);
+            for count in [1, 1, 2, 5, 63, 64, 65, 1, 7, 200] {
+                let due: Vec<u32> = many.due_among(count).map(|place| number + place).collect();
+                let each = (number..number + count).filter(|_| one.due_among(1).next().is_some());
+                assert_eq!(due, each.collect::<Vec<_>>(), "one of {every}");
+                number += count;
+            }
         }
     }
 

@@ -29,6 +29,8 @@ pub struct Zones {
     max_entries: usize,
     entries: HashMap<Box<str>, Entry, Keyed>,
     deepest: usize,
+    /// Rises with every change.
+    version: u64,
 }
 
 #[derive(Default)]
@@ -50,14 +52,27 @@ impl Zones {
     /// Knows nothing, and never of more than `max_entries` (at least one) subtrees. `seed`: random and
     /// secret.
     pub fn new(max_entries: usize, seed: u64) -> Self {
-        Self { max_entries: max_entries.max(1), entries: HashMap::with_hasher(Keyed::new(seed)), deepest: 0 }
+        Self {
+            max_entries: max_entries.max(1),
+            entries: HashMap::with_hasher(Keyed::new(seed)),
+            deepest: 0,
+            version: 0,
+        }
+    }
+
+    /// What [`Self::find`] said at a version holds while that stays, until the time that it told.
+    pub fn version(&self) -> u64 {
+        self.version
+    }
+
+    /// Where to turn with a topic now, and until when that is known; None: not known.
+    pub fn find(&self, topic: &str, now: Micros) -> Option<(Lookup, Micros)> {
+        topic::prefixes_to_depth(topic, self.deepest).find_map(|prefix| self.entries.get(prefix)?.lookup(now))
     }
 
     /// Where to turn with a topic now.
     pub fn lookup(&self, topic: &str, now: Micros) -> Lookup {
-        topic::prefixes_to_depth(topic, self.deepest)
-            .find_map(|prefix| self.entries.get(prefix)?.lookup(now))
-            .unwrap_or(Lookup::Unknown)
+        self.find(topic, now).map_or(Lookup::Unknown, |(lookup, _)| lookup)
     }
 
     /// `owner` serves `scope` less `cuts`, which are all there are. What contradicts it is forgotten.
@@ -119,6 +134,7 @@ impl Zones {
         if !self.entries.contains_key(subtree) && self.entries.len() >= self.max_entries {
             self.evict();
         }
+        self.version += 1;
         self.deepest = self.deepest.max(topic::depth(subtree));
         change(self.entries.entry(subtree.into()).or_default());
     }
@@ -133,6 +149,7 @@ impl Zones {
     }
 
     fn retain(&mut self, mut change: impl FnMut(&str, &mut Entry)) {
+        self.version += 1;
         let mut deepest = 0;
         self.entries.retain(|path, entry| {
             change(path, entry);
@@ -147,10 +164,11 @@ impl Zones {
 }
 
 impl Entry {
-    fn lookup(&self, now: Micros) -> Option<Lookup> {
+    fn lookup(&self, now: Micros) -> Option<(Lookup, Micros)> {
         let holds = |fact: &&Fact| now < fact.expires;
-        let served = self.served.as_ref().filter(holds).map(|fact| Lookup::Owner(fact.node));
-        served.or_else(|| self.cut.as_ref().filter(holds).map(|fact| Lookup::Below(fact.node)))
+        let served = self.served.as_ref().filter(holds).map(|fact| (Lookup::Owner(fact.node), fact.expires));
+        let cut = || self.cut.as_ref().filter(holds).map(|fact| (Lookup::Below(fact.node), fact.expires));
+        served.or_else(cut)
     }
 
     fn forget(&mut self, is_it: impl Fn(&Fact) -> bool) {

@@ -9,6 +9,7 @@ use std::net::{IpAddr, SocketAddr};
 
 use super::acks::CutView;
 use super::publish::{ACK_MODE_QUEUED, FragmentView};
+use super::reader::MOST_VARINT;
 use crate::schema::{
     ack, address, challenge, credit, cut, datagram, fragment, header, packet, ping, pong, pub_ack, publish,
     reset, user_property,
@@ -310,9 +311,13 @@ fn put_message(out: &mut Vec<u8>, tag: u32, write: impl FnOnce(&mut Vec<u8>)) {
     put_varint(out, tag.into());
     let start = out.len();
     write(out);
-    let length = out.len() - start;
-    put_varint(out, length as u64);
-    out[start..].rotate_right(varint_len(length as u64));
+    let end = out.len();
+    put_varint(out, (end - start) as u64);
+    let prefix = out.len() - end;
+    let mut length = [0; MOST_VARINT];
+    length[..prefix].copy_from_slice(&out[end..]);
+    out.copy_within(start..end, start + prefix);
+    out[start..start + prefix].copy_from_slice(&length[..prefix]);
 }
 
 pub(super) fn put_message_unless_empty(out: &mut Vec<u8>, tag: u32, write: impl FnOnce(&mut Vec<u8>)) {
@@ -325,11 +330,18 @@ pub(super) fn put_message_unless_empty(out: &mut Vec<u8>, tag: u32, write: impl 
 
 #[inline]
 pub(super) fn put_varint(out: &mut Vec<u8>, mut value: u64) {
-    while value >= 0x80 {
-        out.push(value as u8 | 0x80);
-        value >>= 7;
+    if value < 0x80 {
+        return out.push(value as u8);
     }
-    out.push(value as u8);
+    let mut bytes = [0; MOST_VARINT];
+    let mut length = 0;
+    while value >= 0x80 {
+        bytes[length] = value as u8 | 0x80;
+        value >>= 7;
+        length += 1;
+    }
+    bytes[length] = value as u8;
+    out.extend_from_slice(&bytes[..=length]);
 }
 
 // Lengths

@@ -9,6 +9,7 @@ use std::borrow::Cow;
 use super::Malformed;
 use super::check::check;
 use super::reader::{Reader, occurrences};
+use super::shape::{Found, Shape, Span};
 use crate::Micros;
 use crate::schema::{fragment, packet, publish, user_property};
 
@@ -66,9 +67,14 @@ impl<'a> PublishView<'a> {
         Cow::Owned(joined)
     }
 
-    /// It is a whole message of `QoS` 0 that is not retained and never expires.
+    /// Bytes of the fields `publish`, tags and lengths included.
+    pub(super) fn fields_len(&self) -> usize {
+        self.fields.len()
+    }
+
+    /// It is a whole message of `QoS` 0 that is not retained and never expires, in one field.
     pub fn is_plain(&self) -> bool {
-        self.qos == 0 && !self.retain && self.expiry_s.is_none() && self.fragment.is_none()
+        self.qos == 0 && !self.retain && self.expiry_s.is_none() && self.fragment.is_none() && !self.split
     }
 
     /// When it outlives its expiry; `Micros::MAX`: never, or nobody knows when it was published.
@@ -86,17 +92,28 @@ impl<'a> PublishView<'a> {
         occurrences(self.fields, packet::PUBLISH)
     }
 
+    /// `packet`: the bytes that it is in, of which it notes the shape.
     #[inline]
-    pub(super) fn merge(&mut self, mut message: Reader<'a>) -> Result<(), Malformed> {
+    pub(super) fn merge(
+        &mut self,
+        mut message: Reader<'a>,
+        packet: &[u8],
+        shape: &mut Shape,
+    ) -> Result<(), Malformed> {
         while let Some(tag) = message.tag()? {
             match tag {
                 publish::TOPIC => self.topic = message.text()?,
-                publish::PAYLOAD => self.payload = message.bytes()?,
+                publish::PAYLOAD => {
+                    self.payload = message.bytes()?;
+                    shape.payload = Span::of(self.payload, packet);
+                }
                 publish::PUBLISHER => self.publisher = message.fixed64()?,
-                publish::SEQUENCE => self.sequence = message.varint()?,
+                publish::SEQUENCE => self.sequence = message.varint_at(packet, &mut shape.sequence)?,
                 publish::QOS => self.qos = u8::try_from(message.open_enum()?).unwrap_or(u8::MAX),
                 publish::RETAIN => self.retain = message.boolean()?,
-                publish::PUBLISHED_AT_US => self.published_at_us = message.varint()?,
+                publish::PUBLISHED_AT_US => {
+                    self.published_at_us = message.varint_at(packet, &mut shape.published_at_us)?;
+                }
                 publish::EXPIRY_S => self.expiry_s = Some(message.varint32()?),
                 publish::FRAGMENT => self.fragment.get_or_insert_default().merge(message.message()?)?,
                 publish::ACK_MODE => self.ack_queued = message.open_enum()? == ACK_MODE_QUEUED,
@@ -112,6 +129,17 @@ impl<'a> PublishView<'a> {
             }
         }
         Ok(())
+    }
+
+    /// The message of a packet that differs from this one's, `packet`, in what was found.
+    pub(super) fn like(&self, found: Found, payload: Span, packet: &[u8], other: &'a [u8]) -> Self {
+        Self {
+            payload: &other[payload.range()],
+            sequence: found.sequence,
+            published_at_us: found.published_at_us,
+            fields: &other[Span::of(self.fields, packet).range()],
+            ..*self
+        }
     }
 
     /// One more field was merged; `fields` reaches from the first to this one.

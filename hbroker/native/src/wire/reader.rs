@@ -10,9 +10,13 @@
 use std::iter;
 
 use super::Malformed;
+use super::shape::Span;
 
 /// How deep sub-messages and groups may nest in a datagram.
 pub const MAX_DEPTH: u32 = 100;
+
+/// The longest varint: 64 bits, 7 in each byte.
+pub const MOST_VARINT: usize = 10;
 
 const VARINT: u32 = 0;
 const FIXED64: u32 = 1;
@@ -63,8 +67,17 @@ impl<'a> Reader<'a> {
                 self.rest = rest;
                 Ok(u64::from(first))
             }
-            _ => self.long_varint(10),
+            _ => self.long_varint(MOST_VARINT),
         }
+    }
+
+    /// A varint whose place in `whole`, of which these bytes are a part, is noted.
+    #[inline]
+    pub fn varint_at(&mut self, whole: &[u8], place: &mut Span) -> Result<u64, Malformed> {
+        let before = self.rest;
+        let value = self.varint()?;
+        *place = Span::of(&before[..before.len() - self.rest.len()], whole);
+        Ok(value)
     }
 
     /// A varint's lower half: how fields of 32 bits are read.
@@ -151,14 +164,42 @@ impl<'a> Reader<'a> {
 // kept in memory, and cost the loops over fields a store and a load at every step.
 
 fn split_varint(bytes: &[u8], limit: usize) -> Result<(u64, &[u8]), Malformed> {
+    let (value, length) = leading_varint(bytes).filter(|&(_, length)| length <= limit).ok_or(Malformed)?;
+    Ok((value, &bytes[length..]))
+}
+
+/// The varint that begins here, and its length.
+#[inline]
+pub fn leading_varint(bytes: &[u8]) -> Option<(u64, usize)> {
+    let word = bytes.first_chunk().map(|&word| u64::from_le_bytes(word));
+    word.and_then(join_groups).or_else(|| gather_groups(bytes))
+}
+
+/// As [`join_groups`], byte for byte.
+fn gather_groups(bytes: &[u8]) -> Option<(u64, usize)> {
     let mut value = 0;
-    for (index, &byte) in bytes.iter().take(limit).enumerate() {
+    for (index, &byte) in bytes.iter().take(MOST_VARINT).enumerate() {
         value |= u64::from(byte & 0x7f) << (7 * index);
         if byte < 0x80 {
-            return Ok((value, &bytes[index + 1..]));
+            return Some((value, index + 1));
         }
     }
-    Err(Malformed)
+    None
+}
+
+/// The varint that a word begins with, and its length; None: it does not end within the word.
+#[inline]
+fn join_groups(word: u64) -> Option<(u64, usize)> {
+    let ends = !word & 0x8080_8080_8080_8080;
+    if ends == 0 {
+        return None;
+    }
+    // The bytes up to the first whose highest bit is clear; then groups of 7 bits are joined two by two.
+    let bytes = word & (ends ^ (ends - 1)) & 0x7f7f_7f7f_7f7f_7f7f;
+    let pairs = bytes & 0x007f_007f_007f_007f | (bytes & 0x7f00_7f00_7f00_7f00) >> 1;
+    let fours = pairs & 0x0000_3fff_0000_3fff | (pairs & 0x3fff_0000_3fff_0000) >> 2;
+    let value = fours & 0x0fff_ffff | (fours & 0x0fff_ffff_0000_0000) >> 4;
+    Some((value, ends.trailing_zeros() as usize / 8 + 1))
 }
 
 fn skip_value(bytes: &[u8], tag: u32, depth: u32) -> Result<&[u8], Malformed> {

@@ -6,6 +6,7 @@ use std::borrow::Cow;
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
 
+use super::reader::Reader;
 use super::*;
 
 const MESSAGE: PublishOut<'_> = PublishOut {
@@ -14,9 +15,9 @@ const MESSAGE: PublishOut<'_> = PublishOut {
     publisher: 0x0123_4567_89ab_cdef,
     sequence: 70_000,
     qos: 1,
+    published_at_us: 1_790_000_000_000_000,
     retain: false,
     ack_queued: false,
-    published_at_us: 1_790_000_000_000_000,
     expiry_s: None,
     fragment: None,
     content_type: "",
@@ -26,6 +27,101 @@ const MESSAGE: PublishOut<'_> = PublishOut {
     user_properties: &[],
     origin: 0,
 };
+
+#[test]
+fn varints_of_every_length_are_read_as_they_were_written() {
+    let mut rng = SmallRng::seed_from_u64(1);
+    for bits in 0..=64 {
+        for _ in 0..50 {
+            let value = rng.random::<u64>().checked_shr(64 - bits).unwrap_or(0);
+            let mut bytes = Vec::new();
+            emit::put_varint(&mut bytes, value);
+            assert_eq!(bytes.len(), 1.max(bits_of(value).div_ceil(7)));
+            // Alone, and with others behind it that do not belong to it.
+            for more in [0, 20] {
+                bytes.resize(bytes.len() + more, 0xff);
+                assert_eq!(Reader::new(&bytes, 0).varint(), Ok(value), "{bytes:x?}");
+            }
+        }
+    }
+    for (bytes, is_valid) in [(&[0x80; 9][..], false), (&[0xff; 20], false), (&[0x80, 0x80, 0], true)] {
+        assert_eq!(Reader::new(bytes, 0).varint().is_ok(), is_valid, "{bytes:x?}");
+    }
+    let long_tag = [0x88, 0x80, 0x80, 0x80, 0x80, 0, 0, 0];
+    assert!(Reader::new(&long_tag, 0).tag().is_err(), "a tag takes 5 bytes at most");
+}
+
+fn bits_of(value: u64) -> usize {
+    (64 - value.leading_zeros()) as usize
+}
+
+#[test]
+fn a_packet_is_read_as_if_it_stood_alone_whatever_the_one_before_it_was_like() {
+    let mut rng = SmallRng::seed_from_u64(2);
+    let (mut alike, mut sequence, mut delivery) = (0, 0, 0);
+    for _ in 0..3_000 {
+        let mut datagram = Vec::new();
+        for _ in 0..4 {
+            sequence += 1 << rng.random_range(0..20);
+            delivery += rng.random_range(0..2) * (1 << rng.random_range(0..9));
+            let message = PublishOut {
+                topic: ["a/b", "a/c"][usize::from(rng.random_bool(0.1))],
+                payload: &[7; 4][..rng.random_range(2..5)],
+                sequence: sequence * u64::from(rng.random_bool(0.95)),
+                published_at_us: MESSAGE.published_at_us + sequence,
+                ..MESSAGE
+            };
+            let mut field = publish_field(&message);
+            if rng.random_bool(0.2) {
+                let again = field.clone();
+                field.extend_from_slice(&again[..again.len() * usize::from(rng.random_bool(0.5))]);
+            }
+            put_packet(&mut datagram, delivery, delivery / 2, None, &field);
+        }
+        for _ in 0..rng.random_range(0..3) {
+            let at = rng.random_range(0..datagram.len());
+            datagram[at] = if rng.random_bool(0.5) { rng.random() } else { datagram[at] ^ 1 };
+        }
+        let Ok(view) = DatagramView::parse(&datagram) else {
+            continue;
+        };
+        for packet in view.packets() {
+            let single = PacketView::from_raw(packet.raw).expect("it was valid");
+            assert_eq!(format!("{:?}", packet.alone()), format!("{:?}", single.alone()), "{datagram:x?}");
+        }
+        alike += view.packets().windows(2).filter(|pair| is_same_text(&pair[0], &pair[1])).count();
+    }
+    assert!(alike > 300, "{alike} were read by their shape");
+}
+
+/// Whether the topic of the second was not read again.
+fn is_same_text(one: &PacketView<'_>, other: &PacketView<'_>) -> bool {
+    let topic = |packet: &PacketView<'_>| match packet.body {
+        Body::Publish(publish) => publish.topic.as_ptr() as usize,
+        _ => 0,
+    };
+    topic(one) != 0 && topic(one) == topic(other)
+}
+
+#[test]
+fn packets_that_stand_together_are_one_piece() {
+    let field = publish_field(&PublishOut { qos: 0, ..MESSAGE });
+    let mut datagram = bundle(0);
+    let first = datagram.len();
+    put_packet(&mut datagram, 0, 0, None, &field);
+    put_packet(&mut datagram, 0, 0, None, &field);
+    let second = datagram.len();
+    put_padding(&mut datagram, 10);
+    put_packet(&mut datagram, 0, 0, None, &field);
+    put_packet(&mut datagram, 3, 0, None, &field);
+    let view = DatagramView::parse(&datagram).unwrap();
+    assert_eq!(view.encoded(0..2), Some(&datagram[first..second]));
+    assert_eq!((view.encoded(0..3), view.encoded(3..5), view.encoded(1..1)), (None, None, None));
+    assert!(view.encoded(2..4).is_some());
+    let bare: Vec<bool> = view.packets().iter().map(PacketView::is_bare).collect();
+    assert_eq!(bare, [true, true, true, false]);
+    assert!(view.packets().iter().all(|packet| publish(packet).topic == MESSAGE.topic));
+}
 
 fn publish_field(message: &PublishOut<'_>) -> Vec<u8> {
     let mut field = Vec::new();

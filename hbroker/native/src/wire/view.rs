@@ -1,5 +1,7 @@
 //! A datagram, and its packets, as views of the bytes received (§2.2, §2.3).
 
+use std::ops::Range;
+
 use smallvec::SmallVec;
 
 use super::Malformed;
@@ -7,6 +9,7 @@ use super::acks::{AckView, PubAckView};
 use super::check::check;
 use super::publish::PublishView;
 use super::reader::{MAX_DEPTH, Reader};
+use super::shape::{Shape, Span};
 use crate::schema::{self, Checks, challenge, credit, datagram, header, packet, ping, pong, reset};
 
 /// A datagram that is valid as a whole.
@@ -14,6 +17,7 @@ use crate::schema::{self, Checks, challenge, credit, datagram, header, packet, p
 pub struct DatagramView<'a> {
     pub header: Header<'a>,
     packets: SmallVec<[PacketView<'a>; 1]>,
+    bytes: &'a [u8],
 }
 
 /// The link header (§2.2).
@@ -40,6 +44,9 @@ pub struct PacketView<'a> {
     pub body: Body<'a>,
     /// The whole Packet, as it came.
     pub raw: &'a [u8],
+    /// Where its field stands in the datagram, if it is in one.
+    place: Span,
+    shape: Shape,
 }
 
 /// What a packet is about.
@@ -95,7 +102,7 @@ impl<'a> DatagramView<'a> {
     /// Takes what a conforming protobuf parser takes, and nothing else. All of it is checked here,
     /// so no accessor of the view can fail.
     pub fn parse(bytes: &'a [u8]) -> Result<Self, Malformed> {
-        let mut view = Self { header: Header::default(), packets: SmallVec::new() };
+        let mut view = Self { header: Header::default(), packets: SmallVec::new(), bytes };
         let mut reader = Reader::new(bytes, MAX_DEPTH);
         let mut headers = None;
         loop {
@@ -106,7 +113,14 @@ impl<'a> DatagramView<'a> {
                     let message = reader.message()?;
                     view.make_room(message.left(), reader.left());
                     // Read in its place: a view is too large to be moved for each packet.
-                    view.packets.push(PacketView::empty(message.rest()));
+                    let place = Span::new(field, bytes.len() - reader.left());
+                    if let Some(packet) =
+                        view.packets.last().and_then(|last| last.like(message.rest(), place))
+                    {
+                        view.packets.push(packet);
+                        continue;
+                    }
+                    view.packets.push(PacketView { place, ..PacketView::empty(message.rest()) });
                     if let Some(packet) = view.packets.last_mut() {
                         packet.read(message)?;
                     }
@@ -125,6 +139,16 @@ impl<'a> DatagramView<'a> {
 
     pub fn packets(&self) -> &[PacketView<'a>] {
         &self.packets
+    }
+
+    /// The bytes of these packets' fields; None: they do not stand one behind the other.
+    pub fn encoded(&self, packets: Range<usize>) -> Option<&'a [u8]> {
+        let packets = self.packets.get(packets)?;
+        let is_joined =
+            packets.windows(2).all(|pair| pair[0].place.range().end == pair[1].place.range().start);
+        self.bytes
+            .get(packets.first()?.place.range().start..packets.last()?.place.range().end)
+            .filter(|_| is_joined)
     }
 
     /// Whether it holds more than a header and padding, and so is to be acknowledged (§3.2).
@@ -159,9 +183,21 @@ impl<'a> Header<'a> {
 }
 
 impl<'a> PacketView<'a> {
-    /// It is unreliable, and holds a body and nothing else.
+    /// It is unreliable, and holds one message and nothing else.
     pub fn is_bare(&self) -> bool {
-        self.delivery == 0 && self.after == 0 && self.retained_for.is_none()
+        let is_all = matches!(&self.body, Body::Publish(publish) if publish.fields_len() == self.raw.len());
+        is_all && self.delivery == 0 && self.after == 0 && self.retained_for.is_none()
+    }
+
+    /// The same as it would be by itself.
+    #[cfg(test)]
+    pub fn alone(self) -> Self {
+        Self { place: Span::default(), shape: Shape::default(), ..self }
+    }
+
+    /// Bytes of its field in the datagram.
+    pub fn encoded_len(&self) -> usize {
+        self.place.range().len()
     }
 
     /// A packet from the bytes of one: of a [`Self::raw`] that was kept, or of a body field alone.
@@ -172,7 +208,26 @@ impl<'a> PacketView<'a> {
     }
 
     fn empty(raw: &'a [u8]) -> Self {
-        Self { delivery: 0, after: 0, retained_for: None, body: Body::None, raw }
+        Self {
+            delivery: 0,
+            after: 0,
+            retained_for: None,
+            body: Body::None,
+            raw,
+            place: Span::default(),
+            shape: Shape::default(),
+        }
+    }
+
+    /// The next packet, where it is a message like this one's.
+    fn like(&self, raw: &'a [u8], place: Span) -> Option<Self> {
+        let Body::Publish(publish) = &self.body else {
+            return None;
+        };
+        let found = self.shape.find(self.raw, raw)?;
+        let publish = publish.like(found, self.shape.payload, self.raw, raw);
+        let (delivery, after) = (found.delivery, found.after);
+        Some(Self { delivery, after, body: Body::Publish(publish), raw, place, ..*self })
     }
 
     /// Takes in what a packet, of which `message` are the bytes, holds.
@@ -187,16 +242,18 @@ impl<'a> PacketView<'a> {
                 return Ok(());
             };
             match tag {
-                packet::DELIVERY => self.delivery = message.varint()?,
-                packet::AFTER => self.after = message.varint()?,
+                packet::DELIVERY => self.delivery = message.varint_at(raw, &mut self.shape.delivery)?,
+                packet::AFTER => self.after = message.varint_at(raw, &mut self.shape.after)?,
                 packet::RETAINED_FOR => self.retained_for = Some(message.varint()?),
                 packet::PUBLISH => {
                     if !matches!(self.body, Body::Publish(_)) {
                         self.body = Body::Publish(PublishView::default());
+                        let Shape { delivery, after, .. } = self.shape;
+                        self.shape = Shape { delivery, after, ..Shape::default() };
                         start = field;
                     }
                     if let Body::Publish(publish) = &mut self.body {
-                        publish.merge(message.message()?)?;
+                        publish.merge(message.message()?, raw, &mut self.shape)?;
                         publish.add_field(&raw[start..raw.len() - message.left()]);
                     }
                 }

@@ -212,24 +212,7 @@ impl Port for Seat {
 }
 
 fn message<'a>(topic: &'a str, payload: &'a [u8], qos: u8, now: Micros) -> PublishOut<'a> {
-    PublishOut {
-        topic,
-        payload,
-        publisher: 0,
-        sequence: 0,
-        qos,
-        retain: false,
-        ack_queued: false,
-        published_at_us: now,
-        expiry_s: None,
-        fragment: None,
-        content_type: "",
-        payload_format: None,
-        response_topic: "",
-        correlation_data: &[],
-        user_properties: &[],
-        origin: 0,
-    }
+    PublishOut { topic, payload, qos, published_at_us: now, ..PublishOut::default() }
 }
 
 fn is_success(reason: i32) -> bool {

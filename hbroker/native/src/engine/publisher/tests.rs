@@ -35,6 +35,32 @@ impl Messages {
 }
 
 #[test]
+fn a_route_holds_until_a_zone_changes_or_ends_or_something_is_in_its_way() {
+    let (mut publisher, mut messages) = (publisher(), Messages::new());
+    let (here, there) = (HERE.into(), THERE.into());
+    let unknown = publisher.route(0, "a");
+    assert!(unknown.owner.is_none() && !publisher.holds(0, &unknown));
+    publisher.zones.install("", &[], here, 1_000);
+    let route = publisher.route(0, "a");
+    assert_eq!((route.owner, route.is_last), (Some(here), true));
+    assert!(publisher.holds(0, &route) && publisher.holds(999, &route) && !publisher.holds(1_000, &route));
+
+    let ticket = publisher.keep(here, messages.single(), 7);
+    assert!(publisher.holds(0, &route), "it is in flight to the same owner");
+    let part = publisher.settle(ticket);
+    publisher.give_back(part);
+    assert!(!publisher.holds(0, &route), "it would overtake what waits");
+    let part = publisher.take_first("a").expect("it waits");
+    let _ticket = publisher.keep(there, part, 8);
+    assert!(!publisher.holds(0, &route), "it would overtake what is in flight elsewhere");
+
+    let other = publisher.route(0, "b");
+    assert!(!other.is_last && publisher.holds(0, &other));
+    publisher.zones.forget(Some(there));
+    assert!(!publisher.holds(0, &other), "something may be known by now");
+}
+
+#[test]
 fn nothing_overtakes_what_is_in_flight_elsewhere_or_may_come_back() {
     let (mut publisher, mut messages) = (publisher(), Messages::new());
     let (here, there) = (HERE.into(), THERE.into());
@@ -42,9 +68,9 @@ fn nothing_overtakes_what_is_in_flight_elsewhere_or_may_come_back() {
     let first = publisher.keep(here, messages.single(), 7);
     let second = publisher.keep(here, messages.single(), 8);
     assert_eq!((publisher.last("a"), publisher.last("b")), (8, 0));
-    assert_eq!(publisher.route(0, "a").1, Some(here));
+    assert_eq!(publisher.route(0, "a").owner, Some(here));
     publisher.zones.install("", &[], there, 1_000);
-    assert_eq!(publisher.route(0, "a").1, None, "two are in flight to the old owner");
+    assert_eq!(publisher.route(0, "a").owner, None, "two are in flight to the old owner");
     let refused = publisher.settle(first);
     publisher.give_back(refused);
     publisher.push(Outgoing::Single(messages.single()));

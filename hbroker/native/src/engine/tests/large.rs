@@ -147,9 +147,10 @@ fn take(network: &mut Network, client: usize, parts: &[Part]) -> Vec<Vec<u8>> {
     let host = &mut network.hosts[client];
     let (engine, link) = (&mut host.engines[0], host.links[&host.session]);
     for (part, delivery) in parts.iter().zip(1_000..) {
-        let packet = PacketView::from_raw(&part.field).expect("we made it");
+        let mut packet = PacketView::from_raw(&part.field).expect("we made it");
+        packet.delivery = delivery;
         let Body::Publish(publish) = packet.body else { panic!("we made it") };
-        engine.read(network.now, link, &PacketView { delivery, ..packet }, &publish);
+        engine.read(network.now, link, &packet, &publish);
     }
     engine
         .take_messages(network.now, 10)

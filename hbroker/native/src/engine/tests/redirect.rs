@@ -54,6 +54,28 @@ fn a_handover_under_traffic_loses_nothing_and_keeps_the_order() {
 }
 
 #[test]
+fn messages_of_qos_0_leave_the_way_that_they_took_as_soon_as_another_is_known() {
+    let mut network = Network::new(1, Faults::default());
+    let (old, new) = (network.add_node("", 1), network.add_node("elsewhere", 1));
+    let subscriber = network.add_subscriber(old, "b/#", 0);
+    network.connect(subscriber, new);
+    network.subscribe(subscriber, new, "b/#", 0, false);
+    let publisher = network.add_client();
+    publish_for(&mut network, publisher, 10, 0);
+    network.run(SECOND);
+    let before = network.counter(new, "messages_in");
+    network.hosts[new].engines[0].grant("b", Grant { epoch: 2, ..GRANT });
+    network.cut(old, "b", new);
+    publish_for(&mut network, publisher, 1, 0);
+    network.run(SECOND);
+    publish_for(&mut network, publisher, 10, 0);
+    network.run(SECOND);
+    assert_eq!(network.counter(new, "messages_in") - before, 10, "all but the one that was refused");
+    let expected: Vec<u64> = (1..=10).chain(12..=21).collect();
+    assert_eq!(network.sequences(subscriber, "b/topic"), expected);
+}
+
+#[test]
 fn a_publisher_tries_each_message_once_in_the_time_that_it_waits_for_a_handover() {
     let mut network = Network::new(1, Faults { loss: 0.0, duplication: 0.0, jitter: 0 });
     let node = network.add_node("", 1);

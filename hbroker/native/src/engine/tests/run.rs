@@ -67,6 +67,31 @@ fn each_copy_arrives_once_in_order_and_is_counted() {
 }
 
 #[test]
+fn what_an_application_does_not_read_is_counted_once_its_inbox_is_full() {
+    let mut network = Network::new(1, Faults::default());
+    let node = network.add_node("", 1);
+    let reader = network.add_client_with(|config| config.message_queue_bytes = 10_000);
+    let now = network.now;
+    network.hosts[reader].engines[0].listen(now, 1, "t", 0, false);
+    network.connect(reader, node);
+    network.subscribe(reader, node, "t", 0, false);
+    network.hosts[reader].reads = false;
+    let publisher = network.add_client();
+    let sent: Vec<u64> = (0..200)
+        .map(|number| {
+            network.run(if number % 20 == 0 { SECOND } else { 0 });
+            network.publish(publisher, &message("t", &[7; 100], 0))
+        })
+        .collect();
+    network.run(SECOND);
+    let (taken, full) = (network.counter(reader, "messages_in"), network.counter(reader, "drop.inbox_full"));
+    assert!(full > 0 && taken + full == 200, "{taken} were taken, {full} found no room");
+    network.hosts[reader].reads = true;
+    network.run(SECOND);
+    assert_eq!(network.sequences(reader, "t"), sent[..taken as usize]);
+}
+
+#[test]
 fn what_finds_no_room_or_nobody_is_counted() {
     let mut network = Network::new(1, Faults::default());
     let node = network.add_node("", 1);

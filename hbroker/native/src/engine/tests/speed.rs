@@ -5,8 +5,11 @@
 use std::time::{Duration, Instant};
 
 use super::network::{Faults, MILLISECOND, Network, SECOND, message};
+use crate::load::Load;
 
 const CLIENTS: usize = 8;
+/// One message of so many is timed.
+const TIMED_OF: u32 = 256;
 const ROUNDS: usize = 2_000;
 /// Messages published at once by each: they leave in full bundles.
 const BATCH: usize = 20;
@@ -22,6 +25,8 @@ fn owner_path(qos: u8) -> f64 {
         network.publish(publisher, &message(topic, b"first", qos));
     }
     network.run(SECOND);
+    // As a node does under load.
+    network.hosts[node].engines[0].exchange_load(&mut Load::new(), TIMED_OF);
     network.timed = Some(node);
     let before = network.counter(node, "messages_out");
     for _ in 0..ROUNDS {
