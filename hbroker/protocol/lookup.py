@@ -3,8 +3,12 @@
 A lookup asks in recursive mode first. Two tries without an answer mean, more often than loss, that the
 owner's direct answer cannot reach this client (NAT, a stateful firewall); then it goes on by referral,
 where every node answers from the address that was asked. Each referral must lead to a subtree deeper than
-the last, so the walk ends by itself; a node on it that stays silent sends the lookup back to the root,
-after a pause.
+the last, so the walk ends by itself.
+
+A node on it that stays silent sends the lookup back, and so does one that asks to come back later, after a
+pause; by referral from now on, since a node that cannot pass a question down may yet name who could answer
+it. The lookup turns in turn to the root and to the node that was named last, for either may be away: an owner
+that serves is found while the root is dead, if anybody has named it before.
 """
 
 from __future__ import annotations
@@ -155,7 +159,8 @@ class Lookup:
 
     `ticket`: the application's, None for the messages that wait in the core. `subtree`: what the node that
     was asked last was said to hold, None at the start. `below`: the node above the owner that the core knew
-    of, None: none. `hops`: how many were asked since the start. `requests`: those to which an answer still
+    of, None: none. `guide`: who was named last as the holder of what is around the topic, None: nobody.
+    `hops`: how many were asked since the start. `requests`: those to which an answer still
     counts, the present one last. `turn`: the starting node whose turn this lookup has. `fell_back`: nobody
     answered in recursive mode. `reason`, `negative_ttl`: of the last refusal.
     """
@@ -170,6 +175,7 @@ class Lookup:
     requests: list[Request[Lookup]] = field(default_factory=list)
     subtree: str | None = None
     below: Address | None = None
+    guide: Address | None = None
     hops: int = 0
     turn: Address | None = None
     fell_back: bool = False
@@ -178,3 +184,10 @@ class Lookup:
     negative_ttl: int = NEGATIVE_TTL
     trace: list[Hop] = field(default_factory=list)
     tried: dict[Address, None] = field(default_factory=dict)
+
+    def turn_back(self, root: Address) -> None:
+        """Begins again: at the root, or, where it began there, at whoever was named last. A trace, which
+        shows the way down from the root, always begins there."""
+        begins_there = self.start == root and not self.by_referral
+        self.start = self.guide if begins_there and self.guide is not None else root
+        self.subtree = None

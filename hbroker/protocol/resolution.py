@@ -32,7 +32,7 @@ from hbroker.protocol.outcome import Outcome, Resolved, ResolveFailed
 from hbroker.protocol.packets import Address, Reason, cut_from
 from hbroker.protocol.reasons import RETRIED_REASONS
 from hbroker.protocol.requests import TOKEN_LIFETIME, Request, Requests, keep_token, reachable
-from hbroker.protocol.timers import NEGATIVE_TTL, SECOND, ZONE_TTL, retry_after
+from hbroker.protocol.timers import NEGATIVE_TTL, SEARCH_MOST, SECOND, ZONE_TTL, retry_after
 from hbroker.subtree import is_within
 
 __all__ = ["PATIENCE", "Resolver"]
@@ -86,7 +86,7 @@ class Resolver:
         elif len(self._by_topic) >= _MOST_WAITING:
             self._core.reject(topic, Reason.REASON_QUOTA_EXCEEDED)
         else:
-            lookup = Lookup(topic, start or self._root, now + PATIENCE, below=start)
+            lookup = Lookup(topic, start or self._root, now + PATIENCE, below=start, guide=start)
             self._by_topic[topic] = lookup
             self._agenda.set(lookup, lookup.deadline)
             self._queues.setdefault(lookup.start, deque()).append(lookup)
@@ -135,7 +135,7 @@ class Resolver:
             self._install(referral.zone, request.address, token, ZONE_TTL)
         lookup.machine.handle(Event.REFER)
         self._agenda.set(lookup, lookup.deadline)
-        lookup.subtree = cut[0]
+        lookup.subtree, lookup.guide = cut[0], cut[2]
         self._requests.settle(lookup.requests[-1])
         self._ask(now, lookup, cut[2], pb.MODE_REFERRAL)
 
@@ -148,7 +148,7 @@ class Resolver:
                 lookup.machine.handle(Event.EXPIRE)
                 self._fail(now, lookup)
             else:
-                lookup.start, lookup.subtree = self._root, None
+                lookup.turn_back(self._root)
                 self._begin(now, lookup)
         for request in self._requests.unanswered(now):
             self._silence(now, request.owner, request)
@@ -202,7 +202,7 @@ class Resolver:
     # One lookup
 
     def _begin(self, now: int, lookup: Lookup) -> None:
-        by_referral = lookup.by_referral or now < self._referral_until
+        by_referral = lookup.by_referral or lookup.restarts > 0 or now < self._referral_until
         lookup.machine.handle(Event.ASK_BY_REFERRAL if by_referral else Event.ASK)
         self._agenda.set(lookup, lookup.deadline)
         lookup.hops = 0
@@ -224,7 +224,7 @@ class Resolver:
             lookup.machine.handle(Event.REPEAT)
             self._requests.repeat(now, request)
         elif by_referral:
-            self._defer(now, lookup)
+            self._defer(now, lookup, at_once=True)
         else:
             lookup.machine.handle(Event.FALL_BACK)
             lookup.fell_back = True
@@ -232,11 +232,11 @@ class Resolver:
         self._pass_turn(now, lookup)
 
     def _defer(self, now: int, lookup: Lookup, *, at_once: bool = False) -> None:
-        """Begins again at the root, after a pause."""
+        """Begins again, after a pause; after silence, which was one, at once."""
         lookup.machine.handle(Event.DEFER)
         for request in lookup.requests:
             self._requests.settle(request)
-        pause = 0 if at_once else retry_after(lookup.restarts, self._random)
+        pause = 0 if at_once else retry_after(lookup.restarts, self._random, SEARCH_MOST)
         lookup.restarts += 1
         self._agenda.set(lookup, min(lookup.deadline, now + pause))
         self._pass_turn(now, lookup)
@@ -273,7 +273,8 @@ class Resolver:
         lookup.reason = accept.reason
         lookup.negative_ttl = min(accept.ttl_s * SECOND, _LONGEST_NEGATIVE) or NEGATIVE_TTL
         if accept.reason in RETRIED_REASONS:
-            stale_start = accept.reason == Reason.REASON_NOT_RESPONSIBLE and request.address != self._root
+            # One that the root has just named may say so as well: it is to have the subtree, and has not yet.
+            stale_start = accept.reason == Reason.REASON_NOT_RESPONSIBLE and lookup.start != self._root
             self._defer(now, lookup, at_once=stale_start)
         else:
             lookup.machine.handle(Event.REFUSE)

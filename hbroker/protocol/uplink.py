@@ -247,7 +247,7 @@ class Uplink:
     def _ask_root(self, now: int) -> None:
         packet = self._join(now)
         self._core.send_to(self._means.root, packet, self._token, REQUEST_PADDING)
-        self._again_after(now, timers.retry_after(self._attempt, self._means.random))
+        self._again_after(now, timers.retry_after(self._attempt, self._means.random, timers.SEARCH_MOST))
 
     def _ask_parent(self, now: int, parent: Address) -> None:
         self._link = self._core.connect(parent, self._token)

@@ -8,7 +8,7 @@ import re
 import socket
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -47,6 +47,10 @@ class Family(Protocol):
     def await_subscriber(self, client_id: str, topic: str) -> None:
         """Returns once the broker has the client's subscription, which matches the topic."""
 
+    def await_answers(self, client_ids: Collection[str], count: int) -> None:
+        """Returns once these together have answered for so many messages that a publisher at QoS 1 is done
+        with."""
+
 
 class Mosquitto:
     """mosquitto and its clients."""
@@ -61,6 +65,10 @@ class Mosquitto:
     def await_subscriber(self, client_id: str, topic: str) -> None:
         suback = f"Sending SUBACK to {client_id}\n"
         until(lambda: suback in self._logged(), f"{client_id} has subscribed", PATIENCE, found=self._logged)
+
+    def await_answers(self, client_ids: Collection[str], count: int) -> None:
+        answer = re.compile(f"Received PUBACK from ({'|'.join(client_ids)}) ")
+        until(lambda: len(answer.findall(self._logged())) >= count, f"{count} answers", PATIENCE)
 
     def _logged(self) -> str:
         return self._log.read_text("utf-8", "replace")
@@ -79,6 +87,9 @@ class Ours:
     def await_subscriber(self, client_id: str, topic: str) -> None:
         self.await_subscribers(1, topic)
 
+    def await_answers(self, client_ids: Collection[str], count: int) -> None:
+        """The publisher has waited for them (§7.3)."""
+
     def await_subscribers(self, count: int, topic: str) -> None:
         """Returns once so many subscriptions match the topic."""
         until(
@@ -88,9 +99,26 @@ class Ours:
         )
 
 
+@dataclass(frozen=True)
+class Running:
+    """A program that runs beside."""
+
+    process: subprocess.Popen[bytes]
+
+    def __call__(self) -> Ended:
+        """Waits for its end."""
+        output, errors = self.process.communicate(timeout=PATIENCE)
+        return Ended(self.process.returncode, output, errors.decode("utf-8", "replace"))
+
+    def stop(self) -> Ended:
+        """Asks it to end, and waits until it has."""
+        self.process.terminate()
+        return self()
+
+
 @contextmanager
-def running(command: list[str]) -> Iterator[Callable[[], Ended]]:
-    """Runs a program beside; what is yielded waits for its end, and leaving ends it."""
+def running(command: list[str]) -> Iterator[Running]:
+    """Runs a program beside; leaving kills it."""
     with subprocess.Popen(
         command,
         stdin=subprocess.DEVNULL,
@@ -100,14 +128,9 @@ def running(command: list[str]) -> Iterator[Callable[[], Ended]]:
         cwd=PROJECT,
     ) as process:
         try:
-            yield lambda: _finish(process)
+            yield Running(process)
         finally:
             process.kill()
-
-
-def _finish(process: subprocess.Popen[bytes]) -> Ended:
-    output, errors = process.communicate(timeout=PATIENCE)
-    return Ended(process.returncode, output, errors.decode("utf-8", "replace"))
 
 
 def run(command: list[str], input: bytes = b"") -> Ended:

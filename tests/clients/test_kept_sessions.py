@@ -60,11 +60,10 @@ def test_same_session(families: tuple[Family, Family], name: str) -> None:
 def _shared(family: Family) -> list[bytes]:
     """What two members of a group and one reader alone had, after twenty messages."""
     count = 20
-    flags = ("-q", "1", "-W", "15")
     with (
-        running(family.command("sub", "-i", "alone", "-t", "jobs", "-C", str(count), *flags)) as alone,
-        running(family.command("sub", "-i", "m1", "-t", "$share/g/jobs", *flags, "-W", "6")) as one,
-        running(family.command("sub", "-i", "m2", "-t", "$share/g/jobs", *flags, "-W", "6")) as other,
+        running(family.command("sub", "-i", "alone", "-t", "jobs", "-q", "1", "-C", str(count))) as alone,
+        running(family.command("sub", "-i", "m1", "-t", "$share/g/jobs", "-q", "1")) as one,
+        running(family.command("sub", "-i", "m2", "-t", "$share/g/jobs", "-q", "1")) as other,
     ):
         for name in ("alone", "m1", "m2"):
             family.await_subscriber(name, "jobs")
@@ -72,8 +71,9 @@ def _shared(family: Family) -> list[bytes]:
             family.await_subscribers(3, "jobs")
         text = "".join(f"{number}\n" for number in range(count)).encode()
         assert run(family.command("pub", "-t", "jobs", "-q", "1", "-l"), text).code == 0
-        lone, parts = alone().output, one().output.splitlines() + other().output.splitlines()
-    return [lone, *sorted(parts, key=int)]
+        family.await_answers(("m1", "m2"), count)
+        parts = one.stop().output.split() + other.stop().output.split()
+        return [alone().output, *sorted(parts, key=int)]
 
 
 def test_same_sharing(families: tuple[Family, Family]) -> None:

@@ -14,7 +14,7 @@ from tests.conformance.conftest import Ports
 from tests.conformance.holds import holds
 
 TEXT, BINARY, CLOSE = 1, 2, 8
-PATIENCE_S = 20.0
+PATIENCE_S = 60.0
 
 
 class WebSocket:

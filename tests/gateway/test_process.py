@@ -26,7 +26,7 @@ from tests.product.node import node_up
 from tests.waiting import until
 
 KEY = b"k" * 32
-PATIENCE_S = 20.0
+PATIENCE_S = 60.0
 
 
 class Running:

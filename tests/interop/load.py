@@ -43,10 +43,10 @@ class Load:
     def await_acknowledged(self, count: int) -> None:
         """Returns once it is so many."""
         waiting.until(
-            lambda: len(self.acknowledged()) >= count,
+            lambda: len(self._answered) >= count,
             f"{count} acknowledgements",
             PATIENCE_S,
-            found=lambda: len(self.acknowledged()),
+            found=lambda: len(self._answered),
         )
 
     def stop(self) -> None:

@@ -17,7 +17,7 @@ from hbroker.protocol.subscription import Options
 from hbroker.protocol.terms import SessionTerms
 from hbroker.runtime.turns import clock
 
-PATIENCE = 20.0
+PATIENCE = 60.0
 
 
 @dataclass

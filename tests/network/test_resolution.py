@@ -4,7 +4,11 @@ from __future__ import annotations
 
 from collections import Counter
 
-from hbroker.protocol.outcome import Resolved
+import pytest
+
+from hbroker.protocol.outcome import Published, Resolved
+from hbroker.protocol.packets import Reason
+from hbroker.protocol.timers import SECOND
 from hbroker.sim.network import CLEAR, ClientHost, Datagram, Faults
 from tests.network.networks import HOME, Tree
 
@@ -88,6 +92,41 @@ def test_clients_resolve_by_referral_where_direct_answers_cannot_reach_them() ->
     client.outcomes.clear()
     client.subscribe("home/#", qos=1)
     tree.world.run_until(lambda: bool(client.outcomes))
+
+
+ROUGH = Faults(loss=0.2, delay_us=30_000, jitter_us=40_000, reordering=0.05, late_us=50_000, duplication=0.05)
+
+
+@pytest.mark.parametrize("seed", [4, 20, 35, 101, 103])
+def test_no_message_fails_because_its_owner_and_the_root_are_away_for_a_while(seed: int) -> None:
+    """Each for two seconds, the root once the owner serves again, on paths that lose a fifth. Who looks
+    for the owner then knows of it already, though it missed the moment in which both were there."""
+    tree = Tree.grow(seed, ["home/kitchen"])
+    world = tree.world
+    publishers = [tree.client() for _ in range(4)]
+
+    def publish_for(microseconds: int) -> None:
+        end = world.now + microseconds
+        while world.now < end:
+            for publisher in publishers:
+                assert publisher.publish("home/kitchen/oven", b"x", qos=1)
+            world.run(SECOND // 2)
+
+    world.faults = ROUGH
+    publish_for(SECOND)
+    tree.nodes["home/kitchen"].kill()
+    publish_for(2 * SECOND)
+    owner = tree.nodes["home/kitchen"].restart(remembers=True)
+    while not tree.serves(owner):
+        publish_for(SECOND // 2)
+    tree.root.kill()
+    publish_for(2 * SECOND)
+    tree.root.restart(remembers=True)
+    publish_for(12 * SECOND)
+    world.run(3 * SECOND)
+    for publisher in publishers:
+        reasons = Counter(outcome.reason for outcome in publisher.outcomes if isinstance(outcome, Published))
+        assert set(reasons) == {Reason.REASON_NO_MATCHING_SUBSCRIBERS}
 
 
 def resolve(client: ClientHost, topic: str) -> Resolved:

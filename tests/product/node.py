@@ -28,6 +28,10 @@ class Node:
     def root(self) -> str:
         return f"{self.address[0]}:{self.address[1]}"
 
+    @property
+    def pid(self) -> int:
+        return int(self._process.pid)
+
     def rss(self) -> int:
         """Bytes of memory that it holds."""
         return int(self._process.memory_info().rss)

@@ -15,9 +15,17 @@ from pathlib import Path
 from types import TracebackType
 from typing import Final, Self
 
-__all__ = ["Starvation"]
+__all__ = ["Starvation", "waited_s"]
 
 _EVERY_S: Final = 0.02
+
+
+def waited_s(pid: int) -> float:
+    """How long the first thread of a process has waited since the process was started."""
+    try:
+        return int(Path(f"/proc/{pid}/schedstat").read_text().split()[1]) / 1e9
+    except OSError:  # it has ended
+        return 0.0
 
 
 class Starvation:
@@ -38,6 +46,10 @@ class Starvation:
     ) -> None:
         self._is_over.set()
         self._thread.join()
+
+    def own_s(self, begin: int, end: int) -> float:
+        """What is left of the time between two, less the longest wait in it."""
+        return (end - begin) / 1e9 - self.longest_wait_s(begin, end)
 
     def longest_wait_s(self, begin: int, end: int) -> float:
         """The most that one thread waited between two times (nanoseconds of the monotonic clock)."""

@@ -71,6 +71,22 @@ def hsub(node: Node, *flags: str) -> Iterator[Reader]:
             reader.close()
 
 
+@pytest.fixture(scope="module", autouse=True)
+def bereaved() -> Iterator[tuple[sync.Client, sync.Subscription]]:
+    """A client was killed before the first test here. Its owner takes an idle timeout to notice, in which the
+    tests go on. Another, and its subscription to the topic of the will."""
+    will = ("--will-topic", "home/gone", "--will-payload", "gone", "--will-qos", "1", "--will-retain")
+    with (
+        node_up() as node,
+        sync.connect(node.root) as client,
+        client.subscribe("home/gone", qos=1) as messages,
+    ):
+        with hsub(node, "-t", "home/x", *will) as reader:
+            assert tree(node.root)["root"]["wills"] == 1
+            reader.kill()
+        yield client, messages
+
+
 def payloads(lines: list[str]) -> list[int]:
     return [int(line) for line in lines if line.isdigit()]
 
@@ -94,25 +110,6 @@ def test_a_reader_that_is_killed_again_and_again_has_printed_everything(qos: int
         assert run == sorted(set(run)), "each run has them once, and in order"
     again = sum(map(len, printed)) - MESSAGES
     assert again <= KILLS * ON_THE_WAY, "what comes again is what it had not said yet that it printed"
-
-
-def test_a_will_is_published_when_its_client_is_killed() -> None:
-    will = ("--will-topic", "home/gone", "--will-payload", "gone", "--will-qos", "1", "--will-retain")
-    with (
-        node_up() as node,
-        sync.connect(node.root) as client,
-        client.subscribe("home/gone", qos=1) as messages,
-    ):
-        with hsub(node, "-t", "home/x", *will) as reader:
-            assert tree(node.root)["root"]["wills"] == 1
-            reader.kill()
-            message = messages.next(PATIENCE)
-        assert message is not None
-        assert (message.payload, message.qos) == (b"gone", 1)
-        with client.subscribe("home/gone") as later:
-            retained = later.next(PATIENCE)
-        assert retained is not None
-        assert retained.retained
 
 
 def test_the_books_of_every_session_balance_in_the_tree() -> None:
@@ -150,3 +147,17 @@ def test_a_second_run_takes_over_and_the_first_is_told() -> None:
             message = later.next(PATIENCE)
             assert message is not None
             assert message.payload == b"still here"
+
+
+def test_a_will_is_published_when_its_client_is_killed(
+    bereaved: tuple[sync.Client, sync.Subscription],
+) -> None:
+    """The last here, for the sake of the time that it takes."""
+    client, messages = bereaved
+    message = messages.next(PATIENCE)
+    assert message is not None
+    assert (message.payload, message.qos) == (b"gone", 1)
+    with client.subscribe("home/gone") as later:
+        retained = later.next(PATIENCE)
+    assert retained is not None
+    assert retained.retained

@@ -8,6 +8,8 @@ from hbroker import sync
 from tests.product.network import PATIENCE
 
 TOPIC = "witness/count"
+PAUSE_S = 0.005
+"""Between two messages: the witness shares its process, and one lock in it, with whoever attacks."""
 
 
 class Witness:
@@ -17,7 +19,7 @@ class Witness:
         self.published = 0
         self.received: list[int] = []
         self._errors: list[BaseException] = []
-        self._is_publishing = True
+        self._ending = threading.Event()
         self._is_reading = True
         self._publisher = sync.connect(root)
         self._subscriber = sync.connect(root)
@@ -32,7 +34,7 @@ class Witness:
 
     def __exit__(self, *_: object) -> None:
         # How much there is to read is known only once the last message has been acknowledged.
-        self._is_publishing = False
+        self._ending.set()
         self._publishing.join(PATIENCE)
         self._is_reading = False
         self._reading.join(PATIENCE)
@@ -47,7 +49,7 @@ class Witness:
         assert self.published >= at_least
 
     def _publish(self) -> None:
-        while self._is_publishing:
+        while not self._ending.wait(PAUSE_S):
             self._publisher.publish(TOPIC, str(self.published), qos=1, timeout=PATIENCE)
             self.published += 1
 

@@ -43,6 +43,8 @@ class Node:
     """Other subtrees that it holds."""
     epoch: int = 1
     alive: bool = True
+    is_alone: bool = False
+    """It has no session with any of its children."""
     pace: int = 0
     """What each request from a proved address takes it, one after the other, in microseconds."""
     is_free_at: int = 0
@@ -98,20 +100,26 @@ class Node:
         if not self.alive:
             return
         child = self.below(body.topic)
+        is_recursive = body.mode == pb.MODE_RECURSIVE
         if self.reason or not is_within(body.topic, self.subtree):
-            reason = pb.Reason.Name(self.reason or pb.REASON_NOT_RESPONSIBLE)
-            self.answer(pb.PubAccept(request=body.request, reason=reason, node=self.name, ttl_s=1))
+            self.refuse(body, self.reason or pb.REASON_NOT_RESPONSIBLE)
         elif child is None:
             accept = pb.PubAccept(request=body.request, node=self.name, address=address_of(self.address))
             accept.zone.CopyFrom(self.zone())
             accept.ttl_s, accept.token, accept.hops = 300, self.token, hops
             self.answer(accept)
-        elif body.mode == pb.MODE_RECURSIVE:
+        elif is_recursive and self.is_alone:
+            self.refuse(body, pb.REASON_OWNER_UNREACHABLE)
+        elif is_recursive:
             self.world.later(lambda: child.resolve(body, hops + 1))
         else:
             referral = pb.Referral(request=body.request, node=self.name, next=cut_of(child.cut()))
             referral.zone.CopyFrom(self.zone())
             self.answer(referral)
+
+    def refuse(self, body: pb.PubConnect, reason: int) -> None:
+        name = pb.Reason.Name(reason)
+        self.answer(pb.PubAccept(request=body.request, reason=name, node=self.name, ttl_s=1))
 
     def discover(self, body: pb.Subscribe, hops: int) -> None:
         if not self.alive:

@@ -116,6 +116,42 @@ def test_a_node_that_comes_back_is_found_by_whoever_waited() -> None:
     assert not world.rejected
 
 
+def test_an_owner_is_found_while_the_root_is_dead_once_the_root_has_named_it() -> None:
+    world = World()
+    nodes = home(world)
+    nodes["kitchen"].alive = False
+    world.publish_waits_for("home/kitchen/oven")
+    world.run(seconds=2)
+    nodes["root"].alive, nodes["kitchen"].alive = False, True
+    assert world.run(lambda: not world.waiting, seconds=5)
+    assert not world.rejected
+
+
+def test_an_owner_is_found_though_the_root_has_no_session_with_it() -> None:
+    """As after the root was started again: the owner serves on, and the root knows it from its file."""
+    world = World()
+    home(world)
+    world.root.is_alone = True
+    world.publish_waits_for("home/kitchen/oven")
+    assert world.run(lambda: not world.waiting, seconds=1)
+    assert not world.rejected
+
+
+def test_an_owner_to_be_is_not_asked_without_a_pause() -> None:
+    """The root names it, for it was the owner before it was started again; it says that it is not yet."""
+    world = World()
+    nodes = home(world)
+    nodes["kitchen"].reason = pb.REASON_NOT_RESPONSIBLE
+    world.control.start(world.now)
+    world.outcome(Resolved)
+    world.publish_waits_for("home/kitchen/oven")
+    world.run(seconds=8)
+    assert nodes["kitchen"].asked["PubConnect"] < 24
+    nodes["kitchen"].reason = 0
+    assert world.run(lambda: not world.waiting, seconds=1.25), "no pause is longer, with its jitter"
+    assert not world.rejected
+
+
 def test_an_owner_slower_than_every_pause_between_tries_is_found() -> None:
     """Its answers come to tries that were given up long before."""
     world = World()

@@ -108,11 +108,12 @@ def test_a_challenge_of_the_root_is_met_at_once_and_only_once() -> None:
     assert len(child.core.cast) == before + 2
 
 
-def test_without_an_answer_it_asks_less_and_less_often() -> None:
+def test_without_an_answer_it_asks_less_often_but_never_seldom() -> None:
+    """Of its tries two in five are in vain where a fifth of all datagrams is lost, and a subtree waits."""
     child = Child()
     child.run(0, 60 * timers.SECOND)
     joins = len(child.joins([body for _, body, _ in child.core.cast]))
-    assert 12 <= joins <= 24
+    assert 50 <= joins <= 80
 
 
 def test_an_answer_that_was_not_asked_for_is_dropped() -> None:

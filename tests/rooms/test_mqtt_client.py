@@ -20,7 +20,7 @@ nodes:
 gateways:
   - {name: gateway, listeners: [{address: "127.0.0.1:0"}]}
 """
-PATIENCE = 20.0
+PATIENCE = 60.0
 
 
 @pytest.fixture(scope="module")

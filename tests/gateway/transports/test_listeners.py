@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import socket
+import time
 from contextlib import ExitStack
 
 import pytest
@@ -65,13 +66,20 @@ def _is_let_in(front: Front, name: str) -> bool:
 
 
 def test_a_rate_of_connections_is_one_listener_s(front: Front, authority: Authority, name: str) -> None:
-    codes = []
-    for number in range(12):
-        with Client(front.secure("slow", authority.context())) as client:
+    """They come at once, and greet later: twelve handshakes one after the other may take a busy machine the
+    three seconds in which twelve may come."""
+    rate, context = 3, authority.context()
+    with ExitStack() as stack:
+        began = time.monotonic()
+        dialled = [stack.enter_context(front.connect("slow")) for _ in range(12)]
+        codes = []
+        for number, connection in enumerate(dialled):
+            client = stack.enter_context(Client(context.wrap_socket(connection, server_hostname="localhost")))
             client.send(connect(f"{name}-{number}"))
             codes.append(client.expect(CONNACK)[1])
-    assert codes[:3] == [0] * 3, "a second's worth may come at once"
+        passed = time.monotonic() - began
     assert set(codes) == {0, RATE_EXCEEDED}
+    assert rate <= codes.count(0) <= rate + rate * passed, "a second's worth may come at once"
     with Client(front.secure("tls", authority.context())) as elsewhere:
         elsewhere.open(name)
 
