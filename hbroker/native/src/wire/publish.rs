@@ -110,7 +110,7 @@ impl<'a> PublishView<'a> {
                 publish::TOPIC => self.topic = message.text()?,
                 publish::PAYLOAD => {
                     self.payload = message.bytes()?;
-                    shape.payload = Shape::span_of(self.payload, packet);
+                    shape.payload = Span::of(self.payload, packet);
                 }
                 publish::PUBLISHER => self.publisher = message.fixed64()?,
                 publish::SEQUENCE => self.sequence = message.varint_at(packet, &mut shape.sequence)?,
@@ -138,12 +138,11 @@ impl<'a> PublishView<'a> {
 
     /// The message of a packet that differs from this one's, `packet`, in what was found.
     pub(super) fn like(&self, found: Found, payload: Span, packet: &[u8], other: &'a [u8]) -> Self {
-        let (start, end) = Shape::span_of(self.fields, packet);
         Self {
-            payload: &other[payload.0..payload.1],
+            payload: &other[payload.range()],
             sequence: found.sequence,
             published_at_us: found.published_at_us,
-            fields: &other[start..end],
+            fields: &other[Span::of(self.fields, packet).range()],
             ..*self
         }
     }

@@ -10,7 +10,7 @@
 use std::iter;
 
 use super::Malformed;
-use super::shape::{Shape, Span};
+use super::shape::Span;
 
 /// How deep sub-messages and groups may nest in a datagram.
 pub const MAX_DEPTH: u32 = 100;
@@ -76,7 +76,7 @@ impl<'a> Reader<'a> {
     pub fn varint_at(&mut self, whole: &[u8], place: &mut Span) -> Result<u64, Malformed> {
         let before = self.rest;
         let value = self.varint()?;
-        *place = Shape::span_of(&before[..before.len() - self.rest.len()], whole);
+        *place = Span::of(&before[..before.len() - self.rest.len()], whole);
         Ok(value)
     }
 

@@ -4,9 +4,11 @@
 //! delivery. All other bytes are the same, and they stand at the same places as long as nothing changes its length. So of two such packets the
 //! second needs no parser: it is compared with the first, and what differs is read. Whatever is equal was checked in the first.
 
+use std::ops::Range;
+
 use super::reader::leading_varint;
 
-/// The places of what may differ, each from where it begins to its end; (0, 0): there is none. Of a field that occurs several times it is the last.
+/// The places of what may differ. Of a field that occurs several times it is the last.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Shape {
     pub delivery: Span,
@@ -16,7 +18,12 @@ pub struct Shape {
     pub published_at_us: Span,
 }
 
-pub type Span = (usize, usize);
+/// In 32 bits each: views are copied for each packet.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Span {
+    start: u32,
+    end: u32,
+}
 
 /// What differs. A number that has no place is 0.
 #[derive(Debug, Clone, Copy)]
@@ -27,13 +34,28 @@ pub struct Found {
     pub published_at_us: u64,
 }
 
-impl Shape {
-    /// Where `part` stands in the bytes that it is a part of.
-    pub fn span_of(part: &[u8], whole: &[u8]) -> Span {
-        let start = (part.as_ptr() as usize).wrapping_sub(whole.as_ptr() as usize);
-        (start, start.wrapping_add(part.len()))
+impl Span {
+    pub fn new(start: usize, end: usize) -> Self {
+        Self { start: start as u32, end: end as u32 }
     }
 
+    /// Where `part` stands in the bytes that it is a part of.
+    pub fn of(part: &[u8], whole: &[u8]) -> Self {
+        let start = (part.as_ptr() as usize).wrapping_sub(whole.as_ptr() as usize);
+        Self::new(start, start.wrapping_add(part.len()))
+    }
+
+    pub fn range(self) -> Range<usize> {
+        self.start as usize..self.end as usize
+    }
+
+    /// There is no such place.
+    fn is_nowhere(self) -> bool {
+        self.end == 0
+    }
+}
+
+impl Shape {
     /// What differs between a packet of this shape and another one; `None`: more does, or the order is another than a publisher's.
     pub fn find(&self, packet: &[u8], other: &[u8]) -> Option<Found> {
         if packet.len() != other.len() {
@@ -45,7 +67,7 @@ impl Shape {
         comparison.pass(self.payload)?;
         let sequence = comparison.number(self.sequence)?;
         let published_at_us = comparison.number(self.published_at_us)?;
-        comparison.pass((packet.len(), packet.len()))?;
+        comparison.pass(Span::new(packet.len(), packet.len()))?;
         Some(Found { delivery, after, sequence, published_at_us })
     }
 }
@@ -60,10 +82,11 @@ struct Comparison<'a> {
 impl Comparison<'_> {
     /// Compares up to a place, and passes it.
     #[inline]
-    fn pass(&mut self, (start, end): Span) -> Option<()> {
-        if end == 0 {
+    fn pass(&mut self, span: Span) -> Option<()> {
+        if span.is_nowhere() {
             return Some(());
         }
+        let Range { start, end } = span.range();
         if self.packet.get(self.at..start)? != self.other.get(self.at..start)? {
             return None;
         }
@@ -74,12 +97,11 @@ impl Comparison<'_> {
     /// Reads the other's number, which has to fill the place.
     #[inline]
     fn number(&mut self, span: Span) -> Option<u64> {
-        let (start, end) = span;
         self.pass(span)?;
-        if end == 0 {
+        if span.is_nowhere() {
             return Some(0);
         }
-        let (value, length) = leading_varint(self.other.get(start..)?)?;
-        (length == end - start).then_some(value)
+        let (value, length) = leading_varint(self.other.get(span.range().start..)?)?;
+        (length == span.range().len()).then_some(value)
     }
 }

@@ -59,7 +59,7 @@ fn bits_of(value: u64) -> usize {
 fn a_packet_is_read_as_if_it_stood_alone_whatever_the_one_before_it_was_like() {
     let mut rng = SmallRng::seed_from_u64(2);
     let (mut alike, mut sequence, mut delivery) = (0, 0, 0);
-    for _ in 0..20_000 {
+    for _ in 0..3_000 {
         let mut datagram = Vec::new();
         for _ in 0..4 {
             sequence += 1 << rng.random_range(0..20);
@@ -91,7 +91,7 @@ fn a_packet_is_read_as_if_it_stood_alone_whatever_the_one_before_it_was_like() {
         }
         alike += view.packets().windows(2).filter(|pair| is_same_text(&pair[0], &pair[1])).count();
     }
-    assert!(alike > 1_000, "{alike} were read by their shape");
+    assert!(alike > 300, "{alike} were read by their shape");
 }
 
 /// Whether the topic of the second was not read again.

@@ -44,7 +44,7 @@ pub struct PacketView<'a> {
     pub body: Body<'a>,
     /// The whole Packet, as it came.
     pub raw: &'a [u8],
-    /// Where its field stands in the datagram; (0, 0): it is in none.
+    /// Where its field stands in the datagram, if it is in one.
     place: Span,
     shape: Shape,
 }
@@ -113,7 +113,7 @@ impl<'a> DatagramView<'a> {
                     let message = reader.message()?;
                     view.make_room(message.left(), reader.left());
                     // Read in its place: a view is too large to be moved for each packet.
-                    let place = (field, bytes.len() - reader.left());
+                    let place = Span::new(field, bytes.len() - reader.left());
                     if let Some(packet) =
                         view.packets.last().and_then(|last| last.like(message.rest(), place))
                     {
@@ -144,8 +144,11 @@ impl<'a> DatagramView<'a> {
     /// The bytes of these packets' fields; None: they do not stand one behind the other.
     pub fn encoded(&self, packets: Range<usize>) -> Option<&'a [u8]> {
         let packets = self.packets.get(packets)?;
-        let is_joined = packets.windows(2).all(|pair| pair[0].place.1 == pair[1].place.0);
-        self.bytes.get(packets.first()?.place.0..packets.last()?.place.1).filter(|_| is_joined)
+        let is_joined =
+            packets.windows(2).all(|pair| pair[0].place.range().end == pair[1].place.range().start);
+        self.bytes
+            .get(packets.first()?.place.range().start..packets.last()?.place.range().end)
+            .filter(|_| is_joined)
     }
 
     /// Whether it holds more than a header and padding, and so is to be acknowledged (§3.2).
@@ -189,12 +192,12 @@ impl<'a> PacketView<'a> {
     /// The same as it would be by itself.
     #[cfg(test)]
     pub fn alone(self) -> Self {
-        Self { place: (0, 0), shape: Shape::default(), ..self }
+        Self { place: Span::default(), shape: Shape::default(), ..self }
     }
 
     /// Bytes of its field in the datagram.
     pub fn encoded_len(&self) -> usize {
-        self.place.1 - self.place.0
+        self.place.range().len()
     }
 
     /// A packet from the bytes of one: of a [`Self::raw`] that was kept, or of a body field alone.
@@ -211,7 +214,7 @@ impl<'a> PacketView<'a> {
             retained_for: None,
             body: Body::None,
             raw,
-            place: (0, 0),
+            place: Span::default(),
             shape: Shape::default(),
         }
     }
