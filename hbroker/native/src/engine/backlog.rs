@@ -87,7 +87,7 @@ impl Backlogs {
     pub fn end_if_over(&mut self, topic: &str) -> Option<Turn> {
         let (name, current) = &mut self.current;
         if **name == *topic {
-            return if current.is_over() { current.turn.take() } else { None };
+            return if current.is_over() { std::mem::take(current).turn } else { None };
         }
         if self.others.get(topic)?.is_over() { self.others.remove(topic)?.turn } else { None }
     }

@@ -153,7 +153,7 @@ pub fn event_out(py: Python<'_>, event: Event) -> PyResult<Py<PyAny>> {
             Py::new(py, UnresolvedEvent { topic: topic.into(), start })?.into_any()
         }
         Event::Published { sequence, topic, reason } => {
-            Py::new(py, PublishedEvent { sequence, topic: topic.into(), reason })?.into_any()
+            Py::new(py, PublishedEvent { sequence, topic: String::from(&*topic), reason })?.into_any()
         }
     })
 }
