@@ -29,16 +29,19 @@ _OF_A_SESSION: Final = 100
 _ASKED: Final = 50_000
 """Topics that are looked up, each by itself."""
 _TURNS: Final = 5
+_LEAST_WEIGHED: Final = 10_000
+"""Fewer fit into memory that the process has already."""
 
 
 @dataclass(frozen=True, slots=True)
 class Filters:
-    """Of one size. `bytes_each`: what the process grew by, sessions included. `look_up_ns`: the shortest mean
+    """Of one size. `bytes_each`: what the process grew by, sessions included; None: too little to tell.
+    `look_up_ns`: the shortest mean
     of some turns over many topics; each topic has one subscriber."""
 
     kind: Kind
     filters: int
-    bytes_each: float
+    bytes_each: float | None
     subscribe_ns: float
     look_up_ns: float
 
@@ -65,7 +68,8 @@ def _measured(kind: Kind, count: int) -> Filters:
     assert all(engine.matching(topic) == 1 for topic in asked[:100])
     base = min(_asking(empty, asked) for _ in range(_TURNS))
     look_up = min(_asking(engine, asked) for _ in range(_TURNS))
-    return Filters(kind, count, grown / count, took / count, max(0.0, look_up - base))
+    bytes_each = grown / count if count >= _LEAST_WEIGHED else None
+    return Filters(kind, count, bytes_each, took / count, max(0.0, look_up - base))
 
 
 def _asking(engine: Engine, topics: Iterable[str]) -> float:

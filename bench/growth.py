@@ -25,9 +25,11 @@ from hbroker.bench.launching import NoAnswer, ended
 __all__ = ["QUANTITIES", "Quantity", "main"]
 
 Row: TypeAlias = dict[str, Any]
-Value: TypeAlias = Callable[[Row], float]
+Value: TypeAlias = Callable[[Row], float | None]
+"""None: it was too small to be measured."""
 
 _PATIENCE_S: Final = 300.0
+_ROWS: Final = FIGURES / "growth.json"
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +50,11 @@ class Quantity:
         curves = [
             Curve(
                 " ".join(filter(None, (str(group) if self.by else "", name))),
-                [(row[self.across], value(row)) for row in rows if self.by is None or row[self.by] == group],
+                [
+                    (row[self.across], found)
+                    for row in rows
+                    if (self.by is None or row[self.by] == group) and (found := value(row)) is not None
+                ],
             )
             for group, (name, value) in product(groups, self.curves.items())
         ]
@@ -182,10 +188,15 @@ def _bench(flags: Sequence[str]) -> Row:
     return told
 
 
-def _cost(row: Row) -> float:
+def _cost(row: Row) -> float | None:
     """Nanoseconds of the broker's CPUs for each copy."""
     rate: float | None = row["delivered_per_cpu_s"]
-    return 1e9 / rate if rate else 0.0
+    return 1e9 / rate if rate else None
+
+
+def _cost_of_a_kibibyte(row: Row) -> float | None:
+    cost = _cost(row)
+    return None if cost is None else cost * 1_024 / row["payload"]
 
 
 QUANTITIES: Final[dict[str, Quantity]] = {
@@ -216,7 +227,7 @@ QUANTITIES: Final[dict[str, Quantity]] = {
         "payload",
         "nanoseconds of the broker's CPU",
         _payloads,
-        {"each message": _cost, "each KiB": lambda row: _cost(row) * 1_024 / row["payload"]},
+        {"each message": _cost, "each KiB": _cost_of_a_kibibyte},
     ),
     "workers": Quantity(
         "8 pairs, QoS 0: messages a second, against workers, on all CPUs with the load",
@@ -249,19 +260,24 @@ QUANTITIES: Final[dict[str, Quantity]] = {
 }
 
 
-def _publish(found: dict[str, list[Row]]) -> None:
+def _publish(measured: dict[str, list[Row]]) -> None:
+    """Puts these in the place of what stands there of the same quantities."""
     parts = [machine()]
     FIGURES.mkdir(exist_ok=True)
+    kept = json.loads(_ROWS.read_text("utf-8")) if _ROWS.exists() else {}
+    found = {name: measured.get(name, kept.get(name, [])) for name in QUANTITIES}
     for name, rows in found.items():
         if rows:
             (FIGURES / f"growth-{name}.svg").write_text(QUANTITIES[name].plot(rows), "utf-8")
             cells = [[_shown(value) for value in row.values()] for row in rows]
             parts += [table(list(rows[0]), cells), f"![{QUANTITIES[name].title}](figures/growth-{name}.svg)"]
-    (FIGURES / "growth.json").write_text(json.dumps(found, indent=1) + "\n", "utf-8")
+    _ROWS.write_text(json.dumps(found, indent=1) + "\n", "utf-8")
     PAGE.write_text(with_section(PAGE.read_text("utf-8"), "growth", "\n\n".join(parts)), "utf-8")
 
 
 def _shown(value: Any) -> str:
+    if value is None:
+        return "-"
     if isinstance(value, float):
         return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
     return f"{value:,}" if isinstance(value, int) else str(value)

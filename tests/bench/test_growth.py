@@ -29,6 +29,8 @@ def test_every_quantity_has_a_plot_with_all_its_sizes(name: str) -> None:
     assert len(circles) == 3 * len(quantity.curves)
     texts = [node.text for node in plot.iter() if node.tag.endswith("text")]
     assert quantity.title in texts
+    unknown = [{**row, "delivered_per_cpu_s": None} for row in rows]
+    assert ElementTree.fromstring(quantity.plot(unknown)) is not None
     if quantity.by is not None:
         assert _FIELDS[quantity.by] in texts
 
@@ -36,6 +38,8 @@ def test_every_quantity_has_a_plot_with_all_its_sizes(name: str) -> None:
 def test_filters_are_counted_and_found() -> None:
     few, many = measure_filters("wildcard", 100), measure_filters("wildcard", 10_000)
     assert (few.filters, many.filters) == (100, 10_000)
+    assert few.bytes_each is None
+    assert many.bytes_each is not None
     assert 50 < many.bytes_each < 1_000
     assert many.look_up_ns < 100_000
     assert many.subscribe_ns > 0
