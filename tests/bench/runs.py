@@ -14,6 +14,9 @@ from tests.frame.checkout import ROOT
 _MARK = "HBROKER_BENCH_TEST"
 _SHORT = ["--rounds", "1", "--duration", "0.3", "--warm-up", "0.2", "--others", "9", "--patience", "0"]
 
+BUSY = 0.5
+"""CPUs that others have. From then on a silence of 250 ms, which counts as a stall, may be the machine's."""
+
 has_two_cpus = len(os.sched_getaffinity(0)) >= 2
 """The measurement wants a CPU for the broker and one for the load."""
 
@@ -43,7 +46,8 @@ def assert_whole(series: dict[str, Any]) -> None:
     (round,) = series["quiet_rounds"]
     assert round["sent"] * round["subscribers"] == round["delivered"] > 0, series
     faults = ("lost", "duplicated", "disordered", "corrupted", "stalls")
-    assert not any(round[fault] for fault in faults), series
+    is_busy = round["others_cpu"] > BUSY
+    assert {fault for fault in faults if round[fault]} <= ({"stalls"} if is_busy else set()), series
     assert round["acknowledged"] == round["sent"] * series["qos"], series
 
 

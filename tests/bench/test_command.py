@@ -20,6 +20,7 @@ from hbroker.cli import main
 from hbroker.cli.exits import DONE, FAILED, USAGE
 from hbroker.runtime.state import GatewayRun, NetworkRun, NodeRun
 from tests.bench.brokers import broker_that
+from tests.bench.runs import BUSY
 from tests.frame.checkout import ROOT
 from tests.needs import need_mosquitto, need_nats
 from tests.waiting import until
@@ -48,7 +49,10 @@ def bench(*flags: str) -> tuple[int, dict[str, Any]]:
 def assert_whole(code: int, found: dict[str, Any]) -> None:
     """Every copy came once and in order, and was answered for where that was asked for."""
     faults = {name: found[name] for name in _FAULTS if found[name]}
-    assert (code, faults) == (DONE, {}), found
+    assert code == (FAILED if faults else DONE)
+    if found["others_cpu"] is None or found["others_cpu"] > BUSY:  # None: of no broker that is known
+        faults.pop("stalls", None)
+    assert faults == {}, found
     shape = LAYOUTS[found["layout"]].of(found["clients"])
     assert found["delivered"] == found["sent"] * shape.copies // len(shape.publishers) > 0
     assert found["acknowledged"] == (found["sent"] if found["qos"] else 0)
