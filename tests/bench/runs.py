@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from hbroker.bench.layouts import LAYOUTS
-from hbroker.cli.exits import DONE
+from hbroker.cli.exits import DONE, FAILED
 from tests.frame.checkout import ROOT
 
 PERCENTILES = {"p50", "p90", "p99", "p999"}
@@ -18,6 +18,9 @@ PERCENTILES = {"p50", "p90", "p99", "p999"}
 _FAULTS = ("lost", "duplicated", "disordered", "damaged", "refused", "stalls")
 _MARK = "HBROKER_BENCH_TEST"
 _SHORT = ["--rounds", "1", "--duration", "0.3", "--warm-up", "0.2", "--others", "9", "--patience", "0"]
+
+BUSY = 0.5
+"""CPUs that others have. From then on a silence of 250 ms, which counts as a stall, may be the machine's."""
 
 has_two_cpus = len(os.sched_getaffinity(0)) >= 2
 """The measurement wants a CPU for the broker and one for the load."""
@@ -48,7 +51,8 @@ def assert_whole(series: dict[str, Any]) -> None:
     (round,) = series["quiet_rounds"]
     assert round["sent"] * round["subscribers"] == round["delivered"] > 0, series
     faults = ("lost", "duplicated", "disordered", "corrupted", "stalls")
-    assert not any(round[fault] for fault in faults), series
+    is_busy = round["others_cpu"] > BUSY
+    assert {fault for fault in faults if round[fault]} <= ({"stalls"} if is_busy else set()), series
     assert round["acknowledged"] == round["sent"] * series["qos"], series
 
 
@@ -73,7 +77,10 @@ def assert_all_came(code: int, found: dict[str, Any]) -> None:
     """Of a load of `bench`: every copy came once and in order, and was answered for where that was asked
     for."""
     faults = {name: found[name] for name in _FAULTS if found[name]}
-    assert (code, faults) == (DONE, {}), found
+    assert code == (FAILED if faults else DONE)
+    if found["others_cpu"] is None or found["others_cpu"] > BUSY:  # None: of no broker that is known
+        faults.pop("stalls", None)
+    assert faults == {}, found
     shape = LAYOUTS[found["layout"]].of(found["clients"], found["depth"])
     assert found["delivered"] == found["sent"] * shape.copies // len(shape.publishers) > 0
     assert found["acknowledged"] == (found["sent"] if found["qos"] else 0)

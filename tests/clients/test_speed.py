@@ -9,6 +9,7 @@ import time
 
 from tests.clients.programs import ENVIRONMENT, root_node, run
 from tests.product.network import PROJECT
+from tests.product.starvation import waited_s
 
 BUDGET_S = 0.25
 ATTEMPTS = 12
@@ -17,7 +18,7 @@ HEAVY = ("argparse", "asyncio", "json", "rich", "scapy", "subprocess", "yaml")
 
 
 def test_one_message_takes_under_a_quarter_of_a_second() -> None:
-    """The best of several: what the machine does beside it is not hpub's."""
+    """The best of several, less what hpub stood in line for a CPU: the machine's other work is not hpub's."""
     with root_node() as (host, port):
         best = min(_publish(host, port) for _ in range(ATTEMPTS))
     assert best < BUDGET_S * (2 if os.environ.get("CI") == "true" else 1), f"{best * 1000:.0f} ms"
@@ -45,5 +46,8 @@ def _publish(host: str, port: int) -> float:
         "x",
     ]
     began = time.perf_counter()
-    subprocess.run(command, check=True, env=ENVIRONMENT, cwd=PROJECT)
-    return time.perf_counter() - began
+    with subprocess.Popen(command, env=ENVIRONMENT, cwd=PROJECT) as process:
+        os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)
+        own = time.perf_counter() - began - waited_s(process.pid)
+    assert process.returncode == 0
+    return own
