@@ -213,7 +213,7 @@ mod tests {
                 plain.retain(|delivery, _| !(first..=last).contains(delivery));
                 assert_eq!(settled(&mut ours, first, last), expected, "seed {seed}");
                 if rng.random_bool(0.05) {
-                    let is_meant = |entry: &u64| entry % 3 == 0;
+                    let is_meant = |entry: &u64| entry.is_multiple_of(3);
                     let expected: Vec<u64> = plain.values().copied().filter(is_meant).collect();
                     plain.retain(|_, entry| !is_meant(entry));
                     assert_eq!(ours.extract(is_meant), expected);
