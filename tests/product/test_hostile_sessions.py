@@ -200,7 +200,8 @@ def test_a_hostile_session_harms_nobody_else(attack: Callable[[Peer], None]) -> 
                     asking.ask()
                 peer.leave()
                 peer.close()
-        witness.verify(at_least=10)
+            witness.await_published(10)
+        witness.verify()
         serves_newcomers(node)
         assert node.rss() - memory < TOLERANCE
         assert all(count > 0 for count in node.drops().values())

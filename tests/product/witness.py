@@ -6,6 +6,7 @@ import threading
 
 from hbroker import sync
 from tests.product.network import PATIENCE
+from tests.waiting import until
 
 TOPIC = "witness/count"
 PAUSE_S = 0.005
@@ -42,11 +43,14 @@ class Witness:
         self._subscriber.close()
         self._publisher.close()
 
-    def verify(self, at_least: int) -> None:
+    def await_published(self, count: int) -> None:
+        """Returns once so many messages have been published: however short the trouble is, it has them."""
+        until(lambda: self.published >= count, f"{count} messages", PATIENCE, found=lambda: self._errors)
+
+    def verify(self) -> None:
         """Every message that was published has arrived once, in order."""
         assert self._errors == []
         assert self.received == list(range(self.published))
-        assert self.published >= at_least
 
     def _publish(self) -> None:
         while not self._ending.wait(PAUSE_S):
