@@ -333,10 +333,6 @@ pub(super) fn put_varint(out: &mut Vec<u8>, mut value: u64) {
     if value < 0x80 {
         return out.push(value as u8);
     }
-    // Most delivery numbers and lengths: a fixed size needs no call.
-    if value < 1 << 14 {
-        return out.extend_from_slice(&[value as u8 | 0x80, (value >> 7) as u8]);
-    }
     let mut bytes = [0; MOST_VARINT];
     let mut length = 0;
     while value >= 0x80 {

@@ -136,12 +136,15 @@ impl<'a> PublishView<'a> {
         Ok(())
     }
 
-    /// Makes of the message of a packet that of another one, which differs in what was found.
-    pub(super) fn change(&mut self, found: Found, payload: Span, packet: &[u8], other: &'a [u8]) {
-        self.payload = &other[payload.range()];
-        self.sequence = found.sequence;
-        self.published_at_us = found.published_at_us;
-        self.fields = &other[Span::of(self.fields, packet).range()];
+    /// The message of a packet that differs from this one's, `packet`, in what was found.
+    pub(super) fn like(&self, found: Found, payload: Span, packet: &[u8], other: &'a [u8]) -> Self {
+        Self {
+            payload: &other[payload.range()],
+            sequence: found.sequence,
+            published_at_us: found.published_at_us,
+            fields: &other[Span::of(self.fields, packet).range()],
+            ..*self
+        }
     }
 
     /// One more field was merged; `fields` reaches from the first to this one.

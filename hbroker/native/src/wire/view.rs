@@ -9,7 +9,7 @@ use super::acks::{AckView, PubAckView};
 use super::check::check;
 use super::publish::PublishView;
 use super::reader::{MAX_DEPTH, Reader};
-use super::shape::{Found, Shape, Span};
+use super::shape::{Shape, Span};
 use crate::schema::{self, Checks, challenge, credit, datagram, header, packet, ping, pong, reset};
 
 /// A datagram that is valid as a whole.
@@ -114,11 +114,15 @@ impl<'a> DatagramView<'a> {
                     view.make_room(message.left(), reader.left());
                     // Read in its place: a view is too large to be moved for each packet.
                     let place = Span::new(field, bytes.len() - reader.left());
-                    if !view.push_like_last(message.rest(), place) {
-                        view.packets.push(PacketView { place, ..PacketView::empty(message.rest()) });
-                        if let Some(packet) = view.packets.last_mut() {
-                            packet.read(message)?;
-                        }
+                    if let Some(packet) =
+                        view.packets.last().and_then(|last| last.like(message.rest(), place))
+                    {
+                        view.packets.push(packet);
+                        continue;
+                    }
+                    view.packets.push(PacketView { place, ..PacketView::empty(message.rest()) });
+                    if let Some(packet) = view.packets.last_mut() {
+                        packet.read(message)?;
                     }
                 }
                 Some(datagram::HEADER) => {
@@ -150,21 +154,6 @@ impl<'a> DatagramView<'a> {
     /// Whether it holds more than a header and padding, and so is to be acknowledged (§3.2).
     pub fn has_packets(&self) -> bool {
         !self.packets.is_empty()
-    }
-
-    /// Adds a packet, where it is a message like the last one's; false: it is to be read.
-    #[inline]
-    fn push_like_last(&mut self, raw: &'a [u8], place: Span) -> bool {
-        let Some(found) = self.packets.last().and_then(|last| last.find(raw)) else {
-            return false;
-        };
-        if let Some(&last) = self.packets.last() {
-            self.packets.push(last);
-        }
-        if let Some(packet) = self.packets.last_mut() {
-            packet.change(found, raw, place);
-        }
-        true
     }
 
     /// Makes room for all packets of a bundle at once, on the guess that the rest are as long as
@@ -230,17 +219,15 @@ impl<'a> PacketView<'a> {
         }
     }
 
-    /// What differs in the next packet, where it is a message like this one's.
-    fn find(&self, next: &[u8]) -> Option<Found> {
-        matches!(self.body, Body::Publish(_)).then(|| self.shape.find(self.raw, next))?
-    }
-
-    /// Makes of a copy the next packet, in which this differs.
-    fn change(&mut self, found: Found, raw: &'a [u8], place: Span) {
-        if let Body::Publish(publish) = &mut self.body {
-            publish.change(found, self.shape.payload, self.raw, raw);
-        }
-        (self.delivery, self.after, self.raw, self.place) = (found.delivery, found.after, raw, place);
+    /// The next packet, where it is a message like this one's.
+    fn like(&self, raw: &'a [u8], place: Span) -> Option<Self> {
+        let Body::Publish(publish) = &self.body else {
+            return None;
+        };
+        let found = self.shape.find(self.raw, raw)?;
+        let publish = publish.like(found, self.shape.payload, self.raw, raw);
+        let (delivery, after) = (found.delivery, found.after);
+        Some(Self { delivery, after, body: Body::Publish(publish), raw, place, ..*self })
     }
 
     /// Takes in what a packet, of which `message` are the bytes, holds.
