@@ -36,8 +36,7 @@ _LEAST_WEIGHED: Final = 10_000
 @dataclass(frozen=True, slots=True)
 class Filters:
     """Of one size. `bytes_each`: what the process grew by, sessions included; None: too little to tell.
-    `look_up_ns`: the shortest mean
-    of some turns over many topics; each topic has one subscriber."""
+    `look_up_ns`: the shortest mean of some turns over many topics; each topic has one subscriber."""
 
     kind: Kind
     filters: int

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import subprocess
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
@@ -19,8 +18,9 @@ from typing import Any, Final, TypeAlias, get_args
 from bench.chart import Curve, lines
 from bench.filters import Kind, measure_filters
 from bench.report import machine, table
+from bench.rounds import told_by
 from bench.standings import FIGURES, PAGE, with_section
-from hbroker.bench.launching import NoAnswer, ended
+from hbroker.bench.launching import NoAnswer
 
 __all__ = ["QUANTITIES", "Quantity", "main"]
 
@@ -174,18 +174,7 @@ _OF_A_LOAD: Final = (
 def _bench(flags: Sequence[str]) -> Row:
     """What `hbroker bench` says, also where something is lost. Raises NoAnswer."""
     command = [sys.executable, "-m", "hbroker", "bench", *flags, "--json"]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
-        try:
-            said, complaint = process.communicate(timeout=_PATIENCE_S)
-        except subprocess.TimeoutExpired:
-            raise NoAnswer("the load did not end") from None
-        finally:
-            if process.poll() is None:
-                ended(process)
-    if not said:
-        raise NoAnswer(complaint.decode().strip())
-    told: Row = json.loads(said)
-    return told
+    return told_by("hbroker bench", command, _PATIENCE_S)
 
 
 def _cost(row: Row) -> float | None:

@@ -16,7 +16,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from bench.plan import Plan
 from bench.rounds import Round, Timing
@@ -94,32 +94,34 @@ def parse_udplimit(line: str, seconds: float, plan: Plan) -> Round:
     """What `udplimit -m parse` printed. Raises NoAnswer for anything else."""
     relay, sender, sink = (_after(line, name) / 100 for name in ("relay cpu", "sender", "sink"))
     per_s = _after(line, "msg_out/s")
-    return replace(
-        _round("udplimit", seconds, plan),
+    return _round(
+        "udplimit",
+        seconds,
+        plan,
+        relay=relay,
+        delivered=per_s * seconds,
         delivered_per_s=per_s,
         delivered_per_cpu_s=_after(line, "msg/cpu-s"),
-        broker_cpu=relay,
-        broker_cpu_s=relay * seconds,
         generator_cpu=sender + sink,
         others_cpu=max(0.0, _after(line, "others cpu") / 100),
         sent=round(_after(line, "msg_in/s") * seconds),
-        delivered=round(per_s * seconds),
     )
 
 
 def parse_udplat(line: str, seconds: float, plan: Plan) -> Round:
     """What `udplat` printed. Raises NoAnswer for anything else."""
-    sent, got, relay = _after(line, "sent"), _after(line, "got"), _after(line, "relay cpu") / 100
+    got, relay = _after(line, "got"), _after(line, "relay cpu") / 100
     percentiles = {"p50": "p50", "p90": "p90", "p99": "p99", "p999": r"p99\.9"}
-    return replace(
-        _round("udplat", seconds, plan),
+    return _round(
+        "udplat",
+        seconds,
+        plan,
+        relay=relay,
+        delivered=got,
         delivered_per_s=got / seconds,
         delivered_per_cpu_s=got / (relay * seconds) if relay else 0.0,
-        broker_cpu=relay,
-        broker_cpu_s=relay * seconds,
         latency_us={name: _after(line, told) for name, told in percentiles.items()},
-        sent=round(sent),
-        delivered=round(got),
+        sent=round(_after(line, "sent")),
     )
 
 
@@ -146,8 +148,8 @@ def _after(line: str, name: str) -> float:
     return float(found[1])
 
 
-def _round(name: str, seconds: float, plan: Plan) -> Round:
-    """One in which nothing was measured yet."""
+def _round(name: str, seconds: float, plan: Plan, *, relay: float, delivered: float, **told: Any) -> Round:
+    """One in which the relay took that share of a CPU, and so many messages came out of it."""
     return Round(
         broker=name,
         qos=plan.qos,
@@ -155,21 +157,8 @@ def _round(name: str, seconds: float, plan: Plan) -> Round:
         subscribers=plan.subscribers,
         rate=plan.rate,
         seconds=seconds,
-        delivered_per_s=0.0,
-        delivered_per_cpu_s=0.0,
-        broker_cpu=0.0,
-        broker_cpu_s=0.0,
-        broker_rss_bytes=0,
-        generator_cpu=0.0,
-        others_cpu=0.0,
-        latency_us=None,
-        sent=0,
-        delivered=0,
-        acknowledged=0,
-        lost=0,
-        duplicated=0,
-        disordered=0,
-        corrupted=0,
-        stalls=0,
-        refusals=0,
+        broker_cpu=relay,
+        broker_cpu_s=relay * seconds,
+        delivered=round(delivered),
+        **told,
     )

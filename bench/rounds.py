@@ -17,7 +17,7 @@ from bench.secure import authority_in
 from hbroker.bench.brokers import running
 from hbroker.bench.launching import NoAnswer, ended
 
-__all__ = ["Round", "Timing", "measure_generated"]
+__all__ = ["Round", "Timing", "measure_generated", "told_by"]
 
 _PAYLOAD_BYTES: Final = 64
 _PATIENCE_S: Final = 60.0
@@ -33,10 +33,10 @@ class Timing:
     duration: float
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Round:
     """What one round showed. Shares of a CPU: 1.0 is one whole CPU. `sent` counts messages, `delivered` and
-    `lost` their copies: one for each subscriber."""
+    `lost` their copies: one for each subscriber. What has a default not every load tells."""
 
     broker: str
     qos: int
@@ -48,19 +48,19 @@ class Round:
     delivered_per_cpu_s: float
     broker_cpu: float
     broker_cpu_s: float
-    broker_rss_bytes: int
-    generator_cpu: float
-    others_cpu: float
-    latency_us: dict[str, float] | None
+    broker_rss_bytes: int = 0
+    generator_cpu: float = 0.0
+    others_cpu: float = 0.0
+    latency_us: dict[str, float] | None = None
     sent: int
     delivered: int
-    acknowledged: int
-    lost: int
-    duplicated: int
-    disordered: int
-    corrupted: int
-    stalls: int
-    refusals: int
+    acknowledged: int = 0
+    lost: int = 0
+    duplicated: int = 0
+    disordered: int = 0
+    corrupted: int = 0
+    stalls: int = 0
+    refusals: int = 0
 
     @property
     def is_whole(self) -> bool:
@@ -125,7 +125,7 @@ _SAME: Final = (
 def _told(
     name: str, load: Sequence[str], plan: Plan, timing: Timing, target: dict[str, object]
 ) -> dict[str, Any]:
-    """What it says as JSON, also where something is lost."""
+    """What a load said of one broker."""
     layout, clients = plan.layout
     flags = {
         **target,
@@ -142,11 +142,17 @@ def _told(
     if plan.topics > 1:
         flags["--topics"] = plan.topics
     command = [*load, layout, "--json"]
+    if plan.rate is not None and load is _HBROKER_BENCH:
+        command.append("--poll")  # As the client of the kernel's own limit does.
     command += [str(word) for flag in flags.items() for word in flag]
-    patience = timing.warm_up + timing.duration + _PATIENCE_S
+    return told_by(name, command, timing.warm_up + timing.duration + _PATIENCE_S)
+
+
+def told_by(name: str, command: Sequence[str], patience_s: float) -> dict[str, Any]:
+    """What a load printed as JSON, also where something was lost. Raises NoAnswer, which `name` begins."""
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
         try:
-            said, complaint = process.communicate(timeout=patience)
+            said, complaint = process.communicate(timeout=patience_s)
         except subprocess.TimeoutExpired:
             raise NoAnswer(f"{name}: the load did not end") from None
         finally:

@@ -438,13 +438,14 @@ class LoadGenerator:
         payload: int,
         qos: int,
         topics: int = 1,
+        polls: bool = False,
         tls: tuple[bytes, str] | None = None,
     ) -> LoadGenerator:
         """Starts the thread. `groups`: of each, how many publishers there are, how many messages one of them may have under way (None: any
         number), and how many messages a second all of them send (None: as fast as they may). `subscribers`: of each, the first publisher
         that it hears, and how many.
 
-        `payload`: bytes; 16 at least. `topics`: of each publisher; its messages go to them in turn. `tls`: connections over TCP are secured: the
+        `payload`: bytes; 16 at least. `topics`: of each publisher; its messages go to them in turn. `polls`: the thread never sleeps. `tls`: connections over TCP are secured: the
         authorities, as PEM, that sign brokers' certificates, and the host that those name. Raises NativeError for what can be no load, OSError (for no such authorities or host, too).
         """
     def add_member(

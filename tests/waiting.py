@@ -1,7 +1,8 @@
-"""Waiting for what other processes and threads do: until it is so, with a deadline."""
+"""Waiting for what other processes, threads and tasks do: until it is so, with a deadline."""
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections.abc import Callable
 
@@ -25,3 +26,12 @@ def until(
             instead = "" if found is None else f"; instead: {found()}"
             raise AssertionError(f"not within {within_s:g} s: {what}{instead}")
         time.sleep(glance_s)
+
+
+async def eventually(condition: Callable[[], bool], what: str, within_s: float) -> None:
+    """As `until`, and the event loop goes on meanwhile."""
+    deadline = time.monotonic() + within_s
+    while not condition():
+        if time.monotonic() >= deadline:
+            raise AssertionError(f"not within {within_s:g} s: {what}")
+        await asyncio.sleep(GLANCE_S)

@@ -77,6 +77,7 @@ def generator(plan: Plan, address: Address, trust: Trust | None = None) -> Itera
         payload=plan.payload,
         qos=plan.qos,
         topics=plan.topics,
+        polls=plan.polls,
         tls=trust,
     )
     controls = Controls(address, _PATIENCE_S) if plan.transport == "hbroker" else None

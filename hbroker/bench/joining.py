@@ -17,8 +17,9 @@ from random import SystemRandom
 from typing import TYPE_CHECKING, Any, Final
 
 from hbroker._native import Endpoint
+from hbroker.bench.marks import Mark, Spent
 from hbroker.bench.measurement import Percentiles
-from hbroker.bench.process import cpu_seconds, machine_busy_seconds, resident_bytes, sharpen_sleep
+from hbroker.bench.process import sharpen_sleep
 from hbroker.config import NodeSettings
 from hbroker.protocol.node import Node
 from hbroker.runtime.address import listen_for
@@ -64,15 +65,6 @@ def measure_joins(root: Broker, count: int, at_once: int) -> Joined:
     """Has so many nodes join, and gives up those that have not after a minute in all. Raises OSError."""
     sharpen_sleep()
     return asyncio.run(_measure(root, count, at_once))
-
-
-@dataclass(frozen=True, slots=True)
-class _Mark:
-    at: float
-    root: float
-    ours: float
-    machine: float
-    resident: int
 
 
 class _Joiner:
@@ -128,14 +120,14 @@ async def _measure(root: Broker, count: int, at_once: int) -> Joined:
         for number in range(count):
             name = f"bench-{run}-{number}"
             joiners.append(_Joiner(root.address, name, f"bench/{run}/{number:06}"))
-        before = _mark(root)
+        before = Mark.now(root.pids)
         with suppress(TimeoutError):
             await asyncio.wait_for(_all(joiners, at_once), _PATIENCE_S)
-        after = _mark(root)
+        after = Mark.now(root.pids)
     finally:
         for joiner in joiners:
             joiner.close()
-    return _joined(joiners, at_once, before, after)
+    return _joined(joiners, at_once, before.until(after))
 
 
 async def _all(joiners: list[_Joiner], at_once: int) -> None:
@@ -149,31 +141,19 @@ async def _all(joiners: list[_Joiner], at_once: int) -> None:
     await asyncio.gather(*(some() for _ in range(at_once)))
 
 
-def _mark(root: Broker) -> _Mark:
-    return _Mark(
-        at=time.monotonic(),
-        root=cpu_seconds(root.pids),
-        ours=cpu_seconds([os.getpid()]),
-        machine=machine_busy_seconds(),
-        resident=resident_bytes(root.pids),
-    )
-
-
-def _joined(joiners: list[_Joiner], at_once: int, before: _Mark, after: _Mark) -> Joined:
+def _joined(joiners: list[_Joiner], at_once: int, spent: Spent) -> Joined:
     times = [joiner.took_ns for joiner in joiners if joiner.took_ns is not None]
-    seconds = after.at - before.at
-    root, ours = after.root - before.root, after.ours - before.ours
     return Joined(
         nodes=len(joiners),
         at_once=at_once,
         joined=len(times),
-        joined_per_s=len(times) / seconds,
+        joined_per_s=len(times) / spent.seconds,
         join_us=Percentiles.among(times) if times else None,
         packets_out=sum(joiner.packets[0] for joiner in joiners) / len(joiners),
         packets_in=sum(joiner.packets[1] for joiner in joiners) / len(joiners),
-        root_cpu=root / seconds,
-        root_cpu_s=root,
-        root_bytes_each=(after.resident - before.resident) / len(joiners),
-        generator_cpu=ours / seconds,
-        others_cpu=max(0.0, after.machine - before.machine - root - ours) / seconds,
+        root_cpu=spent.broker_cpu,
+        root_cpu_s=spent.broker_cpu_s,
+        root_bytes_each=spent.grown_bytes / len(joiners),
+        generator_cpu=spent.ours_cpu,
+        others_cpu=spent.others_cpu,
     )

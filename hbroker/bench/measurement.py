@@ -1,13 +1,12 @@
 """One measurement: a load on a broker, between two marks.
 
-A mark reads everything at one moment: messages, the CPU time of broker, load and machine. Rates are of the
-time between the marks. What was lost, doubled or out of order is counted over the whole run, warm-up
-included, and known only when the publishers have stopped and no more arrives.
+A mark reads everything at one moment: messages, and what broker, load and machine have used (`marks`). Rates
+are of the time between the marks. What was lost, doubled or out of order is counted over the whole run,
+warm-up included, and known only when the publishers have stopped and no more arrives.
 """
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -15,7 +14,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 from hbroker.bench.brokers import Broker
 from hbroker.bench.generator import Generator
-from hbroker.bench.process import cpu_seconds, machine_busy_seconds, resident_bytes
+from hbroker.bench.marks import Mark
+from hbroker.bench.process import cpu_seconds
 
 if TYPE_CHECKING:
     from hbroker._native import LoadReport
@@ -135,12 +135,9 @@ class Measured:
 
 @dataclass(frozen=True, slots=True)
 class _Mark:
-    at: float
     report: LoadReport
-    broker: float
+    used: Mark
     owners: Mapping[str, float]
-    generator: float
-    machine: float
 
 
 def measure(plan: Plan, broker: Broker, load: Generator) -> Measured:
@@ -151,20 +148,16 @@ def measure(plan: Plan, broker: Broker, load: Generator) -> Measured:
     first = _mark(broker, load)
     load.run(plan.duration)
     last = _mark(broker, load)
-    resident = resident_bytes(broker.pids)
     load.stop()
     total = _settled(load)
-    return _measured(plan, broker, (first, last), total, resident)
+    return _measured(plan, broker, (first, last), total)
 
 
 def _mark(broker: Broker, load: Generator) -> _Mark:
     return _Mark(
-        at=time.monotonic(),
         report=load.report(),
-        broker=cpu_seconds(broker.pids),
+        used=Mark.now(broker.pids),
         owners={name: cpu_seconds([pid]) for name, pid in broker.nodes.items()},
-        generator=cpu_seconds([os.getpid()]),
-        machine=machine_busy_seconds(),
     )
 
 
@@ -190,19 +183,16 @@ def _measured(
     broker: Broker,
     marks: tuple[_Mark, _Mark],
     total: LoadReport,
-    resident: int,
 ) -> Measured:
     first, last = marks
-    seconds = last.at - first.at
     delivered = last.report.delivered - first.report.delivered
-    cpu, ours = last.broker - first.broker, last.generator - first.generator
+    spent = first.used.until(last.used)
     is_known = bool(broker.pids)
-    others = max(0.0, last.machine - first.machine - cpu - ours)
     return Measured(
         plan=plan,
-        seconds=seconds,
-        delivered_per_s=delivered / seconds,
-        delivered_per_cpu_s=delivered / cpu if cpu else None,
+        seconds=spent.seconds,
+        delivered_per_s=delivered / spent.seconds,
+        delivered_per_cpu_s=delivered / spent.broker_cpu_s if spent.broker_cpu_s else None,
         sent=total.sent,
         delivered=total.delivered,
         acknowledged=total.acknowledged,
@@ -214,11 +204,11 @@ def _measured(
         stalls=total.stalls,
         latency_us=Percentiles.of(last.report.latency_ns),
         lateness_us=Percentiles.of(last.report.lateness_ns),
-        broker_cpu=cpu / seconds if is_known else None,
-        broker_cpu_s=cpu if is_known else None,
-        broker_rss_bytes=resident if is_known else None,
-        generator_cpu=ours / seconds,
-        others_cpu=others / seconds if is_known else None,
+        broker_cpu=spent.broker_cpu if is_known else None,
+        broker_cpu_s=spent.broker_cpu_s if is_known else None,
+        broker_rss_bytes=last.used.resident if is_known else None,
+        generator_cpu=spent.ours_cpu,
+        others_cpu=spent.others_cpu if is_known else None,
         groups=[_of_group(*each, marks) for each in _apart(plan, total)],
     )
 
@@ -245,7 +235,7 @@ def _of_group(number: int, group: Group, total: LoadReport, marks: tuple[_Mark, 
         lost=total.lost,
         duplicated=total.duplicated,
         disordered=total.disordered,
-        delivered_per_s=delivered / (last.at - first.at),
+        delivered_per_s=delivered / (last.used.at - first.used.at),
         latency_us=Percentiles.of(timed.latency_ns),
         lateness_us=Percentiles.of(timed.lateness_ns),
         owner=owner,

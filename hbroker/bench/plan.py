@@ -3,21 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Final, Literal, TypeAlias
+from typing import Literal, TypeAlias
 
 from hbroker.bench.layouts import LAYOUTS, Group, Shape
 
-__all__ = ["LEAST_PAYLOAD", "MOST_PAYLOAD", "TRANSPORTS", "Address", "Plan", "Transport", "Trust"]
+__all__ = ["Address", "Plan", "Transport", "Trust"]
 
 Address: TypeAlias = tuple[str, int]
 Transport: TypeAlias = Literal["hbroker", "mqtt", "mqtt5", "nats"]
 Trust: TypeAlias = tuple[bytes, str]
 """For TLS: the authorities, as PEM, and the host that the broker's certificate must name."""
-
-TRANSPORTS: Final = ("hbroker", "mqtt", "mqtt5", "nats")
-LEAST_PAYLOAD: Final = 16
-"""What names and times a message."""
-MOST_PAYLOAD: Final = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,7 +21,7 @@ class Plan:
 
     `clients`: pairs, or those at the many's side. `depth`: of a tree; 0: it is none. `topics`: of each
     publisher, in turn. `window`: messages under way in all; None: open loop. `rate`: messages a second in
-    all; None: as fast as they may. Times are seconds.
+    all; None: as fast as they may. `polls`: the load never sleeps. Times are seconds.
     """
 
     layout: str
@@ -40,6 +35,7 @@ class Plan:
     rate: float | None
     warm_up: float
     duration: float
+    polls: bool = False
 
     @property
     def shape(self) -> Shape:

@@ -17,8 +17,9 @@ from hbroker._native import LoadGenerator
 from hbroker.bench.brokers import Broker
 from hbroker.bench.chain import node_at, subtree_at
 from hbroker.bench.controls import Controls
+from hbroker.bench.marks import Mark
 from hbroker.bench.measurement import Percentiles
-from hbroker.bench.process import cpu_seconds, machine_busy_seconds, sharpen_sleep
+from hbroker.bench.process import sharpen_sleep
 from hbroker.runtime.address import listen_for
 from hbroker.runtime.hub import config_of
 from hbroker.runtime.identity import Identity
@@ -80,19 +81,18 @@ def measure_look_ups(broker: Broker, depth: int, count: int) -> Resolved:
         member = native.add_member(config_of(identity), listen_for(broker.address))
         controls.add(member, identity)
         controls.find(_topic(0, 0))
-        before = time.monotonic(), *_spent(broker)
+        before = Mark.now(broker.pids)
         depths = [_at(level, member, controls, count) for level in range(depth + 1)]
-        after = time.monotonic(), *_spent(broker)
+        spent = before.until(Mark.now(broker.pids))
     finally:
         controls.close()
         native.shutdown()
-    seconds, nodes, ours, machine = (last - first for first, last in zip(before, after, strict=True))
     return Resolved(
         look_ups=count,
         depths=depths,
-        broker_cpu=nodes / seconds,
-        generator_cpu=ours / seconds,
-        others_cpu=max(0.0, machine - nodes - ours) / seconds,
+        broker_cpu=spent.broker_cpu,
+        generator_cpu=spent.ours_cpu,
+        others_cpu=spent.others_cpu,
     )
 
 
@@ -121,10 +121,6 @@ def _at(level: int, member: LoadMember, controls: Controls, count: int) -> LookU
 def _packets(member: LoadMember) -> tuple[int, int]:
     counters = member.counters()
     return counters["datagrams_out"], counters["datagrams_in"]
-
-
-def _spent(broker: Broker) -> tuple[float, float, float]:
-    return cpu_seconds(broker.pids), cpu_seconds([os.getpid()]), machine_busy_seconds()
 
 
 def _topic(level: int, number: int) -> str:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import time
 from collections.abc import AsyncIterator, Awaitable, Iterable
 from contextlib import asynccontextmanager
 from dataclasses import asdict, dataclass
@@ -18,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
 from hbroker._native import LoadGenerator
 from hbroker._proto import packet_pb2 as pb
 from hbroker.bench.launching import NoAnswer
-from hbroker.bench.process import cpu_seconds, machine_busy_seconds, resident_bytes
+from hbroker.bench.marks import Mark
 from hbroker.runtime.fleet import Fleet, fleet
 
 if TYPE_CHECKING:
@@ -73,51 +72,31 @@ class _Crowd(Protocol):
         """How many are still there."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Mark:
-    at: float
-    broker: float
-    ours: float
-    machine: float
-    resident: int
-
-
 async def _measure(
     transport: Transport, broker: Broker, count: int, idle_s: float, trust: Trust | None
 ) -> Sessions:
     async with _crowd(transport, broker, count, trust) as crowd:
-        first = _mark(broker)
+        first = Mark.now(broker.pids)
         await crowd.connect(count)
-        connected = _mark(broker)
+        connected = Mark.now(broker.pids)
         await asyncio.sleep(_SETTLE_S)
-        before = _mark(broker)
+        before = Mark.now(broker.pids)
         await asyncio.sleep(idle_s)
-        last = _mark(broker)
+        last = Mark.now(broker.pids)
         alive = await crowd.alive()
     is_known = bool(broker.pids)
-    seconds = last.at - before.at
-    others = last.machine - before.machine - (last.broker - before.broker) - (last.ours - before.ours)
+    connecting, idle, whole = first.until(connected), before.until(last), first.until(last)
     return Sessions(
         transport=transport,
         sessions=count,
         alive=alive,
-        connected_per_s=count / (connected.at - first.at),
-        broker_cpu_s=connected.broker - first.broker if is_known else None,
-        bytes_each=(last.resident - first.resident) / count if is_known else None,
+        connected_per_s=count / connecting.seconds,
+        broker_cpu_s=connecting.broker_cpu_s if is_known else None,
+        bytes_each=whole.grown_bytes / count if is_known else None,
         broker_rss_bytes=last.resident if is_known else None,
-        idle_cpu=(last.broker - before.broker) / seconds if is_known else None,
-        generator_cpu=(last.ours - before.ours) / seconds,
-        others_cpu=max(0.0, others) / seconds if is_known else None,
-    )
-
-
-def _mark(broker: Broker) -> _Mark:
-    return _Mark(
-        at=time.monotonic(),
-        broker=cpu_seconds(broker.pids),
-        ours=cpu_seconds([os.getpid()]),
-        machine=machine_busy_seconds(),
-        resident=resident_bytes(broker.pids),
+        idle_cpu=idle.broker_cpu if is_known else None,
+        generator_cpu=idle.ours_cpu,
+        others_cpu=idle.others_cpu if is_known else None,
     )
 
 

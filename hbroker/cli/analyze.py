@@ -33,10 +33,11 @@ examples:
   hbroker analyze --follow .hbroker/home/telemetry --out load --alert-busy 0.5,0.8
   mosquitto_sub -t '$SYS/analysis/#' -v           beside it, through a gateway
 
---json prints {source, out, report, begin, end, window_s, files, rows, skipped: [{path, reason}],
-  imbalance: {role: {nodes, load, largest, mean, max_over_mean, variation, gini, jain}}, dropped,
-  lost, accounts_agree, tables, plan: {file, max_over_mean: [before, after], moves: [{step, subtree,
-  source, target, merged, load}], nodes: [{node, capacity, before, after, subtrees}]}}
+--json prints {source, out, report, made_at, begin, end, window_s, files, rows: {topics, nodes},
+  skipped: [{path, reason}], imbalance: {role: {nodes, load, largest, mean, max_over_mean,
+  variation, gini, jain}}, dropped, lost, accounts_agree, tables, plan: {file,
+  max_over_mean: [before, after], moves: [{step, subtree, source, target, merged, load}],
+  nodes: [{node, capacity, before, after, subtrees}]}}
 --follow --json prints a line for each event: {event: "files", taken, rows, skipped: [{path,
   reason}]}, {event: "windows", begin, end, window_s, processes, imbalance: [{role, window_start,
   nodes, load, max_over_mean, …}]}, {event: "late", windows}, and {event: "alert", topic, alert,

@@ -28,7 +28,7 @@ Compares the subtrees that running nodes own with those that FILE gives them, an
 differs, one after the other, each as `hbroker move` does: nothing is lost, and publishers of
 that subtree wait for less than a second. A subtree that a node of FILE owns and FILE does not
 name goes back to the node around it. FILE names nodes that run: addresses and settings in it
-change nothing. If a move fails those before it stand; run it again to go on.
+change nothing. If a move fails, those before it stand: run it again to go on.
 
 `hbroker analyze` writes such files, with a section `plan`: then what each node was predicted to
 carry is shown beside what it carries, measured for a while after the last move.

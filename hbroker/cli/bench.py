@@ -197,6 +197,7 @@ def _plan(options: argparse.Namespace) -> Plan:
         rate=options.rate,
         warm_up=options.warm_up,
         duration=options.duration,
+        polls=options.poll,
     )
 
 

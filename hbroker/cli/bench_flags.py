@@ -14,7 +14,18 @@ from hbroker.errors import ConfigError
 
 __all__ = ["LAYOUTS", "add_flags", "settle", "wrong"]
 
-_LOAD: Final = ("clients", "qos", "payload", "topics", "rate", "window", "open", "duration", "warm_up")
+_LOAD: Final = (
+    "clients",
+    "qos",
+    "payload",
+    "topics",
+    "rate",
+    "window",
+    "open",
+    "duration",
+    "warm_up",
+    "poll",
+)
 _TARGET: Final = ("transport", "to", "broker_pid", "ca", "workers")
 _TAKES: Final[dict[str, tuple[str, ...]]] = {
     "pairs": (*_LOAD, *_TARGET),
@@ -36,6 +47,7 @@ _DEFAULTS: Final[dict[str, Any]] = {
     "open": False,
     "duration": 5.0,
     "warm_up": 1.0,
+    "poll": False,
     "depth": 8,
     "transport": "hbroker",
     "workers": 1,
@@ -45,6 +57,7 @@ _JOINS_AT_ONCE: Final = 16
 
 _TRANSPORTS: Final = ("hbroker", "mqtt", "mqtt5", "nats")
 _LEAST_PAYLOAD: Final = 16
+"""What names and times a message."""
 _MOST_PAYLOAD: Final = 1 << 20
 _MOST_CLIENTS: Final = 100_000
 _MOST_NODES: Final = 1_000
@@ -156,6 +169,12 @@ def _add_load(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--duration", type=positive, metavar="SECONDS", help="default: 5")
     parser.add_argument("--warm-up", type=not_negative, metavar="SECONDS", help="before (default: 1)")
+    parser.add_argument(
+        "--poll",
+        action="store_true",
+        default=None,
+        help="the load never sleeps: it takes all of its CPU, and latencies are without its waking",
+    )
 
 
 def _add_target(parser: argparse.ArgumentParser) -> None:

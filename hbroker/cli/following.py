@@ -244,10 +244,6 @@ def _topic(alert: Alert) -> str:
     return "/".join(alert.subject)
 
 
-def _payload(alert: Alert) -> bytes:
-    return json.dumps(asdict(alert)).encode()
-
-
 def _in_force(alert: Alert) -> bool:
     return alert.severity is not None
 

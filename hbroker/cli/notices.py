@@ -31,7 +31,6 @@ class Console:
 
     def __init__(self, network: Topology, logs: Path) -> None:
         self._network = network
-        self._logs = logs
         telemetry = f", telemetry in {_near(network.telemetry.directory)}" if network.telemetry.is_on else ""
         self._print(f"starting {_count(network)} of {network.name}; logs in {logs}{telemetry}")
 

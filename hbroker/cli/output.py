@@ -17,7 +17,6 @@ class Style(Enum):
     """Emphasis on a terminal."""
 
     STRONG = "1"
-    FAINT = "2"
     BAD = "31"
     GOOD = "32"
 

@@ -32,8 +32,8 @@ _TEXT = """\
 Each node says for itself what it owns and how much it moved. IN and OUT are messages since
 it started; QUEUED those that wait for a session or for its acknowledgement now; LOST those that
 it took and could not deliver: a subscriber did not keep up or went away, or there was no room
-for a retained one. --json tells all that it dropped, by reason, which is much that harms
-nobody, and what became of every session's messages (docs/commands.md).
+for a retained one. CPU and MiB are its process's. --json tells all that it dropped, by reason,
+which is much that harms nobody, and what became of every session's messages (docs/commands.md).
 
 examples:
   hbroker tree

@@ -40,7 +40,7 @@ def add(commands: Commands) -> None:
     parser = command(commands, "up", run, "launch a topology and keep it running", _TEXT)
     parser.add_argument("file", nargs="?", metavar="FILE", help=f"default: {DEFAULT_FILE}")
     parser.add_argument("--no-telemetry", action="store_true", help="write no telemetry, whatever FILE says")
-    parser.add_argument("--any-port", action="store_true", help="give every node a free port")
+    parser.add_argument("--any-port", action="store_true", help="give every node and listener a free port")
     add_state_directory(parser)
     add_logs(parser)
     add_json(parser, "print every event as one JSON object a line")

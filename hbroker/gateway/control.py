@@ -9,16 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from enum import Enum, auto
 from itertools import count
 from random import Random
 from typing import TYPE_CHECKING, Final
 
 from hbroker._native import LinkDownEvent
 from hbroker.config import GatewaySettings
-from hbroker.gateway import claims
 from hbroker.gateway.access import AccessLists
-from hbroker.gateway.barrier import Barrier
 from hbroker.gateway.border import (
     AuthEvent,
     Border,
@@ -31,7 +28,7 @@ from hbroker.gateway.border import (
     WillMessage,
 )
 from hbroker.gateway.bridge import Answer, Bridge
-from hbroker.gateway.claims import Claim, Clock
+from hbroker.gateway.claims import Clock
 from hbroker.gateway.closing import Closing
 from hbroker.gateway.common import Common
 from hbroker.gateway.connections import Connection, State
@@ -47,12 +44,13 @@ from hbroker.gateway.reasons import Code
 from hbroker.gateway.records import Records
 from hbroker.gateway.roster import Roster
 from hbroker.gateway.sealing import CLAIMS, GATEWAYS, REQUESTS, SESSIONS, seal, unseal
+from hbroker.gateway.starting import PATIENCE, Starting
 from hbroker.gateway.sys_topics import SysTopics
 from hbroker.gateway.wills import registered
+from hbroker.gateway.yielding import Yielding
 from hbroker.protocol.agenda import earliest
 from hbroker.protocol.core import Event
 from hbroker.protocol.outcome import (
-    Outcome,
     Published,
     Subscribed,
     SubscriptionFailed,
@@ -61,7 +59,6 @@ from hbroker.protocol.outcome import (
     WillRefused,
     WillSet,
 )
-from hbroker.protocol.subscription import Options
 from hbroker.protocol.timers import SECOND
 
 if TYPE_CHECKING:
@@ -69,19 +66,8 @@ if TYPE_CHECKING:
 
 __all__ = ["Gateway"]
 
-_OWN_FILTERS: Final = (CLAIMS + "#", SESSIONS + "#", GATEWAYS + "#", REQUESTS + "#")
-_PATIENCE: Final = 10 * SECOND
 _ID_BITS: Final = 48
-_QUIET: Final = SECOND // 4
-_LONGEST_LOADING: Final = 10 * SECOND
-"""Retained messages have no end. The sessions are all here when none has come for a while."""
 _REFRESH_AFTER: Final = 3 * SECOND
-
-
-class _Start(Enum):
-    SUBSCRIBING = auto()
-    LOADING = auto()
-    READY = auto()
 
 
 class Gateway:
@@ -130,10 +116,8 @@ class Gateway:
         self._opening = Opening(self._common, self._roster, self._bridge, self._keeping, self._closing)
         self._departures = Departures(self._roster, self._closed)
         self._orders = Orders(self._common, self._roster, self._closing)
-        self._state = _Start.SUBSCRIBING
-        self._own: set[int] = set()
-        self._due: int | None = None
-        self._loading_until = 0
+        self._yielding = Yielding(self._common, self._roster, self._closing, self._departures)
+        self._starting = Starting(self._common.members)
         self._refresh_at: int | None = None
         self._presence = Presence(settings.name, run)
 
@@ -145,9 +129,8 @@ class Gateway:
         will = self._presence_message(Presence(self._presence.name, self._presence.run, is_alive=False))
         kept = registered(will)
         assert kept is not None, "a name has 63 bytes at most"
-        members.control(SHARED).set_will(now, kept, patience=_PATIENCE)
-        for filter in _OWN_FILTERS:
-            self._listen(now, filter)
+        members.control(SHARED).set_will(now, kept, patience=PATIENCE)
+        self._starting.start(now)
 
     def announce(self, now: int, listeners: tuple[str, ...]) -> None:
         """Tells the others that this gateway is there, and where it takes clients."""
@@ -175,7 +158,8 @@ class Gateway:
         if message.publisher == self._publisher:
             pass  # What this gateway says holds here since it said it.
         elif topic.startswith(CLAIMS):
-            self._take_claims(now, message)
+            self._yielding.handle_claims(now, message, lambda now, is_distributed: self._handled(message))
+            self._take_outcomes(now)
             return
         elif topic.startswith(SESSIONS):
             self._take_record(now, topic, payload)
@@ -188,7 +172,7 @@ class Gateway:
     def handle_mqtt(self, now: int, event: MqttEvent) -> None:
         """What an MQTT client asks, or its end."""
         if isinstance(event, ConnectEvent):
-            self._hurry(now, event.client_id)
+            self._departures.hurry(now, event.client_id)
             self._departures.came()
             self._opening.handle_connect(now, event)
             self._take_outcomes(now)
@@ -227,10 +211,15 @@ class Gateway:
         self._bridge.handle_timeout(now)
         self._keeping.handle_timeout(now)
         self._departures.handle_timeout(now)
-        if self._state is _Start.READY:
+        if self.is_ready:
             self._closing.handle_timeout(now)
             self._sys.handle_timeout(now)
-        self._progress(now)
+        if self._refresh_at is not None and self._refresh_at <= now:
+            self._refresh_at = None
+            self._say_present(now)
+            self._keeping.refresh(now)
+        if self._starting.handle_timeout(now):
+            self._sys.handle_timeout(now)
         self._take_outcomes(now)
 
     def reload(self, now: int, policy: Policy, settings: GatewaySettings) -> None:
@@ -280,9 +269,9 @@ class Gateway:
             self._bridge.poll_timeout(),
             self._keeping.poll_timeout(),
             self._departures.poll_timeout(),
-            common.records.poll_timeout() if self._state is _Start.READY else None,
-            self._sys.poll_timeout() if self._state is _Start.READY else None,
-            self._due,
+            common.records.poll_timeout() if self.is_ready else None,
+            self._sys.poll_timeout() if self.is_ready else None,
+            self._starting.poll_timeout(),
             self._refresh_at,
         )
 
@@ -293,7 +282,7 @@ class Gateway:
     @property
     def is_ready(self) -> bool:
         """Whether it knows the other gateways' sessions, and can take clients."""
-        return self._state is _Start.READY
+        return self._starting.is_over
 
     @property
     def is_idle(self) -> bool:
@@ -321,44 +310,7 @@ class Gateway:
             "letters": len(self._common.outbox),
         }
 
-    # Of its own
-
-    def _listen(self, now: int, filter: str) -> None:
-        control = self._common.members.control(SHARED)
-        options = Options(qos=1)
-        self._own.add(control.subscribe(now, filter, options, patience=_PATIENCE))
-        self._common.members.touch(SHARED)
-
-    def _progress(self, now: int) -> None:
-        if self._refresh_at is not None and self._refresh_at <= now:
-            self._refresh_at = None
-            self._say_present(now)
-            self._keeping.refresh(now)
-        if self._due is None or now < self._due:
-            return
-        self._due = None
-        if self._state is _Start.SUBSCRIBING:
-            for filter in _OWN_FILTERS[len(self._own) :]:
-                self._listen(now, filter)
-        elif self._state is _Start.LOADING:
-            self._state = _Start.READY
-            self._sys.handle_timeout(now)
-
-    def _own_outcome(self, now: int, outcome: Outcome) -> bool:
-        """Takes the outcome of one of the gateway's own subscriptions; False: it is a client's."""
-        match outcome:
-            case Subscribed(subscription=listener) if listener in self._own:
-                self._own.discard(listener)
-                if not self._own and self._state is _Start.SUBSCRIBING:
-                    self._state = _Start.LOADING
-                    self._loading_until = now + _LONGEST_LOADING
-                    self._due = now + _QUIET
-                return True
-            case SubscriptionFailed(subscription=listener, filter=filter) if filter in _OWN_FILTERS:
-                self._own.discard(listener)
-                self._listen(now, filter)
-                return True
-        return False
+    # What its members tell
 
     def _take_outcomes(self, now: int) -> None:
         while (told := self._common.members.poll_outcome()) is not None:
@@ -373,7 +325,7 @@ class Gateway:
                 case TakenOver():
                     self._lost(now, member)
                 case Subscribed() | SubscriptionFailed() | Unsubscribed():
-                    if not self._own_outcome(now, outcome):
+                    if not self._starting.handle_outcome(now, outcome):
                         self._bridge.handle_outcome(now, member, outcome)
 
     def _of_member(self, member: int) -> Connection | None:
@@ -383,41 +335,10 @@ class Gateway:
 
     # The other gateways
 
-    def _take_claims(self, now: int, message: Message) -> None:
-        """Another gateway connects these clients: this one lets go of them, and then acknowledges."""
-        body = unseal(self._common.key, message.topic, message.payload)
-        told = None if body is None else claims.parse(body)
-        if told is None:
-            self._common.count("claims_dropped")
-        barrier = Barrier([lambda now, is_distributed: self._handled(message)])
-        for claim in told or ():
-            self._yield(now, claim, barrier)
-        barrier.close(now)
-        self._take_outcomes(now)
-
-    def _yield(self, now: int, claim: Claim, barrier: Barrier) -> None:
-        self._common.clock.saw(now, claim.stamp)
-        self._hurry(now, claim.client)
-        connection = self._roster.of_client(claim.client)
-        if connection is None:
-            record = self._common.records.of(claim.client)
-            if record is not None:
-                self._closing.claimed(now, record, ends_session=claim.ends_session)
-        elif connection.stamp < claim.stamp:
-            self._common.count("taken_over")
-            self._closing.disconnect(
-                now,
-                connection,
-                Code.SESSION_TAKEN_OVER,
-                ends_session=claim.ends_session,
-                done=barrier.one_more(),
-            )
-
     def _take_record(self, now: int, topic: str, payload: bytes) -> None:
         here = self._common.records.client_here(topic)
         connection = None if here is None else self._roster.of_client(here)
-        if self._state is _Start.LOADING:
-            self._due = min(now + _QUIET, self._loading_until)
+        self._starting.handle_record(now)
         if connection is not None and not payload:
             self._keeping.changed(now, connection, None)  # Somebody took this gateway for gone.
             return
@@ -436,22 +357,18 @@ class Gateway:
 
     def _named_alike(self, now: int, presence: Presence) -> None:
         """An earlier run of this gateway, or its will, which came late."""
-        if self._state is _Start.READY and not presence.is_alive:
+        if self.is_ready and not presence.is_alive:
             self._say_present(now)
 
     def _lost(self, now: int, member: int) -> None:
-        """Another gateway has this client's network session, and so the client: its claim did not come
-        here."""
         connection = self._of_member(member)
         if connection is None:
             self._common.members.drop(now, member)
-            return
-        self._common.count("taken_over")
-        connection.is_lost = True
-        self._closing.disconnect(now, connection, Code.SESSION_TAKEN_OVER)
+        else:
+            self._yielding.lose(now, connection)
 
     def _say_present(self, now: int) -> None:
-        if self._state is _Start.READY and not self._opening.is_stopping:
+        if self.is_ready and not self._opening.is_stopping:
             self._common.outbox.post(now, Letter(self._presence_message(self._presence), replaces=True))
 
     def _presence_message(self, presence: Presence) -> WillMessage:
@@ -463,12 +380,6 @@ class Gateway:
             self._common.border.member(SHARED).handled([(message.publisher, message.sequence)])
 
     # MQTT clients
-
-    def _hurry(self, now: int, client: str) -> None:
-        """The client comes, here or elsewhere: an end of its connection before comes first."""
-        former = self._roster.of_client(client)
-        if former is not None:
-            self._departures.hurry(now, former)
 
     def _closed(self, now: int, connection: Connection, event: ClosedEvent) -> None:
         changed = event.session_expiry_s

@@ -51,17 +51,16 @@ class Departures:
         if self._waiting:
             self._come += 1
 
-    def hurry(self, now: int, connection: Connection) -> None:
-        """Sees to this connection's end now, if it waits."""
-        waiting = self._waiting.pop(connection.id, None)
-        if waiting is not None:
-            self._roster.departing = len(self._waiting)
-            self._closed(now, *waiting)
+    def hurry(self, now: int, client: str) -> None:
+        """The client comes, here or elsewhere: an end of its connection that waits comes before."""
+        former = self._roster.of_client(client)
+        if former is not None:
+            self._see_to(now, former)
 
     def handle_timeout(self, now: int) -> None:
         """Sees to those whose turn it is."""
         while self._waiting and self._may_go(now):
-            self.hurry(now, next(iter(self._waiting.values()))[0])
+            self._see_to(now, next(iter(self._waiting.values()))[0])
 
     def poll_timeout(self) -> int | None:
         """When `handle_timeout` is due: in the next turn."""
@@ -69,6 +68,12 @@ class Departures:
 
     def __len__(self) -> int:
         return len(self._waiting)
+
+    def _see_to(self, now: int, connection: Connection) -> None:
+        waiting = self._waiting.pop(connection.id, None)
+        if waiting is not None:
+            self._roster.departing = len(self._waiting)
+            self._closed(now, *waiting)
 
     def _may_go(self, now: int) -> bool:
         if now != self._turn:

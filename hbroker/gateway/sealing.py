@@ -20,7 +20,6 @@ __all__ = [
     "MOST_BYTES",
     "REPLIES",
     "REQUESTS",
-    "ROOT",
     "SESSIONS",
     "client_hash",
     "last_level",
@@ -29,7 +28,6 @@ __all__ = [
     "within",
 ]
 
-ROOT: Final = "$gateway/"
 CLAIMS: Final = "$gateway/claims/"
 SESSIONS: Final = "$gateway/sessions/"
 GATEWAYS: Final = "$gateway/gateways/"

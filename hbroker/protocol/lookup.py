@@ -7,8 +7,8 @@ the last, so the walk ends by itself.
 
 A node on it that stays silent sends the lookup back, and so does one that asks to come back later, after a
 pause; by referral from now on, since a node that cannot pass a question down may yet name who could answer
-it. The lookup turns in turn to the root and to the node that was named last, for either may be away: an owner
-that serves is found while the root is dead, if anybody has named it before.
+it. By turns the lookup begins at the root and at the node that was named last, for either may be away: an
+owner that serves is found while the root is dead, if anybody has named it before.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class State(Enum):
     EXPECT_HOP = auto()
     """The answer of the node that was asked: its own, or a referral."""
     BACKING_OFF = auto()
-    """The end of a pause, to begin again at the root."""
+    """The end of a pause, to begin again."""
     RESOLVED = auto()
     FAILED = auto()
 
@@ -160,9 +160,9 @@ class Lookup:
     `ticket`: the application's, None for the messages that wait in the core. `subtree`: what the node that
     was asked last was said to hold, None at the start. `below`: the node above the owner that the core knew
     of, None: none. `guide`: who was named last as the holder of what is around the topic, None: nobody.
-    `hops`: how many were asked since the start. `requests`: those to which an answer still
-    counts, the present one last. `turn`: the starting node whose turn this lookup has. `fell_back`: nobody
-    answered in recursive mode. `reason`, `negative_ttl`: of the last refusal.
+    `hops`: how many were asked since the start. `requests`: those to which an answer still counts, the
+    present one last. `turn`: the starting node whose turn this lookup has. `fell_back`: nobody answered in
+    recursive mode. `reason`, `negative_ttl` (microseconds): of the last refusal.
     """
 
     topic: str

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from enum import Enum
 from typing import Generic, TypeVar
 
-__all__ = ["ImpossibleTransition", "Machine", "Symbol"]
+__all__ = ["ImpossibleTransition", "Machine", "Symbol", "step"]
 
 StateT = TypeVar("StateT", bound=Enum)
 EventT = TypeVar("EventT", bound=Enum)
@@ -28,6 +28,14 @@ class ImpossibleTransition(AssertionError):
     """The table lists no transition for this event in this state."""
 
 
+def step(transitions: Mapping[tuple[StateT, EventT], StateT], state: StateT, event: EventT) -> StateT:
+    """The state that follows, for who keeps the state himself. Raises ImpossibleTransition."""
+    try:
+        return transitions[state, event]
+    except KeyError:
+        raise ImpossibleTransition(f"{event} in {state}") from None
+
+
 class Machine(Generic[StateT, EventT]):
     """One walk through a transition table."""
 
@@ -39,10 +47,7 @@ class Machine(Generic[StateT, EventT]):
 
     def handle(self, event: EventT) -> StateT:
         """Moves on and returns the new state. Raises ImpossibleTransition."""
-        try:
-            self._state = self._transitions[self._state, event]
-        except KeyError:
-            raise ImpossibleTransition(f"{event} in {self._state}") from None
+        self._state = step(self._transitions, self._state, event)
         return self._state
 
     @property

@@ -9,7 +9,7 @@ needs: who is away since when, and for how long.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from enum import Enum, auto
 from typing import TYPE_CHECKING, Final
 
@@ -17,7 +17,7 @@ from hbroker._proto import packet_pb2 as pb
 from hbroker.config import Limits
 from hbroker.protocol.agenda import Agenda
 from hbroker.protocol.core import NodeCore
-from hbroker.protocol.machine import Machine
+from hbroker.protocol.machine import step
 from hbroker.protocol.packets import Address
 from hbroker.protocol.subscribers import Subscribers
 from hbroker.protocol.timers import SECOND
@@ -73,7 +73,11 @@ class Session:
     queue_messages: int = 0
     queue_bytes: int = 0
     away_since: int = 0
-    machine: Machine[State, Event] = field(default_factory=lambda: Machine(TRANSITIONS, State.CONNECTED))
+    state: State = State.CONNECTED
+
+    def handle(self, event: Event) -> None:
+        """Something happens to it. Raises ImpossibleTransition."""
+        self.state = step(TRANSITIONS, self.state, event)
 
     @property
     def is_persistent(self) -> bool:
@@ -83,7 +87,7 @@ class Session:
     @property
     def is_away(self) -> bool:
         """Whether its client may come back."""
-        return self.machine.state is State.AWAY
+        return self.state is State.AWAY
 
 
 class Sessions:
@@ -109,7 +113,7 @@ class Sessions:
             known = self._by_id[session] = Session(session)
         elif known.link is not None:
             del self._by_link[known.link]
-        known.machine.handle(Event.LINK_UP)
+        known.handle(Event.LINK_UP)
         known.link = link
         self._by_link[link] = known
         self._expiries.cancel(session)
@@ -122,7 +126,7 @@ class Sessions:
             return None
         session.link = None
         if session.is_persistent:
-            session.machine.handle(Event.LINK_DOWN)
+            session.handle(Event.LINK_DOWN)
             session.away_since = now
             self._await(session)
         else:
@@ -202,7 +206,7 @@ class Sessions:
             is_away = record.HasField("away_us") and bool(record.session_expiry_s)
             if session is None and is_away:
                 session = self._by_id[record.session] = Session(record.session)
-                session.machine.handle(Event.LINK_DOWN)
+                session.handle(Event.LINK_DOWN)
                 session.away_since = now - record.away_us
             elif session is None and record.session in addresses:
                 session = self.adopt(record.session, addresses[record.session])
@@ -259,7 +263,7 @@ class Sessions:
         self._expiries.set(session.id, session.away_since + session.expiry_s * SECOND)
 
     def _forget(self, session: Session, event: Event) -> None:
-        session.machine.handle(event)
+        session.handle(event)
         self._expiries.cancel(session.id)
         if session.link is not None:
             self._by_link.pop(session.link, None)

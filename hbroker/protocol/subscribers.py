@@ -6,9 +6,9 @@ which of them a subtree touches when it is handed over, and whose they are.
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from struct import Struct
 from typing import Final, TypeAlias
 
 from hbroker._native import filter_touches
@@ -63,44 +63,57 @@ class Subscription:
 
 
 class Subscribers:
-    """Every subscription stored. `most`: what the filters of one session may count for."""
+    """Every subscription stored. `most`: what the filters of one session may count for.
+
+    Nearly all of them lie there until their sessions end, and nearly every session has one. So each is kept
+    as a string of bytes (`_packed`), of a tenth of the size, and no session with but one has a table.
+    """
 
     def __init__(self, most: int) -> None:
         self._most = most
-        self._by_session: dict[int, dict[Key, Subscription]] = {}
-        self._weights: Counter[int] = Counter()
+        self._by_session: dict[int, bytes | _Several] = {}
         self._count = 0
 
     def add(self, subscription: Subscription) -> None:
         """Adds, or replaces one of the same session, group and filter."""
-        session = subscription.session
-        known = self._by_session.setdefault(session, {})
-        if subscription.key not in known:
-            self._count += 1
-            self._weights[session] += weight(subscription.key)
-        known[subscription.key] = subscription
+        session, key, packed = subscription.session, subscription.key, _packed(subscription)
+        known = self._by_session.get(session)
+        if isinstance(known, bytes) and _key_of(known) != key:
+            known = self._by_session[session] = _Several({_key_of(known): known}, weight(_key_of(known)))
+        if isinstance(known, _Several):
+            self._count += key not in known.packed
+            known.put(key, packed)
+        else:
+            self._count += known is None
+            self._by_session[session] = packed
 
     def remove(self, session: int, key: Key) -> Subscription | None:
         """Takes one out; None where there was none."""
-        known = self._by_session.get(session, {})
-        removed = known.pop(key, None)
+        removed = self.get(session, key)
         if removed is not None:
             self._count -= 1
-            self._weights[session] -= weight(key)
-            if not known:
-                del self._by_session[session], self._weights[session]
+            known = self._by_session.pop(session)
+            if isinstance(known, _Several):
+                self._by_session[session] = known.without(key)
         return removed
 
     def remove_session(self, session: int) -> list[Subscription]:
         """Takes all of a session out."""
-        removed = list(self._by_session.pop(session, {}).values())
+        removed = list(self.of(session))
         self._count -= len(removed)
-        del self._weights[session]
+        self._by_session.pop(session, None)
         return removed
 
     def get(self, session: int, key: Key) -> Subscription | None:
         """The one of this session, group and filter."""
-        return self._by_session.get(session, {}).get(key)
+        known = self._by_session.get(session)
+        if isinstance(known, _Several):
+            known = known.packed.get(key)
+        return None if known is None or _key_of(known) != key else _unpacked(session, known)
+
+    def of(self, session: int) -> Iterator[Subscription]:
+        """All of a session."""
+        return (_unpacked(session, packed) for packed in _each(self._by_session.get(session)))
 
     def has_any(self, session: int) -> bool:
         """Whether a session has one."""
@@ -108,18 +121,97 @@ class Subscribers:
 
     def has_room(self, session: int, key: Key) -> bool:
         """Whether another one would stay within the limit; one that is there already always does."""
-        return self.get(session, key) is not None or self._weights[session] + weight(key) <= self._most
+        known = self._by_session.get(session)
+        if isinstance(known, _Several):
+            return key in known.packed or known.weight + weight(key) <= self._most
+        others = 0 if known is None or _key_of(known) == key else weight(_key_of(known))
+        is_there = known is not None and not others
+        return is_there or others + weight(key) <= self._most
 
     def touching(self, subtree: str) -> Iterator[Subscription]:
         """All whose filter some topic at or below the subtree can match."""
-        return (subscription for subscription in self if filter_touches(subscription.filter, subtree))
+        for session, known in self._by_session.items():
+            for packed in _each(known):
+                if filter_touches(_key_of(packed)[1], subtree):
+                    yield _unpacked(session, packed)
 
     def __len__(self) -> int:
         return self._count
 
     def __iter__(self) -> Iterator[Subscription]:
-        for known in self._by_session.values():
-            yield from known.values()
+        for session, known in self._by_session.items():
+            for packed in _each(known):
+                yield _unpacked(session, packed)
+
+
+@dataclass(slots=True, eq=False)
+class _Several:
+    """The subscriptions of a session that has more than one, and what their filters count for together."""
+
+    packed: dict[Key, bytes]
+    weight: int
+
+    def put(self, key: Key, packed: bytes) -> None:
+        """Adds one, or replaces it."""
+        if key not in self.packed:
+            self.weight += weight(key)
+        self.packed[key] = packed
+
+    def without(self, key: Key) -> bytes | _Several:
+        """What is left without one that is there."""
+        del self.packed[key]
+        self.weight -= weight(key)
+        return self if len(self.packed) > 1 else next(iter(self.packed.values()))
+
+
+def _each(known: bytes | _Several | None) -> Iterable[bytes]:
+    if isinstance(known, _Several):
+        return known.packed.values()
+    return () if known is None else (known,)
+
+
+_PREFIX: Final = Struct("<BHBII")
+"""Options, port, and the lengths of the texts that follow: ip, client, group. The filter is last."""
+
+
+def _packed(subscription: Subscription) -> bytes:
+    """A subscription less its session."""
+    ip, port = subscription.address
+    texts = [text.encode() for text in (ip, subscription.client, subscription.group, subscription.filter)]
+    options = (
+        subscription.qos
+        | subscription.overflow << 2
+        | subscription.no_local << 4
+        | subscription.retain_as_published << 5
+        | subscription.interrupted << 6
+        | subscription.is_prepared << 7
+    )
+    return _PREFIX.pack(options, port, *map(len, texts[:3])) + b"".join(texts)
+
+
+def _unpacked(session: int, packed: bytes) -> Subscription:
+    options, port, ip, client, _ = _PREFIX.unpack_from(packed)
+    group, filter = _key_of(packed)
+    start = _PREFIX.size + ip
+    return Subscription(
+        session,
+        (packed[_PREFIX.size : start].decode(), port),
+        filter,
+        qos=options & 3,
+        no_local=bool(options & 16),
+        retain_as_published=bool(options & 32),
+        client=packed[start : start + client].decode(),
+        group=group,
+        overflow=options >> 2 & 3,
+        interrupted=bool(options & 64),
+        is_prepared=bool(options & 128),
+    )
+
+
+def _key_of(packed: bytes) -> Key:
+    _, _, ip, client, group = _PREFIX.unpack_from(packed)
+    start = _PREFIX.size + ip + client
+    return packed[start : start + group].decode(), packed[start + group :].decode()
 
 
 def weight(key: Key) -> int:

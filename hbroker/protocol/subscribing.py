@@ -78,7 +78,7 @@ class Subscribing:
         known = self._sessions.get(session)
         if known is None:
             return
-        for subscription in [s for s in self._subscribers if s.session == session]:
+        for subscription in self._subscribers.of(session):
             if known.link is not None:
                 ack = self._ack(0, subscription.key, subscription.qos)
                 ack.reason = Reason.REASON_QUOTA_EXCEEDED

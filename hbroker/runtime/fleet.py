@@ -19,7 +19,7 @@ import asyncio
 import os
 from collections.abc import Callable
 from types import TracebackType
-from typing import Any, Final, Literal, Self, TypedDict, Unpack, cast
+from typing import Any, Final, Self, Unpack, cast
 
 from hbroker._native import Config, Endpoint, Hive, NativeError
 from hbroker.errors import NotConnected
@@ -29,24 +29,13 @@ from hbroker.protocol.packets import Address
 from hbroker.runtime.address import Place, listen_for, place_of, resolve
 from hbroker.runtime.client import TIMEOUT, Client
 from hbroker.runtime.hub import CLOSE_TIMEOUT, LEAVE_TIMEOUT
-from hbroker.runtime.identity import Identity, Will, random_id
+from hbroker.runtime.identity import Identity, MemberProfile, random_id
 from hbroker.runtime.publication import Properties, Publication
 from hbroker.runtime.seats import Seat, Seats
 
 __all__ = ["Fleet", "Member", "MemberProfile", "fleet"]
 
 _IDLE_POLL_S: Final = (0.005, 0.05)
-
-
-class MemberProfile(TypedDict, total=False):
-    """What a member may be, in the arguments of `Fleet.connect`; as in `Profile`."""
-
-    client_id: str | None
-    session_expiry: float
-    session_key: str | bytes
-    clean_start: bool
-    will: Will | None
-    acknowledge: Literal["received", "handled"]
 
 
 def fleet(root: Place = None, *, listen: Place = None, timeout: float = TIMEOUT) -> Fleet:

@@ -19,7 +19,7 @@ from hbroker.errors import InvalidTopic, PayloadTooLarge
 from hbroker.protocol import testator
 from hbroker.protocol.terms import LONGEST_EXPIRY_S, SessionTerms, session_id
 
-__all__ = ["Identity", "Profile", "Will", "random_id"]
+__all__ = ["Identity", "MemberProfile", "Profile", "Will", "random_id"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,18 +73,17 @@ class Will:
         return testator.Will(self.message(), _whole_seconds("delay", self.delay))
 
 
-class Profile(TypedDict, total=False):
-    """What a client may be, in the arguments of `connect`.
+class MemberProfile(TypedDict, total=False):
+    """What a member of a fleet may be, in the arguments of `Fleet.connect`.
 
     `client_id`: shown to those who operate the network; a random one where it is not given. `session_expiry`:
-    how long the subscriptions live on, with what waits for them, while no run of the client is connected
-    (§6.4); it needs a `client_id`, and only one run is connected at a time. `session_key`: whoever knows it
-    and the `client_id` takes the session over. `clean_start`: what an earlier run left ends. `will`: what is
-    published when the client breaks off (§6.6). `acknowledge`: when a message of QoS 1 or 2 is acknowledged
-    to its owner: `"received"` (the default), when this process has it; `"handled"`, when the application asks
-    for the next one: what it had not finished with when it was killed comes to the next run of the session.
-    `max_message_bytes`: the largest payload, both ways, 256 MiB at most. `receive_messages`, `receive_bytes`:
-    what it takes from one owner without having acknowledged it (§7.7).
+    for how many seconds the subscriptions live on, with what waits for them, while no run of the client is
+    connected (§6.4); it needs a `client_id`, and only one run is connected at a time. `session_key`: whoever
+    knows it and the `client_id` takes the session over. `clean_start`: what an earlier run left ends. `will`:
+    what is published when the client breaks off (§6.6). `acknowledge`: when a message of QoS 1 or 2 is
+    acknowledged to its owner: `"received"` (the default), when this process has it; `"handled"`, when the
+    application asks for the next one: what it had not finished with when it was killed comes to the next run
+    of the session.
     """
 
     client_id: str | None
@@ -93,6 +92,15 @@ class Profile(TypedDict, total=False):
     clean_start: bool
     will: Will | None
     acknowledge: Literal["received", "handled"]
+
+
+class Profile(MemberProfile, total=False):
+    """What a client may be, in the arguments of `connect`: all that a member may, and what it takes.
+
+    `max_message_bytes`: the largest payload, both ways, 256 MiB at most. `receive_messages`, `receive_bytes`:
+    what it takes from one owner without having acknowledged it (§7.7).
+    """
+
     max_message_bytes: int
     receive_messages: int
     receive_bytes: int

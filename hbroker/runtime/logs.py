@@ -16,7 +16,6 @@ from datetime import UTC, datetime
 from typing import IO, Literal
 
 Style = Literal["text", "json"]
-LEVELS = ("debug", "info", "warning", "error")
 
 _FIELDS = "hbroker_fields"
 _LEVEL_NAMES = {"warning": "warn"}

@@ -51,7 +51,7 @@ def _free(listener: ListenerSettings) -> ListenerSettings:
         return listener
     if listener.gives_way:
         return replace(listener, address=(listener.address[0], 0))
-    raise PortTaken(f"{format_address(listener.address)} is in use by another process")
+    raise _taken(listener.address)
 
 
 def assign(topology: Topology, *, any_port: bool = False) -> Topology:
@@ -86,8 +86,12 @@ def _bind(address: Address) -> socket.socket:
         bound.bind(address)
     except OSError as error:
         bound.close()
-        at = format_address(address)
         if error.errno == errno.EADDRINUSE:
-            raise PortTaken(f"{at} is in use by another process") from None
-        raise PortTaken(f"cannot listen on {at}: {error.strerror}") from None
+            raise _taken(address) from None
+        raise PortTaken(f"cannot listen on {format_address(address)}: {error.strerror}") from None
     return bound
+
+
+def _taken(address: Address) -> PortTaken:
+    at = format_address(address)
+    return PortTaken(f"{at} is in use by another process: end that, or choose another port")

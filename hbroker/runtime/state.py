@@ -20,7 +20,6 @@ from typing import Any, Final, Self
 
 from hbroker.errors import LocalError
 
-DEFAULT_DIRECTORY: Final = Path(".hbroker")
 LOG_BYTES: Final = 8 * 1024 * 1024
 """A log that is larger when its node starts is put aside."""
 
@@ -128,7 +127,9 @@ class RunDirectory:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             os.close(lock)
-            raise AlreadyRunning(f"the network {self.network!r} runs already") from None
+            raise AlreadyRunning(
+                f"the network {self.network!r} runs already: `hbroker down {self.network}` ends it"
+            ) from None
         os.truncate(lock, 0)
         os.write(lock, b"%d\n" % os.getpid())
         return lock

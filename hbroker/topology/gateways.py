@@ -23,7 +23,6 @@ from hbroker.topology.document import Report, line_of
 from hbroker.topology.sections import read_address, read_listen, read_name
 
 __all__ = [
-    "ACCESS_KEYS",
     "GATEWAY_KEYS",
     "GATEWAY_LIMIT_RANGES",
     "LISTENER_KEYS",
@@ -50,7 +49,6 @@ LISTENER_KEYS: Final = (
 )
 TLS_KEYS: Final = ("certificate", "key", "client_ca", "client_certificate", "names_user")
 _FILE_KEYS: Final = ("passwords", "acl")
-ACCESS_KEYS: Final = (*_FILE_KEYS, "anonymous")
 GATEWAY_LIMIT_RANGES: Final = {
     "connections": (1, 10_000_000),
     "in_flight": (1, 65_535),

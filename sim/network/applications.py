@@ -119,6 +119,8 @@ class Application:
     """The latest message of each publisher's run and topic."""
     retained: set[MessageId] = field(default_factory=set)
     """What it had as retained messages."""
+    told: set[tuple[int, MessageId]] = field(default_factory=set)
+    """Which of its subscriptions had which of them."""
     given_up: set[MessageId] = field(default_factory=set)
     """What it lacks because its parts stopped coming."""
     broken: dict[str, int] = field(default_factory=dict)

@@ -401,7 +401,7 @@ class Deliveries:
         if (message.topic, message.payload) != (sent.topic, sent.payload):
             yield Violation(self._now(), Invariant.INTACT, f"{application.name} gets {sent} mutilated")
         if message.retained:
-            yield from self._retention.receive(application, sent, self._now())
+            yield from self._retention.receive(application, sent, message.subscriptions, self._now())
             return
         yield from self._sharing.receive(application, sent)
         before = application.had.setdefault(sent.id, set())

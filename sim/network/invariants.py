@@ -49,7 +49,7 @@ class Invariant(Enum):
     INTACT = "a message comes as it was sent"
     SHARED = "each message comes to one member of a shared group"
     WILLS = "a will is published when its client is gone, and not before"
-    RETAINED = "who subscribes gets what is retained, and nothing older"
+    RETAINED = "who subscribes gets what is retained, once, and nothing older"
     ADDS_UP = "every message taken for a session is accounted for"
     QUEUES = "a session's queue keeps to the bounds and the policy that were asked for"
     EXPIRES = "what has expired is not sent on"

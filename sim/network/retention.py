@@ -5,6 +5,7 @@ its owner dies, or loses its lease, or nobody serves the topic for a while, so t
 
 - *Not stale*: who subscribes gets none that another had superseded before he asked.
 - *Not to groups*: members of shared groups get none.
+- *Not again*: no subscription of a run gets the same one twice.
 - *Not missing*: who subscribes while one is there, and stays connected, gets it or a later one, unless that
   expires, or the session's queue overflows.
 
@@ -54,9 +55,16 @@ class Retention:
 
     # Look
 
-    def receive(self, application: Application, sent: Sent, now: int) -> Iterator[Violation]:
-        """An application got a message as a retained one."""
+    def receive(
+        self, application: Application, sent: Sent, listeners: Iterable[int], now: int
+    ) -> Iterator[Violation]:
+        """An application got a message as a retained one, for these of its subscriptions."""
         application.retained.add(sent.id)
+        for listener in listeners:
+            if (listener, sent.id) in application.told:
+                text = f"{application.name} gets {sent} again as a retained one"
+                yield Violation(now, Invariant.RETAINED, text)
+            application.told.add((listener, sent.id))
         interests = (*application.interests.values(), *application.past)
         if interests and all(interest.group for interest in interests):
             text = f"{application.name} gets {sent} as a retained one, as a member of a group"

@@ -32,7 +32,7 @@ from tests.analysis.files import Row
 from tests.analysis.test_follow import BEGIN, check_tables
 from tests.analysis.test_tables import by, close, node_row, table
 from tests.frame.checkout import ROOT
-from tests.interop.house import House
+from tests.interop.house import house_up
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -153,8 +153,7 @@ def test_kill_9_makes_no_difference(tmp_path: Path, request: pytest.FixtureReque
 
 
 def test_mqtt_clients_and_native_ones_hear_alerts(tmp_path: Path) -> None:
-    house = House(tmp_path)
-    try:
+    with house_up(tmp_path) as house:
         place = house.place("one", "listener")
         (tmp_path / "in").mkdir()
         with (
@@ -186,8 +185,6 @@ def test_mqtt_clients_and_native_ones_hear_alerts(tmp_path: Path) -> None:
                 assert _line(later)[1]["state"] == "cleared", "retained"
             run.process.send_signal(signal.SIGINT)
             assert run.wait() == INTERRUPTED
-    finally:
-        house.close()
 
 
 def _check_with_batch(spark: SparkSession, place: Path, rows: list[Row]) -> None:

@@ -59,6 +59,15 @@ def test_a_paced_load_is_as_fast_as_it_should_be_and_late_by_what_it_says() -> N
     assert found["lateness_us"]["p50"] <= found["latency_us"]["p50"]
 
 
+def test_a_load_that_polls_takes_its_cpu() -> None:
+    (sleeping, found), (polling, found_polling) = (
+        bench("-n", "1", "--rate", "100", *flags) for flags in ([], ["--poll"])
+    )
+    assert_all_came(sleeping, found)
+    assert_all_came(polling, found_polling)
+    assert found_polling["generator_cpu"] > 2 * found["generator_cpu"]
+
+
 @pytest.mark.parametrize(("transport", "qos"), [("mqtt", "1"), ("mqtt5", "2")])
 def test_mosquitto(transport: str, qos: str, tmp_path: Path) -> None:
     need_mosquitto()
@@ -212,7 +221,7 @@ def test_what_cannot_be_is_refused_before_anything_runs(flags: list[str]) -> Non
             ["--qos=1", "--payload=99", "--rate=1", "--window=1", "--open", "--warm-up=1", "--topics=2"],
         ),
         ("resolve", ["--qos=0", "--duration=5", "--transport=hbroker", "--workers=1", "--broker-pid=1"]),
-        ("join", ["--to=127.0.0.1:1", "--depth=1", "--open", "--rate=5"]),
+        ("join", ["--to=127.0.0.1:1", "--depth=1", "--open", "--rate=5", "--poll"]),
         ("tree", ["--to=127.0.0.1:1", "--transport=mqtt", "--ca=x"]),
         ("pairs", ["--depth=8"]),
     ],

@@ -91,7 +91,7 @@ TALKS = {
     ),
     "filter out all": Talk(("-t", "{t}", "-T", "#", "-W", "1")),
     "count before time": Talk(("-t", "{t}", "-C", "1", "-W", "9")),
-    "time before count": Talk(("-t", "{t}", "-C", "2", "-W", "1")),
+    "time before count": Talk(("-t", "{t}", "-C", "2", "-W", "3")),
     "time, quiet": Talk(("-t", "{t}", "-W", "1", "--quiet"), ()),
     "retained": Talk(
         ("-t", "{t}", "-C", "1", "-F", "%r %q %p"), (), before=(("-m", "old", "-r"), ("-m", "new", "-r"))

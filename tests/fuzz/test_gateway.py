@@ -17,7 +17,7 @@ from tests.fuzz.assault import Attack, assail
 from tests.fuzz.captures import captured
 from tests.fuzz.packets import script
 from tests.interop.clients import PATIENCE_S
-from tests.interop.house import House
+from tests.interop.house import House, house_up
 from tests.interop.peer import Peer, connected
 from tests.product.network import hbroker
 from tests.waiting import until
@@ -65,9 +65,9 @@ class Beside:
 def house(tmp_path_factory: pytest.TempPathFactory, with_mosquitto: None) -> Iterator[House]:
     """One of its own: it is measured. Sessions of strangers are kept for a second, and not for an hour, and
     what waits for one that does not answer is less than by default: all of them come to that."""
-    house = House(tmp_path_factory.mktemp("fuzz"), {"session_expiry": 1, "queue_messages": 1_000})
-    yield house
-    house.close()
+    limits = {"session_expiry": 1, "queue_messages": 1_000}
+    with house_up(tmp_path_factory.mktemp("fuzz"), limits) as house:
+        yield house
 
 
 @pytest.fixture(scope="module")

@@ -7,12 +7,11 @@ import os
 import signal
 import subprocess
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
 from tests.needs import need_mosquitto
-from tests.product.network import PROJECT, environment, hbroker
+from tests.product.network import PROJECT, Network, environment, hbroker, network_up
 from tests.waiting import until
 
 
@@ -33,26 +32,17 @@ gateways:
 
 
 class House:
-    """What `hbroker up --json` runs, and where."""
+    """A network, and mosquitto's clients at its gateways."""
 
-    def __init__(self, directory: Path) -> None:
-        file = directory / "house.yaml"
-        file.write_text(FILE)
-        self.state = directory / "state"
-        command = [*hbroker("up"), str(file), "--json", "--state-dir", str(self.state)]
-        self.process = subprocess.Popen(
-            command, stdout=subprocess.PIPE, text=True, cwd=PROJECT, env=environment()
-        )
-        assert self.process.stdout is not None
-        ready = next(event for event in map(json.loads, self.process.stdout) if event["event"] == "ready")
-        self.root = ready["root"]
-        urls = {gateway["name"]: gateway["listeners"][0] for gateway in ready["gateways"]}
+    def __init__(self, network: Network, root: str) -> None:
+        self.root = root
+        self._network = network
+        urls = {gateway["name"]: gateway["listeners"][0] for gateway in network.state()["gateways"]}
         self.ports = {name: url.rpartition(":")[2] for name, url in urls.items()}
         self._subscribers: list[Subscriber] = []
 
     def pid(self, gateway: str) -> int:
-        run = json.loads((self.state / "house" / "state.json").read_text())
-        return int(next(entry["pid"] for entry in run["gateways"] if entry["name"] == gateway))
+        return int(next(run["pid"] for run in self._network.state()["gateways"] if run["name"] == gateway))
 
     def publish(self, gateway: str, topic: str, text: str, *flags: str) -> None:
         command = ["mosquitto_pub", "-p", self.ports[gateway], "-t", topic, "-m", text, "-q", "1", *flags]
@@ -69,13 +59,6 @@ class House:
         """Ends the subscribers that a test left."""
         while self._subscribers:
             self._subscribers.pop().kill()
-
-    def close(self) -> None:
-        self.clear()
-        self.process.send_signal(signal.SIGTERM)
-        self.process.wait(PATIENCE_S)
-        assert self.process.stdout is not None
-        self.process.stdout.close()
 
 
 class Subscriber:
@@ -117,9 +100,11 @@ class Subscriber:
 
 @pytest.fixture(scope="module")
 def up(tmp_path_factory: pytest.TempPathFactory) -> Iterator[House]:
-    up = House(tmp_path_factory.mktemp("house"))
-    yield up
-    up.close()
+    directory = tmp_path_factory.mktemp("house")
+    file = directory / "house.yaml"
+    file.write_text(FILE)
+    with network_up(file, directory / "state") as (network, root):
+        yield House(network, root)
 
 
 @pytest.fixture

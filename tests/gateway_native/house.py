@@ -27,6 +27,7 @@ from hbroker._native import (
     SubscribeEvent,
     UnsubscribeEvent,
 )
+from tests.waiting import until
 
 PATIENCE_S = 30.0
 T = TypeVar("T")
@@ -207,14 +208,16 @@ class House:
         self.closed.append(event)
 
     def wait(self, what: Callable[[], T | None]) -> T:
-        """Waits for something that is true."""
-        deadline = time.monotonic() + PATIENCE_S
-        while time.monotonic() < deadline:
-            found = what()
-            if found:
-                return found
-            threading.Event().wait(0.005)
-        raise TimeoutError
+        """Waits for something that is true, and returns it."""
+        found: list[T] = []
+
+        def is_found() -> bool:
+            if value := what():
+                found.append(value)
+            return bool(found)
+
+        until(is_found, "what the house was to do", PATIENCE_S)
+        return found[0]
 
     def stop(self) -> None:
         self._stopping = True

@@ -20,8 +20,11 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
+import psutil
+
 from tests.interop.lines import Message, Place, encode, message_of
 from tests.product.network import PROJECT, environment
+from tests.waiting import until
 
 PATIENCE_S = 60.0
 """Far more than a client takes to do what it is told, on a busy machine."""
@@ -79,6 +82,7 @@ class Client(ABC):
                 with suppress(BrokenPipeError):
                     process.stdin.close()
             elif process.poll() is None:
+                _await_leisure(process)
                 process.terminate()
             try:
                 process.wait(PATIENCE_S)
@@ -190,6 +194,14 @@ class Commands(Client):
             self._messages.put(Message(topic, bytes.fromhex(payload), int(qos), retained == "1"))
         elif self._subscribed in line:
             self._is_subscribed.release()
+
+
+def _await_leisure(process: subprocess.Popen[str]) -> None:
+    """Until it may be told to end. mosquitto_sub prints as it handles the signal: where that finds it
+    printing, the line before comes twice."""
+    with suppress(psutil.NoSuchProcess):
+        status = psutil.Process(process.pid).status
+        until(lambda: status() != psutil.STATUS_RUNNING, f"at rest: {process.args!r}", PATIENCE_S)
 
 
 def mosquitto(place: Place, *flags: str) -> Commands:

@@ -8,16 +8,15 @@ from collections.abc import Iterator
 import pytest
 
 from tests.interop.clients import HAS_MQTTJS, WITHOUT_NODE
-from tests.interop.house import House
+from tests.interop.house import House, house_up
 from tests.needs import need
 
 
 @pytest.fixture(scope="session")
 def house(tmp_path_factory: pytest.TempPathFactory) -> Iterator[House]:
     """The network of home.yaml with two gateways."""
-    house = House(tmp_path_factory.mktemp("interop"))
-    yield house
-    house.close()
+    with house_up(tmp_path_factory.mktemp("interop")) as house:
+        yield house
 
 
 @pytest.fixture(scope="session")

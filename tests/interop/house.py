@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-import json
 import os
 import signal
-import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import psutil
 import yaml
 
-from tests.interop.clients import PATIENCE_S
 from tests.interop.lines import Place
-from tests.product.network import PROJECT, environment, hbroker
+from tests.product.network import PROJECT, Network, network_up
 
 GATEWAYS = ("one", "two")
 
@@ -30,19 +29,10 @@ PLACES = (
 
 
 class House:
-    """What `hbroker up` runs. `limits`: of the gateways."""
+    """The network, and what is done to it. Made by `house_up`."""
 
-    def __init__(self, directory: Path, limits: dict[str, int] | None = None) -> None:
-        file = directory / "home.yaml"
-        file.write_text(yaml.safe_dump(_topology(limits or {})))
-        self._state = directory / "state"
-        command = [*hbroker("up"), str(file), "--json", "--state-dir", str(self._state)]
-        self._process = subprocess.Popen(
-            command, stdout=subprocess.PIPE, text=True, cwd=PROJECT, env=environment()
-        )
-        assert self._process.stdout is not None
-        ready = next(event for event in map(json.loads, self._process.stdout) if event["event"] == "ready")
-        self.root: str = ready["root"]
+    def __init__(self, network: Network, root: str) -> None:
+        self._network, self.root = network, root
 
     def place(self, gateway: str, client_id: str, *, websocket: bool = False, **fields: Any) -> Place:
         """Where a client connects to a gateway."""
@@ -57,29 +47,26 @@ class House:
 
     def processes(self) -> dict[str, psutil.Process]:
         """Nodes and gateways, by name."""
-        runs = [*self._network()["nodes"], *self._network()["gateways"]]
+        state = self._network.state()
+        runs = [*state["nodes"], *state["gateways"]]
         return {run["name"]: psutil.Process(run["pid"]) for run in runs}
 
     def log(self, name: str) -> str:
         """What a node or a gateway has logged."""
-        return (self._state / "home" / f"{name}.log").read_text()
-
-    def close(self) -> None:
-        """Ends all of it."""
-        self._process.send_signal(signal.SIGTERM)
-        try:
-            assert self._process.wait(PATIENCE_S) == 0
-        finally:
-            self._process.kill()
-            assert self._process.stdout is not None
-            self._process.stdout.close()
+        return (self._network.directory / "home" / f"{name}.log").read_text()
 
     def _run(self, gateway: str) -> dict[str, Any]:
-        return next(run for run in self._network()["gateways"] if run["name"] == gateway)
+        return next(run for run in self._network.state()["gateways"] if run["name"] == gateway)
 
-    def _network(self) -> dict[str, Any]:
-        network: dict[str, Any] = json.loads((self._state / "home" / "state.json").read_text())
-        return network
+
+@contextmanager
+def house_up(directory: Path, limits: dict[str, int] | None = None) -> Iterator[House]:
+    """The house, once it is ready; in the end it ends in order. `limits`: of the gateways."""
+    file = directory / "home.yaml"
+    file.write_text(yaml.safe_dump(_topology(limits or {})))
+    with network_up(file, directory / "state") as (network, root):
+        yield House(network, root)
+    assert network.process.returncode == 0
 
 
 def _topology(limits: dict[str, int]) -> dict[str, Any]:

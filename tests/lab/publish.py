@@ -74,7 +74,7 @@ async def _until_due(stopping: asyncio.Event, rate: float | None, place: int, be
         with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(stopping.wait(), pause)
     else:
-        await asyncio.sleep(0)
+        await asyncio.sleep(0)  # the client and the other messages have their turn
 
 
 def _begun_before(journal: Path) -> int:

@@ -42,5 +42,5 @@ def growth_until_ended(owner: Program, publisher: Program) -> int:
     before = most = resident_bytes(owner)
     while publisher.process.poll() is None:
         most = max(most, resident_bytes(owner))
-        time.sleep(0.05)
+        time.sleep(0.05)  # from one sample of its memory to the next
     return most - before

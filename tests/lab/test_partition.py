@@ -30,7 +30,7 @@ def test_an_owner_that_was_cut_off_and_is_back(lab: Lab, network: Network) -> No
         publisher.await_ready()
         publisher.await_acknowledged(100)
     lab.cut(["a"], [host for host in (*SUBTREES, *CLIENTS) if host != "a"])
-    time.sleep(30)
+    time.sleep(30)  # how long it is cut off is what is tested
     lab.heal()
     healed = now()
     for publisher in (cut_off, others):

@@ -33,7 +33,7 @@ def test_delegated_subtrees_do_not_notice_that_the_root_is_away(network: Network
     with Starvation([one.process.pid for one in (*owners, *publishers, subscriber)]) as starvation:
         killed = now()
         network.nodes["root"].kill()
-        time.sleep(10 if is_long else 3)
+        time.sleep(10 if is_long else 3)  # how long it is away is what is tested
         network.restart("root")
         back = now()
         for publisher in publishers:

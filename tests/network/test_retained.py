@@ -89,6 +89,20 @@ def test_subscriptions_that_are_made_at_once_get_it_once_each(seed: int) -> None
         assert {topic: got[(each,), topic] for topic in TOPICS} == dict.fromkeys(TOPICS, 1), seed
 
 
+@pytest.mark.parametrize("qos", [0, 1, 2])
+def test_who_is_asked_again_while_another_owner_is_silent_tells_nothing_twice(qos: int) -> None:
+    tree, client = with_retained(9)
+    silent = tree.nodes["home/bedroom"]
+    silent.stop()
+    wanted = client.subscribe("home/#", qos=qos)
+    kitchen = tree.nodes["home/kitchen"]
+    asked = kitchen.engine.counters()["messages_out"]
+    tree.world.run_until(lambda: kitchen.engine.counters()["messages_out"] >= asked + 2)
+    silent.go_on()
+    complete(tree, client, wanted)
+    assert taken(client) == once(wanted)
+
+
 @pytest.mark.parametrize(
     ("handling", "on_a_new_filter", "on_a_known_one"),
     [(SEND, True, True), (SEND_IF_NEW, True, False), (DO_NOT_SEND, False, False)],

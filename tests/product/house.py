@@ -55,8 +55,7 @@ class House:
 
     def states(self) -> dict[str, str]:
         """What `hbroker status` says of each node."""
-        (file,) = self.network.directory.glob("*/state.json")
-        return {node["name"]: node["state"] for node in json.loads(file.read_text())["nodes"]}
+        return {node["name"]: node["state"] for node in self.network.state()["nodes"]}
 
     def await_state(self, node: str, state: str) -> None:
         """Until a node's process is in a state."""

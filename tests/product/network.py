@@ -49,9 +49,14 @@ class Network:
 
     def processes(self) -> dict[str, psutil.Process]:
         """The nodes' processes by name."""
-        (state,) = self.directory.glob("*/state.json")
-        nodes = json.loads(state.read_text())["nodes"]
+        nodes = self.state()["nodes"]
         return {node["name"]: psutil.Process(node["pid"]) for node in nodes if node["pid"] is not None}
+
+    def state(self) -> dict[str, Any]:
+        """What the launcher keeps of its nodes and gateways."""
+        (file,) = self.directory.glob("*/state.json")
+        state: dict[str, Any] = json.loads(file.read_text())
+        return state
 
     def close(self) -> None:
         """Leaves nothing behind, however the test ended."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -20,14 +19,6 @@ PLAN = {
 }
 
 ALSO = {"bedroom": ["home/kitchen/oven", "home/cellar"]}
-
-
-@pytest.fixture
-def house(tmp_path: Path) -> Iterator[House]:
-    file = tmp_path / "house.yaml"
-    file.write_text(FILE)
-    with network_up(file, tmp_path / "state") as (network, root):
-        yield House(network, root)
 
 
 def planned(path: Path, also: dict[str, list[str]], **sections: object) -> str:

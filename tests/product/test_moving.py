@@ -3,26 +3,14 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
-from pathlib import Path
 
 import psutil
-import pytest
 
-from tests.product.house import FILE, TOPIC, House, Traffic
-from tests.product.network import network_up
+from tests.product.house import TOPIC, House, Traffic
 
 LONGEST_GAP = 1.0
 """Seconds, on a machine that does other things too; by itself it is some 20 ms. The simulated network, whose
 time stands still for nobody, is held to a quarter second (tests/network/test_moving.py)."""
-
-
-@pytest.fixture
-def house(tmp_path: Path) -> Iterator[House]:
-    file = tmp_path / "house.yaml"
-    file.write_text(FILE)
-    with network_up(file, tmp_path / "state") as (network, root):
-        yield House(network, root)
 
 
 def test_moves_and_leaves_disturb_no_program(house: House) -> None:

@@ -27,6 +27,8 @@ nodes:
 
 RATE = 5_000
 SUBSCRIBERS = 10
+LOADED_S = 1.0
+"""Of full load, before each move and after the last."""
 LONGEST_GAP_S = 0.25
 """Less what one of the threads waited for a CPU meanwhile: where others have the machine, that is theirs."""
 
@@ -51,9 +53,9 @@ def test_a_subtree_moves_under_full_load(tmp_path: Path, is_long: bool) -> None:
     ):
         began = time.monotonic()
         for owner in ("bedroom", "kitchen") * (10 if is_long else 1):
-            time.sleep(1)
+            time.sleep(LOADED_S)
             move(root, owner)
-        time.sleep(1)
+        time.sleep(LOADED_S)
         lasted = time.monotonic() - began
         published, came = publishing.end(), reading.end()
     longest = max((starvation.own_s(begin, end) for begin, end in came["long_gaps"]), default=0)

@@ -391,3 +391,8 @@ def home(world: World) -> dict[str, Node]:
         nodes[room] = world.node(room, f"home/{room}", world.root)
     nodes["cams"] = world.node("cams", "home/outside/securitycams", nodes["outside"])
     return nodes
+
+
+def holders(world: World, filter: str) -> set[str]:
+    """Which nodes have this subscription, by name."""
+    return {node.name for node in world.nodes.values() if filter in node.subscriptions}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
-from hbroker._native import filter_touches, topic_matches
+from hbroker._native import topic_matches
 from hbroker._proto import packet_pb2 as pb
 from hbroker.protocol.packets import Address, Cut
 from hbroker.subtree import is_within
@@ -200,6 +200,3 @@ class FakeCore:
 
     def stores(self, filter: str) -> bool:
         return filter in self.filters()
-
-    def touched_by(self, filter: str) -> bool:
-        return any(filter_touches(filter, subtree) for subtree in self.grants)

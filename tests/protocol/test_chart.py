@@ -13,7 +13,7 @@ from hbroker.protocol.outcome import Subscribed, WillSet
 from hbroker.protocol.packets import Address, cut_of
 from hbroker.protocol.testator import Will
 from hbroker.protocol.timers import ZONE_TTL
-from tests.protocol.client_world import SECOND, World, home
+from tests.protocol.client_world import SECOND, World, holders, home
 from tests.protocol.fake_network import Faults
 
 A: Address = ("10.0.0.1", 1)
@@ -165,8 +165,7 @@ def test_complete_means_that_every_owner_has_it_whatever_siblings_said(
     world.subscribe(filter, patience=300 * SECOND)
     world.outcome(Subscribed, seconds=310)
     owners = {node.name for node in world.nodes.values() if node.owns_match(filter)}
-    holders = {node.name for node in world.nodes.values() if filter in node.subscriptions}
-    assert holders >= owners
+    assert holders(world, filter) >= owners
 
 
 def test_a_will_goes_to_the_owner_though_a_sibling_named_another() -> None:

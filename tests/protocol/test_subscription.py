@@ -14,14 +14,9 @@ from hbroker._native import ControlEvent
 from hbroker._proto import packet_pb2 as pb
 from hbroker.protocol import site, subscription
 from hbroker.protocol.outcome import Subscribed, SubscriptionFailed, Unsubscribed
-from hbroker.protocol.packets import address_of, body_of, cut_of, pack
-from hbroker.protocol.subscription import Options
-from tests.protocol.client_world import SECOND, Node, World, home
+from hbroker.protocol.packets import address_of, body_of, pack
+from tests.protocol.client_world import SECOND, Node, World, holders, home
 from tests.protocol.fake_network import Faults
-
-
-def holders(world: World, filter: str) -> set[str]:
-    return {node.name for node in world.nodes.values() if filter in node.subscriptions}
 
 
 @pytest.mark.parametrize(
@@ -143,140 +138,6 @@ def test_an_owner_that_inherits_it_meanwhile_is_asked_in_the_name_of_who_joined(
         assert later in named, seed
 
 
-def test_an_owner_that_gave_everything_away_is_dropped() -> None:
-    world = World()
-    nodes = home(world)
-    world.subscribe("home/kitchen/oven/#")
-    world.outcome(Subscribed)
-    oven = world.node("oven", "home/kitchen/oven")
-    nodes["kitchen"].take_over(oven)
-    world.run(seconds=3)
-    world.cut_off(nodes["kitchen"])
-    before = nodes["kitchen"].asked.total()
-    world.run(seconds=20)
-    assert nodes["kitchen"].asked.total() == before
-    assert holders(world, "home/kitchen/oven/#") == {"oven"}
-
-
-def test_a_lost_session_is_made_again_with_the_same_node() -> None:
-    world = World()
-    nodes = home(world)
-    world.subscribe("home/kitchen/#", qos=2)
-    world.outcome(Subscribed)
-    discoveries = nodes["root"].asked["Subscribe"]
-    world.cut_off(nodes["kitchen"])
-    assert world.run(lambda: nodes["kitchen"].subscriptions, seconds=1)
-    assert nodes["kitchen"].subscriptions["home/kitchen/#"].qos == pb.QOS_EXACTLY_ONCE
-    assert nodes["root"].asked["Subscribe"] == discoveries
-
-
-def test_a_subtree_that_moved_while_its_owner_was_dead_is_found_again() -> None:
-    world = World()
-    nodes = home(world)
-    world.subscribe("home/kitchen/#")
-    world.outcome(Subscribed)
-    nodes["kitchen"].alive = False
-    world.root.children.remove(nodes["kitchen"])
-    heir = world.node("heir", "home/kitchen", world.root)
-    world.cut_off(nodes["kitchen"])
-    assert world.run(lambda: heir.subscriptions, seconds=20)
-    assert not [o for o in world.outcomes if isinstance(o, SubscriptionFailed)]
-
-
-def test_whoever_lost_a_subtree_within_anothers_is_not_taken_for_the_one_that_passed_it_on() -> None:
-    """§6.3: it names its own cut around the one that it lost, whose node had named it before."""
-    world = World()
-    outer = world.node("twice", "home", world.root)
-    middle = world.node("middle", "home/hall", outer)
-    inner = world.nodes[outer.address] = Node(world, "twice", "home/hall/lamp", outer.address)
-    inner.besides.append(outer.subtree)
-    middle.children.append(inner)
-    world.subscribe("home/hall/lamp")
-    assert world.outcome(Subscribed).owners == ("twice",)
-    middle.children.remove(inner)
-    world.nodes[outer.address] = outer
-    world.cut_off(outer)
-    assert world.run(lambda: middle.subscriptions, seconds=5)
-
-
-def test_whoever_takes_a_subtree_back_is_asked_until_it_has() -> None:
-    """§6.3: its owner lost it, says so, and stays responsible for something else; the parent is later."""
-    world = World()
-    parent = world.node("parent", "home", world.root)
-    owner = world.node("owner", "home/hall", parent)
-    world.subscribe("home/hall/#")
-    assert world.outcome(Subscribed).owners == ("owner",)
-    news = owner.suback(pb.Subscribe(filter="home/hall/#"), [])
-    news.active = True
-    news.held.clear()
-    news.passed_to.append(cut_of(("home/hall", "parent", parent.address, owner.epoch + 1)))
-    world.deliver(owner, news)
-    world.later(partial(parent.children.remove, owner), 2 * SECOND)
-    assert world.run(lambda: parent.subscriptions, seconds=8)
-
-
-def test_who_has_lost_what_it_is_named_for_is_not_heard_for_it_whatever_else_it_owns() -> None:
-    """§6.1: the root names it until the lease ends; only then does it name who is below (seed 3118)."""
-    world = World()
-    loser = world.node("loser", "home/hall/lamp", world.root)
-    named = Node(world, "loser", "home", loser.address, alive=False)
-    below = world.node("below", "home/kitchen")
-    world.root.children.append(named)
-
-    def take_back() -> None:
-        world.root.children.remove(named)
-        world.root.children.append(below)
-
-    world.later(take_back, 4 * SECOND)
-    world.subscribe("home/#", patience=20 * SECOND)
-    world.run(seconds=3)
-    assert not world.outcomes
-    assert holders(world, "home/#") == {"loser"}, "what it has otherwise comes meanwhile"
-    assert world.outcome(Subscribed).owners == ("below", "loser", "root")
-
-
-def test_who_stays_active_without_what_it_was_named_for_is_found_out() -> None:
-    """§6.3: the link was down when it lost that, so that its news did not come."""
-    world = World()
-    owner = world.node("owner", "home/hall", world.root)
-    owner.besides.append("home/attic")
-    also = Node(world, "owner", "home/attic", owner.address, alive=False)
-    world.root.children.append(also)
-    world.subscribe("home/+/x")
-    assert world.outcome(Subscribed).owners == ("owner", "root")
-    owner.besides.clear()
-    heir = world.node("heir", "home/attic", world.root)
-    world.root.children.remove(also)
-    world.cut_off(owner)
-    assert world.run(lambda: heir.subscriptions, seconds=10)
-
-
-def test_who_hands_back_one_subtree_after_the_other_causes_no_discovery() -> None:
-    world = World()
-    parent = world.node("parent", "home", world.root)
-    owner = world.node("owner", "home/hall", parent)
-    owner.besides.append("home/attic")
-    also = Node(world, "owner", "home/attic", owner.address, alive=False)
-    parent.children.append(also)
-    world.subscribe("home/+/x")
-    assert world.outcome(Subscribed).owners == ("owner", "parent")
-    discoveries = world.root.asked["Subscribe"]
-    for part, rest in (owner, ["home/attic"]), (also, []):
-        parent.children.remove(part)
-        for node, held in (owner, rest), (parent, ["home", part.subtree]):
-            news = node.suback(pb.Subscribe(filter="home/+/x"), [])
-            news.held[:] = held
-            news.active = bool(held)
-            if node is owner:
-                cut = part.subtree, "parent", parent.address, part.epoch + 1
-                news.passed_to.append(cut_of(cut))
-            world.deliver(node, news)
-    world.run(seconds=10)
-    assert world.root.asked["Subscribe"] == discoveries
-    world.subscribe("home/+/x")
-    assert world.outcome(Subscribed).owners == ("parent",)
-
-
 def test_a_node_at_the_address_of_another_does_not_answer_for_it() -> None:
     world = World()
     gone = world.node("gone", "home", world.root)
@@ -287,21 +148,6 @@ def test_a_node_at_the_address_of_another_does_not_answer_for_it() -> None:
     assert not world.outcomes
     world.root.children.remove(gone)
     assert world.outcome(Subscribed).owners == ("root",)
-
-
-def test_clients_that_lose_one_owner_do_not_return_at_once() -> None:
-    returns = []
-    for seed in range(40):
-        world = World(seed)
-        nodes = home(world)
-        world.subscribe("home/kitchen/#")
-        world.outcome(Subscribed)
-        world.run(seconds=1)
-        lost_at = world.now
-        world.cut_off(nodes["kitchen"])
-        world.run(partial(getattr, nodes["kitchen"], "subscriptions"), seconds=5)
-        returns.append(world.now - lost_at)
-    assert max(returns) - min(returns) > SECOND // 20
 
 
 def test_one_filter_twice_is_one_subscription_of_the_network() -> None:
@@ -324,78 +170,6 @@ def test_one_filter_twice_is_one_subscription_of_the_network() -> None:
     assert world.outcome(Unsubscribed).subscription == second
     assert holders(world, "home/kitchen/#") == set()
     assert world.listening == {}
-
-
-def test_unsubscribe_ends_it_at_every_owner_and_leaves_nothing_behind() -> None:
-    world = World()
-    home(world)
-    id = world.subscribe("#")
-    world.outcome(Subscribed)
-    world.control.unsubscribe(world.now, id)
-    world.outcome(Unsubscribed)
-    assert holders(world, "#") == set()
-    assert world.control.poll_timeout() is None
-
-
-def test_unsubscribe_does_not_wait_for_the_dead() -> None:
-    world = World()
-    nodes = home(world)
-    id = world.subscribe("home/kitchen/#")
-    world.outcome(Subscribed)
-    nodes["kitchen"].alive = False
-    started = world.now
-    world.control.unsubscribe(world.now, id)
-    world.outcome(Unsubscribed)
-    assert world.now - started <= 2 * SECOND
-
-
-def test_a_member_that_leaves_answers_for_nothing_until_every_owner_has_heard() -> None:
-    world = World()
-    nodes = home(world)
-    id = world.control.subscribe(world.now, "home/+/lights", Options(1), group="g")
-    world.outcome(Subscribed)
-    nodes["kitchen"].is_mute = True
-    world.control.unsubscribe(world.now, id)
-    assert world.leaving[0] == (True, 1), "before the listener is gone"
-    world.outcome(Unsubscribed)
-    assert world.leaving[-1] == (True, 0), "the application waits no longer, but one has not answered"
-    world.cut_off(nodes["kitchen"])
-    assert world.leaving[-1] == (False, 0)
-
-
-def test_an_end_that_is_not_of_a_group_withholds_nothing() -> None:
-    world = World()
-    home(world)
-    id = world.subscribe("#")
-    world.outcome(Subscribed)
-    world.control.unsubscribe(world.now, id)
-    world.outcome(Unsubscribed)
-    assert world.leaving == []
-
-
-def test_a_handover_that_crosses_an_unsubscribe_leaves_no_orphan() -> None:
-    world = World()
-    nodes = home(world)
-    id = world.subscribe("home/kitchen/#")
-    world.outcome(Subscribed)
-    oven = world.node("oven", "home/kitchen/oven")
-    nodes["kitchen"].take_over(oven)
-    world.control.unsubscribe(world.now, id)
-    world.outcome(Unsubscribed)
-    world.run(seconds=5)
-    assert holders(world, "home/kitchen/#") == set()
-
-
-def test_a_node_whose_answer_did_not_come_before_all_began_anew_is_told_of_the_end() -> None:
-    world = World()
-    kitchen = home(world)["kitchen"]
-    kitchen.is_mute = True
-    world.subscribe("home/kitchen/#")
-    assert world.run(lambda: any(isinstance(body, pb.Subscribe) for body in kitchen.told))
-    world.root.alive = False
-    world.outcome(SubscriptionFailed)
-    world.run(seconds=1)
-    assert isinstance(kitchen.told[-1], pb.Unsubscribe)
 
 
 def test_a_refusal_is_told_with_its_reason() -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
@@ -13,6 +13,7 @@ from hbroker.sim.rooms.files import TooFewFiles, allow
 from hbroker.sim.rooms.mqtt.client import ConnectionFailed, MqttClient
 from hbroker.sim.rooms.mqtt.packets import Received, Will
 from tests.product.network import Network
+from tests.waiting import eventually
 
 NETWORK = """
 nodes:
@@ -47,12 +48,6 @@ class Told:
         self.client = MqttClient(self.messages.append, self.lost.append)
 
 
-async def _until(condition: Callable[[], bool]) -> None:
-    async with asyncio.timeout(PATIENCE):
-        while not condition():  # noqa: ASYNC110 (nothing tells)
-            await asyncio.sleep(0.005)
-
-
 async def test_all_qualities_of_service_both_ways(gateway: tuple[str, int]) -> None:
     one, other = Told(), Told()
     for number, told in enumerate((one, other)):
@@ -62,7 +57,7 @@ async def test_all_qualities_of_service_both_ways(gateway: tuple[str, int]) -> N
         assert one.client.publish(f"qos/{number % 3}", b"%d" % number, number % 3, told=one.outcomes.append)
     await one.client.drain()
     assert one.outcomes == [0] * 40
-    await _until(lambda: len(other.messages) == 60)
+    await eventually(lambda: len(other.messages) == 60, "all have come", PATIENCE)
     for qos in range(3):
         mine = [message for message in other.messages if message.topic == f"qos/{qos}"]
         assert {message.qos for message in mine} == {qos}
@@ -83,7 +78,7 @@ async def test_own_messages_and_what_was_retained_are_left_out(gateway: tuple[st
     other = Told()
     await other.client.connect(*gateway, "its")
     assert other.client.publish("own/y", b"3", 1, told=other.outcomes.append)
-    await _until(lambda: bool(told.messages))
+    await eventually(lambda: bool(told.messages), "a message comes", PATIENCE)
     assert [message.payload for message in told.messages] == [b"3"]
     told.client.close()
     other.client.close()
@@ -98,7 +93,7 @@ async def test_a_will_is_for_those_who_break_off(gateway: tuple[str, int]) -> No
     leaving.client.close()
     breaking.client.abort()
     assert not breaking.client.publish("x", b"", 0, told=breaking.outcomes.append)
-    await _until(lambda: bool(watcher.messages))
+    await eventually(lambda: bool(watcher.messages), "a will comes", PATIENCE)
     assert [message.topic for message in watcher.messages] == ["wills/breaking"]
     watcher.client.close()
 
@@ -108,7 +103,7 @@ async def test_a_large_image_comes_whole(gateway: tuple[str, int]) -> None:
     await told.client.connect(*gateway, "image")
     await told.client.subscribe("image", 1)
     assert told.client.publish("image", image, 1, told=told.outcomes.append)
-    await _until(lambda: bool(told.messages))
+    await eventually(lambda: bool(told.messages), "a message comes", PATIENCE)
     assert told.messages[0].payload == image
     told.client.close()
 
@@ -117,7 +112,7 @@ async def test_who_is_taken_over_is_told(gateway: tuple[str, int]) -> None:
     first, second = Told(), Told()
     await first.client.connect(*gateway, "same")
     await second.client.connect(*gateway, "same")
-    await _until(lambda: bool(first.lost))
+    await eventually(lambda: bool(first.lost), "the first is told", PATIENCE)
     assert first.lost == ["DISCONNECT 0x8e"]
     second.client.close()
 
@@ -129,6 +124,7 @@ class Stub(asyncio.Protocol):
         self._answers = iter(answers)
         self._closes = closes
         self.transport: asyncio.Transport | None = None
+        self.gone = asyncio.Event()
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         assert isinstance(transport, asyncio.Transport)
@@ -141,6 +137,9 @@ class Stub(asyncio.Protocol):
             self.transport.write(answer)
         elif self._closes:
             self.transport.close()
+
+    def connection_lost(self, error: Exception | None) -> None:
+        self.gone.set()
 
 
 @asynccontextmanager
@@ -159,8 +158,8 @@ async def _server(*answers: bytes, closes: bool = False) -> AsyncIterator[tuple[
         for stub in stubs:
             if stub.transport is not None:
                 stub.transport.abort()
+                await asyncio.wait_for(stub.gone.wait(), PATIENCE)
         server.close()
-        await asyncio.sleep(0)
 
 
 CONNACK = bytes.fromhex("20 06 00 00 03 21 0002")
@@ -208,7 +207,7 @@ async def test_a_server_that_falls_silent_is_gone() -> None:
     async with _server(CONNACK) as address:
         await told.client.connect(*address, "silent", keep_alive_s=1)
         assert told.client.publish("t", b"", 1, told=told.outcomes.append)
-        await _until(lambda: bool(told.lost))
+        await eventually(lambda: bool(told.lost), "the connection is lost", PATIENCE)
     assert told.lost == ["the server is silent"]
     assert told.outcomes == [None]
 
@@ -218,7 +217,7 @@ async def test_what_is_malformed_ends_the_connection_and_tells_who_waits() -> No
     async with _server(CONNACK, bytes.fromhex("30 02 ff ff")) as address:
         await told.client.connect(*address, "malformed")
         assert told.client.publish("t", b"", 2, told=told.outcomes.append)
-        await _until(lambda: bool(told.lost))
+        await eventually(lambda: bool(told.lost), "the connection is lost", PATIENCE)
     assert "malformed" in told.lost[0]
     assert told.outcomes == [None]
 

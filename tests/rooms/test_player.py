@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from itertools import count
 from typing import cast
 
@@ -18,6 +18,7 @@ from hbroker.sim.rooms.plan import Client, Plan, Stream
 from hbroker.sim.rooms.player import MOST_WAITING, TRIES, Player, Troubles
 from hbroker.sim.rooms.scenario.settings import Scenario
 from hbroker.sim.rooms.stamp import Stamp, read, stamped
+from tests.waiting import eventually
 
 RUN = 3
 STATUS, WILL, SAID, ANSWER = (
@@ -81,7 +82,7 @@ class FakeLinks:
         on_message: OnMessage,
         on_lost: OnLost,
     ) -> FakeLink:
-        await asyncio.sleep(0)
+        await asyncio.sleep(0)  # as in the real one, others have their turn meanwhile
         if self.failures:
             self.failures -= 1
             raise Unreachable("nobody is there", 1)
@@ -105,12 +106,6 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
 def _player(links: FakeLinks, ledger: Ledger, troubles: Troubles | None = None) -> Player:
     clock = count(1_000)
     return Player(DEVICE, RUN, cast(Links, links), ledger, lambda: next(clock), troubles or Troubles())
-
-
-async def _until(condition: Callable[[], bool]) -> None:
-    async with asyncio.timeout(10):
-        while not condition():  # noqa: ASYNC110 (nothing tells)
-            await asyncio.sleep(0.001)
 
 
 async def test_it_subscribes_says_that_it_is_there_and_then_what_was_due_before(ledger: Ledger) -> None:
@@ -139,7 +134,7 @@ async def test_what_finds_no_room_waits_in_order_and_is_not_numbered_twice(ledge
     assert link.numbers(SAID) == [0, 1]
     assert player.is_waiting
     link.room = 100
-    await _until(lambda: not player.is_waiting)
+    await eventually(lambda: not player.is_waiting, "it waits for nothing", 10)
     assert link.numbers(SAID) == list(range(6))
     assert [payload[-1:] for stream, payload, _ in link.published if stream is SAID] == [
         b"%d" % number for number in range(6)

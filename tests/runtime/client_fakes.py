@@ -16,8 +16,11 @@ from hbroker.protocol.outcome import Outcome, Published, Resolved, Subscribed, U
 from hbroker.protocol.packets import Address
 from hbroker.protocol.terms import SessionTerms
 from hbroker.protocol.testator import Will
+from tests.waiting import eventually
 
 T = TypeVar("T")
+
+PATIENCE_S = 10.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +49,7 @@ class FakeEndpoint:
         self.published: list[str] = []
         self.handled_ids: list[tuple[int, int]] = []
         self.given_back_ids: list[tuple[int, int]] = []
+        self.refused = 0
         self.room = 1_000_000
         self.fault: str | None = None
         self.is_shut = False
@@ -66,6 +70,10 @@ class FakeEndpoint:
         with self._lock:
             self.fault = fault
             os.write(self._writer, b"\0")
+
+    async def await_published(self, count: int) -> None:
+        """Returns once so many messages were handed over to it."""
+        await eventually(lambda: len(self.published) >= count, f"{count} are published", PATIENCE_S)
 
     def fileno(self) -> int:
         return self._reader
@@ -92,6 +100,7 @@ class FakeEndpoint:
         self, topic: str, payload: bytes, qos: int = 0, retain: bool = False, **_: object
     ) -> int | None:
         if self.room == 0:
+            self.refused += 1
             return None
         self.room -= 1
         self.published.append(topic)

@@ -10,6 +10,7 @@ import signal
 import sys
 import time
 from pathlib import Path
+from typing import NoReturn
 
 from hbroker import topology
 from hbroker.cli.notices import tell_json
@@ -24,16 +25,14 @@ def well(settings: NodeSettings, ready: Ready) -> int:
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
     print(f"hello from {settings.name}", flush=True)
     ready(settings.listen)
-    while True:
-        time.sleep(60)
+    _idle()
 
 
 def stubborn(settings: NodeSettings, ready: Ready) -> int:
     """Serves, and ignores a request to end."""
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
     ready(settings.listen)
-    while True:
-        time.sleep(60)
+    _idle()
 
 
 def failing(settings: NodeSettings, ready: Ready) -> int:
@@ -55,6 +54,11 @@ def gateway(settings: GatewaySettings, listening: Listening) -> int:
     """Takes clients, on the port that it was given, or on one that was free."""
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
     listening(settings.on_ports([listener.address[1] or 4_242 for listener in settings.listeners]).urls)
+    _idle()
+
+
+def _idle() -> NoReturn:
+    """Until a signal ends this process."""
     while True:
         time.sleep(60)
 

@@ -1,5 +1,4 @@
 """The asynchronous client over a fake endpoint: waits, time-outs, back-pressure, slow consumers, ends."""
-# ruff: noqa: ASYNC110 (what a fake endpoint was told has no event to wait for)
 
 from __future__ import annotations
 
@@ -13,7 +12,8 @@ from hbroker.errors import Backpressure, InvalidTopic, NotConnected, Refused, Un
 from hbroker.protocol.outcome import Published, ResolveFailed, SubscriptionFailed
 from hbroker.runtime.client import Client, connect
 from hbroker.runtime.hub import CLOSE_TIMEOUT
-from tests.runtime.client_fakes import FakeControl, FakeEndpoint, Message, install
+from tests.runtime.client_fakes import PATIENCE_S, FakeControl, FakeEndpoint, Message, install
+from tests.waiting import eventually
 
 
 @pytest.fixture
@@ -23,7 +23,7 @@ def endpoint(monkeypatch: pytest.MonkeyPatch) -> FakeEndpoint:
 
 def run(scenario: Coroutine[Any, Any, None]) -> None:
     async def limited() -> None:
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(2 * PATIENCE_S):
             await scenario
 
     asyncio.run(limited())
@@ -69,8 +69,7 @@ def test_qos_0_returns_when_queued_and_qos_1_when_acknowledged(endpoint: FakeEnd
         async with connect("127.0.0.1") as client:
             assert (await client.publish("a/b", b"1")).reason is None
             waits = asyncio.create_task(client.publish("a/c", "text", qos=1))
-            while len(endpoint.published) < 2:
-                await asyncio.sleep(0)
+            await endpoint.await_published(2)
             assert not waits.done()
             endpoint.give_event(Published(2, "a/c", 1))
             assert (await waits).reason == 1
@@ -86,8 +85,7 @@ def test_a_message_that_fails_is_an_error_with_its_reason(endpoint: FakeEndpoint
                 [(5, Refused), (9, InvalidTopic), (12, Unreachable)], 1
             ):
                 waits = asyncio.create_task(client.publish("a/b", qos=2))
-                while len(endpoint.published) < sequence:
-                    await asyncio.sleep(0)
+                await endpoint.await_published(sequence)
                 endpoint.give_event(Published(sequence, "a/b", reason))
                 with pytest.raises(error, match="a/b"):
                     await waits
@@ -105,7 +103,7 @@ def test_back_pressure_is_waited_out_or_told(endpoint: FakeEndpoint) -> None:
             with pytest.raises(Backpressure):
                 client.try_publish("a/b")
             waits = asyncio.create_task(client.publish("a/b"))
-            await asyncio.sleep(0)
+            await eventually(lambda: endpoint.refused > 1, "it asked for room too", PATIENCE_S)
             assert endpoint.published == []
             endpoint.room = 1
             assert (await waits).sequence == 1
@@ -157,8 +155,7 @@ def test_a_slow_consumer_at_qos_0_loses_what_is_counted(endpoint: FakeEndpoint) 
         async with connect("127.0.0.1") as client, client.subscribe("a", queue=10) as messages:
             (id,) = control_of(client).filters
             endpoint.give(*[Message("a", str(n).encode(), 0, [id]) for n in range(25)])
-            while messages.dropped < 15:
-                await asyncio.sleep(0)
+            await eventually(lambda: messages.dropped >= 15, "those without room are dropped", PATIENCE_S)
             assert [(await anext(messages)).payload for _ in range(10)] == [
                 str(n).encode() for n in range(10)
             ]
@@ -173,15 +170,13 @@ def test_a_slow_consumer_at_qos_1_stops_the_reading_and_loses_nothing(endpoint: 
         async with connect("127.0.0.1") as client, client.subscribe("a", qos=1, queue=10) as messages:
             (id,) = control_of(client).filters
             endpoint.give(*[Message("a", str(n).encode(), 1, [id]) for n in range(total)])
-            while not client._hub.is_blocked:
-                await asyncio.sleep(0)
+            await eventually(lambda: client._hub.is_blocked, "no more is read", PATIENCE_S)
             left, polls = len(endpoint.messages), endpoint.polls
-            await asyncio.sleep(0.1)
+            await asyncio.sleep(0.1)  # in which it would read, or spin, if it did
             assert len(endpoint.messages) == left > 0, "what is not read is not acknowledged"
             assert endpoint.polls - polls < 30, "a readable descriptor must not spin the loop"
             waits = asyncio.create_task(client.publish("b", qos=1))
-            while not endpoint.published:
-                await asyncio.sleep(0)
+            await endpoint.await_published(1)
             endpoint.give_event(Published(1, "b", 0))
             await waits  # events are still taken
             assert [(await anext(messages)).payload for _ in range(total)] == [
@@ -214,7 +209,7 @@ def test_close_ends_every_iterator_and_refuses_what_comes_after(endpoint: FakeEn
         client = await connect("127.0.0.1")
         messages = await client.subscribe("a")
         reads = asyncio.create_task(messages.next())
-        await asyncio.sleep(0)
+        await asyncio.sleep(0)  # from here on it waits for a message
         await client.close()
         assert await reads is None
         with pytest.raises(NotConnected):
@@ -232,14 +227,12 @@ def test_a_handler_that_fails_is_logged_and_told_to_those_who_wait(
     async def scenario() -> None:
         async with connect("127.0.0.1") as client:
             waits = asyncio.create_task(client.publish("a", qos=1))
-            while not endpoint.published:
-                await asyncio.sleep(0)
+            await endpoint.await_published(1)
             endpoint.give_event(ZeroDivisionError("defect"))
             with pytest.raises(ZeroDivisionError, match="defect"):
                 await waits
             goes_on = asyncio.create_task(client.publish("a", qos=1))
-            while len(endpoint.published) < 2:
-                await asyncio.sleep(0)
+            await endpoint.await_published(2)
             endpoint.give_event(Published(2, "a", 0))
             assert (await goes_on).reason == 0
         assert "defect" in caplog.text
@@ -256,8 +249,7 @@ def test_a_message_that_fails_while_nobody_waits_is_counted_and_logged(
             done = Published(client.try_publish("a/c", qos=1), "a/c", 0)
             endpoint.give_event(done)
             endpoint.give_event(failed)
-            while not client.failures:
-                await asyncio.sleep(0)
+            await eventually(lambda: bool(client.failures), "the failure is counted", PATIENCE_S)
             assert client.failures == (failed,)
             assert client.counters()["publish_failed"] == 1
         assert "'a/b' failed: QUOTA_EXCEEDED" in caplog.text
@@ -293,7 +285,7 @@ def test_a_socket_that_fails_ends_the_client_and_tells_all_who_wait(endpoint: Fa
                     await waiting
             polls = endpoint.polls
             for _ in range(10):
-                await asyncio.sleep(0)
+                await asyncio.sleep(0)  # a turn of the loop
             assert endpoint.polls == polls, "a descriptor that stays readable must not spin"
             assert endpoint.is_shut
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Iterator
 
 import pytest
 
@@ -11,6 +11,7 @@ import hbroker
 from hbroker import NotConnected, SessionTakenOver, Unreachable, Will
 from hbroker.runtime.fleet import Fleet, Member, MemberProfile, fleet
 from tests.product.node import Node, node_up
+from tests.waiting import eventually
 
 PATIENCE = 25.0
 
@@ -25,12 +26,6 @@ def node() -> Iterator[Node]:
 async def members(node: Node) -> AsyncIterator[Fleet]:
     async with fleet(node.address) as members:
         yield members
-
-
-async def _until(condition: Callable[[], bool]) -> None:
-    async with asyncio.timeout(PATIENCE):
-        while not condition():  # noqa: ASYNC110 (nothing tells)
-            await asyncio.sleep(0.01)
 
 
 async def test_each_member_gets_what_it_subscribed_to_once(members: Fleet) -> None:
@@ -67,7 +62,7 @@ async def test_what_became_of_a_message_is_told_without_waiting(members: Fleet) 
     told: list[int | None] = []
     for number in range(50):
         member.publish_then(told.append, "told/x", b"%d" % number, qos=1 + number % 2)
-    await _until(lambda: len(told) == 50)
+    await eventually(lambda: len(told) == 50, "all are answered", PATIENCE)
     assert set(told) == {hbroker.Reason.REASON_SUCCESS}
     assert [(await inbox.next(PATIENCE)).payload for _ in range(50)] == [b"%d" % n for n in range(50)]
 
@@ -156,7 +151,7 @@ async def test_members_come_and_go(node: Node) -> None:
             await some[0].publish("come/x", qos=1)
             await asyncio.gather(*(member.close() for member in some))
             assert len(members) == 0
-        await _until(lambda: members.counters()["members"] == 1)
+        await eventually(lambda: members.counters()["members"] == 1, "the members are gone", PATIENCE)
     assert node.status()["subscriptions"] == 0
 
 

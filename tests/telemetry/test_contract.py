@@ -13,7 +13,7 @@ from hbroker.runtime.telemetry import preload
 from hbroker.spark_analysis import losses
 from hbroker.spark_analysis.schema import BUCKETS, FILE_NAME, SCHEMAS, VERSION, VERSION_KEY
 from tests.telemetry.reading import files, rows
-from tests.telemetry.test_journal import Clocks, journal_in, note, owner
+from tests.telemetry.test_journal import write_one_of_each
 
 preload()
 
@@ -24,12 +24,7 @@ MAY_BE_NULL = {"topics": ["topic"], "nodes": ["parent"]}
 @pytest.fixture
 def written(tmp_path: Path) -> Path:
     """A directory into which a node's core and journal wrote one file of each kind."""
-    clocks, core = Clocks(), owner()
-    journal = journal_in(tmp_path, clocks)
-    core.publish("home/kitchen/oven", b"180")
-    clocks.pass_time(1)
-    note(journal, core)
-    journal.close()
+    write_one_of_each(tmp_path)
     return tmp_path
 
 

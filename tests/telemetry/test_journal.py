@@ -97,13 +97,18 @@ def note(journal: Journal, core: Engine) -> None:
     journal.note(FACTS, load)
 
 
-def test_the_columns_are_those_that_readers_rely_on(tmp_path: Path) -> None:
+def write_one_of_each(directory: Path) -> None:
+    """One file of each kind, of a second in which one message passed."""
     clocks, core = Clocks(), owner()
-    journal = journal_in(tmp_path, clocks)
+    journal = journal_in(directory, clocks)
     core.publish("home/kitchen/oven", b"180")
     clocks.pass_time(1)
     note(journal, core)
     journal.close()
+
+
+def test_the_columns_are_those_that_readers_rely_on(tmp_path: Path) -> None:
+    write_one_of_each(tmp_path)
     for kind, schema in (("topics", TOPICS), ("nodes", NODES)):
         (path,) = files(tmp_path, kind)
         written = pq.ParquetFile(path)

@@ -100,6 +100,15 @@ def test_the_oldest_give_way_to_the_bound_whatever_the_clock_does(tmp_path: Path
     assert files(tmp_path) == [f"date={DAY}/node=kitchen/nodes-7-{number}.parquet" for number in (5, 6, 7)]
 
 
+def test_of_a_day_to_which_the_clock_stepped_back_the_files_go_first(tmp_path: Path) -> None:
+    clock = Clock()
+    shelf = shelf_in(tmp_path, clock, keep_bytes=100)
+    for number, day in enumerate(("2026-11-21", "2026-11-20")):
+        shelf.put("nodes", day, 7, number, filled(100, clock))
+        shelf.tidy()
+    assert files(tmp_path) == ["date=2026-11-21/node=kitchen/nodes-7-0.parquet"]
+
+
 def test_days_go_with_their_last_file(tmp_path: Path) -> None:
     clock = Clock()
     shelf = shelf_in(tmp_path, clock)

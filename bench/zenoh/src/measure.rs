@@ -57,6 +57,7 @@ fn plan(flags: &Flags, shape: &Shape) -> Result<Plan> {
         topics: 1,
         payload: flags.need("payload")?,
         qos: flags.need("qos")?,
+        polls: false,
     })
 }
 

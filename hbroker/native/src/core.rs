@@ -54,7 +54,7 @@ enum Driver {
 impl Core {
     /// One engine, in virtual time.
     pub fn in_virtual_time(config: Config) -> Self {
-        let shared = Shared::new(&config);
+        let shared = Shared::new(&config, 1);
         let taker = load::taker(&config, 1);
         let engine = Engine::new(config, 0, 1, shared.clone());
         Self { driver: Driver::Virtual(Box::new(Mutex::new((engine, 0)))), shared, taker }
@@ -65,7 +65,7 @@ impl Core {
     /// # Errors
     /// The address cannot be bound, or a thread not be started.
     pub fn on_threads(config: Config, listen: SocketAddr, workers: u8) -> io::Result<Self> {
-        let shared = Shared::new(&config);
+        let shared = Shared::new(&config, workers);
         let taker = load::taker(&config, workers);
         let engines = (0..workers).map(|worker| Engine::new(config.clone(), worker, workers, shared.clone()));
         let endpoint = Endpoint::new(engines.collect(), listen)?;
@@ -79,7 +79,7 @@ impl Core {
 
     /// A client in a load, whose thread others have.
     pub fn of_load(config: &Config, endpoint: Arc<LoadEndpoint>) -> Self {
-        Self { shared: Shared::new(config), driver: Driver::Load(endpoint), taker: None }
+        Self { shared: Shared::new(config, 1), driver: Driver::Load(endpoint), taker: None }
     }
 
     /// The threads and sockets; `None` in virtual time, and for a member of a hive.

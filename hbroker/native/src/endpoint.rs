@@ -2,6 +2,7 @@
 
 pub mod egress;
 pub mod fleet;
+pub mod moderation;
 pub mod socket;
 pub mod station;
 pub mod traffic;

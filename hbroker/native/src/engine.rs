@@ -47,6 +47,7 @@ pub mod sharing;
 pub mod standing;
 pub mod subscribing;
 mod throttle;
+mod told;
 pub mod turns;
 pub mod unclaimed;
 
@@ -69,7 +70,7 @@ use crate::engine::event::{DownReason, Event};
 use crate::engine::forward::Forwarder;
 use crate::engine::inbox::Inbox;
 use crate::engine::ledger::Ticket;
-use crate::engine::links::Links;
+use crate::engine::links::{Links, Place};
 use crate::engine::outlet::{Handoff, Outlet};
 use crate::engine::parts::Splitter;
 use crate::engine::pauses::Pauses;
@@ -87,6 +88,7 @@ use crate::load::Load;
 use crate::sink::DatagramSink;
 use crate::tables::retained::RetainedStore;
 use crate::token::TokenKeys;
+use crate::wire::Room;
 
 /// How often what waits for missing parts is looked through.
 const HOUSEKEEPING: Micros = 5_000_000;
@@ -102,10 +104,11 @@ pub struct Shared {
 }
 
 impl Shared {
-    /// For the workers of one core.
-    pub fn new(config: &Config) -> Self {
+    /// For so many workers of one core.
+    pub fn new(config: &Config, workers: u8) -> Self {
+        let directory = if workers > 1 { Directory::new(config.seed) } else { Directory::of_one() };
         Self {
-            directory: Arc::new(Directory::new(config.seed)),
+            directory: Arc::new(directory),
             retained: Arc::new(Mutex::new(RetainedStore::new(config.retained_bytes))),
             standings: Arc::new(Standings::new(config.seed)),
             opened: Arc::default(),
@@ -161,6 +164,8 @@ pub struct Engine {
     /// When the messages came that are timed and have just left.
     departed: Vec<Micros>,
     housekeeping: Micros,
+    /// For the packets of the next datagram.
+    room: Room,
 }
 
 impl Engine {
@@ -176,7 +181,7 @@ impl Engine {
             worker,
             workers,
             out: Outlet {
-                links: Links::new(worker, keyed),
+                links: Links::new(worker, keyed, link_config(&config)),
                 sessions: Sessions::new(worker, config.queue_memory / usize::from(workers), keyed),
                 loose: Loose::default(),
                 standings: (workers > 1).then(|| Arc::clone(&shared.standings)),
@@ -195,6 +200,7 @@ impl Engine {
             throttle: Throttle::default(),
             departed: Vec::new(),
             housekeeping: Micros::MAX,
+            room: Room::default(),
             shared,
             config,
         }
@@ -234,7 +240,7 @@ impl Engine {
             counted.commit(destination, start);
         }
         let departed = &mut self.departed;
-        links.drain_touched(|entry| {
+        links.drain_touched(now, |entry| {
             let is_left = entry.link.poll_transmit(now, &mut counted);
             entry.timed.take_departed(&entry.link, departed);
             is_left
@@ -300,7 +306,7 @@ impl Engine {
 
     #[cfg(test)]
     fn undrained(&self) -> Vec<(&'static str, usize)> {
-        let links = self.out.links.iter().filter(|entry| !entry.link.is_drained()).count();
+        let links = self.out.links.iter().filter_map(Place::link).filter(|link| !link.is_drained()).count();
         let mut left =
             vec![("loose", self.loose.len()), ("handoffs", self.out.handoffs.len()), ("links", links)];
         match &self.side {
@@ -317,7 +323,7 @@ impl Engine {
     pub fn is_drained(&self) -> bool {
         self.loose.is_empty()
             && self.out.handoffs.is_empty()
-            && self.out.links.iter().all(|entry| entry.link.is_drained())
+            && self.out.links.iter().filter_map(Place::link).all(Link::is_drained)
             && match &self.side {
                 Side::Node(forwarder) => forwarder.open_messages() == 0,
                 Side::Client(client) => client.publisher.is_drained(),
@@ -353,11 +359,8 @@ impl Engine {
             session,
             incarnation: self.config.incarnation.wrapping_add(opened),
             past: if inbound { None } else { links.past(peer) },
-            max_datagram: self.config.max_datagram,
-            queue_bytes: self.config.link_queue_bytes,
-            keep_alive: self.config.keep_alive,
-            idle_timeout: self.config.idle_timeout,
             role,
+            ..link_config(&self.config)
         };
         let id = links.insert(Link::new(config, peer, token, now), session, inbound);
         links.touch(id);
@@ -378,7 +381,7 @@ impl Engine {
             Side::Node(_) if entry.inbound => self.detach(now, &entry),
             Side::Node(_) => {}
             Side::Client(client) => {
-                let tickets: Vec<_> = entry.ledger.take_all().collect();
+                let tickets: Vec<_> = entry.ledger.take_all().map(|(ticket, _)| ticket).collect();
                 self.out.counters.drop_many(Drop::SessionEnded, entry.link.unsent() as u64);
                 client.inbox.forget_link(id);
                 client.publisher.zones.forget(Some(peer.address));
@@ -402,6 +405,20 @@ impl Engine {
     /// Where the events of a session's links wait.
     fn lane_of(&self, session: u64) -> Lane {
         if session == self.config.session { Lane::Own } else { Lane::Session(session) }
+    }
+}
+
+/// What all links of an engine have in common.
+fn link_config(config: &Config) -> LinkConfig {
+    LinkConfig {
+        session: 0,
+        incarnation: 0,
+        past: None,
+        max_datagram: config.max_datagram,
+        queue_bytes: config.link_queue_bytes,
+        keep_alive: config.keep_alive,
+        idle_timeout: config.idle_timeout,
+        role: Role::Acceptor,
     }
 }
 

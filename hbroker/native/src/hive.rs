@@ -71,7 +71,7 @@ impl Common {
     pub fn new(config: Config, workers: u8) -> Self {
         Self {
             workers,
-            shared: Shared::new(&config),
+            shared: Shared::new(&config, workers),
             homes: Directory::new(config.seed),
             inquiries: Mutex::new(Inquiries::new(Keyed::new(config.seed))),
             config,

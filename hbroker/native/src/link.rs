@@ -4,7 +4,7 @@
 //! so, `arrivals` puts reliable packets into the order of their chains. Out: `outbox` holds what was never sent,
 //! `deliveries` and `pubacks` what must be repeated until it is acknowledged, and `recovery` decides what is
 //! acknowledged, what is lost and how much may be in flight. `lineage` knows the peer's runs apart, `quiet` when it was
-//! last heard. `seal` makes the datagrams, `verdict` does what `recovery` decided. A link knows nothing of topics.
+//! last heard. `rest` keeps a link of which nothing is under way in little memory. `seal` makes the datagrams, `verdict` does what `recovery` decided. A link knows nothing of topics.
 //!
 //! For each datagram: [`Link::handle_header`], then [`Link::receive`] for each reliable packet, then
 //! [`Link::finish_datagram`]. After a batch of them, or of packets queued: [`Link::poll_transmit`].
@@ -27,6 +27,7 @@ pub mod pubacks;
 mod quiet;
 pub mod ranges;
 pub mod recovery;
+pub mod rest;
 pub mod rtt;
 mod seal;
 mod verdict;
@@ -85,6 +86,8 @@ pub struct Link {
     is_established: bool,
     /// The peer acknowledged something that was sent here.
     is_answered: bool,
+    /// The peer's end is of a link with an end before this one (`mismatch`).
+    is_mismatched: bool,
     lineage: Lineage,
 
     acks: Acks,
@@ -115,6 +118,7 @@ impl Link {
             token_since: 1,
             is_established: config.role == Role::Acceptor,
             is_answered: false,
+            is_mismatched: false,
             lineage: Lineage::new(config.past),
             acks: Acks::new(),
             arrivals: Arrivals::default(),
@@ -140,13 +144,24 @@ impl Link {
         self.config.role == Role::Adopter && self.lineage.peer().is_none()
     }
 
+    /// The peer's end took something from an end before this one, so it is of a link with that (§3.6): what it acknowledges and answers
+    /// has the numbers of that link. It ends with the first datagram that it gets from here.
+    pub fn mismatch(&mut self) {
+        self.is_mismatched = true;
+    }
+
+    /// Whether what the peer acknowledges and answers is none of this link's.
+    pub fn is_mismatched(&self) -> bool {
+        self.is_mismatched
+    }
+
     /// Takes a datagram's header, which names this link's session, and the acknowledgement in it.
     pub fn handle_header(&mut self, now: Micros, header: &Header<'_>, source: SocketAddr) -> Arrival {
         if let Some(stray) = self.lineage.check(header.incarnation) {
             return stray;
         }
         self.quiet.on_received(now);
-        if let Some(ack) = &header.ack {
+        if let Some(ack) = header.ack.as_ref().filter(|_| !self.is_mismatched) {
             self.handle_acknowledgement(now, ack);
         }
         if header.number == 0 {
@@ -289,6 +304,11 @@ impl Link {
         self.deliveries.is_empty() || self.deliveries.bytes() + bytes <= self.config.queue_bytes
     }
 
+    /// Whether messages to be delivered find room, of so many bytes in all.
+    pub fn has_room_for_all(&self, bytes: usize) -> bool {
+        bytes <= MOST_BODY && self.deliveries.bytes() + bytes <= self.config.queue_bytes
+    }
+
     /// Queues a packet to be delivered; returns its number.
     pub fn queue_reliable(
         &mut self,
@@ -296,13 +316,24 @@ impl Link {
         body_field: Bytes,
         retained_for: Option<u64>,
     ) -> Result<u64, QueueFull> {
+        self.queue_batch(chain, body_field, 1, retained_for)
+    }
+
+    /// Queues so many packets to be delivered, all or none, whose body fields (one for each) lie end to end; returns the first one's number.
+    pub fn queue_batch(
+        &mut self,
+        chain: Chain,
+        body_fields: Bytes,
+        count: u32,
+        retained_for: Option<u64>,
+    ) -> Result<u64, QueueFull> {
         let reserve = if chain == Chain::Control { CONTROL_RESERVE } else { 0 };
-        let queued = self.deliveries.bytes() + body_field.len();
-        if queued > self.config.queue_bytes + reserve || body_field.len() > MOST_BODY {
+        let queued = self.deliveries.bytes() + body_fields.len();
+        if queued > self.config.queue_bytes + reserve || body_fields.len() > MOST_BODY {
             return Err(QueueFull);
         }
-        self.outbox.push_reliable();
-        Ok(self.deliveries.push(chain, body_field, retained_for))
+        self.outbox.push_reliable(count);
+        Ok(self.deliveries.push(chain, body_fields, count, retained_for))
     }
 
     /// Unreliable packets queued so far, and those that have left.

@@ -32,14 +32,14 @@ mod tests;
 
 pub use acks::{AckView, CutView, PubAckView};
 pub use emit::{
-    AckOut, HeaderOut, PublishOut, packet_len, put_challenge_field, put_credit_field, put_header, put_packet,
-    put_padding, put_part_field, put_ping_field, put_pong_field, put_puback_field, put_publish_field,
-    put_reset_field,
+    AckOut, HeaderOut, PacketHead, PublishOut, packet_len, put_challenge_field, put_credit_field, put_header,
+    put_packet, put_padding, put_part_field, put_ping_field, put_pong_field, put_puback_field,
+    put_publish_field, put_reset_field,
 };
-pub use publish::{FragmentView, PublishView, field_of, message_of};
+pub use publish::{FragmentView, PublishView, field_of, first_field, message_of};
 pub use records::{QueuedRecord, SeenRecord, queued_record, seen_record};
 pub use requests::{request_of, session_of};
-pub use view::{Body, DatagramView, Header, Kind, PacketView};
+pub use view::{Body, DatagramView, Header, Kind, PacketView, Room};
 
 /// The largest payload of a UDP datagram over IPv4.
 pub const MAX_DATAGRAM: usize = 65_507;

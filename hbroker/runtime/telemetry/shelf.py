@@ -78,7 +78,9 @@ class Shelf:
                 fresh.unlink()
             raise
         self._days[day] = self._days.get(day, 0) + size
-        if self._oldest is not None and self._oldest[0] == day:
+        if self._oldest is not None and day < self._oldest[0]:
+            self._oldest = None  # The clock stepped back.
+        elif self._oldest is not None and day == self._oldest[0]:
             self._oldest[1].append(_Kept(path, size, self._clock()))
 
     def tidy(self) -> None:

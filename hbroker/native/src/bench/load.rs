@@ -35,6 +35,8 @@ pub struct Plan {
     pub topics: u64,
     pub payload: usize,
     pub qos: u8,
+    /// Its thread asks for news without sleeping: it takes all of a CPU, and no time to be woken.
+    pub polls: bool,
 }
 
 /// Publishers that have one pace, and are counted together.
@@ -303,6 +305,13 @@ impl Load {
         let Some(start) = self.running else { return 0 };
         let stream = &self.streams[stream];
         stream.pace.allows(now.saturating_sub(start), stream.sent, stream.under_way())
+    }
+
+    /// Whether a publisher, or else a subscriber, is of a group that keeps to a rate beside others that do not.
+    pub fn is_prompt(&self, stream: Option<usize>, subscriber: Option<usize>) -> bool {
+        let heard = |subscriber: usize| self.subscribers.get(subscriber).map(|one| one.first);
+        let stream = stream.or_else(|| heard(subscriber?)).and_then(|stream| self.streams.get(stream));
+        stream.is_some_and(|one| one.pace.is_paced()) && !self.streams.iter().all(|one| one.pace.is_paced())
     }
 
     /// When the next message of a paced publisher is due; `None`: none is paced, or their windows are full.

@@ -41,6 +41,11 @@ impl Pace {
         }
     }
 
+    /// Its messages are due at certain times.
+    pub fn is_paced(&self) -> bool {
+        self.tact.is_some()
+    }
+
     /// When this message is due; `None`: as soon as the window allows.
     pub fn due(&self, number: u64) -> Option<Nanos> {
         self.tact.map(|tact| (tact.first + number as f64 * tact.distance) as Nanos)

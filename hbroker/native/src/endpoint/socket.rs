@@ -18,25 +18,21 @@ use socket2::{Domain, Protocol, Socket as Builder, Type};
 
 use crate::endpoint::traffic::{Counters, Outgoing, SendError, add, is_elsewhere};
 
+mod arrivals;
 #[cfg(target_os = "linux")]
 mod linux;
 #[cfg(not(target_os = "linux"))]
 mod portable;
 
+use arrivals::WIDTH;
+pub use arrivals::{Arrivals, Intake};
 #[cfg(target_os = "linux")]
 use linux::{receive, send};
 #[cfg(not(target_os = "linux"))]
 use portable::{receive, send};
 
-/// Messages in one system call, at most.
-const WIDTH: usize = 32;
-/// No UDP message is longer, even one that GRO put together.
-const SLOT_BYTES: usize = 65_536;
-/// Slots are not a power of two apart, or they would compete for the same lines of the cache.
-const SLOT_STRIDE: usize = SLOT_BYTES + 33 * 64;
-/// What one receive may bring in, so that it stays in the cache until it is worked through.
-const BATCH_BYTES: usize = 256 * 1024;
-const MIN_WIDTH: usize = 4;
+/// Calls in which a socket is emptied before what came is worked through.
+const MOST_CALLS: usize = 8;
 
 /// How a socket is set up.
 #[derive(Clone, Copy, Debug)]
@@ -52,60 +48,6 @@ pub struct Options {
 impl Default for Options {
     fn default() -> Self {
         Self { shared: false, segmentation: true, buffer_bytes: 8 * 1024 * 1024 }
-    }
-}
-/// What one receive brought in. Made once, used again and again.
-pub struct Arrivals {
-    slots: Box<[u8]>,
-    messages: Vec<Arrived>,
-    /// How many messages the next receive may take, so that `BATCH_BYTES` are not exceeded by much.
-    width: usize,
-    #[cfg(target_os = "linux")]
-    names: Box<[libc::sockaddr_storage]>,
-    #[cfg(target_os = "linux")]
-    controls: Box<[linux::Control]>,
-}
-
-struct Arrived {
-    source: SocketAddr,
-    length: usize,
-    segment: usize,
-}
-
-impl Arrivals {
-    pub fn new() -> Self {
-        Self {
-            slots: vec![0; WIDTH * SLOT_STRIDE].into_boxed_slice(),
-            messages: Vec::with_capacity(WIDTH),
-            width: WIDTH,
-            #[cfg(target_os = "linux")]
-            names: vec![linux::no_name(); WIDTH].into_boxed_slice(),
-            #[cfg(target_os = "linux")]
-            controls: vec![linux::Control::EMPTY; WIDTH].into_boxed_slice(),
-        }
-    }
-
-    /// The datagrams, in order of arrival, each with its source.
-    pub fn datagrams(&self) -> impl Iterator<Item = (SocketAddr, &[u8])> {
-        self.messages.iter().zip(self.slots.chunks(SLOT_STRIDE)).flat_map(|(message, slot)| {
-            slot[..message.length].chunks(message.segment).map(|datagram| (message.source, datagram))
-        })
-    }
-
-    /// Forgets them.
-    pub fn clear(&mut self) {
-        self.messages.clear();
-    }
-
-    fn settle(&mut self, counters: &Counters) -> usize {
-        let bytes: usize = self.messages.iter().map(|m| m.length).sum();
-        let datagrams = self.messages.iter().map(|m| m.length.div_ceil(m.segment)).sum();
-        add(&counters.datagrams_in, datagrams);
-        add(&counters.bytes_in, bytes);
-        if let Some(mean) = bytes.checked_div(self.messages.len()) {
-            self.width = (BATCH_BYTES / mean.max(1)).clamp(MIN_WIDTH, WIDTH);
-        }
-        datagrams
     }
 }
 
@@ -148,16 +90,47 @@ impl Socket {
         self.segments
     }
 
-    /// Takes in what waits, up to a batch; returns how many datagrams that was (0: nothing waits).
-    pub fn receive(&self, arrivals: &mut Arrivals, counters: &Counters) -> io::Result<usize> {
-        arrivals.messages.clear();
+    /// Takes in what waits, up to what one call takes. All of it has its turn.
+    pub fn receive(&self, arrivals: &mut Arrivals, counters: &Counters) -> io::Result<Intake> {
+        arrivals.clear();
+        let may_wait = self.call(arrivals, counters)?;
+        Ok(Intake { datagrams: arrivals.take_all(), may_wait })
+    }
+
+    /// Takes in all that waits, and chooses whose turn it is. Here `arrivals` are of this socket alone.
+    pub fn receive_fairly(&self, arrivals: &mut Arrivals, counters: &Counters) -> io::Result<Intake> {
+        arrivals.clear();
+        let mut may_wait = true;
+        for _ in 0..MOST_CALLS {
+            may_wait = self.call(arrivals, counters)?;
+            add(&counters.receive_shed, arrivals.shed());
+            if !may_wait {
+                break;
+            }
+        }
+        let chosen = arrivals.choose();
+        Ok(Intake { may_wait: may_wait || chosen.may_wait, ..chosen })
+    }
+
+    /// Asks the kernel once; returns whether more may wait.
+    fn call(&self, arrivals: &mut Arrivals, counters: &Counters) -> io::Result<bool> {
+        let width = arrivals.prepare();
+        if width == 0 {
+            return Ok(true);
+        }
         add(&counters.receive_calls, 1);
-        match receive(&self.inner, arrivals, counters) {
-            Ok(()) => Ok(arrivals.settle(counters)),
-            Err(error) if matches!(error.raw_os_error(), Some(libc::EAGAIN | libc::EINTR)) => Ok(0),
+        match receive(&self.inner, arrivals, width, counters) {
+            Ok(taken) => {
+                let (datagrams, bytes) = arrivals.adapt(taken);
+                add(&counters.datagrams_in, datagrams);
+                add(&counters.bytes_in, bytes);
+                Ok(taken == width)
+            }
+            Err(error) if error.raw_os_error() == Some(libc::EAGAIN) => Ok(false),
+            Err(error) if error.raw_os_error() == Some(libc::EINTR) => Ok(true),
             Err(error) if is_elsewhere(&error) => {
                 add(&counters.receive_errors, 1);
-                Ok(0)
+                Ok(true)
             }
             Err(error) => Err(error),
         }

@@ -11,10 +11,14 @@ pub struct Counters {
     pub datagrams_in: AtomicU64,
     pub bytes_in: AtomicU64,
     pub receive_calls: AtomicU64,
+    /// How often the worker held off before it listened again (`moderation`).
+    pub hold_offs: AtomicU64,
     /// Errors on receiving that concern some earlier datagram to somebody else (RFC 1122 §4.1.3.3).
     pub receive_errors: AtomicU64,
     /// What the kernel threw away because the receive buffer was full.
     pub receive_overflow: AtomicU64,
+    /// What was thrown away here, of those of whom most waited.
+    pub receive_shed: AtomicU64,
     pub datagrams_out: AtomicU64,
     pub bytes_out: AtomicU64,
     pub send_calls: AtomicU64,
@@ -27,13 +31,15 @@ pub struct Counters {
 
 impl Counters {
     /// The values by name.
-    pub fn snapshot(&self) -> [(&'static str, u64); 12] {
+    pub fn snapshot(&self) -> [(&'static str, u64); 14] {
         [
             ("socket.datagrams_in", &self.datagrams_in),
             ("socket.bytes_in", &self.bytes_in),
             ("socket.receive_calls", &self.receive_calls),
+            ("socket.hold_offs", &self.hold_offs),
             ("socket.receive_errors", &self.receive_errors),
             ("drop.receive_overflow", &self.receive_overflow),
+            ("drop.receive_shed", &self.receive_shed),
             ("socket.datagrams_out", &self.datagrams_out),
             ("socket.bytes_out", &self.bytes_out),
             ("socket.send_calls", &self.send_calls),

@@ -1,7 +1,9 @@
 //! One thread, one socket, one sans-IO machine.
 //!
-//! The worker takes the machine's lock for one batch at a time, so that a caller's thread gets its turn. It does not sleep
-//! before it has asked the socket once more; while it works, everything due to a peer gathers and leaves together.
+//! The worker takes the machine's lock for one batch at a time, so that a caller's thread gets its turn. After one of many
+//! datagrams it does not sleep before it has asked the socket once more; after few, which takes no time in which many could come, it
+//! lets the sleep itself ask. While it works, everything due to a peer gathers and leaves together. Under load
+//! it holds off before it listens again, so that it is not woken for every datagram ([`Moderation`]).
 
 use std::io;
 use std::net::SocketAddr;
@@ -13,12 +15,17 @@ use std::time::Duration;
 
 use crate::Micros;
 use crate::endpoint::fleet::Fleet;
-use crate::endpoint::socket::{self, Arrivals, Interest, Socket};
+use crate::endpoint::moderation::Moderation;
+use crate::endpoint::socket::{self, Arrivals, Intake, Interest, Socket};
 use crate::endpoint::station::Station;
+use crate::endpoint::traffic;
 use crate::sink::DatagramSink;
 
 /// Handoffs that a worker takes in under one hold of the lock.
 const HANDOFFS_PER_TURN: usize = 512;
+
+/// Datagrams that are worked through before others are likely to have come.
+const FEW: usize = 2;
 
 /// What a worker drives: bytes and time come in; datagrams, output and a deadline come out.
 pub trait Machine: Send + 'static {
@@ -57,6 +64,7 @@ pub struct Worker<M: Machine> {
     /// A handoff whose mailbox is full. Until it is delivered the worker takes in no more datagrams.
     stalled: Option<(u8, M::Handoff)>,
     blocked: bool,
+    moderation: Moderation,
 }
 
 /// What a worker's thread drives next.
@@ -80,7 +88,17 @@ impl<M: Machine> Worker<M> {
         let socket = Arc::new(socket);
         let (station, mail) = Station::new(machine, Arc::clone(&socket), fleet)?;
         let station = Arc::new(station);
-        Ok(Self { index, station, peers: Vec::new(), socket, mail, stalled: None, blocked: false })
+        let moderation = Moderation::default();
+        Ok(Self {
+            index,
+            station,
+            peers: Vec::new(),
+            socket,
+            mail,
+            stalled: None,
+            blocked: false,
+            moderation,
+        })
     }
 
     pub fn station(&self) -> Arc<Station<M>> {
@@ -106,14 +124,14 @@ impl<M: Machine> Worker<M> {
     pub fn step(&mut self, arrivals: &mut Arrivals) -> io::Result<Step> {
         let waker = &self.station.waker;
         waker.end_sleep(!waker.is_sleeping());
-        let received = self.receive(arrivals)?;
+        let Intake { may_wait, .. } = self.socket.receive(arrivals, &self.station.counters)?;
         let Turn { again } = self.turn(arrivals)?;
         // To others it sleeps between steps: who has work for it rings.
         let notified = !self.station.waker.begin_sleep();
         let deadline = self.station.waker.deadline();
         let due = (deadline != Micros::MAX)
             .then(|| Duration::from_micros(deadline.saturating_sub(self.station.fleet.clock.now())));
-        Ok(Step { again: received > 0 || again || notified || self.blocked, due })
+        Ok(Step { again: may_wait || again || notified || self.blocked, due })
     }
 
     /// What is readable when a step is due: the socket, and the bell.
@@ -125,20 +143,23 @@ impl<M: Machine> Worker<M> {
         let mut arrivals = Arrivals::new();
         let mut due = true;
         while !self.station.fleet.stop.load(Ordering::Acquire) {
-            let received = self.receive(&mut arrivals)?;
-            if received > 0 || due {
+            let Intake { datagrams, may_wait } = self.receive(&mut arrivals)?;
+            self.moderation.took(arrivals.bytes());
+            if datagrams > 0 || may_wait || due {
                 due = self.turn(&mut arrivals)?.again;
-            } else {
-                self.sleep()?;
-                due = true;
+                if due || may_wait || datagrams > FEW || self.moderation.is_much() {
+                    continue;
+                }
             }
+            self.sleep()?;
+            due = true;
         }
         self.turn(&mut arrivals).map(drop)
     }
 
-    fn receive(&mut self, arrivals: &mut Arrivals) -> io::Result<usize> {
+    fn receive(&mut self, arrivals: &mut Arrivals) -> io::Result<Intake> {
         if self.stalled.is_some() {
-            return Ok(0);
+            return Ok(Intake::default());
         }
         self.socket.receive(arrivals, &self.station.counters)
     }
@@ -214,11 +235,15 @@ impl<M: Machine> Worker<M> {
         if !waker.begin_sleep() {
             return Ok(());
         }
-        let timeout = match waker.deadline() {
+        let due = match waker.deadline() {
             Micros::MAX => None,
             deadline => Some(Duration::from_micros(deadline.saturating_sub(self.station.fleet.clock.now()))),
         };
-        let interest = Interest { readable: self.stalled.is_none(), writable: self.blocked };
+        let hold_off = self.moderation.hold_off();
+        traffic::add(&self.station.counters.hold_offs, usize::from(hold_off.is_some()));
+        let timeout = hold_off.into_iter().chain(due).min();
+        let listens = self.stalled.is_none() && hold_off.is_none();
+        let interest = Interest { readable: listens, writable: self.blocked };
         let rung = socket::wait(&self.socket, interest, waker.as_fd(), timeout);
         waker.end_sleep(*rung.as_ref().unwrap_or(&false));
         rung.map(drop)

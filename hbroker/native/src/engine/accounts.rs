@@ -7,36 +7,37 @@ const REASONS: [Drop; 6] =
     [Drop::QueueFull, Drop::Away, Drop::SessionEnded, Drop::SessionExpired, Drop::Moved, Drop::Regrouped];
 
 /// Accepted is delivered, expired, dropped and still here, in sum, at any time.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Accounts {
     pub accepted: u64,
     pub delivered: u64,
     pub expired: u64,
-    dropped: [u64; REASONS.len()],
+    /// `None`: nothing was. So it is with most sessions.
+    dropped: Option<Box<[u64; REASONS.len()]>>,
 }
 
 impl Accounts {
     pub fn drop(&mut self, why: Drop, count: u64) {
-        self.dropped[Self::place_of(why)] += count;
+        if count > 0 {
+            self.dropped.get_or_insert_default()[Self::place_of(why)] += count;
+        }
     }
 
     /// What was dropped for this reason.
     pub fn dropped_as(&self, why: Drop) -> u64 {
-        self.dropped[Self::place_of(why)]
+        self.dropped.as_ref().map_or(0, |dropped| dropped[Self::place_of(why)])
     }
 
     /// What was dropped, by the reason's name; those that are zero left out.
     pub fn dropped(&self) -> impl Iterator<Item = (&'static str, u64)> + '_ {
-        REASONS
-            .iter()
-            .zip(self.dropped)
-            .filter(|(_, count)| *count > 0)
-            .map(|(why, count)| (why.name(), count))
+        let counts = self.dropped.iter().flat_map(|dropped| dropped.iter().copied());
+        REASONS.iter().zip(counts).filter(|(_, count)| *count > 0).map(|(why, count)| (why.name(), count))
     }
 
     /// What came and is neither delivered, nor expired, nor dropped.
     pub fn open(&self) -> u64 {
-        self.accepted - self.delivered - self.expired - self.dropped.iter().sum::<u64>()
+        let dropped: u64 = self.dropped.as_ref().map_or(0, |dropped| dropped.iter().sum());
+        self.accepted - self.delivered - self.expired - dropped
     }
 
     fn place_of(why: Drop) -> usize {
@@ -51,6 +52,9 @@ impl std::ops::AddAssign for Accounts {
         self.accepted += other.accepted;
         self.delivered += other.delivered;
         self.expired += other.expired;
-        self.dropped.iter_mut().zip(other.dropped).for_each(|(sum, count)| *sum += count);
+        if let Some(dropped) = other.dropped {
+            let sums = self.dropped.get_or_insert_default();
+            sums.iter_mut().zip(*dropped).for_each(|(sum, count)| *sum += count);
+        }
     }
 }

@@ -26,7 +26,7 @@ impl Engine {
         let Beaten { route, field } = &mut client.beaten;
         let (route, link) =
             route.as_ref().filter(|(route, _)| message.qos == 0 && *route.topic == *message.topic)?;
-        let entry = self.out.links.get(*link).filter(|_| client.publisher.holds(now, route))?;
+        let entry = self.out.links.awake(*link).filter(|_| client.publisher.holds(now, route))?;
         let bytes = message.payload.len() + message.topic.len();
         if entry.link.queued_bytes() + bytes >= self.config.link_queue_bytes {
             return None;

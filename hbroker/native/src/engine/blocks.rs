@@ -1,17 +1,17 @@
 //! Copies of short messages, many to an allocation.
 //!
-//! A block stays as long as one of the messages in it. So it is small: messages that stay when all around them have gone hold no more
-//! together than credit and the bounds of queues allow for as many of them (§9).
+//! A block stays as long as one of the messages in it. So it is small: messages that stay when all around them have gone hold little more
+//! together than credit and the bounds of queues allow for as many of them (§9). It has room for what one datagram brings that any path carries.
 
 use bytes::{Bytes, BytesMut};
 use smallvec::SmallVec;
 
-const BLOCK: usize = 1_024;
+const BLOCK: usize = crate::link::mtu::BASE;
 /// Longer messages have an allocation of their own.
 const LONGEST: usize = BLOCK / 2;
 
-/// Copies of messages that came together.
-pub type Copies = SmallVec<[Bytes; 16]>;
+/// Copies of messages, some of them end to end, and how many those are.
+pub type Copies = SmallVec<[(Bytes, u32); 2]>;
 
 /// Makes copies. The block that is not full yet is kept for the next.
 #[derive(Default)]
@@ -30,37 +30,31 @@ impl Blocks {
         self.block.split().freeze()
     }
 
-    /// Copies of many messages, in their order: those that fit a block are cut from it at once.
-    pub fn copy_all<M: AsRef<[u8]>>(&mut self, messages: impl Iterator<Item = M>) -> Copies {
-        let (mut copies, mut lengths): (Copies, SmallVec<[usize; 16]>) = Default::default();
-        for message in messages {
-            let message = message.as_ref();
-            if message.len() > LONGEST {
-                self.cut(&mut lengths, &mut copies);
-                copies.push(Bytes::copy_from_slice(message));
-                continue;
-            }
-            if self.block.capacity() - self.block.len() < message.len() {
-                self.cut(&mut lengths, &mut copies);
-                self.make_room(message.len());
-            }
-            self.block.extend_from_slice(message);
-            lengths.push(message.len());
-        }
-        self.cut(&mut lengths, &mut copies);
-        copies
-    }
-
     fn make_room(&mut self, bytes: usize) {
         if self.block.capacity() < bytes {
             self.block = BytesMut::with_capacity(BLOCK);
         }
     }
+}
 
-    /// Cuts what was gathered into messages of these lengths.
-    fn cut(&mut self, lengths: &mut SmallVec<[usize; 16]>, copies: &mut Copies) {
-        let mut gathered = self.block.split().freeze();
-        copies.extend(lengths.drain(..).map(|length| gathered.split_to(length)));
+/// Copies of messages that came together, in their order: end to end, as many as a block holds and `most` at most, in one that is theirs alone.
+pub fn copy_together<'m>(messages: impl Iterator<Item = &'m [u8]> + Clone, most: usize) -> Copies {
+    let (mut copies, mut left) = (Copies::new(), messages);
+    loop {
+        let (mut bytes, mut count) = (0, 0);
+        for message in left.clone().take(most) {
+            if count > 0 && bytes + message.len() > BLOCK {
+                break;
+            }
+            bytes += message.len();
+            count += 1;
+        }
+        if count == 0 {
+            return copies;
+        }
+        let mut block = Vec::with_capacity(bytes);
+        left.by_ref().take(count).for_each(|message| block.extend_from_slice(message));
+        copies.push((block.into(), count as u32));
     }
 }
 
@@ -75,24 +69,28 @@ mod tests {
 
     #[test]
     fn copies_share_a_block_until_it_is_full() {
-        let sizes = [100, 1, 500, 300, 200, 512, 513, 5_000, 0, 400];
+        let sizes = [100, 1, 500, 400, 200, 512, 601, 5_000, 0, 400];
         let messages: Vec<Vec<u8>> = sizes.iter().map(|&size| vec![size as u8; size]).collect();
         let mut blocks = Blocks::default();
-        let one_by_one: Vec<Bytes> = messages.iter().map(|message| blocks.copy(message)).collect();
-        let together = Blocks::default().copy_all(messages.iter());
-        for copies in [&one_by_one, &together.to_vec()] {
-            assert!(copies.iter().eq(&messages));
-            assert_eq!(shared(copies)[..5], [true, true, true, false, true]);
-        }
+        let copies: Vec<Bytes> = messages.iter().map(|message| blocks.copy(message)).collect();
+        assert!(copies.iter().eq(&messages));
+        assert_eq!(shared(&copies)[..5], [true, true, true, false, true]);
     }
 
     #[test]
-    fn what_comes_together_goes_on_in_the_block_that_is_there() {
-        let mut blocks = Blocks::default();
-        let mut copies = vec![blocks.copy(b"one")];
-        copies.extend(blocks.copy_all([b"two", b"six"].into_iter()));
-        copies.push(blocks.copy(b"ten"));
-        assert_eq!((copies.concat(), shared(&copies)), (b"onetwosixten".to_vec(), vec![true; 3]));
-        assert!(blocks.copy_all(std::iter::empty::<&[u8]>()).is_empty());
+    fn what_comes_together_lies_end_to_end_as_far_as_a_block_holds_it() {
+        let sizes = [100, 1, 500, 400, 200, 512, 601, 5_000, 0, 400];
+        let messages: Vec<Vec<u8>> = sizes.iter().map(|&size| vec![size as u8; size]).collect();
+        for (most, counts) in [(64, &[4, 2, 1, 1, 2][..]), (3, &[3, 3, 1, 1, 2])] {
+            let copies = copy_together(messages.iter().map(|message| &message[..]), most);
+            assert_eq!(copies.iter().map(|(_, count)| *count).collect::<Vec<_>>(), counts);
+            let mut left = messages.iter();
+            for (bytes, count) in &copies {
+                let expected: Vec<&[u8]> =
+                    left.by_ref().take(*count as usize).map(|message| &message[..]).collect();
+                assert_eq!(bytes, &expected.concat());
+            }
+        }
+        assert!(copy_together(std::iter::empty(), 64).is_empty());
     }
 }

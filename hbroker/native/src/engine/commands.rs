@@ -10,8 +10,9 @@ use crate::engine::accounts::Accounts;
 use crate::engine::counters::Tally;
 use crate::engine::event::{DownReason, Event};
 use crate::engine::forward::Forwarder;
+use crate::engine::links::Place;
 use crate::engine::parts::{Outgoing, Part};
-use crate::link::Role;
+use crate::link::{Link, Role};
 use crate::link_id::LinkId;
 use crate::tables::jurisdiction::{Cut, Decision, Grant};
 use crate::topic;
@@ -38,12 +39,12 @@ impl Engine {
 
     /// Whether the peer of a link opened it, and never answered there.
     pub fn is_one_sided(&self, link: LinkId) -> bool {
-        self.out.links.get(link).is_some_and(|entry| entry.link.is_one_sided())
+        self.out.links.get(link).is_some_and(Place::is_one_sided)
     }
 
     /// Where the peer of a link is now (§4.4); `None`: there is no such link.
     pub fn peer_of(&self, link: LinkId) -> Option<SocketAddr> {
-        Some(self.out.links.get(link)?.link.peer())
+        self.out.links.get(link).map(Place::address)
     }
 
     pub fn close(&mut self, now: Micros, link: LinkId) {
@@ -177,9 +178,9 @@ impl Engine {
     pub fn gauges(&self, mut with: impl FnMut(&str, u64)) {
         let links = &self.out.links;
         with("links", links.len() as u64);
-        with("sessions", links.iter().filter(|entry| entry.inbound).count() as u64);
-        with("publishers", links.iter().filter(|entry| entry.published).count() as u64);
-        let on_links: usize = links.iter().map(|entry| entry.link.queued_bytes()).sum();
+        with("sessions", links.iter().filter(|place| place.inbound()).count() as u64);
+        with("publishers", links.iter().filter(|place| place.published()).count() as u64);
+        let on_links: usize = links.iter().filter_map(Place::link).map(Link::queued_bytes).sum();
         with("queued_bytes", (on_links + self.out.sessions.waiting_bytes()) as u64);
         with("queued_messages", self.balance().1);
         with(

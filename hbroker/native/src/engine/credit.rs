@@ -36,9 +36,20 @@ impl Credit {
         self.open_messages < self.messages && (is_alone || self.open_bytes + bytes as u64 <= self.bytes)
     }
 
+    /// Whether so many messages may go, of so many bytes in all.
+    pub fn has_room_for(&self, messages: u32, bytes: usize) -> bool {
+        self.open_messages.saturating_add(messages) <= self.messages
+            && self.open_bytes + bytes as u64 <= self.bytes
+    }
+
     /// A message went.
     pub fn open(&mut self, bytes: usize) {
-        self.open_messages += 1;
+        self.open_all(1, bytes);
+    }
+
+    /// So many messages went, of so many bytes in all.
+    pub fn open_all(&mut self, messages: u32, bytes: usize) {
+        self.open_messages += messages;
         self.open_bytes += bytes as u64;
     }
 
@@ -49,7 +60,12 @@ impl Credit {
 
     /// The PUBACK of such a message came.
     pub fn settle(&mut self, bytes: usize) {
-        self.open_messages -= 1;
+        self.settle_all(1, bytes);
+    }
+
+    /// The PUBACKs of so many such messages came, of so many bytes in all.
+    pub fn settle_all(&mut self, messages: u32, bytes: usize) {
+        self.open_messages -= messages;
         self.open_bytes -= bytes as u64;
     }
 }
@@ -63,8 +79,10 @@ mod tests {
         let mut credit = Credit::default();
         credit.grant(3, 100);
         assert!(credit.has_room(1_000), "one alone, however large");
+        assert!(!credit.has_room_for(2, 101), "two together are not alone");
         credit.open(60);
         assert!(credit.has_room(40) && !credit.has_room(41));
+        assert!(credit.has_room_for(2, 40) && !credit.has_room_for(2, 41) && !credit.has_room_for(3, 3));
         credit.open(20);
         credit.open(20);
         assert!(!credit.has_room(0), "three are open");

@@ -39,8 +39,11 @@ impl Engine {
 
     /// Takes in a datagram that this worker or another one received.
     pub(super) fn take_datagram(&mut self, now: Micros, source: SocketAddr, datagram: &[u8]) {
-        match DatagramView::parse(datagram) {
-            Ok(view) => self.handle_view(now, source, &view, datagram),
+        match DatagramView::parse_in(std::mem::take(&mut self.room), datagram) {
+            Ok(view) => {
+                self.handle_view(now, source, &view, datagram);
+                self.room = view.into_room();
+            }
             Err(Malformed) => self.out.counters.drop(Drop::Malformed),
         }
     }
@@ -172,7 +175,7 @@ impl Engine {
 
     /// Hands on the packets that waited for the one before them, as far as there is room.
     pub(super) fn release(&mut self, now: Micros, id: LinkId) {
-        while let Some(entry) = self.out.links.get(id)
+        while let Some(entry) = self.out.links.awake(id)
             && let Some(raw) = entry.link.peek_released()
         {
             let source = entry.link.peer();
@@ -209,7 +212,7 @@ impl Engine {
         match (&packet.body, &self.side) {
             (Body::Publish(_), Side::Client(client)) => !client.inbox.is_full(),
             (Body::Control(_), _) => {
-                let entry = self.out.links.get(id);
+                let entry = self.out.links.awake(id);
                 entry.is_some_and(|entry| self.events.has_room(self.lane_of(entry.session)))
             }
             _ => true,
@@ -242,7 +245,7 @@ impl Engine {
     }
 
     fn hand_up(&mut self, id: LinkId, source: SocketAddr, packet: &[u8]) {
-        let Some(entry) = self.out.links.get(id) else {
+        let Some(entry) = self.out.links.awake(id) else {
             return;
         };
         let (lane, inbound) = (self.lane_of(entry.session), entry.inbound);
@@ -273,7 +276,10 @@ impl Engine {
             return self.hand_over(worker, source, datagram);
         }
         if matches!(self.side, Side::Client(_)) && session == self.config.session {
-            // A node that was handed our session opens its link (§5.4).
+            // A node that was handed our session opens its link (§5.4). What belongs to a link that is gone here does not.
+            if is_of_link_before(view) {
+                return self.out.counters.drop(Drop::UnknownSession);
+            }
             return self.accept(now, Role::Initiator, source, view, datagram.len());
         }
         if matches!(self.side, Side::Client(_)) || session == self.config.session {
@@ -317,6 +323,12 @@ impl Engine {
         // What a node opens tells by which token it knows the answers (§3.1).
         let token = if role == Role::Initiator { view.header.token.to_vec() } else { Vec::new() };
         if let Some(id) = self.open_link(now, role, view.header.session, source, token) {
+            if role == Role::Acceptor
+                && acknowledges(view)
+                && let Some(entry) = self.out.links.get_mut(id)
+            {
+                entry.link.mismatch();
+            }
             self.handle_inside(now, id, source, view, received);
         }
     }
@@ -379,7 +391,7 @@ impl Engine {
         view: &DatagramView<'_>,
         received: usize,
     ) {
-        let Some(entry) = self.out.links.get(id) else {
+        let Some(entry) = self.out.links.awake(id) else {
             return;
         };
         let inbound = entry.inbound;
@@ -395,7 +407,7 @@ impl Engine {
         self.end_link(now, id, reason);
         if inbound {
             self.accept(now, Role::Acceptor, source, view, received);
-        } else if view.header.ack.is_some() {
+        } else if is_of_link_before(view) {
             // The peer's new link is with the one that ends here, not with the next: to answer in that would only end it, too.
             self.out.links.note_past(peer, view.header.incarnation);
         }
@@ -414,6 +426,17 @@ impl Engine {
             entry.link.move_to(address);
         }
     }
+}
+
+/// Whether a datagram acknowledges or answers anything: its sender has a link already, so it does not begin one (§3.6).
+fn acknowledges(view: &DatagramView<'_>) -> bool {
+    view.header.ack.is_some() || view.packets().iter().any(|packet| matches!(packet.body, Body::PubAck(_)))
+}
+
+/// Whether a node's datagram is of a link that a client opened, or answered, before: what begins one has a token (§3.1), and acknowledges
+/// nothing.
+fn is_of_link_before(view: &DatagramView<'_>) -> bool {
+    view.header.token.is_empty() || acknowledges(view)
 }
 
 /// Whether a node takes this packet outside of a session, from an address that has proved itself.

@@ -1,32 +1,28 @@
 //! Runs of `QoS` 1 and 2: deliveries that follow one another over a link, with messages on one topic.
 //!
-//! They share what a run of `QoS` 0 shares (`run`), and what only a message costs that is kept: the memory for its bytes, and the record
-//! of what it waits for. Each has its own delivery to each subscriber all the same, and is acknowledged for itself. Whatever is not plain, or came
-//! out of turn, goes by [`Engine::forward`].
-
-use smallvec::SmallVec;
+//! They share what a run of `QoS` 0 shares (`run`), and what only a message costs that is kept: the memory for its bytes, the record
+//! of what it waits for, and, of each piece of memory that they lie in, a record with each session that gets them (a
+//! [`Consignment`]). Each has its own delivery to each subscriber all the same, and is acknowledged for itself. Where a link does not take them all at once
+//! they go on one by one. Whatever is not plain, or came out of turn, goes by [`Engine::forward`].
 
 use super::run::{Notes, Run, is_plain, is_same};
 use super::{Engine, Side};
 use crate::Micros;
 use crate::broken::Defect;
-use crate::engine::blocks::Copies;
+use crate::engine::blocks::copy_together;
 use crate::engine::distribution::{Distribution, Origin};
 use crate::engine::forward::{Forwarder, wants};
-use crate::engine::ledger::Ticket;
-use crate::engine::outlet::Outlet;
-use crate::engine::parcel::Parcel;
+use crate::engine::ledger::{Places, Span};
+use crate::engine::outlet::{Outlet, Target};
+use crate::engine::parcel::{Consignment, Parcel};
 use crate::engine::parts::chain_of;
 use crate::link::pubacks::Success;
 use crate::link_id::{LinkId, SessionKey};
-use crate::tables::match_set::Subscriber;
+use crate::tables::match_set::{Overflow, Subscriber};
 use crate::wire::{Body, PacketView, PublishView};
 
 /// Messages of one run at most: each has a place in a record.
 const MOST: usize = 1_024;
-
-/// The ticket of each message of a run that its PUBACK waits for.
-type Held = SmallVec<[Ticket; 16]>;
 
 impl Engine {
     /// Forwards the run that these packets begin with; how many messages that were. 0: they begin with none, it is not plain, or what
@@ -41,7 +37,7 @@ impl Engine {
             return 0;
         };
         let length = run_length(packets);
-        let entry = self.out.links.get(id).filter(|entry| {
+        let entry = self.out.links.awake(id).filter(|entry| {
             // The first message of a link makes its session a publisher's.
             let is_ready = length > 1 && entry.inbound && entry.published;
             is_ready && entry.refusals.is_empty() && entry.link.is_next(packets[0].delivery)
@@ -101,15 +97,19 @@ impl Forwarder {
             return true;
         }
         let is_early = first.ack_queued || Defect::AcknowledgesEarly.is_present();
-        let held = if is_early { Held::new() } else { hold(distribution, run, origin) };
-        let chain = chain_of(0, first.topic.as_bytes());
-        let fields = distribution.blocks.copy_all(run.messages().map(PublishView::field));
-        let kept = Kept { run, fields, chain, notes: &notes };
+        let id = (first.qos == 2).then_some((first.publisher, first.sequence));
+        let held = (!is_early).then(|| distribution.open_run(origin, count as u16, id, first.topic));
+        let mut kept = Vec::new();
         for subscriber in subscribers {
             if subscriber.qos == 0 {
-                kept.offer_copies(subscriber, out);
-            } else {
-                kept.offer(now, subscriber, first.qos, &held, distribution, out);
+                offer_copies(run, &notes, subscriber, out);
+                continue;
+            }
+            if kept.is_empty() {
+                kept = keep(run, &notes, held);
+            }
+            for consignment in &kept {
+                offer(now, consignment, subscriber, distribution, out);
             }
         }
         if is_early {
@@ -120,49 +120,59 @@ impl Forwarder {
     }
 }
 
-/// What each session that gets a run at `QoS` 1 or 2 keeps of it.
-struct Kept<'a, 'b> {
-    run: Run<'a, 'b>,
-    fields: Copies,
-    chain: u64,
-    notes: &'a Notes,
+/// What a session keeps that gets the messages of a run at `QoS` 1 or 2. `held`: their tickets.
+fn keep(run: Run<'_, '_>, notes: &Notes, held: Option<Span>) -> Vec<Consignment> {
+    let Some(publish) = run.messages().next() else {
+        return Vec::new();
+    };
+    let chain = chain_of(0, publish.topic.as_bytes());
+    let copies = copy_together(run.messages().map(PublishView::only_field), Places::MOST as usize);
+    let mut place = 0;
+    let consign = |(field, count)| {
+        let (docket, timed) = notes.of_some(run, place, count);
+        let parcel = Parcel {
+            field,
+            chain,
+            qos: publish.qos,
+            retained_for: None,
+            overflow: Overflow::default(),
+            group: None,
+            ticket: held.map(|held| held.part(place as u16, count as u16).first),
+            docket,
+            expires: Micros::MAX,
+        };
+        place += count;
+        Consignment { parcel, count, timed }
+    };
+    copies.into_iter().map(consign).collect()
 }
 
-impl Kept<'_, '_> {
-    /// Offers a session the messages at `QoS` 0.
-    fn offer_copies(&self, subscriber: &Subscriber, out: &mut Outlet) {
-        for (field, docket) in self.fields.iter().zip(self.notes.dockets(self.run)) {
-            out.offer_copy(subscriber.session, field, None, &docket);
+/// Offers a session messages of a run, and adds the copies that hold tickets.
+fn offer(
+    now: Micros,
+    consignment: &Consignment,
+    subscriber: &Subscriber,
+    distribution: &mut Distribution,
+    out: &mut Outlet,
+) {
+    let target = Target { qos: subscriber.qos.min(consignment.parcel.qos), ..subscriber.into() };
+    match out.offer_all(now, consignment, &target) {
+        Some(is_held) => {
+            let held = consignment.tickets(consignment.places()).filter(|_| is_held);
+            held.for_each(|held| distribution.add_copies(held, 1));
         }
-    }
-
-    /// Offers a session the messages, and adds the copies that hold a ticket.
-    fn offer(
-        &self,
-        now: Micros,
-        subscriber: &Subscriber,
-        qos: u8,
-        held: &[Ticket],
-        distribution: &mut Distribution,
-        out: &mut Outlet,
-    ) {
-        for (place, (field, docket)) in self.fields.iter().zip(self.notes.dockets(self.run)).enumerate() {
-            let ticket = held.get(place).copied();
-            let parcel = Parcel {
-                field: field.clone(),
-                chain: self.chain,
-                qos: subscriber.qos.min(qos),
-                retained_for: None,
-                overflow: subscriber.overflow,
-                group: None,
-                ticket,
-                docket,
-                expires: Micros::MAX,
-            };
-            if out.offer(now, subscriber.session, parcel) {
-                ticket.into_iter().for_each(|ticket| distribution.add_copies(ticket, 1));
+        None => {
+            for parcel in consignment.clone().into_parcels(consignment.places()) {
+                distribution.keep(now, parcel, target.clone(), out);
             }
         }
+    }
+}
+
+/// Offers a session the messages of a run at `QoS` 0.
+fn offer_copies(run: Run<'_, '_>, notes: &Notes, subscriber: &Subscriber, out: &mut Outlet) {
+    for (publish, docket) in run.messages().zip(notes.dockets(run)) {
+        out.offer_copy(subscriber.session, &publish.field(), None, &docket);
     }
 }
 
@@ -187,21 +197,6 @@ fn run_length(packets: &[PacketView<'_>]) -> usize {
         _ => false,
     });
     run.count()
-}
-
-/// Opens the messages of a run (see [`Distribution::open`]).
-fn hold(distribution: &mut Distribution, run: Run<'_, '_>, origin: Origin) -> Held {
-    let Some(first) = run.messages().next() else {
-        return Held::new();
-    };
-    if first.qos == 1 {
-        return distribution.open_run(origin, run.len() as u16, first.topic).tickets().collect();
-    }
-    let each = (0..).zip(run.messages()).map(|(place, publish)| {
-        let id = (publish.publisher, publish.sequence);
-        distribution.open(origin.after(place), Some(id), publish.topic).first
-    });
-    each.collect()
 }
 
 #[cfg(test)]

@@ -10,28 +10,38 @@ use parking_lot::RwLock;
 use crate::keyed::Keyed;
 
 pub struct Directory {
-    workers: RwLock<HashMap<u64, u8, Keyed>>,
+    /// `None`: there is one worker.
+    workers: Option<RwLock<HashMap<u64, u8, Keyed>>>,
 }
 
 impl Directory {
     pub fn new(seed: u64) -> Self {
-        Self { workers: RwLock::new(HashMap::with_hasher(Keyed::new(seed))) }
+        Self { workers: Some(RwLock::new(HashMap::with_hasher(Keyed::new(seed)))) }
+    }
+
+    /// The only worker is the home of all.
+    pub fn of_one() -> Self {
+        Self { workers: None }
     }
 
     /// Makes this worker the session's home, unless it has one; its home.
     pub fn claim(&self, session: u64, worker: u8) -> u8 {
-        *self.workers.write().entry(session).or_insert(worker)
+        self.workers.as_ref().map_or(worker, |workers| *workers.write().entry(session).or_insert(worker))
     }
 
     /// Forgets a session, if this worker has it.
     pub fn remove(&self, session: u64, worker: u8) {
-        let mut workers = self.workers.write();
-        if workers.get(&session) == Some(&worker) {
+        if let Some(mut workers) = self.workers.as_ref().map(RwLock::write)
+            && workers.get(&session) == Some(&worker)
+        {
             workers.remove(&session);
         }
     }
 
     pub fn worker_of(&self, session: u64) -> Option<u8> {
-        self.workers.read().get(&session).copied()
+        match &self.workers {
+            Some(workers) => workers.read().get(&session).copied(),
+            None => Some(0),
+        }
     }
 }

@@ -4,9 +4,10 @@
 //! Every such copy holds one ticket of the message, and returns it once; the last one back releases the PUBACK.
 //!
 //! Messages that were taken over together (`deliveries`) share a record, with a place in it for each: they have one topic, and came one behind
-//! the other over one link. Each is acknowledged for itself.
+//! the other over one link; at QoS 2 they are of one publisher, too, and their sequence numbers follow one another. Each is acknowledged for itself.
 
-use hashbrown::HashMap;
+use std::collections::BTreeMap;
+
 use slab::Slab;
 use smallvec::SmallVec;
 
@@ -16,7 +17,6 @@ use crate::engine::ledger::{Span, Ticket};
 use crate::engine::load::Docket;
 use crate::engine::outlet::{Handoff, Outlet, Target, Targets};
 use crate::engine::parcel::Parcel;
-use crate::keyed::Keyed;
 use crate::link_id::LinkId;
 use crate::topic;
 use crate::wire::PublishView;
@@ -35,7 +35,9 @@ pub struct Origin {
 struct Pending {
     /// That of the first; those of the others follow it. `None`: their publisher was told to send them elsewhere (§5.4).
     origin: Option<Origin>,
-    /// Of the first; those of the others follow it.
+    /// The places of those that came again since, over another link, and their origins there.
+    redirected: Vec<(u16, Origin)>,
+    /// Of the first; those of the others follow it. `None`: they are of QoS 1.
     id: Option<MessageId>,
     /// How many tickets of each are out.
     copies: SmallVec<[u32; 8]>,
@@ -52,36 +54,50 @@ pub struct Distribution {
     worker: u8,
     pending: Slab<Pending>,
     open: usize,
-    /// The open messages of QoS 2, each by itself in its record.
-    by_id: HashMap<MessageId, u32, Keyed>,
+    /// Those with open messages of QoS 2, by the ids of their first.
+    by_id: BTreeMap<MessageId, u32>,
     /// For the messages that are kept.
     pub blocks: Blocks,
 }
 
 impl Distribution {
-    pub fn new(worker: u8, hasher: Keyed) -> Self {
-        let by_id = HashMap::with_hasher(hasher);
-        Self { worker, pending: Slab::new(), open: 0, by_id, blocks: Blocks::default() }
+    pub fn new(worker: u8) -> Self {
+        Self { worker, pending: Slab::new(), open: 0, by_id: BTreeMap::new(), blocks: Blocks::default() }
     }
 
     /// Opens a message, of QoS 2 with its id. Its copies are added by [`Self::distribute`]; the caller holds one ticket itself
     /// until all are queued, so that it cannot complete half-way.
     pub fn open(&mut self, origin: Origin, id: Option<MessageId>, topic: &str) -> Span {
-        self.open_all(origin, 1, id, topic)
+        self.open_run(origin, 1, id, topic)
     }
 
-    /// Opens messages of QoS 1 that came one behind the other, as [`Self::open`] does each. `origin`: of the first.
-    pub fn open_run(&mut self, origin: Origin, count: u16, topic: &str) -> Span {
-        self.open_all(origin, count, None, topic)
+    /// Opens messages that came one behind the other, as [`Self::open`] does each. `origin` and `id`: of the first.
+    pub fn open_run(&mut self, origin: Origin, count: u16, id: Option<MessageId>, topic: &str) -> Span {
+        let topic = SmallVec::from_slice(topic.as_bytes());
+        let copies = SmallVec::from_elem(1, count.into());
+        let (origin, redirected) = (Some(origin), Vec::new());
+        let pending = Pending { origin, redirected, id, copies, open: count.into(), topic };
+        let key =
+            u32::try_from(self.pending.insert(pending)).expect("fewer than 2^32 messages fit in memory");
+        self.open += usize::from(count);
+        self.by_id.extend(id.map(|id| (id, key)));
+        Span { first: Ticket { worker: self.worker, place: 0, key }, count }
     }
 
     /// A message came again, over another link: its PUBACK will go there. False: it is not open.
     pub fn redirect(&mut self, id: MessageId, origin: Origin) -> bool {
-        let Some(&key) = self.by_id.get(&id) else {
+        let Some((first, &key)) = self.by_id.range(..=id).next_back().filter(|(first, _)| first.0 == id.0)
+        else {
             return false;
         };
-        self.pending[key as usize].origin = Some(origin);
-        true
+        let pending = &mut self.pending[key as usize];
+        let place = usize::try_from(id.1 - first.1).unwrap_or(usize::MAX);
+        let is_open = pending.copies.get(place).is_some_and(|copies| *copies > 0);
+        if is_open {
+            pending.redirected.retain(|(other, _)| usize::from(*other) != place);
+            pending.redirected.push((place as u16, origin));
+        }
+        is_open
     }
 
     /// Offers a message to its targets, and hands it to the other workers for theirs. Each copy that takes the ticket, if one is
@@ -124,7 +140,7 @@ impl Distribution {
         for (worker, targets) in remote.drain(..) {
             if let Some(ticket) = ticket {
                 let kept = targets.iter().filter(|target| target.qos > 0).count();
-                self.add_copies(ticket, u32::try_from(kept).unwrap_or(u32::MAX));
+                self.add_copies(ticket.into(), u32::try_from(kept).unwrap_or(u32::MAX));
             }
             let parcel = made.get_or_insert_with(|| make(&mut self.blocks)).clone();
             out.handoffs.push_back((worker, Handoff::Deliver { parcel, targets }));
@@ -143,7 +159,8 @@ impl Distribution {
 
     /// The ids of the open messages of QoS 2.
     pub fn open_ids(&self) -> impl Iterator<Item = MessageId> {
-        self.by_id.keys().copied()
+        let records = self.by_id.values().map(|&key| &self.pending[key as usize]);
+        records.flat_map(|pending| pending.open().filter_map(|place| pending.id_at(place)))
     }
 
     /// Forgets the messages at and below a subtree: their publishers are to send them elsewhere. Gives where each came from, its id at QoS
@@ -151,11 +168,12 @@ impl Distribution {
     pub fn take_below(&mut self, subtree: &str) -> Vec<(Origin, Option<MessageId>, Box<str>)> {
         let mut taken = Vec::new();
         for (_, pending) in self.pending.iter_mut().filter(|(_, pending)| pending.is_owed_below(subtree)) {
+            let open =
+                pending.open().filter_map(|place| Some((pending.origin_at(place)?, pending.id_at(place))));
+            taken.extend(open.map(|(origin, id)| (origin, id, pending.topic().into())));
             // Their tickets are still out; the last one ends the record.
-            let id = pending.id.take().inspect(|id| _ = self.by_id.remove(id));
-            let Some(origin) = pending.origin.take() else { continue };
-            let open = (0..).zip(&pending.copies).filter(|(_, copies)| **copies > 0);
-            taken.extend(open.map(|(place, _)| (origin.after(place), id, pending.topic().into())));
+            pending.origin = None;
+            pending.id.take().inspect(|id| _ = self.by_id.remove(id));
         }
         taken
     }
@@ -166,27 +184,23 @@ impl Distribution {
         debug_assert_eq!(first.worker, self.worker);
         let Self { pending, open, by_id, .. } = self;
         let key = first.key as usize;
-        let Pending { origin, copies, open: left, id, .. } = &mut pending[key];
-        let mut tell = |end: usize, run: usize| {
-            if let Some(origin) = origin.filter(|_| run > 0) {
-                done(origin.after((end - run) as u64), run as u64);
-            }
-        };
+        let record = &mut pending[key];
         let (start, mut run) = (usize::from(first.place), 0);
         let end = start + usize::from(count);
-        for (place, copies) in (start..end).zip(&mut copies[start..end]) {
+        for place in start..end {
+            let copies = &mut record.copies[place];
             *copies -= 1;
             if *copies == 0 {
                 run += 1;
-                *left -= 1;
-                *open -= 1;
-            } else {
-                tell(place, std::mem::take(&mut run));
+            } else if run > 0 {
+                record.tell(place - run, run, &mut done);
+                *open -= std::mem::take(&mut run);
             }
         }
-        tell(end, run);
-        if *left == 0 {
-            id.inspect(|id| _ = by_id.remove(id));
+        record.tell(end - run, run, &mut done);
+        *open -= run;
+        if record.open == 0 {
+            record.id.inspect(|id| _ = by_id.remove(id));
             pending.remove(key);
         }
     }
@@ -196,30 +210,21 @@ impl Distribution {
         self.open
     }
 
-    fn open_all(&mut self, origin: Origin, count: u16, id: Option<MessageId>, topic: &str) -> Span {
-        let topic = SmallVec::from_slice(topic.as_bytes());
-        let copies = SmallVec::from_elem(1, count.into());
-        let pending = Pending { origin: Some(origin), id, copies, open: count.into(), topic };
-        let key =
-            u32::try_from(self.pending.insert(pending)).expect("fewer than 2^32 messages fit in memory");
-        self.open += usize::from(count);
-        self.by_id.extend(id.map(|id| (id, key)));
-        Span { first: Ticket { worker: self.worker, place: 0, key }, count }
-    }
-
     /// Offers a message to a session at QoS 1 or 2.
     pub fn keep(&mut self, now: Micros, parcel: Parcel, target: Target, out: &mut Outlet) {
         let ticket = parcel.ticket;
         if out.offer(now, target.session, parcel.addressed(target))
             && let Some(ticket) = ticket
         {
-            self.add_copies(ticket, 1);
+            self.add_copies(ticket.into(), 1);
         }
     }
 
-    /// So many more copies of a message hold its ticket.
-    pub fn add_copies(&mut self, ticket: Ticket, copies: u32) {
-        self.pending[ticket.key as usize].copies[usize::from(ticket.place)] += copies;
+    /// So many more copies of each of these messages hold its ticket.
+    pub fn add_copies(&mut self, Span { first, count }: Span, more: u32) {
+        let (start, count) = (usize::from(first.place), usize::from(count));
+        let copies = &mut self.pending[first.key as usize].copies;
+        copies[start..start + count].iter_mut().for_each(|copies| *copies += more);
     }
 }
 
@@ -233,6 +238,34 @@ impl Origin {
 impl Pending {
     fn topic(&self) -> &str {
         str::from_utf8(&self.topic).expect("it was a string when it came")
+    }
+
+    /// The places of those that are open.
+    fn open(&self) -> impl Iterator<Item = u16> {
+        (0..).zip(&self.copies).filter(|(_, copies)| **copies > 0).map(|(place, _)| place)
+    }
+
+    fn origin_at(&self, place: u16) -> Option<Origin> {
+        let redirected = self.redirected.iter().find(|(other, _)| *other == place);
+        self.origin.map(|first| redirected.map_or(first.after(place.into()), |&(_, origin)| origin))
+    }
+
+    fn id_at(&self, place: u16) -> Option<MessageId> {
+        self.id.map(|(publisher, first)| (publisher, first + u64::from(place)))
+    }
+
+    /// So many are distributed, from a place on: tells it, of those together that have their origins one behind the other.
+    fn tell(&mut self, first: usize, count: usize, done: &mut impl FnMut(Origin, u64)) {
+        self.open -= count as u32;
+        match self.origin {
+            Some(origin) if self.redirected.is_empty() && count > 0 => {
+                done(origin.after(first as u64), count as u64);
+            }
+            _ => {
+                let places = first as u16..(first + count) as u16;
+                places.filter_map(|place| self.origin_at(place)).for_each(|origin| done(origin, 1));
+            }
+        }
     }
 
     fn is_owed_below(&self, subtree: &str) -> bool {
@@ -257,10 +290,10 @@ mod tests {
     #[test]
     fn completes_with_the_last_ticket() {
         let elsewhere = Origin { link: LinkId(7), delivery: 3 };
-        let mut distribution = Distribution::new(0, Keyed::new(1));
+        let mut distribution = Distribution::new(0);
         let tickets = distribution.open(origin(9), Some((1, 2)), "a");
         assert!(distribution.redirect((1, 2), elsewhere) && !distribution.redirect((1, 3), elsewhere));
-        distribution.add_copies(tickets.first, 2);
+        distribution.add_copies(tickets, 2);
         assert_eq!(settled(&mut distribution, tickets), []);
         assert_eq!(settled(&mut distribution, tickets), []);
         assert_eq!(settled(&mut distribution, tickets), [(elsewhere, 1)]);
@@ -269,11 +302,11 @@ mod tests {
 
     #[test]
     fn each_of_a_run_completes_for_itself_and_together_where_they_can() {
-        let mut distribution = Distribution::new(0, Keyed::new(1));
-        let all = distribution.open_run(origin(40), 6, "a/b");
-        let of = |place: u16, count| Span { first: Ticket { place, ..all.first }, count };
-        distribution.add_copies(of(2, 1).first, 1);
-        distribution.add_copies(of(4, 1).first, 1);
+        let mut distribution = Distribution::new(0);
+        let all = distribution.open_run(origin(40), 6, None, "a/b");
+        let of = |place, count| all.part(place, count);
+        distribution.add_copies(of(2, 1), 1);
+        distribution.add_copies(of(4, 1), 1);
         assert_eq!((distribution.len(), distribution.open_below("a")), (6, 6));
         assert_eq!(settled(&mut distribution, all), [(origin(40), 2), (origin(43), 1), (origin(45), 1)]);
         assert_eq!((distribution.len(), distribution.open_below("a")), (2, 2));
@@ -285,11 +318,34 @@ mod tests {
     }
 
     #[test]
+    fn one_of_a_run_that_came_again_is_acknowledged_where_it_came_last() {
+        let elsewhere = |delivery| Origin { link: LinkId(7), delivery };
+        let mut distribution = Distribution::new(0);
+        let all = distribution.open_run(origin(40), 4, Some((1, 60)), "a");
+        let of = |place, count| all.part(place, count);
+        assert_eq!(distribution.open_ids().collect::<Vec<_>>(), [(1, 60), (1, 61), (1, 62), (1, 63)]);
+        assert!(distribution.redirect((1, 61), elsewhere(4)) && distribution.redirect((1, 61), elsewhere(5)));
+        for unknown in [(1, 59), (1, 64), (0, 61), (2, 61)] {
+            assert!(!distribution.redirect(unknown, elsewhere(6)), "{unknown:?}");
+        }
+        distribution.add_copies(of(0, 3), 1);
+        assert_eq!(settled(&mut distribution, all), [(origin(43), 1)]);
+        assert!(!distribution.redirect((1, 63), elsewhere(6)), "it was acknowledged");
+        let expected = [(origin(40), 1), (elsewhere(5), 1)];
+        assert_eq!(settled(&mut distribution, of(0, 2)), expected);
+        let taken = distribution.take_below("a");
+        assert_eq!(taken, [(origin(42), Some((1, 62)), "a".into())]);
+        assert!(!distribution.redirect((1, 62), elsewhere(6)), "it was refused");
+        assert_eq!((settled(&mut distribution, of(2, 1)), distribution.len()), (vec![], 0));
+        assert!(distribution.pending.is_empty() && distribution.by_id.is_empty());
+    }
+
+    #[test]
     fn what_is_taken_ends_without_an_acknowledgement() {
-        let mut distribution = Distribution::new(0, Keyed::new(1));
+        let mut distribution = Distribution::new(0);
         let below = distribution.open(origin(1), Some((1, 1)), "a/b/c");
         let beside = distribution.open(origin(2), Some((1, 2)), "a/bc");
-        distribution.add_copies(below.first, 1);
+        distribution.add_copies(below, 1);
         assert_eq!((distribution.open_below("a/b"), distribution.open_below("")), (1, 2));
         let taken = distribution.take_below("a/b");
         assert_eq!(taken, [(origin(1), Some((1, 1)), "a/b/c".into())]);

@@ -49,7 +49,7 @@ impl Forwarder {
             routes: Routes::new(seed),
             retained,
             window: DuplicateWindow::new(WINDOW_PUBLISHERS, window::SPAN, seed),
-            distribution: Distribution::new(worker, Keyed::new(seed)),
+            distribution: Distribution::new(worker),
             sharing: Sharing::new(Keyed::new(seed)),
         }
     }
@@ -99,7 +99,7 @@ impl Forwarder {
         if publish.retain && !retain(now, &mut retained.lock(), publish) {
             out.counters.drop(Drop::RetainedFull);
         }
-        let source = origin.and_then(|origin| out.links.get(origin.link)?.subscriber);
+        let source = origin.and_then(|origin| out.links.awake(origin.link)?.subscriber);
         let mut plain = route.subscribers.iter().filter(|subscriber| wants(subscriber, source));
         let mut chosen: SmallVec<[Target; 2]> =
             route.groups.iter().filter_map(|group| sharing.choose(&group, publish, out)).collect();

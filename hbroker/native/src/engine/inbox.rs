@@ -8,7 +8,8 @@
 //! listener wants wait for one a while (§6.4), within the credit that the owner was given.
 //!
 //! What was retained is for the listener in whose name it was asked for, and for nobody where that one is gone. It is for all that
-//! match where it was asked for in nobody's name, or by a listener of an earlier run, which this one knows by its id (§7.6).
+//! match where it was asked for in nobody's name, or by a listener of an earlier run, which this one knows by its id (§7.6). A
+//! listener gets each of these messages once, though it may be asked for again: of an owner that was slow, or of another one (`told`).
 //!
 //! A message that outlived its expiry on the way is handed on: to stop it is its owner's part, and the clock here may be another.
 
@@ -25,6 +26,7 @@ use crate::engine::event::Message;
 use crate::engine::fragment::{Added, Limits, Part, Reassembler, Receipt};
 use crate::engine::held::{Held, MessageId};
 use crate::engine::run::Run;
+use crate::engine::told::Told;
 use crate::engine::unclaimed::Unclaimed;
 use crate::keyed::Keyed;
 use crate::link_id::{LinkId, SessionKey};
@@ -57,6 +59,7 @@ pub struct Inbox {
     /// Whose matches these are; empty: nobody's any more. Messages of one topic often follow one another.
     matched: String,
     window: DuplicateWindow,
+    told: Told,
     reassembler: Reassembler,
     abandoned: u64,
     queue: VecDeque<Message>,
@@ -87,6 +90,7 @@ impl Inbox {
             matches: MatchSet::default(),
             matched: String::new(),
             window: DuplicateWindow::new(WINDOW_PUBLISHERS, window::SPAN, config.seed),
+            told: Told::new(config.seed),
             reassembler: Reassembler::new(limits, config.seed),
             abandoned: 0,
             queue: VecDeque::new(),
@@ -279,9 +283,7 @@ impl Inbox {
         if once && !self.window.first_seen(now, id.0, id.1) {
             return self.take_again(id, receipt, counters);
         }
-        counters.messages_in += 1;
-        self.push(publish, id, None, retained_for, receipt);
-        Taken::Kept
+        self.push(publish, id, None, retained_for, receipt, counters)
     }
 
     fn take_part(
@@ -313,9 +315,8 @@ impl Inbox {
                 if once {
                     self.window.first_seen(now, publish.publisher, first);
                 }
-                counters.messages_in += 1;
-                self.push(publish, (publish.publisher, first), Some(payload), retained_for, receipt);
-                return Taken::Kept;
+                let id = (publish.publisher, first);
+                return self.push(publish, id, Some(payload), retained_for, receipt, counters);
             }
             Added::Withheld => return Taken::Kept,
             Added::Known => counters.drop(Drop::DuplicateMessage),
@@ -339,10 +340,18 @@ impl Inbox {
         whole: Option<Vec<u8>>,
         retained_for: Option<u64>,
         receipt: Option<Receipt>,
-    ) {
-        let granted = self.wanted(retained_for).map(|listener| listener.qos).max().unwrap_or(0);
-        let as_published = self.wanted(retained_for).any(|listener| listener.retain_as_published);
-        let subscriptions = self.wanted(retained_for).map(|listener| listener.session.0).collect();
+        counters: &mut Counters,
+    ) -> Taken {
+        let mut wanted: SmallVec<[Subscriber; 2]> = self.wanted(retained_for).copied().collect();
+        if retained_for.is_some() {
+            wanted.retain(|listener| self.told.is_news(listener.session.0, id));
+            if wanted.is_empty() {
+                return self.take_again(id, receipt, counters);
+            }
+        }
+        counters.messages_in += 1;
+        let granted = wanted.iter().map(|listener| listener.qos).max().unwrap_or(0);
+        let as_published = wanted.iter().any(|listener| listener.retain_as_published);
         let qos = if receipt.is_some() { publish.qos.min(granted) } else { 0 };
         receipt.into_iter().for_each(|receipt| self.held.hold(id, receipt));
         let message = Message {
@@ -351,10 +360,11 @@ impl Inbox {
             retained_for,
             retain: retained_for.is_some() || (publish.retain && as_published),
             qos,
-            subscriptions,
+            subscriptions: wanted.iter().map(|listener| listener.session.0).collect(),
             owed: receipt.map(|_| id),
         };
         self.keep(message);
+        Taken::Kept
     }
 
     fn keep(&mut self, message: Message) {

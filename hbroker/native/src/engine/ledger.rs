@@ -1,8 +1,9 @@
 //! What each delivery of one direction of a link stands for, until the peer's PUBACK settles it (§7.3).
 //!
-//! Only deliveries that need a PUBACK have an entry; a control packet has none. Entries are opened in the order of their numbers and
+//! Only deliveries that need a PUBACK have an entry; a control packet has none. Deliveries that were queued together share one, in which each
+//! has a place. Entries are opened in the order of their numbers and
 //! most often settled in it, so they lie in one queue. One that is settled out of turn leaves a gap. Gaps end when the front
-//! reaches them, and all at once where they are more than what is open, or were stepped over more often than there are places: so a PUBACK
+//! reaches them, and all at once where they are more than what is open, or were stepped over more often than there are entries: so a PUBACK
 //! costs what it settles, whatever ranges a hostile peer names, and what is kept is in proportion to what is open.
 
 use std::collections::VecDeque;
@@ -37,12 +38,28 @@ pub struct Span {
 /// Open entries by delivery number.
 #[derive(Debug)]
 pub struct Ledger<T = Ticket> {
-    /// Ascending; `None`: a gap, which the first never is.
-    entries: VecDeque<(u64, Option<T>)>,
+    /// Ascending. The first is never a gap.
+    entries: VecDeque<Entry<T>>,
+    /// Deliveries that are open.
+    open: usize,
     gaps: usize,
     /// Steps over gaps since they were closed last.
     steps: usize,
 }
+
+#[derive(Debug)]
+struct Entry<T> {
+    /// Its first delivery.
+    first: u64,
+    /// None: it is a gap.
+    open: Places,
+    /// What its deliveries stand for, unless it is a gap.
+    value: Option<T>,
+}
+
+/// Some of the deliveries that share an entry, by their places from the first on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Places(u64);
 
 impl Tickets {
     /// Takes them out.
@@ -55,14 +72,20 @@ impl Tickets {
     }
 }
 
-impl Extend<Ticket> for Tickets {
-    fn extend<I: IntoIterator<Item = Ticket>>(&mut self, tickets: I) {
-        for ticket in tickets {
+impl Extend<Span> for Tickets {
+    fn extend<I: IntoIterator<Item = Span>>(&mut self, spans: I) {
+        for next in spans {
             match self.spans.last_mut() {
-                Some(span) if span.is_followed_by(ticket) => span.count += 1,
-                _ => self.spans.push(ticket.into()),
+                Some(span) if span.is_followed_by(next) => span.count += next.count,
+                _ => self.spans.push(next),
             }
         }
+    }
+}
+
+impl Extend<Ticket> for Tickets {
+    fn extend<I: IntoIterator<Item = Ticket>>(&mut self, tickets: I) {
+        self.extend(tickets.into_iter().map(Span::from));
     }
 }
 
@@ -73,60 +96,115 @@ impl From<Ticket> for Span {
 }
 
 impl Span {
-    /// Each of them.
-    pub fn tickets(self) -> impl Iterator<Item = Ticket> {
-        (0..self.count).map(move |behind| Ticket { place: self.first.place + behind, ..self.first })
+    /// So many of them, from a place on.
+    pub fn part(self, from: u16, count: u16) -> Self {
+        Self { first: Ticket { place: self.first.place + from, ..self.first }, count }
     }
 
-    fn is_followed_by(self, ticket: Ticket) -> bool {
-        let next = self.first.place.checked_add(self.count);
-        next.is_some_and(|place| ticket == Ticket { place, ..self.first })
+    fn is_followed_by(self, next: Self) -> bool {
+        let place = self.first.place.checked_add(self.count);
+        let is_next = place.is_some_and(|place| next.first == Ticket { place, ..self.first });
+        is_next && self.count.checked_add(next.count).is_some()
+    }
+}
+
+impl Places {
+    /// So many deliveries may share an entry.
+    pub const MOST: u32 = u64::BITS;
+
+    /// So many, from the first on.
+    pub fn all(count: u32) -> Self {
+        debug_assert!((1..=Self::MOST).contains(&count));
+        Self(u64::MAX >> (Self::MOST - count))
+    }
+
+    pub fn len(self) -> u32 {
+        self.0.count_ones()
+    }
+
+    pub fn is_empty(self) -> bool {
+        self.0 == 0
+    }
+
+    pub fn contains(self, place: u32) -> bool {
+        self.0 >> place & 1 == 1
+    }
+
+    /// Those that follow one another: the first, and how many.
+    pub fn runs(self) -> impl Iterator<Item = (u32, u32)> {
+        let mut left = self.0;
+        std::iter::from_fn(move || {
+            let first = left.trailing_zeros();
+            let count = left.checked_shr(first)?.trailing_ones();
+            left &= !(Self::all(count).0 << first);
+            Some((first, count))
+        })
+    }
+
+    /// Takes out those of the deliveries from `first` to `last` that are here, the place 0 being that of the delivery `start`.
+    fn take(&mut self, start: u64, first: u64, last: u64) -> Self {
+        let mask = |count: u64| {
+            1u64.checked_shl(u32::try_from(count).unwrap_or(u32::MAX)).map_or(u64::MAX, |bit| bit - 1)
+        };
+        let taken = self.0 & mask((last - start).saturating_add(1)) & !mask(first.saturating_sub(start));
+        self.0 &= !taken;
+        Self(taken)
     }
 }
 
 impl<T> Default for Ledger<T> {
     fn default() -> Self {
-        Self { entries: VecDeque::new(), gaps: 0, steps: 0 }
+        Self { entries: VecDeque::new(), open: 0, gaps: 0, steps: 0 }
     }
 }
 
 impl<T> Ledger<T> {
     /// Opens an entry, for a later delivery than all before.
-    pub fn open(&mut self, delivery: u64, entry: T) {
-        debug_assert!(self.entries.back().is_none_or(|(newest, _)| *newest < delivery));
-        self.entries.push_back((delivery, Some(entry)));
+    pub fn open(&mut self, delivery: u64, value: T) {
+        self.open_run(delivery, 1, value);
     }
 
-    /// Settles the open entries from `first` to `last`, oldest first.
-    pub fn settle(&mut self, first: u64, last: u64, mut each: impl FnMut(T)) {
-        if self.entries.front().is_some_and(|(oldest, _)| *oldest >= first) {
-            while let Some((delivery, entry)) = self.entries.front_mut()
-                && (*delivery <= last || entry.is_none())
-            {
-                match entry.take() {
-                    Some(entry) => each(entry),
-                    None => self.gaps -= 1,
-                }
-                self.entries.pop_front();
+    /// Opens an entry for so many deliveries, later ones than all before.
+    pub fn open_run(&mut self, first: u64, count: u32, value: T) {
+        debug_assert!(self.entries.back().is_none_or(|newest| newest.first < first));
+        self.entries.push_back(Entry { first, open: Places::all(count), value: Some(value) });
+        self.open += count as usize;
+    }
+
+    /// Settles the open deliveries from `first` to `last`, oldest first: gives what they stand for, and their places.
+    pub fn settle(&mut self, first: u64, last: u64, mut each: impl FnMut(&mut T, Places)) {
+        let start = match self.entries.front() {
+            Some(oldest) if oldest.first < first => {
+                self.entries.partition_point(|entry| entry.first <= first) - 1
             }
-            return shrink(&mut self.entries);
-        }
-        let start = self.entries.partition_point(|(delivery, _)| *delivery < first);
-        for (delivery, entry) in self.entries.range_mut(start..) {
-            if *delivery > last {
+            _ => 0,
+        };
+        for entry in self.entries.range_mut(start..) {
+            if entry.first > last {
                 break;
             }
-            match entry.take() {
-                Some(entry) => {
-                    self.gaps += 1;
-                    each(entry);
+            let settled = entry.open.take(entry.first, first, last);
+            match &mut entry.value {
+                Some(value) if !settled.is_empty() => {
+                    self.open -= settled.len() as usize;
+                    each(value, settled);
+                    if entry.open.is_empty() {
+                        entry.value = None;
+                        self.gaps += 1;
+                    }
                 }
+                Some(_) => {}
                 None => self.steps += 1,
             }
         }
-        if self.gaps > self.len() + FEW_GAPS || self.steps > self.entries.len() {
+        while self.entries.front().is_some_and(|entry| entry.value.is_none()) {
+            self.entries.pop_front();
+            self.gaps -= 1;
+        }
+        if self.gaps > self.entries.len() - self.gaps + FEW_GAPS || self.steps > self.entries.len() {
             self.close_gaps();
         }
+        shrink(&mut self.entries);
     }
 
     /// Gives back the memory that it does not need now.
@@ -134,33 +212,47 @@ impl<T> Ledger<T> {
         self.entries.shrink_to_fit();
     }
 
-    /// Takes every open entry, oldest first.
-    pub fn take_all(&mut self) -> impl DoubleEndedIterator<Item = T> + use<T> {
-        std::mem::take(self).entries.into_iter().filter_map(|(_, entry)| entry)
+    /// Takes everything that is open, oldest first.
+    pub fn take_all(&mut self) -> impl DoubleEndedIterator<Item = (T, Places)> + use<T> {
+        std::mem::take(self).entries.into_iter().filter_map(Entry::into_open)
     }
 
-    /// Takes the open entries that are meant, oldest first.
-    pub fn extract(&mut self, mut is_meant: impl FnMut(&T) -> bool) -> Vec<T> {
-        let entries = self.entries.iter_mut().map(|(_, entry)| entry);
-        let taken = entries.filter_map(|entry| entry.take_if(|entry| is_meant(entry))).collect();
+    /// Takes what is open and meant, oldest first.
+    pub fn extract(&mut self, mut is_meant: impl FnMut(&T) -> bool) -> Vec<(T, Places)> {
+        let entries = self.entries.iter_mut();
+        let taken: Vec<_> = entries
+            .filter_map(|entry| Some((entry.value.take_if(|value| is_meant(value))?, entry.open)))
+            .collect();
+        self.open -= taken.iter().map(|(_, open)| open.len() as usize).sum::<usize>();
         self.close_gaps();
         taken
     }
 
-    /// The open entries, to change, oldest first.
-    pub fn iter_mut(&mut self) -> impl DoubleEndedIterator<Item = &mut T> {
-        self.entries.iter_mut().filter_map(|(_, entry)| entry.as_mut())
+    /// What is open, to change, oldest first.
+    pub fn iter_mut(&mut self) -> impl DoubleEndedIterator<Item = (&mut T, Places)> {
+        self.entries.iter_mut().filter_map(|entry| Some((entry.value.as_mut()?, entry.open)))
     }
 
-    /// Open entries.
+    /// Open deliveries.
     pub fn len(&self) -> usize {
-        self.entries.len() - self.gaps
+        self.open
+    }
+
+    #[cfg(test)]
+    pub fn entries(&self) -> usize {
+        self.entries.len()
     }
 
     fn close_gaps(&mut self) {
-        self.entries.retain(|(_, entry)| entry.is_some());
+        self.entries.retain(|entry| entry.value.is_some());
         (self.gaps, self.steps) = (0, 0);
         shrink(&mut self.entries);
+    }
+}
+
+impl<T> Entry<T> {
+    fn into_open(self) -> Option<(T, Places)> {
+        Some((self.value?, self.open))
     }
 }
 
@@ -179,8 +271,16 @@ mod tests {
 
     fn settled(ledger: &mut Ledger<u64>, first: u64, last: u64) -> Vec<u64> {
         let mut settled = Vec::new();
-        ledger.settle(first, last, |entry| settled.push(entry));
+        ledger.settle(first, last, |start, places| {
+            settled.extend(deliveries(*start, places).map(|(delivery, _)| delivery));
+        });
         settled
+    }
+
+    /// The deliveries at these places of an entry, and what they stand for: its first.
+    fn deliveries(first: u64, places: Places) -> impl Iterator<Item = (u64, u64)> {
+        let places = places.runs().flat_map(|(place, count)| place..place + count);
+        places.map(move |place| (first + u64::from(place), first))
     }
 
     #[test]
@@ -192,7 +292,7 @@ mod tests {
         assert_eq!(settled(&mut ledger, 4, 4), [0; 0]);
         assert_eq!(settled(&mut ledger, 0, 7), [3, 7]);
         assert_eq!(settled(&mut ledger, u64::MAX, 0), [0; 0]);
-        assert_eq!(ledger.take_all().collect::<Vec<_>>(), [9]);
+        assert_eq!(ledger.take_all().collect::<Vec<_>>(), [(9, Places::all(1))]);
         assert_eq!(settled(&mut ledger, 0, u64::MAX), [0; 0]);
     }
 
@@ -203,26 +303,36 @@ mod tests {
             let (mut ours, mut plain, mut newest) = (Ledger::default(), BTreeMap::new(), 0);
             for _ in 0..400 {
                 for _ in 0..rng.random_range(0..12) {
-                    newest += rng.random_range(1..4);
-                    ours.open(newest, newest);
-                    plain.insert(newest, newest);
+                    let first = newest + rng.random_range(1..4);
+                    let count = if rng.random_bool(0.5) { 1 } else { rng.random_range(1..=Places::MOST) };
+                    newest = first + u64::from(count) - 1;
+                    ours.open_run(first, count, first);
+                    plain.extend((first..=newest).map(|delivery| (delivery, first)));
                 }
-                let first = rng.random_range(newest.saturating_sub(100)..=newest + 1);
-                let last = first + rng.random_range(0..20);
+                let first = rng.random_range(newest.saturating_sub(900)..=newest + 1);
+                let last = first + rng.random_range(0..200);
                 let expected: Vec<u64> = plain.range(first..=last).map(|(&delivery, _)| delivery).collect();
                 plain.retain(|delivery, _| !(first..=last).contains(delivery));
                 assert_eq!(settled(&mut ours, first, last), expected, "seed {seed}");
                 if rng.random_bool(0.05) {
                     let is_meant = |entry: &u64| entry.is_multiple_of(3);
-                    let expected: Vec<u64> = plain.values().copied().filter(is_meant).collect();
-                    plain.retain(|_, entry| !is_meant(entry));
-                    assert_eq!(ours.extract(is_meant), expected);
+                    let meant: Vec<(u64, u64)> = plain
+                        .iter()
+                        .map(|(&delivery, &first)| (delivery, first))
+                        .filter(|(_, first)| is_meant(first))
+                        .collect();
+                    plain.retain(|_, first| !is_meant(first));
+                    let taken = ours
+                        .extract(is_meant)
+                        .into_iter()
+                        .flat_map(|(first, places)| deliveries(first, places));
+                    assert!(taken.eq(meant));
                 }
                 assert_eq!(ours.len(), plain.len());
                 assert!(ours.entries.len() <= 2 * plain.len() + FEW_GAPS);
-                assert!(ours.entries.front().is_none_or(|(_, entry)| entry.is_some()));
+                assert!(ours.entries.front().is_none_or(|entry| entry.value.is_some()));
             }
-            assert!(ours.iter_mut().map(|entry| *entry).eq(plain.into_values()));
+            assert!(ours.iter_mut().flat_map(|(first, places)| deliveries(*first, places)).eq(plain));
         }
     }
 

@@ -3,6 +3,10 @@
 //! An accepted link is found by its session, whatever the source address (§3.1); one that this side opened by its peer's address.
 //! Timers lie in one ordered set with at most one entry for each link: a link whose deadline moved back keeps its earlier entry,
 //! and is looked at once for nothing.
+//!
+//! A link that nothing is left to do for lies there at rest (`resting`), and is awake again as soon as somebody wants to change it.
+
+mod resting;
 
 use std::cell::Cell;
 use std::collections::BTreeSet;
@@ -18,8 +22,9 @@ use crate::engine::ledger::Ledger;
 use crate::engine::load::Timed;
 use crate::engine::refusals::Refusals;
 use crate::keyed::Keyed;
-use crate::link::{Link, LinkStats};
+use crate::link::{Link, LinkConfig, LinkStats};
 use crate::link_id::{LinkId, SessionKey};
+pub use resting::Resting;
 
 /// Ended links whose peers' incarnations are remembered: late datagrams are rare, and soon over.
 const MOST_PAST: usize = 4_096;
@@ -54,19 +59,116 @@ pub struct Entry {
     dirty: bool,
     /// Its entry among the timers; `Micros::MAX`: none.
     scheduled: Micros,
+    /// It is not to rest before.
+    rests_from: Micros,
+}
+
+/// A link, awake or at rest.
+#[expect(clippy::large_enum_variant, reason = "nearly all are at rest")]
+pub enum Place {
+    Awake(Box<Entry>),
+    AtRest(Resting),
 }
 
 impl Entry {
+    /// Of a link that was just opened.
+    fn new(link: Link, session: u64, inbound: bool, id: LinkId, hasher: Keyed) -> Self {
+        Self {
+            link,
+            session,
+            inbound,
+            announced: false,
+            published: false,
+            token_renewals: 0,
+            challenge_from: 0,
+            ledger: Ledger::default(),
+            credit: Credit::default(),
+            refusals: Refusals::new(hasher),
+            subscriber: None,
+            timed: Timed::default(),
+            stalled: false,
+            rests_from: 0,
+            id,
+            dirty: false,
+            scheduled: Micros::MAX,
+        }
+    }
+
     pub fn peer(&self) -> Peer {
         Peer { link: self.id, address: self.link.peer(), session: self.session, inbound: self.inbound }
+    }
+}
+
+impl Place {
+    pub fn id(&self) -> LinkId {
+        match self {
+            Place::Awake(entry) => entry.id,
+            Place::AtRest(resting) => resting.id,
+        }
+    }
+
+    /// Whether the peer opened it, or its session was handed over.
+    pub fn inbound(&self) -> bool {
+        match self {
+            Place::Awake(entry) => entry.inbound,
+            Place::AtRest(_) => true,
+        }
+    }
+
+    /// Whether a PUBLISH came over it.
+    pub fn published(&self) -> bool {
+        match self {
+            Place::Awake(entry) => entry.published,
+            Place::AtRest(resting) => resting.published,
+        }
+    }
+
+    /// `None`: it is at rest, and has nothing queued and nothing counted.
+    pub fn link(&self) -> Option<&Link> {
+        match self {
+            Place::Awake(entry) => Some(&entry.link),
+            Place::AtRest(_) => None,
+        }
+    }
+
+    /// The peer's address.
+    pub fn address(&self) -> SocketAddr {
+        match self {
+            Place::Awake(entry) => entry.link.peer(),
+            Place::AtRest(resting) => resting.peer(),
+        }
+    }
+
+    /// As [`Link::is_one_sided`].
+    pub fn is_one_sided(&self) -> bool {
+        match self {
+            Place::Awake(entry) => entry.link.is_one_sided(),
+            Place::AtRest(resting) => resting.link.is_one_sided(),
+        }
+    }
+
+    #[cold]
+    fn wake(&mut self, config: &LinkConfig, hasher: Keyed) {
+        if let Place::AtRest(resting) = self {
+            *self = Place::Awake(Box::new(resting.wake(config, hasher)));
+        }
+    }
+
+    fn awake(&self) -> Option<&Entry> {
+        match self {
+            Place::Awake(entry) => Some(entry),
+            Place::AtRest(_) => None,
+        }
     }
 }
 
 pub struct Links {
     worker: u8,
     hasher: Keyed,
+    /// What all links have in common.
+    config: LinkConfig,
     generation: u32,
-    entries: Slab<Entry>,
+    entries: Slab<Place>,
     by_session: HashMap<u64, LinkId, Keyed>,
     by_address: HashMap<SocketAddr, LinkId, Keyed>,
     /// The one that was found last by its address: most often it is asked for again.
@@ -80,10 +182,12 @@ pub struct Links {
 }
 
 impl Links {
-    pub fn new(worker: u8, hasher: Keyed) -> Self {
+    /// `config`: what all links have in common.
+    pub fn new(worker: u8, hasher: Keyed, config: LinkConfig) -> Self {
         Self {
             worker,
             hasher,
+            config,
             generation: 0,
             entries: Slab::new(),
             by_session: HashMap::with_hasher(hasher),
@@ -106,31 +210,17 @@ impl Links {
         } else {
             self.by_address.insert(link.peer(), id);
         }
-        self.entries.insert(Entry {
-            link,
-            session,
-            inbound,
-            announced: false,
-            published: false,
-            token_renewals: 0,
-            challenge_from: 0,
-            ledger: Ledger::default(),
-            credit: Credit::default(),
-            refusals: Refusals::new(self.hasher),
-            subscriber: None,
-            timed: Timed::default(),
-            stalled: false,
-            id,
-            dirty: false,
-            scheduled: Micros::MAX,
-        });
+        let entry = Entry::new(link, session, inbound, id, self.hasher);
+        self.entries.insert(Place::Awake(Box::new(entry)));
         id
     }
 
     /// Takes a link out.
-    pub fn remove(&mut self, id: LinkId) -> Option<Entry> {
-        self.get(id)?;
-        let entry = self.entries.remove(id.slot());
+    pub fn remove(&mut self, id: LinkId) -> Option<Box<Entry>> {
+        self.get_mut(id)?;
+        let Place::Awake(entry) = self.entries.remove(id.slot()) else {
+            return None;
+        };
         self.timers.remove(&(entry.scheduled, id));
         self.ended += entry.link.stats();
         if entry.inbound {
@@ -148,7 +238,7 @@ impl Links {
 
     pub fn by_address(&self, address: SocketAddr) -> Option<LinkId> {
         let is_it = |entry: &&Entry| !entry.inbound && entry.link.peer() == address;
-        if let Some(entry) = self.found.get().and_then(|id| self.get(id)).filter(is_it) {
+        if let Some(entry) = self.found.get().and_then(|id| self.awake(id)).filter(is_it) {
             return Some(entry.id);
         }
         let found = self.by_address.get(&address).copied();
@@ -169,19 +259,38 @@ impl Links {
         self.past.insert(peer, incarnation);
     }
 
-    pub fn get(&self, id: LinkId) -> Option<&Entry> {
-        self.entries.get(id.slot()).filter(|entry| entry.id == id)
+    /// The link, awake or at rest.
+    pub fn get(&self, id: LinkId) -> Option<&Place> {
+        self.entries.get(id.slot()).filter(|place| place.id() == id)
     }
 
-    /// The link, to change it. The caller says with [`Self::touch`] that it may now have something to send.
+    /// The link, if it is awake: it is while what came over it is handled, and where this side opened it.
+    pub fn awake(&self, id: LinkId) -> Option<&Entry> {
+        self.entries.get(id.slot())?.awake().filter(|entry| entry.id == id)
+    }
+
+    /// The link, to change it: it is awake from here on. The caller says with [`Self::touch`] that it may now have something to send, or to
+    /// rest.
     pub fn get_mut(&mut self, id: LinkId) -> Option<&mut Entry> {
-        self.entries.get_mut(id.slot()).filter(|entry| entry.id == id)
+        let place = self.entries.get_mut(id.slot())?;
+        if let Place::AtRest(resting) = place {
+            if resting.id != id {
+                return None;
+            }
+            place.wake(&self.config, self.hasher);
+        }
+        match place {
+            Place::Awake(entry) if entry.id == id => Some(entry),
+            _ => None,
+        }
     }
 
     /// Has the link looked at when datagrams are next sealed.
     pub fn touch(&mut self, id: LinkId) {
-        if let Some(entry) = self.entries.get_mut(id.slot()).filter(|entry| entry.id == id && !entry.dirty) {
-            entry.dirty = true;
+        if let Some(Place::Awake(entry)) = self.entries.get_mut(id.slot())
+            && entry.id == id
+            && !std::mem::replace(&mut entry.dirty, true)
+        {
             self.dirty.push(id);
         }
     }
@@ -192,16 +301,23 @@ impl Links {
     }
 
     /// Calls `seal` for each link that was touched, until it says that there is room for no more; and sets their timers anew.
-    /// Those that are left stay touched.
-    pub fn drain_touched(&mut self, mut seal: impl FnMut(&mut Entry) -> bool) {
+    /// Those that are left stay touched; of the others those go to rest that can.
+    pub fn drain_touched(&mut self, now: Micros, mut seal: impl FnMut(&mut Entry) -> bool) {
         let mut dirty = std::mem::take(&mut self.dirty);
         let mut done = 0;
         for &id in &dirty {
-            if let Some(entry) = self.entries.get_mut(id.slot()).filter(|entry| entry.id == id) {
+            if let Some(place) = self.entries.get_mut(id.slot())
+                && let Place::Awake(entry) = place
+                && entry.id == id
+            {
                 entry.dirty = seal(entry);
                 schedule(&mut self.timers, entry);
                 if entry.dirty {
                     break;
+                }
+                if let Some(resting) = entry.at_rest(now) {
+                    self.ended += entry.link.stats();
+                    *place = Place::AtRest(resting);
                 }
             }
             done += 1;
@@ -215,23 +331,34 @@ impl Links {
         self.timers.first().map(|&(deadline, _)| deadline)
     }
 
-    /// The next link whose timer is due; `None`: no more are.
+    /// The next link whose timer is due; `None`: no more are. One at rest that was looked at for nothing rests on.
     pub fn pop_due(&mut self, now: Micros) -> Option<LinkId> {
-        let &(deadline, id) = self.timers.first().filter(|&&(deadline, _)| deadline <= now)?;
-        self.timers.remove(&(deadline, id));
-        self.get_mut(id)?.scheduled = Micros::MAX;
-        Some(id)
+        loop {
+            let &(deadline, id) = self.timers.first().filter(|&&(deadline, _)| deadline <= now)?;
+            self.timers.remove(&(deadline, id));
+            if let Some(Place::AtRest(resting)) = self.entries.get_mut(id.slot())
+                && resting.id == id
+            {
+                resting.scheduled = resting.link.deadline(&self.config);
+                if resting.scheduled > now {
+                    self.timers.insert((resting.scheduled, id));
+                    continue;
+                }
+            }
+            self.get_mut(id)?.scheduled = Micros::MAX;
+            return Some(id);
+        }
     }
 
     /// What all links counted, those that are gone too.
     pub fn stats(&self) -> LinkStats {
         let mut stats = self.ended;
-        self.iter().for_each(|entry| stats += entry.link.stats());
+        self.iter().filter_map(Place::link).for_each(|link| stats += link.stats());
         stats
     }
 
-    pub fn iter(&self) -> impl Iterator<Item = &Entry> {
-        self.entries.iter().map(|(_, entry)| entry)
+    pub fn iter(&self) -> impl Iterator<Item = &Place> {
+        self.entries.iter().map(|(_, place)| place)
     }
 
     pub fn len(&self) -> usize {
@@ -239,7 +366,7 @@ impl Links {
     }
 
     /// Those in so many places from one on; `None`: there are no more places.
-    pub fn part(&self, from: usize, places: usize) -> Option<impl Iterator<Item = &Entry>> {
+    pub fn part(&self, from: usize, places: usize) -> Option<impl Iterator<Item = &Place>> {
         let part = from..from + places;
         (from < self.entries.capacity()).then(|| part.filter_map(|slot| self.entries.get(slot)))
     }

@@ -61,11 +61,33 @@ impl Docket {
         docket
     }
 
+    /// For messages of one topic that were counted as taken over, with so many bytes of payload. None is timed.
+    pub fn of_several(mark: Mark, bytes: u64) -> Self {
+        Self { mark, bytes: u32::try_from(bytes).unwrap_or(u32::MAX), sample: None }
+    }
+
+    /// For one of several, which are as this docket says. `field`: that message.
+    pub fn of_one(&self, field: &[u8], sample: Option<Arc<Sample>>) -> Self {
+        publish_of(field).map_or_else(Self::default, |publish| Self::new(self.mark, &publish, sample))
+    }
+
     /// Counts a copy that was given to a link, as this packet. `field`: the message.
     pub fn copy_leaves(&self, load: &mut Option<Box<Load>>, field: &[u8], entry: &mut Entry, packet: Queued) {
+        self.copies_leave(load, 1, field, entry, packet);
+    }
+
+    /// Counts a copy of each of several messages that were given to a link. `field`: the first message, and `packet` what that is there.
+    pub fn copies_leave(
+        &self,
+        load: &mut Option<Box<Load>>,
+        count: u32,
+        field: &[u8],
+        entry: &mut Entry,
+        packet: Queued,
+    ) {
         if let Some(load) = load {
             let mark = if load.topics.knows(self.mark) { self.mark } else { mark_of(load, field) };
-            load.topics.count_out(mark, 1, self.bytes.into());
+            load.topics.count_out(mark, count, self.bytes.into());
             if let Some(sample) = &self.sample {
                 entry.timed.add(packet, sample);
             }
@@ -94,6 +116,10 @@ impl Timed {
         if self.0.len() < MOST_TIMED && !sample.is_over() {
             self.0.push_back((packet, Arc::clone(sample)));
         }
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
     }
 
     /// Takes out those that have left; `departed`: when those came that were the first of their message to do so.
@@ -145,9 +171,9 @@ impl Engine {
         let sessions = self.out.sessions.part(from, PLACES);
         let next = (links.is_some() || sessions.is_some()).then_some(from + PLACES);
         for entry in links.into_iter().flatten() {
-            weight.sessions += u64::from(entry.inbound);
-            weight.publishers += u64::from(entry.published);
-            weight.queued_bytes += entry.link.queued_bytes() as u64;
+            weight.sessions += u64::from(entry.inbound());
+            weight.publishers += u64::from(entry.published());
+            weight.queued_bytes += entry.link().map_or(0, Link::queued_bytes) as u64;
         }
         for session in sessions.into_iter().flatten() {
             weight.queued_messages += session.balance(self.unsent(session)).1;

@@ -46,7 +46,8 @@ impl Engine {
 
     /// A subscriber's PUBACK.
     pub(super) fn settle(&mut self, now: Micros, id: LinkId, puback: &PubAckView<'_>) {
-        if let Some(session) = self.out.links.get(id).and_then(|entry| entry.subscriber) {
+        let entry = self.out.links.awake(id).filter(|entry| !entry.link.is_mismatched());
+        if let Some(session) = entry.and_then(|entry| entry.subscriber) {
             self.out.answer(now, session, puback);
             self.tie_up(now);
         }

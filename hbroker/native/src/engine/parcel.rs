@@ -1,16 +1,17 @@
-//! A message of `QoS` 1 or 2, or a part of one, on its way to one session.
+//! A message of `QoS` 1 or 2, or a part of one, on its way to one session; and several that go together.
 
 use std::sync::Arc;
 
 use bytes::Bytes;
 
 use crate::Micros;
-use crate::engine::ledger::Ticket;
+use crate::engine::ledger::{Places, Span, Ticket};
 use crate::engine::load::Docket;
 use crate::engine::outlet::Target;
 use crate::engine::parts::chain_of;
+use crate::load::latency::Sample;
 use crate::tables::match_set::Overflow;
-use crate::wire::{Body, PacketView, PublishView};
+use crate::wire::{self, Body, PacketView, PublishView};
 
 #[derive(Clone, Debug)]
 pub struct Parcel {
@@ -64,6 +65,67 @@ impl Parcel {
     pub fn addressed(self, target: Target) -> Self {
         let Target { qos, overflow, group, .. } = target;
         Self { qos, overflow, group, ..self }
+    }
+}
+
+/// Parcels that differ in their messages alone, and in what belongs to these: a ticket each, one after the other, and a docket.
+#[derive(Clone, Debug)]
+pub struct Consignment {
+    /// The first, with the messages of all end to end. Where they are several its docket is that of all.
+    pub parcel: Parcel,
+    pub count: u32,
+    /// Which of several are timed, by their places.
+    pub timed: Vec<(u32, Arc<Sample>)>,
+}
+
+impl From<Parcel> for Consignment {
+    fn from(parcel: Parcel) -> Self {
+        Self { parcel, count: 1, timed: Vec::new() }
+    }
+}
+
+impl Consignment {
+    /// All of them.
+    pub fn places(&self) -> Places {
+        Places::all(self.count)
+    }
+
+    /// Bytes of the messages at these places.
+    pub fn bytes(&self, places: Places) -> usize {
+        if places.len() == self.count {
+            return self.parcel.field.len();
+        }
+        let mut rest = &self.parcel.field[..];
+        let lengths = (0..self.count).map(|place| {
+            let field = wire::first_field(rest, &[]);
+            rest = &rest[field.len()..];
+            if places.contains(place) { field.len() } else { 0 }
+        });
+        lengths.sum()
+    }
+
+    /// The tickets that those at these places hold.
+    pub fn tickets(&self, places: Places) -> impl Iterator<Item = Span> + use<> {
+        let all = self.parcel.ticket.map(|first| Span { first, count: self.count as u16 });
+        let part = move |(first, count)| all.map(|all| all.part(first as u16, count as u16));
+        places.runs().map_while(part)
+    }
+
+    /// Those at these places, each for itself.
+    pub fn into_parcels(self, places: Places) -> Vec<Parcel> {
+        let Self { parcel, count, timed } = self;
+        if count == 1 {
+            return vec![parcel];
+        }
+        let tickets = parcel.ticket.map(|first| Span { first, count: count as u16 });
+        let mut rest = parcel.field.clone();
+        let parcels = (0..count).map(|place| {
+            let field = rest.split_to(wire::first_field(&rest, &[]).len());
+            let sample = timed.iter().find(|(at, _)| *at == place).map(|(_, sample)| Arc::clone(sample));
+            let ticket = tickets.map(|tickets| tickets.part(place as u16, 1).first);
+            (place, Parcel { docket: parcel.docket.of_one(&field, sample), field, ticket, ..parcel.clone() })
+        });
+        parcels.filter_map(|(place, parcel)| places.contains(place).then_some(parcel)).collect()
     }
 }
 

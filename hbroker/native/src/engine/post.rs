@@ -9,8 +9,8 @@ use crate::engine::counters::{Counters, Drop};
 use crate::engine::ledger::Tickets;
 use crate::engine::links::Entry;
 use crate::engine::load::Docket;
-use crate::engine::outlet::Outlet;
-use crate::engine::parcel::Parcel;
+use crate::engine::outlet::{Outlet, Target};
+use crate::engine::parcel::{Consignment, Parcel};
 use crate::engine::session::Session;
 use crate::engine::session_queue::{Bounds, Excess};
 use crate::link::{Chain, QueueFull, Queued};
@@ -73,7 +73,7 @@ impl Outlet {
             counters.drop(Drop::SessionEnded);
             return false;
         };
-        session.accept(now, &mut parcel);
+        session.accept(now, 1, &mut parcel.ticket);
         let is_held = parcel.ticket.is_some();
         let is_watched = session.is_watched;
         let bytes = parcel.field.len();
@@ -82,7 +82,7 @@ impl Outlet {
             && let Some(link) = session.link
             && let Some(entry) = links.get_mut(link).filter(|entry| entry.link.has_room(bytes))
         {
-            give(session, entry, parcel, (counters, load), &mut loose.tickets);
+            give(session, entry, parcel.into(), (counters, load), &mut loose.tickets);
             links.touch(link);
         } else {
             let before = session.queue.bytes();
@@ -93,6 +93,31 @@ impl Outlet {
             self.sessions.watch(now, key);
         }
         is_held
+    }
+
+    /// Offers a session several messages at once. Whether it took their tickets; `None`: its link does not take all of them now, and they are to be
+    /// offered one by one.
+    pub fn offer_all(&mut self, now: Micros, consignment: &Consignment, target: &Target) -> Option<bool> {
+        let Self { links, sessions, counters, load, loose, .. } = self;
+        let &Consignment { ref parcel, count, ref timed } = consignment;
+        let Some(session) = sessions.get_mut(target.session) else {
+            counters.drop_many(Drop::SessionEnded, count.into());
+            return Some(false);
+        };
+        let bytes = parcel.field.len();
+        let takes_all = session.queue.is_empty() && session.has_credit_for(count, bytes);
+        let link = session.link.filter(|_| takes_all)?;
+        let entry = links.get_mut(link).filter(|entry| entry.link.has_room_for_all(bytes))?;
+        let mut parcel = parcel.clone().addressed(target.clone());
+        session.accept(now, count, &mut parcel.ticket);
+        let (is_held, is_watched) = (parcel.ticket.is_some(), session.is_watched);
+        let given = Consignment { parcel, count, timed: timed.clone() };
+        give(session, entry, given, (counters, load), &mut loose.tickets);
+        links.touch(link);
+        if !is_watched {
+            sessions.watch(now, target.session);
+        }
+        Some(is_held)
     }
 
     /// A message for a session outlived its expiry before it came here.
@@ -252,7 +277,7 @@ impl Outlet {
                 break;
             };
             if let Some(parcel) = session.queue.pop() {
-                give(session, entry, parcel, (counters, load), &mut loose.tickets);
+                give(session, entry, parcel.into(), (counters, load), &mut loose.tickets);
             }
         }
         let (link, after) = (session.link, session.queue.bytes());
@@ -292,21 +317,25 @@ impl Outlet {
     }
 }
 
-/// Gives a message to the session's link, which has room for it.
+/// Gives messages to the session's link, which has room for them.
 fn give(
     session: &mut Session,
     entry: &mut Entry,
-    parcel: Parcel,
+    consignment: Consignment,
     (counters, load): (&mut Counters, &mut Option<Box<Load>>),
     released: &mut Tickets,
 ) {
-    let (chain, field) = (Chain::Topic(parcel.chain), parcel.field.clone());
-    let Ok(delivery) = entry.link.queue_reliable(chain, field, parcel.retained_for) else {
+    let Consignment { parcel, count, timed } = &consignment;
+    let (chain, fields) = (Chain::Topic(parcel.chain), parcel.field.clone());
+    let Ok(first) = entry.link.queue_batch(chain, fields, *count, parcel.retained_for) else {
         // No datagram can carry it.
-        session.drop(Drop::QueueFull, &parcel, released);
-        return counters.drop(Drop::QueueFull);
+        counters.drop_many(Drop::QueueFull, u64::from(*count));
+        return session.drop_all(Drop::QueueFull, consignment, released);
     };
-    counters.messages_out += 1;
-    parcel.docket.copy_leaves(load, &parcel.field, entry, Queued::Reliable(delivery));
-    session.launch(delivery, parcel);
+    counters.messages_out += u64::from(*count);
+    parcel.docket.copies_leave(load, *count, &parcel.field, entry, Queued::Reliable(first));
+    for (place, sample) in timed {
+        entry.timed.add(Queued::Reliable(first + u64::from(*place)), sample);
+    }
+    session.launch(first, consignment);
 }

@@ -70,7 +70,7 @@ impl<'a, 'b> Run<'a, 'b> {
         self.messages().next().map_or("", |publish| publish.topic)
     }
 
-    pub fn messages(&self) -> impl Iterator<Item = &'b PublishView<'a>> + use<'a, 'b> {
+    pub fn messages(&self) -> impl Iterator<Item = &'b PublishView<'a>> + Clone + use<'a, 'b> {
         self.packets.iter().filter_map(|packet| match &packet.body {
             Body::Publish(publish) => Some(publish),
             _ => None,
@@ -106,7 +106,7 @@ impl Engine {
         let is_taken = match &mut self.side {
             Side::Node(forwarder) => {
                 // The first message of a link makes its session a publisher's.
-                let entry = self.out.links.get(id).filter(|entry| entry.inbound && entry.published);
+                let entry = self.out.links.awake(id).filter(|entry| entry.inbound && entry.published);
                 let source = entry.map(|entry| entry.subscriber);
                 source.is_some_and(|source| forwarder.forward_run(now, run, source, &mut self.out))
             }
@@ -199,6 +199,20 @@ impl Notes {
         load.topics.count_in(mark, run.len() as u32, payload);
         let timed = load.latency.begin_among(now, run.len() as u32).collect();
         Self { mark, payload, timed }
+    }
+
+    /// Where copies of so many messages of the run are counted, from a place on, and the places among them of those that are timed.
+    pub(super) fn of_some(
+        &self,
+        run: Run<'_, '_>,
+        first: u32,
+        count: u32,
+    ) -> (Docket, Vec<(u32, Arc<Sample>)>) {
+        let some = run.messages().skip(first as usize).take(count as usize);
+        let payload = some.map(|publish| publish.payload.len() as u64).sum();
+        let timed = self.timed.iter().filter(|(place, _)| (first..first + count).contains(place));
+        let timed = timed.map(|(place, sample)| (place - first, Arc::clone(sample))).collect();
+        (Docket::of_several(self.mark, payload), timed)
     }
 
     /// For each message of the run, where its copies are counted.

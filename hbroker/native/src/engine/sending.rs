@@ -101,7 +101,7 @@ impl Engine {
         if matches!(self.side, Side::Node(_)) {
             return;
         }
-        let Some(owner) = self.out.links.get(id).map(|entry| entry.link.peer()) else {
+        let Some(owner) = self.out.links.awake(id).map(|entry| entry.link.peer()) else {
             return;
         };
         while let Side::Client(client) = &mut self.side
@@ -167,7 +167,7 @@ impl Engine {
 
     /// A PUBACK from an owner: done, somebody else's, or failed.
     pub(super) fn complete(&mut self, now: Micros, id: LinkId, puback: &PubAckView<'_>) {
-        let Some(owner) = self.out.links.get(id).map(|entry| entry.link.peer()) else {
+        let Some(owner) = self.out.links.awake(id).map(|entry| entry.link.peer()) else {
             return;
         };
         if !puback.topic.is_empty() {
@@ -180,7 +180,7 @@ impl Engine {
             };
             let mut answered = std::mem::take(&mut client.answered);
             if let Some(entry) = self.out.links.get_mut(id) {
-                entry.ledger.settle(first, last, |ticket| answered.push(ticket));
+                entry.ledger.settle(first, last, |ticket, _| answered.push(*ticket));
             }
             for ticket in answered.drain(..) {
                 let Side::Client(client) = &mut self.side else {
@@ -309,14 +309,14 @@ impl Engine {
 
     /// Whether link and credit have room.
     fn has_room_on(&self, id: LinkId, qos: u8, bytes: usize) -> bool {
-        self.out.links.get(id).is_some_and(|entry| {
+        self.out.links.awake(id).is_some_and(|entry| {
             let has_room = entry.link.queued_bytes() + bytes < self.config.link_queue_bytes;
             has_room && (qos == 0 || entry.credit.has_room(bytes))
         })
     }
 
     fn unsent_bytes(&self, owner: SocketAddr) -> usize {
-        let entry = self.out.links.by_address(owner).and_then(|id| self.out.links.get(id));
+        let entry = self.out.links.by_address(owner).and_then(|id| self.out.links.awake(id));
         entry.map_or(0, |entry| entry.link.unsent_bytes())
     }
 

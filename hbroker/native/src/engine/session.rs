@@ -12,7 +12,7 @@ use crate::engine::accounts::Accounts;
 use crate::engine::counters::Drop;
 use crate::engine::credit::Credit;
 use crate::engine::ledger::{Ledger, Ticket, Tickets};
-use crate::engine::parcel::Parcel;
+use crate::engine::parcel::{Consignment, Parcel};
 use crate::engine::session_queue::{Bounds, SessionQueue};
 use crate::link_id::{LinkId, SessionKey};
 use crate::tables::groups::Fitness;
@@ -39,7 +39,7 @@ pub struct Session {
     is_stalled: bool,
     credit: Credit,
     /// What each delivery on its link stands for.
-    in_flight: Ledger<Parcel>,
+    in_flight: Ledger<Consignment>,
     /// How many tickets are held by what waits and what is in flight.
     tickets: usize,
     /// When the subscriber last answered, or when something first waited for its answer since.
@@ -85,17 +85,14 @@ impl Session {
 
     // Change
 
-    /// A message is for this session. It keeps its ticket only where the session counts as connected.
-    pub fn accept(&mut self, now: Micros, parcel: &mut Parcel) {
-        self.accounts.accepted += 1;
+    /// So many messages are for this session, which keep the tickets that they hold only where it counts as connected. `ticket`: of the first.
+    pub fn accept(&mut self, now: Micros, count: u32, ticket: &mut Option<Ticket>) {
+        self.accounts.accepted += u64::from(count);
         if self.is_idle() {
             self.waiting_since = now;
         }
-        if self.is_ready() {
-            self.tickets += usize::from(parcel.ticket.is_some());
-        } else {
-            parcel.ticket = None;
-        }
+        *ticket = ticket.filter(|_| self.is_ready());
+        self.tickets += if ticket.is_some() { count as usize } else { 0 };
     }
 
     /// A message of `QoS` 0 was queued on the link.
@@ -110,22 +107,25 @@ impl Session {
         self.accounts.drop(why, count);
     }
 
-    /// A message was given to the link under this delivery number. It does not expire any more: the subscriber may have it.
-    pub fn launch(&mut self, delivery: u64, mut parcel: Parcel) {
-        self.credit.open(parcel.field.len());
-        parcel.expires = Micros::MAX;
-        self.in_flight.open(delivery, parcel);
+    /// Messages were given to the link, from this delivery number on. They do not expire any more: the subscriber may have them.
+    pub fn launch(&mut self, first: u64, mut consignment: Consignment) {
+        let count = consignment.count;
+        self.credit.open_all(count, consignment.parcel.field.len());
+        consignment.parcel.expires = Micros::MAX;
+        self.in_flight.open_run(first, count, consignment);
     }
 
     /// The subscriber answered for the deliveries from `first` to `last`: takes the tickets back that they held.
     pub fn answer(&mut self, now: Micros, first: u64, last: u64, released: &mut Tickets) {
         let Self { in_flight, credit, tickets, .. } = self;
         let mut answered = 0;
-        in_flight.settle(first, last, |parcel| {
-            answered += 1;
-            credit.settle(parcel.field.len());
-            *tickets -= usize::from(parcel.ticket.is_some());
-            released.extend(parcel.ticket);
+        in_flight.settle(first, last, |consignment, places| {
+            answered += u64::from(places.len());
+            credit.settle_all(places.len(), consignment.bytes(places));
+            if consignment.parcel.ticket.is_some() {
+                *tickets -= places.len() as usize;
+                released.extend(consignment.tickets(places));
+            }
         });
         if answered == 0 {
             return;
@@ -145,6 +145,12 @@ impl Session {
     pub fn drop(&mut self, why: Drop, parcel: &Parcel, released: &mut Tickets) {
         self.accounts.drop(why, 1);
         self.release(parcel.ticket, released);
+    }
+
+    /// Messages that no link takes are gone for this reason.
+    pub fn drop_all(&mut self, why: Drop, consignment: Consignment, released: &mut Tickets) {
+        let all = consignment.places();
+        consignment.into_parcels(all).iter().for_each(|parcel| self.drop(why, parcel, released));
     }
 
     /// A message that waited outlived its expiry.
@@ -186,7 +192,8 @@ impl Session {
         self.credit = Credit::default();
         self.release_all(released);
         self.settle_copies(unsent, Drop::Away);
-        self.queue.put_back(self.in_flight.take_all());
+        let flying = self.in_flight.take_all();
+        self.queue.put_back(flying.flat_map(|(consignment, open)| consignment.into_parcels(open)));
     }
 
     /// It ends: every message that is left is dropped, but those of shared groups, which are for others.
@@ -194,7 +201,9 @@ impl Session {
         self.settle_copies(unsent, why);
         let waiting = std::iter::from_fn(|| self.queue.pop());
         let mut orphans = Vec::new();
-        for parcel in self.in_flight.take_all().chain(waiting) {
+        let flying = self.in_flight.take_all();
+        let flying = flying.flat_map(|(consignment, open)| consignment.into_parcels(open));
+        for parcel in flying.chain(waiting) {
             self.tickets -= usize::from(parcel.ticket.is_some());
             if parcel.group.is_some() {
                 self.accounts.drop(Drop::Regrouped, 1);
@@ -210,7 +219,10 @@ impl Session {
 
     /// Takes messages that go elsewhere, in order: those in flight, then those that wait, tickets and all.
     pub fn take(&mut self, why: Drop, mut is_meant: impl FnMut(&Parcel) -> bool) -> Vec<Parcel> {
-        let mut taken = self.in_flight.extract(&mut is_meant);
+        // What is meant of those that fly together are all of them: they have one topic, and one group.
+        let flying = self.in_flight.extract(|consignment| is_meant(&consignment.parcel));
+        let parcels = flying.into_iter().flat_map(|(consignment, open)| consignment.into_parcels(open));
+        let mut taken: Vec<Parcel> = parcels.collect();
         taken.iter().for_each(|parcel| self.credit.settle(parcel.field.len()));
         taken.extend(self.queue.extract(is_meant));
         self.accounts.drop(why, taken.len() as u64);
@@ -221,6 +233,7 @@ impl Session {
     /// Nothing waits or is in flight: gives back the memory that it took while it was busy.
     pub fn rest(&mut self) {
         self.in_flight.rest();
+        self.queue.rest();
     }
 
     /// How fit it is, if the other workers are to know and were not told.
@@ -264,6 +277,11 @@ impl Session {
         self.credit.has_room(bytes)
     }
 
+    /// Whether it takes so many messages, of so many bytes in all.
+    pub fn has_credit_for(&self, messages: u32, bytes: usize) -> bool {
+        self.credit.has_room_for(messages, bytes)
+    }
+
     /// Bytes that wait or are in flight.
     pub fn held_bytes(&self) -> usize {
         self.queue.bytes() + self.credit.open_bytes()
@@ -275,6 +293,11 @@ impl Session {
     }
 
     #[cfg(test)]
+    pub fn records_in_flight(&self) -> usize {
+        self.in_flight.entries()
+    }
+
+    #[cfg(test)]
     pub fn tickets(&self) -> usize {
         self.tickets
     }
@@ -282,7 +305,7 @@ impl Session {
     /// The accounts as they are while the link has so many unsent messages of `QoS` 0, and how many messages are still here.
     pub fn balance(&self, unsent: u64) -> (Accounts, u64) {
         let unsent = unsent.min(self.copies);
-        let mut accounts = self.accounts;
+        let mut accounts = self.accounts.clone();
         accounts.delivered += self.copies - unsent;
         let queued = unsent + (self.queue.len() + self.in_flight.len()) as u64;
         debug_assert_eq!(accounts.open(), queued, "{accounts:?}");
@@ -316,10 +339,18 @@ impl Session {
 
     /// Those that hold one are the newest, so older ones are not looked at.
     fn release_all(&mut self, released: &mut Tickets) {
-        let waiting = self.queue.iter_mut().rev().map(|parcel| &mut parcel.ticket);
-        let flying = self.in_flight.iter_mut().rev().map(|parcel| &mut parcel.ticket);
-        let held = waiting.chain(flying).filter_map(Option::take).take(self.tickets);
-        released.extend(held.inspect(|_| self.tickets -= 1));
+        let waiting = self.queue.iter_mut().rev().filter_map(|parcel| parcel.ticket.take());
+        released.extend(waiting.take(self.tickets).inspect(|_| self.tickets -= 1));
+        let mut flying = self.in_flight.iter_mut().rev();
+        while self.tickets > 0
+            && let Some((consignment, open)) = flying.next()
+        {
+            if consignment.parcel.ticket.is_some() {
+                self.tickets -= open.len() as usize;
+                released.extend(consignment.tickets(open));
+                consignment.parcel.ticket = None;
+            }
+        }
         debug_assert_eq!(self.tickets, 0);
     }
 }

@@ -101,6 +101,11 @@ impl SessionQueue {
         dropped.map(Excess::Dropped)
     }
 
+    /// Gives back the memory that it does not need now.
+    pub fn rest(&mut self) {
+        self.parcels.shrink_to_fit();
+    }
+
     /// Takes out those that are meant, in order.
     pub fn extract(&mut self, mut is_meant: impl FnMut(&Parcel) -> bool) -> Vec<Parcel> {
         let (taken, left): (VecDeque<_>, VecDeque<_>) =

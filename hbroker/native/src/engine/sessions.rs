@@ -147,6 +147,6 @@ impl Sessions {
 
     /// What was counted for sessions that are gone.
     pub fn ended(&self) -> Accounts {
-        self.ended
+        self.ended.clone()
     }
 }

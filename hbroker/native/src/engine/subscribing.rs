@@ -63,7 +63,7 @@ impl Engine {
     /// Forgets a session, its queue and its subscriptions, in every worker. Its link, if it has one, stays.
     pub fn end_session(&mut self, now: Micros, key: SessionKey, why: Drop) {
         let link = self.out.sessions.get(key).and_then(|session| session.link);
-        let unsent = link.and_then(|link| self.out.links.get(link)).map_or(0, |entry| entry.link.unsent());
+        let unsent = link.and_then(|link| self.out.links.awake(link)).map_or(0, |entry| entry.link.unsent());
         self.close_session(now, key, unsent, why);
     }
 
@@ -157,7 +157,7 @@ impl Engine {
     }
 
     pub(super) fn unsent(&self, session: &Session) -> u64 {
-        let entry = session.link.and_then(|link| self.out.links.get(link));
+        let entry = session.link.and_then(|link| self.out.links.awake(link));
         entry.map_or(0, |entry| entry.link.unsent() as u64)
     }
 

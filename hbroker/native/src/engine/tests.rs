@@ -11,6 +11,7 @@ mod large;
 mod load;
 pub mod network;
 mod redirect;
+mod rest;
 mod retained;
 mod run;
 mod sessions;

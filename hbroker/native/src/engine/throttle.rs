@@ -6,6 +6,7 @@
 use super::Engine;
 use crate::Micros;
 use crate::engine::credit;
+use crate::engine::links::Place;
 use crate::engine::outlet::Handoff;
 use crate::engine::sessions::LOOK;
 use crate::link_id::LinkId;
@@ -59,8 +60,8 @@ impl Engine {
         let is_on = self.throttle.is_on();
         let was_on = std::mem::replace(&mut self.throttle.is_applied, is_on);
         if is_on && !was_on {
-            let publishers = self.out.links.iter().filter(|entry| entry.inbound && entry.published);
-            let publishers: Vec<LinkId> = publishers.map(|entry| entry.peer().link).collect();
+            let publishers = self.out.links.iter().filter(|place| place.inbound() && place.published());
+            let publishers: Vec<LinkId> = publishers.map(Place::id).collect();
             publishers.into_iter().for_each(|link| self.hold_back(link));
         } else if !is_on && !self.throttle.told.is_empty() {
             let told = std::mem::take(&mut self.throttle.told);

@@ -34,7 +34,22 @@ pub struct Acks {
     is_due: bool,
 }
 
+/// What must be remembered while nothing is to be acknowledged and nothing is missing.
+#[derive(Debug, Clone, Copy)]
+pub struct Heard {
+    floor: u64,
+    run: (u64, u64),
+    highest_at: Micros,
+    wary: u32,
+}
+
 impl Acks {
+    /// As they were when `at_rest` was asked.
+    pub fn from_rest(heard: Heard) -> Self {
+        let Heard { floor, run, highest_at, wary } = heard;
+        Self { received: RangeSet::with_run(MOST_RUNS, floor, run), highest_at, wary, ..Self::new() }
+    }
+
     /// Nothing received yet.
     pub fn new() -> Self {
         Self {
@@ -109,6 +124,12 @@ impl Acks {
     /// Whether the next datagram should carry an acknowledgement.
     pub fn is_pending(&self) -> bool {
         self.is_due || self.waiting > 0
+    }
+
+    /// All that there is to remember; None: an acknowledgement is to leave, or a number is missing.
+    pub fn at_rest(&self) -> Option<Heard> {
+        let (floor, run) = self.received.only_run().filter(|_| !self.is_pending())?;
+        Some(Heard { floor, run, highest_at: self.highest_at, wary: self.wary })
     }
 
     /// The numbers to acknowledge, how long ago the highest came, and the highest.

@@ -53,6 +53,11 @@ enum State {
 }
 
 impl Arrivals {
+    /// Every packet up to this one was handed on, and no other came.
+    pub fn after(settled: u64) -> Self {
+        Self { settled, ..Self::default() }
+    }
+
     /// Takes in the packet `raw`. Refuses while released packets wait: those come first.
     pub fn receive(&mut self, delivery: u64, after: u64, raw: &[u8]) -> Receipt {
         if self.is_known(delivery) {
@@ -95,6 +100,11 @@ impl Arrivals {
         let raw = self.released.pop_front()?;
         self.held_bytes -= raw.len();
         Some(raw)
+    }
+
+    /// The last packet that was handed on; None: there are others.
+    pub fn at_rest(&self) -> Option<u64> {
+        (self.slots.is_empty() && self.released.is_empty()).then_some(self.settled)
     }
 
     fn is_known(&self, delivery: u64) -> bool {

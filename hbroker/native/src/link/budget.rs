@@ -16,7 +16,7 @@ const BYTE_EARNED_IN: Micros = 80;
 const MOST_FOR_TIME: i64 = 12_000;
 
 /// The credit for repetitions of one link. It may be overdrawn by one packet, so that the largest can go.
-#[derive(Debug)]
+#[derive(Debug, Clone, Copy)]
 pub struct Budget {
     credit: i64,
     /// Until when time was turned into credit.

@@ -21,7 +21,7 @@ const RENO_GROWTH: f64 = 3.0 * (1.0 - BETA) / (1.0 + BETA);
 const MOST_WINDOW: f64 = (1u64 << 31) as f64;
 
 /// The congestion controller of one path. Windows are in bytes.
-#[derive(Debug)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct Cubic {
     max_datagram: usize,
     window: f64,
@@ -41,7 +41,7 @@ pub struct Cubic {
 }
 
 /// A stage of congestion avoidance: from a loss, or the end of slow start, to the next loss.
-#[derive(Debug)]
+#[derive(Debug, Clone, PartialEq)]
 struct Epoch {
     start: Micros,
     /// The window around which the cubic function is flat: W_max.
@@ -137,6 +137,12 @@ impl Cubic {
     /// Bytes that may be sent now, with `in_flight` unacknowledged.
     pub fn allowance(&self, in_flight: usize) -> usize {
         self.window().saturating_sub(in_flight)
+    }
+
+    /// Whether it stands where it began. (Time in which the window is not filled counts only after that.)
+    pub fn is_new(&self) -> bool {
+        let Self { unfilled_since, is_limiting, .. } = *self;
+        *self == Self { unfilled_since, is_limiting, ..Self::new(self.max_datagram) }
     }
 
     /// Bytes that may be in flight.

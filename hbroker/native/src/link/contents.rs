@@ -29,9 +29,7 @@ impl Contents {
     pub fn settle(&self, deliveries: &mut Deliveries, pubacks: &mut Pubacks) {
         for &carried in &self.carried {
             match carried {
-                Carried::Deliveries(first, last) => {
-                    deliveries.on_acknowledged(first, last);
-                }
+                Carried::Deliveries(first, last) => deliveries.on_acknowledged(first, last),
                 Carried::Success(..) => {}
                 Carried::Refusal(refusal) => pubacks.on_refusal_acknowledged(refusal),
             }
@@ -42,9 +40,7 @@ impl Contents {
     pub fn send_again(&self, number: u64, deliveries: &mut Deliveries, pubacks: &mut Pubacks) {
         for &carried in &self.carried {
             match carried {
-                Carried::Deliveries(first, last) => {
-                    (first..=last).for_each(|delivery| deliveries.on_lost(delivery, number));
-                }
+                Carried::Deliveries(first, last) => deliveries.on_lost(first, last, number),
                 Carried::Success(success, first, last) => pubacks.acknowledge(success, first, last),
                 Carried::Refusal(refusal) => pubacks.refuse_again(refusal),
             }
@@ -55,9 +51,7 @@ impl Contents {
     pub fn probe(&self, deliveries: &mut Deliveries, pubacks: &mut Pubacks) {
         for &carried in &self.carried {
             match carried {
-                Carried::Deliveries(first, last) => {
-                    (first..=last).for_each(|delivery| deliveries.probe(delivery));
-                }
+                Carried::Deliveries(first, last) => deliveries.probe(first, last),
                 Carried::Success(success, first, last) => pubacks.acknowledge(success, first, last),
                 Carried::Refusal(refusal) => pubacks.refuse_again(refusal),
             }

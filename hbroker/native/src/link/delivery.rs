@@ -3,6 +3,9 @@
 //! They are numbered from 1 without gaps. Each keeps its body until a datagram that carried it is acknowledged, and
 //! each names the packet of its chain before it, unless the whole chain was acknowledged when it was queued: the receiver hands
 //! it on after that one. (That the one before is acknowledged is not enough: it may be held behind one that is missing.) What is lost is sent again as a packet, in whatever datagram leaves next, never as the datagram that it was in.
+//!
+//! Packets of one chain that are queued together share a record. Only a datagram divides it, when it takes some of them and not the others: so
+//! what a datagram carried is always a number of whole records.
 
 use std::collections::VecDeque;
 
@@ -11,7 +14,7 @@ use hashbrown::HashMap;
 use hashbrown::hash_map::Entry;
 
 use crate::broken::Defect;
-use crate::wire;
+use crate::wire::{self, PacketHead};
 
 /// Deliveries that may be sent and not acknowledged, from the oldest (§9).
 pub const WINDOW: u64 = 4_096;
@@ -28,18 +31,21 @@ pub enum Chain {
     After(u64),
 }
 
-/// What a packet costs beside its body.
-const RECORD_BYTES: usize = size_of::<Delivery>();
+/// What a packet costs beside its body, where it has a record of its own.
+const RECORD_BYTES: usize = size_of::<Batch>();
 
 /// The deliveries queued or sent, and not acknowledged.
 #[derive(Debug, Default)]
 pub struct Deliveries {
-    /// How many numbers were acknowledged and forgotten: the number of the first record, less one.
+    /// How many numbers were acknowledged and forgotten: the first number in `sent`, less one.
     settled: u64,
-    records: VecDeque<Delivery>,
-    /// How many numbers were sent at least once.
-    sent: u64,
-    /// To be sent again, in the order in which it was noticed. Some may have been acknowledged since.
+    /// Those that were sent at least once, by their numbers.
+    sent: VecDeque<Batch>,
+    /// Those that were not.
+    fresh: VecDeque<Batch>,
+    /// The highest number in `sent`, and in `fresh`.
+    newest: (u64, u64),
+    /// To be sent again, in the order in which it was noticed: the first numbers of records. Some may have been acknowledged since.
     again: VecDeque<u64>,
     /// The end of each chain that has a delivery outstanding, but for `current`.
     tails: HashMap<Chain, Tail>,
@@ -58,10 +64,15 @@ struct Tail {
     outstanding: u32,
 }
 
+/// Packets of one chain with consecutive numbers.
 #[derive(Debug)]
-struct Delivery {
-    body_field: Bytes,
+struct Batch {
+    first: u64,
+    count: u32,
+    /// Their body fields, end to end.
+    bodies: Bytes,
     chain: Chain,
+    /// That of the first; each of the others follows the one before it.
     after: u64,
     retained_for: Option<u64>,
     state: State,
@@ -70,7 +81,7 @@ struct Delivery {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum State {
     Waiting,
-    /// The newest datagram that carries it.
+    /// The newest datagram that carries them.
     InFlight(u64),
     /// In the queue `again`.
     Again,
@@ -78,106 +89,145 @@ enum State {
 }
 
 impl Deliveries {
-    /// Numbers a packet. Its turn to be sent is the caller's to keep.
-    pub fn push(&mut self, chain: Chain, body_field: Bytes, retained_for: Option<u64>) -> u64 {
-        let number = self.settled + self.records.len() as u64 + 1;
+    /// Every delivery up to this one was acknowledged, and none is queued.
+    pub fn after(settled: u64) -> Self {
+        Self { settled, newest: (settled, settled), ..Self::default() }
+    }
+
+    /// Numbers packets, whose body fields lie end to end; the number of the first. Their turns to be sent are the caller's to keep.
+    pub fn push(&mut self, chain: Chain, bodies: Bytes, count: u32, retained_for: Option<u64>) -> u64 {
+        let first = self.newest.1 + 1;
+        let last = self.newest.1 + u64::from(count);
         let after = match chain {
             _ if Defect::KeepsNoOrder.is_present() => 0,
             Chain::After(before) => before,
             Chain::Control | Chain::Topic(_) => {
                 let tail = self.tail(chain);
-                tail.outstanding += 1;
-                std::mem::replace(&mut tail.last, number)
+                tail.outstanding += count;
+                std::mem::replace(&mut tail.last, last)
             }
         };
-        self.bytes += body_field.len() + RECORD_BYTES;
-        self.records.push_back(Delivery { body_field, chain, after, retained_for, state: State::Waiting });
-        number
+        self.newest.1 = last;
+        self.bytes += bodies.len() + count as usize * RECORD_BYTES;
+        self.fresh.push_back(Batch {
+            first,
+            count,
+            bodies,
+            chain,
+            after,
+            retained_for,
+            state: State::Waiting,
+        });
+        first
     }
 
-    /// The next delivery to be sent again.
-    pub fn next_again(&mut self) -> Option<u64> {
-        while let Some(&number) = self.again.front() {
-            if self.record(number).is_some_and(|delivery| delivery.state == State::Again) {
-                return Some(number);
+    /// The size of the next packet to be sent again.
+    pub fn next_again(&mut self) -> Option<usize> {
+        while let Some(&first) = self.again.front() {
+            let place = self.place_of(first);
+            if let Some(batch) = self.sent.get(place)
+                && (batch.first, batch.state) == (first, State::Again)
+            {
+                return Some(batch.next_len());
             }
             self.again.pop_front();
         }
         None
     }
 
-    /// The next delivery that was never sent, if there is one and the window has room for it.
-    pub fn next_fresh(&self) -> Option<u64> {
-        let number = self.sent + 1;
-        (self.sent - self.settled < WINDOW && self.record(number).is_some()).then_some(number)
+    /// Whether there is a packet that was never sent, and the window has room for it.
+    pub fn has_fresh(&self) -> bool {
+        !self.fresh.is_empty() && self.room() > 0
+    }
+
+    /// The size of that packet.
+    pub fn next_fresh(&self) -> Option<usize> {
+        self.fresh.front().filter(|_| self.room() > 0).map(Batch::next_len)
     }
 
     /// The newest delivery that was ever sent.
     pub fn sent(&self) -> u64 {
-        self.sent
+        self.newest.0
     }
 
-    /// The size of a delivery as a packet of a datagram.
-    pub fn encoded_len(&self, number: u64) -> usize {
-        self.record(number).map_or(0, |delivery| {
-            wire::packet_len(number, delivery.after, delivery.retained_for, delivery.body_field.len())
-        })
-    }
-
-    /// Puts a delivery, which `next_again` or `next_fresh` gave, into a datagram.
-    pub fn seal(&mut self, out: &mut Vec<u8>, number: u64, datagram: u64) {
-        let Some(delivery) = self.record_mut(number) else {
-            return;
-        };
-        wire::put_packet(out, number, delivery.after, delivery.retained_for, &delivery.body_field);
-        delivery.state = State::InFlight(datagram);
-        if number > self.sent {
-            self.sent = number;
-        } else {
-            self.again.pop_front();
-            self.retransmits += 1;
+    /// Puts packets into a datagram that are to be sent again, as long as `admits` says so of the datagram's length and a packet's; the
+    /// numbers of the first and the last. None: there are none, or the first was not admitted. There may be more.
+    pub fn seal_again(
+        &mut self,
+        out: &mut Vec<u8>,
+        datagram: u64,
+        admits: impl FnMut(usize, usize) -> bool,
+    ) -> Option<(u64, u64)> {
+        self.next_again()?;
+        let place = self.place_of(*self.again.front()?);
+        let batch = self.sent.get_mut(place)?;
+        let (sealed, bytes) = batch.seal(out, u32::MAX, admits);
+        if sealed == 0 {
+            return None;
         }
+        let (first, last) = (batch.first, batch.first + u64::from(sealed) - 1);
+        if sealed == batch.count {
+            batch.state = State::InFlight(datagram);
+            self.again.pop_front();
+        } else {
+            let part = Batch { state: State::InFlight(datagram), ..batch.split_off(sealed, bytes) };
+            self.again[0] = batch.first;
+            self.sent.insert(place, part);
+        }
+        self.retransmits += u64::from(sealed);
+        Some((first, last))
+    }
+
+    /// Puts packets into a datagram that were never sent, up to `most`, as [`Self::seal_again`] does others.
+    pub fn seal_fresh(
+        &mut self,
+        out: &mut Vec<u8>,
+        most: u32,
+        datagram: u64,
+        admits: impl FnMut(usize, usize) -> bool,
+    ) -> Option<(u64, u64)> {
+        let room = u32::try_from(self.room()).unwrap_or(u32::MAX);
+        let batch = self.fresh.front_mut()?;
+        let (sealed, bytes) = batch.seal(out, room.min(most), admits);
+        let part = match sealed {
+            0 => return None,
+            _ if sealed < batch.count => batch.split_off(sealed, bytes),
+            _ => self.fresh.pop_front()?,
+        };
+        let (first, last) = (part.first, part.last());
+        self.sent.push_back(Batch { state: State::InFlight(datagram), ..part });
+        self.newest.0 = last;
+        Some((first, last))
     }
 
     /// A datagram that carried those from `first` to `last` was acknowledged.
     pub fn on_acknowledged(&mut self, first: u64, last: u64) {
-        for number in first.max(self.settled + 1)..=last {
-            let Some(delivery) = self.record_mut(number) else {
+        for place in self.place_of(first).. {
+            let Some(batch) = self.sent.get_mut(place).filter(|batch| batch.first <= last) else {
                 break;
             };
-            if delivery.state != State::Acknowledged {
-                delivery.state = State::Acknowledged;
-                let chain = delivery.chain;
-                self.bytes -= std::mem::take(&mut delivery.body_field).len() + RECORD_BYTES;
-                self.shorten(chain);
+            if std::mem::replace(&mut batch.state, State::Acknowledged) != State::Acknowledged {
+                let (chain, count) = (batch.chain, batch.count);
+                self.bytes -= std::mem::take(&mut batch.bodies).len() + count as usize * RECORD_BYTES;
+                self.shorten(chain, count);
             }
         }
-        while self.records.front().is_some_and(|delivery| delivery.state == State::Acknowledged) {
-            self.records.pop_front();
-            self.settled += 1;
+        while let Some(batch) = self.sent.front()
+            && batch.state == State::Acknowledged
+        {
+            self.settled = batch.last();
+            self.sent.pop_front();
         }
     }
 
-    /// This datagram, which carried it, was lost. (A newer one may carry it too.)
-    pub fn on_lost(&mut self, number: u64, datagram: u64) {
-        if let Some(delivery) = self.record_mut(number)
-            && delivery.state == State::InFlight(datagram)
-            && !Defect::SendsOnce.is_present()
-        {
-            delivery.state = State::Again;
-            self.again.push_back(number);
-        }
+    /// This datagram, which carried them, was lost. (A newer one may carry them too.)
+    pub fn on_lost(&mut self, first: u64, last: u64, datagram: u64) {
+        self.repeat(first, last, |state| state == State::InFlight(datagram));
     }
 
-    /// Sends it again, if it is unacknowledged, although no datagram was found lost.
-    pub fn probe(&mut self, number: u64) {
-        if let Some(delivery) = self.record_mut(number)
-            && matches!(delivery.state, State::InFlight(_))
-            && !Defect::SendsOnce.is_present()
-        {
-            delivery.state = State::Again;
-            self.again.push_back(number);
-        }
+    /// Sends them again, if they are unacknowledged, although no datagram was found lost.
+    pub fn probe(&mut self, first: u64, last: u64) {
+        self.repeat(first, last, |state| matches!(state, State::InFlight(_)));
     }
 
     /// Bytes of the packets that are kept, and of their records.
@@ -192,12 +242,30 @@ impl Deliveries {
 
     /// Whether all are acknowledged.
     pub fn is_empty(&self) -> bool {
-        self.records.is_empty()
+        self.sent.is_empty() && self.fresh.is_empty()
+    }
+
+    fn repeat(&mut self, first: u64, last: u64, is_meant: impl Fn(State) -> bool) {
+        if Defect::SendsOnce.is_present() {
+            return;
+        }
+        let place = self.place_of(first);
+        let batches = self.sent.range_mut(place..).take_while(|batch| batch.first <= last);
+        for batch in batches.filter(|batch| is_meant(batch.state)) {
+            batch.state = State::Again;
+            self.again.push_back(batch.first);
+        }
+    }
+
+    /// The last delivery, where all are acknowledged.
+    pub fn at_rest(&self) -> Option<u64> {
+        self.is_empty().then_some(self.settled)
     }
 
     /// The end of a chain, which grows.
     fn tail(&mut self, chain: Chain) -> &mut Tail {
-        let grows_again = self.records.back().is_some_and(|delivery| delivery.chain == chain);
+        let newest = self.fresh.back().or(self.sent.back());
+        let grows_again = newest.is_some_and(|batch| batch.chain == chain);
         if chain != self.current {
             if !grows_again {
                 return self.tails.entry(chain).or_default();
@@ -214,35 +282,100 @@ impl Deliveries {
         &mut self.current_tail
     }
 
-    /// One more of a chain is acknowledged.
-    fn shorten(&mut self, chain: Chain) {
+    /// So many more of a chain are acknowledged.
+    fn shorten(&mut self, chain: Chain, count: u32) {
         if matches!(chain, Chain::After(_)) {
             return;
         }
         if chain == self.current {
-            self.current_tail.outstanding -= 1;
+            self.current_tail.outstanding -= count;
             if self.current_tail.outstanding == 0 {
                 self.current_tail = Tail::default();
             }
         } else if let Entry::Occupied(mut tail) = self.tails.entry(chain) {
-            tail.get_mut().outstanding -= 1;
+            tail.get_mut().outstanding -= count;
             if tail.get().outstanding == 0 {
                 tail.remove();
             }
         }
     }
 
-    fn record(&self, number: u64) -> Option<&Delivery> {
-        self.records.get(self.index(number)?)
+    /// How many more the window lets through.
+    fn room(&self) -> u64 {
+        WINDOW.saturating_sub(self.newest.0 - self.settled)
     }
 
-    fn record_mut(&mut self, number: u64) -> Option<&mut Delivery> {
-        let index = self.index(number)?;
-        self.records.get_mut(index)
+    /// The place in `sent` of the record that begins with a number, or of the one behind it. Most often it is the first.
+    fn place_of(&self, first: u64) -> usize {
+        if first <= self.settled + 1 { 0 } else { self.sent.partition_point(|batch| batch.first < first) }
+    }
+}
+
+impl Batch {
+    /// Puts packets into a datagram, up to `most`, as long as they are admitted; how many, and the bytes of their bodies.
+    fn seal(
+        &self,
+        out: &mut Vec<u8>,
+        most: u32,
+        mut admits: impl FnMut(usize, usize) -> bool,
+    ) -> (u32, usize) {
+        let mut body = self.body(0, &[]);
+        let (mut head, mut taken) = (self.head(0, body), 0);
+        for sealed in 0..self.count.min(most) {
+            body = self.body(taken, body);
+            // Most often the bodies have one length, and only the numbers of a packet are others than those of the one before.
+            let is_made = sealed == 0 || sealed > 1 && head.count_up(body.len());
+            if !is_made {
+                head = self.head(sealed, body);
+            }
+            if !admits(out.len(), head.packet_len()) {
+                return (sealed, taken);
+            }
+            head.put(out, body);
+            taken += body.len();
+        }
+        (self.count.min(most), taken)
     }
 
-    fn index(&self, number: u64) -> Option<usize> {
-        usize::try_from(number.checked_sub(self.settled + 1)?).ok()
+    /// Splits off the first so many, whose bodies have so many bytes.
+    fn split_off(&mut self, count: u32, bytes: usize) -> Self {
+        let bodies = self.bodies.split_to(bytes);
+        let part = Self { count, bodies, ..*self };
+        (self.after, self.first) = (self.after(count), self.number(count));
+        self.count -= count;
+        part
+    }
+
+    /// The body field that begins at this byte, most often as long as `like`. (A control packet has several fields, and a record of its own.)
+    #[inline]
+    fn body(&self, start: usize, like: &[u8]) -> &[u8] {
+        let rest = &self.bodies[start..];
+        if self.count == 1 { rest } else { wire::first_field(rest, like) }
+    }
+
+    fn head(&self, place: u32, body: &[u8]) -> PacketHead {
+        PacketHead::new(self.number(place), self.after(place), self.retained_for, body.len())
+    }
+
+    /// The size of the first packet.
+    fn next_len(&self) -> usize {
+        wire::packet_len(self.first, self.after, self.retained_for, self.body(0, &[]).len())
+    }
+
+    fn number(&self, place: u32) -> u64 {
+        self.first + u64::from(place)
+    }
+
+    fn after(&self, place: u32) -> u64 {
+        match place {
+            0 => self.after,
+            _ if Defect::KeepsNoOrder.is_present() => 0,
+            _ => self.number(place) - 1,
+        }
+    }
+
+    fn last(&self) -> u64 {
+        self.first + u64::from(self.count) - 1
     }
 }
 
@@ -253,57 +386,124 @@ mod tests {
     fn with(chains: &[Chain]) -> Deliveries {
         let mut deliveries = Deliveries::default();
         for &chain in chains {
-            deliveries.push(chain, Bytes::from_static(b"\x7a\x00"), None);
+            deliveries.push(chain, Bytes::from_static(b"\x7a\x00"), 1, None);
         }
         deliveries
     }
 
     fn send_fresh(deliveries: &mut Deliveries, datagram: u64) -> Option<u64> {
-        let number = deliveries.next_fresh()?;
-        let mut out = Vec::new();
-        deliveries.seal(&mut out, number, datagram);
-        Some(number)
+        deliveries.seal_fresh(&mut Vec::new(), 1, datagram, |_, _| true).map(|(first, _)| first)
     }
 
     #[test]
     fn each_follows_the_one_before_until_the_whole_chain_is_acknowledged() {
         let mut deliveries = with(&[Chain::Topic(7), Chain::Control, Chain::Topic(7), Chain::Control]);
-        let after: Vec<_> = deliveries.records.iter().map(|delivery| delivery.after).collect();
+        let after: Vec<_> = deliveries.fresh.iter().map(|batch| batch.after).collect();
         assert_eq!(after, [0, 0, 1, 2]);
+        while send_fresh(&mut deliveries, 1).is_some() {}
         deliveries.on_acknowledged(3, 3);
-        deliveries.push(Chain::Topic(7), Bytes::new(), None);
-        assert_eq!(deliveries.records[4].after, 3, "3 may be held at the receiver: 1 is not acknowledged");
+        deliveries.push(Chain::Topic(7), Bytes::new(), 1, None);
+        assert_eq!(deliveries.fresh[0].after, 3, "3 may be held at the receiver: 1 is not acknowledged");
+        send_fresh(&mut deliveries, 2);
         deliveries.on_acknowledged(1, 1);
         deliveries.on_acknowledged(5, 5);
         assert!(deliveries.tails.is_empty() && deliveries.current_tail.outstanding == 2);
-        deliveries.push(Chain::Topic(7), Bytes::new(), None);
-        assert_eq!(deliveries.records.back().map(|delivery| delivery.after), Some(0));
+        deliveries.push(Chain::Topic(7), Bytes::new(), 1, None);
+        assert_eq!(deliveries.fresh.back().map(|batch| batch.after), Some(0));
     }
 
     #[test]
     fn the_window_counts_from_the_oldest_unacknowledged() {
         let mut deliveries = with(&vec![Chain::Control; 5_000]);
         while send_fresh(&mut deliveries, 1).is_some() {}
-        assert_eq!(deliveries.sent, WINDOW);
+        assert_eq!(deliveries.sent(), WINDOW);
         deliveries.on_acknowledged(2, 2);
         assert_eq!(deliveries.next_fresh(), None, "1 is still out");
         deliveries.on_acknowledged(1, 1);
-        assert_eq!(deliveries.next_fresh(), Some(WINDOW + 1));
+        assert_eq!(send_fresh(&mut deliveries, 2), Some(WINDOW + 1));
     }
 
     #[test]
     fn only_the_newest_carriers_loss_sends_again() {
         let mut deliveries = with(&[Chain::Control]);
         send_fresh(&mut deliveries, 10);
-        deliveries.probe(1);
-        assert_eq!(deliveries.next_again(), Some(1));
-        deliveries.seal(&mut Vec::new(), 1, 11);
-        deliveries.on_lost(1, 10);
+        deliveries.probe(1, 1);
+        assert_eq!(send_again(&mut deliveries, 1, 11), [(1, 1)]);
+        deliveries.on_lost(1, 1, 10);
         assert_eq!(deliveries.next_again(), None, "datagram 11 carries it still");
-        deliveries.on_lost(1, 11);
-        assert_eq!(deliveries.next_again(), Some(1));
+        deliveries.on_lost(1, 1, 11);
+        assert!(deliveries.next_again().is_some());
         deliveries.on_acknowledged(1, 1);
         assert_eq!(deliveries.next_again(), None, "a late acknowledgement spares the repetition");
         assert!(deliveries.is_empty() && deliveries.bytes() == 0);
+    }
+
+    #[test]
+    fn numbers_of_every_length_are_counted_up() {
+        for length in [7, 14, 21] {
+            let mut deliveries =
+                Deliveries { newest: ((1 << length) - 5, (1 << length) - 5), ..Deliveries::default() };
+            deliveries.settled = deliveries.newest.0;
+            let bodies = wire::field_of(b"body").repeat(10);
+            let first = deliveries.push(Chain::After(9), bodies.into(), 10, None);
+            let (mut sealed, mut expected) = (Vec::new(), Vec::new());
+            deliveries.seal_fresh(&mut sealed, 10, 1, |_, _| true);
+            for number in first..first + 10 {
+                let after = if number == first { 9 } else { number - 1 };
+                wire::put_packet(&mut expected, number, after, None, &wire::field_of(b"body"));
+            }
+            assert_eq!(sealed, expected, "{length} bits");
+        }
+    }
+
+    #[test]
+    fn what_is_queued_together_goes_in_as_many_datagrams_as_it_takes() {
+        let (mut together, mut alone) = (Deliveries::default(), Deliveries::default());
+        let fields: Vec<Vec<u8>> = (0..10).map(|size| wire::field_of(&vec![7; 3 * size])).collect();
+        assert_eq!(together.push(Chain::Topic(1), fields.concat().into(), 10, None), 1);
+        for field in &fields {
+            alone.push(Chain::Topic(1), field.clone().into(), 1, None);
+        }
+        assert_eq!(together.bytes(), alone.bytes());
+        let mut sealed: [Vec<u8>; 2] = Default::default();
+        for (datagram, portion) in [3, 1, 6].into_iter().enumerate() {
+            let mut left = portion;
+            let admits = |_, _| {
+                left -= 1;
+                left >= 0
+            };
+            together.seal_fresh(&mut sealed[0], 20, datagram as u64, admits);
+            (0..portion).for_each(|_| _ = alone.seal_fresh(&mut sealed[1], 1, 0, |_, _| true));
+        }
+        assert_eq!(sealed[0], sealed[1]);
+        assert_eq!((together.sent(), together.next_fresh()), (10, None));
+        together.on_acknowledged(4, 4);
+        for (first, last, datagram) in [(5, 10, 2), (4, 4, 1), (1, 3, 7)] {
+            together.on_lost(first, last, datagram);
+        }
+        assert_eq!(send_again(&mut together, 4, 8), [(5, 8), (9, 10)]);
+        together.on_lost(5, 8, 8);
+        together.on_acknowledged(5, 10);
+        assert!(send_again(&mut together, 4, 9).is_empty());
+        together.on_acknowledged(1, 3);
+        assert!(together.is_empty() && (together.bytes(), together.retransmits()) == (0, 6));
+        assert_eq!(together.push(Chain::Topic(1), fields.concat().into(), 10, None), 11);
+        assert_eq!(together.fresh[0].after, 0, "the whole chain was acknowledged");
+    }
+
+    /// Sends what is to be sent again, so many in a datagram at most.
+    fn send_again(deliveries: &mut Deliveries, most: i32, datagram: u64) -> Vec<(u64, u64)> {
+        let mut sealed = Vec::new();
+        loop {
+            let mut left = most;
+            let admits = |_, _| {
+                left -= 1;
+                left >= 0
+            };
+            match deliveries.seal_again(&mut Vec::new(), datagram, admits) {
+                Some(range) => sealed.push(range),
+                None => return sealed,
+            }
+        }
     }
 }

@@ -35,6 +35,11 @@ impl<C> Default for Flight<C> {
 }
 
 impl<C> Flight<C> {
+    /// Datagrams up to this one were sent, and none is in flight.
+    pub fn after(settled: u64) -> Self {
+        Self { settled, ..Self::default() }
+    }
+
     /// Records the datagram `next_number`.
     pub fn begin(&mut self, sent: Sent<C>) {
         self.outstanding += 1;
@@ -72,6 +77,14 @@ impl<C> Flight<C> {
     /// The numbers that have records: none before is in flight, none after was sent.
     pub fn numbers(&self) -> Range<u64> {
         self.settled + 1..self.settled + 1 + self.records.len() as u64
+    }
+
+    /// The only record; None: there are none, or others too.
+    pub fn only(&self) -> Option<&Sent<C>> {
+        match self.records.len() {
+            1 => self.records.front()?.as_ref(),
+            _ => None,
+        }
     }
 
     /// How many records there are: of those in flight, and of those that ended between them.

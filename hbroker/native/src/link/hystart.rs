@@ -30,7 +30,7 @@ pub enum Phase {
 }
 
 /// The rounds of one slow start.
-#[derive(Debug)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct HyStart {
     phase: Phase,
     /// A round ends when something sent since then is acknowledged.

@@ -22,6 +22,11 @@ impl Lineage {
         Self { peer: None, past }
     }
 
+    /// Of a link whose peer has this incarnation.
+    pub fn of(peer: u64) -> Self {
+        Self { peer: Some(peer), past: None }
+    }
+
     /// Takes the incarnation of a datagram. `Past` or `Restarted`: it is not of this link.
     pub fn check(&mut self, incarnation: u64) -> Option<Arrival> {
         if Defect::IgnoresIncarnation.is_present() {

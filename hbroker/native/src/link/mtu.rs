@@ -26,7 +26,7 @@ const RAISE_AFTER: Micros = 600_000_000;
 const CALM_AFTER_BLACK_HOLE: Micros = 60_000_000;
 
 /// What is known of a path.
-#[derive(Debug)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PathMtu {
     /// The largest that was acknowledged, or the base.
     size: usize,
@@ -60,6 +60,11 @@ impl PathMtu {
     /// The largest datagram that the path is known to carry.
     pub fn size(&self) -> usize {
         self.size
+    }
+
+    /// Whether nothing was learned of the path.
+    pub fn is_new(&self) -> bool {
+        *self == Self::new(self.most)
     }
 
     /// The size of the probe that is due.

@@ -37,8 +37,8 @@ enum Entry {
 pub enum Turn {
     /// An unreliable packet of so many encoded bytes.
     Unreliable(usize),
-    /// The next reliable packet that was never sent.
-    Reliable,
+    /// So many reliable packets that were never sent, the next ones.
+    Reliable(u32),
 }
 
 impl Outbox {
@@ -63,11 +63,11 @@ impl Outbox {
         self.own.push_back(self.queued);
     }
 
-    /// Queues the turn of the next reliable packet.
-    pub fn push_reliable(&mut self) {
+    /// Queues the turns of so many reliable packets, the next ones.
+    pub fn push_reliable(&mut self, more: u32) {
         match self.turns.back_mut() {
-            Some(Entry::Reliable(count)) => *count += 1,
-            _ => self.turns.push_back(Entry::Reliable(1)),
+            Some(Entry::Reliable(count)) => *count += more,
+            _ => self.turns.push_back(Entry::Reliable(more)),
         }
     }
 
@@ -75,16 +75,16 @@ impl Outbox {
     pub fn front(&self) -> Option<Turn> {
         self.turns.front().map(|entry| match *entry {
             Entry::Unreliable(length, _) => Turn::Unreliable(length as usize),
-            Entry::Reliable(_) => Turn::Reliable,
+            Entry::Reliable(count) => Turn::Reliable(count),
         })
     }
 
-    /// Ends the turn of the reliable packet at the front.
-    pub fn pop_reliable(&mut self) {
+    /// Ends the turns of so many reliable packets at the front.
+    pub fn pop_reliable(&mut self, sealed: u32) {
         match self.turns.front_mut() {
-            Some(Entry::Reliable(count)) if *count > 1 => *count -= 1,
-            Some(Entry::Reliable(_)) => _ = self.turns.pop_front(),
-            _ => debug_assert!(false, "it is not a reliable packet's turn"),
+            Some(Entry::Reliable(count)) if *count > sealed => *count -= sealed,
+            Some(Entry::Reliable(count)) if *count == sealed => _ = self.turns.pop_front(),
+            _ => debug_assert!(false, "it is not the turn of so many reliable packets"),
         }
     }
 
@@ -175,7 +175,7 @@ mod tests {
         let mut outbox = Outbox::default();
         outbox.push_unreliable(b"\x7a\x00", None);
         outbox.push_unreliable(b"\x7a\x02\x08\x01", None);
-        outbox.push_reliable();
+        outbox.push_reliable(1);
         outbox.push_own(b"\x7a\x00");
         assert_eq!(outbox.messages(), 2);
         let Some(Turn::Unreliable(first)) = outbox.front() else { panic!("an unreliable packet is first") };
@@ -183,9 +183,9 @@ mod tests {
         outbox.seal_unreliable(&mut out, first + 1);
         assert_eq!(out.len(), first, "the second does not fit");
         outbox.seal_unreliable(&mut out, 1_000);
-        assert_eq!(outbox.front(), Some(Turn::Reliable), "not past the reliable packet's turn");
+        assert_eq!(outbox.front(), Some(Turn::Reliable(1)), "not past the reliable packet's turn");
         assert_eq!((outbox.messages(), outbox.own.len()), (0, 1), "what is left is no message");
-        outbox.pop_reliable();
+        outbox.pop_reliable(1);
         outbox.seal_unreliable(&mut out, 1_000);
         assert!(outbox.is_empty() && outbox.unreliable_bytes() == 0 && outbox.own.is_empty());
         let mut expected = Vec::new();
@@ -200,7 +200,7 @@ mod tests {
         let mut outbox = Outbox::default();
         let mut expected = Vec::new();
         for id in 0..6u8 {
-            outbox.push_reliable();
+            outbox.push_reliable(1);
             let field = [0x7a, 2, 8, id];
             (0..id % 3).for_each(|_| outbox.push_unreliable(&field, None));
             (0..id % 3).for_each(|_| wire::put_packet(&mut expected, 0, 0, None, &field));
@@ -210,9 +210,9 @@ mod tests {
             outbox.seal_unreliable(&mut out, 1_000);
         }
         assert_eq!((out, outbox.messages()), (expected, 0));
-        for _ in 0..6 {
-            assert_eq!(outbox.front(), Some(Turn::Reliable));
-            outbox.pop_reliable();
+        for left in (1..=6).rev() {
+            assert_eq!(outbox.front(), Some(Turn::Reliable(left)));
+            outbox.pop_reliable(1);
         }
         assert!(outbox.is_empty());
     }

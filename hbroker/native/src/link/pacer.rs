@@ -38,7 +38,7 @@ impl Rate {
 }
 
 /// The pacer of one path.
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Copy, Default)]
 pub struct Pacer {
     /// When all that was sent would have left at the rate, in nanoseconds.
     through_at: u64,

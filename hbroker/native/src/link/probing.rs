@@ -34,6 +34,11 @@ impl Probing {
         self.backoff = 0;
     }
 
+    /// Whether it waits since then, and no wait was in vain.
+    pub fn waits_from(&self, from: Micros) -> bool {
+        self.from == from && self.backoff == 0
+    }
+
     /// How often in a row a wait was in vain.
     pub fn unanswered(&self) -> u32 {
         self.backoff

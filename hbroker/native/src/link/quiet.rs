@@ -27,6 +27,16 @@ impl Quiet {
         }
     }
 
+    /// As it was when `at_rest` was asked.
+    pub fn from_rest(config: &LinkConfig, (last_received, last_active): (Micros, Micros)) -> Self {
+        Self { last_received, last_active, ..Self::new(config, last_received) }
+    }
+
+    /// When a datagram was last received, and when either end last said something; None: the link has ended.
+    pub fn at_rest(&self) -> Option<(Micros, Micros)> {
+        (!self.is_over).then_some((self.last_received, self.last_active))
+    }
+
     /// A datagram came.
     pub fn on_received(&mut self, now: Micros) {
         self.last_received = now;

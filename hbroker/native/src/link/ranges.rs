@@ -76,6 +76,19 @@ impl RangeSet {
         self.runs.drain(..count.min(self.runs.len()))
     }
 
+    /// Up to where numbers were forgotten, and the run that is left, where it is the only one.
+    pub fn only_run(&self) -> Option<(u64, (u64, u64))> {
+        match self.runs.as_slice() {
+            &[run] => Some((self.floor, run)),
+            _ => None,
+        }
+    }
+
+    /// The set of one run that forgot the numbers up to `floor`, as `only_run` gave them.
+    pub fn with_run(limit: usize, floor: u64, run: (u64, u64)) -> Self {
+        Self { runs: vec![run], limit, floor }
+    }
+
     /// The highest number.
     pub fn highest(&self) -> Option<u64> {
         self.runs.last().map(|run| run.1)

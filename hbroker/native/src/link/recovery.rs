@@ -11,7 +11,7 @@ use crate::link::flight::Flight;
 pub use crate::link::flight::Sent;
 use crate::link::pacer::{Pacer, Rate};
 use crate::link::probing::Probing;
-use crate::link::rtt::RttEstimator;
+use crate::link::rtt::{PackedRtt, RttEstimator};
 
 /// RFC 9002 §6.1.1, kPacketThreshold.
 const PACKET_THRESHOLD: u64 = 3;
@@ -37,6 +37,39 @@ pub struct Recovery<C> {
     pacer: Pacer,
     max_datagram: usize,
     lost: u64,
+}
+
+/// What must be remembered while nothing is in flight, or one datagram of which nothing matters but that it came.
+#[derive(Debug)]
+pub struct Landed {
+    /// The last number that is not in flight.
+    settled: u64,
+    /// None: there was no sample on this path.
+    rtt: Option<PackedRtt>,
+    pacer: Pacer,
+    flying: Option<Flying>,
+}
+
+/// The only datagram in flight.
+#[derive(Debug, Clone, Copy)]
+struct Flying {
+    at: Micros,
+    size: u32,
+    acknowledged_through: u64,
+}
+
+impl Landed {
+    /// When a probe for what is in flight is due, or the link is over that is silent for so long.
+    pub fn deadline(&self, longest: Micros, idle_timeout: Micros) -> Option<Micros> {
+        let Flying { at, .. } = self.flying?;
+        let mut probing = Probing::new(longest);
+        probing.on_sent(at);
+        Some(probing.deadline(self.rtt().probe_timeout(MAX_ACK_DELAY)).min(at + idle_timeout))
+    }
+
+    fn rtt(&self) -> RttEstimator {
+        self.rtt.map_or_else(RttEstimator::new, RttEstimator::from)
+    }
 }
 
 /// Whether a datagram may be sent.
@@ -66,6 +99,33 @@ impl<C> Recovery<C> {
             max_datagram,
             lost: 0,
         }
+    }
+
+    /// As it was when `at_rest` was asked, on a path whose controller is this. `contents`: of what acknowledged so much and carried nothing.
+    pub fn from_rest(
+        landed: &Landed,
+        congestion: Cubic,
+        max_datagram: usize,
+        longest: Micros,
+        contents: impl FnOnce(u64) -> C,
+    ) -> Self {
+        let rtt = landed.rtt();
+        let mut recovery = Self {
+            flight: Flight::after(landed.settled),
+            path_start: landed.settled + 1,
+            first_sample_at: rtt.is_measured().then_some(0),
+            rtt,
+            congestion,
+            pacer: landed.pacer,
+            ..Self::new(max_datagram, longest)
+        };
+        if let Some(Flying { at, size, acknowledged_through }) = landed.flying {
+            let contents = contents(acknowledged_through);
+            recovery.flight.begin(Sent { at, size: size as usize, tries_size: false, contents });
+            recovery.probing.on_sent(at);
+            recovery.waiting_since = Some(at);
+        }
+        recovery
     }
 
     /// Records the datagram `next_number`.
@@ -256,6 +316,34 @@ impl<C> Recovery<C> {
     #[cfg(test)]
     pub fn rtt(&self) -> Micros {
         self.rtt.smoothed()
+    }
+
+    /// All that there is to remember beside `congestion`; None: more is in flight, or is waited for. `through`: what a datagram acknowledged
+    /// that carried nothing.
+    pub fn at_rest(&self, through: impl FnOnce(&C) -> Option<u64>) -> Option<Landed> {
+        let flying = match self.flight.records() {
+            0 if self.waiting_since.is_none() && self.probing.unanswered() == 0 => None,
+            1 => {
+                let sent = self.flight.only().filter(|sent| !sent.tries_size)?;
+                let is_first = self.waiting_since == Some(sent.at) && self.probing.waits_from(sent.at);
+                let is_of_path = self.flight.numbers().start >= self.path_start;
+                let size = u32::try_from(sent.size).ok().filter(|_| is_first && is_of_path)?;
+                Some(Flying { at: sent.at, size, acknowledged_through: through(&sent.contents)? })
+            }
+            _ => return None,
+        };
+        let rtt = self.rtt.packed();
+        (self.loss_deadline.is_none() && rtt.is_some() == self.rtt.is_measured()).then(|| Landed {
+            settled: self.flight.numbers().start - 1,
+            rtt,
+            pacer: self.pacer,
+            flying,
+        })
+    }
+
+    /// The controller of the path.
+    pub fn congestion(&self) -> &Cubic {
+        &self.congestion
     }
 
     /// How many datagrams were lost.

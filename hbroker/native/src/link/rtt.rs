@@ -9,12 +9,27 @@ const INITIAL_RTT: Micros = 100_000;
 const GRANULARITY: Micros = 1_000;
 
 /// Smoothed round-trip time, its variation and its minimum.
-#[derive(Debug)]
+#[derive(Debug, Clone, Copy)]
 pub struct RttEstimator {
     smoothed: Micros,
     variation: Micros,
     least: Micros,
     latest: Option<Micros>,
+}
+
+/// An estimator in 16 bytes, while nobody needs it.
+#[derive(Debug, Clone, Copy)]
+pub struct PackedRtt([u32; 4]);
+
+impl From<PackedRtt> for RttEstimator {
+    fn from(PackedRtt([smoothed, variation, least, latest]): PackedRtt) -> Self {
+        Self {
+            smoothed: smoothed.into(),
+            variation: variation.into(),
+            least: if least == u32::MAX { Micros::MAX } else { least.into() },
+            latest: Some(latest.into()),
+        }
+    }
 }
 
 impl RttEstimator {
@@ -37,6 +52,13 @@ impl RttEstimator {
         self.smoothed = (7 * self.smoothed + adjusted) / 8;
     }
 
+    /// It in little; None: no sample, or one of more than an hour.
+    pub fn packed(&self) -> Option<PackedRtt> {
+        let least = if self.least == Micros::MAX { u32::MAX } else { u32::try_from(self.least).ok()? };
+        let pack = |time| u32::try_from(time).ok();
+        Some(PackedRtt([pack(self.smoothed)?, pack(self.variation)?, least, pack(self.latest?)?]))
+    }
+
     /// The least round trip was perhaps that of another route: the next sample is the least (RFC 9002 §5.2).
     pub fn forget_least(&mut self) {
         self.least = Micros::MAX;
@@ -48,7 +70,6 @@ impl RttEstimator {
     }
 
     /// Whether there was a sample.
-    #[cfg(test)]
     pub fn is_measured(&self) -> bool {
         self.latest.is_some()
     }

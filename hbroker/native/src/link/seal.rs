@@ -26,11 +26,15 @@ const LEAST_DATAGRAM: usize = 64;
 /// A datagram that is being filled.
 struct Bundle<'a> {
     out: &'a mut Vec<u8>,
-    /// Where the packets begin.
-    packets: usize,
-    /// Where the datagram must end.
-    end: usize,
+    limits: Limits,
     carried: SmallVec<[Carried; 2]>,
+}
+
+/// Where the packets of a datagram begin, and where it must end.
+#[derive(Clone, Copy)]
+struct Limits {
+    packets: usize,
+    end: usize,
 }
 
 impl Link {
@@ -71,15 +75,15 @@ impl Link {
         self.resume_at = Some(self.resume_at.map_or(at, |before| before.min(at)));
     }
 
-    /// The delivery that is to be sent again next, if there is credit for it, or a probe to carry it.
-    fn next_again(&mut self, now: Micros) -> Option<u64> {
-        let delivery = self.deliveries.next_again()?;
+    /// The size of the delivery that is to be sent again next, if there is credit for it, or a probe to carry it.
+    fn next_again(&mut self, now: Micros) -> Option<usize> {
+        let size = self.deliveries.next_again()?;
         match self.budget.next_repetition(now) {
             Some(at) if self.probes == 0 => {
                 self.resume_no_later_than(at);
                 None
             }
-            _ => Some(delivery),
+            _ => Some(size),
         }
     }
 
@@ -90,13 +94,13 @@ impl Link {
             pubacks::MOST_RUNS * RANGE_BYTES
         } else if let Some((_, body_field)) = self.pubacks.next_refusal() {
             wire::packet_len(0, 0, None, body_field.len())
-        } else if let Some(delivery) = self.next_again(now) {
-            self.deliveries.encoded_len(delivery)
+        } else if let Some(size) = self.next_again(now) {
+            size
         } else {
             match self.outbox.front() {
                 Some(Turn::Unreliable(size)) => size,
-                Some(Turn::Reliable) => match self.deliveries.next_fresh() {
-                    Some(delivery) => self.deliveries.encoded_len(delivery),
+                Some(Turn::Reliable(_)) => match self.deliveries.next_fresh() {
+                    Some(size) => size,
                     None if self.probes > 0 => 0,
                     None => return None,
                 },
@@ -109,7 +113,7 @@ impl Link {
 
     /// The order of queueing is kept, but for unreliable packets behind a reliable one that the window holds back (§3.3).
     fn pass_blocked(&mut self) {
-        if self.outbox.front() == Some(Turn::Reliable) && self.deliveries.next_fresh().is_none() {
+        if matches!(self.outbox.front(), Some(Turn::Reliable(_))) && !self.deliveries.has_fresh() {
             self.outbox.pass_reliable();
         }
     }
@@ -122,7 +126,8 @@ impl Link {
         let ranges = self.mtu.size().saturating_sub(least) / RANGE_BYTES;
         let acknowledged_through = self.put_header(now, number, ranges, out);
         let end = start + self.mtu.size();
-        let mut bundle = Bundle { packets: out.len(), out, end, carried: SmallVec::new() };
+        let limits = Limits { packets: out.len(), end };
+        let mut bundle = Bundle { out, limits, carried: SmallVec::new() };
         self.put_pubacks(&mut bundle);
         self.put_refusals(&mut bundle);
         self.put_again(now, &mut bundle, number);
@@ -174,7 +179,8 @@ impl Link {
     /// Returns the highest number that the header acknowledges; 0: none. `more`: ranges that it has room for, beside one.
     fn put_header(&mut self, now: Micros, number: u64, more: usize, out: &mut Vec<u8>) -> u64 {
         let mut ranges: SmallVec<[(u64, u64); 8]> = SmallVec::new();
-        if self.acks.is_pending() {
+        // What carries a token may begin a link at the peer, which is to see whether it is of this one (§3.6).
+        if self.acks.is_pending() || !self.token.is_empty() {
             ranges.extend(self.acks.received().descending().take(1 + more.min(MOST_ACK_RANGES - 1)));
             self.acks.on_sent();
         }
@@ -221,14 +227,21 @@ impl Link {
     }
 
     fn put_again(&mut self, now: Micros, bundle: &mut Bundle<'_>, number: u64) {
-        while let Some(delivery) = self.next_again(now) {
-            let size = self.deliveries.encoded_len(delivery);
-            if !bundle.fits(size) {
+        while self.next_again(now).is_some() {
+            let Self { deliveries, budget, probes, .. } = self;
+            let room = bundle.limits;
+            let sealed = deliveries.seal_again(bundle.out, number, |length, size| {
+                let may_go =
+                    room.admit(length, size) && (*probes > 0 || budget.next_repetition(now).is_none());
+                if may_go {
+                    budget.spend(now, size);
+                }
+                may_go
+            });
+            let Some(sealed) = sealed else {
                 return;
-            }
-            self.budget.spend(now, size);
-            self.deliveries.seal(bundle.out, delivery, number);
-            bundle.carry_delivery(delivery);
+            };
+            bundle.carry_deliveries(sealed);
         }
     }
 
@@ -239,19 +252,15 @@ impl Link {
                     self.outbox.seal_unreliable(bundle.out, bundle.room().max(size));
                 }
                 Turn::Unreliable(_) => return,
-                Turn::Reliable => {
-                    let Some(delivery) = self.deliveries.next_fresh() else {
-                        if self.outbox.pass_reliable() {
-                            continue;
-                        }
-                        return;
-                    };
-                    if !bundle.fits(self.deliveries.encoded_len(delivery)) {
+                Turn::Reliable(count) => {
+                    let room = bundle.limits;
+                    let admits = |length, size| room.admit(length, size);
+                    if let Some(sealed) = self.deliveries.seal_fresh(bundle.out, count, number, admits) {
+                        self.outbox.pop_reliable((sealed.1 - sealed.0) as u32 + 1);
+                        bundle.carry_deliveries(sealed);
+                    } else if self.deliveries.has_fresh() || !self.outbox.pass_reliable() {
                         return;
                     }
-                    self.outbox.pop_reliable();
-                    self.deliveries.seal(bundle.out, delivery, number);
-                    bundle.carry_delivery(delivery);
                 }
             }
         }
@@ -267,13 +276,13 @@ impl Link {
 }
 
 impl Bundle<'_> {
-    /// Whether a packet of so many bytes may join. The first always may.
+    /// Whether a packet of so many bytes may join.
     fn fits(&self, size: usize) -> bool {
-        self.is_empty() || size <= self.room()
+        self.limits.admit(self.out.len(), size)
     }
 
     fn room(&self) -> usize {
-        self.end.saturating_sub(self.out.len())
+        self.limits.end.saturating_sub(self.out.len())
     }
 
     /// Fills the datagram up to this end.
@@ -284,13 +293,21 @@ impl Bundle<'_> {
     }
 
     fn is_empty(&self) -> bool {
-        self.out.len() == self.packets
+        self.out.len() == self.limits.packets
     }
 
-    fn carry_delivery(&mut self, delivery: u64) {
+    /// It holds the deliveries from the first to the last.
+    fn carry_deliveries(&mut self, (first, last): (u64, u64)) {
         match self.carried.last_mut() {
-            Some(Carried::Deliveries(_, last)) if *last + 1 == delivery => *last = delivery,
-            _ => self.carried.push(Carried::Deliveries(delivery, delivery)),
+            Some(Carried::Deliveries(_, newest)) if *newest + 1 == first => *newest = last,
+            _ => self.carried.push(Carried::Deliveries(first, last)),
         }
+    }
+}
+
+impl Limits {
+    /// Whether a packet of so many bytes may join a datagram that ends here by now. The first always may.
+    fn admit(self, length: usize, size: usize) -> bool {
+        length == self.packets || length + size <= self.end
     }
 }

@@ -1,6 +1,7 @@
 //! Two ends of a link in virtual time, over a pipe that loses, delays, reorders and duplicates from a seed.
 
 mod pipe;
+mod rest;
 mod throughput;
 
 use std::collections::HashMap;
@@ -14,13 +15,17 @@ use super::*;
 const MILLISECOND: Micros = 1_000;
 const SECOND: Micros = 1_000_000;
 
-/// Queues `count` packets at one end, over some chains, mixed with unreliable ones.
+/// Queues `count` packets at one end, over some chains, some of them together, mixed with unreliable ones.
 fn queue(pair: &mut Pair, end: usize, count: u64, first_id: u64) {
-    for id in first_id..first_id + count {
+    let mut id = first_id;
+    while id < first_id + count {
         let chain = pair.rng.random_range(0..8);
         let chain = if chain == 0 { Chain::Control } else { Chain::Topic(chain) };
-        let size = pair.rng.random_range(0..600);
-        pair.queue_reliable(end, chain, id, size);
+        let together = if pair.rng.random_bool(0.2) { pair.rng.random_range(2..30) } else { 1 };
+        let last = (id + together).min(first_id + count);
+        let packets: Vec<_> = (id..last).map(|id| (id, pair.rng.random_range(0..600))).collect();
+        pair.queue_batch(end, chain, &packets);
+        id = last;
         if pair.rng.random_bool(0.3) {
             pair.links[end].queue_unreliable(&body(1_000_000 + id, 50), None).unwrap();
         }
@@ -300,4 +305,20 @@ fn a_full_body_fits_a_bundle_beside_the_largest_header() {
     assert_eq!(sizes.len(), 2);
     assert!(sizes.iter().all(|size| (1_100..=1_200).contains(size)), "{sizes:?}");
     assert_eq!(link.recovery.next_number() - 1, 2);
+}
+
+#[test]
+fn what_may_begin_a_link_tells_whether_its_sender_has_one() {
+    let mut link = Link::new(config(1, Role::Initiator), pipe::address(1), vec![9; 21], 0);
+    let header = Header { number: 1, ..Header::default() };
+    assert_eq!(link.handle_header(0, &header, pipe::address(1)), Arrival::Fresh);
+    link.finish_datagram(0, 1, 100, true, true);
+    for now in 1..4 {
+        link.queue_unreliable(&body(1, 50), None).unwrap();
+        let mut sent = crate::core::Datagrams::default();
+        link.poll_transmit(now, &mut sent);
+        let [(_, datagram)] = &sent.sent[..] else { panic!("one datagram") };
+        let view = wire::DatagramView::parse(datagram).expect("it is whole");
+        assert!(!view.header.token.is_empty() && view.header.ack.is_some(), "{now}");
+    }
 }

@@ -70,20 +70,21 @@ pub struct LoadGenerator {
 #[pymethods]
 impl LoadGenerator {
     #[new]
-    #[pyo3(signature = (*, groups, subscribers, payload, qos, topics = 1, tls = None))]
+    #[pyo3(signature = (*, groups, subscribers, payload, qos, topics = 1, polls = false, tls = None))]
     fn new(
         groups: Vec<(usize, Option<u64>, Option<f64>)>,
         subscribers: Vec<(usize, usize)>,
         payload: usize,
         qos: u8,
         topics: u64,
+        polls: bool,
         tls: Option<(Vec<u8>, String)>,
     ) -> PyResult<Self> {
         let group = |(publishers, window, rate)| Group { publishers, window, rate };
         let hears = |(first, count): (usize, usize)| first..first.saturating_add(count);
         let groups = groups.into_iter().map(group).collect();
         let subscribers = subscribers.into_iter().map(hears).collect();
-        let plan = Plan { groups, subscribers, topics, payload, qos };
+        let plan = Plan { groups, subscribers, topics, payload, qos, polls };
         if !can_be(&plan) {
             return Err(NativeError::new_err("no load can be so"));
         }

@@ -78,13 +78,90 @@ pub fn put_packet(
     retained_for: Option<u64>,
     body_field: &[u8],
 ) {
-    put_varint(out, datagram::PACKETS.into());
-    put_varint(out, content_len(delivery, after, retained_for, body_field.len()) as u64);
-    // Before the body: a control packet has no numbers of its own.
-    put_number(out, packet::DELIVERY, delivery);
-    put_number(out, packet::AFTER, after);
-    put_present(out, packet::RETAINED_FOR, retained_for);
-    out.extend_from_slice(body_field);
+    PacketHead::new(delivery, after, retained_for, body_field.len()).put(out, body_field);
+}
+
+/// What stands before a packet's body in a datagram.
+pub struct PacketHead {
+    bytes: [u8; MOST_HEAD],
+    length: usize,
+    /// Where the numbers stand, `delivery` and `after`; 0: there is none.
+    numbers: [usize; 2],
+    body: usize,
+}
+
+/// Four numbers at most, each with a tag of one byte.
+const MOST_HEAD: usize = 4 * (1 + MOST_VARINT);
+
+impl PacketHead {
+    /// See [`put_packet`].
+    pub fn new(delivery: u64, after: u64, retained_for: Option<u64>, body: usize) -> Self {
+        let mut head = Self { bytes: [0; MOST_HEAD], length: 0, numbers: [0; 2], body };
+        head.push(datagram::PACKETS, content_len(delivery, after, retained_for, body) as u64);
+        // Before the body: a control packet has no numbers of its own.
+        if delivery != 0 {
+            head.numbers[0] = head.push(packet::DELIVERY, delivery);
+        }
+        if after != 0 {
+            head.numbers[1] = head.push(packet::AFTER, after);
+        }
+        if let Some(listener) = retained_for {
+            head.push(packet::RETAINED_FOR, listener);
+        }
+        head
+    }
+
+    /// Makes it the head of a packet with a body of this size, whose numbers are those of this one and one more. False: it has to be made
+    /// anew.
+    #[inline]
+    pub fn count_up(&mut self, body: usize) -> bool {
+        let [delivery, after] = self.numbers;
+        let has_both = delivery != 0 && after != 0 && body == self.body;
+        has_both && count_up(&mut self.bytes[delivery..]) && count_up(&mut self.bytes[after..])
+    }
+
+    /// How many bytes [`Self::put`] appends.
+    #[inline]
+    pub fn packet_len(&self) -> usize {
+        self.length + self.body
+    }
+
+    #[inline]
+    pub fn put(&self, out: &mut Vec<u8>, body_field: &[u8]) {
+        debug_assert_eq!(body_field.len(), self.body);
+        out.extend_from_slice(&self.bytes[..self.length]);
+        out.extend_from_slice(body_field);
+    }
+
+    /// Writes a field; where its number stands.
+    fn push(&mut self, tag: u32, mut number: u64) -> usize {
+        debug_assert!(tag < 0x80);
+        self.bytes[self.length] = tag as u8;
+        let start = self.length + 1;
+        self.length = start + varint_len(number);
+        for byte in &mut self.bytes[start..self.length] {
+            *byte = number as u8 | 0x80;
+            number >>= 7;
+        }
+        self.bytes[self.length - 1] &= 0x7f;
+        start
+    }
+}
+
+/// Adds one to the varint that begins here. False: it would be a byte longer.
+#[inline]
+fn count_up(bytes: &mut [u8]) -> bool {
+    for byte in bytes {
+        if *byte & 0x7f != 0x7f {
+            *byte += 1;
+            return true;
+        }
+        if *byte == 0x7f {
+            return false;
+        }
+        *byte = 0x80;
+    }
+    false
 }
 
 /// How many bytes [`put_packet`] appends, for a body field of `body_field` bytes.

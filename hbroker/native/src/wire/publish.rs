@@ -58,13 +58,19 @@ impl<'a> PublishView<'a> {
     /// (§2.3). Borrowed, unless the sender tore it in several: then they follow one another here.
     pub fn field(&self) -> Cow<'a, [u8]> {
         if !self.split {
-            return Cow::Borrowed(self.fields);
+            return Cow::Borrowed(self.only_field());
         }
         let mut joined = Vec::with_capacity(self.fields.len());
         for content in self.contents() {
             super::emit::put_bytes(&mut joined, packet::PUBLISH, content);
         }
         Cow::Owned(joined)
+    }
+
+    /// The same of a message that [`Self::is_simple`].
+    pub fn only_field(&self) -> &'a [u8] {
+        debug_assert!(!self.split);
+        self.fields
     }
 
     /// Bytes of the fields `publish`, tags and lengths included.
@@ -158,6 +164,23 @@ impl<'a> PublishView<'a> {
 /// The serialised `Publish` in a field `publish`, as [`PublishView::field`] gives it.
 pub fn message_of(field: &[u8]) -> Vec<u8> {
     occurrences(field, packet::PUBLISH).flatten().copied().collect()
+}
+
+/// The first of the fields that lie end to end here; what is no field is taken for one. `like`: another one, which most often is as long.
+#[inline]
+pub fn first_field<'a>(fields: &'a [u8], like: &[u8]) -> &'a [u8] {
+    // A tag of one byte and up to three of a length that ends there: what begins in the same way is as long.
+    if let (Some(head), Some(other)) = (fields.first_chunk::<4>(), like.first_chunk::<4>())
+        && head == other
+        && head[1] & head[2] & head[3] < 0x80
+        && head[0] < 0x80
+        && let Some(field) = fields.get(..like.len())
+    {
+        return field;
+    }
+    let mut reader = Reader::new(fields, 0);
+    let is_field = reader.tag().is_ok() && reader.bytes().is_ok();
+    &fields[..if is_field { fields.len() - reader.left() } else { fields.len() }]
 }
 
 /// The field `publish` that holds a serialised `Publish`.

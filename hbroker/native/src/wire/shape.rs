@@ -87,11 +87,13 @@ impl Comparison<'_> {
             return Some(());
         }
         let Range { start, end } = span.range();
-        if self.packet.get(self.at..start)? != self.other.get(self.at..start)? {
-            return None;
-        }
+        let is_same = match (self.packet.get(self.at..start)?, self.other.get(self.at..start)?) {
+            // Between two numbers there is most often nothing but a tag.
+            ([one], [other]) => one == other,
+            (some, others) => some == others,
+        };
         self.at = end;
-        Some(())
+        is_same.then_some(())
     }
 
     /// Reads the other's number, which has to fill the place.

@@ -214,6 +214,41 @@ fn packet_len_is_exact() {
 }
 
 #[test]
+fn a_packets_numbers_are_read_as_they_were_written() {
+    let ends = (0..64).flat_map(|bits| [1 << bits, (1 << bits) - 1]).chain([u64::MAX]);
+    for number in ends.skip(2) {
+        let body = field_of(b"");
+        let mut out = Vec::new();
+        put_packet(&mut out, number, number - 1, Some(number), &body);
+        let view = DatagramView::parse(&out).unwrap();
+        let packet = &view.packets()[0];
+        assert_eq!((packet.delivery, packet.after, packet.retained_for), (number, number - 1, Some(number)));
+        assert_eq!(
+            (out.len(), packet.raw.len()),
+            (packet_len(number, number - 1, Some(number), 2), out.len() - 2)
+        );
+    }
+}
+
+#[test]
+fn fields_that_lie_end_to_end_are_told_apart_whatever_their_lengths() {
+    let long = [&[0x42, 0xff, 0x80, 0x80, 0x00][..], &[1; 127]].concat();
+    let longer = [&[0x42, 0xff, 0x80, 0x80, 0x01][..], &vec![1; 127 + (1 << 21)]].concat();
+    let sizes = [0, 1, 1, 2, 3, 126, 127, 128, 128, 129, 255, 16_383, 16_384, 16_385, 16_385, 1];
+    let mut fields: Vec<Vec<u8>> = sizes.iter().map(|&size| field_of(&vec![7; size])).collect();
+    fields.extend([long.clone(), longer, long]);
+    let (all, mut end) = (fields.concat(), 0);
+    let mut like: &[u8] = &[];
+    for field in &fields {
+        assert_eq!(first_field(&all[end..], &[]), field);
+        like = first_field(&all[end..], like);
+        assert_eq!(like, field);
+        end += field.len();
+    }
+    assert_eq!(first_field(&[0x42, 5, 1], &[]), [0x42, 5, 1], "what is cut off is taken as it is");
+}
+
+#[test]
 fn ranges_that_lie_end_early() {
     let ack = |largest, ranges: &[u8]| {
         let mut content = vec![0x08, largest, 0x1a, ranges.len() as u8];

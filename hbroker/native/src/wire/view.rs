@@ -2,8 +2,6 @@
 
 use std::ops::Range;
 
-use smallvec::SmallVec;
-
 use super::Malformed;
 use super::acks::{AckView, PubAckView};
 use super::check::check;
@@ -16,9 +14,16 @@ use crate::schema::{self, Checks, challenge, credit, datagram, header, packet, p
 #[derive(Debug)]
 pub struct DatagramView<'a> {
     pub header: Header<'a>,
-    packets: SmallVec<[PacketView<'a>; 1]>,
+    packets: Vec<PacketView<'a>>,
     bytes: &'a [u8],
 }
+
+/// Memory for the views of packets, which serves one datagram after the other.
+#[derive(Debug, Default)]
+pub struct Room(Vec<PacketView<'static>>);
+
+/// Views for which memory is kept: as many as there are small messages in a datagram.
+const MOST_ROOM: usize = 256;
 
 /// The link header (§2.2).
 #[derive(Debug, Clone, Copy, Default)]
@@ -102,7 +107,12 @@ impl<'a> DatagramView<'a> {
     /// Takes what a conforming protobuf parser takes, and nothing else. All of it is checked here,
     /// so no accessor of the view can fail.
     pub fn parse(bytes: &'a [u8]) -> Result<Self, Malformed> {
-        let mut view = Self { header: Header::default(), packets: SmallVec::new(), bytes };
+        Self::parse_in(Room::default(), bytes)
+    }
+
+    /// As [`Self::parse`], with memory that served before.
+    pub fn parse_in(Room(packets): Room, bytes: &'a [u8]) -> Result<Self, Malformed> {
+        let mut view = Self { header: Header::default(), packets, bytes };
         let mut reader = Reader::new(bytes, MAX_DEPTH);
         let mut headers = None;
         loop {
@@ -135,6 +145,15 @@ impl<'a> DatagramView<'a> {
                 Some(tag) => reader.skip(tag)?,
             }
         }
+    }
+
+    /// The memory for the next one.
+    pub fn into_room(self) -> Room {
+        let mut packets = self.packets;
+        packets.clear();
+        packets.shrink_to(MOST_ROOM);
+        // Nothing is left to be turned, but the memory, which stays where it is.
+        Room(packets.into_iter().map(|_| PacketView::empty(&[])).collect())
     }
 
     pub fn packets(&self) -> &[PacketView<'a>] {

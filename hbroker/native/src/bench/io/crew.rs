@@ -1,8 +1,9 @@
 //! The thread that drives the connections of a load.
 //!
-//! In a round each connection that has something to do has a turn; between rounds the kernel is asked once for news of all. The
-//! thread sleeps when nobody has anything to do, but not for the last moment before a paced message is due, so that it
-//! leaves on time.
+//! In a round each connection that has something to do has a turn; between rounds the kernel is asked once for news of all. Those
+//! that keep to a rate beside others that do not are *prompt*: after each turn of another they have theirs, so that what is measured of
+//! them is not how long the others' turns take here. The thread sleeps when nobody has anything to do (unless it [polls](Plan::polls)), but not for the last moment before a
+//! paced message is due, so that it leaves on time.
 
 use std::collections::BTreeSet;
 use std::io;
@@ -45,13 +46,14 @@ impl Generator {
     /// # Errors
     /// The thread, or what it waits with, cannot be had.
     pub fn new(plan: Plan) -> io::Result<Self> {
+        let polls = plan.polls;
         let shared = Shared::new(Load::new(plan));
         let poll = Poll::new()?;
         let waker = Waker::new(poll.registry(), WAKER)?;
         let (ports, arriving) = channel();
         let stop = Arc::new(AtomicBool::new(false));
         let fault = Arc::default();
-        let crew = Crew::new(shared.clone(), poll, arriving);
+        let crew = Crew::new(shared.clone(), polls, poll, arriving);
         let thread = thread::Builder::new().name("hbroker-bench".into()).spawn({
             let (stop, fault) = (Arc::clone(&stop), Arc::clone(&fault));
             move || crew.run(&stop, &fault)
@@ -108,26 +110,32 @@ struct Place {
     is_blocked: bool,
     /// Its entry among the timers.
     due: Option<Nanos>,
+    /// It does not wait for the others' turns.
+    is_prompt: bool,
 }
 
 struct Crew {
     bench: Bench,
+    polls: bool,
     poll: Poll,
     arriving: Receiver<Box<dyn Port>>,
     places: Vec<Place>,
     publishers: Vec<usize>,
+    prompt: Vec<usize>,
     ready: Vec<usize>,
     timers: BTreeSet<(Nanos, usize)>,
 }
 
 impl Crew {
-    fn new(shared: Shared, poll: Poll, arriving: Receiver<Box<dyn Port>>) -> Self {
+    fn new(shared: Shared, polls: bool, poll: Poll, arriving: Receiver<Box<dyn Port>>) -> Self {
         Self {
             bench: Bench { shared, arrivals: Arrivals::new(), bytes: Vec::new(), plain: Vec::new() },
+            polls,
             poll,
             arriving,
             places: Vec::new(),
             publishers: Vec::new(),
+            prompt: Vec::new(),
             ready: Vec::new(),
             timers: BTreeSet::new(),
         }
@@ -153,11 +161,16 @@ impl Crew {
             self.mark(index);
         }
         let next_due = self.mark_publishers(now);
-        if self.ready.is_empty() {
+        if !self.ready.is_empty() {
+            self.turns(events)?;
+        } else if !self.polls {
             self.sleep(now, next_due)?;
-        } else {
-            self.turns()?;
         }
+        self.hear(events)
+    }
+
+    /// Asks the kernel for news.
+    fn hear(&mut self, events: &mut Events) -> io::Result<()> {
         self.poll.poll(events, Some(Duration::ZERO))?;
         for token in events.iter().map(mio::event::Event::token).filter(|&token| token != WAKER) {
             self.mark(token.0);
@@ -170,10 +183,15 @@ impl Crew {
         while let Ok(mut port) = self.arriving.try_recv() {
             let index = self.places.len();
             port.register(self.poll.registry(), Token(index))?;
-            if port.part().publishes.is_some() {
+            let part = port.part();
+            if part.publishes.is_some() {
                 self.publishers.push(index);
             }
-            self.places.push(Place { port, is_ready: false, is_blocked: false, due: None });
+            let is_prompt = self.bench.shared.load.lock().is_prompt(part.publishes, part.subscribes);
+            if is_prompt {
+                self.prompt.push(index);
+            }
+            self.places.push(Place { port, is_ready: false, is_blocked: false, due: None, is_prompt });
             self.mark(index);
         }
         Ok(())
@@ -196,21 +214,46 @@ impl Crew {
         load.next_due()
     }
 
-    fn turns(&mut self) -> io::Result<()> {
+    fn turns(&mut self, events: &mut Events) -> io::Result<()> {
         for index in std::mem::take(&mut self.ready) {
-            let place = &mut self.places[index];
-            place.is_ready = false;
-            let Turn { again, is_blocked, due } = place.port.turn(&mut self.bench)?;
-            place.is_blocked = is_blocked;
-            if place.due != due {
-                if let Some(old) = std::mem::replace(&mut place.due, due) {
-                    self.timers.remove(&(old, index));
-                }
-                self.timers.extend(due.map(|new| (new, index)));
+            // A prompt one has had its turn already.
+            if self.places[index].is_ready {
+                self.turn(index)?;
             }
-            if again {
-                self.mark(index);
+            if !self.prompt.is_empty() && !self.places[index].is_prompt {
+                self.hear(events)?;
+                self.prompt_turns()?;
             }
+        }
+        Ok(())
+    }
+
+    fn prompt_turns(&mut self) -> io::Result<()> {
+        let now = self.bench.shared.now();
+        for position in 0..self.prompt.len() {
+            let index = self.prompt[position];
+            let place = &self.places[index];
+            let may_send = |stream| self.bench.shared.load.lock().may_send(stream, now) > 0;
+            if place.is_ready || (!place.is_blocked && place.port.part().publishes.is_some_and(may_send)) {
+                self.turn(index)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn turn(&mut self, index: usize) -> io::Result<()> {
+        let place = &mut self.places[index];
+        place.is_ready = false;
+        let Turn { again, is_blocked, due } = place.port.turn(&mut self.bench)?;
+        place.is_blocked = is_blocked;
+        if place.due != due {
+            if let Some(old) = std::mem::replace(&mut place.due, due) {
+                self.timers.remove(&(old, index));
+            }
+            self.timers.extend(due.map(|new| (new, index)));
+        }
+        if again {
+            self.mark(index);
         }
         Ok(())
     }

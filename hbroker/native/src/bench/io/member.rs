@@ -48,7 +48,7 @@ pub struct Member {
 
 impl Member {
     fn new(config: Config, shared: Shared, part: Part, topics: Vec<String>) -> Self {
-        let common = engine::Shared::new(&config);
+        let common = engine::Shared::new(&config, 1);
         let engine = Engine::new(config, 0, 1, common);
         Self {
             engine,

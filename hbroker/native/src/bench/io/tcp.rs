@@ -56,7 +56,7 @@ impl<S: Speech> Connection<S> {
     }
 
     /// Reads once, up to a buffer; true: there may be more.
-    fn read(&mut self, bench: &mut Bench, now: Nanos) -> io::Result<bool> {
+    fn read(&mut self, bench: &mut Bench) -> io::Result<bool> {
         // What is sealed has nothing to stand behind.
         let kept = if self.tls.is_none() { self.rest.len() } else { 0 };
         bench.bytes.resize(kept + READ_BYTES, 0);
@@ -68,6 +68,8 @@ impl<S: Speech> Connection<S> {
             Err(error) if error.kind() == ErrorKind::Interrupted => return Ok(true),
             Err(error) => return Err(error),
         };
+        // What came is here now, not when the kernel was asked for it.
+        let now = bench.shared.now();
         let mut load = bench.shared.load.lock();
         let mut heard = Heard { load: &mut load, part: self.part, now };
         let mut input = &bench.bytes[..kept + count];
@@ -127,8 +129,8 @@ impl<S: Speech> Port for Connection<S> {
     }
 
     fn turn(&mut self, bench: &mut Bench) -> io::Result<Turn> {
+        let more_in = self.read(bench)?;
         let now = bench.shared.now();
-        let more_in = self.read(bench, now)?;
         let published = self.publish(&mut bench.shared.load.lock(), now);
         self.write()?;
         // What the write made room for goes on at once.

@@ -8,7 +8,7 @@ const SECOND: Nanos = 1_000_000_000;
 fn plan(publishers: usize, subscribers: &[(usize, usize)]) -> Plan {
     let subscribers = subscribers.iter().map(|&(first, count)| first..first + count).collect();
     let groups = vec![Group { publishers, window: Some(100), rate: None }];
-    Plan { groups, subscribers, topics: 1, payload: 64, qos: 0 }
+    Plan { groups, subscribers, topics: 1, payload: 64, qos: 0, polls: false }
 }
 
 /// One group, at this pace.
@@ -133,6 +133,22 @@ fn a_paced_load_is_due_at_equal_distances_however_late_it_leaves() {
 }
 
 #[test]
+fn those_are_prompt_that_keep_to_a_rate_beside_others_that_do_not() {
+    let sparse = Group { publishers: 1, window: None, rate: Some(10.0) };
+    let neighbours = Group { publishers: 2, window: Some(100), rate: None };
+    let prompt = |groups: Vec<Group>| {
+        let load = Load::new(Plan { groups, ..plan(3, &[(0, 1), (1, 2)]) });
+        let publishers = (0..3).map(|stream| load.is_prompt(Some(stream), None));
+        let subscribers = (0..2).map(|subscriber| load.is_prompt(None, Some(subscriber)));
+        publishers.chain(subscribers).collect::<Vec<_>>()
+    };
+    assert_eq!(prompt(vec![sparse, neighbours]), [true, false, false, true, false]);
+    let paced = Group { rate: Some(10.0), ..neighbours };
+    assert_eq!(prompt(vec![sparse, paced]), [false; 5], "all keep to a rate");
+    assert_eq!(prompt(vec![neighbours, Group { publishers: 1, ..neighbours }]), [false; 5], "none does");
+}
+
+#[test]
 fn an_open_loop_has_no_limit_and_no_stalls() {
     let mut load = Load::new(paced(None, None, plan(1, &[(0, 1)])));
     load.start(0);
@@ -180,7 +196,7 @@ fn groups_have_paces_counts_and_stalls_of_their_own() {
     let sparse = Group { publishers: 1, window: Some(10), rate: Some(10.0) };
     let full = Group { publishers: 2, window: Some(4), rate: None };
     let subscribers = vec![0..1, 1..2, 2..3];
-    let plan = Plan { groups: vec![sparse, full], subscribers, topics: 1, payload: 64, qos: 1 };
+    let plan = Plan { groups: vec![sparse, full], subscribers, topics: 1, payload: 64, qos: 1, polls: false };
     let mut load = Load::new(plan);
     load.start(0);
     assert_eq!([0, 1, 2].map(|stream| load.may_send(stream, 0)), [1, 4, 4]);

@@ -11,7 +11,8 @@ use libc::c_int;
 use smallvec::SmallVec;
 use socket2::SockAddr;
 
-use super::{Arrivals, Arrived, SLOT_BYTES, SLOT_STRIDE, WIDTH, check};
+use super::arrivals::{Arrivals, SLOT_BYTES, WIDTH};
+use super::check;
 use crate::endpoint::traffic::{Counters, Outgoing};
 
 /// Ancillary data of one message, aligned as `cmsghdr` wants it: room for a segment size and a count of drops.
@@ -28,11 +29,17 @@ pub fn no_name() -> libc::sockaddr_storage {
     unsafe { std::mem::zeroed() }
 }
 
-pub fn receive(socket: &UdpSocket, arrivals: &mut Arrivals, counters: &Counters) -> io::Result<()> {
-    let width = arrivals.width;
+/// Fills up to `width` of the free slots, of which there are so many; returns how many.
+pub fn receive(
+    socket: &UdpSocket,
+    arrivals: &mut Arrivals,
+    width: usize,
+    counters: &Counters,
+) -> io::Result<usize> {
     let mut vectors = [const { MaybeUninit::<libc::iovec>::uninit() }; WIDTH];
     let mut headers = [const { MaybeUninit::<libc::mmsghdr>::uninit() }; WIDTH];
-    for (i, slot) in arrivals.slots.chunks_mut(SLOT_STRIDE).take(width).enumerate() {
+    let width = width.min(arrivals.free.len());
+    for (i, slot) in arrivals.free.iter_mut().rev().take(width).enumerate() {
         let vector =
             vectors[i].write(libc::iovec { iov_base: slot.as_mut_ptr().cast(), iov_len: SLOT_BYTES });
         let header = headers[i].write(message(vector, &mut arrivals.controls[i]));
@@ -50,7 +57,8 @@ pub fn receive(socket: &UdpSocket, arrivals: &mut Arrivals, counters: &Counters)
             ptr::null_mut(),
         )
     })?;
-    for (header, name) in headers.iter().zip(&arrivals.names).take(received as usize) {
+    let received = received as usize;
+    for (i, header) in headers.iter().enumerate().take(received) {
         // SAFETY: one of the first `width`.
         let header = unsafe { header.assume_init_ref() };
         let ancillary = ancillary(&header.msg_hdr);
@@ -58,13 +66,9 @@ pub fn receive(socket: &UdpSocket, arrivals: &mut Arrivals, counters: &Counters)
             counters.receive_overflow.store(dropped.into(), Ordering::Relaxed);
         }
         let length = header.msg_len as usize;
-        arrivals.messages.push(Arrived {
-            source: socket_address(name),
-            length,
-            segment: ancillary.segment.unwrap_or(length).max(1),
-        });
+        arrivals.push(socket_address(&arrivals.names[i]), length, ancillary.segment.unwrap_or(length));
     }
-    Ok(())
+    Ok(received)
 }
 
 pub fn send(socket: &UdpSocket, bytes: &[u8], messages: &[Outgoing]) -> io::Result<usize> {

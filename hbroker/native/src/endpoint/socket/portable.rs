@@ -3,20 +3,22 @@
 use std::io;
 use std::net::UdpSocket;
 
-use super::{Arrivals, Arrived, SLOT_BYTES, SLOT_STRIDE};
+use super::arrivals::{Arrivals, SLOT_BYTES};
 use crate::endpoint::traffic::{Counters, Outgoing};
 
-pub fn receive(socket: &UdpSocket, arrivals: &mut Arrivals, _: &Counters) -> io::Result<()> {
-    for slot in arrivals.slots.chunks_mut(SLOT_STRIDE).take(arrivals.width) {
+/// Fills up to `width` of the free slots; returns how many.
+pub fn receive(socket: &UdpSocket, arrivals: &mut Arrivals, width: usize, _: &Counters) -> io::Result<usize> {
+    for taken in 0..width {
+        let Some(slot) = arrivals.free.last_mut() else {
+            return Ok(taken);
+        };
         match socket.recv_from(&mut slot[..SLOT_BYTES]) {
-            Ok((length, source)) => {
-                arrivals.messages.push(Arrived { source, length, segment: length.max(1) });
-            }
-            Err(_) if !arrivals.messages.is_empty() => break,
+            Ok((length, source)) => arrivals.push(source, length, length),
+            Err(_) if taken > 0 => return Ok(taken),
             Err(error) => return Err(error),
         }
     }
-    Ok(())
+    Ok(width)
 }
 
 pub fn send(socket: &UdpSocket, bytes: &[u8], messages: &[Outgoing]) -> io::Result<usize> {

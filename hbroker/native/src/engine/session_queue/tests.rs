@@ -121,3 +121,15 @@ fn a_search_for_the_dead_is_made_only_when_something_can_have_died() {
     assert_eq!(queue.take_dead(101).len(), 4);
     assert_eq!((queue.next_expiry, queue.bytes()), (Micros::MAX, 0));
 }
+
+#[test]
+fn one_at_rest_has_given_back_what_a_burst_took() {
+    let mut queue = SessionQueue::new(Bounds { messages: 10_000, bytes: 1 << 30 });
+    for number in 0..5_000 {
+        queue.push(parcel(number, 8, Overflow::DropOldest, Micros::MAX));
+    }
+    while queue.pop().is_some() {}
+    assert!(queue.parcels.capacity() > 0, "it may be wanted again soon");
+    queue.rest();
+    assert_eq!(queue.parcels.capacity(), 0);
+}

@@ -136,9 +136,9 @@ fn a_client_says_on_each_new_link_how_much_it_takes() {
     for _ in 0..2 {
         network.connect(client, node);
         network.run(SECOND);
-        let engine = &network.hosts[node].engines[0];
         let link = network.hosts[node].links[&network.hosts[client].session];
-        assert_eq!(engine.out.links.get(link).expect("it is open").credit, expected);
+        let engine = &mut network.hosts[node].engines[0];
+        assert_eq!(engine.out.links.get_mut(link).expect("it is open").credit, expected);
         let (now, link) = (network.now, network.hosts[client].links[&network.hosts[client].session]);
         network.hosts[client].engines[0].close(now, link);
         network.run(20 * SECOND);

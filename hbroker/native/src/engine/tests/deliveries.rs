@@ -60,6 +60,29 @@ fn each_copy_arrives_once_in_order_and_is_acknowledged() {
 }
 
 #[test]
+fn what_comes_together_stays_together_where_its_link_takes_all_of_it() {
+    for (credit, records, flying) in [(4_096, 1, 8), (5, 5, 5)] {
+        let mut network = Network::new(3, Faults::default());
+        let node = network.add_node("", 1);
+        let holder =
+            network.add_client_with(|config| (config.hold, config.receive_messages) = (true, credit));
+        let now = network.now;
+        network.hosts[holder].engines[0].listen(now, 1, "t", 1, false);
+        network.connect(holder, node);
+        network.subscribe(holder, node, "t", 1, false);
+        let publisher = network.add_client();
+        network.publish(publisher, &message("t", b"first", 0));
+        network.run(100 * MILLISECOND);
+        (0..8).for_each(|_| _ = network.publish(publisher, &message("t", &[7; 50], 1)));
+        network.run(100 * MILLISECOND);
+        let sessions = &network.hosts[node].engines[0].out.sessions;
+        let session = sessions.iter().next().expect("it subscribed");
+        assert_eq!((session.records_in_flight(), session.credit_used().0), (records, flying));
+        assert_eq!(session.queue.len(), 8 - flying as usize);
+    }
+}
+
+#[test]
 fn each_is_acknowledged_for_itself() {
     for qos in 1..=2 {
         let mut network = Network::new(7, Faults::default());

@@ -102,7 +102,7 @@ fn a_stranger_leaves_no_trace_and_gets_no_more_than_it_sent() {
     let mut random = SmallRng::seed_from_u64(1);
     for node in [true, false] {
         let config = config(node, 1);
-        let mut engine = Engine::new(config.clone(), 0, 1, Shared::new(&config));
+        let mut engine = Engine::new(config.clone(), 0, 1, Shared::new(&config, 1));
         let mut now = 1_000 * SECOND;
         for _ in 0..100_000 {
             now += random.random_range(0..200);
@@ -126,7 +126,7 @@ fn a_stranger_leaves_no_trace_and_gets_no_more_than_it_sent() {
 #[test]
 fn what_a_stranger_sends_to_a_session_is_counted_each_time() {
     let config = config(true, 1);
-    let mut engine = Engine::new(config.clone(), 0, 1, Shared::new(&config));
+    let mut engine = Engine::new(config.clone(), 0, 1, Shared::new(&config, 1));
     let mut random = SmallRng::seed_from_u64(2);
     for count in 1..=20_000 {
         let session = random.random_range(2..u64::MAX);
@@ -158,7 +158,7 @@ fn nothing_grows_without_bound_whatever_peers_with_sessions_send() {
             retained_bytes: 50_000,
             ..config(node, 1)
         };
-        let mut engine = Engine::new(config.clone(), 0, 1, Shared::new(&config));
+        let mut engine = Engine::new(config.clone(), 0, 1, Shared::new(&config, 1));
         engine.grant("a", GRANT);
         engine.listen(0, 1, "#", 2, false);
         let mut now = 1_000 * SECOND;
@@ -235,7 +235,7 @@ fn only_one_who_knows_the_session_can_end_a_link() {
 fn two_nodes_never_answer_each_other_for_ever() {
     let make = |seed| {
         let config = config(true, seed);
-        Engine::new(config.clone(), 0, 1, Shared::new(&config))
+        Engine::new(config.clone(), 0, 1, Shared::new(&config, 1))
     };
     let mut nodes = [make(1), make(2)];
     let addresses: [SocketAddr; 2] = [([10, 0, 0, 1], 1).into(), ([10, 0, 0, 2], 1).into()];

@@ -4,6 +4,7 @@ mod absence;
 mod bounds;
 mod groups;
 mod lives;
+mod restarts;
 
 use super::network::{MILLISECOND, Network, message};
 use crate::engine::session::Status;
@@ -70,9 +71,16 @@ pub fn grant(network: &mut Network, client: usize, node: usize, messages: u32) {
 
 /// Publishes, one message a millisecond.
 pub fn publish_many(network: &mut Network, publisher: usize, count: u64, qos: u8) {
-    for _ in 0..count {
+    publish_together(network, publisher, count, 1, qos);
+}
+
+/// Publishes, so many messages a millisecond.
+pub fn publish_together(network: &mut Network, publisher: usize, count: u64, together: u64, qos: u8) {
+    for number in 1..=count {
         network.publish(publisher, &message("a/b", b"x", qos));
-        network.run(MILLISECOND);
+        if number.is_multiple_of(together) {
+            network.run(MILLISECOND);
+        }
     }
 }
 

@@ -67,7 +67,7 @@ pub struct Stage {
 
 impl Stage {
     pub fn new(workers: u8) -> Self {
-        let mut node = Engine::new(config(true, 1), 0, 1, Shared::new(&config(true, 1)));
+        let mut node = Engine::new(config(true, 1), 0, 1, Shared::new(&config(true, 1), 1));
         node.grant("", GRANT);
         let common = Arc::new(Common::new(config(false, 2), workers));
         let (room, taken) = (Room(Arc::new(AtomicUsize::new(usize::MAX))), Taken::default());
@@ -184,7 +184,7 @@ impl Stage {
 
     /// The node hears a request from the hive's address, without a token.
     pub fn ask_unproven(&mut self) {
-        let mut asker = Engine::new(config(false, 9), 0, 1, Shared::new(&config(false, 9)));
+        let mut asker = Engine::new(config(false, 9), 0, 1, Shared::new(&config(false, 9), 1));
         asker.send_to(NODE.into(), b"\x52\x03\x12\x01a", b"", 512);
         let mut datagrams = Datagrams::default();
         asker.poll_transmit(self.now, &mut datagrams);

@@ -45,6 +45,10 @@ pub struct Pair {
     /// The second end can keep no reliable packet.
     pub inbox_is_full: bool,
     pub largest_allowed: usize,
+    /// How often the second end rested, which it does whenever it can; None: it never does.
+    pub rests: Option<usize>,
+    /// What was sent: when, to which end, and its bytes.
+    pub log: Vec<(Micros, usize, Vec<u8>)>,
     in_pipe: BinaryHeap<Reverse<OnItsWay>>,
     serial: u64,
 }
@@ -127,6 +131,8 @@ impl Pair {
             lose_next: 0,
             inbox_is_full: false,
             largest_allowed: MAX_DATAGRAM,
+            rests: None,
+            log: Vec::new(),
             in_pipe: BinaryHeap::new(),
             serial: 0,
         }
@@ -135,6 +141,14 @@ impl Pair {
     pub fn queue_reliable(&mut self, end: usize, chain: Chain, id: u64, payload: usize) {
         self.links[end].queue_reliable(chain, body(id, payload).into(), None).unwrap();
         self.queued[end].push((chain, id));
+    }
+
+    /// Queues packets together, of these ids and payloads.
+    pub fn queue_batch(&mut self, end: usize, chain: Chain, packets: &[(u64, usize)]) {
+        let bodies: Vec<_> = packets.iter().map(|&(id, payload)| body(id, payload)).collect();
+        let count = u32::try_from(packets.len()).unwrap();
+        self.links[end].queue_batch(chain, bodies.concat().into(), count, None).unwrap();
+        self.queued[end].extend(packets.iter().map(|&(id, _)| (chain, id)));
     }
 
     /// Runs until nothing is outstanding and nothing is on its way.
@@ -180,10 +194,28 @@ impl Pair {
             assert!(datagram.len() <= self.largest_allowed, "{} bytes", datagram.len());
             self.carry(1 - end, datagram);
         }
+        if end == 1 {
+            self.rest();
+        }
+    }
+
+    /// Has the second end rest and wake, if it may rest and can.
+    fn rest(&mut self) {
+        let Some(count) = &mut self.rests else {
+            return;
+        };
+        if let Some(mut at_rest) = self.links[1].at_rest() {
+            *count += 1;
+            let config =
+                LinkConfig { max_datagram: self.links[1].config.max_datagram, ..config(0, Role::Initiator) };
+            assert_eq!(self.links[1].poll_timeout(), Some(at_rest.deadline(&config)));
+            self.links[1] = at_rest.wake(7, &config);
+        }
     }
 
     fn carry(&mut self, to: usize, datagram: &[u8]) {
         self.datagrams += 1;
+        self.log.push((self.now, to, datagram.to_vec()));
         if self.lose_next > 0 {
             self.lose_next -= 1;
             return;

@@ -84,7 +84,7 @@ impl Network {
         let index = self.hosts.len();
         let mut config = config(node, index as u64 + 1);
         change(&mut config);
-        let shared = Shared::new(&config);
+        let shared = Shared::new(&config, workers);
         let engine = |worker| Engine::new(config.clone(), worker, workers, shared.clone());
         self.hosts.push(Host {
             address: ([10, 0, 0, 1], 1_000 + u16::try_from(index).expect("few hosts")).into(),
@@ -105,9 +105,9 @@ impl Network {
     pub fn restart(&mut self, node: usize) {
         let mut config = config(true, node as u64 + 1);
         config.incarnation += ANOTHER_RUN;
-        let shared = Shared::new(&config);
         let host = &mut self.hosts[node];
         let workers = u8::try_from(host.engines.len()).expect("few workers");
+        let shared = Shared::new(&config, workers);
         let engine = |worker| Engine::new(config.clone(), worker, workers, shared.clone());
         host.engines = (0..workers).map(engine).collect();
         host.links.clear();

@@ -1,7 +1,7 @@
 //! Who is away, or answers nothing, holds nobody up, and gets what came meanwhile (§7.3, §7.7).
 
 use super::super::network::{Faults, MILLISECOND, Network, SECOND, message};
-use super::{OWN, add_persistent, check, firsts, publish_many, put_away, status};
+use super::{OWN, add_persistent, check, firsts, publish_many, publish_together, put_away, status};
 use crate::engine::session::Status;
 use crate::schema::reason;
 use crate::wire::PublishOut;
@@ -14,16 +14,18 @@ fn what_came_while_a_session_was_away_comes_when_it_is_back_in_order() {
             let node = network.add_node("", 1 + (seed % 3) as u8);
             let subscriber = add_persistent(&mut network, node, "a/#", 2, OWN);
             let publisher = network.add_client();
-            publish_many(&mut network, publisher, 30, qos);
+            // Together they lie in one record, until their session is away.
+            let together = if seed % 2 == 0 { 1 } else { 10 };
+            publish_together(&mut network, publisher, 30, together, qos);
             for _ in 0..3 {
                 put_away(&mut network, node, subscriber);
-                publish_many(&mut network, publisher, 20, qos);
+                publish_together(&mut network, publisher, 20, together, qos);
                 network.run(SECOND);
                 assert!(!status(&network, node, subscriber).is_connected);
                 let told = network.hosts[publisher].published.len() as u64;
                 assert!(told > 20, "a session that is away holds nobody up: {told}");
                 network.connect(subscriber, node);
-                publish_many(&mut network, publisher, 10, qos);
+                publish_together(&mut network, publisher, 10, together, qos);
                 check(&network, node);
             }
             network.run_until_drained();

@@ -1,0 +1,223 @@
+"""What an owner does with twice as much as it can take: `python -m bench.overload`.
+
+First the closed loop says what it can take; then the same publishers, in an open loop, have twice as many
+messages a second to send. Meanwhile another client subscribes and unsubscribes, again and again. What is
+told: how much of the capacity still comes through, what waits for how long, and what the owner's memory
+grows to. With many topics in turn a message costs the owner more than the load, so that one CPU of load is
+enough.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from multiprocessing import get_context
+from pathlib import Path
+from statistics import median
+from tempfile import TemporaryDirectory
+from typing import Any, Final
+
+from bench.command import broker_and_load_cpus, timing_flags
+from bench.networks import Node
+from hbroker import sync
+from hbroker.bench.brokers import Broker, running
+from hbroker.bench.launching import NoAnswer, ended
+from hbroker.bench.measurement import Percentiles
+from hbroker.bench.plan import Address
+from hbroker.bench.process import resident_bytes
+
+__all__ = ["Overload", "answers", "main"]
+
+_FACTOR: Final = 2.0
+_TOPICS: Final = 10_000
+_PAIRS: Final = 8
+_PAUSE_S: Final = 0.02
+"""Between two questions of the other client, and between two looks at the memory."""
+_PRIORITY: Final = 10
+_PATIENCE_S: Final = 60.0
+_COLUMNS: Final = (
+    "capacity, msg/s",
+    "offered",
+    "delivered",
+    "of capacity",
+    "lost",
+    "SUBSCRIBE p50 ms",
+    "p99 ms",
+    "longest ms",
+    "RSS MiB before",
+    "at most",
+    "limit",
+    "others",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Overload:
+    """One round. `capacity`: messages a second of the closed loop. `lost`: the share that never came.
+    `answered_us`: of SUBSCRIBE, from the call to the owner's answer. `rss_before`, `rss_most`: the owner's
+    memory. `limit`: what kept the closed loop from being faster. `others_cpu`: of both loads, the larger."""
+
+    capacity: float
+    offered: float
+    delivered: float
+    lost: float
+    answered_us: Percentiles
+    longest_us: float
+    rss_before: int
+    rss_most: int
+    limit: str
+    others_cpu: float
+
+    @property
+    def goodput(self) -> float:
+        """The share of its capacity that the owner still delivers."""
+        return self.delivered / self.capacity
+
+    def cells(self) -> tuple[str, ...]:
+        """As the table has them."""
+        return (
+            f"{self.capacity:,.0f}",
+            f"{self.offered:,.0f}",
+            f"{self.delivered:,.0f}",
+            f"{self.goodput:.0%}",
+            f"{self.lost:.2%}",
+            f"{self.answered_us.p50 / 1e3:.1f}",
+            f"{self.answered_us.p99 / 1e3:.1f}",
+            f"{self.longest_us / 1e3:.1f}",
+            f"{self.rss_before / 2**20:.0f}",
+            f"{self.rss_most / 2**20:.0f}",
+            self.limit,
+            f"{self.others_cpu:.0%}",
+        )
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Measures and prints a table. Returns the exit code: 0 done, 1 it could not be measured."""
+    assert __doc__ is not None
+    parser = timing_flags("bench.overload", __doc__.partition("\n")[0])
+    parser.set_defaults(rounds=3, duration=5.0, warm_up=1.0)
+    parser.add_argument("--topics", type=int, default=_TOPICS, help="of each publisher (default %(default)s)")
+    parser.add_argument(
+        "--factor", type=float, default=_FACTOR, help="of the capacity, offered (default %(default)s)"
+    )
+    asked = parser.parse_args(arguments)
+    found = broker_and_load_cpus()
+    if found is None:
+        return 1
+    rounds = []
+    print(f"| {' | '.join(_COLUMNS)} |\n|{'---|' * len(_COLUMNS)}", flush=True)
+    try:
+        for _ in range(asked.rounds):
+            rounds.append(_round(asked, *found))
+            print(f"| {' | '.join(rounds[-1].cells())} |", flush=True)
+    except NoAnswer as error:
+        print(error, file=sys.stderr)
+        return 1
+    print(
+        f"medians: {median(one.goodput for one in rounds):.0%} of the capacity; SUBSCRIBE p99"
+        f" {median(one.answered_us.p99 for one in rounds) / 1e3:.1f} ms"
+    )
+    return 0
+
+
+def answers(address: Address, seconds: float, cpus: frozenset[int]) -> list[int]:
+    """How long each SUBSCRIBE took, in nanoseconds, one after the other for so long. Raises HBrokerError."""
+    os.sched_setaffinity(0, cpus)
+    # Where it may, it goes before the load, which has that CPU full: it is the owner that is timed.
+    with suppress(PermissionError):
+        os.sched_setscheduler(0, os.SCHED_FIFO, os.sched_param(_PRIORITY))
+    took: list[int] = []
+    host, port = address
+    with sync.connect(f"{host}:{port}") as client:
+        until = time.monotonic() + seconds
+        while time.monotonic() < until:
+            began = time.monotonic_ns()
+            subscription = client.subscribe(f"overload/{len(took)}")
+            took.append(time.monotonic_ns() - began)
+            subscription.close()
+            time.sleep(_PAUSE_S)
+    return took
+
+
+def _round(asked: argparse.Namespace, broker_cpus: frozenset[int], load_cpus: frozenset[int]) -> Overload:
+    with (
+        TemporaryDirectory(prefix="hbroker-bench-") as name,
+        running(Node().start, Path(name), broker_cpus) as node,
+    ):
+        with _load(asked, node, load_cpus) as load:
+            closed = _told(load)
+        capacity = closed["delivered_per_s"]
+        before = resident_bytes(node.pids)
+        rate = asked.factor * capacity
+        with (
+            ProcessPoolExecutor(1, mp_context=get_context("spawn")) as prober,
+            _load(asked, node, load_cpus, "--open", "--rate", f"{rate:.0f}") as load,
+        ):
+            time.sleep(asked.warm_up)
+            answered = prober.submit(answers, node.address, asked.duration, load_cpus)
+            most = before
+            while load.poll() is None and not answered.done():
+                most = max(most, resident_bytes(node.pids))
+                time.sleep(_PAUSE_S)
+            took = answered.result()
+            blast = _told(load)
+    return Overload(
+        capacity=capacity,
+        offered=rate,
+        delivered=blast["delivered_per_s"],
+        lost=blast["lost"] / max(1, blast["sent"]),
+        answered_us=Percentiles.among(took),
+        longest_us=max(took) / 1e3,
+        rss_before=before,
+        rss_most=most,
+        limit=closed["limit"],
+        others_cpu=max(closed["others_cpu"], blast["others_cpu"]),
+    )
+
+
+@contextmanager
+def _load(
+    asked: argparse.Namespace, node: Broker, cpus: frozenset[int], *more: str
+) -> Iterator[subprocess.Popen[bytes]]:
+    """The pairs, in a process of their own, as long as the context lasts."""
+    flags: dict[str, object] = {
+        "--clients": _PAIRS,
+        "--topics": asked.topics,
+        "--to": f"{node.address[0]}:{node.address[1]}",
+        "--broker-pid": node.pids[0],
+        "--cpus": ",".join(map(str, sorted(cpus))),
+        "--warm-up": asked.warm_up,
+        "--duration": asked.duration,
+    }
+    words = [str(word) for flag in flags.items() for word in flag]
+    command = [sys.executable, "-m", "hbroker", "bench", "pairs", "--json", *words, *more]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    try:
+        yield process
+    finally:
+        if process.poll() is None:
+            ended(process)
+
+
+def _told(load: subprocess.Popen[bytes]) -> dict[str, Any]:
+    """What it says as JSON, also where something is lost. Raises NoAnswer."""
+    try:
+        said, complaint = load.communicate(timeout=_PATIENCE_S)
+    except subprocess.TimeoutExpired:
+        raise NoAnswer("the load did not end") from None
+    if not said:
+        raise NoAnswer(complaint.decode().strip())
+    told: dict[str, Any] = json.loads(said)
+    return told
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,98 @@
+//! Idle links and sessions take little memory, and are there when they are needed.
+
+use super::network::{Faults, MILLISECOND, Network, SECOND, message};
+use crate::engine::links::Place;
+use crate::engine::session::Session;
+
+fn awake(network: &Network, node: usize) -> usize {
+    network.hosts[node]
+        .engines
+        .iter()
+        .flat_map(|engine| engine.out.links.iter())
+        .filter_map(Place::link)
+        .count()
+}
+
+#[test]
+fn what_an_idle_session_takes() {
+    let sizes = (size_of::<Place>(), size_of::<Session>());
+    assert!(sizes.0 <= 296 && sizes.1 <= 240, "{sizes:?}");
+}
+
+#[test]
+fn links_rest_while_the_answer_to_a_ping_is_on_its_way() {
+    let mut network = Network::new(10, Faults::default());
+    let node = network.add_node("", 1);
+    (0..50).for_each(|index| _ = network.add_subscriber(node, &format!("t/{index}"), 1));
+    // Whatever comes does so in whole quarters of a millisecond, and is answered at once.
+    network.run(SECOND + 1);
+    let mut most = 0;
+    for _ in 0..20_000 {
+        network.run(MILLISECOND / 4);
+        most = most.max(awake(&network, node));
+    }
+    assert_eq!(most, 0, "all say at once that they are there");
+}
+
+#[test]
+fn idle_links_rest_and_answer_all_the_same() {
+    for workers in [1, 3] {
+        let mut network = Network::new(7, Faults::default());
+        let node = network.add_node("", workers);
+        let clients: Vec<usize> =
+            (0..20).map(|index| network.add_subscriber(node, &format!("t/{index}"), 1)).collect();
+        network.run(SECOND);
+        assert_eq!(awake(&network, node), 0, "they are subscribed");
+        let mut ever_awake = 0;
+        for _ in 0..10_000 {
+            network.run(MILLISECOND / 2);
+            ever_awake += awake(&network, node);
+        }
+        assert!(ever_awake < 20 * 10_000 / 50, "{ever_awake}: they are only kept alive");
+        let publisher = network.add_client();
+        for index in 0..20 {
+            network.publish(publisher, &message(&format!("t/{index}"), b"x", 1));
+        }
+        network.run(SECOND);
+        assert!(clients.iter().all(|&client| network.hosts[client].read.len() == 1));
+        network.run(20 * SECOND);
+        assert_eq!(network.counter(node, "retransmits"), 0);
+        assert!(clients.iter().all(|&client| network.hosts[client].downs == 0));
+    }
+}
+
+#[test]
+fn one_at_rest_that_falls_silent_ends() {
+    let mut network = Network::new(8, Faults::default());
+    let node = network.add_node("", 1);
+    let client = network.add_subscriber(node, "t", 1);
+    network.run(5 * SECOND);
+    assert_eq!(awake(&network, node), 0);
+    network.parted = Some((client, node));
+    network.run(14 * SECOND);
+    let links = |network: &Network| network.hosts[node].engines[0].out.links.len();
+    assert_eq!(links(&network), 1);
+    network.run(4 * SECOND);
+    assert_eq!(links(&network), 0, "§3.5");
+}
+
+#[test]
+fn one_that_is_used_again_and_again_rests_twice_a_second() {
+    let mut network = Network::new(9, Faults::default());
+    let node = network.add_node("", 1);
+    network.add_subscriber(node, "t", 1);
+    let publisher = network.add_client();
+    network.publish(publisher, &message("t", b"first", 1));
+    network.run(10 * SECOND);
+    let (mut rests, mut was_awake) = (0_usize, 0_usize);
+    for turn in 0..500 {
+        if turn % 4 == 0 {
+            network.publish(publisher, &message("t", b"x", 1));
+        }
+        network.run(5 * MILLISECOND);
+        let is_awake = awake(&network, node);
+        rests += was_awake.saturating_sub(is_awake);
+        was_awake = is_awake;
+    }
+    assert!((2..=2 * (8 + 6)).contains(&rests), "{rests} times in 2.5 s, for two links");
+}

@@ -1,0 +1,82 @@
+//! A link that one end has lost, and the other speaks in still: what it says there belongs to none that follows (§3.6).
+
+use super::super::network::{Faults, Network, SECOND};
+use super::{OWN, add_persistent, check, link_to, publish_many, put_away, status};
+use crate::core::Datagrams;
+use crate::wire::{self, AckOut, HeaderOut};
+
+/// Of a run that is none of the hosts of the network.
+const INCARNATION: u64 = 1 << 60;
+
+fn puback(first: u64, last: u64) -> Vec<u8> {
+    let mut body = Vec::new();
+    wire::put_puback_field(&mut body, [(first, last)], 0, "", None);
+    body
+}
+
+fn ping() -> Vec<u8> {
+    let mut body = Vec::new();
+    wire::put_ping_field(&mut body, 1);
+    body
+}
+
+fn datagram(header: &HeaderOut<'_>, body: &[u8]) -> Vec<u8> {
+    let mut out = Vec::new();
+    wire::put_header(&mut out, header);
+    wire::put_packet(&mut out, 0, 0, None, body);
+    out
+}
+
+#[test]
+fn what_answers_a_link_that_is_gone_answers_nothing_of_the_next() {
+    let acknowledged = AckOut { delay_us: 0, ranges: &[(1, 5)] };
+    for (first, ack) in [(puback(1, 3), None), (ping(), Some(acknowledged))] {
+        let mut network = Network::new(1, Faults::default());
+        let node = network.add_node("", 1);
+        let subscriber = add_persistent(&mut network, node, "a/#", 1, OWN);
+        let publisher = network.add_client();
+        put_away(&mut network, node, subscriber);
+        publish_many(&mut network, publisher, 5, 1);
+        network.run(SECOND);
+        let (now, session, address) =
+            (network.now, network.hosts[subscriber].session, network.hosts[subscriber].address);
+        let engine = &mut network.hosts[node].engines[0];
+        let token = engine.token_for(now, address);
+        for (number, body, ack) in [(7, first, ack), (8, puback(1, 3), None)] {
+            let header = HeaderOut { session, incarnation: INCARNATION, number, ack, token: &token };
+            engine.handle_datagram(now, address, &datagram(&header, &body));
+            engine.poll_transmit(now, &mut Datagrams::default());
+        }
+        let before = status(&network, node, subscriber);
+        assert!(before.is_connected, "the other end learns from the new link that its own is gone");
+        assert_eq!((before.accounts.delivered, before.queued), (0, 5));
+        network.connect(subscriber, node);
+        network.run_until_drained();
+        check(&network, node);
+        assert_eq!(network.sequences(subscriber, "a/b"), [1, 2, 3, 4, 5]);
+    }
+}
+
+#[test]
+fn what_an_owner_says_in_a_link_that_is_gone_begins_none() {
+    let mut network = Network::new(1, Faults::default());
+    let node = network.add_node("", 1);
+    let subscriber = add_persistent(&mut network, node, "a/#", 1, OWN);
+    let (now, session, address) =
+        (network.now, network.hosts[subscriber].session, network.hosts[node].address);
+    let token = network.hosts[node].engines[0].token_for(now, network.hosts[subscriber].address);
+    let incarnation = INCARNATION;
+    let acknowledged = Some(AckOut { delay_us: 0, ranges: &[(1, 5)] });
+    let late = HeaderOut { session, incarnation, number: 1, ack: None, token: &[] };
+    for header in [late, HeaderOut { ack: acknowledged, token: &token, ..late }] {
+        for number in 1..4 {
+            let header = HeaderOut { number, ..header };
+            let engine = &mut network.hosts[subscriber].engines[0];
+            engine.handle_datagram(now, address, &datagram(&header, &ping()));
+            assert_eq!(link_to(&network, subscriber, node), None, "number {number}");
+        }
+    }
+    let other = HeaderOut { incarnation: 1 << 61, token: &token, ..late };
+    network.hosts[subscriber].engines[0].handle_datagram(now, address, &datagram(&other, &ping()));
+    assert!(link_to(&network, subscriber, node).is_some(), "a node opens one with a token");
+}

@@ -1,0 +1,37 @@
+"""What an owner does with more than it can take: measured, and told."""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+
+from bench.overload import Overload, main
+from hbroker.bench.measurement import Percentiles
+
+
+def test_goodput_is_a_share_of_the_capacity() -> None:
+    told = Overload(
+        capacity=1e6,
+        offered=2e6,
+        delivered=9e5,
+        lost=0.01,
+        answered_us=Percentiles(1_000.0, 2_000.0, 3_000.0, 4_000.0),
+        longest_us=5_000.0,
+        rss_before=2**20,
+        rss_most=2**21,
+        limit="broker",
+        others_cpu=0.05,
+    )
+    assert told.goodput == 0.9
+    assert told.cells()[3:10] == ("90%", "1.00%", "1.0", "3.0", "5.0", "1", "2")
+
+
+@pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="a CPU for the owner, and one for the load")
+def test_a_short_round_is_measured(capsys: pytest.CaptureFixture[str]) -> None:
+    cpus = os.sched_getaffinity(0)
+    assert main(["--rounds", "1", "--duration", "0.5", "--warm-up", "0.2", "--topics", "10"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert len(lines) == 4
+    assert lines[-1].startswith("medians: ")
+    assert os.sched_getaffinity(0) == cpus

@@ -1,0 +1,80 @@
+"""What a node stores of its subscribers, against a plain model, and how little it is."""
+
+from __future__ import annotations
+
+import tracemalloc
+from itertools import count
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from hbroker.config import Limits
+from hbroker.protocol.sessions import Sessions
+from hbroker.protocol.subscribers import Key, Subscribers, Subscription, weight
+from tests.protocol.sole_node import ScriptedCore
+
+_MOST = 12
+_filters = st.sampled_from(["#", "home/+/température", "h/" * 40 + "#", "home"])
+_subscriptions = st.builds(
+    Subscription,
+    session=st.integers(1, 3),
+    address=st.sampled_from([("10.1.1.1", 5000), ("2001:db8::1", 65_535)]),
+    filter=_filters,
+    qos=st.integers(0, 2),
+    no_local=st.booleans(),
+    retain_as_published=st.booleans(),
+    client=st.text(max_size=4),
+    group=st.sampled_from(["", "crew"]),
+    overflow=st.integers(0, 2),
+    interrupted=st.booleans(),
+    is_prepared=st.booleans(),
+)
+_verbs = st.sampled_from(["add", "add", "add", "remove", "remove_session"])
+
+
+@given(st.lists(st.tuples(_verbs, _subscriptions), max_size=60))
+def test_it_agrees_with_a_dictionary(steps: list[tuple[str, Subscription]]) -> None:
+    subscribers = Subscribers(_MOST)
+    model: dict[tuple[int, Key], Subscription] = {}
+    for verb, subscription in steps:
+        session, key = subscription.session, subscription.key
+        known = [each for each in model.values() if each.session == session]
+        others = [weight(each.key) for each in known]
+        fits = (session, key) in model or sum(others) + weight(key) <= _MOST
+        assert subscribers.has_room(session, key) is fits
+        match verb:
+            case "add":
+                subscribers.add(subscription)
+                model[session, key] = subscription
+            case "remove":
+                assert subscribers.remove(session, key) == model.pop((session, key), None)
+            case _:
+                assert subscribers.remove_session(session) == known
+                model = {at: each for at, each in model.items() if each.session != session}
+        assert subscribers.get(session, key) == model.get((session, key))
+        assert subscribers.has_any(session) is any(each.session == session for each in model.values())
+        assert {(each.session, each.key): each for each in subscribers} == model
+        assert len(subscribers) == len(list(subscribers)) == len(model)
+        below = [each for each in model.values() if each.filter[0] in "#h"]
+        assert {each.key for each in subscribers.touching("home")} >= {
+            each.key for each in below if each.filter in ("#", "home")
+        }
+
+
+def test_an_idle_session_with_one_subscription_takes_some_hundred_bytes() -> None:
+    sessions_there_are = 2_000
+    clock = count()
+    subscribers = Subscribers(_MOST)
+    sessions = Sessions(ScriptedCore(), Limits(), subscribers, lambda: next(clock))
+    tracemalloc.start()
+    try:
+        before, _ = tracemalloc.get_traced_memory()
+        for number in range(sessions_there_are):
+            session = sessions.connect((1 << 50) + number, (1 << 63) + number)
+            filter = f"bench/01234567/{number:09}"
+            subscribers.add(Subscription(session.id, (f"10.1.1.{number}", 5_000 + number), filter, 1))
+        after, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    each = (after - before) / sessions_there_are
+    assert each < 450, f"{each:.0f} bytes each"
