@@ -127,8 +127,10 @@ def distinct_filters(peer: Peer) -> None:
 
 
 def deep_filters(peer: Peer) -> None:
-    end = str(peer.random.getrandbits(32))
-    peer.reliably(pb.Packet(subscribe=pb.Subscribe(request=1, filter=f"{DEEP[:-12]}/{end}")))
+    for _ in range(3):
+        text = f"{DEEP[:-12]}/{peer.random.getrandbits(32)}"
+        peer.reliably(pb.Packet(subscribe=pb.Subscribe(request=1, filter=text)))
+    peer.await_answer()
 
 
 def packets_out_of_place(peer: Peer) -> None:

@@ -240,7 +240,7 @@ impl Hive {
             }
             if member.closing.is_some() {
                 // Nobody decides for it any more. Its messages stay unanswered: who has its session next gets them.
-                member.engine.take_events(now, usize::MAX);
+                while !member.engine.take_events(now, usize::MAX).is_empty() {}
             }
             let is_open = member.closing.is_none();
             enqueue(&mut self.senders, slot, &mut member.sends, member.engine.has_transmit());

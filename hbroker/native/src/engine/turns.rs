@@ -24,6 +24,8 @@ use crate::shrink::shrink;
 pub const MOST_EVENT_BYTES: usize = 64 << 20;
 /// A lane holds no more than this part of what is left, and what sessions leave to others is this part of all.
 const SHARE: usize = 8;
+/// What Python takes at once, but for the last event: what it takes it holds twice, as bytes and parsed.
+const TAKEN_BYTES: usize = 1 << 20;
 
 /// Whose events take turns with those of others.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -93,10 +95,12 @@ impl Events {
         self.count += 1;
     }
 
-    /// The next events: one of each lane in turn, until there are so many.
+    /// The next events: one of each lane in turn, until there are so many, or they are large.
     pub fn take(&mut self, limit: usize) -> Vec<Event> {
         let mut taken = Vec::with_capacity(self.count.min(limit));
+        let mut bytes = 0;
         while taken.len() < limit
+            && bytes < TAKEN_BYTES
             && let Some(lane) = self.turns.pop_front()
         {
             let (event, is_left) = match lane {
@@ -106,9 +110,10 @@ impl Events {
             if is_left {
                 self.turns.push_back(lane);
             }
+            bytes += event.as_ref().map_or(0, Event::bytes);
             taken.extend(event);
         }
-        self.bytes -= taken.iter().map(Event::bytes).sum::<usize>();
+        self.bytes -= bytes;
         self.count -= taken.len();
         shrink(&mut self.turns);
         taken

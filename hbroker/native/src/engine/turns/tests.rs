@@ -135,13 +135,28 @@ fn a_lane_is_bounded_in_bytes_and_the_engines_own_by_all_that_there_is() {
 }
 
 #[test]
+fn what_is_taken_at_once_is_bounded_in_bytes_and_never_nothing() {
+    let mut events = Events::new(usize::MAX, 1);
+    (0..100).for_each(|_| events.push(lane(1), sized(64_000)));
+    events.push(lane(2), sized(3 * TAKEN_BYTES));
+    let mut left = 101;
+    while !events.is_empty() {
+        let taken = events.take(usize::MAX);
+        left -= taken.len();
+        let but_the_last = taken.iter().rev().skip(1).map(Event::bytes).sum::<usize>();
+        assert!(!taken.is_empty() && but_the_last < TAKEN_BYTES, "{but_the_last}");
+    }
+    assert_eq!((left, events.bytes), (0, 0));
+}
+
+#[test]
 fn a_burst_that_is_over_holds_no_memory() {
     let mut events = Events::new(usize::MAX, 1);
     for number in 0..50_000 {
         events.push(Lane::Session(number % 5_000), sized(1));
         events.push(Lane::Own, sized(1));
     }
-    events.take(usize::MAX);
+    while !events.take(usize::MAX).is_empty() {}
     assert!(events.is_empty() && events.others.is_empty());
     assert!(events.own.events.capacity() < 2_000 && events.turns.capacity() < 2_000);
 }
