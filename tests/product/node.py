@@ -78,6 +78,8 @@ class Stranger:
 
     def __init__(self, node: Node, host: str = "127.0.0.1") -> None:
         self.socket = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+        # Several answers of 64 KiB may come at once, and it says of all that it has them.
+        self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 2 * MIB)
         self.socket.bind((host, 0))
         self.socket.connect(node.address)
         self.socket.setblocking(False)
