@@ -19,6 +19,7 @@ use socket2::{Domain, Protocol, Socket as Builder, Type};
 use crate::endpoint::traffic::{Counters, Outgoing, SendError, add, is_elsewhere};
 
 mod arrivals;
+mod flows;
 #[cfg(target_os = "linux")]
 mod linux;
 #[cfg(not(target_os = "linux"))]
@@ -90,38 +91,38 @@ impl Socket {
         self.segments
     }
 
-    /// Takes in what waits, up to what one call takes. All of it has its turn.
+    /// Takes in what waits, up to what one call takes. All of it is to be worked through.
     pub fn receive(&self, arrivals: &mut Arrivals, counters: &Counters) -> io::Result<Intake> {
         arrivals.clear();
         let may_wait = self.call(arrivals, counters)?;
-        Ok(Intake { datagrams: arrivals.take_all(), may_wait })
+        Ok(Intake { datagrams: arrivals.take_fresh(), may_wait })
     }
 
-    /// Takes in all that waits, and chooses whose turn it is. Here `arrivals` are of this socket alone.
+    /// Takes in what waits; where that is much, all of it, and those who sent it have turns. Here `arrivals` are of this socket alone.
     pub fn receive_fairly(&self, arrivals: &mut Arrivals, counters: &Counters) -> io::Result<Intake> {
         arrivals.clear();
         let mut may_wait = true;
         for _ in 0..MOST_CALLS {
             may_wait = self.call(arrivals, counters)?;
-            add(&counters.receive_shed, arrivals.shed());
+            if !may_wait && arrivals.are_soon_done() {
+                return Ok(Intake { datagrams: arrivals.take_fresh(), may_wait });
+            }
+            add(&counters.receive_shed, arrivals.queue_fresh());
             if !may_wait {
                 break;
             }
         }
-        let chosen = arrivals.choose();
-        Ok(Intake { may_wait: may_wait || chosen.may_wait, ..chosen })
+        let turn = arrivals.take_turn();
+        Ok(Intake { may_wait: may_wait || turn.may_wait, ..turn })
     }
 
     /// Asks the kernel once; returns whether more may wait.
     fn call(&self, arrivals: &mut Arrivals, counters: &Counters) -> io::Result<bool> {
         let width = arrivals.prepare();
-        if width == 0 {
-            return Ok(true);
-        }
         add(&counters.receive_calls, 1);
         match receive(&self.inner, arrivals, width, counters) {
             Ok(taken) => {
-                let (datagrams, bytes) = arrivals.adapt(taken);
+                let (datagrams, bytes) = arrivals.adapt();
                 add(&counters.datagrams_in, datagrams);
                 add(&counters.bytes_in, bytes);
                 Ok(taken == width)

@@ -161,7 +161,7 @@ impl<M: Machine> Worker<M> {
         if self.stalled.is_some() {
             return Ok(Intake::default());
         }
-        self.socket.receive(arrivals, &self.station.counters)
+        self.socket.receive_fairly(arrivals, &self.station.counters)
     }
 
     /// Works through what came in, under the lock, and sends what follows from it, mostly without.

@@ -1,14 +1,11 @@
-//! What came in, and whose turn it is to be worked through.
+//! What came in, and what of it is to be worked through next.
 //!
-//! What is soon done is worked through in order of arrival. Where much waits, the socket is emptied first, and those go first who sent
-//! little: a look-up, or a sensor's message, does not stand behind what a neighbour has in flight. They have a turn of their own, so
-//! that what follows from it leaves at once; the others have every second one at least. So a flood delays itself. (That is the idea
-//! of fair queueing with a priority for sparse flows, RFC 8290 §5; flows are told apart by their source address.) Whoever has most
-//! loses first when there is no more room.
+//! What is soon done is worked through in order of arrival. Where more waits, the socket is emptied first, and all have turns
+//! ([`Flows`]), so that a flood delays itself.
 
-use std::collections::{HashMap, VecDeque};
 use std::net::SocketAddr;
 
+use super::flows::Flows;
 #[cfg(target_os = "linux")]
 use super::linux;
 
@@ -23,13 +20,8 @@ const BATCH_BYTES: usize = 256 * 1024;
 const MIN_WIDTH: usize = 4;
 /// No more than this is soon done.
 const SOON_DONE: usize = 64 * 1024;
-/// Who has no more waiting sent little.
-const LITTLE: usize = 4 * 1024;
-/// Slots; what waits beyond that is copied, to take no more room than it has bytes.
+/// Slots; what waits where these are short is copied, to take no more room than it has bytes.
 const MOST_SLOTS: usize = 2 * WIDTH;
-/// Messages that may wait, and bytes of them: about as much as a socket buffers, which counts what it needs beside them.
-const MOST_WAITING: usize = 2_048;
-const MOST_BYTES: usize = 4 * 1024 * 1024;
 
 /// How a receive ended.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -44,12 +36,10 @@ pub struct Arrivals {
     /// Slots that hold nothing; the last is used next.
     pub(super) free: Vec<Slot>,
     slots: usize,
-    /// In order of arrival.
-    waiting: VecDeque<Arrived>,
-    bytes: usize,
+    /// What the last call brought, in order of arrival.
+    fresh: Vec<Arrived>,
+    flows: Flows,
     batch: Vec<Arrived>,
-    /// The last batch left those out who sent much.
-    passed_over: bool,
     /// How many messages the next call may take, so that `BATCH_BYTES` are not exceeded by much.
     width: usize,
     #[cfg(target_os = "linux")]
@@ -61,11 +51,11 @@ pub struct Arrivals {
 pub type Slot = Box<[u8]>;
 
 /// A message: datagrams from one source, all of one length but for the last, which may be shorter.
-struct Arrived {
-    slot: Slot,
-    source: SocketAddr,
-    length: usize,
-    segment: usize,
+pub struct Arrived {
+    pub slot: Slot,
+    pub source: SocketAddr,
+    pub length: usize,
+    pub segment: usize,
 }
 
 impl Arrived {
@@ -79,10 +69,9 @@ impl Arrivals {
         Self {
             free: Vec::new(),
             slots: 0,
-            waiting: VecDeque::new(),
-            bytes: 0,
+            fresh: Vec::with_capacity(WIDTH),
+            flows: Flows::default(),
             batch: Vec::with_capacity(WIDTH),
-            passed_over: false,
             width: WIDTH,
             #[cfg(target_os = "linux")]
             names: vec![linux::no_name(); WIDTH].into_boxed_slice(),
@@ -110,103 +99,70 @@ impl Arrivals {
         self.free.extend(slots.filter(|slot| slot.len() == SLOT_STRIDE));
     }
 
-    /// Makes sure of free slots for the next call; returns how many it may fill. 0: there is no room.
+    /// Makes sure of free slots for the next call; returns how many it may fill.
     pub(super) fn prepare(&mut self) -> usize {
-        let width = self.width.min(MOST_WAITING - self.waiting.len());
-        while self.free.len() < width && self.slots < MOST_SLOTS {
+        while self.free.len() < self.width && self.slots < MOST_SLOTS {
             self.free.push(vec![0; SLOT_STRIDE].into_boxed_slice());
             self.slots += 1;
         }
-        if self.free.len() < width {
-            self.copy_waiting();
-        }
-        width
+        self.width.min(self.free.len())
     }
 
     /// The last free slot was filled by a message.
     pub(super) fn push(&mut self, source: SocketAddr, length: usize, segment: usize) {
         if let Some(slot) = self.free.pop() {
-            self.bytes += length;
-            self.waiting.push_back(Arrived { slot, source, length, segment: segment.max(1) });
+            self.fresh.push(Arrived { slot, source, length, segment: segment.max(1) });
         }
     }
 
-    /// So many messages came at once: chooses how many may the next time. Returns their datagrams and bytes.
-    pub(super) fn adapt(&mut self, count: usize) -> (usize, usize) {
-        let newest = || self.waiting.iter().rev().take(count);
-        let bytes: usize = newest().map(|message| message.length).sum();
-        let datagrams = newest().map(Arrived::datagrams).sum();
-        if let Some(mean) = bytes.checked_div(count) {
+    /// A call has ended: chooses how many messages the next may take. Returns the datagrams that it brought, and their bytes.
+    pub(super) fn adapt(&mut self) -> (usize, usize) {
+        let bytes = self.fresh_bytes();
+        if let Some(mean) = bytes.checked_div(self.fresh.len()) {
             self.width = (BATCH_BYTES / mean.max(1)).clamp(MIN_WIDTH, WIDTH);
         }
-        (datagrams, bytes)
+        (self.fresh.iter().map(Arrived::datagrams).sum(), bytes)
     }
 
-    /// Has those go that the most comes from, the newest first, until what waits is no more than may. Returns how many datagrams
-    /// that were.
-    pub(super) fn shed(&mut self) -> usize {
-        let mut shed = 0;
-        while self.bytes > MOST_BYTES {
-            let fattest =
-                self.by_source().into_iter().max_by_key(|&(_, bytes)| bytes).map(|(source, _)| source);
-            let newest = self.waiting.iter().rposition(|message| Some(message.source) == fattest);
-            let Some(message) = newest.and_then(|index| self.waiting.remove(index)) else {
-                break;
-            };
-            self.bytes -= message.length;
-            shed += message.datagrams();
-            self.batch.push(message);
-            self.clear();
-        }
-        shed
-    }
-
-    /// All that waits has its turn; returns how many datagrams that are.
-    pub(super) fn take_all(&mut self) -> usize {
-        self.bytes = 0;
-        self.batch.extend(self.waiting.drain(..));
+    /// What came is all to be worked through now; returns how many datagrams that are.
+    pub(super) fn take_fresh(&mut self) -> usize {
+        self.batch.append(&mut self.fresh);
         self.batch.iter().map(Arrived::datagrams).sum()
     }
 
-    /// Chooses whose turn it is.
-    pub(super) fn choose(&mut self) -> Intake {
-        if self.bytes <= SOON_DONE {
-            self.passed_over = false;
-            return Intake { datagrams: self.take_all(), may_wait: false };
+    /// Nothing waits but what came just now, and it is soon done.
+    pub(super) fn are_soon_done(&self) -> bool {
+        self.flows.is_empty() && self.fresh_bytes() <= SOON_DONE
+    }
+
+    /// What came waits for its turn. Returns how many datagrams there was no room for.
+    pub(super) fn queue_fresh(&mut self) -> usize {
+        let mut fresh = std::mem::take(&mut self.fresh);
+        for mut message in fresh.drain(..) {
+            if self.free.len() + (MOST_SLOTS - self.slots) < WIDTH {
+                let copy = message.slot[..message.length].into();
+                self.free.push(std::mem::replace(&mut message.slot, copy));
+            }
+            self.flows.push(message);
         }
-        let by_source = self.by_source();
-        for message in std::mem::take(&mut self.waiting) {
-            let sent_little = by_source.get(&message.source).is_some_and(|&bytes| bytes <= LITTLE);
-            if sent_little { self.batch.push(message) } else { self.waiting.push_back(message) }
-        }
-        self.passed_over = !self.batch.is_empty() && !self.waiting.is_empty() && !self.passed_over;
-        let mut taken: usize = self.batch.iter().map(|message| message.length).sum();
-        while !self.passed_over
-            && taken < BATCH_BYTES
-            && let Some(message) = self.waiting.pop_front()
-        {
-            taken += message.length;
-            self.batch.push(message);
-        }
-        self.bytes -= taken;
+        self.fresh = fresh; // Its memory serves the next call.
+        self.flows.shed(&mut self.batch);
+        let shed = self.batch.iter().map(Arrived::datagrams).sum();
+        self.clear();
+        shed
+    }
+
+    /// Takes those whose turn it is.
+    pub(super) fn take_turn(&mut self) -> Intake {
+        self.flows.take(&mut self.batch, BATCH_BYTES);
         Intake {
             datagrams: self.batch.iter().map(Arrived::datagrams).sum(),
-            may_wait: !self.waiting.is_empty(),
+            may_wait: !self.flows.is_empty(),
         }
     }
 
-    /// Frees the slots of those that wait.
-    fn copy_waiting(&mut self) {
-        for message in self.waiting.iter_mut().filter(|message| message.slot.len() == SLOT_STRIDE) {
-            let copy = message.slot[..message.length].into();
-            self.free.push(std::mem::replace(&mut message.slot, copy));
-        }
-    }
-
-    fn by_source(&self) -> HashMap<SocketAddr, usize> {
-        let mut bytes = HashMap::new();
-        self.waiting.iter().for_each(|message| *bytes.entry(message.source).or_default() += message.length);
-        bytes
+    fn fresh_bytes(&self) -> usize {
+        self.fresh.iter().map(|message| message.length).sum()
     }
 }
 
@@ -214,79 +170,20 @@ impl Arrivals {
 mod tests {
     use super::*;
 
-    fn from(port: u16) -> SocketAddr {
-        ([127, 0, 0, 1], port).into()
-    }
-
-    fn come(arrivals: &mut Arrivals, port: u16, length: usize) {
-        assert!(arrivals.prepare() > 0);
-        arrivals.push(from(port), length, length);
-    }
-
-    /// Whose turn it is: the ports, one behind the other.
-    fn turn(arrivals: &mut Arrivals) -> (Vec<u16>, bool) {
-        arrivals.clear();
-        let Intake { datagrams, may_wait } = arrivals.choose();
-        let ports: Vec<_> = arrivals.datagrams().map(|(source, _)| source.port()).collect();
-        assert_eq!(ports.len(), datagrams);
-        (ports, may_wait)
-    }
-
-    #[test]
-    fn what_is_soon_done_is_worked_through_as_it_came() {
-        let mut arrivals = Arrivals::new();
-        for port in [1, 2, 1, 3] {
-            come(&mut arrivals, port, 15_000);
-        }
-        assert_eq!(turn(&mut arrivals), (vec![1, 2, 1, 3], false));
-        assert_eq!(turn(&mut arrivals), (vec![], false));
-    }
-
-    #[test]
-    fn who_sent_little_does_not_stand_behind_a_flood_and_does_not_stop_it() {
-        let mut arrivals = Arrivals::new();
-        (0..12).for_each(|_| come(&mut arrivals, 1, 60_000));
-        come(&mut arrivals, 2, 100);
-        come(&mut arrivals, 2, 200);
-        assert_eq!(turn(&mut arrivals), (vec![2, 2], true));
-        come(&mut arrivals, 3, 100);
-        assert_eq!(turn(&mut arrivals), (vec![3, 1, 1, 1, 1, 1], true), "the flood has every second turn");
-        assert_eq!(turn(&mut arrivals), (vec![1; 5], true));
-        assert_eq!(turn(&mut arrivals), (vec![1; 2], false));
-    }
-
-    #[test]
-    fn those_of_whom_most_waits_lose_first() {
-        let mut arrivals = Arrivals::new();
-        come(&mut arrivals, 2, 100);
-        (0..70).for_each(|_| come(&mut arrivals, 1, 60_000));
-        come(&mut arrivals, 3, 60_000);
-        assert_eq!(arrivals.shed(), 2, "of 4,260,100 bytes 65,796 are too many");
-        let mut left = Vec::new();
-        loop {
-            let (ports, may_wait) = turn(&mut arrivals);
-            left.extend(ports);
-            if !may_wait {
-                break;
-            }
-        }
-        assert_eq!([1, 2, 3].map(|port| left.iter().filter(|&&one| one == port).count()), [68, 1, 1]);
-        assert_eq!(arrivals.shed(), 0);
-    }
-
     #[test]
     fn what_waits_is_whole_wherever_it_waits() {
         let mut arrivals = Arrivals::new();
         for number in 0..300u16 {
-            assert!(arrivals.prepare() > 0);
+            assert_eq!(arrivals.prepare(), WIDTH, "there is always room for a call");
             let slot = arrivals.free.last_mut().unwrap();
             slot[..2_000].copy_from_slice(&[number.to_be_bytes(); 1_000].concat());
-            arrivals.push(from(1), 2_000, 1_500);
+            arrivals.push(([127, 0, 0, 1], 1).into(), 2_000, 1_500);
+            assert_eq!(arrivals.queue_fresh(), 0);
         }
         assert!(arrivals.slots <= MOST_SLOTS);
         let mut came = Vec::new();
         while came.len() < 600 {
-            let Intake { datagrams, .. } = arrivals.choose();
+            let Intake { datagrams, .. } = arrivals.take_turn();
             assert!(datagrams > 0);
             came.extend(arrivals.datagrams().map(|(_, datagram)| datagram.to_vec()));
             arrivals.clear();
@@ -297,19 +194,38 @@ mod tests {
                 "{number}"
             );
         }
-        assert!(arrivals.free.len() <= MOST_SLOTS);
+        assert!(arrivals.free.len() == arrivals.slots && arrivals.slots <= MOST_SLOTS);
     }
 
     #[test]
-    fn there_is_an_end_to_the_room() {
+    fn what_there_is_no_room_for_gives_its_slot_back() {
         let mut arrivals = Arrivals::new();
-        let mut came = 0;
-        while arrivals.prepare() > 0 {
-            arrivals.push(from(1), 1, 1);
-            came += 1;
+        let mut shed = 0;
+        for _ in 0..2_000 {
+            assert_eq!(arrivals.prepare(), WIDTH);
+            arrivals.push(([127, 0, 0, 1], 1).into(), 60_000, 1_500);
+            shed += arrivals.queue_fresh();
         }
-        assert_eq!(came, MOST_WAITING);
-        assert_eq!(turn(&mut arrivals).0.len(), MOST_WAITING);
-        assert_eq!(arrivals.prepare(), WIDTH);
+        let mut left = 0;
+        while !arrivals.flows.is_empty() {
+            left += arrivals.take_turn().datagrams;
+            arrivals.clear();
+        }
+        assert_eq!(shed + left, 2_000 * 40);
+        assert!((200 * 40..300 * 40).contains(&left), "{left}");
+        assert_eq!(arrivals.free.len(), arrivals.slots);
+    }
+
+    #[test]
+    fn what_is_soon_done_is_worked_through_as_it_came() {
+        let mut arrivals = Arrivals::new();
+        arrivals.prepare();
+        for port in [1, 2, 1, 3] {
+            arrivals.push(([127, 0, 0, 1], port).into(), 15_000, 15_000);
+        }
+        assert!(arrivals.are_soon_done());
+        assert_eq!(arrivals.take_fresh(), 4);
+        let ports: Vec<_> = arrivals.datagrams().map(|(source, _)| source.port()).collect();
+        assert_eq!(ports, [1, 2, 1, 3]);
     }
 }
