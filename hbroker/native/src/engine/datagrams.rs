@@ -108,6 +108,9 @@ impl Engine {
             self.out.links.touch(id);
             return self.use_room(now, id);
         }
+        if let Side::Node(forwarder) = &self.side {
+            forwarder.routes.expect(topics(view));
+        }
         // The reliable ones first: where one of them cannot be kept, the whole datagram comes again under another number, and
         // what is not reliable must not be handled twice.
         let mut kept = true;
@@ -426,6 +429,18 @@ impl Engine {
             entry.link.move_to(address);
         }
     }
+}
+
+/// The topics of a datagram's messages, each once where it follows itself.
+fn topics<'a>(view: &DatagramView<'a>) -> impl Iterator<Item = &'a str> {
+    let mut last = "";
+    view.packets().iter().filter_map(move |packet| match &packet.body {
+        Body::Publish(publish) if !std::ptr::eq(publish.topic, last) => {
+            last = publish.topic;
+            Some(last)
+        }
+        _ => None,
+    })
 }
 
 /// Whether a datagram acknowledges or answers anything: its sender has a link already, so it does not begin one (§3.6).

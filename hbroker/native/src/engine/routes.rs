@@ -1,18 +1,9 @@
 //! From a topic to those who get its messages: the tables decide, and a cache remembers (§7.2).
 //!
-//! Publishers use their topics again and again, so what was found for one is kept. The cache is direct-mapped: a topic has one
-//! place in it, by its hash, and who comes later takes it. So a stranger who fills it with topics of his own costs others a
-//! search in the tables for each message, and no more. Where topics that are in use take places from one another, the cache
-//! grows, but not without end. Its memory is bounded: a long topic, or one with many subscribers, whose copies cost more than the search for
-//! them, is not kept.
-//!
 //! Tables are changed through the methods here alone, and with each change all that is remembered ends, but that a filter without
 //! wildcards touches its own topic alone. The end of a lease changes no table, and is compared for each message.
 
 use std::cell::Cell;
-use std::hash::Hasher;
-
-use rustc_hash::FxHasher;
 
 use crate::Micros;
 use crate::link_id::SessionKey;
@@ -23,13 +14,9 @@ use crate::tables::match_set::{MatchSet, Subscriber};
 use crate::tables::trie::SubscriptionTrie;
 use crate::topic;
 
-/// Places in the cache, at first and at most: with one subscriber for each topic 0.2 and 7 MB, and with the next two never over 45 MB.
-const PLACES: usize = 1_024;
-const MOST_PLACES: usize = 32_768;
-/// The cache grows once so many routes for each place were given up that were still good.
-const PATIENCE: usize = 8;
-const LONGEST_TOPIC: usize = 256;
-const MOST_SUBSCRIBERS: usize = 64;
+mod cache;
+
+use cache::Cache;
 
 /// Why an owner did not take a message over.
 #[derive(Clone, Debug)]
@@ -67,24 +54,7 @@ pub struct Routes {
     matches: MatchSet,
     /// How often a table was changed, from 1.
     version: u64,
-    places: Box<[Place]>,
-    /// Good routes that were given up since there are so many places.
-    given_up: usize,
-}
-
-/// A route remembered. Buffers are used again by the next topic in this place.
-#[derive(Clone, Default)]
-struct Place {
-    topic: String,
-    /// Of the tables that it was found in; 0: none.
-    version: u64,
-    /// The end of the lease.
-    until: Micros,
-    reserved: bool,
-    gathering: bool,
-    subscribers: Vec<Subscriber>,
-    groups: GroupList,
-    mark: Cell<Mark>,
+    cache: Cache,
 }
 
 impl Routes {
@@ -95,8 +65,7 @@ impl Routes {
             subscriptions: SubscriptionTrie::new(seed),
             matches: MatchSet::default(),
             version: 1,
-            places: vec![Place::default(); PLACES].into(),
-            given_up: 0,
+            cache: Cache::new(),
         }
     }
 
@@ -135,30 +104,32 @@ impl Routes {
     /// # Errors
     /// Why this node does not take them.
     pub fn find(&mut self, now: Micros, topic: &str) -> Result<Route<'_>, Refusal> {
-        let place = self.place_of(topic);
-        if self.places[place].leads(topic, self.version, now) {
-            return Ok(self.places[place].route());
+        let Self { jurisdiction, subscriptions, matches, version, cache } = self;
+        if let Some(place) = cache.find(topic, *version, now) {
+            return Ok(cache.route(place));
         }
         if !topic::topic_is_valid(topic) {
             return Err(Refusal::InvalidTopic);
         }
-        let grant = match self.jurisdiction.decide(topic, now) {
+        let grant = match jurisdiction.decide(topic, now) {
             Decision::Own(grant) => *grant,
             Decision::HandingOver => return Err(Refusal::Handover),
             Decision::Elsewhere(cut) => return Err(Refusal::NotResponsible(Some(cut.clone()))),
             Decision::NotMine => return Err(Refusal::NotResponsible(None)),
         };
-        self.subscriptions.collect_matches(topic, &mut self.matches);
-        let is_kept = topic.len() <= LONGEST_TOPIC
-            && self.matches.subscribers().len() + self.matches.groups().members() <= MOST_SUBSCRIBERS;
-        let place = if is_kept { self.make_room(place, topic, now) } else { place };
-        let (subscribers, groups) = (self.matches.subscribers(), self.matches.groups());
+        subscriptions.collect_matches(topic, matches);
+        let (subscribers, groups) = (matches.subscribers(), matches.groups());
         let (reserved, gathering) = (grant.reserved, grant.gathering);
         let route = Route { subscribers, groups, reserved, gathering, mark: None };
-        if is_kept {
-            self.places[place].remember(topic, self.version, grant.until, route);
-        }
+        cache.put(now, topic, *version, grant.until, route);
         Ok(route)
+    }
+
+    /// Messages on these topics are looked up soon.
+    pub fn expect<'a>(&self, topics: impl Iterator<Item = &'a str>) {
+        if self.cache.is_far() {
+            topics.for_each(|topic| self.cache.touch(topic));
+        }
     }
 
     /// The groups that get the messages of a topic, whoever owns that.
@@ -189,53 +160,8 @@ impl Routes {
         if topic::has_wildcards(filter) {
             self.version += 1;
         } else {
-            self.places[self.place_of(filter)].version = 0;
+            self.cache.forget(filter);
         }
-    }
-
-    /// The place for a topic's route, where a good one of another may give way, or the cache grow.
-    fn make_room(&mut self, place: usize, topic: &str, now: Micros) -> usize {
-        let Place { version, until, .. } = self.places[place];
-        self.given_up += usize::from(version == self.version && now < until);
-        if self.given_up < PATIENCE * self.places.len() || self.places.len() >= MOST_PLACES {
-            return place;
-        }
-        self.given_up = 0;
-        self.places = vec![Place::default(); 2 * self.places.len()].into();
-        self.place_of(topic)
-    }
-
-    fn place_of(&self, topic: &str) -> usize {
-        let mut hasher = FxHasher::default();
-        hasher.write(topic.as_bytes());
-        hasher.finish() as usize % self.places.len()
-    }
-}
-
-impl Place {
-    fn leads(&self, topic: &str, version: u64, now: Micros) -> bool {
-        self.version == version && now < self.until && self.topic == topic
-    }
-
-    fn route(&self) -> Route<'_> {
-        Route {
-            subscribers: &self.subscribers,
-            groups: &self.groups,
-            reserved: self.reserved,
-            gathering: self.gathering,
-            mark: Some(&self.mark),
-        }
-    }
-
-    fn remember(&mut self, topic: &str, version: u64, until: Micros, route: Route<'_>) {
-        self.topic.clear();
-        self.topic.push_str(topic);
-        self.subscribers.clear();
-        self.subscribers.extend_from_slice(route.subscribers);
-        self.groups.copy_from(route.groups);
-        (self.version, self.until) = (version, until);
-        (self.reserved, self.gathering) = (route.reserved, route.gathering);
-        self.mark.set(Mark::default());
     }
 }
 

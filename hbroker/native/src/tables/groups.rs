@@ -76,6 +76,8 @@ pub struct GroupList {
 }
 
 impl GroupList {
+    pub const NONE: Self = Self { members: Vec::new(), groups: Vec::new() };
+
     /// Each group and filter that matches.
     pub fn iter(&self) -> impl Iterator<Item = Group<'_>> {
         let starts = std::iter::once(0).chain(self.groups.iter().map(|(_, end)| *end));
@@ -110,9 +112,10 @@ impl GroupList {
         }
     }
 
-    pub fn copy_from(&mut self, other: &Self) {
-        self.members.clone_from(&other.members);
-        self.groups.clone_from(&other.groups);
+    /// Bytes that its lists take.
+    pub fn bytes(&self) -> usize {
+        self.members.capacity() * size_of::<Subscriber>()
+            + self.groups.capacity() * size_of::<(Arc<str>, usize)>()
     }
 }
 

@@ -3,6 +3,7 @@
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
 
+use super::cache::{LONGEST_TOPIC, MOST_BESIDE, MOST_PLACES, MOST_SUBSCRIBERS, PLACES};
 use super::*;
 use crate::tables::jurisdiction::Grant;
 
@@ -73,7 +74,7 @@ fn finds_what_the_tables_say_whatever_was_changed_since() {
         let depth = random.random_range(1..4);
         let levels: Vec<&str> = (0..depth).map(|_| LEVELS[random.random_range(0..LEVELS.len())]).collect();
         let topic = levels.join("/");
-        let is_remembered = routes.places[routes.place_of(&topic)].leads(&topic, routes.version, now);
+        let is_remembered = routes.cache.leads(&topic, routes.version, now);
         let expected = if topic.is_empty() { None } else { searched(&routes, now, &topic) };
         assert_eq!(found(&mut routes, now, &topic), expected, "at {now}: {topic:?}");
         hits += usize::from(is_remembered);
@@ -95,8 +96,7 @@ fn a_filter_without_wildcards_costs_other_topics_nothing() {
     let mut routes = Routes::new(1);
     routes.jurisdiction_mut().grant("", GRANT);
     assert!(routes.find(0, "a").is_ok() && routes.find(0, "b").is_ok());
-    let leads =
-        |routes: &Routes, topic| routes.places[routes.place_of(topic)].leads(topic, routes.version, 0);
+    let leads = |routes: &Routes, topic: &str| routes.cache.leads(topic, routes.version, 0);
     routes.subscribe("a", "", subscriber(1));
     assert!(!leads(&routes, "a") && leads(&routes, "b"));
     routes.subscribe("+", "", subscriber(1));
@@ -113,17 +113,49 @@ fn keeps_no_route_that_is_large_and_no_more_than_it_may_have_places() {
     }
     for topic in ["crowd", &long] {
         assert!(routes.find(0, topic).is_ok());
-        assert!(!routes.places[routes.place_of(topic)].leads(topic, routes.version, 0), "{topic}");
+        assert!(!routes.cache.leads(topic, routes.version, 0), "{topic}");
     }
     let route = routes.find(0, "crowd").expect("it is ours");
     assert_eq!(route.subscribers.len() + route.groups.members(), MOST_SUBSCRIBERS + 1);
-    assert_eq!(routes.places.len(), PLACES, "nothing gave way to what is not kept");
+    assert_eq!(routes.cache.places(), PLACES, "nothing gave way to what is not kept");
     for number in 0..10 * MOST_PLACES {
         assert!(routes.find(0, &format!("t/{number}")).is_ok());
     }
-    assert_eq!(routes.places.len(), MOST_PLACES);
-    let kept = |place: &Place| place.topic.capacity() <= 2 * LONGEST_TOPIC;
-    assert!(routes.places.iter().all(kept), "no buffer grew");
+    assert_eq!(routes.cache.places(), MOST_PLACES);
+    assert_eq!(routes.cache.bytes_beside(), (0, 0), "what is short lies in its place");
+}
+
+#[test]
+fn what_lies_beside_the_places_is_counted_and_bounded() {
+    let mut routes = Routes::new(1);
+    routes.jurisdiction_mut().grant("", GRANT);
+    (0..MOST_SUBSCRIBERS as u64).for_each(|session| _ = routes.subscribe("#", "", subscriber(session)));
+    let end = "/t".repeat(100);
+    for round in 0..2 {
+        for number in 0..200_000 {
+            assert!(routes.find(0, &format!("{number}{end}")).is_ok());
+        }
+        let (counted, there) = routes.cache.bytes_beside();
+        assert_eq!(counted, there);
+        assert!(counted <= MOST_BESIDE && (round == 0 || counted > MOST_BESIDE / 2), "{counted}");
+    }
+}
+
+#[test]
+fn of_topics_that_come_in_turn_some_are_remembered_however_many_there_are() {
+    let mut routes = Routes::new(1);
+    routes.jurisdiction_mut().grant("", GRANT);
+    let topics: Vec<String> =
+        (0..2 * MOST_PLACES).map(|number| format!("home/{number}/temperature")).collect();
+    let mut remembered = 0;
+    for round in 0..10 {
+        for topic in &topics {
+            remembered += usize::from(round == 9 && routes.cache.leads(topic, routes.version, 0));
+            assert!(routes.find(0, topic).is_ok());
+        }
+    }
+    assert_eq!(routes.cache.places(), MOST_PLACES);
+    assert!(remembered > MOST_PLACES / 2, "{remembered}");
 }
 
 #[test]
@@ -134,7 +166,7 @@ fn topics_that_are_in_use_come_to_be_remembered() {
     for _ in 0..40 {
         topics.iter().for_each(|topic| assert!(routes.find(0, topic).is_ok()));
     }
-    let leads = |topic: &&String| routes.places[routes.place_of(topic)].leads(topic, routes.version, 0);
+    let leads = |topic: &&String| routes.cache.leads(topic, routes.version, 0);
     let remembered = topics.iter().filter(leads).count();
-    assert!(remembered > 2_000 && routes.places.len() < MOST_PLACES, "{remembered}");
+    assert!(remembered > 2_000 && routes.cache.places() < MOST_PLACES, "{remembered}");
 }
