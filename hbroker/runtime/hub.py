@@ -169,7 +169,7 @@ class Hub:
         try:
             sequence = self.endpoint.publish(
                 message.topic,
-                payload.encode() if isinstance(payload, str) else bytes(payload),
+                payload if type(payload) is bytes else _bytes_of(payload),
                 message.qos,
                 message.retain,
                 published_at_us=_wall_clock(),
@@ -321,18 +321,23 @@ class Hub:
     def _read(self) -> int:
         messages = self.endpoint.poll_messages(BATCH)
         for message in messages:
-            if message.retained or not self._unbegun.issuperset(message.subscriptions):
-                self._deliver(message)
-            elif self._holds:
-                self._on_handled(message, False)
+            subscriptions = message.subscriptions
+            if self._unbegun and not message.retained and self._unbegun.issuperset(subscriptions):
+                if self._holds:
+                    self._on_handled(message, False)
+            elif len(subscriptions) == 1 and (inbox := self._inboxes.get(subscriptions[0])) is not None:
+                inbox.put(message)
+            else:
+                self._deliver(message, subscriptions)
         return len(messages)
 
-    def _deliver(self, message: Message) -> None:
-        inboxes = {id(inbox): inbox for inbox in map(self._inboxes.get, message.subscriptions) if inbox}
+    def _deliver(self, message: Message, subscriptions: list[int]) -> None:
+        """To none of the inboxes, or to several: each gets it once."""
+        inboxes = {id(inbox): inbox for inbox in map(self._inboxes.get, subscriptions) if inbox}
         if self._holds and message.qos:
             if len(inboxes) > 1:
                 self._shared[message.publisher, message.sequence] = len(inboxes)
-            elif not inboxes and not self._released.intersection(message.subscriptions):
+            elif not inboxes and not self._released.intersection(subscriptions):
                 self._on_handled(message, False)
         for inbox in inboxes.values():
             inbox.put(message)
@@ -403,6 +408,10 @@ class Hub:
                     inbox.close(of_request(outcome, 0))
         if callback is not None:
             callback(outcome)
+
+
+def _bytes_of(payload: bytes | str) -> bytes:
+    return payload.encode() if isinstance(payload, str) else bytes(payload)
 
 
 def _wall_clock() -> int:

@@ -22,7 +22,7 @@ __all__ = ["Inbox"]
 
 
 class Inbox:
-    """The queue of one `Subscription`. `on_ready`: something can be taken. `on_room`: it blocks no more.
+    """The queue of one `Subscription`. `on_ready`: something can be taken again. `on_room`: it blocks no more.
     `on_handled`: told of each message that its consumer is done with, and whether another one waits;
     `on_unread`: of each that it closed without having taken; None: nobody wants to know."""
 
@@ -52,21 +52,26 @@ class Inbox:
         """Adds a message, or drops and counts it."""
         if self._is_closed:
             return
-        if message.qos == 0 and len(self._messages) >= self._limit:
+        waiting = len(self._messages)
+        if waiting >= self._limit and message.qos == 0:
             self.dropped += 1
             return
         self._messages.append(message)
-        self._on_ready()
+        if not waiting:  # else its consumer takes what is there, and then this, before it waits again
+            self._on_ready()
 
     def take(self) -> Message | None:
         """The next message; None: there is none. At the end it raises the error that ended the inbox."""
-        self._finish()
+        if self._on_handled is not None:
+            self._finish()
         if not self._messages:
             if self._error is not None:
                 raise self._error
             return None
-        was_blocking = self.is_blocking
-        message = self._in_hand = self._messages.popleft()
+        was_blocking = self._qos > 0 and self.is_blocking
+        message = self._messages.popleft()
+        if self._on_handled is not None:
+            self._in_hand = message
         if was_blocking and not self.is_blocking:
             self._on_room()
         return message
