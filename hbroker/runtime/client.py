@@ -155,6 +155,11 @@ class Client:
         `timeout`: then the message may still be distributed), NotConnected.
         """
         message = Publication(topic, payload, **properties)
+        if message.qos == 0:
+            try:
+                return Receipt(topic, self._hub.publish(message), 0, None)
+            except Backpressure:
+                pass  # it waits for room
         timeout = self._timeout if timeout is None else timeout
         try:
             async with asyncio.timeout(timeout):
@@ -337,13 +342,18 @@ class Subscription:
         return self
 
     async def __anext__(self) -> Message:
-        message = await self._take()
+        message = self._inbox.take()
+        if message is None:
+            message = await self._take()
         if message is None:
             raise StopAsyncIteration
         return message
 
     async def next(self, timeout: float | None = None) -> Message | None:
         """The next message; None: none came within `timeout` seconds, or the subscription is closed."""
+        message = self._inbox.take()
+        if message is not None:
+            return message
         try:
             async with asyncio.timeout(timeout):
                 return await self._take()
@@ -405,12 +415,10 @@ class Subscription:
         return self
 
     async def _take(self) -> Message | None:
-        while True:
+        while (message := self._inbox.take()) is None and not self._inbox.is_closed:
             self._ready.clear()
-            message = self._inbox.take()
-            if message is not None or self._inbox.is_closed:
-                return message
             await self._ready.wait()
+        return message
 
 
 class _Waiting:
