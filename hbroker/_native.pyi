@@ -375,6 +375,25 @@ class _Core:
         A client keeps a large payload, without a copy, until its last part is made. A node publishes to its own jurisdiction.
         Raises NativeError for a topic that is not valid, and for a payload, or properties, too large.
         """
+    def publish_many(
+        self,
+        messages: Sequence[tuple[str, bytes]],
+        qos: int = 0,
+        retain: bool = False,
+        *,
+        published_at_us: int = 0,
+        expiry_s: int | None = None,
+        ack_queued: bool = False,
+        content_type: str = "",
+        payload_format: int | None = None,
+        response_topic: str = "",
+        correlation_data: bytes = b"",
+        user_properties: Sequence[tuple[str, str]] = (),
+    ) -> list[int]:
+        """Queues messages, (topic, payload), in order, up to one that cannot be; returns the sequence numbers of those before it.
+
+        None of them where as much waits as may. Raises NativeError, as `publish`, where it is the first that is wrong.
+        """
     def listen(self, subscription: int, filter: str, qos: int, retain_as_published: bool = False) -> None:
         """Client: messages that match are handed up for this subscription, at this QoS at most; in a persistent session those
         too that wait for a `listen`, up to 30 s. Not `retain_as_published`: `Message.retain` is the publisher's flag only for
