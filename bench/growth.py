@@ -1,8 +1,9 @@
 """What things cost against how many there are: rows as JSON and a plot for each quantity.
 
-`filters` asks the core's own table (`bench.filters`); all others are runs of `hbroker bench`, with a fresh
-broker each. A size is measured once: what counts is how the cost goes with the size, and the noise of one
-figure is seen in its neighbours. See docs/benchmarks.md for what came of it.
+`filters` asks the core's own table (`bench.filters`), `width` a simulated network (`bench.width`); all others
+are runs of `hbroker bench`, with a fresh broker each. A size is measured once: what counts is how the cost
+goes with the size, and the noise of one figure is seen in its neighbours. See docs/benchmarks.md for what
+came of it.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from bench.filters import Kind, measure_filters
 from bench.report import machine, table
 from bench.rounds import told_by
 from bench.standings import FIGURES, PAGE, with_section
+from bench.width import measure_width
 from hbroker.bench.launching import NoAnswer
 
 __all__ = ["QUANTITIES", "Quantity", "main"]
@@ -151,6 +153,11 @@ _OF_A_GROUP: Final = (
 )
 
 
+def _widths(_: float) -> Iterator[Row]:
+    for children in (1, 10, 100, 300, 1_000):
+        yield asdict(measure_width(children))
+
+
 def _loaded(flags: Sequence[str], duration: float, **size: int) -> Row:
     """One load, as fast as it goes."""
     told = _bench([*flags, "--duration", str(duration), "--warm-up", "0.5"])
@@ -238,6 +245,18 @@ QUANTITIES: Final[dict[str, Quantity]] = {
         "nanoseconds of the owner's CPU for each message",
         _tree,
         {"": _cost},
+    ),
+    "width": Quantity(
+        "A root and its children, in the simulated network, against how many there are",
+        "children",
+        "simulated ms; datagrams at the root, for each child",
+        _widths,
+        {
+            "join, ms": lambda row: row["join_ms"],
+            "# at all, ms": lambda row: row["subscribe_ms"],
+            "join, datagrams": lambda row: (row["join_in"] + row["join_out"]) / row["children"],
+            "lease, datagrams/s": lambda row: row["lease_in_per_s"] / row["children"],
+        },
     ),
     "depth": Quantity(
         "Finding a topic's owner, against how deep it lies (1: the root)",
