@@ -480,6 +480,10 @@ class LoadGenerator:
 
         `topics`: that it publishes to, where it does. Its control is to find the owner, and to subscribe. Raises NativeError, OSError.
         """
+    def add_hive(self, config: Config, listen: _Address) -> LoadHive:
+        """Subscribers of hbroker's own protocol that share a socket. `config` is that of the first member, which is no subscriber. Raises NativeError,
+        OSError.
+        """
     def add_connection(
         self,
         protocol: str,
@@ -605,6 +609,13 @@ class Hive:
         """As `Endpoint.drain`."""
     def shutdown(self) -> None:
         """Stops the threads and closes the sockets. Idempotent."""
+
+@final
+class LoadHive(Hive):
+    """A hive whose members are subscribers of a load: `poll_member_messages` has none. The load's thread drives it."""
+
+    def enter(self, member: int, subscriber: int) -> None:
+        """This member is that subscriber, by its number. Raises NativeError where there is no such one."""
 
 @final
 class Member(_Core):

@@ -130,8 +130,10 @@ class Subscription:
 
     def review(self) -> None:
         """Brings the state up to date with the sites."""
-        has_answered = all(at.has_answered for at in self.everyone)
-        is_settled = all(at.is_settled for at in self.everyone)
+        # Of a thousand those answer last that were named last: so it is soon seen that some are missing.
+        everyone = self.everyone[::-1]
+        has_answered = all(at.has_answered for at in everyone)
+        is_settled = all(at.is_settled for at in everyone)
         for event, holds in (
             (Event.MISS, not has_answered),
             (Event.ANSWERED, has_answered),

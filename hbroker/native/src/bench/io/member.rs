@@ -205,9 +205,7 @@ impl Port for Seat {
     fn turn(&mut self, bench: &mut Bench) -> io::Result<Turn> {
         let Step { again, due } = self.worker.step(&mut bench.arrivals)?;
         let published = self.endpoint.inspect(0, |member| member.published);
-        let due = due.map(|after| {
-            bench.shared.now().saturating_add(u64::try_from(after.as_nanos()).unwrap_or(u64::MAX))
-        });
+        let due = bench.due_in(due);
         Ok(Turn { again: again || published.again, is_blocked: published.is_blocked, due })
     }
 
