@@ -257,12 +257,12 @@ impl Hive {
             && let Some(slot) = self.readers.pop_front()
         {
             let member = &mut self.members[slot];
-            let messages = member.engine.take_messages(now, MESSAGES_PER_TURN);
+            let letters = member.engine.take_letters(now, MESSAGES_PER_TURN);
             member.reads = member.engine.has_messages();
             if member.reads {
                 self.readers.push_back(slot);
             }
-            self.sink.take(now, member.id, messages);
+            self.sink.take(now, member.id, letters);
             self.touch(slot);
         }
         self.sink.flush(now);

@@ -13,12 +13,13 @@ use crate::mqtt::access::AccessList;
 use crate::mqtt::claim::{Claim, Releases, Ticket};
 use crate::mqtt::command::Command;
 use crate::mqtt::counters::{Counters, Drop as Loss};
-use crate::mqtt::fanout::{Batches, Fanout, Incoming, Options, What};
+use crate::mqtt::fanout::{Batches, Fanout, Incoming, Options, Parcel};
 use crate::mqtt::io::connections::ConnectionId;
 use crate::mqtt::io::mailbox::Mailbox;
 use crate::mqtt::io::worker::Order;
 use crate::mqtt::news::{News, NewsQueue, SessionHandle};
 use crate::mqtt::reason::Reason;
+use crate::mqtt::series::Series;
 use crate::mqtt::session::{Session, SessionState};
 use crate::mqtt::settings::ListenerSettings;
 use crate::mqtt::slate::Weight;
@@ -302,6 +303,11 @@ impl Round<'_> {
         self.fanout.route(self.now, incoming, &mut self.batches);
     }
 
+    /// Messages of `QoS` 0 for listeners, that came together.
+    pub fn series(&mut self, series: Series, origin: u64, listeners: &[u64]) {
+        self.fanout.route_series(self.now, series, origin, listeners, &mut self.batches);
+    }
+
     /// Whether one of these listeners was of a session that has left.
     pub fn has_left(&self, listeners: &[u64]) -> bool {
         self.fanout.has_left(listeners)
@@ -328,11 +334,9 @@ impl Drop for Round<'_> {
                 continue;
             };
             if waiting.load(Ordering::Relaxed) > MOST_WAITING {
-                let before = parcels.len();
-                parcels.retain(
-                    |parcel| !matches!(&parcel.what, What::Message(delivery) if delivery.claim.is_none()),
-                );
-                (parcels.len()..before).for_each(|_| self.fanout.counters().drop(Loss::QueueFull));
+                let lost: usize = parcels.iter().map(Parcel::loose).sum();
+                parcels.retain(|parcel| parcel.loose() == 0);
+                (0..lost).for_each(|_| self.fanout.counters().drop(Loss::QueueFull));
             }
             let bytes = parcels.iter().map(|parcel| parcel.bytes()).sum();
             waiting.fetch_add(bytes, Ordering::Relaxed);
