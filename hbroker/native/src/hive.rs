@@ -30,7 +30,7 @@ use slab::Slab;
 
 use crate::Micros;
 use crate::config::Config;
-use crate::endpoint::worker::Machine;
+use crate::endpoint::worker::{Errand, Machine};
 use crate::engine::counters::{Counters, Tally};
 use crate::engine::directory::Directory;
 use crate::engine::event::Event;
@@ -348,6 +348,10 @@ impl Machine for Hive {
 
     fn has_output(&self) -> bool {
         !self.untold.is_empty() || !self.tellers.is_empty() || self.sink.has_output()
+    }
+
+    fn errand(&self) -> Option<Arc<dyn Errand>> {
+        self.sink.errand()
     }
 
     fn is_drained(&self) -> bool {

@@ -10,6 +10,7 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 
 use crate::Micros;
+use crate::endpoint::worker::Errand;
 use crate::engine::bunch::Letter;
 use crate::engine::event::Message;
 use crate::link_id::MemberId;
@@ -32,6 +33,10 @@ pub trait MessageSink: Send + 'static {
     /// Whether somebody is to be woken to read.
     fn has_output(&self) -> bool {
         false
+    }
+    /// What follows from what it took, once the hive is free again.
+    fn errand(&self) -> Option<Arc<dyn Errand>> {
+        None
     }
 }
 

@@ -7,6 +7,7 @@ use bytes::Bytes;
 
 use crate::Micros;
 use crate::endpoint::station;
+use crate::endpoint::worker::Errand;
 use crate::engine::Unpublishable;
 use crate::engine::bunch::{Bunch, Letter};
 use crate::engine::event::Message as Arrived;
@@ -104,7 +105,7 @@ impl MessageSink for Sorter {
     fn take(&mut self, now: Micros, member: MemberId, letters: Vec<Letter>) {
         let mut own = Vec::new();
         self.timed.set(self.office.timed.load(Ordering::Relaxed));
-        let mut round = self.office.round(now);
+        let mut round = self.office.network_round(now);
         for letter in letters {
             let letter = match letter {
                 Letter::Bunch(bunch) if bunch.origin.is_some() && round.has_any(&bunch.subscriptions) => {
@@ -147,7 +148,7 @@ impl MessageSink for Sorter {
         if self.answers.is_empty() {
             return;
         }
-        let mut round = self.office.round(now);
+        let mut round = self.office.network_round(now);
         for (session, key, reason) in self.answers.drain(..) {
             round.answer(session, key, reason);
         }
@@ -159,6 +160,10 @@ impl MessageSink for Sorter {
 
     fn has_output(&self) -> bool {
         self.own.has_output()
+    }
+
+    fn errand(&self) -> Option<Arc<dyn Errand>> {
+        Some(Arc::clone(&self.office) as _)
     }
 }
 

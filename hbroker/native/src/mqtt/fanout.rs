@@ -4,7 +4,7 @@
 //! network's thread) does so under this table's lock and posts to the workers before it lets go; whoever moves a session changes its
 //! place under the same lock. So a session gets its messages in order, wherever it is.
 //!
-//! Who needs several locks takes the network's first, then this one, then a mailbox's.
+//! Who needs several locks takes that of a worker first, then the network's, then this one, then a mailbox's.
 
 mod traffic;
 
