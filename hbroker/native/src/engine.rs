@@ -9,6 +9,7 @@ pub mod accounts;
 mod at_once;
 pub mod backlog;
 pub mod blocks;
+pub mod bunch;
 mod client;
 mod commands;
 pub mod counters;
