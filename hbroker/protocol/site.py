@@ -161,6 +161,11 @@ class Site:
         return self.machine.state in (State.EXPECTED, State.ASKED)
 
     @property
+    def has_told(self) -> bool:
+        """Whether its cuts are known: nothing that it was asked is open. News are what has changed since."""
+        return self.machine.state in (State.CLEAR, State.ACTIVE)
+
+    @property
     def has_answered(self) -> bool:
         """Whether it said if it is responsible, for all that it was named for."""
         return not self.is_awaited and not self.left_out

@@ -404,7 +404,7 @@ class Subscriber:
             self._abandon_all(now, known, suback.reason)
             return
         before = known.sites.get(suback.node)
-        is_awaited = before is not None and before.is_awaited
+        is_awaited = known.is_discovering if before is None else before.is_awaited
         site = self._site(now, known, suback.node, reachable(suback.address, source))
         self._learn(now, site, suback)
         is_whole = site.told.take(suback)
@@ -424,8 +424,10 @@ class Subscriber:
             self._confirmations.began(site)
             site.is_resumed = suback.resumed
             self._activate(now, site)
-        else:
+        elif not site.told.answer.held or site.has_told:
             self._disclaimed(now, link, site, suback)
+        elif site.is_awaited:
+            self._ask_directly(now, site)
         self._review(known)
 
     def _disclaimed(self, now: int, link: int, site: Site, suback: pb.SubAck) -> None:

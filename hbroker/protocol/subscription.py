@@ -147,6 +147,11 @@ class Subscription:
         return [*self.sites.values()] if self.entry is None else [self.entry, *self.sites.values()]
 
     @property
+    def is_discovering(self) -> bool:
+        """Whether the answer of a node that was named is awaited."""
+        return self.machine.state is State.DISCOVERING
+
+    @property
     def is_complete(self) -> bool:
         """Whether every owner has it."""
         return self.machine.state is State.COMPLETE
