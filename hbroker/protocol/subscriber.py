@@ -182,6 +182,9 @@ class Subscriber:
 
     def handle_confirmation(self, now: int, link: int, source: Address, suback: pb.SubAck) -> None:
         """§6.2, §5.4: a SUBACK within a session: an answer, or (request 0) news."""
+        known = self._by_key.get((suback.group, suback.filter))
+        if known is not None and suback.active and not suback.resumed:
+            known.was_missing = True
         if not suback.request:
             self._announced(now, link, source, suback)
         elif not self._unsubscriptions.handle_suback(suback.request):
@@ -380,8 +383,6 @@ class Subscriber:
 
     def _served(self, now: int, site: Site, suback: pb.SubAck) -> None:
         is_settled = self._confirmations.answered(site, suback.request)
-        if site.is_resumed is None:
-            site.is_resumed = suback.resumed
         if is_settled:
             self._activate(now, site)
 
@@ -422,7 +423,6 @@ class Subscriber:
             self._release(site)
             self._attach(site, link)
             self._confirmations.began(site)
-            site.is_resumed = suback.resumed
             self._activate(now, site)
         elif not site.told.answer.held or site.has_told:
             self._disclaimed(now, link, site, suback)
@@ -494,7 +494,7 @@ class Subscriber:
             del there[site]
             if not there:
                 del self._by_link[site.link]
-            site.link = site.is_resumed = None
+            site.link = None
 
     def _close_question(self, site: Site) -> None:
         if site.question is not None:
