@@ -160,6 +160,8 @@ class Deliveries:
             self.wills.lose_link(session, node, reason)
         if application is None:
             return
+        if by_node and not application.expiry:
+            self._sharing.end(session)  # There it ends with its link.
         for topic in self._topics:
             if node in self._ownership.past[topic]:
                 application.broken[topic] = self._now()
