@@ -352,6 +352,25 @@ def test_what_nothing_is_left_of_here_has_gone_along() -> None:
     assert not kept.is_persistent
 
 
+def test_what_is_on_its_way_goes_on_where_its_subtree_is_lost() -> None:
+    """To end the session would take it for answered (seed 10376)."""
+    node = SoleNode()
+    links = {session: node.link_up(session) for session in (S, 2)}
+    for session, link in links.items():
+        node.subscribe(link, "home/#", session_expiry_s=60)
+        node.tell(link, pb.Unsubscribe(request=1, filter="home/#"))
+        if session == 2:
+            node.link_down(link, session)
+    node.node.sessions.sweep()
+    assert node.core.ended == [(2, "session_ended")], "nobody would answer in that one"
+    kept = session_of(node)
+    assert kept is not None
+    assert not kept.is_persistent
+    assert node.core.opened[S][0] is False
+    node.link_down(links[S], S)
+    assert session_of(node) is None, "it ends with its link"
+
+
 # Whatever happens, in whatever order
 
 
