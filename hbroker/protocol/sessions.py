@@ -229,8 +229,8 @@ class Sessions:
             self.end(session)
 
     def sweep(self, given: Sequence[str] = ()) -> None:
-        """A grant is gone without a handover, and what is on its way to sessions is nowhere else: a persistent
-        one of which nothing is left here ends with its link (§6.3)."""
+        """A grant is gone without a handover, and what is on its way to sessions is nowhere else: one that is
+        persistent, and of which nothing is left here, ends with its link (§6.4)."""
         for session in self._without_subscriptions():
             if session.link is None:
                 self.end(session)
