@@ -12,7 +12,8 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 
 from hbroker._native import OverflowEvent
 from hbroker._proto import packet_pb2 as pb
-from hbroker.config import Limits
+from hbroker.config import LeasePolicy, Limits
+from hbroker.protocol.jurisdiction import Delegation
 from hbroker.protocol.packets import Reason
 from hbroker.protocol.records import Inheritance
 from hbroker.protocol.sessions import Session
@@ -369,6 +370,20 @@ def test_what_is_on_its_way_goes_on_where_its_subtree_is_lost() -> None:
     assert node.core.opened[S][0] is False
     node.link_down(links[S], S)
     assert session_of(node) is None, "it ends with its link"
+
+
+def test_who_lost_a_subtree_names_its_cuts_around_it() -> None:
+    """Or it would seem to serve what is around, which it was given with cuts (seed 10287)."""
+    node = SoleNode()
+    link = node.link_up(S)
+    node.subscribe(link, "home/lamp")
+    delegation = Delegation("home", "kitchen", ("10.3.3.3", 7700), 5, 9, LeasePolicy.FENCE, None, 0)
+    node.node.jurisdiction.delegate(delegation)
+    node.node.subscribing.sweep()
+    news = node.core.sent[-1][1]
+    assert isinstance(news, pb.SubAck)
+    assert (news.request, news.active, list(news.held)) == (0, False, [""])
+    assert [(cut.subtree, cut.node, cut.epoch) for cut in news.passed_to] == [("home", "kitchen", 9)]
 
 
 # Whatever happens, in whatever order
