@@ -92,6 +92,10 @@ class Host:
         """What this host's monotonic clock shows. Clocks run at about the same rate, and no more (§5.6)."""
         return self.world.now + self.world.age * self.drift_ppm // MILLION
 
+    def lasting(self, span: int) -> int:
+        """How long it takes, in the world's time, until this host's clock has gone on by so much."""
+        return -(span * MILLION // -(MILLION + self.drift_ppm))
+
     def stop(self) -> None:
         """As by SIGSTOP: nothing runs, and what arrives waits in the socket, as long as there is room."""
         self.is_stopped = True
@@ -143,8 +147,7 @@ class Host:
             deadline = control_due
         if deadline is None or not self.drift_ppm:
             return deadline
-        left = deadline - self.clock()
-        return self.world.now - left * MILLION // -(MILLION + self.drift_ppm)
+        return self.world.now + self.lasting(deadline - self.clock())
 
 
 class NodeHost(Host):
