@@ -128,6 +128,16 @@ impl Letter {
         }
     }
 
+    /// Tells each payload.
+    pub fn tell_payloads(&self, mut tell: impl FnMut(&[u8])) {
+        match self {
+            Self::Message(message) => {
+                tell(message.whole.as_deref().unwrap_or_else(|| message.view().payload));
+            }
+            Self::Bunch(bunch) => bunch.payloads().for_each(tell),
+        }
+    }
+
     /// The message, if it is one by itself.
     pub fn alone(&self) -> Option<&Message> {
         match self {

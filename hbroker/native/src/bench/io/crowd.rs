@@ -18,7 +18,7 @@ use super::port::{Bench, Part, Port, Shared, Turn};
 use crate::Micros;
 use crate::config::Config;
 use crate::endpoint::worker::{Step, Worker};
-use crate::engine::event::Message;
+use crate::engine::bunch::Letter;
 use crate::engine::held::MessageId;
 use crate::hive::Hive;
 use crate::hive::core::HiveCore;
@@ -55,15 +55,15 @@ struct Ears {
 }
 
 impl MessageSink for Ears {
-    fn take(&mut self, _now: Micros, member: MemberId, messages: Vec<Message>) {
+    fn take(&mut self, _now: Micros, member: MemberId, letters: Vec<Letter>) {
         let Some(subscriber) = self.roll.subscriber(member) else { return };
         let received_at = self.shared.now();
         let mut load = self.shared.load.lock();
-        for message in &messages {
-            let payload = message.whole.as_deref().unwrap_or(message.view().payload);
-            load.note_received(subscriber, payload, received_at);
+        for letter in &letters {
+            letter.tell_payloads(|payload| load.note_received(subscriber, payload, received_at));
         }
-        self.taken.lock().extend(messages.iter().filter_map(|message| Some((member, message.owed?))));
+        let owed = letters.iter().filter_map(|letter| Some((member, letter.alone()?.owed?)));
+        self.taken.lock().extend(owed);
     }
 }
 

@@ -68,10 +68,9 @@ impl Member {
 
     fn take_in(&mut self, now: Micros, load: &mut Load) {
         let received_at = self.shared.now();
-        for message in self.engine.take_messages(now, usize::MAX) {
+        for letter in self.engine.take_letters(now, usize::MAX) {
             if let Some(subscriber) = self.part.subscribes {
-                let payload = message.whole.as_deref().unwrap_or(message.view().payload);
-                load.note_received(subscriber, payload, received_at);
+                letter.tell_payloads(|payload| load.note_received(subscriber, payload, received_at));
             }
         }
         while self.engine.has_events() && self.events.len() < MOST_EVENTS {
