@@ -70,7 +70,7 @@ class Deliveries:
         self._owed = Owed(self._losses)
         self._absences = Absences(ownership)
         self._sharing = Sharing(ownership, now, self._losses)
-        self.wills = Wills(ownership, now)
+        self.wills = Wills(ownership, now, self._losses)
         self._applications: dict[int, Application] = {}
         self.acknowledged = 0
 
