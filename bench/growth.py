@@ -1,8 +1,9 @@
 """What things cost against how many there are: rows as JSON and a plot for each quantity.
 
-`filters` asks the core's own table (`bench.filters`); all others are runs of `hbroker bench`, with a fresh
-broker each. A size is measured once: what counts is how the cost goes with the size, and the noise of one
-figure is seen in its neighbours. See docs/benchmarks.md for what came of it.
+`filters` asks the core's own table (`bench.filters`), `width` a simulated network (`bench.width`); all others
+are runs of `hbroker bench`, with a fresh broker each. A size is measured once: what counts is how the cost
+goes with the size, and the noise of one figure is seen in its neighbours. See docs/benchmarks.md for what
+came of it.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from bench.filters import Kind, measure_filters
 from bench.report import machine, table
 from bench.rounds import told_by
 from bench.standings import FIGURES, PAGE, with_section
+from bench.width import measure_width
 from hbroker.bench.launching import NoAnswer
 
 __all__ = ["QUANTITIES", "Quantity", "main"]
@@ -35,7 +37,7 @@ _ROWS: Final = FIGURES / "growth.json"
 @dataclass(frozen=True, slots=True)
 class Quantity:
     """Something that grows. `across`: the field that is the size. `up`: what it costs. `curves`: a value of
-    each row, or, with `by`, one for each value of that field."""
+    each row, or, with `by`, one for each value of that field. `verdicts`: what the rows say of a goal."""
 
     title: str
     across: str
@@ -43,6 +45,7 @@ class Quantity:
     rows: Callable[[float], Iterator[Row]]
     curves: dict[str, Value]
     by: str | None = None
+    verdicts: Callable[[Sequence[Row]], list[str]] = lambda rows: []
 
     def plot(self, rows: Sequence[Row]) -> str:
         """As SVG."""
@@ -96,11 +99,23 @@ def _topics(duration: float) -> Iterator[Row]:
 def _subscribers(duration: float) -> Iterator[Row]:
     for count in (1, 10, 100, 1_000):
         window = max(_LEAST_WINDOW, _COPIES_UNDER_WAY // count)
-        yield _loaded(["fanout", "-n", str(count), "--window", str(window)], duration, subscribers=count)
+        flags = ["fanout", "-n", str(count), "--window", str(window)]
+        yield {"sockets": "own", **_loaded(flags, duration, subscribers=count)}
+    for count in (1_000, 4_000, 16_000, 64_000):
+        flags = ["fanout", "-n", str(count), "--window", str(_LEAST_WINDOW)]
+        flags += ["--sockets", str(min(_MOST_SOCKETS, count // _OF_A_SOCKET))]
+        # A window of 64,000 subscribers takes seconds.
+        long = max(duration, _LEAST_WINDOW * count / _SLOW_PER_S)
+        yield {"sockets": "shared", **_loaded(flags, long, warm_up=long / 2, subscribers=count)}
 
 
 _LEAST_WINDOW: Final = 64
 _COPIES_UNDER_WAY: Final = 4_096
+_MOST_SOCKETS: Final = 1_000
+_OF_A_SOCKET: Final = 4
+"""Subscribers, at least, where sockets are shared."""
+_SLOW_PER_S: Final = 400_000
+"""Copies that come in any case."""
 
 
 def _payloads(duration: float) -> Iterator[Row]:
@@ -151,9 +166,14 @@ _OF_A_GROUP: Final = (
 )
 
 
-def _loaded(flags: Sequence[str], duration: float, **size: int) -> Row:
+def _widths(_: float) -> Iterator[Row]:
+    for children in (1, 10, 100, 300, 1_000):
+        yield asdict(measure_width(children))
+
+
+def _loaded(flags: Sequence[str], duration: float, *, warm_up: float = 0.5, **size: int) -> Row:
     """One load, as fast as it goes."""
-    told = _bench([*flags, "--duration", str(duration), "--warm-up", "0.5"])
+    told = _bench([*flags, "--duration", str(duration), "--warm-up", str(max(0.5, warm_up))])
     return {**size, **{name: told[name] for name in _OF_A_LOAD}}
 
 
@@ -177,6 +197,28 @@ def _bench(flags: Sequence[str]) -> Row:
     return told_by("hbroker bench", command, _PATIENCE_S)
 
 
+def _look_ups(rows: Sequence[Row]) -> list[str]:
+    """The goal is about what a larger table costs, so about topics that are as many in each. What the caches
+    cost where most topics are asked for once stands beside it."""
+    told = []
+    for kind in get_args(Kind):
+        of_kind = {row["filters"]: row for row in rows if row["kind"] == kind}
+        if _FEW in of_kind and _MANY in of_kind:
+            few, many = of_kind[_FEW], of_kind[_MANY]
+            worked, spread = (many[name] / max(few[name], 1.0) for name in ("look_up_ns", "spread_ns"))
+            verdict = "held" if worked <= _MOST_TIMES else "not held"
+            told.append(
+                f"- {kind}: a look-up among {_MANY:,} filters takes at most {_MOST_TIMES} x that among "
+                f"{_FEW:,}, of a working set: {worked:.2f}: {verdict}; spread over the table: {spread:.2f}"
+            )
+    return told
+
+
+_FEW: Final = 1_000
+_MANY: Final = 1_000_000
+_MOST_TIMES: Final = 2
+
+
 def _cost(row: Row) -> float | None:
     """Nanoseconds of the broker's CPUs for each copy."""
     rate: float | None = row["delivered_per_cpu_s"]
@@ -194,8 +236,9 @@ QUANTITIES: Final[dict[str, Quantity]] = {
         "filters",
         "nanoseconds for each look-up",
         _filters,
-        {"": lambda row: row["look_up_ns"]},
+        {"working set": lambda row: row["look_up_ns"], "spread": lambda row: row["spread_ns"]},
         by="kind",
+        verdicts=_look_ups,
     ),
     "topics": Quantity(
         "1 pair, QoS 0: the cost of a message, against the topics that come in turn",
@@ -210,6 +253,7 @@ QUANTITIES: Final[dict[str, Quantity]] = {
         "nanoseconds of the broker's CPU for each copy",
         _subscribers,
         {"": _cost},
+        by="sockets",
     ),
     "payload": Quantity(
         "8 pairs, QoS 0: the cost of a message, against its payload in bytes",
@@ -239,6 +283,18 @@ QUANTITIES: Final[dict[str, Quantity]] = {
         _tree,
         {"": _cost},
     ),
+    "width": Quantity(
+        "A root and its children, in the simulated network, against how many there are",
+        "children",
+        "simulated ms; datagrams at the root, for each child",
+        _widths,
+        {
+            "join, ms": lambda row: row["join_ms"],
+            "# at all, ms": lambda row: row["subscribe_ms"],
+            "join, datagrams": lambda row: (row["join_in"] + row["join_out"]) / row["children"],
+            "lease, datagrams/s": lambda row: row["lease_in_per_s"] / row["children"],
+        },
+    ),
     "depth": Quantity(
         "Finding a topic's owner, against how deep it lies (1: the root)",
         "depth",
@@ -260,6 +316,8 @@ def _publish(measured: dict[str, list[Row]]) -> None:
             (FIGURES / f"growth-{name}.svg").write_text(QUANTITIES[name].plot(rows), "utf-8")
             cells = [[_shown(value) for value in row.values()] for row in rows]
             parts += [table(list(rows[0]), cells), f"![{QUANTITIES[name].title}](figures/growth-{name}.svg)"]
+            if verdicts := QUANTITIES[name].verdicts(rows):
+                parts.append("\n".join(["Goals:", "", *verdicts]))
     _ROWS.write_text(json.dumps(found, indent=1) + "\n", "utf-8")
     PAGE.write_text(with_section(PAGE.read_text("utf-8"), "growth", "\n\n".join(parts)), "utf-8")
 

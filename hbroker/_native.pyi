@@ -375,6 +375,25 @@ class _Core:
         A client keeps a large payload, without a copy, until its last part is made. A node publishes to its own jurisdiction.
         Raises NativeError for a topic that is not valid, and for a payload, or properties, too large.
         """
+    def publish_many(
+        self,
+        messages: Sequence[tuple[str, bytes]],
+        qos: int = 0,
+        retain: bool = False,
+        *,
+        published_at_us: int = 0,
+        expiry_s: int | None = None,
+        ack_queued: bool = False,
+        content_type: str = "",
+        payload_format: int | None = None,
+        response_topic: str = "",
+        correlation_data: bytes = b"",
+        user_properties: Sequence[tuple[str, str]] = (),
+    ) -> list[int]:
+        """Queues messages, (topic, payload), in order, up to one that cannot be; returns the sequence numbers of those before it.
+
+        None of them where as much waits as may. Raises NativeError, as `publish`, where it is the first that is wrong.
+        """
     def listen(self, subscription: int, filter: str, qos: int, retain_as_published: bool = False) -> None:
         """Client: messages that match are handed up for this subscription, at this QoS at most; in a persistent session those
         too that wait for a `listen`, up to 30 s. Not `retain_as_published`: `Message.retain` is the publisher's flag only for
@@ -460,6 +479,10 @@ class LoadGenerator:
         """A client of hbroker's own protocol: the number of the publisher that it is, or of the subscriber, or both.
 
         `topics`: that it publishes to, where it does. Its control is to find the owner, and to subscribe. Raises NativeError, OSError.
+        """
+    def add_hive(self, config: Config, listen: _Address) -> LoadHive:
+        """Subscribers of hbroker's own protocol that share a socket. `config` is that of the first member, which is no subscriber. Raises NativeError,
+        OSError.
         """
     def add_connection(
         self,
@@ -586,6 +609,13 @@ class Hive:
         """As `Endpoint.drain`."""
     def shutdown(self) -> None:
         """Stops the threads and closes the sockets. Idempotent."""
+
+@final
+class LoadHive(Hive):
+    """A hive whose members are subscribers of a load: `poll_member_messages` has none. The load's thread drives it."""
+
+    def enter(self, member: int, subscriber: int) -> None:
+        """This member is that subscriber, by its number. Raises NativeError where there is no such one."""
 
 @final
 class Member(_Core):

@@ -32,6 +32,7 @@ from hbroker.protocol.outcome import (
 )
 from hbroker.runtime import failure
 from hbroker.runtime.address import Place, listen_for, place_of, resolve
+from hbroker.runtime.batch import Batch, Messages, parts
 from hbroker.runtime.delivery import Delivery, options_of
 from hbroker.runtime.hub import (
     CLOSE_TIMEOUT,
@@ -126,6 +127,29 @@ class Client:
         if error is not None:
             raise error
         return Receipt(topic, sequence, message.qos, outcome.reason)
+
+    def publish_many(
+        self, messages: Messages, *, timeout: float | None = None, **properties: Unpack[Properties]
+    ) -> None:
+        """As `hbroker.Client.publish_many`."""
+        said = Publication("", **properties)
+        limit = self._timeout if timeout is None else timeout
+        deadline = clock() + microseconds(limit)
+        batch = Batch(self._condition.notify_all)
+        topic = ""
+        try:
+            for part in parts(messages):
+                topic, _ = part[-1]
+                with self._condition:
+                    self._publish_part(part, said, batch, deadline, limit)
+            with self._condition:
+                if not self._condition.wait_for(lambda: batch.is_over, max(0, deadline - clock()) / 1e6):
+                    raise failure.publication_timeout(topic, limit)
+        finally:
+            with self._condition:
+                self._hub.abandon(*batch.waiting)
+        if batch.error is not None:
+            raise batch.error
 
     def try_publish(self, topic: str, payload: bytes | str = b"", **properties: Unpack[Properties]) -> int:
         """As `hbroker.Client.try_publish`."""
@@ -231,6 +255,23 @@ class Client:
                     raise failure.publication_timeout(message.topic, limit) from None
                 self._condition.wait(pause)
                 pause = min(2 * pause, longest)
+
+    def _publish_part(
+        self, part: list[tuple[str, bytes]], said: Publication, batch: Batch, deadline: int, limit: float
+    ) -> None:
+        pause, longest = _ROOM_POLL
+        while part and batch.error is None:
+            try:
+                sequences = self._hub.publish_many(part, said, batch.set)
+            except Backpressure:
+                if clock() >= deadline:
+                    raise failure.publication_timeout(part[0][0], limit) from None
+                self._condition.wait(pause)
+                pause = min(2 * pause, longest)
+                continue
+            if said.qos:
+                batch.waiting.update(sequences)
+            del part[: len(sequences)]
 
     def _run(self) -> None:
         turns = Turns(self._hub.endpoint, self._hub.control, self._hub.turn, self._hub.fail)

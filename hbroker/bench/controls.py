@@ -1,26 +1,31 @@
 """The controls of a load's clients of hbroker's own protocol, all in one loop.
 
 Each client is the native core's, as any other; its control (`hbroker.protocol.client`) is any client's, too.
-What the control does not see is messages, and what became of them: the load in the core has those.
+What the control does not see is messages, and what became of them: the load in the core has those. A client
+has a socket of its own, or is a member of a hive; the members of one hive have one address, and know
+together what one of them learnt of the nodes, as those of a gateway do.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from random import SystemRandom
 from selectors import EVENT_READ, DefaultSelector
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 from hbroker.bench.launching import NoAnswer
+from hbroker.protocol.agenda import Agenda
+from hbroker.protocol.chart import Knowledge
 from hbroker.protocol.client import ClientControl
+from hbroker.protocol.core import ClientCore, Event
 from hbroker.protocol.outcome import Resolved, Subscribed
 from hbroker.protocol.subscription import Options
-from hbroker.runtime.identity import Identity
+from hbroker.runtime.identity import Identity, random_id
 from hbroker.runtime.turns import EVENTS, clock
 
 if TYPE_CHECKING:
-    from hbroker._native import LoadMember
+    from hbroker._native import LoadHive, LoadMember
     from hbroker.bench.plan import Address
     from hbroker.protocol.lookup import Resolution
 
@@ -28,6 +33,11 @@ __all__ = ["Controls"]
 
 _LOOK_S: Final = 0.05
 """How often deadlines are looked at: those of requests and leases are far longer."""
+_AT_ONCE: Final = 64
+"""Clients that subscribe at one time."""
+
+_News: TypeAlias = Callable[[], Iterable[tuple[ClientControl, Event]]]
+"""What the clients of one socket have to decide, and who of them each."""
 
 
 class Controls:
@@ -37,28 +47,54 @@ class Controls:
         self._root = root
         self._patience = round(patience_s * 1e6)
         self._selector = DefaultSelector()
-        self._controls: list[tuple[LoadMember, ClientControl]] = []
-        self._waiting: ClientControl | None = None
+        self._controls: list[ClientControl] = []
+        self._sockets: list[LoadMember | LoadHive] = []
+        self._members: dict[LoadHive, tuple[dict[int, ClientControl], Knowledge]] = {}
+        self._waiting: set[ClientControl] = set()
+        self._deadlines: Agenda[ClientControl] = Agenda()
         self._next_look = 0.0
         self._resolution: Resolution | None = None
 
     def add(self, member: LoadMember, identity: Identity) -> None:
-        """Takes a client over."""
-        control = ClientControl(member, SystemRandom(), self._root, identity.terms)
-        self._controls.append((member, control))
-        self._selector.register(member.fileno(), EVENT_READ, (member, control))
+        """Takes over a client with a socket of its own."""
+        control = self._take(member, identity, None)
+        self._listen(member, lambda: ((control, event) for event in member.poll_events(EVENTS)))
+
+    def add_hive(self, hive: LoadHive) -> None:
+        """Takes over a socket of many."""
+        members: dict[int, ClientControl] = {}
+        self._members[hive] = members, Knowledge.shared()
+        self._listen(hive, lambda: _told(hive, members))
+
+    def join(self, hive: LoadHive, identity: Identity, subscriber: int) -> None:
+        """Adds a client behind the socket of a hive, which is this subscriber of the load."""
+        members, knowledge = self._members[hive]
+        terms = identity.terms
+        number = hive.open_member(terms.session, persistent=terms.is_persistent, incarnation=random_id())
+        hive.enter(number, subscriber)
+        members[number] = self._take(hive.member(number), identity, knowledge)
 
     def subscribe(self, filter: str, qos: int) -> None:
-        """Has the last client subscribe; returns once every owner has that. Raises NoAnswer."""
-        control = self._controls[-1][1]
+        """Has the last client subscribe. `settle` returns once every owner has that. Raises NoAnswer."""
+        control = self._controls[-1]
+        self._waiting.add(control)
         control.subscribe(clock(), filter, Options(qos), patience=self._patience)
-        self._settle(control)
+        self._hear(control)
+        self.settle(_AT_ONCE - 1)
+
+    def settle(self, left: int = 0) -> None:
+        """Returns once no more clients than `left` wait for what they asked for. Raises NoAnswer."""
+        while len(self._waiting) > left:
+            self._turn(_LOOK_S)
 
     def find(self, topic: str) -> Resolution:
         """Has the last client ask who owns a topic. Raises NoAnswer."""
-        control = self._controls[-1][1]
+        self.settle()
+        control = self._controls[-1]
+        self._waiting.add(control)
         control.resolve(clock(), topic, patience=self._patience)
-        self._settle(control)
+        self._hear(control)
+        self.settle()
         assert self._resolution is not None, "a look-up ends with one, or raises"
         return self._resolution
 
@@ -70,35 +106,33 @@ class Controls:
 
     def close(self) -> None:
         """Has every client leave its owners. Idempotent."""
-        for member, control in self._controls:
+        for control in self._controls:
             control.leave()
-            self._selector.unregister(member.fileno())
-        for member, _ in self._controls:
-            member.drain(0.2)
-        self._controls = []
+        for socket in self._sockets:
+            self._selector.unregister(socket.fileno())
+            socket.drain(0.2)
+        self._controls, self._sockets, self._members = [], [], {}
         self._selector.close()
 
-    def _settle(self, control: ClientControl) -> None:
-        """Returns once the client has what it asked for."""
-        self._waiting = control
-        self._hear(control)
-        while self._waiting is not None:
-            self._turn(_LOOK_S)
+    def _take(self, core: ClientCore, identity: Identity, knowledge: Knowledge | None) -> ClientControl:
+        control = ClientControl(core, SystemRandom(), self._root, identity.terms, knowledge=knowledge)
+        self._controls.append(control)
+        return control
+
+    def _listen(self, socket: LoadMember | LoadHive, news: _News) -> None:
+        self._sockets.append(socket)
+        self._selector.register(socket.fileno(), EVENT_READ, news)
 
     def _turn(self, timeout_s: float) -> None:
         for key, _ in self._selector.select(timeout_s):
-            member, control = key.data
-            for event in member.poll_events(EVENTS):
+            news: _News = key.data
+            for control, event in news():
                 control.handle_event(clock(), event)
-            self._hear(control)
+                self._hear(control)
         if (at := time.monotonic()) >= self._next_look:
             self._next_look = at + _LOOK_S
-            self._handle_timeouts(control for _, control in self._controls)
-
-    def _handle_timeouts(self, controls: Iterable[ClientControl]) -> None:
-        now = clock()
-        for control in controls:
-            if (deadline := control.poll_timeout()) is not None and deadline <= now:
+            now = clock()
+            for control in self._deadlines.due(now):
                 control.handle_timeout(now)
                 self._hear(control)
 
@@ -107,6 +141,18 @@ class Controls:
             if isinstance(outcome, Resolved):
                 self._resolution = outcome.resolution
             if isinstance(outcome, Resolved | Subscribed):
-                self._waiting = None if control is self._waiting else self._waiting
+                self._waiting.discard(control)
             else:
                 raise NoAnswer(f"a client of the load cannot go on: {outcome}")
+        deadline = control.poll_timeout()
+        if deadline is None:
+            self._deadlines.cancel(control)
+        else:
+            self._deadlines.set(control, deadline)
+
+
+def _told(hive: LoadHive, members: dict[int, ClientControl]) -> Iterable[tuple[ClientControl, Event]]:
+    """A hive begins with a member that is no client of the load."""
+    for number, event in hive.poll_member_events(EVENTS):
+        if (control := members.get(number)) is not None:
+            yield control, event

@@ -23,7 +23,7 @@ from hbroker.runtime.hub import config_of
 from hbroker.runtime.identity import Identity
 
 if TYPE_CHECKING:
-    from hbroker._native import LoadReport
+    from hbroker._native import LoadHive, LoadReport
     from hbroker.bench.plan import Address, Plan, Transport, Trust
 
 __all__ = ["Generator", "generator"]
@@ -93,6 +93,7 @@ def generator(plan: Plan, address: Address, trust: Trust | None = None) -> Itera
 def _connect(plan: Plan, native: LoadGenerator, controls: Controls | None, address: Address) -> None:
     run = os.urandom(4).hex()
     names = _Names.of(plan, run)
+    hives = _hives(plan, native, controls, address)
     parts: list[tuple[int, int | None, int | None]] = [
         *((name, None, number) for number, (name, _, _) in enumerate(plan.shape.subscribers)),
         *((name, number, None) for number, name in enumerate(plan.shape.publishers)),
@@ -114,6 +115,11 @@ def _connect(plan: Plan, native: LoadGenerator, controls: Controls | None, addre
             )
             continue
         identity = Identity.of(client)
+        if hives and subscribes is not None and filter is not None:
+            # In turn: who gets a copy after another has it at another socket, as clients apart have.
+            controls.join(hives[subscribes % len(hives)], identity, subscribes)
+            controls.subscribe(filter, plan.qos)
+            continue
         member = native.add_member(
             config_of(identity),
             listen_for(address),
@@ -127,6 +133,23 @@ def _connect(plan: Plan, native: LoadGenerator, controls: Controls | None, addre
             controls.find(topics[0])
         else:
             controls.subscribe(filter, plan.qos)
+    if controls is not None:
+        controls.settle()
+
+
+def _hives(
+    plan: Plan, native: LoadGenerator, controls: Controls | None, address: Address
+) -> Sequence[LoadHive]:
+    """The sockets that subscribers share; none where each has its own."""
+    if controls is None or plan.sockets is None:
+        return []
+    hives = [
+        native.add_hive(config_of(Identity.of()), listen_for(address))
+        for _ in range(min(plan.sockets, len(plan.shape.subscribers)))
+    ]
+    for hive in hives:
+        controls.add_hive(hive)
+    return hives
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,7 +21,8 @@ class Plan:
 
     `clients`: pairs, or those at the many's side. `depth`: of a tree; 0: it is none. `topics`: of each
     publisher, in turn. `window`: messages under way in all; None: open loop. `rate`: messages a second in
-    all; None: as fast as they may. `polls`: the load never sleeps. Times are seconds.
+    all; None: as fast as they may. `polls`: the load never sleeps. `sockets`: that subscribers share; None:
+    each has its own. Times are seconds.
     """
 
     layout: str
@@ -36,6 +37,7 @@ class Plan:
     warm_up: float
     duration: float
     polls: bool = False
+    sockets: int | None = None
 
     @property
     def shape(self) -> Shape:
@@ -58,4 +60,6 @@ class Plan:
         pace = "as fast as it goes" if self.rate is None else f"{self.rate:,.0f} messages/s"
         loop = "open loop" if self.window is None else f"{self.window:,} under way"
         topics = "" if self.topics == 1 else f", {self.topics:,} topics in turn"
-        return f"{layout} over {self.transport}, QoS {self.qos}, {self.payload} bytes{topics}, {pace}, {loop}"
+        sockets = "" if self.sockets is None else f" ({self.sockets:,} sockets)"
+        what = f"QoS {self.qos}, {self.payload} bytes{topics}"
+        return f"{layout} over {self.transport}{sockets}, {what}, {pace}, {loop}"

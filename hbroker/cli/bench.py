@@ -39,10 +39,10 @@ layouts:
   join      N nodes that join a root, --window at one time (default: 100)
 
 Without --to a broker is started, and ended: a node, or, for MQTT, a node and a gateway; the
-nodes of tree, resolve and join always are. Every client of a load has a socket of its own; one
-thread drives all. Each message is checked: lost, doubled, out of order, damaged. Latency counts
-from the moment a message was due (--rate), or was sent. A flag that a layout has no use for is
-refused.
+nodes of tree, resolve and join always are. Every client of a load has a socket of its own (but
+see --sockets); one thread drives all. Each message is checked: lost, doubled, out of order,
+damaged. Latency counts from the moment a message was due (--rate), or was sent. A flag that a
+layout has no use for is refused.
 
 Give the broker a CPU and the load another one: with two CPUs or more that is the default.
 Where the generator is the limit, the broker could do more.
@@ -51,6 +51,7 @@ examples:
   hbroker bench
   hbroker bench pairs -n 1 --rate 2000 --qos 1
   hbroker bench pairs -n 1 --topics 10000
+  hbroker bench fanout -n 64000 --sockets 1000
   hbroker bench fanout -n 1000 --transport mqtt --to 127.0.0.1:1883 --broker-pid 4242
   hbroker bench --transport mqtt --to localhost:8883 --ca ca.pem
   hbroker bench --transport nats --to 127.0.0.1:4222 --broker-pid "$(pidof nats-server)" --json
@@ -198,6 +199,7 @@ def _plan(options: argparse.Namespace) -> Plan:
         warm_up=options.warm_up,
         duration=options.duration,
         polls=options.poll,
+        sockets=options.sockets,
     )
 
 

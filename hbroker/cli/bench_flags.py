@@ -25,6 +25,7 @@ _LOAD: Final = (
     "duration",
     "warm_up",
     "poll",
+    "sockets",
 )
 _TARGET: Final = ("transport", "to", "broker_pid", "ca", "workers")
 _TAKES: Final[dict[str, tuple[str, ...]]] = {
@@ -62,6 +63,8 @@ _MOST_PAYLOAD: Final = 1 << 20
 _MOST_CLIENTS: Final = 100_000
 _MOST_NODES: Final = 1_000
 _MOST_WINDOW: Final = 1 << 24
+_MOST_SOCKETS: Final = 4_096
+"""Of one process, which has three descriptors for each; shared by subscribers."""
 _MOST_TOPICS: Final = 1_000_000
 """Of all publishers, each counted, and again for each subscriber."""
 _MOST_DEPTH: Final = 32
@@ -117,6 +120,8 @@ def _check_target(options: argparse.Namespace, given: list[str]) -> None:
         raise wrong("NATS has no QoS", "leave out --qos")
     if options.transport == "nats" and options.to is None:
         raise wrong("there is no broker of NATS to start", "name one with --to")
+    if options.sockets is not None and options.transport != "hbroker":
+        raise wrong("a connection over TCP is one client's", "leave out --sockets")
     if options.ca is not None and options.transport not in ("mqtt", "mqtt5"):
         raise wrong(f"{options.transport} has no TLS here", "leave out --ca, or say --transport mqtt")
     for flag in ("broker_pid", "ca"):
@@ -174,6 +179,12 @@ def _add_load(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         default=None,
         help="the load never sleeps: it takes all of its CPU, and latencies are without its waking",
+    )
+    parser.add_argument(
+        "--sockets",
+        type=_Whole(1, _MOST_SOCKETS),
+        metavar="N",
+        help="subscribers share so many, in turn (default: each has its own)",
     )
 
 

@@ -60,6 +60,11 @@ class Custody:
         self._ledger = ledger
         self._estate = Estate(core, jurisdiction, subscribing, self.inherit, keepers)
         self.children: dict[str, Child] = {}
+        # Of thousands of children few are on the move, and every request of every child asks for those.
+        self._uncut: dict[str, Child] = {}
+        """Those whose handover has begun, and has not committed."""
+        self._given: dict[str, Child] = {}
+        self._leaving: dict[str, Child] = {}
         self._ends: Agenda[str] = Agenda()
         """When to take each subtree back."""
         self._turns: Agenda[str] = Agenda()
@@ -114,7 +119,7 @@ class Custody:
         if before is not None:
             self._abandon(before)
             child.exported = before.exported
-        self.children[delegation.subtree] = child
+        self.children[delegation.subtree] = self._uncut[delegation.subtree] = child
         self.highest_epoch = max(self.highest_epoch, delegation.epoch)
         self._schedule(child)
         return child
@@ -181,6 +186,7 @@ class Custody:
             return
         child.machine.handle(DelegationEvent.LEAVE)
         child.taking = Taking(self._core, self._estate, leave.subtree, leave.epoch, link)
+        self._plan(child)
 
     def handle_link_down(self, link: int) -> None:
         """The lease goes on without the link; a handover does not."""
@@ -210,10 +216,9 @@ class Custody:
             is_parents = (delegation.node, delegation.address) == parent[1:3]
             if is_parents and self._jurisdiction.entrusted_to(delegation) is not None:
                 continue  # Another node is its parent, and tells.
-            child = self.children.pop(delegation.subtree)
+            child = self._drop(delegation.subtree)
             self._abandon(child)
             child.machine.handle(DelegationEvent.ENTRUSTED)
-            self._ends.cancel(delegation.subtree)
             self._jurisdiction.take_back(delegation.subtree)
             if delegation.link is not None and not is_parents:
                 self._tell_parent(delegation.link, delegation.subtree, parent)
@@ -234,14 +239,14 @@ class Custody:
 
     def follow(self, subscription: Subscription, ended: bool) -> None:
         """A subscription changed: the handovers under way hear of it."""
-        for child in self.children.values():
+        for child in list(self._given.values()):
             if child.giving is not None:
                 child.giving.follow(subscription, ended)
                 self._plan(child)
 
     def sweep(self) -> None:
         """A grant is gone without a handover: drops what concerns nothing that is left or being given."""
-        self._estate.sweep([subtree for subtree, child in self.children.items() if child.giving is not None])
+        self._estate.sweep(list(self._given))
 
     # Read
 
@@ -255,7 +260,7 @@ class Custody:
     @property
     def pending(self) -> Sequence[Delegation]:
         """Delegations whose handover has begun, and has not committed."""
-        return [c.delegation for c in self.children.values() if not self.is_cut(c)]
+        return [child.delegation for child in self._uncut.values()]
 
     def fenced(self, subtree: str) -> int:
         """The lowest epoch that still counts for a subtree that was taken back; 0: any does."""
@@ -270,8 +275,7 @@ class Custody:
         return _Leavers(self, subtree)
 
     def leaving_below(self, subtree: str) -> list[Child]:
-        below = [c for c in self.children.values() if c.delegation.subtree != subtree]
-        return [c for c in below if c.taking is not None and is_within(c.delegation.subtree, subtree)]
+        return [c for s, c in self._leaving.items() if s != subtree and is_within(s, subtree)]
 
     def overtake(self, child: Child) -> None:
         """The subtree that holds a child's goes to another owner: it does not hand back any more."""
@@ -301,6 +305,7 @@ class Custody:
             giving.handle_timeout(now)
         elif state is GivingState.COMPLETE:
             child.giving = None
+            self._plan(child)
             self._arrived(child)
         self._plan(child)
         return state is not None
@@ -330,6 +335,7 @@ class Custody:
 
     def _cut(self, child: Child) -> None:
         self._jurisdiction.delegate(child.delegation)
+        self._uncut.pop(child.delegation.subtree, None)
         self._schedule(child)
 
     # Taking back
@@ -343,6 +349,7 @@ class Custody:
             self._schedule(child)
         elif state is TakingState.COMPLETE:
             child.taking = None
+            self._plan(child)
             child.machine.handle(DelegationEvent.COMMITTED)
             subtree, node = child.delegation.subtree, child.delegation.node
             self._estate.take_over(now, subtree, taking.inheritance)
@@ -374,8 +381,7 @@ class Custody:
 
     def _forget(self, child: Child) -> None:
         subtree = child.delegation.subtree
-        del self.children[subtree]
-        self._ends.cancel(subtree)
+        self._drop(subtree)
         self._jurisdiction.take_back(subtree)
         self._fenced.pop(subtree, None)
         self._fenced[subtree] = child.delegation.epoch + 1
@@ -385,16 +391,26 @@ class Custody:
 
     def _cancel(self, child: Child) -> None:
         child.machine.handle(DelegationEvent.CANCELLED)
-        del self.children[child.delegation.subtree]
-        self._ends.cancel(child.delegation.subtree)
+        self._drop(child.delegation.subtree)
+
+    def _drop(self, subtree: str) -> Child:
+        self._ends.cancel(subtree)
+        for some in (self._uncut, self._given, self._leaving):
+            some.pop(subtree, None)
+        return self.children.pop(subtree)
 
     def _abandon(self, child: Child) -> None:
         child.abandon()
         self._plan(child)
 
     def _plan(self, child: Child) -> None:
-        """After every change of what is on its way to a child."""
+        """After every change of what is on its way to a child, or back from it."""
         due, subtree = child.poll_timeout(), child.delegation.subtree
+        for some, part in ((self._given, child.giving), (self._leaving, child.taking)):
+            if part is None:
+                some.pop(subtree, None)
+            else:
+                some[subtree] = child
         if due is None:
             self._turns.cancel(subtree)
         else:

@@ -181,7 +181,9 @@ class Delegating:
             return
         lease, policy = self._lease(now, grant), self._policy(now, applicant, grant)
         delegation.incarnation = applicant.incarnation
-        delegation.policy = _in_force(applicant, policy)
+        if delegation.policy is not (in_force := _in_force(applicant, policy)):
+            delegation.policy = in_force
+            self._jurisdiction.amend(delegation)
         self._custody.renew(child, link, now + lease)
         self._grant(link, join, delegation, lease, policy)
 

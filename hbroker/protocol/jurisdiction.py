@@ -7,7 +7,7 @@ same step, so that what is answered to a look-up and what is done with a PUBLISH
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from itertools import accumulate
 from typing import Final
@@ -64,7 +64,8 @@ class Delegation:
 
 
 class Jurisdiction:
-    """The grants and cuts of one node. `remember` hears of all cuts before one is made and after one ends.
+    """The grants and cuts of one node. `remember` hears of each cut before it is made, and, with True, after
+    it has ended.
 
     `unix_offset_us`: what to add to a time of the control for one of the core.
     """
@@ -72,7 +73,7 @@ class Jurisdiction:
     def __init__(
         self,
         core: NodeCore,
-        remember: Callable[[Sequence[Delegation]], None] = lambda cuts: None,
+        remember: Callable[[Delegation, bool], None] = lambda cut, ended: None,
         unix_offset_us: int = 0,
     ) -> None:
         self._core = core
@@ -125,16 +126,18 @@ class Jurisdiction:
         self._delegations[delegation.subtree] = delegation
         for prefix in prefixes(delegation.subtree, depth(delegation.subtree)):
             self._cuts_below.setdefault(prefix, {})[delegation.subtree] = delegation
-        self._remember(self.delegations)
+        self._remember(delegation, False)
         self._successors.discard(delegation.subtree)
         self._core.cut(delegation.as_cut())
+        self._deepest = max(self._deepest, depth(delegation.subtree))
         for part in [part for part in self._gathering if is_within(part, delegation.subtree)]:
             self.gathered(part)
         self._cuts_changed(delegation.subtree)
 
     def take_back(self, subtree: str) -> None:
         """Ends a delegation: the subtree is this node's again."""
-        if self._delegations.pop(subtree, None) is None:
+        delegation = self._delegations.pop(subtree, None)
+        if delegation is None:
             return
         for prefix in prefixes(subtree, depth(subtree)):
             below = self._cuts_below[prefix]
@@ -142,8 +145,13 @@ class Jurisdiction:
             if not below:
                 del self._cuts_below[prefix]
         self._core.uncut(subtree)
-        self._remember(self.delegations)
+        self._remember(delegation, True)
+        self._measure()
         self._cuts_changed(subtree)
+
+    def amend(self, delegation: Delegation) -> None:
+        """Something changed of a cut that only this node knows, and is to know again."""
+        self._remember(delegation, False)
 
     def gather(self, subtree: str, epoch: int = 0) -> None:
         """The subscribers of a grant, or of a part of one, are on their way back (§5.8).
@@ -251,7 +259,7 @@ class Jurisdiction:
         round. What this node delegated out of a subtree that it lost is nobody's business here, even if it
         holds more around that: whoever has the subtree now knows of it.
         """
-        touched = (d for d in self._delegations.values() if filter_touches(filter, d.subtree))
+        touched = (d for d in self._near(filter) if filter_touches(filter, d.subtree))
         around = ((d, self.lookup(d.subtree.rpartition("/")[0])) for d in touched)
         return [
             d
@@ -278,6 +286,15 @@ class Jurisdiction:
                 for cut in self.cuts_below(grant.subtree)
             ):
                 yield grant
+
+    def _near(self, filter: str) -> list[Delegation]:
+        """The delegations that a filter can touch by what it names before its first wildcard: those around
+        that, and those below. Most requests name a topic of one child, and there may be thousands."""
+        wildcards = [at for at in map(filter.find, "+#") if at >= 0]
+        named = filter[: min(wildcards, default=len(filter))].rstrip("/")
+        around = (self._delegations.get(prefix) for prefix in prefixes(named, self._deepest))
+        above = [d for d in around if d is not None and d.subtree != named]
+        return above + self.cuts_below(named)
 
     def _is_held(self, subtree: str) -> bool:
         return subtree in self._grants or self.enclosing(subtree) is not None
@@ -319,7 +336,6 @@ class Jurisdiction:
         return below is not None and len(_told(below)) == len(below)
 
     def _cuts_changed(self, subtree: str) -> None:
-        self._measure()
         for grant in self._grants.values():
             if is_within(subtree, grant.subtree):
                 grant.serial += 1

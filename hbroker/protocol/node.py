@@ -48,9 +48,10 @@ class Node:
 
     `incarnation` is that of the core's `Config`. `unix_offset_us`: what to add to `now` for microseconds
     since the Unix epoch, for the epochs of delegations (§5.1). `restored`: what an earlier run of this node
-    had delegated, as `remember` was told last; `claims`: the subtrees that it was to own, as
-    `remember_claims` was (None: it was not); `recalled`: the subscriptions that it held, as `note` was told
-    of each that was made or (True) ended. `vitals`: what the process alone knows of itself, for the status.
+    had delegated, as `remember` was told of each cut that was made or changed or (True) has ended; `claims`:
+    the subtrees that it was to own, as `remember_claims` was told last (None: it was not); `recalled`: the
+    subscriptions that it held, as `note` was told of each that was made or (True) ended. `vitals`: what the
+    process alone knows of itself, for the status.
     """
 
     def __init__(
@@ -62,7 +63,7 @@ class Node:
         incarnation: int,
         unix_offset_us: int,
         restored: Iterable[Delegation] = (),
-        remember: Callable[[Sequence[Delegation]], None] = lambda cuts: None,
+        remember: Callable[[Delegation, bool], None] = lambda cut, ended: None,
         claims: Sequence[str] | None = None,
         remember_claims: Callable[[Sequence[str]], None] = lambda claims: None,
         recalled: Iterable[Subscription] = (),

@@ -48,7 +48,8 @@ class Refused:
 
 @dataclass(frozen=True, slots=True)
 class LeaseLost:
-    """This node stopped serving a subtree: its lease ran out, or a higher epoch fenced it."""
+    """This node stopped serving a subtree: its lease ran out, a higher epoch fenced it, or it leaves and its
+    parent is silent."""
 
     subtree: str
 

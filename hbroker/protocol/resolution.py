@@ -123,8 +123,8 @@ class Resolver:
             return
         lookup, cut = request.owner, cut_from(referral.next)
         leads_on = cut is not None and _leads_on(lookup, cut[0])
-        is_late = request is not lookup.requests[-1]
-        if is_late and not leads_on:
+        is_awaited = request is lookup.requests[-1] and lookup.machine.accepts(Event.DEFER)
+        if not leads_on and not is_awaited:
             return
         self._trace(now, lookup, request, "REFERRAL", referral.node, request.address, referral.zone, 0)
         if cut is None or not leads_on:

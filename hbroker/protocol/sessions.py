@@ -225,13 +225,22 @@ class Sessions:
 
     def moved(self, subtree: str) -> None:
         """A subtree has another owner now. The persistent ones of which nothing is left here went along."""
-        for session in list(self._by_id.values()):
-            if session.is_persistent and not self._subscribers.has_any(session.id):
-                self.end(session)
+        for session in self._without_subscriptions():
+            self.end(session)
 
     def sweep(self, given: Sequence[str] = ()) -> None:
-        """A grant is gone without a handover: a persistent session of which nothing is left here ends."""
-        self.moved("")
+        """A grant is gone without a handover, and what is on its way to sessions is nowhere else: one that is
+        persistent, and of which nothing is left here, ends with its link (§6.4)."""
+        for session in self._without_subscriptions():
+            if session.link is None:
+                self.end(session)
+            else:
+                session.expiry_s = 0
+                self.open(session)
+
+    def _without_subscriptions(self) -> list[Session]:
+        persistent = (session for session in self._by_id.values() if session.is_persistent)
+        return [session for session in persistent if not self._subscribers.has_any(session.id)]
 
     def _may_be_stale(self, session: Session) -> bool:
         """A node that slept reads late what opened a link that the client has given up since. Over such a one

@@ -105,7 +105,6 @@ class Site:
     which of its answer to that have come; `told`: and within the session `link`. `asked`: the SUBSCRIBEs
     within that session that it has not answered, and in which listener's name each was. `served`: in whose
     names it has answered, until the subscription is complete. `failures`: pauses since it was last active.
-    `is_resumed`: the session had the subscription before; None: it has not said so over this link.
     """
 
     subscription: Subscription
@@ -122,7 +121,6 @@ class Site:
     asked: dict[int, int] = field(default_factory=dict)
     served: AbstractSet[int] = NONE
     failures: int = 0
-    is_resumed: bool | None = None
 
     def took_note_of(self, subtree: str, epoch: int) -> bool:
         """Remembers a delegation by which the node was named; False: it was known."""
@@ -159,6 +157,11 @@ class Site:
     def is_awaited(self) -> bool:
         """Whether it has not said yet if it is responsible."""
         return self.machine.state in (State.EXPECTED, State.ASKED)
+
+    @property
+    def has_told(self) -> bool:
+        """Whether its cuts are known: nothing that it was asked is open. News are what has changed since."""
+        return self.machine.state in (State.CLEAR, State.ACTIVE)
 
     @property
     def has_answered(self) -> bool:

@@ -182,6 +182,9 @@ class Subscriber:
 
     def handle_confirmation(self, now: int, link: int, source: Address, suback: pb.SubAck) -> None:
         """§6.2, §5.4: a SUBACK within a session: an answer, or (request 0) news."""
+        known = self._by_key.get((suback.group, suback.filter))
+        if known is not None and suback.active and not suback.resumed:
+            known.was_missing = True
         if not suback.request:
             self._announced(now, link, source, suback)
         elif not self._unsubscriptions.handle_suback(suback.request):
@@ -380,8 +383,6 @@ class Subscriber:
 
     def _served(self, now: int, site: Site, suback: pb.SubAck) -> None:
         is_settled = self._confirmations.answered(site, suback.request)
-        if site.is_resumed is None:
-            site.is_resumed = suback.resumed
         if is_settled:
             self._activate(now, site)
 
@@ -404,7 +405,7 @@ class Subscriber:
             self._abandon_all(now, known, suback.reason)
             return
         before = known.sites.get(suback.node)
-        is_awaited = before is not None and before.is_awaited
+        is_awaited = known.is_discovering if before is None else before.is_awaited
         site = self._site(now, known, suback.node, reachable(suback.address, source))
         self._learn(now, site, suback)
         is_whole = site.told.take(suback)
@@ -422,10 +423,11 @@ class Subscriber:
             self._release(site)
             self._attach(site, link)
             self._confirmations.began(site)
-            site.is_resumed = suback.resumed
             self._activate(now, site)
-        else:
+        elif not site.told.answer.held or site.has_told:
             self._disclaimed(now, link, site, suback)
+        elif site.is_awaited:
+            self._ask_directly(now, site)
         self._review(known)
 
     def _disclaimed(self, now: int, link: int, site: Site, suback: pb.SubAck) -> None:
@@ -492,7 +494,7 @@ class Subscriber:
             del there[site]
             if not there:
                 del self._by_link[site.link]
-            site.link = site.is_resumed = None
+            site.link = None
 
     def _close_question(self, site: Site) -> None:
         if site.question is not None:

@@ -174,14 +174,15 @@ class Subscribing:
     def sweep(self, given: Sequence[str] = ()) -> None:
         """A grant is gone without a handover: what touches nothing that is left is dropped.
 
-        Its client is told, and looks for the new owner: whoever takes the subtree back has none of these.
+        Its client is told, and looks for the new owner: whoever takes the subtree back has none of these. And
+        this node may have been given what is around it, with cuts of which the client has not heard.
         `given`: the subtrees that are being handed over just now, with what touches them.
         """
         for subscription in list(self._subscribers):
             is_given = any(filter_touches(subscription.filter, subtree) for subtree in given)
             if not is_given and self._jurisdiction.responsible(subscription.filter) is None:
                 self._remove(subscription.session, subscription.key)
-                self._tell(subscription, [])
+                self._tell(subscription, self._cuts(subscription.filter))
 
     def _announce(self, subscription: Subscription, move: Move) -> None:
         is_known = self._subscribers.get(subscription.session, subscription.key) is not None

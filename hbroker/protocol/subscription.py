@@ -93,7 +93,8 @@ class Subscription:
 
     `listeners`: the application's subscriptions by id. `waiting`: those that were not told yet that it is
     complete. `restarts`: discoveries since it was last complete. `reason`: of the last refusal. `links`: the
-    sessions in which a node may hold it: also one that is not waited for any more.
+    sessions in which a node may hold it: also one that is not waited for any more. `was_missing`: one of them
+    did not have it before, by its answer to whatever SUBSCRIBE: the next one there finds what that has made.
     """
 
     filter: str
@@ -106,6 +107,7 @@ class Subscription:
     restarts: int = 0
     reason: int = 0
     links: set[int] = field(default_factory=set)
+    was_missing: bool = False
 
     def restart(self) -> list[Site]:
         """A new discovery: returns what is forgotten, all but the nodes that hold the subscription."""
@@ -130,8 +132,10 @@ class Subscription:
 
     def review(self) -> None:
         """Brings the state up to date with the sites."""
-        has_answered = all(at.has_answered for at in self.everyone)
-        is_settled = all(at.is_settled for at in self.everyone)
+        # Of a thousand those answer last that were named last: so it is soon seen that some are missing.
+        everyone = self.everyone[::-1]
+        has_answered = all(at.has_answered for at in everyone)
+        is_settled = all(at.is_settled for at in everyone)
         for event, holds in (
             (Event.MISS, not has_answered),
             (Event.ANSWERED, has_answered),
@@ -145,6 +149,11 @@ class Subscription:
     def everyone(self) -> list[Site]:
         """The entry, and all nodes that were named."""
         return [*self.sites.values()] if self.entry is None else [self.entry, *self.sites.values()]
+
+    @property
+    def is_discovering(self) -> bool:
+        """Whether the answer of a node that was named is awaited."""
+        return self.machine.state is State.DISCOVERING
 
     @property
     def is_complete(self) -> bool:
@@ -202,8 +211,7 @@ class Subscription:
     @property
     def is_resumed(self) -> bool:
         """Whether every owner had it before this run of the client asked."""
-        holders = [at for at in self.sites.values() if at.state is site.State.ACTIVE]
-        return bool(holders) and all(at.is_resumed for at in holders)
+        return bool(self.owners) and not self.was_missing
 
     @property
     def owners(self) -> tuple[str, ...]:

@@ -432,9 +432,16 @@ class Uplink:
         self._ledger.note(LeaseLost(self.subtree))
         missed = list(self._subscribing.subscribers.touching(self.subtree))
         self._means.gathering.handle_loss(now, missed)
-        self._settle(now, state)
+        self._enter(now, state)
 
     def _settle(self, now: int, state: UplinkState) -> None:
+        """As `_enter`; where it stops without its parent, it tells."""
+        grant = self._jurisdiction.grant_of(self.subtree)
+        if state is UplinkState.STOPPED and grant is not None and grant.serving:
+            self._ledger.note(LeaseLost(self.subtree))
+        self._enter(now, state)
+
+    def _enter(self, now: int, state: UplinkState) -> None:
         """Enters a state that a failure led to."""
         if state is UplinkState.AWAIT_RENEWAL:
             self._hold(serving=True)

@@ -29,6 +29,7 @@ from hbroker.protocol.outcome import (
 )
 from hbroker.runtime import failure
 from hbroker.runtime.address import Place, listen_for, place_of, resolve
+from hbroker.runtime.batch import Batch, Messages, parts
 from hbroker.runtime.delivery import Delivery, options_of
 from hbroker.runtime.driver import Driver
 from hbroker.runtime.hub import (
@@ -167,6 +168,36 @@ class Client:
         except TimeoutError:
             raise failure.publication_timeout(topic, timeout) from None
 
+    async def publish_many(
+        self, messages: Messages, *, timeout: float | None = None, **properties: Unpack[Properties]
+    ) -> None:
+        """Publishes messages, each (topic, payload), in order and with the same properties: for a fraction of
+        what it costs to publish each by itself.
+
+        At QoS 0 it returns when all are queued; at QoS 1 and 2 when all are distributed. While queue or
+        credit is full it waits. Raises what `publish` does, for the first message that fails: those before it
+        are published; those behind it may be, at QoS 1 and 2.
+        """
+        said = Publication("", **properties)
+        timeout = self._timeout if timeout is None else timeout
+        news = asyncio.Event()
+        batch = Batch(news.set)
+        topic = ""
+        try:
+            async with asyncio.timeout(timeout):
+                for part in parts(messages):
+                    topic, _ = part[-1]
+                    await self._publish_part(part, said, batch)
+                while not batch.is_over:
+                    news.clear()
+                    await news.wait()
+        except TimeoutError:
+            raise failure.publication_timeout(topic, timeout) from None
+        finally:
+            self._hub.abandon(*batch.waiting)
+        if batch.error is not None:
+            raise batch.error
+
     def try_publish(
         self,
         topic: str,
@@ -294,6 +325,20 @@ class Client:
         if error is not None:
             raise error
         return Receipt(message.topic, sequence, message.qos, outcome.reason)
+
+    async def _publish_part(self, part: list[tuple[str, bytes]], said: Publication, batch: Batch) -> None:
+        pause, longest = _ROOM_POLL
+        while part and batch.error is None:
+            try:
+                sequences = self._hub.publish_many(part, said, batch.set)
+            except Backpressure:
+                await asyncio.sleep(pause)
+                pause = min(2 * pause, longest)
+                continue
+            if said.qos:
+                batch.waiting.update(sequences)
+            del part[: len(sequences)]
+        await asyncio.sleep(0)
 
     def _on_turn(self, now: int) -> bool:
         more = self._hub.turn(now)

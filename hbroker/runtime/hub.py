@@ -11,7 +11,7 @@ import logging
 import os
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from random import Random
 from typing import TYPE_CHECKING, Final, TypeAlias
 
@@ -189,6 +189,40 @@ class Hub:
             self._publications[sequence] = callback
         return sequence
 
+    def publish_many(
+        self, messages: Sequence[tuple[str, bytes]], said: Publication, callback: Callback
+    ) -> list[int]:
+        """Queues messages, (topic, payload), in order, with all that is `said` of them: as many as there is
+        room for. Returns their sequence numbers; at QoS 1 and 2 the callback is told what became of each.
+
+        Raises as `publish` where it is the first that cannot be queued.
+        """
+        self.check()
+        try:
+            sequences = self.endpoint.publish_many(
+                messages,
+                said.qos,
+                said.retain,
+                published_at_us=_wall_clock(),
+                expiry_s=said.expiry_s,
+                ack_queued=said.ack_queued,
+                content_type=said.content_type,
+                payload_format=said.payload_format,
+                response_topic=said.response_topic,
+                correlation_data=said.correlation_data,
+                user_properties=said.user_properties,
+            )
+        except NativeError as error:
+            topic, _ = messages[0]
+            if not topic_is_valid(topic):
+                raise InvalidTopic(f"not a topic name: {topic!r}") from None
+            raise PayloadTooLarge(str(error)) from None
+        if not sequences:
+            raise Backpressure(f"too much waits for the owner of {messages[0][0]!r}")
+        if said.qos:
+            self._publications.update(dict.fromkeys(sequences, callback))
+        return sequences
+
     def resolve(self, topic: str, trace: bool, patience: int, callback: Callback) -> None:
         """Asks who owns a topic."""
         self.check()
@@ -236,9 +270,10 @@ class Hub:
         self._flush_handled()
         self.control.release(clock(), subscription)
 
-    def abandon(self, sequence: int) -> None:
-        """Nobody waits for this message any more."""
-        self._publications.pop(sequence, None)
+    def abandon(self, *sequences: int) -> None:
+        """Nobody waits for these messages any more."""
+        for sequence in sequences:
+            self._publications.pop(sequence, None)
 
     def turn(self, now: int) -> bool:
         """Hands on what there is; returns whether there may be more."""

@@ -106,7 +106,7 @@ class _Process:
             incarnation=incarnation,
             unix_offset_us=time.time_ns() // 1000 - clock(),
             restored=restored,
-            remember=(lambda cuts: None) if file is None else file.store,
+            remember=(lambda cut, ended: None) if file is None else file.note,
             claims=None if claims is None else claims.recall(),
             remember_claims=(lambda subtrees: None) if claims is None else claims.store,
             recalled=[] if self._roll is None else self._roll.recall(),

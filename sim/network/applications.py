@@ -106,7 +106,8 @@ class Application:
     expiry: int = 0
     interests: dict[int, Interest] = field(default_factory=dict)
     past: list[Interest] = field(default_factory=list)
-    """What its session, where that is kept, asked for before: in an earlier run, or until it ended it."""
+    """What its session, where that is kept, asked for before: in an earlier run, or until it ended it. (An
+    owner may have sent some of that before it reads that this run begins clean, §6.4.)"""
     ended_at: int | None = None
     """When the process ended; None: it runs."""
     former: Application | None = None
@@ -130,10 +131,14 @@ class Application:
     def is_gone(self) -> bool:
         return self.ended_at is not None
 
+    def succeed(self, former: Application) -> None:
+        """Has the session of an earlier run, but begins clean."""
+        self.past = [*former.past, *former.interests.values()]
+
     def follow(self, former: Application) -> None:
         """Takes the session of an earlier run up."""
+        self.succeed(former)
         self.former = former
-        self.past = [*former.past, *former.interests.values()]
         self.broken = dict(former.broken)
 
     def interest(self, wanted: Interest) -> Interest:

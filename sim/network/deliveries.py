@@ -70,7 +70,7 @@ class Deliveries:
         self._owed = Owed(self._losses)
         self._absences = Absences(ownership)
         self._sharing = Sharing(ownership, now, self._losses)
-        self.wills = Wills(ownership, now)
+        self.wills = Wills(ownership, now, self._losses)
         self._applications: dict[int, Application] = {}
         self.acknowledged = 0
 
@@ -81,8 +81,8 @@ class Deliveries:
         terms = host.control.terms
         application = Application(name, host, self._now(), terms.expiry_s * SECOND)
         former = self._applications.get(host.session)
-        if former is not None and not terms.clean_start:
-            application.follow(former)
+        if former is not None:
+            (application.succeed if terms.clean_start else application.follow)(former)
         self._applications[host.session] = application
         self._absences.begin(host.session, application.expiry)
         self.wills.follow(host.session)
@@ -160,6 +160,8 @@ class Deliveries:
             self.wills.lose_link(session, node, reason)
         if application is None:
             return
+        if by_node and not application.expiry:
+            self._sharing.end(session)  # There it ends with its link.
         for topic in self._topics:
             if node in self._ownership.past[topic]:
                 application.broken[topic] = self._now()

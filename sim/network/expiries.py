@@ -74,7 +74,7 @@ class Expiries:
             key = datagram.header.session, publish.publisher, publish.sequence, is_retained
             late = node.clock() - publish.published_at_us - publish.expiry_s * timers.SECOND
             if key not in self._sent and late >= 0:
-                died = now - late
+                died = now - node.lasting(late)
                 is_short = packet.delivery > 0 and key[0] in self._short
                 is_prompt = late < LONGEST_WAIT or not is_short
                 if not self._was_launched(node, key[0], publish.published_at_us, died, is_prompt=is_prompt):

@@ -92,6 +92,10 @@ class Host:
         """What this host's monotonic clock shows. Clocks run at about the same rate, and no more (§5.6)."""
         return self.world.now + self.world.age * self.drift_ppm // MILLION
 
+    def lasting(self, span: int) -> int:
+        """How long it takes, in the world's time, until this host's clock has gone on by so much."""
+        return -(span * MILLION // -(MILLION + self.drift_ppm))
+
     def stop(self) -> None:
         """As by SIGSTOP: nothing runs, and what arrives waits in the socket, as long as there is room."""
         self.is_stopped = True
@@ -143,8 +147,7 @@ class Host:
             deadline = control_due
         if deadline is None or not self.drift_ppm:
             return deadline
-        left = deadline - self.clock()
-        return self.world.now - left * MILLION // -(MILLION + self.drift_ppm)
+        return self.world.now + self.lasting(deadline - self.clock())
 
 
 class NodeHost(Host):
@@ -168,8 +171,8 @@ class NodeHost(Host):
         super().__init__(world, settings.listen, node=True, token_key=key, drift_ppm=drift_ppm)
         self.settings = settings
         self.notices: list[Notice] = []
-        self.delegations: list[Delegation] = list(restored)
-        """What its file of delegations holds."""
+        self.delegations = {delegation.subtree: replace(delegation) for delegation in restored}
+        """What its file of delegations holds, by subtree."""
         self.subscriptions = {(s.session, s.key): s for s in recalled}
         """What its file of subscriptions holds."""
         self._claims = claims
@@ -179,7 +182,7 @@ class NodeHost(Host):
             world.random,
             incarnation=self.incarnation,
             unix_offset_us=0,
-            restored=self.delegations,
+            restored=list(self.delegations.values()),
             remember=self._remember,
             claims=claims,
             remember_claims=self._remember_claims,
@@ -204,7 +207,7 @@ class NodeHost(Host):
         return NodeHost(
             self.world,
             replace(self.settings),
-            self.delegations if remembers else (),
+            self.delegations.values() if remembers else (),
             self.subscriptions.values() if remembers else (),
             self._claims,
             drift_ppm=self.drift_ppm,
@@ -230,8 +233,11 @@ class NodeHost(Host):
         self.control.leave(self.clock())
         self.world.settle(self)
 
-    def _remember(self, delegations: Sequence[Delegation]) -> None:
-        self.delegations = [replace(delegation) for delegation in delegations]
+    def _remember(self, delegation: Delegation, ended: bool) -> None:
+        if ended:
+            self.delegations.pop(delegation.subtree, None)
+        else:
+            self.delegations[delegation.subtree] = replace(delegation)
 
     def _remember_claims(self, claims: Sequence[str]) -> None:
         self._claims = list(claims)

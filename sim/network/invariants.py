@@ -100,7 +100,7 @@ class Ownership:
 
     def forget(self, parent: NodeHost) -> None:
         """A parent began anew without its memory: see `EXEMPT`."""
-        for delegation in parent.delegations:
+        for delegation in parent.delegations.values():
             below = [topic for topic in self._topics if is_within(topic, delegation.subtree)]
             self._forgotten |= dict.fromkeys(below, self._world.now + FORGOTTEN)
             if delegation.policy is LeasePolicy.SERVE:

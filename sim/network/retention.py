@@ -88,6 +88,8 @@ class Retention:
                 later = [s for s in self._published[topic] if s.at >= interest.asked_at]
                 if any(s.qos == 0 for s in later):
                     continue  # It took the place of what was wanted, and may be lost.
+                if any(not s.payload and s.at < (interest.made_at or now) for s in later):
+                    continue  # It cleared what was wanted, and may have come before the subscription.
                 if wanted.may_be_dead(interest.made_at or now) or any(s.may_be_dead(now) for s in later):
                     continue
                 if self._losses.has_lost(application.host.session, interest.asked_at):

@@ -8,7 +8,8 @@ another owner since, which may have waited for the client in vain, from an idle 
 - *Not before*: nobody gets a will before its owner may publish it.
 - *Not doubled*: an application gets no will twice at QoS 2 under one message id.
 - *Due*: when a client dies whose will an owner keeps, and no run takes its session up, the will comes by the
-  end to whoever is subscribed at QoS 1 or 2 all the time, unless an owner of its topic was lost meanwhile.
+  end to whoever is subscribed at QoS 1 or 2 all the time, unless an owner of its topic was lost meanwhile, or
+  that one's queue overflowed.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from hbroker.protocol import timers
 
 from .applications import Application
 from .invariants import Invariant, Ownership, Violation
+from .losses import Losses
 from .world import Address
 
 __all__ = ["Testament", "Wills"]
@@ -63,9 +65,10 @@ class Testament:
 class Wills:
     """All wills of one run."""
 
-    def __init__(self, ownership: Ownership, now: Callable[[], int]) -> None:
+    def __init__(self, ownership: Ownership, now: Callable[[], int], losses: Losses) -> None:
         self._ownership = ownership
         self._now = now
+        self._losses = losses
         self._by_payload: dict[bytes, Testament] = {}
         self._of_session: dict[int, Testament] = {}
 
@@ -121,6 +124,8 @@ class Wills:
             if not self._is_due(testament):
                 continue
             for application in present:
+                if self._losses.has_lost(application.host.session, testament.died_at or 0):
+                    continue
                 if application.name not in testament.reached and _waits(application, testament):
                     text = f"{testament} never came to {application.name}"
                     yield Violation(self._now(), Invariant.WILLS, text)

@@ -39,6 +39,8 @@ def assert_accounted(found: dict[str, Any]) -> None:
     [
         ["fanin", "-n", "3", "-q", "2", "--window", "30", "--payload", "2000"],
         ["fanout", "-n", "20", "-q", "1"],
+        ["fanout", "-n", "50", "--sockets", "7"],
+        ["fanout", "-n", "20", "-q", "2", "--sockets", "3"],
         ["pairs", "-n", "2", "-q", "1", "--transport", "mqtt5"],
     ],
 )

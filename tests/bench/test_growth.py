@@ -2,16 +2,25 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from xml.etree import ElementTree
 
 import pytest
 
 from bench.filters import measure_filters
 from bench.growth import QUANTITIES, main
+from bench.width import measure_width
 
 _FIELDS = {
     "kind": "plain",
     "look_up_ns": 100.0,
+    "spread_ns": 500.0,
+    "sockets": "own",
+    "join_ms": 1.6,
+    "subscribe_ms": 1.4,
+    "join_in": 1_000,
+    "join_out": 800,
+    "lease_in_per_s": 100.0,
     "delivered_per_s": 1e6,
     "delivered_per_cpu_s": 2e6,
     "bytes_each": 1_500.0,
@@ -32,7 +41,7 @@ def test_every_quantity_has_a_plot_with_all_its_sizes(name: str) -> None:
     unknown = [{**row, "delivered_per_cpu_s": None} for row in rows]
     assert ElementTree.fromstring(quantity.plot(unknown)) is not None
     if quantity.by is not None:
-        assert _FIELDS[quantity.by] in texts
+        assert any(str(text).startswith(str(_FIELDS[quantity.by])) for text in texts)
 
 
 def test_filters_are_counted_and_found() -> None:
@@ -43,6 +52,30 @@ def test_filters_are_counted_and_found() -> None:
     assert 50 < many.bytes_each < 1_000
     assert many.look_up_ns < 100_000
     assert many.subscribe_ns > 0
+    assert many.spread_ns < 100_000
+
+
+def test_the_goal_of_look_ups_is_about_a_working_set_and_the_other_stands_beside_it() -> None:
+    small = {"kind": "plain", "filters": 1_000, "look_up_ns": 30.0, "spread_ns": 30.0}
+    large = {"kind": "plain", "filters": 1_000_000, "look_up_ns": 75.0, "spread_ns": 600.0}
+    (told,) = QUANTITIES["filters"].verdicts([small, large])
+    assert told.endswith("2.50: not held; spread over the table: 20.00")
+    (told,) = QUANTITIES["filters"].verdicts([small, {**large, "look_up_ns": 50.0}])
+    assert "1.67: held" in told
+    assert QUANTITIES["filters"].verdicts([small]) == []
+
+
+def test_a_width_follows_from_its_seed_and_costs_each_child_the_same() -> None:
+    few, again, many = measure_width(5, seed=3), measure_width(5, seed=3), measure_width(60, seed=3)
+    cpu = {"join_cpu_s": 0.0, "subscribe_cpu_s": 0.0}
+    assert {**asdict(few), **cpu} == {**asdict(again), **cpu}
+    assert (few.children, few.hops, many.hops) == (5, 2, 2)
+    for small, large in ((few.join_in, many.join_in), (few.join_out, many.join_out)):
+        assert 0 < large <= 12 * small
+    assert 0 < many.subscribe_all <= 12 * few.subscribe_all
+    assert 0 < many.lease_in_per_s <= 12 * few.lease_in_per_s
+    assert many.subscribe_ms <= 2 * few.subscribe_ms
+    assert many.join_ms <= 2 * few.join_ms
 
 
 def test_what_is_no_quantity_is_refused() -> None:

@@ -144,6 +144,18 @@ def test_nothing_dead_is_sent_to_one_that_was_away(root: NodeHost) -> None:
     assert not sender.is_broken(), "it is sent again, and was complained about"
 
 
+@pytest.mark.parametrize(("linked_for", "is_broken"), [(SECOND, False), (SECOND - 1, True)])
+def test_a_node_whose_clock_is_fast_takes_a_message_for_dead_by_that(
+    root: NodeHost, linked_for: int, is_broken: bool
+) -> None:
+    """Seed 10370: what its clock calls 1.1 s has lasted for 1 s."""
+    root.drift_ppm = 100_000
+    sender = Sender(root, SECOND * 11 // 10)
+    now = root.world.now
+    sender.expiries.gain_link(SESSION, root.address, now - linked_for)
+    assert bool(list(sender.expiries.look(root, sender.datagram, now))) == is_broken
+
+
 @pytest.mark.parametrize(
     ("late", "is_short", "is_broken"),
     [(LONGEST_WAIT - 1, True, False), (LONGEST_WAIT, True, True), (LONGEST_WAIT, False, False)],

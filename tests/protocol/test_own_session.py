@@ -94,6 +94,23 @@ def test_it_is_resumed_where_every_owner_had_it() -> None:
         assert world.outcome(Subscribed).resumed is resumed
 
 
+def test_what_the_first_request_made_does_not_count_as_had() -> None:
+    """The owner is slow: the client discovers anew, and asks again in the same link (seed 10125)."""
+    for had in (False, True):
+        world = World(terms=PERSISTENT)
+        kitchen = world.node("kitchen", "home/kitchen", world.root)
+        kitchen.is_mute, kitchen.has_session = True, had
+        world.subscribe("home/kitchen/lamp", patience=60 * SECOND)
+        world.run(seconds=6)
+        asked = [body for body in kitchen.told if isinstance(body, pb.Subscribe)]
+        assert len(asked) == 2
+        kitchen.is_mute = False
+        for body in asked:
+            kitchen.receive_in_session(pack(body))
+            kitchen.has_session = True
+        assert world.outcome(Subscribed).resumed is had
+
+
 def cleaned(node: Node) -> list[tuple[str, bool]]:
     return [(body.filter, body.clean_start) for body in node.told if isinstance(body, pb.Subscribe)]
 

@@ -12,7 +12,8 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 
 from hbroker._native import OverflowEvent
 from hbroker._proto import packet_pb2 as pb
-from hbroker.config import Limits
+from hbroker.config import LeasePolicy, Limits
+from hbroker.protocol.jurisdiction import Delegation
 from hbroker.protocol.packets import Reason
 from hbroker.protocol.records import Inheritance
 from hbroker.protocol.sessions import Session
@@ -350,6 +351,39 @@ def test_what_nothing_is_left_of_here_has_gone_along() -> None:
     kept = session_of(node)
     assert kept is not None, "its link stays"
     assert not kept.is_persistent
+
+
+def test_what_is_on_its_way_goes_on_where_its_subtree_is_lost() -> None:
+    """To end the session would take it for answered (seed 10376)."""
+    node = SoleNode()
+    links = {session: node.link_up(session) for session in (S, 2)}
+    for session, link in links.items():
+        node.subscribe(link, "home/#", session_expiry_s=60)
+        node.tell(link, pb.Unsubscribe(request=1, filter="home/#"))
+        if session == 2:
+            node.link_down(link, session)
+    node.node.sessions.sweep()
+    assert node.core.ended == [(2, "session_ended")], "nobody would answer in that one"
+    kept = session_of(node)
+    assert kept is not None
+    assert not kept.is_persistent
+    assert node.core.opened[S][0] is False
+    node.link_down(links[S], S)
+    assert session_of(node) is None, "it ends with its link"
+
+
+def test_who_lost_a_subtree_names_its_cuts_around_it() -> None:
+    """Or it would seem to serve what is around, which it was given with cuts (seed 10287)."""
+    node = SoleNode()
+    link = node.link_up(S)
+    node.subscribe(link, "home/lamp")
+    delegation = Delegation("home", "kitchen", ("10.3.3.3", 7700), 5, 9, LeasePolicy.FENCE, None, 0)
+    node.node.jurisdiction.delegate(delegation)
+    node.node.subscribing.sweep()
+    news = node.core.sent[-1][1]
+    assert isinstance(news, pb.SubAck)
+    assert (news.request, news.active, list(news.held)) == (0, False, [""])
+    assert [(cut.subtree, cut.node, cut.epoch) for cut in news.passed_to] == [("home", "kitchen", 9)]
 
 
 # Whatever happens, in whatever order

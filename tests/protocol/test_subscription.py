@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from hbroker._native import ControlEvent
 from hbroker._proto import packet_pb2 as pb
 from hbroker.protocol import site, subscription
+from hbroker.protocol.chart import Knowledge
 from hbroker.protocol.outcome import Subscribed, SubscriptionFailed, Unsubscribed
 from hbroker.protocol.packets import address_of, body_of, pack
 from tests.protocol.client_world import SECOND, Node, World, holders, home
@@ -115,6 +116,35 @@ def test_an_answer_older_than_a_delegation_does_not_stand_for_it() -> None:
     world.later(take_in, 2 * SECOND)
     world.subscribe("home/hall/cupboard/box/#", patience=20 * SECOND)
     assert world.outcome(Subscribed).owners == ("owner",)
+
+
+@pytest.mark.parametrize("filter", ["home/outside/securitycams/front", "home/outside/#"])
+@pytest.mark.parametrize("is_named", [True, False])
+def test_news_of_a_node_that_has_not_answered_say_nothing_of_its_cuts(filter: str, is_named: bool) -> None:
+    """§6.2: it was handed its subtree again, with the subscription, and holds cuts of before (seed 9876)."""
+    world = World()
+    nodes = home(world)
+    outside = nodes["outside"]
+    outside.alive = False
+    world.root.pace = 0 if is_named else SECOND // 10
+    news = outside.suback(pb.Subscribe(filter=filter), [])
+    news.active = news.responsible
+    world.later(partial(world.deliver, outside, news), SECOND // 20)
+    world.later(partial(setattr, outside, "alive", True), SECOND)
+    world.subscribe(filter)
+    assert "cams" in world.outcome(Subscribed).owners
+
+
+def test_news_that_cross_a_question_do_not_answer_it() -> None:
+    """§6.2: as above, to a client whose sibling had heard of the node."""
+    knowledge = Knowledge.shared()
+    world = World(knowledge=knowledge)
+    outside = home(world)["outside"]
+    knowledge.chart.learn(world.now, "outside", outside.address, ["home/outside"], [], is_root=True)
+    news = outside.suback(pb.Subscribe(filter="home/outside/securitycams/front"), [])
+    world.deliver(outside, news)
+    world.subscribe("home/outside/securitycams/front")
+    assert world.outcome(Subscribed).owners == ("cams",)
 
 
 def test_an_owner_that_inherits_it_meanwhile_is_asked_in_the_name_of_who_joined() -> None:

@@ -143,6 +143,17 @@ def test_it_stops_a_drift_allowance_before_the_lease_that_it_asked_for_ends(poli
     assert (LeaseLost("a") in child.notices()) == (policy is LeasePolicy.FENCE)
 
 
+def test_who_leaves_without_its_silent_parent_says_that_it_serves_no_more() -> None:
+    child = Child()
+    child.serve()
+    child.node.leave(10)
+    child.run(10, 3 * timers.SECOND + 9)
+    assert child.core.serves("a")
+    child.run(10, 3 * timers.SECOND + 10)
+    assert not child.core.serves("a")
+    assert LeaseLost("a") in child.notices()
+
+
 def test_a_packet_that_comes_after_the_lease_ended_does_not_prolong_it() -> None:
     child = Child()
     child.serve()

@@ -79,7 +79,7 @@ class World:
         self.network: AnyNetwork = network(seed, faults)
         self.nodes: dict[str, Running] = {}
         self.clients: dict[str, Client] = {}
-        self._remembered: dict[str, list[Delegation]] = {}
+        self._remembered: dict[str, dict[str, Delegation]] = {}
         self._hosts = count(2)
         self._requests = count(1)
         self._random = Random(seed)
@@ -174,14 +174,22 @@ class World:
     def _start(self, settings: NodeSettings) -> Running:
         core = self.network.attach(settings.listen)
         name = settings.name
+        remembered = self._remembered.setdefault(name, {})
+
+        def remember(cut: Delegation, ended: bool) -> None:
+            if ended:
+                remembered.pop(cut.subtree, None)
+            else:
+                remembered[cut.subtree] = replace(cut)
+
         node = Node(
             settings,
             core,
             Random(self._random.getrandbits(64)),
             incarnation=core.incarnation,
             unix_offset_us=self.network.unix_offset_us,
-            restored=self._remembered.get(name, []),
-            remember=lambda cuts: self._remembered.__setitem__(name, [replace(cut) for cut in cuts]),
+            restored=[replace(cut) for cut in remembered.values()],
+            remember=remember,
         )
         core.control = node
         running = self.nodes[settings.name] = Running(settings, core, node)

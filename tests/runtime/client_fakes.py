@@ -11,6 +11,7 @@ from typing import TypeVar
 
 import pytest
 
+from hbroker._native import NativeError, topic_is_valid
 from hbroker.protocol.lookup import Resolution
 from hbroker.protocol.outcome import Outcome, Published, Resolved, Subscribed, Unsubscribed, WillSet
 from hbroker.protocol.packets import Address
@@ -105,6 +106,21 @@ class FakeEndpoint:
         self.room -= 1
         self.published.append(topic)
         return len(self.published)
+
+    def publish_many(
+        self, messages: list[tuple[str, bytes]], qos: int = 0, retain: bool = False, **_: object
+    ) -> list[int]:
+        sequences: list[int] = []
+        for topic, payload in messages:
+            if not topic_is_valid(topic):
+                if not sequences:
+                    raise NativeError(f"{topic!r} is not a valid topic")
+                break
+            sequence = self.publish(topic, payload)
+            if sequence is None:
+                break
+            sequences.append(sequence)
+        return sequences
 
     def handled(self, messages: list[tuple[int, int]]) -> None:
         self.handled_ids += messages

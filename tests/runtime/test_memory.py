@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,9 @@ from hypothesis import strategies as st
 from hbroker.config import LeasePolicy
 from hbroker.protocol.jurisdiction import Delegation
 from hbroker.runtime.memory import ClaimsFile, DelegationFile, UnreadableMemory
+
+_HEAD = '{"holds": "delegations"}\n'
+_SPOILT = [_HEAD.strip(), _HEAD + "{", _HEAD + "[]\n", _HEAD + '{"subtree": "a", "node": "n"}\n']
 
 delegations = st.builds(
     Delegation,
@@ -25,7 +29,7 @@ delegations = st.builds(
 )
 
 
-@given(stored=st.lists(delegations, max_size=5))
+@given(stored=st.lists(delegations, max_size=5, unique_by=lambda cut: cut.subtree))
 def test_what_is_recalled_is_what_was_stored(
     tmp_path_factory: pytest.TempPathFactory, stored: list[Delegation]
 ) -> None:
@@ -34,11 +38,40 @@ def test_what_is_recalled_is_what_was_stored(
     assert DelegationFile(path).recall() == stored
 
 
+@given(noted=st.lists(st.tuples(delegations, st.booleans()), max_size=12))
+def test_of_each_subtree_the_last_that_was_noted_counts(
+    tmp_path_factory: pytest.TempPathFactory, noted: list[tuple[Delegation, bool]]
+) -> None:
+    path = tmp_path_factory.mktemp("memory") / "root.json"
+    live: dict[str, Delegation] = {}
+    half = len(noted) // 2
+    for some in (noted[:half], noted[half:]):
+        file = DelegationFile(path)
+        file.recall()
+        for cut, ended in some:
+            file.note(cut, ended)
+            live.pop(cut.subtree, None)
+            live |= {} if ended else {cut.subtree: cut}
+            assert DelegationFile(path).recall() == list(live.values())
+
+
+def test_a_file_stays_in_proportion_to_what_it_holds(tmp_path: Path) -> None:
+    path = tmp_path / "root.json"
+    file = DelegationFile(path)
+    cut = Delegation("a", "n", ("10.0.0.1", 1), 1, 1, LeasePolicy.FENCE, None, 0)
+    for epoch in range(2_000):
+        file.note(replace(cut, epoch=epoch), False)
+    assert len(path.read_text().splitlines()) < 300
+    assert [found.epoch for found in DelegationFile(path).recall()] == [1_999]
+    file.note(cut, True)
+    assert DelegationFile(path).recall() == []
+
+
 def test_a_first_run_remembers_nothing(tmp_path: Path) -> None:
     assert DelegationFile(tmp_path / "root.json").recall() == []
 
 
-@pytest.mark.parametrize("text", ["", "{", "[1]", '[{"subtree": "a"}]', "3", '[{"address": 1}]'])
+@pytest.mark.parametrize("text", ["", "{", "[1]", '[{"subtree": "a"}]', "3", '[{"address": 1}]', *_SPOILT])
 def test_a_file_that_holds_something_else_is_not_ignored(tmp_path: Path, text: str) -> None:
     path = tmp_path / "root.json"
     path.write_text(text)

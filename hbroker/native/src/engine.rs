@@ -9,6 +9,7 @@ pub mod accounts;
 mod at_once;
 pub mod backlog;
 pub mod blocks;
+pub mod bunch;
 mod client;
 mod commands;
 pub mod counters;
@@ -359,6 +360,7 @@ impl Engine {
             session,
             incarnation: self.config.incarnation.wrapping_add(opened),
             past: if inbound { None } else { links.past(peer) },
+            first_number: if inbound { 1 } else { links.first_number() },
             role,
             ..link_config(&self.config)
         };
@@ -414,6 +416,7 @@ fn link_config(config: &Config) -> LinkConfig {
         session: 0,
         incarnation: 0,
         past: None,
+        first_number: 1,
         max_datagram: config.max_datagram,
         queue_bytes: config.link_queue_bytes,
         keep_alive: config.keep_alive,

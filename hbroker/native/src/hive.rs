@@ -30,7 +30,7 @@ use slab::Slab;
 
 use crate::Micros;
 use crate::config::Config;
-use crate::endpoint::worker::Machine;
+use crate::endpoint::worker::{Errand, Machine};
 use crate::engine::counters::{Counters, Tally};
 use crate::engine::directory::Directory;
 use crate::engine::event::Event;
@@ -257,12 +257,12 @@ impl Hive {
             && let Some(slot) = self.readers.pop_front()
         {
             let member = &mut self.members[slot];
-            let messages = member.engine.take_messages(now, MESSAGES_PER_TURN);
+            let letters = member.engine.take_letters(now, MESSAGES_PER_TURN);
             member.reads = member.engine.has_messages();
             if member.reads {
                 self.readers.push_back(slot);
             }
-            self.sink.take(now, member.id, messages);
+            self.sink.take(now, member.id, letters);
             self.touch(slot);
         }
         self.sink.flush(now);
@@ -348,6 +348,10 @@ impl Machine for Hive {
 
     fn has_output(&self) -> bool {
         !self.untold.is_empty() || !self.tellers.is_empty() || self.sink.has_output()
+    }
+
+    fn errand(&self) -> Option<Arc<dyn Errand>> {
+        self.sink.errand()
     }
 
     fn is_drained(&self) -> bool {

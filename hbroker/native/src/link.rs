@@ -88,6 +88,8 @@ pub struct Link {
     is_answered: bool,
     /// The peer's end is of a link with an end before this one (`mismatch`).
     is_mismatched: bool,
+    /// Nothing is known of the peer's end but that it answers what this one sends (§3.6).
+    awaits_answer: bool,
     lineage: Lineage,
 
     acks: Acks,
@@ -111,14 +113,16 @@ impl Link {
     /// A link to `peer`. The token proves this end's address to it; it may be empty where none is needed.
     pub fn new(config: LinkConfig, peer: SocketAddr, token: Vec<u8>, now: Micros) -> Self {
         let mtu = PathMtu::new(config.max_datagram);
-        let recovery = Recovery::new(mtu.size(), config.idle_timeout / PROBES_BEFORE_TIMEOUT);
+        let longest = config.idle_timeout / PROBES_BEFORE_TIMEOUT;
+        let recovery = Recovery::new(config.first_number, mtu.size(), longest);
         Self {
             peer,
             token,
-            token_since: 1,
+            token_since: config.first_number,
             is_established: config.role == Role::Acceptor,
             is_answered: false,
             is_mismatched: false,
+            awaits_answer: config.role == Role::Initiator,
             lineage: Lineage::new(config.past),
             acks: Acks::new(),
             arrivals: Arrivals::default(),
@@ -155,13 +159,26 @@ impl Link {
         self.is_mismatched
     }
 
+    /// The peer began it, with a datagram that answers nothing: a node that was handed the session (§5.4).
+    pub fn begun_by_peer(&mut self) {
+        self.awaits_answer = false;
+    }
+
     /// Takes a datagram's header, which names this link's session, and the acknowledgement in it.
     pub fn handle_header(&mut self, now: Micros, header: &Header<'_>, source: SocketAddr) -> Arrival {
+        let ack = header.ack.as_ref().filter(|_| !self.is_mismatched);
+        if self.awaits_answer && !ack.is_some_and(|ack| self.has_sent(ack)) {
+            return Arrival::Past;
+        }
         if let Some(stray) = self.lineage.check(header.incarnation) {
             return stray;
         }
+        if ack.is_some_and(|ack| ack.largest >= self.next_number()) {
+            return Arrival::Unsent;
+        }
+        self.awaits_answer = false;
         self.quiet.on_received(now);
-        if let Some(ack) = header.ack.as_ref().filter(|_| !self.is_mismatched) {
+        if let Some(ack) = ack {
             self.handle_acknowledgement(now, ack);
         }
         if header.number == 0 {
@@ -406,6 +423,11 @@ impl Link {
         self.lineage.is_continued_by(incarnation)
     }
 
+    /// The number of the next datagram.
+    pub fn next_number(&self) -> u64 {
+        self.recovery.next_number()
+    }
+
     /// Whether the peer is known to know this link.
     pub fn is_established(&self) -> bool {
         self.is_established
@@ -437,6 +459,12 @@ impl Link {
     }
 
     // Below
+
+    /// Whether all that a peer acknowledges was sent in this link.
+    fn has_sent(&self, ack: &wire::AckView<'_>) -> bool {
+        let sent = self.config.first_number..self.next_number();
+        sent.contains(&ack.largest) && ack.ranges().all(|(low, _)| sent.contains(&low))
+    }
 
     fn check_unreliable(&self, packets: &[u8]) -> Result<(), QueueFull> {
         let queued = self.outbox.unreliable_bytes() + packets.len();

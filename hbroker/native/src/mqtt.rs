@@ -49,6 +49,7 @@ pub mod news;
 pub mod office;
 pub mod packets;
 pub mod reason;
+pub mod series;
 pub mod session;
 pub mod settings;
 mod slate;

@@ -57,6 +57,7 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<hive::Member>()?;
     module.add_class::<bench::LoadGenerator>()?;
     module.add_class::<bench::LoadMember>()?;
+    module.add_class::<bench::LoadHive>()?;
     module.add_class::<bench::LoadReport>()?;
     module.add_class::<events::ControlEvent>()?;
     module.add_class::<events::LinkUpEvent>()?;

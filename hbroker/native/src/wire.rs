@@ -39,6 +39,7 @@ pub use emit::{
 pub use publish::{FragmentView, PublishView, field_of, first_field, message_of};
 pub use records::{QueuedRecord, SeenRecord, queued_record, seen_record};
 pub use requests::{request_of, session_of};
+pub use shape::Span;
 pub use view::{Body, DatagramView, Header, Kind, PacketView, Room};
 
 /// The largest payload of a UDP datagram over IPv4.

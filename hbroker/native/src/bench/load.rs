@@ -17,8 +17,10 @@ use super::checker::{Arrival, Reception};
 use super::pace::Pace;
 use super::payload::{Stamp, Template};
 
-/// Nothing came for so long while the windows were full.
+/// Nothing came for so long while the windows were full: and for as long as a broker takes that passes on a million copies a second, and
+/// all that is under way before the first of them. (One message may have 64,000.)
 const STALL: Nanos = 250_000_000;
+const COPY: Nanos = 1_000;
 /// Looks are no further apart, unless whoever looks was held up himself: what came meanwhile he has still to see.
 const HELD_UP: Nanos = 100_000_000;
 /// Times are counted in steps of 64 ns and up to ten minutes, to three digits.
@@ -153,6 +155,8 @@ struct Account {
     times: Times,
     /// When something last came, or the windows were written off.
     moved: Nanos,
+    /// How long it may take until something comes.
+    patience: Nanos,
 }
 
 /// One load as it runs.
@@ -174,11 +178,18 @@ impl Load {
             first: range.start,
             heard: range.clone().map(|_| heard()).collect(),
         };
-        let account = |_| Account { counts: Counts::default(), times: Times::new(), moved: 0 };
+        let streams = streams(&plan);
+        let account = |(group, settings): (usize, &Group)| {
+            let copies: u64 =
+                streams.iter().filter(|one| one.group == group).map(|one| one.subscribers).sum();
+            let under_way = settings.window.unwrap_or(0).saturating_mul(copies);
+            let patience = STALL.saturating_add(under_way.saturating_mul(COPY));
+            Account { counts: Counts::default(), times: Times::new(), moved: 0, patience }
+        };
         Self {
-            streams: streams(&plan),
             subscribers: plan.subscribers.iter().map(subscriber).collect(),
-            accounts: plan.groups.iter().map(account).collect(),
+            accounts: plan.groups.iter().enumerate().map(account).collect(),
+            streams,
             template: Template::new(plan.payload),
             running: None,
             looked: 0,
@@ -284,7 +295,7 @@ impl Load {
             if passed > HELD_UP {
                 account.moved += passed;
             }
-            if now.saturating_sub(account.moved) < STALL {
+            if now.saturating_sub(account.moved) < account.patience {
                 continue;
             }
             account.moved = now;

@@ -22,7 +22,7 @@ use crate::endpoint::fleet::Fleet;
 use crate::endpoint::socket::Socket;
 use crate::endpoint::traffic::Counters;
 use crate::endpoint::waker::Waker;
-use crate::endpoint::worker::Machine;
+use crate::endpoint::worker::{Errand, Machine};
 use crate::sink::DatagramSink;
 
 /// A caller that sends by itself more often than this leaves it to the worker, which bundles.
@@ -46,6 +46,7 @@ pub struct Station<M: Machine> {
     gathers: AtomicBool,
     pub counters: Counters,
     pub fleet: Arc<Fleet>,
+    errand: Option<Arc<dyn Errand>>,
 }
 
 /// The machine, and what is kept of it under its lock.
@@ -110,6 +111,7 @@ impl<M: Machine> Station<M> {
         fleet: Arc<Fleet>,
     ) -> io::Result<(Self, Receiver<M::Handoff>)> {
         let (mailbox, mail) = sync_channel(MAILBOX);
+        let errand = machine.errand();
         let station = Self {
             seat: Mutex::new(Seat { machine, lit: false, sent_at: 0, gathered: 0, closed: false }),
             outlet: Mutex::new(Outlet { egress: Egress::new(socket.segments()), socket: Some(socket) }),
@@ -120,6 +122,7 @@ impl<M: Machine> Station<M> {
             gathers: AtomicBool::new(false),
             counters: Counters::default(),
             fleet,
+            errand,
         };
         Ok((station, mail))
     }
@@ -192,7 +195,8 @@ impl<M: Machine> Station<M> {
         let outlet = if leave_it_to_worker { None } else { self.outlet.try_lock() };
         let Some(mut outlet) = outlet.filter(|o| o.egress.is_empty() && o.socket.is_some()) else {
             drop(seat);
-            return self.waker.wake();
+            self.waker.wake();
+            return self.run_errand(false);
         };
         seat.machine.poll_transmit(now, &mut outlet.egress);
         seat.machine.note_departure(|| self.fleet.clock.now());
@@ -208,6 +212,14 @@ impl<M: Machine> Station<M> {
         drop(outlet);
         if more || sooner || !all_sent {
             self.waker.wake();
+        }
+        self.run_errand(false);
+    }
+
+    /// Sees to what follows elsewhere from a turn that is over.
+    pub fn run_errand(&self, is_worker: bool) {
+        if let Some(errand) = &self.errand {
+            errand.run(is_worker);
         }
     }
 

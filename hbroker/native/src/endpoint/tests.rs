@@ -4,6 +4,7 @@ use std::collections::VecDeque;
 use std::net::UdpSocket;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::net::UnixStream;
+use std::sync::mpsc;
 use std::time::Duration;
 
 use rand::rngs::SmallRng;
@@ -13,7 +14,7 @@ use super::*;
 use crate::endpoint::egress::Egress;
 use crate::endpoint::socket::{self, Arrivals, Interest};
 use crate::endpoint::traffic::Counters;
-use crate::endpoint::worker::Step;
+use crate::endpoint::worker::{Errand, Step};
 use crate::sink::DatagramSink;
 
 const LOCAL: &str = "127.0.0.1:0";
@@ -34,6 +35,7 @@ struct Echo {
     panics: bool,
     /// What somebody else does while it works.
     meanwhile: Option<Box<dyn FnOnce() + Send>>,
+    errand: Option<Arc<Reporter>>,
 }
 
 impl Machine for Echo {
@@ -91,6 +93,10 @@ impl Machine for Echo {
 
     fn is_drained(&self) -> bool {
         self.outgoing.is_empty() && self.handoffs.is_empty()
+    }
+
+    fn errand(&self) -> Option<Arc<dyn Errand>> {
+        self.errand.clone().map(|errand| errand as _)
     }
 }
 
@@ -525,4 +531,37 @@ fn a_worker_without_a_thread_does_what_is_due_step_by_step_and_says_when_the_nex
     assert!(step(&mut worker).again);
     assert_eq!(step(&mut worker), Step { again: false, due: None });
     drop(worker);
+}
+
+/// Says who runs it, and looks at the machine while it does.
+struct Reporter {
+    station: Mutex<Option<Arc<Station<Echo>>>>,
+    said: mpsc::Sender<(bool, usize)>,
+}
+
+impl Errand for Reporter {
+    fn run(&self, is_worker: bool) {
+        let turns = self.station.lock().as_ref().map(|station| station.inspect(|echo| echo.turns));
+        if let Some(turns) = turns {
+            let _ = self.said.send((is_worker, turns));
+        }
+    }
+}
+
+#[test]
+fn an_errand_is_run_after_each_turn_with_the_machine_free() {
+    let (said, heard) = mpsc::channel();
+    let errand = Arc::new(Reporter { station: Mutex::new(None), said });
+    let endpoint = start(vec![Echo { errand: Some(Arc::clone(&errand)), ..Echo::default() }]);
+    *errand.station.lock() = Some(Arc::clone(&endpoint.stations[0]));
+    endpoint.with_machine(0, |_, _| {});
+    let by_caller = |(is_worker, _): &(bool, usize)| !is_worker;
+    assert!(std::iter::from_fn(|| heard.recv_timeout(SOON).ok()).any(|said| by_caller(&said)));
+    let client = std_client();
+    client.send_to(b"x", endpoint.address()).unwrap();
+    client.recv(&mut [0; 8]).unwrap();
+    assert!(
+        std::iter::from_fn(|| heard.recv_timeout(SOON).ok()).any(|(is_worker, turns)| is_worker && turns > 0)
+    );
+    *errand.station.lock() = None;
 }

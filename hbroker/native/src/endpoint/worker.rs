@@ -52,6 +52,16 @@ pub trait Machine: Send + 'static {
     fn has_output(&self) -> bool;
     /// Nothing is queued and nothing unacknowledged.
     fn is_drained(&self) -> bool;
+    /// What is to be done after each turn, once the machine is free again. It is asked for once.
+    fn errand(&self) -> Option<Arc<dyn Errand>> {
+        None
+    }
+}
+
+/// What follows from a machine's turns elsewhere.
+pub trait Errand: Send + Sync {
+    /// Called without a lock. `is_worker`: by the worker's own thread, which has time for it; a caller's has not.
+    fn run(&self, is_worker: bool);
 }
 
 /// The thread's side of a worker.
@@ -194,6 +204,7 @@ impl<M: Machine> Worker<M> {
         for worker in wake {
             self.peers[usize::from(worker)].wake();
         }
+        station.run_errand(true);
         Ok(Turn { again: more_mail || (more_datagrams && !self.blocked) })
     }
 

@@ -7,6 +7,7 @@ use super::{Client, Engine, HOUSEKEEPING, Side};
 use crate::Micros;
 use crate::config::Config;
 use crate::engine::at_once::Beaten;
+use crate::engine::bunch::Letter;
 use crate::engine::event::Message;
 use crate::engine::fragment::Receipt;
 use crate::engine::held::MessageId;
@@ -119,6 +120,17 @@ impl Engine {
         self.acknowledge_due();
         self.release_stalled(now);
         messages
+    }
+
+    /// As `take_messages`, those together that came together; so it may be some more than `limit`.
+    pub fn take_letters(&mut self, now: Micros, limit: usize) -> Vec<Letter> {
+        let Side::Client(client) = &mut self.side else {
+            return Vec::new();
+        };
+        let letters = client.inbox.read_letters(limit);
+        self.acknowledge_due();
+        self.release_stalled(now);
+        letters
     }
 
     fn acknowledge(&mut self, (id, delivery): Receipt) {

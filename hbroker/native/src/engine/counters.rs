@@ -18,6 +18,8 @@ pub enum Drop {
     UnexpectedPacket,
     /// A datagram that was here before (§3.2).
     DuplicateDatagram,
+    /// A datagram that acknowledges what was never sent (§3.2).
+    UnsentAcknowledged,
     /// A reliable packet that was here before (§3.3).
     DuplicateDelivery,
     /// A message that was handed on before, by its id (§7.4).
@@ -68,12 +70,13 @@ pub enum Drop {
     EgressFull,
 }
 
-const DROPS: [&str; 29] = [
+const DROPS: [&str; 30] = [
     "malformed",
     "unknown_session",
     "address_unproven",
     "unexpected_packet",
     "duplicate_datagram",
+    "unsent_acknowledged",
     "duplicate_delivery",
     "duplicate_message",
     "no_room",

@@ -89,6 +89,7 @@ impl Engine {
                 return;
             }
             Arrival::Past => return self.out.counters.drop(Drop::UnknownSession),
+            Arrival::Unsent => return self.out.counters.drop(Drop::UnsentAcknowledged),
             Arrival::Restarted => return self.handle_restart(now, id, source, view, received),
         }
         self.handle_packets(now, id, source, view, received);
@@ -326,11 +327,12 @@ impl Engine {
         // What a node opens tells by which token it knows the answers (§3.1).
         let token = if role == Role::Initiator { view.header.token.to_vec() } else { Vec::new() };
         if let Some(id) = self.open_link(now, role, view.header.session, source, token) {
-            if role == Role::Acceptor
-                && acknowledges(view)
-                && let Some(entry) = self.out.links.get_mut(id)
-            {
-                entry.link.mismatch();
+            if let Some(entry) = self.out.links.get_mut(id) {
+                match role {
+                    Role::Initiator => entry.link.begun_by_peer(),
+                    _ if acknowledges(view) => entry.link.mismatch(),
+                    _ => {}
+                }
             }
             self.handle_inside(now, id, source, view, received);
         }

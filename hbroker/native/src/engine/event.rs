@@ -122,7 +122,12 @@ impl Message {
 
     /// What it counts for in a bounded queue.
     pub fn bytes(&self) -> usize {
-        self.publish.len() + self.whole.as_ref().map_or(0, Bytes::len) + 64
+        Self::cost(self.publish.len() + self.whole.as_ref().map_or(0, Bytes::len))
+    }
+
+    /// What one of so many bytes counts for.
+    pub fn cost(bytes: usize) -> usize {
+        bytes + 64
     }
 }
 

@@ -21,6 +21,7 @@ use smallvec::SmallVec;
 use crate::Micros;
 use crate::config::Config;
 use crate::engine::blocks::Blocks;
+use crate::engine::bunch::{Bunch, Letter};
 use crate::engine::counters::{Counters, Drop};
 use crate::engine::event::Message;
 use crate::engine::fragment::{Added, Limits, Part, Reassembler, Receipt};
@@ -62,7 +63,7 @@ pub struct Inbox {
     told: Told,
     reassembler: Reassembler,
     abandoned: u64,
-    queue: VecDeque<Message>,
+    queue: VecDeque<Letter>,
     bytes: usize,
     limit: usize,
     unclaimed: Unclaimed,
@@ -132,13 +133,16 @@ impl Inbox {
         self.listeners.remove_session(SessionKey(listener));
         self.matched.clear();
         if gives_back {
-            let is_alone =
-                |message: &Message| message.owed.is_some() && message.subscriptions[..] == [listener];
+            let is_its = |letter: &Letter| {
+                let goes =
+                    |message: &Message| message.owed.is_some() && message.subscriptions[..] == [listener];
+                letter.alone().is_some_and(goes)
+            };
             let (unread, left): (VecDeque<_>, _) =
-                std::mem::take(&mut self.queue).into_iter().partition(is_alone);
+                std::mem::take(&mut self.queue).into_iter().partition(is_its);
             self.queue = left;
-            self.bytes -= unread.iter().map(Message::bytes).sum::<usize>();
-            let ids: Vec<_> = unread.iter().filter_map(|message| message.owed).collect();
+            self.bytes -= unread.iter().map(Letter::bytes).sum::<usize>();
+            let ids: Vec<_> = unread.iter().filter_map(|letter| letter.alone()?.owed).collect();
             self.give_back(now, &ids);
         }
     }
@@ -184,34 +188,49 @@ impl Inbox {
         if subscriptions.is_empty() {
             return;
         }
-        let bytes = Bytes::copy_from_slice(run.bytes);
-        let mut taken = 0;
-        for (start, end) in run.fields() {
-            if self.is_full() {
-                break;
-            }
-            taken += 1;
-            self.keep(Message {
-                publish: bytes.slice(start..end),
-                whole: None,
-                retained_for: None,
-                retain: false,
-                qos: 0,
-                subscriptions: subscriptions.clone(),
-                owed: None,
-            });
-        }
-        counters.messages_in += taken;
-        counters.drop_many(Drop::InboxFull, run.len() as u64 - taken);
+        let bunch = Bunch::of(run, subscriptions, self.limit.saturating_sub(self.bytes));
+        let taken = bunch.as_ref().map_or(0, Bunch::len);
+        counters.messages_in += taken as u64;
+        counters.drop_many(Drop::InboxFull, (run.len() - taken) as u64);
+        bunch.into_iter().for_each(|bunch| self.keep(Letter::Bunch(bunch)));
     }
 
     /// The next messages for the application.
     pub fn read(&mut self, limit: usize) -> Vec<Message> {
-        let count = self.queue.len().min(limit);
-        let read: Vec<Message> = self.queue.drain(..count).collect();
+        let mut read = Vec::new();
+        while read.len() < limit
+            && let Some(letter) = self.queue.pop_front()
+        {
+            match letter {
+                Letter::Message(message) => read.push(message),
+                Letter::Bunch(mut bunch) => {
+                    let left = limit - read.len();
+                    read.extend(std::iter::from_fn(|| bunch.take_first()).take(left));
+                    if !bunch.is_empty() {
+                        self.queue.push_front(Letter::Bunch(bunch));
+                    }
+                }
+            }
+        }
         self.bytes -= read.iter().map(Message::bytes).sum::<usize>();
         if self.reading_is_handling {
-            self.due.extend(read.iter().filter_map(|message| message.owed).flat_map(|id| self.held.take(id)));
+            self.take_over(&read);
+        }
+        read
+    }
+
+    /// As `read`, those together that came together; so it may be some more than `limit`.
+    pub fn read_letters(&mut self, limit: usize) -> Vec<Letter> {
+        let mut messages = 0;
+        let mut count = 0;
+        while messages < limit && count < self.queue.len() {
+            messages += self.queue[count].len();
+            count += 1;
+        }
+        let read: Vec<Letter> = self.queue.drain(..count).collect();
+        self.bytes -= read.iter().map(Letter::bytes).sum::<usize>();
+        if self.reading_is_handling {
+            self.take_over(read.iter().filter_map(Letter::alone));
         }
         read
     }
@@ -363,13 +382,19 @@ impl Inbox {
             subscriptions: wanted.iter().map(|listener| listener.session.0).collect(),
             owed: receipt.map(|_| id),
         };
-        self.keep(message);
+        self.keep(Letter::Message(message));
         Taken::Kept
     }
 
-    fn keep(&mut self, message: Message) {
-        self.bytes += message.bytes();
-        self.queue.push_back(message);
+    fn keep(&mut self, letter: Letter) {
+        self.bytes += letter.bytes();
+        self.queue.push_back(letter);
+    }
+
+    /// The application has these messages: they are to be acknowledged.
+    fn take_over<'a>(&mut self, messages: impl IntoIterator<Item = &'a Message>) {
+        let owed = messages.into_iter().filter_map(|message| message.owed);
+        self.due.extend(owed.flat_map(|id| self.held.take(id)));
     }
 
     fn find_matches(&mut self, topic: &str) {

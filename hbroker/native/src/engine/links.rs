@@ -177,6 +177,8 @@ pub struct Links {
     timers: BTreeSet<(Micros, LinkId)>,
     /// The incarnation that the peer of a link had that this side opened, and that is gone.
     past: HashMap<SocketAddr, u64, Keyed>,
+    /// No link that this side opened, and that is gone, had this number or a higher one.
+    first_number: u64,
     /// What the links counted that are gone.
     ended: LinkStats,
 }
@@ -196,6 +198,7 @@ impl Links {
             past: HashMap::with_hasher(hasher),
             dirty: Vec::new(),
             timers: BTreeSet::new(),
+            first_number: 1,
             ended: LinkStats::default(),
         }
     }
@@ -227,6 +230,7 @@ impl Links {
             self.by_session.remove(&entry.session);
         } else {
             self.by_address.remove(&entry.link.peer());
+            self.first_number = self.first_number.max(entry.link.next_number());
             self.remember(&entry.link);
         }
         Some(entry)
@@ -249,6 +253,11 @@ impl Links {
     /// The incarnation of this peer in the last link to it that ended.
     pub fn past(&self, peer: SocketAddr) -> Option<u64> {
         self.past.get(&peer).copied()
+    }
+
+    /// The number with which a link that this side opens begins: so what acknowledges a link before acknowledges nothing of it (§3.6).
+    pub fn first_number(&self) -> u64 {
+        self.first_number
     }
 
     /// What comes from this peer under this incarnation is of no link to come.

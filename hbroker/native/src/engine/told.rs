@@ -14,6 +14,12 @@ use crate::keyed::Keyed;
 const MOST: usize = 65_536;
 
 pub struct Told {
+    keyed: Keyed,
+    /// Made with the first: few clients of many ask for what is retained.
+    memory: Option<Box<Memory>>,
+}
+
+struct Memory {
     known: HashSet<(u64, MessageId), Keyed>,
     /// The same, the oldest first.
     order: VecDeque<(u64, MessageId)>,
@@ -21,19 +27,22 @@ pub struct Told {
 
 impl Told {
     pub fn new(seed: u64) -> Self {
-        Self { known: HashSet::with_hasher(Keyed::new(seed)), order: VecDeque::new() }
+        Self { keyed: Keyed::new(seed), memory: None }
     }
 
     /// Records that a listener gets a retained message. False: it has had it.
     pub fn is_news(&mut self, listener: u64, message: MessageId) -> bool {
-        let is_new = self.known.insert((listener, message));
+        let Memory { known, order } = &mut **self.memory.get_or_insert_with(|| {
+            Box::new(Memory { known: HashSet::with_hasher(self.keyed), order: VecDeque::new() })
+        });
+        let is_new = known.insert((listener, message));
         if is_new {
-            if self.order.len() == MOST
-                && let Some(oldest) = self.order.pop_front()
+            if order.len() == MOST
+                && let Some(oldest) = order.pop_front()
             {
-                self.known.remove(&oldest);
+                known.remove(&oldest);
             }
-            self.order.push_back((listener, message));
+            order.push_back((listener, message));
         }
         is_new
     }
@@ -59,7 +68,8 @@ mod tests {
         for sequence in 0..=MOST as u64 {
             assert!(told.is_news(1, (7, sequence)));
         }
-        assert_eq!((told.known.len(), told.order.len()), (MOST, MOST));
+        let memory = told.memory.as_ref().expect("it was made with the first");
+        assert_eq!((memory.known.len(), memory.order.len()), (MOST, MOST));
         assert!(!told.is_news(1, (7, 1)));
         assert!(told.is_news(1, (7, 0)));
     }

@@ -10,6 +10,7 @@ use super::{Common, Hive, Identity};
 use crate::Micros;
 use crate::config::Config;
 use crate::endpoint::Endpoint;
+use crate::endpoint::worker::Worker;
 use crate::engine::event::Event;
 use crate::engine::held::MessageId;
 use crate::engine::{Engine, Shared};
@@ -40,6 +41,22 @@ impl HiveCore {
             first.open_member(common.config.clone());
         }
         Ok(Self { endpoint: Endpoint::new(hives, listen)?, common })
+    }
+
+    /// As `on_threads` for one worker, which the caller drives, step by step, and drops before the core is.
+    ///
+    /// # Errors
+    /// The address cannot be bound.
+    pub fn without_thread(
+        config: Config,
+        listen: SocketAddr,
+        sink: Box<dyn MessageSink>,
+    ) -> io::Result<(Self, Worker<Hive>)> {
+        let common = Arc::new(Common::new(config, 1));
+        let mut hive = Hive::new(0, Arc::clone(&common), sink);
+        hive.open_member(common.config.clone());
+        let (endpoint, worker) = Endpoint::without_thread(hive, listen)?;
+        Ok((Self { endpoint, common }, worker))
     }
 
     /// The threads and sockets.

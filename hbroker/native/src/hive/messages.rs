@@ -10,13 +10,15 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 
 use crate::Micros;
+use crate::endpoint::worker::Errand;
+use crate::engine::bunch::Letter;
 use crate::engine::event::Message;
 use crate::link_id::MemberId;
 
 /// Takes members' messages.
 pub trait MessageSink: Send + 'static {
     /// Takes messages of one member, in their order.
-    fn take(&mut self, now: Micros, member: MemberId, messages: Vec<Message>);
+    fn take(&mut self, now: Micros, member: MemberId, letters: Vec<Letter>);
     /// The turn is over: what was gathered is to go on its way.
     fn flush(&mut self, _now: Micros) {}
     /// What became of a message of `QoS` 1 or 2 that the first member published (`reason`: a `Reason` of the wire protocol). False: it is
@@ -31,6 +33,10 @@ pub trait MessageSink: Send + 'static {
     /// Whether somebody is to be woken to read.
     fn has_output(&self) -> bool {
         false
+    }
+    /// What follows from what it took, once the hive is free again.
+    fn errand(&self) -> Option<Arc<dyn Errand>> {
+        None
     }
 }
 
@@ -61,10 +67,11 @@ impl Mailbox {
 }
 
 impl MessageSink for Mailbox {
-    fn take(&mut self, _now: Micros, member: MemberId, messages: Vec<Message>) {
-        let mut letters = self.0.lock();
-        letters.bytes += messages.iter().map(Message::bytes).sum::<usize>();
-        letters.queue.extend(messages.into_iter().map(|message| (member, message)));
+    fn take(&mut self, _now: Micros, member: MemberId, letters: Vec<Letter>) {
+        let mut own = self.0.lock();
+        own.bytes += letters.iter().map(Letter::bytes).sum::<usize>();
+        own.queue
+            .extend(letters.into_iter().flat_map(Letter::into_messages).map(|message| (member, message)));
     }
 
     fn is_full(&self) -> bool {

@@ -11,6 +11,8 @@ pub struct LinkConfig {
     pub incarnation: u64,
     /// The peer's incarnation in the link with it before this one: what comes under it is late.
     pub past: Option<u64>,
+    /// The number of the first datagram. Where this end opens the link, no link of its that ended had it (§3.6).
+    pub first_number: u64,
     /// Bytes of the largest bundle, on a path that carries it (`mtu`). A packet that is larger leaves alone.
     pub max_datagram: usize,
     /// Bytes that may wait: so many of unreliable packets, and as many of reliable ones.
@@ -46,6 +48,8 @@ pub enum Arrival {
     Duplicate,
     /// A late datagram of a link before this one: drop it.
     Past,
+    /// It acknowledges what was never sent: drop it (RFC 9000 §13.1).
+    Unsent,
     /// The peer's incarnation changed: the link is over (§3.6).
     Restarted,
 }

@@ -99,6 +99,7 @@ mod tests {
             session: 1,
             incarnation: 1,
             past: None,
+            first_number: 1,
             max_datagram: 1_200,
             queue_bytes: 0,
             keep_alive: KEEP_ALIVE,

@@ -83,16 +83,16 @@ pub enum Admission {
 }
 
 impl<C> Recovery<C> {
-    /// `longest_probe_wait` bounds the doubling of the waits between probes.
-    pub fn new(max_datagram: usize, longest_probe_wait: Micros) -> Self {
+    /// `first` is the number of the first datagram. `longest_probe_wait` bounds the doubling of the waits between probes.
+    pub fn new(first: u64, max_datagram: usize, longest_probe_wait: Micros) -> Self {
         Self {
-            flight: Flight::default(),
+            flight: Flight::after(first - 1),
             largest_acknowledged: 0,
             loss_deadline: None,
             probing: Probing::new(longest_probe_wait),
             waiting_since: None,
             first_sample_at: None,
-            path_start: 1,
+            path_start: first,
             rtt: RttEstimator::new(),
             congestion: Cubic::new(max_datagram),
             pacer: Pacer::default(),
@@ -111,13 +111,11 @@ impl<C> Recovery<C> {
     ) -> Self {
         let rtt = landed.rtt();
         let mut recovery = Self {
-            flight: Flight::after(landed.settled),
-            path_start: landed.settled + 1,
             first_sample_at: rtt.is_measured().then_some(0),
             rtt,
             congestion,
             pacer: landed.pacer,
-            ..Self::new(max_datagram, longest)
+            ..Self::new(landed.settled + 1, max_datagram, longest)
         };
         if let Some(Flying { at, size, acknowledged_through }) = landed.flying {
             let contents = contents(acknowledged_through);
@@ -138,7 +136,7 @@ impl<C> Recovery<C> {
     }
 
     /// Takes an acknowledgement: the largest number, the inclusive ranges from the highest down, and how long the peer
-    /// held it back. One of a datagram that was never sent is ignored.
+    /// held it back. All of them were sent.
     pub fn on_acknowledgement(
         &mut self,
         now: Micros,
@@ -147,9 +145,7 @@ impl<C> Recovery<C> {
         delay: Micros,
         mut acknowledged: impl FnMut(Sent<C>),
     ) {
-        if largest >= self.next_number() {
-            return;
-        }
+        debug_assert!(largest < self.next_number());
         let outstanding = self.flight.outstanding();
         let first = self.flight.numbers().start;
         for (low, high) in ranges {
@@ -383,7 +379,7 @@ mod tests {
     }
 
     fn sent(count: u64, interval: Micros) -> Recovery<u64> {
-        let mut recovery = Recovery::new(1_200, LONGEST);
+        let mut recovery = Recovery::new(1, 1_200, LONGEST);
         for number in 1..=count {
             recovery.on_sent(datagram(number * interval, number));
         }
@@ -416,7 +412,7 @@ mod tests {
 
     #[test]
     fn a_lost_try_of_a_size_is_no_congestion() {
-        let mut recovery = Recovery::new(1_200, LONGEST);
+        let mut recovery = Recovery::new(1, 1_200, LONGEST);
         for number in 1..=5 {
             recovery.on_sent(Sent { tries_size: number == 1, ..datagram(number * 10, number) });
         }
@@ -455,10 +451,8 @@ mod tests {
     }
 
     #[test]
-    fn an_acknowledgement_of_the_unsent_is_ignored() {
+    fn what_was_acknowledged_before_is_ignored() {
         let mut recovery = sent(2, 10);
-        assert!(acknowledge(&mut recovery, 100, &[(1, 3)]).is_empty());
-        assert!(acknowledge(&mut recovery, 100, &[(1, u64::MAX)]).is_empty());
         assert_eq!(acknowledge(&mut recovery, 100, &[(0, 2)]), [1, 2]);
         assert!(acknowledge(&mut recovery, 100, &[(0, 2)]).is_empty());
     }

@@ -94,7 +94,7 @@ impl AtRest {
     /// The link that it was. `config`: what all links of this end have in common.
     pub fn wake(&mut self, session: u64, config: &LinkConfig) -> Link {
         let (incarnation, role) = (self.incarnation, self.role);
-        let config = LinkConfig { session, incarnation, role, past: None, ..config.clone() };
+        let config = LinkConfig { session, incarnation, role, past: None, first_number: 1, ..config.clone() };
         let (congestion, mtu) = match self.path.take() {
             Some(path) => (path.congestion, path.mtu),
             None => {
@@ -110,6 +110,7 @@ impl AtRest {
             is_established: true,
             is_answered: self.is_answered,
             is_mismatched: false,
+            awaits_answer: false,
             lineage: Lineage::of(self.peer_incarnation),
             acks: Acks::from_rest(self.heard),
             arrivals: Arrivals::after(self.arrived),

@@ -179,8 +179,9 @@ impl Link {
     /// Returns the highest number that the header acknowledges; 0: none. `more`: ranges that it has room for, beside one.
     fn put_header(&mut self, now: Micros, number: u64, more: usize, out: &mut Vec<u8>) -> u64 {
         let mut ranges: SmallVec<[(u64, u64); 8]> = SmallVec::new();
-        // What carries a token may begin a link at the peer, which is to see whether it is of this one (§3.6).
-        if self.acks.is_pending() || !self.token.is_empty() {
+        // What carries a token may begin a link at the peer, which is to see whether it is of this one; and who opened a link takes nothing
+        // that does not acknowledge something, before anything did (§3.6).
+        if self.acks.is_pending() || !self.token.is_empty() || !self.is_answered {
             ranges.extend(self.acks.received().descending().take(1 + more.min(MOST_ACK_RANGES - 1)));
             self.acks.on_sent();
         }

@@ -154,6 +154,7 @@ fn an_adopted_link_needs_no_token() {
     let mut pair = Pair::new(1, Faults { delay: 1_000, ..Faults::default() });
     pair.links[1] = Link::new(config(1, Role::Adopter), pair.links[0].peer(), Vec::new(), 0);
     pair.links[1].peer = pipe::address(0);
+    pair.links[0].begun_by_peer();
     assert!(!pair.links[1].is_established());
     pair.queue_reliable(1, Chain::Control, 0, 10);
     pair.run_until_quiet(10 * SECOND);
@@ -293,6 +294,7 @@ fn a_large_packet_leaves_alone() {
 fn a_full_body_fits_a_bundle_beside_the_largest_header() {
     let token = vec![9; 21];
     let mut link = Link::new(config(u64::MAX, Role::Initiator), pipe::address(1), token, 0);
+    link.begun_by_peer();
     for gap in 1..=64 {
         let header = Header { number: gap << 57, ..Header::default() };
         assert_eq!(link.handle_header(0, &header, pipe::address(1)), Arrival::Fresh);
@@ -307,18 +309,78 @@ fn a_full_body_fits_a_bundle_beside_the_largest_header() {
     assert_eq!(link.recovery.next_number() - 1, 2);
 }
 
+/// What a link sends now.
+fn sent(link: &mut Link, now: Micros) -> Vec<Vec<u8>> {
+    let mut out = crate::core::Datagrams::default();
+    link.poll_transmit(now, &mut out);
+    out.sent.into_iter().map(|(_, datagram)| datagram).collect()
+}
+
+/// An acknowledgement, as the peer reads it.
+fn acknowledgement(incarnation: u64, number: u64, ranges: &[(u64, u64)]) -> Vec<u8> {
+    let ack = Some(wire::AckOut { delay_us: 0, ranges });
+    let mut out = Vec::new();
+    wire::put_header(&mut out, &wire::HeaderOut { session: 7, incarnation, number, ack, token: &[] });
+    out
+}
+
 #[test]
 fn what_may_begin_a_link_tells_whether_its_sender_has_one() {
     let mut link = Link::new(config(1, Role::Initiator), pipe::address(1), vec![9; 21], 0);
+    link.begun_by_peer();
     let header = Header { number: 1, ..Header::default() };
     assert_eq!(link.handle_header(0, &header, pipe::address(1)), Arrival::Fresh);
     link.finish_datagram(0, 1, 100, true, true);
     for now in 1..4 {
         link.queue_unreliable(&body(1, 50), None).unwrap();
-        let mut sent = crate::core::Datagrams::default();
-        link.poll_transmit(now, &mut sent);
-        let [(_, datagram)] = &sent.sent[..] else { panic!("one datagram") };
+        let sent = sent(&mut link, now);
+        let [datagram] = &sent[..] else { panic!("one datagram") };
         let view = wire::DatagramView::parse(datagram).expect("it is whole");
         assert!(!view.header.token.is_empty() && view.header.ack.is_some(), "{now}");
+    }
+}
+
+#[test]
+fn who_opened_a_link_takes_nothing_before_its_own_datagrams_are_acknowledged() {
+    let config = LinkConfig { first_number: 10, ..config(1, Role::Initiator) };
+    let mut link = Link::new(config, pipe::address(1), vec![9; 21], 0);
+    link.queue_reliable(Chain::Topic(1), body(1, 900).into(), None).unwrap();
+    link.queue_reliable(Chain::Topic(1), body(2, 900).into(), None).unwrap();
+    let numbers = sent(&mut link, 0)
+        .iter()
+        .map(|datagram| wire::DatagramView::parse(datagram).unwrap().header.number)
+        .collect::<Vec<_>>();
+    assert_eq!(numbers, [10, 11]);
+    let former: [&[(u64, u64)]; 4] = [&[], &[(1, 9)], &[(11, 11), (9, 9)], &[(10, 12)]];
+    for (ranges, number) in former.iter().zip(1..) {
+        let datagram = acknowledgement(5, number, ranges);
+        let view = wire::DatagramView::parse(&datagram).unwrap();
+        assert_eq!(link.handle_header(1, &view.header, pipe::address(1)), Arrival::Past, "{ranges:?}");
+        assert_eq!((link.peer_incarnation(), link.recovery.in_flight() > 1_800), (None, true));
+    }
+    for (number, ranges, arrival) in [(1, (11, 11), Arrival::Fresh), (2, (10, 12), Arrival::Unsent)] {
+        let datagram = acknowledgement(6, number, &[ranges]);
+        let view = wire::DatagramView::parse(&datagram).unwrap();
+        assert_eq!(link.handle_header(2, &view.header, pipe::address(1)), arrival);
+        assert_eq!((link.peer_incarnation(), link.is_established()), (Some(6), true));
+    }
+}
+
+#[test]
+fn who_was_called_acknowledges_in_each_datagram_until_it_is_heard() {
+    let mut link = Link::new(config(1, Role::Acceptor), pipe::address(0), Vec::new(), 0);
+    let header = Header { number: 1, ..Header::default() };
+    assert_eq!(link.handle_header(0, &header, pipe::address(0)), Arrival::Fresh);
+    link.finish_datagram(0, 1, 100, true, true);
+    for (now, is_heard) in [(1, false), (2, false), (3, true)] {
+        if is_heard {
+            let datagram = acknowledgement(0, 2, &[(1, 2)]);
+            let view = wire::DatagramView::parse(&datagram).unwrap();
+            assert_eq!(link.handle_header(now, &view.header, pipe::address(0)), Arrival::Fresh);
+        }
+        link.queue_unreliable(&body(1, 50), None).unwrap();
+        let sent = sent(&mut link, now);
+        let view = wire::DatagramView::parse(&sent[0]).unwrap();
+        assert_eq!(view.header.ack.is_some(), !is_heard);
     }
 }

@@ -37,6 +37,8 @@ pub struct Access {
 #[derive(Clone)]
 struct Known {
     rules: Arc<[Rule]>,
+    /// What the first rule says of all topics but those that begin with `$`, if it is about all of them.
+    all: [Option<bool>; 2],
     keyed: Keyed,
     answers: [Answer; SLOTS],
 }
@@ -64,7 +66,8 @@ impl AccessList {
     /// For one client.
     pub fn access(&self) -> Access {
         let rules = Arc::clone(&self.rules);
-        Access { list: Some(Box::new(Known { rules, keyed: self.keyed, answers: Default::default() })) }
+        let all = [Act::Read, Act::Write].map(|act| of_all(&rules, act));
+        Access { list: Some(Box::new(Known { rules, all, keyed: self.keyed, answers: Default::default() })) }
     }
 }
 
@@ -82,6 +85,11 @@ impl Access {
 
 impl Known {
     fn may(&mut self, act: Act, topic: &str) -> bool {
+        if let Some(answer) = self.all[act as usize]
+            && !topic.starts_with('$')
+        {
+            return answer;
+        }
         let hash = self.keyed.hash_bytes(topic.as_bytes());
         let answer = &mut self.answers[hash as usize % SLOTS];
         if answer.topic != hash {
@@ -93,9 +101,18 @@ impl Known {
 }
 
 fn decide(rules: &[Rule], act: Act, topic: &str) -> bool {
-    let speaks = |rule: &&Rule| if act == Act::Read { rule.read } else { rule.write };
-    let first = rules.iter().filter(speaks).find(|rule| topic::matches(&rule.filter, topic));
+    let first = of_act(rules, act).find(|rule| topic::matches(&rule.filter, topic));
     first.is_some_and(|rule| rule.allow)
+}
+
+/// What is decided for all topics alike that do not begin with `$` (MQTT 5 §4.7.2).
+fn of_all(rules: &[Rule], act: Act) -> Option<bool> {
+    of_act(rules, act).next().filter(|rule| rule.filter == "#").map(|rule| rule.allow)
+}
+
+/// The rules that speak of an act.
+fn of_act(rules: &[Rule], act: Act) -> impl Iterator<Item = &Rule> {
+    rules.iter().filter(move |rule| if act == Act::Read { rule.read } else { rule.write })
 }
 
 #[cfg(test)]
@@ -126,6 +143,17 @@ mod tests {
         }
         assert!(Access::default().may_write("anything") && Access::default().may_read("anything"));
         assert!(!AccessList::new(Vec::new(), 1).access().may_read("a"));
+    }
+
+    #[test]
+    fn a_first_rule_about_all_topics_is_not_about_those_of_the_system() {
+        let rules = vec![rule(true, "rw", "#"), rule(false, "rw", "a"), rule(true, "r", "$SYS/#")];
+        let mut access = AccessList::new(rules.clone(), 1).access();
+        assert!(access.may_write("a") && access.may_read("a") && access.may_write(""));
+        assert!(access.may_read("$SYS/x") && !access.may_write("$SYS/x") && !access.may_read("$else"));
+        let refused = vec![rule(false, "w", "#"), rule(true, "rw", "a")];
+        let mut access = AccessList::new(refused, 1).access();
+        assert!(!access.may_write("a") && access.may_read("a") && !access.may_read("b"));
     }
 
     #[test]

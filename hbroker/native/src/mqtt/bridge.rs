@@ -7,7 +7,9 @@ use bytes::Bytes;
 
 use crate::Micros;
 use crate::endpoint::station;
+use crate::endpoint::worker::Errand;
 use crate::engine::Unpublishable;
+use crate::engine::bunch::{Bunch, Letter};
 use crate::engine::event::Message as Arrived;
 use crate::hive::Hive;
 use crate::hive::core::HiveCore;
@@ -22,6 +24,7 @@ use crate::mqtt::network::{Network, Outgoing, Visit};
 use crate::mqtt::news::SessionHandle;
 use crate::mqtt::office::{Office, Round};
 use crate::mqtt::reason::Reason;
+use crate::mqtt::series::Series;
 use crate::wire::{PublishOut, PublishView};
 
 /// The member that publishes everything.
@@ -99,23 +102,34 @@ impl Sorter {
 }
 
 impl MessageSink for Sorter {
-    fn take(&mut self, now: Micros, member: MemberId, messages: Vec<Arrived>) {
+    fn take(&mut self, now: Micros, member: MemberId, letters: Vec<Letter>) {
         let mut own = Vec::new();
         self.timed.set(self.office.timed.load(Ordering::Relaxed));
-        let mut round = self.office.round(now);
-        for message in messages {
-            if round.has_any(&message.subscriptions) {
-                let sample = self.timed.is_due().then(|| Sample::new(now));
-                hand_on(&mut round, &mut self.topic, member, &message, sample);
-                continue;
-            }
-            let fields = message.view();
-            if member == SHARED && message.id(&fields).0 != self.publisher {
-                own.push(message);
-            } else if message.qos > 0 && (member == SHARED || !round.has_left(&message.subscriptions)) {
-                // The gateway itself said it, or its listener has gone. Where the session has gone with it nobody has had the
-                // message: its owner keeps it.
-                round.decline(ticket(member, &message, &fields));
+        let mut round = self.office.network_round(now);
+        for letter in letters {
+            let letter = match letter {
+                Letter::Bunch(bunch) if bunch.origin.is_some() && round.has_any(&bunch.subscriptions) => {
+                    let timed = self.timed.due_among(bunch.len() as u32);
+                    let samples = timed.map(|place| (place, Arc::new(Sample::new(now))));
+                    hand_bunch_on(&mut round, &mut self.topic, bunch, samples);
+                    continue;
+                }
+                other => other,
+            };
+            for message in letter.into_messages() {
+                if round.has_any(&message.subscriptions) {
+                    let sample = self.timed.is_due().then(|| Arc::new(Sample::new(now)));
+                    hand_on(&mut round, &mut self.topic, member, &message, sample);
+                    continue;
+                }
+                let fields = message.view();
+                if member == SHARED && message.id(&fields).0 != self.publisher {
+                    own.push(Letter::Message(message));
+                } else if message.qos > 0 && (member == SHARED || !round.has_left(&message.subscriptions)) {
+                    // The gateway itself said it, or its listener has gone. Where the session has gone with it nobody has had the
+                    // message: its owner keeps it.
+                    round.decline(ticket(member, &message, &fields));
+                }
             }
         }
         drop(round);
@@ -134,7 +148,7 @@ impl MessageSink for Sorter {
         if self.answers.is_empty() {
             return;
         }
-        let mut round = self.office.round(now);
+        let mut round = self.office.network_round(now);
         for (session, key, reason) in self.answers.drain(..) {
             round.answer(session, key, reason);
         }
@@ -147,6 +161,10 @@ impl MessageSink for Sorter {
     fn has_output(&self) -> bool {
         self.own.has_output()
     }
+
+    fn errand(&self) -> Option<Arc<dyn Errand>> {
+        Some(Arc::clone(&self.office) as _)
+    }
 }
 
 fn ticket(member: MemberId, message: &Arrived, fields: &PublishView<'_>) -> Ticket {
@@ -158,12 +176,10 @@ fn hand_on(
     topic: &mut Arc<str>,
     member: MemberId,
     arrived: &Arrived,
-    sample: Option<Sample>,
+    sample: Option<Arc<Sample>>,
 ) {
     let fields = arrived.view();
-    if **topic != *fields.topic {
-        *topic = Arc::from(fields.topic);
-    }
+    turn_to(topic, fields.topic);
     let ticket = ticket(member, arrived, &fields);
     let mut message = Message::from_network(&fields, Arc::clone(topic), arrived.payload(&fields));
     (message.id, message.qos, message.sample) = (ticket.message, arrived.qos, sample);
@@ -174,6 +190,23 @@ fn hand_on(
         origin: fields.origin,
         listeners: &arrived.subscriptions,
     });
+}
+
+fn hand_bunch_on(
+    round: &mut Round<'_>,
+    topic: &mut Arc<str>,
+    bunch: Bunch,
+    samples: impl Iterator<Item = (u32, Arc<Sample>)>,
+) {
+    turn_to(topic, bunch.topic());
+    let (origin, listeners) = (bunch.origin.unwrap_or(0), bunch.subscriptions.clone());
+    round.series(Series::new(Arc::clone(topic), bunch, samples), origin, &listeners);
+}
+
+fn turn_to(topic: &mut Arc<str>, to: &str) {
+    if **topic != *to {
+        *topic = Arc::from(to);
+    }
 }
 
 /// What the network's `Reason` is in PUBACK and PUBREC (§3.4.2.1).

@@ -25,8 +25,10 @@ use crate::mqtt::codec::answers::{Manner, put_auth, put_disconnect, put_refusal,
 use crate::mqtt::codec::frame::kind;
 use crate::mqtt::encoder::Encoder;
 use crate::mqtt::event::{Cause, Closed, Event, Upper};
+use crate::mqtt::message::Terms;
 use crate::mqtt::packets::{Auth, Farewell, Version};
 use crate::mqtt::reason::Reason;
+use crate::mqtt::series::Series;
 use crate::mqtt::session::{Channel, Delivery, NEVER, Session};
 use crate::mqtt::settings::ListenerSettings;
 use crate::mqtt::throttle::Throttle;
@@ -260,6 +262,27 @@ impl Connection {
         };
         if !is_kept {
             self.disconnect(turn, &Reason::QUOTA_EXCEEDED.into(), upper);
+        }
+    }
+
+    /// Messages of `QoS` 0 for the client that came together.
+    pub fn deliver_series(
+        &mut self,
+        turn: &mut Turn<'_>,
+        series: &Arc<Series>,
+        terms: &Terms,
+        encoder: &mut Encoder,
+        upper: &mut impl Upper,
+    ) {
+        if self.state == State::Open
+            && let Some(session) = &mut self.session
+            && session.deliver_series_over(turn, &mut self.channel, series, terms, encoder)
+        {
+            return;
+        }
+        for message in series.messages() {
+            let delivery = Delivery { message, terms: terms.clone(), claim: None };
+            self.deliver(turn, delivery, encoder, upper);
         }
     }
 

@@ -10,6 +10,7 @@ use crate::Micros;
 use crate::mqtt::io::output::Output;
 use crate::mqtt::message::{Alias, Message, Shape};
 use crate::mqtt::packets::Version;
+use crate::mqtt::series::Series;
 
 /// A packet that is larger costs its copying, and is written straight to each client.
 const MOST_BYTES: usize = 16_384;
@@ -19,10 +20,16 @@ const MOST_SHAPES: usize = 16;
 /// The encodings of the message in hand; one for each worker.
 #[derive(Default)]
 pub struct Encoder {
-    message: Option<Arc<Message>>,
+    inhand: Option<InHand>,
     now: Micros,
     bytes: Vec<u8>,
     encodings: Vec<Encoding>,
+}
+
+/// What is encoded.
+enum InHand {
+    Message(Arc<Message>),
+    Series(Arc<Series>),
 }
 
 struct Encoding {
@@ -63,18 +70,38 @@ impl Encoder {
         }
     }
 
+    /// Appends PUBLISH for each of the messages, as [`Series::put`] does.
+    pub fn put_series(&mut self, out: &mut Output, series: &Arc<Series>, shape: &Shape<'_>) {
+        let is_same = matches!(&self.inhand, Some(InHand::Series(known)) if Arc::ptr_eq(known, series));
+        if !is_same {
+            self.clear();
+            self.inhand = Some(InHand::Series(Arc::clone(series)));
+        }
+        let known = self.encodings.iter().find(|encoding| encoding.is(shape));
+        let is_common = shape.alias == Alias::None && (known.is_some() || self.encodings.len() < MOST_SHAPES);
+        if !is_common {
+            return series.put(out, shape);
+        }
+        let range = known.map(|encoding| encoding.range.clone()).unwrap_or_else(|| {
+            let start = self.bytes.len();
+            series.put(&mut self.bytes, shape);
+            self.keep(shape, start, 0)
+        });
+        out.extend_from_slice(&self.bytes[range]);
+    }
+
     /// Forgets the message: between turns nothing is kept alive.
     pub fn clear(&mut self) {
-        self.message = None;
+        self.inhand = None;
         self.bytes.clear();
         self.encodings.clear();
     }
 
     fn turn_to(&mut self, now: Micros, message: &Arc<Message>) {
-        let is_same = self.message.as_ref().is_some_and(|known| Arc::ptr_eq(known, message));
+        let is_same = matches!(&self.inhand, Some(InHand::Message(known)) if Arc::ptr_eq(known, message));
         if !is_same || (self.now != now && message.expires < Micros::MAX) {
             self.clear();
-            self.message = Some(Arc::clone(message));
+            self.inhand = Some(InHand::Message(Arc::clone(message)));
             self.now = now;
         }
     }
@@ -82,15 +109,22 @@ impl Encoder {
     fn encode(&mut self, message: &Message, shape: &Shape<'_>) -> usize {
         let start = self.bytes.len();
         let packet_id = message.put(&mut self.bytes, self.now, shape, 0);
+        self.keep(shape, start, packet_id);
+        self.encodings.len() - 1
+    }
+
+    /// Remembers what was written from `start` on.
+    fn keep(&mut self, shape: &Shape<'_>, start: usize, packet_id: usize) -> Range<usize> {
+        let range = start..self.bytes.len();
         self.encodings.push(Encoding {
             version: shape.version,
             qos: shape.qos,
             retain: shape.retain,
             identifiers: shape.identifiers.into(),
-            range: start..self.bytes.len(),
+            range: range.clone(),
             packet_id,
         });
-        self.encodings.len() - 1
+        range
     }
 }
 

@@ -4,7 +4,7 @@
 //! network's thread) does so under this table's lock and posts to the workers before it lets go; whoever moves a session changes its
 //! place under the same lock. So a session gets its messages in order, wherever it is.
 //!
-//! Who needs several locks takes the network's first, then this one, then a mailbox's.
+//! Who needs several locks takes that of a worker first, then the network's, then this one, then a mailbox's.
 
 mod traffic;
 
@@ -22,6 +22,7 @@ use crate::mqtt::io::connections::ConnectionId;
 use crate::mqtt::message::{Message, Terms};
 use crate::mqtt::news::SessionHandle;
 use crate::mqtt::reason::Reason;
+use crate::mqtt::series::Series;
 use crate::mqtt::session::{Delivery, Session};
 use crate::mqtt::slate::Weight;
 
@@ -298,13 +299,58 @@ impl Fanout {
         let (qos, message) = (message.qos, Arc::new(message));
         // Nobody but this has the claim of a message that nobody gets: it is released when it is dropped here.
         let claim = ticket.filter(|_| qos > 0).map(|ticket| Claim::new(ticket, &self.releases));
+        self.hand_out(now, &message, claim, recipients, batches);
+    }
+
+    fn hand_out(
+        &mut self,
+        now: Micros,
+        message: &Arc<Message>,
+        claim: Option<Claim>,
+        recipients: Recipients,
+        batches: &mut Batches,
+    ) {
         for Recipient { session, terms, held_by } in recipients {
             let claim = claim.clone().filter(|_| terms.qos > 0);
-            let delivery = Delivery { message: Arc::clone(&message), terms, claim };
+            let delivery = Delivery { message: Arc::clone(message), terms, claim };
             match held_by {
                 None => self.hand(now, session, What::Message(delivery), batches),
                 Some(listener) => self.hold(listener, delivery),
             }
+        }
+    }
+
+    /// Gives messages of `QoS` 0 that came together to all whom they are for, as `route` does each.
+    pub fn route_series(
+        &mut self,
+        now: Micros,
+        series: Series,
+        origin: u64,
+        listeners: &[u64],
+        batches: &mut Batches,
+    ) {
+        let is_held = |id| self.listeners.get(id).is_some_and(|listener: &Listener| listener.hold.is_some());
+        let mut known = None;
+        if !listeners.iter().any(is_held) {
+            let recipients = self.recipients(series.common(), false, origin, listeners);
+            // Who gets copies gets those of a message behind one another.
+            let is_only = |(place, one): (usize, &Recipient)| {
+                self.sessions.get(&one.session).is_some_and(|seat| seat.found.1 == place)
+            };
+            if recipients.iter().enumerate().all(is_only) {
+                self.routed += series.len() as u64 - 1;
+                let series = Arc::new(series);
+                for Recipient { session, terms, .. } in recipients {
+                    self.hand(now, session, What::Series(Arc::clone(&series), terms), batches);
+                }
+                return;
+            }
+            known = Some(recipients);
+        }
+        for message in series.messages() {
+            let found = known.take();
+            let recipients = found.unwrap_or_else(|| self.recipients(&message, false, origin, listeners));
+            self.hand_out(now, &message, None, recipients, batches);
         }
     }
 
@@ -388,6 +434,13 @@ impl Fanout {
                     self.changed = true;
                     if !session.deliver(now, delivery, &mut self.counters) {
                         self.overflowed.push(handle);
+                    }
+                }
+                What::Series(series, terms) => {
+                    for message in series.messages() {
+                        let delivery = Delivery { message, terms: terms.clone(), claim: None };
+                        // At QoS 0 nothing waits for who is away.
+                        _ = session.deliver(now, delivery, &mut self.counters);
                     }
                 }
                 What::Answer(key, reason) => {

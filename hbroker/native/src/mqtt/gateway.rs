@@ -27,6 +27,7 @@ use crate::mqtt::counters::Drop as Loss;
 use crate::mqtt::fanout::{Incoming, Options};
 use crate::mqtt::io::Server;
 use crate::mqtt::io::connections::ConnectionId;
+use crate::mqtt::io::desk::Post;
 use crate::mqtt::io::listener::Settings;
 use crate::mqtt::message::Message;
 use crate::mqtt::network::{Network, Visit};
@@ -70,7 +71,10 @@ impl Gateway {
             Clients::new(worker, Arc::clone(&hive), Arc::clone(&office), slate)
         };
         let server = Server::start(workers, fleet.clock, clients)?;
-        office.introduce(fleet, server.mailboxes());
+        office.introduce(
+            fleet,
+            server.desks().iter().map(|desk| Arc::clone(desk) as Arc<dyn Post<Command>>).collect(),
+        );
         Ok(Self { hive, office, server, seed, slates })
     }
 

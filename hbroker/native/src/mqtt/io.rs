@@ -1,8 +1,8 @@
 //! Connections over TCP: sockets, threads and layers, and nothing of MQTT.
 //!
 //! A [`Server`] has N [`worker`]s, each a thread with its own poll and its own socket for each [`listener`] (`SO_REUSEPORT`), so that a
-//! connection belongs to one thread from accept to close and no lock lies on its path. What runs on the connections is a
-//! [`protocol`]. Between the socket and the protocol lies a [`transport`], sans-IO: PROXY header, TLS, WebSocket, in any stack, or none.
+//! connection belongs to one worker from accept to close. A worker is its thread's for as long as that is up; while it sleeps another may
+//! stand in for it at its [`desk`]. What runs on the connections is a [`protocol`]. Between the socket and the protocol lies a [`transport`], sans-IO: PROXY header, TLS, WebSocket, in any stack, or none.
 //!
 //! An idle connection costs its entry and no buffer: reading goes through one buffer for each worker, and an [`output`] that is
 //! empty holds nothing. A client that does not read stalls alone: from its bound on its connection is not read either, and the
@@ -14,6 +14,7 @@ mod arrivals;
 pub mod connection;
 pub mod connections;
 pub mod counters;
+pub mod desk;
 mod doors;
 pub mod listener;
 pub mod mailbox;
@@ -35,11 +36,10 @@ use parking_lot::Mutex;
 
 use crate::Micros;
 use crate::endpoint::fleet::Clock;
-use crate::mqtt::io::counters::Counters;
+use crate::mqtt::io::desk::Desk;
 use crate::mqtt::io::listener::{Listener, Settings};
-use crate::mqtt::io::mailbox::Mailbox;
 use crate::mqtt::io::protocol::Protocol;
-use crate::mqtt::io::worker::{Order, Worker};
+use crate::mqtt::io::worker::Order;
 
 /// More than any machine has processors for, and what a connection's id has room for.
 pub const MOST_WORKERS: usize = 128;
@@ -47,16 +47,10 @@ pub const MOST_WORKERS: usize = 128;
 /// Threads that run a protocol on connections, until it is shut down or dropped.
 pub struct Server<P: Protocol> {
     clock: Clock,
-    desks: Vec<Desk<P>>,
+    desks: Vec<Arc<Desk<P>>>,
     listeners: Mutex<Vec<Arc<Listener>>>,
     threads: Mutex<Vec<JoinHandle<()>>>,
     fault: Arc<Mutex<Option<String>>>,
-}
-
-/// A worker as other threads see it.
-struct Desk<P: Protocol> {
-    mailbox: Arc<Mailbox<Order<P::Command>>>,
-    counters: Arc<Counters>,
 }
 
 impl<P: Protocol> Server<P> {
@@ -69,10 +63,11 @@ impl<P: Protocol> Server<P> {
         let (mut desks, mut threads) = (Vec::new(), Vec::new());
         for index in 0..workers.clamp(1, MOST_WORKERS) {
             let number = u8::try_from(index).unwrap_or(u8::MAX);
-            let worker = Worker::new(number, make(number), clock)?;
-            desks.push(Desk { mailbox: worker.mailbox(), counters: worker.counters() });
+            let (desk, poll) = Desk::new(number, make(number), clock)?;
+            let desk = Arc::new(desk);
+            desks.push(Arc::clone(&desk));
             let farewell = Farewell { worker: number, fault: Arc::clone(&fault), clean: false };
-            let run = move || farewell.say(worker.run());
+            let run = move || farewell.say(desk.run(poll));
             threads.push(thread::Builder::new().name(format!("hbroker-mqtt-{index}")).spawn(run)?);
         }
         Ok(Self { clock, desks, listeners: Mutex::default(), threads: Mutex::new(threads), fault })
@@ -82,9 +77,9 @@ impl<P: Protocol> Server<P> {
         self.desks.len()
     }
 
-    /// Where to post for each worker, by number.
-    pub fn mailboxes(&self) -> Vec<Arc<Mailbox<Order<P::Command>>>> {
-        self.desks.iter().map(|desk| Arc::clone(&desk.mailbox)).collect()
+    /// The workers, by number.
+    pub fn desks(&self) -> &[Arc<Desk<P>>] {
+        &self.desks
     }
 
     /// Takes connections in at an address (port 0: any free one). `number`: the listener's name.
@@ -100,7 +95,7 @@ impl<P: Protocol> Server<P> {
         let listener = Arc::new(listener);
         listeners.push(Arc::clone(&listener));
         for (desk, socket) in self.desks.iter().zip(sockets) {
-            desk.mailbox.post(Order::OpenDoor(Arc::clone(&listener), socket));
+            desk.order(Order::OpenDoor(Arc::clone(&listener), socket));
         }
         Ok(listener)
     }
@@ -114,7 +109,7 @@ impl<P: Protocol> Server<P> {
     pub fn close_listener(&self, number: u32) {
         self.listeners.lock().retain(|listener| listener.number != number);
         for desk in &self.desks {
-            desk.mailbox.post(Order::CloseDoor(number));
+            desk.order(Order::CloseDoor(number));
         }
     }
 
@@ -141,7 +136,7 @@ impl<P: Protocol> Server<P> {
         let grace = Micros::try_from(grace.as_micros()).unwrap_or(Micros::MAX);
         let at = self.clock.now().saturating_add(grace);
         for desk in &self.desks {
-            desk.mailbox.post(Order::Stop(at));
+            desk.order(Order::Stop(at));
         }
         for thread in std::mem::take(&mut *self.threads.lock()) {
             // A panic has been reported as a fault.

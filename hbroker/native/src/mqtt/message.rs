@@ -32,7 +32,7 @@ pub struct Message {
     /// When it dies, by the clock of `now`; `Micros::MAX`: never.
     pub expires: Micros,
     /// It is timed until it is first sent to a client.
-    pub sample: Option<Sample>,
+    pub sample: Option<Arc<Sample>>,
     /// The properties that are the same for every recipient, as PUBLISH has them.
     properties: Box<[u8]>,
 }
@@ -85,6 +85,20 @@ impl Message {
         }
     }
 
+    /// One of `QoS` 0 that says nothing but its payload.
+    pub fn bare(topic: Arc<str>, payload: Bytes) -> Self {
+        Self {
+            id: (0, 0),
+            topic,
+            payload,
+            qos: 0,
+            retain: false,
+            expires: Micros::MAX,
+            sample: None,
+            properties: Box::default(),
+        }
+    }
+
     /// What it counts for in a bounded queue, in bytes.
     pub fn cost(&self) -> usize {
         self.payload.len() + self.topic.len() + self.properties.len() + 128
@@ -120,9 +134,14 @@ impl Message {
         out.reserve(5 + remaining - self.payload.len());
         out.push(kind::PUBLISH << 4 | u8::from(shape.dup) << 3 | shape.qos << 1 | u8::from(shape.retain));
         put_varint(out, remaining);
+        self.put_variable(out, now, shape, packet_id) - start
+    }
+
+    /// Appends PUBLISH from its topic on up to the payload. Where the packet id is in `out`.
+    pub fn put_variable(&self, out: &mut Vec<u8>, now: Micros, shape: &Shape<'_>, packet_id: u16) -> usize {
         let topic = if matches!(shape.alias, Alias::Instead(_)) { "" } else { &self.topic };
         put_binary(out, topic.as_bytes());
-        let id_at = out.len() - start;
+        let id_at = out.len();
         if shape.qos > 0 {
             out.extend_from_slice(&packet_id.to_be_bytes());
         }
@@ -159,7 +178,8 @@ impl Message {
         expiry + alias + identifiers + self.properties.len()
     }
 
-    fn remaining(&self, shape: &Shape<'_>) -> usize {
+    /// Bytes behind the fixed header.
+    pub fn remaining(&self, shape: &Shape<'_>) -> usize {
         let topic = if matches!(shape.alias, Alias::Instead(_)) { 0 } else { self.topic.len() };
         let packet_id = if shape.qos > 0 { 2 } else { 0 };
         let properties = if shape.version == Version::V5 {

@@ -5,20 +5,22 @@ use std::sync::{Arc, OnceLock};
 
 use parking_lot::{Mutex, MutexGuard, RwLock};
 use rustc_hash::FxHashMap;
+use smallvec::SmallVec;
 
 use crate::Micros;
 use crate::endpoint::fleet::Fleet;
+use crate::endpoint::worker::Errand;
 use crate::mqtt::Key;
 use crate::mqtt::access::AccessList;
 use crate::mqtt::claim::{Claim, Releases, Ticket};
 use crate::mqtt::command::Command;
 use crate::mqtt::counters::{Counters, Drop as Loss};
-use crate::mqtt::fanout::{Batches, Fanout, Incoming, Options, What};
+use crate::mqtt::fanout::{Batches, Fanout, Incoming, Options, Parcel};
 use crate::mqtt::io::connections::ConnectionId;
-use crate::mqtt::io::mailbox::Mailbox;
-use crate::mqtt::io::worker::Order;
+use crate::mqtt::io::desk::Post;
 use crate::mqtt::news::{News, NewsQueue, SessionHandle};
 use crate::mqtt::reason::Reason;
+use crate::mqtt::series::Series;
 use crate::mqtt::session::{Session, SessionState};
 use crate::mqtt::settings::ListenerSettings;
 use crate::mqtt::slate::Weight;
@@ -32,7 +34,12 @@ const HOUSEKEEPING: Micros = 250_000;
 /// So long a session that ended may wait for the network's answers, before Python hears of the end.
 const SETTLING: Micros = 2_000_000;
 
-type Mailboxes = Vec<Arc<Mailbox<Order<Command>>>>;
+/// What the network's thread delivers itself while a worker sleeps: so many parcels of one turn, of so many bytes together. Of more, each
+/// worker has its own to do.
+const FEW: usize = 16;
+const LITTLE: usize = 16_384;
+
+type Desks = Vec<Arc<dyn Post<Command>>>;
 
 /// See the module.
 pub struct Office {
@@ -41,7 +48,8 @@ pub struct Office {
     fanout: Mutex<Fanout>,
     /// Messages that the network took, by sequence number, and who waits for the answer.
     expected: Mutex<FxHashMap<u64, (SessionHandle, Key)>>,
-    mailboxes: OnceLock<Mailboxes>,
+    desks: OnceLock<Desks>,
+    left: Mutex<Left>,
     /// Bytes on the way to each worker.
     waiting: OnceLock<Vec<Arc<AtomicUsize>>>,
     /// By listener.
@@ -51,6 +59,14 @@ pub struct Office {
     sessions: AtomicU64,
     /// Of messages of the network one in so many is timed; 0: none.
     pub timed: AtomicU32,
+}
+
+/// What the network's thread left with workers that it has not seen to.
+#[derive(Default)]
+struct Left {
+    workers: SmallVec<[u8; 4]>,
+    parcels: usize,
+    bytes: usize,
 }
 
 /// A session whose client is gone, and whose messages the network has not all answered.
@@ -68,7 +84,8 @@ impl Office {
             fanout: Mutex::new(Fanout::new(Arc::clone(&releases))),
             releases,
             expected: Mutex::default(),
-            mailboxes: OnceLock::new(),
+            desks: OnceLock::new(),
+            left: Mutex::default(),
             waiting: OnceLock::new(),
             settings: RwLock::default(),
             access: Mutex::default(),
@@ -79,39 +96,55 @@ impl Office {
     }
 
     /// The workers are there, and the reader that they tell. Until then nobody has a client.
-    pub fn introduce(&self, fleet: Arc<Fleet>, mailboxes: Mailboxes) {
+    pub fn introduce(&self, fleet: Arc<Fleet>, desks: Desks) {
         self.news.introduce(fleet);
-        let waiting = mailboxes.iter().map(|_| Arc::default()).collect();
+        let waiting = desks.iter().map(|_| Arc::default()).collect();
         // It is introduced once.
         let _ = self.waiting.set(waiting);
-        let _ = self.mailboxes.set(mailboxes);
+        let _ = self.desks.set(desks);
     }
 
     pub fn post(&self, worker: u8, command: Command) {
-        if let Some(mailbox) = self.mailboxes().get(usize::from(worker)) {
-            mailbox.post(Order::Command(command));
+        if let Some(desk) = self.desks().get(usize::from(worker)) {
+            desk.post(command);
         }
     }
 
     /// Posts the same to every worker.
     pub fn post_all(&self, mut make: impl FnMut() -> Command) {
-        self.mailboxes().iter().for_each(|mailbox| mailbox.post(Order::Command(make())));
+        self.desks().iter().for_each(|desk| desk.post(make()));
     }
 
-    fn mailboxes(&self) -> &[Arc<Mailbox<Order<Command>>>] {
-        self.mailboxes.get().map_or(&[], Vec::as_slice)
+    fn desks(&self) -> &[Arc<dyn Post<Command>>] {
+        self.desks.get().map_or(&[], Vec::as_slice)
     }
 
     pub fn workers(&self) -> usize {
-        self.mailboxes().len()
+        self.desks().len()
     }
 
     // What the network brings
 
-    /// Lets the network's thread in; when the round is over, everything is posted.
+    /// Lets somebody in who brings messages; when the round is over, everything is posted.
     pub fn round(&self, now: Micros) -> Round<'_> {
-        let batches = self.mailboxes().iter().map(|_| Vec::new()).collect();
-        Round { office: self, fanout: self.fanout.lock(), batches, now }
+        self.begin_round(now, false)
+    }
+
+    /// As `round`, for the network's thread: everything is left with the workers, until `attend` is called.
+    pub fn network_round(&self, now: Micros) -> Round<'_> {
+        self.begin_round(now, true)
+    }
+
+    fn begin_round(&self, now: Micros, leaves: bool) -> Round<'_> {
+        let batches = self.desks().iter().map(|_| Vec::new()).collect();
+        Round { office: self, fanout: self.fanout.lock(), batches, now, leaves }
+    }
+
+    /// Sees to what the network's thread left with the workers. `stands_in`: as of [`Post::attend`].
+    fn attend(&self, stands_in: bool) {
+        let Left { workers, parcels, bytes } = std::mem::take(&mut *self.left.lock());
+        let stands_in = stands_in && parcels <= FEW && bytes <= LITTLE;
+        workers.iter().for_each(|worker| self.desks()[usize::from(*worker)].attend(stands_in));
     }
 
     /// The network took these messages: (sequence number, session, key). Called before the network can answer.
@@ -283,12 +316,20 @@ impl Office {
     }
 }
 
-/// What the network's thread brings in one of its turns.
+impl Errand for Office {
+    fn run(&self, is_worker: bool) {
+        self.attend(is_worker);
+    }
+}
+
+/// What somebody brings in one go, mostly the network's thread in one of its turns.
 pub struct Round<'a> {
     office: &'a Office,
     fanout: MutexGuard<'a, Fanout>,
     batches: Batches,
     now: Micros,
+    /// The workers are not woken.
+    leaves: bool,
 }
 
 impl Round<'_> {
@@ -300,6 +341,11 @@ impl Round<'_> {
     /// A message for listeners.
     pub fn message(&mut self, incoming: Incoming<'_>) {
         self.fanout.route(self.now, incoming, &mut self.batches);
+    }
+
+    /// Messages of `QoS` 0 for listeners, that came together.
+    pub fn series(&mut self, series: Series, origin: u64, listeners: &[u64]) {
+        self.fanout.route_series(self.now, series, origin, listeners, &mut self.batches);
     }
 
     /// Whether one of these listeners was of a session that has left.
@@ -328,15 +374,22 @@ impl Drop for Round<'_> {
                 continue;
             };
             if waiting.load(Ordering::Relaxed) > MOST_WAITING {
-                let before = parcels.len();
-                parcels.retain(
-                    |parcel| !matches!(&parcel.what, What::Message(delivery) if delivery.claim.is_none()),
-                );
-                (parcels.len()..before).for_each(|_| self.fanout.counters().drop(Loss::QueueFull));
+                let lost: usize = parcels.iter().map(Parcel::loose).sum();
+                parcels.retain(|parcel| parcel.loose() == 0);
+                (0..lost).for_each(|_| self.fanout.counters().drop(Loss::QueueFull));
             }
             let bytes = parcels.iter().map(|parcel| parcel.bytes()).sum();
             waiting.fetch_add(bytes, Ordering::Relaxed);
-            self.office.post(worker, Command::Deliver(parcels, bytes));
+            if !self.leaves {
+                self.office.post(worker, Command::Deliver(parcels, bytes));
+                continue;
+            }
+            let mut left = self.office.left.lock();
+            left.parcels += parcels.len();
+            left.bytes += bytes;
+            left.workers.push(worker);
+            drop(left);
+            self.office.desks()[usize::from(worker)].leave(Command::Deliver(parcels, bytes));
         }
         if self.fanout.has_changed() {
             self.office.post(0, Command::Settle);

@@ -20,6 +20,7 @@ use crate::mqtt::counters::{Counters, Drop};
 use crate::mqtt::encoder::Encoder;
 use crate::mqtt::message::{Message, Terms};
 use crate::mqtt::reason::Reason;
+use crate::mqtt::series::Series;
 use crate::mqtt::settings::SessionSettings;
 use crate::mqtt::{Key, Turn};
 
@@ -177,6 +178,20 @@ impl Session {
         let is_kept = self.outgoing.deliver(turn.now, parcel, &self.settings, turn.counters);
         self.outgoing.flush(turn, channel, &self.settings);
         is_kept
+    }
+
+    /// Messages of `QoS` 0 that came together, for a client that is connected. False: not all of them can go at once, and none has gone.
+    #[must_use]
+    pub(super) fn deliver_series_over(
+        &mut self,
+        turn: &mut Turn<'_>,
+        channel: &mut Channel,
+        series: &Arc<Series>,
+        terms: &Terms,
+        encoder: &mut Encoder,
+    ) -> bool {
+        self.access.may_read(series.topic())
+            && self.outgoing.send_series(turn, channel, series, terms, encoder)
     }
 
     pub(super) fn resume(&mut self, turn: &mut Turn<'_>, channel: &mut Channel) {

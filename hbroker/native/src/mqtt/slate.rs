@@ -15,6 +15,7 @@ use crate::mqtt::command::Command;
 use crate::mqtt::counters::{Counters, Drop};
 use crate::mqtt::message::Message;
 use crate::mqtt::office::Office;
+use crate::mqtt::series::Series;
 use crate::mqtt::session;
 
 /// One worker's.
@@ -58,7 +59,18 @@ pub fn note_out(turn: &mut Turn<'_>, message: &Message) {
     if let Some(load) = &mut turn.load {
         let mark = load.topics.mark(&message.topic);
         load.topics.count_out(mark, 1, message.payload.len() as u64);
-        if let Some(received) = message.sample.as_ref().and_then(Sample::end) {
+        if let Some(received) = message.sample.as_deref().and_then(Sample::end) {
+            load.latency.note(turn.now.saturating_sub(received));
+        }
+    }
+}
+
+/// Counts messages that were written to a client together.
+pub fn note_series_out(turn: &mut Turn<'_>, series: &Series) {
+    if let Some(load) = &mut turn.load {
+        let mark = load.topics.mark(series.topic());
+        load.topics.count_out(mark, series.len() as u32, series.payload_bytes() as u64);
+        for received in series.samples().filter_map(Sample::end) {
             load.latency.note(turn.now.saturating_sub(received));
         }
     }

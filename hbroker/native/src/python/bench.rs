@@ -1,4 +1,4 @@
-//! `LoadGenerator` and `LoadMember`: a native load (`crate::bench`), and its clients' controls.
+//! `LoadGenerator`, `LoadMember` and `LoadHive`: a native load (`crate::bench`), and its clients' controls.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,8 +9,10 @@ use pyo3::prelude::*;
 
 use super::config::Config;
 use super::core::{Core, duration};
+use super::hive::Hive;
 use super::{Address, NativeError, address_in, address_out};
 use crate::bench::io::crew::Generator;
+use crate::bench::io::crowd::{Crowd, Roll};
 use crate::bench::io::member::{LoadEndpoint, Seat, time_look_ups};
 use crate::bench::io::port::Part;
 use crate::bench::io::tcp::Connection;
@@ -19,6 +21,8 @@ use crate::bench::load::{Counts, Group, Plan, Times};
 use crate::bench::mqtt::{Mqtt, Version};
 use crate::bench::nats::Nats;
 use crate::bench::speech::Speech;
+use crate::hive::messages::Mailbox;
+use crate::link_id::MemberId;
 
 /// The largest payload of a load.
 const MOST_PAYLOAD: usize = 16 << 20;
@@ -115,6 +119,20 @@ impl LoadGenerator {
         self.generator.add(Box::new(seat));
         let core = Core { core };
         Py::new(py, PyClassInitializer::from(core).add_subclass(LoadMember(endpoint)))
+    }
+
+    fn add_hive(&self, py: Python<'_>, config: &Config, listen: Address) -> PyResult<Py<LoadHive>> {
+        if config.0.node {
+            return Err(NativeError::new_err("a load has clients for members"));
+        }
+        let shared = self.generator.shared.clone();
+        let (crowd, core, roll) =
+            Crowd::open(config.0.clone(), address_in(&listen)?, shared).map_err(PyOSError::new_err)?;
+        self.generator.add(Box::new(crowd));
+        // Messages go to the load, and never there.
+        let hive = Hive { core, mailbox: Mailbox::new(0) };
+        let subscribers = self.generator.shared.load.lock().plan().subscribers.len();
+        Py::new(py, PyClassInitializer::from(hive).add_subclass(LoadHive { roll, subscribers }))
     }
 
     #[pyo3(signature = (protocol, address, *, name, topics = vec![], filter = None, publishes = None, subscribes = None, timeout_s = 10.0))]
@@ -227,6 +245,23 @@ impl LoadMember {
     fn drain(&self, py: Python<'_>, timeout_s: f64) -> PyResult<bool> {
         let timeout = duration(timeout_s)?;
         Ok(py.detach(|| self.0.drain(timeout)))
+    }
+}
+
+#[pyclass(module = "hbroker._native", extends = Hive, frozen)]
+pub struct LoadHive {
+    roll: Roll,
+    subscribers: usize,
+}
+
+#[pymethods]
+impl LoadHive {
+    fn enter(&self, member: u64, subscriber: usize) -> PyResult<()> {
+        if subscriber >= self.subscribers {
+            return Err(NativeError::new_err("the load has no such subscriber"));
+        }
+        self.roll.enter(MemberId(member), subscriber);
+        Ok(())
     }
 }
 

@@ -6,7 +6,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use pyo3::exceptions::{PyOSError, PyValueError};
 use pyo3::prelude::*;
-use pyo3::pybacked::PyBackedBytes;
+use pyo3::pybacked::{PyBackedBytes, PyBackedStr};
 use pyo3::types::PyBytes;
 
 use super::config::Config;
@@ -317,6 +317,66 @@ impl Core {
         let published =
             py.detach(|| self.core.on(0, |engine, now| engine.publish(now, &message, &mut share)));
         published.map_err(|why| unpublishable(why, &message))
+    }
+
+    #[pyo3(signature = (
+        messages, qos = 0, retain = false, *, published_at_us = 0, expiry_s = None, ack_queued = false,
+        content_type = "", payload_format = None, response_topic = "", correlation_data = Vec::new(), user_properties = Vec::new(),
+    ))]
+    #[allow(clippy::too_many_arguments)]
+    fn publish_many(
+        &self,
+        py: Python<'_>,
+        messages: Vec<(PyBackedStr, Bound<'_, PyBytes>)>,
+        qos: u8,
+        retain: bool,
+        published_at_us: u64,
+        expiry_s: Option<u32>,
+        ack_queued: bool,
+        content_type: &str,
+        payload_format: Option<i32>,
+        response_topic: &str,
+        correlation_data: Vec<u8>,
+        user_properties: Vec<(String, String)>,
+    ) -> PyResult<Vec<u64>> {
+        let messages = messages.into_iter().map(|(topic, payload)| {
+            (topic, PyBackedBytes::from(payload.clone()), Some(PyBackedBytes::from(payload)))
+        });
+        // What is left of them is dropped where Python's lock is held.
+        let mut messages: Vec<_> = messages.collect();
+        let mut sequences = Vec::with_capacity(messages.len());
+        let ended = py.detach(|| {
+            self.core.on(0, |engine, now| {
+                for (topic, payload, shared) in &mut messages {
+                    let message = PublishOut {
+                        topic,
+                        payload,
+                        qos,
+                        retain,
+                        ack_queued,
+                        published_at_us,
+                        expiry_s,
+                        content_type,
+                        payload_format,
+                        response_topic,
+                        correlation_data: &correlation_data,
+                        user_properties: &user_properties,
+                        ..PublishOut::default()
+                    };
+                    let share = || Bytes::from_owner(shared.take().expect("it is shared once"));
+                    match engine.publish(now, &message, share) {
+                        Ok(Some(sequence)) => sequences.push(sequence),
+                        Ok(None) => return Ok(()),
+                        Err(why) => return Err(unpublishable(why, &message)),
+                    }
+                }
+                Ok(())
+            })
+        });
+        match ended {
+            Err(error) if sequences.is_empty() => Err(error),
+            _ => Ok(sequences),
+        }
     }
 
     #[pyo3(signature = (subscription, filter, qos, retain_as_published = false))]

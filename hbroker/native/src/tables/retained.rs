@@ -117,9 +117,8 @@ impl RetainedStore {
         if count > 1 {
             return self.offer_part(&part, sequence, index, count);
         }
-        self.drop_waiting(|waiting| {
-            waiting.topic.as_ref() == part.topic && waiting.publisher == part.publisher
-        });
+        // A later one goes on: what comes here may have been overtaken by its first parts.
+        self.drop_waiting(|waiting| waiting.is_of(part.topic, part.publisher) && waiting.sequence < sequence);
         if part.payload_is_empty {
             self.remove(part.topic);
             self.cleared.note(part.topic, part.publisher, sequence, part.expires);

@@ -68,10 +68,9 @@ impl Member {
 
     fn take_in(&mut self, now: Micros, load: &mut Load) {
         let received_at = self.shared.now();
-        for message in self.engine.take_messages(now, usize::MAX) {
+        for letter in self.engine.take_letters(now, usize::MAX) {
             if let Some(subscriber) = self.part.subscribes {
-                let payload = message.whole.as_deref().unwrap_or(message.view().payload);
-                load.note_received(subscriber, payload, received_at);
+                letter.tell_payloads(|payload| load.note_received(subscriber, payload, received_at));
             }
         }
         while self.engine.has_events() && self.events.len() < MOST_EVENTS {
@@ -205,9 +204,7 @@ impl Port for Seat {
     fn turn(&mut self, bench: &mut Bench) -> io::Result<Turn> {
         let Step { again, due } = self.worker.step(&mut bench.arrivals)?;
         let published = self.endpoint.inspect(0, |member| member.published);
-        let due = due.map(|after| {
-            bench.shared.now().saturating_add(u64::try_from(after.as_nanos()).unwrap_or(u64::MAX))
-        });
+        let due = bench.due_in(due);
         Ok(Turn { again: again || published.again, is_blocked: published.is_blocked, due })
     }
 

@@ -2,7 +2,7 @@
 
 use std::io;
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use mio::{Registry, Token};
 use parking_lot::Mutex;
@@ -49,6 +49,14 @@ pub struct Bench {
     pub bytes: Vec<u8>,
     /// What was sealed in those.
     pub plain: Vec<u8>,
+}
+
+impl Bench {
+    /// When something is due that is so far ahead.
+    pub fn due_in(&self, ahead: Option<Duration>) -> Option<Nanos> {
+        let ahead = u64::try_from(ahead?.as_nanos()).unwrap_or(u64::MAX);
+        Some(self.shared.now().saturating_add(ahead))
+    }
 }
 
 /// How a turn ended.

@@ -76,6 +76,8 @@ fn what_is_lost_does_not_narrow_the_window_and_what_stalls_is_written_off() {
     look(&mut load, 0, SECOND + SECOND / 5);
     assert_eq!(load.may_send(0, 2 * SECOND), 0);
     look(&mut load, SECOND + SECOND / 5, SECOND + SECOND / 4);
+    assert_eq!(load.may_send(0, 2 * SECOND), 0, "a hundred copies have a moment more");
+    look(&mut load, SECOND + SECOND / 4, SECOND + SECOND / 4 + 100_000);
     assert_eq!(load.may_send(0, 2 * SECOND), 100);
     let counts = counts(&load);
     assert_eq!((counts.sent, counts.delivered, counts.lost, counts.stalls), (200, 1, 199, 1));
@@ -238,6 +240,6 @@ fn a_load_that_was_held_up_itself_takes_what_it_has_not_seen_yet_for_no_stall() 
     look(&mut load, 0, SECOND / 5);
     load.look(5 * SECOND);
     assert_eq!(counts(&load).stalls, 0, "200 ms of silence, and nobody who listened");
-    look(&mut load, 5 * SECOND, 5 * SECOND + SECOND / 20);
+    look(&mut load, 5 * SECOND, 5 * SECOND + SECOND / 20 + 100_000);
     assert_eq!(counts(&load).stalls, 1);
 }

@@ -3,6 +3,8 @@
 use rand::Rng;
 
 use super::network::{Faults, MILLISECOND, Network, SECOND, message};
+use crate::engine::bunch::Letter;
+use crate::engine::event::Message;
 use crate::load::topics::Traffic;
 use crate::wire::PublishOut;
 
@@ -64,6 +66,61 @@ fn each_copy_arrives_once_in_order_and_is_counted() {
             assert_eq!(network.sequences(publisher, &topic), [0; 0], "its own are not for it");
         }
     }
+}
+
+/// Whoever takes them together gets the very messages that others get one by one, and knows which say nothing but their payloads.
+#[test]
+fn what_came_together_is_taken_together_or_one_by_one() {
+    let mut network = Network::new(1, Faults::default());
+    let node = network.add_node("", 1);
+    let readers = [(); 2].map(|()| network.add_subscriber(node, "t/#", 0));
+    readers.iter().for_each(|&reader| network.hosts[reader].reads = false);
+    let publisher = network.add_client();
+    for round in 0..60 {
+        for number in 0..network.rng.random_range(1..12_u8) {
+            let topic = if network.rng.random_bool(0.1) { "t/rare" } else { "t/often" };
+            let payload = vec![number; network.rng.random_range(0..60)];
+            // In every third round some say more, in every fifth somebody else says something.
+            let content_type = if round % 3 == 0 && number % 4 == 3 { "text" } else { "" };
+            let origin = u64::from(round % 5 == 0 && number % 2 == 1);
+            network.publish(publisher, &PublishOut { content_type, origin, ..message(topic, &payload, 0) });
+        }
+        network.run(20 * MILLISECOND);
+    }
+    network.run(SECOND);
+    let now = network.now;
+    let mut singly = Vec::new();
+    while network.hosts[readers[0]].engines[0].has_messages() {
+        let taken = network.hosts[readers[0]].engines[0].take_messages(now, 7);
+        assert!(!taken.is_empty() && taken.len() <= 7);
+        singly.extend(taken);
+    }
+    let (mut together, mut bare) = (Vec::new(), [0; 2]);
+    while network.hosts[readers[1]].engines[0].has_messages() {
+        for letter in network.hosts[readers[1]].engines[0].take_letters(now, 7) {
+            let (count, bytes) = (letter.len(), letter.bytes());
+            let bunch = if let Letter::Bunch(bunch) = &letter { Some(bunch.clone()) } else { None };
+            let messages: Vec<_> = letter.into_messages().collect();
+            assert_eq!(
+                (messages.len(), messages.iter().map(|message| message.bytes()).sum()),
+                (count, bytes)
+            );
+            if let Some(bunch) = bunch {
+                assert!(messages.iter().all(|message| message.view().topic == bunch.topic()));
+                let payloads: Vec<_> = messages.iter().map(|message| message.view().payload).collect();
+                assert_eq!(bunch.payloads().collect::<Vec<_>>(), payloads);
+                let origins: Vec<_> = messages.iter().map(|message| message.view().origin).collect();
+                let says_more = messages.iter().any(|message| message.view().has_properties);
+                let is_bare = !says_more && origins.iter().all(|origin| *origin == origins[0]);
+                assert_eq!(bunch.origin, is_bare.then_some(origins[0]));
+                bare[usize::from(is_bare)] += 1;
+            }
+            together.extend(messages);
+        }
+    }
+    assert!(bare.iter().all(|count| *count > 5), "{bare:?}");
+    let bytes = |messages: &[Message]| messages.iter().map(|one| one.publish.clone()).collect::<Vec<_>>();
+    assert_eq!(bytes(&singly), bytes(&together));
 }
 
 #[test]

@@ -11,6 +11,7 @@ use rand::{Rng, SeedableRng};
 
 use super::super::*;
 use crate::core::Datagrams;
+use crate::engine::bunch::Letter;
 use crate::engine::event::{Event, Message};
 use crate::engine::held::MessageId;
 use crate::engine::session_queue::Bounds;
@@ -41,8 +42,9 @@ struct Sink {
 }
 
 impl MessageSink for Sink {
-    fn take(&mut self, _now: Micros, member: MemberId, messages: Vec<Message>) {
-        self.taken.lock().extend(messages.into_iter().map(|message| (member, message)));
+    fn take(&mut self, _now: Micros, member: MemberId, letters: Vec<Letter>) {
+        let messages = letters.into_iter().flat_map(Letter::into_messages);
+        self.taken.lock().extend(messages.map(|message| (member, message)));
     }
 
     fn is_full(&self) -> bool {

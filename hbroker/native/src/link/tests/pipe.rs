@@ -86,6 +86,7 @@ pub fn config(incarnation: u64, role: Role) -> LinkConfig {
         session: 7,
         incarnation,
         past: None,
+        first_number: 1,
         max_datagram: MAX_DATAGRAM,
         queue_bytes: 4 << 20,
         keep_alive: 2 * SECOND,
@@ -179,10 +180,13 @@ impl Pair {
         self.step(until);
     }
 
-    /// Seals what is due at one end, and gives it to the pipe.
+    /// Seals what is due at one end, and gives it to the pipe. There is no acceptor before something came to it.
     pub fn transmit(&mut self, end: usize) {
         let mut sink = Sink::default();
         let link = &mut self.links[end];
+        if link.config.role == Role::Acceptor && link.peer_incarnation().is_none() {
+            return;
+        }
         let (is_probing, before) = (link.probes > 0, link.recovery.in_flight());
         link.poll_transmit(self.now, &mut sink);
         let (in_flight, window) = (link.recovery.in_flight(), link.recovery.window());
@@ -256,6 +260,8 @@ impl Pair {
         match self.links[end].handle_header(self.now, header, address(1 - end)) {
             Arrival::Fresh => {}
             Arrival::Duplicate => return,
+            // What acknowledges the first datagrams is lost, or behind it.
+            Arrival::Past if !self.links[end].is_established() => return,
             other => panic!("{other:?}"),
         }
         let mut kept = true;

@@ -1,5 +1,6 @@
 //! What a worker does for other threads.
 
+use std::iter::Peekable;
 use std::sync::Arc;
 
 use super::{ClientTurn, Leaving};
@@ -12,6 +13,7 @@ use crate::mqtt::network::Network;
 use crate::mqtt::news::News;
 use crate::mqtt::packets::{Farewell, Version};
 use crate::mqtt::reason::Reason;
+use crate::mqtt::session::Delivery;
 use crate::mqtt::slate::Weight;
 
 impl<N: Network> ClientTurn<'_, N> {
@@ -54,7 +56,10 @@ impl<N: Network> ClientTurn<'_, N> {
             }
             Command::Deliver(parcels, bytes) => {
                 self.office.arrived(self.worker, bytes);
-                parcels.into_iter().for_each(|parcel| self.deliver(connections, parcel));
+                let mut parcels = parcels.into_iter().peekable();
+                while let Some(parcel) = parcels.next() {
+                    self.deliver(connections, parcel, &mut parcels);
+                }
             }
             Command::Park(id) => self.park(id),
             Command::Mark(id) => mark(connections, id),
@@ -97,23 +102,54 @@ impl<N: Network> ClientTurn<'_, N> {
         self.with(connections, id, |connection, hand, above, _| connection.disconnect(hand, farewell, above));
     }
 
-    fn deliver(&mut self, connections: &mut Connections<Client>, parcel: Parcel) {
-        let Parcel { connection: id, what } = parcel;
-        if let Some(leaving) = self.leaving.get_mut(&id) {
-            match what {
-                What::Message(delivery) => {
-                    if !leaving.session.deliver(self.now, delivery, self.counters) {
-                        self.news.push(News::Overflow(leaving.handle));
-                    }
-                }
-                What::Answer(key, reason) => leaving.session.answer(key, reason),
-            }
-            return;
+    /// Delivers a parcel, and of the `rest` what follows it to the same connection.
+    fn deliver(
+        &mut self,
+        connections: &mut Connections<Client>,
+        parcel: Parcel,
+        rest: &mut Peekable<impl Iterator<Item = Parcel>>,
+    ) {
+        let Parcel { connection: id, mut what } = parcel;
+        if self.leaving.contains_key(&id) {
+            return self.deliver_leaving(id, what);
         }
-        self.with(connections, id, |connection, hand, above, encoder| match what {
-            What::Message(delivery) => connection.deliver(hand, delivery, encoder, above),
-            What::Answer(key, reason) => connection.answer(hand, key, reason, above),
+        self.with(connections, id, |connection, hand, above, encoder| {
+            loop {
+                match what {
+                    What::Message(delivery) => connection.deliver(hand, delivery, encoder, above),
+                    What::Series(series, terms) => {
+                        connection.deliver_series(hand, &series, &terms, encoder, above);
+                    }
+                    What::Answer(key, reason) => connection.answer(hand, key, reason, above),
+                }
+                // What a connection leaves when it ends is for its session.
+                let goes_on = |parcel: &Parcel| parcel.connection == id && !connection.is_closed();
+                match rest.next_if(goes_on) {
+                    Some(parcel) => what = parcel.what,
+                    None => break,
+                }
+            }
         });
+    }
+
+    fn deliver_leaving(&mut self, id: ConnectionId, what: What) {
+        let Some(leaving) = self.leaving.get_mut(&id) else {
+            return;
+        };
+        let mut deliver = |delivery| {
+            if !leaving.session.deliver(self.now, delivery, self.counters) {
+                self.news.push(News::Overflow(leaving.handle));
+            }
+        };
+        match what {
+            What::Message(delivery) => deliver(delivery),
+            What::Series(series, terms) => {
+                series
+                    .messages()
+                    .for_each(|message| deliver(Delivery { message, terms: terms.clone(), claim: None }));
+            }
+            What::Answer(key, reason) => leaving.session.answer(key, reason),
+        }
     }
 
     fn weigh(&mut self, connections: &mut Connections<Client>) {

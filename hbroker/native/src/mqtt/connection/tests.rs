@@ -12,6 +12,7 @@ mod speed;
 use std::sync::Arc;
 
 use crate::Micros;
+use crate::engine::bunch::Bunch;
 use crate::load::Load;
 use crate::mqtt::claim::{Claim, Releases, Ticket};
 use crate::mqtt::codec::frame::{kind, put_binary, put_varint, split};
@@ -24,6 +25,7 @@ use crate::mqtt::io::output::Output;
 use crate::mqtt::message::{Message, Terms};
 use crate::mqtt::packets::{Accept, Version};
 use crate::mqtt::reason::Reason;
+use crate::mqtt::series::Series;
 use crate::mqtt::session::{Delivery, Session};
 use crate::mqtt::settings::{ListenerSettings, SessionSettings};
 use crate::mqtt::{Key, Turn};
@@ -136,6 +138,16 @@ impl Bench {
         let load = Some(&mut self.load);
         let mut turn = Turn { now: self.now, out: &mut self.out, counters: &mut self.counters, load };
         self.connection.deliver(&mut turn, delivery, &mut self.encoder, &mut self.upper);
+        self.audit();
+    }
+
+    /// Delivers messages of `QoS` 0 that came together.
+    pub fn deliver_series(&mut self, topic: &str, payloads: &[&[u8]], terms: &Terms) {
+        let series = Series::new(topic.into(), Bunch::plain(topic, payloads), std::iter::empty());
+        let load = Some(&mut self.load);
+        let mut turn = Turn { now: self.now, out: &mut self.out, counters: &mut self.counters, load };
+        let (encoder, upper) = (&mut self.encoder, &mut self.upper);
+        self.connection.deliver_series(&mut turn, &Arc::new(series), terms, encoder, upper);
         self.audit();
     }
 

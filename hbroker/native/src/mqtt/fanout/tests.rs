@@ -3,6 +3,7 @@
 use bytes::Bytes;
 
 use super::*;
+use crate::engine::bunch::Bunch;
 use crate::mqtt::claim::Ticket;
 use crate::wire::PublishView;
 
@@ -70,11 +71,40 @@ impl Bench {
     }
 
     fn take(&mut self) -> Vec<(u64, Delivery)> {
-        let delivery = |parcel: Parcel| match parcel.what {
-            What::Message(delivery) => (parcel.connection.0 & 0xFFFF_FFFF, delivery),
-            What::Answer(..) => panic!("nobody published"),
+        let deliveries = |Parcel { connection, what }: Parcel| {
+            let deliveries = match what {
+                What::Message(delivery) => vec![delivery],
+                What::Series(series, terms) => {
+                    let one = |message| Delivery { message, terms: terms.clone(), claim: None };
+                    series.messages().map(one).collect()
+                }
+                What::Answer(..) => panic!("nobody published"),
+            };
+            deliveries.into_iter().map(move |delivery| (connection.0 & 0xFFFF_FFFF, delivery))
         };
-        self.batches.iter_mut().flat_map(std::mem::take).map(delivery).collect()
+        self.batches.iter_mut().flat_map(std::mem::take).flat_map(deliveries).collect()
+    }
+
+    /// Routes messages together, or one by one; what was posted: (session, payload, terms).
+    fn route_all(&mut self, together: bool, origin: u64, listeners: &[u64]) -> Vec<(u64, Bytes, Terms)> {
+        let payloads: [&[u8]; 3] = [b"one", b"", b"three"];
+        if together {
+            let series = Series::new("a/b".into(), Bunch::plain("a/b", &payloads), std::iter::empty());
+            self.fanout.route_series(NOW, series, origin, listeners, &mut self.batches);
+        } else {
+            for payload in payloads {
+                let message = Message::bare("a/b".into(), Bytes::from_static(payload));
+                self.route(message, false, origin, listeners);
+            }
+        }
+        let mut posted: Vec<_> = self
+            .take()
+            .into_iter()
+            .map(|(session, it)| (session, it.message.payload.clone(), it.terms))
+            .collect();
+        // Between sessions there is no order.
+        posted.sort_by_key(|(session, ..)| *session);
+        posted
     }
 }
 
@@ -116,6 +146,37 @@ fn a_message_is_answered_when_the_last_has_done_with_it() {
     assert!(bench.releases.is_empty());
     deliveries.pop();
     assert_eq!(bench.releases.take(), [Ticket { member: 0, message: (7, 1) }]);
+}
+
+#[test]
+fn messages_that_came_together_go_as_they_would_one_by_one() {
+    let outcomes = [true, false].map(|together| {
+        let mut bench = Bench::new(5);
+        bench.attach(1, 1, Options { identifier: 5, ..options(1) });
+        bench.attach(2, 2, Options { retain_as_published: true, ..options(0) });
+        bench.attach(3, 3, Options { no_local: true, ..options(0) });
+        let mut posted = vec![bench.route_all(together, 3, &[1, 2, 3, 99])];
+        // Session 2 gets one copy of what two of its subscriptions match, session 1 two of each message, behind one another.
+        bench.attach(4, 2, Options { identifier: 9, ..options(0) });
+        posted.push(bench.route_all(together, 0, &[2, 4]));
+        bench.attach(5, 1, options(0));
+        posted.push(bench.route_all(together, 0, &[1, 2, 5]));
+        // On hold, and then not.
+        bench.fanout.attach(6, 4, options(0), Some(9));
+        posted.push(bench.route_all(together, 0, &[6, 2]));
+        bench.fanout.release(NOW, 4, 9, &mut bench.batches);
+        posted.push(bench.route_all(together, 0, &[6, 2]));
+        // On its way, and away.
+        bench.attach(7, 5, options(1));
+        bench.fanout.leave(5, connection(1, 5));
+        posted.push(bench.route_all(together, 0, &[7]));
+        bench.fanout.park(NOW, 5, new_session());
+        posted.push(bench.route_all(together, 0, &[7]));
+        (posted, bench.fanout.counters().drops, bench.fanout.weigh().0)
+    });
+    assert_eq!(outcomes[0], outcomes[1]);
+    assert_eq!(outcomes[0].0.iter().map(Vec::len).collect::<Vec<_>>(), [6, 3, 9, 3, 9, 0, 0]);
+    assert_eq!(outcomes[0].1.iter().sum::<u64>(), 6);
 }
 
 #[test]

@@ -1,10 +1,13 @@
 //! What is on its way: from the network to listeners, and to the workers that have their sessions.
 
+use std::sync::Arc;
+
 use crate::mqtt::Key;
 use crate::mqtt::claim::Ticket;
 use crate::mqtt::io::connections::ConnectionId;
 use crate::mqtt::message::{Message, Terms};
 use crate::mqtt::reason::Reason;
+use crate::mqtt::series::Series;
 use crate::mqtt::session::Delivery;
 
 /// How a subscription wants its messages.
@@ -37,6 +40,8 @@ pub struct Parcel {
 
 pub enum What {
     Message(Delivery),
+    /// Messages of `QoS` 0 that came together.
+    Series(Arc<Series>, Terms),
     /// The network's answer to a message that the client published.
     Answer(Key, Reason),
 }
@@ -46,7 +51,17 @@ impl Parcel {
     pub fn bytes(&self) -> usize {
         match &self.what {
             What::Message(delivery) => size_of::<Self>() + delivery.message.payload.len(),
+            What::Series(series, _) => size_of::<Self>() + series.payload_bytes(),
             What::Answer(..) => size_of::<Self>(),
+        }
+    }
+
+    /// How many messages it is that nobody waits for an answer to.
+    pub fn loose(&self) -> usize {
+        match &self.what {
+            What::Message(delivery) => usize::from(delivery.claim.is_none()),
+            What::Series(series, _) => series.len(),
+            What::Answer(..) => 0,
         }
     }
 }

@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::transport::Failure;
 
-/// Counters of one worker. Only it writes them.
+/// Counters of one worker. Only who has the worker writes them.
 #[derive(Debug, Default)]
 pub struct Counters {
     pub accepted: AtomicU64,
@@ -15,6 +15,8 @@ pub struct Counters {
     pub bytes_out: AtomicU64,
     pub reads: AtomicU64,
     pub writes: AtomicU64,
+    /// Turns that another thread did, while the worker's slept.
+    pub stand_ins: AtomicU64,
     /// A client took no more for the moment.
     pub writes_blocked: AtomicU64,
     pub proxy_failed: AtomicU64,
@@ -26,7 +28,7 @@ pub struct Counters {
 
 impl Counters {
     /// The values by name.
-    pub fn snapshot(&self) -> [(&'static str, u64); 12] {
+    pub fn snapshot(&self) -> [(&'static str, u64); 13] {
         [
             ("mqtt.accepted", &self.accepted),
             ("mqtt.turned_away", &self.turned_away),
@@ -35,6 +37,7 @@ impl Counters {
             ("mqtt.bytes_out", &self.bytes_out),
             ("mqtt.reads", &self.reads),
             ("mqtt.writes", &self.writes),
+            ("mqtt.stand_ins", &self.stand_ins),
             ("mqtt.writes_blocked", &self.writes_blocked),
             ("mqtt.proxy_failed", &self.proxy_failed),
             ("mqtt.tls_failed", &self.tls_failed),

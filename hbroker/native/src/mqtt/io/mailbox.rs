@@ -22,8 +22,17 @@ impl<T> Mailbox<T> {
     }
 
     pub fn post(&self, mail: T) {
-        self.queue.lock().push(mail);
+        self.leave(mail);
         self.wake();
+    }
+
+    /// As `post`, but wakes nobody.
+    pub fn leave(&self, mail: T) {
+        self.queue.lock().push(mail);
+    }
+
+    pub fn is_sleeping(&self) -> bool {
+        self.sleeping.load(Ordering::SeqCst)
     }
 
     /// Makes the worker look again, at once.

@@ -5,4 +5,5 @@ mod echo;
 mod layers;
 mod limits;
 mod pressure;
+mod standing_in;
 mod websocket;

@@ -1,4 +1,4 @@
-//! One thread: the connections that came in by its sockets, from accept to close.
+//! The connections that came in by one thread's sockets, from accept to close.
 //!
 //! A turn reads what has come, has the protocol work through it, and writes once to each connection that has something to say. All
 //! sockets are edge-triggered, registered once for both directions: what a turn leaves unread or unwritten is in a list, not in the kernel.
@@ -8,12 +8,13 @@ use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
-use mio::{Events, Interest, Poll, Token};
+use mio::{Events, Interest, Registry, Token};
 
 use super::arrivals::{Arrivals, Input};
 use super::connection::{Connection, Ending, Flushed, Origin};
 use super::connections::{ConnectionId, Connections};
 use super::counters::{Counters, add};
+use super::desk::WAKER;
 use super::doors::Doors;
 use super::listener::Listener;
 use super::mailbox::Mailbox;
@@ -22,11 +23,8 @@ use super::transport::Transport;
 use crate::Micros;
 use crate::endpoint::fleet::Clock;
 
-const WAKER: Token = Token(usize::MAX);
 /// Tokens from here on are of listening sockets; those below are slots of connections.
 const FIRST_DOOR: usize = 1 << 40;
-/// Events that one poll tells of.
-const EVENTS: usize = 1_024;
 /// Commands that are handled before what they caused is written: each may bring many messages.
 const COMMANDS_PER_TURN: usize = 32;
 /// It looks again by itself after this.
@@ -45,98 +43,111 @@ pub enum Order<M> {
 
 /// See the module.
 pub struct Worker<P: Protocol> {
-    poll: Poll,
+    registry: Registry,
     protocol: P,
     connections: Connections<P::Conversation>,
     arrivals: Arrivals,
     doors: Doors,
-    mailbox: Arc<Mailbox<Order<P::Command>>>,
     clock: Clock,
     counters: Arc<Counters>,
+    mail: Vec<Order<P::Command>>,
     /// What the protocol has not handled yet.
     commands: VecDeque<P::Command>,
     /// Those that have room again.
     drained: Vec<ConnectionId>,
     /// When to end, whatever is left.
     stop_at: Option<Micros>,
+    /// Until when its thread sleeps, if nothing comes.
+    asleep_until: Micros,
+    /// What its thread is to end with.
+    fault: Option<io::Error>,
 }
 
 impl<P: Protocol> Worker<P> {
-    /// `index`: its number among its server's.
-    pub fn new(index: u8, protocol: P, clock: Clock) -> io::Result<Self> {
-        let poll = Poll::new()?;
-        let mailbox = Arc::new(Mailbox::new(&poll, WAKER)?);
-        Ok(Self {
-            poll,
+    /// `index`: its number among its server's. `registry`: of the poll that its thread sleeps at.
+    pub fn new(index: u8, protocol: P, registry: Registry, clock: Clock, counters: Arc<Counters>) -> Self {
+        Self {
+            registry,
             protocol,
             connections: Connections::new(index),
             arrivals: Arrivals::new(),
             doors: Doors::new(),
-            mailbox,
             clock,
-            counters: Arc::default(),
+            counters,
+            mail: Vec::new(),
             commands: VecDeque::new(),
             drained: Vec::new(),
             stop_at: None,
-        })
+            asleep_until: 0,
+            fault: None,
+        }
     }
 
-    pub fn mailbox(&self) -> Arc<Mailbox<Order<P::Command>>> {
-        Arc::clone(&self.mailbox)
-    }
-
-    pub fn counters(&self) -> Arc<Counters> {
-        Arc::clone(&self.counters)
-    }
-
-    /// Works until it is told to stop.
-    pub fn run(mut self) -> io::Result<()> {
-        let mut events = Events::with_capacity(EVENTS);
-        let mut mail = Vec::new();
-        loop {
-            self.sleep(&mut events)?;
-            for event in &events {
-                match event.token() {
-                    WAKER => {}
-                    Token(door) if door >= FIRST_DOOR => self.doors.ring(door - FIRST_DOOR),
-                    Token(slot) => self.connections.handle_event(slot, event),
-                }
-            }
-            let now = self.clock.now();
-            self.read();
-            self.mailbox.take(&mut mail);
-            self.obey(&mut mail)?;
-            self.turn(now);
-            self.flush(now);
-            if self.stop_at.is_some_and(|at| at <= now || self.connections.is_empty()) {
-                return Ok(());
+    /// Notes what the poll says.
+    pub fn hear(&mut self, events: &Events) {
+        for event in events {
+            match event.token() {
+                WAKER => {}
+                Token(door) if door >= FIRST_DOOR => self.doors.ring(door - FIRST_DOOR),
+                Token(slot) => self.connections.handle_event(slot, event),
             }
         }
     }
 
-    fn sleep(&mut self, events: &mut Events) -> io::Result<()> {
+    /// One turn of all that is there to be done.
+    pub fn work(&mut self, now: Micros, mailbox: &Mailbox<Order<P::Command>>) -> io::Result<()> {
+        if let Some(fault) = self.fault.take() {
+            return Err(fault);
+        }
+        self.read();
+        mailbox.take(&mut self.mail);
+        self.obey()?;
+        self.turn(now);
+        self.flush(now);
+        Ok(())
+    }
+
+    /// A turn while the thread sleeps. False: the thread is to be woken, for there is more to do than it sleeps for.
+    pub fn stand_in(&mut self, now: Micros, mailbox: &Mailbox<Order<P::Command>>) -> bool {
+        self.fault = self.work(now, mailbox).err();
+        add(&self.counters.stand_ins, 1);
+        self.fault.is_none() && !self.is_over(now) && !self.is_busy(now) && self.due() >= self.asleep_until
+    }
+
+    /// It is done: it was told to stop, and nothing is left, or the time is over.
+    pub fn is_over(&self, now: Micros) -> bool {
+        self.stop_at.is_some_and(|at| at <= now || self.connections.is_empty())
+    }
+
+    /// The thread is about to sleep: how long. It has announced it where that is more than nothing.
+    pub fn rest(&mut self, mailbox: &Mailbox<Order<P::Command>>) -> Duration {
         let now = self.clock.now();
-        let busy = !self.connections.ready.is_empty()
+        let wait = Duration::from_micros(self.due().saturating_sub(now)).min(LONGEST_SLEEP);
+        if self.is_busy(now) || wait.is_zero() || !mailbox.begin_sleep() {
+            return Duration::ZERO;
+        }
+        self.asleep_until = now + wait.as_micros() as Micros;
+        wait
+    }
+
+    /// There is something to do at once.
+    fn is_busy(&self, now: Micros) -> bool {
+        !self.connections.ready.is_empty()
             || !self.connections.dirty.is_empty()
             || !self.drained.is_empty()
             || !self.commands.is_empty()
-            || self.doors.is_open(now);
+            || self.doors.is_open(now)
+    }
+
+    /// When there is something to do, whatever comes; `Micros::MAX`: never.
+    fn due(&self) -> Micros {
         let deadlines = [
             self.connections.next_deadline(),
             self.doors.next_deadline(),
             self.protocol.poll_timeout(),
             self.stop_at,
         ];
-        let next = deadlines.into_iter().flatten().min();
-        let wait = next.map_or(LONGEST_SLEEP, |at| Duration::from_micros(at.saturating_sub(now)));
-        let sleeps = !busy && !wait.is_zero() && self.mailbox.begin_sleep();
-        let wait = if sleeps { wait.min(LONGEST_SLEEP) } else { Duration::ZERO };
-        let polled = self.poll.poll(events, Some(wait));
-        self.mailbox.end_sleep();
-        match polled {
-            Err(error) if error.kind() != io::ErrorKind::Interrupted => Err(error),
-            _ => Ok(()),
-        }
+        deadlines.into_iter().flatten().min().unwrap_or(Micros::MAX)
     }
 
     /// Reads from each connection that may have something, once.
@@ -179,12 +190,12 @@ impl<P: Protocol> Worker<P> {
     }
 
     /// Does what is for the worker itself; what is left is for the protocol.
-    fn obey(&mut self, mail: &mut Vec<Order<P::Command>>) -> io::Result<()> {
-        for order in mail.drain(..) {
+    fn obey(&mut self) -> io::Result<()> {
+        for order in self.mail.drain(..) {
             match order {
                 Order::Command(command) => self.commands.push_back(command),
                 Order::OpenDoor(listener, socket) => {
-                    let registry = self.poll.registry();
+                    let registry = &self.registry;
                     self.doors.open(listener, socket, |socket, index| {
                         registry.register(socket, Token(FIRST_DOOR + index), Interest::READABLE)
                     })?;
@@ -216,7 +227,7 @@ impl<P: Protocol> Worker<P> {
             let mut connection = Connection::new(socket, source, transport, origin);
             let id = connections.next_id();
             let interest = Interest::READABLE | Interest::WRITABLE;
-            if self.poll.registry().register(&mut connection.socket, Token(id.slot()), interest).is_err() {
+            if self.registry.register(&mut connection.socket, Token(id.slot()), interest).is_err() {
                 return false;
             }
             connections.insert(id, connection);
@@ -295,7 +306,7 @@ impl<P: Protocol> Worker<P> {
     fn bury(&mut self, id: ConnectionId) {
         if let Some(mut socket) = self.connections.remove(id) {
             // It is closed in any case, and leaves the poll with that.
-            let _ = self.poll.registry().deregister(&mut socket);
+            let _ = self.registry.deregister(&mut socket);
             add(&self.counters.closed, 1);
         }
     }

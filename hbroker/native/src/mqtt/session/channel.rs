@@ -1,14 +1,17 @@
 //! What a session must know of the connection that it sends over (MQTT 5 §4.9), and what ends with that.
 
+use std::sync::Arc;
+
 use crate::Micros;
 use crate::mqtt::Turn;
 use crate::mqtt::aliases;
 use crate::mqtt::codec::acks;
 use crate::mqtt::counters::Drop;
 use crate::mqtt::encoder::Encoder;
-use crate::mqtt::message::{Alias, Shape};
+use crate::mqtt::message::{Alias, Shape, Terms};
 use crate::mqtt::packets::Version;
 use crate::mqtt::reason::Reason;
+use crate::mqtt::series::Series;
 use crate::mqtt::session::queue::Parcel;
 use crate::mqtt::slate;
 
@@ -103,6 +106,40 @@ impl Channel {
         turn.counters.payload_out += message.payload.len() as u64;
         slate::note_out(turn, message);
         Ok(())
+    }
+
+    /// Appends PUBLISH for messages of `QoS` 0 that came together; false: not all of them may go so.
+    #[must_use]
+    pub fn put_series(
+        &mut self,
+        turn: &mut Turn<'_>,
+        series: &Arc<Series>,
+        terms: &Terms,
+        encoder: &mut Encoder,
+    ) -> bool {
+        let alias = if self.version == Version::V5 { self.aliases.of(series.topic()) } else { Alias::None };
+        let shape = Shape {
+            version: self.version,
+            qos: 0,
+            retain: terms.retain,
+            dup: false,
+            identifiers: &terms.identifiers,
+            alias,
+        };
+        let longest = series.longest_packet(&shape);
+        // An alias is announced by one message alone.
+        if matches!(alias, Alias::Announce(_))
+            || longest > self.maximum_packet
+            || turn.out.pending() + series.len() * longest > self.output_bytes
+        {
+            return false;
+        }
+        encoder.put_series(turn.out, series, &shape);
+        turn.counters.packets_out += series.len() as u64;
+        turn.counters.messages_out += series.len() as u64;
+        turn.counters.payload_out += series.payload_bytes() as u64;
+        slate::note_series_out(turn, series);
+        true
     }
 
     /// Appends PUBACK, PUBREC, PUBREL or PUBCOMP. A refusal says why, where the client wants to hear it and has room (MQTT 5 §3.4.2.2.2).

@@ -9,6 +9,7 @@
 //! messages stay. So is one whose queue overflowed. It counts again once it has answered and half of its queue is free.
 
 use std::collections::VecDeque;
+use std::sync::Arc;
 
 use crate::Micros;
 use crate::mqtt::Turn;
@@ -16,8 +17,10 @@ use crate::mqtt::claim::{Claim, MessageId};
 use crate::mqtt::codec::frame::kind;
 use crate::mqtt::counters::{Counters, Drop};
 use crate::mqtt::encoder::Encoder;
+use crate::mqtt::message::Terms;
 use crate::mqtt::packets::Version;
 use crate::mqtt::reason::Reason;
+use crate::mqtt::series::Series;
 use crate::mqtt::session::channel::{Channel, NEVER};
 use crate::mqtt::session::inherited::{Inherited, Known, NO_MESSAGE};
 use crate::mqtt::session::packet_ids::{IN_BLOCK, PacketIds};
@@ -138,6 +141,19 @@ impl Outgoing {
                     self.queue.is_empty() && self.may_send(channel, settings) && !self.inherited.has(message)
                 }
             }
+    }
+
+    /// Sends messages of `QoS` 0 that came together, at once, past the queue; false: not all of them may go so.
+    #[must_use]
+    pub fn send_series(
+        &self,
+        turn: &mut Turn<'_>,
+        channel: &mut Channel,
+        series: &Arc<Series>,
+        terms: &Terms,
+        encoder: &mut Encoder,
+    ) -> bool {
+        !self.queue.has_loose() && channel.put_series(turn, series, terms, encoder)
     }
 
     /// Sends a message that nothing waits before.

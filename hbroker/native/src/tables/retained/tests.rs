@@ -75,6 +75,17 @@ fn a_large_message_replaces_when_it_is_whole() {
 }
 
 #[test]
+fn what_the_first_parts_of_a_large_message_overtook_does_not_end_it() {
+    for before in [b"before".as_slice(), b""] {
+        let mut store = RetainedStore::new(10_000);
+        assert_eq!(store.offer(part("a", b"A", 10, 0, 2)), Offer::Incomplete);
+        store.offer(whole("a", before, 9));
+        assert_eq!(store.offer(part("a", b"B", 10, 1, 2)), Offer::Kept);
+        assert_eq!(found(&store, "#"), [("a".to_owned(), b"AB".to_vec())]);
+    }
+}
+
+#[test]
 fn what_waits_gives_way_and_what_is_kept_stays() {
     let mut store = RetainedStore::new(1_000);
     assert_eq!(store.offer(part("w", &[0; 300], 1, 0, 2)), Offer::Incomplete);

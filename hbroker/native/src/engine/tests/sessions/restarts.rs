@@ -80,3 +80,61 @@ fn what_an_owner_says_in_a_link_that_is_gone_begins_none() {
     network.hosts[subscriber].engines[0].handle_datagram(now, address, &datagram(&other, &ping()));
     assert!(link_to(&network, subscriber, node).is_some(), "a node opens one with a token");
 }
+
+#[test]
+fn what_an_owner_answers_late_in_a_link_that_was_never_heard_settles_nothing_of_the_next() {
+    let acknowledged = Some(AckOut { delay_us: 0, ranges: &[(1, 3)] });
+    for (body, ack) in [(puback(1, 3), None), (puback(1, 3), acknowledged), (ping(), acknowledged)] {
+        let mut network = Network::new(1, Faults::default());
+        let node = network.add_node("", 1);
+        let subscriber = add_persistent(&mut network, node, "a/#", 1, OWN);
+        let publisher = network.add_client();
+        network.parted = Some((publisher, node));
+        publish_many(&mut network, publisher, 3, 1);
+        while network.hosts[publisher].downs == 0 {
+            network.run(SECOND);
+        }
+        network.run(SECOND);
+        assert!(link_to(&network, publisher, node).is_some(), "it goes on in another link");
+        let (session, address) = (network.hosts[publisher].session, network.hosts[node].address);
+        for number in 1..4 {
+            let header = HeaderOut { session, incarnation: INCARNATION, number, ack, token: &[] };
+            let engine = &mut network.hosts[publisher].engines[0];
+            engine.handle_datagram(network.now, address, &datagram(&header, &body));
+        }
+        network.run(SECOND);
+        assert!(network.hosts[publisher].published.is_empty(), "the owner has got none of them");
+        assert_eq!(network.counter(publisher, "drop.unknown_session"), 3);
+        network.parted = None;
+        network.run_until_drained();
+        network.assert_all_published(publisher, 3);
+        assert_eq!(network.sequences(subscriber, "a/b"), [1, 2, 3]);
+        assert_eq!(network.hosts[publisher].downs, 1);
+    }
+}
+
+#[test]
+fn an_acknowledgement_of_what_was_never_sent_is_dropped_with_all_that_comes_with_it() {
+    let mut network = Network::new(1, Faults::default());
+    let node = network.add_node("", 1);
+    add_persistent(&mut network, node, "a/#", 1, OWN);
+    let publisher = network.add_client();
+    publish_many(&mut network, publisher, 3, 1);
+    network.run_until_drained();
+    network.parted = Some((publisher, node));
+    publish_many(&mut network, publisher, 3, 1);
+    let (session, address) = (network.hosts[publisher].session, network.hosts[node].address);
+    let link = link_to(&network, publisher, node).expect("it is open");
+    let engine = &mut network.hosts[publisher].engines[0];
+    let incarnation =
+        engine.out.links.awake(link).and_then(|entry| entry.link.peer_incarnation()).expect("it was heard");
+    let ack = Some(AckOut { delay_us: 0, ranges: &[(1, 1 << 20)] });
+    let header = HeaderOut { session, incarnation, number: 1 << 10, ack, token: &[] };
+    engine.handle_datagram(network.now, address, &datagram(&header, &puback(1, 9)));
+    network.run(SECOND);
+    assert_eq!(network.counter(publisher, "drop.unsent_acknowledged"), 1);
+    network.assert_all_published(publisher, 3);
+    network.parted = None;
+    network.run_until_drained();
+    network.assert_all_published(publisher, 6);
+}

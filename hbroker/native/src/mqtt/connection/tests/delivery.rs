@@ -35,6 +35,58 @@ fn every_qos_runs_to_its_end_and_settles_once() {
     }
 }
 
+/// Two clients of one kind: one gets messages together, the other one by one, and both the same bytes.
+#[test]
+fn messages_that_came_together_are_written_as_they_would_be_one_by_one() {
+    let payloads: [&[u8]; 4] = [b"first", b"", &[7; 200], b"last"];
+    let aliases: &[u8] = &[0x22, 0, 2];
+    let small: &[u8] = &[0x27, 0, 0, 0, 100];
+    let kinds: [(Version, &[u8], usize); 7] = [
+        (Version::V31, &[], 1 << 20),
+        (Version::V311, &[], 1 << 20),
+        (Version::V5, &[], 1 << 20),
+        (Version::V5, aliases, 1 << 20),
+        (Version::V5, small, 1 << 20),
+        (Version::V311, &[], 250),
+        (Version::V5, &[], 1),
+    ];
+    for (version, properties, output_bytes) in kinds {
+        let outcomes = [true, false].map(|together| {
+            let settings = ListenerSettings { output_bytes, ..ListenerSettings::default() };
+            let session = Session::new(SessionSettings::default());
+            let mut bench = Bench::open_with(version, settings, session, properties);
+            let mut packets = Vec::new();
+            for (topic, retain, identifiers) in [
+                ("t/1", false, [0; 0].as_slice()),
+                ("t/1", true, &[5]),
+                ("topic/2", false, &[5, 300_000]),
+                ("t/1", false, &[]),
+            ] {
+                let terms = Terms { qos: 0, retain, identifiers: identifiers.into() };
+                if together {
+                    bench.deliver_series(topic, &payloads, &terms);
+                } else {
+                    for payload in payloads {
+                        let message = Arc::new(Message::plain(1, topic, payload, 0));
+                        bench.deliver_all(Delivery { message, terms: terms.clone(), claim: None });
+                    }
+                }
+                packets.extend(bench.take());
+            }
+            // What found no room follows.
+            while bench.connection.session().unwrap().load().queued > 0 {
+                bench.turn(|connection, turn, _| connection.flush(turn));
+                packets.extend(bench.take());
+            }
+            let Counters { packets_out, messages_out, payload_out, drops, .. } = bench.counters;
+            (packets, (packets_out, messages_out, payload_out, drops))
+        });
+        assert_eq!(outcomes[0], outcomes[1], "{version:?} {properties:?} {output_bytes}");
+        let lost = outcomes[0].1.3.iter().sum::<u64>() as usize;
+        assert_eq!((outcomes[0].0.len(), lost), if properties == small { (12, 4) } else { (16, 0) });
+    }
+}
+
 #[test]
 fn a_claim_is_shared_by_all_who_get_the_message() {
     let releases = Arc::default();

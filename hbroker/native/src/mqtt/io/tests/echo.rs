@@ -14,10 +14,10 @@ use crate::mqtt::io::Server;
 use crate::mqtt::io::admission::Admission;
 use crate::mqtt::io::connection::Ending;
 use crate::mqtt::io::connections::{ConnectionId, Connections};
+use crate::mqtt::io::desk::Post;
 use crate::mqtt::io::listener::{Listener, Settings};
 use crate::mqtt::io::protocol::{Opening, Protocol, Turn};
 use crate::mqtt::io::tls::Identity;
-use crate::mqtt::io::worker::Order;
 
 /// Nothing here takes so long, but on a machine that others use.
 pub const PATIENCE: Duration = Duration::from_secs(30);
@@ -59,6 +59,12 @@ impl Journal {
 
     pub fn count(&self, matches: impl Fn(&Entry) -> bool) -> usize {
         self.entries.lock().iter().filter(|entry| matches(entry)).count()
+    }
+
+    /// The connection that was opened last.
+    pub fn last_opened(&self) -> Option<ConnectionId> {
+        let entries = self.entries.lock();
+        entries.iter().rev().find_map(|entry| if let Entry::Opened(id) = entry { Some(*id) } else { None })
     }
 
     pub fn wait_opened(&self) -> ConnectionId {
@@ -200,7 +206,7 @@ impl Bench {
     }
 
     pub fn post(&self, worker: u8, command: Command) {
-        self.server.mailboxes()[usize::from(worker)].post(Order::Command(command));
+        self.server.desks()[usize::from(worker)].post(command);
     }
 
     pub fn counter(&self, name: &str) -> u64 {

@@ -1,0 +1,181 @@
+//! Messages of `QoS` 0 that came to a client together: one behind the other in a datagram, on one topic.
+//!
+//! They stay together in one piece of memory, with what is the same for all of them said once. Who can use them so takes them so
+//! ([`Engine::take_letters`](crate::engine::Engine::take_letters)); to all others they are the messages that they are.
+
+use bytes::Bytes;
+use smallvec::SmallVec;
+
+use crate::engine::event::Message;
+use crate::engine::run::Run;
+use crate::wire::{PublishView, Span};
+
+/// Two messages or more, or what is left of them.
+#[derive(Clone, Debug)]
+pub struct Bunch {
+    /// The bodies of serialised `Publish`es, and behind them the topic.
+    bytes: Bytes,
+    /// Where the topic begins.
+    end: usize,
+    places: Box<[Place]>,
+    /// Those before this one were taken.
+    first: usize,
+    /// The listeners that they match.
+    pub subscriptions: SmallVec<[u64; 2]>,
+    /// Who published them behind their publisher, if they say nothing else but their payloads.
+    pub origin: Option<u64>,
+}
+
+/// Where a message and its payload stand.
+#[derive(Clone, Copy, Debug)]
+struct Place {
+    field: Span,
+    payload: Span,
+}
+
+/// What waits for a client's application: a message by itself, or several that came together.
+#[derive(Clone, Debug)]
+pub enum Letter {
+    Message(Message),
+    Bunch(Bunch),
+}
+
+impl Bunch {
+    /// The first messages of a run, as many as there is `room` for in bytes ([`Message::bytes`]); the last may go beyond it. `None`: that is
+    /// none.
+    pub fn of(run: Run<'_, '_>, subscriptions: SmallVec<[u64; 2]>, room: usize) -> Option<Self> {
+        let mut used = 0;
+        let fields = run.fields().take_while(|(start, end)| {
+            let fits = used < room;
+            used += Message::cost(end - start);
+            fits
+        });
+        let place = |((start, end), publish): (_, &PublishView<'_>)| Place {
+            field: Span::new(start, end),
+            // One that is empty may stand anywhere.
+            payload: if publish.payload.is_empty() {
+                Span::default()
+            } else {
+                Span::of(publish.payload, run.bytes)
+            },
+        };
+        let places: Box<[Place]> = fields.zip(run.messages()).map(place).collect();
+        let end = places.last()?.field.range().end;
+        let origin = run.messages().next()?.origin;
+        let says_no_more = |publish: &PublishView<'_>| publish.origin == origin && !publish.has_properties;
+        let is_bare = run.messages().take(places.len()).all(says_no_more);
+        let bytes = [&run.bytes[..end], run.topic().as_bytes()].concat();
+        Some(Self {
+            bytes: Bytes::from(bytes),
+            end,
+            places,
+            first: 0,
+            subscriptions,
+            origin: is_bare.then_some(origin),
+        })
+    }
+
+    pub fn len(&self) -> usize {
+        self.places.len() - self.first
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    pub fn topic(&self) -> &str {
+        // It was checked when it came in.
+        str::from_utf8(&self.bytes[self.end..]).unwrap_or_default()
+    }
+
+    /// Each message's payload.
+    pub fn payloads(&self) -> impl ExactSizeIterator<Item = &[u8]> {
+        self.places[self.first..].iter().map(|place| &self.bytes[place.payload.range()])
+    }
+
+    /// The payload of one, without a copy.
+    pub fn payload(&self, index: usize) -> Bytes {
+        self.bytes.slice(self.places[self.first + index].payload.range())
+    }
+
+    /// Takes the next message out.
+    pub fn take_first(&mut self) -> Option<Message> {
+        let place = self.places.get(self.first)?;
+        self.first += 1;
+        Some(Message {
+            publish: self.bytes.slice(place.field.range()),
+            whole: None,
+            retained_for: None,
+            retain: false,
+            qos: 0,
+            subscriptions: self.subscriptions.clone(),
+            owed: None,
+        })
+    }
+
+    /// What they count for in a bounded queue.
+    pub fn bytes(&self) -> usize {
+        self.places[self.first..].iter().map(|place| Message::cost(place.field.range().len())).sum()
+    }
+}
+
+impl Letter {
+    /// How many messages it is.
+    pub fn len(&self) -> usize {
+        match self {
+            Self::Message(_) => 1,
+            Self::Bunch(bunch) => bunch.len(),
+        }
+    }
+
+    /// Tells each payload.
+    pub fn tell_payloads(&self, mut tell: impl FnMut(&[u8])) {
+        match self {
+            Self::Message(message) => {
+                tell(message.whole.as_deref().unwrap_or_else(|| message.view().payload));
+            }
+            Self::Bunch(bunch) => bunch.payloads().for_each(tell),
+        }
+    }
+
+    /// The message, if it is one by itself.
+    pub fn alone(&self) -> Option<&Message> {
+        match self {
+            Self::Message(message) => Some(message),
+            Self::Bunch(_) => None,
+        }
+    }
+
+    /// What it counts for in a bounded queue.
+    pub fn bytes(&self) -> usize {
+        match self {
+            Self::Message(message) => message.bytes(),
+            Self::Bunch(bunch) => bunch.bytes(),
+        }
+    }
+
+    /// Its messages, one by one.
+    pub fn into_messages(self) -> impl Iterator<Item = Message> {
+        let (alone, mut bunch) = match self {
+            Self::Message(message) => (Some(message), None),
+            Self::Bunch(bunch) => (None, Some(bunch)),
+        };
+        alone.into_iter().chain(std::iter::from_fn(move || bunch.as_mut()?.take_first()))
+    }
+}
+
+#[cfg(test)]
+impl Bunch {
+    /// For tests: nothing but payloads, which stand for the fields, too.
+    pub fn plain(topic: &str, payloads: &[&[u8]]) -> Self {
+        let places = payloads.iter().scan(0, |end, payload| {
+            *end += payload.len();
+            let span = Span::new(*end - payload.len(), *end);
+            Some(Place { field: span, payload: span })
+        });
+        let bytes = payloads.concat();
+        let (places, end) = (places.collect(), bytes.len());
+        let bytes = Bytes::from([&bytes, topic.as_bytes()].concat());
+        Self { bytes, end, places, first: 0, subscriptions: SmallVec::new(), origin: Some(0) }
+    }
+}

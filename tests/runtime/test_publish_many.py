@@ -1,0 +1,130 @@
+"""Messages that are published together, through both shells, over a fake endpoint: order, room, ends."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Coroutine
+from typing import Any
+
+import pytest
+
+from hbroker import sync
+from hbroker.errors import InvalidTopic, NotConnected, Refused, Unreachable
+from hbroker.protocol.outcome import Published
+from hbroker.runtime.client import connect
+from tests.runtime.client_fakes import PATIENCE_S, FakeEndpoint, install
+from tests.waiting import eventually
+
+MANY = [(f"t/{number}", str(number)) for number in range(1_000)]
+TOPICS = [topic for topic, _ in MANY]
+
+
+@pytest.fixture
+def endpoint(monkeypatch: pytest.MonkeyPatch) -> FakeEndpoint:
+    return install(monkeypatch)
+
+
+def run(scenario: Coroutine[Any, Any, None]) -> None:
+    async def limited() -> None:
+        async with asyncio.timeout(2 * PATIENCE_S):
+            await scenario
+
+    asyncio.run(limited())
+
+
+def test_they_are_queued_in_order_whatever_yields_them(endpoint: FakeEndpoint) -> None:
+    async def scenario() -> None:
+        async with connect("127.0.0.1") as client:
+            await client.publish_many(iter(MANY))
+            await client.publish_many([])
+            assert endpoint.published == TOPICS
+
+    run(scenario())
+    with sync.connect("127.0.0.1:7700") as client:
+        client.publish_many(message for message in MANY)
+    assert endpoint.published == TOPICS * 2
+
+
+def test_while_there_is_no_room_they_wait(endpoint: FakeEndpoint) -> None:
+    async def scenario() -> None:
+        async with connect("127.0.0.1") as client:
+            endpoint.room = 300
+            waits = asyncio.create_task(client.publish_many(MANY))
+            await eventually(lambda: endpoint.refused > 1, "it asked for room again", PATIENCE_S)
+            assert endpoint.published == TOPICS[:300]
+            endpoint.room = 1_000
+            await waits
+            assert endpoint.published == TOPICS
+
+    run(scenario())
+
+
+def test_at_qos_1_it_returns_when_the_last_is_acknowledged_in_whatever_order(endpoint: FakeEndpoint) -> None:
+    async def scenario() -> None:
+        async with connect("127.0.0.1") as client:
+            waits = asyncio.create_task(client.publish_many(MANY, qos=1))
+            await endpoint.await_published(len(MANY))
+            for sequence in range(len(MANY), 1, -1):
+                endpoint.give_event(Published(sequence, TOPICS[sequence - 1], 0))
+            await eventually(
+                lambda: len(client._hub._publications) == 1, "all but one are answered", PATIENCE_S
+            )
+            assert not waits.done()
+            endpoint.give_event(Published(1, TOPICS[0], 1))
+            await waits
+            assert client.failures == ()
+
+    run(scenario())
+
+
+def test_the_first_that_fails_ends_it_and_nobody_waits_for_the_others(endpoint: FakeEndpoint) -> None:
+    async def scenario() -> None:
+        async with connect("127.0.0.1") as client:
+            waits = asyncio.create_task(client.publish_many(MANY[:3], qos=2))
+            await endpoint.await_published(3)
+            endpoint.give_event(Published(2, "t/1", 5))
+            with pytest.raises(Refused, match="t/1"):
+                await waits
+            assert client._hub._publications == {}
+            with pytest.raises(Unreachable, match=r"t/2.*within 0\.01 s"):
+                await client.publish_many(MANY[:3], qos=1, timeout=0.01)
+            assert client._hub._publications == {}
+
+    run(scenario())
+
+
+def test_those_before_a_wrong_topic_are_published_and_none_behind_it(endpoint: FakeEndpoint) -> None:
+    wrong = [*MANY[:400], ("t/#", "wrong"), *MANY[400:]]
+
+    async def scenario() -> None:
+        async with connect("127.0.0.1") as client:
+            with pytest.raises(InvalidTopic, match="t/#"):
+                await client.publish_many(wrong)
+            assert endpoint.published == TOPICS[:400]
+
+    run(scenario())
+    with sync.connect("127.0.0.1:7700") as client, pytest.raises(InvalidTopic, match="t/#"):
+        client.publish_many(wrong)
+
+
+def test_without_an_event_loop_it_waits_and_ends_likewise(endpoint: FakeEndpoint) -> None:
+    with sync.connect("127.0.0.1:7700") as client:
+        with pytest.raises(Unreachable, match=r"t/999.*within 0\.02 s"):
+            client.publish_many(MANY, qos=1, timeout=0.02)
+        endpoint.room = 10
+        with pytest.raises(Unreachable, match="t/10"):
+            client.publish_many(MANY, timeout=0.02)
+        endpoint.room = 1_000_000
+        first = len(endpoint.published) + 1
+        waits = threading.Thread(target=client.publish_many, args=(MANY,), kwargs={"qos": 1})
+        waits.start()
+        while len(endpoint.published) < first + len(MANY) - 1:
+            waits.join(0.001)
+        for number, topic in enumerate(TOPICS):
+            endpoint.give_event(Published(first + number, topic, 0))
+        waits.join(PATIENCE_S)
+        assert not waits.is_alive()
+        assert client._hub._publications == {}
+    with pytest.raises(NotConnected):
+        client.publish_many(MANY)
