@@ -14,7 +14,20 @@ from bench.rounds import Round
 from bench.series import Series, Spread
 from hbroker.bench.process import cpu_model
 
-__all__ = ["as_json", "as_text", "load_of", "machine", "not_installed", "progress_line", "table"]
+__all__ = [
+    "as_json",
+    "as_text",
+    "faults_of",
+    "limit_of",
+    "load_of",
+    "machine",
+    "mishaps_of",
+    "not_installed",
+    "progress_line",
+    "rate_of",
+    "rounds_of",
+    "table",
+]
 
 _BUSY: Final = 0.85
 """From this share of its CPU on, a side is what limits the rate; others may have the rest."""
@@ -29,7 +42,7 @@ def as_text(series: Sequence[Series], left_out: Sequence[str]) -> str:
         parts.append(table(_FLAT_OUT, [_flat_out_row(one) for one in flat_out]))
     if paced:
         parts.append(table(_PACED, [_paced_row(one) for one in paced]))
-    parts.append(_faults(series))
+    parts.append(faults_of(series))
     parts.extend(_failures(series))
     parts.extend(left_out)
     return "\n\n".join(part for part in parts if part)
@@ -55,7 +68,7 @@ def as_json(series: Sequence[Series], left_out: Sequence[str]) -> dict[str, Any]
                 "subscribers": one.plan.subscribers,
                 "qos": one.plan.qos,
                 "rate": one.plan.rate,
-                "limit": _limit(one),
+                "limit": limit_of(one),
                 "delivered_per_s": _median(one, "delivered_per_s"),
                 "delivered_per_cpu_s": _median(one, "delivered_per_cpu_s"),
                 "failures": one.failures,
@@ -121,17 +134,17 @@ _PACED: Final = (
 
 
 def _flat_out_row(one: Series) -> list[str]:
-    rates = [_spread(one.spread(attrgetter(name))) for name in _RATES]
+    rates = [rate_of(one.spread(attrgetter(name))) for name in _RATES]
     return [
         one.contestant.name,
         load_of(one.plan),
         *rates,
         _seconds(_median(one, "broker_cpu_s")),
         *(_percent(_median(one, name)) for name in ("broker_cpu", "generator_cpu")),
-        _limit(one),
+        limit_of(one),
         _mebibytes(_median(one, "broker_rss_bytes")),
-        _mishaps(one),
-        _rounds(one),
+        mishaps_of(one),
+        rounds_of(one),
     ]
 
 
@@ -146,10 +159,10 @@ def _paced_row(one: Series) -> list[str]:
     names = ("p50", "p90", "p99", "p999")
     busy = [_percent(_median(one, name)) for name in ("broker_cpu", "generator_cpu")]
     name, load = one.contestant.name, load_of(one.plan)
-    return [name, load, *map(percentile, names), *busy, _mishaps(one), _rounds(one)]
+    return [name, load, *map(percentile, names), *busy, mishaps_of(one), rounds_of(one)]
 
 
-def _faults(series: Sequence[Series]) -> str:
+def faults_of(series: Sequence[Series]) -> str:
     lines = []
     for one in series:
         sums = {name: sum(getattr(round, name) for round in one.all) for name in _FAULTS}
@@ -169,7 +182,7 @@ def _faults(series: Sequence[Series]) -> str:
 _FAULTS: Final = ("lost", "duplicated", "disordered", "corrupted", "stalls")
 
 
-def _mishaps(one: Series) -> str:
+def mishaps_of(one: Series) -> str:
     """Of all rounds, the discarded too."""
     sums = (sum(getattr(round, name) for round in one.all) for name in ("lost", "duplicated", "disordered"))
     return ", ".join(f"{count:,}" for count in sums) if one.all and one.contestant.is_checked else "-"
@@ -183,7 +196,7 @@ def _failures(series: Sequence[Series]) -> list[str]:
     ]
 
 
-def _limit(one: Series) -> str:
+def limit_of(one: Series) -> str:
     """What kept the rate from being higher."""
     broker, generator = _median(one, "broker_cpu"), _median(one, "generator_cpu")
     if broker is None or generator is None:
@@ -193,7 +206,7 @@ def _limit(one: Series) -> str:
     return "load" if generator >= _BUSY else "neither"
 
 
-def _rounds(one: Series) -> str:
+def rounds_of(one: Series) -> str:
     return f"{len(one.quiet)} of {len(one.all)}"
 
 
@@ -202,7 +215,7 @@ def _median(one: Series, name: str) -> float | None:
     return None if spread is None else spread.median
 
 
-def _spread(spread: Spread | None) -> str:
+def rate_of(spread: Spread | None) -> str:
     if spread is None:
         return "-"
     return f"{_count(spread.median)} ({_count(spread.least)}-{_count(spread.most)})"

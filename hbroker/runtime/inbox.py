@@ -22,7 +22,7 @@ __all__ = ["Inbox"]
 
 
 class Inbox:
-    """The queue of one `Subscription`. `on_ready`: something can be taken again. `on_room`: it blocks no more.
+    """The queue of one `Subscription`. `on_ready`: there is something to take. `on_room`: it blocks no more.
     `on_handled`: told of each message that its consumer is done with, and whether another one waits;
     `on_unread`: of each that it closed without having taken; None: nobody wants to know."""
 

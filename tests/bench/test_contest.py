@@ -156,7 +156,7 @@ def test_a_section_is_replaced_and_nothing_else() -> None:
         with_section(page, "c", "new")
 
 
-@pytest.mark.parametrize("name", ["peers", "growth"])
+@pytest.mark.parametrize("name", ["peers", "growth", "pythons"])
 def test_the_page_has_a_place_for_each_section(name: str) -> None:
     page = PAGE.read_text("utf-8")
     assert "new text" in with_section(page, name, "new text")

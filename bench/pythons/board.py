@@ -1,0 +1,159 @@
+"""What the two ends of a round and the measurement tell each other, in memory that all three share.
+
+Messages are numbered, so that the subscriber knows which are missing, doubled or late. The publisher keeps a
+*window*: it is never more messages ahead of the subscriber, so that both go as fast as the slower of them and
+nothing has to be dropped. Both are the same for every library, and cost little beside it (`own_cost_us`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Iterator
+from enum import IntEnum, unique
+from multiprocessing.sharedctypes import RawArray
+from struct import Struct
+from typing import Any, Final, TypeAlias
+
+__all__ = ["BURST", "PAYLOAD_BYTES", "Board", "Field", "Pace", "Tally", "new_board", "own_cost_us"]
+
+Board: TypeAlias = Any
+"""An array of 64-bit numbers, one for each `Field`. (`multiprocessing` has no better type for it.)"""
+
+BURST: Final = 256
+"""Messages that a publisher sends without a look at the window."""
+PAYLOAD_BYTES: Final = 64
+
+_PAYLOAD: Final = Struct(f"<Q{PAYLOAD_BYTES - 8}s")
+_FILLER: Final = bytes(range(PAYLOAD_BYTES - 8))
+_PAUSE_S: Final = 0.001
+_GLANCE_S: Final = 0.05
+_LAST_S: Final = 5.0
+"""For the last message to arrive, once it is sent."""
+
+
+@unique
+class Field(IntEnum):
+    """Of a board. Each has one writer."""
+
+    IS_OVER = 0
+    """The measurement's: no more is to be published."""
+    PUBLISHED = 1
+    HAS_PUBLISHED = 2
+    """The publisher's: it has sent all."""
+    IS_SUBSCRIBED = 3
+    DELIVERED = 4
+    """One more than the highest number that has arrived: what is missing below it is lost."""
+    LOST = 5
+    DUPLICATED = 6
+    DISORDERED = 7
+    DAMAGED = 8
+
+
+def new_board() -> Board:
+    """All are 0."""
+    return RawArray("Q", len(Field))
+
+
+class Pace:
+    """The publisher's: what to send next, and when. `window`: messages under way, whole bursts."""
+
+    def __init__(self, board: Board, window: int) -> None:
+        self._board = board
+        self._window = window
+
+    def bursts(self) -> Iterator[list[bytes]]:
+        """Payloads to publish at once, until it is over. It sleeps while the window is full."""
+        while not self._board[Field.IS_OVER]:
+            if burst := self._burst():
+                yield burst
+            else:
+                time.sleep(_PAUSE_S)
+
+    async def bursts_in_turn(self) -> AsyncIterator[list[bytes]]:
+        """The same for an event loop, which has a turn after each."""
+        while not self._board[Field.IS_OVER]:
+            if burst := self._burst():
+                yield burst
+                await asyncio.sleep(0)
+            else:
+                await asyncio.sleep(_PAUSE_S)
+
+    def finish(self) -> None:
+        """Says that all is sent."""
+        self._board[Field.HAS_PUBLISHED] = 1
+
+    def _burst(self) -> list[bytes]:
+        first = self._board[Field.PUBLISHED]
+        if first + BURST > self._board[Field.DELIVERED] + self._window:
+            return []
+        self._board[Field.PUBLISHED] = first + BURST
+        return [_PAYLOAD.pack(number, _FILLER) for number in range(first, first + BURST)]
+
+
+class Tally:
+    """The subscriber's: what has arrived."""
+
+    def __init__(self, board: Board) -> None:
+        self._board = board
+        self._next = 0
+        self._missing: set[int] = set()
+
+    def begin(self) -> None:
+        """Says that messages can come."""
+        self._board[Field.IS_SUBSCRIBED] = 1
+
+    def take(self, payload: bytes | bytearray) -> None:
+        """Counts a message, and looks whether it is the next one."""
+        number, filler = _PAYLOAD.unpack(payload)
+        if number != self._next:
+            self._take_odd(number)
+            return
+        if filler != _FILLER:
+            self._board[Field.DAMAGED] += 1
+        self._next = self._board[Field.DELIVERED] = number + 1
+
+    def wait(self) -> None:
+        """Returns once everything has come, or it is clear that it does not."""
+        for _ in self._glances():
+            time.sleep(_GLANCE_S)
+
+    async def wait_in_turn(self) -> None:
+        """The same for an event loop."""
+        for _ in self._glances():
+            await asyncio.sleep(_GLANCE_S)
+
+    def _glances(self) -> Iterator[None]:
+        while not self._board[Field.HAS_PUBLISHED]:
+            yield
+        deadline = time.monotonic() + _LAST_S
+        while time.monotonic() < deadline and (self._missing or self._next < self._board[Field.PUBLISHED]):
+            yield
+        self._board[Field.LOST] = len(self._missing) + self._board[Field.PUBLISHED] - self._next
+
+    def _take_odd(self, number: int) -> None:
+        if number in self._missing:
+            self._missing.remove(number)
+            self._board[Field.DISORDERED] += 1
+        elif number < self._next:
+            self._board[Field.DUPLICATED] += 1
+        else:
+            self._missing.update(range(self._next, number))
+            self._next = self._board[Field.DELIVERED] = number + 1
+
+
+def own_cost_us() -> tuple[float, float]:
+    """Of a message: the CPU time, in microseconds, that numbering it and checking it takes the two ends,
+    whichever the library."""
+    board = new_board()
+    pace, tally = Pace(board, _OWN_MESSAGES), Tally(board)
+    began = time.thread_time()
+    payloads = [payload for _ in range(_OWN_MESSAGES // BURST) for payload in pace._burst()]
+    published = time.thread_time()
+    for payload in payloads:
+        tally.take(payload)
+    taken = time.thread_time()
+    return 1e6 * (published - began) / len(payloads), 1e6 * (taken - published) / len(payloads)
+
+
+_OWN_MESSAGES: Final = 200 * BURST

@@ -1,0 +1,158 @@
+"""One round: a fresh broker, a process that publishes and one that subscribes."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from multiprocessing import get_context
+from multiprocessing.process import BaseProcess
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Final, TypeVar
+
+from bench.plan import Plan
+from bench.pythons.board import Board, Field, Pace, Tally, new_board
+from bench.pythons.libraries import Library
+from bench.rounds import Round, Timing
+from hbroker.bench.brokers import running
+from hbroker.bench.launching import NoAnswer, on_cpus
+from hbroker.bench.plan import Address
+from hbroker.bench.process import cpu_seconds, machine_busy_seconds, resident_bytes
+
+__all__ = ["PythonRound", "measure_python"]
+
+E = TypeVar("E", Pace, Tally)
+
+_READY_S: Final = 20.0
+_END_S: Final = 20.0
+_GLANCE_S: Final = 0.01
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PythonRound(Round):
+    """What one round showed. Microseconds of CPU for each message that was delivered, the kernel's part
+    included."""
+
+    publisher_us: float
+    subscriber_us: float
+    broker_us: float
+
+
+def measure_python(library: Library, plan: Plan, timing: Timing, broker_cpus: frozenset[int]) -> PythonRound:
+    """Runs one round. Raises NoAnswer where one of the three does not come up, or goes away, or messages do
+    not come any more."""
+    board = new_board()
+    with (
+        TemporaryDirectory(prefix="hbroker-bench-") as directory,
+        running(library.broker.start, Path(directory), broker_cpus) as broker,
+        _running(library.subscribe, broker.address, plan, Tally(board)) as subscriber,
+    ):
+        _wait(board, Field.IS_SUBSCRIBED, subscriber)
+        with _running(library.publish, broker.address, plan, Pace(board, plan.window)) as publisher:
+            _wait(board, Field.DELIVERED, publisher)
+            time.sleep(timing.warm_up)
+            ends = publisher.pid or 0, subscriber.pid or 0
+            first = _Mark.now(board, broker.pids, *ends)
+            time.sleep(timing.duration)
+            last = _Mark.now(board, broker.pids, *ends)
+            resident = resident_bytes(broker.pids)
+            board[Field.IS_OVER] = 1
+            _join(library, publisher)
+        _join(library, subscriber)
+    return _round(library, plan, last - first, board, resident)
+
+
+@dataclass(frozen=True, slots=True)
+class _Mark:
+    """At one moment, or between two: messages, and seconds of the clock and of CPU."""
+
+    delivered: int
+    clock: float
+    publisher: float
+    subscriber: float
+    broker: float
+    machine: float
+
+    @classmethod
+    def now(cls, board: Board, broker: tuple[int, ...], publisher: int, subscriber: int) -> _Mark:
+        return cls(
+            board[Field.DELIVERED],
+            time.monotonic(),
+            cpu_seconds([publisher]),
+            cpu_seconds([subscriber]),
+            cpu_seconds(broker),
+            machine_busy_seconds(),
+        )
+
+    def __sub__(self, earlier: _Mark) -> _Mark:
+        return _Mark(
+            self.delivered - earlier.delivered,
+            self.clock - earlier.clock,
+            self.publisher - earlier.publisher,
+            self.subscriber - earlier.subscriber,
+            self.broker - earlier.broker,
+            self.machine - earlier.machine,
+        )
+
+
+def _round(library: Library, plan: Plan, spent: _Mark, board: Board, resident: int) -> PythonRound:
+    count, seconds = spent.delivered, spent.clock
+    if not count:
+        raise NoAnswer(f"{library.name}: messages came, and then no more")
+    ends = spent.publisher + spent.subscriber
+    return PythonRound(
+        broker=library.name,
+        qos=plan.qos,
+        pairs=plan.pairs,
+        subscribers=plan.subscribers,
+        rate=None,
+        seconds=seconds,
+        delivered_per_s=count / seconds,
+        delivered_per_cpu_s=count / max(spent.broker, 1e-9),
+        broker_cpu=spent.broker / seconds,
+        broker_cpu_s=spent.broker,
+        broker_rss_bytes=resident,
+        generator_cpu=ends / seconds,
+        others_cpu=max(0.0, (spent.machine - ends - spent.broker) / seconds),
+        sent=board[Field.PUBLISHED],
+        delivered=board[Field.PUBLISHED] - board[Field.LOST],
+        lost=board[Field.LOST],
+        duplicated=board[Field.DUPLICATED],
+        disordered=board[Field.DISORDERED],
+        corrupted=board[Field.DAMAGED],
+        publisher_us=1e6 * spent.publisher / count,
+        subscriber_us=1e6 * spent.subscriber / count,
+        broker_us=1e6 * spent.broker / count,
+    )
+
+
+@contextmanager
+def _running(
+    body: Callable[[Address, int, E], None], address: Address, plan: Plan, end: E
+) -> Iterator[BaseProcess]:
+    """A process of its own on the load's CPUs, as long as the context lasts."""
+    process = get_context("spawn").Process(target=body, args=(address, plan.qos, end), daemon=True)
+    with on_cpus(plan.cpus):
+        process.start()
+    try:
+        yield process
+    finally:
+        process.kill()
+        process.join()
+
+
+def _wait(board: Board, field: Field, process: BaseProcess) -> None:
+    """Returns once it is not 0. Raises NoAnswer where the process ends before, or time is over."""
+    deadline = time.monotonic() + _READY_S
+    while not board[field]:
+        if not process.is_alive() or time.monotonic() > deadline:
+            raise NoAnswer(f"{field.name} was not reached")
+        time.sleep(_GLANCE_S)
+
+
+def _join(library: Library, process: BaseProcess) -> None:
+    process.join(_END_S)
+    if process.exitcode != 0:
+        raise NoAnswer(f"{library.name}: an end failed, or did not end")
