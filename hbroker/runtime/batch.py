@@ -8,6 +8,7 @@ from typing import Final, TypeAlias
 
 from hbroker.protocol.outcome import Outcome, Published
 from hbroker.runtime.failure import of_publication
+from hbroker.runtime.publication import encoded
 
 __all__ = ["Batch", "Messages", "parts"]
 
@@ -22,14 +23,10 @@ def parts(messages: Messages) -> Iterator[list[tuple[str, bytes]]]:
     """The messages in order, some at once. What yields them is asked for more as they go."""
     coming = iter(messages)
     while part := [
-        (topic, payload if type(payload) is bytes else _encoded(payload))
+        (topic, payload if type(payload) is bytes else encoded(payload))
         for topic, payload in islice(coming, _TOGETHER)
     ]:
         yield part
-
-
-def _encoded(payload: bytes | str) -> bytes:
-    return payload.encode() if isinstance(payload, str) else bytes(payload)
 
 
 class Batch:

@@ -36,7 +36,7 @@ from hbroker.protocol.subscription import Options
 from hbroker.runtime.failure import of_publication, of_request, of_takeover
 from hbroker.runtime.identity import Identity, Will, random_id
 from hbroker.runtime.inbox import Inbox
-from hbroker.runtime.publication import Publication
+from hbroker.runtime.publication import Publication, encoded
 from hbroker.runtime.turns import clock
 
 if TYPE_CHECKING:
@@ -169,7 +169,7 @@ class Hub:
         try:
             sequence = self.endpoint.publish(
                 message.topic,
-                payload if type(payload) is bytes else _bytes_of(payload),
+                payload if type(payload) is bytes else encoded(payload),
                 message.qos,
                 message.retain,
                 published_at_us=_wall_clock(),
@@ -443,10 +443,6 @@ class Hub:
                     inbox.close(of_request(outcome, 0))
         if callback is not None:
             callback(outcome)
-
-
-def _bytes_of(payload: bytes | str) -> bytes:
-    return payload.encode() if isinstance(payload, str) else bytes(payload)
 
 
 def _wall_clock() -> int:

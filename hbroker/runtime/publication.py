@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TypedDict
 
-__all__ = ["Properties", "Publication", "Receipt"]
+__all__ = ["Properties", "Publication", "Receipt", "encoded"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,3 +53,10 @@ class Publication:
     response_topic: str = ""
     correlation_data: bytes = b""
     user_properties: Sequence[tuple[str, str]] = ()
+
+
+def encoded(payload: bytes | str) -> bytes:
+    """A payload as it is sent: text in UTF-8."""
+    if type(payload) is bytes:
+        return payload
+    return payload.encode() if isinstance(payload, str) else bytes(payload)
