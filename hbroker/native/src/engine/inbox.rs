@@ -56,7 +56,8 @@ pub struct Inbox {
     listeners: SubscriptionTrie,
     /// The lowest and the highest id that a listener of this run has had.
     ids: (u64, u64),
-    matches: MatchSet,
+    /// Made with the first message: of many clients most are idle.
+    matches: Option<Box<MatchSet>>,
     /// Whose matches these are; empty: nobody's any more. Messages of one topic often follow one another.
     matched: String,
     window: DuplicateWindow,
@@ -88,7 +89,7 @@ impl Inbox {
         Self {
             listeners: SubscriptionTrie::new(config.seed),
             ids: (u64::MAX, 0),
-            matches: MatchSet::default(),
+            matches: None,
             matched: String::new(),
             window: DuplicateWindow::new(WINDOW_PUBLISHERS, window::SPAN, config.seed),
             told: Told::new(config.seed),
@@ -117,7 +118,7 @@ impl Inbox {
                 continue;
             };
             self.find_matches(publish.topic);
-            if self.matches.subscribers().is_empty() {
+            if self.matching().is_empty() {
                 self.unclaimed.put_back(waiting);
             } else if self.take(now, &publish, waiting.retained_for, Some(waiting.receipt), counters)
                 == Taken::Done
@@ -184,7 +185,7 @@ impl Inbox {
     pub fn take_run(&mut self, run: Run<'_, '_>, counters: &mut Counters) {
         self.find_matches(run.topic());
         let subscriptions: SmallVec<[u64; 2]> =
-            self.matches.subscribers().iter().map(|listener| listener.session.0).collect();
+            self.matching().iter().map(|listener| listener.session.0).collect();
         if subscriptions.is_empty() {
             return;
         }
@@ -399,17 +400,22 @@ impl Inbox {
 
     fn find_matches(&mut self, topic: &str) {
         if topic.is_empty() || self.matched != topic {
-            self.listeners.collect_matches(topic, &mut self.matches);
+            self.listeners.collect_matches(topic, self.matches.get_or_insert_default());
             self.matched.clear();
             self.matched.push_str(topic);
         }
+    }
+
+    /// The listeners that match the topic that was looked for last.
+    fn matching(&self) -> &[Subscriber] {
+        self.matches.as_ref().map_or(&[], |matches| matches.subscribers())
     }
 
     /// Of the listeners that match those that are to get it.
     fn wanted(&self, retained_for: Option<u64>) -> impl Iterator<Item = &Subscriber> {
         let asker = self.asker(retained_for);
         let is_meant = move |listener: &&Subscriber| asker.is_none_or(|asker| listener.session.0 == asker);
-        self.matches.subscribers().iter().filter(is_meant)
+        self.matching().iter().filter(is_meant)
     }
 
     /// The listener of this run that it was retained for, whether or not that is still there.
