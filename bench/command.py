@@ -6,6 +6,7 @@ import argparse
 import json
 import os
 import resource
+import shlex
 import signal
 import sys
 from collections.abc import Callable, Sequence
@@ -21,12 +22,14 @@ from hbroker.bench.launching import end_strays
 
 __all__ = [
     "broker_and_load_cpus",
+    "command_line",
     "flags",
     "list_of",
     "measure_all",
     "paced_plans",
     "pair_plans",
     "policy_of",
+    "round_flags",
     "run_series",
     "timing_flags",
 ]
@@ -34,12 +37,24 @@ __all__ = [
 _INTERRUPTED: Final = 130
 
 
-def timing_flags(name: str, description: str) -> argparse.ArgumentParser:
-    """What can be asked of every measurement: how long and how often."""
+def round_flags(
+    name: str, description: str, *, rounds: int = 5, duration: float = 2.0, warm_up: float = 0.7
+) -> argparse.ArgumentParser:
+    """What can be asked of every measurement: how often and how long. The rest are its own defaults."""
     parser = argparse.ArgumentParser(prog=f"python -m {name}", description=description)
-    parser.add_argument("--rounds", type=int, default=5, help="undisturbed rounds of each series (default 5)")
-    parser.add_argument("--duration", type=float, default=2.0, help="seconds of each round (default 2)")
-    parser.add_argument("--warm-up", type=float, default=0.7, help="seconds before each (default 0.7)")
+    parser.add_argument("--rounds", type=int, default=rounds, help="those that count (default %(default)s)")
+    parser.add_argument(
+        "--duration", type=float, default=duration, help="seconds of each round (default %(default)s)"
+    )
+    parser.add_argument(
+        "--warm-up", type=float, default=warm_up, help="seconds before each (default %(default)s)"
+    )
+    return parser
+
+
+def timing_flags(name: str, description: str) -> argparse.ArgumentParser:
+    """The same, of rounds that are to be undisturbed."""
+    parser = round_flags(name, description)
     parser.add_argument(
         "--others", type=float, default=0.1, help="share of a CPU that others may use (default 0.1)"
     )
@@ -108,10 +123,7 @@ def measure_all(
     by broker, so that those that are compared run next to each other. What was found until an interrupt is
     printed.
     """
-    found = broker_and_load_cpus()
-    if found is None:
-        return 1
-    broker_cpus, load_cpus = found
+    broker_cpus, load_cpus = broker_and_load_cpus()
     here = [broker for broker in brokers if broker.version() is not None]
     left_out = [not_installed(broker.name) for broker in brokers if broker not in here]
     plans = plans_for(asked, load_cpus)
@@ -121,13 +133,17 @@ def measure_all(
     return code
 
 
-def broker_and_load_cpus() -> tuple[frozenset[int], frozenset[int]] | None:
-    """A CPU for the broker and one for the load; None, and a word, where there are not two."""
+def broker_and_load_cpus() -> tuple[frozenset[int], frozenset[int]]:
+    """A CPU for the broker and one for the load. Raises SystemExit, and says so, where there are not two."""
     cpus = sorted(os.sched_getaffinity(0))
     if len(cpus) < 2:
-        print("two CPUs are needed: one for the broker, one for the load", file=sys.stderr)
-        return None
+        sys.exit("two CPUs are needed: one for the broker, one for the load")
     return frozenset(cpus[:1]), frozenset(cpus[1:2])
+
+
+def command_line(name: str, arguments: Sequence[str] | None) -> str:
+    """How this measurement was started. `arguments`: None: those of the process."""
+    return shlex.join(["python", "-m", name, *(sys.argv[1:] if arguments is None else arguments)])
 
 
 def policy_of(asked: argparse.Namespace, broker_cpus: frozenset[int]) -> Policy:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import shlex
 import sys
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
@@ -19,7 +18,7 @@ from tempfile import TemporaryDirectory
 from typing import Final
 
 from bench import kernel, narrow, zenoh
-from bench.command import broker_and_load_cpus, policy_of, run_series, timing_flags
+from bench.command import broker_and_load_cpus, command_line, policy_of, run_series, timing_flags
 from bench.networks import Gateway, Node
 from bench.peers import Mosquitto, Nats, NatsCore
 from bench.plan import Plan
@@ -49,17 +48,11 @@ _QOS_0: Final = _ALL - {"pairs-1"}
 def main(arguments: Sequence[str] | None = None) -> int:
     """Measures, and prints or writes. Returns the exit code of `run_series`."""
     asked = _parser().parse_args(arguments)
-    found = broker_and_load_cpus()
-    if found is None:
-        return 1
-    broker_cpus, load_cpus = found
+    broker_cpus, load_cpus = broker_and_load_cpus()
     with TemporaryDirectory(prefix="hbroker-bench-") as directory:
         series, left_out = _series(_field(Path(directory)), asked, load_cpus)
         code = run_series(series, policy_of(asked, broker_cpus))
-    command = shlex.join(
-        ["python", "-m", "bench.contest", *(sys.argv[1:] if arguments is None else arguments)]
-    )
-    standings = Standings(series, left_out, command)
+    standings = Standings(series, left_out, command_line("bench.contest", arguments))
     print(json.dumps(standings.as_json(), indent=2) if asked.json else standings.as_text())
     if asked.write:
         publish(standings)

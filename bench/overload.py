@@ -25,7 +25,7 @@ from statistics import median
 from tempfile import TemporaryDirectory
 from typing import Any, Final
 
-from bench.command import broker_and_load_cpus, timing_flags
+from bench.command import broker_and_load_cpus, round_flags
 from bench.networks import Node
 from hbroker import sync
 from hbroker.bench.brokers import Broker, running
@@ -33,6 +33,7 @@ from hbroker.bench.launching import NoAnswer, ended
 from hbroker.bench.measurement import Percentiles
 from hbroker.bench.plan import Address
 from hbroker.bench.process import resident_bytes
+from hbroker.errors import HBrokerError
 
 __all__ = ["Overload", "answers", "main"]
 
@@ -102,23 +103,20 @@ class Overload:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Measures and prints a table. Returns the exit code: 0 done, 1 it could not be measured."""
     assert __doc__ is not None
-    parser = timing_flags("bench.overload", __doc__.partition("\n")[0])
-    parser.set_defaults(rounds=3, duration=5.0, warm_up=1.0)
+    parser = round_flags("bench.overload", __doc__.partition("\n")[0], rounds=3, duration=5.0, warm_up=1.0)
     parser.add_argument("--topics", type=int, default=_TOPICS, help="of each publisher (default %(default)s)")
     parser.add_argument(
         "--factor", type=float, default=_FACTOR, help="of the capacity, offered (default %(default)s)"
     )
     asked = parser.parse_args(arguments)
-    found = broker_and_load_cpus()
-    if found is None:
-        return 1
+    cpus = broker_and_load_cpus()
     rounds = []
     print(f"| {' | '.join(_COLUMNS)} |\n|{'---|' * len(_COLUMNS)}", flush=True)
     try:
         for _ in range(asked.rounds):
-            rounds.append(_round(asked, *found))
+            rounds.append(_round(asked, *cpus))
             print(f"| {' | '.join(rounds[-1].cells())} |", flush=True)
-    except NoAnswer as error:
+    except (NoAnswer, HBrokerError) as error:
         print(error, file=sys.stderr)
         return 1
     print(

@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -14,10 +15,11 @@ from typing import Any, Final
 from bench.brokers import Broker
 from bench.plan import Plan
 from bench.secure import authority_in
+from hbroker.bench.brokers import Broker as Running
 from hbroker.bench.brokers import running
 from hbroker.bench.launching import NoAnswer, ended
 
-__all__ = ["Round", "Timing", "measure_generated", "told_by"]
+__all__ = ["Round", "Standing", "Timing", "measure_generated", "told_by", "up"]
 
 _PAYLOAD_BYTES: Final = 64
 _PATIENCE_S: Final = 60.0
@@ -77,19 +79,44 @@ def measure_generated(
 ) -> Round:
     """Runs one round. `load`: a command with the flags and the JSON of `hbroker bench`. Raises NoAnswer where
     the broker or its load does not come up, or goes away."""
+    with up(broker, broker_cpus) as standing:
+        return standing.measure(plan, timing, load)
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """A broker that runs, for as many rounds as there are to be. `authority`: of its certificate."""
+
+    broker: Broker
+    processes: Running
+    authority: Path | None
+
+    def measure(self, plan: Plan, timing: Timing, load: Sequence[str] = _HBROKER_BENCH) -> Round:
+        """Runs one round. Raises NoAnswer where the load does not come up, or the broker goes away."""
+        host, port = self.processes.address
+        flags: dict[str, object] = {
+            "--transport": self.broker.transport,
+            "--to": f"{host}:{port}",
+            "--broker-pid": self.processes.pids[0],
+        }
+        if self.authority is not None:
+            flags["--ca"] = self.authority
+        return _round(self.broker.name, plan, _told(self.broker.name, load, plan, timing, flags))
+
+
+@contextmanager
+def up(broker: Broker, cpus: frozenset[int]) -> Iterator[Standing]:
+    """Starts a broker on these CPUs, and ends it. Raises NoAnswer where it does not come up."""
     with TemporaryDirectory(prefix="hbroker-bench-") as name:
         directory = Path(name)
-        with running(broker.start, directory, broker_cpus) as node:
-            flags: dict[str, object] = {
-                "--transport": broker.transport,
-                "--to": f"{node.address[0]}:{node.address[1]}",
-                "--broker-pid": node.pids[0],
-            }
-            if (authority := authority_in(directory)) is not None:
-                flags["--ca"] = authority
-            told = _told(broker.name, load, plan, timing, flags)
+        with running(broker.start, directory, cpus) as processes:
+            yield Standing(broker, processes, authority_in(directory))
+
+
+def _round(name: str, plan: Plan, told: dict[str, Any]) -> Round:
+    """What a load said, with what was asked."""
     return Round(
-        broker=broker.name,
+        broker=name,
         qos=plan.qos,
         pairs=plan.pairs,
         subscribers=plan.subscribers,
@@ -98,7 +125,7 @@ def measure_generated(
         latency_us=None if plan.rate is None else told["latency_us"],
         corrupted=told["damaged"],
         refusals=told["refused"],
-        **{name: told[name] for name in _SAME},
+        **{field: told[field] for field in _SAME},
     )
 
 

@@ -1,8 +1,10 @@
-"""What telemetry costs: the same load with it and without, one round beside the other.
+"""What telemetry costs: the same load on a broker with it and on one without, slice by slice.
 
 A node with eight pairs at QoS 0 and 1, a node with 10,000 topics that come in turn, and a gateway with its
-owner. What is compared is the broker's CPU time for each message. Rounds are long enough for files to be
-written: see docs/benchmarks.md.
+owner. What is compared is the broker's CPU time for each message. Both brokers stand at the same time, and
+the load goes from one to the other and back every few seconds: a machine whose speed changes by the minute
+then changes it for both. Where their memory lies differs from launch to launch, so there are several
+launches. See docs/benchmarks.md.
 """
 
 from __future__ import annotations
@@ -11,18 +13,21 @@ import argparse
 import os
 import sys
 from collections.abc import Sequence
+from math import exp, log, sqrt
 from pathlib import Path
-from statistics import median
+from statistics import fmean, median, stdev
 from typing import Final
 
 from bench.brokers import Broker
 from bench.networks import Gateway, Node
 from bench.plan import Plan
-from bench.rounds import Round, Timing, measure_generated
+from bench.rounds import Round, Timing, up
 from hbroker.bench.launching import NoAnswer
 
 _TOPICS: Final = 10_000
 _WINDOW: Final = 4_096
+_WARM_UP_S: Final = 1.5
+"""More than an interval: with a new load more messages are timed at first than later."""
 
 
 class RecordedNode(Node):
@@ -53,41 +58,72 @@ or one."""
 def main(arguments: Sequence[str] | None = None) -> int:
     """Measures and prints a table. Returns the exit code: 0 done, 1 a broker failed."""
     parser = argparse.ArgumentParser(prog="python -m bench.telemetry", description=__doc__.partition("\n")[0])
-    parser.add_argument("--rounds", type=int, default=5, help="of each load, with and without (default 5)")
-    parser.add_argument("--duration", type=float, default=11.0, help="seconds of each round (default 11)")
+    parser.add_argument("--launches", type=int, default=6, help="of both brokers, for each load (default 6)")
+    parser.add_argument("--slices", type=int, default=8, help="of each broker in a launch (default 8)")
+    parser.add_argument("--duration", type=float, default=2.0, help="seconds of each slice (default 2)")
     parser.add_argument("--only", default="", help="loads whose name holds this")
     asked = parser.parse_args(arguments)
     cpus = sorted(os.sched_getaffinity(0))
-    timing = Timing(1.0, asked.duration)
+    timing = Timing(_WARM_UP_S, asked.duration)
     print(
-        "| load | µs of CPU for a message, without | with | more, median (each pair of rounds) | RSS, MiB |"
+        "| load | µs of CPU for a message, without | with | more, mean ± standard error (each launch)"
+        " | RSS, MiB |\n|---|---|---|---|---|",
+        flush=True,
     )
-    print("|---|---|---|---|---|", flush=True)
     for name, without, with_it, pairs, qos, topics in _LOADS:
         if asked.only not in name:
             continue
         plan = Plan(pairs, qos, _WINDOW, None, frozenset(cpus[1:2]), topics=topics)
-        rounds = [(without, with_it) if number % 2 else (with_it, without) for number in range(asked.rounds)]
-        found: dict[Broker, list[Round]] = {without: [], with_it: []}
         try:
-            for broker in (broker for both in rounds for broker in both):
-                found[broker].append(measure_generated(broker, plan, timing, frozenset(cpus[:1])))
+            launches = [
+                _launch(without, with_it, plan, timing, frozenset(cpus[:1]), asked.slices)
+                for _ in range(asked.launches)
+            ]
         except NoAnswer as error:
             print(error, file=sys.stderr)
             return 1
-        print(_row(name, found[without], found[with_it]), flush=True)
+        print(_row(name, launches), flush=True)
     return 0
 
 
-def _row(name: str, without: list[Round], with_it: list[Round]) -> str:
-    costs = [[1e6 / round.delivered_per_cpu_s for round in rounds] for rounds in (without, with_it)]
-    ratios = [after / before - 1 for before, after in zip(*costs, strict=True)]
-    each = " ".join(f"{ratio:+.1%}" for ratio in ratios)
+Launch = tuple[list[Round], list[Round]]
+"""Slices without telemetry and with it: those of one place came one after the other."""
+
+
+def _launch(
+    without: Broker, with_it: Broker, plan: Plan, timing: Timing, cpus: frozenset[int], slices: int
+) -> Launch:
+    """Both brokers, side by side. Which comes first changes from slice to slice."""
+    found: Launch = ([], [])
+    with up(without, cpus) as quiet, up(with_it, cpus) as recorded:
+        for number in range(slices):
+            both = [(quiet, found[0]), (recorded, found[1])]
+            for broker, rounds in both if number % 2 else reversed(both):
+                rounds.append(broker.measure(plan, timing))
+    return found
+
+
+def _row(name: str, launches: Sequence[Launch]) -> str:
+    ratios = [_ratio(launch) for launch in launches]
+    error = stdev(ratios) / sqrt(len(ratios)) if len(ratios) > 1 else float("nan")
+    each = " ".join(f"{exp(ratio) - 1:+.1%}" for ratio in ratios)
+    without, with_it = ([round for launch in launches for round in launch[which]] for which in range(2))
+    before, after = (median(map(_cost, rounds)) for rounds in (without, with_it))
     memory = " → ".join(
         f"{median(round.broker_rss_bytes for round in rounds) / 2**20:.0f}" for rounds in (without, with_it)
     )
-    before, after = (median(values) for values in costs)
-    return f"| {name} | {before:.3f} | {after:.3f} | {median(ratios):+.1%} ({each}) | {memory} |"
+    more = f"{exp(fmean(ratios)) - 1:+.1%} ± {error:.1%} ({each})"
+    return f"| {name} | {before:.3f} | {after:.3f} | {more} | {memory} |"
+
+
+def _ratio(launch: Launch) -> float:
+    """The logarithm of what a message costs more with telemetry: the median of the pairs of slices."""
+    return median(log(_cost(after) / _cost(before)) for before, after in zip(*launch, strict=True))
+
+
+def _cost(round: Round) -> float:
+    """µs of the broker's CPU time for a message."""
+    return 1e6 / round.delivered_per_cpu_s
 
 
 if __name__ == "__main__":

@@ -28,10 +28,11 @@ if TYPE_CHECKING:
     )
     from hbroker.protocol.lookup import Hop, Resolution
     from hbroker.protocol.packets import Reason
-    from hbroker.runtime.client import Client, Connecting, Subscription, connect
+    from hbroker.runtime.client import Client, Connecting, connect
     from hbroker.runtime.fleet import Fleet, Member, fleet
     from hbroker.runtime.identity import Will
     from hbroker.runtime.publication import Receipt
+    from hbroker.runtime.subscription import Subscription
 
 __all__ = [
     "Backpressure",
@@ -75,7 +76,7 @@ _MODULES: Final = {
     "Reason": "hbroker.protocol.packets",
     "Receipt": "hbroker.runtime.publication",
     "Resolution": "hbroker.protocol.lookup",
-    "Subscription": "hbroker.runtime.client",
+    "Subscription": "hbroker.runtime.subscription",
     "Will": "hbroker.runtime.identity",
     "connect": "hbroker.runtime.client",
     "filter_is_valid": "hbroker._native",

@@ -9,9 +9,11 @@ with a real socket, under the same verbs, less the four that an engine's driver 
 """
 
 from collections.abc import Sequence
-from typing import Any, Final, TypeAlias, final
+from typing import Any, Final, TypeAlias, Unpack, final
 
 from typing_extensions import disjoint_base
+
+from hbroker.properties import CoreProperties
 
 _Address: TypeAlias = tuple[str, int]
 # A delegation, as the `Cut` of the wire protocol: (subtree, node, address, epoch).
@@ -161,13 +163,16 @@ class Message:
 
 @final
 class PublishedEvent:
-    """Client: what became of a message of QoS 1 or 2 (`reason` is a `Reason` of the wire protocol)."""
+    """Client: what became of messages of QoS 1 or 2 (`reason` is a `Reason` of the wire protocol)."""
 
-    def __new__(cls, sequence: int, topic: str, reason: int) -> PublishedEvent: ...
+    def __new__(cls, sequence: int, topic: str, reason: int, count: int = 1) -> PublishedEvent: ...
 
     sequence: int
+    """The first one's."""
     topic: str
     reason: int
+    count: int
+    """How many messages: their sequence numbers follow one another."""
 
 _Event: TypeAlias = (
     ControlEvent | LinkUpEvent | LinkDownEvent | OverflowEvent | UnresolvedEvent | PublishedEvent
@@ -312,17 +317,20 @@ class _Core:
     def unsubscribe(self, session: int, filter: str, group: str = "") -> bool: ...
     def send_retained(self, session: int, filter: str, qos: int, listener: int) -> int:
         """Sends the retained messages that match, for one of the client's listeners, or (0) for all; returns how many (§7.6)."""
-    def retained(self, subtree: str) -> list[bytes]:
-        """The retained messages below a subtree, each a serialised Publish, for handover."""
+    def retained(self, subtree: str, less: Sequence[str]) -> list[bytes]:
+        """The retained messages at and below a subtree, each a serialised Publish, for handover.
+
+        `less`, here and in what follows: smaller subtrees below it that are no part of what is meant.
+        """
     def take_retained(self, messages: Sequence[bytes]) -> int:
         """Takes them over; returns how many there was no room for."""
-    def drop_retained(self, subtree: str) -> None: ...
-    def drain_subtree(self, subtree: str) -> int:
+    def drop_retained(self, subtree: str, less: Sequence[str]) -> None: ...
+    def drain_subtree(self, subtree: str, less: Sequence[str]) -> int:
         """How many messages at and below it are open: at QoS 1 or 2, taken over, and their publishers wait for the PUBACK.
 
         Asked again until it is 0, or for as long as one may wait, before `export_subtree`.
         """
-    def export_subtree(self, subtree: str) -> tuple[list[bytes], list[bytes]]:
+    def export_subtree(self, subtree: str, less: Sequence[str]) -> tuple[list[bytes], list[bytes]]:
         """Takes out what moves with a subtree that is not served any more (§5.4): (queued, seen).
 
         `queued`: QueuedRecords of what waits for sessions, or is with them and not acknowledged, and no publisher would send again; it
@@ -358,20 +366,10 @@ class _Core:
         payload: bytes,
         qos: int = 0,
         retain: bool = False,
-        *,
-        published_at_us: int = 0,
-        expiry_s: int | None = None,
-        ack_queued: bool = False,
-        content_type: str = "",
-        payload_format: int | None = None,
-        response_topic: str = "",
-        correlation_data: bytes = b"",
-        user_properties: Sequence[tuple[str, str]] = (),
-        origin: int = 0,
+        **properties: Unpack[CoreProperties],
     ) -> int | None:
         """Queues a message; returns its sequence number, or None where as much waits as may (try again).
 
-        `origin`: who publishes it behind this client, as a number (64 bits) that those who get it may compare; 0: nobody.
         A client keeps a large payload, without a copy, until its last part is made. A node publishes to its own jurisdiction.
         Raises NativeError for a topic that is not valid, and for a payload, or properties, too large.
         """
@@ -380,15 +378,7 @@ class _Core:
         messages: Sequence[tuple[str, bytes]],
         qos: int = 0,
         retain: bool = False,
-        *,
-        published_at_us: int = 0,
-        expiry_s: int | None = None,
-        ack_queued: bool = False,
-        content_type: str = "",
-        payload_format: int | None = None,
-        response_topic: str = "",
-        correlation_data: bytes = b"",
-        user_properties: Sequence[tuple[str, str]] = (),
+        **properties: Unpack[CoreProperties],
     ) -> list[int]:
         """Queues messages, (topic, payload), in order, up to one that cannot be; returns the sequence numbers of those before it.
 

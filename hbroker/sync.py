@@ -21,6 +21,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Final, Unpack
 
 from hbroker.errors import Backpressure, InvalidTopic
+from hbroker.properties import Properties
 from hbroker.protocol.outcome import (
     Outcome,
     Published,
@@ -43,7 +44,7 @@ from hbroker.runtime.hub import (
     new_endpoint,
 )
 from hbroker.runtime.identity import Identity, Profile
-from hbroker.runtime.publication import Properties, Publication, Receipt
+from hbroker.runtime.publication import Receipt
 from hbroker.runtime.turns import HOLD_S, Turns, clock
 
 if TYPE_CHECKING:
@@ -110,13 +111,13 @@ class Client:
         **properties: Unpack[Properties],
     ) -> Receipt:
         """As `hbroker.Client.publish`."""
-        message = Publication(topic, payload, **properties)
+        qos = properties.get("qos", 0)
         limit = self._timeout if timeout is None else timeout
         deadline = clock() + microseconds(limit)
         waiting = _Waiting(self._condition)
         with self._condition:
-            sequence = self._publish(message, waiting, deadline, limit)
-            if message.qos == 0:
+            sequence = self._publish(topic, payload, properties, waiting, deadline, limit)
+            if not qos:
                 return Receipt(topic, sequence, 0, None)
             if not waiting.wait(max(0, deadline - clock()) / 1e6):
                 self._hub.abandon(sequence)
@@ -126,13 +127,12 @@ class Client:
         error = failure.of_publication(outcome)
         if error is not None:
             raise error
-        return Receipt(topic, sequence, message.qos, outcome.reason)
+        return Receipt(topic, sequence, qos, outcome.reason)
 
     def publish_many(
         self, messages: Messages, *, timeout: float | None = None, **properties: Unpack[Properties]
     ) -> None:
         """As `hbroker.Client.publish_many`."""
-        said = Publication("", **properties)
         limit = self._timeout if timeout is None else timeout
         deadline = clock() + microseconds(limit)
         batch = Batch(self._condition.notify_all)
@@ -141,7 +141,9 @@ class Client:
             for part in parts(messages):
                 topic, _ = part[-1]
                 with self._condition:
-                    self._publish_part(part, said, batch, deadline, limit)
+                    self._publish_part(part, properties, batch, deadline, limit)
+                if batch.error is not None:
+                    break
             with self._condition:
                 if not self._condition.wait_for(lambda: batch.is_over, max(0, deadline - clock()) / 1e6):
                     raise failure.publication_timeout(topic, limit)
@@ -154,7 +156,7 @@ class Client:
     def try_publish(self, topic: str, payload: bytes | str = b"", **properties: Unpack[Properties]) -> int:
         """As `hbroker.Client.try_publish`."""
         with self._condition:
-            return self._hub.publish(Publication(topic, payload, **properties))
+            return self._hub.publish(topic, payload, properties)
 
     def subscribe(
         self,
@@ -234,6 +236,8 @@ class Client:
         if self._thread.ident is not None:
             self._thread.join()
         self._hub.endpoint.shutdown()
+        with self._condition:
+            self._hub.end()
         os.close(self._wake_reader)
         os.close(self._wake_writer)
 
@@ -245,19 +249,27 @@ class Client:
             waiting.wait(timeout + _GRACE)
         return waiting.result()
 
-    def _publish(self, message: Publication, waiting: _Waiting, deadline: int, limit: float) -> int:
+    def _publish(
+        self,
+        topic: str,
+        payload: bytes | str,
+        said: Properties,
+        waiting: _Waiting,
+        deadline: int,
+        limit: float,
+    ) -> int:
         pause, longest = _ROOM_POLL
         while True:
             try:
-                return self._hub.publish(message, waiting.set)
+                return self._hub.publish(topic, payload, said, waiting.set)
             except Backpressure:
                 if clock() >= deadline:
-                    raise failure.publication_timeout(message.topic, limit) from None
+                    raise failure.publication_timeout(topic, limit) from None
                 self._condition.wait(pause)
                 pause = min(2 * pause, longest)
 
     def _publish_part(
-        self, part: list[tuple[str, bytes]], said: Publication, batch: Batch, deadline: int, limit: float
+        self, part: list[tuple[str, bytes]], said: Properties, batch: Batch, deadline: int, limit: float
     ) -> None:
         pause, longest = _ROOM_POLL
         while part and batch.error is None:
@@ -269,7 +281,7 @@ class Client:
                 self._condition.wait(pause)
                 pause = min(2 * pause, longest)
                 continue
-            if said.qos:
+            if said.get("qos", 0):
                 batch.waiting.update(sequences)
             del part[: len(sequences)]
 

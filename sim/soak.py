@@ -3,6 +3,8 @@
 Each seed is a network, its traffic and its faults (`network.drawing`), run under `network.trial`. A seed that
 breaks an invariant prints how to run it again and what happened last; the program then ends with status 1.
 With `--lines` each seed is a line that publishers share (`network.line`).
+
+Standard error tells how far it is: a bar on a terminal, elsewhere a line now and then.
 """
 
 from __future__ import annotations
@@ -24,6 +26,8 @@ __all__ = ["main", "report", "report_line", "run"]
 
 FAILED = 1
 INTERRUPTED = 130
+EVERY_S = 30.0
+"""A line tells how far it is after so long, where there is no terminal."""
 
 
 class _Told(Protocol):
@@ -64,7 +68,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Runs the seeds asked for; the exit status."""
     parser = argparse.ArgumentParser(prog="python -m hbroker.sim.soak", description=__doc__.split("\n")[0])
     parser.add_argument("--seed", type=int, help="run this seed alone")
-    parser.add_argument("--seeds", type=_seeds, default=range(1, 201), metavar="N|A-B", help="default: 200")
+    parser.add_argument(
+        "--seeds",
+        type=_seeds,
+        default=range(1, 201),
+        metavar="N|A-B",
+        help="the first N, or those from A to B; default: 200",
+    )
     parser.add_argument("--lines", type=_seeds, metavar="N|A-B", help="lines of these seeds instead")
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="default: one for each core")
     options = parser.parse_args(arguments)
@@ -82,6 +92,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _run_all(seeds: range, jobs: int, run: Callable[[int], _Run], report: Callable[[_Run], str]) -> list[int]:
     began = time.monotonic()
+    progress = _Progress(seeds)
     failed: list[int] = []
     messages = 0
     for done, verdict in enumerate(_verdicts(seeds, min(jobs, len(seeds)), run), 1):
@@ -89,7 +100,7 @@ def _run_all(seeds: range, jobs: int, run: Callable[[int], _Run], report: Callab
         if verdict.violation is not None:
             failed.append(verdict.seed)
             print(f"{_clear()}{report(verdict)}", flush=True)
-        _show(done, len(seeds), len(failed))
+        progress.show(done, len(failed))
     print(f"{_clear()}{len(seeds)} runs, {messages} messages, {time.monotonic() - began:.0f} s", end="")
     print(f"; failed: {' '.join(map(str, sorted(failed)))}" if failed else "; every invariant held")
     return failed
@@ -104,10 +115,29 @@ def _verdicts(seeds: range, jobs: int, run: Callable[[int], _Run]) -> Iterator[_
         yield from pool.imap_unordered(run, seeds)
 
 
-def _show(done: int, of: int, failed: int) -> None:
-    if sys.stderr.isatty():
-        bar = ("#" * (40 * done // of)).ljust(40, ".")
-        print(f"\r[{bar}] {done}/{of}, {failed} failed", end="", file=sys.stderr, flush=True)
+class _Progress:
+    """Tells how far it is. Where a seed is taken for a number of seeds, or another way round, its first line
+    shows that."""
+
+    def __init__(self, seeds: range) -> None:
+        self._of = len(seeds)
+        self._told_at = time.monotonic()
+        if not sys.stderr.isatty():
+            runs = "1 run" if self._of == 1 else f"{self._of} runs"
+            print(f"{runs}: {_named(seeds)}", file=sys.stderr, flush=True)
+
+    def show(self, done: int, failed: int) -> None:
+        """So many are done, and so many of them failed."""
+        if sys.stderr.isatty():
+            bar = ("#" * (40 * done // self._of)).ljust(40, ".")
+            print(f"\r[{bar}] {done}/{self._of}, {failed} failed", end="", file=sys.stderr, flush=True)
+        elif time.monotonic() >= self._told_at + EVERY_S:
+            self._told_at = time.monotonic()
+            print(f"{done}/{self._of}, {failed} failed", file=sys.stderr, flush=True)
+
+
+def _named(seeds: range) -> str:
+    return f"seed {seeds.start}" if len(seeds) == 1 else f"seeds {seeds.start} to {seeds.stop - 1}"
 
 
 def _clear() -> str:

@@ -9,14 +9,20 @@ from __future__ import annotations
 
 import argparse
 import json
-import shlex
 import sys
 from collections.abc import Sequence
 from functools import partial
 from operator import attrgetter
 from typing import Final
 
-from bench.command import broker_and_load_cpus, list_of, policy_of, run_series, timing_flags
+from bench.command import (
+    broker_and_load_cpus,
+    command_line,
+    list_of,
+    policy_of,
+    run_series,
+    timing_flags,
+)
 from bench.plan import Plan
 from bench.pythons.board import BURST, own_cost_us
 from bench.pythons.libraries import LIBRARIES, Library
@@ -42,16 +48,11 @@ _WINDOW: Final = 4_096
 def main(arguments: Sequence[str] | None = None) -> int:
     """Measures, and prints or writes. Returns the exit code of `run_series`."""
     asked = _parser().parse_args(arguments)
-    found = broker_and_load_cpus()
-    if found is None:
-        return 1
-    broker_cpus, load_cpus = found
+    broker_cpus, load_cpus = broker_and_load_cpus()
     wanted = [one for one in LIBRARIES if asked.only is None or one.name in asked.only]
     series, left_out = series_of(wanted, asked.qos, asked.window, load_cpus)
     code = run_series(series, policy_of(asked, broker_cpus))
-    command = shlex.join(
-        ["python", "-m", "bench.pythons", *(sys.argv[1:] if arguments is None else arguments)]
-    )
+    command = command_line("bench.pythons", arguments)
     told = {"command": command, **as_json(series, left_out)}
     text = as_text(series, left_out, command, own_cost_us())
     print(json.dumps(told, indent=2) if asked.json else text)
@@ -146,13 +147,13 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--qos", type=list_of(range(2)), default=[0, 1], help="0, 1 or 0,1 (the default)")
     parser.add_argument(
         "--window",
-        type=int,
+        type=_window,
         default=_WINDOW,
         help=f"messages under way, {BURST} at least (default {_WINDOW})",
     )
     parser.add_argument(
         "--only",
-        type=lambda text: text.split(";"),
+        type=_names,
         metavar="NAMES",
         help=f"who takes part, with semicolons between: some of {'; '.join(one.name for one in LIBRARIES)}",
     )
@@ -160,6 +161,19 @@ def _parser() -> argparse.ArgumentParser:
         "--write", action="store_true", help="put it into docs/benchmarks.md and docs/figures"
     )
     return parser
+
+
+def _window(text: str) -> int:
+    if (window := int(text)) < BURST:
+        raise argparse.ArgumentTypeError(f"{BURST} at least")
+    return window
+
+
+def _names(text: str) -> list[str]:
+    asked = text.split(";")
+    if unknown := set(asked) - {one.name for one in LIBRARIES}:
+        raise argparse.ArgumentTypeError(f"nobody is called {'; '.join(sorted(unknown))}")
+    return asked
 
 
 if __name__ == "__main__":

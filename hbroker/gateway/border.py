@@ -16,9 +16,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Final, Protocol, TypeAlias, Unpack
 
 from hbroker.config import GatewayLimits, ListenerSettings
+from hbroker.properties import CoreProperties
 from hbroker.protocol.core import ClientCore, Event
 from hbroker.protocol.packets import Address
 
@@ -262,15 +263,7 @@ class Member(ClientCore, Protocol):
         payload: bytes,
         qos: int = 0,
         retain: bool = False,
-        *,
-        published_at_us: int = 0,
-        expiry_s: int | None = None,
-        ack_queued: bool = False,
-        content_type: str = "",
-        payload_format: int | None = None,
-        response_topic: str = "",
-        correlation_data: bytes = b"",
-        user_properties: Sequence[tuple[str, str]] = (),
+        **properties: Unpack[CoreProperties],
     ) -> int | None: ...
     def handled(self, messages: Sequence[tuple[int, int]]) -> None: ...
 

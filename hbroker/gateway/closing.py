@@ -33,6 +33,8 @@ class Closing:
         self._roster = roster
         self._bridge = bridge
         self._keeping = keeping
+        self._ending: dict[str, list[Done]] = {}
+        """Who waits for the end of a client's last connection, while not all of it is distributed."""
 
     # Connections
 
@@ -91,6 +93,7 @@ class Closing:
             self._common.access.release(connection.acl)
         told = Barrier(connection.on_end)
         if connection.session is not None:
+            self._note_end(connection, told)
             self._change_expiry(now, connection, expiry_s)
             connection.ends_session |= connection.expiry_s == 0
             kept = self._export(connection, connection.session)
@@ -98,6 +101,25 @@ class Closing:
             was_open = state in (State.OPEN, State.CLOSING)
             self._end_session(now, connection, kept, reason, told, was_open=was_open)
         told.close(now)
+
+    def await_end(self, client: str, barrier: Barrier) -> None:
+        """Keeps `barrier` from ending before every gateway knows what became of the client's last connection,
+        if that has ended here."""
+        waiting = self._ending.get(client)
+        if waiting is not None:
+            waiting.append(barrier.one_more())
+
+    def _note_end(self, connection: Connection, told: Barrier) -> None:
+        """Its end has begun, and is over when that of its client's connection before is, too."""
+        client, waiting = connection.client_id, connection.on_end
+        self.await_end(client, told)
+        self._ending[client] = waiting
+
+        def ended(now: int, is_distributed: bool) -> None:
+            if self._ending.get(client) is waiting:
+                del self._ending[client]
+
+        waiting.append(ended)
 
     def _export(self, connection: Connection, session: int) -> SessionState:
         """What is in flight. Of a session that the core lost with one of its threads nobody knows."""

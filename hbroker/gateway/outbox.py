@@ -14,6 +14,7 @@ from typing import Final, TypeAlias
 
 from hbroker._native import NativeError
 from hbroker.gateway.border import Member, WillMessage
+from hbroker.properties import mqtt_properties_of
 from hbroker.protocol.agenda import Agenda, earliest
 from hbroker.protocol.packets import Reason
 from hbroker.protocol.timers import retry_after
@@ -143,12 +144,7 @@ class Outbox:
             message.qos,
             message.retain,
             published_at_us=now + self._unix_offset_us,
-            expiry_s=message.expiry_s,
-            content_type=message.content_type,
-            payload_format=message.payload_format,
-            response_topic=message.response_topic,
-            correlation_data=message.correlation_data,
-            user_properties=message.user_properties,
+            **mqtt_properties_of(message),
         )
 
     def _is_replaced(self, letter: Letter) -> bool:

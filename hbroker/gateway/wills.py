@@ -14,6 +14,7 @@ from typing import Any
 from hbroker.gateway.border import WillMessage
 from hbroker.gateway.reasons import Code
 from hbroker.gateway.sealing import within
+from hbroker.properties import mqtt_properties_of
 from hbroker.protocol import testator
 from hbroker.protocol.timers import SECOND
 
@@ -90,11 +91,6 @@ def registered(will: WillMessage) -> testator.Will | None:
         will.payload,
         will.qos,
         retain=will.retain,
-        expiry_s=will.expiry_s,
-        content_type=will.content_type,
-        payload_format=will.payload_format,
-        response_topic=will.response_topic,
-        correlation_data=will.correlation_data,
-        user_properties=will.user_properties,
+        **mqtt_properties_of(will),
     )
     return testator.Will(message, will.delay_s) if message.ByteSize() <= testator.WILL_ROOM else None

@@ -58,6 +58,7 @@ class Yielding:
         self._departures.hurry(now, claim.client)
         connection = self._roster.of_client(claim.client)
         if connection is None:
+            self._closing.await_end(claim.client, barrier)
             record = self._common.records.of(claim.client)
             if record is not None:
                 self._closing.claimed(now, record, ends_session=claim.ends_session)

@@ -170,7 +170,8 @@ class ClientControl:
             case UnresolvedEvent():
                 self._look_up().handle_unresolved(now, event.topic, event.start)
             case PublishedEvent():
-                self._tell(Published(event.sequence, event.topic, event.reason))
+                for sequence in range(event.sequence, event.sequence + event.count):
+                    self._tell(Published(sequence, event.topic, event.reason))
             case LinkUpEvent():
                 self._links.add(event.link)
             case LinkDownEvent():

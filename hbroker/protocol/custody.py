@@ -40,11 +40,11 @@ MOST_FENCED: Final = 10_000
 
 
 class Custody:
-    """Every subtree delegated by this node. `own`: its name and address. `children` by subtree."""
+    """Every subtree delegated by this node. `own`: name, address and incarnation. `children` by subtree."""
 
     def __init__(
         self,
-        own: tuple[str, Address],
+        own: tuple[str, Address, int],
         core: NodeCore,
         jurisdiction: Jurisdiction,
         subscribing: Subscribing,
@@ -52,13 +52,13 @@ class Custody:
         ledger: Ledger,
         keepers: Sequence[Keeper] = (),
     ) -> None:
-        self._own = own
+        self._own = own[:2]
         self._core = core
         self._jurisdiction = jurisdiction
         self._subscribing = subscribing
         self._gathering = gathering
         self._ledger = ledger
-        self._estate = Estate(core, jurisdiction, subscribing, self.inherit, keepers)
+        self._estate = Estate(own, core, jurisdiction, subscribing, self.inherit, keepers)
         self.children: dict[str, Child] = {}
         # Of thousands of children few are on the move, and every request of every child asks for those.
         self._uncut: dict[str, Child] = {}
@@ -141,14 +141,16 @@ class Custody:
         delegation = child.delegation
         assert delegation.link is not None
         self._cut(child)
-        records = [*self._estate.slow(delegation.subtree), *self._core.retained(delegation.subtree)]
+        less = self._jurisdiction.held_below(delegation.subtree)
+        retained = self._core.retained(delegation.subtree, less)
+        records = [*self._estate.slow(delegation.subtree), *retained]
         child.strays = Shipment(self._core, delegation.subtree, delegation.epoch, delegation.link)
         child.strays.add(parcels(records))
         child.strays.handle_timeout(now)
         self._plan(child)
         # The child tells those whom it is sent: in vain over a link of an earlier run of theirs.
         self._subscribing.moved(delegation.as_cut())
-        self._core.drop_retained(delegation.subtree)
+        self._core.drop_retained(delegation.subtree, less)
         child.machine.handle(DelegationEvent.ADOPTED)
         self._joined(child)
 

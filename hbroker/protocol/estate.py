@@ -2,7 +2,8 @@
 
 The subtree's cuts go along (§5.4): what was delegated below it stays with whom it was delegated to, and only
 the parent changes. Those that the new owner itself holds are named too: what it has delegated below them is
-its own affair. So is what this node delegated out of a smaller subtree that it has from another.
+its own affair. So is what this node delegated out of a smaller subtree that it has from another, and
+whatever else it has there: its messages and wills.
 """
 
 from __future__ import annotations
@@ -11,8 +12,10 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 
 from hbroker._proto import packet_pb2 as pb
+from hbroker.config import LeasePolicy
 from hbroker.protocol.core import NodeCore
-from hbroker.protocol.jurisdiction import Delegation, Jurisdiction
+from hbroker.protocol.jurisdiction import Delegation, Grant, Jurisdiction
+from hbroker.protocol.packets import Address
 from hbroker.protocol.records import Inheritance, Keeper, Record, cut_record
 from hbroker.protocol.subscribers import Subscription, record_of
 from hbroker.protocol.subscribing import Subscribing
@@ -23,17 +26,20 @@ __all__ = ["Estate", "ended"]
 class Estate:
     """What of a node moves with a subtree.
 
-    `inherit(now, delegations)` takes the cuts of a subtree for this node's own.
+    `own`: its name, address and incarnation. `inherit(now, delegations)` takes the cuts of a subtree for this
+    node's own.
     """
 
     def __init__(
         self,
+        own: tuple[str, Address, int],
         core: NodeCore,
         jurisdiction: Jurisdiction,
         subscribing: Subscribing,
         inherit: Callable[[int, Sequence[Delegation]], None],
         keepers: Sequence[Keeper] = (),
     ) -> None:
+        self._own = own
         self._core = core
         self._jurisdiction = jurisdiction
         self._subscribing = subscribing
@@ -52,7 +58,10 @@ class Estate:
         `is_heirs`: the new owner has it back, and nobody has served it meanwhile.
         """
         found: dict[tuple[str, str | int], Record] = {}
-        cuts = self._jurisdiction.cuts_of(subtree)
+        cuts = [
+            *self._jurisdiction.cuts_of(subtree),
+            *map(self._as_cut, self._jurisdiction.left_within(subtree)),
+        ]
         own = self._jurisdiction.delegation_of(subtree) if is_heirs else None
         for delegation in cuts if own is None else [own, *cuts]:
             found["cut", delegation.subtree] = cut_record(delegation)
@@ -60,6 +69,10 @@ class Estate:
             for record in keeper.records(subtree):
                 found[type(record).__name__, record.session] = record
         return found
+
+    def held_below(self, subtree: str) -> list[str]:
+        """What is no part of a subtree that moves: smaller ones, which this node has from others."""
+        return self._jurisdiction.held_below(subtree)
 
     # Take
 
@@ -100,6 +113,11 @@ class Estate:
         """The new owner serves the subtree."""
         for keeper in self._keepers:
             keeper.moved(subtree)
+
+    def _as_cut(self, grant: Grant) -> Delegation:
+        """What this node goes on to hold below what it gives, and nobody else will name."""
+        policy = LeasePolicy.SERVE if grant.until is None else LeasePolicy.FENCE
+        return Delegation(grant.subtree, *self._own, grant.epoch, policy, None, 0)
 
     def _record(self, subscription: Subscription) -> pb.SubscriptionRecord:
         """With where its client is now (§4.4): the new owner opens a link there."""

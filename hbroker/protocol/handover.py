@@ -201,7 +201,7 @@ class Giving:
     def begin(self, now: int) -> None:
         """Sends what there is now."""
         quick = self._estate.quick(self._subtree, is_heirs=self._is_heirs)
-        retained = self._core.retained(self._subtree)
+        retained = self._core.retained(self._subtree, self._less)
         self._sent_quick = {key: _bytes_of(record) for key, record in quick.items()}
         self._sent_retained = dict.fromkeys(retained)
         records = chain(quick.values(), self._estate.slow(self._subtree), retained)
@@ -258,11 +258,15 @@ class Giving:
         """When it last got on: sent a packet, or had an answer."""
         return self._shipment.moved_at
 
+    @property
+    def _less(self) -> list[str]:
+        return self._estate.held_below(self._subtree)
+
     def _is_drained(self, now: int) -> bool:
         waited = now - self._stopped_at
         if self._leavers and waited < LEAVERS_WAIT:
             return False
-        return waited >= DRAIN_WAIT or not self._core.drain_subtree(self._subtree)
+        return waited >= DRAIN_WAIT or not self._core.drain_subtree(self._subtree, self._less)
 
     def _commit(self, now: int) -> None:
         """Sends the changes since, what waits for subscribers, and the right to serve."""
@@ -271,16 +275,16 @@ class Giving:
         changed: list[Record] = [r for key, r in quick.items() if self._sent_quick.get(key) != _bytes_of(r)]
         gone = (ended(key) for key in self._sent_quick.keys() - quick.keys())
         changed += [record for record in gone if record is not None]
-        retained = dict.fromkeys(self._core.retained(self._subtree))
+        retained = dict.fromkeys(self._core.retained(self._subtree, self._less))
         changed += [message for message in retained if message not in self._sent_retained]
         changed += _cleared(self._sent_retained, retained)
-        queued, seen = self._core.export_subtree(self._subtree)
+        queued, seen = self._core.export_subtree(self._subtree, self._less)
         self.exported += map(pb.QueuedRecord.FromString, queued)
         self.exported += map(pb.SeenRecord.FromString, seen)
         self._shipment.add(parcels(chain(changed, self.exported)))
         self._shipment.add([pb.Transfer(phase=pb.TRANSFER_PHASE_COMMIT)])
         self._sent_quick, self._sent_retained = {}, {}
-        self._core.drop_retained(self._subtree)
+        self._core.drop_retained(self._subtree, self._less)
         self._shipment.handle_timeout(now)
 
 
@@ -319,7 +323,7 @@ class Taking:
         """Forgets what came: the handover failed before COMMIT, and the old owner serves on."""
         self._estate.withdraw(self.inheritance)
         self.inheritance = Inheritance()
-        self._core.drop_retained(self._subtree)
+        self._core.drop_retained(self._subtree, self._estate.held_below(self._subtree))
 
     def _answer(self, phase: pb.TransferPhase) -> None:
         answer = pb.Transfer(subtree=self._subtree, epoch=self._epoch, phase=phase)

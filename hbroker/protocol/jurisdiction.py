@@ -206,12 +206,18 @@ class Jurisdiction:
         """The delegations at or below a subtree."""
         return list(self._cuts_below.get(subtree, {}).values())
 
+    def held_below(self, subtree: str) -> list[str]:
+        """The grants below a subtree: this node has them from others, so they stay where the subtree goes."""
+        return [s for s in self._grants if s != subtree and is_within(s, subtree)]
+
+    def left_within(self, subtree: str) -> list[Grant]:
+        """The grants below a subtree with nothing of another's between: who was there has handed back."""
+        return [self._grants[s] for s in self.held_below(subtree) if not self._is_apart(s, subtree)]
+
     def cuts_of(self, subtree: str) -> list[Delegation]:
         """The delegations below a subtree that move with it: not those that this node cut out of a smaller
         one, which it has from another."""
-        inner = [
-            g.subtree for g in self._grants.values() if g.subtree != subtree and is_within(g.subtree, subtree)
-        ]
+        inner = self.held_below(subtree)
         return [
             d
             for d in self.cuts_below(subtree)
@@ -295,6 +301,10 @@ class Jurisdiction:
         around = (self._delegations.get(prefix) for prefix in prefixes(named, self._deepest))
         above = [d for d in around if d is not None and d.subtree != named]
         return above + self.cuts_below(named)
+
+    def _is_apart(self, subtree: str, around: str) -> bool:
+        between = (p for p in prefixes(subtree, depth(subtree) - 1) if p != around and is_within(p, around))
+        return any(p in self._delegations or p in self._grants for p in between)
 
     def _is_held(self, subtree: str) -> bool:
         return subtree in self._grants or self.enclosing(subtree) is not None

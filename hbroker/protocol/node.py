@@ -97,7 +97,7 @@ class Node:
         self._answering = Answering(settings.name, address, core, self._jurisdiction, self._ledger)
         keepers = (sessions, self._wills)
         parts = (core, jurisdiction, self._subscribing, self._gathering, self._ledger)
-        self._custody = Custody((settings.name, address), *parts, keepers)
+        self._custody = Custody((settings.name, address, incarnation), *parts, keepers)
         self._delegating = Delegating(
             settings, address, core, self._jurisdiction, self._custody, self._ledger, self._epoch_at
         )
@@ -180,6 +180,7 @@ class Node:
 
     def leave(self, now: int) -> None:
         """Hands back what this node owns. `has_stopped` once it is done, or `uplink.LEAVE_WAIT` is over."""
+        self._orders.is_leaving = True
         self._delegating.close("")
         for uplink in self._claims:
             uplink.leave(now)

@@ -82,6 +82,8 @@ class Orders:
         self._under_way: list[_Order] = []
         self.told_to_leave = False
         """By an order."""
+        self.is_leaving = False
+        """By an order, or because its process is to end: it takes on nothing more."""
         self._has_left = False
         self._lingers_until: int | None = None
 
@@ -164,7 +166,7 @@ class Orders:
             return None
         if not topic_is_valid(order.subtree) or is_within(order.subtree, "$SYS"):
             return Reason.REASON_TOPIC_NAME_INVALID, f"{order.subtree!r} is no subtree that can be moved"
-        if self.told_to_leave:
+        if self.is_leaving:
             return Reason.REASON_NOT_SERVING, "this node is leaving"
         if order.kind == pb.ORDER_KIND_HAND_BACK and self._claims.find(order.subtree) is None:
             return Reason.REASON_NOT_RESPONSIBLE, f"this node was not granted {order.subtree!r}"

@@ -95,6 +95,7 @@ class Subscription:
     complete. `restarts`: discoveries since it was last complete. `reason`: of the last refusal. `links`: the
     sessions in which a node may hold it: also one that is not waited for any more. `was_missing`: one of them
     did not have it before, by its answer to whatever SUBSCRIBE: the next one there finds what that has made.
+    Or it may not have had it. `was_complete`: all nodes had answered once.
     """
 
     filter: str
@@ -108,6 +109,7 @@ class Subscription:
     reason: int = 0
     links: set[int] = field(default_factory=set)
     was_missing: bool = False
+    was_complete: bool = False
 
     def restart(self) -> list[Site]:
         """A new discovery: returns what is forgotten, all but the nodes that hold the subscription."""
@@ -120,9 +122,18 @@ class Subscription:
 
     def settle(self) -> None:
         """Every listener was told that it is complete."""
+        self.was_complete = True
         self.waiting.clear()
         for at in self.sites.values():
             at.served = site.NONE
+
+    def lose(self, link: int) -> None:
+        """A session's link is gone. What the node was asked there and did not answer, it may have made: then
+        its next answer tells of that."""
+        has_answered = any(at.link == link and at.served for at in self.sites.values())
+        if link in self.links and not has_answered and not self.was_complete:
+            self.was_missing = True
+        self.links.discard(link)
 
     def name(self, node: str, address: Address) -> Site:
         """A node that was not known yet, and is expected to answer."""

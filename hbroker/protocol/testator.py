@@ -10,13 +10,14 @@ Where a sibling has heard who owns the topic, the will goes there first, and is 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass
 from enum import Enum, auto
 from random import Random
-from typing import Final
+from typing import Final, Unpack
 
 from hbroker._proto import packet_pb2 as pb
+from hbroker.properties import MqttProperties
 from hbroker.protocol.chart import HINT_PATIENCE, Knowledge
 from hbroker.protocol.core import ClientCore
 from hbroker.protocol.lookup import Resolution
@@ -52,23 +53,21 @@ def will_message(
     qos: int,
     *,
     retain: bool,
-    expiry_s: int | None,
-    content_type: str,
-    payload_format: int | None,
-    response_topic: str,
-    correlation_data: bytes,
-    user_properties: Iterable[tuple[str, str]],
+    **properties: Unpack[MqttProperties],
 ) -> pb.Publish:
-    """A will as its owner is to publish it, less its id. `expiry_s` and `payload_format`: None for none."""
+    """A will as its owner is to publish it, less its id."""
+    expiry_s, payload_format = properties.get("expiry_s"), properties.get("payload_format")
     message = pb.Publish(
         topic=topic,
         payload=payload,
         qos=pb.Qos.Name(qos),
         retain=retain,
-        content_type=content_type,
-        response_topic=response_topic,
-        correlation_data=correlation_data,
-        user_properties=[pb.UserProperty(name=name, value=value) for name, value in user_properties],
+        content_type=properties.get("content_type", ""),
+        response_topic=properties.get("response_topic", ""),
+        correlation_data=properties.get("correlation_data", b""),
+        user_properties=[
+            pb.UserProperty(name=name, value=value) for name, value in properties.get("user_properties", ())
+        ],
     )
     if expiry_s is not None:
         message.expiry_s = expiry_s

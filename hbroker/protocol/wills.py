@@ -176,8 +176,13 @@ class Wills:
     # Handover
 
     def records(self, subtree: str) -> list[pb.WillRecord]:
-        """The wills whose topics lie in a subtree."""
-        return [self._record(will) for will in self._below(subtree)]
+        """The wills whose topics lie in a subtree, and in no smaller one that this node has from another."""
+        held = self._jurisdiction.held_below(subtree)
+        return [
+            self._record(will)
+            for will in self._below(subtree)
+            if not any(is_within(will.message.topic, other) for other in held)
+        ]
 
     def take_over(self, now: int, inheritance: Inheritance) -> None:
         """Keeps the wills that were handed over. Their clients were told, and come; one that does not has

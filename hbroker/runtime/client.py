@@ -1,4 +1,4 @@
-"""The asynchronous API: `hbroker.connect`, `Client`, `Subscription`.
+"""The asynchronous API: `hbroker.connect` and `Client`.
 
     async with hbroker.connect("127.0.0.1:7700") as client:
         await client.publish("home/kitchen/oven/temperature", b"180", qos=1)
@@ -13,18 +13,16 @@ A client belongs to the event loop in which it was connected. Times are seconds.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Generator
+from collections.abc import Callable, Generator
 from types import TracebackType
 from typing import TYPE_CHECKING, Final, Protocol, Unpack
 
 from hbroker.errors import Backpressure, InvalidTopic
+from hbroker.properties import Properties
 from hbroker.protocol.outcome import (
-    Outcome,
     Published,
     Resolved,
     ResolveFailed,
-    Subscribed,
-    SubscriptionFailed,
     WillRefused,
 )
 from hbroker.runtime import failure
@@ -40,16 +38,17 @@ from hbroker.runtime.hub import (
     new_endpoint,
 )
 from hbroker.runtime.identity import Identity, Profile, Will
-from hbroker.runtime.publication import Properties, Publication, Receipt
+from hbroker.runtime.publication import Receipt
+from hbroker.runtime.subscription import Subscription
+from hbroker.runtime.waiting import Waiting
 
 if TYPE_CHECKING:
-    from hbroker._native import Endpoint, Message
+    from hbroker._native import Endpoint
     from hbroker.protocol.chart import Knowledge
     from hbroker.protocol.lookup import Resolution
     from hbroker.protocol.packets import Address
-    from hbroker.protocol.subscription import Options
 
-__all__ = ["Client", "Connecting", "Subscription", "connect"]
+__all__ = ["Client", "Connecting", "connect"]
 
 TIMEOUT: Final = 10.0
 _ROOM_POLL: Final = (0.001, 0.02)
@@ -153,18 +152,17 @@ class Client:
 
         At QoS 0 it returns when the message is queued; at QoS 1 and 2 when it is distributed (§7.3). While
         queue or credit is full it waits. Raises InvalidTopic, PayloadTooLarge, Refused, Unreachable (after
-        `timeout`: then the message may still be distributed), NotConnected.
+        `timeout`: then the message may still be distributed), NotConnected, ValueError.
         """
-        message = Publication(topic, payload, **properties)
-        if message.qos == 0:
+        if not properties.get("qos", 0):
             try:
-                return Receipt(topic, self._hub.publish(message), 0, None)
+                return Receipt(topic, self._hub.publish(topic, payload, properties), 0, None)
             except Backpressure:
                 pass  # it waits for room
         timeout = self._timeout if timeout is None else timeout
         try:
             async with asyncio.timeout(timeout):
-                return await self._publish(message)
+                return await self._publish(topic, payload, properties)
         except TimeoutError:
             raise failure.publication_timeout(topic, timeout) from None
 
@@ -178,7 +176,6 @@ class Client:
         credit is full it waits. Raises what `publish` does, for the first message that fails: those before it
         are published; those behind it may be, at QoS 1 and 2.
         """
-        said = Publication("", **properties)
         timeout = self._timeout if timeout is None else timeout
         news = asyncio.Event()
         batch = Batch(news.set)
@@ -187,7 +184,9 @@ class Client:
             async with asyncio.timeout(timeout):
                 for part in parts(messages):
                     topic, _ = part[-1]
-                    await self._publish_part(part, said, batch)
+                    await self._publish_part(part, properties, batch)
+                    if batch.error is not None:
+                        break
                 while not batch.is_over:
                     news.clear()
                     await news.wait()
@@ -208,8 +207,7 @@ class Client:
 
         Nobody waits for it then: if a message of QoS 1 or 2 fails, `failures` tells.
         """
-        message = Publication(topic, payload, **properties)
-        return self._hub.publish(message)
+        return self._hub.publish(topic, payload, properties)
 
     def subscribe(
         self,
@@ -230,12 +228,13 @@ class Client:
         if not filters:
             raise InvalidTopic("subscribe: at least one filter is needed")
         options = options_of(delivery)
-        return Subscription(self, filters, options, queue, self._timeout if timeout is None else timeout)
+        timeout = self._timeout if timeout is None else timeout
+        return Subscription(self._hub, self._driver.wake, filters, options, queue, timeout)
 
     async def resolve(self, topic: str, *, trace: bool = False, timeout: float | None = None) -> Resolution:
         """Who owns a topic. `trace`: asks every node from the root down. Raises Refused, Unreachable."""
         timeout = self._timeout if timeout is None else timeout
-        waiting = _Waiting()
+        waiting = Waiting()
         self._hub.resolve(topic, trace, microseconds(timeout), waiting.set)
         self._driver.wake()
         match await waiting:
@@ -283,7 +282,7 @@ class Client:
     # Within this module
 
     async def _start(self) -> None:
-        waiting = _Waiting()
+        waiting = Waiting()
         self._hub.start(microseconds(self._timeout), waiting.set)
         self._driver.start()
         match await waiting:
@@ -293,7 +292,7 @@ class Client:
             await self._register(self._will)
 
     async def _register(self, will: Will) -> None:
-        waiting = _Waiting()
+        waiting = Waiting()
         self._hub.set_will(will, microseconds(self._timeout), waiting.set)
         self._driver.wake()
         match await waiting:
@@ -303,19 +302,21 @@ class Client:
     def _stop(self) -> None:
         self._driver.stop()
         self._hub.endpoint.shutdown()
+        self._hub.end()
 
-    async def _publish(self, message: Publication) -> Receipt:
-        waiting = _Waiting()
+    async def _publish(self, topic: str, payload: bytes | str, said: Properties) -> Receipt:
+        waiting = Waiting()
         pause, longest = _ROOM_POLL
         while True:
             try:
-                sequence = self._hub.publish(message, waiting.set)
+                sequence = self._hub.publish(topic, payload, said, waiting.set)
                 break
             except Backpressure:
                 await asyncio.sleep(pause)
                 pause = min(2 * pause, longest)
-        if message.qos == 0:
-            return Receipt(message.topic, sequence, 0, None)
+        qos = said.get("qos", 0)
+        if not qos:
+            return Receipt(topic, sequence, 0, None)
         try:
             outcome = await waiting
         finally:
@@ -324,9 +325,9 @@ class Client:
         error = failure.of_publication(outcome)
         if error is not None:
             raise error
-        return Receipt(message.topic, sequence, message.qos, outcome.reason)
+        return Receipt(topic, sequence, qos, outcome.reason)
 
-    async def _publish_part(self, part: list[tuple[str, bytes]], said: Publication, batch: Batch) -> None:
+    async def _publish_part(self, part: list[tuple[str, bytes]], said: Properties, batch: Batch) -> None:
         pause, longest = _ROOM_POLL
         while part and batch.error is None:
             try:
@@ -335,7 +336,7 @@ class Client:
                 await asyncio.sleep(pause)
                 pause = min(2 * pause, longest)
                 continue
-            if said.qos:
+            if said.get("qos", 0):
                 batch.waiting.update(sequences)
             del part[: len(sequences)]
         await asyncio.sleep(0)
@@ -350,138 +351,6 @@ class Client:
 
     def _on_room(self) -> None:
         self._driver.wake()
-
-
-class Subscription:
-    """Messages of some filters, as an asynchronous iterator. Made by `Client.subscribe`."""
-
-    def __init__(
-        self, client: Client, filters: tuple[str, ...], options: Options, queue: int, timeout: float
-    ) -> None:
-        self.filters = filters
-        self.qos = options.qos
-        self.owners: tuple[str, ...] = ()
-        """The names of the nodes that hold it, as of when it became complete."""
-        self.resumed = False
-        """Every one of them had it from an earlier run of the client: what came for it meanwhile waits there,
-        within its bounds and its expiry (§6.4)."""
-        self._client = client
-        self._options = options
-        self._timeout = timeout
-        self._ready = asyncio.Event()
-        self._inbox = client._hub.new_inbox(queue, options.qos, self._ready.set)
-        self._ids: list[int] = []
-
-    def __await__(self) -> Generator[object, None, Subscription]:
-        return self._open().__await__()
-
-    async def __aenter__(self) -> Subscription:
-        return await self._open()
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        await self.close()
-
-    def __aiter__(self) -> AsyncIterator[Message]:
-        return self
-
-    async def __anext__(self) -> Message:
-        message = self._inbox.take()
-        if message is None:
-            message = await self._take()
-        if message is None:
-            raise StopAsyncIteration
-        return message
-
-    async def next(self, timeout: float | None = None) -> Message | None:
-        """The next message; None: none came within `timeout` seconds, or the subscription is closed."""
-        message = self._inbox.take()
-        if message is not None:
-            return message
-        try:
-            async with asyncio.timeout(timeout):
-                return await self._take()
-        except TimeoutError:
-            return None
-
-    async def close(self, *, keep: bool | None = None) -> None:
-        """Takes no more messages; what was not read is dropped. Idempotent.
-
-        `keep`: it stays in the session, and its owners go on to hold messages for the next run of the client;
-        None: it does where the session is persistent. Else it is ended at every owner.
-        """
-        hub = self._client._hub
-        ids, self._ids = self._ids, []
-        keep = hub.is_persistent if keep is None else keep
-        self._inbox.close(keep=keep)
-        if hub.is_closed:
-            return
-        if keep:
-            for subscription in ids:
-                hub.release(subscription)
-            return
-        waiting = []
-        for subscription in ids:
-            waiting.append(_Waiting())
-            hub.unsubscribe(subscription, waiting[-1].set)
-        self._client._driver.wake()
-        for ended in waiting:
-            await ended
-
-    @property
-    def dropped(self) -> int:
-        """QoS 0 messages that were dropped because they were not read in time."""
-        return self._inbox.dropped
-
-    async def _open(self) -> Subscription:
-        hub = self._client._hub
-        waiting = []
-        try:
-            for filter in self.filters:
-                waiting.append(_Waiting())
-                patience = microseconds(self._timeout)
-                self._ids.append(hub.subscribe(filter, self._options, self._inbox, patience, waiting[-1].set))
-            self._client._driver.wake()
-            owners: set[str] = set()
-            self.resumed = True
-            for complete in waiting:
-                match await complete:
-                    case Subscribed(owners=some, resumed=resumed):
-                        owners.update(some)
-                        self.resumed &= resumed
-                    case SubscriptionFailed() as failed:
-                        raise failure.of_request(failed, self._timeout)
-        except BaseException:
-            self.resumed = False
-            await self.close(keep=False)
-            raise
-        self.owners = tuple(sorted(owners))
-        return self
-
-    async def _take(self) -> Message | None:
-        while (message := self._inbox.take()) is None and not self._inbox.is_closed:
-            self._ready.clear()
-            await self._ready.wait()
-        return message
-
-
-class _Waiting:
-    """One outcome, awaited."""
-
-    def __init__(self) -> None:
-        self._future: asyncio.Future[Outcome] = asyncio.get_running_loop().create_future()
-
-    def set(self, outcome: Outcome | Exception) -> None:
-        if self._future.done():
-            return
-        if isinstance(outcome, Exception):
-            self._future.set_exception(outcome)
-        else:
-            self._future.set_result(outcome)
-
-    def __await__(self) -> Generator[object, None, Outcome]:
-        return self._future.__await__()
 
 
 async def _address_of(host: str, port: int) -> Address:

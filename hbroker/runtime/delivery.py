@@ -34,16 +34,15 @@ _OVERFLOWS: Final = {
 
 
 def options_of(delivery: Delivery) -> Options:
-    """As the protocol has them. Raises ValueError."""
+    """As the protocol has them. Raises ValueError, or TypeError for one that there is not."""
     overflow = delivery.get("overflow", "drop_oldest")
     if overflow not in _OVERFLOWS:
         raise ValueError(f"overflow is one of {', '.join(_OVERFLOWS)}, not {overflow!r}")
-    return Options(
-        qos=delivery.get("qos", 0),
-        no_local=delivery.get("no_local", False),
-        retain_as_published=delivery.get("retain_as_published", False),
-        retain_handling=delivery.get("retain_handling", 0),
-        overflow=_OVERFLOWS[overflow],
-        queue_messages=delivery.get("queue_messages", 0),
-        queue_bytes=delivery.get("queue_bytes", 0),
-    )
+    options = Options(**{**delivery, "overflow": _OVERFLOWS[overflow]})  # type: ignore[arg-type]
+    if options.qos not in (0, 1, 2):
+        raise ValueError(f"a QoS is 0, 1 or 2, not {options.qos!r}")
+    if options.retain_handling not in (0, 1, 2):
+        raise ValueError(f"retain_handling is 0, 1 or 2, not {options.retain_handling!r}")
+    if not (0 <= options.queue_messages < 1 << 32 and 0 <= options.queue_bytes < 1 << 64):
+        raise ValueError("the bounds of a queue are numbers of 32 and 64 bits")
+    return options

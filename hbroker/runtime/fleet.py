@@ -23,6 +23,7 @@ from typing import Any, Final, Self, Unpack, cast
 
 from hbroker._native import Config, Endpoint, Hive, NativeError
 from hbroker.errors import NotConnected
+from hbroker.properties import Properties
 from hbroker.protocol.chart import Knowledge
 from hbroker.protocol.outcome import Outcome, Published
 from hbroker.protocol.packets import Address
@@ -30,7 +31,6 @@ from hbroker.runtime.address import Place, listen_for, place_of, resolve
 from hbroker.runtime.client import TIMEOUT, Client
 from hbroker.runtime.hub import CLOSE_TIMEOUT, LEAVE_TIMEOUT
 from hbroker.runtime.identity import Identity, MemberProfile, random_id
-from hbroker.runtime.publication import Properties, Publication
 from hbroker.runtime.seats import Seat, Seats
 
 __all__ = ["Fleet", "Member", "MemberProfile", "fleet"]
@@ -150,9 +150,12 @@ class Fleet:
 
     def _stop(self) -> None:
         seats, self._open_seats = self._open_seats, None
+        members = list(self._members)
         self._members.clear()
         if seats is not None:
             seats.stop()
+        for member in members:
+            member._hub.end()
 
 
 class Member(Client):
@@ -172,12 +175,11 @@ class Member(Client):
     ) -> int:
         """As `try_publish`, at QoS 1 or 2; `told` is called with the `Reason` once it is known what became of
         the message. None: with the client, before that. For those who wait for thousands of them."""
-        message = Publication(topic, payload, **properties)
 
         def tell(outcome: Outcome | Exception) -> None:
             told(outcome.reason if isinstance(outcome, Published) else None)
 
-        return self._hub.publish(message, tell)
+        return self._hub.publish(topic, payload, properties, tell)
 
     async def drain(self, timeout: float | None = None) -> bool:
         """Waits until what was published is sent and, where asked for, acknowledged. False: time is over."""

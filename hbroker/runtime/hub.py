@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 
 from hbroker._native import Config, Endpoint, NativeError, topic_is_valid
 from hbroker.errors import Backpressure, HBrokerError, InvalidTopic, NotConnected, PayloadTooLarge
+from hbroker.properties import Properties
 from hbroker.protocol import sharing
 from hbroker.protocol.chart import Knowledge
 from hbroker.protocol.client import ClientControl
@@ -36,7 +37,7 @@ from hbroker.protocol.subscription import Options
 from hbroker.runtime.failure import of_publication, of_request, of_takeover
 from hbroker.runtime.identity import Identity, Will, random_id
 from hbroker.runtime.inbox import Inbox
-from hbroker.runtime.publication import Publication, encoded
+from hbroker.runtime.publication import encoded
 from hbroker.runtime.turns import clock
 
 if TYPE_CHECKING:
@@ -156,70 +157,43 @@ class Hub:
         self._on_will = callback
         self.control.set_will(clock(), will.registered(), patience=patience)
 
-    def publish(self, message: Publication, callback: Callback | None = None) -> int:
+    def publish(
+        self, topic: str, payload: bytes | str, said: Properties, callback: Callback | None = None
+    ) -> int:
         """Queues a message and returns its sequence number; at QoS 1 and 2 the callback is told what became
         of it.
 
-        Raises Backpressure where queue or credit is full, InvalidTopic, PayloadTooLarge.
+        Raises Backpressure where queue or credit is full, InvalidTopic, PayloadTooLarge, ValueError for a QoS
+        or another number that there is not.
         """
         self.check()
-        if not topic_is_valid(message.topic):
-            raise InvalidTopic(f"not a topic name: {message.topic!r}")
-        payload = message.payload
+        payload = payload if type(payload) is bytes else encoded(payload)
         try:
-            sequence = self.endpoint.publish(
-                message.topic,
-                payload if type(payload) is bytes else encoded(payload),
-                message.qos,
-                message.retain,
-                published_at_us=_wall_clock(),
-                expiry_s=message.expiry_s,
-                ack_queued=message.ack_queued,
-                content_type=message.content_type,
-                payload_format=message.payload_format,
-                response_topic=message.response_topic,
-                correlation_data=message.correlation_data,
-                user_properties=message.user_properties,
-            )
-        except NativeError as error:
-            raise PayloadTooLarge(str(error)) from None
+            sequence = self.endpoint.publish(topic, payload, published_at_us=_wall_clock(), **said)
+        except (NativeError, OverflowError) as error:
+            raise _unpublishable(topic, said, error) from None
         if sequence is None:
-            raise Backpressure(f"too much waits for the owner of {message.topic!r}")
-        if message.qos and callback is not None:
+            raise Backpressure(f"too much waits for the owner of {topic!r}")
+        if callback is not None and said.get("qos", 0):
             self._publications[sequence] = callback
         return sequence
 
     def publish_many(
-        self, messages: Sequence[tuple[str, bytes]], said: Publication, callback: Callback
+        self, messages: Sequence[tuple[str, bytes]], said: Properties, callback: Callback
     ) -> list[int]:
-        """Queues messages, (topic, payload), in order, with all that is `said` of them: as many as there is
+        """Queues messages, (topic, payload), in order, with all that is `said` of each: as many as there is
         room for. Returns their sequence numbers; at QoS 1 and 2 the callback is told what became of each.
 
         Raises as `publish` where it is the first that cannot be queued.
         """
         self.check()
         try:
-            sequences = self.endpoint.publish_many(
-                messages,
-                said.qos,
-                said.retain,
-                published_at_us=_wall_clock(),
-                expiry_s=said.expiry_s,
-                ack_queued=said.ack_queued,
-                content_type=said.content_type,
-                payload_format=said.payload_format,
-                response_topic=said.response_topic,
-                correlation_data=said.correlation_data,
-                user_properties=said.user_properties,
-            )
-        except NativeError as error:
-            topic, _ = messages[0]
-            if not topic_is_valid(topic):
-                raise InvalidTopic(f"not a topic name: {topic!r}") from None
-            raise PayloadTooLarge(str(error)) from None
+            sequences = self.endpoint.publish_many(messages, published_at_us=_wall_clock(), **said)
+        except (NativeError, OverflowError) as error:
+            raise _unpublishable(messages[0][0], said, error) from None
         if not sequences:
             raise Backpressure(f"too much waits for the owner of {messages[0][0]!r}")
-        if said.qos:
+        if said.get("qos", 0):
             self._publications.update(dict.fromkeys(sequences, callback))
         return sequences
 
@@ -310,6 +284,11 @@ class Hub:
             inbox.close(keep=True)
         self._flush_handled()
         self.control.leave(end_session=end_session)
+
+    def end(self) -> None:
+        """The endpoint is shut: whoever still waits for an outcome is told that there will be none.
+        Idempotent."""
+        self.fail(self._error or NotConnected("the client is closed"))
 
     def vanish(self) -> None:
         """Ends without a word to the owners; whoever waits is told. Idempotent."""
@@ -443,6 +422,15 @@ class Hub:
                     inbox.close(of_request(outcome, 0))
         if callback is not None:
             callback(outcome)
+
+
+def _unpublishable(topic: str, said: Properties, error: NativeError | OverflowError) -> Exception:
+    """What is wrong with the first of those that the core did not take."""
+    if not topic_is_valid(topic):
+        return InvalidTopic(f"not a topic name: {topic!r}")
+    if said.get("qos", 0) not in (0, 1, 2) or isinstance(error, OverflowError):
+        return ValueError(str(error))
+    return PayloadTooLarge(str(error))
 
 
 def _wall_clock() -> int:

@@ -16,8 +16,10 @@ from typing import Literal, TypedDict
 from hbroker._native import topic_is_valid
 from hbroker._proto import packet_pb2 as pb
 from hbroker.errors import InvalidTopic, PayloadTooLarge
+from hbroker.properties import mqtt_properties_of
 from hbroker.protocol import testator
 from hbroker.protocol.terms import LONGEST_EXPIRY_S, SessionTerms, session_id
+from hbroker.runtime.publication import encoded
 
 __all__ = ["Identity", "MemberProfile", "Profile", "Will", "random_id"]
 
@@ -57,15 +59,10 @@ class Will:
         """As it is registered, less its id."""
         return testator.will_message(
             self.topic,
-            self.payload.encode() if isinstance(self.payload, str) else bytes(self.payload),
+            encoded(self.payload),
             self.qos,
             retain=self.retain,
-            expiry_s=self.expiry_s,
-            content_type=self.content_type,
-            payload_format=self.payload_format,
-            response_topic=self.response_topic,
-            correlation_data=self.correlation_data,
-            user_properties=self.user_properties,
+            **mqtt_properties_of(self),
         )
 
     def registered(self) -> testator.Will:

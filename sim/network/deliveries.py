@@ -430,6 +430,8 @@ class Deliveries:
             return  # Its publisher sends it again, because it never heard of the PUBACK.
         if self._may_be_refused(sent):
             return  # It was on its way from the owner before.
+        if self._ownership.was_forgotten(sent.topic, sent.at):
+            return  # Of two owners one had it wait, and the other took the later one.
         interests = application.interests.values()
         if any(interest.group for interest in interests) and self._sharing.has_changed(
             application.host.session, sent

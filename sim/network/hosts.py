@@ -253,7 +253,8 @@ class ClientHost(Host):
     """A client: its application publishes and subscribes by the methods here.
 
     `terms`: those of its session, with a `session` where another run is to have the same. `credit`: how many
-    messages it takes from an owner without an answer; None: as many as clients do.
+    messages it takes from an owner without an answer; None: as many as clients do. `address`: None for a new
+    one.
     """
 
     def __init__(
@@ -265,11 +266,12 @@ class ClientHost(Host):
         *,
         credit: int | None = None,
         drift_ppm: int = 0,
+        address: Address | None = None,
     ) -> None:
         terms = terms or SessionTerms(name)
         super().__init__(
             world,
-            world.new_address(),
+            address or world.new_address(),
             node=False,
             token_key=b"",
             session=terms.session,

@@ -62,8 +62,8 @@ EXEMPT: Final = {
     Invariant.ONE_OWNER: (
         "A parent that began anew without its file of delegations cannot know them until its children renew: "
         "for a lease and both drift allowances after that, the topics that it had delegated are not held to "
-        "it, nor to what rests on it (complete, nothing lost, resumed). Below a child under `serve`, whose "
-        "lease does not end, that time begins when it can be heard for certain: when all is healed."
+        "it, nor to what rests on it (complete, nothing lost, resumed, order). Below a child under `serve`, "
+        "whose lease does not end, that time begins when it can be heard for certain: when all is healed."
     ),
 }
 """What is not promised yet, and why (docs/guarantees.md)."""

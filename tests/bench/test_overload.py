@@ -35,3 +35,10 @@ def test_a_short_round_is_measured(capsys: pytest.CaptureFixture[str]) -> None:
     assert len(lines) == 4
     assert lines[-1].startswith("medians: ")
     assert os.sched_getaffinity(0) == cpus
+
+
+def test_it_takes_no_flag_that_it_would_not_heed(capsys: pytest.CaptureFixture[str]) -> None:
+    for flag in (["--json"], ["--most", "5"], ["--others", "1"]):
+        with pytest.raises(SystemExit, match="2"):
+            main(flag)
+        assert "unrecognized" in capsys.readouterr().err

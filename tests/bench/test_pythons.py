@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import pytest
 
 from bench.plan import Plan
-from bench.pythons.__main__ import as_text, series_of
+from bench.pythons.__main__ import as_text, main, series_of
 from bench.pythons.board import BURST, PAYLOAD_BYTES, Board, Field, Pace, Tally, new_board, own_cost_us
 from bench.pythons.libraries import LIBRARIES
 from bench.pythons.rounds import PythonRound
@@ -135,6 +135,13 @@ def test_it_tells_how_it_is_used() -> None:
     asked = [sys.executable, "-m", "bench.pythons", "--help"]
     told = subprocess.run(asked, cwd=ROOT, capture_output=True, text=True, check=True, timeout=60).stdout
     assert all(flag in told for flag in ("--rounds", "--duration", "--window", "--only", "--write"))
+
+
+@pytest.mark.parametrize("flags", [["--window", "255"], ["--only", "paho"], ["--qos", "2"]])
+def test_what_cannot_be_measured_is_refused(flags: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit, match="2"):
+        main(flags)
+    assert flags[0] in capsys.readouterr().err
 
 
 @pytest.mark.skipif(not has_two_cpus, reason="a CPU for the broker and one for the load")

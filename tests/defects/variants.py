@@ -19,7 +19,7 @@ from hbroker.protocol import (
     handover,
     node,
     sessions,
-    subscriber,
+    sites,
     subscribing,
     subscription,
     timers,
@@ -88,7 +88,7 @@ def _only_said(_: Callable[..., bool]) -> Callable[..., bool]:
 
 
 def _asked_again(_: Callable[..., None]) -> Callable[..., None]:
-    def broken(self: subscriber.Subscriber, now: int, site: Site) -> None:
+    def broken(self: sites.Sites, now: int, site: Site) -> None:
         site.machine.handle(Event.ACTIVATE)
         site.failures = 0
         self._doubt(now, site)
@@ -282,7 +282,7 @@ CONTROL: Final = (
     Variant(
         "a client asks again for what it has",
         Invariant.QUIET,
-        subscriber.Subscriber,
+        sites.Sites,
         "_activate",
         _asked_again,
     ),

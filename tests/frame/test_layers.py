@@ -17,6 +17,7 @@ BELOW_THE_PUBLIC_API = (
     "errors.py",
     "gateway",
     "hostnames.py",
+    "properties.py",
     "protocol",
     "runtime",
     "subtree.py",

@@ -106,6 +106,17 @@ def test_takeover(gateway: str, delay: int, clean: bool, published: int) -> None
     assert watched.run(120) == published
 
 
+@pytest.mark.parametrize("pause_us", [0, 500, 1_000, 2_000, 5_000])
+@pytest.mark.parametrize("terms", [KEPT, {}], ids=["kept", "clean"])
+def test_a_will_on_its_way_comes_before_the_client_is_elsewhere(pause_us: int, terms: dict[str, Any]) -> None:
+    """Otherwise its owner, which keeps it too, would publish it when the client's next session begins."""
+    watched = Watched()
+    watched.one.connect("a", will=WILL, **terms).drop()
+    watched.tree.world.run(pause_us)
+    watched.two.connect("a", will=WILL, clean_start=True)
+    assert watched.run(60) == 1
+
+
 @pytest.mark.parametrize("payload", [b"gone", b"x" * 5_000], ids=["kept by its owner", "too large for that"])
 def test_a_will_that_the_next_connection_brings_is_its_own(payload: bytes) -> None:
     watched = Watched()

@@ -73,12 +73,17 @@ class Reader:
         self._offset = 0
 
     def news(self) -> Iterator[Entry]:
-        """What was added since, the oldest first. No topic or name has a space in it."""
+        """What was added since, the oldest first. No topic or name has a space in it.
+
+        A line that is still being written is left for the next time.
+        """
         if not self._path.exists():
             return
         with self._path.open("rb") as file:
             file.seek(self._offset)
             for line in file:
+                if not line.endswith(b"\n"):
+                    return
                 self._offset += len(line)
                 yield _entry(line.decode())
 

@@ -7,7 +7,16 @@ from dataclasses import replace
 import pytest
 
 from hbroker.sim.network import World
-from hbroker.sim.network.actions import Heal, Part, Publish, Subscribe, Unsubscribe
+from hbroker.sim.network.actions import (
+    Crash,
+    Depart,
+    Heal,
+    Part,
+    Publish,
+    Restart,
+    Subscribe,
+    Unsubscribe,
+)
 from hbroker.sim.network.applications import PART_WAIT, Application, Sent
 from hbroker.sim.network.drawing import draw
 from hbroker.sim.network.paths import CLEAR
@@ -80,6 +89,40 @@ def test_what_was_for_a_member_that_had_left_may_come_late_to_another() -> None:
             Unsubscribe(2 * SECOND, "leaver", TOPIC),
             *messages,
             Heal(4 * SECOND, apart),
+        ),
+    )
+    verdict = Trial(plan).run()
+    assert verdict.violation is None, verdict.violation
+
+
+def test_what_waits_at_the_owner_that_its_parent_has_forgotten_may_come_behind_what_the_parent_took() -> None:
+    """docs/protocol.md §5.1: until that owner renews there are two of them."""
+    below, above = "c/t", "other"
+    asleep = [Publish(3 * SECOND + number * 10_000, "p", below, 1, 20) for number in range(5)]
+    apart = frozenset({"n"})
+    plan = replace(
+        draw(2),
+        nodes=(NodePlan(ROOT, ""), NodePlan("n", "c")),
+        first=(ROOT, "n"),
+        clients=("p", "s"),
+        expiries={"s": 3_600},
+        credits={},
+        topics=(below, above),
+        paths=CLEAR,
+        bandwidth_bps=None,
+        actions=(
+            Subscribe(0, "s", below, 1),
+            Publish(1 * SECOND, "p", above, 1, 20),
+            Publish(1 * SECOND, "p", below, 1, 20),
+            Depart(2 * SECOND, "s", False),
+            *asleep,
+            Part(4 * SECOND, apart),
+            Crash(4 * SECOND, ROOT),
+            Restart(5 * SECOND, ROOT, False),
+            Restart(6 * SECOND, "s"),
+            Publish(7 * SECOND, "p", above, 1, 20),
+            Publish(8 * SECOND, "p", below, 1, 20),
+            Heal(10 * SECOND, apart),
         ),
     )
     verdict = Trial(plan).run()

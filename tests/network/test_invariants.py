@@ -107,3 +107,14 @@ def test_a_failure_is_reported_with_how_to_run_it_again(
     assert f"python -m hbroker.sim.soak --seed {seed}" in told
     assert "VIOLATION: an owner has every subscription" in told
     assert "node n1" in told
+
+
+def test_how_far_it_is_is_told_where_there_is_no_terminal(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(soak, "EVERY_S", 0.0)
+    assert soak.main(["--seeds", "7-8", "--jobs", "1"]) == 0
+    assert capsys.readouterr().err.splitlines() == ["2 runs: seeds 7 to 8", "1/2, 0 failed", "2/2, 0 failed"]
+    monkeypatch.undo()
+    assert soak.main(["--seed", "7", "--jobs", "1"]) == 0
+    assert capsys.readouterr().err.splitlines() == ["1 run: seed 7"]

@@ -7,15 +7,18 @@ from itertools import pairwise
 
 import pytest
 
+from hbroker._proto import packet_pb2 as pb
 from hbroker.config import LeasePolicy
 from hbroker.protocol import timers
 from hbroker.protocol.notices import PolicyLowered, Refused
 from hbroker.protocol.outcome import Published
+from hbroker.protocol.terms import SessionTerms, session_id
 from hbroker.sim.network import ClientHost, Datagram, Faults, Host, NodeHost
 from hbroker.sim.network.invariants import Ownership, Violation
 from tests.network.networks import Tree
 
 MILLISECOND = timers.SECOND // 1_000
+TERMS = SessionTerms("lamp", session_id("lamp"), expiry_s=300)
 LOSSY = Faults(loss=0.05, delay_us=2_000, jitter_us=1_000, reordering=0.05, duplication=0.05)
 
 
@@ -25,9 +28,10 @@ class Traffic:
     def __init__(self, tree: Tree, topic: str, qos: int, *topics: str) -> None:
         self.tree, self.topic, self.qos = tree, topic, qos
         self.violations: list[Violation] = []
-        self._ownership = Ownership(tree.world, (topic, *topics))
+        self.topics = (topic, *topics)
+        self._ownership = Ownership(tree.world, self.topics)
         self.subscriber: ClientHost = tree.client("subscriber")
-        self.subscriber.subscribe("home/#", qos=qos)
+        self.subscriber.subscribe(f"{topic.partition('/')[0]}/#", qos=qos)
         tree.world.run_until(lambda: bool(self.subscriber.outcomes))
         self.publisher: ClientHost = tree.client("publisher")
         self.arrivals: list[int] = []
@@ -48,7 +52,7 @@ class Traffic:
         world.run_until(lambda: self.acknowledged == self.sent)
         world.run(timers.SECOND)
         assert not self.violations
-        payloads = [message.payload for message in self.subscriber.messages]
+        payloads = [m.payload for m in self.subscriber.messages if m.topic == self.topic]
         expected = [str(number).encode() for number in range(1, self.sent + 1)]
         if self.qos == 2:
             assert payloads == expected, "exactly once, and in order"
@@ -343,6 +347,111 @@ def test_a_node_comes_between_two_subtrees_of_one_other() -> None:
     assert oven.owns("home/x")
     traffic.publish(10)
     traffic.settle()
+
+
+class Below:
+    """`bulb` has its subtree from `oven`, whose own lies in `home`; and that, too, has come to `bulb`.
+
+    Of a topic in the smaller one it has what waits for one session, what another has not answered, and what
+    is retained.
+    """
+
+    TOPIC = "home/kitchen/oven/bulb/x"
+
+    def __init__(self, seed: int) -> None:
+        self.tree = tree = Tree.grow(seed, ["home", "home/kitchen/oven", "home/kitchen/oven/bulb"])
+        home, _, self.bulb = tree.nodes.values()
+        tree.move("home", home, self.bulb)
+        self.away, self.stopped = tree.client(terms=TERMS), tree.client("stopped")
+        for client in (self.away, self.stopped):
+            client.subscribe("home/#", qos=2)
+        tree.world.run_until(lambda: bool(self.away.outcomes and self.stopped.outcomes))
+        self.away.leave()
+        self.publisher = tree.client("publisher")
+        self.sent = 0
+        self.publish(20)
+        tree.world.run_until(lambda: self.acknowledged == 20)
+        self.away.kill()
+        self.refused = self.count("drop.handover")
+        self.stopped.stop()
+        self.publish(5)
+        assert self.acknowledged == 20
+
+    def publish(self, messages: int) -> None:
+        """The last of them is retained."""
+        for number in range(1, messages + 1):
+            self.sent += 1
+            self.publisher.publish(self.TOPIC, str(self.sent).encode(), qos=2, retain=number == messages)
+            self.tree.world.run(MILLISECOND)
+
+    @property
+    def acknowledged(self) -> int:
+        return sum(isinstance(o, Published) and o.reason == 0 for o in self.publisher.outcomes)
+
+    def count(self, name: str) -> int:
+        return self.bulb.engine.counters().get(name, 0)
+
+    def assert_nothing_moved(self) -> None:
+        """All of that is at `bulb` alone, and comes in order before what follows."""
+        assert (self.count("drop.handover"), self.count("drop.moved")) == (self.refused, 0)
+        has_some = [node for node in (self.tree.root, *living(self.tree)) if node.engine.retained("home", [])]
+        assert has_some == [self.bulb]
+        self.stopped.go_on()
+        self.publish(20)
+        back = self.tree.client(terms=TERMS)
+        back.subscribe("home/#", qos=2)
+        self.tree.world.run_until(lambda: len(payloads_of(self.stopped)) == len(payloads_of(back)) == 45)
+        assert payloads_of(self.stopped) == payloads_of(back) == [b"%d" % n for n in range(1, 46)]
+        assert self.acknowledged == 45
+
+
+def payloads_of(client: ClientHost) -> list[bytes]:
+    """What came of messages as they were published."""
+    return [message.payload for message in client.messages if not message.retained]
+
+
+def test_what_a_node_has_below_a_subtree_that_it_hands_back_stays() -> None:
+    below = Below(21)
+    below.tree.order(below.bulb, pb.ORDER_KIND_HAND_BACK, "home")
+    assert below.tree.root.owns("home/x")
+    below.assert_nothing_moved()
+
+
+def test_what_a_node_has_below_a_subtree_that_it_delegates_stays() -> None:
+    below = Below(22)
+    kitchen = below.tree.join("home/kitchen")
+    assert kitchen.owns("home/kitchen/x")
+    below.assert_nothing_moved()
+
+
+@pytest.mark.parametrize("at_ms", [0, 3, 10, 20, 50, 100])
+@pytest.mark.parametrize("how", ["hands back", "delegates"])
+def test_who_gives_a_subtree_keeps_its_own_in_one_that_comes_back_just_then(how: str, at_ms: int) -> None:
+    """`kitchen` lies between the two that `oven` has, and hands back as that gives away what is around."""
+    tree = Tree.grow(23, ["house", "house/home/kitchen", "house/home/kitchen/oven"], Faults(delay_us=1_000))
+    house, kitchen, oven = tree.nodes.values()
+    tree.move("house", house, oven)
+    traffic = Traffic(tree, "house/home/kitchen/oven/x", 2, "house/home/kitchen/x", "house/home/x")
+    unread = tree.client("unread")
+    for topic in traffic.topics[1:]:
+        unread.subscribe(topic, qos=2)
+    tree.world.run_until(lambda: len(unread.outcomes) == 2)
+    unread.stop()  # So messages stay open, and both handovers wait for them (§5.4).
+    for topic in traffic.topics[1:]:
+        tree.client().publish(topic, b"hot", qos=2)
+    traffic.publish(20)
+    tree.order(kitchen, pb.ORDER_KIND_HAND_BACK, "house/home/kitchen", wait=False)
+    tree.world.run(at_ms * MILLISECOND)
+    if how == "delegates":
+        tree.join("house/home", wait=False)
+    else:
+        tree.order(oven, pb.ORDER_KIND_HAND_BACK, "house", wait=False)
+    for _ in range(2 * timers.LEASE // timers.SECOND):
+        traffic.publish(1, timers.SECOND)
+    traffic.settle()
+    heir = tree.nodes["house/home"] if how == "delegates" else tree.root
+    owners = {t: [n for n in (tree.root, *living(tree)) if n.owns(t)] for t in traffic.topics}
+    assert owners == {topic: [oven if "oven" in topic else heir] for topic in traffic.topics}
 
 
 def living(tree: Tree) -> list[NodeHost]:

@@ -164,7 +164,7 @@ def test_a_node_that_hands_back_a_part_of_what_it_owns_keeps_what_is_retained_th
     tree.world.run_until(lambda: any(isinstance(o, Published) for o in publisher.outcomes))
     tree.order(bedroom, pb.ORDER_KIND_HAND_BACK, "home/bedroom")
     assert bedroom.owns("home/bedroom/lamp")
-    assert not tree.root.engine.retained("home/bedroom")
+    assert not tree.root.engine.retained("home/bedroom", [])
     reader = tree.client("reader")
     complete(tree, reader, reader.subscribe("home/bedroom/+", qos=1))
     assert [message.payload for message in reader.messages] == [b"kept"]

@@ -14,7 +14,7 @@ from hbroker.protocol.packets import Reason
 from hbroker.protocol.terms import SessionTerms, session_id
 from hbroker.protocol.testator import Will
 from hbroker.protocol.timers import SECOND
-from hbroker.sim.network import ClientHost, Faults
+from hbroker.sim.network import CLEAR, ClientHost, Datagram, Faults
 from hbroker.sim.network.applications import Interest, Sent
 from hbroker.sim.network.losses import Losses
 from hbroker.sim.network.sharing import Sharing
@@ -89,6 +89,21 @@ def test_what_came_while_it_was_away_waits_for_the_next_run(how: str, seed: int)
     tree.world.run_until(lambda: len(heard(first, second)) >= 40 * len(TOPICS))
     tree.world.run(5 * SECOND)
     assert_all_in_order(heard(first, second), payloads(0, 40))
+
+
+def test_a_queue_for_a_subscription_that_ended_holds_up_the_rest_of_its_session_once() -> None:
+    """Soak seed 11679: each of its messages waited for a listener by itself, with all else behind it."""
+    tree = network(faults=CLEAR)
+    client = ClientHost(tree.world, tree.root.address, TERMS.client, TERMS, credit=1)
+    ended = subscribed(tree, client, "garden/c").subscription
+    subscribed(tree, client, "garden/d")
+    client.stop()
+    publish(tree, tree.client("publisher"), payloads(0), ("garden/c", "garden/d"))
+    client.go_on()
+    client.unsubscribe(ended)
+    client.messages.clear()
+    tree.world.run(40 * SECOND)
+    assert heard(client) == [("garden/d", payload) for payload in payloads(0)]
 
 
 def test_it_goes_on_from_another_address() -> None:
@@ -233,6 +248,37 @@ def test_what_waits_for_the_only_member_that_is_kept_is_for_no_other() -> None:
     assert len(list(sharing.look_at_the_end({here}))) == 1, "a session that ends gives it up"
 
 
+@pytest.mark.parametrize("seed", range(1, 6))
+def test_what_is_late_for_a_run_answers_nothing_of_the_next_at_the_same_address(seed: int) -> None:
+    """As where a client comes back to a gateway, whose members share a socket."""
+    tree = Tree.grow(seed)
+    world, reader = tree.world, tree.client("reader")
+    subscribed(tree, reader, "garden/c")
+    first = tree.client(terms=TERMS)
+    address = first.address
+
+    def path(datagram: Datagram) -> Faults | None:
+        if datagram.decode().header.session != TERMS.session:
+            return CLEAR
+        if world.hosts.get(address) is first:
+            return Faults(delay_us=SECOND // 5) if datagram.destination == address else CLEAR
+        return None if is_cut else CLEAR
+
+    is_cut = True
+    world.path = path
+    first.publish("garden/c", b"first", 1)
+    world.run(SECOND // 20)
+    first.kill()
+    second = ClientHost(world, tree.root.address, terms=TERMS, address=address)
+    second.publish("garden/c", b"second", 1)
+    world.run(SECOND // 2)
+    assert heard(reader) == [("garden/c", b"first")]
+    assert done(second) == []
+    is_cut = False
+    world.run_until(lambda: bool(done(second)))
+    assert heard(reader) == [("garden/c", b"first"), ("garden/c", b"second")]
+
+
 # Wills
 
 
@@ -277,6 +323,7 @@ def test_there_is_none_when_the_client_is_back_in_time() -> None:
     tree.world.run(120 * SECOND)
     assert heard(reader) == []
     again.leave()
+    tree.world.run(SECOND)  # So that LEAVE comes, however often it is lost.
     again.kill()
     tree.world.run(120 * SECOND)
     assert heard(reader) == [], "a clean close publishes none"

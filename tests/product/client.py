@@ -74,8 +74,8 @@ class PolledClient:
             for event in events:
                 if type(event) is PublishedEvent:
                     is_distributed = event.reason in _DISTRIBUTED
-                    self.acknowledged += is_distributed
-                    self.failed += not is_distributed
+                    self.acknowledged += event.count * is_distributed
+                    self.failed += event.count * (not is_distributed)
                 else:
                     self.control.handle_event(now, event)
 

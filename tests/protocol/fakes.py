@@ -155,8 +155,8 @@ class FakeCore:
         self.retained_sent.append((session, filter, listener))
         return sum(topic_matches(filter, topic) for topic in self.messages)
 
-    def retained(self, subtree: str) -> list[bytes]:
-        return [m for topic, m in self.messages.items() if is_within(topic, subtree)]
+    def retained(self, subtree: str, less: Sequence[str]) -> list[bytes]:
+        return [m for topic, m in self.messages.items() if _is_of(topic, subtree, less)]
 
     def take_retained(self, messages: Sequence[bytes]) -> int:
         for message in messages:
@@ -167,14 +167,14 @@ class FakeCore:
                 self.messages.pop(publish.topic, None)
         return 0
 
-    def drop_retained(self, subtree: str) -> None:
-        for topic in [t for t in self.messages if is_within(t, subtree)]:
+    def drop_retained(self, subtree: str, less: Sequence[str]) -> None:
+        for topic in [t for t in self.messages if _is_of(t, subtree, less)]:
             del self.messages[topic]
 
-    def drain_subtree(self, subtree: str) -> int:
+    def drain_subtree(self, subtree: str, less: Sequence[str]) -> int:
         return self.open_messages
 
-    def export_subtree(self, subtree: str) -> tuple[list[bytes], list[bytes]]:
+    def export_subtree(self, subtree: str, less: Sequence[str]) -> tuple[list[bytes], list[bytes]]:
         """What waits (all of it, whatever the subtree) is taken out."""
         exported, self.waiting = self.waiting, ([], [])
         return exported
@@ -200,3 +200,7 @@ class FakeCore:
 
     def stores(self, filter: str) -> bool:
         return filter in self.filters()
+
+
+def _is_of(topic: str, subtree: str, less: Sequence[str]) -> bool:
+    return is_within(topic, subtree) and not any(is_within(topic, other) for other in less)

@@ -74,7 +74,7 @@ class NativeCore(Host):
     @property
     def messages(self) -> dict[str, bytes]:
         """The retained messages by topic."""
-        return {pb.Publish.FromString(message).topic: message for message in self.engine.retained("")}
+        return {pb.Publish.FromString(message).topic: message for message in self.engine.retained("", [])}
 
     # As a host
 

@@ -26,8 +26,8 @@ def test_start_is_answered_by_the_root_and_brings_its_cuts() -> None:
 
 def test_published_outcomes_keep_their_order() -> None:
     world = World()
-    for sequence in range(5):
-        world.event(PublishedEvent(sequence, "a", 0))
+    for sequence, count in [(0, 1), (1, 3), (4, 1)]:
+        world.event(PublishedEvent(sequence, "a", 0, count))
     assert world.outcomes == [Published(sequence, "a", 0) for sequence in range(5)]
 
 
@@ -99,7 +99,7 @@ def test_no_packet_raises_whatever_it_says_and_whenever_it_comes(seed: int, data
         world.run(past(world, world.now + steps * 700), seconds=1)
         links = [None, *world.links.values()]
         asked = [getattr(body_of(packet), "request", 0) for _, packet, _ in world.sent]
-        confirmations = list(world.control._subscriber._confirmations._sites)
+        confirmations = list(world.control._subscriber._sites._confirmations._sites)
         request = data.draw(st.sampled_from([0, 1, *asked, *confirmations]))
         source = data.draw(st.sampled_from([*nodes.values()])).address
         packet = data.draw(_bodies(request))

@@ -53,6 +53,7 @@ class Things(Estate):
     def __init__(self) -> None:
         self.subscriptions: list[Subscription] = []
         self.cuts: dict[str, Delegation] = {}
+        self.held: list[str] = []
 
     def slow(self, subtree: str) -> Iterator[Record]:
         return map(record_of, self.subscriptions)
@@ -60,6 +61,9 @@ class Things(Estate):
     def prepare(self, transfer: pb.Transfer, inheritance: Inheritance) -> None: ...
 
     def withdraw(self, inheritance: Inheritance) -> None: ...
+
+    def held_below(self, subtree: str) -> list[str]:
+        return self.held
 
     def quick(self, subtree: str, *, is_heirs: bool = False) -> dict[tuple[str, str | int], Record]:
         return {("cut", cut.subtree): cut_record(cut) for cut in self.cuts.values()}
@@ -301,3 +305,20 @@ def test_a_handover_that_fails_leaves_nothing_behind() -> None:
 def test_both_ends_reach_their_end() -> None:
     assert GivingState.COMPLETE in GIVING.values()
     assert TakingState.COMPLETE in TAKING.values()
+
+
+def test_what_either_end_has_of_others_below_is_left_as_it_is() -> None:
+    ends = Ends()
+    ends.things.held = ["a/mine"]
+    for core in (ends.old, ends.new):
+        core.publish("a/mine/x", b"mine", 0, True)
+    ends.old.publish("a/x", b"1", 0, True)
+    ends.begin()
+    assert set(ends.new.messages) == {"a/mine/x", "a/x"}
+    ends.taking.abandon()
+    assert set(ends.new.messages) == {"a/mine/x"}
+    ends.stop_serving()
+    while ends.turn():
+        pass
+    assert set(ends.old.messages) == {"a/mine/x"}
+    assert not any(transfer.retained for transfer in ends.old.sent)

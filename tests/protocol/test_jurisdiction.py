@@ -140,6 +140,19 @@ def test_nor_is_it_where_the_node_holds_more_around_that() -> None:
     assert [d.subtree for d in held.children("#")] == ["a/b"]
 
 
+def test_what_it_has_below_a_subtree_of_its_own_is_told_from_that() -> None:
+    held = jurisdiction("a/b", subtree="a")
+    for subtree in ("a/b/c", "a/b/c/d/e", "ab"):
+        held.hold(Grant(subtree, 7, 5, serving=True, until=None))
+    held.delegate(delegation("a/b/c/d"))
+    assert held.held_below("a") == ["a/b/c", "a/b/c/d/e"]
+    assert held.held_below("a/b/c") == ["a/b/c/d/e"]
+    assert [d.subtree for d in held.cuts_of("a")] == ["a/b"]
+    assert held.left_within("a") == [], "what others hold lies between"
+    held.take_back("a/b")
+    assert [grant.subtree for grant in held.left_within("a")] == ["a/b/c"]
+
+
 def test_it_speaks_for_what_it_serves_and_a_filter_touches() -> None:
     held = jurisdiction("a/b", subtree="a")
     held.hold(Grant("a/b/c", 7, 2, True, None))

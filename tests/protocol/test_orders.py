@@ -108,6 +108,16 @@ def test_a_subtree_that_is_handed_back_is_told_under_a_later_epoch_and_as_held_b
     assert told == {"kitchen": ([], [("home/kitchen", epoch + 1)]), "home": (["home", "home/kitchen"], [])}
 
 
+def test_a_node_whose_process_is_to_end_takes_on_nothing_more() -> None:
+    """It would not end, and delegate nothing of what it took on."""
+    world = house()
+    world.leave("garden")
+    refused = give(world, "garden", CLAIM, "home/kitchen/oven")
+    assert refused.reason == Reason.REASON_NOT_SERVING
+    assert world.nodes["garden"].node.has_stopped
+    assert world.owners("home/kitchen/oven/x") == ["kitchen"]
+
+
 def test_a_node_that_left_says_so_before_it_stops() -> None:
     world = house()
     assert give(world, "home", LEAVE).done

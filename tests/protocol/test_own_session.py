@@ -111,6 +111,32 @@ def test_what_the_first_request_made_does_not_count_as_had() -> None:
         assert world.outcome(Subscribed).resumed is had
 
 
+def test_nor_does_what_was_asked_for_in_a_link_that_died_before_the_answer() -> None:
+    world = World(terms=PERSISTENT)
+    kitchen = world.node("kitchen", "home/kitchen", world.root)
+    kitchen.is_mute = True
+    world.subscribe("home/kitchen/lamp", patience=60 * SECOND)
+    world.run(lambda: any(isinstance(body, pb.Subscribe) for body in kitchen.told))
+    kitchen.is_mute, kitchen.has_session = False, True
+    world.cut_off(kitchen)
+    assert not world.outcome(Subscribed).resumed, "nobody knows what the first request found"
+
+
+def test_it_stays_resumed_whatever_becomes_of_links_once_all_have_answered() -> None:
+    world = World(terms=PERSISTENT)
+    kitchen = world.node("kitchen", "home/kitchen", world.root)
+    kitchen.has_session = True
+    world.subscribe("home/kitchen/lamp")
+    assert world.outcome(Subscribed).resumed
+    kitchen.is_mute = True
+    world.cut_off(kitchen)
+    world.run(lambda: sum(isinstance(body, pb.Subscribe) for body in kitchen.told) == 2)
+    kitchen.is_mute = False
+    world.cut_off(kitchen)
+    world.subscribe("home/kitchen/lamp")
+    assert world.outcome(Subscribed).resumed
+
+
 def cleaned(node: Node) -> list[tuple[str, bool]]:
     return [(body.filter, body.clean_start) for body in node.told if isinstance(body, pb.Subscribe)]
 

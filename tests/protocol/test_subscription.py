@@ -302,8 +302,10 @@ def test_a_thousand_rounds_leave_no_state_behind() -> None:
         world.outcome(Unsubscribed)
     world.run(seconds=60)
     assert world.control.poll_timeout() is None
-    assert len(world.control._subscriber._by_key) == len(world.control._subscriber._confirmations._sites) == 0
-    assert len(world.control._subscriber._questions) == len(world.control._subscriber._by_link) == 0
+    subscriber = world.control._subscriber
+    sites = subscriber._sites
+    assert len(subscriber._by_key) == len(sites._confirmations._sites) == 0
+    assert len(sites._questions) == len(sites._by_link) == 0
 
 
 @pytest.mark.parametrize("machine", [site, subscription])

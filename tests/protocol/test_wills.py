@@ -6,7 +6,7 @@ import pytest
 
 from hbroker._proto import packet_pb2 as pb
 from hbroker.config import LeasePolicy, Limits
-from hbroker.protocol.jurisdiction import Delegation
+from hbroker.protocol.jurisdiction import Delegation, Grant
 from hbroker.protocol.packets import Reason
 from hbroker.protocol.records import Inheritance
 from hbroker.protocol.timers import IDLE_TIMEOUT, SECOND
@@ -187,6 +187,17 @@ def test_it_moves_with_its_subtree_and_its_client_is_told() -> None:
     giver.link_down(link, S)
     giver.pass_time(1_000)
     assert published(giver) == []
+
+
+def test_it_stays_where_its_node_has_its_topic_from_another() -> None:
+    """What is around goes, and what lies between is another's."""
+    giver, _ = with_will()
+    giver.node.jurisdiction.hold(Grant("home/gone", 7, 5, serving=True, until=None))
+    assert giver.node.wills.records("home") == []
+    assert len(giver.node.wills.records("home/gone")) == 1
+    cut_out(giver)
+    giver.node.wills.moved("home")
+    assert len(giver.node.wills) == 1
 
 
 def test_the_new_owner_waits_for_the_client_as_long_as_it_would_take_to_miss_it() -> None:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from dataclasses import dataclass, field
 from random import Random
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import pytest
 
@@ -100,6 +101,8 @@ class FakeEndpoint:
     def publish(
         self, topic: str, payload: bytes, qos: int = 0, retain: bool = False, **_: object
     ) -> int | None:
+        if not topic_is_valid(topic):
+            raise NativeError(f"{topic!r} is not a valid topic")
         if self.room == 0:
             self.refused += 1
             return None
@@ -112,11 +115,12 @@ class FakeEndpoint:
     ) -> list[int]:
         sequences: list[int] = []
         for topic, payload in messages:
-            if not topic_is_valid(topic):
+            try:
+                sequence = self.publish(topic, payload)
+            except NativeError:
                 if not sequences:
-                    raise NativeError(f"{topic!r} is not a valid topic")
+                    raise
                 break
-            sequence = self.publish(topic, payload)
             if sequence is None:
                 break
             sequences.append(sequence)
@@ -219,3 +223,13 @@ def install(monkeypatch: pytest.MonkeyPatch) -> FakeEndpoint:
     for shell in (client, sync):
         monkeypatch.setattr(shell, "new_endpoint", lambda listen, identity: endpoint)
     return endpoint
+
+
+def run(scenario: Coroutine[Any, Any, None]) -> None:
+    """In an event loop of its own, and not for ever."""
+
+    async def limited() -> None:
+        async with asyncio.timeout(2 * PATIENCE_S):
+            await scenario
+
+    asyncio.run(limited())

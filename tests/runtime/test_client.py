@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine
-from typing import Any
 
 import pytest
 
@@ -12,21 +10,8 @@ from hbroker.errors import Backpressure, InvalidTopic, NotConnected, Refused, Un
 from hbroker.protocol.outcome import Published, ResolveFailed, SubscriptionFailed
 from hbroker.runtime.client import Client, connect
 from hbroker.runtime.hub import CLOSE_TIMEOUT
-from tests.runtime.client_fakes import PATIENCE_S, FakeControl, FakeEndpoint, Message, install
+from tests.runtime.client_fakes import PATIENCE_S, FakeControl, FakeEndpoint, Message, run
 from tests.waiting import eventually
-
-
-@pytest.fixture
-def endpoint(monkeypatch: pytest.MonkeyPatch) -> FakeEndpoint:
-    return install(monkeypatch)
-
-
-def run(scenario: Coroutine[Any, Any, None]) -> None:
-    async def limited() -> None:
-        async with asyncio.timeout(2 * PATIENCE_S):
-            await scenario
-
-    asyncio.run(limited())
 
 
 def control_of(client: Client) -> FakeControl:
@@ -217,6 +202,18 @@ def test_close_ends_every_iterator_and_refuses_what_comes_after(endpoint: FakeEn
         with pytest.raises(NotConnected):
             client.try_publish("a")
         await messages.close()
+
+    run(scenario())
+
+
+def test_who_waits_for_an_owner_that_does_not_answer_is_told_of_the_close(endpoint: FakeEndpoint) -> None:
+    async def scenario() -> None:
+        client = await connect("127.0.0.1")
+        waits = asyncio.create_task(client.publish("a", qos=1, timeout=600))
+        await endpoint.await_published(1)
+        await client.close()
+        with pytest.raises(NotConnected, match="closed"):
+            await waits
 
     run(scenario())
 

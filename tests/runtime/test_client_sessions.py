@@ -15,14 +15,9 @@ from hbroker.protocol.outcome import Subscribed, TakenOver
 from hbroker.protocol.terms import session_id
 from hbroker.runtime.delivery import options_of
 from hbroker.runtime.identity import Identity
-from tests.runtime.client_fakes import FakeControl, FakeEndpoint, Message, install
+from tests.runtime.client_fakes import FakeControl, FakeEndpoint, Message
 
 NUMBERS = count(1)
-
-
-@pytest.fixture
-def endpoint(monkeypatch: pytest.MonkeyPatch) -> FakeEndpoint:
-    return install(monkeypatch)
 
 
 def control_of(client: sync.Client) -> FakeControl:

@@ -9,12 +9,7 @@ import pytest
 from hbroker import sync
 from hbroker.errors import Backpressure, InvalidTopic, NotConnected, Unreachable
 from hbroker.protocol.outcome import Published, ResolveFailed, SubscriptionFailed
-from tests.runtime.client_fakes import FakeControl, FakeEndpoint, Message, install
-
-
-@pytest.fixture
-def endpoint(monkeypatch: pytest.MonkeyPatch) -> FakeEndpoint:
-    return install(monkeypatch)
+from tests.runtime.client_fakes import FakeControl, FakeEndpoint, Message
 
 
 def control_of(client: sync.Client) -> FakeControl:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Coroutine
-from typing import Any
+from collections.abc import Iterator
+from itertools import count
 
 import pytest
 
@@ -13,24 +13,11 @@ from hbroker import sync
 from hbroker.errors import InvalidTopic, NotConnected, Refused, Unreachable
 from hbroker.protocol.outcome import Published
 from hbroker.runtime.client import connect
-from tests.runtime.client_fakes import PATIENCE_S, FakeEndpoint, install
+from tests.runtime.client_fakes import PATIENCE_S, FakeEndpoint, run
 from tests.waiting import eventually
 
 MANY = [(f"t/{number}", str(number)) for number in range(1_000)]
 TOPICS = [topic for topic, _ in MANY]
-
-
-@pytest.fixture
-def endpoint(monkeypatch: pytest.MonkeyPatch) -> FakeEndpoint:
-    return install(monkeypatch)
-
-
-def run(scenario: Coroutine[Any, Any, None]) -> None:
-    async def limited() -> None:
-        async with asyncio.timeout(2 * PATIENCE_S):
-            await scenario
-
-    asyncio.run(limited())
 
 
 def test_they_are_queued_in_order_whatever_yields_them(endpoint: FakeEndpoint) -> None:
@@ -92,6 +79,29 @@ def test_the_first_that_fails_ends_it_and_nobody_waits_for_the_others(endpoint: 
             assert client._hub._publications == {}
 
     run(scenario())
+
+
+def test_once_one_has_failed_no_more_are_asked_for(endpoint: FakeEndpoint) -> None:
+    asked: list[int] = []
+
+    def endless() -> Iterator[tuple[str, str]]:
+        asked.clear()
+        for number in count():
+            if number == 1_000:
+                endpoint.give_event(Published(len(endpoint.published), "t/x", 5))
+            asked.append(number)
+            yield "t/x", str(number)
+
+    async def scenario() -> None:
+        async with connect("127.0.0.1") as client:
+            with pytest.raises(Refused, match="t/x"):
+                await client.publish_many(endless(), qos=1)
+
+    run(scenario())
+    assert len(asked) > 1_000
+    with sync.connect("127.0.0.1:7700") as client, pytest.raises(Refused, match="t/x"):
+        client.publish_many(endless(), qos=1)
+    assert len(asked) > 1_000
 
 
 def test_those_before_a_wrong_topic_are_published_and_none_behind_it(endpoint: FakeEndpoint) -> None:

@@ -33,6 +33,8 @@ pub struct Config {
     pub reassembly_bytes: usize,
     /// The session lives on without a link: messages that no listener wants wait for one.
     pub persistent: bool,
+    /// Other runs have the session's id, too, one after the other.
+    pub named: bool,
     /// The application says of each message when it has handled it; else it has when it has read it.
     pub hold: bool,
     /// What this end takes without having acknowledged it.

@@ -31,6 +31,7 @@ use crate::load::Taker;
 use crate::sink::DatagramSink;
 use crate::tables::jurisdiction::{Cut, Grant};
 use crate::tables::trie::Subscriber;
+use crate::topic::Region;
 use crate::wire::{self, Body, PacketView, QueuedRecord};
 
 /// One engine, or several, and what they share.
@@ -238,12 +239,12 @@ impl Core {
         })
     }
 
-    /// The retained messages below a subtree, each part a serialised `Publish`.
-    pub fn retained(&self, subtree: &str) -> Vec<Vec<u8>> {
+    /// The retained messages of a region, each part a serialised `Publish`.
+    pub fn retained(&self, region: Region<'_>) -> Vec<Vec<u8>> {
         let now = self.now();
         let mut retained = self.shared.retained.lock();
         retained.expire(now);
-        retained.below(subtree).flat_map(|(_, parts)| parts).map(|field| wire::message_of(field)).collect()
+        retained.within(region).flat_map(|(_, parts)| parts).map(|field| wire::message_of(field)).collect()
     }
 
     /// Takes retained messages over; how many there was no room for.
@@ -257,25 +258,25 @@ impl Core {
         messages.iter().filter(|message| !kept(message)).count()
     }
 
-    /// Drops the retained messages at and below a subtree.
-    pub fn drop_retained(&self, subtree: &str) {
-        self.shared.retained.lock().drop_below(subtree);
+    /// Drops the retained messages of a region.
+    pub fn drop_retained(&self, region: Region<'_>) {
+        self.shared.retained.lock().drop_within(region);
     }
 
-    /// How many messages at and below a subtree have a publisher that waits for its PUBACK.
-    pub fn drain_subtree(&self, subtree: &str) -> usize {
-        (0..self.workers()).map(|worker| self.on(worker, |engine, _| engine.open_below(subtree))).sum()
+    /// How many messages of a region have a publisher that waits for its PUBACK.
+    pub fn drain_subtree(&self, region: Region<'_>) -> usize {
+        (0..self.workers()).map(|worker| self.on(worker, |engine, _| engine.open_within(region))).sum()
     }
 
-    /// Takes out what moves with a subtree, serialised: what waits for sessions, and what was seen. Its open messages are refused.
-    pub fn export_subtree(&self, subtree: &str) -> (Vec<Vec<u8>>, Vec<Vec<u8>>) {
+    /// Takes out what moves with a region, serialised: what waits for sessions, and what was seen. Its open messages are refused.
+    pub fn export_subtree(&self, region: Region<'_>) -> (Vec<Vec<u8>>, Vec<Vec<u8>>) {
         let mut open = Vec::new();
         self.each(|engine, now| {
-            engine.refuse_open(now, subtree);
+            engine.refuse_open(now, region);
             open.extend(engine.open_ids());
         });
         let (mut queued, mut seen) = (Vec::new(), Vec::new());
-        self.each(|engine, now| queued.extend(engine.export_queued(now, subtree)));
+        self.each(|engine, now| queued.extend(engine.export_queued(now, region)));
         self.each(|engine, now| seen.extend(engine.export_seen(now, &open)));
         (queued, seen)
     }

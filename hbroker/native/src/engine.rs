@@ -26,6 +26,7 @@ pub mod held;
 pub mod inbox;
 pub mod ledger;
 pub mod links;
+mod listeners;
 pub mod load;
 mod node;
 pub mod outlet;
@@ -70,7 +71,7 @@ use crate::engine::directory::Directory;
 use crate::engine::event::{DownReason, Event};
 use crate::engine::forward::Forwarder;
 use crate::engine::inbox::Inbox;
-use crate::engine::ledger::Ticket;
+use crate::engine::ledger::{Places, Ticket};
 use crate::engine::links::{Links, Place};
 use crate::engine::outlet::{Handoff, Outlet};
 use crate::engine::parts::Splitter;
@@ -93,6 +94,8 @@ use crate::wire::Room;
 
 /// How often what waits for missing parts is looked through.
 const HOUSEKEEPING: Micros = 5_000_000;
+/// What is left of a run's incarnation, 20 random bits, is where the numbers of a named session begin (§3.6).
+const FIRST_NUMBER_SHIFT: u32 = 44;
 
 /// What the workers of one core share. No datagram of an established link needs it.
 #[derive(Clone)]
@@ -141,7 +144,7 @@ struct Client {
     tokens: std::collections::HashMap<SocketAddr, Vec<u8>, Keyed>,
     paused: Pauses,
     /// What a PUBACK settles, while it does.
-    answered: Vec<Ticket>,
+    answered: Vec<(Ticket, Places)>,
     beaten: Beaten,
 }
 
@@ -230,6 +233,7 @@ impl Engine {
 
     /// Seals what is queued into datagrams, until the sink is full.
     pub fn poll_transmit(&mut self, now: Micros, sink: &mut impl DatagramSink) {
+        self.send_gathered(now);
         let Outlet { links, counters, .. } = &mut self.out;
         let mut counted = Counted { sink, counters };
         while !counted.is_full()
@@ -274,6 +278,9 @@ impl Engine {
         };
         match handoff {
             Handoff::Deliver { parcel, targets } => forwarder.deliver(now, parcel, targets, &mut self.out),
+            Handoff::DeliverRun { packets, sessions, timed } => {
+                return self.deliver_run(&packets, &sessions, timed);
+            }
             Handoff::Settled { tickets } => forwarder.settle(tickets, &mut self.out),
             Handoff::Gone { session } => forwarder.routes.forget_session(session),
             Handoff::Pressure { worker, is_high } => {
@@ -312,10 +319,9 @@ impl Engine {
             vec![("loose", self.loose.len()), ("handoffs", self.out.handoffs.len()), ("links", links)];
         match &self.side {
             Side::Node(forwarder) => left.push(("open", forwarder.open_messages())),
-            Side::Client(client) => left.extend([
-                ("waiting", client.publisher.waiting()),
-                ("in flight", client.publisher.in_flight()),
-            ]),
+            Side::Client(client) => {
+                left.extend([("waiting", client.waiting()), ("in flight", client.publisher.in_flight())]);
+            }
         }
         left
     }
@@ -327,7 +333,7 @@ impl Engine {
             && self.out.links.iter().filter_map(Place::link).all(Link::is_drained)
             && match &self.side {
                 Side::Node(forwarder) => forwarder.open_messages() == 0,
-                Side::Client(client) => client.publisher.is_drained(),
+                Side::Client(client) => client.beaten.gathered() == 0 && client.publisher.is_drained(),
             }
     }
 
@@ -375,6 +381,7 @@ impl Engine {
 
     /// Ends a link: settles what it owed, takes back what it did not get through, and tells Python.
     fn end_link(&mut self, now: Micros, id: LinkId, reason: DownReason) {
+        self.send_gathered(now);
         let Some(mut entry) = self.out.links.remove(id) else {
             return;
         };
@@ -383,7 +390,7 @@ impl Engine {
             Side::Node(_) if entry.inbound => self.detach(now, &entry),
             Side::Node(_) => {}
             Side::Client(client) => {
-                let tickets: Vec<_> = entry.ledger.take_all().map(|(ticket, _)| ticket).collect();
+                let tickets: Vec<_> = entry.ledger.take_all().collect();
                 self.out.counters.drop_many(Drop::SessionEnded, entry.link.unsent() as u64);
                 client.inbox.forget_link(id);
                 client.publisher.zones.forget(Some(peer.address));
@@ -416,7 +423,7 @@ fn link_config(config: &Config) -> LinkConfig {
         session: 0,
         incarnation: 0,
         past: None,
-        first_number: 1,
+        first_number: if config.named { 1 + (config.incarnation >> FIRST_NUMBER_SHIFT) } else { 1 },
         max_datagram: config.max_datagram,
         queue_bytes: config.link_queue_bytes,
         keep_alive: config.keep_alive,

@@ -222,7 +222,16 @@ impl Hive {
         let room = MOST_UNTOLD.saturating_sub(self.untold.len());
         for event in first.engine.take_events(now, room) {
             match event {
-                Event::Published { sequence, reason, .. } if self.sink.answered(now, sequence, reason) => {}
+                Event::Published { first, count, topic, reason } => {
+                    let others =
+                        (first..first + count).filter(|&sequence| !self.sink.answered(now, sequence, reason));
+                    for first in others {
+                        let event = Event::Published { first, count: 1, topic: Arc::clone(&topic), reason };
+                        if !self.untold.back_mut().is_some_and(|last| last.absorb(&event)) {
+                            self.untold.push_back(event);
+                        }
+                    }
+                }
                 event => self.untold.push_back(event),
             }
         }

@@ -4,7 +4,7 @@
 //! they could choose them all to fall into one bucket (Crosby and Wallach, 2003); SipHash with a secret
 //! key takes that from them.
 
-use std::hash::{BuildHasher, Hasher};
+use std::hash::BuildHasher;
 
 use rand::rngs::SmallRng;
 use rand::{RngCore, SeedableRng};
@@ -25,9 +25,7 @@ impl Keyed {
 
     /// Hashes a string of bytes.
     pub fn hash_bytes(&self, bytes: &[u8]) -> u64 {
-        let mut hasher = self.build_hasher();
-        hasher.write(bytes);
-        hasher.finish()
+        self.build_hasher().hash(bytes)
     }
 }
 

@@ -6,17 +6,22 @@ mod bench;
 mod codec;
 mod config;
 mod core;
+mod endpoint;
+mod engine;
 mod events;
 mod gateway;
 mod hive;
 mod load;
 mod messages;
+mod publishing;
 mod records;
 mod sessions;
 mod topics;
 
 use std::net::{IpAddr, SocketAddr};
+use std::time::Duration;
 
+use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 
 pyo3::create_exception!(
@@ -45,14 +50,19 @@ fn cut_in((subtree, node, address, epoch): CutTuple) -> PyResult<crate::tables::
     Ok(crate::tables::jurisdiction::Cut { subtree: subtree.into(), node: node.into(), address, epoch })
 }
 
+/// From seconds.
+fn duration(seconds: f64) -> PyResult<Duration> {
+    Duration::try_from_secs_f64(seconds).map_err(|error| PyValueError::new_err(error.to_string()))
+}
+
 #[pymodule]
 fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add("VERSION", env!("CARGO_PKG_VERSION"))?;
     module.add("NativeError", module.py().get_type::<NativeError>())?;
     add_gateway(module)?;
     module.add_class::<config::Config>()?;
-    module.add_class::<core::Engine>()?;
-    module.add_class::<core::Endpoint>()?;
+    module.add_class::<engine::Engine>()?;
+    module.add_class::<endpoint::Endpoint>()?;
     module.add_class::<hive::Hive>()?;
     module.add_class::<hive::Member>()?;
     module.add_class::<bench::LoadGenerator>()?;

@@ -2,7 +2,8 @@
 //!
 //! At a node: `jurisdiction` (is a topic ours?), `trie` (who subscribed to it?), `groups` (who of those
 //! that share a subscription gets it?), `retained`. At a client: `zones` (whose is it?). On
-//! both sides `window` recognises messages that come again. `arena`, `few`, `level_names` and `match_set` serve the trie.
+//! both sides `window` recognises messages that come again. `arena`, `few`, `match_set` and `slot_index`
+//! serve the trie.
 
 pub mod groups;
 pub mod jurisdiction;
@@ -14,4 +15,4 @@ pub mod zones;
 
 mod arena;
 mod few;
-mod level_names;
+mod slot_index;

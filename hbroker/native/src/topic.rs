@@ -79,6 +79,28 @@ pub fn is_within(path: &str, subtree: &str) -> bool {
     }
 }
 
+/// A subtree, less others below it.
+#[derive(Clone, Copy, Debug)]
+pub struct Region<'a> {
+    /// The subtree.
+    pub subtree: &'a str,
+    /// The subtrees below it that are no part of this.
+    pub less: &'a [String],
+}
+
+impl Region<'_> {
+    /// Whether a topic is a part of it.
+    pub fn holds(&self, topic: &str) -> bool {
+        is_within(topic, self.subtree) && !self.less.iter().any(|other| is_within(topic, other))
+    }
+}
+
+impl<'a> From<&'a str> for Region<'a> {
+    fn from(subtree: &'a str) -> Self {
+        Self { subtree, less: &[] }
+    }
+}
+
 /// The subtrees that hold a topic, from the topic itself up to the whole hierarchy.
 pub fn prefixes(topic: &str) -> impl Iterator<Item = &str> {
     std::iter::successors(Some(topic), |path| match path.rfind('/') {
@@ -181,6 +203,16 @@ mod tests {
         ] {
             assert!(!matches(filter, topic), "{filter:?} {topic:?}");
         }
+    }
+
+    #[test]
+    fn a_region_holds_what_lies_in_its_subtree_and_in_none_that_is_no_part_of_it() {
+        let less = ["a/b".to_owned(), "a/c/d".to_owned()];
+        let region = Region { subtree: "a", less: &less };
+        let all = ["a", "a/bc", "a/c", "a/b", "a/b/c", "a/c/d", "a/c/d/e", "a/c/de", "b", "ab", ""];
+        let held: Vec<&str> = all.into_iter().filter(|topic| region.holds(topic)).collect();
+        assert_eq!(held, ["a", "a/bc", "a/c", "a/c/de"]);
+        assert!(all.into_iter().all(|topic| Region::from("").holds(topic)));
     }
 
     /// All paths of up to `levels` levels of these names.

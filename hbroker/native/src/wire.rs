@@ -11,7 +11,7 @@
 //! - `reader`: varints, tags, lengths: protobuf's encoding, one field at a time
 //! - `check`: walks the messages that the core hands up unread, by the schema generated from the `.proto`
 //! - `view`, `publish`, `properties`, `acks`: datagram and packets; the message; what only applications read of it; acknowledgements
-//! - `shape`: how a packet is read that is like the one before it
+//! - `shape`: how a packet is read that is like the one before it; `stencil`: how one is written
 //! - `records`: what a handover moves
 //! - `requests`: whose a packet outside of a session is
 //! - `emit`: the other direction
@@ -25,6 +25,7 @@ mod reader;
 mod records;
 mod requests;
 mod shape;
+mod stencil;
 mod view;
 
 #[cfg(test)]
@@ -40,6 +41,7 @@ pub use publish::{FragmentView, PublishView, field_of, first_field, message_of};
 pub use records::{QueuedRecord, SeenRecord, queued_record, seen_record};
 pub use requests::{request_of, session_of};
 pub use shape::Span;
+pub use stencil::Stencil;
 pub use view::{Body, DatagramView, Header, Kind, PacketView, Room};
 
 /// The largest payload of a UDP datagram over IPv4.

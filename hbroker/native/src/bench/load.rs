@@ -245,10 +245,10 @@ impl Load {
         self.streams[stream].sent += 1;
     }
 
-    /// The broker answered a publisher.
-    pub fn note_answer(&mut self, stream: usize, is_success: bool) {
+    /// The broker answered so many of a publisher's messages.
+    pub fn note_answers(&mut self, stream: usize, count: u64, is_success: bool) {
         let counts = &mut self.accounts[self.streams[stream].group].counts;
-        *(if is_success { &mut counts.acknowledged } else { &mut counts.refused }) += 1;
+        *(if is_success { &mut counts.acknowledged } else { &mut counts.refused }) += count;
     }
 
     /// A subscriber received something.

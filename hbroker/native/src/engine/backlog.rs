@@ -149,18 +149,18 @@ impl Backlog {
         (returned, place.ok().and_then(|place| self.fresh.remove(place)))
     }
 
-    /// A part was queued as this delivery.
-    pub fn sent(&mut self, owner: SocketAddr, sequence: u64, delivery: u64) {
+    /// Parts were queued, so many: the last has this sequence number and delivery.
+    pub fn sent(&mut self, owner: SocketAddr, count: u32, sequence: u64, delivery: u64) {
         let flight = self.flight.get_or_insert(Flight { owner, parts: 0, newest: 0, last: 0 });
-        flight.parts += 1;
+        flight.parts += count;
         flight.last = delivery;
         flight.newest = flight.newest.max(sequence);
     }
 
-    /// A part is in flight no more.
-    pub fn landed(&mut self) {
+    /// So many parts are in flight no more.
+    pub fn landed(&mut self, count: u32) {
         if let Some(flight) = &mut self.flight {
-            flight.parts -= 1;
+            flight.parts -= count;
             if flight.parts == 0 {
                 self.flight = None;
             }

@@ -13,27 +13,43 @@ const LONGEST: usize = BLOCK / 2;
 /// Copies of messages, some of them end to end, and how many those are.
 pub type Copies = SmallVec<[(Bytes, u32); 2]>;
 
-/// Makes copies. The block that is not full yet is kept for the next.
+/// Makes copies. The block that is not full yet is kept for the next. What is gathered in it lies end to end, until it is taken.
 #[derive(Default)]
 pub struct Blocks {
     block: BytesMut,
 }
 
 impl Blocks {
-    /// A copy of one message.
+    /// A copy of one message; nothing is gathered.
     pub fn copy(&mut self, message: &[u8]) -> Bytes {
+        debug_assert!(self.block.is_empty());
         if message.len() > LONGEST {
             return Bytes::copy_from_slice(message);
         }
-        self.make_room(message.len());
-        self.block.extend_from_slice(message);
-        self.block.split().freeze()
+        self.gather(message);
+        self.take()
     }
 
-    fn make_room(&mut self, bytes: usize) {
-        if self.block.capacity() < bytes {
-            self.block = BytesMut::with_capacity(BLOCK);
+    /// Copies a message to the end of what is gathered. False: the block has no room for it, and what is gathered is to be taken first.
+    pub fn gather(&mut self, message: &[u8]) -> bool {
+        if self.block.capacity() - self.block.len() < message.len() {
+            if !self.block.is_empty() {
+                return false;
+            }
+            self.block = BytesMut::with_capacity(if message.len() > LONGEST { message.len() } else { BLOCK });
         }
+        self.block.extend_from_slice(message);
+        true
+    }
+
+    /// Bytes that are gathered.
+    pub fn gathered(&self) -> usize {
+        self.block.len()
+    }
+
+    /// What was gathered.
+    pub fn take(&mut self) -> Bytes {
+        self.block.split().freeze()
     }
 }
 
@@ -75,6 +91,20 @@ mod tests {
         let copies: Vec<Bytes> = messages.iter().map(|message| blocks.copy(message)).collect();
         assert!(copies.iter().eq(&messages));
         assert_eq!(shared(&copies)[..5], [true, true, true, false, true]);
+    }
+
+    #[test]
+    fn what_is_gathered_lies_end_to_end_until_it_is_taken() {
+        let mut blocks = Blocks::default();
+        let (gathered, all): (Vec<bool>, Vec<u8>) = (0..40).map(|at| (blocks.gather(&[at; 100]), at)).unzip();
+        let room = gathered.iter().take_while(|is_taken| **is_taken).count();
+        assert_eq!((room, blocks.gathered()), (BLOCK / 100, BLOCK / 100 * 100));
+        assert!(gathered[room..].iter().all(|is_taken| !is_taken), "it is to be taken first");
+        assert_eq!(blocks.take(), all[..room].iter().flat_map(|&at| [at; 100]).collect::<Vec<_>>());
+        assert_eq!((blocks.gathered(), blocks.take().len()), (0, 0));
+        assert!(blocks.gather(&[1; 5_000]) && !blocks.gather(&[2]), "a long one has a block of its own");
+        assert_eq!(blocks.take(), [1; 5_000][..]);
+        assert_eq!(blocks.copy(&[3; 10]), [3; 10][..]);
     }
 
     #[test]

@@ -1,4 +1,5 @@
-//! Messages of `QoS` 0 that came to a client together: one behind the other in a datagram, on one topic.
+//! Messages that came to a client together: one behind the other in a datagram, on one topic, of `QoS` 0, or of `QoS` 1 for a client that
+//! takes over what it reads.
 //!
 //! They stay together in one piece of memory, with what is the same for all of them said once. Who can use them so takes them so
 //! ([`Engine::take_letters`](crate::engine::Engine::take_letters)); to all others they are the messages that they are.
@@ -7,13 +8,16 @@ use bytes::Bytes;
 use smallvec::SmallVec;
 
 use crate::engine::event::Message;
+use crate::engine::fragment::Receipt;
+use crate::engine::held::Deliveries;
 use crate::engine::run::Run;
+use crate::link_id::LinkId;
 use crate::wire::{PublishView, Span};
 
 /// Two messages or more, or what is left of them.
 #[derive(Clone, Debug)]
 pub struct Bunch {
-    /// The bodies of serialised `Publish`es, and behind them the topic.
+    /// The packets, and behind them the topic.
     bytes: Bytes,
     /// Where the topic begins.
     end: usize,
@@ -24,6 +28,9 @@ pub struct Bunch {
     pub subscriptions: SmallVec<[u64; 2]>,
     /// Who published them behind their publisher, if they say nothing else but their payloads.
     pub origin: Option<u64>,
+    qos: u8,
+    /// The first one's delivery; the others' follow it. `None`: nothing is to be acknowledged.
+    owed: Option<Receipt>,
 }
 
 /// Where a message and its payload stand.
@@ -45,13 +52,13 @@ impl Bunch {
     /// none.
     pub fn of(run: Run<'_, '_>, subscriptions: SmallVec<[u64; 2]>, room: usize) -> Option<Self> {
         let mut used = 0;
-        let fields = run.fields().take_while(|(start, end)| {
+        let fitting = run.messages().take_while(|publish| {
             let fits = used < room;
-            used += Message::cost(end - start);
+            used += Message::cost(publish.only_field().len());
             fits
         });
-        let place = |((start, end), publish): (_, &PublishView<'_>)| Place {
-            field: Span::new(start, end),
+        let place = |publish: &PublishView<'_>| Place {
+            field: Span::of(publish.only_field(), run.bytes),
             // One that is empty may stand anywhere.
             payload: if publish.payload.is_empty() {
                 Span::default()
@@ -59,7 +66,7 @@ impl Bunch {
                 Span::of(publish.payload, run.bytes)
             },
         };
-        let places: Box<[Place]> = fields.zip(run.messages()).map(place).collect();
+        let places: Box<[Place]> = fitting.map(place).collect();
         let end = places.last()?.field.range().end;
         let origin = run.messages().next()?.origin;
         let says_no_more = |publish: &PublishView<'_>| publish.origin == origin && !publish.has_properties;
@@ -72,7 +79,26 @@ impl Bunch {
             first: 0,
             subscriptions,
             origin: is_bare.then_some(origin),
+            qos: 0,
+            owed: None,
         })
+    }
+
+    /// The same messages, to be handed up at this `QoS`, and to be acknowledged from this delivery on.
+    pub fn owed(self, qos: u8, first: Receipt) -> Self {
+        Self { qos, owed: Some(first), ..self }
+    }
+
+    /// What the first so many are to be acknowledged by.
+    pub fn receipts(&self, count: usize) -> Option<Deliveries> {
+        let (link, first) = self.owed.filter(|_| count > 0)?;
+        let first = first + self.first as u64;
+        Some(Deliveries { link, first, last: first + count as u64 - 1 })
+    }
+
+    /// The link is gone: its deliveries come again.
+    pub fn forget_link(&mut self, link: LinkId) {
+        self.owed = self.owed.filter(|(from, _)| *from != link);
     }
 
     pub fn len(&self) -> usize {
@@ -107,7 +133,7 @@ impl Bunch {
             whole: None,
             retained_for: None,
             retain: false,
-            qos: 0,
+            qos: self.qos,
             subscriptions: self.subscriptions.clone(),
             owed: None,
         })
@@ -154,6 +180,14 @@ impl Letter {
         }
     }
 
+    /// What is to be acknowledged once all of it is taken over, of several that came together.
+    pub fn receipts(&self) -> Option<Deliveries> {
+        match self {
+            Self::Message(_) => None,
+            Self::Bunch(bunch) => bunch.receipts(bunch.len()),
+        }
+    }
+
     /// Its messages, one by one.
     pub fn into_messages(self) -> impl Iterator<Item = Message> {
         let (alone, mut bunch) = match self {
@@ -176,6 +210,7 @@ impl Bunch {
         let bytes = payloads.concat();
         let (places, end) = (places.collect(), bytes.len());
         let bytes = Bytes::from([&bytes, topic.as_bytes()].concat());
-        Self { bytes, end, places, first: 0, subscriptions: SmallVec::new(), origin: Some(0) }
+        let (subscriptions, origin) = (SmallVec::new(), Some(0));
+        Self { bytes, end, places, first: 0, subscriptions, origin, qos: 0, owed: None }
     }
 }

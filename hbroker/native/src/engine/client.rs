@@ -9,8 +9,7 @@ use crate::config::Config;
 use crate::engine::at_once::Beaten;
 use crate::engine::bunch::Letter;
 use crate::engine::event::Message;
-use crate::engine::fragment::Receipt;
-use crate::engine::held::MessageId;
+use crate::engine::held::{Deliveries, MessageId};
 use crate::engine::inbox::{Inbox, Taken};
 use crate::engine::pauses::Pauses;
 use crate::engine::publisher::Publisher;
@@ -63,9 +62,9 @@ impl Engine {
             self.housekeeping = now + HOUSEKEEPING;
         }
         if let (Taken::Done, Some(receipt)) = (taken, receipt) {
-            self.acknowledge(receipt);
+            self.acknowledge(receipt.into());
         }
-        due.into_iter().for_each(|receipt| self.acknowledge(receipt));
+        due.into_iter().for_each(|deliveries| self.acknowledge(deliveries));
     }
 
     /// Has messages that match handed up for this listener, at this `QoS` at most, with or without the publisher's `retain` flag.
@@ -90,7 +89,7 @@ impl Engine {
 
     pub(super) fn acknowledge_due(&mut self) {
         if let Side::Client(client) = &mut self.side {
-            client.inbox.take_due().into_iter().for_each(|receipt| self.acknowledge(receipt));
+            client.inbox.take_due().into_iter().for_each(|deliveries| self.acknowledge(deliveries));
         }
     }
 
@@ -133,10 +132,10 @@ impl Engine {
         letters
     }
 
-    fn acknowledge(&mut self, (id, delivery): Receipt) {
-        if let Some(entry) = self.out.links.get_mut(id) {
-            entry.link.acknowledge(delivery, delivery, Success::Done);
-            self.out.links.touch(id);
+    fn acknowledge(&mut self, Deliveries { link, first, last }: Deliveries) {
+        if let Some(entry) = self.out.links.get_mut(link) {
+            entry.link.acknowledge(first, last, Success::Done);
+            self.out.links.touch(link);
         }
     }
 

@@ -191,7 +191,7 @@ impl Engine {
             Side::Node(node) => with("inflight", node.open_messages() as u64),
             Side::Client(client) => {
                 with("inflight", client.publisher.in_flight() as u64);
-                with("waiting", client.publisher.waiting() as u64);
+                with("waiting", client.waiting() as u64);
             }
         }
     }

@@ -32,19 +32,14 @@ impl Credit {
 
     /// Whether a message of so many bytes may go. One alone may, however large it is, where anything may at all.
     pub fn has_room(&self, bytes: usize) -> bool {
-        let is_alone = self.open_messages == 0 && self.bytes > 0;
-        self.open_messages < self.messages && (is_alone || self.open_bytes + bytes as u64 <= self.bytes)
+        self.has_room_for(1, bytes)
     }
 
     /// Whether so many messages may go, of so many bytes in all.
     pub fn has_room_for(&self, messages: u32, bytes: usize) -> bool {
+        let is_alone = messages == 1 && self.open_messages == 0 && self.bytes > 0;
         self.open_messages.saturating_add(messages) <= self.messages
-            && self.open_bytes + bytes as u64 <= self.bytes
-    }
-
-    /// A message went.
-    pub fn open(&mut self, bytes: usize) {
-        self.open_all(1, bytes);
+            && (is_alone || self.open_bytes + bytes as u64 <= self.bytes)
     }
 
     /// So many messages went, of so many bytes in all.
@@ -80,11 +75,10 @@ mod tests {
         credit.grant(3, 100);
         assert!(credit.has_room(1_000), "one alone, however large");
         assert!(!credit.has_room_for(2, 101), "two together are not alone");
-        credit.open(60);
+        credit.open_all(1, 60);
         assert!(credit.has_room(40) && !credit.has_room(41));
         assert!(credit.has_room_for(2, 40) && !credit.has_room_for(2, 41) && !credit.has_room_for(3, 3));
-        credit.open(20);
-        credit.open(20);
+        credit.open_all(2, 40);
         assert!(!credit.has_room(0), "three are open");
         credit.settle(60);
         assert!(credit.has_room(60));

@@ -115,13 +115,18 @@ impl Engine {
         // The reliable ones first: where one of them cannot be kept, the whole datagram comes again under another number, and
         // what is not reliable must not be handled twice.
         let mut kept = true;
-        let mut packets = view.packets();
-        while let [packet, others @ ..] = packets {
-            let run = if packet.delivery > 0 { self.forward_deliveries(now, id, packets) } else { 0 };
-            if run == 0 && packet.delivery > 0 {
-                kept &= self.handle_reliable(now, id, source, packet);
+        let mut next = 0;
+        while let Some(packet) = view.packets().get(next) {
+            if packet.delivery == 0 {
+                next += 1;
+                continue;
             }
-            packets = if run == 0 { others } else { &packets[run..] };
+            next += self.take_deliveries(now, id, view, next).unwrap_or_else(|alone| {
+                view.packets()[next..next + alone]
+                    .iter()
+                    .for_each(|packet| kept &= self.handle_reliable(now, id, source, packet));
+                alone
+            });
         }
         if kept {
             self.handle_unreliable(now, id, source, view);
@@ -140,11 +145,16 @@ impl Engine {
     fn handle_unreliable(&mut self, now: Micros, id: LinkId, source: SocketAddr, view: &DatagramView<'_>) {
         let mut next = 0;
         while let Some(packet) = view.packets().get(next) {
-            let run = if packet.delivery == 0 { self.take_run(now, id, view, next) } else { 0 };
-            if run == 0 && packet.delivery == 0 {
-                self.handle_body(now, id, source, packet);
+            if packet.delivery > 0 {
+                next += 1;
+                continue;
             }
-            next += run.max(1);
+            next += self.take_run(now, id, view, next).unwrap_or_else(|alone| {
+                view.packets()[next..next + alone]
+                    .iter()
+                    .for_each(|packet| self.handle_body(now, id, source, packet));
+                alone
+            });
         }
     }
 

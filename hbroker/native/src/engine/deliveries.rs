@@ -4,6 +4,8 @@
 //! of what it waits for, and, of each piece of memory that they lie in, a record with each session that gets them (a
 //! [`Consignment`]). Each has its own delivery to each subscriber all the same, and is acknowledged for itself. Where a link does not take them all at once
 //! they go on one by one. Whatever is not plain, or came out of turn, goes by [`Engine::forward`].
+//!
+//! At a subscriber those of `QoS` 1 stay together until its application reads them ([`Inbox::take_deliveries`](crate::engine::inbox::Inbox::take_deliveries)).
 
 use super::run::{Notes, Run, is_plain, is_same};
 use super::{Engine, Side};
@@ -19,47 +21,53 @@ use crate::engine::parts::chain_of;
 use crate::link::pubacks::Success;
 use crate::link_id::{LinkId, SessionKey};
 use crate::tables::match_set::{Overflow, Subscriber};
-use crate::wire::{Body, PacketView, PublishView};
+use crate::wire::{Body, DatagramView, PacketView, PublishView};
 
 /// Messages of one run at most: each has a place in a record.
 const MOST: usize = 1_024;
 
 impl Engine {
-    /// Forwards the run that these packets begin with; how many messages that were. 0: they begin with none, it is not plain, or what
-    /// comes before it is missing.
-    pub(super) fn forward_deliveries(
+    /// Takes the run that begins with a packet of a datagram: of how many messages.
+    ///
+    /// # Errors
+    /// None does, it is not plain, or what comes before it is missing: how many packets from there on are to be handled each by itself.
+    pub(super) fn take_deliveries(
         &mut self,
         now: Micros,
         id: LinkId,
-        packets: &[PacketView<'_>],
-    ) -> usize {
-        let Side::Node(forwarder) = &mut self.side else {
-            return 0;
+        view: &DatagramView<'_>,
+        first: usize,
+    ) -> Result<usize, usize> {
+        let length = run_length(&view.packets()[first..]).max(1);
+        let Some(run) = Run::of_deliveries(view, first..first + length).filter(|_| length > 1) else {
+            return Err(length);
         };
-        let length = run_length(packets);
-        let entry = self.out.links.awake(id).filter(|entry| {
-            // The first message of a link makes its session a publisher's.
-            let is_ready = length > 1 && entry.inbound && entry.published;
-            is_ready && entry.refusals.is_empty() && entry.link.is_next(packets[0].delivery)
-        });
-        let Some(entry) = entry else {
-            return 0;
+        let delivery = view.packets()[first].delivery;
+        let Some(entry) = self.out.links.awake(id).filter(|entry| entry.link.is_next(delivery)) else {
+            return Err(length);
         };
-        let (source, origin) = (entry.subscriber, Origin { link: id, delivery: packets[0].delivery });
-        if !forwarder.forward_deliveries(
-            now,
-            Run::of_deliveries(&packets[..length]),
-            origin,
-            source,
-            &mut self.out,
-        ) {
-            return 0;
+        let is_taken = match &mut self.side {
+            Side::Node(forwarder) => {
+                // The first message of a link makes its session a publisher's.
+                let is_ready = entry.inbound && entry.published && entry.refusals.is_empty();
+                let (source, origin) = (entry.subscriber, Origin { link: id, delivery });
+                is_ready && forwarder.forward_deliveries(now, run, origin, source, &mut self.out)
+            }
+            Side::Client(client) => {
+                let is_at_once = run.messages().next().is_some_and(|publish| publish.qos == 1);
+                is_at_once && client.inbox.take_deliveries(run, (id, delivery), &mut self.out.counters)
+            }
+        };
+        if !is_taken {
+            return Err(length);
         }
         if let Some(entry) = self.out.links.get_mut(id) {
             entry.link.receive_next(length as u64);
         }
-        self.tie_up(now);
-        length
+        if matches!(self.side, Side::Node(_)) {
+            self.tie_up(now);
+        }
+        Ok(length)
     }
 }
 
@@ -203,7 +211,7 @@ fn run_length(packets: &[PacketView<'_>]) -> usize {
 mod tests {
     use super::*;
     use crate::wire;
-    use crate::wire::{DatagramView, PublishOut};
+    use crate::wire::PublishOut;
 
     #[test]
     fn a_run_ends_where_something_is_different() {

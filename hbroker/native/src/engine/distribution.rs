@@ -18,7 +18,7 @@ use crate::engine::load::Docket;
 use crate::engine::outlet::{Handoff, Outlet, Target, Targets};
 use crate::engine::parcel::Parcel;
 use crate::link_id::LinkId;
-use crate::topic;
+use crate::topic::Region;
 use crate::wire::PublishView;
 
 /// (publisher, sequence number): the id of a message.
@@ -151,9 +151,9 @@ impl Distribution {
         }
     }
 
-    /// Messages at and below a subtree of which the PUBACK is owed.
-    pub fn open_below(&self, subtree: &str) -> usize {
-        let owed = self.pending.iter().filter(|(_, pending)| pending.is_owed_below(subtree));
+    /// Messages of a region of which the PUBACK is owed.
+    pub fn open_within(&self, region: Region<'_>) -> usize {
+        let owed = self.pending.iter().filter(|(_, pending)| pending.is_owed_within(region));
         owed.map(|(_, pending)| pending.open as usize).sum()
     }
 
@@ -163,11 +163,11 @@ impl Distribution {
         records.flat_map(|pending| pending.open().filter_map(|place| pending.id_at(place)))
     }
 
-    /// Forgets the messages at and below a subtree: their publishers are to send them elsewhere. Gives where each came from, its id at QoS
+    /// Forgets the messages of a region: their publishers are to send them elsewhere. Gives where each came from, its id at QoS
     /// 2, and its topic.
-    pub fn take_below(&mut self, subtree: &str) -> Vec<(Origin, Option<MessageId>, Box<str>)> {
+    pub fn take_within(&mut self, region: Region<'_>) -> Vec<(Origin, Option<MessageId>, Box<str>)> {
         let mut taken = Vec::new();
-        for (_, pending) in self.pending.iter_mut().filter(|(_, pending)| pending.is_owed_below(subtree)) {
+        for (_, pending) in self.pending.iter_mut().filter(|(_, pending)| pending.is_owed_within(region)) {
             let open =
                 pending.open().filter_map(|place| Some((pending.origin_at(place)?, pending.id_at(place))));
             taken.extend(open.map(|(origin, id)| (origin, id, pending.topic().into())));
@@ -268,8 +268,8 @@ impl Pending {
         }
     }
 
-    fn is_owed_below(&self, subtree: &str) -> bool {
-        self.origin.is_some() && topic::is_within(self.topic(), subtree)
+    fn is_owed_within(&self, region: Region<'_>) -> bool {
+        self.origin.is_some() && region.holds(self.topic())
     }
 }
 
@@ -307,11 +307,11 @@ mod tests {
         let of = |place, count| all.part(place, count);
         distribution.add_copies(of(2, 1), 1);
         distribution.add_copies(of(4, 1), 1);
-        assert_eq!((distribution.len(), distribution.open_below("a")), (6, 6));
+        assert_eq!((distribution.len(), distribution.open_within("a".into())), (6, 6));
         assert_eq!(settled(&mut distribution, all), [(origin(40), 2), (origin(43), 1), (origin(45), 1)]);
-        assert_eq!((distribution.len(), distribution.open_below("a")), (2, 2));
+        assert_eq!((distribution.len(), distribution.open_within("a".into())), (2, 2));
         assert_eq!(settled(&mut distribution, of(4, 1)), [(origin(44), 1)]);
-        let taken = distribution.take_below("a");
+        let taken = distribution.take_within("a".into());
         assert_eq!(taken, [(origin(42), None, "a/b".into())], "those that were acknowledged are not refused");
         assert_eq!((settled(&mut distribution, of(2, 1)), distribution.len()), (vec![], 0));
         assert!(distribution.pending.is_empty());
@@ -333,7 +333,7 @@ mod tests {
         assert!(!distribution.redirect((1, 63), elsewhere(6)), "it was acknowledged");
         let expected = [(origin(40), 1), (elsewhere(5), 1)];
         assert_eq!(settled(&mut distribution, of(0, 2)), expected);
-        let taken = distribution.take_below("a");
+        let taken = distribution.take_within("a".into());
         assert_eq!(taken, [(origin(42), Some((1, 62)), "a".into())]);
         assert!(!distribution.redirect((1, 62), elsewhere(6)), "it was refused");
         assert_eq!((settled(&mut distribution, of(2, 1)), distribution.len()), (vec![], 0));
@@ -346,10 +346,13 @@ mod tests {
         let below = distribution.open(origin(1), Some((1, 1)), "a/b/c");
         let beside = distribution.open(origin(2), Some((1, 2)), "a/bc");
         distribution.add_copies(below, 1);
-        assert_eq!((distribution.open_below("a/b"), distribution.open_below("")), (1, 2));
-        let taken = distribution.take_below("a/b");
+        assert_eq!((distribution.open_within("a/b".into()), distribution.open_within("".into())), (1, 2));
+        let taken = distribution.take_within("a/b".into());
         assert_eq!(taken, [(origin(1), Some((1, 1)), "a/b/c".into())]);
-        assert_eq!((distribution.open_below(""), distribution.take_below("a/b").len()), (1, 0));
+        assert_eq!(
+            (distribution.open_within("".into()), distribution.take_within("a/b".into()).len()),
+            (1, 0)
+        );
         assert!(!distribution.redirect((1, 1), origin(3)));
         assert_eq!(distribution.open_ids().collect::<Vec<_>>(), [(1, 2)]);
         assert_eq!((settled(&mut distribution, below), settled(&mut distribution, below)), (vec![], vec![]));

@@ -69,9 +69,10 @@ pub enum Event {
         topic: Box<str>,
         start: Option<SocketAddr>,
     },
-    /// What became of a client's message of `QoS` 1 or 2.
+    /// What became of a client's messages of `QoS` 1 or 2: so many, whose sequence numbers follow one another.
     Published {
-        sequence: u64,
+        first: u64,
+        count: u64,
         topic: Arc<str>,
         reason: i32,
     },
@@ -132,6 +133,20 @@ impl Message {
 }
 
 impl Event {
+    /// Makes what follows part of this, where both tell the same of messages that follow one another. It counts for no more then.
+    pub fn absorb(&mut self, next: &Self) -> bool {
+        let (
+            Self::Published { first, count, topic, reason },
+            Self::Published { first: next_first, count: next_count, topic: next_topic, reason: next_reason },
+        ) = (self, next)
+        else {
+            return false;
+        };
+        let is_next = *next_first == *first + *count && reason == next_reason && topic == next_topic;
+        *count += if is_next { *next_count } else { 0 };
+        is_next
+    }
+
     /// What it counts for in a bounded queue.
     pub fn bytes(&self) -> usize {
         let variable = match self {

@@ -22,7 +22,7 @@ use crate::schema::reason;
 use crate::tables::jurisdiction::{Cut, Decision};
 use crate::tables::match_set::Overflow;
 use crate::tables::window::Seen;
-use crate::topic;
+use crate::topic::{self, Region};
 use crate::wire::{self, QueuedRecord, SeenRecord};
 
 /// A publisher that was silent for longer has no messages under way that may come again: its links timed out long ago.
@@ -31,14 +31,14 @@ const SEEN_FOR: Micros = 300_000_000;
 const RECORD_WORDS: usize = 64;
 
 impl Engine {
-    /// Open messages at and below a subtree.
-    pub fn open_below(&mut self, subtree: &str) -> usize {
-        self.node(|node| node.distribution.open_below(subtree)).unwrap_or(0)
+    /// Open messages of a region.
+    pub fn open_within(&mut self, region: Region<'_>) -> usize {
+        self.node(|node| node.distribution.open_within(region)).unwrap_or(0)
     }
 
-    /// Refuses the open messages at and below a subtree. Those that come again are new here, too.
-    pub fn refuse_open(&mut self, now: Micros, subtree: &str) {
-        let taken = self.node(|node| node.distribution.take_below(subtree)).unwrap_or_default();
+    /// Refuses the open messages of a region. Those that come again are new here, too.
+    pub fn refuse_open(&mut self, now: Micros, region: Region<'_>) {
+        let taken = self.node(|node| node.distribution.take_within(region)).unwrap_or_default();
         for (origin, id, topic) in taken {
             if let Some((publisher, sequence)) = id {
                 self.node(|node| node.window.take_back(now, publisher, sequence));
@@ -52,13 +52,13 @@ impl Engine {
         self.node(|node| node.distribution.open_ids().collect()).unwrap_or_default()
     }
 
-    /// Takes out what this worker's sessions have of the subtree's messages and no publisher would send again, serialised. What a
+    /// Takes out what this worker's sessions have of a region's messages and no publisher would send again, serialised. What a
     /// refused publisher sends again is dropped, unless it would come behind one of its topic that moves.
-    pub fn export_queued(&mut self, now: Micros, subtree: &str) -> Vec<Vec<u8>> {
+    pub fn export_queued(&mut self, now: Micros, region: Region<'_>) -> Vec<Vec<u8>> {
         let sessions: Vec<_> = self.out.sessions.iter().map(|session| (session.id, session.key())).collect();
         let mut records = Vec::new();
         for (id, key) in sessions {
-            let moving = self.out.take(key, Drop::Moved, |parcel| is_below(parcel, subtree));
+            let moving = self.out.take(key, Drop::Moved, |parcel| is_of(parcel, region));
             self.out.loose.tickets.extend(moving.iter().filter_map(|parcel| parcel.ticket));
             records.extend(with_those_before(moving).iter().map(|parcel| record_of(id, parcel)));
         }
@@ -141,8 +141,8 @@ impl Engine {
     }
 }
 
-fn is_below(parcel: &Parcel, subtree: &str) -> bool {
-    parcel.topic().is_some_and(|topic| topic::is_within(topic, subtree))
+fn is_of(parcel: &Parcel, region: Region<'_>) -> bool {
+    parcel.topic().is_some_and(|topic| region.holds(topic))
 }
 
 /// The messages without a ticket, and of each topic those before the last such.

@@ -14,6 +14,20 @@ use crate::link_id::LinkId;
 /// A message's publisher and sequence number.
 pub type MessageId = (u64, u64);
 
+/// Deliveries over a link that follow one another, to be acknowledged together.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Deliveries {
+    pub link: LinkId,
+    pub first: u64,
+    pub last: u64,
+}
+
+impl From<Receipt> for Deliveries {
+    fn from((link, delivery): Receipt) -> Self {
+        Self { link, first: delivery, last: delivery }
+    }
+}
+
 /// Most have one.
 type Receipts = SmallVec<[Receipt; 1]>;
 

@@ -7,6 +7,9 @@
 //! In a persistent session messages may come before the application, which was away, asks for them: those of QoS 1 and 2 that no
 //! listener wants wait for one a while (§6.4), within the credit that the owner was given.
 //!
+//! Messages of QoS 1 that came together stay together (`bunch`) for an application that takes over what it reads: nothing looks them up by
+//! their ids meanwhile, as one that came again is another message at this QoS.
+//!
 //! What was retained is for the listener in whose name it was asked for, and for nobody where that one is gone. It is for all that
 //! match where it was asked for in nobody's name, or by a listener of an earlier run, which this one knows by its id (§7.6). A
 //! listener gets each of these messages once, though it may be asked for again: of an owner that was slow, or of another one (`told`).
@@ -25,14 +28,14 @@ use crate::engine::bunch::{Bunch, Letter};
 use crate::engine::counters::{Counters, Drop};
 use crate::engine::event::Message;
 use crate::engine::fragment::{Added, Limits, Part, Reassembler, Receipt};
-use crate::engine::held::{Held, MessageId};
+use crate::engine::held::{Deliveries, Held, MessageId};
+use crate::engine::listeners::Listeners;
 use crate::engine::run::Run;
 use crate::engine::told::Told;
 use crate::engine::unclaimed::Unclaimed;
 use crate::keyed::Keyed;
-use crate::link_id::{LinkId, SessionKey};
-use crate::tables::match_set::MatchSet;
-use crate::tables::trie::{Subscriber, SubscriptionTrie};
+use crate::link_id::LinkId;
+use crate::tables::match_set::Subscriber;
 use crate::tables::window::{self, DuplicateWindow};
 use crate::wire::{Body, FragmentView, PacketView, PublishView};
 
@@ -53,13 +56,7 @@ pub enum Taken {
 }
 
 pub struct Inbox {
-    listeners: SubscriptionTrie,
-    /// The lowest and the highest id that a listener of this run has had.
-    ids: (u64, u64),
-    /// Made with the first message: of many clients most are idle.
-    matches: Option<Box<MatchSet>>,
-    /// Whose matches these are; empty: nobody's any more. Messages of one topic often follow one another.
-    matched: String,
+    listeners: Listeners,
     window: DuplicateWindow,
     told: Told,
     reassembler: Reassembler,
@@ -73,7 +70,7 @@ pub struct Inbox {
     /// The application takes a message over by reading it, and not by saying `handled`.
     reading_is_handling: bool,
     /// What is to be acknowledged.
-    due: Vec<Receipt>,
+    due: Vec<Deliveries>,
 }
 
 impl Inbox {
@@ -87,10 +84,7 @@ impl Inbox {
             patience: PATIENCE,
         };
         Self {
-            listeners: SubscriptionTrie::new(config.seed),
-            ids: (u64::MAX, 0),
-            matches: None,
-            matched: String::new(),
+            listeners: Listeners::new(config.seed),
             window: DuplicateWindow::new(WINDOW_PUBLISHERS, window::SPAN, config.seed),
             told: Told::new(config.seed),
             reassembler: Reassembler::new(limits, config.seed),
@@ -108,22 +102,18 @@ impl Inbox {
 
     /// Has messages that match handed up for this listener, those too that waited for one.
     pub fn listen(&mut self, now: Micros, listener: Subscriber, filter: &str, counters: &mut Counters) {
-        self.listeners.insert(filter, "", listener);
-        self.matched.clear();
-        let SessionKey(id) = listener.session;
-        self.ids = (self.ids.0.min(id), self.ids.1.max(id));
+        self.listeners.add(listener, filter);
         for waiting in self.unclaimed.take_all() {
             let Ok(PacketView { body: Body::Publish(publish), .. }) = PacketView::from_raw(&waiting.field)
             else {
                 continue;
             };
-            self.find_matches(publish.topic);
-            if self.matching().is_empty() {
+            if self.listeners.find(publish.topic).is_empty() {
                 self.unclaimed.put_back(waiting);
             } else if self.take(now, &publish, waiting.retained_for, Some(waiting.receipt), counters)
                 == Taken::Done
             {
-                self.due.push(waiting.receipt);
+                self.due.push(waiting.receipt.into());
             }
         }
     }
@@ -131,13 +121,12 @@ impl Inbox {
     /// Has nothing more handed up for a listener. `gives_back`: it was a member of a shared group, and what was not read yet is for
     /// another.
     pub fn unlisten(&mut self, now: Micros, listener: u64, gives_back: bool) {
-        self.listeners.remove_session(SessionKey(listener));
-        self.matched.clear();
+        self.listeners.remove(listener);
+        self.unclaimed.wait_anew();
         if gives_back {
-            let is_its = |letter: &Letter| {
-                let goes =
-                    |message: &Message| message.owed.is_some() && message.subscriptions[..] == [listener];
-                letter.alone().is_some_and(goes)
+            let is_its = |letter: &Letter| match letter {
+                Letter::Message(message) => message.owed.is_some() && message.subscriptions[..] == [listener],
+                Letter::Bunch(bunch) => bunch.receipts(1).is_some() && bunch.subscriptions[..] == [listener],
             };
             let (unread, left): (VecDeque<_>, _) =
                 std::mem::take(&mut self.queue).into_iter().partition(is_its);
@@ -145,13 +134,17 @@ impl Inbox {
             self.bytes -= unread.iter().map(Letter::bytes).sum::<usize>();
             let ids: Vec<_> = unread.iter().filter_map(|letter| letter.alone()?.owed).collect();
             self.give_back(now, &ids);
+            for Deliveries { link, first, last } in unread.iter().filter_map(Letter::receipts) {
+                let receipts = (first..=last).map(|delivery| (link, delivery));
+                self.due.extend(due(self.unclaimed.give_back(receipts)));
+            }
         }
     }
 
     /// While the client leaves a shared group it answers for nothing that nobody here wants: the owner is to give that to another
     /// member, once it knows (§6.5).
     pub fn set_leaving(&mut self, is_leaving: bool) {
-        self.due.extend(self.unclaimed.set_leaving(is_leaving));
+        self.due.extend(due(self.unclaimed.set_leaving(is_leaving)));
     }
 
     /// Takes a message in. `receipt`: the link and the delivery to acknowledge it by; `None` at `QoS` 0.
@@ -167,9 +160,9 @@ impl Inbox {
             counters.drop(Drop::InboxFull);
             return Taken::Done;
         }
-        self.find_matches(publish.topic);
-        if self.wanted(retained_for).next().is_none() {
-            let is_kept = self.asker(retained_for).is_none()
+        self.listeners.find(publish.topic);
+        if self.listeners.wanting(retained_for).next().is_none() {
+            let is_kept = self.listeners.asker(retained_for).is_none()
                 && receipt.is_some_and(|receipt| {
                     self.unclaimed.keep(now, publish, retained_for, receipt, counters)
                 });
@@ -183,9 +176,8 @@ impl Inbox {
 
     /// Takes the messages of a run in. Their bytes are kept in one piece, which lasts as long as one of them.
     pub fn take_run(&mut self, run: Run<'_, '_>, counters: &mut Counters) {
-        self.find_matches(run.topic());
-        let subscriptions: SmallVec<[u64; 2]> =
-            self.matching().iter().map(|listener| listener.session.0).collect();
+        let found = self.listeners.find(run.topic());
+        let subscriptions: SmallVec<[u64; 2]> = found.iter().map(|listener| listener.session.0).collect();
         if subscriptions.is_empty() {
             return;
         }
@@ -194,6 +186,24 @@ impl Inbox {
         counters.messages_in += taken as u64;
         counters.drop_many(Drop::InboxFull, (run.len() - taken) as u64);
         bunch.into_iter().for_each(|bunch| self.keep(Letter::Bunch(bunch)));
+    }
+
+    /// Takes deliveries of `QoS` 1 in that follow one another, from this one on, as [`Inbox::take`] does each. The application answers for them by reading
+    /// them. False: each is to be taken by itself.
+    pub fn take_deliveries(&mut self, run: Run<'_, '_>, first: Receipt, counters: &mut Counters) -> bool {
+        // What is handled message by message is held message by message.
+        if !self.reading_is_handling || self.is_full() {
+            return false;
+        }
+        let found = self.listeners.find(run.topic());
+        let granted = found.iter().map(|listener| listener.qos).max();
+        let subscriptions = found.iter().map(|listener| listener.session.0).collect();
+        let Some((granted, bunch)) = granted.zip(Bunch::of(run, subscriptions, usize::MAX)) else {
+            return false;
+        };
+        counters.messages_in += bunch.len() as u64;
+        self.keep(Letter::Bunch(bunch.owed(granted.min(1), first)));
+        true
     }
 
     /// The next messages for the application.
@@ -205,7 +215,8 @@ impl Inbox {
             match letter {
                 Letter::Message(message) => read.push(message),
                 Letter::Bunch(mut bunch) => {
-                    let left = limit - read.len();
+                    let left = bunch.len().min(limit - read.len());
+                    self.due.extend(bunch.receipts(left));
                     read.extend(std::iter::from_fn(|| bunch.take_first()).take(left));
                     if !bunch.is_empty() {
                         self.queue.push_front(Letter::Bunch(bunch));
@@ -231,6 +242,7 @@ impl Inbox {
         let read: Vec<Letter> = self.queue.drain(..count).collect();
         self.bytes -= read.iter().map(Letter::bytes).sum::<usize>();
         if self.reading_is_handling {
+            self.due.extend(read.iter().filter_map(Letter::receipts));
             self.take_over(read.iter().filter_map(Letter::alone));
         }
         read
@@ -238,7 +250,7 @@ impl Inbox {
 
     /// The application has handled these messages: they are to be acknowledged.
     pub fn handled(&mut self, messages: &[MessageId]) {
-        self.due.extend(messages.iter().flat_map(|id| self.held.take(*id)));
+        self.due.extend(messages.iter().flat_map(|id| due(self.held.take(*id))));
     }
 
     /// The application will not handle these messages of a shared group that the client leaves: they are for another member, and are
@@ -247,7 +259,7 @@ impl Inbox {
         for &id in messages {
             let receipts = self.held.take(id);
             self.window.take_back(now, id.0, id.1);
-            self.due.extend(self.unclaimed.give_back(receipts));
+            self.due.extend(due(self.unclaimed.give_back(receipts)));
         }
     }
 
@@ -260,16 +272,21 @@ impl Inbox {
         self.reassembler.forget_link(link);
         self.unclaimed.forget_link(link);
         self.held.forget_link(link);
-        self.due.retain(|(from, _)| *from != link);
+        self.due.retain(|due| due.link != link);
+        for letter in &mut self.queue {
+            if let Letter::Bunch(bunch) = letter {
+                bunch.forget_link(link);
+            }
+        }
     }
 
     /// Gives up what waited too long, for parts or for a listener; true if others still wait.
     pub fn expire(&mut self, now: Micros, counters: &mut Counters) -> bool {
         self.reassembler.expire(now);
         self.count_abandoned(counters);
-        self.due.extend(self.reassembler.take_released());
+        self.due.extend(due(self.reassembler.take_released()));
         let before = self.due.len();
-        self.due.extend(self.unclaimed.expire(now));
+        self.due.extend(due(self.unclaimed.expire(now)));
         counters.drop_many(Drop::Unclaimed, (self.due.len() - before) as u64);
         self.is_waiting()
     }
@@ -280,7 +297,7 @@ impl Inbox {
     }
 
     /// Takes the receipts of what is to be acknowledged now.
-    pub fn take_due(&mut self) -> Vec<Receipt> {
+    pub fn take_due(&mut self) -> Vec<Deliveries> {
         std::mem::take(&mut self.due)
     }
 
@@ -329,7 +346,7 @@ impl Inbox {
         let part = Part { id, index, count, total, bytes: publish.payload, receipt };
         let added = self.reassembler.add(now, part);
         self.count_abandoned(counters);
-        self.due.extend(self.reassembler.take_released());
+        self.due.extend(due(self.reassembler.take_released()));
         match added {
             Added::Whole(payload) => {
                 if once {
@@ -362,7 +379,7 @@ impl Inbox {
         receipt: Option<Receipt>,
         counters: &mut Counters,
     ) -> Taken {
-        let mut wanted: SmallVec<[Subscriber; 2]> = self.wanted(retained_for).copied().collect();
+        let mut wanted: SmallVec<[Subscriber; 2]> = self.listeners.wanting(retained_for).copied().collect();
         if retained_for.is_some() {
             wanted.retain(|listener| self.told.is_news(listener.session.0, id));
             if wanted.is_empty() {
@@ -395,33 +412,7 @@ impl Inbox {
     /// The application has these messages: they are to be acknowledged.
     fn take_over<'a>(&mut self, messages: impl IntoIterator<Item = &'a Message>) {
         let owed = messages.into_iter().filter_map(|message| message.owed);
-        self.due.extend(owed.flat_map(|id| self.held.take(id)));
-    }
-
-    fn find_matches(&mut self, topic: &str) {
-        if topic.is_empty() || self.matched != topic {
-            self.listeners.collect_matches(topic, self.matches.get_or_insert_default());
-            self.matched.clear();
-            self.matched.push_str(topic);
-        }
-    }
-
-    /// The listeners that match the topic that was looked for last.
-    fn matching(&self) -> &[Subscriber] {
-        self.matches.as_ref().map_or(&[], |matches| matches.subscribers())
-    }
-
-    /// Of the listeners that match those that are to get it.
-    fn wanted(&self, retained_for: Option<u64>) -> impl Iterator<Item = &Subscriber> {
-        let asker = self.asker(retained_for);
-        let is_meant = move |listener: &&Subscriber| asker.is_none_or(|asker| listener.session.0 == asker);
-        self.matching().iter().filter(is_meant)
-    }
-
-    /// The listener of this run that it was retained for, whether or not that is still there.
-    fn asker(&self, retained_for: Option<u64>) -> Option<u64> {
-        let (lowest, highest) = self.ids;
-        retained_for.filter(|&listener| listener > 0 && (lowest..=highest).contains(&listener))
+        self.due.extend(owed.flat_map(|id| due(self.held.take(id))));
     }
 
     fn count_abandoned(&mut self, counters: &mut Counters) {
@@ -429,4 +420,9 @@ impl Inbox {
         counters.drop_many(Drop::Incomplete, abandoned - self.abandoned);
         self.abandoned = abandoned;
     }
+}
+
+/// Each by itself.
+fn due(receipts: impl IntoIterator<Item = Receipt>) -> impl Iterator<Item = Deliveries> {
+    receipts.into_iter().map(Deliveries::from)
 }

@@ -184,12 +184,11 @@ pub struct Links {
 }
 
 impl Links {
-    /// `config`: what all links have in common.
+    /// `config`: what all links have in common, and the first number of the first that this side opens.
     pub fn new(worker: u8, hasher: Keyed, config: LinkConfig) -> Self {
         Self {
             worker,
             hasher,
-            config,
             generation: 0,
             entries: Slab::new(),
             by_session: HashMap::with_hasher(hasher),
@@ -198,8 +197,9 @@ impl Links {
             past: HashMap::with_hasher(hasher),
             dirty: Vec::new(),
             timers: BTreeSet::new(),
-            first_number: 1,
+            first_number: config.first_number,
             ended: LinkStats::default(),
+            config,
         }
     }
 

@@ -1,6 +1,7 @@
 //! The way out of an engine: sessions, their links and queues, what goes to other workers, and what is counted.
 
 use std::collections::VecDeque;
+use std::iter::once;
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -14,10 +15,11 @@ use crate::engine::parcel::Parcel;
 use crate::engine::post::Loose;
 use crate::engine::sessions::Sessions;
 use crate::engine::standing::Standings;
-use crate::link::Chain;
 use crate::link::pubacks::Success;
+use crate::link::{Chain, Link, QueueFull};
 use crate::link_id::{LinkId, SessionKey};
 use crate::load::Load;
+use crate::load::latency::Sample;
 use crate::tables::match_set::{Overflow, Subscriber};
 
 /// What one worker asks of another.
@@ -25,6 +27,9 @@ use crate::tables::match_set::{Overflow, Subscriber};
 pub enum Handoff {
     /// This message is for these sessions, which are yours. The ticket is held once for each that wants it at `QoS` 1 or 2.
     Deliver { parcel: Parcel, targets: Targets },
+    /// These messages of `QoS` 0 on one topic, `packets` fields one behind the other, are for these sessions, which are yours. `timed`: by
+    /// their places.
+    DeliverRun { packets: Bytes, sessions: SmallVec<[SessionKey; 4]>, timed: Vec<(u32, Arc<Sample>)> },
     /// A copy of each of these messages, which you took over, is settled.
     Settled { tickets: Span },
     /// A session has ended: forget its subscriptions.
@@ -81,11 +86,20 @@ impl Outlet {
     }
 
     /// Queues a message at `QoS` 0: dropped, and counted, where there is no room.
-    pub fn queue_copy(&mut self, id: LinkId, field: &[u8], retained_for: Option<u64>) {
+    pub fn queue_copy(&mut self, id: LinkId, field: &[u8]) {
+        self.queue_message(id, |link| link.queue_unreliable(field, None));
+    }
+
+    /// The same, of a message that is a whole packet already.
+    pub fn queue_packet(&mut self, id: LinkId, packet: &[u8]) {
+        self.queue_message(id, |link| link.queue_encoded(packet, once(packet.len())));
+    }
+
+    fn queue_message(&mut self, id: LinkId, queue: impl FnOnce(&mut Link) -> Result<(), QueueFull>) {
         let Some(entry) = self.links.get_mut(id) else {
             return;
         };
-        if entry.link.queue_unreliable(field, retained_for).is_err() {
+        if queue(&mut entry.link).is_err() {
             self.counters.drop(Drop::QueueFull);
             return;
         }

@@ -12,28 +12,50 @@ use rustc_hash::FxHasher;
 use crate::Micros;
 use crate::engine::blocks::Blocks;
 use crate::link::{DATAGRAM_OVERHEAD, MOST_BODY};
-use crate::wire::{self, FragmentView, PublishOut};
+use crate::wire::{self, FragmentView, PublishOut, Stencil};
 
 /// No part is made smaller than this, however long the topic.
 const PART_MIN: usize = 256;
 /// What a part's sequence number, position and lengths take at most.
 const POSITION_BYTES: usize = 64;
 
-/// One packet's worth of a message.
+/// One packet's worth of a message; or several messages of one packet each, on one topic, whose sequence numbers follow one another.
 #[derive(Clone, Debug)]
 pub struct Part {
     pub topic: Arc<str>,
-    /// The field `publish`, ready to send.
+    /// The field `publish`, ready to send; of several messages one behind the other.
     pub field: Bytes,
+    /// How many messages it has.
+    pub count: u32,
     pub qos: u8,
-    /// The message id's sequence number: that of its first part.
+    /// The message id's sequence number: that of its first part. Of several messages, the first one's.
     pub message: u64,
-    /// This part's own.
+    /// This part's own; of several messages, the first one's.
     pub sequence: u64,
     /// How many parts the message has.
     pub parts: u32,
     /// When the message is worth nothing any more.
     pub dies_at: Micros,
+}
+
+impl Part {
+    /// So many of its messages, from a place on.
+    pub fn section(&self, place: u32, count: u32) -> Self {
+        debug_assert!(place + count <= self.count);
+        let start = end_of(&self.field, place);
+        let end = if place + count == self.count {
+            self.field.len()
+        } else {
+            start + end_of(&self.field[start..], count)
+        };
+        let (message, sequence) = (self.message + u64::from(place), self.sequence + u64::from(place));
+        Self { field: self.field.slice(start..end), count, message, sequence, ..self.clone() }
+    }
+
+    /// The sequence number of its last message.
+    pub fn last_sequence(&self) -> u64 {
+        self.sequence + u64::from(self.count - 1)
+    }
 }
 
 /// A message to be sent.
@@ -106,6 +128,37 @@ impl Splitter {
         Some(sequence)
     }
 
+    /// As `encode`, of a message on the topic of the one that this made before; the whole packet.
+    pub fn encode_again(&mut self, message: &PublishOut<'_>, stencil: &mut Stencil) -> Option<u64> {
+        let sequence = self.next_sequence;
+        if stencil.repeat(message, sequence) {
+            self.next_sequence += 1;
+            return Some(sequence);
+        }
+        let mut field = std::mem::take(&mut self.field);
+        let encoded = self.encode(message, &mut field);
+        if encoded.is_some() {
+            stencil.cut(&PublishOut { publisher: self.publisher, sequence, ..*message }, &field);
+        }
+        self.field = field;
+        encoded
+    }
+
+    /// Copies a message's field to the end of those that are gathered. False: they are to be taken first.
+    pub fn gather(&mut self, field: &[u8]) -> bool {
+        self.blocks.gather(field)
+    }
+
+    /// Bytes that are gathered.
+    pub fn gathered(&self) -> usize {
+        self.blocks.gathered()
+    }
+
+    /// The fields that were gathered, one behind the other.
+    pub fn take_gathered(&mut self) -> Bytes {
+        self.blocks.take()
+    }
+
     /// Gives a message the next sequence numbers: one, or as many as it has parts. `share`: its payload, to be kept.
     ///
     /// # Errors
@@ -123,7 +176,7 @@ impl Splitter {
         self.field = field; // Its memory serves the next one.
         if let Some((sequence, field)) = copy {
             let qos = message.qos;
-            let part = Part { topic, field, qos, message: sequence, sequence, parts: 1, dies_at };
+            let part = Part { topic, field, count: 1, qos, message: sequence, sequence, parts: 1, dies_at };
             return Ok(Outgoing::Single(part));
         }
         let first = self.next_sequence;
@@ -236,6 +289,7 @@ impl Iterator for Large {
         Some(Part {
             topic: Arc::clone(&self.topic),
             field: field.into(),
+            count: 1,
             qos: self.qos,
             message: self.first,
             sequence,
@@ -243,6 +297,16 @@ impl Iterator for Large {
             dies_at: Micros::MAX,
         })
     }
+}
+
+/// Where the first so many of the fields end that lie one behind the other here.
+fn end_of(fields: &[u8], count: u32) -> usize {
+    let (mut end, mut field): (_, &[u8]) = (0, &[]);
+    for _ in 0..count {
+        field = wire::first_field(&fields[end..], field);
+        end += field.len();
+    }
+    end
 }
 
 /// When a message is worth nothing any more.

@@ -4,6 +4,7 @@
 //! it and the owner's credit (§7.7), or for its turn. *In flight*: on the link to an owner, under the delivery number that the
 //! link's ledger maps to its ticket. A refusal (NOT_RESPONSIBLE, HANDOVER) or the end of the link brings it back to waiting under
 //! the same message id; the owner's PUBACK ends it. One that outlives its expiry ends while it waits, and not once it was sent.
+//! Messages that go together (`at_once`) are one part with one ticket until they are answered: each may be for itself, and comes back so.
 //!
 //! Messages of one topic keep their order through all of this: they wait in the order of their sequence numbers, nothing is sent past
 //! those that wait, and nothing goes to one owner while an older message, or one that may come back, is in flight to another.
@@ -14,10 +15,11 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use slab::Slab;
+use smallvec::{SmallVec, smallvec};
 
 use crate::Micros;
 use crate::engine::backlog::{Backlog, Backlogs, Taken, Turn};
-use crate::engine::ledger::Ticket;
+use crate::engine::ledger::{Places, Ticket};
 use crate::engine::parts::{Outgoing, Part};
 use crate::keyed::Keyed;
 use crate::tables::jurisdiction::Cut;
@@ -69,7 +71,8 @@ pub struct Publisher {
     /// Whose the topic is that was published on last: its owner, until when, and by which version of the zones.
     way: Option<(SocketAddr, Micros, u64)>,
     budget: Budget,
-    in_flight: Slab<Part>,
+    /// With how many of its messages are open.
+    in_flight: Slab<(Part, u32)>,
     /// Parts still out, for messages of more than one, at `QoS` 1 and 2.
     parts_out: HashMap<u64, u32, Keyed>,
     /// When those that wait and are mortal die.
@@ -112,8 +115,13 @@ impl Publisher {
 
     /// Whether a route still leads to its owner, at once.
     pub fn holds(&self, now: Micros, route: &Route) -> bool {
-        let is_free = |owner| is_free(self.topics.get(&route.topic), owner);
+        let is_free = |owner| self.is_free(&route.topic, owner);
         now < route.until && route.version == self.zones.version() && route.owner.is_some_and(is_free)
+    }
+
+    /// Whether a new message of a topic may go to this owner at once: nothing waits, and nothing is in flight to another.
+    pub fn is_free(&self, topic: &str, owner: SocketAddr) -> bool {
+        is_free(self.topics.get(topic), owner)
     }
 
     /// Whether another message of so many bytes may wait.
@@ -148,8 +156,11 @@ impl Publisher {
         self.topics.make(&Arc::clone(message.topic())).push(message);
     }
 
-    /// Has a part that was sent wait again, unless its message has failed.
+    /// Has a part that was sent wait again, unless its message has failed. Of several messages each waits for itself.
     pub fn give_back(&mut self, part: Part) {
+        if part.count > 1 {
+            return (0..part.count).for_each(|place| self.give_back(part.section(place, 1)));
+        }
         if part.parts > 1 && part.qos > 0 && !self.parts_out.contains_key(&part.message) {
             return;
         }
@@ -200,24 +211,30 @@ impl Publisher {
         self.topics.get(topic).map_or(0, Backlog::last)
     }
 
-    /// Keeps a part that was queued as this delivery until its PUBACK; the ticket goes into the link's ledger.
+    /// Keeps a part until its PUBACK that was queued as this delivery, and as those that follow; the ticket goes into the link's ledger.
     pub fn keep(&mut self, owner: SocketAddr, part: Part, delivery: u64) -> Ticket {
-        self.topics.make(&part.topic).sent(owner, part.sequence, delivery);
-        let key = self.in_flight.insert(part);
+        let (count, last) = (part.count, delivery + u64::from(part.count - 1));
+        self.topics.make(&part.topic).sent(owner, count, part.last_sequence(), last);
+        let key = self.in_flight.insert((part, count));
         Ticket { worker: 0, place: 0, key: u32::try_from(key).expect("fewer than 2^32 parts fit in memory") }
     }
 
-    /// Gives back the part of a ticket, which is spent.
-    pub fn settle(&mut self, ticket: Ticket) -> Part {
-        let part = self.in_flight.remove(ticket.key as usize);
-        let is_over = self.topics.get_mut(&part.topic).is_some_and(|backlog| {
-            backlog.landed();
-            backlog.is_over()
-        });
-        if is_over {
-            self.tidy(&part.topic);
+    /// Gives back what a ticket stands for at these places, in its order; with the last of them it is spent.
+    pub fn settle(&mut self, ticket: Ticket, places: Places) -> SmallVec<[Part; 1]> {
+        let key = ticket.key as usize;
+        let (part, open) = &mut self.in_flight[key];
+        *open -= places.len();
+        let (is_spent, is_whole) = (*open == 0, places.len() == part.count);
+        let settled: SmallVec<[Part; 1]> = if is_whole {
+            smallvec![self.in_flight.remove(key).0]
+        } else {
+            places.runs().map(|(place, count)| part.section(place, count)).collect()
+        };
+        if is_spent && !is_whole {
+            self.in_flight.remove(key);
         }
-        part
+        self.land(&settled[0].topic, places.len());
+        settled
     }
 
     /// Counts a part as ended; true when the whole message is.
@@ -294,8 +311,9 @@ impl Publisher {
         self.topics.iter().next().is_none()
     }
 
+    /// Messages, or parts of them.
     pub fn in_flight(&self) -> usize {
-        self.in_flight.len()
+        self.in_flight.iter().map(|(_, (_, open))| *open as usize).sum()
     }
 
     pub fn waiting(&self) -> usize {
@@ -332,6 +350,16 @@ impl Publisher {
     fn bury(&mut self, dies_at: Micros, message: u64, topic: &Arc<str>) {
         if dies_at < Micros::MAX {
             self.deaths.remove(&(dies_at, message, Arc::clone(topic)));
+        }
+    }
+
+    fn land(&mut self, topic: &str, count: u32) {
+        let is_over = self.topics.get_mut(topic).is_some_and(|backlog| {
+            backlog.landed(count);
+            backlog.is_over()
+        });
+        if is_over {
+            self.tidy(topic);
         }
     }
 

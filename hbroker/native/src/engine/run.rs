@@ -2,13 +2,15 @@
 //!
 //! A publisher under load fills its datagrams with messages of few topics. What is the same for all of a run is found once: at an owner its
 //! route, its subscribers' links, the place where it is counted; at a subscriber the listeners that match. The packets leave an owner
-//! with the very bytes that they came with, so that a run costs each subscriber one copy of all of them; a subscriber keeps them in one
-//! piece of memory, which its messages share. A run is only a shorter way to what [`Engine::forward`] and [`Engine::read`] do for each
+//! with the very bytes that they came with, so that a run costs each subscriber one copy of all of them; one whose session is another
+//! worker's gets them through that, in pieces. A subscriber keeps them in one piece of memory, which its messages share. A run is only a shorter way to what [`Engine::forward`] and [`Engine::read`] do for each
 //! message by itself, and whatever is not plain (a message that is retained, that may expire, that is a part of a larger one, a shared
-//! group, a session of another worker) goes that way.
+//! group) goes that way.
 
+use std::ops::Range;
 use std::sync::Arc;
 
+use bytes::Bytes;
 use smallvec::SmallVec;
 
 use super::{Engine, Side};
@@ -17,7 +19,7 @@ use crate::engine::counters::Drop;
 use crate::engine::forward::{Forwarder, wants};
 use crate::engine::links::Entry;
 use crate::engine::load::Docket;
-use crate::engine::outlet::Outlet;
+use crate::engine::outlet::{Handoff, Outlet};
 use crate::engine::routes::Route;
 use crate::link::Queued;
 use crate::link_id::{LinkId, SessionKey};
@@ -26,11 +28,14 @@ use crate::load::topics::Mark;
 use crate::tables::match_set::Subscriber;
 use crate::wire::{Body, DatagramView, PacketView, PublishView};
 
-/// Two messages or more, one behind the other.
+/// More bytes of a run are not handed to another worker at once, but for one message: so what waits in its mailbox stays small.
+const MOST_PIECE: usize = 16 * 1024;
+
+/// Two messages or more, one behind the other; or a piece of such a run.
 #[derive(Clone, Copy)]
 pub struct Run<'a, 'b> {
     packets: &'b [PacketView<'a>],
-    /// Of the packets' fields; none where they are deliveries, which leave under other numbers.
+    /// Of the packets.
     pub bytes: &'a [u8],
 }
 
@@ -46,7 +51,7 @@ pub(super) struct Notes {
 
 impl<'a, 'b> Run<'a, 'b> {
     /// The run that begins with a packet of a datagram; None: none does.
-    fn at(view: &'b DatagramView<'a>, first: usize) -> Option<Self> {
+    pub(super) fn at(view: &'b DatagramView<'a>, first: usize) -> Option<Self> {
         let mut topics = view.packets()[first..].iter().map_while(|packet| match &packet.body {
             Body::Publish(publish) if packet.is_bare() && publish.is_plain() => Some(publish.topic),
             _ => None,
@@ -57,9 +62,14 @@ impl<'a, 'b> Run<'a, 'b> {
         Some(Self { packets: &view.packets()[first..end], bytes })
     }
 
-    /// Deliveries that follow one another.
-    pub(super) fn of_deliveries(packets: &'b [PacketView<'a>]) -> Self {
-        Self { packets, bytes: &[] }
+    /// All of what another worker handed over.
+    fn of_piece(view: &'b DatagramView<'a>, bytes: &'a [u8]) -> Self {
+        Self { packets: view.packets(), bytes }
+    }
+
+    /// Deliveries that follow one another; `None`: there is something between them.
+    pub(super) fn of_deliveries(view: &'b DatagramView<'a>, places: Range<usize>) -> Option<Self> {
+        Some(Self { packets: &view.packets()[places.clone()], bytes: view.encoded(places)? })
     }
 
     pub fn len(&self) -> usize {
@@ -77,11 +87,18 @@ impl<'a, 'b> Run<'a, 'b> {
         })
     }
 
-    /// Where the field `publish` of each message begins and ends in `bytes`.
-    pub fn fields(&self) -> impl Iterator<Item = (usize, usize)> + use<'a, 'b> {
-        self.packets.iter().scan(0, |end, packet| {
-            *end += packet.encoded_len();
-            Some((*end - packet.raw.len(), *end))
+    /// The places at which its pieces begin, and how many messages and bytes each has.
+    pub(super) fn pieces(&self) -> impl Iterator<Item = (u32, u32, usize)> + use<'a, 'b> {
+        let mut lengths = self.lengths().peekable();
+        let mut place = 0;
+        std::iter::from_fn(move || {
+            let (first, mut bytes) = (place, lengths.next()?);
+            place += 1;
+            while let Some(length) = lengths.next_if(|length| bytes + length <= MOST_PIECE) {
+                bytes += length;
+                place += 1;
+            }
+            Some((first, place - first, bytes))
         })
     }
 
@@ -92,16 +109,19 @@ impl<'a, 'b> Run<'a, 'b> {
 }
 
 impl Engine {
-    /// Takes the run that begins with a packet of a datagram; how many messages that were. 0: none begins there, or it is not plain.
+    /// Takes the run that begins with a packet of a datagram, if one does: of how many messages.
+    ///
+    /// # Errors
+    /// None is taken: how many packets from there on are to be handled each by itself.
     pub(super) fn take_run(
         &mut self,
         now: Micros,
         id: LinkId,
         view: &DatagramView<'_>,
         first: usize,
-    ) -> usize {
+    ) -> Result<usize, usize> {
         let Some(run) = Run::at(view, first) else {
-            return 0;
+            return Err(1);
         };
         let is_taken = match &mut self.side {
             Side::Node(forwarder) => {
@@ -115,7 +135,26 @@ impl Engine {
                 true
             }
         };
-        if is_taken { run.len() } else { 0 }
+        if is_taken { Ok(run.len()) } else { Err(run.len()) }
+    }
+
+    /// Offers a piece of another worker's run to this worker's sessions.
+    pub(super) fn deliver_run(
+        &mut self,
+        packets: &[u8],
+        sessions: &[SessionKey],
+        timed: Vec<(u32, Arc<Sample>)>,
+    ) {
+        // Fields of a datagram are one, too.
+        let Ok(view) = DatagramView::parse_in(std::mem::take(&mut self.room), packets) else {
+            return;
+        };
+        let run = Run::of_piece(&view, packets);
+        let notes = Notes::handed_over(run, timed, &mut self.out);
+        for &session in sessions {
+            self.out.offer_run(session, run, &notes);
+        }
+        self.room = view.into_room();
     }
 }
 
@@ -132,19 +171,44 @@ impl Forwarder {
         let Ok(route) = self.routes.find(now, run.topic()) else {
             return false;
         };
-        if !is_plain(&route, worker) {
+        if !is_open(&route) {
             return false;
         }
         out.counters.messages_in += run.len() as u64;
         let notes = Notes::of(run, now, route.mark, out);
+        let mut elsewhere: SmallVec<[(u8, SmallVec<[SessionKey; 4]>); 4]> = SmallVec::new();
         for subscriber in route.subscribers.iter().filter(|subscriber| wants(subscriber, source)) {
-            out.offer_run(subscriber.session, run, &notes);
+            let session = subscriber.session;
+            if session.worker() == worker {
+                out.offer_run(session, run, &notes);
+            } else if let Some((_, sessions)) =
+                elsewhere.iter_mut().find(|(other, _)| *other == session.worker())
+            {
+                sessions.push(session);
+            } else {
+                elsewhere.push((session.worker(), SmallVec::from_iter([session])));
+            }
+        }
+        for (other, sessions) in elsewhere.drain(..) {
+            out.hand_run_over(other, &sessions, run, &notes);
         }
         true
     }
 }
 
 impl Outlet {
+    /// Has another worker offer the messages of a run to its sessions.
+    fn hand_run_over(&mut self, worker: u8, sessions: &[SessionKey], run: Run<'_, '_>, notes: &Notes) {
+        let mut rest = run.bytes;
+        for (first, count, bytes) in run.pieces() {
+            let (piece, others) = rest.split_at(bytes);
+            rest = others;
+            let packets = Bytes::copy_from_slice(piece);
+            let (sessions, timed) = (sessions.into(), notes.timed_of(first, count));
+            self.handoffs.push_back((worker, Handoff::DeliverRun { packets, sessions, timed }));
+        }
+    }
+
     /// Offers a session the messages of a run, as [`Outlet::offer_copy`] does each.
     fn offer_run(&mut self, key: SessionKey, run: Run<'_, '_>, notes: &Notes) {
         let Some(session) = self.sessions.get_mut(key) else {
@@ -201,6 +265,21 @@ impl Notes {
         Self { mark, payload, timed }
     }
 
+    /// Of a piece of a run that another worker took over, and counted.
+    fn handed_over(run: Run<'_, '_>, timed: Vec<(u32, Arc<Sample>)>, out: &mut Outlet) -> Self {
+        let Some(load) = &mut out.load else {
+            return Self::default();
+        };
+        let payload = run.messages().map(|publish| publish.payload.len() as u64).sum();
+        Self { mark: load.topics.mark(run.topic()), payload, timed: timed.into() }
+    }
+
+    /// Those that are timed of so many messages from a place on, by their places among these.
+    fn timed_of(&self, first: u32, count: u32) -> Vec<(u32, Arc<Sample>)> {
+        let timed = self.timed.iter().filter(|(place, _)| (first..first + count).contains(place));
+        timed.map(|(place, sample)| (place - first, Arc::clone(sample))).collect()
+    }
+
     /// Where copies of so many messages of the run are counted, from a place on, and the places among them of those that are timed.
     pub(super) fn of_some(
         &self,
@@ -210,9 +289,7 @@ impl Notes {
     ) -> (Docket, Vec<(u32, Arc<Sample>)>) {
         let some = run.messages().skip(first as usize).take(count as usize);
         let payload = some.map(|publish| publish.payload.len() as u64).sum();
-        let timed = self.timed.iter().filter(|(place, _)| (first..first + count).contains(place));
-        let timed = timed.map(|(place, sample)| (place - first, Arc::clone(sample))).collect();
-        (Docket::of_several(self.mark, payload), timed)
+        (Docket::of_several(self.mark, payload), self.timed_of(first, count))
     }
 
     /// For each message of the run, where its copies are counted.
@@ -225,10 +302,15 @@ impl Notes {
     }
 }
 
-/// Whether a route leads to sessions of this worker alone.
+/// Whether a route leads to sessions of this worker alone, each of which gets all.
 pub(super) fn is_plain(route: &Route<'_>, worker: u8) -> bool {
     let is_elsewhere = |subscriber: &Subscriber| subscriber.session.worker() != worker;
-    !route.reserved && route.groups.iter().next().is_none() && !route.subscribers.iter().any(is_elsewhere)
+    is_open(route) && !route.subscribers.iter().any(is_elsewhere)
+}
+
+/// Whether anybody may publish there, and every session gets all.
+fn is_open(route: &Route<'_>) -> bool {
+    !route.reserved && route.groups.iter().next().is_none()
 }
 
 /// Whether two topics are one. Those of a datagram that follow one another are mostly the same text (see [`DatagramView::parse`]).

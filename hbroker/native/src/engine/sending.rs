@@ -13,7 +13,7 @@ use crate::config::Config;
 use crate::engine::counters::Drop;
 use crate::engine::credit;
 use crate::engine::event::Event;
-use crate::engine::ledger::Ticket;
+use crate::engine::ledger::{Places, Ticket};
 use crate::engine::parts::{Outgoing, Part};
 use crate::engine::publisher::{Ended, Next};
 use crate::engine::turns::Lane;
@@ -40,6 +40,7 @@ impl Engine {
         if let Some(sequence) = self.publish_at_once(now, message) {
             return Ok(Some(sequence));
         }
+        self.send_gathered(now);
         let Side::Client(client) = &mut self.side else {
             return Err(Unpublishable::NotOwned);
         };
@@ -57,7 +58,7 @@ impl Engine {
         match (owner, outgoing) {
             (Some(owner), Outgoing::Single(part)) => {
                 self.send_part(now, owner, part);
-                self.keep_route(route);
+                self.keep_route(route, message.qos);
             }
             (_, outgoing) => {
                 if let Side::Client(client) = &mut self.side {
@@ -73,15 +74,16 @@ impl Engine {
     }
 
     /// Takes back the parts that a link did not get through, and sends them elsewhere, with what waited for room on it.
-    pub(super) fn take_back(&mut self, now: Micros, owner: SocketAddr, tickets: Vec<Ticket>) {
+    pub(super) fn take_back(&mut self, now: Micros, owner: SocketAddr, tickets: Vec<(Ticket, Places)>) {
         let Side::Client(client) = &mut self.side else {
             return;
         };
         let mut topics = BTreeSet::new();
-        for ticket in tickets {
-            let part = client.publisher.settle(ticket);
-            topics.insert(Arc::clone(&part.topic));
-            client.publisher.give_back(part);
+        for (ticket, places) in tickets {
+            for part in client.publisher.settle(ticket, places) {
+                topics.insert(Arc::clone(&part.topic));
+                client.publisher.give_back(part);
+            }
         }
         topics.extend(std::iter::from_fn(|| client.publisher.unblock(owner)));
         self.send_topics(now, topics);
@@ -151,7 +153,7 @@ impl Engine {
             if qos == 0 {
                 self.out.counters.drop(Drop::Expired);
             } else {
-                self.report(&topic, message, reason::MESSAGE_EXPIRED);
+                self.report(&topic, message, 1, reason::MESSAGE_EXPIRED);
             }
         }
     }
@@ -180,20 +182,21 @@ impl Engine {
             };
             let mut answered = std::mem::take(&mut client.answered);
             if let Some(entry) = self.out.links.get_mut(id) {
-                entry.ledger.settle(first, last, |ticket, _| answered.push(*ticket));
+                entry.ledger.settle(first, last, |ticket, places| answered.push((*ticket, places)));
             }
-            for ticket in answered.drain(..) {
+            for (ticket, places) in answered.drain(..) {
                 let Side::Client(client) = &mut self.side else {
                     return;
                 };
-                let part = client.publisher.settle(ticket);
+                let parts = client.publisher.settle(ticket, places);
                 if let Some(entry) = self.out.links.get_mut(id) {
-                    entry.credit.settle(part.field.len());
+                    let bytes = parts.iter().map(|part| part.field.len()).sum();
+                    entry.credit.settle_all(places.len(), bytes);
                 }
-                if moves(puback.reason) || client.publisher.is_held(&part.topic) {
-                    topics.insert(Arc::clone(&part.topic));
+                if moves(puback.reason) || client.publisher.is_held(&parts[0].topic) {
+                    topics.insert(Arc::clone(&parts[0].topic));
                 }
-                self.end_part(now, owner, part, puback);
+                parts.into_iter().for_each(|part| self.end_part(now, owner, part, puback));
             }
             if let Side::Client(client) = &mut self.side {
                 client.answered = answered; // Its memory serves the next ones.
@@ -277,41 +280,45 @@ impl Engine {
     }
 
     /// Queues a part on the link to its owner; where there is no room after all, it waits for that.
-    fn send_part(&mut self, now: Micros, owner: SocketAddr, part: Part) {
+    pub(super) fn send_part(&mut self, now: Micros, owner: SocketAddr, part: Part) {
         let Some(id) = self.link_to(now, owner) else {
             return self.fail(&part, reason::QUOTA_EXCEEDED);
         };
-        let has_room = self.has_room_on(id, part.qos, part.field.len());
+        let (count, bytes) = (part.count, part.field.len());
+        let has_room = self.has_room_on(id, part.qos, count, bytes);
         let (Side::Client(client), Some(entry)) = (&mut self.side, self.out.links.get_mut(id)) else {
             return;
         };
         if has_room && part.qos == 0 {
-            return self.out.queue_copy(id, &part.field, None);
+            return self.out.queue_copy(id, &part.field);
         }
         let before = Chain::After(client.publisher.last(&part.topic));
-        let bytes = part.field.len();
-        if has_room && let Ok(delivery) = entry.link.queue_reliable(before, part.field.clone(), None) {
-            entry.credit.open(bytes);
-            entry.ledger.open(delivery, client.publisher.keep(owner, part, delivery));
-            self.out.counters.messages_out += 1;
-            self.out.links.touch(id);
+        if has_room && let Ok(delivery) = entry.link.queue_batch(before, part.field.clone(), count, None) {
+            entry.credit.open_all(count, bytes);
+            entry.ledger.open_run(delivery, count, client.publisher.keep(owner, part, delivery));
+            self.out.counters.messages_out += u64::from(count);
+            return self.out.links.touch(id);
+        }
+        let topic = Arc::clone(&part.topic);
+        client.publisher.give_back(part);
+        if count > 1 {
+            // There may be room for some of them.
+            self.send_topic(now, &topic);
         } else {
-            let topic = Arc::clone(&part.topic);
-            client.publisher.give_back(part);
             client.publisher.block(owner, &topic);
         }
     }
 
     /// Whether a message of this `QoS` and size may go to an owner now.
     fn takes(&self, owner: SocketAddr, qos: u8, bytes: usize) -> bool {
-        self.out.links.by_address(owner).is_none_or(|id| self.has_room_on(id, qos, bytes))
+        self.out.links.by_address(owner).is_none_or(|id| self.has_room_on(id, qos, 1, bytes))
     }
 
-    /// Whether link and credit have room.
-    fn has_room_on(&self, id: LinkId, qos: u8, bytes: usize) -> bool {
+    /// Whether link and credit have room for so many messages.
+    fn has_room_on(&self, id: LinkId, qos: u8, count: u32, bytes: usize) -> bool {
         self.out.links.awake(id).is_some_and(|entry| {
             let has_room = entry.link.queued_bytes() + bytes < self.config.link_queue_bytes;
-            has_room && (qos == 0 || entry.credit.has_room(bytes))
+            has_room && (qos == 0 || entry.credit.has_room_for(count, bytes))
         })
     }
 
@@ -336,7 +343,7 @@ impl Engine {
         if let Side::Client(client) = &mut self.side
             && client.publisher.completes(part)
         {
-            self.report(&part.topic, part.message, reason);
+            self.report(&part.topic, part.message, part.count, reason);
         }
     }
 
@@ -348,12 +355,13 @@ impl Engine {
         if part.qos == 0 {
             self.out.counters.drop(Drop::Unresolved);
         } else if was_open {
-            self.report(&part.topic, part.message, reason);
+            self.report(&part.topic, part.message, part.count, reason);
         }
     }
 
-    fn report(&mut self, topic: &Arc<str>, sequence: u64, reason: i32) {
-        self.events.push(Lane::Own, Event::Published { sequence, topic: Arc::clone(topic), reason });
+    fn report(&mut self, topic: &Arc<str>, first: u64, count: u32, reason: i32) {
+        let event = Event::Published { first, count: count.into(), topic: Arc::clone(topic), reason };
+        self.events.push(Lane::Own, event);
     }
 }
 

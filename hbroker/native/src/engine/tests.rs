@@ -4,6 +4,7 @@ mod adoption;
 mod credit;
 mod deliveries;
 mod delivery;
+mod gathered;
 mod groups;
 mod handover;
 mod hostile;

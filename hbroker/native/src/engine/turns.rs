@@ -79,12 +79,15 @@ impl Events {
         }
     }
 
-    /// Adds an event behind those of its lane.
+    /// Adds an event behind those of its lane, or to the last of them.
     pub fn push(&mut self, lane: Lane, event: Event) {
         let waiting = match lane {
             Lane::Own => &mut self.own,
             _ => self.others.entry(lane).or_default(),
         };
+        if waiting.events.back_mut().is_some_and(|last| last.absorb(&event)) {
+            return;
+        }
         if waiting.events.is_empty() {
             self.turns.push_back(lane);
         }

@@ -5,9 +5,13 @@
 //!
 //! So do those that the application had from the group and gives back unhandled; of these only the receipts are left.
 //!
-//! They are not acknowledged, so their owner's credit bounds them; what an owner sends beyond that is not kept.
+//! They are not acknowledged, so their owner's credit bounds them; what an owner sends beyond that is not kept. Behind that credit
+//! waits all else that the owner has for the session. So in a persistent session the wait is the link's: it ends for all that came over
+//! it some time after the first that nobody wanted, and whatever nobody wants from then on is acknowledged at once. Else an owner with
+//! a queue for a subscription that has ended, or is not made again, would send it by one credit in each such time. When a listener
+//! leaves, what was its own until now may be wanted again: then links wait anew.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 
 use bytes::Bytes;
 
@@ -18,7 +22,7 @@ use crate::engine::fragment::Receipt;
 use crate::link_id::LinkId;
 use crate::wire::PublishView;
 
-/// How long a message may wait for a listener.
+/// How long messages may wait for a listener.
 const PATIENCE: Micros = 30_000_000;
 
 pub struct Unclaimed {
@@ -28,6 +32,8 @@ pub struct Unclaimed {
     most_bytes: usize,
     waiting: VecDeque<Waiting>,
     bytes: usize,
+    /// Until when each link waits over which something came that nobody wanted.
+    patience: BTreeMap<LinkId, Micros>,
     /// Of what was given back.
     given_back: Vec<Receipt>,
 }
@@ -50,11 +56,13 @@ impl Unclaimed {
             most_bytes: usize::try_from(config.receive_bytes).unwrap_or(usize::MAX),
             waiting: VecDeque::new(),
             bytes: 0,
+            patience: BTreeMap::new(),
             given_back: Vec::new(),
         }
     }
 
-    /// Keeps a message; false where it is to be acknowledged instead: nobody will ask for it, or too much waits.
+    /// Keeps a message; false where it is to be acknowledged instead: nobody will ask for it, its link has waited for long enough, or
+    /// too much waits.
     pub fn keep(
         &mut self,
         now: Micros,
@@ -66,12 +74,15 @@ impl Unclaimed {
         if !self.is_persistent && !self.is_leaving {
             return false;
         }
+        let until = self.until(now, receipt);
         let field: Bytes = publish.field().into_owned().into();
-        if self.waiting.len() >= self.most_messages || self.bytes + field.len() > self.most_bytes {
+        let is_too_much =
+            self.waiting.len() >= self.most_messages || self.bytes + field.len() > self.most_bytes;
+        if until <= now || is_too_much {
             counters.drop(Drop::Unclaimed);
             return false;
         }
-        self.put_back(Waiting { field, retained_for, receipt, until: now + PATIENCE });
+        self.put_back(Waiting { field, retained_for, receipt, until });
         true
     }
 
@@ -91,6 +102,11 @@ impl Unclaimed {
         settled
     }
 
+    /// A listener left: what comes from now on may be for one that comes back, however long links have waited.
+    pub fn wait_anew(&mut self) {
+        self.patience.clear();
+    }
+
     /// Has one wait on that was taken.
     pub fn put_back(&mut self, waiting: Waiting) {
         self.bytes += waiting.field.len();
@@ -106,12 +122,15 @@ impl Unclaimed {
     /// Gives up those that waited too long; their receipts.
     pub fn expire(&mut self, now: Micros) -> Vec<Receipt> {
         let mut receipts = Vec::new();
-        while self.waiting.front().is_some_and(|waiting| waiting.until <= now)
-            && let Some(waiting) = self.waiting.pop_front()
-        {
-            self.bytes -= waiting.field.len();
-            receipts.push(waiting.receipt);
-        }
+        let bytes = &mut self.bytes;
+        self.waiting.retain(|waiting| {
+            let stays = waiting.until > now;
+            if !stays {
+                *bytes -= waiting.field.len();
+                receipts.push(waiting.receipt);
+            }
+            stays
+        });
         receipts
     }
 
@@ -124,10 +143,19 @@ impl Unclaimed {
             stays
         });
         self.given_back.retain(|(from, _)| *from != link);
+        self.patience.remove(&link);
     }
 
     pub fn is_empty(&self) -> bool {
         self.waiting.is_empty()
+    }
+
+    /// Until when a message waits that comes now. While the client leaves a group it may be another member's, however long its link
+    /// has waited.
+    fn until(&mut self, now: Micros, (link, _): Receipt) -> Micros {
+        let latest = now + PATIENCE;
+        let links = *self.patience.entry(link).or_insert(latest);
+        if self.is_leaving { latest } else { links }
     }
 
     /// Its owners know by now, so what they left here is for nobody else.

@@ -44,7 +44,7 @@ impl Identity {
         let Self { session, persistent, incarnation, keep_alive } = self;
         // Random for each run as well, and nobody can tell one from the other.
         let publisher = Keyed::new(first.seed).hash_bytes(&incarnation.to_le_bytes());
-        Config { session, persistent, incarnation, keep_alive, publisher, ..first.clone() }
+        Config { session, persistent, named: true, incarnation, keep_alive, publisher, ..first.clone() }
     }
 }
 

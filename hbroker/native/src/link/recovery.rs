@@ -358,7 +358,12 @@ impl<C> Recovery<C> {
 
     fn take_sample(&mut self, now: Micros, sent_at: Micros, delay: Micros) {
         let round_trip = now.saturating_sub(sent_at);
-        self.first_sample_at.get_or_insert(now);
+        if self.first_sample_at.is_none() {
+            self.first_sample_at = Some(now);
+            // What left so far would have taken its time at the rate of a guess: what the path is now known to do in a fraction
+            // of that would wait for it.
+            self.pacer = Pacer::default();
+        }
         self.rtt.sample(round_trip, delay);
         self.congestion.on_round_trip(now, sent_at, round_trip.saturating_sub(delay));
     }
@@ -467,6 +472,25 @@ mod tests {
         acknowledge(&mut recovery, 1_001_000, &[(10, 10)]);
         assert_eq!(lost(&mut recovery, 1_001_000).len(), 8);
         assert_eq!(recovery.window(), 2_400);
+    }
+
+    #[test]
+    fn a_guessed_round_trip_holds_nothing_up_once_it_is_measured() {
+        let mut recovery = Recovery::new(1, 1_200, LONGEST);
+        let at_once = |recovery: &mut Recovery<u64>, now| {
+            let mut count = 0;
+            while recovery.admit(now, 1_200) == Admission::Now {
+                let number = recovery.next_number();
+                recovery.on_sent(Sent { at: now, size: 1_200, tries_size: false, contents: number });
+                count += 1;
+            }
+            count
+        };
+        assert_eq!(at_once(&mut recovery, 1_000), 10);
+        acknowledge(&mut recovery, 1_400, &[(1, 1)]);
+        assert_eq!(at_once(&mut recovery, 1_400), 1, "the window has room for it");
+        acknowledge(&mut recovery, 6_800, &[(2, 11)]);
+        assert_eq!(at_once(&mut recovery, 6_800), 10);
     }
 
     #[test]

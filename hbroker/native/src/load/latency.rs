@@ -1,8 +1,9 @@
 //! How long messages took, as a histogram: from their receipt until a first copy was handed to the socket.
 //!
 //! Bucket i counts from 2^(i/4) to 2^((i+1)/4) microseconds. Not every message is timed where there are many: one of so many, a number that
-//! is set anew with each interval, so that some thousands are timed whatever the load. A message that is timed has a [`Sample`],
-//! which all its copies share; the first that leaves ends it.
+//! is set anew with each interval, so that some thousands are timed whatever the load. Where an interval has more messages than the one
+//! before let expect (a burst after a quiet time), the number doubles on the way, and half of what was counted is forgotten.
+//! A message that is timed has a [`Sample`], which all its copies share; the first that leaves ends it.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -62,7 +63,7 @@ impl Rate {
     }
 
     /// Which of the next so many are, by their places.
-    pub fn due_among(&mut self, count: u32) -> impl Iterator<Item = u32> + use<> {
+    pub fn due_among(&mut self, count: u32) -> impl Iterator<Item = u32> + Clone + use<> {
         let (first, every) = (self.left, self.every);
         if every > 0 {
             // Of those that are due the last leaves a whole round less what follows it.
@@ -77,14 +78,17 @@ impl Rate {
 }
 
 /// The histogram of one worker.
+#[derive(Clone)]
 pub struct Latency {
     rate: Rate,
+    /// Since it began, or the rate was halved.
+    begun: u64,
     counts: [u64; BUCKETS],
 }
 
 impl Default for Latency {
     fn default() -> Self {
-        Self { rate: Rate::new(1), counts: [0; BUCKETS] }
+        Self { rate: Rate::new(1), begun: 0, counts: [0; BUCKETS] }
     }
 }
 
@@ -100,7 +104,23 @@ impl Latency {
         now: Micros,
         count: u32,
     ) -> impl Iterator<Item = (u32, Arc<Sample>)> + use<> {
-        self.rate.due_among(count).map(move |place| (place, Arc::new(Sample::new(now))))
+        if self.begun >= 2 * TIMED && self.every() < MOST_EVERY {
+            self.thin_out();
+        }
+        let due = self.rate.due_among(count);
+        self.begun += due.clone().count() as u64;
+        due.map(move |place| (place, Arc::new(Sample::new(now))))
+    }
+
+    /// Times half as many from now on, and keeps half of what was counted. What is under way counts as if it were of those to come.
+    fn thin_out(&mut self) {
+        self.rate = Rate::new(2 * self.every());
+        self.begun /= 2;
+        let mut odd = 0;
+        for count in &mut self.counts {
+            let both = *count + odd;
+            (*count, odd) = (both / 2, both % 2);
+        }
     }
 
     pub fn note(&mut self, elapsed: Micros) {
@@ -112,9 +132,15 @@ impl Latency {
         *self = Self { rate: Rate::new(every), ..Self::default() };
     }
 
-    /// Adds what another one counted; all time the same share of messages.
+    /// Adds what another one counted. Where one of them timed a smaller share of messages than the other, the sum has that share.
     pub fn absorb(&mut self, other: &Self) {
-        self.rate = Rate::new(other.every());
+        let mut other = other.clone();
+        while self.every() < other.every() {
+            self.thin_out();
+        }
+        while other.every() < self.every() {
+            other.thin_out();
+        }
         self.counts.iter_mut().zip(other.counts).for_each(|(sum, count)| *sum += count);
     }
 
@@ -169,6 +195,25 @@ mod tests {
                 number += count;
             }
         }
+    }
+
+    #[test]
+    fn a_burst_after_a_quiet_time_is_timed_by_thousands_all_along() {
+        let mut latency = Latency::default();
+        let messages = 1_000_000;
+        // Those of its second half take twice as long.
+        for now in 0..messages {
+            if let Some(sample) = latency.begin(now) {
+                latency.note(if sample.end() < Some(messages / 2) { 100 } else { 200 });
+            }
+        }
+        let (early, late) = (latency.counts()[bucket_of(100)], latency.counts()[bucket_of(200)]);
+        assert_eq!(latency.every(), 256);
+        assert!((1_900..=2_050).contains(&early) && (1_900..=2_050).contains(&late), "{early}, {late}");
+        let mut sum = Latency::default();
+        (0..100).for_each(|_| sum.note(100));
+        sum.absorb(&latency);
+        assert_eq!((sum.every(), sum.counts()[bucket_of(100)]), (256, early), "100 of 1 are none of 256");
     }
 
     #[test]

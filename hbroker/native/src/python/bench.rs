@@ -8,9 +8,9 @@ use pyo3::exceptions::PyOSError;
 use pyo3::prelude::*;
 
 use super::config::Config;
-use super::core::{Core, duration};
+use super::core::Core;
 use super::hive::Hive;
-use super::{Address, NativeError, address_in, address_out};
+use super::{Address, NativeError, address_in, address_out, duration};
 use crate::bench::io::crew::Generator;
 use crate::bench::io::crowd::{Crowd, Roll};
 use crate::bench::io::member::{LoadEndpoint, Seat, time_look_ups};

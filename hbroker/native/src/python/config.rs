@@ -79,6 +79,7 @@ impl Config {
             max_message_bytes,
             reassembly_bytes,
             persistent,
+            named: persistent,
             hold,
             receive_messages,
             receive_bytes,

@@ -1,30 +1,26 @@
-//! `Engine` and `Endpoint`: a core in virtual time, and one on threads. Their common verbs are the base class `Core`'s.
+//! `_Core`: the verbs that `Engine`, `Endpoint` and every client of a hive or of a load have.
 
 use std::collections::BTreeMap;
-use std::time::Duration;
 
-use bytes::Bytes;
-use pyo3::exceptions::{PyOSError, PyValueError};
 use pyo3::prelude::*;
-use pyo3::pybacked::{PyBackedBytes, PyBackedStr};
-use pyo3::types::PyBytes;
+use pyo3::pybacked::PyBackedStr;
+use pyo3::types::{PyBytes, PyDict};
 
-use super::config::Config;
 use super::events::event_out;
 use super::load::{Load, load_out};
 use super::messages::Message;
+use super::publishing::{self, Said};
 use super::sessions::SessionStatus;
 use super::{Address, CutTuple, NativeError, address_in, address_out, cut_in};
 use crate::Micros;
-use crate::core::{self, Datagrams};
-use crate::engine::Unpublishable;
+use crate::core;
 use crate::engine::counters::Drop;
 use crate::engine::session_queue::Bounds;
 use crate::link_id::LinkId;
 use crate::tables::jurisdiction::Grant;
 use crate::tables::trie::{Overflow, Subscriber};
 use crate::tables::zones::Lookup;
-use crate::wire::PublishOut;
+use crate::topic::Region;
 
 /// Serialised records of a handover.
 type Records<'py> = Vec<Bound<'py, PyBytes>>;
@@ -200,8 +196,8 @@ impl Core {
         Ok(py.detach(|| self.core.send_retained(session, filter, qos, listener)))
     }
 
-    fn retained<'py>(&self, py: Python<'py>, subtree: &str) -> Vec<Bound<'py, PyBytes>> {
-        let messages = py.detach(|| self.core.retained(subtree));
+    fn retained<'py>(&self, py: Python<'py>, subtree: &str, less: Vec<String>) -> Vec<Bound<'py, PyBytes>> {
+        let messages = py.detach(|| self.core.retained(Region { subtree, less: &less }));
         messages.iter().map(|message| PyBytes::new(py, message)).collect()
     }
 
@@ -209,16 +205,21 @@ impl Core {
         py.detach(|| self.core.take_retained(&messages))
     }
 
-    fn drop_retained(&self, py: Python<'_>, subtree: &str) {
-        py.detach(|| self.core.drop_retained(subtree));
+    fn drop_retained(&self, py: Python<'_>, subtree: &str, less: Vec<String>) {
+        py.detach(|| self.core.drop_retained(Region { subtree, less: &less }));
     }
 
-    fn drain_subtree(&self, py: Python<'_>, subtree: &str) -> usize {
-        py.detach(|| self.core.drain_subtree(subtree))
+    fn drain_subtree(&self, py: Python<'_>, subtree: &str, less: Vec<String>) -> usize {
+        py.detach(|| self.core.drain_subtree(Region { subtree, less: &less }))
     }
 
-    fn export_subtree<'py>(&self, py: Python<'py>, subtree: &str) -> (Records<'py>, Records<'py>) {
-        let (queued, seen) = py.detach(|| self.core.export_subtree(subtree));
+    fn export_subtree<'py>(
+        &self,
+        py: Python<'py>,
+        subtree: &str,
+        less: Vec<String>,
+    ) -> (Records<'py>, Records<'py>) {
+        let (queued, seen) = py.detach(|| self.core.export_subtree(Region { subtree, less: &less }));
         let out = |records: Vec<Vec<u8>>| records.iter().map(|record| PyBytes::new(py, record)).collect();
         (out(queued), out(seen))
     }
@@ -271,11 +272,7 @@ impl Core {
         py.detach(|| self.core.on(0, |engine, _| engine.reject(topic, reason)));
     }
 
-    #[pyo3(signature = (
-        topic, payload, qos = 0, retain = false, *, published_at_us = 0, expiry_s = None, ack_queued = false,
-        content_type = "", payload_format = None, response_topic = "", correlation_data = Vec::new(), user_properties = Vec::new(), origin = 0,
-    ))]
-    #[allow(clippy::too_many_arguments)]
+    #[pyo3(signature = (topic, payload, qos = 0, retain = false, **properties))]
     fn publish(
         &self,
         py: Python<'_>,
@@ -283,100 +280,21 @@ impl Core {
         payload: Bound<'_, PyBytes>,
         qos: u8,
         retain: bool,
-        published_at_us: u64,
-        expiry_s: Option<u32>,
-        ack_queued: bool,
-        content_type: &str,
-        payload_format: Option<i32>,
-        response_topic: &str,
-        correlation_data: Vec<u8>,
-        user_properties: Vec<(String, String)>,
-        origin: u64,
+        properties: Option<&Bound<'_, PyDict>>,
     ) -> PyResult<Option<u64>> {
-        let message = PublishOut {
-            topic,
-            payload: payload.as_bytes(),
-            publisher: 0,
-            sequence: 0,
-            qos,
-            retain,
-            ack_queued,
-            published_at_us,
-            expiry_s,
-            fragment: None,
-            content_type,
-            payload_format,
-            response_topic,
-            correlation_data: &correlation_data,
-            user_properties: &user_properties,
-            origin,
-        };
-        // Of a large payload nothing is copied: the object is kept until its last part is made.
-        let mut shared = Some(PyBackedBytes::from(payload.clone()));
-        let mut share = || Bytes::from_owner(shared.take().expect("it is shared once"));
-        let published =
-            py.detach(|| self.core.on(0, |engine, now| engine.publish(now, &message, &mut share)));
-        published.map_err(|why| unpublishable(why, &message))
+        publishing::publish(py, &self.core, topic, payload, &Said::of(qos, retain, properties)?)
     }
 
-    #[pyo3(signature = (
-        messages, qos = 0, retain = false, *, published_at_us = 0, expiry_s = None, ack_queued = false,
-        content_type = "", payload_format = None, response_topic = "", correlation_data = Vec::new(), user_properties = Vec::new(),
-    ))]
-    #[allow(clippy::too_many_arguments)]
+    #[pyo3(signature = (messages, qos = 0, retain = false, **properties))]
     fn publish_many(
         &self,
         py: Python<'_>,
         messages: Vec<(PyBackedStr, Bound<'_, PyBytes>)>,
         qos: u8,
         retain: bool,
-        published_at_us: u64,
-        expiry_s: Option<u32>,
-        ack_queued: bool,
-        content_type: &str,
-        payload_format: Option<i32>,
-        response_topic: &str,
-        correlation_data: Vec<u8>,
-        user_properties: Vec<(String, String)>,
+        properties: Option<&Bound<'_, PyDict>>,
     ) -> PyResult<Vec<u64>> {
-        let messages = messages.into_iter().map(|(topic, payload)| {
-            (topic, PyBackedBytes::from(payload.clone()), Some(PyBackedBytes::from(payload)))
-        });
-        // What is left of them is dropped where Python's lock is held.
-        let mut messages: Vec<_> = messages.collect();
-        let mut sequences = Vec::with_capacity(messages.len());
-        let ended = py.detach(|| {
-            self.core.on(0, |engine, now| {
-                for (topic, payload, shared) in &mut messages {
-                    let message = PublishOut {
-                        topic,
-                        payload,
-                        qos,
-                        retain,
-                        ack_queued,
-                        published_at_us,
-                        expiry_s,
-                        content_type,
-                        payload_format,
-                        response_topic,
-                        correlation_data: &correlation_data,
-                        user_properties: &user_properties,
-                        ..PublishOut::default()
-                    };
-                    let share = || Bytes::from_owner(shared.take().expect("it is shared once"));
-                    match engine.publish(now, &message, share) {
-                        Ok(Some(sequence)) => sequences.push(sequence),
-                        Ok(None) => return Ok(()),
-                        Err(why) => return Err(unpublishable(why, &message)),
-                    }
-                }
-                Ok(())
-            })
-        });
-        match ended {
-            Err(error) if sequences.is_empty() => Err(error),
-            _ => Ok(sequences),
-        }
+        publishing::publish_many(py, &self.core, messages, &Said::of(qos, retain, properties)?)
     }
 
     #[pyo3(signature = (subscription, filter, qos, retain_as_published = false))]
@@ -413,115 +331,6 @@ impl Core {
     }
 }
 
-#[pyclass(module = "hbroker._native", extends = Core, frozen)]
-pub struct Engine;
-
-#[pymethods]
-impl Engine {
-    #[new]
-    fn new(config: &Config) -> PyClassInitializer<Self> {
-        let core = core::Core::in_virtual_time(config.0.clone());
-        PyClassInitializer::from(Core { core }).add_subclass(Self)
-    }
-
-    fn handle_datagram(self_: PyRef<'_, Self>, now: u64, source: Address, datagram: &[u8]) -> PyResult<()> {
-        let source = address_in(&source)?;
-        self_.as_super().core.at(Some(now), |engine, now| engine.handle_datagram(now, source, datagram));
-        Ok(())
-    }
-
-    fn handle_timeout(self_: PyRef<'_, Self>, now: u64) {
-        self_.as_super().core.at(Some(now), |engine, now| engine.handle_timeout(now));
-    }
-
-    fn poll_transmit<'py>(self_: PyRef<'py, Self>, py: Python<'py>) -> Vec<(Address, Bound<'py, PyBytes>)> {
-        let mut datagrams = Datagrams::default();
-        self_.as_super().core.at(None, |engine, now| {
-            engine.poll_transmit(now, &mut datagrams);
-            engine.note_departure(|| now);
-        });
-        let out = |(address, bytes): (_, Vec<u8>)| (address_out(address), PyBytes::new(py, &bytes));
-        datagrams.sent.into_iter().map(out).collect()
-    }
-
-    fn poll_timeout(self_: PyRef<'_, Self>) -> Option<u64> {
-        self_.as_super().core.at(None, |engine, _| engine.poll_timeout()).flatten()
-    }
-
-    fn owns(self_: PyRef<'_, Self>, now: u64, topic: &str) -> bool {
-        self_.as_super().core.at(None, |engine, _| engine.owns(now, topic)).unwrap_or(false)
-    }
-}
-
-#[pyclass(module = "hbroker._native", extends = Core, frozen)]
-pub struct Endpoint;
-
-#[pymethods]
-impl Endpoint {
-    #[new]
-    #[pyo3(signature = (config, listen, workers = 1))]
-    fn new(
-        py: Python<'_>,
-        config: &Config,
-        listen: Address,
-        workers: u8,
-    ) -> PyResult<PyClassInitializer<Self>> {
-        if workers == 0 || (workers > 1 && !config.0.node) {
-            return Err(NativeError::new_err("a client has one worker, a node one or more"));
-        }
-        let listen = address_in(&listen)?;
-        let config = config.0.clone();
-        let core =
-            py.detach(|| core::Core::on_threads(config, listen, workers)).map_err(PyOSError::new_err)?;
-        Ok(PyClassInitializer::from(Core { core }).add_subclass(Self))
-    }
-
-    #[getter]
-    fn address(self_: PyRef<'_, Self>) -> Address {
-        address_out(endpoint(&self_).address())
-    }
-
-    fn fileno(self_: PyRef<'_, Self>) -> i32 {
-        endpoint(&self_).fileno()
-    }
-
-    #[getter]
-    fn fault(self_: PyRef<'_, Self>) -> Option<String> {
-        endpoint(&self_).fault()
-    }
-
-    fn wait(self_: PyRef<'_, Self>, py: Python<'_>, timeout_s: f64) -> PyResult<bool> {
-        let timeout = duration(timeout_s)?;
-        let core = &self_.as_super().core;
-        Ok(py.detach(|| core.endpoint().is_some_and(|endpoint| endpoint.wait(timeout))))
-    }
-
-    fn gather(self_: PyRef<'_, Self>, py: Python<'_>, gathers: bool) {
-        let core = &self_.as_super().core;
-        py.detach(|| core.endpoint().map(|endpoint| endpoint.gather(gathers)));
-    }
-
-    fn drain(self_: PyRef<'_, Self>, py: Python<'_>, timeout_s: f64) -> PyResult<bool> {
-        let timeout = duration(timeout_s)?;
-        let core = &self_.as_super().core;
-        Ok(py.detach(|| core.endpoint().is_some_and(|endpoint| endpoint.drain(timeout))))
-    }
-
-    fn shutdown(self_: PyRef<'_, Self>, py: Python<'_>) {
-        let core = &self_.as_super().core;
-        py.detach(|| core.endpoint().map(crate::endpoint::Endpoint::shutdown));
-    }
-}
-
-/// The threads of a core that has them.
-fn endpoint<'a>(self_: &'a PyRef<'_, Endpoint>) -> &'a crate::endpoint::Endpoint<crate::engine::Engine> {
-    self_.as_super().core.endpoint().expect("an Endpoint is made with threads")
-}
-
-pub(super) fn duration(seconds: f64) -> PyResult<Duration> {
-    Duration::try_from_secs_f64(seconds).map_err(|error| PyValueError::new_err(error.to_string()))
-}
-
 fn opened(link: Option<LinkId>) -> PyResult<u64> {
     link.map(|link| link.0).ok_or_else(|| NativeError::new_err("too many links are open"))
 }
@@ -534,15 +343,4 @@ fn check_filter(filter: &str, qos: u8) -> PyResult<()> {
         return Err(NativeError::new_err(format!("QoS {qos} is none of 0, 1 and 2")));
     }
     Ok(())
-}
-
-fn unpublishable(why: Unpublishable, message: &PublishOut<'_>) -> PyErr {
-    NativeError::new_err(match why {
-        Unpublishable::InvalidTopic => format!("{:?} is not a valid topic", message.topic),
-        Unpublishable::InvalidQos => format!("QoS {} is none of 0, 1 and 2", message.qos),
-        Unpublishable::TooLarge => {
-            format!("a payload of {} bytes is too large", message.payload.len())
-        }
-        Unpublishable::NotOwned => format!("this node does not own {:?}", message.topic),
-    })
 }

@@ -48,6 +48,7 @@ pub struct PublishedEvent {
     sequence: u64,
     topic: String,
     reason: i32,
+    count: u64,
 }
 
 #[pymethods]
@@ -123,12 +124,14 @@ impl UnresolvedEvent {
 #[pymethods]
 impl PublishedEvent {
     #[new]
-    fn new(sequence: u64, topic: String, reason: i32) -> Self {
-        Self { sequence, topic, reason }
+    #[pyo3(signature = (sequence, topic, reason, count=1))]
+    fn new(sequence: u64, topic: String, reason: i32, count: u64) -> Self {
+        Self { sequence, topic, reason, count }
     }
 
     fn __repr__(&self) -> String {
-        format!("PublishedEvent(sequence={}, topic={:?}, reason={})", self.sequence, self.topic, self.reason)
+        let Self { sequence, topic, reason, count } = self;
+        format!("PublishedEvent(sequence={sequence}, topic={topic:?}, reason={reason}, count={count})")
     }
 }
 
@@ -152,8 +155,9 @@ pub fn event_out(py: Python<'_>, event: Event) -> PyResult<Py<PyAny>> {
             let start = start.map(address_out);
             Py::new(py, UnresolvedEvent { topic: topic.into(), start })?.into_any()
         }
-        Event::Published { sequence, topic, reason } => {
-            Py::new(py, PublishedEvent { sequence, topic: String::from(&*topic), reason })?.into_any()
+        Event::Published { first, count, topic, reason } => {
+            let event = PublishedEvent { sequence: first, topic: String::from(&*topic), reason, count };
+            Py::new(py, event)?.into_any()
         }
     })
 }

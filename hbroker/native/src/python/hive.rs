@@ -7,10 +7,10 @@ use pyo3::exceptions::PyOSError;
 use pyo3::prelude::*;
 
 use super::config::Config;
-use super::core::{Core, duration};
+use super::core::Core;
 use super::events::event_out;
 use super::messages::Message;
-use super::{Address, NativeError, address_in, address_out};
+use super::{Address, NativeError, address_in, address_out, duration};
 use crate::core;
 use crate::hive::Identity;
 use crate::hive::core::HiveCore;

@@ -9,8 +9,10 @@ use crate::tables::arena::Arena;
 pub type Crowds<T> = Arena<Vec<T>>;
 
 /// A list in the custody of its `Crowds`, which must be the same at every call.
+#[derive(Default)]
 pub enum Few<T> {
     /// Empty.
+    #[default]
     None,
     /// One element.
     One(T),

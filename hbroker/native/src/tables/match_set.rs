@@ -66,8 +66,12 @@ impl Subscriber {
 #[derive(Default)]
 pub struct MatchSet {
     found: Vec<Subscriber>,
+    /// The session slots of those that the first filter found. None is there twice: only a second filter makes it worth while to mark them.
+    first: Vec<u32>,
     subscriptions: usize,
-    /// (node, group, member), in no order until the match ends.
+    /// How many filters match.
+    filters: u32,
+    /// (which of these, group, member), in no order until the match ends.
     members: Vec<(u32, u32, Subscriber)>,
     groups: GroupList,
     /// By session slot: where in `found` the session is, if `round` is the present one. So nothing is cleared
@@ -104,9 +108,11 @@ impl MatchSet {
     /// Forgets what was found, and expects session slots below `slots`.
     pub(crate) fn begin(&mut self, slots: usize) {
         self.found.clear();
+        self.first.clear();
         self.members.clear();
         self.groups.clear();
         self.subscriptions = 0;
+        self.filters = 0;
         self.frontier.clear();
         self.next.clear();
         if self.marks.len() < slots {
@@ -119,29 +125,44 @@ impl MatchSet {
         }
     }
 
-    pub(crate) fn add(&mut self, slot: u32, subscriber: Subscriber) {
-        self.subscriptions += 1;
-        let mark = &mut self.marks[slot as usize];
-        if mark.round == self.round {
-            self.found[mark.index as usize].merge(subscriber);
-        } else {
-            // Fits: there is at most one for each session slot, and those are numbered in 32 bits.
-            *mark = Mark { round: self.round, index: self.found.len() as u32 };
-            self.found.push(subscriber);
+    /// What is added from now on subscribed to another filter.
+    pub(crate) fn begin_filter(&mut self) {
+        self.filters += 1;
+        if self.filters == 2 {
+            for (index, &slot) in self.first.iter().enumerate() {
+                // Fits: there is at most one for each session slot, and those are numbered in 32 bits.
+                self.marks[slot as usize] = Mark { round: self.round, index: index as u32 };
+            }
         }
     }
 
-    pub(crate) fn add_member(&mut self, node: u32, group: u32, subscriber: Subscriber) {
+    /// Adds a subscriber of the filter. (In place: the call would cost twice what it does, and of a crowd there are thousands.)
+    #[inline]
+    pub(crate) fn add(&mut self, slot: u32, subscriber: Subscriber) {
         self.subscriptions += 1;
-        self.members.push((node, group, subscriber));
+        if self.filters == 1 {
+            self.first.push(slot);
+        } else {
+            let mark = &mut self.marks[slot as usize];
+            if mark.round == self.round {
+                return self.found[mark.index as usize].merge(subscriber);
+            }
+            *mark = Mark { round: self.round, index: self.found.len() as u32 };
+        }
+        self.found.push(subscriber);
+    }
+
+    pub(crate) fn add_member(&mut self, group: u32, subscriber: Subscriber) {
+        self.subscriptions += 1;
+        self.members.push((self.filters, group, subscriber));
     }
 
     /// Brings the members of each group and filter together.
     pub(crate) fn end(&mut self, names: &GroupNames) {
-        self.members.sort_unstable_by_key(|&(node, group, _)| (node, group));
+        self.members.sort_unstable_by_key(|&(filter, group, _)| (filter, group));
         let mut last = None;
-        for &(node, group, member) in &self.members {
-            let begins = last.replace((node, group)) != Some((node, group));
+        for &(filter, group, member) in &self.members {
+            let begins = last.replace((filter, group)) != Some((filter, group));
             self.groups.push(begins, names.name(group), member);
         }
     }

@@ -12,7 +12,7 @@ use std::ops::Bound;
 
 use self::cleared::Cleared;
 use crate::Micros;
-use crate::topic;
+use crate::topic::{self, Region};
 
 /// What keeping one topic or one part costs beyond its bytes, about.
 const OVERHEAD: usize = 96;
@@ -155,7 +155,7 @@ impl RetainedStore {
     }
 
     /// The messages at and below a subtree.
-    pub fn below<'a>(&'a self, subtree: &str) -> impl Iterator<Item = (&'a str, &'a [Box<[u8]>])> {
+    fn below<'a>(&'a self, subtree: &str) -> impl Iterator<Item = (&'a str, &'a [Box<[u8]>])> {
         let at = if subtree.is_empty() { None } else { self.kept.get_key_value(subtree) };
         let (from, to) = run_below(subtree);
         let below =
@@ -163,10 +163,15 @@ impl RetainedStore {
         at.into_iter().chain(below).map(|(topic, kept)| (&**topic, &*kept.parts))
     }
 
-    /// Drops the messages at and below a subtree; returns how many there were.
-    pub fn drop_below(&mut self, subtree: &str) -> usize {
-        self.drop_waiting(|waiting| topic::is_within(&waiting.topic, subtree));
-        let topics: Vec<Box<str>> = self.below(subtree).map(|(topic, _)| topic.into()).collect();
+    /// The messages of a region.
+    pub fn within<'a>(&'a self, region: Region<'a>) -> impl Iterator<Item = (&'a str, &'a [Box<[u8]>])> {
+        self.below(region.subtree).filter(move |(topic, _)| region.holds(topic))
+    }
+
+    /// Drops the messages of a region; returns how many there were.
+    pub fn drop_within(&mut self, region: Region<'_>) -> usize {
+        self.drop_waiting(|waiting| region.holds(&waiting.topic));
+        let topics: Vec<Box<str>> = self.within(region).map(|(topic, _)| topic.into()).collect();
         for topic in &topics {
             self.remove(topic);
         }

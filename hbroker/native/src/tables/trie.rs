@@ -1,53 +1,51 @@
 //! The subscription trie: from a topic to the sessions whose filters match it.
 //!
-//! A filter without wildcards matches one topic, so it is found by its whole text, whatever its depth. The
-//! others form a trie. A node stands for the first levels of some filters; below it hang its named
-//! children and, in slots of their own, two wildcard children, `+` and `#`. A lookup keeps the set of
-//! nodes that match the levels so far and moves it down level by level. So its cost depends on the topic's
-//! levels and on the wildcards met on the way, and not on how many filters there are. It neither recurses
-//! nor allocates.
+//! A filter without wildcards matches one topic, so it is found by its whole text (`plain`). The others form
+//! a trie. A node stands for the first levels of some filters; below it hang its named children and, in slots
+//! of their own, two wildcard children, `+` and `#`. A lookup keeps the set of nodes that match the levels so
+//! far and moves it down level by level. So its cost depends on the topic's levels and on the wildcards met on
+//! the way, and not on how many filters there are. It neither recurses nor allocates.
 //!
-//! Whole texts are kept as if they were one level, below a root of their own; and one hash table holds the
-//! named children of all nodes, under (parent, name).
+//! One index holds the named children of all nodes, under (parent, name).
 //!
-//! A subscription is known in two places, at its node and at its session, and each holds its position in the
+//! A subscription is known in two places, at its filter and at its session, and each holds its position in the
 //! other: so both are removed in constant time, and a session that ends costs no more than its own filters.
 //! Members of shared groups (§6.5) lie among the other subscribers: a session has a slot for its own
 //! subscriptions, and one for each group that it is in, so that those outside of groups pay nothing for them.
 
 mod nodes;
+mod plain;
 mod subscriptions;
 
 use std::collections::BTreeSet;
 
 use hashbrown::HashTable;
+use smallvec::SmallVec;
 
+use crate::keyed::Keyed;
 use crate::link_id::SessionKey;
 use crate::tables::arena::Arena;
 use crate::tables::few::{Crowds, Few};
 use crate::tables::groups::{GroupNames, OWN};
-use crate::tables::level_names::LevelNames;
 pub use crate::tables::match_set::{MatchSet, Overflow, Subscriber};
+use crate::tables::slot_index::SlotIndex;
+use crate::tables::trie::plain::PlainFilters;
 
-/// Above the first levels of the filters that have wildcards.
+/// Above the first levels of all filters of the trie.
 const ROOT: u32 = 0;
-/// Above the whole texts of those that have none.
-const PLAIN: u32 = 1;
 /// No node.
 const NONE: u32 = u32::MAX;
-/// Instead of a name's number: the node hangs in one of its parent's wildcard slots.
-const PLUS: u32 = u32::MAX;
-const HASH: u32 = u32::MAX - 1;
 /// Slots below which it is not worth giving memory back.
 const FEW_SLOTS: usize = 8_192;
 
 /// Filters, and the sessions that subscribed to each.
 pub struct SubscriptionTrie {
     seed: u64,
-    names: LevelNames,
+    plain: PlainFilters,
+    keyed: Keyed,
     nodes: Arena<Node>,
     /// The named children of all nodes.
-    children: HashTable<Child>,
+    children: SlotIndex,
     crowds: Crowds<Subscription>,
     session_crowds: Crowds<Filter>,
     sessions: Arena<Session>,
@@ -58,31 +56,27 @@ pub struct SubscriptionTrie {
     len: usize,
 }
 
-// Two share a cache line; none lies across two.
-#[repr(align(32))]
+// A line of a processor's cache, unless the name is long or the subscriptions are many.
+#[repr(align(64))]
 struct Node {
     parent: u32,
-    name: u32,
     plus: u32,
     hash: u32,
     children: u32,
     subscriptions: Few<Subscription>,
-}
-
-/// An entry of the table of children. It repeats what the node holds, so that a lookup waits for one cache
-/// line less.
-struct Child {
-    parent: u32,
-    name: u32,
-    node: u32,
+    name: SmallVec<[u8; 16]>,
 }
 
 #[derive(Clone, Copy)]
 struct Subscription {
+    /// The session's, so that a look-up need not ask for its slot.
+    id: SessionKey,
     session: u32,
     /// Where among the session's filters this one is.
     position: u32,
     options: Options,
+    /// The session's slot says of which group.
+    is_member: bool,
 }
 
 /// A subscriber less its session.
@@ -104,24 +98,32 @@ struct Session {
 
 #[derive(Clone, Copy)]
 struct Filter {
-    node: u32,
-    /// Where among the node's subscriptions this one is.
+    place: Place,
+    /// Where among the filter's subscriptions this one is.
     position: u32,
+}
+
+/// Where a filter is, with all its subscriptions.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Place {
+    /// A number among those without wildcards.
+    Plain(u32),
+    /// A node of the trie.
+    Node(u32),
 }
 
 impl SubscriptionTrie {
     /// No filters. `seed`: random and secret.
     pub fn new(seed: u64) -> Self {
         let mut nodes = Arena::default();
-        for root in [ROOT, PLAIN] {
-            let slot = nodes.insert(Node::default());
-            debug_assert_eq!(slot, root);
-        }
+        let root = nodes.insert(Node::default());
+        debug_assert_eq!(root, ROOT);
         Self {
             seed,
-            names: LevelNames::new(seed),
+            plain: PlainFilters::new(seed),
+            keyed: Keyed::new(seed),
             nodes,
-            children: HashTable::new(),
+            children: SlotIndex::default(),
             crowds: Arena::default(),
             session_crowds: Arena::default(),
             sessions: Arena::default(),
@@ -137,17 +139,12 @@ impl SubscriptionTrie {
     pub fn insert(&mut self, filter: &str, group: &str, subscriber: Subscriber) -> bool {
         let Subscriber { session, qos, no_local, retain_as_published, overflow } = subscriber;
         let options = Options { qos, no_local, retain_as_published, overflow };
-        let (node, session) = (self.make_node(filter), self.make_session(session, group));
-        if let Some(position) = self.position(node, session) {
-            self.subscriptions_mut(node)[position as usize].options = options;
+        let (place, session) = (self.make(filter), self.make_session(session, group));
+        if let Some(position) = self.position(place, session) {
+            self.subscriptions_mut(place)[position as usize].options = options;
             return true;
         }
-        let position = self.subscriptions(node).len() as u32;
-        self.sessions[session].filters.push(Filter { node, position }, &mut self.session_crowds);
-        let subscription =
-            Subscription { session, position: self.filters(session).len() as u32 - 1, options };
-        self.nodes[node].subscriptions.push(subscription, &mut self.crowds);
-        self.len += 1;
+        self.attach(place, session, options);
         false
     }
 
@@ -156,13 +153,13 @@ impl SubscriptionTrie {
         let found = || {
             let group = if group.is_empty() { OWN } else { self.groups.number(group)? };
             let session = self.find_session(session, group)?;
-            let node = self.find_node(filter)?;
-            Some((node, self.position(node, session)?))
+            let place = self.find(filter)?;
+            Some((place, self.position(place, session)?))
         };
-        let Some((node, position)) = found() else {
+        let Some((place, position)) = found() else {
             return false;
         };
-        self.detach(node, position);
+        self.detach(place, position);
         self.give_back();
         true
     }
@@ -172,8 +169,8 @@ impl SubscriptionTrie {
         let before = self.len;
         for slot in self.slots_of(session) {
             for remaining in (0..self.filters(slot).len()).rev() {
-                let Filter { node, position } = self.filters(slot)[remaining];
-                self.detach(node, position);
+                let Filter { place, position } = self.filters(slot)[remaining];
+                self.detach(place, position);
             }
         }
         self.give_back();
@@ -183,44 +180,12 @@ impl SubscriptionTrie {
     /// Finds the subscriptions whose filters match a valid topic, in place of what `found` held.
     pub fn collect_matches(&self, topic: &str, found: &mut MatchSet) {
         found.begin(self.sessions.end());
-        if self.nodes[PLAIN].children > 0
-            && let Some(node) = self.child(PLAIN, self.names.hash(topic), topic)
-        {
-            self.collect(node, found);
+        if let Some(filter) = self.plain.find(topic) {
+            self.collect(&self.plain[filter].subscriptions, found);
         }
-        let (mut frontier, mut next) = (std::mem::take(&mut found.frontier), std::mem::take(&mut found.next));
-        frontier.push(ROOT);
-        // MQTT 5 §4.7.2: no wildcard at the first level matches a topic that begins with `$`.
-        let mut wildcards = !topic.starts_with('$');
-        for level in topic.split('/') {
-            let mut level_hash = None;
-            for &node in &frontier {
-                let Node { plus, hash: rest, children, .. } = self.nodes[node];
-                if wildcards && rest != NONE {
-                    self.collect(rest, found);
-                }
-                if wildcards && plus != NONE {
-                    next.push(plus);
-                }
-                if children > 0 {
-                    let level_hash = *level_hash.get_or_insert_with(|| self.names.hash(level));
-                    next.extend(self.child(node, level_hash, level));
-                }
-            }
-            wildcards = true;
-            std::mem::swap(&mut frontier, &mut next);
-            next.clear();
-            if frontier.is_empty() {
-                break;
-            }
+        if !self.nodes[ROOT].is_bare() {
+            self.descend(topic, found);
         }
-        for &node in &frontier {
-            self.collect(node, found);
-            if self.nodes[node].hash != NONE {
-                self.collect(self.nodes[node].hash, found);
-            }
-        }
-        (found.frontier, found.next) = (frontier, next);
         found.end(&self.groups);
     }
 
@@ -235,15 +200,58 @@ impl SubscriptionTrie {
         self.sessions.len()
     }
 
-    fn collect(&self, node: u32, found: &mut MatchSet) {
-        for &Subscription { session: slot, options, .. } in self.subscriptions(node) {
+    /// Finds the filters of the trie that match. (By itself, so that topics without any do not pay for its registers.)
+    #[inline(never)]
+    fn descend(&self, topic: &str, found: &mut MatchSet) {
+        let (mut frontier, mut next) = (std::mem::take(&mut found.frontier), std::mem::take(&mut found.next));
+        frontier.push(ROOT);
+        // MQTT 5 §4.7.2: no wildcard at the first level matches a topic that begins with `$`.
+        let mut wildcards = !topic.starts_with('$');
+        // By bytes: levels are short, and what finds a slash far away fast costs more than it saves.
+        for level in topic.as_bytes().split(|&byte| byte == b'/') {
+            let mut level_hash = None;
+            for &node in &frontier {
+                let &Node { plus, hash: rest, children, .. } = &self.nodes[node];
+                if wildcards && rest != NONE {
+                    self.collect(&self.nodes[rest].subscriptions, found);
+                }
+                if wildcards && plus != NONE {
+                    next.push(plus);
+                }
+                if children > 0 {
+                    let level_hash = *level_hash.get_or_insert_with(|| self.keyed.hash_bytes(level));
+                    next.extend(self.child(node, level_hash, level));
+                }
+            }
+            wildcards = true;
+            std::mem::swap(&mut frontier, &mut next);
+            next.clear();
+            if frontier.is_empty() {
+                break;
+            }
+        }
+        for &node in &frontier {
+            let Node { hash: rest, subscriptions, .. } = &self.nodes[node];
+            self.collect(subscriptions, found);
+            if *rest != NONE {
+                self.collect(&self.nodes[*rest].subscriptions, found);
+            }
+        }
+        (found.frontier, found.next) = (frontier, next);
+    }
+
+    /// Collects the subscriptions to one filter.
+    fn collect(&self, subscriptions: &Few<Subscription>, found: &mut MatchSet) {
+        found.begin_filter();
+        for &Subscription { id, session: slot, options, is_member, .. } in
+            subscriptions.as_slice(&self.crowds)
+        {
             let Options { qos, no_local, retain_as_published, overflow } = options;
-            let Session { id, group, .. } = self.sessions[slot];
             let subscriber = Subscriber { session: id, qos, no_local, retain_as_published, overflow };
-            if group == OWN {
-                found.add(slot, subscriber);
+            if is_member {
+                found.add_member(self.sessions[slot].group, subscriber);
             } else {
-                found.add_member(node, group, subscriber);
+                found.add(slot, subscriber);
             }
         }
     }
@@ -252,8 +260,12 @@ impl SubscriptionTrie {
     /// left pay for it.
     fn give_back(&mut self) {
         let is_hollow = |end: usize, used: usize| end > FEW_SLOTS && used < end / 8;
-        let nodes = is_hollow(self.nodes.end(), self.nodes.len());
-        if nodes || is_hollow(self.sessions.end(), self.sessions.len()) || self.len == 0 {
+        let tables = [
+            (self.plain.end(), self.plain.len()),
+            (self.nodes.end(), self.nodes.len()),
+            (self.sessions.end(), self.sessions.len()),
+        ];
+        if self.len == 0 || tables.iter().any(|&(end, used)| is_hollow(end, used)) {
             let mut fresh = Self::new(self.seed);
             self.each_subscription(|filter, group, subscriber| {
                 fresh.insert(filter, group, subscriber);
@@ -266,11 +278,11 @@ impl SubscriptionTrie {
         for &slot in &self.session_slots {
             let Session { id, group, .. } = self.sessions[slot];
             let group = if group == OWN { "" } else { self.groups.name(group) };
-            for &Filter { node, position } in self.filters(slot) {
+            for &Filter { place, position } in self.filters(slot) {
                 let Options { qos, no_local, retain_as_published, overflow } =
-                    self.subscriptions(node)[position as usize].options;
+                    self.subscriptions(place)[position as usize].options;
                 let subscriber = Subscriber { session: id, qos, no_local, retain_as_published, overflow };
-                visit(&self.filter_of(node), group, subscriber);
+                visit(&self.text(place), group, subscriber);
             }
         }
     }

@@ -150,7 +150,7 @@ impl PacketHead {
 
 /// Adds one to the varint that begins here. False: it would be a byte longer.
 #[inline]
-fn count_up(bytes: &mut [u8]) -> bool {
+pub(super) fn count_up(bytes: &mut [u8]) -> bool {
     for byte in bytes {
         if *byte & 0x7f != 0x7f {
             *byte += 1;
@@ -430,7 +430,7 @@ fn content_len(delivery: u64, after: u64, retained_for: Option<u64>, body_field:
 }
 
 #[inline]
-fn varint_len(value: u64) -> usize {
+pub(super) fn varint_len(value: u64) -> usize {
     // 7 bits to a byte: the number of bits, divided by 7 and rounded up; 0 takes one byte, too.
     (70 - (value | 1).leading_zeros() as usize) / 7
 }

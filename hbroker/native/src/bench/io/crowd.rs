@@ -7,14 +7,12 @@
 use std::io;
 use std::mem;
 use std::net::SocketAddr;
-use std::os::fd::AsRawFd;
 use std::sync::Arc;
 
-use mio::unix::SourceFd;
-use mio::{Interest, Registry, Token};
+use mio::{Registry, Token};
 use parking_lot::Mutex;
 
-use super::port::{Bench, Part, Port, Shared, Turn};
+use super::port::{Bench, Part, Port, Shared, Turn, register_worker};
 use crate::Micros;
 use crate::config::Config;
 use crate::endpoint::worker::{Step, Worker};
@@ -94,9 +92,7 @@ impl Crowd {
 
 impl Port for Crowd {
     fn register(&mut self, registry: &Registry, token: Token) -> io::Result<()> {
-        let (socket, bell) = self.worker.descriptors();
-        registry.register(&mut SourceFd(&socket.as_raw_fd()), token, Interest::READABLE)?;
-        registry.register(&mut SourceFd(&bell.as_raw_fd()), token, Interest::READABLE)
+        register_worker(&self.worker, registry, token)
     }
 
     fn turn(&mut self, bench: &mut Bench) -> io::Result<Turn> {

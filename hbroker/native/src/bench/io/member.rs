@@ -7,15 +7,13 @@ use std::collections::VecDeque;
 use std::hint::black_box;
 use std::io;
 use std::net::SocketAddr;
-use std::os::fd::AsRawFd;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use mio::unix::SourceFd;
-use mio::{Interest, Registry, Token};
+use mio::{Registry, Token};
 
-use super::port::{BURST, Bench, Part, Port, Shared, Turn};
+use super::port::{BURST, Bench, Part, Port, Shared, Turn, register_worker};
 use crate::Micros;
 use crate::bench::load::Load;
 use crate::config::Config;
@@ -76,9 +74,9 @@ impl Member {
         while self.engine.has_events() && self.events.len() < MOST_EVENTS {
             for event in self.engine.take_events(now, MOST_EVENTS) {
                 match event {
-                    Event::Published { reason, .. } => {
+                    Event::Published { count, reason, .. } => {
                         if let Some(stream) = self.part.publishes {
-                            load.note_answer(stream, is_success(reason));
+                            load.note_answers(stream, count, is_success(reason));
                         }
                     }
                     event => self.events.push_back(event),
@@ -196,9 +194,7 @@ impl Seat {
 
 impl Port for Seat {
     fn register(&mut self, registry: &Registry, token: Token) -> io::Result<()> {
-        let (socket, bell) = self.worker.descriptors();
-        registry.register(&mut SourceFd(&socket.as_raw_fd()), token, Interest::READABLE)?;
-        registry.register(&mut SourceFd(&bell.as_raw_fd()), token, Interest::READABLE)
+        register_worker(&self.worker, registry, token)
     }
 
     fn turn(&mut self, bench: &mut Bench) -> io::Result<Turn> {

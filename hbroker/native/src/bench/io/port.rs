@@ -1,15 +1,18 @@
 //! One connection as the thread drives it.
 
 use std::io;
+use std::os::fd::AsRawFd;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use mio::{Registry, Token};
+use mio::unix::SourceFd;
+use mio::{Interest, Registry, Token};
 use parking_lot::Mutex;
 
 use crate::bench::Nanos;
 use crate::bench::load::Load;
 use crate::endpoint::socket::Arrivals;
+use crate::endpoint::worker::{Machine, Worker};
 
 /// Messages that one publisher sends before the next has its turn.
 pub const BURST: u64 = 256;
@@ -81,4 +84,11 @@ pub trait Port: Send {
     fn turn(&mut self, bench: &mut Bench) -> io::Result<Turn>;
     /// What it is to the load.
     fn part(&self) -> Part;
+}
+
+/// Has the thread woken for what comes to this worker, or is asked of it.
+pub fn register_worker<M: Machine>(worker: &Worker<M>, registry: &Registry, token: Token) -> io::Result<()> {
+    let (socket, bell) = worker.descriptors();
+    registry.register(&mut SourceFd(&socket.as_raw_fd()), token, Interest::READABLE)?;
+    registry.register(&mut SourceFd(&bell.as_raw_fd()), token, Interest::READABLE)
 }

@@ -158,7 +158,7 @@ impl Listener for Heard<'_> {
 
     fn answer(&mut self, is_success: bool) {
         if let Some(stream) = self.part.publishes {
-            self.load.note_answer(stream, is_success);
+            self.load.note_answers(stream, 1, is_success);
         }
     }
 }

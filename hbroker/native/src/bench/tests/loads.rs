@@ -98,8 +98,8 @@ fn every_fault_is_counted_under_its_name() {
     // One that was never sent.
     let unsent = load.next_payload(1, 1).to_vec();
     load.note_received(0, &unsent, 1);
-    load.note_answer(0, true);
-    load.note_answer(2, false);
+    load.note_answers(0, 3, true);
+    load.note_answers(2, 1, false);
     let expected = Counts {
         sent: 5,
         delivered: 3,
@@ -107,7 +107,7 @@ fn every_fault_is_counted_under_its_name() {
         duplicated: 1,
         disordered: 1,
         damaged: 4,
-        acknowledged: 1,
+        acknowledged: 3,
         refused: 1,
         stalls: 0,
     };
@@ -205,8 +205,8 @@ fn groups_have_paces_counts_and_stalls_of_their_own() {
     let first = send(&mut load, 0, 0);
     assert_eq!((load.may_send(0, 0), load.next_due()), (0, Some(SECOND / 10)));
     let fast: Vec<_> = (0..8).map(|number| send(&mut load, 1 + number % 2, 0)).collect();
-    load.note_answer(0, true);
-    load.note_answer(2, false);
+    load.note_answers(0, 1, true);
+    load.note_answers(2, 1, false);
     load.note_received(0, &first, 5_000_000);
     load.note_received(1, &fast[0], 1_000);
     load.note_received(1, &fast[0], 1_000);

@@ -1,6 +1,7 @@
 //! A publisher's order, turns, expiry and bounds, without links.
 
 use super::*;
+use crate::engine::ledger::Ledger;
 use crate::engine::parts::Splitter;
 use crate::wire::PublishOut;
 
@@ -9,6 +10,11 @@ const THERE: ([u8; 4], u16) = ([10, 0, 0, 2], 1);
 
 fn publisher() -> Publisher {
     Publisher::new(Zones::new(10, 1), 10_000, Keyed::new(1))
+}
+
+/// Settles the ticket of one message.
+fn settle_one(publisher: &mut Publisher, ticket: Ticket) -> Part {
+    publisher.settle(ticket, Places::all(1)).remove(0)
 }
 
 /// A client's messages, numbered as they are made.
@@ -47,7 +53,7 @@ fn a_route_holds_until_a_zone_changes_or_ends_or_something_is_in_its_way() {
 
     let ticket = publisher.keep(here, messages.single(), 7);
     assert!(publisher.holds(0, &route), "it is in flight to the same owner");
-    let part = publisher.settle(ticket);
+    let part = settle_one(&mut publisher, ticket);
     publisher.give_back(part);
     assert!(!publisher.holds(0, &route), "it would overtake what waits");
     let part = publisher.take_first("a").expect("it waits");
@@ -71,18 +77,67 @@ fn nothing_overtakes_what_is_in_flight_elsewhere_or_may_come_back() {
     assert_eq!(publisher.route(0, "a").owner, Some(here));
     publisher.zones.install("", &[], there, 1_000);
     assert_eq!(publisher.route(0, "a").owner, None, "two are in flight to the old owner");
-    let refused = publisher.settle(first);
+    let refused = settle_one(&mut publisher, first);
     publisher.give_back(refused);
     publisher.push(Outgoing::Single(messages.single()));
     assert_eq!(publisher.next(0, "a"), Next::Hold, "the second may come back");
     publisher.zones.install("", &[], here, 1_000);
     assert_eq!(publisher.next(0, "a"), Next::Hold, "the second would be overtaken by the first");
-    let refused = publisher.settle(second);
+    let refused = settle_one(&mut publisher, second);
     publisher.give_back(refused);
     assert!(matches!(publisher.next(0, "a"), Next::Send { owner, qos: 1, .. } if owner == here));
     let order: Vec<u64> =
         std::iter::from_fn(|| publisher.take_first("a")).map(|part| part.sequence).collect();
     assert_eq!(order, [1, 2, 3]);
+    assert!(publisher.is_drained() && publisher.budget.bytes == 0);
+}
+
+/// Several messages, as one part.
+fn together(messages: &mut Messages, sizes: &[usize]) -> Part {
+    let parts: Vec<Part> = sizes
+        .iter()
+        .map(|&size| match messages.make("a", size, 1, None) {
+            Outgoing::Single(part) => part,
+            Outgoing::Large(_) => panic!("it fits"),
+        })
+        .collect();
+    let field: Vec<u8> = parts.iter().flat_map(|part| part.field.to_vec()).collect();
+    Part { field: field.into(), count: sizes.len() as u32, ..parts[0].clone() }
+}
+
+#[test]
+fn messages_that_went_together_come_back_each_for_itself() {
+    let (mut publisher, mut messages) = (publisher(), Messages::new());
+    publisher.zones.install("", &[], HERE.into(), 1_000);
+    let run = together(&mut messages, &[10, 0, 300, 20, 20, 20]);
+    let whole = run.field.clone();
+    let ticket = publisher.keep(HERE.into(), run, 7);
+    assert_eq!((publisher.last("a"), publisher.in_flight()), (12, 6));
+    let mut entry: Ledger<Ticket> = Ledger::default();
+    entry.open_run(7, 6, ticket);
+    let mut settle = |publisher: &mut Publisher, first, last| -> Vec<Part> {
+        let mut answered = Vec::new();
+        entry.settle(first, last, |ticket, places| answered.push((*ticket, places)));
+        answered.into_iter().flat_map(|(ticket, places)| publisher.settle(ticket, places)).collect()
+    };
+    let middle = settle(&mut publisher, 9, 10);
+    assert_eq!(middle.iter().map(|part| (part.message, part.count)).collect::<Vec<_>>(), [(3, 2)]);
+    let outer = settle(&mut publisher, 7, 11);
+    let told: Vec<_> = outer.iter().map(|part| (part.sequence, part.count)).collect();
+    assert_eq!((told, publisher.in_flight()), (vec![(1, 2), (5, 1)], 1));
+    let in_order = [&outer[0], &middle[0], &outer[1]].map(|part| part.field.to_vec()).concat();
+    assert!(whole.starts_with(&in_order));
+    // Refused from the second on: the last is still out, and nothing passes it.
+    publisher.give_back(outer[0].section(1, 1));
+    publisher.give_back(middle[0].clone());
+    assert_eq!((publisher.waiting(), publisher.next(0, "a")), (3, Next::Hold));
+    let last = settle(&mut publisher, 0, u64::MAX);
+    assert_eq!((last.len(), publisher.in_flight()), (1, 0));
+    publisher.give_back(last[0].clone());
+    let back: Vec<_> = std::iter::from_fn(|| publisher.take_first("a"))
+        .map(|part| (part.sequence, part.message, part.count))
+        .collect();
+    assert_eq!(back, [2, 3, 4, 6].map(|sequence| (sequence, sequence, 1)));
     assert!(publisher.is_drained() && publisher.budget.bytes == 0);
 }
 
@@ -96,10 +151,10 @@ fn a_message_that_failed_in_one_part_leaves_none_behind() {
     publisher.push(Outgoing::Single(messages.single()));
     let [first, second] = [0; 2].map(|_| publisher.take_first("a").expect("there are five parts"));
     let tickets = [publisher.keep(HERE.into(), first, 1), publisher.keep(HERE.into(), second, 2)];
-    let failed = publisher.settle(tickets[0]);
+    let failed = settle_one(&mut publisher, tickets[0]);
     assert!(publisher.abandon(&failed));
     assert_eq!(publisher.waiting(), 1, "the next message waits on");
-    let refused = publisher.settle(tickets[1]);
+    let refused = settle_one(&mut publisher, tickets[1]);
     assert!(!publisher.abandon(&refused) && !publisher.completes(&refused));
     publisher.give_back(refused);
     let next = publisher.take_first("a").expect("the next message");

@@ -3,6 +3,8 @@
 use rand::Rng;
 
 use super::network::{Faults, MILLISECOND, Network, SECOND, message};
+use super::sessions::{OWN, add_persistent, put_away};
+use crate::engine::bunch::Letter;
 use crate::load::topics::Traffic;
 use crate::wire::PublishOut;
 
@@ -114,4 +116,102 @@ fn each_is_acknowledged_for_itself() {
         network.run(SECOND);
         network.run_until_drained();
     }
+}
+
+/// A reader that does not read by itself has these messages, which came together; a publisher of so many.
+fn unread(count: u8) -> (Network, usize, usize, usize) {
+    let mut network = Network::new(1, Faults::default());
+    let node = network.add_node("", 1);
+    let reader = add_persistent(&mut network, node, "t", 1, OWN);
+    network.hosts[reader].reads = false;
+    let publisher = network.add_client();
+    // The first one opens the link.
+    for number in 0..count {
+        network.publish(publisher, &message("t", &[number], 1));
+        network.run(if number == 0 { SECOND } else { 0 });
+    }
+    network.run(SECOND);
+    (network, node, reader, publisher)
+}
+
+#[test]
+fn of_messages_that_came_together_those_that_were_read_are_acknowledged() {
+    let (mut network, _, reader, publisher) = unread(30);
+    assert!(network.hosts[publisher].published.is_empty());
+    let mut payloads = Vec::new();
+    for limit in [5, 1, 2] {
+        let now = network.now;
+        for message in network.hosts[reader].engines[0].take_messages(now, limit) {
+            assert_eq!(
+                (message.qos, message.is_retained(), &message.subscriptions[..]),
+                (1, false, &[1][..])
+            );
+            payloads.extend_from_slice(message.view().payload);
+        }
+        network.run(SECOND);
+        assert_eq!(network.hosts[publisher].published.len(), payloads.len());
+    }
+    let now = network.now;
+    let letters = network.hosts[reader].engines[0].take_letters(now, 1);
+    assert!(matches!(&letters[..], [Letter::Bunch(bunch)] if bunch.len() == 22), "the rest is together");
+    letters.iter().for_each(|letter| letter.tell_payloads(|payload| payloads.extend_from_slice(payload)));
+    network.run(SECOND);
+    assert_eq!(payloads, (0..30).collect::<Vec<u8>>());
+    network.assert_all_published(publisher, 30);
+    assert!(!network.hosts[reader].engines[0].has_messages());
+}
+
+#[test]
+fn what_came_over_a_link_that_is_gone_is_acknowledged_over_no_other() {
+    let (mut network, node, reader, _) = unread(30);
+    let take = |network: &mut Network, limit| {
+        let now = network.now;
+        let read = network.hosts[reader].engines[0].take_messages(now, limit).len();
+        network.run(SECOND);
+        read
+    };
+    let reconnect = |network: &mut Network| {
+        put_away(network, node, reader);
+        network.connect(reader, node);
+        network.run(SECOND);
+    };
+    assert_eq!(take(&mut network, 10), 10);
+    reconnect(&mut network);
+    assert_eq!(take(&mut network, 20), 20);
+    reconnect(&mut network);
+    assert_eq!(take(&mut network, 100), 40, "their owner cannot know that those 20 were read");
+    reconnect(&mut network);
+    assert_eq!(take(&mut network, 100), 0, "what came over the link that there is was acknowledged");
+}
+
+#[test]
+fn what_came_together_to_a_member_that_leaves_goes_to_another() {
+    let mut network = Network::new(5, Faults::default());
+    let node = network.add_node("", 1);
+    let members = [(); 2].map(|()| network.add_member(node, "a", "g", 1));
+    members.iter().for_each(|&member| network.hosts[member].reads = false);
+    let publisher = network.add_client();
+    let mut sent: Vec<u64> = (0..60).map(|_| network.publish(publisher, &message("a", b"x", 1))).collect();
+    network.run(SECOND);
+    let now = network.now;
+    let read = network.hosts[members[0]].engines[0].take_messages(now, 3);
+    let read: Vec<u64> = read.iter().map(|message| message.view().sequence).collect();
+    let session = network.session(members[0], node);
+    let leaver = &mut network.hosts[members[0]].engines[0];
+    leaver.set_leaving(true);
+    leaver.unlisten(now, 1, true);
+    assert!(!leaver.has_messages(), "what it had not read is not for it any more");
+    network.run(SECOND);
+    assert_eq!(network.hosts[publisher].published.len(), read.len());
+    let now = network.now;
+    assert!(network.hosts[node].engines[0].unsubscribe(now, "a", "g", session));
+    network.run(SECOND);
+    network.hosts[members[0]].engines[0].set_leaving(false);
+    network.hosts[members[1]].reads = true;
+    network.run_until_drained();
+    network.assert_all_published(publisher, 60);
+    sent.retain(|sequence| !read.contains(sequence));
+    let mut others = network.sequences(members[1], "a");
+    others.sort_unstable();
+    assert_eq!((read.len(), others), (3, sent));
 }

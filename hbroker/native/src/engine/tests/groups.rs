@@ -180,7 +180,7 @@ fn what_a_member_leaves_while_its_subtree_is_handed_over_moves_with_another() {
     network.hosts[node].engines[0].revoke("a");
     take_out(&mut network, node, members[0]);
     let now = network.now;
-    assert_eq!(network.hosts[node].engines[0].export_queued(now, "a").len(), 20);
+    assert_eq!(network.hosts[node].engines[0].export_queued(now, "a".into()).len(), 20);
 }
 
 #[test]

@@ -6,20 +6,26 @@ use super::network::{Faults, GRANT, MILLISECOND, Network, SECOND, message};
 use crate::engine::Engine;
 use crate::engine::distribution::MessageId;
 use crate::tables::jurisdiction::Grant;
+use crate::topic::Region;
 use crate::wire::{PublishOut, QueuedRecord, SeenRecord};
 
 type Records = Vec<Vec<u8>>;
 
 /// What `Core` does with its workers at the old owner.
-fn export(network: &mut Network, node: usize, subtree: &str) -> (Records, Records) {
-    let now = network.now;
+fn export<'a>(network: &mut Network, node: usize, region: impl Into<Region<'a>>) -> (Records, Records) {
+    let (now, region) = (network.now, region.into());
     let engines = &mut network.hosts[node].engines;
-    engines.iter_mut().for_each(|engine| engine.refuse_open(now, subtree));
+    engines.iter_mut().for_each(|engine| engine.refuse_open(now, region));
     let open: Vec<MessageId> = engines.iter_mut().flat_map(Engine::open_ids).collect();
-    let queued = engines.iter_mut().flat_map(|engine| engine.export_queued(now, subtree)).collect();
+    let queued = engines.iter_mut().flat_map(|engine| engine.export_queued(now, region)).collect();
     let seen = engines.iter_mut().flat_map(|engine| engine.export_seen(now, &open)).collect();
-    assert!(engines.iter_mut().all(|engine| engine.open_below(subtree) == 0));
+    assert_eq!(open_within(network, node, region), 0);
     (queued, seen)
+}
+
+fn open_within<'a>(network: &mut Network, node: usize, region: impl Into<Region<'a>>) -> usize {
+    let region = region.into();
+    network.hosts[node].engines.iter_mut().map(|engine| engine.open_within(region)).sum()
 }
 
 /// And at the new one. How many records found no session or no room.
@@ -133,8 +139,7 @@ fn an_open_message_is_sent_again_and_taken_for_new() {
     let publisher = network.add_client();
     publish_for(&mut network, publisher, 5, 2);
     network.run(10 * MILLISECOND);
-    let open: usize = network.hosts[old].engines.iter_mut().map(|engine| engine.open_below("b")).sum();
-    assert_eq!(open, 5);
+    assert_eq!(open_within(&mut network, old, "b"), 5);
     network.connect(subscriber, new);
     network.subscribe(subscriber, new, "b/#", 2, false);
     network.cut(old, "b", new);
@@ -267,6 +272,44 @@ fn what_is_open_is_told_with_no_subtree_neither_before_its_own_moves_nor_after()
         network.run_until_drained();
         network.assert_all_published(publisher, 70);
         assert_has_all(&network, subscriber, 70, 2, &format!("the subscriber, {order:?}"));
+    }
+}
+
+/// The old owner has it from another, whose own subtree lies between.
+#[test]
+fn what_lies_in_a_smaller_subtree_that_stays_is_left_as_it_is() {
+    for workers in [1, 3] {
+        let mut network = Network::new(14, Faults::default());
+        let (old, new) = (network.add_node("", workers), network.add_node("elsewhere", 1));
+        let reader = network.add_subscriber(old, "b/mine/read", 2);
+        network.hosts[reader].reads = false;
+        let away = network.add_client();
+        network.hosts[away].engines[0].listen(network.now, 1, "b/#", 2, false);
+        subscribe_persistently(&mut network, away, old, "b/#");
+        network.run(10 * MILLISECOND);
+        leave(&mut network, away, old);
+        let publisher = network.add_client();
+        for topic in ["b/topic", "b/mine/read", "b/mine"].into_iter().flat_map(|topic| [topic; 5]) {
+            network.publish(publisher, &message(topic, b"x", 2));
+        }
+        network.run(10 * MILLISECOND);
+        assert_eq!(network.hosts[publisher].published.len(), 10, "the reader has answered nothing");
+
+        for engine in &mut network.hosts[old].engines {
+            engine.grant("b/mine", GRANT);
+        }
+        network.cut(old, "b", new);
+        let less = ["b/mine".to_owned()];
+        let (queued, _) = export(&mut network, old, Region { subtree: "b", less: &less });
+        assert_eq!(queued.len(), 5);
+        assert_eq!(open_within(&mut network, old, "b"), 5, "none is refused");
+        network.connect(away, old);
+        network.run(10 * MILLISECOND);
+        assert_eq!(network.hosts[away].read.len(), 10);
+        network.hosts[reader].reads = true;
+        network.run_until_drained();
+        network.assert_all_published(publisher, 15);
+        assert_eq!((network.counter(old, "drop.handover"), network.counter(old, "drop.moved")), (0, 5));
     }
 }
 

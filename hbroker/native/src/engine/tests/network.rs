@@ -282,9 +282,11 @@ impl Network {
                 Event::LinkUp(peer) => _ = self.hosts[index].links.insert(peer.session, peer.link),
                 Event::LinkDown(..) => self.hosts[index].downs += 1,
                 Event::Unresolved { topic, .. } => self.resolve(index, &topic),
-                Event::Published { sequence, reason, .. } => {
-                    let before = self.hosts[index].published.insert(sequence, reason);
-                    assert_eq!(before, None, "{sequence} was reported twice");
+                Event::Published { first, count, reason, .. } => {
+                    for sequence in first..first + count {
+                        let before = self.hosts[index].published.insert(sequence, reason);
+                        assert_eq!(before, None, "{sequence} was reported twice");
+                    }
                 }
                 Event::Overflow { .. } => self.hosts[index].overflows += 1,
                 Event::Control { .. } => {}

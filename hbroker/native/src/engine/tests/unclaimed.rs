@@ -1,6 +1,8 @@
 //! What comes in a persistent session before its application asks for it (§6.4).
 
 use super::network::{Faults, Network, SECOND, message};
+use super::sessions::put_away;
+use crate::tables::match_set::Subscriber;
 
 /// A client that is subscribed at a node, with nobody listening yet.
 fn subscribed(seed: u64, persistent: bool) -> (Network, usize, usize) {
@@ -77,4 +79,92 @@ fn in_other_sessions_and_at_qos_0_nothing_waits() {
         assert!(network.hosts[client].read.is_empty());
         assert_eq!(network.counter(client, "drop.unclaimed"), 0);
     }
+}
+
+/// A client that takes one message without an answer, in a session that is kept, subscribed at a node with nobody listening.
+fn subscribed_with_credit_for_one() -> (Network, usize, usize, usize) {
+    let mut network = Network::new(3, Faults::default());
+    let node = network.add_node("", 1);
+    let client = network.add_client_with(|config| {
+        config.persistent = true;
+        config.receive_messages = 1;
+    });
+    network.connect(client, node);
+    let session = network.open_session(client, node, true);
+    network.hosts[node].engines[0].subscribe("#", "", Subscriber::new(session, 2)).expect("there is room");
+    let publisher = network.add_client();
+    (network, node, client, publisher)
+}
+
+#[test]
+fn a_queue_that_nobody_wants_holds_up_the_rest_of_its_session_once() {
+    let (mut network, _, client, publisher) = subscribed_with_credit_for_one();
+    let now = network.now;
+    network.hosts[client].engines[0].listen(now, 1, "b", 2, false);
+    for topic in ["a", "a", "a", "b", "a", "b"] {
+        network.publish(publisher, &message(topic, b"x", 2));
+    }
+    network.run(29 * SECOND);
+    assert!(network.hosts[client].read.is_empty(), "a listener for the first may yet come");
+    network.run(7 * SECOND);
+    assert_eq!(network.sequences(client, "b"), [4, 6]);
+    assert_eq!(network.counter(client, "drop.unclaimed"), 4);
+    // What comes after that has no patience either.
+    network.publish(publisher, &message("a", b"x", 2));
+    network.publish(publisher, &message("b", b"x", 2));
+    network.run(SECOND);
+    assert_eq!(network.sequences(client, "b"), [4, 6, 8]);
+    network.run_until_drained();
+}
+
+#[test]
+fn over_another_link_it_waits_again() {
+    let (mut network, node, client, publisher) = subscribed_with_credit_for_one();
+    network.publish(publisher, &message("a", b"x", 1));
+    network.run(36 * SECOND);
+    assert_eq!(network.counter(client, "drop.unclaimed"), 1);
+    put_away(&mut network, node, client);
+    network.publish(publisher, &message("a", b"y", 1));
+    network.connect(client, node);
+    network.run(20 * SECOND);
+    let now = network.now;
+    network.hosts[client].engines[0].listen(now, 1, "a", 1, false);
+    network.run_until_drained();
+    assert_eq!(network.sequences(client, "a"), [2]);
+}
+
+#[test]
+fn when_a_listener_has_left_it_waits_for_another_again() {
+    let (mut network, _, client, publisher) = subscribed_with_credit_for_one();
+    let now = network.now;
+    network.hosts[client].engines[0].listen(now, 1, "b", 1, false);
+    network.publish(publisher, &message("a", b"x", 1));
+    network.run(36 * SECOND);
+    assert_eq!(network.counter(client, "drop.unclaimed"), 1);
+    let now = network.now;
+    network.hosts[client].engines[0].unlisten(now, 1, false);
+    network.publish(publisher, &message("b", b"y", 1));
+    network.publish(publisher, &message("b", b"z", 1));
+    network.run(20 * SECOND);
+    let now = network.now;
+    network.hosts[client].engines[0].listen(now, 2, "b", 1, false);
+    network.run_until_drained();
+    assert_eq!(network.sequences(client, "b"), [2, 3]);
+}
+
+#[test]
+fn what_may_be_another_members_waits_however_long_its_link_has_waited() {
+    let (mut network, _, client, publisher) = subscribed_with_credit_for_one();
+    network.publish(publisher, &message("a", b"x", 1));
+    network.run(36 * SECOND);
+    assert_eq!(network.counter(client, "drop.unclaimed"), 1);
+    network.hosts[client].engines[0].set_leaving(true);
+    network.publish(publisher, &message("a", b"y", 1));
+    network.run(20 * SECOND);
+    assert_eq!(network.counter(client, "drop.unclaimed"), 1, "it is not acknowledged yet");
+    network.hosts[client].engines[0].set_leaving(false);
+    network.run(16 * SECOND);
+    network.publish(publisher, &message("a", b"z", 1));
+    network.run(SECOND);
+    assert_eq!(network.counter(client, "drop.unclaimed"), 3);
 }

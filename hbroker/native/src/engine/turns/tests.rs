@@ -169,3 +169,32 @@ fn an_address_is_a_host_or_of_ipv6_a_network() {
     assert_eq!(of("[2001:db8::1]:1"), of("[2001:db8::ffff:1]:2"));
     assert_ne!(of("[2001:db8::1]:1"), of("[2001:db8:0:1::1]:1"));
 }
+
+#[test]
+fn answers_to_messages_that_follow_one_another_are_one_event() {
+    let mut events = Events::new(500, 1);
+    let (here, there): (std::sync::Arc<str>, std::sync::Arc<str>) = ("a".into(), "b".into());
+    let mut push = |first, count, topic: &std::sync::Arc<str>, reason| {
+        events.push(Lane::Own, Event::Published { first, count, topic: topic.clone(), reason });
+    };
+    for (first, count) in [(1, 1), (2, 3), (5, 1)] {
+        push(first, count, &here, 0);
+    }
+    push(7, 1, &here, 0);
+    push(8, 1, &here, 9);
+    push(9, 1, &there, 9);
+    push(9, 2, &there, 9);
+    let told: Vec<_> = events
+        .take(10)
+        .into_iter()
+        .map(|event| match event {
+            Event::Published { first, count, topic, reason } => (first, count, topic.to_string(), reason),
+            other => panic!("{other:?}"),
+        })
+        .collect();
+    let expected = [(1, 5, "a", 0), (7, 1, "a", 0), (8, 1, "a", 9), (9, 1, "b", 9), (9, 2, "b", 9)];
+    assert!(
+        told.iter().map(|(first, count, topic, reason)| (*first, *count, &**topic, *reason)).eq(expected)
+    );
+    assert_eq!((events.len(), events.bytes), (0, 0));
+}

@@ -121,7 +121,7 @@ fn agrees_with_a_search_through_all_topics() {
         refused += usize::from(offer == Offer::Refused);
         if random.random_range(0..50) == 0 {
             let expected = store.kept.keys().filter(|topic| topic::is_within(topic, "a")).count();
-            assert_eq!(store.drop_below("a"), expected);
+            assert_eq!(store.drop_within("a".into()), expected);
             assert!(!store.kept.keys().any(|topic| topic::is_within(topic, "a")));
         }
         assert!(store.bytes() <= 4_000 && store.waiting.len() <= MAX_WAITING);
@@ -135,6 +135,26 @@ fn agrees_with_a_search_through_all_topics() {
         matched += got.len();
     }
     assert!(refused > 100 && matched > 10_000, "{refused} {matched}");
+}
+
+#[test]
+fn what_is_no_part_of_a_region_stays() {
+    let mut store = RetainedStore::new(10_000);
+    for topic in ["a", "a/b", "a/b/c", "a/bc", "d"] {
+        assert_eq!(store.offer(whole(topic, b"x", 1)), Offer::Kept);
+    }
+    assert_eq!(store.offer(part("a/b/large", b"x", 2, 0, 2)), Offer::Incomplete);
+    let less = ["a/b".to_owned()];
+    let region = Region { subtree: "a", less: &less };
+    let topics = |region| store.within(region).map(|(topic, _)| topic).collect::<Vec<_>>();
+    assert_eq!((topics(region), topics("a/b".into())), (vec!["a", "a/bc"], vec!["a/b", "a/b/c"]));
+    assert_eq!(store.drop_within(region), 2);
+    assert_eq!(store.offer(part("a/b/large", b"x", 2, 1, 2)), Offer::Kept, "its first part is still there");
+    assert_eq!(
+        store.kept.keys().map(|topic| &**topic).collect::<Vec<_>>(),
+        ["a/b", "a/b/c", "a/b/large", "d"]
+    );
+    assert_eq!(store.bytes(), real_cost(&store));
 }
 
 #[test]

@@ -1,21 +1,16 @@
 //! The nodes of the trie: from a filter's text to its node, and back.
 
-use super::{Child, HASH, NONE, Node, PLAIN, PLUS, ROOT, SubscriptionTrie};
+use smallvec::SmallVec;
+
+use super::{NONE, Node, ROOT, SubscriptionTrie};
 use crate::tables::few::Few;
-use crate::topic;
 
 impl SubscriptionTrie {
     pub(super) fn find_node(&self, filter: &str) -> Option<u32> {
-        if !topic::has_wildcards(filter) {
-            return self.step(PLAIN, filter);
-        }
         filter.split('/').try_fold(ROOT, |node, level| self.step(node, level))
     }
 
     pub(super) fn make_node(&mut self, filter: &str) -> u32 {
-        if !topic::has_wildcards(filter) {
-            return self.make_child(PLAIN, filter);
-        }
         filter.split('/').fold(ROOT, |node, level| self.make_child(node, level))
     }
 
@@ -30,31 +25,28 @@ impl SubscriptionTrie {
         match level {
             "+" => Some(self.nodes[node].plus).filter(|&child| child != NONE),
             "#" => Some(self.nodes[node].hash).filter(|&child| child != NONE),
-            _ => self.child(node, self.names.hash(level), level),
+            _ => self.child(node, self.keyed.hash_bytes(level.as_bytes()), level.as_bytes()),
         }
     }
 
-    pub(super) fn child(&self, parent: u32, name_hash: u64, name: &str) -> Option<u32> {
-        let is_it = |child: &Child| child.parent == parent && self.names.is(child.name, name);
-        let child = self.children.find(child_hash(parent, name_hash), is_it);
-        child.map(|child| child.node)
+    pub(super) fn child(&self, parent: u32, name_hash: u64, name: &[u8]) -> Option<u32> {
+        let is_it = |child: u32| {
+            let child = &self.nodes[child];
+            child.parent == parent && child.name[..] == *name
+        };
+        self.children.find(child_hash(parent, name_hash), is_it)
     }
 
     fn add_child(&mut self, parent: u32, level: &str) -> u32 {
-        let name = match level {
-            "+" => PLUS,
-            "#" => HASH,
-            _ => self.names.acquire(level),
-        };
+        let name = SmallVec::from_slice(level.as_bytes());
         let node = self.nodes.insert(Node { parent, name, ..Node::default() });
-        match name {
-            PLUS => self.nodes[parent].plus = node,
-            HASH => self.nodes[parent].hash = node,
+        match level {
+            "+" => self.nodes[parent].plus = node,
+            "#" => self.nodes[parent].hash = node,
             _ => {
                 self.nodes[parent].children += 1;
-                let child = Child { parent, name, node };
-                let hash_of = |child: &Child| child_hash(child.parent, self.names.hash_of(child.name));
-                self.children.insert_unique(hash_of(&child), child, hash_of);
+                let name_hash = self.keyed.hash_bytes(level.as_bytes());
+                self.children.insert(child_hash(parent, name_hash), node);
             }
         }
         node
@@ -62,18 +54,14 @@ impl SubscriptionTrie {
 
     /// Removes a node that serves nothing any more, and then those above it that served it alone.
     pub(super) fn prune(&mut self, mut node: u32) {
-        while node != ROOT && node != PLAIN && self.nodes[node].is_bare() {
+        while node != ROOT && self.nodes[node].is_bare() {
             let Node { parent, name, .. } = self.nodes.take(node);
-            match name {
-                PLUS => self.nodes[parent].plus = NONE,
-                HASH => self.nodes[parent].hash = NONE,
+            match &name[..] {
+                b"+" => self.nodes[parent].plus = NONE,
+                b"#" => self.nodes[parent].hash = NONE,
                 _ => {
                     self.nodes[parent].children -= 1;
-                    let hash = child_hash(parent, self.names.hash_of(name));
-                    if let Ok(entry) = self.children.find_entry(hash, |child| child.node == node) {
-                        entry.remove();
-                    }
-                    self.names.release(name);
+                    self.children.remove(child_hash(parent, self.keyed.hash_bytes(&name)), node);
                 }
             }
             node = parent;
@@ -83,12 +71,8 @@ impl SubscriptionTrie {
     /// The filter that a node stands for.
     pub(super) fn filter_of(&self, mut node: u32) -> String {
         let mut levels = Vec::new();
-        while node != ROOT && node != PLAIN {
-            levels.push(match self.nodes[node].name {
-                PLUS => "+",
-                HASH => "#",
-                name => self.names.text(name),
-            });
+        while node != ROOT {
+            levels.push(str::from_utf8(&self.nodes[node].name).expect("it was a string when it came"));
             node = self.nodes[node].parent;
         }
         levels.reverse();
@@ -98,12 +82,20 @@ impl SubscriptionTrie {
 
 impl Default for Node {
     fn default() -> Self {
-        Self { parent: NONE, name: NONE, plus: NONE, hash: NONE, children: 0, subscriptions: Few::None }
+        Self {
+            parent: NONE,
+            plus: NONE,
+            hash: NONE,
+            children: 0,
+            subscriptions: Few::None,
+            name: SmallVec::new(),
+        }
     }
 }
 
 impl Node {
-    fn is_bare(&self) -> bool {
+    /// Whether nothing hangs here.
+    pub(super) fn is_bare(&self) -> bool {
         self.children == 0
             && self.plus == NONE
             && self.hash == NONE

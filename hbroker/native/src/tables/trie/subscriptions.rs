@@ -1,13 +1,15 @@
-//! Subscriptions, at their node and at their session.
+//! Subscriptions, at their filter and at their session.
 
+use std::borrow::Cow;
 use std::hash::BuildHasher;
 
 use rustc_hash::FxBuildHasher;
 
-use super::{Filter, Session, Subscription, SubscriptionTrie};
+use super::{Filter, Options, Place, Session, Subscription, SubscriptionTrie};
 use crate::link_id::SessionKey;
-use crate::tables::few::Few;
+use crate::tables::few::{Crowds, Few};
 use crate::tables::groups::OWN;
+use crate::topic;
 
 impl SubscriptionTrie {
     /// The slot of a session: for its own subscriptions, or as a member of a group.
@@ -48,37 +50,98 @@ impl SubscriptionTrie {
         let groups = self.memberships.range((id, 0)..=(id, OWN)).map(|&(_, group)| group);
         groups.chain([OWN]).filter_map(|group| self.find_session(id, group)).collect()
     }
-    /// Where among the node's subscriptions the session's is. Searched for in the shorter of the two lists.
-    pub(super) fn position(&self, node: u32, session: u32) -> Option<u32> {
-        let (subscriptions, filters) = (self.subscriptions(node), self.filters(session));
-        if subscriptions.len() <= filters.len() {
-            subscriptions.iter().position(|each| each.session == session).map(|position| position as u32)
+
+    /// Where a filter is.
+    pub(super) fn find(&self, filter: &str) -> Option<Place> {
+        if topic::has_wildcards(filter) {
+            self.find_node(filter).map(Place::Node)
         } else {
-            filters.iter().find(|filter| filter.node == node).map(|filter| filter.position)
+            self.plain.find(filter).map(Place::Plain)
         }
     }
 
-    /// Removes the subscription at this position of a node, and what existed only for it.
-    pub(super) fn detach(&mut self, node: u32, position: u32) {
-        let Some(gone) = self.nodes[node].subscriptions.swap_remove(position, &mut self.crowds) else {
+    /// Where a filter is from now on.
+    pub(super) fn make(&mut self, filter: &str) -> Place {
+        if topic::has_wildcards(filter) {
+            Place::Node(self.make_node(filter))
+        } else {
+            Place::Plain(self.plain.make(filter))
+        }
+    }
+
+    /// The filter that is there.
+    pub(super) fn text(&self, place: Place) -> Cow<'_, str> {
+        match place {
+            Place::Plain(filter) => self.plain.text(filter).into(),
+            Place::Node(node) => self.filter_of(node).into(),
+        }
+    }
+
+    /// Where among a filter's subscriptions the session's is. Searched for in the shorter of the two lists.
+    pub(super) fn position(&self, place: Place, session: u32) -> Option<u32> {
+        let (subscriptions, filters) = (self.subscriptions(place), self.filters(session));
+        if subscriptions.len() <= filters.len() {
+            subscriptions.iter().position(|each| each.session == session).map(|position| position as u32)
+        } else {
+            filters.iter().find(|filter| filter.place == place).map(|filter| filter.position)
+        }
+    }
+
+    /// Adds a subscription that is not there yet.
+    pub(super) fn attach(&mut self, place: Place, session: u32, options: Options) {
+        let filter = Filter { place, position: self.subscriptions(place).len() as u32 };
+        let Session { id, group, .. } = self.sessions[session];
+        let position = self.filters(session).len() as u32;
+        let subscription = Subscription { id, session, position, options, is_member: group != OWN };
+        self.sessions[session].filters.push(filter, &mut self.session_crowds);
+        let (list, crowds) = self.list_mut(place);
+        list.push(subscription, crowds);
+        self.len += 1;
+    }
+
+    /// Removes the subscription at this position of a filter, and what existed only for it.
+    pub(super) fn detach(&mut self, place: Place, position: u32) {
+        let (list, crowds) = self.list_mut(place);
+        let Some(gone) = list.swap_remove(position, crowds) else {
             return;
         };
-        if let Some(&moved) = self.subscriptions(node).get(position as usize) {
+        if let Some(&moved) = self.subscriptions(place).get(position as usize) {
             self.filters_mut(moved.session)[moved.position as usize].position = position;
         }
         self.sessions[gone.session].filters.swap_remove(gone.position, &mut self.session_crowds);
         if let Some(&moved) = self.filters(gone.session).get(gone.position as usize) {
-            self.subscriptions_mut(moved.node)[moved.position as usize].position = gone.position;
+            self.subscriptions_mut(moved.place)[moved.position as usize].position = gone.position;
         }
         if self.filters(gone.session).is_empty() {
             self.drop_session(gone.session);
         }
-        self.prune(node);
+        match place {
+            Place::Plain(filter) if self.subscriptions(place).is_empty() => self.plain.remove(filter),
+            Place::Plain(_) => {}
+            Place::Node(node) => self.prune(node),
+        }
         self.len -= 1;
     }
 
-    pub(super) fn subscriptions(&self, node: u32) -> &[Subscription] {
-        self.nodes[node].subscriptions.as_slice(&self.crowds)
+    pub(super) fn subscriptions(&self, place: Place) -> &[Subscription] {
+        let list = match place {
+            Place::Plain(filter) => &self.plain[filter].subscriptions,
+            Place::Node(node) => &self.nodes[node].subscriptions,
+        };
+        list.as_slice(&self.crowds)
+    }
+
+    pub(super) fn subscriptions_mut(&mut self, place: Place) -> &mut [Subscription] {
+        let (list, crowds) = self.list_mut(place);
+        list.as_mut_slice(crowds)
+    }
+
+    fn list_mut(&mut self, place: Place) -> (&mut Few<Subscription>, &mut Crowds<Subscription>) {
+        let list = match place {
+            Place::Plain(filter) => &mut self.plain[filter].subscriptions,
+            Place::Node(node) => &mut self.nodes[node].subscriptions,
+        };
+        (list, &mut self.crowds)
     }
 
     pub(super) fn filters(&self, session: u32) -> &[Filter] {
@@ -87,10 +150,6 @@ impl SubscriptionTrie {
 
     fn filters_mut(&mut self, session: u32) -> &mut [Filter] {
         self.sessions[session].filters.as_mut_slice(&mut self.session_crowds)
-    }
-
-    pub(super) fn subscriptions_mut(&mut self, node: u32) -> &mut [Subscription] {
-        self.nodes[node].subscriptions.as_mut_slice(&mut self.crowds)
     }
 }
 

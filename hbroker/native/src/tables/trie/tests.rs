@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
 
+use super::plain::PlainFilter;
 use super::*;
 use crate::topic;
 
@@ -148,11 +149,8 @@ fn removal_frees_everything() {
             trie.remove_session(SessionKey(session));
         }
     }
-    assert_eq!((trie.len(), trie.sessions(), trie.nodes.len()), (1, 1, 3));
-    assert_eq!(
-        (trie.children.len(), trie.names.len(), trie.crowds.len() + trie.session_crowds.len()),
-        (1, 1, 0)
-    );
+    assert_eq!((trie.len(), trie.sessions(), trie.plain.len(), trie.nodes.len()), (1, 1, 1, 1));
+    assert!(trie.children.is_empty() && trie.crowds.len() + trie.session_crowds.len() == 0);
     assert_eq!((trie.groups.len(), trie.memberships.len()), (0, 0));
     assert!(trie.nodes.end() < 500, "slots are used again");
 }
@@ -191,12 +189,12 @@ fn takes_the_deepest_filter_and_topic_there_can_be() {
     for session in 1..=3 {
         assert_eq!(trie.remove_session(SessionKey(session)), 1);
     }
-    assert_eq!(trie.nodes.len(), 2);
+    assert_eq!((trie.nodes.len(), trie.plain.len()), (1, 0));
 }
 
 #[test]
 fn a_node_is_small() {
-    assert_eq!((size_of::<Node>(), size_of::<Session>()), (32, 24));
+    assert_eq!((size_of::<Node>(), size_of::<PlainFilter>(), size_of::<Session>()), (64, 64, 24));
 }
 
 #[test]
@@ -220,25 +218,30 @@ fn a_session_in_a_group_is_found_for_itself_and_for_the_group() {
 
 #[test]
 fn what_a_crowd_needed_is_given_back_while_some_stay() {
+    given_back(|session, random| format!("f/{session}/+/{}", random_filter(random)));
+    given_back(|session, random| format!("f/{session}/{}", random_topic(random)));
+}
+
+fn given_back(draw: impl Fn(u64, &mut SmallRng) -> String) {
     let mut random = SmallRng::seed_from_u64(6);
     let mut trie = SubscriptionTrie::new(7);
     let mut stay = BTreeMap::new();
     for session in 0..20_000_u64 {
-        let (filter, group) =
-            (format!("f/{session}/+/{}", random_filter(&mut random)), GROUPS[session as usize % 5]);
+        let (filter, group) = (draw(session, &mut random), GROUPS[session as usize % 5]);
         trie.insert(&filter, group, subscriber(session, (session % 3) as u8));
         if session % 10 == 0 {
             stay.insert(session, (filter, group));
         }
     }
-    let most = trie.nodes.end();
+    let slots = |trie: &SubscriptionTrie| trie.nodes.end() + trie.plain.end();
+    let most = slots(&trie);
     for session in (0..20_000).filter(|session| !stay.contains_key(session)) {
         assert_eq!(trie.remove_session(SessionKey(session)), 1);
     }
     assert!(
-        trie.nodes.end() < most / 4 && trie.sessions.end() <= FEW_SLOTS,
+        slots(&trie) <= (most / 4).max(FEW_SLOTS) && trie.sessions.end() <= FEW_SLOTS,
         "{} of {most}",
-        trie.nodes.end()
+        slots(&trie)
     );
     assert_eq!(trie.len(), stay.len());
     let mut kept = BTreeMap::new();

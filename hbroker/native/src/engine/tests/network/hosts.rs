@@ -58,6 +58,7 @@ pub fn config(node: bool, seed: u64) -> Config {
         max_message_bytes: 1 << 28,
         reassembly_bytes: 1 << 29,
         persistent: false,
+        named: false,
         hold: false,
         receive_messages: 4_096,
         receive_bytes: 8 << 20,

@@ -1,0 +1,81 @@
+//! A client's listeners: who in its application wants what.
+//!
+//! A message is for all whose filters match its topic; one that was retained is for the listener in whose name it was asked for, where
+//! that is one of this run's.
+
+use crate::link_id::SessionKey;
+use crate::tables::match_set::{MatchSet, Subscriber};
+use crate::tables::trie::SubscriptionTrie;
+
+/// See the module. Of many clients most are idle or only publish: without a listener this is small.
+pub struct Listeners {
+    seed: u64,
+    known: Option<Box<Known>>,
+}
+
+struct Known {
+    filters: SubscriptionTrie,
+    /// The lowest and the highest id that a listener of this run has had.
+    ids: (u64, u64),
+    matches: MatchSet,
+    /// Whose matches these are; empty: nobody's any more. Messages of one topic often follow one another.
+    matched: String,
+}
+
+impl Listeners {
+    /// None. `seed`: random and secret.
+    pub fn new(seed: u64) -> Self {
+        Self { seed, known: None }
+    }
+
+    pub fn add(&mut self, listener: Subscriber, filter: &str) {
+        let SessionKey(id) = listener.session;
+        let known = self.known.get_or_insert_with(|| {
+            Box::new(Known {
+                filters: SubscriptionTrie::new(self.seed),
+                ids: (id, id),
+                matches: MatchSet::default(),
+                matched: String::new(),
+            })
+        });
+        known.filters.insert(filter, "", listener);
+        known.ids = (known.ids.0.min(id), known.ids.1.max(id));
+        known.matched.clear();
+    }
+
+    pub fn remove(&mut self, listener: u64) {
+        if let Some(known) = &mut self.known {
+            known.filters.remove_session(SessionKey(listener));
+            known.matched.clear();
+        }
+    }
+
+    /// Looks for those that match a topic.
+    pub fn find(&mut self, topic: &str) -> &[Subscriber] {
+        if let Some(known) = &mut self.known
+            && (topic.is_empty() || known.matched != topic)
+        {
+            known.filters.collect_matches(topic, &mut known.matches);
+            known.matched.clear();
+            known.matched.push_str(topic);
+        }
+        self.found()
+    }
+
+    /// Of those that match the topic that was looked for last those that are to get a message.
+    pub fn wanting(&self, retained_for: Option<u64>) -> impl Iterator<Item = &Subscriber> {
+        let asker = self.asker(retained_for);
+        let is_meant = move |listener: &&Subscriber| asker.is_none_or(|asker| listener.session.0 == asker);
+        self.found().iter().filter(is_meant)
+    }
+
+    /// The listener of this run that a message was retained for, whether or not that is still there.
+    pub fn asker(&self, retained_for: Option<u64>) -> Option<u64> {
+        let (lowest, highest) = self.known.as_ref()?.ids;
+        retained_for.filter(|&listener| listener > 0 && (lowest..=highest).contains(&listener))
+    }
+
+    fn found(&self) -> &[Subscriber] {
+        self.known.as_ref().map_or(&[], |known| known.matches.subscribers())
+    }
+}

@@ -1,0 +1,74 @@
+//! `Endpoint`: a core on threads, with sockets.
+
+use pyo3::exceptions::PyOSError;
+use pyo3::prelude::*;
+
+use super::config::Config;
+use super::core::Core;
+use super::{Address, NativeError, address_in, address_out, duration};
+use crate::core;
+
+#[pyclass(module = "hbroker._native", extends = Core, frozen)]
+pub struct Endpoint;
+
+#[pymethods]
+impl Endpoint {
+    #[new]
+    #[pyo3(signature = (config, listen, workers = 1))]
+    fn new(
+        py: Python<'_>,
+        config: &Config,
+        listen: Address,
+        workers: u8,
+    ) -> PyResult<PyClassInitializer<Self>> {
+        if workers == 0 || (workers > 1 && !config.0.node) {
+            return Err(NativeError::new_err("a client has one worker, a node one or more"));
+        }
+        let listen = address_in(&listen)?;
+        let config = config.0.clone();
+        let core =
+            py.detach(|| core::Core::on_threads(config, listen, workers)).map_err(PyOSError::new_err)?;
+        Ok(PyClassInitializer::from(Core { core }).add_subclass(Self))
+    }
+
+    #[getter]
+    fn address(self_: PyRef<'_, Self>) -> Address {
+        address_out(endpoint(&self_).address())
+    }
+
+    fn fileno(self_: PyRef<'_, Self>) -> i32 {
+        endpoint(&self_).fileno()
+    }
+
+    #[getter]
+    fn fault(self_: PyRef<'_, Self>) -> Option<String> {
+        endpoint(&self_).fault()
+    }
+
+    fn wait(self_: PyRef<'_, Self>, py: Python<'_>, timeout_s: f64) -> PyResult<bool> {
+        let timeout = duration(timeout_s)?;
+        let core = &self_.as_super().core;
+        Ok(py.detach(|| core.endpoint().is_some_and(|endpoint| endpoint.wait(timeout))))
+    }
+
+    fn gather(self_: PyRef<'_, Self>, py: Python<'_>, gathers: bool) {
+        let core = &self_.as_super().core;
+        py.detach(|| core.endpoint().map(|endpoint| endpoint.gather(gathers)));
+    }
+
+    fn drain(self_: PyRef<'_, Self>, py: Python<'_>, timeout_s: f64) -> PyResult<bool> {
+        let timeout = duration(timeout_s)?;
+        let core = &self_.as_super().core;
+        Ok(py.detach(|| core.endpoint().is_some_and(|endpoint| endpoint.drain(timeout))))
+    }
+
+    fn shutdown(self_: PyRef<'_, Self>, py: Python<'_>) {
+        let core = &self_.as_super().core;
+        py.detach(|| core.endpoint().map(crate::endpoint::Endpoint::shutdown));
+    }
+}
+
+/// The threads of a core that has them.
+fn endpoint<'a>(self_: &'a PyRef<'_, Endpoint>) -> &'a crate::endpoint::Endpoint<crate::engine::Engine> {
+    self_.as_super().core.endpoint().expect("an Endpoint is made with threads")
+}

@@ -1,0 +1,49 @@
+//! `Engine`: a core in virtual time.
+
+use pyo3::prelude::*;
+use pyo3::types::PyBytes;
+
+use super::config::Config;
+use super::core::Core;
+use super::{Address, address_in, address_out};
+use crate::core::{self, Datagrams};
+
+#[pyclass(module = "hbroker._native", extends = Core, frozen)]
+pub struct Engine;
+
+#[pymethods]
+impl Engine {
+    #[new]
+    fn new(config: &Config) -> PyClassInitializer<Self> {
+        let core = core::Core::in_virtual_time(config.0.clone());
+        PyClassInitializer::from(Core { core }).add_subclass(Self)
+    }
+
+    fn handle_datagram(self_: PyRef<'_, Self>, now: u64, source: Address, datagram: &[u8]) -> PyResult<()> {
+        let source = address_in(&source)?;
+        self_.as_super().core.at(Some(now), |engine, now| engine.handle_datagram(now, source, datagram));
+        Ok(())
+    }
+
+    fn handle_timeout(self_: PyRef<'_, Self>, now: u64) {
+        self_.as_super().core.at(Some(now), |engine, now| engine.handle_timeout(now));
+    }
+
+    fn poll_transmit<'py>(self_: PyRef<'py, Self>, py: Python<'py>) -> Vec<(Address, Bound<'py, PyBytes>)> {
+        let mut datagrams = Datagrams::default();
+        self_.as_super().core.at(None, |engine, now| {
+            engine.poll_transmit(now, &mut datagrams);
+            engine.note_departure(|| now);
+        });
+        let out = |(address, bytes): (_, Vec<u8>)| (address_out(address), PyBytes::new(py, &bytes));
+        datagrams.sent.into_iter().map(out).collect()
+    }
+
+    fn poll_timeout(self_: PyRef<'_, Self>) -> Option<u64> {
+        self_.as_super().core.at(None, |engine, _| engine.poll_timeout()).flatten()
+    }
+
+    fn owns(self_: PyRef<'_, Self>, now: u64, topic: &str) -> bool {
+        self_.as_super().core.at(None, |engine, _| engine.owns(now, topic)).unwrap_or(false)
+    }
+}

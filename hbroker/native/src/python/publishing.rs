@@ -1,0 +1,131 @@
+//! `publish` and `publish_many`: what a caller says of messages, and how these get into the core.
+
+use bytes::Bytes;
+use pyo3::exceptions::PyTypeError;
+use pyo3::prelude::*;
+use pyo3::pybacked::{PyBackedBytes, PyBackedStr};
+use pyo3::types::{PyBytes, PyDict, PyString};
+
+use super::NativeError;
+use crate::core::Core;
+use crate::engine::Unpublishable;
+use crate::wire::PublishOut;
+
+/// What is said of messages besides topic and payload: `CoreProperties` of `hbroker/properties.py`, QoS and the retain flag.
+#[derive(Default)]
+pub struct Said {
+    qos: u8,
+    retain: bool,
+    published_at_us: u64,
+    expiry_s: Option<u32>,
+    ack_queued: bool,
+    content_type: Option<PyBackedStr>,
+    payload_format: Option<i32>,
+    response_topic: Option<PyBackedStr>,
+    correlation_data: Vec<u8>,
+    user_properties: Vec<(String, String)>,
+}
+
+impl Said {
+    /// # Errors
+    /// There is no such property, or it cannot have this value.
+    pub fn of(qos: u8, retain: bool, properties: Option<&Bound<'_, PyDict>>) -> PyResult<Self> {
+        let mut said = Self { qos, retain, ..Self::default() };
+        for (name, value) in properties.into_iter().flatten() {
+            let name = name.cast::<PyString>()?;
+            match name.to_str()? {
+                "published_at_us" => said.published_at_us = value.extract()?,
+                "expiry_s" => said.expiry_s = value.extract()?,
+                "ack_queued" => said.ack_queued = value.extract()?,
+                "content_type" => said.content_type = Some(value.extract()?),
+                "payload_format" => said.payload_format = value.extract()?,
+                "response_topic" => said.response_topic = Some(value.extract()?),
+                "correlation_data" => said.correlation_data = value.extract()?,
+                "user_properties" => said.user_properties = value.extract()?,
+                unknown => {
+                    return Err(PyTypeError::new_err(format!("a message has no property {unknown:?}")));
+                }
+            }
+        }
+        Ok(said)
+    }
+
+    #[inline]
+    fn message<'a>(&'a self, topic: &'a str, payload: &'a [u8]) -> PublishOut<'a> {
+        PublishOut {
+            topic,
+            payload,
+            qos: self.qos,
+            retain: self.retain,
+            ack_queued: self.ack_queued,
+            published_at_us: self.published_at_us,
+            expiry_s: self.expiry_s,
+            content_type: self.content_type.as_deref().unwrap_or_default(),
+            payload_format: self.payload_format,
+            response_topic: self.response_topic.as_deref().unwrap_or_default(),
+            correlation_data: &self.correlation_data,
+            user_properties: &self.user_properties,
+            ..PublishOut::default()
+        }
+    }
+}
+
+/// As `_Core.publish` of the stub says.
+pub fn publish(
+    py: Python<'_>,
+    core: &Core,
+    topic: &str,
+    payload: Bound<'_, PyBytes>,
+    said: &Said,
+) -> PyResult<Option<u64>> {
+    let message = said.message(topic, payload.as_bytes());
+    // Of a large payload nothing is copied: the object is kept until its last part is made.
+    let mut shared = Some(PyBackedBytes::from(payload.clone()));
+    let mut share = || Bytes::from_owner(shared.take().expect("it is shared once"));
+    let published = py.detach(|| core.on(0, |engine, now| engine.publish(now, &message, &mut share)));
+    published.map_err(|why| unpublishable(why, &message))
+}
+
+/// As `_Core.publish_many` of the stub says.
+pub fn publish_many(
+    py: Python<'_>,
+    core: &Core,
+    messages: Vec<(PyBackedStr, Bound<'_, PyBytes>)>,
+    said: &Said,
+) -> PyResult<Vec<u64>> {
+    let messages = messages.into_iter().map(|(topic, payload)| {
+        (topic, PyBackedBytes::from(payload.clone()), Some(PyBackedBytes::from(payload)))
+    });
+    // What is left of them is dropped where Python's lock is held.
+    let mut messages: Vec<_> = messages.collect();
+    let mut sequences = Vec::with_capacity(messages.len());
+    let ended = py.detach(|| {
+        core.on(0, |engine, now| {
+            for (topic, payload, shared) in &mut messages {
+                let message = said.message(topic, payload);
+                let share = || Bytes::from_owner(shared.take().expect("it is shared once"));
+                match engine.publish(now, &message, share) {
+                    Ok(Some(sequence)) => sequences.push(sequence),
+                    Ok(None) => return Ok(()),
+                    Err(why) => return Err(unpublishable(why, &message)),
+                }
+            }
+            Ok(())
+        })
+    });
+    match ended {
+        Err(error) if sequences.is_empty() => Err(error),
+        _ => Ok(sequences),
+    }
+}
+
+fn unpublishable(why: Unpublishable, message: &PublishOut<'_>) -> PyErr {
+    NativeError::new_err(match why {
+        Unpublishable::InvalidTopic => format!("{:?} is not a valid topic", message.topic),
+        Unpublishable::InvalidQos => format!("QoS {} is none of 0, 1 and 2", message.qos),
+        Unpublishable::TooLarge => {
+            format!("a message with a payload of {} bytes is too large", message.payload.len())
+        }
+        Unpublishable::NotOwned => format!("this node does not own {:?}", message.topic),
+    })
+}

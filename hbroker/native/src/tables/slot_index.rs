@@ -1,0 +1,206 @@
+//! From a hash to a slot of an arena, by buckets of which each is one line of a processor's cache.
+//!
+//! A look-up among millions waits for memory, and for little else: here for the one line, and then for the slot. (hashbrown's tables ask
+//! for two lines before that.) Half of each hash is kept, so that hardly a slot is looked at in vain, and none when the index grows.
+//! An entry whose bucket is full lies in the next that is not. Where strangers choose what is hashed, the hash must be keyed.
+
+/// Entries of a bucket.
+const ROOM: usize = 8;
+/// So many on average make the index grow.
+const FULL: usize = 6;
+
+/// Slots by the hash of what is in them.
+#[derive(Default)]
+pub struct SlotIndex {
+    buckets: Vec<Bucket>,
+    len: usize,
+}
+
+/// The first entries are in use.
+#[derive(Clone, Default)]
+#[repr(align(64))]
+struct Bucket {
+    /// 0: no entry.
+    marks: [u32; ROOM],
+    slots: [u32; ROOM],
+}
+
+impl SlotIndex {
+    /// The slot of this hash of which `is_it` is true.
+    pub fn find(&self, hash: u64, is_it: impl Fn(u32) -> bool) -> Option<u32> {
+        let mark = mark_of(hash);
+        let mut home = self.home(mark);
+        loop {
+            let bucket = self.buckets.get(home)?;
+            let mut candidates = bucket.marked(mark);
+            while candidates != 0 {
+                let slot = bucket.slots[candidates.trailing_zeros() as usize / 8];
+                if is_it(slot) {
+                    return Some(slot);
+                }
+                candidates &= candidates - 1;
+            }
+            if !bucket.is_full() {
+                return None;
+            }
+            home = self.next(home);
+        }
+    }
+
+    /// Adds a slot that is not there.
+    pub fn insert(&mut self, hash: u64, slot: u32) {
+        if self.len == FULL * self.buckets.len() {
+            self.grow();
+        }
+        self.len += 1;
+        self.put(mark_of(hash), slot);
+    }
+
+    /// Removes a slot that is there, under the same hash.
+    pub fn remove(&mut self, hash: u64, slot: u32) {
+        let mut home = self.home(mark_of(hash));
+        let mut was_full = loop {
+            let bucket = &mut self.buckets[home];
+            let was_full = bucket.is_full();
+            if bucket.remove(slot) {
+                break was_full;
+            }
+            assert!(was_full, "only what is there is removed");
+            home = self.next(home);
+        };
+        self.len -= 1;
+        // Those for which there was no room lie behind.
+        while was_full {
+            home = self.next(home);
+            let moved = std::mem::take(&mut self.buckets[home]);
+            was_full = moved.is_full();
+            moved.entries().for_each(|(mark, slot)| self.put(mark, slot));
+        }
+    }
+
+    /// Whether there is no slot.
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    fn put(&mut self, mark: u32, slot: u32) {
+        let mut home = self.home(mark);
+        while self.buckets[home].is_full() {
+            home = self.next(home);
+        }
+        self.buckets[home].push(mark, slot);
+    }
+
+    fn grow(&mut self) {
+        let buckets = vec![Bucket::default(); (2 * self.buckets.len()).max(1)];
+        for bucket in std::mem::replace(&mut self.buckets, buckets) {
+            bucket.entries().for_each(|(mark, slot)| self.put(mark, slot));
+        }
+    }
+
+    /// The first bucket for a mark, in the order of the marks: so growing goes through memory from one end to the other.
+    fn home(&self, mark: u32) -> usize {
+        ((u64::from(mark) * self.buckets.len() as u64) >> 32) as usize
+    }
+
+    fn next(&self, home: usize) -> usize {
+        if home + 1 == self.buckets.len() { 0 } else { home + 1 }
+    }
+}
+
+impl Bucket {
+    /// A byte for each entry, which is 1 where it has this mark. All are compared at once, without a branch.
+    fn marked(&self, mark: u32) -> u64 {
+        u64::from_le_bytes(self.marks.map(|each| u8::from(each == mark)))
+    }
+
+    fn is_full(&self) -> bool {
+        self.marks[ROOM - 1] != 0
+    }
+
+    fn entries(&self) -> impl Iterator<Item = (u32, u32)> {
+        let used = self.marks.iter().take_while(|&&mark| mark != 0);
+        used.copied().zip(self.slots)
+    }
+
+    fn push(&mut self, mark: u32, slot: u32) {
+        let end = self.entries().count();
+        (self.marks[end], self.slots[end]) = (mark, slot);
+    }
+
+    fn remove(&mut self, slot: u32) -> bool {
+        let end = self.entries().count();
+        let Some(at) = self.slots[..end].iter().position(|&each| each == slot) else {
+            return false;
+        };
+        self.marks.swap(at, end - 1);
+        self.slots.swap(at, end - 1);
+        self.marks[end - 1] = 0;
+        true
+    }
+}
+
+/// Half of a hash, and not 0.
+fn mark_of(hash: u64) -> u32 {
+    (hash >> 32) as u32 | 1
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use rand::rngs::SmallRng;
+    use rand::{Rng, SeedableRng};
+
+    use super::*;
+
+    /// Inserts, removes and finds slots whose hashes `draw` makes; the expectation is a map.
+    fn agrees_with_a_map(draw: impl Fn(&mut SmallRng) -> u64) {
+        let mut random = SmallRng::seed_from_u64(1);
+        let (mut index, mut model) = (SlotIndex::default(), BTreeMap::<u32, u64>::new());
+        for step in 0..40_000 {
+            let (slot, hash) = (random.random_range(0..2_000), draw(&mut random));
+            let grows = step % 20_000 < 10_000;
+            match model.get(&slot) {
+                None if grows => {
+                    index.insert(hash, slot);
+                    model.insert(slot, hash);
+                }
+                Some(&hash) if !grows => {
+                    index.remove(hash, slot);
+                    model.remove(&slot);
+                }
+                found => {
+                    let hash = found.copied().unwrap_or(hash);
+                    assert_eq!(index.find(hash, |each| each == slot), found.map(|_| slot));
+                }
+            }
+            assert_eq!(index.len, model.len());
+        }
+        for (&slot, &hash) in &model {
+            assert_eq!(index.find(hash, |each| each == slot), Some(slot));
+        }
+        assert_eq!(index.buckets.iter().map(|bucket| bucket.entries().count()).sum::<usize>(), model.len());
+    }
+
+    #[test]
+    fn finds_what_is_there() {
+        agrees_with_a_map(|random| random.random());
+    }
+
+    #[test]
+    fn finds_what_lies_behind_full_buckets() {
+        // The last bucket, and those after it, from the first on.
+        agrees_with_a_map(|random| u64::MAX << random.random_range(30..45));
+    }
+
+    #[test]
+    fn is_empty_before_and_after() {
+        let mut index = SlotIndex::default();
+        assert!(index.is_empty() && index.find(1, |_| true).is_none());
+        index.insert(1, 5);
+        assert!(!index.is_empty() && index.find(2, |_| true) == Some(5), "one mark for both");
+        index.remove(1, 5);
+        assert!(index.is_empty() && index.find(1, |_| true).is_none());
+    }
+}

@@ -1,0 +1,96 @@
+//! The filters without wildcards: each matches one topic, and is found by its whole text, whatever its depth.
+//!
+//! A filter is one line of a processor's cache, with its text and its subscription, unless the one is long or the others are many.
+
+use std::ops::{Index, IndexMut};
+
+use smallvec::SmallVec;
+
+use super::Subscription;
+use crate::keyed::Keyed;
+use crate::tables::arena::Arena;
+use crate::tables::few::Few;
+use crate::tables::slot_index::SlotIndex;
+
+/// Filters by their text, and by number.
+pub struct PlainFilters {
+    keyed: Keyed,
+    index: SlotIndex,
+    filters: Arena<PlainFilter>,
+}
+
+/// A filter and who subscribed to it.
+#[derive(Default)]
+#[repr(align(64))]
+pub struct PlainFilter {
+    text: SmallVec<[u8; 32]>,
+    pub subscriptions: Few<Subscription>,
+}
+
+impl PlainFilters {
+    /// No filters. `seed`: random and secret.
+    pub fn new(seed: u64) -> Self {
+        Self { keyed: Keyed::new(seed), index: SlotIndex::default(), filters: Arena::default() }
+    }
+
+    /// The number of the filter that matches a topic.
+    pub fn find(&self, topic: &str) -> Option<u32> {
+        // Without filters a topic need not be hashed.
+        if self.index.is_empty() { None } else { self.find_hashed(self.hash(topic.as_bytes()), topic) }
+    }
+
+    /// The number of a filter, which is there from now on.
+    pub fn make(&mut self, text: &str) -> u32 {
+        let hash = self.hash(text.as_bytes());
+        if let Some(filter) = self.find_hashed(hash, text) {
+            return filter;
+        }
+        let text = SmallVec::from_slice(text.as_bytes());
+        let filter = self.filters.insert(PlainFilter { text, subscriptions: Few::None });
+        self.index.insert(hash, filter);
+        filter
+    }
+
+    /// Forgets a filter.
+    pub fn remove(&mut self, filter: u32) {
+        let text = self.filters.take(filter).text;
+        self.index.remove(self.hash(&text), filter);
+    }
+
+    /// A filter's text.
+    pub fn text(&self, filter: u32) -> &str {
+        str::from_utf8(&self[filter].text).expect("it was a string when it came")
+    }
+
+    /// One more than the highest number given so far.
+    pub fn end(&self) -> usize {
+        self.filters.end()
+    }
+
+    /// How many filters there are.
+    pub fn len(&self) -> usize {
+        self.filters.len()
+    }
+
+    fn find_hashed(&self, hash: u64, text: &str) -> Option<u32> {
+        self.index.find(hash, |filter| self[filter].text[..] == *text.as_bytes())
+    }
+
+    fn hash(&self, text: &[u8]) -> u64 {
+        self.keyed.hash_bytes(text)
+    }
+}
+
+impl Index<u32> for PlainFilters {
+    type Output = PlainFilter;
+
+    fn index(&self, filter: u32) -> &PlainFilter {
+        &self.filters[filter]
+    }
+}
+
+impl IndexMut<u32> for PlainFilters {
+    fn index_mut(&mut self, filter: u32) -> &mut PlainFilter {
+        &mut self.filters[filter]
+    }
+}

@@ -1,0 +1,88 @@
+"""What an application may not say of a message or of a subscription is refused where it is said."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from hbroker._native import Endpoint, Engine
+from hbroker.errors import InvalidTopic, PayloadTooLarge
+from hbroker.runtime.delivery import options_of
+from hbroker.runtime.hub import Hub, config_of
+from hbroker.runtime.identity import Identity
+
+LARGEST = 2_000
+
+
+@pytest.fixture
+def hub() -> Hub:
+    """In virtual time."""
+    identity = Identity.of(max_message_bytes=LARGEST)
+    engine: Any = Engine(config_of(identity))
+    endpoint: Endpoint = engine
+    return Hub(endpoint, ("127.0.0.1", 7700), identity, on_room=lambda: None)
+
+
+def publish(hub: Hub, topic: str, payload: bytes, said: Any) -> object:
+    return hub.publish(topic, payload, said)
+
+
+def publish_many(hub: Hub, topic: str, payload: bytes, said: Any) -> object:
+    return hub.publish_many([(topic, payload)], said, lambda outcome: None)
+
+
+@pytest.mark.parametrize("verb", [publish, publish_many])
+@pytest.mark.parametrize(
+    ("topic", "payload", "said", "error"),
+    [
+        ("a/+", b"", {}, InvalidTopic),
+        ("a", bytes(LARGEST + 1), {}, PayloadTooLarge),
+        ("a", b"", {"user_properties": [("name", "x" * 70_000)]}, PayloadTooLarge),
+        ("a", b"", {"qos": 3}, ValueError),
+        ("a", b"", {"qos": -1}, ValueError),
+        ("a", b"", {"expiry_s": -1}, ValueError),
+        ("a", b"", {"expiry_s": 1 << 32}, ValueError),
+        ("a", b"", {"content_type": 1}, TypeError),
+        ("a", b"", {"origin": 1}, TypeError),
+        ("a", b"", {"published_at_us": 1}, TypeError),
+    ],
+)
+def test_a_message(
+    hub: Hub,
+    verb: Callable[[Hub, str, bytes, Any], object],
+    topic: str,
+    payload: bytes,
+    said: Any,
+    error: type[Exception],
+) -> None:
+    with pytest.raises(error) as raised:
+        verb(hub, topic, payload, said)
+    assert raised.type is error
+    assert hub.counters()["waiting"] == 0
+    verb(hub, "a", b"", {"qos": 2, "expiry_s": (1 << 32) - 1, "content_type": "text/plain"})
+    assert hub.counters()["waiting"] == 1
+
+
+@pytest.mark.parametrize(
+    "delivery",
+    [
+        {"qos": 3},
+        {"qos": -1},
+        {"overflow": "drop"},
+        {"retain_handling": 3},
+        {"queue_messages": -1},
+        {"queue_messages": 1 << 32},
+        {"queue_bytes": -1},
+    ],
+)
+def test_a_subscription(delivery: Any) -> None:
+    with pytest.raises(ValueError, match=r"\w"):
+        options_of(delivery)
+
+
+def test_a_subscription_with_something_that_there_is_not() -> None:
+    wanted: Any = {"quality": 1}
+    with pytest.raises(TypeError, match="quality"):
+        options_of(wanted)
