@@ -326,7 +326,8 @@ class _Core:
         """Takes them over; returns how many there was no room for."""
     def drop_retained(self, subtree: str, less: Sequence[str]) -> None: ...
     def drain_subtree(self, subtree: str, less: Sequence[str]) -> int:
-        """How many messages at and below it are open: at QoS 1 or 2, taken over, and their publishers wait for the PUBACK.
+        """How many messages at and below it are open: at QoS 1 or 2, taken over, and their publishers wait for the PUBACK; and how many
+        others connected subscribers have without an answer yet, which the next owner would send again.
 
         Asked again until it is 0, or for as long as one may wait, before `export_subtree`.
         """

@@ -263,9 +263,9 @@ impl Core {
         self.shared.retained.lock().drop_within(region);
     }
 
-    /// How many messages of a region have a publisher that waits for its PUBACK.
+    /// How many messages of a region have a publisher that waits for its PUBACK, or are with a connected subscriber that did not answer yet.
     pub fn drain_subtree(&self, region: Region<'_>) -> usize {
-        (0..self.workers()).map(|worker| self.on(worker, |engine, _| engine.open_within(region))).sum()
+        (0..self.workers()).map(|worker| self.on(worker, |engine, _| engine.unanswered_within(region))).sum()
     }
 
     /// Takes out what moves with a region, serialised: what waits for sessions, and what was seen. Its open messages are refused.

@@ -31,9 +31,11 @@ const SEEN_FOR: Micros = 300_000_000;
 const RECORD_WORDS: usize = 64;
 
 impl Engine {
-    /// Open messages of a region.
-    pub fn open_within(&mut self, region: Region<'_>) -> usize {
-        self.node(|node| node.distribution.open_within(region)).unwrap_or(0)
+    /// Messages of a region that are open, or that connected subscribers have without an answer yet: those would come to them again.
+    pub fn unanswered_within(&mut self, region: Region<'_>) -> usize {
+        let open = self.node(|node| node.distribution.open_within(region)).unwrap_or(0);
+        let ready = self.out.sessions.watched().filter(|session| session.is_ready());
+        open + ready.map(|session| session.loose_in_flight(|parcel| is_of(parcel, region))).sum::<usize>()
     }
 
     /// Refuses the open messages of a region. Those that come again are new here, too.

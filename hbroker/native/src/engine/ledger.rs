@@ -228,6 +228,11 @@ impl<T> Ledger<T> {
         taken
     }
 
+    /// What is open, oldest first.
+    pub fn iter(&self) -> impl Iterator<Item = (&T, Places)> {
+        self.entries.iter().filter_map(|entry| Some((entry.value.as_ref()?, entry.open)))
+    }
+
     /// What is open, to change, oldest first.
     pub fn iter_mut(&mut self) -> impl DoubleEndedIterator<Item = (&mut T, Places)> {
         self.entries.iter_mut().filter_map(|entry| Some((entry.value.as_mut()?, entry.open)))

@@ -282,6 +282,15 @@ impl Session {
         self.credit.has_room_for(messages, bytes)
     }
 
+    /// How many of those meant are in flight without a ticket: nobody waits for a PUBACK of theirs.
+    pub fn loose_in_flight(&self, is_meant: impl Fn(&Parcel) -> bool) -> usize {
+        let loose = self
+            .in_flight
+            .iter()
+            .filter(|(flying, _)| flying.parcel.ticket.is_none() && is_meant(&flying.parcel));
+        loose.map(|(_, open)| open.len() as usize).sum()
+    }
+
     /// Bytes that wait or are in flight.
     pub fn held_bytes(&self) -> usize {
         self.queue.bytes() + self.credit.open_bytes()

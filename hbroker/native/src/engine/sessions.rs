@@ -92,6 +92,11 @@ impl Sessions {
         self.next_look
     }
 
+    /// Those for which something may be waiting or in flight, of those that have a link.
+    pub fn watched(&self) -> impl Iterator<Item = &Session> {
+        self.watched.iter().filter_map(|&key| self.get(key))
+    }
+
     /// Those to be looked at now. Watch them again where that is due.
     pub fn take_watched(&mut self) -> Vec<SessionKey> {
         self.next_look = Micros::MAX;

@@ -19,13 +19,13 @@ fn export<'a>(network: &mut Network, node: usize, region: impl Into<Region<'a>>)
     let open: Vec<MessageId> = engines.iter_mut().flat_map(Engine::open_ids).collect();
     let queued = engines.iter_mut().flat_map(|engine| engine.export_queued(now, region)).collect();
     let seen = engines.iter_mut().flat_map(|engine| engine.export_seen(now, &open)).collect();
-    assert_eq!(open_within(network, node, region), 0);
+    assert_eq!(unanswered_within(network, node, region), 0);
     (queued, seen)
 }
 
-fn open_within<'a>(network: &mut Network, node: usize, region: impl Into<Region<'a>>) -> usize {
+fn unanswered_within<'a>(network: &mut Network, node: usize, region: impl Into<Region<'a>>) -> usize {
     let region = region.into();
-    network.hosts[node].engines.iter_mut().map(|engine| engine.open_within(region)).sum()
+    network.hosts[node].engines.iter_mut().map(|engine| engine.unanswered_within(region)).sum()
 }
 
 /// And at the new one. How many records found no session or no room.
@@ -139,7 +139,7 @@ fn an_open_message_is_sent_again_and_taken_for_new() {
     let publisher = network.add_client();
     publish_for(&mut network, publisher, 5, 2);
     network.run(10 * MILLISECOND);
-    assert_eq!(open_within(&mut network, old, "b"), 5);
+    assert_eq!(unanswered_within(&mut network, old, "b"), 5);
     network.connect(subscriber, new);
     network.subscribe(subscriber, new, "b/#", 2, false);
     network.cut(old, "b", new);
@@ -155,6 +155,42 @@ fn an_open_message_is_sent_again_and_taken_for_new() {
     network.run_until_drained();
     network.assert_all_published(publisher, 5);
     assert_has_all(&network, subscriber, 5, 2, "the subscriber");
+}
+
+#[test]
+fn what_a_subscriber_is_about_to_answer_is_waited_for() {
+    let mut network = Network::new(8, Faults::default());
+    let (old, new) = (network.add_node("", 2), network.add_node("elsewhere", 1));
+    let subscriber = network.add_client();
+    network.hosts[subscriber].engines[0].listen(network.now, 1, "b/#", 2, false);
+    for node in [old, new] {
+        subscribe_persistently(&mut network, subscriber, node, "b/#");
+    }
+    leave(&mut network, subscriber, old);
+    let publisher = network.add_client();
+    publish_for(&mut network, publisher, 5, 1);
+    network.run(SECOND);
+    network.assert_all_published(publisher, 5);
+    assert_eq!(unanswered_within(&mut network, old, "b"), 0, "it is away, and nobody waits for it");
+    network.hosts[subscriber].reads = false;
+    network.connect(subscriber, old);
+    network.run(10 * MILLISECOND);
+    let all_but = Region { subtree: "b", less: &["b/topic".to_owned()] };
+    assert_eq!(unanswered_within(&mut network, old, all_but), 0);
+    assert_eq!(
+        unanswered_within(&mut network, old, "b"),
+        5,
+        "it has them, and the next owner would send them again"
+    );
+    network.hosts[subscriber].reads = true;
+    network.run(10 * MILLISECOND);
+    assert_eq!(unanswered_within(&mut network, old, "b"), 0);
+    assert!(export(&mut network, old, "b").0.is_empty(), "nothing would come twice");
+    network.hosts[subscriber].reads = false;
+    publish_for(&mut network, publisher, 5, 1);
+    network.run(4 * SECOND);
+    assert_eq!(unanswered_within(&mut network, old, "b"), 0, "it does not answer, and nobody waits for it");
+    assert_eq!(export(&mut network, old, "b").0.len(), 5);
 }
 
 #[test]
@@ -302,7 +338,7 @@ fn what_lies_in_a_smaller_subtree_that_stays_is_left_as_it_is() {
         let less = ["b/mine".to_owned()];
         let (queued, _) = export(&mut network, old, Region { subtree: "b", less: &less });
         assert_eq!(queued.len(), 5);
-        assert_eq!(open_within(&mut network, old, "b"), 5, "none is refused");
+        assert_eq!(unanswered_within(&mut network, old, "b"), 5, "none is refused");
         network.connect(away, old);
         network.run(10 * MILLISECOND);
         assert_eq!(network.hosts[away].read.len(), 10);
