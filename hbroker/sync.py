@@ -363,16 +363,10 @@ class Subscription:
         hub = self._client._hub
         with self._condition:
             ids, self._ids = self._ids, []
-            keep = hub.is_persistent if keep is None else keep
-            self._inbox.close(keep=keep)
-            if hub.is_closed:
+            if not (ending := hub.let_go(self._inbox, ids, keep=keep)):
                 return
-            if keep:
-                for subscription in ids:
-                    hub.release(subscription)
-                return
-            waiting = [_Waiting(self._condition) for _ in ids]
-            for subscription, ended in zip(ids, waiting, strict=True):
+            waiting = [_Waiting(self._condition) for _ in ending]
+            for subscription, ended in zip(ending, waiting, strict=True):
                 hub.unsubscribe(subscription, ended.set)
             self._client._wake()
             for ended in waiting:

@@ -244,6 +244,19 @@ class Hub:
         self._flush_handled()
         self.control.release(clock(), subscription)
 
+    def let_go(self, inbox: Inbox, subscriptions: Sequence[int], *, keep: bool | None) -> Sequence[int]:
+        """Closes an inbox. `keep`: as in `Subscription.close`. Returns those of its subscriptions that are to
+        be ended at their owners."""
+        keep = self.is_persistent if keep is None else keep
+        inbox.close(keep=keep)
+        if self.is_closed:
+            return []
+        if not keep:
+            return subscriptions
+        for subscription in subscriptions:
+            self.release(subscription)
+        return []
+
     def abandon(self, *sequences: int) -> None:
         """Nobody waits for these messages any more."""
         for sequence in sequences:

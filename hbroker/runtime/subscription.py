@@ -86,20 +86,12 @@ class Subscription:
         `keep`: it stays in the session, and its owners go on to hold messages for the next run of the client;
         None: it does where the session is persistent. Else it is ended at every owner.
         """
-        hub = self._hub
         ids, self._ids = self._ids, []
-        keep = hub.is_persistent if keep is None else keep
-        self._inbox.close(keep=keep)
-        if hub.is_closed:
+        if not (ending := self._hub.let_go(self._inbox, ids, keep=keep)):
             return
-        if keep:
-            for subscription in ids:
-                hub.release(subscription)
-            return
-        waiting = []
-        for subscription in ids:
-            waiting.append(Waiting())
-            hub.unsubscribe(subscription, waiting[-1].set)
+        waiting = [Waiting() for _ in ending]
+        for subscription, ended in zip(ending, waiting, strict=True):
+            self._hub.unsubscribe(subscription, ended.set)
         self._wake()
         for ended in waiting:
             await ended

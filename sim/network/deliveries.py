@@ -15,7 +15,8 @@ been without a link for its expiry. Then:
 - *Order*: an application gets a publisher's messages to a topic, at QoS 1 and 2, in the order of
   publication, not counting those that it has had before, in this run or an earlier one of its session, nor
   those published before its subscription was made, or made again after the loss of a link: should such a one
-  come again, it is new to the subscriber.
+  come again, it is new to the subscriber; so is one that its queue gave up at an owner from which the topic
+  moved before the message was acknowledged (docs/guarantees.md).
 - *Intact*: a message has the bytes that were published.
 - *Shared*: `sharing`. *Retained*: `retention`. *Wills*: `wills`. *Queues*, and what may be lacking where
   these are full or messages expire: `losses`. *Expires*: `expiries`.
@@ -420,6 +421,12 @@ class Deliveries:
         has_moved = self._ownership.changed.get(sent.topic, 0) >= sent.at
         return sent.acknowledged is None and has_moved and sent.may_be_dead(self._now())
 
+    def _was_given_up(self, session: int, sent: Sent) -> bool:
+        """Whether a session's queue may have given up a message that its publisher sends again, because
+        another subscriber had not answered for it when its topic moved."""
+        has_moved = self._ownership.changed.get(sent.topic, 0) >= sent.at
+        return sent.acknowledged is None and has_moved and self._losses.has_overflowed(session, sent.at)
+
     def _keep_order(self, application: Application, sent: Sent) -> Iterator[Violation]:
         key = sent.id[0], sent.topic
         last = application.last.get(key)
@@ -430,6 +437,8 @@ class Deliveries:
             return  # Its publisher sends it again, because it never heard of the PUBACK.
         if self._may_be_refused(sent):
             return  # It was on its way from the owner before.
+        if self._was_given_up(application.host.session, sent):
+            return  # The owner before had no room for it, and the one of now has.
         if self._ownership.was_forgotten(sent.topic, sent.at):
             return  # Of two owners one had it wait, and the other took the later one.
         interests = application.interests.values()

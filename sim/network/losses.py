@@ -76,6 +76,10 @@ class Losses:
         losses = self._losses.get(session)
         return losses is not None and losses[-1].at >= since
 
+    def has_overflowed(self, session: int, since: int) -> bool:
+        """Whether a session's queue has had no room for something since."""
+        return any(loss.overflowed for loss in self._losses.get(session, ()) if loss.at >= since)
+
     def end(self, node: NodeHost, session: int, now: int) -> Iterator[Violation]:
         """A node ended a session, because its queue was full."""
         if Overflow.END_SESSION not in self._policies.get(session, set()):
