@@ -37,6 +37,7 @@ class Config:
     in, at most 256 MiB; `reassembly_bytes`, no less: what a client holds of messages of which parts are missing (§7.5).
     `receive_messages`, `receive_bytes`: what a client takes from one owner without having acknowledged it (§7.7).
     `persistent`: the client's session outlives its links, so messages that match no `listen` yet wait for one (§6.4).
+    `named`: other runs of the client have its id, too, as those of every persistent session (§3.6).
     `hold`: messages of QoS 1 and 2 are acknowledged when `handled` says so, and not when they are read.
     `telemetry`: a node, or a gateway, counts by topic, for `take_load`.
     """
@@ -59,6 +60,7 @@ class Config:
         max_message_bytes: int = 268_435_456,
         reassembly_bytes: int = 536_870_912,
         persistent: bool = False,
+        named: bool = False,
         hold: bool = False,
         receive_messages: int = 4_096,
         receive_bytes: int = 8_388_608,

@@ -37,6 +37,11 @@ class SessionTerms:
     clean_start: bool = False
 
     @property
+    def is_named(self) -> bool:
+        """Whether other runs of the client have the session's id, too."""
+        return self.is_persistent or self.clean_start
+
+    @property
     def is_persistent(self) -> bool:
         """Whether the session outlives its links."""
         return self.expiry_s > 0

@@ -95,6 +95,7 @@ def config_of(identity: Identity) -> Config:
         token_keys=[os.urandom(16)],
         seed=random_id(),
         persistent=identity.terms.is_persistent,
+        named=identity.terms.is_named,
         hold=identity.holds,
         max_message_bytes=identity.max_message_bytes,
         reassembly_bytes=2 * identity.max_message_bytes,

@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal, TypedDict
 
 from hbroker._native import topic_is_valid
@@ -133,8 +133,8 @@ class Identity:
         if (expiry_s or key or clean_start) and not client_id:
             raise ValueError("a session that is known in another run needs a client_id")
         name = client_id or f"client-{os.urandom(4).hex()}"
-        session = session_id(name, key) if expiry_s or clean_start else random_id()
-        terms = SessionTerms(name, session, expiry_s, clean_start)
+        terms = SessionTerms(name, 0, expiry_s, clean_start)
+        terms = replace(terms, session=session_id(name, key) if terms.is_named else random_id())
         return cls(terms, will, acknowledge == "handled", **bounds)
 
 

@@ -83,7 +83,8 @@ class Subscription:
     async def close(self, *, keep: bool | None = None) -> None:
         """Takes no more messages; what was not read is dropped. Idempotent.
 
-        `keep`: it stays in the session, and its owners go on to hold messages for the next run of the client;
+        `keep`: it stays in the session, whose owners hold its messages for the next run of the client while
+        none is connected; what comes while this one still is waits for some 30 s, and is dropped then (§6.4).
         None: it does where the session is persistent. Else it is ended at every owner.
         """
         ids, self._ids = self._ids, []

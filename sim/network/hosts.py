@@ -57,6 +57,7 @@ class Host:
         token_key: bytes,
         session: int = 0,
         persistent: bool = False,
+        named: bool = False,
         credit: int | None = None,
         drift_ppm: int = 0,
     ) -> None:
@@ -83,6 +84,7 @@ class Host:
                 token_keys=[token_key] if node else [],
                 seed=random.getrandbits(64),
                 persistent=persistent,
+                named=named,
                 receive_messages=CREDIT if credit is None else credit,
             )
         )
@@ -276,6 +278,7 @@ class ClientHost(Host):
             token_key=b"",
             session=terms.session,
             persistent=terms.is_persistent,
+            named=terms.is_named,
             credit=credit,
             drift_ppm=drift_ppm,
         )

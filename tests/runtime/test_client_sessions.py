@@ -5,15 +5,17 @@ from __future__ import annotations
 
 import math
 from itertools import count
-from typing import cast
+from typing import Any, cast
 
 import pytest
 
 from hbroker import InvalidTopic, PayloadTooLarge, SessionTakenOver, Will, sync
+from hbroker._native import Engine
 from hbroker._proto import packet_pb2 as pb
 from hbroker.protocol.outcome import Subscribed, TakenOver
 from hbroker.protocol.terms import session_id
 from hbroker.runtime.delivery import options_of
+from hbroker.runtime.hub import config_of
 from hbroker.runtime.identity import Identity
 from tests.runtime.client_fakes import FakeControl, FakeEndpoint, Message
 
@@ -31,6 +33,21 @@ def message(*subscriptions: int, qos: int = 1, retained: bool = False) -> Messag
 def is_it(got: object, given: object) -> bool:
     """Whether the very message came."""
     return got is given
+
+
+@pytest.mark.parametrize("terms", [{}, {"session_expiry": 5}, {"clean_start": True}])
+def test_runs_with_one_session_id_share_no_datagram_numbers(terms: dict[str, Any]) -> None:
+    """§3.6: what is late for the run before acknowledges nothing of the next."""
+    numbers = {_first_number(Identity.of("a", **terms)) for _ in range(8)}
+    assert (len(numbers) > 1) == bool(terms)
+
+
+def _first_number(identity: Identity) -> int:
+    engine = Engine(config_of(identity))
+    engine.handle_timeout(0)
+    engine.send(engine.connect(("127.0.0.1", 7)), pb.Packet(ping=pb.Ping()).SerializeToString())
+    ((_, datagram),) = engine.poll_transmit()
+    return pb.Datagram.FromString(datagram).header.number
 
 
 def test_who_a_client_is() -> None:

@@ -33,7 +33,7 @@ pub struct Config {
     pub reassembly_bytes: usize,
     /// The session lives on without a link: messages that no listener wants wait for one.
     pub persistent: bool,
-    /// Other runs have the session's id, too, one after the other.
+    /// Other runs may have the session's id, too, one after the other: its links begin with numbers of its run's own (§3.6).
     pub named: bool,
     /// The application says of each message when it has handled it; else it has when it has read it.
     pub hold: bool,

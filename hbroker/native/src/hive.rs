@@ -339,6 +339,9 @@ impl Machine for Hive {
             if member.sends {
                 self.senders.push_back(slot);
             }
+            // What could not be sent is told.
+            let has_news = member.closing.is_none() && member.engine.has_events();
+            enqueue(&mut self.tellers, slot, &mut member.tells, has_news);
             schedule(&mut self.timers, slot, member);
         }
     }

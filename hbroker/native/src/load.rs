@@ -63,15 +63,15 @@ impl Taker {
         &self.merged
     }
 
-    /// Ends the interval of every worker: `exchange` puts a load in the place of worker n's, and leaves that one in its hands. `every`: of
-    /// messages to come one in so many is timed.
-    pub fn take(&mut self, every: u32, mut exchange: impl FnMut(usize, &mut Load)) -> &Load {
+    /// Ends the interval of every worker: `exchange` puts a load in the place of worker n's, and leaves that one in its hands.
+    pub fn take(&mut self, mut exchange: impl FnMut(usize, &mut Load)) -> &Load {
         for (worker, spare) in self.spares.iter_mut().enumerate() {
             spare.topics.clear();
             exchange(worker, spare);
         }
         self.merged.topics.clear();
-        self.merged.latency.restart(every);
+        // It takes over the share that the workers timed, which may be larger than that to come.
+        self.merged.latency.restart(1);
         self.spares.iter().for_each(|spare| self.merged.absorb(spare));
         &self.merged
     }
@@ -106,5 +106,24 @@ impl Report {
     /// Adds to a counter.
     pub fn count(&mut self, name: &str, value: u64) {
         *self.counters.entry(name.to_owned()).or_default() += value;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_timed_in_a_quiet_interval_stays_though_few_are_to_be_in_the_next() {
+        let mut taker = Taker::new(2);
+        let mut workers = [Load::new(), Load::new()];
+        (0..100).for_each(|_| workers[0].latency.note(100));
+        let taken = taker.take(|worker, spare| {
+            spare.succeed(&workers[worker], 256);
+            std::mem::swap(&mut workers[worker], spare);
+        });
+        assert_eq!((taken.latency.every(), taken.latency.counts().iter().sum::<u64>()), (1, 100));
+        let none = taker.take(|worker, spare| std::mem::swap(&mut workers[worker], spare));
+        assert_eq!((none.latency.every(), none.latency.counts().iter().sum::<u64>()), (256, 0));
     }
 }

@@ -20,7 +20,7 @@ impl Core {
         let mut taker = self.taker.as_ref()?.lock();
         let mut counters = Counters::default();
         let every = latency::rate_for(taker.last().topics.total().messages_in);
-        let load = taker.take(every, |worker, spare| {
+        let load = taker.take(|worker, spare| {
             let worker = u8::try_from(worker).expect("there are fewer workers");
             counters += &self.on(worker, |engine, _| engine.exchange_load(spare, every));
         });

@@ -200,6 +200,7 @@ impl<M: Machine> Station<M> {
         };
         seat.machine.poll_transmit(now, &mut outlet.egress);
         seat.machine.note_departure(|| self.fleet.clock.now());
+        self.show_output(&mut seat); // What could not be sent is told.
         if !outlet.egress.is_empty() {
             seat.sent_at = now;
         }

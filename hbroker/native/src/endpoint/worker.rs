@@ -194,6 +194,7 @@ impl<M: Machine> Worker<M> {
         if outlet.flush(&station.counters)? {
             seat.machine.poll_transmit(now, &mut outlet.egress);
             seat.machine.note_departure(|| station.fleet.clock.now());
+            station.show_output(&mut seat); // What could not be sent is told.
         }
         let more_datagrams = outlet.egress.is_full();
         station.waker.set_deadline(seat.machine.poll_timeout());

@@ -1,7 +1,8 @@
 //! The messages that came and that the application has not taken over: what to acknowledge once it has (§7.3).
 //!
 //! They are known by their ids. One that comes again meanwhile, over another link, is acknowledged with the first and not before: an
-//! application that is killed in between must get it once more.
+//! application that is killed in between must get it once more. (Those of `QoS` 1 that stay together until they are read are not looked up:
+//! one of them that comes again is read and acknowledged again.)
 
 use std::collections::HashMap;
 

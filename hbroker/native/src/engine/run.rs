@@ -1,4 +1,4 @@
-//! Runs: messages of `QoS` 0 on one topic that came one behind the other in a datagram.
+//! Runs: messages of one `QoS` on one topic that came one behind the other in a datagram.
 //!
 //! A publisher under load fills its datagrams with messages of few topics. What is the same for all of a run is found once: at an owner its
 //! route, its subscribers' links, the place where it is counted; at a subscriber the listeners that match. The packets leave an owner

@@ -75,13 +75,14 @@ impl Unclaimed {
             return false;
         }
         let until = self.until(now, receipt);
-        let field: Bytes = publish.field().into_owned().into();
+        let field = publish.field();
         let is_too_much =
             self.waiting.len() >= self.most_messages || self.bytes + field.len() > self.most_bytes;
         if until <= now || is_too_much {
             counters.drop(Drop::Unclaimed);
             return false;
         }
+        let field: Bytes = field.into_owned().into();
         self.put_back(Waiting { field, retained_for, receipt, until });
         true
     }

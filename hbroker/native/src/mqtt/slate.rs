@@ -110,7 +110,7 @@ impl Slates {
         office.timed.store(every, Ordering::Relaxed);
         let mut all = vec![office.count(&mut |_, _| {})];
         let mut weight = parked;
-        let load = taker.take(every, |worker, spare| {
+        let load = taker.take(|worker, spare| {
             let mut slate = self.slates[worker].lock();
             spare.succeed(&slate.load, every);
             std::mem::swap(&mut *slate.load, spare);
