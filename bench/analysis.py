@@ -15,6 +15,7 @@ import re
 import sys
 import time
 from collections.abc import Callable, Sequence
+from importlib.util import find_spec
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
@@ -48,6 +49,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--dir", type=Path, required=True, help="where the telemetry is, or is to be made")
     parser.add_argument("--rounds", type=int, default=3, help="of the sums (default: %(default)s)")
     options = parser.parse_args(arguments)
+    if find_spec("duckdb") is None:
+        parser.error("DuckDB is what it is measured beside: pip install duckdb")
     for rows in options.rows:
         source = options.dir.resolve() / str(rows)
         if not source.exists() and synthesize(["--rows", str(rows), "--out", f"file://{source}"]):
