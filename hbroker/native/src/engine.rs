@@ -195,7 +195,7 @@ impl Engine {
             },
             side,
             // Parts are forwarded to subscribers on any path: they have the size that every path carries.
-            splitter: Splitter::new(config.publisher, config.max_datagram.min(crate::link::mtu::BASE)),
+            splitter: Splitter::new(config.publisher, config.max_datagram.min(crate::link::mtu::LONE)),
             events: Events::new(config.event_queue, config.seed),
             tokens: TokenKeys::new(config.token_keys.clone()),
             loose: VecDeque::new(),

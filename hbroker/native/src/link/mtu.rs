@@ -11,6 +11,9 @@ use crate::Micros;
 
 /// What every path carries (RFC 9000 §14).
 pub const BASE: usize = 1_200;
+/// What a message makes at most of a datagram in which it is alone, with a header as large as there can be: what IPv6 carries on every
+/// path (RFC 8200 §5), less its own header and that of UDP.
+pub const LONE: usize = 1_232;
 /// What Ethernet carries over IPv6, and IPv4.
 const ETHERNET: usize = 1_452;
 /// RFC 8899 §5.1.2, MAX_PROBES.
