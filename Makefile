@@ -98,7 +98,7 @@ generated: $(CORE)
 rust: $(VENV)/.installed
 	@cargo fmt --all --check
 	cargo clippy --workspace --all-targets --quiet -- -D warnings
-	cargo clippy --workspace --quiet --features python -- -D warnings
+	cargo clippy --workspace --all-targets --quiet --features python -- -D warnings
 
 .PHONY: docs
 docs: $(VENV)/.installed ## Build the documentation into site/ (strict: a dead link fails)
