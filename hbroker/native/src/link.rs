@@ -298,11 +298,11 @@ impl Link {
         Ok(())
     }
 
-    /// Queues messages to be sent once, all or none: `packets` fields of these lengths.
+    /// Queues messages to be sent once, all or none: `packets` fields, of these lengths each, and so many of it.
     pub fn queue_encoded(
         &mut self,
         packets: &[u8],
-        lengths: impl Iterator<Item = usize>,
+        lengths: impl Iterator<Item = (usize, u32)>,
     ) -> Result<(), QueueFull> {
         self.check_unreliable(packets)?;
         self.outbox.push_encoded(packets, lengths);

@@ -4,14 +4,14 @@
 //! A receiver takes exactly what a conforming protobuf parser takes (§2.1), so that a node of this
 //! implementation and a client of another never disagree on whether a datagram was valid.
 //! [`DatagramView::parse`] is the only door: it walks the datagram once, refuses it whole if any
-//! part is malformed, and records one view for each packet. What the fast path reads of a message
+//! part is malformed, and records one view for each packet, or for several that are alike. What the fast path reads of a message
 //! stands in its view; the rest is found in the bytes when it is asked for, and cannot fail then.
 //! Nothing is copied: a relay passes on the bytes of the field `publish` as they came (§2.3).
 //!
 //! - `reader`: varints, tags, lengths: protobuf's encoding, one field at a time
 //! - `check`: walks the messages that the core hands up unread, by the schema generated from the `.proto`
 //! - `view`, `publish`, `properties`, `acks`: datagram and packets; the message; what only applications read of it; acknowledgements
-//! - `shape`: how a packet is read that is like the one before it; `stencil`: how one is written
+//! - `packets`, `shape`: packets that are like the one before them, and how they are known; `stencil`: how one is written
 //! - `records`: what a handover moves
 //! - `requests`: whose a packet outside of a session is
 //! - `emit`: the other direction
@@ -19,6 +19,7 @@
 mod acks;
 mod check;
 mod emit;
+mod packets;
 mod properties;
 mod publish;
 mod reader;
@@ -37,6 +38,7 @@ pub use emit::{
     put_packet, put_padding, put_part_field, put_ping_field, put_pong_field, put_puback_field,
     put_publish_field, put_reset_field,
 };
+pub use packets::{Packets, Section};
 pub use publish::{FragmentView, PublishView, field_of, first_field, message_of};
 pub use records::{QueuedRecord, SeenRecord, queued_record, seen_record};
 pub use requests::{request_of, session_of};

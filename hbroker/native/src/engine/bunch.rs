@@ -52,25 +52,21 @@ impl Bunch {
     /// none.
     pub fn of(run: Run<'_, '_>, subscriptions: SmallVec<[u64; 2]>, room: usize) -> Option<Self> {
         let mut used = 0;
-        let fitting = run.messages().take_while(|publish| {
+        let fitting = run.messages().take_while(|(field, _)| {
             let fits = used < room;
-            used += Message::cost(publish.only_field().len());
+            used += Message::cost(field.len());
             fits
         });
-        let place = |publish: &PublishView<'_>| Place {
-            field: Span::of(publish.only_field(), run.bytes),
+        let place = |(field, payload): (&[u8], &[u8])| Place {
+            field: Span::of(field, run.bytes),
             // One that is empty may stand anywhere.
-            payload: if publish.payload.is_empty() {
-                Span::default()
-            } else {
-                Span::of(publish.payload, run.bytes)
-            },
+            payload: if payload.is_empty() { Span::default() } else { Span::of(payload, run.bytes) },
         };
         let places: Box<[Place]> = fitting.map(place).collect();
         let end = places.last()?.field.range().end;
-        let origin = run.messages().next()?.origin;
+        let origin = run.shapes(1).next()?.origin;
         let says_no_more = |publish: &PublishView<'_>| publish.origin == origin && !publish.has_properties;
-        let is_bare = run.messages().take(places.len()).all(says_no_more);
+        let is_bare = run.shapes(places.len()).all(says_no_more);
         let bytes = [&run.bytes[..end], run.topic().as_bytes()].concat();
         Some(Self {
             bytes: Bytes::from(bytes),

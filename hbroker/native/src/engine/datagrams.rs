@@ -115,24 +115,24 @@ impl Engine {
         // The reliable ones first: where one of them cannot be kept, the whole datagram comes again under another number, and
         // what is not reliable must not be handled twice.
         let mut kept = true;
-        let mut next = 0;
-        while let Some(packet) = view.packets().get(next) {
-            if packet.delivery == 0 {
-                next += 1;
-                continue;
-            }
-            next += self.take_deliveries(now, id, view, next).unwrap_or_else(|alone| {
-                view.packets()[next..next + alone]
-                    .iter()
-                    .for_each(|packet| kept &= self.handle_reliable(now, id, source, packet));
-                alone
-            });
+        let mut rest = view.packets();
+        while let Some(section) = rest.sections().next() {
+            let count = if section.is_reliable() {
+                self.take_deliveries(now, id, rest).unwrap_or_else(|alone| {
+                    rest.take(alone)
+                        .for_each(|packet| kept &= self.handle_reliable(now, id, source, packet));
+                    alone
+                })
+            } else {
+                section.len()
+            };
+            rest = rest.skip(count);
         }
         if kept {
             self.handle_unreliable(now, id, source, view);
         } else {
-            let lost = view.packets().iter().filter(|packet| packet.delivery == 0).count();
-            self.out.counters.drop_many(Drop::NoRoom, lost as u64);
+            let lost = view.packets().sections().filter(|section| !section.is_reliable());
+            self.out.counters.drop_many(Drop::NoRoom, lost.map(|section| section.len() as u64).sum());
         }
         if let Some(entry) = self.out.links.get_mut(id) {
             entry.link.finish_datagram(now, view.header.number, received, view.has_packets(), kept);
@@ -143,18 +143,17 @@ impl Engine {
 
     /// Takes the packets that are not reliable.
     fn handle_unreliable(&mut self, now: Micros, id: LinkId, source: SocketAddr, view: &DatagramView<'_>) {
-        let mut next = 0;
-        while let Some(packet) = view.packets().get(next) {
-            if packet.delivery > 0 {
-                next += 1;
-                continue;
-            }
-            next += self.take_run(now, id, view, next).unwrap_or_else(|alone| {
-                view.packets()[next..next + alone]
-                    .iter()
-                    .for_each(|packet| self.handle_body(now, id, source, packet));
-                alone
-            });
+        let mut rest = view.packets();
+        while let Some(section) = rest.sections().next() {
+            let count = if section.is_reliable() {
+                section.len()
+            } else {
+                self.take_run(now, id, rest).unwrap_or_else(|alone| {
+                    rest.take(alone).for_each(|packet| self.handle_body(now, id, source, packet));
+                    alone
+                })
+            };
+            rest = rest.skip(count);
         }
     }
 
@@ -446,7 +445,7 @@ impl Engine {
 /// The topics of a datagram's messages, each once where it follows itself.
 fn topics<'a>(view: &DatagramView<'a>) -> impl Iterator<Item = &'a str> {
     let mut last = "";
-    view.packets().iter().filter_map(move |packet| match &packet.body {
+    view.packets().sections().filter_map(move |section| match section.body() {
         Body::Publish(publish) if !std::ptr::eq(publish.topic, last) => {
             last = publish.topic;
             Some(last)
@@ -457,7 +456,7 @@ fn topics<'a>(view: &DatagramView<'a>) -> impl Iterator<Item = &'a str> {
 
 /// Whether a datagram acknowledges or answers anything: its sender has a link already, so it does not begin one (§3.6).
 fn acknowledges(view: &DatagramView<'_>) -> bool {
-    view.header.ack.is_some() || view.packets().iter().any(|packet| matches!(packet.body, Body::PubAck(_)))
+    view.header.ack.is_some() || view.packets().sections().any(|section| matches!(section.body(), Body::PubAck(_)))
 }
 
 /// Whether a node's datagram is of a link that a client opened, or answered, before: what begins one has a token (§3.1), and acknowledges

@@ -7,6 +7,8 @@
 //!
 //! At a subscriber those of `QoS` 1 stay together until its application reads them ([`Inbox::take_deliveries`](crate::engine::inbox::Inbox::take_deliveries)).
 
+use std::iter::once;
+
 use super::run::{Notes, Run, is_plain, is_same};
 use super::{Engine, Side};
 use crate::Micros;
@@ -21,28 +23,29 @@ use crate::engine::parts::chain_of;
 use crate::link::pubacks::Success;
 use crate::link_id::{LinkId, SessionKey};
 use crate::tables::match_set::{Overflow, Subscriber};
-use crate::wire::{Body, DatagramView, PacketView, PublishView};
+use crate::wire::{Body, Packets, PublishView};
 
 /// Messages of one run at most: each has a place in a record.
 const MOST: usize = 1_024;
 
 impl Engine {
-    /// Takes the run that begins with a packet of a datagram: of how many messages.
+    /// Takes the run that packets begin with: of how many messages.
     ///
     /// # Errors
-    /// None does, it is not plain, or what comes before it is missing: how many packets from there on are to be handled each by itself.
+    /// They begin with none, it is not plain, or what comes before it is missing: how many packets are to be handled each by itself.
     pub(super) fn take_deliveries(
         &mut self,
         now: Micros,
         id: LinkId,
-        view: &DatagramView<'_>,
-        first: usize,
+        packets: Packets<'_, '_>,
     ) -> Result<usize, usize> {
-        let length = run_length(&view.packets()[first..]).max(1);
-        let Some(run) = Run::of_deliveries(view, first..first + length).filter(|_| length > 1) else {
+        let length = run_length(packets).max(1);
+        let Some(run) = Run::of(packets.take(length)).filter(|_| length > 1) else {
             return Err(length);
         };
-        let delivery = view.packets()[first].delivery;
+        let Some(delivery) = packets.sections().next().map(|section| section.first().delivery) else {
+            return Err(length);
+        };
         let Some(entry) = self.out.links.awake(id).filter(|entry| entry.link.is_next(delivery)) else {
             return Err(length);
         };
@@ -54,7 +57,7 @@ impl Engine {
                 is_ready && forwarder.forward_deliveries(now, run, origin, source, &mut self.out)
             }
             Side::Client(client) => {
-                let is_at_once = run.messages().next().is_some_and(|publish| publish.qos == 1);
+                let is_at_once = run.shapes(1).next().is_some_and(|publish| publish.qos == 1);
                 is_at_once && client.inbox.take_deliveries(run, (id, delivery), &mut self.out.counters)
             }
         };
@@ -84,7 +87,7 @@ impl Forwarder {
     ) -> bool {
         let (worker, count) = (self.worker(), run.len() as u64);
         let Self { routes, window, distribution, .. } = self;
-        let Some(first) = run.messages().next() else {
+        let Some(first) = run.first() else {
             return false;
         };
         let Ok(route) = routes.find(now, first.topic) else {
@@ -130,11 +133,11 @@ impl Forwarder {
 
 /// What a session keeps that gets the messages of a run at `QoS` 1 or 2. `held`: their tickets.
 fn keep(run: Run<'_, '_>, notes: &Notes, held: Option<Span>) -> Vec<Consignment> {
-    let Some(publish) = run.messages().next() else {
+    let Some(publish) = run.shapes(1).next() else {
         return Vec::new();
     };
     let chain = chain_of(0, publish.topic.as_bytes());
-    let copies = copy_together(run.messages().map(PublishView::only_field), Places::MOST as usize);
+    let copies = copy_together(run.messages().map(|(field, _)| field), Places::MOST as usize);
     let mut place = 0;
     let consign = |(field, count)| {
         let (docket, timed) = notes.of_some(run, place, count);
@@ -179,39 +182,54 @@ fn offer(
 
 /// Offers a session the messages of a run at `QoS` 0.
 fn offer_copies(run: Run<'_, '_>, notes: &Notes, subscriber: &Subscriber, out: &mut Outlet) {
-    for (publish, docket) in run.messages().zip(notes.dockets(run)) {
-        out.offer_copy(subscriber.session, &publish.field(), None, &docket);
+    for ((field, _), docket) in run.messages().zip(notes.dockets(run)) {
+        out.offer_copy(subscriber.session, field, None, &docket);
     }
 }
 
 /// How many plain messages of one topic, each of them the next delivery, these packets begin with.
-fn run_length(packets: &[PacketView<'_>]) -> usize {
-    let Some(PacketView { delivery, body: Body::Publish(first), .. }) = packets.first() else {
+fn run_length(packets: Packets<'_, '_>) -> usize {
+    let mut sections = packets.take(MOST).sections();
+    let Some(section) = sections.next() else {
         return 0;
     };
-    let continues = |place: u64, publish: &PublishView<'_>| {
-        let follows =
-            publish.publisher == first.publisher && publish.sequence == first.sequence.wrapping_add(place);
+    let head = section.first();
+    let Body::Publish(first) = &head.body else {
+        return 0;
+    };
+    let continues = |publish: &PublishView<'_>| {
         publish.is_simple()
-            && (publish.qos == 1 || publish.qos == 2 && follows)
             && (publish.qos, publish.ack_queued) == (first.qos, first.ack_queued)
+            && (first.qos == 1 || first.qos == 2 && publish.publisher == first.publisher)
             && is_same(publish.topic, first.topic)
     };
-    let run = (0..).zip(packets.iter().take(MOST)).take_while(|&(place, packet)| match &packet.body {
-        Body::Publish(publish) => {
-            let is_next = packet.delivery > 0 && packet.delivery == delivery.wrapping_add(place);
-            is_next && packet.retained_for.is_none() && continues(place, publish)
+    let mut length = 0;
+    for section in once(section).chain(sections) {
+        let packet = section.first();
+        let is_next = packet.delivery == head.delivery.wrapping_add(length as u64);
+        let continues = matches!(&packet.body, Body::Publish(publish) if continues(publish));
+        if !(section.is_reliable() && is_next && continues && packet.retained_for.is_none()) {
+            break;
         }
-        _ => false,
-    });
-    run.count()
+        let count = if first.qos == 1 {
+            section.len()
+        } else {
+            let due = (0..).map(|place| first.sequence.wrapping_add(length as u64 + place));
+            section.sequences().zip(due).take_while(|(sequence, due)| sequence == due).count()
+        };
+        length += count;
+        if count < section.len() {
+            break;
+        }
+    }
+    length
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::wire;
-    use crate::wire::PublishOut;
+    use crate::wire::{DatagramView, PublishOut};
 
     #[test]
     fn a_run_ends_where_something_is_different() {

@@ -35,14 +35,14 @@ pub struct Docket {
 
 impl Docket {
     /// For a message that was counted as taken over, and is timed where there is a `sample`.
-    pub fn new(mark: Mark, publish: &PublishView<'_>, sample: Option<Arc<Sample>>) -> Self {
-        let bytes = u32::try_from(publish.payload.len()).unwrap_or(u32::MAX);
+    pub fn new(mark: Mark, payload: &[u8], sample: Option<Arc<Sample>>) -> Self {
+        let bytes = u32::try_from(payload.len()).unwrap_or(u32::MAX);
         Self { mark, bytes, sample }
     }
 
     /// For a message that is not counted as taken over: it was before, or by another node.
     pub fn of(publish: &PublishView<'_>) -> Self {
-        Self::new(Mark::default(), publish, None)
+        Self::new(Mark::default(), publish.payload, None)
     }
 
     /// Counts a message that is taken over. `known`: its route's mark.
@@ -68,7 +68,7 @@ impl Docket {
 
     /// For one of several, which are as this docket says. `field`: that message.
     pub fn of_one(&self, field: &[u8], sample: Option<Arc<Sample>>) -> Self {
-        publish_of(field).map_or_else(Self::default, |publish| Self::new(self.mark, &publish, sample))
+        publish_of(field).map_or_else(Self::default, |publish| Self::new(self.mark, publish.payload, sample))
     }
 
     /// Counts a copy that was given to a link, as this packet. `field`: the message.

@@ -92,7 +92,7 @@ impl Outlet {
 
     /// The same, of a message that is a whole packet already.
     pub fn queue_packet(&mut self, id: LinkId, packet: &[u8]) {
-        self.queue_message(id, |link| link.queue_encoded(packet, once(packet.len())));
+        self.queue_message(id, |link| link.queue_encoded(packet, once((packet.len(), 1))));
     }
 
     fn queue_message(&mut self, id: LinkId, queue: impl FnOnce(&mut Link) -> Result<(), QueueFull>) {

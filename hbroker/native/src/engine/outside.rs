@@ -26,10 +26,10 @@ impl Engine {
     ) {
         let proved = self.tokens.verify(self.token_clock(now), source, view.header.token);
         let mut challenged = false;
-        for packet in view.packets() {
+        for packet in view.packets().iter() {
             match (packet.body, &self.side) {
                 (Body::Control(kind), Side::Node(_)) if is_request(kind) && proved => {
-                    self.hand_up_outside(source, packet);
+                    self.hand_up_outside(source, &packet);
                 }
                 (Body::Control(kind), Side::Node(_)) if is_request(kind) => {
                     self.out.counters.drop(Drop::AddressUnproven);
@@ -40,7 +40,7 @@ impl Engine {
                 }
                 (Body::Control(Kind::JoinAck) | Body::Challenge { .. }, Side::Node(_)) => {
                     if self.strangers.take(now) {
-                        self.hand_up_outside(source, packet);
+                        self.hand_up_outside(source, &packet);
                     } else {
                         self.out.counters.drop(Drop::RateLimited);
                     }
@@ -51,7 +51,7 @@ impl Engine {
                     )
                     | Body::Challenge { .. },
                     Side::Client(_),
-                ) => self.hand_up_outside(source, packet),
+                ) => self.hand_up_outside(source, &packet),
                 (Body::None, _) => {}
                 _ => self.out.counters.drop(Drop::UnexpectedPacket),
             }

@@ -7,7 +7,7 @@
 //! message by itself, and whatever is not plain (a message that is retained, that may expire, that is a part of a larger one, a shared
 //! group) goes that way.
 
-use std::ops::Range;
+use std::iter::repeat_n;
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -26,7 +26,7 @@ use crate::link_id::{LinkId, SessionKey};
 use crate::load::latency::Sample;
 use crate::load::topics::Mark;
 use crate::tables::match_set::Subscriber;
-use crate::wire::{Body, DatagramView, PacketView, PublishView};
+use crate::wire::{Body, DatagramView, Packets, PublishView, Section};
 
 /// More bytes of a run are not handed to another worker at once, but for one message: so what waits in its mailbox stays small.
 const MOST_PIECE: usize = 16 * 1024;
@@ -34,7 +34,7 @@ const MOST_PIECE: usize = 16 * 1024;
 /// Two messages or more, one behind the other; or a piece of such a run.
 #[derive(Clone, Copy)]
 pub struct Run<'a, 'b> {
-    packets: &'b [PacketView<'a>],
+    packets: Packets<'a, 'b>,
     /// Of the packets.
     pub bytes: &'a [u8],
 }
@@ -50,26 +50,23 @@ pub(super) struct Notes {
 }
 
 impl<'a, 'b> Run<'a, 'b> {
-    /// The run that begins with a packet of a datagram; None: none does.
-    pub(super) fn at(view: &'b DatagramView<'a>, first: usize) -> Option<Self> {
-        let mut topics = view.packets()[first..].iter().map_while(|packet| match &packet.body {
-            Body::Publish(publish) if packet.is_bare() && publish.is_plain() => Some(publish.topic),
+    /// The run that packets begin with; None: there is none.
+    pub(super) fn at(packets: Packets<'a, 'b>) -> Option<Self> {
+        let plain = packets.sections().map_while(|section| match section.body() {
+            Body::Publish(publish) if section.is_bare() && publish.is_plain() => {
+                Some((publish.topic, section.len()))
+            }
             _ => None,
         });
-        let topic = topics.next()?;
-        let end = first + 1 + topics.take_while(|other| is_same(other, topic)).count();
-        let bytes = view.encoded(first..end).filter(|_| end - first > 1)?;
-        Some(Self { packets: &view.packets()[first..end], bytes })
+        let mut plain = plain.peekable();
+        let &(topic, _) = plain.peek()?;
+        let len: usize = plain.take_while(|(other, _)| is_same(other, topic)).map(|(_, len)| len).sum();
+        Self::of(packets.take(len)).filter(|_| len > 1)
     }
 
-    /// All of what another worker handed over.
-    fn of_piece(view: &'b DatagramView<'a>, bytes: &'a [u8]) -> Self {
-        Self { packets: view.packets(), bytes }
-    }
-
-    /// Deliveries that follow one another; `None`: there is something between them.
-    pub(super) fn of_deliveries(view: &'b DatagramView<'a>, places: Range<usize>) -> Option<Self> {
-        Some(Self { packets: &view.packets()[places.clone()], bytes: view.encoded(places)? })
+    /// Messages on one topic; `None`: there is something between them.
+    pub(super) fn of(packets: Packets<'a, 'b>) -> Option<Self> {
+        Some(Self { packets, bytes: packets.encoded()? })
     }
 
     pub fn len(&self) -> usize {
@@ -77,14 +74,38 @@ impl<'a, 'b> Run<'a, 'b> {
     }
 
     pub fn topic(&self) -> &'a str {
-        self.messages().next().map_or("", |publish| publish.topic)
+        self.shapes(1).next().map_or("", |publish| publish.topic)
     }
 
-    pub fn messages(&self) -> impl Iterator<Item = &'b PublishView<'a>> + Clone + use<'a, 'b> {
-        self.packets.iter().filter_map(|packet| match &packet.body {
+    /// The first message.
+    pub fn first(&self) -> Option<PublishView<'a>> {
+        match self.packets.sections().next()?.first().body {
+            Body::Publish(publish) => Some(publish),
+            _ => None,
+        }
+    }
+
+    /// Of each message the field `publish`, and the payload.
+    pub fn messages(&self) -> impl Iterator<Item = (&'a [u8], &'a [u8])> + Clone + use<'a, 'b> {
+        self.packets.sections().flat_map(Section::messages)
+    }
+
+    /// The first so many messages, once for those that differ in their numbers and payloads alone.
+    pub fn shapes(&self, count: usize) -> impl Iterator<Item = &'b PublishView<'a>> + use<'a, 'b> {
+        self.packets.take(count).sections().filter_map(|section| match section.body() {
             Body::Publish(publish) => Some(publish),
             _ => None,
         })
+    }
+
+    /// Bytes of the payloads of so many messages from a place on.
+    fn payload(&self, first: u32, count: u32) -> u64 {
+        let sections = self.packets.skip(first as usize).take(count as usize).sections();
+        let bytes = sections.map(|section| match section.body() {
+            Body::Publish(publish) => section.len() * publish.payload.len(),
+            _ => 0,
+        });
+        bytes.sum::<usize>() as u64
     }
 
     /// The places at which its pieces begin, and how many messages and bytes each has.
@@ -104,23 +125,27 @@ impl<'a, 'b> Run<'a, 'b> {
 
     /// Bytes of each packet's field.
     fn lengths(&self) -> impl Iterator<Item = usize> + use<'a, 'b> {
-        self.packets.iter().map(PacketView::encoded_len)
+        self.alike().flat_map(|(length, count)| repeat_n(length, count as usize))
+    }
+
+    /// The same, with how many one behind the other have so many.
+    fn alike(&self) -> impl Iterator<Item = (usize, u32)> + use<'a, 'b> {
+        self.packets.sections().map(|section| (section.length(), section.len() as u32))
     }
 }
 
 impl Engine {
-    /// Takes the run that begins with a packet of a datagram, if one does: of how many messages.
+    /// Takes the run that packets begin with, if they do: of how many messages.
     ///
     /// # Errors
-    /// None is taken: how many packets from there on are to be handled each by itself.
+    /// None is taken: how many packets are to be handled each by itself.
     pub(super) fn take_run(
         &mut self,
         now: Micros,
         id: LinkId,
-        view: &DatagramView<'_>,
-        first: usize,
+        packets: Packets<'_, '_>,
     ) -> Result<usize, usize> {
-        let Some(run) = Run::at(view, first) else {
+        let Some(run) = Run::at(packets) else {
             return Err(1);
         };
         let is_taken = match &mut self.side {
@@ -149,10 +174,11 @@ impl Engine {
         let Ok(view) = DatagramView::parse_in(std::mem::take(&mut self.room), packets) else {
             return;
         };
-        let run = Run::of_piece(&view, packets);
-        let notes = Notes::handed_over(run, timed, &mut self.out);
-        for &session in sessions {
-            self.out.offer_run(session, run, &notes);
+        if let Some(run) = Run::of(view.packets()) {
+            let notes = Notes::handed_over(run, timed, &mut self.out);
+            for &session in sessions {
+                self.out.offer_run(session, run, &notes);
+            }
         }
         self.room = view.into_room();
     }
@@ -235,15 +261,14 @@ impl Entry {
     /// Queues the messages of a run, or as many as there is room for; how many those are, and the bytes of their payloads.
     fn queue_run(&mut self, run: Run<'_, '_>, notes: &Notes) -> (u64, u64) {
         let (queued, _) = self.link.passed();
-        if self.link.queue_encoded(run.bytes, run.lengths()).is_ok() {
+        if self.link.queue_encoded(run.bytes, run.alike()).is_ok() {
             for (place, sample) in &notes.timed {
                 self.timed.add(Queued::Unreliable(queued + 1 + u64::from(*place)), sample);
             }
             return (run.len() as u64, notes.payload);
         }
-        let fits = |publish: &&PublishView<'_>| self.link.queue_unreliable(&publish.field(), None).is_ok();
-        let taken = run.messages().filter(fits).map(|publish| publish.payload.len() as u64);
-        taken.fold((0, 0), |(copies, bytes), payload| (copies + 1, bytes + payload))
+        let taken = run.messages().filter(|(field, _)| self.link.queue_unreliable(field, None).is_ok());
+        taken.fold((0, 0), |(copies, bytes), (_, payload)| (copies + 1, bytes + payload.len() as u64))
     }
 }
 
@@ -259,7 +284,7 @@ impl Notes {
             return Self::default();
         };
         let mark = load.mark_of(run.topic(), known);
-        let payload = run.messages().map(|publish| publish.payload.len() as u64).sum();
+        let payload = run.payload(0, run.len() as u32);
         load.topics.count_in(mark, run.len() as u32, payload);
         let timed = load.latency.begin_among(now, run.len() as u32).collect();
         Self { mark, payload, timed }
@@ -270,7 +295,7 @@ impl Notes {
         let Some(load) = &mut out.load else {
             return Self::default();
         };
-        let payload = run.messages().map(|publish| publish.payload.len() as u64).sum();
+        let payload = run.payload(0, run.len() as u32);
         Self { mark: load.topics.mark(run.topic()), payload, timed: timed.into() }
     }
 
@@ -287,17 +312,15 @@ impl Notes {
         first: u32,
         count: u32,
     ) -> (Docket, Vec<(u32, Arc<Sample>)>) {
-        let some = run.messages().skip(first as usize).take(count as usize);
-        let payload = some.map(|publish| publish.payload.len() as u64).sum();
-        (Docket::of_several(self.mark, payload), self.timed_of(first, count))
+        (Docket::of_several(self.mark, run.payload(first, count)), self.timed_of(first, count))
     }
 
     /// For each message of the run, where its copies are counted.
     pub(super) fn dockets<'c>(&'c self, run: Run<'c, 'c>) -> impl Iterator<Item = Docket> + 'c {
         let mut timed = self.timed.iter().peekable();
-        (0..).zip(run.messages()).map(move |(place, publish)| {
+        (0..).zip(run.messages()).map(move |(place, (_, payload))| {
             let sample = timed.next_if(|(due, _)| *due == place).map(|(_, sample)| Arc::clone(sample));
-            Docket::new(self.mark, publish, sample)
+            Docket::new(self.mark, payload, sample)
         })
     }
 }

@@ -44,13 +44,13 @@ impl Hive {
     /// §4.1, §6.1: passes answers to those that they are for.
     fn take_outside(&mut self, now: Micros, source: SocketAddr, view: &DatagramView<'_>, datagram: &[u8]) {
         let mut homes: SmallVec<[Home; 2]> = SmallVec::new();
-        for packet in view.packets() {
+        for packet in view.packets().iter() {
             if matches!(packet.body, Body::Challenge { .. }) {
                 let challenged = self.common.inquiries.lock().take_challenged(source);
                 homes.extend(challenged.into_iter().map(Home::Member));
-            } else if let Some(session) = wire::session_of(packet) {
+            } else if let Some(session) = wire::session_of(&packet) {
                 homes.extend(self.home_of(session));
-            } else if let Some(request) = wire::request_of(packet) {
+            } else if let Some(request) = wire::request_of(&packet) {
                 homes.extend(self.common.inquiries.lock().asker(request).map(Home::Member));
             }
         }

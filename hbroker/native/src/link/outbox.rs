@@ -47,14 +47,14 @@ impl Outbox {
         self.reclaim();
         let before = self.bytes.len();
         wire::put_packet(&mut self.bytes, 0, 0, retained_for, body_field);
-        self.push_turn(self.bytes.len() - before);
+        self.push_turns(self.bytes.len() - before, 1);
     }
 
-    /// Queues unreliable packets that are encoded as they will leave: `packets` fields of these lengths.
-    pub fn push_encoded(&mut self, packets: &[u8], lengths: impl Iterator<Item = usize>) {
+    /// Queues unreliable packets that are encoded as they will leave: `packets` fields, of these lengths each, and so many of it.
+    pub fn push_encoded(&mut self, packets: &[u8], lengths: impl Iterator<Item = (usize, u32)>) {
         self.reclaim();
         self.bytes.extend_from_slice(packets);
-        lengths.for_each(|length| self.push_turn(length));
+        lengths.for_each(|(length, count)| self.push_turns(length, count));
     }
 
     /// Queues an unreliable packet that is no message.
@@ -148,13 +148,13 @@ impl Outbox {
     }
 
     /// Packets of one length that follow one another are noted together: those of a run nearly always have one.
-    fn push_turn(&mut self, length: usize) {
+    fn push_turns(&mut self, length: usize, more: u32) {
         let length = u32::try_from(length).expect("a packet is shorter than a datagram");
         match self.turns.back_mut() {
-            Some(Entry::Unreliable(last, count)) if *last == length => *count += 1,
-            _ => self.turns.push_back(Entry::Unreliable(length, 1)),
+            Some(Entry::Unreliable(last, count)) if *last == length => *count += more,
+            _ => self.turns.push_back(Entry::Unreliable(length, more)),
         }
-        self.queued += 1;
+        self.queued += u64::from(more);
     }
 
     /// Drops the sent part of the buffer once it is the larger one: each byte moves at most once on average.
@@ -225,7 +225,7 @@ mod tests {
             wire::put_packet(&mut encoded, 0, 0, None, &vec![size; usize::from(size)]);
             lengths.push(encoded.len() - before);
         }
-        outbox.push_encoded(&encoded, lengths.iter().copied());
+        outbox.push_encoded(&encoded, lengths.iter().map(|&length| (length, 1)));
         let (mut out, mut left) = (Vec::new(), VecDeque::from(lengths));
         for room in [5, 6, 20, 1, 21, 90, 1_000] {
             let mut end = out.len();

@@ -51,7 +51,7 @@ pub fn decode<'py>(py: Python<'py>, datagram: &[u8]) -> PyResult<Option<Bound<'p
         return Ok(None);
     };
     let packets =
-        view.packets().iter().map(|packet| packet_values(py, packet)).collect::<PyResult<Vec<_>>>()?;
+        view.packets().iter().map(|packet| packet_values(py, &packet)).collect::<PyResult<Vec<_>>>()?;
     object(py, (header_values(py, &view.header)?, packets)).map(Some)
 }
 

@@ -9,7 +9,7 @@ use std::borrow::Cow;
 use super::Malformed;
 use super::check::check;
 use super::reader::{Reader, occurrences};
-use super::shape::{Found, Shape, Span};
+use super::shape::{Shape, Span};
 use crate::Micros;
 use crate::schema::{fragment, packet, publish, user_property};
 
@@ -142,12 +142,13 @@ impl<'a> PublishView<'a> {
         Ok(())
     }
 
-    /// The message of a packet that differs from this one's, `packet`, in what was found.
-    pub(super) fn like(&self, found: Found, payload: Span, packet: &[u8], other: &'a [u8]) -> Self {
+    /// The message of another packet of the shape of this one's, `packet`.
+    #[inline]
+    pub(super) fn like(&self, shape: &Shape, packet: &[u8], other: &'a [u8]) -> Self {
         Self {
-            payload: &other[payload.range()],
-            sequence: found.sequence,
-            published_at_us: found.published_at_us,
+            payload: &other[shape.payload.range()],
+            sequence: shape.sequence.number_in(other),
+            published_at_us: shape.published_at_us.number_in(other),
             fields: &other[Span::of(self.fields, packet).range()],
             ..*self
         }

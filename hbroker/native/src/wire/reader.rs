@@ -50,6 +50,12 @@ impl<'a> Reader<'a> {
         self.rest.len()
     }
 
+    /// Passes over so many bytes, or all.
+    #[inline]
+    pub fn pass(&mut self, bytes: usize) {
+        self.rest = self.rest.get(bytes..).unwrap_or_default();
+    }
+
     /// The next field's tag; None at the end of the message.
     #[inline]
     pub fn tag(&mut self) -> Result<Option<u32>, Malformed> {

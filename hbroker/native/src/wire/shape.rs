@@ -2,14 +2,14 @@
 //!
 //! Messages that a publisher sends on one topic, one behind the other, differ in their payloads and in numbers that rise: sequence, time,
 //! delivery. All other bytes are the same, and they stand at the same places as long as nothing changes its length. So of two such packets the
-//! second needs no parser: it is compared with the first, and what differs is read. Whatever is equal was checked in the first.
+//! second needs no parser: it is compared with the first under a [`Mask`]. Whatever is equal was checked in the first.
 
 use std::ops::Range;
 
 use super::reader::leading_varint;
 
 /// The places of what may differ. Of a field that occurs several times it is the last.
-#[derive(Debug, Clone, Copy, Default)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Shape {
     pub delivery: Span,
     pub after: Span,
@@ -18,20 +18,23 @@ pub struct Shape {
     pub published_at_us: Span,
 }
 
-/// In 32 bits each: views are copied for each packet.
+/// In 32 bits each: there is a shape for each of a datagram's views.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Span {
     start: u32,
     end: u32,
 }
 
-/// What differs. A number that has no place is 0.
-#[derive(Debug, Clone, Copy)]
-pub struct Found {
-    pub delivery: u64,
-    pub after: u64,
-    pub sequence: u64,
-    pub published_at_us: u64,
+/// Which bits two fields must have in common for the second to be a packet of the shape of the first.
+///
+/// It has every bit of what may not differ, and of a number those bits that say where it ends. The payload is passed over.
+#[derive(Debug, Default)]
+pub struct Mask {
+    bits: Vec<u8>,
+    payload: Range<usize>,
+    /// What it was cut for: the shape, and the lengths of the field and of its packet.
+    shape: Shape,
+    lengths: (usize, usize),
 }
 
 impl Span {
@@ -50,60 +53,62 @@ impl Span {
     }
 
     /// There is no such place.
-    fn is_nowhere(self) -> bool {
+    pub fn is_nowhere(self) -> bool {
         self.end == 0
     }
-}
 
-impl Shape {
-    /// What differs between a packet of this shape and another one; `None`: more does, or the order is another than a publisher's.
-    pub fn find(&self, packet: &[u8], other: &[u8]) -> Option<Found> {
-        if packet.len() != other.len() {
-            return None;
+    /// The number that stands there; 0: there is no such place.
+    #[inline]
+    pub fn number_in(self, packet: &[u8]) -> u64 {
+        if self.is_nowhere() {
+            return 0;
         }
-        let mut comparison = Comparison { packet, other, at: 0 };
-        let delivery = comparison.number(self.delivery)?;
-        let after = comparison.number(self.after)?;
-        comparison.pass(self.payload)?;
-        let sequence = comparison.number(self.sequence)?;
-        let published_at_us = comparison.number(self.published_at_us)?;
-        comparison.pass(Span::new(packet.len(), packet.len()))?;
-        Some(Found { delivery, after, sequence, published_at_us })
+        packet.get(self.range().start..).and_then(leading_varint).map_or(0, |(value, _)| value)
     }
 }
 
-/// Two packets of one length, equal up to `at` but for what may differ.
-struct Comparison<'a> {
-    packet: &'a [u8],
-    other: &'a [u8],
-    at: usize,
-}
-
-impl Comparison<'_> {
-    /// Compares up to a place, and passes it.
-    #[inline]
-    fn pass(&mut self, span: Span) -> Option<()> {
-        if span.is_nowhere() {
-            return Some(());
+impl Mask {
+    /// Cuts it for a field of so many bytes, and the packet of this shape that it ends with.
+    pub fn cut(&mut self, shape: &Shape, field: usize, packet: usize) {
+        if (self.shape, self.lengths) == (*shape, (field, packet)) {
+            return;
         }
-        let Range { start, end } = span.range();
-        let is_same = match (self.packet.get(self.at..start)?, self.other.get(self.at..start)?) {
-            // Between two numbers there is most often nothing but a tag.
-            ([one], [other]) => one == other,
-            (some, others) => some == others,
+        (self.shape, self.lengths) = (*shape, (field, packet));
+        let place = |span: Span| {
+            let Range { start, end } = span.range();
+            (!span.is_nowhere()).then_some(field - packet + start..field - packet + end)
         };
-        self.at = end;
-        is_same.then_some(())
+        self.bits.clear();
+        self.bits.resize(field, u8::MAX);
+        for number in [shape.delivery, shape.after, shape.sequence, shape.published_at_us] {
+            if let Some(place) = place(number) {
+                self.bits[place].fill(0x80);
+            }
+        }
+        self.payload = place(shape.payload).unwrap_or(field..field);
     }
 
-    /// Reads the other's number, which has to fill the place.
+    /// Whether `other`, which is as long as the field that it was cut for, differs from that one in nothing that matters.
     #[inline]
-    fn number(&mut self, span: Span) -> Option<u64> {
-        self.pass(span)?;
-        if span.is_nowhere() {
-            return Some(0);
-        }
-        let (value, length) = leading_varint(self.other.get(span.range().start..)?)?;
-        (length == span.range().len()).then_some(value)
+    pub fn finds_alike(&self, field: &[u8], other: &[u8]) -> bool {
+        let Range { start, end } = self.payload;
+        is_same(&field[..start], &other[..start], &self.bits[..start])
+            && is_same(&field[end..], &other[end..], &self.bits[end..])
     }
+}
+
+/// Whether two pieces of one length have these bits in common.
+#[inline]
+fn is_same(one: &[u8], other: &[u8], bits: &[u8]) -> bool {
+    let differ = |one: &[u8; 8], other: &[u8; 8], bits: &[u8; 8]| {
+        (u64::from_le_bytes(*one) ^ u64::from_le_bytes(*other)) & u64::from_le_bytes(*bits)
+    };
+    let (Some(one_end), Some(other_end), Some(bits_end)) =
+        (one.last_chunk(), other.last_chunk(), bits.last_chunk())
+    else {
+        return one.iter().zip(other).zip(bits).all(|((one, other), bits)| (one ^ other) & bits == 0);
+    };
+    let words = one.as_chunks().0.iter().zip(other.as_chunks().0).zip(bits.as_chunks().0);
+    let found = words.fold(0, |found, ((one, other), bits)| found | differ(one, other, bits));
+    found | differ(one_end, other_end, bits_end) == 0
 }

@@ -1,26 +1,30 @@
 //! A datagram, and its packets, as views of the bytes received (§2.2, §2.3).
 
-use std::ops::Range;
-
 use super::Malformed;
 use super::acks::{AckView, PubAckView};
 use super::check::check;
+use super::packets::{Alike, Packets};
 use super::publish::PublishView;
 use super::reader::{MAX_DEPTH, Reader};
-use super::shape::{Shape, Span};
+use super::shape::{Mask, Shape};
 use crate::schema::{self, Checks, challenge, credit, datagram, header, packet, ping, pong, reset};
 
 /// A datagram that is valid as a whole.
 #[derive(Debug)]
 pub struct DatagramView<'a> {
     pub header: Header<'a>,
-    packets: Vec<PacketView<'a>>,
     bytes: &'a [u8],
+    packets: Vec<Alike<'a>>,
+    count: usize,
+    mask: Mask,
 }
 
 /// Memory for the views of packets, which serves one datagram after the other.
 #[derive(Debug, Default)]
-pub struct Room(Vec<PacketView<'static>>);
+pub struct Room {
+    packets: Vec<Alike<'static>>,
+    mask: Mask,
+}
 
 /// Views for which memory is kept: as many as there are small messages in a datagram.
 const MOST_ROOM: usize = 256;
@@ -49,9 +53,6 @@ pub struct PacketView<'a> {
     pub body: Body<'a>,
     /// The whole Packet, as it came.
     pub raw: &'a [u8],
-    /// Where its field stands in the datagram, if it is in one.
-    place: Span,
-    shape: Shape,
 }
 
 /// What a packet is about.
@@ -111,33 +112,29 @@ impl<'a> DatagramView<'a> {
     }
 
     /// As [`Self::parse`], with memory that served before.
-    pub fn parse_in(Room(packets): Room, bytes: &'a [u8]) -> Result<Self, Malformed> {
-        let mut view = Self { header: Header::default(), packets, bytes };
+    pub fn parse_in(room: Room, bytes: &'a [u8]) -> Result<Self, Malformed> {
+        let Room { packets, mask } = room;
+        let mut view = Self { header: Header::default(), bytes, packets, count: 0, mask };
         let mut reader = Reader::new(bytes, MAX_DEPTH);
         let mut headers = None;
         loop {
-            let field = bytes.len() - reader.left();
+            let start = bytes.len() - reader.left();
             match reader.tag()? {
                 None => return Ok(view),
                 Some(datagram::PACKETS) => {
                     let message = reader.message()?;
-                    view.make_room(message.left(), reader.left());
+                    let field = &bytes[start..bytes.len() - reader.left()];
                     // Read in its place: a view is too large to be moved for each packet.
-                    let place = Span::new(field, bytes.len() - reader.left());
-                    if let Some(packet) =
-                        view.packets.last().and_then(|last| last.like(message.rest(), place))
-                    {
-                        view.packets.push(packet);
-                        continue;
-                    }
-                    view.packets.push(PacketView { place, ..PacketView::empty(message.rest()) });
-                    if let Some(packet) = view.packets.last_mut() {
-                        packet.read(message)?;
+                    view.packets.push(Alike::unread(message.rest(), field));
+                    if let Some(alike) = view.packets.last_mut() {
+                        alike.read(message)?;
+                        reader.pass(alike.extend(&bytes[start..], &mut view.mask));
+                        view.count += alike.len();
                     }
                 }
                 Some(datagram::HEADER) => {
                     view.header.merge(reader.message()?)?;
-                    let first = *headers.get_or_insert(field);
+                    let first = *headers.get_or_insert(start);
                     if let Some(ack) = &mut view.header.ack {
                         ack.set_headers(&bytes[first..bytes.len() - reader.left()]);
                     }
@@ -149,39 +146,20 @@ impl<'a> DatagramView<'a> {
 
     /// The memory for the next one.
     pub fn into_room(self) -> Room {
-        let mut packets = self.packets;
+        let Self { mut packets, mask, .. } = self;
         packets.clear();
         packets.shrink_to(MOST_ROOM);
         // Nothing is left to be turned, but the memory, which stays where it is.
-        Room(packets.into_iter().map(|_| PacketView::empty(&[])).collect())
+        Room { packets: packets.into_iter().map(|_| Alike::unread(&[], &[])).collect(), mask }
     }
 
-    pub fn packets(&self) -> &[PacketView<'a>] {
-        &self.packets
-    }
-
-    /// The bytes of these packets' fields; None: they do not stand one behind the other.
-    pub fn encoded(&self, packets: Range<usize>) -> Option<&'a [u8]> {
-        let packets = self.packets.get(packets)?;
-        let is_joined =
-            packets.windows(2).all(|pair| pair[0].place.range().end == pair[1].place.range().start);
-        self.bytes
-            .get(packets.first()?.place.range().start..packets.last()?.place.range().end)
-            .filter(|_| is_joined)
+    pub fn packets(&self) -> Packets<'a, '_> {
+        Packets::new(self.bytes, &self.packets, self.count)
     }
 
     /// Whether it holds more than a header and padding, and so is to be acknowledged (§3.2).
     pub fn has_packets(&self) -> bool {
-        !self.packets.is_empty()
-    }
-
-    /// Makes room for all packets of a bundle at once, on the guess that the rest are as long as
-    /// this one.
-    #[inline]
-    fn make_room(&mut self, packet: usize, left: usize) {
-        if self.packets.len() == self.packets.capacity() {
-            self.packets.reserve(1 + left / (packet + 2));
-        }
+        self.count > 0
     }
 }
 
@@ -208,49 +186,19 @@ impl<'a> PacketView<'a> {
         is_all && self.delivery == 0 && self.after == 0 && self.retained_for.is_none()
     }
 
-    /// The same as it would be by itself.
-    #[cfg(test)]
-    pub fn alone(self) -> Self {
-        Self { place: Span::default(), shape: Shape::default(), ..self }
-    }
-
-    /// Bytes of its field in the datagram.
-    pub fn encoded_len(&self) -> usize {
-        self.place.range().len()
-    }
-
     /// A packet from the bytes of one: of a [`Self::raw`] that was kept, or of a body field alone.
     pub fn from_raw(raw: &'a [u8]) -> Result<Self, Malformed> {
         let mut view = Self::empty(raw);
-        view.read(Reader::new(raw, MAX_DEPTH - 1))?;
+        view.read(Reader::new(raw, MAX_DEPTH - 1), &mut Shape::default())?;
         Ok(view)
     }
 
-    fn empty(raw: &'a [u8]) -> Self {
-        Self {
-            delivery: 0,
-            after: 0,
-            retained_for: None,
-            body: Body::None,
-            raw,
-            place: Span::default(),
-            shape: Shape::default(),
-        }
+    pub(super) fn empty(raw: &'a [u8]) -> Self {
+        Self { delivery: 0, after: 0, retained_for: None, body: Body::None, raw }
     }
 
-    /// The next packet, where it is a message like this one's.
-    fn like(&self, raw: &'a [u8], place: Span) -> Option<Self> {
-        let Body::Publish(publish) = &self.body else {
-            return None;
-        };
-        let found = self.shape.find(self.raw, raw)?;
-        let publish = publish.like(found, self.shape.payload, self.raw, raw);
-        let (delivery, after) = (found.delivery, found.after);
-        Some(Self { delivery, after, body: Body::Publish(publish), raw, place, ..*self })
-    }
-
-    /// Takes in what a packet, of which `message` are the bytes, holds.
-    fn read(&mut self, mut message: Reader<'a>) -> Result<(), Malformed> {
+    /// Takes in what a packet, of which `message` are the bytes, holds, and notes its shape.
+    pub(super) fn read(&mut self, mut message: Reader<'a>, shape: &mut Shape) -> Result<(), Malformed> {
         let raw = self.raw;
         // Where the body begins. Bodies of one kind merge, a body of another kind takes the place
         // of the one before.
@@ -261,18 +209,18 @@ impl<'a> PacketView<'a> {
                 return Ok(());
             };
             match tag {
-                packet::DELIVERY => self.delivery = message.varint_at(raw, &mut self.shape.delivery)?,
-                packet::AFTER => self.after = message.varint_at(raw, &mut self.shape.after)?,
+                packet::DELIVERY => self.delivery = message.varint_at(raw, &mut shape.delivery)?,
+                packet::AFTER => self.after = message.varint_at(raw, &mut shape.after)?,
                 packet::RETAINED_FOR => self.retained_for = Some(message.varint()?),
                 packet::PUBLISH => {
                     if !matches!(self.body, Body::Publish(_)) {
                         self.body = Body::Publish(PublishView::default());
-                        let Shape { delivery, after, .. } = self.shape;
-                        self.shape = Shape { delivery, after, ..Shape::default() };
+                        let Shape { delivery, after, .. } = *shape;
+                        *shape = Shape { delivery, after, ..Shape::default() };
                         start = field;
                     }
                     if let Body::Publish(publish) = &mut self.body {
-                        publish.merge(message.message()?, raw, &mut self.shape)?;
+                        publish.merge(message.message()?, raw, shape)?;
                         publish.add_field(&raw[start..raw.len() - message.left()]);
                     }
                 }

@@ -83,7 +83,7 @@ fn what_another_worker_gets_of_a_run_comes_in_small_pieces_with_all_of_it() {
             wire::put_packet(&mut datagram, 0, 0, None, &field);
         }
         let view = DatagramView::parse(&datagram).expect("it is a datagram");
-        let run = Run::at(&view, 0).expect("they are on one topic");
+        let run = Run::at(view.packets()).expect("they are on one topic");
         let pieces: Vec<_> = run.pieces().collect();
         assert_eq!(pieces.iter().map(|(_, count, _)| *count).collect::<Vec<_>>(), expected, "{size}");
         let mut place = 0;

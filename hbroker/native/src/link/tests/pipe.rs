@@ -265,7 +265,7 @@ impl Pair {
             other => panic!("{other:?}"),
         }
         let mut kept = true;
-        for packet in datagram.packets() {
+        for packet in datagram.packets().iter() {
             if packet.delivery == 0 {
                 self.handle_unreliable(end, &packet.body);
             } else if self.inbox_is_full && end == 1 {
@@ -287,7 +287,7 @@ impl Pair {
             let mut wrapped = Vec::new();
             wire::put_packet(&mut wrapped, 0, 0, None, &raw);
             let view = DatagramView::parse(&wrapped).expect("it was part of a valid datagram");
-            let packet = &view.packets()[0];
+            let packet = view.packets().iter().next().expect("it has one");
             self.hand_on(end, packet.delivery, &packet.body);
         }
     }

@@ -1,0 +1,238 @@
+//! A datagram's packets, in order; those that are alike are told together.
+//!
+//! A publisher under load fills its datagrams with messages that differ in their numbers and payloads alone ([`Shape`]). There is one view for
+//! all of them, and the others are made from it when somebody asks for one; who passes them on asks for their bytes only.
+
+use std::borrow::Cow;
+
+use super::Malformed;
+use super::reader::Reader;
+use super::shape::{Mask, Shape, Span};
+use super::view::{Body, PacketView};
+
+/// One packet; or several messages of one shape, one behind the other. If they have delivery numbers, these follow one another.
+#[derive(Debug)]
+pub struct Alike<'a> {
+    first: PacketView<'a>,
+    shape: Shape,
+    /// Their fields, tags and lengths included.
+    bytes: &'a [u8],
+    count: usize,
+}
+
+/// Packets of a datagram that follow one another.
+#[derive(Debug, Clone, Copy)]
+pub struct Packets<'a, 'b> {
+    datagram: &'a [u8],
+    alike: &'b [Alike<'a>],
+    /// How many of the first of those are not meant.
+    passed: usize,
+    len: usize,
+}
+
+/// Some of the packets that are alike, one behind the other: at least one.
+#[derive(Debug, Clone, Copy)]
+pub struct Section<'a, 'b> {
+    alike: &'b Alike<'a>,
+    start: usize,
+    len: usize,
+}
+
+impl<'a> Alike<'a> {
+    /// A packet and its field, of which nothing was read.
+    pub(super) fn unread(raw: &'a [u8], field: &'a [u8]) -> Self {
+        Self { first: PacketView::empty(raw), shape: Shape::default(), bytes: field, count: 1 }
+    }
+
+    /// Takes in what the first one, of which `message` are the bytes, holds.
+    pub(super) fn read(&mut self, message: Reader<'a>) -> Result<(), Malformed> {
+        self.first.read(message, &mut self.shape)
+    }
+
+    /// Takes those behind the first one that are like it; how many bytes they are. `bytes`: all from its field on.
+    #[inline]
+    pub(super) fn extend(&mut self, bytes: &'a [u8], mask: &mut Mask) -> usize {
+        let field = self.bytes;
+        let PacketView { delivery, raw, body, .. } = &self.first;
+        let (length, head) = (field.len(), field.len() - raw.len());
+        let is_next = bytes.get(length..length + head).is_some_and(|other| *other == field[..head]);
+        let is_numbered = !self.shape.delivery.is_nowhere();
+        if !is_next || !matches!(body, Body::Publish(_)) || (is_numbered && *delivery == 0) {
+            return 0;
+        }
+        mask.cut(&self.shape, length, raw.len());
+        let others = bytes[length..].chunks_exact(length).zip(1..);
+        let like = others.take_while(|(other, place)| {
+            let number = || self.shape.delivery.number_in(&other[head..]);
+            mask.finds_alike(field, other) && (!is_numbered || delivery.checked_add(*place) == Some(number()))
+        });
+        self.count += like.count();
+        self.bytes = &bytes[..self.count * length];
+        self.bytes.len() - length
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.count
+    }
+
+    /// Bytes of each field.
+    fn length(&self) -> usize {
+        self.bytes.len() / self.count
+    }
+
+    /// The packet at a place.
+    fn raw(&self, place: usize) -> &'a [u8] {
+        let end = (place + 1) * self.length();
+        &self.bytes[end - self.first.raw.len()..end]
+    }
+
+    /// The packet at a place.
+    fn packet(&self, place: usize) -> PacketView<'a> {
+        let Self { first, shape, .. } = self;
+        let Body::Publish(publish) = &first.body else {
+            return *first;
+        };
+        let raw = self.raw(place);
+        let delivery = if first.delivery > 0 { first.delivery + place as u64 } else { 0 };
+        let body = Body::Publish(publish.like(shape, first.raw, raw));
+        PacketView { delivery, after: shape.after.number_in(raw), body, raw, ..*first }
+    }
+}
+
+impl<'a, 'b> Packets<'a, 'b> {
+    pub(super) fn new(datagram: &'a [u8], alike: &'b [Alike<'a>], len: usize) -> Self {
+        Self { datagram, alike, passed: 0, len }
+    }
+
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// The first so many of them, or all.
+    pub fn take(self, count: usize) -> Self {
+        Self { len: self.len.min(count), ..self }
+    }
+
+    /// Those behind the first so many.
+    pub fn skip(mut self, count: usize) -> Self {
+        self.len = self.len.saturating_sub(count);
+        self.passed += count;
+        while let [first, others @ ..] = self.alike
+            && self.passed >= first.count
+        {
+            self.passed -= first.count;
+            self.alike = others;
+        }
+        self
+    }
+
+    /// All of them, those together that are alike.
+    pub fn sections(self) -> impl Iterator<Item = Section<'a, 'b>> + Clone {
+        let (mut start, mut left) = (self.passed, self.len);
+        self.alike.iter().map_while(move |alike| {
+            let section = Section { alike, start, len: left.min(alike.count - start) };
+            (start, left) = (0, left - section.len);
+            (section.len > 0).then_some(section)
+        })
+    }
+
+    pub fn iter(self) -> impl Iterator<Item = PacketView<'a>> + use<'a, 'b> {
+        self.sections().flat_map(Section::packets)
+    }
+
+    /// Handles each.
+    pub fn for_each(self, mut handle: impl FnMut(&PacketView<'a>)) {
+        for section in self.sections() {
+            for place in section.start..section.start + section.len {
+                if place == 0 {
+                    handle(&section.alike.first);
+                } else {
+                    handle(&section.alike.packet(place));
+                }
+            }
+        }
+    }
+
+    /// The bytes of their fields; `None`: there are none, or something stands between them.
+    pub fn encoded(self) -> Option<&'a [u8]> {
+        let mut fields = self.sections().map(Section::bytes);
+        let all = Span::of(fields.next()?, self.datagram).range();
+        let end = fields.try_fold(all.end, |end, field| {
+            let next = Span::of(field, self.datagram).range();
+            (next.start == end).then_some(next.end)
+        })?;
+        self.datagram.get(all.start..end)
+    }
+}
+
+impl<'a, 'b> Section<'a, 'b> {
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    /// The first one.
+    pub fn first(&self) -> Cow<'b, PacketView<'a>> {
+        if self.start == 0 {
+            Cow::Borrowed(&self.alike.first)
+        } else {
+            Cow::Owned(self.alike.packet(self.start))
+        }
+    }
+
+    /// What they are about: each message as this one, but for its numbers and its payload, which is as long.
+    pub fn body(&self) -> &'b Body<'a> {
+        &self.alike.first.body
+    }
+
+    /// They are unreliable, and hold one message each and nothing else.
+    pub fn is_bare(&self) -> bool {
+        self.alike.first.is_bare()
+    }
+
+    /// They have delivery numbers.
+    pub fn is_reliable(&self) -> bool {
+        self.alike.first.delivery > 0
+    }
+
+    /// Bytes of each one's field in the datagram.
+    pub fn length(&self) -> usize {
+        self.alike.length()
+    }
+
+    /// Their publisher's number of each.
+    pub fn sequences(self) -> impl Iterator<Item = u64> + use<'a, 'b> {
+        self.places().map(move |place| self.alike.shape.sequence.number_in(self.alike.raw(place)))
+    }
+
+    /// Of each message the field `publish`, of which there is one, and the payload.
+    pub fn messages(self) -> impl Iterator<Item = (&'a [u8], &'a [u8])> + Clone + use<'a, 'b> {
+        let Alike { first, shape, .. } = self.alike;
+        let field = match &first.body {
+            Body::Publish(publish) => Span::of(publish.only_field(), first.raw).range(),
+            _ => 0..0,
+        };
+        let payload = shape.payload.range();
+        self.places().map(move |place| {
+            let raw = self.alike.raw(place);
+            (&raw[field.clone()], &raw[payload.clone()])
+        })
+    }
+
+    fn packets(self) -> impl Iterator<Item = PacketView<'a>> + use<'a, 'b> {
+        self.places().map(move |place| self.alike.packet(place))
+    }
+
+    fn places(self) -> std::ops::Range<usize> {
+        self.start..self.start + self.len
+    }
+
+    /// Their fields.
+    fn bytes(self) -> &'a [u8] {
+        let length = self.length();
+        &self.alike.bytes[self.start * length..(self.start + self.len) * length]
+    }
+}
