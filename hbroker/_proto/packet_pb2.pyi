@@ -140,18 +140,20 @@ class Datagram(_message.Message):
     def __init__(self, header: _Optional[_Union[Header, _Mapping[str, object]]] = ..., packets: _Optional[_Iterable[_Union[Packet, _Mapping[str, object]]]] = ..., padding: _Optional[bytes] = ...) -> None: ...
 
 class Header(_message.Message):
-    __slots__ = ("session", "incarnation", "number", "ack", "token")
+    __slots__ = ("session", "incarnation", "number", "ack", "token", "ack_every")
     SESSION_FIELD_NUMBER: _ClassVar[int]
     INCARNATION_FIELD_NUMBER: _ClassVar[int]
     NUMBER_FIELD_NUMBER: _ClassVar[int]
     ACK_FIELD_NUMBER: _ClassVar[int]
     TOKEN_FIELD_NUMBER: _ClassVar[int]
+    ACK_EVERY_FIELD_NUMBER: _ClassVar[int]
     session: int
     incarnation: int
     number: int
     ack: Ack
     token: bytes
-    def __init__(self, session: _Optional[int] = ..., incarnation: _Optional[int] = ..., number: _Optional[int] = ..., ack: _Optional[_Union[Ack, _Mapping[str, object]]] = ..., token: _Optional[bytes] = ...) -> None: ...
+    ack_every: int
+    def __init__(self, session: _Optional[int] = ..., incarnation: _Optional[int] = ..., number: _Optional[int] = ..., ack: _Optional[_Union[Ack, _Mapping[str, object]]] = ..., token: _Optional[bytes] = ..., ack_every: _Optional[int] = ...) -> None: ...
 
 class Ack(_message.Message):
     __slots__ = ("largest", "delay_us", "ranges")

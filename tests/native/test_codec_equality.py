@@ -152,7 +152,7 @@ bodies = st.one_of(
     st.tuples(st.just("credit"), st.tuples(U32, U64)),
 )
 packets = st.builds(lambda head, body: (*head, *body), st.tuples(U64, U64, st.none() | U64), bodies)
-headers = st.tuples(U64, U64, U64, acks(), st.binary(max_size=40))
+headers = st.tuples(U64, U64, U64, acks(), st.binary(max_size=40), U32)
 
 
 @given(headers, st.lists(packets, max_size=4))
@@ -169,14 +169,14 @@ def test_what_the_core_writes_protobuf_reads(header: Values, packets: list[Value
 def test_control_packets_pass_unchanged(rng: Random) -> None:
     packet = pb.Packet(subscribe=pb.Subscribe())
     datagrams.fill(rng, packet.subscribe, chance=0.7)
-    data = encode((1, 2, 3, None, b""), [(7, 6, None, "subscribe", packet.SerializeToString())])
+    data = encode((1, 2, 3, None, b"", 0), [(7, 6, None, "subscribe", packet.SerializeToString())])
     packet.delivery, packet.after = 7, 6
     assert list(pb.Datagram.FromString(data).packets) == [packet]
 
 
 @pytest.mark.parametrize("padding", [*range(300), *range(16_380, 16_400), 60_000])
 def test_padding_is_exact(padding: int) -> None:
-    header = (1, 2, 3, None, b"")
+    header = (1, 2, 3, None, b"", 0)
     data = encode(header, [], padding)
     assert len(data) - len(encode(header, [])) == (padding if padding != 1 else 0)
     assert assert_equal(data)
@@ -213,7 +213,7 @@ def header_values(datagram: pb.Datagram) -> Values:
         if header.HasField("ack")
         else None
     )
-    return header.session, header.incarnation, header.number, ack, header.token
+    return header.session, header.incarnation, header.number, ack, header.token, header.ack_every
 
 
 def packet_values(packet: pb.Packet) -> Values:

@@ -454,7 +454,7 @@ impl DatagramSink for Datagrams {
         &mut self.buffer
     }
 
-    fn commit(&mut self, destination: SocketAddr, start: usize) {
-        self.sent.push((destination, self.buffer.split_off(start)));
+    fn commit(&mut self, destination: &SocketAddr, start: usize) {
+        self.sent.push((*destination, self.buffer.split_off(start)));
     }
 }

@@ -90,7 +90,7 @@ use crate::load::Load;
 use crate::sink::DatagramSink;
 use crate::tables::retained::RetainedStore;
 use crate::token::TokenKeys;
-use crate::wire::Room;
+use crate::wire::Rooms;
 
 /// How often what waits for missing parts is looked through.
 const HOUSEKEEPING: Micros = 5_000_000;
@@ -169,7 +169,7 @@ pub struct Engine {
     departed: Vec<Micros>,
     housekeeping: Micros,
     /// For the packets of the next datagram.
-    room: Room,
+    rooms: Rooms,
 }
 
 impl Engine {
@@ -204,7 +204,7 @@ impl Engine {
             throttle: Throttle::default(),
             departed: Vec::new(),
             housekeeping: Micros::MAX,
-            room: Room::default(),
+            rooms: Rooms::default(),
             shared,
             config,
         }
@@ -242,7 +242,7 @@ impl Engine {
             let buffer = counted.buffer();
             let start = buffer.len();
             buffer.extend_from_slice(&datagram);
-            counted.commit(destination, start);
+            counted.commit(&destination, start);
         }
         let departed = &mut self.departed;
         links.drain_touched(now, |entry| {
@@ -443,7 +443,7 @@ impl<S: DatagramSink> DatagramSink for Counted<'_, S> {
         self.sink.buffer()
     }
 
-    fn commit(&mut self, destination: SocketAddr, start: usize) {
+    fn commit(&mut self, destination: &SocketAddr, start: usize) {
         self.counters.datagrams_out += 1;
         self.counters.bytes_out += (self.sink.buffer().len() - start) as u64;
         self.sink.commit(destination, start);

@@ -41,6 +41,7 @@ use crate::hive::messages::MessageSink;
 use crate::keyed::Keyed;
 use crate::link_id::MemberId;
 use crate::sink::DatagramSink;
+use crate::wire::Rooms;
 
 pub use crate::hive::member::Identity;
 pub use crate::hive::routing::Forwarded;
@@ -96,6 +97,7 @@ pub struct Hive {
     /// The first member's events, less the answers that the sink took.
     untold: VecDeque<Event>,
     handoffs: VecDeque<(u8, Forwarded)>,
+    rooms: Rooms,
     counters: Counters,
     /// What members counted that are gone.
     ended: Tally,
@@ -119,6 +121,7 @@ impl Hive {
             sink,
             untold: VecDeque::new(),
             handoffs: VecDeque::new(),
+            rooms: Rooms::default(),
             counters: Counters::default(),
             ended: Tally::default(),
         }
@@ -382,7 +385,7 @@ impl<S: DatagramSink> DatagramSink for Share<'_, S> {
         self.sink.buffer()
     }
 
-    fn commit(&mut self, destination: SocketAddr, start: usize) {
+    fn commit(&mut self, destination: &SocketAddr, start: usize) {
         self.left = self.left.saturating_sub(1);
         self.sink.commit(destination, start);
     }

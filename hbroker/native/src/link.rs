@@ -185,7 +185,10 @@ impl Link {
             return Arrival::Fresh;
         }
         let is_newest = self.acks.is_newest(header.number);
-        if self.acks.is_duplicate(header.number) {
+        if is_newest {
+            self.acks.set_every(header.ack_every);
+        }
+        if !is_newest && self.acks.is_duplicate(header.number) {
             Arrival::Duplicate
         } else if is_newest && source != self.peer {
             Arrival::Moved

@@ -61,6 +61,7 @@ pub mod header {
     pub const NUMBER: u32 = 0x18;
     pub const ACK: u32 = 0x22;
     pub const TOKEN: u32 = 0x2a;
+    pub const ACK_EVERY: u32 = 0x30;
     pub const CHECKS: Checks = &[(ACK, Check::Message(super::ack::CHECKS))];
 }
 

@@ -7,7 +7,7 @@ pub trait DatagramSink {
     /// The buffer to append a datagram to.
     fn buffer(&mut self) -> &mut Vec<u8>;
     /// The bytes of the buffer from `start` on are one datagram, for `destination`.
-    fn commit(&mut self, destination: SocketAddr, start: usize);
+    fn commit(&mut self, destination: &SocketAddr, start: usize);
     /// Enough for one go: keep the rest, `poll_transmit` is called again once this has been sent.
     fn is_full(&self) -> bool {
         false

@@ -44,7 +44,7 @@ pub use records::{QueuedRecord, SeenRecord, queued_record, seen_record};
 pub use requests::{request_of, session_of};
 pub use shape::Span;
 pub use stencil::Stencil;
-pub use view::{Body, DatagramView, Header, Kind, PacketView, Room};
+pub use view::{Body, DatagramView, Header, Kind, PacketView, Rooms};
 
 /// The largest payload of a UDP datagram over IPv4.
 pub const MAX_DATAGRAM: usize = 65_507;

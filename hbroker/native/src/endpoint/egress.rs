@@ -97,13 +97,13 @@ impl Egress {
     }
 
     /// Makes the datagram part of the last message, if that goes to the same place in segments of its size.
-    fn joins_last(&mut self, destination: SocketAddr, datagram: &Range<usize>) -> bool {
+    fn joins_last(&mut self, destination: &SocketAddr, datagram: &Range<usize>) -> bool {
         let Some(last) = self.messages[self.next..].last_mut() else {
             return false;
         };
         let length = last.range.len();
         let fits = self.segmentation
-            && last.destination == destination
+            && last.destination == *destination
             && last.range.end == datagram.start
             && length % last.segment == 0
             && datagram.len() <= last.segment
@@ -121,10 +121,14 @@ impl DatagramSink for Egress {
         &mut self.bytes
     }
 
-    fn commit(&mut self, destination: SocketAddr, start: usize) {
+    fn commit(&mut self, destination: &SocketAddr, start: usize) {
         let datagram = start..self.bytes.len();
         if !datagram.is_empty() && !self.joins_last(destination, &datagram) {
-            self.messages.push(Outgoing { destination, segment: datagram.len(), range: datagram });
+            self.messages.push(Outgoing {
+                destination: *destination,
+                segment: datagram.len(),
+                range: datagram,
+            });
         }
     }
 
@@ -149,7 +153,7 @@ mod tests {
     fn put(egress: &mut Egress, destination: SocketAddr, datagram: &[u8]) {
         let start = egress.buffer().len();
         egress.buffer().extend_from_slice(datagram);
-        egress.commit(destination, start);
+        egress.commit(&destination, start);
     }
 
     fn cut(bytes: &[u8], message: &Outgoing) -> Vec<(SocketAddr, Vec<u8>)> {

@@ -39,13 +39,12 @@ impl Engine {
 
     /// Takes in a datagram that this worker or another one received.
     pub(super) fn take_datagram(&mut self, now: Micros, source: SocketAddr, datagram: &[u8]) {
-        match DatagramView::parse_in(std::mem::take(&mut self.room), datagram) {
-            Ok(view) => {
-                self.handle_view(now, source, &view, datagram);
-                self.room = view.into_room();
-            }
+        let mut view = DatagramView::unread(datagram, self.rooms.take());
+        match view.read(&mut self.rooms.mask) {
+            Ok(()) => self.handle_view(now, source, &view, datagram),
             Err(Malformed) => self.out.counters.drop(Drop::Malformed),
         }
+        self.rooms.put_back(view.into_room());
     }
 
     fn find_link(&self, session: u64, source: SocketAddr) -> Option<LinkId> {
@@ -119,8 +118,7 @@ impl Engine {
         while let Some(section) = rest.sections().next() {
             let count = if section.is_reliable() {
                 self.take_deliveries(now, id, rest).unwrap_or_else(|alone| {
-                    rest.take(alone)
-                        .for_each(|packet| kept &= self.handle_reliable(now, id, source, packet));
+                    rest.take(alone).for_each(|packet| kept &= self.handle_reliable(now, id, source, packet));
                     alone
                 })
             } else {
@@ -456,7 +454,8 @@ fn topics<'a>(view: &DatagramView<'a>) -> impl Iterator<Item = &'a str> {
 
 /// Whether a datagram acknowledges or answers anything: its sender has a link already, so it does not begin one (§3.6).
 fn acknowledges(view: &DatagramView<'_>) -> bool {
-    view.header.ack.is_some() || view.packets().sections().any(|section| matches!(section.body(), Body::PubAck(_)))
+    view.header.ack.is_some()
+        || view.packets().sections().any(|section| matches!(section.body(), Body::PubAck(_)))
 }
 
 /// Whether a node's datagram is of a link that a client opened, or answered, before: what begins one has a token (§3.1), and acknowledges

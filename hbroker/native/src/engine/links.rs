@@ -171,7 +171,7 @@ pub struct Links {
     entries: Slab<Place>,
     by_session: HashMap<u64, LinkId, Keyed>,
     by_address: HashMap<SocketAddr, LinkId, Keyed>,
-    /// The one that was found last by its address: most often it is asked for again.
+    /// The one that was found last: most often it is asked for again.
     found: Cell<Option<LinkId>>,
     dirty: Vec<LinkId>,
     timers: BTreeSet<(Micros, LinkId)>,
@@ -237,15 +237,25 @@ impl Links {
     }
 
     pub fn by_session(&self, session: u64) -> Option<LinkId> {
-        self.by_session.get(&session).copied()
+        let is_it = |entry: &&Entry| entry.inbound && entry.session == session;
+        self.find(is_it, || self.by_session.get(&session))
     }
 
     pub fn by_address(&self, address: SocketAddr) -> Option<LinkId> {
         let is_it = |entry: &&Entry| !entry.inbound && entry.link.peer() == address;
+        self.find(is_it, || self.by_address.get(&address))
+    }
+
+    /// The one that was found last, if that is it, or the one that a map has.
+    fn find<'a>(
+        &'a self,
+        is_it: impl FnOnce(&&'a Entry) -> bool,
+        look_up: impl FnOnce() -> Option<&'a LinkId>,
+    ) -> Option<LinkId> {
         if let Some(entry) = self.found.get().and_then(|id| self.awake(id)).filter(is_it) {
             return Some(entry.id);
         }
-        let found = self.by_address.get(&address).copied();
+        let found = look_up().copied();
         self.found.set(found.or(self.found.get()));
         found
     }

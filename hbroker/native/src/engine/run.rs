@@ -51,6 +51,7 @@ pub(super) struct Notes {
 
 impl<'a, 'b> Run<'a, 'b> {
     /// The run that packets begin with; None: there is none.
+    #[inline]
     pub(super) fn at(packets: Packets<'a, 'b>) -> Option<Self> {
         let plain = packets.sections().map_while(|section| match section.body() {
             Body::Publish(publish) if section.is_bare() && publish.is_plain() => {
@@ -65,6 +66,7 @@ impl<'a, 'b> Run<'a, 'b> {
     }
 
     /// Messages on one topic; `None`: there is something between them.
+    #[inline]
     pub(super) fn of(packets: Packets<'a, 'b>) -> Option<Self> {
         Some(Self { packets, bytes: packets.encoded()? })
     }
@@ -171,16 +173,14 @@ impl Engine {
         timed: Vec<(u32, Arc<Sample>)>,
     ) {
         // Fields of a datagram are one, too.
-        let Ok(view) = DatagramView::parse_in(std::mem::take(&mut self.room), packets) else {
-            return;
-        };
-        if let Some(run) = Run::of(view.packets()) {
+        let mut view = DatagramView::unread(packets, self.rooms.take());
+        if let Some(run) = view.read(&mut self.rooms.mask).ok().and_then(|()| Run::of(view.packets())) {
             let notes = Notes::handed_over(run, timed, &mut self.out);
             for &session in sessions {
                 self.out.offer_run(session, run, &notes);
             }
         }
-        self.room = view.into_room();
+        self.rooms.put_back(view.into_room());
     }
 }
 

@@ -31,14 +31,16 @@ enum Home {
 impl Hive {
     /// Takes a datagram in. Whatever it holds, it reaches its members, or is dropped and counted.
     pub(super) fn take_datagram(&mut self, now: Micros, source: SocketAddr, datagram: &[u8]) {
-        match DatagramView::parse(datagram) {
+        let mut view = DatagramView::unread(datagram, self.rooms.take());
+        match view.read(&mut self.rooms.mask) {
             Err(Malformed) => self.counters.drop(Drop::Malformed),
-            Ok(view) if view.header.session == 0 => self.take_outside(now, source, &view, datagram),
-            Ok(view) => match self.home_of(view.header.session) {
+            Ok(()) if view.header.session == 0 => self.take_outside(now, source, &view, datagram),
+            Ok(()) => match self.home_of(view.header.session) {
                 Some(home) => self.pass(now, home, source, &view, datagram),
                 None => self.counters.drop(Drop::UnknownSession),
             },
         }
+        self.rooms.put_back(view.into_room());
     }
 
     /// §4.1, §6.1: passes answers to those that they are for.

@@ -1,7 +1,8 @@
 //! When to acknowledge datagrams (docs/protocol.md §3.2, after RFC 9000 §13.2).
 //!
 //! At once on the first datagram, a duplicate or a gap; else with the next datagram to the peer, or at the tenth that
-//! asks for it, or once a first window of bytes came, or after 5 ms. Where something was missing of late the peer's window may be
+//! asks for it, or once a first window of bytes came, or after 5 ms. A peer whose window is far from full asks for fewer: an acknowledgement
+//! is a datagram, too, and costs as much as a bundle. Where something was missing of late the peer's window may be
 //! small, and it may stand still until it hears: then every second one is acknowledged (RFC 9000 §13.2.2).
 
 use crate::Micros;
@@ -9,9 +10,11 @@ use crate::link::ranges::RangeSet;
 
 /// How long an acknowledgement waits for company.
 pub const MAX_ACK_DELAY: Micros = 5_000;
-const MOST_UNACKNOWLEDGED: u32 = 10;
-/// Larger datagrams are fewer in a window: so many bytes count as ten datagrams.
-const MOST_UNACKNOWLEDGED_BYTES: usize = 12_000;
+const USUAL: u32 = 10;
+/// A peer may ask for no fewer acknowledgements than one for so many datagrams: it hears twice before a window of deliveries is full (§3.3).
+const MOST: u32 = 64;
+/// Larger datagrams are fewer in a window: so many bytes count as one.
+const BYTES: usize = 1_200;
 /// RFC 9000 §13.2.2: at least every second one, while the path loses.
 const MOST_UNACKNOWLEDGED_AFTER_GAP: u32 = 2;
 /// Datagrams for which a gap is remembered: a window that CUBIC keeps at one loss in so many is larger than twenty.
@@ -28,6 +31,8 @@ pub struct Acks {
     /// Datagrams that ask for an acknowledgement and have had none.
     waiting: u32,
     waiting_bytes: usize,
+    /// Datagrams that the peer lets pass unacknowledged.
+    every: u32,
     /// So many more are acknowledged sooner, because something was missing.
     wary: u32,
     deadline: Option<Micros>,
@@ -41,6 +46,17 @@ pub struct Heard {
     run: (u64, u64),
     highest_at: Micros,
     wary: u32,
+}
+
+/// How many datagrams the peer may leave unacknowledged, of which `window` bytes may be in flight and `in_flight` are; 0: as many as usual.
+///
+/// While a window is not three quarters full as much of it can wait, for its sender does not. In one that is fuller eight acknowledgements come, as
+/// HyStart++ wants them (RFC 9406 §4.2).
+pub fn ask(window: usize, in_flight: usize) -> u32 {
+    let most = window - window / 4;
+    let share = if in_flight < most { most } else { window / 8 };
+    let datagrams = u32::try_from(share / BYTES).unwrap_or(MOST).min(MOST);
+    if datagrams > USUAL { datagrams } else { 0 }
 }
 
 impl Acks {
@@ -57,6 +73,7 @@ impl Acks {
             highest_at: 0,
             waiting: 0,
             waiting_bytes: 0,
+            every: USUAL,
             wary: 0,
             deadline: None,
             is_due: false,
@@ -77,6 +94,11 @@ impl Acks {
         self.received.highest().is_none_or(|highest| number > highest)
     }
 
+    /// The peer asks for an acknowledgement of so many datagrams; 0: as usual.
+    pub fn set_every(&mut self, datagrams: u32) {
+        self.every = datagrams.clamp(USUAL, MOST);
+    }
+
     /// Records that a datagram of `size` bytes was received and kept.
     pub fn record(&mut self, now: Micros, number: u64, size: usize, ack_eliciting: bool) {
         let expected = self.received.highest().map(|highest| highest.saturating_add(1));
@@ -94,7 +116,7 @@ impl Acks {
         }
         if is_next
             && self.waiting < self.most_unacknowledged()
-            && self.waiting_bytes < MOST_UNACKNOWLEDGED_BYTES
+            && self.waiting_bytes < self.every as usize * BYTES
         {
             self.deadline.get_or_insert(now + MAX_ACK_DELAY);
         } else {
@@ -161,7 +183,7 @@ impl Acks {
     }
 
     fn most_unacknowledged(&self) -> u32 {
-        if self.wary > 0 { MOST_UNACKNOWLEDGED_AFTER_GAP } else { MOST_UNACKNOWLEDGED }
+        if self.wary > 0 { MOST_UNACKNOWLEDGED_AFTER_GAP } else { self.every }
     }
 }
 

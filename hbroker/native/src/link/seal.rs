@@ -8,6 +8,7 @@ use smallvec::SmallVec;
 use super::contents::{Carried, Contents};
 use super::{Link, Role};
 use crate::Micros;
+use crate::link::acks;
 use crate::link::outbox::Turn;
 use crate::link::pubacks::{self, Success};
 use crate::link::recovery::{Admission, Sent};
@@ -143,7 +144,7 @@ impl Link {
         let contents = Contents { acknowledged_through, carried };
         self.recovery.on_sent(Sent { at: now, size, tries_size: false, contents });
         self.quiet.on_active(now);
-        sink.commit(self.peer, start);
+        sink.commit(&self.peer, start);
     }
 
     /// Tries whether the path carries larger datagrams, if the search is that far and the window has room.
@@ -165,7 +166,7 @@ impl Link {
         let contents = Contents { acknowledged_through, carried: SmallVec::new() };
         self.recovery.on_sent(Sent { at: now, size, tries_size: true, contents });
         self.mtu.on_probe_sent();
-        sink.commit(self.peer, start);
+        sink.commit(&self.peer, start);
     }
 
     /// A datagram that only acknowledges is not numbered: nothing acknowledges it.
@@ -173,7 +174,7 @@ impl Link {
         let out = sink.buffer();
         let start = out.len();
         self.put_header(now, 0, MOST_ACK_RANGES, out);
-        sink.commit(self.peer, start);
+        sink.commit(&self.peer, start);
     }
 
     /// Returns the highest number that the header acknowledges; 0: none. `more`: ranges that it has room for, beside one.
@@ -192,6 +193,11 @@ impl Link {
             number,
             ack,
             token: &self.token,
+            ack_every: if number == 0 {
+                0
+            } else {
+                acks::ask(self.recovery.window(), self.recovery.in_flight())
+            },
         };
         wire::put_header(out, &header);
         ranges.first().map_or(0, |range| range.1)

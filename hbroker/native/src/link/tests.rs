@@ -320,7 +320,10 @@ fn sent(link: &mut Link, now: Micros) -> Vec<Vec<u8>> {
 fn acknowledgement(incarnation: u64, number: u64, ranges: &[(u64, u64)]) -> Vec<u8> {
     let ack = Some(wire::AckOut { delay_us: 0, ranges });
     let mut out = Vec::new();
-    wire::put_header(&mut out, &wire::HeaderOut { session: 7, incarnation, number, ack, token: &[] });
+    wire::put_header(
+        &mut out,
+        &wire::HeaderOut { session: 7, incarnation, number, ack, token: &[], ack_every: 0 },
+    );
     out
 }
 

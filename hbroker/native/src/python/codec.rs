@@ -42,7 +42,7 @@ type Publish<'py> = (
     Bound<'py, PyAny>,
 );
 type Packet<'py> = (u64, u64, Option<u64>, String, Bound<'py, PyAny>);
-type HeaderIn = (u64, u64, u64, Option<(u64, u64, Ranges)>, Vec<u8>);
+type HeaderIn = (u64, u64, u64, Option<(u64, u64, Ranges)>, Vec<u8>, u32);
 
 /// A datagram's values; None where it is malformed.
 #[pyfunction]
@@ -65,11 +65,18 @@ pub fn encode<'py>(
     padding: usize,
 ) -> PyResult<Bound<'py, PyBytes>> {
     let mut out = Vec::new();
-    let (session, incarnation, number, ack, token) = &header;
+    let (session, incarnation, number, ack, token, ack_every) = &header;
     let ack = ack.as_ref().map(|(_, delay_us, ranges)| AckOut { delay_us: *delay_us, ranges });
     wire::put_header(
         &mut out,
-        &HeaderOut { session: *session, incarnation: *incarnation, number: *number, ack, token },
+        &HeaderOut {
+            session: *session,
+            incarnation: *incarnation,
+            number: *number,
+            ack,
+            token,
+            ack_every: *ack_every,
+        },
     );
     for (delivery, after, retained_for, kind, content) in &packets {
         let mut body = Vec::new();
@@ -89,7 +96,10 @@ pub fn encode<'py>(
 fn header_values<'py>(py: Python<'py>, header: &Header<'_>) -> PyResult<Bound<'py, PyAny>> {
     let ack = |ack: AckView<'_>| (ack.largest, ack.delay_us, ack.ranges().collect::<Ranges>());
     let token = PyBytes::new(py, header.token);
-    object(py, (header.session, header.incarnation, header.number, header.ack.map(ack), token))
+    object(
+        py,
+        (header.session, header.incarnation, header.number, header.ack.map(ack), token, header.ack_every),
+    )
 }
 
 fn packet_values<'py>(py: Python<'py>, packet: &PacketView<'_>) -> PyResult<Bound<'py, PyAny>> {

@@ -23,6 +23,8 @@ pub struct HeaderOut<'a> {
     pub number: u64,
     pub ack: Option<AckOut<'a>>,
     pub token: &'a [u8],
+    /// How many datagrams the peer may leave unacknowledged; 0: as many as usual.
+    pub ack_every: u32,
 }
 
 /// What was received (§3.2).
@@ -66,6 +68,7 @@ pub fn put_header(out: &mut Vec<u8>, header: &HeaderOut<'_>) {
             put_ack(out, ack);
         }
         put_bytes_unless_empty(out, header::TOKEN, header.token);
+        put_number(out, header::ACK_EVERY, header.ack_every.into());
     });
 }
 

@@ -158,6 +158,7 @@ impl<'a, 'b> Packets<'a, 'b> {
     }
 
     /// The bytes of their fields; `None`: there are none, or something stands between them.
+    #[inline]
     pub fn encoded(self) -> Option<&'a [u8]> {
         let mut fields = self.sections().map(Section::bytes);
         let all = Span::of(fields.next()?, self.datagram).range();

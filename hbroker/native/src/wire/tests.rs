@@ -127,7 +127,10 @@ fn bundle(messages: u64) -> Vec<u8> {
     let ranges = [(90, 99), (70, 88), (1, 1)];
     let ack = Some(AckOut { delay_us: 250, ranges: &ranges });
     let mut datagram = Vec::new();
-    put_header(&mut datagram, &HeaderOut { session: 1, incarnation: 2, number: 3, ack, token: b"t" });
+    put_header(
+        &mut datagram,
+        &HeaderOut { session: 1, incarnation: 2, number: 3, ack, token: b"t", ack_every: 0 },
+    );
     for delivery in 1..=messages {
         let field = publish_field(&PublishOut { sequence: 70_000 + delivery, ..MESSAGE });
         put_packet(&mut datagram, delivery, delivery - 1, None, &field);

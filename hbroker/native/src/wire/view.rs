@@ -16,14 +16,20 @@ pub struct DatagramView<'a> {
     bytes: &'a [u8],
     packets: Vec<Alike<'a>>,
     count: usize,
-    mask: Mask,
 }
 
-/// Memory for the views of packets, which serves one datagram after the other.
+/// Memory for the views of a datagram's packets.
 #[derive(Debug, Default)]
-pub struct Room {
-    packets: Vec<Alike<'static>>,
-    mask: Mask,
+pub struct Room(Vec<Alike<'static>>);
+
+/// What serves to read one datagram after the other.
+///
+/// Two rooms take turns: what was put back just now is on its way to the cache, and who took it at once would wait for that.
+#[derive(Debug, Default)]
+pub struct Rooms {
+    rooms: [Room; 2],
+    next: usize,
+    pub mask: Mask,
 }
 
 /// Views for which memory is kept: as many as there are small messages in a datagram.
@@ -39,6 +45,8 @@ pub struct Header<'a> {
     pub number: u64,
     pub ack: Option<AckView<'a>>,
     pub token: &'a [u8],
+    /// Datagrams that need not be acknowledged at once; 0: as many as usual.
+    pub ack_every: u32,
 }
 
 /// One packet (§2.3).
@@ -104,38 +112,56 @@ pub enum Kind {
     OrderAck,
 }
 
+impl Rooms {
+    pub fn take(&mut self) -> Room {
+        self.next ^= 1;
+        std::mem::take(&mut self.rooms[self.next])
+    }
+
+    /// Puts back what was taken last.
+    pub fn put_back(&mut self, room: Room) {
+        self.rooms[self.next] = room;
+    }
+}
+
 impl<'a> DatagramView<'a> {
     /// Takes what a conforming protobuf parser takes, and nothing else. All of it is checked here,
     /// so no accessor of the view can fail.
     pub fn parse(bytes: &'a [u8]) -> Result<Self, Malformed> {
-        Self::parse_in(Room::default(), bytes)
+        let mut view = Self::unread(bytes, Room::default());
+        view.read(&mut Mask::default()).map(|()| view)
     }
 
-    /// As [`Self::parse`], with memory that served before.
-    pub fn parse_in(room: Room, bytes: &'a [u8]) -> Result<Self, Malformed> {
-        let Room { packets, mask } = room;
-        let mut view = Self { header: Header::default(), bytes, packets, count: 0, mask };
+    /// A datagram of which nothing was read, and memory for its view.
+    #[inline]
+    pub fn unread(bytes: &'a [u8], Room(packets): Room) -> Self {
+        Self { header: Header::default(), bytes, packets, count: 0 }
+    }
+
+    /// As [`Self::parse`]. After an error it is good for nothing but its memory.
+    pub fn read(&mut self, mask: &mut Mask) -> Result<(), Malformed> {
+        let bytes = self.bytes;
         let mut reader = Reader::new(bytes, MAX_DEPTH);
         let mut headers = None;
         loop {
             let start = bytes.len() - reader.left();
             match reader.tag()? {
-                None => return Ok(view),
+                None => return Ok(()),
                 Some(datagram::PACKETS) => {
                     let message = reader.message()?;
                     let field = &bytes[start..bytes.len() - reader.left()];
                     // Read in its place: a view is too large to be moved for each packet.
-                    view.packets.push(Alike::unread(message.rest(), field));
-                    if let Some(alike) = view.packets.last_mut() {
+                    self.packets.push(Alike::unread(message.rest(), field));
+                    if let Some(alike) = self.packets.last_mut() {
                         alike.read(message)?;
-                        reader.pass(alike.extend(&bytes[start..], &mut view.mask));
-                        view.count += alike.len();
+                        reader.pass(alike.extend(&bytes[start..], mask));
+                        self.count += alike.len();
                     }
                 }
                 Some(datagram::HEADER) => {
-                    view.header.merge(reader.message()?)?;
+                    self.header.merge(reader.message()?)?;
                     let first = *headers.get_or_insert(start);
-                    if let Some(ack) = &mut view.header.ack {
+                    if let Some(ack) = &mut self.header.ack {
                         ack.set_headers(&bytes[first..bytes.len() - reader.left()]);
                     }
                 }
@@ -146,11 +172,11 @@ impl<'a> DatagramView<'a> {
 
     /// The memory for the next one.
     pub fn into_room(self) -> Room {
-        let Self { mut packets, mask, .. } = self;
+        let mut packets = self.packets;
         packets.clear();
         packets.shrink_to(MOST_ROOM);
         // Nothing is left to be turned, but the memory, which stays where it is.
-        Room { packets: packets.into_iter().map(|_| Alike::unread(&[], &[])).collect(), mask }
+        Room(packets.into_iter().map(|_| Alike::unread(&[], &[])).collect())
     }
 
     pub fn packets(&self) -> Packets<'a, '_> {
@@ -172,6 +198,7 @@ impl<'a> Header<'a> {
                 header::NUMBER => self.number = message.varint()?,
                 header::ACK => self.ack.get_or_insert_default().merge(message.message()?)?,
                 header::TOKEN => self.token = message.bytes()?,
+                header::ACK_EVERY => self.ack_every = message.varint32()?,
                 _ => message.skip(tag)?,
             }
         }

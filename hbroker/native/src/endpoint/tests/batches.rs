@@ -31,7 +31,7 @@ impl BatchClient {
         for datagram in datagrams {
             let start = self.egress.buffer().len();
             self.egress.buffer().extend_from_slice(datagram);
-            self.egress.commit(server, start);
+            self.egress.commit(&server, start);
         }
         let all = self.egress.flush(&self.counters, |b, m| self.socket.send(b, m, &self.counters)).unwrap();
         assert!(all);

@@ -59,7 +59,7 @@ impl Machine for Echo {
             };
             let start = sink.buffer().len();
             sink.buffer().extend_from_slice(&datagram);
-            sink.commit(destination, start);
+            sink.commit(&destination, start);
         }
     }
 

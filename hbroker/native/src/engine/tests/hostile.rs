@@ -38,7 +38,10 @@ fn sent(engine: &mut Engine, now: u64) -> Vec<(SocketAddr, Vec<u8>)> {
 /// A datagram with these packets, as a link would send it.
 fn datagram(session: u64, number: u64, token: &[u8], bodies: &[(u64, Vec<u8>)]) -> Vec<u8> {
     let mut out = Vec::new();
-    wire::put_header(&mut out, &HeaderOut { session, incarnation: 5, number, ack: None, token });
+    wire::put_header(
+        &mut out,
+        &HeaderOut { session, incarnation: 5, number, ack: None, token, ack_every: 0 },
+    );
     for (delivery, body) in bodies {
         wire::put_packet(&mut out, *delivery, 0, None, body);
     }

@@ -72,7 +72,7 @@ impl DatagramSink for Sink {
         &mut self.bytes
     }
 
-    fn commit(&mut self, _destination: SocketAddr, start: usize) {
+    fn commit(&mut self, _destination: &SocketAddr, start: usize) {
         self.starts.push(start);
     }
 }

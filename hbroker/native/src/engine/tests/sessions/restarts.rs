@@ -43,7 +43,8 @@ fn what_answers_a_link_that_is_gone_answers_nothing_of_the_next() {
         let engine = &mut network.hosts[node].engines[0];
         let token = engine.token_for(now, address);
         for (number, body, ack) in [(7, first, ack), (8, puback(1, 3), None)] {
-            let header = HeaderOut { session, incarnation: INCARNATION, number, ack, token: &token };
+            let header =
+                HeaderOut { session, incarnation: INCARNATION, number, ack, token: &token, ack_every: 0 };
             engine.handle_datagram(now, address, &datagram(&header, &body));
             engine.poll_transmit(now, &mut Datagrams::default());
         }
@@ -67,7 +68,7 @@ fn what_an_owner_says_in_a_link_that_is_gone_begins_none() {
     let token = network.hosts[node].engines[0].token_for(now, network.hosts[subscriber].address);
     let incarnation = INCARNATION;
     let acknowledged = Some(AckOut { delay_us: 0, ranges: &[(1, 5)] });
-    let late = HeaderOut { session, incarnation, number: 1, ack: None, token: &[] };
+    let late = HeaderOut { session, incarnation, number: 1, ack: None, token: &[], ack_every: 0 };
     for header in [late, HeaderOut { ack: acknowledged, token: &token, ..late }] {
         for number in 1..4 {
             let header = HeaderOut { number, ..header };
@@ -98,7 +99,8 @@ fn what_an_owner_answers_late_in_a_link_that_was_never_heard_settles_nothing_of_
         assert!(link_to(&network, publisher, node).is_some(), "it goes on in another link");
         let (session, address) = (network.hosts[publisher].session, network.hosts[node].address);
         for number in 1..4 {
-            let header = HeaderOut { session, incarnation: INCARNATION, number, ack, token: &[] };
+            let header =
+                HeaderOut { session, incarnation: INCARNATION, number, ack, token: &[], ack_every: 0 };
             let engine = &mut network.hosts[publisher].engines[0];
             engine.handle_datagram(network.now, address, &datagram(&header, &body));
         }
@@ -129,7 +131,7 @@ fn an_acknowledgement_of_what_was_never_sent_is_dropped_with_all_that_comes_with
     let incarnation =
         engine.out.links.awake(link).and_then(|entry| entry.link.peer_incarnation()).expect("it was heard");
     let ack = Some(AckOut { delay_us: 0, ranges: &[(1, 1 << 20)] });
-    let header = HeaderOut { session, incarnation, number: 1 << 10, ack, token: &[] };
+    let header = HeaderOut { session, incarnation, number: 1 << 10, ack, token: &[], ack_every: 0 };
     engine.handle_datagram(network.now, address, &datagram(&header, &puback(1, 9)));
     network.run(SECOND);
     assert_eq!(network.counter(publisher, "drop.unsent_acknowledged"), 1);
