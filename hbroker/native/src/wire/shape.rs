@@ -98,6 +98,9 @@ impl Mask {
     #[inline]
     pub fn finds_alike(&self, field: &[u8], other: &[u8]) -> bool {
         let Range { start, end } = self.passed;
+        if start == end {
+            return is_same(field, other, &self.bits);
+        }
         is_same(&field[..start], &other[..start], &self.bits[..start])
             && is_same(&field[end..], &other[end..], &self.bits[end..])
     }
