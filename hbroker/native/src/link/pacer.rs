@@ -48,7 +48,7 @@ impl Pacer {
     /// When a datagram may leave; None: now.
     pub fn next_departure(&self, now: Micros, rate: Rate, max_datagram: usize) -> Option<Micros> {
         let ahead = self.through_at.saturating_sub(now * NANOS);
-        if ahead == 0 {
+        if ahead <= GRANULARITY {
             return None;
         }
         let burst = ((BURST - 1) * rate.time_of(max_datagram)).max(GRANULARITY);
