@@ -11,7 +11,7 @@ use crate::engine::counters::Tally;
 use crate::engine::event::{DownReason, Event};
 use crate::engine::forward::Forwarder;
 use crate::engine::links::Place;
-use crate::engine::parts::{Outgoing, Part};
+use crate::engine::parts::{Part, Split};
 use crate::link::{Link, Role};
 use crate::link_id::LinkId;
 use crate::tables::jurisdiction::{Cut, Decision, Grant};
@@ -139,7 +139,7 @@ impl Engine {
         }
         match self.side {
             Side::Client(_) => self.publish_out(now, message, share),
-            Side::Node(_) => self.publish_here(now, message, share).map(Some),
+            Side::Node(_) => self.publish_here(now, message).map(Some),
         }
     }
 
@@ -208,19 +208,14 @@ impl Engine {
         }
     }
 
-    fn publish_here(
-        &mut self,
-        now: Micros,
-        message: &PublishOut<'_>,
-        share: impl FnOnce() -> Bytes,
-    ) -> Result<u64, Unpublishable> {
-        let outgoing = self.splitter.split(message.topic.into(), message, share);
-        let outgoing = outgoing.map_err(|_| Unpublishable::TooLarge)?;
-        let sequence = outgoing.message();
-        match outgoing {
-            Outgoing::Single(part) => self.forward_own(now, &part)?,
-            Outgoing::Large(parts) => {
-                for part in parts {
+    fn publish_here(&mut self, now: Micros, message: &PublishOut<'_>) -> Result<u64, Unpublishable> {
+        let split = self.splitter.split(message.topic.into(), message);
+        let split = split.map_err(|_| Unpublishable::TooLarge)?;
+        let sequence = split.message();
+        match split {
+            Split::Single(part) => self.forward_own(now, &part)?,
+            Split::Large(mut parts) => {
+                while let Some(part) = parts.next(message.payload) {
                     self.forward_own(now, &part)?;
                 }
             }

@@ -1,7 +1,7 @@
 //! Makes a message into PUBLISH packets that fit a datagram (§7.5).
 //!
-//! A message that fits one is encoded at once. Of a larger one the payload is kept as it was given, and a part is encoded only
-//! when it is about to leave: so a message costs its payload once, however large it is.
+//! A message that fits one is encoded at once. A part of a larger one is encoded only when it is about to leave, from the payload as it was given,
+//! which is kept if not all parts leave at once: so a message costs its payload once, however large it is.
 
 use std::hash::Hasher;
 use std::sync::Arc;
@@ -65,13 +65,19 @@ pub enum Outgoing {
     Large(Large),
 }
 
-/// A message of several parts, less those that were made: iterating makes them.
+/// A message that was given its sequence numbers.
 #[derive(Debug)]
-pub struct Large {
+pub enum Split {
+    Single(Part),
+    Large(Parts),
+}
+
+/// The parts of a message that were not made yet. Its payload is elsewhere.
+#[derive(Debug)]
+pub struct Parts {
     topic: Arc<str>,
     /// A serialised `Publish`: all that the parts have in common.
     common: Vec<u8>,
-    payload: Bytes,
     qos: u8,
     first: u64,
     /// Payload bytes of each part but the last.
@@ -79,6 +85,13 @@ pub struct Large {
     count: u32,
     next: u32,
     dies_at: Micros,
+}
+
+/// A message of several parts, less those that were made: iterating makes them.
+#[derive(Debug)]
+pub struct Large {
+    parts: Parts,
+    payload: Bytes,
 }
 
 /// The message fits no packet, however it is split: its topic and properties are too large.
@@ -159,16 +172,11 @@ impl Splitter {
         self.blocks.take()
     }
 
-    /// Gives a message the next sequence numbers: one, or as many as it has parts. `share`: its payload, to be kept.
+    /// Gives a message the next sequence numbers: one, or as many as it has parts.
     ///
     /// # Errors
     /// Its topic and properties leave no room for a payload.
-    pub fn split(
-        &mut self,
-        topic: Arc<str>,
-        message: &PublishOut<'_>,
-        share: impl FnOnce() -> Bytes,
-    ) -> Result<Outgoing, TooLarge> {
+    pub fn split(&mut self, topic: Arc<str>, message: &PublishOut<'_>) -> Result<Split, TooLarge> {
         let dies_at = death(message);
         let mut field = std::mem::take(&mut self.field);
         let encoded = self.encode(message, &mut field);
@@ -177,21 +185,44 @@ impl Splitter {
         if let Some((sequence, field)) = copy {
             let qos = message.qos;
             let part = Part { topic, field, count: 1, qos, message: sequence, sequence, parts: 1, dies_at };
-            return Ok(Outgoing::Single(part));
+            return Ok(Split::Single(part));
         }
-        let first = self.next_sequence;
-        let common = PublishOut { publisher: self.publisher, ..*message };
-        let mut bare = Vec::new();
-        wire::put_publish_field(&mut bare, &PublishOut { payload: &[], sequence: 0, ..common });
-        if bare.len() + POSITION_BYTES + PART_MIN > MOST_BODY {
+        let (first, qos) = (self.next_sequence, message.qos);
+        let bare = PublishOut { publisher: self.publisher, payload: &[], sequence: 0, ..*message };
+        self.field.clear();
+        wire::put_publish_field(&mut self.field, &bare);
+        if self.field.len() + POSITION_BYTES + PART_MIN > MOST_BODY {
             return Err(TooLarge);
         }
-        let room = self.max_datagram.saturating_sub(DATAGRAM_OVERHEAD + bare.len()).max(PART_MIN);
+        let room = self.max_datagram.saturating_sub(DATAGRAM_OVERHEAD + self.field.len()).max(PART_MIN);
         let count = u32::try_from(message.payload.len().div_ceil(room)).map_err(|_| TooLarge)?;
         self.next_sequence += u64::from(count);
-        let common = wire::message_of(&bare);
-        let (payload, qos) = (share(), message.qos);
-        Ok(Outgoing::Large(Large { topic, common, payload, qos, first, room, count, next: 0, dies_at }))
+        let common = wire::message_of(&self.field);
+        Ok(Split::Large(Parts { topic, common, qos, first, room, count, next: 0, dies_at }))
+    }
+
+    /// The field `publish` of the next part of a message with this payload; `None`: there is none.
+    pub fn next_field(&mut self, parts: &mut Parts, payload: &[u8]) -> Option<&[u8]> {
+        self.field.clear();
+        parts.put_next(payload, &mut self.field).then_some(&self.field)
+    }
+}
+
+impl Split {
+    /// The message id's sequence number.
+    pub fn message(&self) -> u64 {
+        match self {
+            Self::Single(part) => part.message,
+            Self::Large(parts) => parts.first,
+        }
+    }
+
+    /// The message as it waits. `payload`: gives its payload, if that is to be kept.
+    pub fn keep(self, payload: impl FnOnce() -> Bytes) -> Outgoing {
+        match self {
+            Self::Single(part) => Outgoing::Single(part),
+            Self::Large(parts) => Outgoing::Large(Large { parts, payload: payload() }),
+        }
     }
 }
 
@@ -199,7 +230,7 @@ impl Outgoing {
     pub fn topic(&self) -> &Arc<str> {
         match self {
             Self::Single(part) => &part.topic,
-            Self::Large(large) => &large.topic,
+            Self::Large(large) => &large.parts.topic,
         }
     }
 
@@ -207,7 +238,7 @@ impl Outgoing {
     pub fn message(&self) -> u64 {
         match self {
             Self::Single(part) => part.message,
-            Self::Large(large) => large.first,
+            Self::Large(large) => large.parts.first,
         }
     }
 
@@ -215,22 +246,14 @@ impl Outgoing {
     pub fn sequence(&self) -> u64 {
         match self {
             Self::Single(part) => part.sequence,
-            Self::Large(large) => large.first + u64::from(large.next),
+            Self::Large(large) => large.parts.first + u64::from(large.parts.next),
         }
     }
 
     pub fn qos(&self) -> u8 {
         match self {
             Self::Single(part) => part.qos,
-            Self::Large(large) => large.qos,
-        }
-    }
-
-    /// How many parts the message has.
-    pub fn parts(&self) -> u32 {
-        match self {
-            Self::Single(_) => 1,
-            Self::Large(large) => large.count,
+            Self::Large(large) => large.parts.qos,
         }
     }
 
@@ -246,7 +269,7 @@ impl Outgoing {
     pub fn part_bytes(&self) -> usize {
         match self {
             Self::Single(part) => part.field.len(),
-            Self::Large(large) => large.room + large.common.len() + POSITION_BYTES,
+            Self::Large(large) => large.parts.part_bytes(),
         }
     }
 
@@ -254,15 +277,73 @@ impl Outgoing {
     pub fn dies_at(&self) -> Micros {
         match self {
             Self::Single(part) => part.dies_at,
-            Self::Large(large) if large.next == 0 => large.dies_at,
+            Self::Large(large) if large.parts.next == 0 => large.parts.dies_at,
             Self::Large(_) => Micros::MAX,
         }
     }
 }
 
-impl Large {
+impl Parts {
+    pub fn topic(&self) -> &Arc<str> {
+        &self.topic
+    }
+
+    pub fn qos(&self) -> u8 {
+        self.qos
+    }
+
+    /// The message id's sequence number.
+    pub fn message(&self) -> u64 {
+        self.first
+    }
+
+    /// How many parts the message has.
+    pub fn count(&self) -> u32 {
+        self.count
+    }
+
+    /// What the next part takes at most.
+    pub fn part_bytes(&self) -> usize {
+        self.room + self.common.len() + POSITION_BYTES
+    }
+
     pub fn is_exhausted(&self) -> bool {
         self.next == self.count
+    }
+
+    /// Makes the next part of a message with this payload.
+    pub fn next(&mut self, payload: &[u8]) -> Option<Part> {
+        let mut field = Vec::with_capacity(self.part_bytes());
+        let sequence = self.first + u64::from(self.next);
+        self.put_next(payload, &mut field).then(|| Part {
+            topic: Arc::clone(&self.topic),
+            field: field.into(),
+            count: 1,
+            qos: self.qos,
+            message: self.first,
+            sequence,
+            parts: self.count,
+            dies_at: Micros::MAX,
+        })
+    }
+
+    /// Appends the field `publish` of the next part; false: there is none.
+    fn put_next(&mut self, payload: &[u8], field: &mut Vec<u8>) -> bool {
+        if self.is_exhausted() {
+            return false;
+        }
+        let start = self.next as usize * self.room;
+        let part = &payload[start..(start + self.room).min(payload.len())];
+        let place = FragmentView { index: self.next, count: self.count, total: payload.len() as u64 };
+        wire::put_part_field(field, &self.common, part, self.first + u64::from(self.next), &place);
+        self.next += 1;
+        true
+    }
+}
+
+impl Large {
+    pub fn is_exhausted(&self) -> bool {
+        self.parts.is_exhausted()
     }
 }
 
@@ -270,32 +351,7 @@ impl Iterator for Large {
     type Item = Part;
 
     fn next(&mut self) -> Option<Part> {
-        if self.is_exhausted() {
-            return None;
-        }
-        let start = self.next as usize * self.room;
-        let payload = &self.payload[start..(start + self.room).min(self.payload.len())];
-        let (index, count, total) = (self.next, self.count, self.payload.len() as u64);
-        let sequence = self.first + u64::from(index);
-        let mut field = Vec::with_capacity(self.common.len() + payload.len() + POSITION_BYTES);
-        wire::put_part_field(
-            &mut field,
-            &self.common,
-            payload,
-            sequence,
-            &FragmentView { index, count, total },
-        );
-        self.next += 1;
-        Some(Part {
-            topic: Arc::clone(&self.topic),
-            field: field.into(),
-            count: 1,
-            qos: self.qos,
-            message: self.first,
-            sequence,
-            parts: count,
-            dies_at: Micros::MAX,
-        })
+        self.parts.next(&self.payload)
     }
 }
 

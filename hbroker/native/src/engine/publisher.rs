@@ -20,7 +20,7 @@ use smallvec::{SmallVec, smallvec};
 use crate::Micros;
 use crate::engine::backlog::{Backlog, Backlogs, Taken, Turn};
 use crate::engine::ledger::{Places, Ticket};
-use crate::engine::parts::{Outgoing, Part};
+use crate::engine::parts::{Outgoing, Part, Parts};
 use crate::keyed::Keyed;
 use crate::tables::jurisdiction::Cut;
 use crate::tables::zones::{Lookup, Zones};
@@ -140,9 +140,9 @@ impl Publisher {
     }
 
     /// Opens a message of several parts: it ends when all of them have.
-    pub fn open(&mut self, message: &Outgoing) {
-        if message.parts() > 1 && message.qos() > 0 {
-            self.parts_out.insert(message.message(), message.parts());
+    pub fn open(&mut self, parts: &Parts) {
+        if parts.count() > 1 && parts.qos() > 0 {
+            self.parts_out.insert(parts.message(), parts.count());
         }
     }
 
@@ -290,6 +290,11 @@ impl Publisher {
             }
             self.blocked.insert((owner, self.turns), Arc::clone(topic));
         }
+    }
+
+    /// Whether a topic waits for room with this owner.
+    pub fn is_crowded(&self, owner: SocketAddr) -> bool {
+        self.blocked.range((owner, 0)..=(owner, u64::MAX)).next().is_some()
     }
 
     /// Takes the topic whose turn it is.

@@ -14,7 +14,7 @@ use crate::engine::counters::Drop;
 use crate::engine::credit;
 use crate::engine::event::Event;
 use crate::engine::ledger::{Places, Ticket};
-use crate::engine::parts::{Outgoing, Part};
+use crate::engine::parts::{Part, Parts, Split};
 use crate::engine::publisher::{Ended, Next};
 use crate::engine::turns::Lane;
 use crate::link::{Chain, Role};
@@ -52,25 +52,64 @@ impl Engine {
         if !may_wait && !owner.is_some_and(|owner| self.takes(owner, message.qos, bytes)) {
             return Ok(None);
         }
-        let split = self.splitter.split(Arc::clone(&topic), message, share);
-        let outgoing = split.map_err(|_| Unpublishable::TooLarge)?;
-        let sequence = outgoing.message();
-        match (owner, outgoing) {
-            (Some(owner), Outgoing::Single(part)) => {
-                self.send_part(now, owner, part);
+        let split = self.splitter.split(Arc::clone(&topic), message);
+        let mut split = split.map_err(|_| Unpublishable::TooLarge)?;
+        let sequence = split.message();
+        match (owner, &mut split) {
+            (Some(owner), Split::Single(part)) => {
+                self.send_part(now, owner, part.clone());
                 self.keep_route(route, message.qos);
+                return Ok(Some(sequence));
             }
-            (_, outgoing) => {
+            (owner, Split::Large(parts)) => {
                 if let Side::Client(client) = &mut self.side {
-                    client.publisher.open(&outgoing);
-                    client.publisher.push(outgoing);
+                    client.publisher.open(parts);
                 }
-                if !was_waiting {
-                    self.send_topic(now, &topic);
+                if let Some(owner) = owner {
+                    self.send_parts(now, owner, parts, message.payload);
+                }
+                if parts.is_exhausted() {
+                    return Ok(Some(sequence));
                 }
             }
+            (None, Split::Single(_)) => {}
+        }
+        if let Side::Client(client) = &mut self.side {
+            client.publisher.push(split.keep(share));
+        }
+        if !was_waiting {
+            self.send_topic(now, &topic);
         }
         Ok(Some(sequence))
+    }
+
+    /// Sends parts of a new message to the owner that it may go to at once, as many as there is room for, and as a topic sends in its turn.
+    fn send_parts(&mut self, now: Micros, owner: SocketAddr, parts: &mut Parts, payload: &[u8]) {
+        let is_crowded = matches!(&self.side, Side::Client(client) if client.publisher.is_crowded(owner));
+        for _ in 0..if is_crowded { 0 } else { PARTS_PER_TURN } {
+            if !self.has_room_for_part(owner, parts.qos(), parts.part_bytes())
+                || !self.send_next(now, owner, parts, payload)
+            {
+                return;
+            }
+        }
+    }
+
+    /// Sends the next part of a message; false: there is none, or it has to wait.
+    fn send_next(&mut self, now: Micros, owner: SocketAddr, parts: &mut Parts, payload: &[u8]) -> bool {
+        if parts.qos() == 0 {
+            let Some(id) = self.link_to(now, owner) else {
+                return false;
+            };
+            let field = self.splitter.next_field(parts, payload);
+            field.inspect(|field| self.out.queue_copy(id, field)).is_some()
+        } else {
+            let Some(part) = parts.next(payload) else {
+                return false;
+            };
+            self.send_part(now, owner, part);
+            matches!(&self.side, Side::Client(client) if !client.publisher.is_waiting(parts.topic()))
+        }
     }
 
     /// Takes back the parts that a link did not get through, and sends them elsewhere, with what waited for room on it.
@@ -263,8 +302,7 @@ impl Engine {
                 }
                 Next::Hold | Next::Nothing => return true,
             };
-            let has_room =
-                self.takes(owner, qos, bytes) && (qos > 0 || self.unsent_bytes(owner) < UNSENT_BYTES);
+            let has_room = self.has_room_for_part(owner, qos, bytes);
             let Side::Client(client) = &mut self.side else {
                 return true;
             };
@@ -307,6 +345,11 @@ impl Engine {
         } else {
             client.publisher.block(owner, &topic);
         }
+    }
+
+    /// Whether a message, or a part of one, that waited may go to an owner now.
+    fn has_room_for_part(&self, owner: SocketAddr, qos: u8, bytes: usize) -> bool {
+        self.takes(owner, qos, bytes) && (qos > 0 || self.unsent_bytes(owner) < UNSENT_BYTES)
     }
 
     /// Whether a message of this `QoS` and size may go to an owner now.

@@ -147,12 +147,13 @@ impl Link {
         sink.commit(&self.peer, start);
     }
 
-    /// Tries whether the path carries larger datagrams, if the search is that far and the window has room.
+    /// Tries whether the path carries larger datagrams, if the search is that far. A full window does not hold it up, or who always has more to send
+    /// would never know: there is one try for each round trip at most (RFC 8899 §3).
     fn try_larger(&mut self, now: Micros, sink: &mut impl DatagramSink) {
         let Some(size) = self.mtu.due(now) else {
             return;
         };
-        if !self.is_established || self.recovery.admit(now, size) != Admission::Now {
+        if !self.is_established {
             return;
         }
         let number = self.recovery.next_number();

@@ -164,7 +164,7 @@ impl<'a> PublishView<'a> {
 
 /// The serialised `Publish` in a field `publish`, as [`PublishView::field`] gives it.
 pub fn message_of(field: &[u8]) -> Vec<u8> {
-    occurrences(field, packet::PUBLISH).flatten().copied().collect()
+    occurrences(field, packet::PUBLISH).collect::<Vec<_>>().concat()
 }
 
 /// The first of the fields that lie end to end here; what is no field is taken for one. `like`: another one, which most often is as long.

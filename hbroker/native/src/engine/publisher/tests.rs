@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::engine::ledger::Ledger;
-use crate::engine::parts::Splitter;
+use crate::engine::parts::{Split, Splitter};
 use crate::wire::PublishOut;
 
 const HERE: ([u8; 4], u16) = ([10, 0, 0, 1], 1);
@@ -26,10 +26,24 @@ impl Messages {
     }
 
     fn make(&mut self, topic: &str, bytes: usize, qos: u8, expiry_s: Option<u32>) -> Outgoing {
+        self.split(topic, bytes, qos, expiry_s).keep(|| vec![7; bytes].into())
+    }
+
+    fn split(&mut self, topic: &str, bytes: usize, qos: u8, expiry_s: Option<u32>) -> Split {
         let payload = vec![7; bytes];
         let message = PublishOut { topic, payload: &payload, qos, expiry_s, ..PublishOut::default() };
-        let split = self.0.split(topic.into(), &message, || payload.clone().into());
-        split.expect("the topic is short")
+        self.0.split(topic.into(), &message).expect("the topic is short")
+    }
+
+    /// A message of 5,000 bytes waits, which are five parts.
+    fn open(&mut self, publisher: &mut Publisher, topic: &str, expiry_s: Option<u32>) {
+        let split = self.split(topic, 5_000, 1, expiry_s);
+        let Split::Large(parts) = &split else { panic!("it fits") };
+        assert_eq!(parts.count(), 5);
+        publisher.open(parts);
+        let large = split.keep(|| vec![7; 5_000].into());
+        assert_eq!(large.bytes(), 5_000);
+        publisher.push(large);
     }
 
     fn single(&mut self) -> Part {
@@ -144,10 +158,7 @@ fn messages_that_went_together_come_back_each_for_itself() {
 #[test]
 fn a_message_that_failed_in_one_part_leaves_none_behind() {
     let (mut publisher, mut messages) = (publisher(), Messages::new());
-    let large = messages.make("a", 5_000, 1, None);
-    assert_eq!((large.parts(), large.bytes()), (5, 5_000));
-    publisher.open(&large);
-    publisher.push(large);
+    messages.open(&mut publisher, "a", None);
     publisher.push(Outgoing::Single(messages.single()));
     let [first, second] = [0; 2].map(|_| publisher.take_first("a").expect("there are five parts"));
     let tickets = [publisher.keep(HERE.into(), first, 1), publisher.keep(HERE.into(), second, 2)];
@@ -179,12 +190,8 @@ fn what_waits_dies_in_time_and_what_was_begun_does_not() {
     for expiry in [Some(3), None, Some(1), Some(2)] {
         publisher.push(messages.make("a", 10, 2, expiry));
     }
-    let large = messages.make("b", 5_000, 1, Some(1));
-    publisher.open(&large);
-    publisher.push(large);
-    let untouched = messages.make("c", 5_000, 1, Some(1));
-    publisher.open(&untouched);
-    publisher.push(untouched);
+    messages.open(&mut publisher, "b", Some(1));
+    messages.open(&mut publisher, "c", Some(1));
     let begun = publisher.take_first("b").expect("its first part");
     assert_eq!((publisher.next_death(), publisher.expire(999_999)), (Some(1_000_000), vec![]));
     let died: Vec<u64> = publisher.expire(2_000_000).into_iter().map(|ended| ended.message).collect();

@@ -1,7 +1,7 @@
 //! Messages larger than a datagram, on their way through whatever happens (§7.5).
 
 use super::network::{Faults, GRANT, MILLISECOND, Network, SECOND, message};
-use crate::engine::parts::{Outgoing, Part, Splitter};
+use crate::engine::parts::{Part, Split, Splitter};
 use crate::wire::{Body, PacketView};
 
 /// Bytes in which a part that is missing, twice there or out of place shows.
@@ -135,9 +135,8 @@ fn those_that_have_no_room_beside_each_other_come_one_after_the_other() {
 /// The parts of a message of QoS 2, as an owner passes them on.
 fn parts_of(payload: &[u8]) -> Vec<Part> {
     let sent = message("camera", payload, 2);
-    let split = Splitter::new(77, 1_200).split("camera".into(), &sent, || payload.to_vec().into());
-    match split {
-        Ok(Outgoing::Large(parts)) => parts.collect(),
+    match Splitter::new(77, 1_200).split("camera".into(), &sent) {
+        Ok(Split::Large(mut parts)) => std::iter::from_fn(|| parts.next(payload)).collect(),
         other => panic!("not large: {other:?}"),
     }
 }
