@@ -127,6 +127,7 @@ class HBroker(Packet):
         _View("number", 0),
         _View("ack", 0),
         _View("token", b"", bytes.hex),
+        _View("ack_every", 0),
         _View("padding", 0),
         _Packets("packets", []),
     ]
@@ -148,6 +149,7 @@ class HBroker(Packet):
             number=header.number,
             ack=header.ack.largest,
             token=header.token,
+            ack_every=header.ack_every,
             padding=len(datagram.padding),
             packets=[HBrokerPacket(packet.SerializeToString()) for packet in datagram.packets],
         )

@@ -254,6 +254,36 @@ mod tests {
     }
 
     #[test]
+    fn a_peer_may_ask_for_fewer_and_after_a_gap_gets_more() {
+        for (asked, every) in [(0, 10), (3, 10), (25, 25), (64, 64), (1_000, 64)] {
+            let mut acks = after_first();
+            acks.set_every(asked);
+            let due = (2..).find(|&number| {
+                acks.record(0, number, 1_000, true);
+                acks.is_due()
+            });
+            assert_eq!(due, Some(1 + every), "{asked}");
+            acks.on_sent();
+            acks.record(0, 3 + every, 1_000, true);
+            acks.on_sent();
+            acks.record(0, 4 + every, 1_000, true);
+            assert!(!acks.is_due());
+            acks.record(0, 5 + every, 1_000, true);
+            assert!(acks.is_due());
+        }
+    }
+
+    #[test]
+    fn a_sender_asks_for_so_few_that_its_window_does_not_fill() {
+        assert_eq!([ask(14_720, 0), ask(14_720, 14_720)], [0, 0], "a first window");
+        assert_eq!([ask(40_000, 0), ask(40_000, 29_999), ask(40_000, 30_000)], [25, 25, 0]);
+        assert_eq!([ask(1 << 20, 0), ask(1 << 20, 1 << 20), ask(160_000, 160_000)], [64, 64, 16]);
+        for window in (2_400..400_000).step_by(977) {
+            assert!(ask(window, 0) as usize * BYTES <= window - window / 4);
+        }
+    }
+
+    #[test]
     fn a_first_window_of_bytes_is_told_at_once() {
         let mut acks = after_first();
         acks.record(0, 2, 8_952, true);

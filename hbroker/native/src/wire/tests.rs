@@ -62,12 +62,13 @@ fn a_packet_is_read_as_if_it_stood_alone_whatever_the_one_before_it_was_like() {
     for _ in 0..3_000 {
         let mut datagram = Vec::new();
         let is_reliable = u64::from(rng.random_bool(0.6));
+        let least = if rng.random_bool(0.3) { 200 } else { 2 };
         for _ in 0..4 {
             sequence += 1 << rng.random_range(0..20);
             delivery += if rng.random_bool(0.8) { 1 } else { rng.random_range(0..400) };
             let message = PublishOut {
                 topic: ["a/b", "a/c"][usize::from(rng.random_bool(0.1))],
-                payload: &[7; 4][..rng.random_range(2..5)],
+                payload: &[7; 300][..least + rng.random_range(0..3)],
                 sequence: sequence * u64::from(rng.random_bool(0.95)),
                 published_at_us: MESSAGE.published_at_us + sequence,
                 ..MESSAGE

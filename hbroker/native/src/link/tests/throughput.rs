@@ -3,6 +3,7 @@
 //! Mathis, Semke, Mahdavi, Ott, "The macroscopic behavior of the TCP congestion avoidance algorithm" (1997): a window that one loss in
 //! 1/p datagrams cuts is sqrt(3 / 2p) datagrams on average. RFC 9438 §4.3 chooses CUBIC's growth on short paths to be the same.
 
+use super::pipe::address;
 use super::*;
 
 const MESSAGE: usize = 1_000;
@@ -30,6 +31,17 @@ fn bulk(seed: u64, is_reliable: bool, loss: f64, round_trip: Micros, time: Micro
         }
     }
     (pair.received[1].len() as f64 * round_trip as f64 / time as f64, gap.max(time - progress_at))
+}
+
+/// Sends for a while as much as goes: so many bytes wait.
+fn flood(pair: &mut Pair, backlog: usize, time: Micros) {
+    let until = pair.now + time;
+    while pair.now < until {
+        while pair.links[0].queued_bytes() < backlog {
+            pair.links[0].queue_unreliable(&body(0, MESSAGE), None).unwrap();
+        }
+        pair.step_once(until);
+    }
 }
 
 fn theory(loss: f64) -> f64 {
@@ -62,4 +74,35 @@ fn a_path_that_loses_a_third_is_slow_and_neither_stalls_nor_is_flooded() {
             assert!(gap < 4 * SECOND, "seed {seed}, {loss}: nothing for {gap}");
         }
     }
+}
+
+#[test]
+fn a_window_that_is_always_full_does_not_hide_what_the_path_carries() {
+    let mut pair = Pair::new(1, Faults { delay: MILLISECOND, ..Faults::default() });
+    pair.links[0] = Link::new(
+        LinkConfig { max_datagram: 8_952, ..config(1, Role::Initiator) },
+        address(1),
+        vec![9; 21],
+        0,
+    );
+    pair.largest_allowed = 8_952;
+    flood(&mut pair, 3 << 20, 10 * MILLISECOND);
+    assert!(pair.links[0].unsent_bytes() > 1 << 20, "something always waited");
+    assert_eq!(pair.links[0].mtu.size(), 8_952);
+}
+
+#[test]
+fn who_leaves_its_window_half_empty_is_acknowledged_seldom() {
+    let mut pair = Pair::new(1, Faults { delay: MILLISECOND, ..Faults::default() });
+    flood(&mut pair, BACKLOG, 300 * MILLISECOND);
+    pair.run_until_quiet(pair.now + SECOND);
+    assert!(pair.links[0].recovery.window() > 200_000);
+    pair.log.clear();
+    for id in 0..120 {
+        pair.links[0].queue_unreliable(&body(id, MESSAGE), None).unwrap();
+        pair.run_until(pair.now + MILLISECOND / 20);
+    }
+    pair.run_until_quiet(pair.now + SECOND);
+    let acknowledgements = pair.log.iter().filter(|(_, to, _)| *to == 0).count();
+    assert!((2..=4).contains(&acknowledgements), "{acknowledgements} for 120 datagrams");
 }
