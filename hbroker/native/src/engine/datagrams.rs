@@ -444,7 +444,7 @@ impl Engine {
 fn topics<'a>(view: &DatagramView<'a>) -> impl Iterator<Item = &'a str> {
     let mut last = "";
     view.packets().sections().filter_map(move |section| match section.body() {
-        Body::Publish(publish) if !std::ptr::eq(publish.topic, last) => {
+        Body::Publish(publish) if publish.topic != last => {
             last = publish.topic;
             Some(last)
         }

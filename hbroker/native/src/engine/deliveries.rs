@@ -9,7 +9,7 @@
 
 use std::iter::once;
 
-use super::run::{Notes, Run, is_plain, is_same};
+use super::run::{Notes, Run, is_plain};
 use super::{Engine, Side};
 use crate::Micros;
 use crate::broken::Defect;
@@ -201,7 +201,7 @@ fn run_length(packets: Packets<'_, '_>) -> usize {
         publish.is_simple()
             && (publish.qos, publish.ack_queued) == (first.qos, first.ack_queued)
             && (first.qos == 1 || first.qos == 2 && publish.publisher == first.publisher)
-            && is_same(publish.topic, first.topic)
+            && publish.topic == first.topic
     };
     let mut length = 0;
     for section in once(section).chain(sections) {

@@ -99,7 +99,7 @@ impl Partial {
         if needed > self.payload.capacity() {
             // Twice what there is, and not beyond the end: what was claimed and has not come is not reserved.
             let end = usize::try_from(self.total).unwrap_or(usize::MAX);
-            let capacity = (2 * self.payload.capacity().max(needed)).min(end).max(needed);
+            let capacity = (2 * self.payload.capacity()).min(end).max(needed);
             self.payload.reserve_exact(capacity - self.payload.len());
         }
         self.payload.extend_from_slice(bytes);

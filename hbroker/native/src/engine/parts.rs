@@ -302,6 +302,11 @@ impl Parts {
         self.count
     }
 
+    /// When the message is worth nothing any more.
+    pub fn dies_at(&self) -> Micros {
+        self.dies_at
+    }
+
     /// What the next part takes at most.
     pub fn part_bytes(&self) -> usize {
         self.room + self.common.len() + POSITION_BYTES

@@ -50,9 +50,12 @@ pub(super) struct Notes {
 }
 
 impl<'a, 'b> Run<'a, 'b> {
-    /// The run that packets begin with; None: there is none.
+    /// The run that packets begin with.
+    ///
+    /// # Errors
+    /// There is none: how many packets are to be handled each by itself.
     #[inline]
-    pub(super) fn at(packets: Packets<'a, 'b>) -> Option<Self> {
+    pub(super) fn at(packets: Packets<'a, 'b>) -> Result<Self, usize> {
         let plain = packets.sections().map_while(|section| match section.body() {
             Body::Publish(publish) if section.is_bare() && publish.is_plain() => {
                 Some((publish.topic, section.len()))
@@ -60,9 +63,9 @@ impl<'a, 'b> Run<'a, 'b> {
             _ => None,
         });
         let mut plain = plain.peekable();
-        let &(topic, _) = plain.peek()?;
-        let len: usize = plain.take_while(|(other, _)| is_same(other, topic)).map(|(_, len)| len).sum();
-        Self::of(packets.take(len)).filter(|_| len > 1)
+        let &(topic, _) = plain.peek().ok_or(1_usize)?;
+        let len: usize = plain.take_while(|(other, _)| *other == topic).map(|(_, len)| len).sum();
+        Self::of(packets.take(len)).filter(|_| len > 1).ok_or(len)
     }
 
     /// Messages on one topic; `None`: there is something between them.
@@ -147,9 +150,7 @@ impl Engine {
         id: LinkId,
         packets: Packets<'_, '_>,
     ) -> Result<usize, usize> {
-        let Some(run) = Run::at(packets) else {
-            return Err(1);
-        };
+        let run = Run::at(packets)?;
         let is_taken = match &mut self.side {
             Side::Node(forwarder) => {
                 // The first message of a link makes its session a publisher's.
@@ -334,9 +335,4 @@ pub(super) fn is_plain(route: &Route<'_>, worker: u8) -> bool {
 /// Whether anybody may publish there, and every session gets all.
 fn is_open(route: &Route<'_>) -> bool {
     !route.reserved && route.groups.iter().next().is_none()
-}
-
-/// Whether two topics are one. Those of a datagram that follow one another are mostly the same text (see [`DatagramView::parse`]).
-pub(super) fn is_same(one: &str, other: &str) -> bool {
-    std::ptr::eq(one, other) || one == other
 }

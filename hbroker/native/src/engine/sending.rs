@@ -65,10 +65,15 @@ impl Engine {
                 if let Side::Client(client) = &mut self.side {
                     client.publisher.open(parts);
                 }
-                if let Some(owner) = owner {
-                    self.send_parts(now, owner, parts, message.payload);
-                }
+                let owner = owner.filter(|_| now < parts.dies_at());
+                let has_begun =
+                    owner.is_some_and(|owner| self.send_parts(now, owner, parts, message.payload));
                 if parts.is_exhausted() {
+                    return Ok(Some(sequence));
+                }
+                if let (Side::Client(client), Some(owner), true) = (&mut self.side, owner, has_begun) {
+                    client.publisher.push(split.keep(share));
+                    client.publisher.block(owner, &topic);
                     return Ok(Some(sequence));
                 }
             }
@@ -83,33 +88,41 @@ impl Engine {
         Ok(Some(sequence))
     }
 
-    /// Sends parts of a new message to the owner that it may go to at once, as many as there is room for, and as a topic sends in its turn.
-    fn send_parts(&mut self, now: Micros, owner: SocketAddr, parts: &mut Parts, payload: &[u8]) {
+    /// Sends parts of a new message to the owner that it may go to at once, as many as there is room for and as a topic sends in its turn. True: what is
+    /// left has to wait for its own.
+    fn send_parts(&mut self, now: Micros, owner: SocketAddr, parts: &mut Parts, payload: &[u8]) -> bool {
+        let Some(id) = self.link_to(now, owner) else {
+            return false;
+        };
         let is_crowded = matches!(&self.side, Side::Client(client) if client.publisher.is_crowded(owner));
         for _ in 0..if is_crowded { 0 } else { PARTS_PER_TURN } {
             if !self.has_room_for_part(owner, parts.qos(), parts.part_bytes())
-                || !self.send_next(now, owner, parts, payload)
+                || !self.send_next(now, owner, id, parts, payload)
             {
-                return;
+                break;
             }
         }
+        true
     }
 
-    /// Sends the next part of a message; false: there is none, or it has to wait.
-    fn send_next(&mut self, now: Micros, owner: SocketAddr, parts: &mut Parts, payload: &[u8]) -> bool {
+    /// Sends the next part of a message on the link to its owner; false: there is none, or it has to wait.
+    fn send_next(
+        &mut self,
+        now: Micros,
+        owner: SocketAddr,
+        id: LinkId,
+        parts: &mut Parts,
+        payload: &[u8],
+    ) -> bool {
         if parts.qos() == 0 {
-            let Some(id) = self.link_to(now, owner) else {
-                return false;
-            };
             let field = self.splitter.next_field(parts, payload);
-            field.inspect(|field| self.out.queue_copy(id, field)).is_some()
-        } else {
-            let Some(part) = parts.next(payload) else {
-                return false;
-            };
-            self.send_part(now, owner, part);
-            matches!(&self.side, Side::Client(client) if !client.publisher.is_waiting(parts.topic()))
+            return field.inspect(|field| self.out.queue_copy(id, field)).is_some();
         }
+        let Some(part) = parts.next(payload) else {
+            return false;
+        };
+        self.send_part(now, owner, part);
+        matches!(&self.side, Side::Client(client) if !client.publisher.is_waiting(parts.topic()))
     }
 
     /// Takes back the parts that a link did not get through, and sends them elsewhere, with what waited for room on it.

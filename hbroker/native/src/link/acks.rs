@@ -49,11 +49,12 @@ pub struct Heard {
 }
 
 /// How many datagrams the peer may leave unacknowledged, of which `window` bytes may be in flight and `in_flight` are; 0: as many as usual.
+/// `datagram`: the bytes of a full one.
 ///
-/// While a window is not three quarters full as much of it can wait, for its sender does not. In one that is fuller eight acknowledgements come, as
-/// HyStart++ wants them (RFC 9406 §4.2).
-pub fn ask(window: usize, in_flight: usize) -> u32 {
-    let most = window - window / 4;
+/// While a window is not three quarters full as much of it can wait, for its sender does not, and less where another datagram would not fit then.
+/// In one that is fuller eight acknowledgements come, as HyStart++ wants them (RFC 9406 §4.2), if it has room for eighty datagrams.
+pub fn ask(window: usize, in_flight: usize, datagram: usize) -> u32 {
+    let most = (window - window / 4).min(window.saturating_sub(datagram));
     let share = if in_flight < most { most } else { window / 8 };
     let datagrams = u32::try_from(share / BYTES).unwrap_or(MOST).min(MOST);
     if datagrams > USUAL { datagrams } else { 0 }
@@ -275,11 +276,15 @@ mod tests {
 
     #[test]
     fn a_sender_asks_for_so_few_that_its_window_does_not_fill() {
-        assert_eq!([ask(14_720, 0), ask(14_720, 14_720)], [0, 0], "a first window");
-        assert_eq!([ask(40_000, 0), ask(40_000, 29_999), ask(40_000, 30_000)], [25, 25, 0]);
-        assert_eq!([ask(1 << 20, 0), ask(1 << 20, 1 << 20), ask(160_000, 160_000)], [64, 64, 16]);
-        for window in (2_400..400_000).step_by(977) {
-            assert!(ask(window, 0) as usize * BYTES <= window - window / 4);
+        let of = |window, in_flight| ask(window, in_flight, 1_200);
+        assert_eq!([of(14_720, 0), of(14_720, 14_720)], [0, 0], "a first window");
+        assert_eq!([of(40_000, 0), of(40_000, 29_999), of(40_000, 30_000)], [25, 25, 0]);
+        assert_eq!([of(1 << 20, 0), of(1 << 20, 1 << 20), of(160_000, 160_000)], [64, 64, 16]);
+        for datagram in [1_200, 1_472, 8_952, 65_507] {
+            for window in (2 * datagram..400_000).step_by(977) {
+                let told = (ask(window, 0, datagram) as usize * BYTES).div_ceil(datagram) * datagram;
+                assert!(told <= window, "{window} of {datagram}: told after {told}");
+            }
         }
     }
 

@@ -15,6 +15,7 @@ pub struct Flight<C> {
     settled: u64,
     records: VecDeque<Option<Sent<C>>>,
     outstanding: usize,
+    /// But for those that try a size.
     bytes: usize,
 }
 
@@ -26,6 +27,14 @@ pub struct Sent<C> {
     /// It tries whether the path carries its size: that it is lost says nothing of congestion (RFC 9000 §14.4).
     pub tries_size: bool,
     pub contents: C,
+}
+
+impl<C> Sent<C> {
+    /// The bytes that it takes of the congestion window. What tries a size is sent beside the window (RFC 8899 §3), and takes nothing of it: a large one would
+    /// stop a link whose window is small until it is found lost.
+    pub fn weight(&self) -> usize {
+        if self.tries_size { 0 } else { self.size }
+    }
 }
 
 impl<C> Default for Flight<C> {
@@ -43,7 +52,7 @@ impl<C> Flight<C> {
     /// Records the datagram `next_number`.
     pub fn begin(&mut self, sent: Sent<C>) {
         self.outstanding += 1;
-        self.bytes += sent.size;
+        self.bytes += sent.weight();
         self.records.push_back(Some(sent));
     }
 
@@ -52,7 +61,7 @@ impl<C> Flight<C> {
         let index = self.index(number)?;
         let sent = self.records.get_mut(index)?.take()?;
         self.outstanding -= 1;
-        self.bytes -= sent.size;
+        self.bytes -= sent.weight();
         Some(sent)
     }
 
@@ -97,7 +106,7 @@ impl<C> Flight<C> {
         self.outstanding
     }
 
-    /// Bytes in flight.
+    /// Bytes in flight, but for those that try a size.
     pub fn bytes(&self) -> usize {
         self.bytes
     }

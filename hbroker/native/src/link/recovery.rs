@@ -128,7 +128,7 @@ impl<C> Recovery<C> {
 
     /// Records the datagram `next_number`.
     pub fn on_sent(&mut self, sent: Sent<C>) {
-        let (now, size) = (sent.at, sent.size);
+        let (now, size) = (sent.at, sent.weight());
         self.flight.begin(sent);
         self.pacer.on_sent(now, self.rate(), size);
         self.probing.on_sent(now);
@@ -157,7 +157,7 @@ impl<C> Recovery<C> {
                     if number == largest {
                         self.take_sample(now, sent.at, delay.min(MAX_ACK_DELAY));
                     }
-                    self.congestion.on_acknowledged(now, sent.at, sent.size, self.rtt.smoothed());
+                    self.congestion.on_acknowledged(now, sent.at, sent.weight(), self.rtt.smoothed());
                 }
                 acknowledged(sent);
             }
@@ -421,6 +421,7 @@ mod tests {
         for number in 1..=5 {
             recovery.on_sent(Sent { tries_size: number == 1, ..datagram(number * 10, number) });
         }
+        assert_eq!(recovery.in_flight(), 4_000, "it takes nothing of the window");
         acknowledge(&mut recovery, 20_000, &[(2, 5)]);
         let window = recovery.window();
         assert_eq!((lost(&mut recovery, 20_000), recovery.lost(), recovery.window()), (vec![1], 0, window));

@@ -18,7 +18,7 @@ use crate::wire::{self, AckOut, HeaderOut};
 /// Ranges told in one acknowledgement: the newest.
 const MOST_ACK_RANGES: usize = 32;
 /// What a datagram's header takes at most: all but the ranges after the first, and the token.
-const HEADER_BYTES: usize = 72;
+const HEADER_BYTES: usize = 74;
 /// What a range takes at most: two numbers.
 const RANGE_BYTES: usize = 20;
 /// No datagram of an initiator is smaller: RESET, which is never longer than what it answers (§3.6), can so answer any.
@@ -55,10 +55,10 @@ impl Link {
             is_due = self.first_due(now);
         }
         self.recovery.set_window_limited(is_due.is_some());
-        self.try_larger(now, sink);
         if self.acks.is_due() {
             self.seal_acknowledgement(now, sink);
         }
+        self.try_larger(now, sink);
         false
     }
 
@@ -125,7 +125,7 @@ impl Link {
         let out = sink.buffer();
         let start = out.len();
         let ranges = self.mtu.size().saturating_sub(least) / RANGE_BYTES;
-        let acknowledged_through = self.put_header(now, number, ranges, out);
+        let acknowledged_through = self.put_header(now, number, Some(ranges), out);
         let end = start + self.mtu.size();
         let limits = Limits { packets: out.len(), end };
         let mut bundle = Bundle { out, limits, carried: SmallVec::new() };
@@ -159,7 +159,7 @@ impl Link {
         let number = self.recovery.next_number();
         let out = sink.buffer();
         let start = out.len();
-        let acknowledged_through = self.put_header(now, number, 0, out);
+        let acknowledged_through = self.put_header(now, number, None, out);
         self.body_field.clear();
         wire::put_ping_field(&mut self.body_field, now);
         wire::put_packet(out, 0, 0, None, &self.body_field);
@@ -174,18 +174,22 @@ impl Link {
     fn seal_acknowledgement(&mut self, now: Micros, sink: &mut impl DatagramSink) {
         let out = sink.buffer();
         let start = out.len();
-        self.put_header(now, 0, MOST_ACK_RANGES, out);
+        self.put_header(now, 0, Some(MOST_ACK_RANGES), out);
         sink.commit(&self.peer, start);
     }
 
-    /// Returns the highest number that the header acknowledges; 0: none. `more`: ranges that it has room for, beside one.
-    fn put_header(&mut self, now: Micros, number: u64, more: usize, out: &mut Vec<u8>) -> u64 {
+    /// Returns the highest number that the header acknowledges; 0: none. `more`: ranges that it has room for, beside one; `None`: what waits to be
+    /// acknowledged waits on.
+    fn put_header(&mut self, now: Micros, number: u64, more: Option<usize>, out: &mut Vec<u8>) -> u64 {
         let mut ranges: SmallVec<[(u64, u64); 8]> = SmallVec::new();
         // What carries a token may begin a link at the peer, which is to see whether it is of this one; and who opened a link takes nothing
         // that does not acknowledge something, before anything did (§3.6).
-        if self.acks.is_pending() || !self.token.is_empty() || !self.is_answered {
-            ranges.extend(self.acks.received().descending().take(1 + more.min(MOST_ACK_RANGES - 1)));
-            self.acks.on_sent();
+        if more.is_some() && self.acks.is_pending() || !self.token.is_empty() || !self.is_answered {
+            let most = 1 + more.unwrap_or(0).min(MOST_ACK_RANGES - 1);
+            ranges.extend(self.acks.received().descending().take(most));
+            if more.is_some() {
+                self.acks.on_sent();
+            }
         }
         let ack = (!ranges.is_empty()).then(|| AckOut { delay_us: self.acks.delay(now), ranges: &ranges });
         let header = HeaderOut {
@@ -197,7 +201,7 @@ impl Link {
             ack_every: if number == 0 {
                 0
             } else {
-                acks::ask(self.recovery.window(), self.recovery.in_flight())
+                acks::ask(self.recovery.window(), self.recovery.in_flight(), self.mtu.size())
             },
         };
         wire::put_header(out, &header);

@@ -2,7 +2,7 @@
 //!
 //! A datagram is `(header, packets)`:
 //!
-//! - header: `(session, incarnation, number, ack, token)`; ack: `(largest, delay_us, [(low, high)])` or None
+//! - header: `(session, incarnation, number, ack, token, ack_every)`; ack: `(largest, delay_us, [(low, high)])` or None
 //! - packet: `(delivery, after, retained_for, kind, content)`, kind being the body's field name, and content
 //!   - `"publish"`: `(topic, payload, (publisher, sequence), (qos, retain, ack_queued), published_at_us, expiry_s,
 //!     (index, count, total) or None, properties, field)`; properties: `(content_type, payload_format, response_topic,

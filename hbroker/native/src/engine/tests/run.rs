@@ -96,6 +96,21 @@ fn what_another_worker_gets_of_a_run_comes_in_small_pieces_with_all_of_it() {
     }
 }
 
+#[test]
+fn messages_with_something_between_them_are_no_run_and_are_looked_at_once() {
+    let mut datagram = Vec::new();
+    for sequence in 0..100 {
+        let mut field = Vec::new();
+        wire::put_publish_field(&mut field, &PublishOut { sequence, ..message("t", b"1", 0) });
+        wire::put_packet(&mut datagram, 0, 0, None, &field);
+        wire::put_padding(&mut datagram, 2);
+    }
+    let view = DatagramView::parse(&datagram).unwrap();
+    assert_eq!(Run::at(view.packets()).err(), Some(100));
+    assert_eq!(Run::at(view.packets().skip(99)).err(), Some(1));
+    assert_eq!(Run::at(view.packets().skip(100)).err(), Some(1));
+}
+
 /// Whoever takes them together gets the very messages that others get one by one, and knows which say nothing but their payloads.
 #[test]
 fn what_came_together_is_taken_together_or_one_by_one() {

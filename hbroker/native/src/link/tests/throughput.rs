@@ -86,9 +86,17 @@ fn a_window_that_is_always_full_does_not_hide_what_the_path_carries() {
         0,
     );
     pair.largest_allowed = 8_952;
-    flood(&mut pair, 3 << 20, 10 * MILLISECOND);
-    assert!(pair.links[0].unsent_bytes() > 1 << 20, "something always waited");
+    for _ in 0..10 {
+        (0..3).for_each(|id| pair.links[1].queue_unreliable(&body(id, 100), None).unwrap());
+        flood(&mut pair, 3 << 20, MILLISECOND);
+        assert!(pair.links[0].unsent_bytes() > 1 << 20, "something always waits");
+    }
     assert_eq!(pair.links[0].mtu.size(), 8_952);
+    for tried in [1_452, 8_952] {
+        let (_, _, datagram) = pair.log.iter().find(|(_, _, datagram)| datagram.len() == tried).unwrap();
+        let header = wire::DatagramView::parse(datagram).unwrap().header;
+        assert!(header.ack.is_none(), "what it acknowledged would be lost with it");
+    }
 }
 
 #[test]
