@@ -8,10 +8,9 @@
 
 use std::io;
 use std::net::{SocketAddr, UdpSocket};
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 #[cfg(target_os = "linux")]
 use std::os::fd::{FromRawFd, OwnedFd};
-use std::time::Duration;
 
 use libc::c_int;
 use socket2::{Domain, Protocol, Socket as Builder, Type};
@@ -24,6 +23,9 @@ mod flows;
 mod linux;
 #[cfg(not(target_os = "linux"))]
 mod portable;
+mod sleeper;
+#[cfg(target_os = "linux")]
+mod timer;
 
 use arrivals::WIDTH;
 pub use arrivals::{Arrivals, Intake};
@@ -31,6 +33,7 @@ pub use arrivals::{Arrivals, Intake};
 use linux::{receive, send};
 #[cfg(not(target_os = "linux"))]
 use portable::{receive, send};
+pub use sleeper::{Interest, Sleeper, wait, wait_readable};
 
 /// Calls in which a socket is emptied before what came is worked through.
 const MOST_CALLS: usize = 8;
@@ -164,62 +167,6 @@ impl AsFd for Socket {
     }
 }
 
-/// What to wait for on the socket.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Interest {
-    pub readable: bool,
-    pub writable: bool,
-}
-
-/// Blocks until the socket is ready as wished, or the bell is readable, or the time is over (None: never).
-/// Returns whether the bell is readable.
-pub fn wait(
-    socket: &Socket,
-    interest: Interest,
-    bell: BorrowedFd<'_>,
-    timeout: Option<Duration>,
-) -> io::Result<bool> {
-    let readable = if interest.readable { libc::POLLIN } else { 0 };
-    let writable = if interest.writable { libc::POLLOUT } else { 0 };
-    let mut polled = [
-        libc::pollfd { fd: socket.as_fd().as_raw_fd(), events: readable | writable, revents: 0 },
-        libc::pollfd { fd: bell.as_raw_fd(), events: libc::POLLIN, revents: 0 },
-    ];
-    poll(&mut polled, timeout)?;
-    Ok(polled[1].revents & libc::POLLIN != 0)
-}
-
-/// Blocks as `ppoll` does; a signal ends it early.
-fn poll(polled: &mut [libc::pollfd], timeout: Option<Duration>) -> io::Result<()> {
-    match check(poll_call(polled, timeout)) {
-        Ok(_) if polled.iter().any(|p| p.revents & libc::POLLNVAL != 0) => {
-            Err(io::Error::from_raw_os_error(libc::EBADF))
-        }
-        Err(error) if error.kind() != io::ErrorKind::Interrupted => Err(error),
-        Ok(_) | Err(_) => Ok(()),
-    }
-}
-
-#[cfg(target_os = "linux")]
-fn poll_call(polled: &mut [libc::pollfd], timeout: Option<Duration>) -> c_int {
-    let timeout = timeout.map(|t| libc::timespec {
-        tv_sec: t.as_secs().try_into().unwrap_or(libc::time_t::MAX),
-        tv_nsec: t.subsec_nanos().into(),
-    });
-    let timeout = timeout.as_ref().map_or(std::ptr::null(), std::ptr::from_ref);
-    // SAFETY: the pointer and the count are those of one slice; `timeout` is null or points to a value that outlives the
-    // call.
-    unsafe { libc::ppoll(polled.as_mut_ptr(), polled.len() as libc::nfds_t, timeout, std::ptr::null()) }
-}
-
-#[cfg(not(target_os = "linux"))]
-fn poll_call(polled: &mut [libc::pollfd], timeout: Option<Duration>) -> c_int {
-    // Rounded up: waking before the time would only mean to wait again.
-    let millis = timeout.map_or(-1, |t| t.as_micros().div_ceil(1000).try_into().unwrap_or(c_int::MAX));
-    // SAFETY: the pointer and the count are those of one slice.
-    unsafe { libc::poll(polled.as_mut_ptr(), polled.len() as libc::nfds_t, millis) }
-}
-
 /// A descriptor that is readable while its counter is above zero.
 #[cfg(target_os = "linux")]
 pub fn event_fd() -> io::Result<OwnedFd> {
@@ -303,12 +250,4 @@ fn report_overflow(socket: &Builder) {
     let _ = set_option(socket, libc::SOL_SOCKET, libc::SO_RXQ_OVFL, 1);
     #[cfg(not(target_os = "linux"))]
     let _ = socket;
-}
-
-/// Blocks until the descriptor is readable, or the time is over; returns whether it is. (The time is kept to the nanosecond, which
-/// epoll's is not.)
-pub fn wait_readable(fd: RawFd, timeout: Duration) -> io::Result<bool> {
-    let mut polled = [libc::pollfd { fd, events: libc::POLLIN, revents: 0 }];
-    poll(&mut polled, Some(timeout))?;
-    Ok(polled[0].revents & libc::POLLIN != 0)
 }

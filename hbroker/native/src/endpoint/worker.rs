@@ -16,7 +16,7 @@ use std::time::Duration;
 use crate::Micros;
 use crate::endpoint::fleet::Fleet;
 use crate::endpoint::moderation::Moderation;
-use crate::endpoint::socket::{self, Arrivals, Intake, Interest, Socket};
+use crate::endpoint::socket::{self, Arrivals, Intake, Interest, Sleeper, Socket};
 use crate::endpoint::station::Station;
 use crate::endpoint::traffic;
 use crate::sink::DatagramSink;
@@ -150,7 +150,7 @@ impl<M: Machine> Worker<M> {
     }
 
     fn work(&mut self) -> io::Result<()> {
-        let mut arrivals = Arrivals::new();
+        let (mut arrivals, mut sleeper) = (Arrivals::new(), Sleeper::new()?);
         let mut due = true;
         while !self.station.fleet.stop.load(Ordering::Acquire) {
             let Intake { datagrams, may_wait } = self.receive(&mut arrivals)?;
@@ -161,7 +161,7 @@ impl<M: Machine> Worker<M> {
                     continue;
                 }
             }
-            self.sleep()?;
+            self.sleep(&mut sleeper)?;
             due = true;
         }
         self.turn(&mut arrivals).map(drop)
@@ -242,21 +242,23 @@ impl<M: Machine> Worker<M> {
         wake
     }
 
-    fn sleep(&mut self) -> io::Result<()> {
+    fn sleep(&mut self, sleeper: &mut Sleeper) -> io::Result<()> {
         let waker = &self.station.waker;
         if !waker.begin_sleep() {
             return Ok(());
         }
-        let due = match waker.deadline() {
-            Micros::MAX => None,
-            deadline => Some(Duration::from_micros(deadline.saturating_sub(self.station.fleet.clock.now()))),
-        };
+        let (now, due) = (self.station.fleet.clock.now(), waker.deadline());
         let hold_off = self.moderation.hold_off();
         traffic::add(&self.station.counters.hold_offs, usize::from(hold_off.is_some()));
-        let timeout = hold_off.into_iter().chain(due).min();
         let listens = self.stalled.is_none() && hold_off.is_none();
         let interest = Interest { readable: listens, writable: self.blocked };
-        let rung = socket::wait(&self.socket, interest, waker.as_fd(), timeout);
+        let rung = match hold_off {
+            Some(longest) => {
+                let left = Duration::from_micros(due.saturating_sub(now));
+                socket::wait(&self.socket, interest, waker.as_fd(), Some(longest.min(left)))
+            }
+            None => sleeper.sleep(&self.socket, interest, waker.as_fd(), now, due),
+        };
         waker.end_sleep(*rung.as_ref().unwrap_or(&false));
         rung.map(drop)
     }
