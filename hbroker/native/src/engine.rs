@@ -277,7 +277,9 @@ impl Engine {
             return;
         };
         match handoff {
-            Handoff::Deliver { parcel, targets } => forwarder.deliver(now, parcel, targets, &mut self.out),
+            Handoff::Deliver { consignment, targets } => {
+                forwarder.deliver(now, consignment, targets, &mut self.out);
+            }
             Handoff::DeliverRun { packets, sessions, timed } => {
                 return self.deliver_run(&packets, &sessions, timed);
             }

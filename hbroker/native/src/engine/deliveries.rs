@@ -9,7 +9,7 @@
 
 use std::iter::once;
 
-use super::run::{Notes, Run, is_plain};
+use super::run::{Notes, Run, is_open};
 use super::{Engine, Side};
 use crate::Micros;
 use crate::broken::Defect;
@@ -17,12 +17,12 @@ use crate::engine::blocks::copy_together;
 use crate::engine::distribution::{Distribution, Origin};
 use crate::engine::forward::{Forwarder, wants};
 use crate::engine::ledger::{Places, Span};
-use crate::engine::outlet::{Outlet, Target};
+use crate::engine::outlet::{ByWorker, Outlet, Target};
 use crate::engine::parcel::{Consignment, Parcel};
 use crate::engine::parts::chain_of;
 use crate::link::pubacks::Success;
 use crate::link_id::{LinkId, SessionKey};
-use crate::tables::match_set::{Overflow, Subscriber};
+use crate::tables::match_set::Overflow;
 use crate::wire::{Body, Packets, PublishView};
 
 /// Messages of one run at most: each has a place in a record.
@@ -93,7 +93,7 @@ impl Forwarder {
         let Ok(route) = routes.find(now, first.topic) else {
             return false;
         };
-        let is_taken = is_plain(&route, worker)
+        let is_taken = is_open(&route)
             && !route.gathering
             && (first.qos == 1 || window.all_first_seen(now, first.publisher, first.sequence, count));
         if !is_taken {
@@ -110,17 +110,28 @@ impl Forwarder {
         let is_early = first.ack_queued || Defect::AcknowledgesEarly.is_present();
         let id = (first.qos == 2).then_some((first.publisher, first.sequence));
         let held = (!is_early).then(|| distribution.open_run(origin, count as u16, id, first.topic));
-        let mut kept = Vec::new();
+        let (mut kept, mut elsewhere) = (Vec::new(), ByWorker::new());
         for subscriber in subscribers {
-            if subscriber.qos == 0 {
-                offer_copies(run, &notes, subscriber, out);
+            let target = Target { qos: subscriber.qos.min(first.qos), ..subscriber.into() };
+            let home = target.session.worker();
+            if home == worker && target.qos == 0 {
+                offer_copies(run, &notes, target.session, out);
                 continue;
             }
             if kept.is_empty() {
                 kept = keep(run, &notes, held);
             }
+            if home != worker {
+                elsewhere.add(home, target);
+                continue;
+            }
             for consignment in &kept {
-                offer(now, consignment, subscriber, distribution, out);
+                offer(now, consignment, &target, distribution, out);
+            }
+        }
+        for (home, targets) in elsewhere.drain() {
+            for consignment in &kept {
+                distribution.hand_over(home, consignment.clone(), targets.clone(), out);
             }
         }
         if is_early {
@@ -162,12 +173,11 @@ fn keep(run: Run<'_, '_>, notes: &Notes, held: Option<Span>) -> Vec<Consignment>
 fn offer(
     now: Micros,
     consignment: &Consignment,
-    subscriber: &Subscriber,
+    target: &Target,
     distribution: &mut Distribution,
     out: &mut Outlet,
 ) {
-    let target = Target { qos: subscriber.qos.min(consignment.parcel.qos), ..subscriber.into() };
-    match out.offer_all(now, consignment, &target) {
+    match out.offer_all(now, consignment, target) {
         Some(is_held) => {
             let held = consignment.tickets(consignment.places()).filter(|_| is_held);
             held.for_each(|held| distribution.add_copies(held, 1));
@@ -181,9 +191,9 @@ fn offer(
 }
 
 /// Offers a session the messages of a run at `QoS` 0.
-fn offer_copies(run: Run<'_, '_>, notes: &Notes, subscriber: &Subscriber, out: &mut Outlet) {
+fn offer_copies(run: Run<'_, '_>, notes: &Notes, session: SessionKey, out: &mut Outlet) {
     for ((field, _), docket) in run.messages().zip(notes.dockets(run)) {
-        out.offer_copy(subscriber.session, field, None, &docket);
+        out.offer_copy(session, field, None, &docket);
     }
 }
 

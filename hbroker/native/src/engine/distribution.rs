@@ -15,8 +15,8 @@ use crate::Micros;
 use crate::engine::blocks::Blocks;
 use crate::engine::ledger::{Span, Ticket};
 use crate::engine::load::Docket;
-use crate::engine::outlet::{Handoff, Outlet, Target, Targets};
-use crate::engine::parcel::Parcel;
+use crate::engine::outlet::{ByWorker, Handoff, Outlet, Target, Targets};
+use crate::engine::parcel::{Consignment, Parcel};
 use crate::link_id::LinkId;
 use crate::topic::Region;
 use crate::wire::PublishView;
@@ -120,15 +120,12 @@ impl Distribution {
             ..Parcel::new(publish, blocks.copy(&field))
         };
         let mut last = None;
-        let mut remote: SmallVec<[(u8, Targets); 4]> = SmallVec::new();
+        let mut remote = ByWorker::new();
         for mut target in targets {
             target.qos = target.qos.min(publish.qos);
             let worker = target.session.worker();
             if worker != self.worker {
-                match remote.iter_mut().find(|(other, _)| *other == worker) {
-                    Some((_, targets)) => targets.push(target),
-                    None => remote.push((worker, SmallVec::from_iter([target]))),
-                }
+                remote.add(worker, target);
             } else if target.qos == 0 {
                 out.offer_copy(target.session, &field, None, docket);
             } else if let Some(target) = last.replace(target) {
@@ -136,14 +133,9 @@ impl Distribution {
                 self.keep(now, parcel, target, out);
             }
         }
-        // Not moved where there are none, as most often.
-        for (worker, targets) in remote.drain(..) {
-            if let Some(ticket) = ticket {
-                let kept = targets.iter().filter(|target| target.qos > 0).count();
-                self.add_copies(ticket.into(), u32::try_from(kept).unwrap_or(u32::MAX));
-            }
+        for (worker, targets) in remote.drain() {
             let parcel = made.get_or_insert_with(|| make(&mut self.blocks)).clone();
-            out.handoffs.push_back((worker, Handoff::Deliver { parcel, targets }));
+            self.hand_over(worker, parcel.into(), targets, out);
         }
         if let Some(target) = last {
             let parcel = made.unwrap_or_else(|| make(&mut self.blocks));
@@ -218,6 +210,15 @@ impl Distribution {
         {
             self.add_copies(ticket.into(), 1);
         }
+    }
+
+    /// Has another worker offer messages to its sessions. Each copy that is for one at QoS 1 or 2 holds the ticket.
+    pub fn hand_over(&mut self, worker: u8, consignment: Consignment, targets: Targets, out: &mut Outlet) {
+        let kept = targets.iter().filter(|target| target.qos > 0).count();
+        for held in consignment.tickets(consignment.places()) {
+            self.add_copies(held, u32::try_from(kept).unwrap_or(u32::MAX));
+        }
+        out.handoffs.push_back((worker, Handoff::Deliver { consignment, targets }));
     }
 
     /// So many more copies of each of these messages hold its ticket.

@@ -16,7 +16,7 @@ use crate::engine::distribution::{Distribution, Origin};
 use crate::engine::ledger::Span;
 use crate::engine::load::Docket;
 use crate::engine::outlet::{Handoff, Outlet, Target, Targets};
-use crate::engine::parcel::{Parcel, publish_of};
+use crate::engine::parcel::{Consignment, Parcel, publish_of};
 use crate::engine::routes::{Refusal, Routes};
 use crate::engine::sharing::Sharing;
 use crate::keyed::Keyed;
@@ -130,14 +130,20 @@ impl Forwarder {
         }
     }
 
-    /// Offers another worker's message to this worker's sessions.
-    pub fn deliver(&mut self, now: Micros, mut parcel: Parcel, targets: Targets, out: &mut Outlet) {
-        parcel.docket.changes_hands(&mut out.load, &parcel.field);
+    /// Offers another worker's messages to this worker's sessions.
+    pub fn deliver(&mut self, now: Micros, mut consignment: Consignment, targets: Targets, out: &mut Outlet) {
+        consignment.changes_hands(&mut out.load);
         for target in targets {
-            if self.has_left(now, &parcel, &target) {
-                out.loose.orphans.push(parcel.clone().addressed(target));
-            } else {
-                self.pass(now, parcel.clone(), target, out);
+            if consignment.count > 1 && target.qos > 0 {
+                self.pass_all(now, &consignment, &target, out);
+                continue;
+            }
+            for parcel in consignment.clone().into_parcels(consignment.places()) {
+                if self.has_left(now, &parcel, &target) {
+                    out.loose.orphans.push(parcel.addressed(target.clone()));
+                } else {
+                    self.pass(now, parcel, target.clone(), out);
+                }
             }
         }
     }
@@ -164,7 +170,7 @@ impl Forwarder {
             return self.pass(now, parcel, target, out);
         }
         let targets = Targets::from_iter([target]);
-        out.handoffs.push_back((worker, Handoff::Deliver { parcel, targets }));
+        out.handoffs.push_back((worker, Handoff::Deliver { consignment: parcel.into(), targets }));
     }
 
     /// Whether a session left the group that it is to get a message for, after another worker had chosen it.
@@ -175,6 +181,19 @@ impl Forwarder {
         match self.routes.find(now, topic) {
             Ok(route) => !route.groups.has_member(name, target.session),
             Err(_) => !self.routes.groups(topic).has_member(name, target.session),
+        }
+    }
+
+    /// Offers messages of a run that hold their tickets already to a session of this worker.
+    fn pass_all(&mut self, now: Micros, consignment: &Consignment, target: &Target, out: &mut Outlet) {
+        match out.offer_all(now, consignment, target) {
+            Some(true) => {}
+            Some(false) => out.loose.tickets.extend(consignment.tickets(consignment.places())),
+            None => {
+                for parcel in consignment.clone().into_parcels(consignment.places()) {
+                    self.pass(now, parcel, target.clone(), out);
+                }
+            }
         }
     }
 

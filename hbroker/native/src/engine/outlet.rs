@@ -11,7 +11,7 @@ use crate::engine::counters::{Counters, Drop};
 use crate::engine::distribution::Origin;
 use crate::engine::ledger::Span;
 use crate::engine::links::Links;
-use crate::engine::parcel::Parcel;
+use crate::engine::parcel::Consignment;
 use crate::engine::post::Loose;
 use crate::engine::sessions::Sessions;
 use crate::engine::standing::Standings;
@@ -25,8 +25,8 @@ use crate::tables::match_set::{Overflow, Subscriber};
 /// What one worker asks of another.
 #[derive(Clone, Debug)]
 pub enum Handoff {
-    /// This message is for these sessions, which are yours. The ticket is held once for each that wants it at `QoS` 1 or 2.
-    Deliver { parcel: Parcel, targets: Targets },
+    /// These messages are for these sessions, which are yours. The tickets are held once for each that wants them at `QoS` 1 or 2.
+    Deliver { consignment: Consignment, targets: Targets },
     /// These messages of `QoS` 0 on one topic, `packets` fields one behind the other, are for these sessions, which are yours. `timed`: by
     /// their places.
     DeliverRun { packets: Bytes, sessions: SmallVec<[SessionKey; 4]>, timed: Vec<(u32, Arc<Sample>)> },
@@ -41,6 +41,28 @@ pub enum Handoff {
 }
 
 pub type Targets = SmallVec<[Target; 4]>;
+
+/// What is for each of the other workers.
+pub struct ByWorker<T>(SmallVec<[(u8, SmallVec<[T; 4]>); 4]>);
+
+impl<T> ByWorker<T> {
+    pub fn new() -> Self {
+        Self(SmallVec::new())
+    }
+
+    /// One more for a worker.
+    pub fn add(&mut self, worker: u8, one: T) {
+        match self.0.iter_mut().find(|(other, _)| *other == worker) {
+            Some((_, all)) => all.push(one),
+            None => self.0.push((worker, SmallVec::from_iter([one]))),
+        }
+    }
+
+    /// Takes it all out, by worker. (Not moved: where there is none, as most often, that would be all that it costs.)
+    pub fn drain(&mut self) -> impl Iterator<Item = (u8, SmallVec<[T; 4]>)> + '_ {
+        self.0.drain(..)
+    }
+}
 
 /// A session that gets a message.
 #[derive(Clone, Debug)]

@@ -9,6 +9,7 @@ use crate::engine::ledger::{Places, Span, Ticket};
 use crate::engine::load::Docket;
 use crate::engine::outlet::Target;
 use crate::engine::parts::chain_of;
+use crate::load::Load;
 use crate::load::latency::Sample;
 use crate::tables::match_set::Overflow;
 use crate::wire::{self, Body, PacketView, PublishView};
@@ -88,6 +89,11 @@ impl Consignment {
     /// All of them.
     pub fn places(&self) -> Places {
         Places::all(self.count)
+    }
+
+    /// Another worker took them over.
+    pub fn changes_hands(&mut self, load: &mut Option<Box<Load>>) {
+        self.parcel.docket.changes_hands(load, wire::first_field(&self.parcel.field, &[]));
     }
 
     /// Bytes of the messages at these places.

@@ -19,13 +19,12 @@ use crate::engine::counters::Drop;
 use crate::engine::forward::{Forwarder, wants};
 use crate::engine::links::Entry;
 use crate::engine::load::Docket;
-use crate::engine::outlet::{Handoff, Outlet};
+use crate::engine::outlet::{ByWorker, Handoff, Outlet};
 use crate::engine::routes::Route;
 use crate::link::Queued;
 use crate::link_id::{LinkId, SessionKey};
 use crate::load::latency::Sample;
 use crate::load::topics::Mark;
-use crate::tables::match_set::Subscriber;
 use crate::wire::{Body, DatagramView, Packets, PublishView, Section};
 
 /// More bytes of a run are not handed to another worker at once, but for one message: so what waits in its mailbox stays small.
@@ -203,20 +202,16 @@ impl Forwarder {
         }
         out.counters.messages_in += run.len() as u64;
         let notes = Notes::of(run, now, route.mark, out);
-        let mut elsewhere: SmallVec<[(u8, SmallVec<[SessionKey; 4]>); 4]> = SmallVec::new();
+        let mut elsewhere = ByWorker::new();
         for subscriber in route.subscribers.iter().filter(|subscriber| wants(subscriber, source)) {
             let session = subscriber.session;
             if session.worker() == worker {
                 out.offer_run(session, run, &notes);
-            } else if let Some((_, sessions)) =
-                elsewhere.iter_mut().find(|(other, _)| *other == session.worker())
-            {
-                sessions.push(session);
             } else {
-                elsewhere.push((session.worker(), SmallVec::from_iter([session])));
+                elsewhere.add(session.worker(), session);
             }
         }
-        for (other, sessions) in elsewhere.drain(..) {
+        for (other, sessions) in elsewhere.drain() {
             out.hand_run_over(other, &sessions, run, &notes);
         }
         true
@@ -326,13 +321,7 @@ impl Notes {
     }
 }
 
-/// Whether a route leads to sessions of this worker alone, each of which gets all.
-pub(super) fn is_plain(route: &Route<'_>, worker: u8) -> bool {
-    let is_elsewhere = |subscriber: &Subscriber| subscriber.session.worker() != worker;
-    is_open(route) && !route.subscribers.iter().any(is_elsewhere)
-}
-
 /// Whether anybody may publish there, and every session gets all.
-fn is_open(route: &Route<'_>) -> bool {
+pub(super) fn is_open(route: &Route<'_>) -> bool {
     !route.reserved && route.groups.iter().next().is_none()
 }
