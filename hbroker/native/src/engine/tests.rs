@@ -1,6 +1,7 @@
 //! Whole engines over a faulty network, in virtual time: what §7 promises must hold whatever the network does.
 
 mod adoption;
+mod apart;
 mod credit;
 mod deliveries;
 mod delivery;

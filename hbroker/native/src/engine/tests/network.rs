@@ -50,6 +50,8 @@ pub struct Network {
     on_its_way: BinaryHeap<Reverse<OnItsWay>>,
     carried: u64,
     audits: Audits,
+    /// What workers have for one another stays with them meanwhile.
+    pub holds_handoffs: bool,
 }
 
 pub fn message<'a>(topic: &'a str, payload: &'a [u8], qos: u8) -> PublishOut<'a> {
@@ -87,6 +89,7 @@ impl Network {
             on_its_way: BinaryHeap::new(),
             carried: 0,
             audits: Audits::default(),
+            holds_handoffs: false,
         }
     }
 
@@ -266,6 +269,9 @@ impl Network {
     }
 
     fn hand_over(&mut self, index: usize) {
+        if self.holds_handoffs {
+            return;
+        }
         let engines = &mut self.hosts[index].engines;
         while let Some((to, handoff)) = engines.iter_mut().find_map(Engine::poll_handoff) {
             engines[usize::from(to)].handle_handoff(self.now, handoff);

@@ -1,0 +1,142 @@
+//! Messages of `QoS` 1 and 2 that come many at once, and whose subscriber is another worker's.
+
+use super::network::{Faults, MILLISECOND, Network, SECOND, message};
+use crate::engine::counters::Drop;
+use crate::engine::outlet::Handoff;
+use crate::load::topics::Traffic;
+use crate::wire::PublishOut;
+
+/// A node with two workers; a subscriber of `t` that takes so many messages unanswered; and a publisher.
+struct Apart {
+    network: Network,
+    node: usize,
+    subscriber: usize,
+    publisher: usize,
+}
+
+impl Apart {
+    /// The publisher's link is not the worker's that has the subscriber's session.
+    fn new(qos: u8, credit: u32) -> Self {
+        for seed in 0..64 {
+            let mut network = Network::new(seed, Faults::default());
+            let node = network.add_node("", 2);
+            let subscriber =
+                network.add_client_with(|config| (config.hold, config.receive_messages) = (true, credit));
+            let now = network.now;
+            network.hosts[subscriber].engines[0].listen(now, 1, "t", qos, false);
+            network.connect(subscriber, node);
+            network.subscribe(subscriber, node, "t", qos, false);
+            let publisher = network.add_client();
+            network.publish(publisher, &message("t", b"first", 0));
+            network.run(100 * MILLISECOND);
+            let mut apart = Self { network, node, subscriber, publisher };
+            if apart.at() != apart.home() {
+                apart.network.hosts[subscriber].read.clear();
+                return apart;
+            }
+        }
+        panic!("64 publishers in a row came to the subscriber's worker");
+    }
+
+    /// The worker that has the publisher's link.
+    fn at(&self) -> usize {
+        let session = self.network.hosts[self.publisher].session;
+        usize::from(self.network.hosts[self.node].links[&session].worker())
+    }
+
+    /// The worker that has the subscriber's session.
+    fn home(&self) -> usize {
+        usize::from(self.network.session(self.subscriber, self.node).worker())
+    }
+
+    fn publish(&mut self, count: usize, out: &PublishOut<'_>) -> Vec<u64> {
+        let sent = (0..count).map(|_| self.network.publish(self.publisher, out)).collect();
+        self.network.run(100 * MILLISECOND);
+        sent
+    }
+
+    /// The subscriber's application is done with these.
+    fn handle(&mut self, sequences: &[u64]) {
+        let id = self.network.hosts[self.publisher].publisher;
+        let handled: Vec<_> = sequences.iter().map(|&sequence| (id, sequence)).collect();
+        self.network.hosts[self.subscriber].engines[0].handled(&handled);
+        self.network.run(100 * MILLISECOND);
+    }
+
+    fn acknowledged(&self) -> Vec<u64> {
+        self.network.hosts[self.publisher].published.keys().copied().collect()
+    }
+}
+
+#[test]
+fn they_go_to_it_as_one_and_each_is_acknowledged_for_itself() {
+    for qos in 1..=2 {
+        let mut apart = Apart::new(2, 4_096);
+        apart.network.holds_handoffs = true;
+        let sent = apart.publish(8, &message("t", &[7; 50], qos));
+        let (at, home, now) = (apart.at(), apart.home(), apart.network.now);
+        let engines = &mut apart.network.hosts[apart.node].engines;
+        let handed: Vec<_> = std::iter::from_fn(|| engines[at].poll_handoff()).collect();
+        let [(to, handoff)] = <[_; 1]>::try_from(handed).expect("one for all of them");
+        assert!(matches!(&handoff, Handoff::Deliver { consignment, .. } if consignment.count == 8));
+        assert_eq!(usize::from(to), home);
+        engines[home].handle_handoff(now, handoff);
+        let records = engines[home].out.sessions.iter().map(|session| session.records_in_flight());
+        assert_eq!(records.collect::<Vec<_>>(), [1]);
+        apart.network.holds_handoffs = false;
+        apart.network.run(100 * MILLISECOND);
+        assert_eq!(apart.network.sequences(apart.subscriber, "t"), sent, "QoS {qos}");
+        assert_eq!(apart.acknowledged(), []);
+        let mut expected = Vec::new();
+        for places in [&[3, 4][..], &[0], &[7, 6], &[1, 2, 5]] {
+            let handled: Vec<u64> = places.iter().map(|&place: &usize| sent[place]).collect();
+            apart.handle(&handled);
+            expected.extend(handled);
+            expected.sort_unstable();
+            assert_eq!(apart.acknowledged(), expected, "QoS {qos}");
+        }
+        let counted = apart.network.counted(apart.node, "t").0;
+        let expected = Traffic { messages_in: 9, bytes_in: 405, messages_out: 9, bytes_out: 405 };
+        assert_eq!(counted, expected);
+        apart.network.run_until_drained();
+    }
+}
+
+#[test]
+fn what_its_link_does_not_take_at_once_waits_in_order() {
+    for qos in 1..=2 {
+        let mut apart = Apart::new(2, 5);
+        let sent = apart.publish(8, &message("t", &[7; 50], qos));
+        assert_eq!(apart.network.sequences(apart.subscriber, "t"), sent[..5]);
+        apart.handle(&sent[..5]);
+        assert_eq!(apart.network.sequences(apart.subscriber, "t"), sent);
+        apart.handle(&sent[5..]);
+        assert_eq!(apart.acknowledged(), sent);
+        apart.network.run_until_drained();
+    }
+}
+
+#[test]
+fn one_that_is_gone_when_they_come_holds_no_acknowledgement_back() {
+    let mut apart = Apart::new(1, 4_096);
+    apart.network.holds_handoffs = true;
+    let sent = apart.publish(8, &message("t", &[7; 50], 1));
+    let (now, home) = (apart.network.now, apart.home());
+    let gone = apart.network.session(apart.subscriber, apart.node);
+    apart.network.hosts[apart.node].engines[home].end_session(now, gone, Drop::SessionEnded);
+    assert_eq!(apart.acknowledged(), []);
+    apart.network.holds_handoffs = false;
+    apart.network.run(SECOND);
+    assert_eq!(apart.acknowledged(), sent);
+    assert_eq!(apart.network.sequences(apart.subscriber, "t"), []);
+}
+
+#[test]
+fn at_the_least_qos_and_for_a_publisher_that_does_not_wait_nothing_is_held_back() {
+    for (wanted, ack_queued) in [(0, false), (1, true)] {
+        let mut apart = Apart::new(wanted, 4_096);
+        let sent = apart.publish(8, &PublishOut { ack_queued, ..message("t", &[7; 50], 1) });
+        assert_eq!(apart.acknowledged(), sent);
+        assert_eq!(apart.network.sequences(apart.subscriber, "t"), sent);
+    }
+}
