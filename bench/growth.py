@@ -130,9 +130,35 @@ _UNDER_WAY_BYTES: Final = 8 << 20
 
 
 def _workers(duration: float) -> Iterator[Row]:
-    for count in (1, 2):
-        flags = ["pairs", "-n", str(_PAIRS), "--workers", str(count), "--broker-cpus", "0,1", "--cpus", "0,1"]
-        yield _loaded(flags, duration, workers=count)
+    for under_way in (256, 4_096):
+        rounds = [[_of_workers(under_way, count, duration) for count in _WORKERS] for _ in range(_ROUNDS)]
+        for of_one in zip(*rounds, strict=True):
+            yield sorted(of_one, key=lambda row: row["delivered_per_s"])[_ROUNDS // 2]
+
+
+_WORKERS: Final = (1, 2)
+_ROUNDS: Final = 3
+"""What is to be told lies in a few per cent."""
+
+
+def _of_workers(under_way: int, count: int, duration: float) -> Row:
+    flags = ["pairs", "-n", str(_PAIRS), "--window", str(under_way), "--workers", str(count)]
+    row = _loaded([*flags, "--broker-cpus", "0,1", "--cpus", "0,1"], duration, workers=count)
+    return {"load": f"{under_way:,} under way", **row}
+
+
+def _scaling(rows: Sequence[Row]) -> list[str]:
+    """What a second worker gains, and what it would without the load on its CPUs."""
+    told = []
+    for one, two in product(rows, rows):
+        if (one["load"], one["workers"], two["workers"]) == (two["load"], *_WORKERS):
+            gained = two["delivered_per_s"] / one["delivered_per_s"]
+            alone = 2 * two["delivered_per_cpu_s"] / one["delivered_per_cpu_s"]
+            told.append(
+                f"two workers against one, {one['load']}: {gained:.2f} times as many messages a second; "
+                f"{alone:.2f} times without the load's share of the CPUs"
+            )
+    return told
 
 
 def _sessions(duration: float) -> Iterator[Row]:
@@ -268,6 +294,8 @@ QUANTITIES: Final[dict[str, Quantity]] = {
         "messages a second, and for each CPU-second of the broker",
         _workers,
         {"a second": lambda row: row["delivered_per_s"], "a CPU-s": lambda row: row["delivered_per_cpu_s"]},
+        by="load",
+        verdicts=_scaling,
     ),
     "sessions": Quantity(
         "Idle sessions: the owner's memory for each, against how many there are",

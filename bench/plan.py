@@ -11,7 +11,8 @@ __all__ = ["Plan"]
 class Plan:
     """A load. `pairs`: topics, each with so many `publishers` and `subscribers`, of which there are many at
     one end alone. `rate`: messages a second in all; None: closed loop, with `window` messages under way.
-    `cpus`: of the load. `topics`: of each publisher, in turn."""
+    `cpus`: of the load. `topics`: of each publisher, in turn. `often`: it gets so many times the rounds that
+    are asked for, because they differ much."""
 
     pairs: int
     qos: int
@@ -21,6 +22,7 @@ class Plan:
     subscribers: int = 1
     topics: int = 1
     publishers: int = 1
+    often: int = 1
 
     @property
     def layout(self) -> tuple[str, int]:

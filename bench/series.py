@@ -110,14 +110,18 @@ def run_all(series: Sequence[Series], policy: Policy) -> Iterator[tuple[Series, 
     """Runs rounds of all series in turn, until each has its quiet rounds, or has had twice as many in all, or
     fails again and again. Yields each as it ends; None: it failed."""
     patience, begun = policy.patience_s, time.monotonic()
-    for _ in range(2 * policy.rounds):
-        for one in series:
+    while wanting := [one for one in series if _wants_more(one, policy)]:
+        for one in wanting:
             if time.monotonic() > begun + policy.most_s:
                 return
-            if len(one.quiet) >= policy.rounds or len(one.failures) >= _MOST_FAILURES:
-                continue
             patience -= _wait_for_quiet(policy.most_others, patience)
             yield one, _round(one, policy)
+
+
+def _wants_more(one: Series, policy: Policy) -> bool:
+    wanted = policy.rounds * one.plan.often
+    had = len(one.all) + len(one.failures)
+    return len(one.quiet) < wanted and had < 2 * wanted and len(one.failures) < _MOST_FAILURES
 
 
 def _round(one: Series, policy: Policy) -> Round | None:

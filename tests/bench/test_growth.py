@@ -16,6 +16,7 @@ _FIELDS = {
     "look_up_ns": 100.0,
     "spread_ns": 500.0,
     "sockets": "own",
+    "load": "256 under way",
     "join_ms": 1.6,
     "subscribe_ms": 1.4,
     "join_in": 1_000,
@@ -63,6 +64,15 @@ def test_the_goal_of_look_ups_is_about_a_working_set_and_the_other_stands_beside
     (told,) = QUANTITIES["filters"].verdicts([small, {**large, "look_up_ns": 50.0}])
     assert "1.67: held" in told
     assert QUANTITIES["filters"].verdicts([small]) == []
+
+
+def test_what_a_second_worker_gains_is_told_with_the_load_and_without() -> None:
+    one = {"load": "256 under way", "workers": 1, "delivered_per_s": 1e6, "delivered_per_cpu_s": 4e6}
+    two = {**one, "workers": 2, "delivered_per_s": 1.3e6, "delivered_per_cpu_s": 3e6}
+    other = {**one, "load": "4,096 under way"}
+    (told,) = QUANTITIES["workers"].verdicts([one, two, other])
+    assert "256 under way: 1.30 times" in told
+    assert "1.50 times without the load" in told
 
 
 def test_a_width_follows_from_its_seed_and_costs_each_child_the_same() -> None:
