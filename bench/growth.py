@@ -154,9 +154,10 @@ def _scaling(rows: Sequence[Row]) -> list[str]:
         if (one["load"], one["workers"], two["workers"]) == (two["load"], *_WORKERS):
             gained = two["delivered_per_s"] / one["delivered_per_s"]
             alone = 2 * two["delivered_per_cpu_s"] / one["delivered_per_cpu_s"]
+            verdict = "held" if gained > 1 else "not held"
             told.append(
-                f"two workers against one, {one['load']}: {gained:.2f} times as many messages a second; "
-                f"{alone:.2f} times without the load's share of the CPUs"
+                f"- {one['load']}: two workers move more messages a second than one: {gained:.2f} times as "
+                f"many: {verdict}; without the load's share of the CPUs: {alone:.2f}"
             )
     return told
 

@@ -71,8 +71,8 @@ def test_what_a_second_worker_gains_is_told_with_the_load_and_without() -> None:
     two = {**one, "workers": 2, "delivered_per_s": 1.3e6, "delivered_per_cpu_s": 3e6}
     other = {**one, "load": "4,096 under way"}
     (told,) = QUANTITIES["workers"].verdicts([one, two, other])
-    assert "256 under way: 1.30 times" in told
-    assert "1.50 times without the load" in told
+    assert told.startswith("- 256 under way: ")
+    assert told.endswith("1.30 times as many: held; without the load's share of the CPUs: 1.50")
 
 
 def test_a_width_follows_from_its_seed_and_costs_each_child_the_same() -> None:

@@ -134,16 +134,12 @@ impl Forwarder {
     pub fn deliver(&mut self, now: Micros, mut consignment: Consignment, targets: Targets, out: &mut Outlet) {
         consignment.changes_hands(&mut out.load);
         for target in targets {
-            if consignment.count > 1 && target.qos > 0 {
+            if consignment.count > 1 {
                 self.pass_all(now, &consignment, &target, out);
-                continue;
-            }
-            for parcel in consignment.clone().into_parcels(consignment.places()) {
-                if self.has_left(now, &parcel, &target) {
-                    out.loose.orphans.push(parcel.addressed(target.clone()));
-                } else {
-                    self.pass(now, parcel, target.clone(), out);
-                }
+            } else if self.has_left(now, &consignment.parcel, &target) {
+                out.loose.orphans.push(consignment.parcel.clone().addressed(target));
+            } else {
+                self.pass(now, consignment.parcel.clone(), target, out);
             }
         }
     }
@@ -186,7 +182,8 @@ impl Forwarder {
 
     /// Offers messages of a run that hold their tickets already to a session of this worker.
     fn pass_all(&mut self, now: Micros, consignment: &Consignment, target: &Target, out: &mut Outlet) {
-        match out.offer_all(now, consignment, target) {
+        let is_held = if target.qos > 0 { out.offer_all(now, consignment, target) } else { None };
+        match is_held {
             Some(true) => {}
             Some(false) => out.loose.tickets.extend(consignment.tickets(consignment.places())),
             None => {
