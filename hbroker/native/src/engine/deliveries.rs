@@ -3,7 +3,7 @@
 //! They share what a run of `QoS` 0 shares (`run`), and what only a message costs that is kept: the memory for its bytes, the record
 //! of what it waits for, and, of each piece of memory that they lie in, a record with each session that gets them (a
 //! [`Consignment`]). Each has its own delivery to each subscriber all the same, and is acknowledged for itself. Where a link does not take them all at once
-//! they go on one by one. Whatever is not plain, or came out of turn, goes by [`Engine::forward`].
+//! they go on one by one. To the sessions of another worker each consignment goes as it is. Whatever is not plain, or came out of turn, goes by [`Engine::forward`].
 //!
 //! At a subscriber those of `QoS` 1 stay together until its application reads them ([`Inbox::take_deliveries`](crate::engine::inbox::Inbox::take_deliveries)).
 

@@ -61,9 +61,10 @@ impl Docket {
         docket
     }
 
-    /// For messages of one topic that were counted as taken over, with so many bytes of payload. None is timed.
-    pub fn of_several(mark: Mark, bytes: u64) -> Self {
-        Self { mark, bytes: u32::try_from(bytes).unwrap_or(u32::MAX), sample: None }
+    /// For messages of one topic that were counted as taken over, with so many bytes of payload. `sample`: of one that is timed, where they are
+    /// no more than that.
+    pub fn of_several(mark: Mark, bytes: u64, sample: Option<Arc<Sample>>) -> Self {
+        Self { mark, bytes: u32::try_from(bytes).unwrap_or(u32::MAX), sample }
     }
 
     /// For one of several, which are as this docket says. `field`: that message.

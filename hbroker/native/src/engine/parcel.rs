@@ -93,7 +93,10 @@ impl Consignment {
 
     /// Another worker took them over.
     pub fn changes_hands(&mut self, load: &mut Option<Box<Load>>) {
-        self.parcel.docket.changes_hands(load, wire::first_field(&self.parcel.field, &[]));
+        let field = &self.parcel.field[..];
+        // One may be torn into several fields; of several, each is whole.
+        let first = if self.count > 1 { wire::first_field(field, &[]) } else { field };
+        self.parcel.docket.changes_hands(load, first);
     }
 
     /// Bytes of the messages at these places.

@@ -301,14 +301,17 @@ impl Notes {
         timed.map(|(place, sample)| (place - first, Arc::clone(sample))).collect()
     }
 
-    /// Where copies of so many messages of the run are counted, from a place on, and the places among them of those that are timed.
+    /// Where copies of so many messages of the run are counted, from a place on, and the places among them of those that are timed, if they
+    /// are several.
     pub(super) fn of_some(
         &self,
         run: Run<'_, '_>,
         first: u32,
         count: u32,
     ) -> (Docket, Vec<(u32, Arc<Sample>)>) {
-        (Docket::of_several(self.mark, run.payload(first, count)), self.timed_of(first, count))
+        let mut timed = self.timed_of(first, count);
+        let sample = if count == 1 { timed.pop().map(|(_, sample)| sample) } else { None };
+        (Docket::of_several(self.mark, run.payload(first, count), sample), timed)
     }
 
     /// For each message of the run, where its copies are counted.

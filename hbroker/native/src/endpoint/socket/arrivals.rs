@@ -119,9 +119,7 @@ impl Arrivals {
     pub(super) fn adapt(&mut self) -> (usize, usize) {
         let bytes = self.fresh_bytes();
         if let Some(mean) = bytes.checked_div(self.fresh.len()) {
-            // Each that it may take is to be prepared, whether it comes or not.
-            let likely = if self.fresh.len() < self.width { 2 * self.fresh.len() } else { WIDTH };
-            self.width = (BATCH_BYTES / mean.max(1)).min(likely).clamp(MIN_WIDTH, WIDTH);
+            self.width = (BATCH_BYTES / mean.max(1)).clamp(MIN_WIDTH, WIDTH);
         }
         (self.fresh.iter().map(Arrived::datagrams).sum(), bytes)
     }

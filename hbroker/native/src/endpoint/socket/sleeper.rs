@@ -69,7 +69,6 @@ impl Sleeper {
         self.timer.keep(now, due)?;
         let mut polled = [interest.in_socket(socket), readable(bell), readable(self.timer.as_fd())];
         poll(&mut polled, None)?;
-        self.timer.heard(polled[2].revents & libc::POLLIN != 0);
         Ok(polled[1].revents & libc::POLLIN != 0)
     }
 

@@ -15,18 +15,12 @@ use crate::Micros;
 
 /// It is this late at most, so that what wakes its owner anyway mostly comes before.
 const MOST_LATE: Micros = 1_000;
-/// Where it would ring within this for nothing, it is set anew at once.
-const SOON: Micros = 1_000;
 
 /// A descriptor that is readable once a time has come.
 pub struct Timer {
     timer: File,
-    /// The deadline it was set for; `Micros::MAX`: none.
+    /// The deadline that it was set for; `Micros::MAX`: none.
     set_for: Micros,
-    /// When it rings.
-    rings_at: Micros,
-    /// It has rung, and does until it is set anew.
-    rings: bool,
 }
 
 impl Timer {
@@ -34,42 +28,34 @@ impl Timer {
         let flags = libc::TFD_CLOEXEC | libc::TFD_NONBLOCK;
         // SAFETY: takes no pointers; the descriptor is new and nobody else's.
         let timer = unsafe { File::from_raw_fd(check(libc::timerfd_create(libc::CLOCK_MONOTONIC, flags))?) };
-        Ok(Self { timer, set_for: Micros::MAX, rings_at: Micros::MAX, rings: false })
+        Ok(Self { timer, set_for: Micros::MAX })
     }
 
-    /// Rings at `due`, or a little later, or sooner for nothing. `due` is after `now`; `Micros::MAX`: never.
+    /// Sees to it that it rings at `due`, or later by a quarter of what is left, or sooner for nothing. `due` is after `now`; `Micros::MAX`:
+    /// never.
     pub fn keep(&mut self, now: Micros, due: Micros) -> io::Result<()> {
-        let rings_for_nothing = self.rings_at < due && self.rings_at < now + SOON;
-        if due < self.set_for || rings_for_nothing || self.rings {
+        // Once the deadline that it was set for is over it has rung, or will for nothing.
+        if due < self.set_for || self.set_for <= now {
             self.set(now, due)?;
+            self.set_for = due;
         }
         Ok(())
     }
 
-    fn set(&mut self, now: Micros, due: Micros) -> io::Result<()> {
-        let rings_at = due.saturating_add(((due - now) / 4).min(MOST_LATE));
+    fn set(&self, now: Micros, due: Micros) -> io::Result<()> {
+        let left = due - now;
         // All zeroes: never.
-        let left = if due == Micros::MAX { 0 } else { rings_at - now };
-        let after = libc::itimerspec {
+        let after = if due == Micros::MAX { 0 } else { left + (left / 4).min(MOST_LATE) };
+        let time = libc::itimerspec {
             it_interval: libc::timespec { tv_sec: 0, tv_nsec: 0 },
             it_value: libc::timespec {
-                tv_sec: libc::time_t::try_from(left / 1_000_000).unwrap_or(libc::time_t::MAX),
-                tv_nsec: (left % 1_000_000) as libc::c_long * 1_000,
+                tv_sec: libc::time_t::try_from(after / 1_000_000).unwrap_or(libc::time_t::MAX),
+                tv_nsec: (after % 1_000_000) as libc::c_long * 1_000,
             },
         };
-        // SAFETY: `after` outlives the call, and what was set before is not asked for.
-        check(unsafe {
-            libc::timerfd_settime(self.timer.as_raw_fd(), 0, &raw const after, ptr::null_mut())
-        })?;
-        self.set_for = due;
-        self.rings_at = rings_at;
-        self.rings = false;
-        Ok(())
-    }
-
-    /// What the descriptor was found to be: readable, or not.
-    pub fn heard(&mut self, rings: bool) {
-        self.rings = rings;
+        // SAFETY: `time` outlives the call, and what was set before is not asked for.
+        check(unsafe { libc::timerfd_settime(self.timer.as_raw_fd(), 0, &raw const time, ptr::null_mut()) })
+            .map(drop)
     }
 }
 
@@ -86,50 +72,62 @@ mod tests {
     use super::super::wait_readable;
     use super::*;
 
+    const NEVER: Micros = Micros::MAX;
+
+    impl Timer {
+        /// Microseconds until it rings; none: it does not.
+        fn left(&self) -> Option<Micros> {
+            // SAFETY: plain data, for which all zeroes are a value; it outlives the call that fills it.
+            let time = unsafe {
+                let mut time: libc::itimerspec = std::mem::zeroed();
+                check(libc::timerfd_gettime(self.timer.as_raw_fd(), &raw mut time)).unwrap();
+                time.it_value
+            };
+            let left = Duration::new(time.tv_sec as u64, time.tv_nsec as u32);
+            (!left.is_zero()).then_some(left.as_micros() as Micros)
+        }
+    }
+
     #[test]
     fn a_deadline_that_is_put_off_leaves_it_as_it_is() {
+        const DAY: Micros = 86_400_000_000;
         let mut timer = Timer::new().unwrap();
-        timer.keep(1_000, 6_000).unwrap();
-        assert_eq!(timer.rings_at, 7_000);
-        for now in (1_500..5_500).step_by(500) {
-            timer.keep(now, now + 5_000).unwrap();
-            assert_eq!(timer.rings_at, 7_000);
+        timer.keep(0, DAY).unwrap();
+        for due in [DAY, 2 * DAY, NEVER] {
+            timer.keep(DAY - 1, due).unwrap();
+            assert_eq!(
+                (timer.set_for, timer.left().is_some_and(|left| left <= DAY + MOST_LATE)),
+                (DAY, true)
+            );
         }
     }
 
     #[test]
-    fn a_sooner_deadline_sets_it_anew() {
+    fn a_sooner_one_sets_it_anew_and_one_that_is_over_does() {
+        const HOUR: Micros = 3_600_000_000;
         let mut timer = Timer::new().unwrap();
-        timer.keep(1_000, 6_000).unwrap();
-        timer.keep(1_000, 5_999).unwrap();
-        assert_eq!(timer.rings_at, 6_999);
-        timer.keep(5_950, 5_999).unwrap();
-        assert_eq!(timer.rings_at, 6_999, "how late it may be does not shrink with what is left");
-        timer.keep(5_950, 5_998).unwrap();
-        assert_eq!(timer.rings_at, 6_010);
+        timer.keep(0, 9 * HOUR).unwrap();
+        timer.keep(HOUR, 3 * HOUR).unwrap();
+        assert!(timer.left().is_some_and(|left| (HOUR..=2 * HOUR + MOST_LATE).contains(&left)));
+        timer.keep(3 * HOUR, 8 * HOUR).unwrap();
+        assert!(timer.left().is_some_and(|left| (4 * HOUR..=5 * HOUR + MOST_LATE).contains(&left)));
+        timer.keep(8 * HOUR, NEVER).unwrap();
+        assert_eq!(timer.left(), None);
+        timer.keep(8 * HOUR, 9 * HOUR).unwrap();
+        assert!(timer.left().is_some());
     }
 
     #[test]
-    fn it_does_not_ring_for_nothing_while_its_owner_is_awake_to_set_it() {
-        let mut timer = Timer::new().unwrap();
-        timer.keep(1_000, 6_000).unwrap();
-        timer.keep(6_500, 9_000).unwrap();
-        assert_eq!(timer.rings_at, 9_625);
-        timer.keep(9_000, Micros::MAX).unwrap();
-        assert!(!wait_readable(timer.as_fd().as_raw_fd(), Duration::from_millis(3)).unwrap());
-    }
-
-    #[test]
-    fn it_rings_on_time_until_it_is_set_anew() {
-        let mut timer = Timer::new().unwrap();
-        for (due, at_least) in [(20_000, 20), (u64::MAX, 0), (30_000, 30), (1, 0)] {
+    fn it_rings_when_it_is_time_until_it_is_set_anew() {
+        let (mut timer, mut now) = (Timer::new().unwrap(), 0);
+        for wait in [20_000, 1, 30_000] {
             let start = Instant::now();
-            timer.keep(0, due).unwrap();
-            let patience = if due == u64::MAX { Duration::ZERO } else { Duration::from_secs(20) };
-            let rings = wait_readable(timer.as_fd().as_raw_fd(), patience).unwrap();
-            timer.heard(rings);
-            assert_eq!(rings, due != u64::MAX);
-            assert!(start.elapsed() >= Duration::from_millis(at_least));
+            timer.keep(now, now + wait).unwrap();
+            assert!(wait_readable(timer.as_fd().as_raw_fd(), Duration::from_secs(20)).unwrap());
+            assert!(start.elapsed() >= Duration::from_micros(wait));
+            now += wait + MOST_LATE;
         }
+        timer.keep(now, NEVER).unwrap();
+        assert!(!wait_readable(timer.as_fd().as_raw_fd(), Duration::ZERO).unwrap());
     }
 }

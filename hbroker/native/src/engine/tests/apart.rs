@@ -140,3 +140,32 @@ fn at_the_least_qos_and_for_a_publisher_that_does_not_wait_nothing_is_held_back(
         assert_eq!(apart.network.sequences(apart.subscriber, "t"), sent);
     }
 }
+
+#[test]
+fn each_is_counted_and_timed_however_few_go_together() {
+    // More than one fits into a piece of memory that they share, or just one does.
+    for length in [50, 700] {
+        let mut apart = Apart::new(1, 4_096);
+        let sent = apart.publish(8, &message("t", &vec![7; length], 1));
+        apart.handle(&sent);
+        let (counted, timed) = apart.network.counted(apart.node, "t");
+        let bytes = 5 + 8 * length as u64;
+        let expected = Traffic { messages_in: 9, bytes_in: bytes, messages_out: 9, bytes_out: bytes };
+        assert_eq!((counted, timed), (expected, 9), "{length} bytes");
+    }
+}
+
+#[test]
+fn sessions_of_one_worker_get_them_each_at_its_own_qos() {
+    let mut apart = Apart::new(1, 4_096);
+    let more: Vec<usize> =
+        (0..8).map(|number| apart.network.add_subscriber(apart.node, "t", number % 3)).collect();
+    let sent = apart.publish(8, &message("t", &[7; 50], 2));
+    assert_eq!(apart.acknowledged(), [], "one of them has not been handled");
+    apart.handle(&sent);
+    assert_eq!(apart.acknowledged(), sent);
+    for subscriber in more {
+        assert_eq!(apart.network.sequences(subscriber, "t"), sent);
+    }
+    apart.network.run_until_drained();
+}
