@@ -26,9 +26,13 @@ impl Apart {
             network.hosts[subscriber].engines[0].listen(now, 1, "t", qos, false);
             network.connect(subscriber, node);
             network.subscribe(subscriber, node, "t", qos, false);
-            let publisher = network.add_client();
+            let publisher = network.add_client_with(|config| config.max_datagram = 8_952);
             network.publish(publisher, &message("t", b"first", 0));
-            network.run(100 * MILLISECOND);
+            // Full datagrams, so that the link finds how large they may be.
+            for _ in 0..20 {
+                network.publish(publisher, &message("elsewhere", &[0; 1_000], 0));
+                network.run(20 * MILLISECOND);
+            }
             let mut apart = Self { network, node, subscriber, publisher };
             if apart.at() != apart.home() {
                 apart.network.hosts[subscriber].read.clear();

@@ -63,7 +63,7 @@ impl Network {
         }
         self.spent += start.map_or(Duration::ZERO, |start| start.elapsed());
         for (destination, datagram) in out.sent {
-            assert!(datagram.len() <= 1_200);
+            assert!(datagram.len() <= self.hosts[index].engines[0].config.max_datagram);
             let Some(to) = self.hosts.iter().position(|host| host.address == destination) else {
                 continue;
             };
