@@ -8,7 +8,6 @@ from __future__ import annotations
 import os
 import signal
 import sys
-import time
 from pathlib import Path
 from typing import NoReturn
 
@@ -60,7 +59,7 @@ def gateway(settings: GatewaySettings, listening: Listening) -> int:
 def _idle() -> NoReturn:
     """Until a signal ends this process."""
     while True:
-        time.sleep(60)
+        signal.pause()
 
 
 if __name__ == "__main__":

@@ -64,7 +64,7 @@ impl Bunch {
         };
         let places: Box<[Place]> = fitting.map(place).collect();
         let end = places.last()?.field.range().end;
-        let origin = run.shapes(1).next()?.origin;
+        let origin = run.shape()?.origin;
         let says_no_more = |publish: &PublishView<'_>| publish.origin == origin && !publish.has_properties;
         let is_bare = run.shapes(places.len()).all(says_no_more);
         let bytes = [&run.bytes[..end], run.topic().as_bytes()].concat();

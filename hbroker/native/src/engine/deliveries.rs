@@ -57,7 +57,7 @@ impl Engine {
                 is_ready && forwarder.forward_deliveries(now, run, origin, source, &mut self.out)
             }
             Side::Client(client) => {
-                let is_at_once = run.shapes(1).next().is_some_and(|publish| publish.qos == 1);
+                let is_at_once = run.shape().is_some_and(|publish| publish.qos == 1);
                 is_at_once && client.inbox.take_deliveries(run, (id, delivery), &mut self.out.counters)
             }
         };
@@ -144,7 +144,7 @@ impl Forwarder {
 
 /// What a session keeps that gets the messages of a run at `QoS` 1 or 2. `held`: their tickets.
 fn keep(run: Run<'_, '_>, notes: &Notes, held: Option<Span>) -> Vec<Consignment> {
-    let Some(publish) = run.shapes(1).next() else {
+    let Some(publish) = run.shape() else {
         return Vec::new();
     };
     let chain = chain_of(0, publish.topic.as_bytes());

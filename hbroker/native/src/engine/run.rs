@@ -78,7 +78,7 @@ impl<'a, 'b> Run<'a, 'b> {
     }
 
     pub fn topic(&self) -> &'a str {
-        self.shapes(1).next().map_or("", |publish| publish.topic)
+        self.shape().map_or("", |publish| publish.topic)
     }
 
     /// The first message.
@@ -92,6 +92,11 @@ impl<'a, 'b> Run<'a, 'b> {
     /// Of each message the field `publish`, and the payload.
     pub fn messages(&self) -> impl Iterator<Item = (&'a [u8], &'a [u8])> + Clone + use<'a, 'b> {
         self.packets.sections().flat_map(Section::messages)
+    }
+
+    /// The first message, whose numbers and payload count for nothing.
+    pub fn shape(&self) -> Option<&'b PublishView<'a>> {
+        self.shapes(1).next()
     }
 
     /// The first so many messages, once for those that differ in their numbers and payloads alone.

@@ -42,6 +42,7 @@ static NO_GROUPS: GroupList = GroupList::NONE;
 
 /// Routes by topic.
 pub struct Cache {
+    /// A power of two of them.
     places: Box<[Place]>,
     /// Good routes that were in the way of others since there are so many places.
     in_the_way: usize,
@@ -142,8 +143,8 @@ impl Cache {
             place.stands = place.stands.saturating_sub(1);
             return gives_way.then_some(index);
         }
-        *self =
-            Self { places: vec![Place::default(); 2 * self.places.len()].into(), in_the_way: 0, beside: 0 };
+        let places = vec![Place::default(); 2 * self.places.len()].into();
+        *self = Self { places, in_the_way: 0, beside: 0 };
         Some(place_of(topic, self.places.len()))
     }
 }
@@ -151,7 +152,7 @@ impl Cache {
 fn place_of(topic: &str, places: usize) -> usize {
     let mut hasher = FxHasher::default();
     hasher.write(topic.as_bytes());
-    hasher.finish() as usize % places
+    hasher.finish() as usize & (places - 1)
 }
 
 impl Place {
