@@ -90,7 +90,7 @@ fn they_go_to_it_as_one_and_each_is_acknowledged_for_itself() {
         apart.network.holds_handoffs = false;
         apart.network.run(100 * MILLISECOND);
         assert_eq!(apart.network.sequences(apart.subscriber, "t"), sent, "QoS {qos}");
-        assert_eq!(apart.acknowledged(), []);
+        assert!(apart.acknowledged().is_empty());
         let mut expected = Vec::new();
         for places in [&[3, 4][..], &[0], &[7, 6], &[1, 2, 5]] {
             let handled: Vec<u64> = places.iter().map(|&place: &usize| sent[place]).collect();
@@ -128,11 +128,11 @@ fn one_that_is_gone_when_they_come_holds_no_acknowledgement_back() {
     let (now, home) = (apart.network.now, apart.home());
     let gone = apart.network.session(apart.subscriber, apart.node);
     apart.network.hosts[apart.node].engines[home].end_session(now, gone, Drop::SessionEnded);
-    assert_eq!(apart.acknowledged(), []);
+    assert!(apart.acknowledged().is_empty());
     apart.network.holds_handoffs = false;
     apart.network.run(SECOND);
     assert_eq!(apart.acknowledged(), sent);
-    assert_eq!(apart.network.sequences(apart.subscriber, "t"), []);
+    assert!(apart.network.sequences(apart.subscriber, "t").is_empty());
 }
 
 #[test]
@@ -165,7 +165,7 @@ fn sessions_of_one_worker_get_them_each_at_its_own_qos() {
     let more: Vec<usize> =
         (0..8).map(|number| apart.network.add_subscriber(apart.node, "t", number % 3)).collect();
     let sent = apart.publish(8, &message("t", &[7; 50], 2));
-    assert_eq!(apart.acknowledged(), [], "one of them has not been handled");
+    assert!(apart.acknowledged().is_empty(), "one of them has not been handled");
     apart.handle(&sent);
     assert_eq!(apart.acknowledged(), sent);
     for subscriber in more {
