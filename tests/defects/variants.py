@@ -303,7 +303,7 @@ CORE: Final = (
     Variant("a client learns nothing from a refusal", Invariant.RECOVERS, defect="LearnsNothing"),
     Variant(
         "a link goes on with whatever incarnation its peer has",
-        Invariant.QUIET,
+        Invariant.RECOVERS,
         defect="IgnoresIncarnation",
     ),
     Variant("a message is whole when its last part has come", Invariant.INTACT, defect="EndsWithLastPart"),
