@@ -54,7 +54,6 @@ impl Sleeper {
     }
 
     /// Blocks as [`wait`] does, until `due` (`Micros::MAX`: for ever) on a clock that shows `now`. It may end sooner, or a little later.
-    #[cfg(target_os = "linux")]
     pub fn sleep(
         &mut self,
         socket: &Socket,
@@ -66,23 +65,15 @@ impl Sleeper {
         if due <= now {
             return Ok(false);
         }
-        self.timer.keep(now, due)?;
-        let mut polled = [interest.in_socket(socket), readable(bell), readable(self.timer.as_fd())];
-        poll(&mut polled, None)?;
-        Ok(polled[1].revents & libc::POLLIN != 0)
-    }
-
-    #[cfg(not(target_os = "linux"))]
-    pub fn sleep(
-        &mut self,
-        socket: &Socket,
-        interest: Interest,
-        bell: BorrowedFd<'_>,
-        now: Micros,
-        due: Micros,
-    ) -> io::Result<bool> {
-        let left = (due != Micros::MAX).then(|| Duration::from_micros(due.saturating_sub(now)));
-        wait(socket, interest, bell, left)
+        #[cfg(target_os = "linux")]
+        {
+            self.timer.keep(now, due)?;
+            let mut polled = [interest.in_socket(socket), readable(bell), readable(self.timer.as_fd())];
+            poll(&mut polled, None)?;
+            Ok(polled[1].revents & libc::POLLIN != 0)
+        }
+        #[cfg(not(target_os = "linux"))]
+        wait(socket, interest, bell, (due != Micros::MAX).then(|| Duration::from_micros(due - now)))
     }
 }
 
