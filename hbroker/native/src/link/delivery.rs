@@ -150,6 +150,11 @@ impl Deliveries {
         self.newest.0
     }
 
+    /// Whether half of the window is unacknowledged.
+    pub fn is_half_full(&self) -> bool {
+        self.room() <= WINDOW / 2
+    }
+
     /// Puts packets into a datagram that are to be sent again, as long as `admits` says so of the datagram's length and a packet's; the
     /// numbers of the first and the last. None: there are none, or the first was not admitted. There may be more.
     pub fn seal_again(

@@ -198,14 +198,19 @@ impl Link {
             number,
             ack,
             token: &self.token,
-            ack_every: if number == 0 {
-                0
-            } else {
-                acks::ask(self.recovery.window(), self.recovery.in_flight(), self.mtu.size())
-            },
+            ack_every: if number == 0 { 0 } else { self.ack_every() },
         };
         wire::put_header(out, &header);
         ranges.first().map_or(0, |range| range.1)
+    }
+
+    /// How many datagrams the peer may leave unacknowledged; 0: as many as usual. It waits no longer than either window lets this end go on
+    /// (§3.2).
+    fn ack_every(&self) -> u32 {
+        if self.deliveries.is_half_full() {
+            return 0;
+        }
+        acks::ask(self.recovery.window(), self.recovery.in_flight(), self.mtu.size())
     }
 
     fn put_pubacks(&mut self, bundle: &mut Bundle<'_>) {

@@ -114,3 +114,22 @@ fn who_leaves_its_window_half_empty_is_acknowledged_seldom() {
     let acknowledgements = pair.log.iter().filter(|(_, to, _)| *to == 0).count();
     assert!((2..=4).contains(&acknowledgements), "{acknowledgements} for 120 datagrams");
 }
+
+#[test]
+fn a_window_of_deliveries_that_fills_is_acknowledged_as_usual() {
+    let mut pair = Pair::new(1, Faults { delay: MILLISECOND, ..Faults::default() });
+    flood(&mut pair, BACKLOG, 300 * MILLISECOND);
+    pair.run_until_quiet(pair.now + SECOND);
+    pair.log.clear();
+    let packets: Vec<_> = (0..4_096).map(|id| (id, 1)).collect();
+    pair.queue_batch(0, Chain::Control, &packets);
+    pair.transmit(0);
+    assert!(pair.links[0].recovery.in_flight() < pair.links[0].recovery.window() / 2);
+    let mut unacknowledged = 0;
+    for (_, _, datagram) in &pair.log {
+        let view = wire::DatagramView::parse(datagram).unwrap();
+        assert_eq!(view.header.ack_every > 0, unacknowledged < 2_048, "{unacknowledged} unacknowledged");
+        unacknowledged += view.packets().iter().filter(|packet| packet.delivery > 0).count();
+    }
+    assert_eq!(unacknowledged, 4_096, "the congestion window has room for all of them");
+}
