@@ -50,7 +50,7 @@ pub enum Letter {
 impl Bunch {
     /// The first messages of a run, as many as there is `room` for in bytes ([`Message::bytes`]); the last may go beyond it. `None`: that is
     /// none.
-    pub fn of(run: Run<'_, '_>, subscriptions: SmallVec<[u64; 2]>, room: usize) -> Option<Self> {
+    pub fn of(run: &Run<'_, '_>, subscriptions: SmallVec<[u64; 2]>, room: usize) -> Option<Self> {
         let mut used = 0;
         let fitting = run.messages().take_while(|(field, _)| {
             let fits = used < room;

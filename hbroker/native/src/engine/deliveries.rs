@@ -40,7 +40,7 @@ impl Engine {
         packets: Packets<'_, '_>,
     ) -> Result<usize, usize> {
         let length = run_length(packets).max(1);
-        let Some(run) = Run::of(packets.take(length)).filter(|_| length > 1) else {
+        let Some(run) = &Run::of(packets.take(length)).filter(|_| length > 1) else {
             return Err(length);
         };
         let Some(delivery) = packets.sections().next().map(|section| section.first().delivery) else {
@@ -80,7 +80,7 @@ impl Forwarder {
     fn forward_deliveries(
         &mut self,
         now: Micros,
-        run: Run<'_, '_>,
+        run: &Run<'_, '_>,
         origin: Origin,
         source: Option<SessionKey>,
         out: &mut Outlet,
@@ -90,10 +90,10 @@ impl Forwarder {
         let Some(first) = run.first() else {
             return false;
         };
-        let Ok(route) = routes.find(now, first.topic) else {
+        let Ok(route) = &routes.find(now, first.topic) else {
             return false;
         };
-        let is_taken = is_open(&route)
+        let is_taken = is_open(route)
             && !route.gathering
             && (first.qos == 1 || window.all_first_seen(now, first.publisher, first.sequence, count));
         if !is_taken {
@@ -143,7 +143,7 @@ impl Forwarder {
 }
 
 /// What a session keeps that gets the messages of a run at `QoS` 1 or 2. `held`: their tickets.
-fn keep(run: Run<'_, '_>, notes: &Notes, held: Option<Span>) -> Vec<Consignment> {
+fn keep(run: &Run<'_, '_>, notes: &Notes, held: Option<Span>) -> Vec<Consignment> {
     let Some(publish) = run.shape() else {
         return Vec::new();
     };
@@ -191,7 +191,7 @@ fn offer(
 }
 
 /// Offers a session the messages of a run at `QoS` 0.
-fn offer_copies(run: Run<'_, '_>, notes: &Notes, session: SessionKey, out: &mut Outlet) {
+fn offer_copies(run: &Run<'_, '_>, notes: &Notes, session: SessionKey, out: &mut Outlet) {
     for ((field, _), docket) in run.messages().zip(notes.dockets(run)) {
         out.offer_copy(session, field, None, &docket);
     }

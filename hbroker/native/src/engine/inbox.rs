@@ -175,7 +175,7 @@ impl Inbox {
     }
 
     /// Takes the messages of a run in. Their bytes are kept in one piece, which lasts as long as one of them.
-    pub fn take_run(&mut self, run: Run<'_, '_>, counters: &mut Counters) {
+    pub fn take_run(&mut self, run: &Run<'_, '_>, counters: &mut Counters) {
         let found = self.listeners.find(run.topic());
         let subscriptions: SmallVec<[u64; 2]> = found.iter().map(|listener| listener.session.0).collect();
         if subscriptions.is_empty() {
@@ -190,7 +190,7 @@ impl Inbox {
 
     /// Takes deliveries of `QoS` 1 in that follow one another, from this one on, as [`Inbox::take`] does each. The application answers for them by reading
     /// them. False: each is to be taken by itself.
-    pub fn take_deliveries(&mut self, run: Run<'_, '_>, first: Receipt, counters: &mut Counters) -> bool {
+    pub fn take_deliveries(&mut self, run: &Run<'_, '_>, first: Receipt, counters: &mut Counters) -> bool {
         // What is handled message by message is held message by message.
         if !self.reading_is_handling || self.is_full() {
             return false;

@@ -154,7 +154,8 @@ impl Engine {
         id: LinkId,
         packets: Packets<'_, '_>,
     ) -> Result<usize, usize> {
-        let run = Run::at(packets)?;
+        // What follows borrows what it gets: written in small pieces, it would be waited for to be copied in large ones.
+        let run = &Run::at(packets)?;
         let is_taken = match &mut self.side {
             Side::Node(forwarder) => {
                 // The first message of a link makes its session a publisher's.
@@ -179,7 +180,7 @@ impl Engine {
     ) {
         // Fields of a datagram are one, too.
         let mut view = DatagramView::unread(packets, self.rooms.take());
-        if let Some(run) = view.read(&mut self.rooms.mask).ok().and_then(|()| Run::of(view.packets())) {
+        if let Some(run) = &view.read(&mut self.rooms.mask).ok().and_then(|()| Run::of(view.packets())) {
             let notes = Notes::handed_over(run, timed, &mut self.out);
             for &session in sessions {
                 self.out.offer_run(session, run, &notes);
@@ -194,15 +195,15 @@ impl Forwarder {
     fn forward_run(
         &mut self,
         now: Micros,
-        run: Run<'_, '_>,
+        run: &Run<'_, '_>,
         source: Option<SessionKey>,
         out: &mut Outlet,
     ) -> bool {
         let worker = self.worker();
-        let Ok(route) = self.routes.find(now, run.topic()) else {
+        let Ok(route) = &self.routes.find(now, run.topic()) else {
             return false;
         };
-        if !is_open(&route) {
+        if !is_open(route) {
             return false;
         }
         out.counters.messages_in += run.len() as u64;
@@ -225,7 +226,7 @@ impl Forwarder {
 
 impl Outlet {
     /// Has another worker offer the messages of a run to its sessions.
-    fn hand_run_over(&mut self, worker: u8, sessions: &[SessionKey], run: Run<'_, '_>, notes: &Notes) {
+    fn hand_run_over(&mut self, worker: u8, sessions: &[SessionKey], run: &Run<'_, '_>, notes: &Notes) {
         let mut rest = run.bytes;
         for (first, count, bytes) in run.pieces() {
             let (piece, others) = rest.split_at(bytes);
@@ -237,7 +238,7 @@ impl Outlet {
     }
 
     /// Offers a session the messages of a run, as [`Outlet::offer_copy`] does each.
-    fn offer_run(&mut self, key: SessionKey, run: Run<'_, '_>, notes: &Notes) {
+    fn offer_run(&mut self, key: SessionKey, run: &Run<'_, '_>, notes: &Notes) {
         let Some(session) = self.sessions.get_mut(key) else {
             return;
         };
@@ -260,7 +261,7 @@ impl Outlet {
 
 impl Entry {
     /// Queues the messages of a run, or as many as there is room for; how many those are, and the bytes of their payloads.
-    fn queue_run(&mut self, run: Run<'_, '_>, notes: &Notes) -> (u64, u64) {
+    fn queue_run(&mut self, run: &Run<'_, '_>, notes: &Notes) -> (u64, u64) {
         let (queued, _) = self.link.passed();
         if self.link.queue_encoded(run.bytes, run.alike()).is_ok() {
             for (place, sample) in &notes.timed {
@@ -276,7 +277,7 @@ impl Entry {
 impl Notes {
     /// Counts the messages of a run as taken over. `known`: their route's mark.
     pub(super) fn of(
-        run: Run<'_, '_>,
+        run: &Run<'_, '_>,
         now: Micros,
         known: Option<&std::cell::Cell<Mark>>,
         out: &mut Outlet,
@@ -292,7 +293,7 @@ impl Notes {
     }
 
     /// Of a piece of a run that another worker took over, and counted.
-    fn handed_over(run: Run<'_, '_>, timed: Vec<(u32, Arc<Sample>)>, out: &mut Outlet) -> Self {
+    fn handed_over(run: &Run<'_, '_>, timed: Vec<(u32, Arc<Sample>)>, out: &mut Outlet) -> Self {
         let Some(load) = &mut out.load else {
             return Self::default();
         };
@@ -310,7 +311,7 @@ impl Notes {
     /// are several.
     pub(super) fn of_some(
         &self,
-        run: Run<'_, '_>,
+        run: &Run<'_, '_>,
         first: u32,
         count: u32,
     ) -> (Docket, Vec<(u32, Arc<Sample>)>) {
@@ -320,7 +321,7 @@ impl Notes {
     }
 
     /// For each message of the run, where its copies are counted.
-    pub(super) fn dockets<'c>(&'c self, run: Run<'c, 'c>) -> impl Iterator<Item = Docket> + 'c {
+    pub(super) fn dockets<'c>(&'c self, run: &Run<'c, 'c>) -> impl Iterator<Item = Docket> + 'c {
         let mut timed = self.timed.iter().peekable();
         (0..).zip(run.messages()).map(move |(place, (_, payload))| {
             let sample = timed.next_if(|(due, _)| *due == place).map(|(_, sample)| Arc::clone(sample));

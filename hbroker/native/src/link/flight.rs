@@ -65,6 +65,17 @@ impl<C> Flight<C> {
         Some(sent)
     }
 
+    /// The same, for who has seen the record: it is not moved.
+    pub fn discard(&mut self, number: u64) {
+        if let Some(record) = self.index(number).and_then(|index| self.records.get_mut(index))
+            && let Some(sent) = record
+        {
+            self.outstanding -= 1;
+            self.bytes -= sent.weight();
+            *record = None;
+        }
+    }
+
     /// Frees the records of those before the oldest that is in flight.
     pub fn forget_ended(&mut self) {
         while let Some(None) = self.records.front() {

@@ -143,23 +143,25 @@ impl<C> Recovery<C> {
         largest: u64,
         ranges: impl Iterator<Item = (u64, u64)>,
         delay: Micros,
-        mut acknowledged: impl FnMut(Sent<C>),
+        mut acknowledged: impl FnMut(&Sent<C>),
     ) {
         debug_assert!(largest < self.next_number());
         let outstanding = self.flight.outstanding();
         let first = self.flight.numbers().start;
         for (low, high) in ranges {
             for number in low.max(first)..=high {
-                let Some(sent) = self.flight.end(number) else {
+                let Some(sent) = self.flight.get(number) else {
                     continue;
                 };
+                let (sent_at, weight) = (sent.at, sent.weight());
+                acknowledged(sent);
+                self.flight.discard(number);
                 if number >= self.path_start {
                     if number == largest {
-                        self.take_sample(now, sent.at, delay.min(MAX_ACK_DELAY));
+                        self.take_sample(now, sent_at, delay.min(MAX_ACK_DELAY));
                     }
-                    self.congestion.on_acknowledged(now, sent.at, sent.weight(), self.rtt.smoothed());
+                    self.congestion.on_acknowledged(now, sent_at, weight, self.rtt.smoothed());
                 }
-                acknowledged(sent);
             }
             if low < first {
                 break;
