@@ -12,6 +12,7 @@ pub mod blocks;
 pub mod bunch;
 mod client;
 mod commands;
+pub mod copies;
 pub mod counters;
 pub mod credit;
 mod datagrams;
@@ -280,9 +281,7 @@ impl Engine {
             Handoff::Deliver { consignment, targets } => {
                 forwarder.deliver(now, consignment, targets, &mut self.out);
             }
-            Handoff::DeliverRun { packets, sessions, timed } => {
-                return self.deliver_run(&packets, &sessions, timed);
-            }
+            Handoff::Copies(copies) => return self.deliver_copies(&copies),
             Handoff::Settled { tickets } => forwarder.settle(tickets, &mut self.out),
             Handoff::Gone { session } => forwarder.routes.forget_session(session),
             Handoff::Pressure { worker, is_high } => {

@@ -120,18 +120,26 @@ impl Distribution {
             ..Parcel::new(publish, blocks.copy(&field))
         };
         let mut last = None;
-        let mut remote = ByWorker::new();
+        let (mut remote, mut copies) = (ByWorker::new(), ByWorker::new());
         for mut target in targets {
             target.qos = target.qos.min(publish.qos);
             let worker = target.session.worker();
             if worker != self.worker {
-                remote.add(worker, target);
+                let is_copy = target.qos == 0 && target.group.is_none() && publish.expiry_s.is_none();
+                if is_copy {
+                    copies.add(worker, target.session);
+                } else {
+                    remote.add(worker, target);
+                }
             } else if target.qos == 0 {
                 out.offer_copy(target.session, &field, None, docket);
             } else if let Some(target) = last.replace(target) {
                 let parcel = made.get_or_insert_with(|| make(&mut self.blocks)).clone();
                 self.keep(now, parcel, target, out);
             }
+        }
+        for (worker, sessions) in copies.drain() {
+            out.copies_for(worker, &sessions, field.len()).add_one(&field, docket);
         }
         for (worker, targets) in remote.drain() {
             let parcel = made.get_or_insert_with(|| make(&mut self.blocks)).clone();

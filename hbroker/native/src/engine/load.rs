@@ -61,6 +61,21 @@ impl Docket {
         docket
     }
 
+    /// For a message that another worker took over, and counted.
+    pub fn handed_over(
+        load: &mut Option<Box<Load>>,
+        publish: &PublishView<'_>,
+        sample: Option<Arc<Sample>>,
+    ) -> Self {
+        let mark = load.as_mut().map(|load| load.topics.mark(publish.topic));
+        Self::new(mark.unwrap_or_default(), publish.payload, sample)
+    }
+
+    /// What times the message.
+    pub fn sample(&self) -> Option<&Arc<Sample>> {
+        self.sample.as_ref()
+    }
+
     /// For messages of one topic that were counted as taken over, with so many bytes of payload. `sample`: of one that is timed, where they are
     /// no more than that.
     pub fn of_several(mark: Mark, bytes: u64, sample: Option<Arc<Sample>>) -> Self {

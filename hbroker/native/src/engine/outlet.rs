@@ -7,6 +7,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use smallvec::SmallVec;
 
+use crate::engine::copies::Copies;
 use crate::engine::counters::{Counters, Drop};
 use crate::engine::distribution::Origin;
 use crate::engine::ledger::Span;
@@ -19,7 +20,6 @@ use crate::link::pubacks::Success;
 use crate::link::{Chain, Link, QueueFull};
 use crate::link_id::{LinkId, SessionKey};
 use crate::load::Load;
-use crate::load::latency::Sample;
 use crate::tables::match_set::{Overflow, Subscriber};
 
 /// What one worker asks of another.
@@ -27,9 +27,8 @@ use crate::tables::match_set::{Overflow, Subscriber};
 pub enum Handoff {
     /// These messages are for these sessions, which are yours. The tickets are held once for each that wants them at `QoS` 1 or 2.
     Deliver { consignment: Consignment, targets: Targets },
-    /// These messages of `QoS` 0 on one topic, `packets` fields one behind the other, are for these sessions, which are yours. `timed`: by
-    /// their places.
-    DeliverRun { packets: Bytes, sessions: SmallVec<[SessionKey; 4]>, timed: Vec<(u32, Arc<Sample>)> },
+    /// These are for sessions that are yours.
+    Copies(Copies),
     /// A copy of each of these messages, which you took over, is settled.
     Settled { tickets: Span },
     /// A session has ended: forget its subscriptions.

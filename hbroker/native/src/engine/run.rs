@@ -10,25 +10,22 @@
 use std::iter::repeat_n;
 use std::sync::Arc;
 
-use bytes::Bytes;
 use smallvec::SmallVec;
 
 use super::{Engine, Side};
 use crate::Micros;
+use crate::engine::copies;
 use crate::engine::counters::Drop;
 use crate::engine::forward::{Forwarder, wants};
 use crate::engine::links::Entry;
 use crate::engine::load::Docket;
-use crate::engine::outlet::{ByWorker, Handoff, Outlet};
+use crate::engine::outlet::{ByWorker, Outlet};
 use crate::engine::routes::Route;
 use crate::link::Queued;
 use crate::link_id::{LinkId, SessionKey};
 use crate::load::latency::Sample;
 use crate::load::topics::Mark;
-use crate::wire::{Body, DatagramView, Packets, PublishView, Section};
-
-/// More bytes of a run are not handed to another worker at once, but for one message: so what waits in its mailbox stays small.
-const MOST_PIECE: usize = 16 * 1024;
+use crate::wire::{Body, Packets, PublishView, Section};
 
 /// Two messages or more, one behind the other; or a piece of such a run.
 #[derive(Clone, Copy)]
@@ -124,7 +121,7 @@ impl<'a, 'b> Run<'a, 'b> {
         std::iter::from_fn(move || {
             let (first, mut bytes) = (place, lengths.next()?);
             place += 1;
-            while let Some(length) = lengths.next_if(|length| bytes + length <= MOST_PIECE) {
+            while let Some(length) = lengths.next_if(|length| bytes + length <= copies::MOST_BYTES) {
                 bytes += length;
                 place += 1;
             }
@@ -170,24 +167,6 @@ impl Engine {
         };
         if is_taken { Ok(run.len()) } else { Err(run.len()) }
     }
-
-    /// Offers a piece of another worker's run to this worker's sessions.
-    pub(super) fn deliver_run(
-        &mut self,
-        packets: &[u8],
-        sessions: &[SessionKey],
-        timed: Vec<(u32, Arc<Sample>)>,
-    ) {
-        // Fields of a datagram are one, too.
-        let mut view = DatagramView::unread(packets, self.rooms.take());
-        if let Some(run) = &view.read(&mut self.rooms.mask).ok().and_then(|()| Run::of(view.packets())) {
-            let notes = Notes::handed_over(run, timed, &mut self.out);
-            for &session in sessions {
-                self.out.offer_run(session, run, &notes);
-            }
-        }
-        self.rooms.put_back(view.into_room());
-    }
 }
 
 impl Forwarder {
@@ -231,14 +210,12 @@ impl Outlet {
         for (first, count, bytes) in run.pieces() {
             let (piece, others) = rest.split_at(bytes);
             rest = others;
-            let packets = Bytes::copy_from_slice(piece);
-            let (sessions, timed) = (sessions.into(), notes.timed_of(first, count));
-            self.handoffs.push_back((worker, Handoff::DeliverRun { packets, sessions, timed }));
+            self.copies_for(worker, sessions, bytes).add(piece, count, notes.timed_of(first, count));
         }
     }
 
     /// Offers a session the messages of a run, as [`Outlet::offer_copy`] does each.
-    fn offer_run(&mut self, key: SessionKey, run: &Run<'_, '_>, notes: &Notes) {
+    pub(super) fn offer_run(&mut self, key: SessionKey, run: &Run<'_, '_>, notes: &Notes) {
         let Some(session) = self.sessions.get_mut(key) else {
             return;
         };
@@ -292,19 +269,23 @@ impl Notes {
         Self { mark, payload, timed }
     }
 
-    /// Of a piece of a run that another worker took over, and counted.
-    fn handed_over(run: &Run<'_, '_>, timed: Vec<(u32, Arc<Sample>)>, out: &mut Outlet) -> Self {
+    /// Of messages that another worker took over, and counted.
+    pub(super) fn handed_over(
+        run: &Run<'_, '_>,
+        timed: SmallVec<[(u32, Arc<Sample>); 2]>,
+        out: &mut Outlet,
+    ) -> Self {
         let Some(load) = &mut out.load else {
             return Self::default();
         };
         let payload = run.payload(0, run.len() as u32);
-        Self { mark: load.topics.mark(run.topic()), payload, timed: timed.into() }
+        Self { mark: load.topics.mark(run.topic()), payload, timed }
     }
 
     /// Those that are timed of so many messages from a place on, by their places among these.
-    fn timed_of(&self, first: u32, count: u32) -> Vec<(u32, Arc<Sample>)> {
-        let timed = self.timed.iter().filter(|(place, _)| (first..first + count).contains(place));
-        timed.map(|(place, sample)| (place - first, Arc::clone(sample))).collect()
+    fn timed_of(&self, first: u32, count: u32) -> impl Iterator<Item = (u32, Arc<Sample>)> {
+        let timed = self.timed.iter().filter(move |(place, _)| (first..first + count).contains(place));
+        timed.map(move |(place, sample)| (place - first, Arc::clone(sample)))
     }
 
     /// Where copies of so many messages of the run are counted, from a place on, and the places among them of those that are timed, if they
@@ -315,7 +296,7 @@ impl Notes {
         first: u32,
         count: u32,
     ) -> (Docket, Vec<(u32, Arc<Sample>)>) {
-        let mut timed = self.timed_of(first, count);
+        let mut timed: Vec<_> = self.timed_of(first, count).collect();
         let sample = if count == 1 { timed.pop().map(|(_, sample)| sample) } else { None };
         (Docket::of_several(self.mark, run.payload(first, count), sample), timed)
     }

@@ -2,6 +2,7 @@
 
 mod adoption;
 mod apart;
+mod copies;
 mod credit;
 mod deliveries;
 mod delivery;

@@ -7,16 +7,16 @@ use crate::load::topics::Traffic;
 use crate::wire::PublishOut;
 
 /// A node with two workers; a subscriber of `t` that takes so many messages unanswered; and a publisher.
-struct Apart {
-    network: Network,
-    node: usize,
-    subscriber: usize,
-    publisher: usize,
+pub(super) struct Apart {
+    pub network: Network,
+    pub node: usize,
+    pub subscriber: usize,
+    pub publisher: usize,
 }
 
 impl Apart {
     /// The publisher's link is not the worker's that has the subscriber's session.
-    fn new(qos: u8, credit: u32) -> Self {
+    pub fn new(qos: u8, credit: u32) -> Self {
         for seed in 0..64 {
             let mut network = Network::new(seed, Faults::default());
             let node = network.add_node("", 2);
@@ -49,14 +49,28 @@ impl Apart {
     }
 
     /// The worker that has the subscriber's session.
-    fn home(&self) -> usize {
+    pub fn home(&self) -> usize {
         usize::from(self.network.session(self.subscriber, self.node).worker())
     }
 
-    fn publish(&mut self, count: usize, out: &PublishOut<'_>) -> Vec<u64> {
+    pub fn publish(&mut self, count: usize, out: &PublishOut<'_>) -> Vec<u64> {
         let sent = (0..count).map(|_| self.network.publish(self.publisher, out)).collect();
         self.network.run(100 * MILLISECOND);
         sent
+    }
+
+    /// What the publisher's worker has for the subscriber's.
+    pub fn handed(&mut self) -> Vec<Handoff> {
+        let (at, home) = (self.at(), self.home());
+        let engine = &mut self.network.hosts[self.node].engines[at];
+        let handed = std::iter::from_fn(|| engine.poll_handoff());
+        handed.inspect(|(to, _)| assert_eq!(usize::from(*to), home)).map(|(_, handoff)| handoff).collect()
+    }
+
+    /// The subscriber's worker gets it.
+    pub fn take(&mut self, handoff: Handoff) {
+        let (home, now) = (self.home(), self.network.now);
+        self.network.hosts[self.node].engines[home].handle_handoff(now, handoff);
     }
 
     /// The subscriber's application is done with these.
@@ -78,13 +92,10 @@ fn they_go_to_it_as_one_and_each_is_acknowledged_for_itself() {
         let mut apart = Apart::new(2, 4_096);
         apart.network.holds_handoffs = true;
         let sent = apart.publish(8, &message("t", &[7; 50], qos));
-        let (at, home, now) = (apart.at(), apart.home(), apart.network.now);
-        let engines = &mut apart.network.hosts[apart.node].engines;
-        let handed: Vec<_> = std::iter::from_fn(|| engines[at].poll_handoff()).collect();
-        let [(to, handoff)] = <[_; 1]>::try_from(handed).expect("one for all of them");
+        let [handoff] = <[_; 1]>::try_from(apart.handed()).expect("one for all of them");
         assert!(matches!(&handoff, Handoff::Deliver { consignment, .. } if consignment.count == 8));
-        assert_eq!(usize::from(to), home);
-        engines[home].handle_handoff(now, handoff);
+        apart.take(handoff);
+        let (home, engines) = (apart.home(), &mut apart.network.hosts[apart.node].engines);
         let records = engines[home].out.sessions.iter().map(|session| session.records_in_flight());
         assert_eq!(records.collect::<Vec<_>>(), [1]);
         apart.network.holds_handoffs = false;
