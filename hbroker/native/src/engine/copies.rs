@@ -33,7 +33,7 @@ pub struct Copies {
 }
 
 impl Copies {
-    /// Messages, each in a packet that has no numbers.
+    /// Adds so many messages, fields `packets` without numbers, end to end. `timed`: those that are, by their places among these.
     pub fn add(&mut self, packets: &[u8], count: u32, timed: impl Iterator<Item = (u32, Arc<Sample>)>) {
         if self.count > 0 {
             self.packets.reserve(MOST_BYTES.saturating_sub(self.packets.len()).max(packets.len()));
@@ -43,7 +43,7 @@ impl Copies {
         self.count += count;
     }
 
-    /// One message, of which this is the field `publish`.
+    /// Adds a message, of which this is the field `publish`.
     pub fn add_one(&mut self, field: &[u8], docket: &Docket) {
         wire::put_packet(&mut self.packets, 0, 0, None, field);
         self.timed.extend(docket.sample().map(|sample| (self.count, Arc::clone(sample))));
@@ -58,8 +58,8 @@ impl Copies {
 }
 
 impl Outlet {
-    /// The copies for these sessions of another worker that more may join, if these have no more bytes than that. What it has for that
-    /// worker arrives in the order in which it was given.
+    /// The last handoff for a worker, if it is of copies for these sessions and has room for so many bytes more; else a new one. (An earlier
+    /// one would not do: what is given to a worker arrives in the order in which it was given.)
     pub fn copies_for(&mut self, worker: u8, sessions: &[SessionKey], bytes: usize) -> &mut Copies {
         let mut last = self.handoffs.iter().rev().take(LOOK_BACK).filter(|(to, _)| *to == worker);
         let is_open = last.next().is_some_and(|(_, handoff)| match handoff {
