@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ctypes
 import os
-import time
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Final
@@ -42,15 +41,10 @@ def resident_bytes(pids: Iterable[int]) -> int:
 
 
 def machine_busy_seconds() -> float:
-    """Up to now, from some moment on: the time in which the CPUs did not idle, or that the hypervisor took
-    from them, all together.
-
-    What was spent is no measure: most kernels see at each tick who runs, and what is done every 500 µs runs
-    at each of them, or at none. Of a CPU that idles they stop the tick, and know how long that was (NO_HZ).
-    """
-    cpus = [line.split() for line in Path("/proc/stat").read_text().splitlines() if line.startswith("cpu")]
-    idle, iowait = map(int, cpus[0][4:6])
-    return time.monotonic() * (len(cpus) - 1) - (idle + iowait) / _TICKS
+    """CPU time that all CPUs together spent on processes, or that the hypervisor took from them."""
+    line = Path("/proc/stat").read_text().split("\n", 1)[0]
+    user, nice, system, _idle, _iowait, _irq, _softirq, steal = map(int, line.split()[1:9])
+    return (user + nice + system + steal) / _TICKS
 
 
 def cpu_model() -> str:

@@ -32,7 +32,5 @@ def test_a_mark_counts_the_processes_that_it_is_told() -> None:
     until(has_worked, "0.1 s of CPU time", 30)
     after = Mark.now([os.getpid()])
     assert after.broker - before.broker >= 0.05
-    assert after.machine - before.machine >= 0.05
-    assert after.machine - before.machine <= (after.at - before.at) * (os.cpu_count() or 1) + 0.05
     assert after.resident > 0
     assert Mark.now([]).broker == Mark.now([]).resident == 0
