@@ -11,13 +11,14 @@ import argparse
 import json
 import sys
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Final
 
 from bench import kernel, narrow, zenoh
+from bench.apart import Ruler
 from bench.command import broker_and_load_cpus, command_line, policy_of, run_series, timing_flags
 from bench.networks import Gateway, Node
 from bench.peers import Mosquitto, Nats, NatsCore
@@ -52,12 +53,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     asked = _parser().parse_args(arguments)
     broker_cpus, load_cpus = broker_and_load_cpus()
     with TemporaryDirectory(prefix="hbroker-bench-") as directory:
+        ruler = Ruler.build(Path(directory), (min(broker_cpus), min(load_cpus)))
         field = _field(Path(directory))
         names = [entry.contestant.name for entry in field]
         if unknown := set(asked.only or ()).difference(names):
             sys.exit(f"{', '.join(sorted(unknown))}: none of {', '.join(names)}")
         series, left_out = _series(field, asked, load_cpus)
-        code = run_series(series, policy_of(asked, broker_cpus))
+        policy = policy_of(asked, broker_cpus)
+        code = run_series(series, replace(policy, apart=ruler.measure) if ruler else policy)
     standings = Standings(series, left_out, command_line("bench.contest", arguments))
     print(json.dumps(standings.as_json(), indent=2) if asked.json else standings.as_text())
     if asked.write:

@@ -15,6 +15,7 @@ from bench.series import Series, Spread
 from hbroker.bench.process import cpu_model
 
 __all__ = [
+    "apart_of",
     "as_json",
     "as_text",
     "faults_of",
@@ -37,7 +38,7 @@ def as_text(series: Sequence[Series], left_out: Sequence[str]) -> str:
     """The tables, and what has to be said with them. `left_out`: what was not measured, and why."""
     flat_out = [one for one in series if one.plan.rate is None]
     paced = [one for one in series if one.plan.rate is not None]
-    parts = [machine(), "; ".join(_versions(series))]
+    parts = [machine(), "; ".join(_versions(series)), apart_of(series)]
     if flat_out:
         parts.append(table(_FLAT_OUT, [_flat_out_row(one) for one in flat_out]))
     if paced:
@@ -102,7 +103,8 @@ def progress_line(one: Series, round: Round | None) -> str:
     rate = f"{_count(round.delivered_per_s)} msg/s, {_count(round.delivered_per_cpu_s)} per CPU-second"
     if round.latency_us is not None:
         rate = f"p50 {round.latency_us['p50']:.0f} µs, p99 {round.latency_us['p99']:.0f} µs"
-    kept = "" if round in one.quiet else f"; discarded: others used {round.others_cpu:.0%} of a CPU"
+    apart = "" if round.apart_ns is None else f", the CPUs were {round.apart_ns:.0f} ns apart"
+    kept = "" if round in one.quiet else f"; discarded: others used {round.others_cpu:.0%} of a CPU{apart}"
     return f"{one.contestant.name}, {load_of(one.plan)}: {rate}{kept}"
 
 
@@ -160,6 +162,22 @@ def _paced_row(one: Series) -> list[str]:
     busy = [_percent(_median(one, name)) for name in ("broker_cpu", "generator_cpu")]
     name, load = one.contestant.name, load_of(one.plan)
     return [name, load, *map(percentile, names), *busy, mishaps_of(one), rounds_of(one)]
+
+
+def apart_of(series: Sequence[Series]) -> str:
+    """How far apart the CPUs were; empty: nobody measured."""
+    near, far = (
+        [round.apart_ns for round in rounds if round.apart_ns is not None]
+        for rounds in (
+            [round for one in series for round in one.quiet],
+            [round for one in series for round in one.disturbed],
+        )
+    )
+    if not near:
+        return ""
+    told = f"From one CPU to the other and back: {min(near):.0f} to {max(near):.0f} ns in rounds that count"
+    further = [distance for distance in far if distance > max(near)]
+    return told + (f"; more in {len(further)} others, up to {max(further):.0f}" if further else "")
 
 
 def faults_of(series: Sequence[Series]) -> str:

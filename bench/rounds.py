@@ -38,7 +38,8 @@ class Timing:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Round:
     """What one round showed. Shares of a CPU: 1.0 is one whole CPU. `sent` counts messages, `delivered` and
-    `lost` their copies: one for each subscriber. What has a default not every load tells."""
+    `lost` their copies: one for each subscriber. `apart_ns`: from the broker's CPU to the load's and back,
+    before or after it, whichever was more (`bench.apart`). What has a default not every load tells."""
 
     broker: str
     qos: int
@@ -53,6 +54,7 @@ class Round:
     broker_rss_bytes: int = 0
     generator_cpu: float = 0.0
     others_cpu: float = 0.0
+    apart_ns: float | None = None
     latency_us: dict[str, float] | None = None
     sent: int
     delivered: int

@@ -1,16 +1,18 @@
 """Interleaved rounds, and what they say together.
 
 A *series* is one contestant under one plan. The rounds of all series take turns, so that what changes on the
-machine in the meantime meets all alike. A round in which others used the machine is discarded, not averaged;
-a series that got too few quiet rounds says so. So does one whose broker failed.
+machine in the meantime meets all alike. A round in which others used the machine is discarded, not averaged,
+and so is one whose CPUs were further apart than in other rounds; a series that got too few quiet rounds says
+so. So does one whose broker failed.
 """
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
+from math import inf
 from statistics import median
 from typing import Final, TypeAlias, TypeVar
 
@@ -25,6 +27,8 @@ __all__ = ["Contestant", "Measure", "Policy", "Series", "Spread", "run_all"]
 B = TypeVar("B", bound=Broker)
 
 _GLANCE_S: Final = 0.25
+_FURTHER: Final = 2.0
+"""CPUs that are so many times as far apart as at other times are other CPUs."""
 _MOST_FAILURES: Final = 2
 """After so many a series is given up."""
 
@@ -58,7 +62,8 @@ class Contestant:
 class Policy:
     """How to measure. `rounds`: quiet ones wanted of each series. `most_others`: the share of a CPU that
     others may use in a quiet round. `patience_s`: how long to wait, in all, for the machine to become quiet.
-    `most_s`: after so long no round begins."""
+    `most_s`: after so long no round begins. `apart`: how far apart the CPUs are now, in nanoseconds; None:
+    nobody knows."""
 
     rounds: int
     timing: Timing
@@ -66,6 +71,7 @@ class Policy:
     most_others: float
     patience_s: float
     most_s: float
+    apart: Callable[[], float | None] = lambda: None
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,9 +98,12 @@ class Series:
     disturbed: list[Round] = field(default_factory=list)
     failures: list[str] = field(default_factory=list)
 
-    def take(self, round: Round, most_others: float) -> None:
-        """Puts a round where it belongs."""
-        (self.quiet if round.others_cpu <= most_others else self.disturbed).append(round)
+    def sort(self, most_others: float, most_apart: float) -> None:
+        """Puts each round where it belongs."""
+        rounds = self.all
+        kept = [round.others_cpu <= most_others and (round.apart_ns or 0) <= most_apart for round in rounds]
+        self.quiet = [round for round, is_quiet in zip(rounds, kept, strict=True) if is_quiet]
+        self.disturbed = [round for round, is_quiet in zip(rounds, kept, strict=True) if not is_quiet]
 
     def spread(self, value: Callable[[Round], float]) -> Spread | None:
         """Of one value of the quiet rounds; None: there is none."""
@@ -110,12 +119,18 @@ def run_all(series: Sequence[Series], policy: Policy) -> Iterator[tuple[Series, 
     """Runs rounds of all series in turn, until each has its quiet rounds, or has had twice as many in all, or
     fails again and again. Yields each as it ends; None: it failed."""
     patience, begun = policy.patience_s, time.monotonic()
+    nearest = inf
     while wanting := [one for one in series if _wants_more(one, policy)]:
         for one in wanting:
             if time.monotonic() > begun + policy.most_s:
                 return
             patience -= _wait_for_quiet(policy.most_others, patience)
-            yield one, _round(one, policy)
+            round = _round(one, policy)
+            if round is not None and round.apart_ns is not None:
+                nearest = min(nearest, round.apart_ns)
+            for each in series:
+                each.sort(policy.most_others, _FURTHER * nearest)
+            yield one, round
 
 
 def _wants_more(one: Series, policy: Policy) -> bool:
@@ -125,12 +140,15 @@ def _wants_more(one: Series, policy: Policy) -> bool:
 
 
 def _round(one: Series, policy: Policy) -> Round | None:
+    before = policy.apart()
     try:
         round = one.contestant.measure(one.plan, policy.timing, policy.broker_cpus)
     except NoAnswer as error:
         one.failures.append(str(error))
         return None
-    one.take(round, policy.most_others)
+    apart = [distance for distance in (before, policy.apart()) if distance is not None]
+    round = replace(round, apart_ns=max(apart, default=None))
+    one.quiet.append(round)
     return round
 
 

@@ -4,19 +4,22 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import os
+import shutil
 import signal
 from pathlib import Path
 from xml.etree import ElementTree
 
 import pytest
 
+from bench.apart import Ruler
 from bench.chart import Curve, Panel, Point, dots, lines
 from bench.contest import LOADS
 from bench.goals import GOALS, Figures, Goal, judge
 from bench.kernel import parse_udplat, parse_udplimit
 from bench.narrow import obstacle, with_mtu
 from bench.plan import Plan
-from bench.report import load_of, not_installed
+from bench.report import apart_of, load_of, not_installed
 from bench.rounds import Round, Timing
 from bench.series import Contestant, Policy, Series, Spread, run_all
 from bench.standings import PAGE, Standings, with_section
@@ -175,6 +178,37 @@ def test_a_broker_that_fails_is_given_up_and_the_others_go_on() -> None:
     assert "bad, 8 pairs, QoS 0: 2 rounds failed: it is gone" in Standings(series, [], "bench").as_text()
     late = [Series(good, _PAIRS)]
     assert list(run_all(late, dataclasses.replace(policy, most_s=-1))) == []
+
+
+def test_rounds_on_cpus_that_were_further_apart_than_in_others_do_not_count() -> None:
+    distances = iter([320.0, 330.0, 60.0, 310.0, 55.0, 58.0, 70.0, 52.0, 54.0, 61.0])
+    one = Series(Contestant("good", lambda: "1", lambda *_: a_round()), _PAIRS)
+    policy = Policy(3, Timing(0, 0), _CPUS, most_others=9, patience_s=0, most_s=60)
+    seen = []
+    for _, round in run_all([one], dataclasses.replace(policy, apart=lambda: next(distances))):
+        assert round is not None
+        seen.append(round in one.quiet)
+    # The first two counted until there was one on CPUs that were nearer.
+    assert seen == [True, True, True, True, True]
+    assert [round.apart_ns for round in one.quiet] == [58.0, 70.0, 61.0]
+    assert [round.apart_ns for round in one.disturbed] == [330.0, 310.0]
+    assert apart_of([one]) == (
+        "From one CPU to the other and back: 58 to 70 ns in rounds that count; more in 2 others, up to 330"
+    )
+    assert apart_of([series_of("x", _PAIRS, a_round())]) == ""
+
+
+@pytest.mark.skipif(shutil.which("cc") is None, reason="there is no C compiler")
+@pytest.mark.skipif(not has_two_cpus, reason="it wants two CPUs")
+def test_the_ruler_measures_and_survives_what_it_cannot_measure(tmp_path: Path) -> None:
+    one, other = sorted(os.sched_getaffinity(0))[:2]
+    ruler = Ruler.build(tmp_path, (one, other))
+    assert ruler is not None
+    distance = ruler.measure()
+    assert distance is not None
+    assert 1 < distance < 1e6
+    assert dataclasses.replace(ruler, cpus=(one, one)).measure() is None
+    assert dataclasses.replace(ruler, program=tmp_path / "gone").measure() is None
 
 
 @pytest.mark.skipif(obstacle() is not None, reason="a network namespace needs root")
