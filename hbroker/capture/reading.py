@@ -5,6 +5,7 @@ Parsed by the generated protobuf classes, and so by other code than the network'
 
 from __future__ import annotations
 
+from base64 import b64encode
 from typing import Any, Final
 
 from google.protobuf.json_format import MessageToDict
@@ -17,6 +18,7 @@ __all__ = ["body_as_dict", "detail", "kind", "read"]
 
 _TELLING: Final[dict[str, tuple[str, ...]]] = {
     "publish": ("topic", "qos", "retain"),
+    "again": (),
     "puback": ("reason", "topic"),
     "pubconnect": ("topic", "mode"),
     "pubaccept": ("node", "reason", "subscriptions"),
@@ -39,9 +41,12 @@ _TELLING: Final[dict[str, tuple[str, ...]]] = {
     "orderack": ("node", "reason", "done"),
 }
 
+_ALIKE: Final = ("topic", "payload", "publisher", "sequence", "published_at_us", "origin")
+"""Fields of a PUBLISH that another one may be like."""
+
 
 def read(data: bytes) -> pb.Datagram | None:
-    """The datagram in these bytes; None: they are not one of ours.
+    """The datagram in these bytes, all its messages said whole (§2.4); None: they are not one of ours.
 
     Every sender writes its incarnation (§2.2), and fields that the protocol does not have are none of ours:
     so hardly any foreign datagram passes, though protobuf accepts many.
@@ -52,7 +57,32 @@ def read(data: bytes) -> pb.Datagram | None:
     except DecodeError:
         return None
     ours = datagram.header.incarnation != 0 and not len(UnknownFieldSet(datagram))
-    return datagram if ours else None
+    if not ours:
+        return None
+    _say_whole(datagram)
+    return datagram
+
+
+def _say_whole(datagram: pb.Datagram) -> None:
+    """Makes each message that is only said to be like the one before it the PUBLISH that it is (§2.4). One
+    that is like nothing stays what it is."""
+    model: pb.Packet | None = None
+    for packet in datagram.packets:
+        payload = packet.again
+        if model is not None and packet == pb.Packet(again=payload):
+            sequence = (model.publish.sequence + 1) % 2**64
+            packet.CopyFrom(model)
+            packet.publish.payload, packet.publish.sequence = payload, sequence
+        elif not _is_model(packet):
+            model = None
+            continue
+        model = packet
+
+
+def _is_model(packet: pb.Packet) -> bool:
+    """Whether the next message may be said to be like it."""
+    fields = {name: getattr(packet.publish, name) for name in _ALIKE}
+    return packet.HasField("publish") and packet == pb.Packet(publish=pb.Publish(**fields))
 
 
 def kind(packet: pb.Packet) -> str:
@@ -66,6 +96,8 @@ def detail(packet: pb.Packet) -> str:
     if field is None:
         return ""
     body = getattr(packet, field)
+    if isinstance(body, bytes):
+        return f"{len(body)} bytes, like no message"
     words = [_word(body, name) for name in _TELLING[field]]
     if isinstance(body, pb.Publish):
         words.append(f"{len(body.payload)} bytes")
@@ -77,6 +109,8 @@ def detail(packet: pb.Packet) -> str:
 def body_as_dict(packet: pb.Packet) -> dict[str, Any]:
     """The body, ready for JSON; bytes are base64, and 64-bit numbers texts, as protobuf's JSON has them."""
     field = packet.WhichOneof("body")
+    if field == "again":
+        return {"payload": b64encode(packet.again).decode()}
     return MessageToDict(getattr(packet, field), preserving_proto_field_name=True) if field else {}
 
 

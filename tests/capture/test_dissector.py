@@ -75,10 +75,32 @@ def test_builds_the_bytes_that_it_dissected() -> None:
 @pytest.mark.parametrize("name", KINDS)
 def test_names_every_packet(name: str) -> None:
     packet = pb.Packet()
-    getattr(packet, name).SetInParent()
+    if name == "again":
+        packet.again = b"on"
+    else:
+        getattr(packet, name).SetInParent()
     assert kind(packet) == name.upper()
     assert isinstance(detail(packet), str)
     assert sent(CLIENT, BROKER, datagram(packet))[HBroker].packets[0].kind == name.upper()
+
+
+def test_a_message_like_the_one_before_is_a_publish_of_its_own() -> None:
+    model = publish(delivery=0)
+    model.publish.ClearField("qos")
+    again = pb.Packet(again=b"off")
+    odd = pb.Packet(again=b"off", delivery=1)
+    packets = sent(CLIENT, BROKER, datagram(model, again, again, odd, again, publish(), again))[
+        HBroker
+    ].packets
+    assert [packet.kind for packet in packets] == ["PUBLISH"] * 3 + ["AGAIN"] * 2 + ["PUBLISH", "AGAIN"]
+    assert [(packet.topic, packet.sequence, packet.size) for packet in packets[:3]] == [
+        (TOPIC, 9, 2),
+        (TOPIC, 10, 3),
+        (TOPIC, 11, 3),
+    ]
+    assert packets[2].body_as_dict()["payload"] == "b2Zm"
+    assert packets[3].body_as_dict() == {"payload": "b2Zm"}
+    assert packets[4].mysummary() == "AGAIN 3 bytes, like no message"
 
 
 def test_an_enum_value_of_a_later_version_is_a_number() -> None:

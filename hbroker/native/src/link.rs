@@ -47,7 +47,7 @@ use crate::link::budget::Budget;
 pub use crate::link::delivery::Chain;
 use crate::link::delivery::Deliveries;
 use crate::link::mtu::PathMtu;
-use crate::link::outbox::Outbox;
+use crate::link::outbox::{Outbox, Stretch};
 use crate::link::pubacks::{Pubacks, Success};
 use crate::link::recovery::Recovery;
 use crate::wire::{self, Header};
@@ -55,6 +55,7 @@ pub use config::{Arrival, LinkConfig, LinkStats, Liveness, QueueFull, Role};
 use contents::Contents;
 use lineage::Lineage;
 use quiet::Quiet;
+use seal::HEADER_BYTES;
 
 /// A peer that leaves so many probes unanswered in the idle timeout is gone: the waits between them double only so far.
 const PROBES_BEFORE_TIMEOUT: Micros = 10;
@@ -301,15 +302,23 @@ impl Link {
         Ok(())
     }
 
-    /// Queues messages to be sent once, all or none: `packets` fields, of these lengths each, and so many of it.
+    /// Queues messages to be sent once, all or none: `packets` fields.
     pub fn queue_encoded(
         &mut self,
         packets: &[u8],
-        lengths: impl Iterator<Item = (usize, u32)>,
+        stretches: impl Iterator<Item = Stretch>,
     ) -> Result<(), QueueFull> {
         self.check_unreliable(packets)?;
-        self.outbox.push_encoded(packets, lengths);
+        self.outbox.push_encoded(packets, stretches);
         Ok(())
+    }
+
+    /// Queues a message to be sent once that is like the one before it (§2.4). `before`: what [`Self::passed`] said had been queued with
+    /// that one. False: that one does not wait any more, or not as the last one, or there is no room; or all that are alike would not leave in
+    /// one datagram, here and, if the path is no narrower, at the next hop.
+    pub fn queue_again(&mut self, payload: &[u8], before: u64) -> bool {
+        let most = self.mtu.size().saturating_sub(HEADER_BYTES + self.token.len());
+        self.check_unreliable(payload).is_ok() && self.outbox.push_again(payload, before, most)
     }
 
     /// Queues a packet to be sent once that is no message.

@@ -82,6 +82,7 @@ pub mod packet {
     pub const AFTER: u32 = 0x10;
     pub const RETAINED_FOR: u32 = 0x18;
     pub const PUBLISH: u32 = 0x42;
+    pub const AGAIN: u32 = 0x22;
     pub const PUBACK: u32 = 0x4a;
     pub const PUBCONNECT: u32 = 0x52;
     pub const PUBACCEPT: u32 = 0x5a;

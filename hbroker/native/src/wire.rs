@@ -33,10 +33,12 @@ mod view;
 mod tests;
 
 pub use acks::{AckView, CutView, PubAckView};
+#[cfg(feature = "python")]
+pub use emit::put_again_field;
 pub use emit::{
-    AckOut, HeaderOut, PacketHead, PublishOut, packet_len, put_challenge_field, put_credit_field, put_header,
-    put_packet, put_padding, put_part_field, put_ping_field, put_pong_field, put_puback_field,
-    put_publish_field, put_reset_field,
+    AckOut, HeaderOut, PacketHead, PublishOut, again_len, packet_len, put_again, put_challenge_field,
+    put_credit_field, put_header, put_packet, put_padding, put_part_field, put_ping_field, put_pong_field,
+    put_puback_field, put_publish_field, put_reset_field,
 };
 pub use packets::{Packets, Section};
 pub use publish::{FragmentView, PublishView, field_of, first_field, message_of};
@@ -44,7 +46,7 @@ pub use records::{QueuedRecord, SeenRecord, queued_record, seen_record};
 pub use requests::{request_of, session_of};
 pub use shape::Span;
 pub use stencil::Stencil;
-pub use view::{Body, DatagramView, Header, Kind, PacketView, Rooms};
+pub use view::{Body, DatagramView, Header, Kind, PacketView, Rooms, field_like, put_whole};
 
 /// The largest payload of a UDP datagram over IPv4.
 pub const MAX_DATAGRAM: usize = 65_507;

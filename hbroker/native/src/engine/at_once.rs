@@ -21,6 +21,8 @@ pub struct Beaten {
     route: Option<(Route, LinkId)>,
     qos: u8,
     stencil: Stencil,
+    /// At `QoS` 0: how many messages had been queued on the link with the last one.
+    queued: u64,
     gathered: Gathered,
 }
 
@@ -51,7 +53,7 @@ impl Engine {
         let Side::Client(client) = &mut self.side else {
             return None;
         };
-        let Beaten { route, qos, stencil, gathered } = &mut client.beaten;
+        let Beaten { route, qos, stencil, queued, gathered } = &mut client.beaten;
         let is_it = |route: &Route| *qos == message.qos && *route.topic == *message.topic;
         let &(ref route, link) = route.as_ref().filter(|(route, _)| is_it(route))?;
         let entry = self.out.links.awake(link).filter(|_| client.publisher.holds(now, route))?;
@@ -62,9 +64,13 @@ impl Engine {
         if !may_go || entry.link.queued_bytes() + bytes >= self.config.link_queue_bytes {
             return None;
         }
+        if self.splitter.is_again(message, stencil) && self.out.queue_again(link, message.payload, *queued) {
+            *queued += 1;
+            return Some(self.splitter.pass(stencil));
+        }
         let sequence = self.splitter.encode_again(message, stencil)?;
         if message.qos == 0 {
-            self.out.queue_packet(link, stencil.packet());
+            *queued = self.out.queue_packet(link, stencil.packet());
         } else if !self.gather(sequence, link) {
             self.send_gathered(now);
             self.gather(sequence, link);

@@ -12,7 +12,7 @@ use crate::engine::fragment::Receipt;
 use crate::engine::held::Deliveries;
 use crate::engine::run::Run;
 use crate::link_id::LinkId;
-use crate::wire::{PublishView, Span};
+use crate::wire::{self, PublishView, Span};
 
 /// Two messages or more, or what is left of them.
 #[derive(Clone, Debug)]
@@ -21,9 +21,11 @@ pub struct Bunch {
     bytes: Bytes,
     /// Where the topic begins.
     end: usize,
-    places: Box<[Place]>,
+    places: Vec<Place>,
     /// Those before this one were taken.
     first: usize,
+    /// What the others count for in a bounded queue.
+    cost: usize,
     /// The listeners that they match.
     pub subscriptions: SmallVec<[u64; 2]>,
     /// Who published them behind their publisher, if they say nothing else but their payloads.
@@ -38,6 +40,8 @@ pub struct Bunch {
 struct Place {
     field: Span,
     payload: Span,
+    /// How many messages before it the one stands that it is like (§2.4); 0: it says all of itself.
+    like: u32,
 }
 
 /// What waits for a client's application: a message by itself, or several that came together.
@@ -52,17 +56,25 @@ impl Bunch {
     /// none.
     pub fn of(run: &Run<'_, '_>, subscriptions: SmallVec<[u64; 2]>, room: usize) -> Option<Self> {
         let mut used = 0;
-        let fitting = run.messages().take_while(|(field, _)| {
-            let fits = used < room;
-            used += Message::cost(field.len());
-            fits
-        });
-        let place = |(field, payload): (&[u8], &[u8])| Place {
-            field: Span::of(field, run.bytes),
-            // One that is empty may stand anywhere.
-            payload: if payload.is_empty() { Span::default() } else { Span::of(payload, run.bytes) },
-        };
-        let places: Box<[Place]> = fitting.map(place).collect();
+        let mut places: Vec<Place> = Vec::with_capacity(run.len());
+        // What the last one says beside its payload that says all of itself.
+        let (mut like, mut said) = (0, 0);
+        for section in run.sections() {
+            for (field, payload) in section.messages() {
+                if used >= room {
+                    break;
+                }
+                if section.is_again() {
+                    like += 1;
+                } else {
+                    (like, said) = (0, field.len() - payload.len());
+                }
+                used += Message::cost(said + payload.len());
+                // A payload that is empty may stand anywhere.
+                let payload = if payload.is_empty() { Span::default() } else { Span::of(payload, run.bytes) };
+                places.push(Place { field: Span::of(field, run.bytes), payload, like });
+            }
+        }
         let end = places.last()?.field.range().end;
         let origin = run.shape()?.origin;
         let says_no_more = |publish: &PublishView<'_>| publish.origin == origin && !publish.has_properties;
@@ -73,6 +85,7 @@ impl Bunch {
             end,
             places,
             first: 0,
+            cost: used,
             subscriptions,
             origin: is_bare.then_some(origin),
             qos: 0,
@@ -123,9 +136,11 @@ impl Bunch {
     /// Takes the next message out.
     pub fn take_first(&mut self) -> Option<Message> {
         let place = self.places.get(self.first)?;
+        let publish = self.field(place);
+        self.cost -= self.cost_of(place);
         self.first += 1;
         Some(Message {
-            publish: self.bytes.slice(place.field.range()),
+            publish,
             whole: None,
             retained_for: None,
             retain: false,
@@ -135,9 +150,29 @@ impl Bunch {
         })
     }
 
+    /// The one that the next message, which has this place, is like; or itself.
+    fn model(&self, place: &Place) -> &Place {
+        &self.places[self.first - place.like as usize]
+    }
+
+    /// What the next message counts for.
+    fn cost_of(&self, place: &Place) -> usize {
+        let Place { field, payload, .. } = self.model(place);
+        Message::cost(field.range().len() - payload.range().len() + place.payload.range().len())
+    }
+
+    /// The field `publish` of the message at this place, the next one.
+    fn field(&self, place: &Place) -> Bytes {
+        if place.like == 0 {
+            return self.bytes.slice(place.field.range());
+        }
+        let model = &self.bytes[self.model(place).field.range()];
+        wire::field_like(model, place.like.into(), &self.bytes[place.payload.range()]).into()
+    }
+
     /// What they count for in a bounded queue.
     pub fn bytes(&self) -> usize {
-        self.places[self.first..].iter().map(|place| Message::cost(place.field.range().len())).sum()
+        self.cost
     }
 }
 
@@ -201,12 +236,13 @@ impl Bunch {
         let places = payloads.iter().scan(0, |end, payload| {
             *end += payload.len();
             let span = Span::new(*end - payload.len(), *end);
-            Some(Place { field: span, payload: span })
+            Some(Place { field: span, payload: span, like: 0 })
         });
         let bytes = payloads.concat();
         let (places, end) = (places.collect(), bytes.len());
         let bytes = Bytes::from([&bytes, topic.as_bytes()].concat());
         let (subscriptions, origin) = (SmallVec::new(), Some(0));
-        Self { bytes, end, places, first: 0, subscriptions, origin, qos: 0, owed: None }
+        let cost = payloads.iter().map(|payload| Message::cost(payload.len())).sum();
+        Self { bytes, end, places, first: 0, cost, subscriptions, origin, qos: 0, owed: None }
     }
 }

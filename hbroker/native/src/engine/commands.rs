@@ -128,13 +128,18 @@ impl Engine {
         message: &PublishOut<'_>,
         share: impl FnOnce() -> Bytes,
     ) -> Result<Option<u64>, Unpublishable> {
+        let is_small = message.payload.len() <= self.config.max_message_bytes;
+        // What goes the way of the message before it has a topic that was looked at.
+        if is_small && let Some(sequence) = self.publish_at_once(now, message) {
+            return Ok(Some(sequence));
+        }
         if !topic::topic_is_valid(message.topic) {
             return Err(Unpublishable::InvalidTopic);
         }
         if message.qos > 2 {
             return Err(Unpublishable::InvalidQos);
         }
-        if message.payload.len() > self.config.max_message_bytes {
+        if !is_small {
             return Err(Unpublishable::TooLarge);
         }
         match self.side {

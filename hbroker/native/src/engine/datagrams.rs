@@ -246,7 +246,9 @@ impl Engine {
                 }
             }
             Body::Control(_) => self.hand_up(id, source, packet.raw),
-            Body::Reset { .. } | Body::Challenge { .. } => self.out.counters.drop(Drop::UnexpectedPacket),
+            Body::Again(_) | Body::Reset { .. } | Body::Challenge { .. } => {
+                self.out.counters.drop(Drop::UnexpectedPacket);
+            }
             Body::Credit { messages, bytes } => match self.side {
                 Side::Node(_) => self.grant_credit(now, id, *messages, *bytes),
                 Side::Client(_) => self.take_credit(now, id, *messages, *bytes),

@@ -213,18 +213,22 @@ impl Inbox {
             && let Some(letter) = self.queue.pop_front()
         {
             match letter {
-                Letter::Message(message) => read.push(message),
+                Letter::Message(message) => {
+                    self.bytes -= message.bytes();
+                    read.push(message);
+                }
                 Letter::Bunch(mut bunch) => {
                     let left = bunch.len().min(limit - read.len());
                     self.due.extend(bunch.receipts(left));
+                    self.bytes -= bunch.bytes();
                     read.extend(std::iter::from_fn(|| bunch.take_first()).take(left));
+                    self.bytes += bunch.bytes();
                     if !bunch.is_empty() {
                         self.queue.push_front(Letter::Bunch(bunch));
                     }
                 }
             }
         }
-        self.bytes -= read.iter().map(Message::bytes).sum::<usize>();
         if self.reading_is_handling {
             self.take_over(&read);
         }

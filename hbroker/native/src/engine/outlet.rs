@@ -16,6 +16,7 @@ use crate::engine::parcel::Consignment;
 use crate::engine::post::Loose;
 use crate::engine::sessions::Sessions;
 use crate::engine::standing::Standings;
+use crate::link::outbox::Stretch;
 use crate::link::pubacks::Success;
 use crate::link::{Chain, Link, QueueFull};
 use crate::link_id::{LinkId, SessionKey};
@@ -111,9 +112,20 @@ impl Outlet {
         self.queue_message(id, |link| link.queue_unreliable(field, None));
     }
 
-    /// The same, of a message that is a whole packet already.
-    pub fn queue_packet(&mut self, id: LinkId, packet: &[u8]) {
-        self.queue_message(id, |link| link.queue_encoded(packet, once((packet.len(), 1))));
+    /// The same, of a message that is a whole packet already; how many had been queued on its link with it.
+    pub fn queue_packet(&mut self, id: LinkId, packet: &[u8]) -> u64 {
+        self.queue_message(id, |link| link.queue_encoded(packet, once(Stretch::one(packet.len()))));
+        self.links.get_mut(id).map_or(0, |entry| entry.link.passed().0)
+    }
+
+    /// Queues a message at `QoS` 0 that is like the one before it, as [`Link::queue_again`] does.
+    pub fn queue_again(&mut self, id: LinkId, payload: &[u8], before: u64) -> bool {
+        let is_queued = self.links.get_mut(id).is_some_and(|entry| entry.link.queue_again(payload, before));
+        if is_queued {
+            self.counters.messages_out += 1;
+            self.links.touch(id);
+        }
+        is_queued
     }
 
     fn queue_message(&mut self, id: LinkId, queue: impl FnOnce(&mut Link) -> Result<(), QueueFull>) {

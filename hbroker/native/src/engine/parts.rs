@@ -157,6 +157,18 @@ impl Splitter {
         encoded
     }
 
+    /// Whether the next message need only be said to be like the one that this made before (§2.4).
+    pub fn is_again(&self, message: &PublishOut<'_>, stencil: &Stencil) -> bool {
+        stencil.is_again(message, self.next_sequence)
+    }
+
+    /// Gives that message its sequence number.
+    pub fn pass(&mut self, stencil: &mut Stencil) -> u64 {
+        stencil.pass();
+        self.next_sequence += 1;
+        self.next_sequence - 1
+    }
+
     /// Copies a message's field to the end of those that are gathered. False: they are to be taken first.
     pub fn gather(&mut self, field: &[u8]) -> bool {
         self.blocks.gather(field)

@@ -3,11 +3,10 @@
 //! A publisher under load fills its datagrams with messages of few topics. What is the same for all of a run is found once: at an owner its
 //! route, its subscribers' links, the place where it is counted; at a subscriber the listeners that match. The packets leave an owner
 //! with the very bytes that they came with, so that a run costs each subscriber one copy of all of them; one whose session is another
-//! worker's gets them through that, in pieces. A subscriber keeps them in one piece of memory, which its messages share. A run is only a shorter way to what [`Engine::forward`] and [`Engine::read`] do for each
+//! worker's gets them through that. A subscriber keeps them in one piece of memory, which its messages share. A run is only a shorter way to what [`Engine::forward`] and [`Engine::read`] do for each
 //! message by itself, and whatever is not plain (a message that is retained, that may expire, that is a part of a larger one, a shared
 //! group) goes that way.
 
-use std::iter::repeat_n;
 use std::sync::Arc;
 
 use smallvec::SmallVec;
@@ -22,6 +21,7 @@ use crate::engine::load::Docket;
 use crate::engine::outlet::{ByWorker, Outlet};
 use crate::engine::routes::Route;
 use crate::link::Queued;
+use crate::link::outbox::Stretch;
 use crate::link_id::{LinkId, SessionKey};
 use crate::load::latency::Sample;
 use crate::load::topics::Mark;
@@ -31,7 +31,7 @@ use crate::wire::{Body, Packets, PublishView, Section};
 #[derive(Clone, Copy)]
 pub struct Run<'a, 'b> {
     packets: Packets<'a, 'b>,
-    /// Of the packets.
+    /// Of the packets. The first of them says all of its message.
     pub bytes: &'a [u8],
 }
 
@@ -86,7 +86,7 @@ impl<'a, 'b> Run<'a, 'b> {
         }
     }
 
-    /// Of each message the field `publish`, and the payload.
+    /// Of each message the field `publish`, or, at `QoS` 0, the packet that says it is like the one before it (§2.4); and the payload.
     pub fn messages(&self) -> impl Iterator<Item = (&'a [u8], &'a [u8])> + Clone + use<'a, 'b> {
         self.packets.sections().flat_map(Section::messages)
     }
@@ -114,29 +114,26 @@ impl<'a, 'b> Run<'a, 'b> {
         bytes.sum::<usize>() as u64
     }
 
-    /// The places at which its pieces begin, and how many messages and bytes each has.
-    pub(super) fn pieces(&self) -> impl Iterator<Item = (u32, u32, usize)> + use<'a, 'b> {
-        let mut lengths = self.lengths().peekable();
-        let mut place = 0;
-        std::iter::from_fn(move || {
-            let (first, mut bytes) = (place, lengths.next()?);
-            place += 1;
-            while let Some(length) = lengths.next_if(|length| bytes + length <= copies::MOST_BYTES) {
-                bytes += length;
-                place += 1;
-            }
-            Some((first, place - first, bytes))
+    /// Its packets, by their lengths.
+    fn stretches(&self) -> impl Iterator<Item = Stretch> + use<'a, 'b> {
+        self.sections().map(|section| Stretch {
+            length: section.length(),
+            count: section.len() as u32,
+            is_again: section.is_again(),
         })
     }
 
-    /// Bytes of each packet's field.
-    fn lengths(&self) -> impl Iterator<Item = usize> + use<'a, 'b> {
-        self.alike().flat_map(|(length, count)| repeat_n(length, count as usize))
+    /// Its messages, those together that are alike.
+    pub fn sections(&self) -> impl Iterator<Item = Section<'a, 'b>> + Clone + use<'a, 'b> {
+        self.packets.sections()
     }
 
-    /// The same, with how many one behind the other have so many.
-    fn alike(&self) -> impl Iterator<Item = (usize, u32)> + use<'a, 'b> {
-        self.packets.sections().map(|section| (section.length(), section.len() as u32))
+    /// Of each message all that is known.
+    fn views(&self) -> impl Iterator<Item = PublishView<'a>> + use<'a, 'b> {
+        self.packets.iter().filter_map(|packet| match packet.body {
+            Body::Publish(publish) => Some(publish),
+            _ => None,
+        })
     }
 }
 
@@ -206,11 +203,13 @@ impl Forwarder {
 impl Outlet {
     /// Has another worker offer the messages of a run to its sessions.
     fn hand_run_over(&mut self, worker: u8, sessions: &[SessionKey], run: &Run<'_, '_>, notes: &Notes) {
-        let mut rest = run.bytes;
-        for (first, count, bytes) in run.pieces() {
-            let (piece, others) = rest.split_at(bytes);
-            rest = others;
-            self.copies_for(worker, sessions, bytes).add(piece, count, notes.timed_of(first, count));
+        let (count, bytes) = (run.len() as u32, run.bytes.len());
+        if bytes <= copies::MOST_BYTES {
+            return self.copies_for(worker, sessions, bytes).add(run.bytes, count, notes.timed_of(0, count));
+        }
+        for (publish, docket) in run.views().zip(notes.dockets(run)) {
+            let field = publish.field();
+            self.copies_for(worker, sessions, field.len()).add_one(&field, &docket);
         }
     }
 
@@ -240,14 +239,14 @@ impl Entry {
     /// Queues the messages of a run, or as many as there is room for; how many those are, and the bytes of their payloads.
     fn queue_run(&mut self, run: &Run<'_, '_>, notes: &Notes) -> (u64, u64) {
         let (queued, _) = self.link.passed();
-        if self.link.queue_encoded(run.bytes, run.alike()).is_ok() {
+        if self.link.queue_encoded(run.bytes, run.stretches()).is_ok() {
             for (place, sample) in &notes.timed {
                 self.timed.add(Queued::Unreliable(queued + 1 + u64::from(*place)), sample);
             }
             return (run.len() as u64, notes.payload);
         }
-        let taken = run.messages().filter(|(field, _)| self.link.queue_unreliable(field, None).is_ok());
-        taken.fold((0, 0), |(copies, bytes), (_, payload)| (copies + 1, bytes + payload.len() as u64))
+        let taken = run.views().filter(|publish| self.link.queue_unreliable(&publish.field(), None).is_ok());
+        taken.fold((0, 0), |(copies, bytes), publish| (copies + 1, bytes + publish.payload.len() as u64))
     }
 }
 

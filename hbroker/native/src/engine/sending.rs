@@ -37,9 +37,6 @@ impl Engine {
         message: &PublishOut<'_>,
         share: impl FnOnce() -> Bytes,
     ) -> Result<Option<u64>, Unpublishable> {
-        if let Some(sequence) = self.publish_at_once(now, message) {
-            return Ok(Some(sequence));
-        }
         self.send_gathered(now);
         let Side::Client(client) = &mut self.side else {
             return Err(Unpublishable::NotOwned);

@@ -1,6 +1,7 @@
 //! Whole engines over a faulty network, in virtual time: what §7 promises must hold whatever the network does.
 
 mod adoption;
+mod again;
 mod apart;
 mod copies;
 mod credit;

@@ -1,12 +1,14 @@
 //! What waits to be sent for the first time, in the order in which it was queued.
 //!
 //! Unreliable packets lie end to end in one buffer, encoded as they will leave, so that a run of them is sealed into a
-//! datagram with one copy and queueing one allocates nothing. Of reliable packets only their turn is noted here: they
+//! datagram with one copy and queueing one allocates nothing. A message that is only said to be like the one before it (§2.4) is said whole
+//! where a datagram begins with it. Of reliable packets only their turn is noted here: they
 //! are numbered in the order of queueing, so the turn alone says which it is (`delivery` keeps their bodies).
 //!
 //! A peer that keeps no reliable packet blocks those (§3.3). Unreliable ones then pass them, or they would wait for ever.
 
 use std::collections::VecDeque;
+use std::ops::Range;
 
 use crate::wire;
 
@@ -22,12 +24,29 @@ pub struct Outbox {
     left: u64,
     /// Which of them, in order, are the link's own and no messages. There are few.
     own: VecDeque<u64>,
+    /// Bytes of the last packet that says all of itself, and of those that are like it.
+    alike: usize,
+    /// The packet at the front said whole, where it is like one that has left; else empty.
+    lead: Vec<u8>,
+    /// Memory for the next of those.
+    spare: Vec<u8>,
+}
+
+/// Encoded packets that lie end to end, and have one length.
+#[derive(Debug, Clone, Copy)]
+pub struct Stretch {
+    pub length: usize,
+    pub count: u32,
+    /// Each is a message like the one before it (§2.4).
+    pub is_again: bool,
 }
 
 #[derive(Debug, Clone, Copy)]
 enum Entry {
     /// The encoded length of the next packets in `bytes`, and how many have it.
     Unreliable(u32, u32),
+    /// The same of messages that are like the one before them.
+    Again(u32, u32),
     /// A run of reliable packets.
     Reliable(u32),
 }
@@ -47,14 +66,28 @@ impl Outbox {
         self.reclaim();
         let before = self.bytes.len();
         wire::put_packet(&mut self.bytes, 0, 0, retained_for, body_field);
-        self.push_turns(self.bytes.len() - before, 1);
+        self.push_turns(Stretch::one(self.bytes.len() - before));
     }
 
-    /// Queues unreliable packets that are encoded as they will leave: `packets` fields, of these lengths each, and so many of it.
-    pub fn push_encoded(&mut self, packets: &[u8], lengths: impl Iterator<Item = (usize, u32)>) {
+    /// Queues unreliable packets that are encoded as they will leave: `packets` fields.
+    pub fn push_encoded(&mut self, packets: &[u8], stretches: impl Iterator<Item = Stretch>) {
         self.reclaim();
         self.bytes.extend_from_slice(packets);
-        lengths.for_each(|(length, count)| self.push_turns(length, count));
+        stretches.for_each(|stretch| self.push_turns(stretch));
+    }
+
+    /// Queues a message that is like the unreliable packet before it, of which `before` says how many had been queued with it. False: that one
+    /// does not wait any more, or not as the last one; or more than `most` bytes would be like one.
+    pub fn push_again(&mut self, payload: &[u8], before: u64, most: usize) -> bool {
+        let is_unreliable = matches!(self.turns.back(), Some(Entry::Unreliable(..) | Entry::Again(..)));
+        if !is_unreliable || before != self.queued || self.alike + wire::again_len(payload.len()) > most {
+            return false;
+        }
+        self.reclaim();
+        let start = self.bytes.len();
+        wire::put_again(&mut self.bytes, payload);
+        self.push_turns(Stretch { is_again: true, ..Stretch::one(self.bytes.len() - start) });
+        true
     }
 
     /// Queues an unreliable packet that is no message.
@@ -75,6 +108,7 @@ impl Outbox {
     pub fn front(&self) -> Option<Turn> {
         self.turns.front().map(|entry| match *entry {
             Entry::Unreliable(length, _) => Turn::Unreliable(length as usize),
+            Entry::Again(..) => Turn::Unreliable(self.lead.len()),
             Entry::Reliable(count) => Turn::Reliable(count),
         })
     }
@@ -93,7 +127,7 @@ impl Outbox {
         let Some(&Entry::Reliable(blocked)) = self.turns.front() else {
             return false;
         };
-        let unreliable = |entry: &Entry| matches!(entry, Entry::Unreliable(..));
+        let unreliable = |entry: &Entry| !matches!(entry, Entry::Reliable(_));
         let passing = self.turns.iter().skip(1).take_while(|entry| unreliable(entry)).count();
         if passing == 0 {
             return false;
@@ -108,12 +142,41 @@ impl Outbox {
 
     /// Moves to `out` the unreliable packets at the front that fit into `room` bytes.
     pub fn seal_unreliable(&mut self, out: &mut Vec<u8>, room: usize) {
+        let mut left = room;
+        if let Some(Entry::Again(length, count)) = self.turns.front_mut() {
+            if self.lead.len() > room {
+                return;
+            }
+            out.extend_from_slice(&self.lead);
+            left -= self.lead.len();
+            self.head += *length as usize;
+            self.left += 1;
+            *count -= 1;
+            if *count == 0 {
+                self.turns.pop_front();
+            }
+        }
         let mut end = self.head;
-        while let Some(Entry::Unreliable(length, count)) = self.turns.front_mut() {
-            let fitting = (room - (end - self.head)) / *length as usize;
-            let taken = (*count).min(u32::try_from(fitting).unwrap_or(u32::MAX));
-            end += taken as usize * *length as usize;
+        // The last one that was said whole, and how many are like it.
+        let (mut whole, mut like) = (None, 0);
+        while let Some(entry) = self.turns.front_mut() {
+            let (length, count, is_again) = match entry {
+                Entry::Unreliable(length, count) => (*length as usize, count, false),
+                Entry::Again(length, count) => (*length as usize, count, true),
+                Entry::Reliable(_) => break,
+            };
+            let taken = (*count).min(u32::try_from(left / length).unwrap_or(u32::MAX));
+            if taken == 0 {
+                break;
+            }
+            left -= taken as usize * length;
+            end += taken as usize * length;
             self.left += u64::from(taken);
+            if is_again {
+                like += u64::from(taken);
+            } else {
+                (whole, like) = (Some(end - length..end), 0);
+            }
             *count -= taken;
             if *count > 0 {
                 break;
@@ -122,9 +185,23 @@ impl Outbox {
         }
         out.extend_from_slice(&self.bytes[self.head..end]);
         self.head = end;
+        self.prepare_lead(whole, like);
         while self.own.front().is_some_and(|&own| own <= self.left) {
             self.own.pop_front();
         }
+    }
+
+    /// Says the packet at the front whole, if it is like one that has left. `whole`: where the last one that was said whole lies, if it is not the
+    /// one at hand; `like`: how many have left that are like it.
+    fn prepare_lead(&mut self, whole: Option<Range<usize>>, like: u64) {
+        self.spare.clear();
+        if let Some(&Entry::Again(length, _)) = self.turns.front() {
+            let model = whole.map_or(&self.lead[..], |place| &self.bytes[place]);
+            let again = &self.bytes[self.head..self.head + length as usize];
+            let is_said = wire::put_whole(&mut self.spare, model, like + 1, again);
+            debug_assert!(is_said, "what is queued is like the packet before it");
+        }
+        std::mem::swap(&mut self.lead, &mut self.spare);
     }
 
     /// Encoded bytes of the unreliable packets that wait.
@@ -148,10 +225,13 @@ impl Outbox {
     }
 
     /// Packets of one length that follow one another are noted together: those of a run nearly always have one.
-    fn push_turns(&mut self, length: usize, more: u32) {
+    fn push_turns(&mut self, Stretch { length, count: more, is_again }: Stretch) {
+        self.alike = if is_again { self.alike } else { 0 } + length * more as usize;
         let length = u32::try_from(length).expect("a packet is shorter than a datagram");
         match self.turns.back_mut() {
-            Some(Entry::Unreliable(last, count)) if *last == length => *count += more,
+            Some(Entry::Unreliable(last, count)) if *last == length && !is_again => *count += more,
+            Some(Entry::Again(last, count)) if *last == length && is_again => *count += more,
+            _ if is_again => self.turns.push_back(Entry::Again(length, more)),
             _ => self.turns.push_back(Entry::Unreliable(length, more)),
         }
         self.queued += u64::from(more);
@@ -166,9 +246,22 @@ impl Outbox {
     }
 }
 
+impl Stretch {
+    /// One packet that says all of itself.
+    pub fn one(length: usize) -> Self {
+        Self { length, count: 1, is_again: false }
+    }
+}
+
 #[cfg(test)]
 mod tests {
+    use std::iter::once;
+
+    use rand::rngs::SmallRng;
+    use rand::{Rng, SeedableRng};
+
     use super::*;
+    use crate::wire::{Body, DatagramView, PublishOut};
 
     #[test]
     fn keeps_the_order_and_seals_whole_packets_only() {
@@ -225,7 +318,7 @@ mod tests {
             wire::put_packet(&mut encoded, 0, 0, None, &vec![size; usize::from(size)]);
             lengths.push(encoded.len() - before);
         }
-        outbox.push_encoded(&encoded, lengths.iter().map(|&length| (length, 1)));
+        outbox.push_encoded(&encoded, lengths.iter().map(|&length| Stretch::one(length)));
         let (mut out, mut left) = (Vec::new(), VecDeque::from(lengths));
         for room in [5, 6, 20, 1, 21, 90, 1_000] {
             let mut end = out.len();
@@ -237,6 +330,133 @@ mod tests {
             assert_eq!((out.len(), outbox.messages()), (end, left.len()), "{room} bytes of room");
         }
         assert_eq!((out, outbox.is_empty()), (encoded, true));
+    }
+
+    /// What a publisher has on one topic: it is queued message by message, or comes in runs and is queued as it came.
+    struct Source {
+        topic: &'static str,
+        sequence: u64,
+        /// As `push_again` asks for it.
+        queued: u64,
+    }
+
+    impl Source {
+        fn whole(&mut self, payload: &[u8]) -> Vec<u8> {
+            self.sequence += 1;
+            let (topic, sequence) = (self.topic, self.sequence);
+            let message =
+                PublishOut { topic, payload, sequence, published_at_us: 1, ..PublishOut::default() };
+            let (mut field, mut packet) = (Vec::new(), Vec::new());
+            wire::put_publish_field(&mut field, &message);
+            wire::put_packet(&mut packet, 0, 0, None, &field);
+            packet
+        }
+
+        fn publish(&mut self, outbox: &mut Outbox, payload: &[u8], most: usize) {
+            if outbox.push_again(payload, self.queued, most) {
+                self.sequence += 1;
+            } else {
+                let packet = self.whole(payload);
+                outbox.push_encoded(&packet, once(Stretch::one(packet.len())));
+            }
+            self.queued = outbox.passed().0;
+        }
+
+        fn forward(&mut self, outbox: &mut Outbox, payloads: &[Vec<u8>]) {
+            let Some((first, others)) = payloads.split_first() else {
+                return;
+            };
+            let mut packets = self.whole(first);
+            let mut stretches = vec![Stretch::one(packets.len())];
+            for payload in others {
+                let before = packets.len();
+                wire::put_again(&mut packets, payload);
+                stretches.push(Stretch { is_again: true, ..Stretch::one(packets.len() - before) });
+                self.sequence += 1;
+            }
+            outbox.push_encoded(&packets, stretches.into_iter());
+        }
+    }
+
+    #[test]
+    fn whatever_leaves_when_each_datagram_says_all_that_its_messages_are() {
+        let mut shorter = 0;
+        for seed in 0..300 {
+            let mut random = SmallRng::seed_from_u64(seed);
+            let mut outbox = Outbox::default();
+            let mut sources =
+                ["a", "home/kitchen/oven"].map(|topic| Source { topic, sequence: 100, queued: 0 });
+            let (mut expected, mut came, mut bytes) = (Vec::new(), Vec::new(), 0);
+            for _ in 0..200 {
+                let source = &mut sources[usize::from(random.random_bool(0.1))];
+                let payloads: Vec<Vec<u8>> = (0..random.random_range(1..12))
+                    .map(|_| {
+                        vec![
+                            random.random();
+                            if random.random_bool(0.8) { 20 } else { random.random_range(0..90) }
+                        ]
+                    })
+                    .collect();
+                let first = source.sequence + 1;
+                match random.random_range(0..3) {
+                    0 => source.forward(&mut outbox, &payloads),
+                    1 => payloads.iter().for_each(|payload| source.publish(&mut outbox, payload, 300)),
+                    _ => payloads.iter().for_each(|payload| source.publish(&mut outbox, payload, usize::MAX)),
+                }
+                let numbered = (first..).zip(payloads);
+                expected.extend(numbered.map(|(number, payload)| (source.topic.to_owned(), number, payload)));
+                match random.random_range(0..8) {
+                    0 => outbox.push_own(b"\x7a\x00"),
+                    1 => outbox.push_reliable(1),
+                    _ => {}
+                }
+                while random.random_bool(0.6) {
+                    let room = random.random_range(0..400);
+                    match outbox.front() {
+                        None => break,
+                        Some(Turn::Reliable(count)) => {
+                            if !outbox.pass_reliable() {
+                                outbox.pop_reliable(count);
+                            }
+                        }
+                        Some(Turn::Unreliable(size)) => {
+                            let mut datagram = Vec::new();
+                            outbox.seal_unreliable(&mut datagram, room.max(size));
+                            assert!(!datagram.is_empty() && datagram.len() <= room.max(size), "seed {seed}");
+                            bytes += datagram.len();
+                            came.extend(messages(&datagram));
+                        }
+                    }
+                }
+            }
+            while let Some(turn) = outbox.front() {
+                let mut datagram = Vec::new();
+                match turn {
+                    Turn::Reliable(count) => outbox.pop_reliable(count),
+                    Turn::Unreliable(size) => outbox.seal_unreliable(&mut datagram, size),
+                }
+                came.extend(messages(&datagram));
+            }
+            assert_eq!(came, expected, "seed {seed}");
+            assert_eq!((outbox.messages(), outbox.unreliable_bytes()), (0, 0));
+            assert!(outbox.lead.is_empty());
+            shorter += usize::from(bytes < 45 * expected.len());
+        }
+        assert!(shorter > 200, "{shorter}");
+    }
+
+    fn messages(datagram: &[u8]) -> Vec<(String, u64, Vec<u8>)> {
+        let view = DatagramView::parse(datagram).expect("it is a datagram");
+        let packets = view.packets().iter();
+        packets
+            .filter_map(|packet| match packet.body {
+                Body::Publish(publish) => {
+                    Some((publish.topic.to_owned(), publish.sequence, publish.payload.to_vec()))
+                }
+                Body::Again(_) => panic!("like nothing before it"),
+                _ => None,
+            })
+            .collect()
     }
 
     #[test]

@@ -18,7 +18,7 @@ use crate::wire::{self, AckOut, HeaderOut};
 /// Ranges told in one acknowledgement: the newest.
 const MOST_ACK_RANGES: usize = 32;
 /// What a datagram's header takes at most: all but the ranges after the first, and the token.
-const HEADER_BYTES: usize = 74;
+pub(super) const HEADER_BYTES: usize = 74;
 /// What a range takes at most: two numbers.
 const RANGE_BYTES: usize = 20;
 /// No datagram of an initiator is smaller: RESET, which is never longer than what it answers (§3.6), can so answer any.

@@ -7,6 +7,7 @@
 //!   - `"publish"`: `(topic, payload, (publisher, sequence), (qos, retain, ack_queued), published_at_us, expiry_s,
 //!     (index, count, total) or None, properties, field)`; properties: `(content_type, payload_format, response_topic,
 //!     correlation_data, [(name, value)], origin)`; field: what a relay copies
+//!   - `"again"`: payload
 //!   - `"puback"`: `(reason, topic, [(first, last)], referral)`; referral: `(subtree, node, (ip, port) or None, epoch)`
 //!     or None
 //!   - `"ping"`, `"pong"`: `sent_at_us`
@@ -105,6 +106,10 @@ fn header_values<'py>(py: Python<'py>, header: &Header<'_>) -> PyResult<Bound<'p
 fn packet_values<'py>(py: Python<'py>, packet: &PacketView<'_>) -> PyResult<Bound<'py, PyAny>> {
     let (kind, content) = match packet.body {
         Body::None => ("", object(py, py.None())?),
+        Body::Publish(message) if message.is_again() => {
+            ("again", object(py, PyBytes::new(py, message.payload))?)
+        }
+        Body::Again(payload) => ("again", object(py, PyBytes::new(py, payload))?),
         Body::Publish(message) => ("publish", publish_values(py, &message)?),
         Body::PubAck(puback) => ("puback", puback_values(py, &puback)?),
         Body::Ping { sent_at_us } => ("ping", object(py, sent_at_us)?),
@@ -180,6 +185,7 @@ fn put_body(out: &mut Vec<u8>, kind: &str, content: &Bound<'_, PyAny>) -> PyResu
     match kind {
         "" => {}
         "publish" => put_publish(out, content.extract()?),
+        "again" => wire::put_again_field(out, content.extract()?),
         "puback" => put_puback(out, content.extract()?),
         "ping" => wire::put_ping_field(out, content.extract()?),
         "pong" => wire::put_pong_field(out, content.extract()?),

@@ -84,6 +84,31 @@ pub fn put_packet(
     PacketHead::new(delivery, after, retained_for, body_field.len()).put(out, body_field);
 }
 
+/// The field `packets` of a message like the one before it (§2.4).
+#[inline]
+pub fn put_again(out: &mut Vec<u8>, payload: &[u8]) {
+    out.reserve(2 * (1 + MOST_VARINT) + payload.len());
+    put_varint(out, datagram::PACKETS.into());
+    put_varint(out, again_content(payload.len()) as u64);
+    put_again_field(out, payload);
+}
+
+/// The field `again` of a packet.
+pub fn put_again_field(out: &mut Vec<u8>, payload: &[u8]) {
+    put_bytes(out, packet::AGAIN, payload);
+}
+
+/// How many bytes that is, with a payload of so many.
+pub fn again_len(payload: usize) -> usize {
+    let content = again_content(payload);
+    1 + varint_len(content as u64) + content
+}
+
+/// Bytes of that packet itself.
+pub(super) fn again_content(payload: usize) -> usize {
+    1 + varint_len(payload as u64) + payload
+}
+
 /// What stands before a packet's body in a datagram.
 pub struct PacketHead {
     bytes: [u8; MOST_HEAD],

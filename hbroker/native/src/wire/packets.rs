@@ -6,6 +6,7 @@
 use std::borrow::Cow;
 
 use super::Malformed;
+use super::emit::again_content;
 use super::reader::Reader;
 use super::shape::{Mask, Shape, Span};
 use super::view::{Body, PacketView};
@@ -49,10 +50,34 @@ impl<'a> Alike<'a> {
         self.first.read(message, &mut self.shape)
     }
 
+    /// Where it is a message like the one `before`, it becomes that.
+    #[inline]
+    pub(super) fn follow(&mut self, before: Option<&Self>) {
+        let Body::Again(payload) = self.first.body else {
+            return;
+        };
+        let PacketView { raw, delivery, after, retained_for, .. } = self.first;
+        let is_all = raw.len() == again_content(payload.len());
+        if is_all
+            && (delivery, after, retained_for) == (0, 0, None)
+            && let Some(before) = before
+            && let Some(model) = before.packet(before.count - 1).model()
+        {
+            self.first.body = Body::Publish(model.again(1, payload, raw));
+        }
+    }
+
     /// Takes those behind the first one that are like it; how many bytes they are. `bytes`: all from its field on.
     #[inline]
     pub(super) fn extend(&mut self, bytes: &'a [u8], mask: &mut Mask) -> usize {
         let field = self.bytes;
+        if self.is_again() {
+            let (length, head) = (field.len(), field.len() - self.shape.payload.range().len());
+            let others = bytes[length..].chunks_exact(length);
+            self.count += others.take_while(|other| begin_alike(field, other, head)).count();
+            self.bytes = &bytes[..self.count * length];
+            return self.bytes.len() - length;
+        }
         let PacketView { delivery, raw, body, .. } = &self.first;
         let (length, head) = (field.len(), field.len() - raw.len());
         let is_next = bytes.get(length..length + head).is_some_and(|other| *other == field[..head]);
@@ -75,6 +100,11 @@ impl<'a> Alike<'a> {
         self.count
     }
 
+    /// They are messages like the one before them (§2.4).
+    fn is_again(&self) -> bool {
+        matches!(&self.first.body, Body::Publish(publish) if publish.is_again())
+    }
+
     /// Bytes of each field.
     fn length(&self) -> usize {
         self.bytes.len() / self.count
@@ -93,9 +123,25 @@ impl<'a> Alike<'a> {
             return *first;
         };
         let raw = self.raw(place);
+        if publish.is_again() {
+            let body = Body::Publish(publish.again(place as u64, &raw[shape.payload.range()], raw));
+            return PacketView { body, raw, ..*first };
+        }
         let delivery = if first.delivery > 0 { first.delivery + place as u64 } else { 0 };
         let body = Body::Publish(publish.like(shape, first.raw, raw));
         PacketView { delivery, after: shape.after.number_in(raw), body, raw, ..*first }
+    }
+}
+
+/// Whether the first so many bytes of two pieces of one length are the same. Most often they are few.
+#[inline]
+fn begin_alike(one: &[u8], other: &[u8], bytes: usize) -> bool {
+    match (one.first_chunk(), other.first_chunk()) {
+        (Some(one), Some(other)) if (1..=size_of::<u64>()).contains(&bytes) => {
+            let differ = u64::from_le_bytes(*one) ^ u64::from_le_bytes(*other);
+            differ & (u64::MAX >> (u64::BITS as usize - 8 * bytes)) == 0
+        }
+        _ => one[..bytes] == other[..bytes],
     }
 }
 
@@ -209,10 +255,17 @@ impl<'a, 'b> Section<'a, 'b> {
         self.places().map(move |place| self.alike.shape.sequence.number_in(self.alike.raw(place)))
     }
 
-    /// Of each message the field `publish`, of which there is one, and the payload.
+    /// They are messages like the one before them (§2.4).
+    pub fn is_again(&self) -> bool {
+        self.alike.is_again()
+    }
+
+    /// Of each message the field `publish`, of which there is one, and the payload. Of one that is like the one before it, its packet is all there
+    /// is.
     pub fn messages(self) -> impl Iterator<Item = (&'a [u8], &'a [u8])> + Clone + use<'a, 'b> {
         let Alike { first, shape, .. } = self.alike;
         let field = match &first.body {
+            Body::Publish(publish) if publish.is_again() => 0..first.raw.len(),
             Body::Publish(publish) => Span::of(publish.only_field(), first.raw).range(),
             _ => 0..0,
         };

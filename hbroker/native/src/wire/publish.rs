@@ -8,6 +8,7 @@ use std::borrow::Cow;
 
 use super::Malformed;
 use super::check::check;
+use super::emit::{PublishOut, put_publish_field};
 use super::reader::{Reader, occurrences};
 use super::shape::{Shape, Span};
 use crate::Micros;
@@ -15,6 +16,9 @@ use crate::schema::{fragment, packet, publish, user_property};
 
 /// `AckMode::ACK_MODE_QUEUED`.
 pub(super) const ACK_MODE_QUEUED: i32 = 1;
+
+/// What a field `publish` has at most beside topic and payload, if it is one that others may be like.
+const FIELD_BYTES: usize = 64;
 
 /// A message, or one part of a large one.
 #[derive(Debug, Clone, Copy, Default)]
@@ -41,6 +45,8 @@ pub struct PublishView<'a> {
     fields: &'a [u8],
     /// There is more than one.
     split: bool,
+    /// It came as a message like the one before it: `fields` is that packet.
+    is_again: bool,
 }
 
 /// Which part of a large message (§7.5). Nothing here was checked: `index` may not lie below
@@ -55,8 +61,13 @@ pub struct FragmentView {
 
 impl<'a> PublishView<'a> {
     /// The field `publish`, tag and length included, to be copied into the packet that relays it
-    /// (§2.3). Borrowed, unless the sender tore it in several: then they follow one another here.
+    /// (§2.3). Borrowed, unless the sender tore it in several: then they follow one another here; or did not say all of it again (§2.4).
     pub fn field(&self) -> Cow<'a, [u8]> {
+        if self.is_again {
+            let mut whole = Vec::with_capacity(self.topic.len() + self.payload.len() + FIELD_BYTES);
+            put_publish_field(&mut whole, &self.said_whole());
+            return Cow::Owned(whole);
+        }
         if !self.split {
             return Cow::Borrowed(self.only_field());
         }
@@ -69,13 +80,36 @@ impl<'a> PublishView<'a> {
 
     /// The same of a message that [`Self::is_simple`].
     pub fn only_field(&self) -> &'a [u8] {
-        debug_assert!(!self.split);
+        debug_assert!(!self.split && !self.is_again);
         self.fields
     }
 
     /// Bytes of the fields `publish`, tags and lengths included.
     pub(super) fn fields_len(&self) -> usize {
         self.fields.len()
+    }
+
+    /// It came as a message like the one before it (§2.4).
+    pub fn is_again(&self) -> bool {
+        self.is_again
+    }
+
+    /// Others may be said to be like it (§2.4).
+    pub(super) fn is_model(&self) -> bool {
+        self.is_plain() && !self.has_properties && !self.ack_queued
+    }
+
+    /// The message that comes so many after this one, which is its model, and has this payload. `packet`: what it came as.
+    #[inline]
+    pub(super) fn again(&self, place: u64, payload: &'a [u8], packet: &'a [u8]) -> Self {
+        let sequence = self.sequence.wrapping_add(place);
+        Self { payload, sequence, fields: packet, is_again: true, ..*self }
+    }
+
+    /// A model, or one like it, as it is sent whole.
+    pub(super) fn said_whole(&self) -> PublishOut<'a> {
+        let &Self { topic, payload, publisher, sequence, published_at_us, origin, .. } = self;
+        PublishOut { topic, payload, publisher, sequence, published_at_us, origin, ..PublishOut::default() }
     }
 
     /// It is a whole message of `QoS` 0 that is not retained and never expires, in one field.

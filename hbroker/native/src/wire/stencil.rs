@@ -4,7 +4,10 @@
 
 use std::ops::Range;
 
-use super::emit::{PublishOut, count_up, put_packet, varint_len};
+use super::emit::{PublishOut, put_packet, varint_len};
+
+/// The field `origin`, of which the tag is two bytes.
+const ORIGIN_BYTES: usize = 2 + size_of::<u64>();
 
 /// A packet with one message, from which the next one is made.
 #[derive(Debug, Default)]
@@ -19,6 +22,7 @@ pub struct Stencil {
     published_at: Range<usize>,
     last: u64,
     last_at_us: u64,
+    origin: u64,
 }
 
 impl Stencil {
@@ -40,8 +44,10 @@ impl Stencil {
         (self.qos, self.last, self.last_at_us) = (message.qos, message.sequence, message.published_at_us);
         self.payload = 0..0;
         if is_plain(message) {
-            // Counted from the end, where the time stands last: each field's tag is one byte.
-            self.published_at = ending_at(self.packet.len(), varint_len(message.published_at_us));
+            // Counted from the end, where the time stands last, but for the origin: each other field's tag is one byte.
+            let origin = if message.origin == 0 { 0 } else { ORIGIN_BYTES };
+            self.origin = message.origin;
+            self.published_at = ending_at(self.packet.len() - origin, varint_len(message.published_at_us));
             let qos = if message.qos == 0 { 0 } else { 1 + varint_len(message.qos.into()) };
             self.sequence = ending_at(self.published_at.start - 1 - qos, varint_len(message.sequence));
             let publisher = if message.publisher == 0 { 0 } else { 1 + size_of::<u64>() };
@@ -49,39 +55,56 @@ impl Stencil {
         }
     }
 
+    /// Whether the next message, of the same publisher on the same topic, need only be said to be like the last one (§2.4).
+    pub fn is_again(&self, message: &PublishOut<'_>, sequence: u64) -> bool {
+        let is_next = message.published_at_us == self.last_at_us && sequence == self.last + 1;
+        is_next
+            && message.origin == self.origin
+            && (message.qos, self.qos) == (0, 0)
+            && !self.payload.is_empty()
+            && is_plain(message)
+    }
+
+    /// The next message was only said to be like the last one.
+    pub fn pass(&mut self) {
+        self.last += 1;
+    }
+
     /// Makes the packet that of the next message, of the same publisher on the same topic; false: it has to be made anew.
     pub fn repeat(&mut self, message: &PublishOut<'_>, sequence: u64) -> bool {
         let is_like = is_plain(message)
-            && message.qos == self.qos
+            && (message.qos, message.origin) == (self.qos, self.origin)
             && message.payload.len() == self.payload.len()
             && sequence == self.last + 1
+            && varint_len(sequence) == self.sequence.len()
             && varint_len(message.published_at_us) == self.published_at.len();
-        if !is_like || !count_up(&mut self.packet[self.sequence.clone()]) {
+        if !is_like {
             return false;
         }
         self.last = sequence;
+        write_varint(&mut self.packet[self.sequence.clone()], sequence);
         self.packet[self.payload.clone()].copy_from_slice(message.payload);
         if message.published_at_us != self.last_at_us {
             self.last_at_us = message.published_at_us;
-            self.write_time();
+            write_varint(&mut self.packet[self.published_at.clone()], self.last_at_us);
         }
         true
     }
-
-    fn write_time(&mut self) {
-        let mut rest = self.last_at_us;
-        let [bytes @ .., last] = &mut self.packet[self.published_at.clone()] else {
-            return;
-        };
-        for byte in bytes {
-            *byte = rest as u8 | 0x80;
-            rest >>= 7;
-        }
-        *last = rest as u8;
-    }
 }
 
-/// It has a payload and a time, and nothing that not every message has.
+/// Writes a number over one that is as long.
+fn write_varint(place: &mut [u8], mut number: u64) {
+    let [bytes @ .., last] = place else {
+        return;
+    };
+    for byte in bytes {
+        *byte = number as u8 | 0x80;
+        number >>= 7;
+    }
+    *last = number as u8;
+}
+
+/// It has a payload and a time, and nothing that not every message has, but perhaps an origin.
 fn is_plain(message: &PublishOut<'_>) -> bool {
     message.published_at_us > 0
         && !(message.payload.is_empty() || message.retain || message.ack_queued)
@@ -92,7 +115,6 @@ fn is_plain(message: &PublishOut<'_>) -> bool {
         && message.response_topic.is_empty()
         && message.correlation_data.is_empty()
         && message.user_properties.is_empty()
-        && message.origin == 0
 }
 
 fn ending_at(end: usize, length: usize) -> Range<usize> {
@@ -125,6 +147,7 @@ mod tests {
             for _ in 0..300 {
                 sequence += if random.random_bool(0.95) { 1 } else { random.random_range(0..200) };
                 published_at_us += if random.random_bool(0.5) { 0 } else { random.random_range(0..1 << 14) };
+                let origin = u64::from(seed % 4 == 1) * 7;
                 let rare = |random: &mut SmallRng| random.random_bool(0.01);
                 let payload =
                     vec![random.random(); if rare(&mut random) { 0 } else { 100 * (seed as usize % 3) }];
@@ -141,7 +164,7 @@ mod tests {
                     payload_format: rare(&mut random).then_some(0),
                     response_topic: if rare(&mut random) { "home" } else { "" },
                     correlation_data: if rare(&mut random) { b"7" } else { b"" },
-                    origin: u64::from(rare(&mut random)),
+                    origin: origin + u64::from(rare(&mut random)),
                     ..PublishOut::default()
                 };
                 if stencil.repeat(&message, sequence) {

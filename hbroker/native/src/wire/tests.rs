@@ -344,3 +344,105 @@ fn parse_time() {
         );
     }
 }
+
+/// A message of `QoS` 0 that others can be like.
+const MODEL: PublishOut<'_> =
+    PublishOut { topic: "home/kitchen/oven", payload: b"215", sequence: 126, qos: 0, origin: 9, ..MESSAGE };
+
+#[test]
+fn messages_like_the_one_before_are_what_they_would_be_said_whole() {
+    let payloads: Vec<Vec<u8>> = [3_usize, 3, 3, 200, 0, 0, 70].iter().map(|&size| vec![5; size]).collect();
+    let (mut short, mut whole) = (Vec::new(), Vec::new());
+    for second in [0, 1] {
+        let model = PublishOut { published_at_us: MODEL.published_at_us + second, ..MODEL };
+        put_packet(&mut short, 0, 0, None, &publish_field(&model));
+        put_packet(&mut whole, 0, 0, None, &publish_field(&model));
+        for (sequence, payload) in (127..).zip(&payloads) {
+            let before = short.len();
+            put_again(&mut short, payload);
+            assert_eq!(short.len() - before, again_len(payload.len()));
+            put_packet(&mut whole, 0, 0, None, &publish_field(&PublishOut { payload, sequence, ..model }));
+        }
+    }
+    let (short, whole) = (DatagramView::parse(&short).unwrap(), DatagramView::parse(&whole).unwrap());
+    assert_eq!((short.packets().len(), whole.packets().len()), (16, 16));
+    let told = |packet: PacketView<'_>| {
+        assert!(packet.is_bare());
+        let publish = publish(&packet);
+        (publish.field().into_owned(), publish.payload.to_vec(), publish.sequence, publish.is_plain())
+    };
+    for (short, whole) in short.packets().iter().zip(whole.packets().iter()) {
+        assert_eq!(told(short), told(whole));
+    }
+    let lengths: Vec<_> =
+        short.packets().sections().map(|section| (section.len(), section.is_again())).collect();
+    let once = [(1, false), (3, true), (1, true), (2, true), (1, true)];
+    assert_eq!(lengths, [once, once].concat());
+    assert!(short.packets().encoded().is_some());
+}
+
+#[test]
+fn what_is_like_no_message_is_none() {
+    let kinds = |first: &[u8], between: &[u8], again: (u64, u64, Option<u64>, &[u8])| {
+        let mut datagram = first.to_vec();
+        datagram.extend_from_slice(between);
+        let (delivery, after, retained_for, body) = again;
+        put_packet(&mut datagram, delivery, after, retained_for, body);
+        put_again(&mut datagram, b"1");
+        let view = DatagramView::parse(&datagram).unwrap();
+        let kind = |packet: PacketView<'_>| match packet.body {
+            Body::Publish(publish) if publish.is_again() => 'm',
+            Body::Publish(_) => 'p',
+            Body::Again(_) => 'a',
+            _ => '-',
+        };
+        view.packets().iter().map(kind).collect::<String>()
+    };
+    let packet = |message: &PublishOut<'_>, delivery: u64, retained_for: Option<u64>| {
+        let mut packet = Vec::new();
+        put_packet(&mut packet, delivery, 0, retained_for, &publish_field(message));
+        packet
+    };
+    let model = packet(&MODEL, 0, None);
+    let again: &[u8] = b"\x22\x01x";
+    let alone = (0, 0, None, again);
+    assert_eq!(kinds(&model, b"", alone), "pmm");
+    assert_eq!(kinds(&model, b"\x1a\x01\x00", alone), "pmm", "padding is no packet");
+    assert_eq!(kinds(b"", b"", alone), "aa");
+    // Before it comes something else, or a message of which more is to be known.
+    assert_eq!(kinds(&model, b"\x12\x00", alone), "p-aa");
+    assert_eq!(kinds(&packet(&MODEL, 5, None), b"", alone), "paa");
+    assert_eq!(kinds(&packet(&MODEL, 0, Some(0)), b"", alone), "paa");
+    for other in [
+        PublishOut { qos: 1, ..MODEL },
+        PublishOut { retain: true, ..MODEL },
+        PublishOut { expiry_s: Some(60), ..MODEL },
+        PublishOut { ack_queued: true, ..MODEL },
+        PublishOut { content_type: "text", ..MODEL },
+        PublishOut { fragment: Some(FragmentView { index: 0, count: 2, total: 9 }), ..MODEL },
+    ] {
+        assert_eq!(kinds(&packet(&other, 0, None), b"", alone), "paa", "{other:?}");
+    }
+    let mut torn = publish_field(&MODEL);
+    torn.extend_from_slice(&publish_field(&MODEL));
+    let mut datagram = Vec::new();
+    put_packet(&mut datagram, 0, 0, None, &torn);
+    assert_eq!(kinds(&datagram, b"", alone), "paa");
+    // It says more than its payload, or says that in another way. What follows it is like nothing, either.
+    for other in [(5, 0, None, again), (0, 5, None, again), (0, 0, Some(0), again)] {
+        assert_eq!(kinds(&model, b"", other), "paa");
+    }
+    assert_eq!(kinds(&model, b"", (0, 0, None, b"\x22\x00\x22\x01x")), "paa", "twice");
+    assert_eq!(kinds(&model, b"", (0, 0, None, b"\x22\x81\x00x")), "paa", "a length of two bytes");
+    assert_eq!(kinds(&model, b"", (0, 0, None, b"\x22\x01x\x42\x00")), "ppa", "a PUBLISH after all, torn");
+}
+
+#[test]
+fn a_number_that_has_no_next_one_does_no_harm() {
+    let mut datagram = Vec::new();
+    put_packet(&mut datagram, 0, 0, None, &publish_field(&PublishOut { sequence: u64::MAX, ..MODEL }));
+    (0..3).for_each(|_| put_again(&mut datagram, b"x"));
+    let view = DatagramView::parse(&datagram).unwrap();
+    let sequences: Vec<_> = view.packets().iter().map(|packet| publish(&packet).sequence).collect();
+    assert_eq!(sequences, [u64::MAX, 0, 1, 2]);
+}

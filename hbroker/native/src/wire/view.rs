@@ -1,12 +1,15 @@
 //! A datagram, and its packets, as views of the bytes received (§2.2, §2.3).
 
+use std::borrow::Cow;
+
 use super::Malformed;
 use super::acks::{AckView, PubAckView};
 use super::check::check;
+use super::emit::put_packet;
 use super::packets::{Alike, Packets};
 use super::publish::PublishView;
 use super::reader::{MAX_DEPTH, Reader};
-use super::shape::{Mask, Shape};
+use super::shape::{Mask, Shape, Span};
 use crate::schema::{self, Checks, challenge, credit, datagram, header, packet, ping, pong, reset};
 
 /// A datagram that is valid as a whole.
@@ -69,6 +72,8 @@ pub enum Body<'a> {
     /// No body, or one that this version does not know.
     None,
     Publish(PublishView<'a>),
+    /// One more message like that of the packet before, with this payload; but there is none that it could be like (§2.4).
+    Again(&'a [u8]),
     PubAck(PubAckView<'a>),
     Ping {
         sent_at_us: u64,
@@ -152,8 +157,9 @@ impl<'a> DatagramView<'a> {
                     let field = &bytes[start..bytes.len() - reader.left()];
                     // Read in its place: a view is too large to be moved for each packet.
                     self.packets.push(Alike::unread(message.rest(), field));
-                    if let Some(alike) = self.packets.last_mut() {
+                    if let Some((alike, others)) = self.packets.split_last_mut() {
                         alike.read(message)?;
+                        alike.follow(others.last());
                         reader.pass(alike.extend(&bytes[start..], mask));
                         self.count += alike.len();
                     }
@@ -207,6 +213,14 @@ impl<'a> Header<'a> {
 }
 
 impl<'a> PacketView<'a> {
+    /// The message that the next packet may be like (§2.4).
+    pub(super) fn model(&self) -> Option<&PublishView<'a>> {
+        match &self.body {
+            Body::Publish(publish) if self.is_bare() && publish.is_model() => Some(publish),
+            _ => None,
+        }
+    }
+
     /// It is unreliable, and holds one message and nothing else.
     pub fn is_bare(&self) -> bool {
         let is_all = matches!(&self.body, Body::Publish(publish) if publish.fields_len() == self.raw.len());
@@ -239,6 +253,11 @@ impl<'a> PacketView<'a> {
                 packet::DELIVERY => self.delivery = message.varint_at(raw, &mut shape.delivery)?,
                 packet::AFTER => self.after = message.varint_at(raw, &mut shape.after)?,
                 packet::RETAINED_FOR => self.retained_for = Some(message.varint()?),
+                packet::AGAIN => {
+                    let payload = message.bytes()?;
+                    shape.payload = Span::of(payload, raw);
+                    self.body = Body::Again(payload);
+                }
                 packet::PUBLISH => {
                     if !matches!(self.body, Body::Publish(_)) {
                         self.body = Body::Publish(PublishView::default());
@@ -294,6 +313,34 @@ impl<'a> Body<'a> {
         };
         Ok(())
     }
+}
+
+/// The field `publish` of a message that comes so many after the one of which this is that field, and is like it (§2.4) but for its payload.
+pub fn field_like(model: &[u8], place: u64, payload: &[u8]) -> Vec<u8> {
+    let model = PacketView::from_raw(model).ok();
+    let field =
+        model.as_ref().and_then(PacketView::model).map(|model| model.again(place, payload, &[]).field());
+    field.map_or_else(Vec::new, Cow::into_owned)
+}
+
+/// Says a message whole that is like another (§2.4). `model`: the field `packets` of one that was said whole; `place`: how many messages after
+/// that one; `again`: its own field. False: they are not that.
+pub fn put_whole(out: &mut Vec<u8>, model: &[u8], place: u64, again: &[u8]) -> bool {
+    let packet = |field| {
+        let mut reader = Reader::new(field, MAX_DEPTH);
+        let is_packet = reader.tag() == Ok(Some(datagram::PACKETS));
+        is_packet.then(|| PacketView::from_raw(reader.bytes().ok()?).ok()).flatten()
+    };
+    let (Some(model), Some(PacketView { body: Body::Again(payload), raw, .. })) =
+        (packet(model), packet(again))
+    else {
+        return false;
+    };
+    let Some(publish) = model.model() else {
+        return false;
+    };
+    put_packet(out, 0, 0, None, &publish.again(place, payload, raw).field());
+    true
 }
 
 fn merge_sent_at(mut message: Reader<'_>, field: u32, mut sent_at_us: u64) -> Result<u64, Malformed> {

@@ -53,6 +53,13 @@ impl Apart {
         usize::from(self.network.session(self.subscriber, self.node).worker())
     }
 
+    /// The publisher's worker gets a datagram from it.
+    pub fn receive(&mut self, datagram: &[u8]) {
+        let (at, now) = (self.at(), self.network.now);
+        let source = self.network.hosts[self.publisher].address;
+        self.network.hosts[self.node].engines[at].handle_datagram(now, source, datagram);
+    }
+
     pub fn publish(&mut self, count: usize, out: &PublishOut<'_>) -> Vec<u64> {
         let sent = (0..count).map(|_| self.network.publish(self.publisher, out)).collect();
         self.network.run(100 * MILLISECOND);

@@ -70,33 +70,6 @@ fn each_copy_arrives_once_in_order_and_is_counted() {
 }
 
 #[test]
-fn what_another_worker_gets_of_a_run_comes_in_small_pieces_with_all_of_it() {
-    for (size, expected) in [(10, vec![200]), (100, vec![146, 54]), (9_000, vec![1; 6]), (30_000, vec![1, 1])]
-    {
-        let mut datagram = Vec::new();
-        let count = if size < 1_000 { 200 } else { 60_000 / size };
-        for sequence in 0..count {
-            let payload = vec![7; size];
-            let out = PublishOut { sequence: 1_000 + sequence as u64, ..message("t", &payload, 0) };
-            let mut field = Vec::new();
-            wire::put_publish_field(&mut field, &out);
-            wire::put_packet(&mut datagram, 0, 0, None, &field);
-        }
-        let view = DatagramView::parse(&datagram).expect("it is a datagram");
-        let run = Run::at(view.packets()).expect("they are on one topic");
-        let pieces: Vec<_> = run.pieces().collect();
-        assert_eq!(pieces.iter().map(|(_, count, _)| *count).collect::<Vec<_>>(), expected, "{size}");
-        let mut place = 0;
-        for (first, count, bytes) in &pieces {
-            assert_eq!(*first, place);
-            assert!(*bytes <= 16 * 1024 || *count == 1);
-            place += count;
-        }
-        assert_eq!(pieces.iter().map(|(_, _, bytes)| bytes).sum::<usize>(), run.bytes.len());
-    }
-}
-
-#[test]
 fn messages_with_something_between_them_are_no_run_and_are_looked_at_once() {
     let mut datagram = Vec::new();
     for sequence in 0..100 {
