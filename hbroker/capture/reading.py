@@ -43,6 +43,8 @@ _TELLING: Final[dict[str, tuple[str, ...]]] = {
 
 _ALIKE: Final = ("topic", "payload", "publisher", "sequence", "published_at_us", "origin")
 """Fields of a PUBLISH that another one may be like."""
+_MOST_SAID: Final = 256
+"""Bytes that it may have beside its payload."""
 
 
 def read(data: bytes) -> pb.Datagram | None:
@@ -81,8 +83,10 @@ def _say_whole(datagram: pb.Datagram) -> None:
 
 def _is_model(packet: pb.Packet) -> bool:
     """Whether the next message may be said to be like it."""
+    if not packet.HasField("publish") or packet.ByteSize() - len(packet.publish.payload) > _MOST_SAID:
+        return False
     fields = {name: getattr(packet.publish, name) for name in _ALIKE}
-    return packet.HasField("publish") and packet == pb.Packet(publish=pb.Publish(**fields))
+    return packet == pb.Packet(publish=pb.Publish(**fields))
 
 
 def kind(packet: pb.Packet) -> str:

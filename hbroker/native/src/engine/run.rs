@@ -245,7 +245,8 @@ impl Entry {
             }
             return (run.len() as u64, notes.payload);
         }
-        let taken = run.views().filter(|publish| self.link.queue_unreliable(&publish.field(), None).is_ok());
+        let taken =
+            run.views().take_while(|publish| self.link.queue_unreliable(&publish.field(), None).is_ok());
         taken.fold((0, 0), |(copies, bytes), publish| (copies + 1, bytes + publish.payload.len() as u64))
     }
 }

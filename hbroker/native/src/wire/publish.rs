@@ -17,8 +17,8 @@ use crate::schema::{fragment, packet, publish, user_property};
 /// `AckMode::ACK_MODE_QUEUED`.
 pub(super) const ACK_MODE_QUEUED: i32 = 1;
 
-/// What a field `publish` has at most beside topic and payload, if it is one that others may be like.
-const FIELD_BYTES: usize = 64;
+/// What a message says at most beside its payload that others may be like: a few bytes of theirs come to as much when they are said whole.
+pub(super) const MOST_SAID: usize = 256;
 
 /// A message, or one part of a large one.
 #[derive(Debug, Clone, Copy, Default)]
@@ -64,7 +64,7 @@ impl<'a> PublishView<'a> {
     /// (§2.3). Borrowed, unless the sender tore it in several: then they follow one another here; or did not say all of it again (§2.4).
     pub fn field(&self) -> Cow<'a, [u8]> {
         if self.is_again {
-            let mut whole = Vec::with_capacity(self.topic.len() + self.payload.len() + FIELD_BYTES);
+            let mut whole = Vec::with_capacity(self.payload.len() + MOST_SAID);
             put_publish_field(&mut whole, &self.said_whole());
             return Cow::Owned(whole);
         }
@@ -96,7 +96,8 @@ impl<'a> PublishView<'a> {
 
     /// Others may be said to be like it (§2.4).
     pub(super) fn is_model(&self) -> bool {
-        self.is_plain() && !self.has_properties && !self.ack_queued
+        let is_short = self.fields.len() - self.payload.len() <= MOST_SAID;
+        is_short && self.is_plain() && !self.has_properties && !self.ack_queued
     }
 
     /// The message that comes so many after this one, which is its model, and has this payload. `packet`: what it came as.

@@ -5,6 +5,7 @@
 use std::ops::Range;
 
 use super::emit::{PublishOut, put_packet, varint_len};
+use super::publish::MOST_SAID;
 
 /// The field `origin`, of which the tag is two bytes.
 const ORIGIN_BYTES: usize = 2 + size_of::<u64>();
@@ -57,7 +58,8 @@ impl Stencil {
 
     /// Whether the next message, of the same publisher on the same topic, need only be said to be like the last one (§2.4).
     pub fn is_again(&self, message: &PublishOut<'_>, sequence: u64) -> bool {
-        let is_next = message.published_at_us == self.last_at_us && sequence == self.last + 1;
+        let is_short = self.packet.len() - self.field - self.payload.len() <= MOST_SAID;
+        let is_next = is_short && message.published_at_us == self.last_at_us && sequence == self.last + 1;
         is_next
             && message.origin == self.origin
             && (message.qos, self.qos) == (0, 0)

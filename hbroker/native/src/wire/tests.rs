@@ -423,6 +423,13 @@ fn what_is_like_no_message_is_none() {
     ] {
         assert_eq!(kinds(&packet(&other, 0, None), b"", alone), "paa", "{other:?}");
     }
+    // It says much: beside its payload 38 bytes, and the topic.
+    for (length, expected) in [(256 - 38, "pmm"), (256 - 37, "paa")] {
+        let topic = "t".repeat(length);
+        let long = PublishOut { topic: &topic, ..MODEL };
+        assert_eq!(publish_field(&long).len() - MODEL.payload.len(), length + 38);
+        assert_eq!(kinds(&packet(&long, 0, None), b"", alone), expected);
+    }
     let mut torn = publish_field(&MODEL);
     torn.extend_from_slice(&publish_field(&MODEL));
     let mut datagram = Vec::new();
