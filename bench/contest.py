@@ -60,7 +60,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
             sys.exit(f"{', '.join(sorted(unknown))}: none of {', '.join(names)}")
         series, left_out = _series(field, asked, load_cpus)
         policy = policy_of(asked, broker_cpus)
-        code = run_series(series, replace(policy, apart=ruler.measure) if ruler else policy)
+        code = run_series(
+            series, replace(policy, apart=ruler.measure, most_apart=asked.apart) if ruler else policy
+        )
     standings = Standings(series, left_out, command_line("bench.contest", arguments))
     print(json.dumps(standings.as_json(), indent=2) if asked.json else standings.as_text())
     if asked.write:
@@ -137,6 +139,14 @@ def _parser() -> argparse.ArgumentParser:
         type=lambda text: text.split(";"),
         metavar="NAMES",
         help="who takes part, as the table calls them, with semicolons between (default: all)",
+    )
+    parser.add_argument(
+        "--apart",
+        type=float,
+        default=2.0,
+        metavar="TIMES",
+        help="in a round that counts the two CPUs may be so many times as far apart as in that where they "
+        "were nearest (default 2; inf: as far as they will)",
     )
     parser.add_argument(
         "--write", action="store_true", help="put it into docs/benchmarks.md and docs/figures"

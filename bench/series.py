@@ -27,8 +27,6 @@ __all__ = ["Contestant", "Measure", "Policy", "Series", "Spread", "run_all"]
 B = TypeVar("B", bound=Broker)
 
 _GLANCE_S: Final = 0.25
-_FURTHER: Final = 2.0
-"""CPUs that are so many times as far apart as at other times are other CPUs."""
 _MOST_FAILURES: Final = 2
 """After so many a series is given up."""
 
@@ -63,7 +61,8 @@ class Policy:
     """How to measure. `rounds`: quiet ones wanted of each series. `most_others`: the share of a CPU that
     others may use in a quiet round. `patience_s`: how long to wait, in all, for the machine to become quiet.
     `most_s`: after so long no round begins. `apart`: how far apart the CPUs are now, in nanoseconds; None:
-    nobody knows."""
+    nobody knows. `most_apart`: so many times as far as in the round where they were nearest they may be in a
+    quiet one."""
 
     rounds: int
     timing: Timing
@@ -72,6 +71,7 @@ class Policy:
     patience_s: float
     most_s: float
     apart: Callable[[], float | None] = lambda: None
+    most_apart: float = 2.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,7 +129,7 @@ def run_all(series: Sequence[Series], policy: Policy) -> Iterator[tuple[Series, 
             if round is not None and round.apart_ns is not None:
                 nearest = min(nearest, round.apart_ns)
             for each in series:
-                each.sort(policy.most_others, _FURTHER * nearest)
+                each.sort(policy.most_others, policy.most_apart * nearest)
             yield one, round
 
 

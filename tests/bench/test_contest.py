@@ -229,7 +229,7 @@ def test_a_narrow_path_is_seen_by_one_thread_alone() -> None:
 
 @pytest.mark.skipif(not has_two_cpus, reason="a CPU for the broker and one for the load")
 def test_what_it_measures_is_whole() -> None:
-    flags = ["--only", "hbroker", "--loads", "pairs-1,fanin", "--json"]
+    flags = ["--only", "hbroker", "--loads", "pairs-1,fanin", "--json", "--apart", "inf"]
     found = measured(start("bench.contest", *flags))
     assert found["left_out"] == []
     assert {(one["broker"], one["load"]) for one in found["series"]} == {
