@@ -71,8 +71,15 @@ fn bodies(random: &mut SmallRng) -> Vec<Vec<u8>> {
     wire::put_ping_field(&mut ping, random.random());
     wire::put_reset_field(&mut reset, random.random_range(0..4), &[1; 21]);
     wire::put_challenge_field(&mut challenge, &[1; 21], 120);
-    // SUBSCRIBE, JOIN and LEAVE without content.
-    let control = [vec![0x72, 0], vec![0x8a, 0x01, 0], vec![0x9a, 0x01, 0]];
+    // SUBSCRIBE, JOIN and LEAVE without content, and messages that say they are like the one before.
+    let control = [
+        vec![0x72, 0],
+        vec![0x8a, 0x01, 0],
+        vec![0x9a, 0x01, 0],
+        vec![0x22, 1, 7],
+        vec![0x22, 0],
+        vec![0x22, 2, 7, 7],
+    ];
     [publish, puback, ping, reset, challenge].into_iter().chain(control).collect()
 }
 
