@@ -422,6 +422,9 @@ class Endpoint(_Core):
     @property
     def address(self) -> _Address: ...
     @property
+    def unix_offset_us(self) -> int:
+        """Microseconds since the Unix epoch less those of `hbroker.runtime.turns.clock`, as both were at the start (§5.6)."""
+    @property
     def fault(self) -> str | None:
         """Why a worker ended by itself, if one has: its socket died. Shut the endpoint down."""
     def fileno(self) -> int:

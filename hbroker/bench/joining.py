@@ -79,7 +79,7 @@ class _Joiner:
             self._endpoint,
             SystemRandom(),
             incarnation=incarnation,
-            unix_offset_us=time.time_ns() // 1_000 - clock(),
+            unix_offset_us=self._endpoint.unix_offset_us,
         )
         self._driver = Driver(self._endpoint, self._node, on_turn=self._after_turn)
         self._serves = asyncio.Event()

@@ -11,7 +11,6 @@ import hmac
 import re
 import secrets
 import signal
-import time
 from collections.abc import Callable
 from dataclasses import fields
 from pathlib import Path
@@ -104,7 +103,7 @@ class _Process:
             self._endpoint,
             Random(secrets.randbits(64)),
             incarnation=incarnation,
-            unix_offset_us=time.time_ns() // 1000 - clock(),
+            unix_offset_us=self._endpoint.unix_offset_us,
             restored=restored,
             remember=(lambda cut, ended: None) if file is None else file.note,
             claims=None if claims is None else claims.recall(),

@@ -8,6 +8,7 @@ loop and of a thread, differ only in how they wait between turns.
 from __future__ import annotations
 
 import logging
+import sys
 import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final, ParamSpec, Protocol, TypeVar
@@ -26,6 +27,8 @@ EVENTS: Final = 64
 """Events taken in one turn. One that comes then waits for them, however few others its sender has (§3.3)."""
 HOLD_S: Final = 0.01
 """How often events are taken while the descriptor is not watched, in seconds."""
+_CLOCK: Final = time.CLOCK_BOOTTIME if sys.platform == "linux" else time.CLOCK_MONOTONIC
+"""That of the native core (`endpoint/clock.rs`): leases end by one clock in both languages."""
 _SHORTEST: Final = 1_000
 """The shortest pause, in microseconds: a deadline that stays in the past must not spin."""
 
@@ -57,8 +60,8 @@ class Pollable(Protocol):
 
 
 def clock() -> int:
-    """The endpoint's clock: monotonic, in microseconds."""
-    return time.monotonic_ns() // 1000
+    """The endpoint's clock (µs): monotonic, and it goes on while the machine is suspended (§5.6)."""
+    return time.clock_gettime_ns(_CLOCK) // 1000
 
 
 class Turns:

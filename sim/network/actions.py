@@ -35,7 +35,9 @@ __all__ = [
     "SetWill",
     "Stop",
     "Subscribe",
+    "Suspend",
     "Unsubscribe",
+    "Wake",
     "describe",
 ]
 
@@ -114,6 +116,22 @@ class Stop:
 @dataclass(frozen=True, slots=True)
 class Continue:
     """A stopped process goes on."""
+
+    at: int
+    host: str
+
+
+@dataclass(frozen=True, slots=True)
+class Suspend:
+    """A machine is suspended: its process runs no more, and its network interface receives nothing."""
+
+    at: int
+    host: str
+
+
+@dataclass(frozen=True, slots=True)
+class Wake:
+    """A suspended machine wakes."""
 
     at: int
     host: str
@@ -221,7 +239,7 @@ class Publish:
 
 NodeAction: TypeAlias = Join | Leave | Dismiss | Move
 PathAction: TypeAlias = Part | Heal
-ProcessAction: TypeAlias = Stop | Continue | Crash | Restart
+ProcessAction: TypeAlias = Stop | Continue | Suspend | Wake | Crash | Restart
 ClientAction: TypeAlias = Roam | Depart | SetWill | Subscribe | Unsubscribe | Publish
 Action: TypeAlias = NodeAction | PathAction | ProcessAction | ClientAction
 

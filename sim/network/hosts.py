@@ -71,6 +71,10 @@ class Host:
         self.publisher = random.getrandbits(64)
         self.scheduled: int | None = None
         self.is_stopped = False
+        self.suspended_at: int | None = None
+        """When its machine was suspended, in the world's time; None: the machine runs."""
+        self.suspended_us = 0
+        """For how long its machine was suspended in all."""
         self.has_decided = True
         """Whether the control had anything to do since the world last looked."""
         self._control_due: int | None = None
@@ -91,7 +95,8 @@ class Host:
         self.engine.handle_timeout(self.clock())
 
     def clock(self) -> int:
-        """What this host's monotonic clock shows. Clocks run at about the same rate, and no more (§5.6)."""
+        """What this host's monotonic clock shows (§5.6). Clocks run at about the same rate, and no more. They
+        go on while the machine is suspended."""
         return self.world.now + self.world.age * self.drift_ppm // MILLION
 
     def lasting(self, span: int) -> int:
@@ -102,9 +107,18 @@ class Host:
         """As by SIGSTOP: nothing runs, and what arrives waits in the socket, as long as there is room."""
         self.is_stopped = True
 
+    def suspend(self) -> None:
+        """Its machine is suspended: nothing runs, and what is sent to it is lost."""
+        self.stop()
+        self.suspended_at = self.world.now
+
     def go_on(self) -> None:
-        """As by SIGCONT. The engine's thread is the first to run: it reads its socket before Python wakes."""
+        """As by SIGCONT, or as its machine wakes. The engine's thread is the first to run: it reads its
+        socket before Python wakes."""
         self.is_stopped = False
+        if self.suspended_at is not None:
+            self.suspended_us += self.world.now - self.suspended_at
+            self.suspended_at = None
         while self._socket:
             self.engine.handle_datagram(self.clock(), *self._socket.popleft())
         self.handle_timeout()
@@ -114,7 +128,7 @@ class Host:
         """Takes a datagram in, or leaves it in the socket."""
         if not self.is_stopped:
             self.engine.handle_datagram(self.clock(), source, data)
-        elif len(self._socket) < SOCKET_BUFFER:
+        elif self.suspended_at is None and len(self._socket) < SOCKET_BUFFER:
             self._socket.append((source, data))
 
     def handle_timeout(self) -> None:
@@ -147,7 +161,7 @@ class Host:
         deadline, control_due = self.engine.poll_timeout(), self._control_due
         if deadline is None or (control_due is not None and control_due < deadline):
             deadline = control_due
-        if deadline is None or not self.drift_ppm:
+        if deadline is None or not (self.drift_ppm or self.suspended_us):
             return deadline
         return self.world.now + self.lasting(deadline - self.clock())
 

@@ -46,7 +46,9 @@ class Stage:
                 self._fleet.apart.append(action.hosts)
             case actions.Heal():
                 self._fleet.apart.remove(action.hosts)
-            case actions.Stop() | actions.Continue() | actions.Crash() | actions.Restart():
+            case actions.Stop() | actions.Continue() | actions.Suspend() | actions.Wake():
+                self._take_for_process(action)
+            case actions.Crash() | actions.Restart():
                 self._take_for_process(action)
             case _:
                 client = self._fleet.client(action.client)
@@ -125,7 +127,11 @@ class Stage:
         match action:
             case actions.Stop() if is_alive:
                 host.stop()
-            case actions.Continue() if is_alive and host.is_stopped:
+            case actions.Suspend() if is_alive and not host.is_stopped:
+                host.suspend()
+            case actions.Continue() if is_alive and host.is_stopped and host.suspended_at is None:
+                host.go_on()
+            case actions.Wake() if is_alive and host.suspended_at is not None:
                 host.go_on()
             case actions.Crash() if is_alive:
                 self._crash(action.host)

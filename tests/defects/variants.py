@@ -31,6 +31,7 @@ from hbroker.protocol.jurisdiction import Grant, Jurisdiction
 from hbroker.protocol.records import Record
 from hbroker.protocol.site import Event, Site
 from hbroker.protocol.subscribers import Subscription
+from hbroker.sim.network.hosts import Host
 from hbroker.sim.network.invariants import Invariant
 
 __all__ = ["CONTROL", "CORE", "VARIANTS", "Variant"]
@@ -67,6 +68,10 @@ def _end_unknown_to_core(hold: Callable[..., None]) -> Callable[..., None]:
         self._core.grant(grant.subtree, grant.epoch, grant.serving, None)
 
     return broken
+
+
+def _stands_still(clock: Callable[[Host], int]) -> Callable[[Host], int]:
+    return lambda self: clock(self) - self.suspended_us
 
 
 def _at_once(schedule: Callable[..., None]) -> Callable[..., None]:
@@ -215,6 +220,13 @@ CONTROL: Final = (
         Jurisdiction,
         "hold",
         _end_unknown_to_core,
+    ),
+    Variant(
+        "a node's clock stands still while its machine is suspended",
+        Invariant.ONE_OWNER,
+        Host,
+        "clock",
+        _stands_still,
     ),
     Variant(
         "a parent takes back without waiting for clocks that differ",

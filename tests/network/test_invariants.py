@@ -49,7 +49,7 @@ def test_the_seeds_are_of_every_kind() -> None:
     kinds = {type(action).__name__ for plan in plans for action in plan.actions}
     assert kinds == {
         "Join", "Leave", "Part", "Heal", "Stop", "Continue", "Crash", "Restart", "Roam", "Subscribe",
-        "Unsubscribe", "Publish", "Dismiss", "Move", "Depart", "SetWill",
+        "Unsubscribe", "Publish", "Dismiss", "Move", "Depart", "SetWill", "Suspend", "Wake",
     }  # fmt: skip
     assert {plan.paths.loss for plan in plans} == {0.0, 0.01, 0.1, 0.3}
     assert {plan.bandwidth_bps for plan in plans} == {None, 2_000_000, 20_000_000}

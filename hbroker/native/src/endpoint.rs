@@ -1,5 +1,6 @@
 //! Machines with threads and real sockets around them: one worker for each, all at one address.
 
+pub mod clock;
 pub mod egress;
 pub mod fleet;
 pub mod moderation;

@@ -7,7 +7,7 @@ from random import Random
 from ..actions import Action, Join
 from ..plan import SECOND, Plan
 from .expiry import draw_expiries
-from .faults import draw_faults, draw_paths
+from .faults import draw_faults, draw_paths, draw_suspensions
 from .groups import draw_groups
 from .hierarchy import draw_nodes
 from .moves import draw_moves
@@ -36,6 +36,7 @@ def draw(seed: int) -> Plan:
     actions += draw_faults(random, nodes, clients, length)
     actions += draw_subscriptions(random, clients, topics, length, handovers(actions))
     actions += draw_messages(random, clients, topics, length)
+    actions += draw_suspensions(Random(f"{seed} suspensions"), nodes, length)
     actions += draw_moves(Random(f"{seed} moves"), nodes, topics, length)
     expiries, absences = draw_sessions(Random(f"{seed} sessions"), clients, length)
     actions += absences

@@ -7,11 +7,11 @@ from random import Random
 
 from hbroker.config import LeasePolicy
 
-from ..actions import Action, Continue, Crash, Heal, Leave, Part, Restart, Roam, Stop
+from ..actions import Action, Continue, Crash, Heal, Leave, Part, Restart, Roam, Stop, Suspend, Wake
 from ..paths import ETHERNET, LARGEST, Faults
 from ..plan import ROOT, SECOND, NodePlan
 
-__all__ = ["draw_faults", "draw_paths"]
+__all__ = ["draw_faults", "draw_paths", "draw_suspensions"]
 
 
 def draw_paths(random: Random) -> Faults:
@@ -53,3 +53,11 @@ def draw_faults(
             yield Leave(at, host)
         elif kind == 4:
             yield Roam(at, random.choice(clients))
+
+
+def draw_suspensions(random: Random, nodes: list[NodePlan], length: int) -> Iterator[Action]:
+    """A node's machine is suspended, mostly for longer than a lease lasts."""
+    for _ in range(random.choice((0, 0, 0, 1, 2))):
+        at, host = random.randrange(length), random.choice(nodes).name
+        yield Suspend(at, host)
+        yield Wake(at + random.choice((2, 18, 21, 25, 60)) * SECOND + random.randrange(SECOND), host)

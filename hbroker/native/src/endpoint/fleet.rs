@@ -2,35 +2,12 @@
 
 use std::io;
 use std::sync::atomic::AtomicBool;
-use std::time::{Duration, Instant, SystemTime};
+use std::time::Instant;
 
 use parking_lot::{Condvar, Mutex};
 
-use crate::Micros;
+use crate::endpoint::clock::Clock;
 use crate::endpoint::waker::OutputSignal;
-
-/// A monotonic clock, the same for all workers of an endpoint: microseconds since the Unix epoch by the system's clock as it
-/// was at the start, so that nodes agree on the age of tokens (§4.2) and epochs rise across restarts (§5.1).
-#[derive(Clone, Copy, Debug)]
-pub struct Clock {
-    origin: Instant,
-    started: Micros,
-}
-
-impl Clock {
-    pub fn start() -> Self {
-        let since_epoch = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
-        Self { origin: Instant::now(), started: since_epoch.map_or(0, micros) }
-    }
-
-    pub fn now(&self) -> Micros {
-        self.started + micros(self.origin.elapsed())
-    }
-}
-
-fn micros(duration: Duration) -> Micros {
-    Micros::try_from(duration.as_micros()).unwrap_or(Micros::MAX)
-}
 
 /// What the workers of an endpoint have in common.
 pub struct Fleet {

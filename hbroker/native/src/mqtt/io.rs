@@ -35,7 +35,7 @@ use std::time::Duration;
 use parking_lot::Mutex;
 
 use crate::Micros;
-use crate::endpoint::fleet::Clock;
+use crate::endpoint::clock::Clock;
 use crate::mqtt::io::desk::Desk;
 use crate::mqtt::io::listener::{Listener, Settings};
 use crate::mqtt::io::protocol::Protocol;

@@ -36,6 +36,11 @@ impl Endpoint {
         address_out(endpoint(&self_).address())
     }
 
+    #[getter]
+    fn unix_offset_us(self_: PyRef<'_, Self>) -> u64 {
+        endpoint(&self_).fleet().clock.unix_offset()
+    }
+
     fn fileno(self_: PyRef<'_, Self>) -> i32 {
         endpoint(&self_).fileno()
     }

@@ -26,8 +26,9 @@ pub struct Timer {
 impl Timer {
     pub fn new() -> io::Result<Self> {
         let flags = libc::TFD_CLOEXEC | libc::TFD_NONBLOCK;
+        // The clock of `endpoint::clock`: a deadline that comes while the machine is suspended is over when it wakes.
         // SAFETY: takes no pointers; the descriptor is new and nobody else's.
-        let timer = unsafe { File::from_raw_fd(check(libc::timerfd_create(libc::CLOCK_MONOTONIC, flags))?) };
+        let timer = unsafe { File::from_raw_fd(check(libc::timerfd_create(libc::CLOCK_BOOTTIME, flags))?) };
         Ok(Self { timer, set_for: Micros::MAX })
     }
 

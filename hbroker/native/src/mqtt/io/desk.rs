@@ -15,7 +15,7 @@ use super::counters::Counters;
 use super::mailbox::Mailbox;
 use super::protocol::Protocol;
 use super::worker::{Order, Worker};
-use crate::endpoint::fleet::Clock;
+use crate::endpoint::clock::Clock;
 
 pub const WAKER: Token = Token(usize::MAX);
 /// Events that one poll tells of.

@@ -21,7 +21,7 @@ use super::mailbox::Mailbox;
 use super::protocol::{Protocol, Turn};
 use super::transport::Transport;
 use crate::Micros;
-use crate::endpoint::fleet::Clock;
+use crate::endpoint::clock::Clock;
 
 /// Tokens from here on are of listening sockets; those below are slots of connections.
 const FIRST_DOOR: usize = 1 << 40;

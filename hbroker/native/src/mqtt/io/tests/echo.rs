@@ -9,7 +9,7 @@ use bytes::Bytes;
 use parking_lot::{Condvar, Mutex};
 
 use crate::Micros;
-use crate::endpoint::fleet::Clock;
+use crate::endpoint::clock::Clock;
 use crate::mqtt::io::Server;
 use crate::mqtt::io::admission::Admission;
 use crate::mqtt::io::connection::Ending;

@@ -1,0 +1,56 @@
+//! The clock of an endpoint, by which leases end (§5.6).
+
+use std::time::SystemTime;
+
+use rustix::time::{ClockId, clock_gettime};
+
+use crate::Micros;
+
+/// The clock that goes on while the machine is suspended. One that stands still meanwhile would let a node serve, once it wakes, what its
+/// parent has taken back since.
+#[cfg(target_os = "linux")]
+const CLOCK: ClockId = ClockId::Boottime;
+/// Elsewhere it is this one that goes on.
+#[cfg(not(target_os = "linux"))]
+const CLOCK: ClockId = ClockId::Monotonic;
+
+/// A monotonic clock, the same for all workers of an endpoint: microseconds since the Unix epoch by the system's clock as it
+/// was at the start, so that nodes agree on the age of tokens (§4.2) and epochs rise across restarts (§5.1).
+#[derive(Clone, Copy, Debug)]
+pub struct Clock {
+    unix_offset: Micros,
+}
+
+impl Clock {
+    pub fn start() -> Self {
+        let since_epoch = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+        let unix = Micros::try_from(since_epoch.as_micros()).unwrap_or(Micros::MAX);
+        Self { unix_offset: unix.saturating_sub(since_boot()) }
+    }
+
+    pub fn now(&self) -> Micros {
+        self.unix_offset + since_boot()
+    }
+
+    /// What `now` is ahead of the machine's own count, by which Python tells the time: so both have the same end of a lease.
+    pub fn unix_offset(&self) -> Micros {
+        self.unix_offset
+    }
+}
+
+fn since_boot() -> Micros {
+    let time = clock_gettime(CLOCK);
+    time.tv_sec as Micros * 1_000_000 + time.tv_nsec as Micros / 1_000
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn its_time_is_the_machines_and_an_offset() {
+        let clock = Clock::start();
+        let (before, now, after) = (since_boot(), clock.now(), since_boot());
+        assert!((before..=after).contains(&(now - clock.unix_offset())));
+    }
+}
