@@ -699,8 +699,18 @@ class WillRecord(_message.Message):
     due_us: int
     def __init__(self, session: _Optional[int] = ..., publish: _Optional[bytes] = ..., delay_s: _Optional[int] = ..., due_us: _Optional[int] = ...) -> None: ...
 
+class GatheringRecord(_message.Message):
+    __slots__ = ("subtree", "remaining_us", "epoch")
+    SUBTREE_FIELD_NUMBER: _ClassVar[int]
+    REMAINING_US_FIELD_NUMBER: _ClassVar[int]
+    EPOCH_FIELD_NUMBER: _ClassVar[int]
+    subtree: str
+    remaining_us: int
+    epoch: int
+    def __init__(self, subtree: _Optional[str] = ..., remaining_us: _Optional[int] = ..., epoch: _Optional[int] = ...) -> None: ...
+
 class Transfer(_message.Message):
-    __slots__ = ("subtree", "epoch", "phase", "last", "subscriptions", "retained", "sessions", "queued", "seen", "cuts", "wills")
+    __slots__ = ("subtree", "epoch", "phase", "last", "subscriptions", "retained", "sessions", "queued", "seen", "cuts", "wills", "gathering")
     SUBTREE_FIELD_NUMBER: _ClassVar[int]
     EPOCH_FIELD_NUMBER: _ClassVar[int]
     PHASE_FIELD_NUMBER: _ClassVar[int]
@@ -712,6 +722,7 @@ class Transfer(_message.Message):
     SEEN_FIELD_NUMBER: _ClassVar[int]
     CUTS_FIELD_NUMBER: _ClassVar[int]
     WILLS_FIELD_NUMBER: _ClassVar[int]
+    GATHERING_FIELD_NUMBER: _ClassVar[int]
     subtree: str
     epoch: int
     phase: TransferPhase
@@ -723,4 +734,5 @@ class Transfer(_message.Message):
     seen: _containers.RepeatedCompositeFieldContainer[SeenRecord]
     cuts: _containers.RepeatedCompositeFieldContainer[CutRecord]
     wills: _containers.RepeatedCompositeFieldContainer[WillRecord]
-    def __init__(self, subtree: _Optional[str] = ..., epoch: _Optional[int] = ..., phase: _Optional[_Union[TransferPhase, str]] = ..., last: _Optional[bool] = ..., subscriptions: _Optional[_Iterable[_Union[SubscriptionRecord, _Mapping[str, object]]]] = ..., retained: _Optional[_Iterable[bytes]] = ..., sessions: _Optional[_Iterable[_Union[SessionRecord, _Mapping[str, object]]]] = ..., queued: _Optional[_Iterable[_Union[QueuedRecord, _Mapping[str, object]]]] = ..., seen: _Optional[_Iterable[_Union[SeenRecord, _Mapping[str, object]]]] = ..., cuts: _Optional[_Iterable[_Union[CutRecord, _Mapping[str, object]]]] = ..., wills: _Optional[_Iterable[_Union[WillRecord, _Mapping[str, object]]]] = ...) -> None: ...
+    gathering: _containers.RepeatedCompositeFieldContainer[GatheringRecord]
+    def __init__(self, subtree: _Optional[str] = ..., epoch: _Optional[int] = ..., phase: _Optional[_Union[TransferPhase, str]] = ..., last: _Optional[bool] = ..., subscriptions: _Optional[_Iterable[_Union[SubscriptionRecord, _Mapping[str, object]]]] = ..., retained: _Optional[_Iterable[bytes]] = ..., sessions: _Optional[_Iterable[_Union[SessionRecord, _Mapping[str, object]]]] = ..., queued: _Optional[_Iterable[_Union[QueuedRecord, _Mapping[str, object]]]] = ..., seen: _Optional[_Iterable[_Union[SeenRecord, _Mapping[str, object]]]] = ..., cuts: _Optional[_Iterable[_Union[CutRecord, _Mapping[str, object]]]] = ..., wills: _Optional[_Iterable[_Union[WillRecord, _Mapping[str, object]]]] = ..., gathering: _Optional[_Iterable[_Union[GatheringRecord, _Mapping[str, object]]]] = ...) -> None: ...

@@ -58,7 +58,7 @@ class Custody:
         self._subscribing = subscribing
         self._gathering = gathering
         self._ledger = ledger
-        self._estate = Estate(own, core, jurisdiction, subscribing, self.inherit, keepers)
+        self._estate = Estate(own, core, jurisdiction, subscribing, gathering, self.inherit, keepers)
         self.children: dict[str, Child] = {}
         # Of thousands of children few are on the move, and every request of every child asks for those.
         self._uncut: dict[str, Child] = {}
@@ -369,17 +369,20 @@ class Custody:
         """
         self._abandon(child)
         child.machine.handle(DelegationEvent.EXPIRED)
-        was_cut = self.is_cut(child)
+        delegation = child.delegation
+        around = self._jurisdiction.around(delegation.subtree)
+        is_ours = self.is_cut(child) and not isinstance(around, Delegation)
         self.inherit(now, child.below)
+        if is_ours:  # Before the cut ends: from then on messages are taken here.
+            self._gathering.handle_take_back(now, delegation.subtree, delegation.epoch)
         self._forget(child)
         if child.exported:
             queued = [r.SerializeToString() for r in child.exported if isinstance(r, pb.QueuedRecord)]
             seen = [r.SerializeToString() for r in child.exported if isinstance(r, pb.SeenRecord)]
             self._core.import_records(queued, seen)
-        if was_cut and not isinstance(self._jurisdiction.lookup(child.delegation.subtree), Delegation):
-            self._subscribing.interrupt(child.delegation.subtree)
-            self._gathering.handle_take_back(now, child.delegation.subtree, child.delegation.epoch)
-            self._ledger.note(TookBack(child.delegation.subtree, child.delegation.node))
+        if is_ours:
+            self._subscribing.interrupt(delegation.subtree)
+            self._ledger.note(TookBack(delegation.subtree, delegation.node))
 
     def _forget(self, child: Child) -> None:
         subtree = child.delegation.subtree

@@ -14,6 +14,7 @@ from dataclasses import replace
 from hbroker._proto import packet_pb2 as pb
 from hbroker.config import LeasePolicy
 from hbroker.protocol.core import NodeCore
+from hbroker.protocol.gathering import Gathering
 from hbroker.protocol.jurisdiction import Delegation, Grant, Jurisdiction
 from hbroker.protocol.packets import Address
 from hbroker.protocol.records import Inheritance, Keeper, Record, cut_record
@@ -36,6 +37,7 @@ class Estate:
         core: NodeCore,
         jurisdiction: Jurisdiction,
         subscribing: Subscribing,
+        gathering: Gathering,
         inherit: Callable[[int, Sequence[Delegation]], None],
         keepers: Sequence[Keeper] = (),
     ) -> None:
@@ -43,6 +45,7 @@ class Estate:
         self._core = core
         self._jurisdiction = jurisdiction
         self._subscribing = subscribing
+        self._gathering = gathering
         self._inherit = inherit
         self._keepers = keepers
 
@@ -68,6 +71,8 @@ class Estate:
         for keeper in self._keepers:
             for record in keeper.records(subtree):
                 found[type(record).__name__, record.session] = record
+        for part in self._gathering.records(subtree):
+            found["gathering", part.subtree] = part
         return found
 
     def held_below(self, subtree: str) -> list[str]:
@@ -96,6 +101,7 @@ class Estate:
     def take_over(self, now: int, subtree: str, inheritance: Inheritance) -> None:
         """Just before this node serves the subtree."""
         self._inherit(now, inheritance.delegations(subtree))
+        self._gathering.take_over(now, subtree, inheritance.gathering.values())
         for keeper in self._keepers:
             keeper.take_over(now, inheritance)
         self._subscribing.take_over(subtree, list(inheritance.subscriptions.values()))
@@ -135,4 +141,6 @@ def ended(key: tuple[str, str | int]) -> Record | None:
             return pb.CutRecord(cut=pb.Cut(subtree=name))
         case "WillRecord", int():
             return pb.WillRecord(session=name)
+        case "gathering", str():
+            return pb.GatheringRecord(subtree=name)
     return None

@@ -108,7 +108,7 @@ class Jurisdiction:
         if self._grants.pop(subtree, None) is not None:
             self._gathering.pop(subtree, None)
             self._core.revoke(subtree)
-            self._tell_gathering(subtree)
+            self._tell_gathering(subtree, but=subtree)
             self._measure()
             if successor is not None and self.lookup(subtree) is None:
                 self._successors.add(subtree)
@@ -119,7 +119,7 @@ class Jurisdiction:
         if self._grants.pop(subtree, None) is not None:
             self._measure()
             self._tell(subtree)
-            self._tell_gathering(subtree)
+            self._tell_gathering(subtree, but=subtree)
 
     def delegate(self, delegation: Delegation) -> None:
         """Cuts a subtree out, or replaces the cut of the same subtree."""
@@ -130,8 +130,7 @@ class Jurisdiction:
         self._successors.discard(delegation.subtree)
         self._core.cut(delegation.as_cut())
         self._deepest = max(self._deepest, depth(delegation.subtree))
-        for part in [part for part in self._gathering if is_within(part, delegation.subtree)]:
-            self.gathered(part)
+        self._tell_gathering(delegation.subtree, but=None)
         self._cuts_changed(delegation.subtree)
 
     def take_back(self, subtree: str) -> None:
@@ -144,9 +143,12 @@ class Jurisdiction:
             del below[subtree]
             if not below:
                 del self._cuts_below[prefix]
+        self._measure()
+        for part in [part for part in self._gathering if is_within(part, subtree)]:
+            self._gathering[part] = max(self._gathering[part], delegation.epoch + 1)
+            self._tell(part)  # Before the cut ends: from then on messages are taken here.
         self._core.uncut(subtree)
         self._remember(delegation, True)
-        self._measure()
         self._cuts_changed(subtree)
 
     def amend(self, delegation: Delegation) -> None:
@@ -158,7 +160,7 @@ class Jurisdiction:
 
         `epoch`: what the part is held under, at least; the one under which it had been delegated was lower.
         """
-        self._gathering[subtree] = epoch
+        self._gathering[subtree] = max(epoch, self._gathering.get(subtree, 0))
         if self._is_held(subtree):
             self._tell(subtree)
 
@@ -166,6 +168,10 @@ class Jurisdiction:
         """They are back, or will not come."""
         if self._gathering.pop(subtree, None) is not None and self._is_held(subtree):
             self._tell(subtree)
+
+    def gathering_epoch(self, part: str) -> int:
+        """The lowest epoch under which a part that is gathering is held; 0: any will do."""
+        return self._gathering.get(part, 0)
 
     @property
     def grants(self) -> list[Grant]:
@@ -188,6 +194,11 @@ class Jurisdiction:
             found = self._delegations.get(prefix) or self._grants.get(prefix) or found
         return found
 
+    def around(self, subtree: str) -> Grant | Delegation | None:
+        """Who decides about the level above a subtree, and about the subtree itself where nothing begins
+        there."""
+        return self.lookup(subtree.rpartition("/")[0])
+
     def enclosing(self, subtree: str) -> Grant | None:
         """The longest grant that a delegation of `subtree` is, or would be, cut out of."""
         grants = [g for g in self._grants.values() if g.subtree != subtree and is_within(subtree, g.subtree)]
@@ -195,7 +206,7 @@ class Jurisdiction:
 
     def is_inner(self, subtree: str) -> bool:
         """Whether a grant lies directly in another that is served: nothing is cut out between the two."""
-        around = self.lookup(subtree.rpartition("/")[0])
+        around = self.around(subtree)
         return isinstance(around, Grant) and around.serving
 
     def holds_from(self, link: int, topic: str) -> bool:
@@ -325,7 +336,7 @@ class Jurisdiction:
             until = None if source.until is None else source.until - LEASE_DRIFT + self._unix_offset_us
             self._core.grant(
                 subtree,
-                max(source.epoch, self._gathering.get(subtree, 0)),
+                max(source.epoch, self.gathering_epoch(subtree)),
                 source.serving,
                 until,
                 reserved=is_within(subtree, "$SYS"),
@@ -334,11 +345,11 @@ class Jurisdiction:
         else:
             self._core.revoke(subtree)
         if grant is not None:
-            self._tell_gathering(subtree)
+            self._tell_gathering(subtree, but=subtree)
 
-    def _tell_gathering(self, subtree: str) -> None:
+    def _tell_gathering(self, subtree: str, *, but: str | None) -> None:
         """What holds of a grant holds of the parts of it that are gathering."""
-        for part in [part for part in self._gathering if part != subtree and is_within(part, subtree)]:
+        for part in [part for part in self._gathering if part != but and is_within(part, subtree)]:
             self._tell(part)
 
     def _can_be_told(self, scope: str) -> bool:

@@ -85,7 +85,7 @@ class Node:
             OwnAccount(settings.name, "status", core, self.status, 0),
             OwnAccount(settings.name, "sessions", core, self._sessions_account, 1),
         )
-        self._gathering = Gathering(jurisdiction, recalled, note)
+        self._gathering = Gathering(jurisdiction, recalled, note, self._clock)
         self._subscribing = Subscribing(
             settings, address, core, jurisdiction, self._ledger, self._subscription_changed, self._clock
         )

@@ -1,8 +1,8 @@
 """What moves with a subtree, as the packets that carry it and as the new owner collects it (§5.4).
 
 A record names one thing that there is: a subscription, a session, a retained message, a message that waits,
-which messages were seen, a cut, a will. A later record of the same thing replaces the one before; one
-without its substance (an address, a payload) takes it back.
+which messages were seen, a cut, a will, a part that is gathering. A later record of the same thing replaces
+the one before; one without its substance (an address, a payload) takes it back.
 """
 
 from __future__ import annotations
@@ -36,6 +36,7 @@ Record: TypeAlias = (
     | pb.SeenRecord
     | pb.CutRecord
     | pb.WillRecord
+    | pb.GatheringRecord
 )
 """One thing that moves; bytes: a retained message, as a serialised `Publish`."""
 
@@ -50,6 +51,7 @@ _FIELD_OF: Final[dict[type, str]] = {
     pb.SeenRecord: "seen",
     pb.CutRecord: "cuts",
     pb.WillRecord: "wills",
+    pb.GatheringRecord: "gathering",
 }
 
 
@@ -81,6 +83,8 @@ class Inheritance:
     """By session."""
     cuts: dict[str, pb.CutRecord] = field(default_factory=dict)
     """By subtree."""
+    gathering: dict[str, pb.GatheringRecord] = field(default_factory=dict)
+    """By subtree."""
     queued: list[bytes] = field(default_factory=list)
     seen: list[bytes] = field(default_factory=list)
 
@@ -93,6 +97,8 @@ class Inheritance:
             _replace(self.wills, will.session, will, bool(will.publish))
         for cut in transfer.cuts:
             _replace(self.cuts, cut.cut.subtree, cut, cut.cut.HasField("address"))
+        for part in transfer.gathering:
+            _replace(self.gathering, part.subtree, part, bool(part.remaining_us))
         if len(self.queued) < MOST_RECORDS:
             self.queued.extend(record.SerializeToString() for record in transfer.queued)
             self.seen.extend(record.SerializeToString() for record in transfer.seen)

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import pytest
 
+from hbroker._proto import packet_pb2 as pb
 from hbroker.protocol import timers
-from hbroker.protocol.notices import LeaseLost
+from hbroker.protocol.notices import LeaseLost, TookBack
 from hbroker.protocol.outcome import Published, Subscribed
 from hbroker.sim.network import ClientHost, Faults, NodeHost
 from tests.network.networks import Tree
@@ -134,3 +135,54 @@ def test_qos_0_waits_for_nobody() -> None:
     stream.publisher.publish(stream.topic, b"-1", qos=0)
     stream.world.run(timers.SECOND)
     assert stream.numbers() == [0, -1]
+
+
+class Claimed:
+    """An owner dies for good. `bedroom` claims its subtree as soon as the parent has taken it back."""
+
+    def __init__(self, seed: int) -> None:
+        self.stream = Stream(seed, "kitchen")
+        self.world, self.tree = self.stream.world, self.stream.tree
+        self.claimant = self.tree.join("home/bedroom")
+        self.stream.publish_for(timers.SECOND)
+        self.stream.victim.kill()
+        took_back = TookBack("home/kitchen", "kitchen")
+        while took_back not in self.tree.root.notices:
+            self.stream.publish_for(timers.SECOND // 10)
+
+    def claim(self) -> None:
+        self.tree.order(self.claimant, pb.ORDER_KIND_CLAIM, "home/kitchen")
+
+    def require_that_nothing_is_lost(self) -> None:
+        self.stream.publish_for(2 * timers.SECOND)
+        self.stream.await_all()
+        assert self.stream.numbers() == list(range(self.stream.published))
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_who_claims_a_subtree_that_was_taken_back_goes_on_gathering(seed: int) -> None:
+    claimed = Claimed(seed)
+    claimed.claim()
+    claimed.require_that_nothing_is_lost()
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_a_parent_that_is_handed_a_gathering_subtree_back_goes_on_gathering(seed: int) -> None:
+    claimed = Claimed(seed)
+    claimed.claim()
+    claimed.tree.order(claimed.claimant, pb.ORDER_KIND_HAND_BACK, "home/kitchen")
+    claimed.require_that_nothing_is_lost()
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_who_claims_what_holds_a_gathering_subtree_goes_on_gathering(seed: int) -> None:
+    claimed = Claimed(seed)
+    claimed.tree.order(claimed.claimant, pb.ORDER_KIND_CLAIM, "home")
+    claimed.require_that_nothing_is_lost()
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_who_claims_a_part_of_a_gathering_subtree_goes_on_gathering(seed: int) -> None:
+    claimed = Claimed(seed)
+    claimed.tree.order(claimed.claimant, pb.ORDER_KIND_CLAIM, TOPIC)
+    claimed.require_that_nothing_is_lost()

@@ -542,6 +542,15 @@ pub mod will_record {
     pub const CHECKS: Checks = &[];
 }
 
+pub mod gathering_record {
+    use super::{Check, Checks};
+
+    pub const SUBTREE: u32 = 0x0a;
+    pub const REMAINING_US: u32 = 0x10;
+    pub const EPOCH: u32 = 0x18;
+    pub const CHECKS: Checks = &[(SUBTREE, Check::Utf8)];
+}
+
 pub mod transfer {
     use super::{Check, Checks};
 
@@ -556,6 +565,7 @@ pub mod transfer {
     pub const SEEN: u32 = 0x4a;
     pub const CUTS: u32 = 0x52;
     pub const WILLS: u32 = 0x5a;
+    pub const GATHERING: u32 = 0x82;
     pub const CHECKS: Checks = &[
         (SUBTREE, Check::Utf8),
         (SUBSCRIPTIONS, Check::Message(super::subscription_record::CHECKS)),
@@ -564,5 +574,6 @@ pub mod transfer {
         (SEEN, Check::Message(super::seen_record::CHECKS)),
         (CUTS, Check::Message(super::cut_record::CHECKS)),
         (WILLS, Check::Message(super::will_record::CHECKS)),
+        (GATHERING, Check::Message(super::gathering_record::CHECKS)),
     ];
 }
