@@ -9,6 +9,11 @@ use crate::link_id::MemberId;
 /// How long a member that was closed may still say what it had to say.
 pub const LINGER: Micros = 1_000_000;
 
+/// What a member takes from each of its owners without having acknowledged it (§7.7): a little more than its client may leave
+/// unanswered. The rest waits at the owner, which counts it; here it would be neither delivered nor the owner's any more.
+const RECEIVE_MESSAGES: u32 = 1_024;
+const RECEIVE_BYTES: u64 = 2 << 20;
+
 /// What tells a member from the others of its hive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Identity {
@@ -44,7 +49,17 @@ impl Identity {
         let Self { session, persistent, incarnation, keep_alive } = self;
         // Random for each run as well, and nobody can tell one from the other.
         let publisher = Keyed::new(first.seed).hash_bytes(&incarnation.to_le_bytes());
-        Config { session, persistent, named: true, incarnation, keep_alive, publisher, ..first.clone() }
+        Config {
+            session,
+            persistent,
+            named: true,
+            incarnation,
+            keep_alive,
+            publisher,
+            receive_messages: first.receive_messages.min(RECEIVE_MESSAGES),
+            receive_bytes: first.receive_bytes.min(RECEIVE_BYTES),
+            ..first.clone()
+        }
     }
 }
 

@@ -9,6 +9,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use parking_lot::Mutex;
 
+/// The member that holds the subscriptions of all sessions that have none of their own.
+pub const SHARED_MEMBER: u64 = 0;
+
 /// A message's publisher and sequence number.
 pub type MessageId = (u64, u64);
 
@@ -48,8 +51,14 @@ impl Claim {
         Self { answer: Arc::new(answer) }
     }
 
+    #[cfg(test)]
     pub fn ticket(&self) -> Ticket {
         self.answer.ticket
+    }
+
+    /// Whether other clients' messages wait for its answer, too: it came to the member that they share.
+    pub fn is_shared(&self) -> bool {
+        self.answer.ticket.member == SHARED_MEMBER
     }
 
     /// Leaves the message unanswered, whatever becomes of the other shares: it is to come again.

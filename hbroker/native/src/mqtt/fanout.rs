@@ -29,8 +29,6 @@ use crate::mqtt::slate::Weight;
 pub use self::traffic::{Batches, Incoming, Options, Parcel, What};
 use self::traffic::{merge, terms};
 
-/// The member that holds the subscriptions of all sessions that have none of their own.
-const SHARED_MEMBER: u64 = 0;
 /// What a listener on hold keeps at `QoS` 0; the rest is bounded by the network's credit.
 const MOST_HELD: usize = 1_000;
 /// How many listeners of sessions that have left are remembered.
@@ -205,7 +203,7 @@ impl Fanout {
         let held: Vec<Delivery> = gone.flat_map(|(_, held)| held).collect();
         let claims =
             session.claims(is_over).chain(held.iter().filter_map(|delivery| delivery.claim.as_ref()));
-        claims.filter(|claim| claim.ticket().member != SHARED_MEMBER).for_each(Claim::forsake);
+        claims.filter(|claim| !claim.is_shared()).for_each(Claim::forsake);
         Some(session)
     }
 

@@ -110,14 +110,14 @@ impl Session {
     /// A message for a client that is away. False: its queue overflowed, and by its policy the session is to end.
     #[must_use]
     pub fn deliver(&mut self, now: Micros, delivery: Delivery, counters: &mut Counters) -> bool {
-        let Some(parcel) = self.admit(delivery, counters) else {
+        let Some(parcel) = self.admit(now, delivery, counters) else {
             return true;
         };
         if parcel.terms.qos == 0 {
             counters.drop(Drop::Away);
             return true;
         }
-        self.outgoing.deliver(now, parcel, &self.settings, counters)
+        self.outgoing.deliver(parcel, &self.settings, counters)
     }
 
     /// The network's answer to a PUBLISH of a connection that is gone.
@@ -132,9 +132,7 @@ impl Session {
 
     /// Releases the claims of a client that owes an answer for too long.
     pub fn handle_timeout(&mut self, now: Micros, counters: &mut Counters) {
-        if self.poll_timeout() <= now {
-            self.outgoing.stall(counters);
-        }
+        self.outgoing.handle_timeout(now, &self.settings, counters);
     }
 
     /// Its shares in answers to messages that are to come again. `is_over`: to others, for it ends.
@@ -167,7 +165,7 @@ impl Session {
         delivery: Delivery,
         encoder: &mut Encoder,
     ) -> bool {
-        let Some(parcel) = self.admit(delivery, turn.counters) else {
+        let Some(parcel) = self.admit(turn.now, delivery, turn.counters) else {
             return true;
         };
         let (qos, id) = (parcel.terms.qos, parcel.message.id);
@@ -175,7 +173,7 @@ impl Session {
             self.outgoing.send(turn, channel, parcel, Some(encoder));
             return true;
         }
-        let is_kept = self.outgoing.deliver(turn.now, parcel, &self.settings, turn.counters);
+        let is_kept = self.outgoing.deliver(parcel, &self.settings, turn.counters);
         self.outgoing.flush(turn, channel, &self.settings);
         is_kept
     }
@@ -210,7 +208,7 @@ impl Session {
         packet_id: u16,
         reason: Reason,
     ) -> Result<(), Reason> {
-        self.outgoing.acknowledged(turn, channel, ack, packet_id, reason, &self.settings)?;
+        self.outgoing.acknowledged(turn, channel, ack, packet_id, reason)?;
         self.outgoing.flush(turn, channel, &self.settings);
         Ok(())
     }
@@ -230,7 +228,7 @@ impl Session {
     }
 
     /// The message at the QoS that it goes at; None: the client may not read it. At QoS 0 nobody waits for an answer.
-    fn admit(&mut self, delivery: Delivery, counters: &mut Counters) -> Option<Parcel> {
+    fn admit(&mut self, now: Micros, delivery: Delivery, counters: &mut Counters) -> Option<Parcel> {
         let Delivery { message, mut terms, claim } = delivery;
         if !self.access.may_read(&message.topic) {
             counters.drop(Drop::Denied);
@@ -238,6 +236,6 @@ impl Session {
         }
         terms.qos = terms.qos.min(message.qos);
         let claim = claim.filter(|_| terms.qos > 0);
-        Some(Parcel { message, terms, claim })
+        Some(Parcel { message, terms, claim, since: now })
     }
 }

@@ -14,7 +14,7 @@ use std::sync::Arc;
 use crate::Micros;
 use crate::engine::bunch::Bunch;
 use crate::load::Load;
-use crate::mqtt::claim::{Claim, Releases, Ticket};
+use crate::mqtt::claim::{Claim, Releases, SHARED_MEMBER, Ticket};
 use crate::mqtt::codec::frame::{kind, put_binary, put_varint, split};
 use crate::mqtt::codec::publish::Publish;
 use crate::mqtt::connection::Connection;
@@ -128,7 +128,12 @@ impl Bench {
 
     /// Delivers a message at this QoS; with a claim from QoS 1 on.
     pub fn deliver(&mut self, message: Message, qos: u8) {
-        let ticket = Ticket { member: 0, message: message.id };
+        self.deliver_from(SHARED_MEMBER, message, qos);
+    }
+
+    /// As `deliver`, a message that came through this member.
+    pub fn deliver_from(&mut self, member: u64, message: Message, qos: u8) {
+        let ticket = Ticket { member, message: message.id };
         let claim = (qos > 0).then(|| Claim::new(ticket, &self.releases));
         let terms = Terms { qos, ..Terms::default() };
         self.deliver_all(Delivery { message: Arc::new(message), terms, claim });

@@ -5,8 +5,10 @@
 //! only (MQTT 5 §4.3.3, method A), and one that was never released would be lost to it with the gateway. On a new connection PUBREL goes first for all that it is owed for, then what was sent before, marked as sent again, then what waits: each in
 //! its order (MQTT 5 §4.4, MQTT 5 §4.6).
 //!
-//! A client that answers nothing for a while is *stalled*: its claims are released, so that it holds up nobody else's acknowledgement, and its
-//! messages stay. So is one whose queue overflowed. It counts again once it has answered and half of its queue is free.
+//! A client that leaves a message unanswered for too long, counted from when the message came here, is *stalled*: its claims to what came
+//! through the member that many sessions share are released, so that it holds up nobody else's acknowledgement, and its messages stay,
+//! within its queue's bounds. It counts again once nothing waits for it. What came through a member of its own holds up nobody else: it is
+//! never answered in the client's stead, and its owner decides what a client that is too slow may miss (§7.3).
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -24,7 +26,7 @@ use crate::mqtt::series::Series;
 use crate::mqtt::session::channel::{Channel, NEVER};
 use crate::mqtt::session::inherited::{Inherited, Known, NO_MESSAGE};
 use crate::mqtt::session::packet_ids::{IN_BLOCK, PacketIds};
-use crate::mqtt::session::queue::{Parcel, Pushed, Queue};
+use crate::mqtt::session::queue::{Parcel, Queue};
 use crate::mqtt::settings::SessionSettings;
 
 /// Messages that are sent without an acknowledgement, whatever the settings say. With what is inherited they have packet ids in one block.
@@ -42,6 +44,8 @@ struct Owed {
     /// `NO_MESSAGE`: the network does not bring it again.
     message: MessageId,
     claim: Option<Claim>,
+    /// When the message came.
+    since: Micros,
     /// Its PUBLISH went over this connection, and took of its quota.
     is_fresh: bool,
 }
@@ -71,8 +75,8 @@ pub struct Outgoing {
     owed: VecDeque<Owed>,
     inherited: Inherited,
     ids: PacketIds,
-    /// When the client last answered, or began to owe an answer.
-    progress: Micros,
+    /// No message that others wait for came before; exact once that is too long ago. `None`: there is none.
+    oldest: Option<Micros>,
     is_stalled: bool,
 }
 
@@ -85,6 +89,7 @@ impl Outgoing {
             packet_id,
             message,
             claim: None,
+            since: 0,
             is_fresh: false,
         });
         Self { inherited, owed: owed.collect(), ids: PacketIds::of(block), ..Self::default() }
@@ -94,15 +99,11 @@ impl Outgoing {
     #[must_use]
     pub fn deliver(
         &mut self,
-        now: Micros,
         mut parcel: Parcel,
         settings: &SessionSettings,
         counters: &mut Counters,
     ) -> bool {
-        self.begin(now);
-        if self.is_stalled {
-            parcel.claim = None;
-        }
+        self.take_on(&mut parcel);
         let known = if parcel.terms.qos > 0 { self.inherited.take(parcel.message.id) } else { None };
         match known {
             Some(Known::Sent(packet_id)) => {
@@ -115,14 +116,7 @@ impl Outgoing {
             }
             None => {}
         }
-        match self.queue.push(parcel, settings, counters) {
-            Pushed::Kept => true,
-            Pushed::Overflowed => {
-                self.stall(counters);
-                true
-            }
-            Pushed::Fatal => false,
-        }
+        self.queue.push(parcel, settings, counters)
     }
 
     /// Whether a message can be sent at once, past the queue.
@@ -170,10 +164,7 @@ impl Outgoing {
             }
             return;
         }
-        self.begin(turn.now);
-        if self.is_stalled {
-            parcel.claim = None;
-        }
+        self.take_on(&mut parcel);
         let used = self.sent.iter().map(|flight| flight.packet_id);
         let used = used
             .chain(self.owed.iter().map(|owed| owed.packet_id))
@@ -220,7 +211,6 @@ impl Outgoing {
     /// A new connection: PUBREL for what it is owed, then all that was sent before, then what waits (MQTT 5 §4.4).
     pub fn resume(&mut self, turn: &mut Turn<'_>, channel: &mut Channel, settings: &SessionSettings) {
         self.fresh = 0;
-        self.progress = turn.now;
         for owed in &mut self.owed {
             owed.is_fresh = false;
             channel.put_ack(turn, kind::PUBREL, owed.packet_id, Reason::SUCCESS);
@@ -247,7 +237,6 @@ impl Outgoing {
         ack: u8,
         packet_id: u16,
         reason: Reason,
-        settings: &SessionSettings,
     ) -> Result<(), Reason> {
         let flight = self.find(packet_id);
         match (ack, flight.map(|index| (index, self.sent[index].parcel.terms.qos))) {
@@ -257,8 +246,8 @@ impl Outgoing {
             (kind::PUBREC, Some((index, 2))) => {
                 let is_fresh = index < self.fresh;
                 if let Some(Flight { parcel, .. }) = self.remove(index) {
-                    let (message, claim) = (parcel.message.id, parcel.claim);
-                    self.owed.push_back(Owed { packet_id, message, claim, is_fresh });
+                    let Parcel { message, claim, since, .. } = parcel;
+                    self.owed.push_back(Owed { packet_id, message: message.id, claim, since, is_fresh });
                 }
                 channel.put_ack(turn, kind::PUBREL, packet_id, Reason::SUCCESS);
             }
@@ -281,27 +270,43 @@ impl Outgoing {
             }
             _ => return Ok(()),
         }
-        self.answered(turn.now, settings);
+        self.answered();
         Ok(())
     }
 
     /// When the client is to be taken for stalled.
     pub fn stalls_at(&self, settings: &SessionSettings) -> Micros {
-        if self.is_stalled || self.owes_nothing() {
-            return NEVER;
-        }
-        self.progress.saturating_add(settings.stall)
+        self.oldest.map_or(NEVER, |oldest| oldest.saturating_add(settings.stall))
     }
 
-    /// Releases the claims of a client that owes answers.
-    pub fn stall(&mut self, counters: &mut Counters) {
-        if !self.is_stalled {
-            self.is_stalled = true;
-            counters.stalled += 1;
+    /// Releases the claims of a client that others wait for, if it owes an answer for too long.
+    pub fn handle_timeout(&mut self, now: Micros, settings: &SessionSettings, counters: &mut Counters) {
+        if self.stalls_at(settings) <= now {
+            self.oldest = self.find_oldest();
         }
-        self.queue.release_claims();
-        self.sent.iter_mut().for_each(|flight| flight.parcel.claim = None);
-        self.owed.iter_mut().for_each(|owed| owed.claim = None);
+        if self.stalls_at(settings) <= now {
+            counters.stalled += 1;
+            self.stall();
+        }
+    }
+
+    fn stall(&mut self) {
+        (self.is_stalled, self.oldest) = (true, None);
+        let sent = self.sent.iter_mut().map(|flight| &mut flight.parcel.claim);
+        let owed = self.owed.iter_mut().map(|owed| &mut owed.claim);
+        let waiting = self.queue.iter_mut().map(|parcel| &mut parcel.claim);
+        for claim in sent.chain(owed).chain(waiting) {
+            claim.take_if(|claim| claim.is_shared());
+        }
+    }
+
+    /// When the oldest message came that others wait for.
+    fn find_oldest(&self) -> Option<Micros> {
+        let holds = |claim: &Option<Claim>| claim.as_ref().is_some_and(Claim::is_shared);
+        let sent = self.sent.iter().map(|flight| &flight.parcel).find(|parcel| holds(&parcel.claim));
+        let waiting = || self.queue.iter().find(|parcel| holds(&parcel.claim));
+        let owed = self.owed.iter().find(|owed| holds(&owed.claim)).map(|owed| owed.since);
+        sent.or_else(waiting).map(|parcel| parcel.since).into_iter().chain(owed).min()
     }
 
     pub fn is_stalled(&self) -> bool {
@@ -371,7 +376,7 @@ impl Outgoing {
     fn answer_with_pubcomp(&mut self, parcel: Parcel) {
         let is_it = |owed: &&mut Owed| owed.message == parcel.message.id && owed.claim.is_none();
         if let Some(owed) = self.owed.iter_mut().find(is_it) {
-            owed.claim = parcel.claim;
+            (owed.claim, owed.since) = (parcel.claim, parcel.since);
         }
     }
 
@@ -394,22 +399,23 @@ impl Outgoing {
             .or_else(|| self.sent.iter().position(|flight| flight.packet_id == packet_id))
     }
 
-    /// The client begins to owe an answer.
-    fn begin(&mut self, now: Micros) {
-        if self.owes_nothing() {
-            self.progress = now;
+    /// The client owes an answer to this message: others wait for it, unless the client is stalled.
+    fn take_on(&mut self, parcel: &mut Parcel) {
+        if self.is_stalled && self.sent.is_empty() && self.queue.is_empty() {
             self.is_stalled = false;
+        }
+        if parcel.claim.as_ref().is_some_and(Claim::is_shared) {
+            if self.is_stalled {
+                parcel.claim = None;
+            } else {
+                self.oldest.get_or_insert(parcel.since);
+            }
         }
     }
 
-    /// Whether nothing waits for the client, and nobody for its answer.
-    fn owes_nothing(&self) -> bool {
-        self.sent.is_empty() && self.queue.is_empty() && self.owed.iter().all(|owed| owed.claim.is_none())
-    }
-
-    fn answered(&mut self, now: Micros, settings: &SessionSettings) {
-        self.progress = now;
-        if self.queue.len() <= settings.queue_messages / 2 && self.queue.bytes() <= settings.queue_bytes / 2 {
+    /// The client has answered: it counts again once it has caught up.
+    fn answered(&mut self) {
+        if self.queue.is_empty() {
             self.is_stalled = false;
         }
     }

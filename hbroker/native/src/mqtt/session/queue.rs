@@ -1,10 +1,14 @@
 //! What waits for a client: bounded in messages and in bytes.
 //!
+//! A message that its owner holds for an answer is never dropped for want of room: the owner sends no more than its credit, and that bounds
+//! them (§7.7). The bounds here are for all others: of `QoS` 0, and those that were answered in the client's stead (`Outgoing::stall`).
+//!
 //! Messages of `QoS` 0 wait apart: they wait for nothing but room in the output, never hold up others, and are the first to give way.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
 
+use crate::Micros;
 use crate::mqtt::claim::Claim;
 use crate::mqtt::counters::{Counters, Drop};
 use crate::mqtt::message::{Message, Terms};
@@ -18,16 +22,8 @@ pub struct Parcel {
     /// Its `QoS` is the one to send at.
     pub terms: Terms,
     pub claim: Option<Claim>,
-}
-
-/// What became of a message.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Pushed {
-    Kept,
-    /// There was no room without another's end, or its own.
-    Overflowed,
-    /// There was no room, and the session is to end.
-    Fatal,
+    /// When it came.
+    pub since: Micros,
 }
 
 #[derive(Default)]
@@ -50,28 +46,28 @@ impl Queue {
         self.gone(parcel)
     }
 
-    /// Puts a message behind those of its kind.
-    pub fn push(&mut self, parcel: Parcel, settings: &SessionSettings, counters: &mut Counters) -> Pushed {
+    /// Puts a message behind those of its kind. False: there was no room, and by its policy the session is to end.
+    #[must_use]
+    pub fn push(&mut self, parcel: Parcel, settings: &SessionSettings, counters: &mut Counters) -> bool {
         let cost = parcel.message.cost();
         let is_certain = parcel.terms.qos > 0;
-        let mut pushed = Pushed::Kept;
         while self.is_full(cost, settings) {
-            pushed = Pushed::Overflowed;
             match settings.overflow {
                 _ if is_certain && !self.loose.is_empty() => drop(self.pop_loose()),
-                Overflow::EndSession if is_certain => return Pushed::Fatal,
-                Overflow::DropOldest if is_certain => drop(self.pop()),
+                _ if parcel.claim.is_some() => break,
+                Overflow::EndSession if is_certain => return false,
+                Overflow::DropOldest if is_certain && self.may_drop_oldest() => drop(self.pop()),
                 Overflow::DropOldest if !self.loose.is_empty() => drop(self.pop_loose()),
                 _ => {
                     counters.drop(Drop::QueueFull);
-                    return pushed;
+                    return true;
                 }
             }
             counters.drop(Drop::QueueFull);
         }
         self.bytes += cost;
         if is_certain { &mut self.certain } else { &mut self.loose }.push_back(parcel);
-        pushed
+        true
     }
 
     /// Drops what is of `QoS` 0; how many there were.
@@ -82,8 +78,14 @@ impl Queue {
         count
     }
 
-    pub fn release_claims(&mut self) {
-        self.certain.iter_mut().for_each(|parcel| parcel.claim = None);
+    /// What waits, to change, of `QoS` 1 and 2.
+    pub fn iter_mut(&mut self) -> impl Iterator<Item = &mut Parcel> {
+        self.certain.iter_mut()
+    }
+
+    /// What waits of `QoS` 1 and 2, the oldest first.
+    pub fn iter(&self) -> impl Iterator<Item = &Parcel> {
+        self.certain.iter()
     }
 
     pub fn claims(&self) -> impl Iterator<Item = &Claim> {
@@ -104,6 +106,11 @@ impl Queue {
 
     pub fn bytes(&self) -> usize {
         self.bytes
+    }
+
+    /// Nobody waits for the answer to the oldest.
+    fn may_drop_oldest(&self) -> bool {
+        self.certain.front().is_some_and(|oldest| oldest.claim.is_none())
     }
 
     /// One message alone may be larger than the bound.

@@ -260,7 +260,10 @@ fn a_full_queue_overflows_as_its_policy_says() {
     {
         let settings = SessionSettings { queue_messages: 2, overflow, ..SessionSettings::default() };
         let mut bench = small(settings, b"\x21\0\x01");
-        for sequence in 1..5 {
+        bench.deliver(Message::plain(1, "t", &[1], 1), 1);
+        bench.wait_until(2 * SECOND);
+        assert_eq!(bench.settled(), 1, "it is stalled: nobody waits for what comes now");
+        for sequence in 2..5 {
             bench.deliver(Message::plain(sequence, "t", &[sequence as u8], 1), 1);
         }
         if overflow == Overflow::EndSession {
@@ -269,11 +272,72 @@ fn a_full_queue_overflows_as_its_policy_says() {
             continue;
         }
         assert_eq!(bench.counters.drops[crate::mqtt::counters::Drop::QueueFull as usize], 1);
-        assert_eq!(bench.settled(), 4, "one that overflows is stalled");
+        assert_eq!(bench.settled(), 3);
         (1..4).for_each(|id| bench.feed(&ack(kind::PUBACK, id)));
         let sent: Vec<u8> = bench.take().iter().skip(1).map(|packet| packet[8]).collect();
         assert_eq!(sent, left);
     }
+}
+
+/// What an owner waits for is bounded by the credit that it has; here there is no room for it to be dropped (R7).
+#[test]
+fn what_its_owner_waits_for_is_never_dropped() {
+    for (member, overflow) in [(SHARED_MEMBER, Overflow::DropOldest), (7, Overflow::EndSession)] {
+        let settings =
+            SessionSettings { queue_messages: 2, queue_bytes: 50, overflow, ..SessionSettings::default() };
+        let mut bench = small(settings, b"\x21\0\x01");
+        for sequence in 1..=100 {
+            bench.deliver_from(member, Message::plain(sequence, "t", &[sequence as u8], 1), 1);
+        }
+        assert_eq!((bench.settled(), bench.closed()), (0, None));
+        let mut sent = Vec::new();
+        for id in 1..=100 {
+            sent.extend(bench.take().iter().map(|packet| packet[8]));
+            bench.feed(&ack(kind::PUBACK, id));
+        }
+        assert_eq!(sent, (1..=100).collect::<Vec<u8>>());
+        assert_eq!(bench.settled(), 100);
+        assert_eq!(bench.counters.drops, [0; crate::mqtt::counters::Drop::ALL.len()]);
+    }
+}
+
+/// The owner has a session for this client alone, and decides by itself what it may miss.
+#[test]
+fn what_came_through_a_member_of_its_own_is_not_answered_in_the_clients_stead() {
+    let mut bench = small(SessionSettings::default(), &[]);
+    bench.deliver_from(7, Message::plain(1, "t", b"", 1), 1);
+    bench.deliver_from(7, Message::plain(2, "t", b"", 2), 2);
+    assert_eq!(bench.connection.poll_timeout(), 90 * SECOND);
+    bench.now = 60 * SECOND;
+    bench.turn(|connection, turn, upper| connection.handle_timeout(turn, upper));
+    assert_eq!((bench.settled(), bench.counters.stalled), (0, 0));
+    bench.feed(&ack(kind::PUBACK, 1));
+    assert_eq!(bench.settled(), 1);
+}
+
+/// An answer now and then is not enough (C2): what counts is how long the oldest message has been here.
+#[test]
+fn who_answers_one_message_now_and_then_holds_up_nobody_for_longer() {
+    let settings = SessionSettings { inflight: 1, ..SessionSettings::default() };
+    let mut bench = small(settings, &[]);
+    for sequence in 1..=9 {
+        bench.deliver(Message::plain(sequence, "t", b"", 1), 1);
+    }
+    bench.now = 1_800_000;
+    bench.feed(&ack(kind::PUBACK, 1));
+    assert_eq!(bench.settled(), 1);
+    bench.wait_until(2 * SECOND);
+    assert_eq!((bench.settled(), bench.counters.stalled), (8, 1));
+    // Until it has caught up nobody waits for it again.
+    for id in 2..=8 {
+        bench.now += 1_800_000;
+        bench.feed(&ack(kind::PUBACK, id));
+        bench.deliver(Message::plain(8 + u64::from(id), "t", b"", 1), 1);
+        assert_eq!(bench.settled(), 1);
+    }
+    (9..=16).for_each(|id| bench.feed(&ack(kind::PUBACK, id)));
+    bench.deliver(Message::plain(17, "t", b"", 1), 1);
+    assert_eq!(bench.settled(), 0);
 }
 
 #[test]
