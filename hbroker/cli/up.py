@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import sys
 from typing import TYPE_CHECKING
 
 from hbroker.cli.exits import DONE
@@ -99,14 +100,12 @@ def _forget_the_dead(network: Topology, directory: RunDirectory) -> None:
     What a node delegated to others, which were started elsewhere, it goes on knowing. What orders moved in
     the last run is forgotten: a network begins as its file says.
     """
-    from hbroker.runtime.memory import ClaimsFile, DelegationFile
+    from hbroker.runtime.memory import NodeMemory
 
     for node in network.nodes:
-        ClaimsFile(directory.memory_file(node.name), node.subtrees).forget()
-        memory = DelegationFile(directory.memory_file(node.name))
-        delegations = memory.recall()
-        if delegations:
-            memory.store([cut for cut in delegations if network.node(cut.node) is None])
+        memory = NodeMemory(directory.memory_file(node.name), node.subtrees)
+        for damage in memory.forget_the_dead(lambda cut: network.node(cut.node) is not None):
+            print(f"hbroker: {damage}", file=sys.stderr)
 
 
 def _gateway_body(log_format: Style, log_level: str) -> GatewayBody:

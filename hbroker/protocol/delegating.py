@@ -108,6 +108,8 @@ class Delegating:
     def _refusal(self, now: int, applicant: Applicant, grant: Grant) -> Turned | None:
         """Why this node cannot take it now, though it is the parent."""
         is_new = applicant.subtree not in self._custody.children
+        if is_new and not applicant.epoch and self._jurisdiction.is_in_doubt:
+            return Turned(Reason.REASON_NOT_SERVING)  # §5.9: another may have it, or something below it.
         if is_new and len(self._custody.children) >= self._settings.limits.delegations:
             return Turned(Reason.REASON_QUOTA_EXCEEDED)
         if self._lease(now, grant) <= 2 * timers.LEASE_DRIFT:

@@ -39,7 +39,8 @@ class Gathering:
     """For whom a node waits, and where.
 
     `recalled`: the subscriptions that its earlier run held; `note` is told (with True) which have ended.
-    `clock` tells the time.
+    `clock` tells the time. `forgets`: there were others that are not known, so it waits for as long as a
+    silent session lives, and calls `know`.
     """
 
     def __init__(
@@ -48,11 +49,16 @@ class Gathering:
         recalled: Iterable[Subscription],
         note: Callable[[Subscription, bool], None],
         clock: Callable[[], int],
+        *,
+        forgets: bool = False,
+        know: Callable[[], None] = lambda: None,
     ) -> None:
         self._jurisdiction = jurisdiction
         self._note = note
         self._clock = clock
         self._missed = {(s.session, s.key): s for s in recalled}
+        self._forgets = forgets
+        self._know = know
         self._returned: set[str] = set()
         """Where those missed are waited for."""
         self._ends: dict[str, int] = {}
@@ -64,7 +70,7 @@ class Gathering:
 
     def start(self, now: int) -> None:
         """Those who do not come back within the life of a session will not."""
-        if self._missed:
+        if self._missed or self._forgets:
             self._sessions_end = now + timers.IDLE_TIMEOUT
 
     def handle_loss(self, now: int, subscriptions: Iterable[Subscription]) -> None:
@@ -92,7 +98,7 @@ class Gathering:
     def handle_subscribed(self, subscription: Subscription) -> None:
         """Somebody has subscribed."""
         back = self._missed.pop((subscription.session, subscription.key), None)
-        if back is not None and not self._missed:
+        if back is not None and not self._missed and not self._forgets:
             self._end_return()
 
     def handle_timeout(self, now: int) -> None:
@@ -104,6 +110,9 @@ class Gathering:
             for subscription in self._missed.values():
                 self._note(subscription, True)
             self._missed.clear()
+            if self._forgets:
+                self._forgets = False
+                self._know()
             self._end_return()
 
     # Read
@@ -132,7 +141,7 @@ class Gathering:
         self._jurisdiction.gather(subtree, epoch)
 
     def _is_missed_in(self, subtree: str) -> bool:
-        return any(filter_touches(s.filter, subtree) for s in self._missed.values())
+        return self._forgets or any(filter_touches(s.filter, subtree) for s in self._missed.values())
 
     def _end_return(self) -> None:
         self._sessions_end = None

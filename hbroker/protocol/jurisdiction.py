@@ -86,6 +86,8 @@ class Jurisdiction:
         """Subtrees that were handed back, for whose topics the core names who has them."""
         self._gathering: dict[str, int] = {}
         self._deepest = 0
+        self.is_in_doubt = False
+        """It may have delegated what it does not know of, so it serves nothing (§5.9)."""
 
     def hold(self, grant: Grant) -> None:
         """Owns a subtree, or changes how: a new epoch, serving or not, a later end of the lease.
@@ -113,6 +115,16 @@ class Jurisdiction:
             if successor is not None and self.lookup(subtree) is None:
                 self._successors.add(subtree)
                 self._core.cut(successor)
+
+    def doubt(self) -> None:
+        """What was delegated is not known completely. Before the first `hold`."""
+        self.is_in_doubt = True
+
+    def be_sure(self) -> None:
+        """Every delegation that there can be is known: serves what it holds."""
+        self.is_in_doubt = False
+        for subtree in self._grants:
+            self._tell(subtree)
 
     def merge(self, subtree: str) -> None:
         """Owns a subtree as a part of what is around it, by that grant alone. Who gathers there goes on."""
@@ -294,7 +306,7 @@ class Jurisdiction:
 
     def is_moving(self, filter: str) -> bool:
         """Whether topics that match are on their way here, or away: held, and not served (§5.4)."""
-        return any(not grant.serving for grant in self._holding(filter))
+        return any(self.is_in_doubt or not grant.serving for grant in self._holding(filter))
 
     def _holding(self, filter: str) -> Iterator[Grant]:
         for grant in self._grants.values():
@@ -337,7 +349,7 @@ class Jurisdiction:
             self._core.grant(
                 subtree,
                 max(source.epoch, self.gathering_epoch(subtree)),
-                source.serving,
+                source.serving and not self.is_in_doubt,
                 until,
                 reserved=is_within(subtree, "$SYS"),
                 gathering=is_gathering,

@@ -15,6 +15,7 @@ from typing import Final, TypeAlias
 from hbroker._native import ControlEvent, LinkDownEvent, LinkUpEvent, OverflowEvent
 from hbroker._proto import packet_pb2 as pb
 from hbroker.config import NodeSettings, format_address
+from hbroker.protocol import timers
 from hbroker.protocol.admission import STATUS_ROOT
 from hbroker.protocol.answering import Answering
 from hbroker.protocol.claims import Claims
@@ -29,6 +30,7 @@ from hbroker.protocol.orders import Orders
 from hbroker.protocol.packets import address_from, body_of
 from hbroker.protocol.sessions import Sessions
 from hbroker.protocol.status import OwnAccount, accounts_of, split_drops
+from hbroker.protocol.storage import Storage, Unstored
 from hbroker.protocol.subscribers import Subscribers, Subscription
 from hbroker.protocol.subscribing import Subscribing
 from hbroker.protocol.takeover import Takeovers
@@ -50,8 +52,9 @@ class Node:
     since the Unix epoch, for the epochs of delegations (§5.1). `restored`: what an earlier run of this node
     had delegated, as `remember` was told of each cut that was made or changed or (True) has ended; `claims`:
     the subtrees that it was to own, as `remember_claims` was told last (None: it was not); `recalled`: the
-    subscriptions that it held, as `note` was told of each that was made or (True) ended. `vitals`: what the
-    process alone knows of itself, for the status.
+    subscriptions that it held, as `note` was told of each that was made or (True) ended. `storage`: how much
+    of all that is on the disk. `forgets_delegations`, `forgets_subscriptions`: there were more, which nobody
+    knows any more (§5.9). `vitals`: what the process alone knows of itself, for the status.
     """
 
     def __init__(
@@ -68,6 +71,9 @@ class Node:
         remember_claims: Callable[[Sequence[str]], None] = lambda claims: None,
         recalled: Iterable[Subscription] = (),
         note: Callable[[Subscription, bool], None] = lambda subscription, ended: None,
+        storage: Storage | None = None,
+        forgets_delegations: bool = False,
+        forgets_subscriptions: bool = False,
         vitals: Callable[[], Mapping[str, object]] = dict,
     ) -> None:
         self._settings = settings
@@ -78,6 +84,10 @@ class Node:
         self._address = address
         self._note = note
         self._vitals = vitals
+        self._storage: Storage = storage or Unstored()
+        self._forgets_delegations = forgets_delegations
+        self._sure_at: int | None = None
+        """When every lease that an earlier run may have granted is over."""
         self._now = 0
         self._ledger = Ledger()
         jurisdiction = self._jurisdiction = Jurisdiction(core, remember, unix_offset_us)
@@ -85,7 +95,14 @@ class Node:
             OwnAccount(settings.name, "status", core, self.status, 0),
             OwnAccount(settings.name, "sessions", core, self._sessions_account, 1),
         )
-        self._gathering = Gathering(jurisdiction, recalled, note, self._clock)
+        self._gathering = Gathering(
+            jurisdiction,
+            recalled,
+            note,
+            self._clock,
+            forgets=forgets_subscriptions,
+            know=self._storage.know_subscriptions,
+        )
         self._subscribing = Subscribing(
             settings, address, core, jurisdiction, self._ledger, self._subscription_changed, self._clock
         )
@@ -130,6 +147,9 @@ class Node:
     def start(self, now: int) -> None:
         """The root owns the hierarchy from here on; any other node begins to join."""
         self._gathering.start(now)
+        if self._forgets_delegations:
+            self._jurisdiction.doubt()
+            self._sure_at = now + timers.LEASE + 2 * timers.LEASE_DRIFT
         if self._settings.is_root:
             self._gathering.handle_return("")
             # All of `$SYS/nodes` is reserved, also for nodes that are still to come.
@@ -174,6 +194,10 @@ class Node:
         self._custody.handle_timeout(now)
         self._orders.handle_timeout(now)
         self._gathering.handle_timeout(now)
+        if self._sure_at is not None and now >= self._sure_at:
+            self._sure_at = None
+            self._jurisdiction.be_sure()
+            self._storage.know_delegations()
         for account in self._accounts:
             if account.is_due(now):
                 self._publish(now, account)
@@ -200,6 +224,7 @@ class Node:
             *self._accounts,
         )
         deadlines += [part.poll_timeout() for part in parts]
+        deadlines.append(self._sure_at)
         return min((d for d in deadlines if d is not None), default=None)
 
     def poll_notice(self) -> Notice | None:
@@ -208,7 +233,12 @@ class Node:
     @property
     def is_serving(self) -> bool:
         """Whether this node owns everything that it was told to."""
-        return self._claims.are_held
+        return self._claims.are_held and not self.is_in_doubt
+
+    @property
+    def is_in_doubt(self) -> bool:
+        """Whether it waits, and serves nothing: it may have delegated what it does not know (§5.9)."""
+        return self._jurisdiction.is_in_doubt
 
     @property
     def has_stopped(self) -> bool:

@@ -24,8 +24,8 @@ from hbroker.protocol.notices import ChildJoined, LeaseLost, Notice, PolicyLower
 from hbroker.protocol.packets import reason_name
 from hbroker.runtime.driver import Driver
 from hbroker.runtime.logs import EventLog
-from hbroker.runtime.memory import ClaimsFile, DelegationFile
-from hbroker.runtime.subscription_file import SubscriptionFile
+from hbroker.runtime.memory import NodeMemory, Recalled
+from hbroker.runtime.storing import StoredNotes
 from hbroker.runtime.telemetry import Facts, Recorder
 from hbroker.runtime.turns import clock
 from hbroker.runtime.usage import process_usage
@@ -35,9 +35,6 @@ __all__ = ["core_config", "run_node"]
 
 DRAIN_S: Final = 1.0
 """How long the last packets may take to leave."""
-
-ALIVE_S: Final = 1.0
-"""How often what a node remembers is marked as fresh."""
 
 _STOPPED: Final = 0
 _FAILED: Final = 1
@@ -54,11 +51,10 @@ def run_node(
     the endpoint failed.
 
     `ready(address)` is called once it serves all that it should; `left` once it has handed back all of it
-    because of an order to leave (§5.7). `memory`: a file for what it delegated, read at the start, and the
-    name, with `.claims` behind it, of one for what orders gave it and took from it, and with `.subscriptions`
-    of one for who had subscribed; None: a restart within a lease may give its children's topics two owners
-    until they renew, orders are forgotten, and messages are acknowledged before subscribers are back.
-    Raises OSError where the address cannot be had, UnreadableMemory.
+    because of an order to leave (§5.7). `memory`: a file for what it delegated, with others beside it
+    (`hbroker.runtime.memory`); None: a restart within a lease may give its children's topics two owners until
+    they renew, orders are forgotten, and messages are acknowledged before subscribers are back.
+    Raises OSError where the address cannot be had, or a file of the memory cannot be read or made.
     """
     return asyncio.run(_Process(settings, ready, left, memory).run())
 
@@ -89,27 +85,29 @@ class _Process:
         memory: Path | None,
     ) -> None:
         incarnation = secrets.randbits(64)
-        file = None if memory is None else DelegationFile(memory)
-        claims = None if memory is None else ClaimsFile(memory, settings.subtrees)
-        restored = [] if file is None else file.recall()
-        self._roll = None if memory is None else SubscriptionFile(_beside(memory, "subscriptions"))
+        self._log = EventLog("node")
+        files = None if memory is None else NodeMemory(memory, settings.subtrees)
+        self._storing = None if files is None else StoredNotes(files, self._log)
+        recalled = Recalled() if self._storing is None else self._storing.recall()
         self._endpoint = Endpoint(core_config(settings, incarnation), settings.listen, settings.workers)
         self._settings = settings.on_port(self._endpoint.address[1]) if not settings.listen[1] else settings
         self._ready: Callable[[Address], None] | None = ready
         self._left: Callable[[], None] | None = left
-        self._log = EventLog("node")
         self._node = Node(
             self._settings,
             self._endpoint,
             Random(secrets.randbits(64)),
             incarnation=incarnation,
             unix_offset_us=self._endpoint.unix_offset_us,
-            restored=restored,
-            remember=(lambda cut, ended: None) if file is None else file.note,
-            claims=None if claims is None else claims.recall(),
-            remember_claims=(lambda subtrees: None) if claims is None else claims.store,
-            recalled=[] if self._roll is None else self._roll.recall(),
-            note=(lambda subscription, ended: None) if self._roll is None else self._roll.note,
+            restored=recalled.delegations,
+            remember=(lambda cut, ended: None) if files is None else files.note_delegation,
+            claims=recalled.claims,
+            remember_claims=(lambda subtrees: None) if files is None else files.note_claims,
+            recalled=recalled.subscriptions,
+            note=(lambda subscription, ended: None) if files is None else files.note_subscription,
+            storage=self._storing,
+            forgets_delegations=recalled.forgets_delegations,
+            forgets_subscriptions=recalled.forgets_subscriptions,
             vitals=process_usage,
         )
         self._recorder = Recorder(settings.telemetry, settings.name, "node", self._endpoint.take_load)
@@ -125,8 +123,11 @@ class _Process:
         address = format_address(self._settings.address)
         self._log.info("started", address=address, subtree=self._settings.subtree)
         try:
-            self._keep_alive()
+            if self._storing is not None:
+                self._storing.start(lambda: self._tell_stored(loop))
             self._node.start(clock())
+            if self._node.is_in_doubt:
+                self._log.warning("waits", why="delegations were lost: what it may have delegated must end")
             self._driver.start()
             self._recorder.start(self._facts)
             await self._ended.wait()
@@ -136,6 +137,8 @@ class _Process:
                 await asyncio.to_thread(self._endpoint.drain, DRAIN_S)
             self._endpoint.shutdown()
             self._recorder.stop()
+            if self._storing is not None:
+                await asyncio.to_thread(self._storing.stop)
         self._log.info("ended")
         return _STOPPED if self._is_stopping and not self._has_failed else _FAILED
 
@@ -147,14 +150,12 @@ class _Process:
             subtrees=tuple(sorted(subtree for subtree in held if not is_within(subtree, "$SYS"))),
         )
 
-    def _keep_alive(self) -> None:
-        """Has the next run know how long ago this one ended."""
-        if self._roll is not None:
-            self._roll.touch()
-            asyncio.get_running_loop().call_later(ALIVE_S, self._keep_alive)
+    def _tell_stored(self, loop: asyncio.AbstractEventLoop) -> None:
+        """In the thread that writes: more is on the disk now, or the disk fails."""
+        loop.call_soon_threadsafe(self._driver.wake)
 
     def _stop(self) -> None:
-        if self._is_stopping or self._settings.is_root:
+        if self._is_stopping or self._settings.is_root or self._node.is_in_doubt:
             self._ended.set()
         self._is_stopping = True
         self._node.leave(clock())
@@ -190,10 +191,6 @@ class _Process:
             self._log.warning(event, **told)
         else:
             self._log.info(event, **told)
-
-
-def _beside(memory: Path, what: str) -> Path:
-    return memory.with_name(f"{memory.name}.{what}")
 
 
 def _token_key(join_key: bytes) -> bytes:

@@ -5,7 +5,7 @@ lock          held (flock) by the launcher as long as it lives, so no stale file
 state.json    the launcher and its nodes; replaced by rename, so a reader sees all of it or what was before
 <node>.log    what the node logs; put aside as <node>.log.1 when the node starts, if it is large
 telemetry/    what the processes write of their load (docs/telemetry.md)
-<node>.cuts   what the node delegated, for its next start; <node>.cuts.claims: what orders changed
+<node>.cuts   what the node delegated, for its next start, with others beside it (`hbroker.runtime.memory`)
 """
 
 from __future__ import annotations

@@ -1,0 +1,294 @@
+"""A file of records with keys, to which records are appended; the last one of each key counts.
+
+A record is appended whole or not at all: what a full disk took of it is cut off again. Once the file is
+twice as long as what counts in it, it is replaced by a file of that alone.
+
+What is wrong when it is opened is told, and never in the way of the start: a torn tail is cut off. A damaged
+file is kept aside under another name, and the file goes on with the records that are whole, marked as
+incomplete until `complete`: so another start in between knows of it, too.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+from hbroker.storage.disk import Disk, File, LocalDisk
+from hbroker.storage.record_format import HEADER_BYTES, Header, header_from, read_records, record_bytes
+from hbroker.storage.whole_file import replace, write_all
+
+__all__ = ["Damage", "Entry", "Opened", "RecordFile", "is_record_file"]
+
+Entry = tuple[bytes, bytes]
+"""(key, value); an empty value: the key has ended."""
+
+SLACK_BYTES: Final = 1 << 20
+"""A file is replaced once it is twice as long as what it was replaced by last, and this much."""
+MOST_KEPT: Final = 8
+"""Damaged files that are kept aside; the last is replaced by those that follow."""
+
+
+@dataclass(frozen=True, slots=True)
+class Damage:
+    """What was wrong with a file. `offset`, `length`: where in it; both 0: all of it, or it is missing.
+    `kept`: under which name it is now; None: there was nothing to keep."""
+
+    path: Path
+    offset: int
+    length: int
+    what: str
+    kept: Path | None
+
+    def __str__(self) -> str:
+        kept = "" if self.kept is None else f"; it is kept as {self.kept}"
+        return f"{self.path}: {self.what} at byte {self.offset} ({self.length} bytes){kept}"
+
+
+@dataclass(frozen=True, slots=True)
+class Opened:
+    """What was in a file. `is_incomplete`: records were lost, now or at an earlier start. `damage`: what was
+    found wrong now. `torn`: bytes of a torn tail that were cut off."""
+
+    entries: dict[bytes, bytes] = field(default_factory=dict)
+    is_incomplete: bool = False
+    damage: tuple[Damage, ...] = ()
+    torn: int = 0
+
+
+class RecordFile:
+    """One file. `kind` tells its records from those of others. `new_id`: a random number of 64 bits."""
+
+    def __init__(
+        self,
+        path: Path,
+        kind: int,
+        *,
+        new_id: Callable[[], int],
+        disk: Disk | None = None,
+        slack_bytes: int = SLACK_BYTES,
+    ) -> None:
+        self.path: Final = path
+        self._kind = kind
+        self._disk = disk or LocalDisk()
+        self._new_id = new_id
+        self._slack_bytes = slack_bytes
+        self._header = Header(kind, 0)
+        self._file: File | None = None
+        self._size = 0
+        self._replace_at = slack_bytes
+        self._is_suspect = False
+        """What of the file's end is on the disk is not known: a sync or a truncation has failed."""
+        self._rescued: dict[bytes, bytes] | None = None
+        """What a damaged file that is still in its place holds that is whole."""
+
+    # Change
+
+    def open(self, at_least: Callable[[int], int] = lambda file_id: 0) -> Opened:
+        """Reads the file, and mends it. `at_least(file_id)`: how many of its bytes were synced once, as far
+        as is known (0: nothing is known); a file that is shorter is damaged. Raises OSError."""
+        self.close()
+        try:
+            data = self._disk.read(self.path)
+        except FileNotFoundError:
+            return self._missing(at_least)
+        except OSError as error:
+            if error.errno != errno.EIO:
+                raise
+            return self._mend([(0, 0)], {}, "it cannot be read")
+        header = header_from(data)
+        if header is None or header.kind != self._kind:
+            return self._mend([(0, len(data))], {}, "this is no such file, or its header is damaged")
+        self._header = header
+        found = read_records(data, header.id)
+        synced = at_least(header.id)
+        if found.torn and found.end < synced:
+            found.damage.append((found.end, len(data)))
+        elif len(data) < synced:
+            found.damage.append((len(data), synced))
+        if found.damage:
+            return self._mend(found.damage, found.entries, "these bytes are no records")
+        self._size = found.end
+        self._replace_at = 2 * _length(found.entries) + self._slack_bytes
+        try:
+            self._file = self._disk.open(self.path)
+            if found.torn:
+                self._file.truncate(found.end)
+                self._file.sync()
+        except OSError:
+            self._is_suspect = True
+        return Opened(found.entries, header.is_incomplete, (), found.torn)
+
+    def append(self, entries: Iterable[Entry]) -> None:
+        """Appends all of them, or none. Raises OSError."""
+        self._make_sound()
+        if self._file is None:
+            self._reopen()
+        assert self._file is not None, "a file that was opened again is open"
+        data = b"".join(record_bytes(self._header.id, key, value) for key, value in entries)
+        try:
+            self._size += write_all(self._file, data)
+        except OSError:
+            self._cut_off()
+            raise
+
+    def sync(self) -> None:
+        """Returns when all that was appended outlives a loss of power. Raises OSError."""
+        self._make_sound()
+        if self._file is not None:
+            try:
+                self._file.sync()
+            except OSError:
+                self._is_suspect = True  # A second sync would say that all is well, and it would not be.
+                raise
+
+    def replace(self, entries: Iterable[Entry], *, is_incomplete: bool = False) -> None:
+        """Has the file hold these alone; synced. Raises OSError: then it is as it was."""
+        self._replace(entries, is_incomplete)
+
+    def compact(self) -> None:
+        """Replaces the file by what counts in it, if it has grown enough. Raises OSError."""
+        if self._size > self._replace_at:
+            self._replace_at = self._size + self._slack_bytes  # Where it fails, not again at once.
+            self._copy(self._header.is_incomplete)
+
+    def complete(self) -> None:
+        """What was lost matters no longer. Raises OSError."""
+        if self._header.is_incomplete:
+            self._make_sound()
+            self._copy(False)
+
+    def close(self) -> None:
+        """Gives the descriptor back. Idempotent."""
+        if self._file is not None:
+            file, self._file = self._file, None
+            file.close()
+
+    # Read
+
+    @property
+    def id(self) -> int:
+        """Which file it is: another one since each `replace`. 0: there is none."""
+        return self._header.id
+
+    @property
+    def size(self) -> int:
+        """Its length in bytes, as far as it is sound."""
+        return self._size
+
+    @property
+    def is_incomplete(self) -> bool:
+        """Whether records were lost that nobody can know, and `complete` was not called."""
+        return self._header.is_incomplete
+
+    # Mending
+
+    def _missing(self, at_least: Callable[[int], int]) -> Opened:
+        self._header, self._size = Header(self._kind, 0), 0
+        if not at_least(0):
+            return Opened()
+        damage = Damage(self.path, 0, 0, "the file is missing", None)
+        self._set_aside({})
+        return Opened({}, True, (damage,))
+
+    def _mend(self, damaged: list[tuple[int, int]], entries: Mapping[bytes, bytes], what: str) -> Opened:
+        kept = self._keep()
+        damage = tuple(Damage(self.path, start, end - start, what, kept) for start, end in damaged)
+        self._set_aside(entries)
+        return Opened(dict(entries), True, damage)
+
+    def _set_aside(self, entries: Mapping[bytes, bytes]) -> None:
+        """Puts the whole records in the place of a damaged file. Where that is not possible now the damaged
+        one stays, and it is done before anything else is written."""
+        self._rescued = None
+        try:
+            self._replace(entries.items(), True)
+        except OSError:
+            self._rescued = dict(entries)
+            self._header = Header(self._kind, 0, True)
+
+    def _keep(self) -> Path | None:
+        """Gives the file a second name, under which it stays when it is replaced."""
+        names = [self.path.with_name(f"{self.path.name}.damaged-{n}") for n in range(1, MOST_KEPT + 1)]
+        try:
+            kept = next((name for name in names if not self._exists(name)), names[-1])
+            self._disk.link(self.path, kept)
+        except OSError:
+            return None
+        return kept
+
+    def _exists(self, path: Path) -> bool:
+        try:
+            self._disk.size(path)
+        except FileNotFoundError:
+            return False
+        return True
+
+    def _cut_off(self) -> None:
+        """After a write that failed: back to the last whole record."""
+        assert self._file is not None
+        try:
+            self._file.truncate(self._size)
+        except OSError:
+            self._is_suspect = True
+
+    def _make_sound(self) -> None:
+        if self._rescued is not None:
+            self._replace(self._rescued.items(), True)
+        elif self._is_suspect:
+            self._copy(self._header.is_incomplete)
+
+    def _reopen(self) -> None:
+        if self._header.id:
+            self._file = self._disk.open(self.path)
+        else:
+            self._replace([], self._header.is_incomplete)
+
+    def _copy(self, is_incomplete: bool) -> None:
+        """Replaces the file by one with what counts in it. Raises OSError, EIO where it cannot be read as it
+        was written."""
+        data = self._disk.read(self.path)[: self._size]
+        found = read_records(data, self._header.id)
+        if len(data) < self._size or found.damage or found.torn:
+            self._replace_at = 2 * self._size + self._slack_bytes
+            raise OSError(errno.EIO, os.strerror(errno.EIO), str(self.path))
+        self._replace(found.entries.items(), is_incomplete)
+
+    def _replace(self, entries: Iterable[Entry], is_incomplete: bool) -> None:
+        header = Header(self._kind, self._new_id(), is_incomplete)
+        records = (record_bytes(header.id, key, value) for key, value in entries if value)
+        size = replace(self.path, _in_chunks([header.to_bytes()], records), self._disk)
+        with suppress(OSError):
+            self.close()
+        self._header, self._size, self._is_suspect, self._rescued = header, size, False, None
+        self._replace_at = 2 * size + self._slack_bytes
+        self._file = self._disk.open(self.path)
+
+
+def is_record_file(data: bytes) -> bool:
+    """Whether a file begins as record files do, whatever the rest of it is like."""
+    return header_from(data) is not None
+
+
+_CHUNK_BYTES: Final = 1 << 20
+
+
+def _in_chunks(*parts: Iterable[bytes]) -> Iterable[bytes]:
+    waiting: list[bytes] = []
+    size = 0
+    for part in parts:
+        for piece in part:
+            waiting.append(piece)
+            size += len(piece)
+            if size >= _CHUNK_BYTES:
+                yield b"".join(waiting)
+                waiting, size = [], 0
+    yield b"".join(waiting)
+
+
+def _length(entries: Mapping[bytes, bytes]) -> int:
+    return HEADER_BYTES + sum(16 + len(key) + len(value) for key, value in entries.items())

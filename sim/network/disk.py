@@ -1,0 +1,165 @@
+"""A disk that fails: what was not synced is lost at a crash, and at times it is full, or answers with errors.
+
+A file has what its process reads, and what is on the disk. A folder has the names that are on the disk. After
+`crash` a process finds what was synced, and of what was written since any part from the beginning, at times
+with the room behind it that the file was given and nothing was written to.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+from pathlib import Path
+from random import Random
+
+__all__ = ["SimulatedDisk"]
+
+
+class SimulatedDisk:
+    """See `hbroker.storage.disk.Disk`. `random`: what a crash leaves of what was not synced, and of a write
+    that comes to a full disk."""
+
+    def __init__(self, random: Random) -> None:
+        self._random = random
+        self._names: dict[Path, _Content] = {}
+        self._lasting: dict[Path, _Content] = {}
+        """The names that are on the disk."""
+        self.room: int | None = None
+        """How many bytes it takes yet; None: any number."""
+        self.error: int | None = None
+        """What every write and sync fails with."""
+        self.syncs = 0
+        """How often a file was synced."""
+
+    # Faults
+
+    def crash(self) -> None:
+        """The host loses power, and starts again."""
+        names = dict(self._lasting)
+        for path in self._names.keys() | self._lasting.keys():
+            # A name that was not synced may have come to the disk all the same.
+            if self._names.get(path) is not self._lasting.get(path) and self._random.random() < 0.5:
+                _set(names, path, self._names.get(path))
+        for content in {id(content): content for content in names.values()}.values():
+            content.crash(self._random)
+        self._names, self._lasting = names, dict(names)
+
+    def damage(self, path: Path, data: bytes) -> None:
+        """Something else wrote to the file."""
+        self._names[path] = self._lasting[path] = _Content(data)
+
+    def paths(self) -> list[Path]:
+        """The files that there are."""
+        return sorted(self._names)
+
+    # Disk
+
+    def read(self, path: Path) -> bytes:
+        return bytes(self._content(path).data)
+
+    def size(self, path: Path) -> int:
+        return len(self._content(path).data)
+
+    def open(self, path: Path) -> _File:
+        return _File(self, self._content(path))
+
+    def create(self, path: Path) -> _File:
+        self.fail()
+        self._names[path] = _Content(b"")
+        return self.open(path)
+
+    def overwrite(self, path: Path, data: bytes) -> None:
+        self.fail()
+        content = self._names.setdefault(path, _Content(b""))
+        content.data[: len(data)] = data
+
+    def rename(self, source: Path, target: Path) -> None:
+        self.fail()
+        self._names[target] = self._names.pop(source)
+
+    def link(self, source: Path, target: Path) -> None:
+        self.fail()
+        self._names[target] = self._content(source)
+
+    def remove(self, path: Path) -> None:
+        self._content(path)
+        del self._names[path]
+
+    def sync_folder(self, folder: Path) -> None:
+        self.fail()
+        for path in self._names.keys() | self._lasting.keys():
+            if path.parent == folder:
+                _set(self._lasting, path, self._names.get(path))
+
+    def fail(self) -> None:
+        """Raises OSError while the disk answers with errors."""
+        if self.error is not None:
+            raise OSError(self.error, os.strerror(self.error))
+
+    def take(self, wanted: int) -> int:
+        """How many of so many bytes there is room for. Raises OSError: none."""
+        self.fail()
+        if self.room is None:
+            return wanted
+        taken = min(wanted, self.room)
+        if not taken and wanted:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        self.room -= taken
+        return taken
+
+    def _content(self, path: Path) -> _Content:
+        content = self._names.get(path)
+        if content is None:
+            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(path))
+        return content
+
+
+class _Content:
+    """One file, whatever its names are. `synced`: what of it is on the disk."""
+
+    def __init__(self, data: bytes) -> None:
+        self.data = bytearray(data)
+        self.synced = bytes(data)
+
+    def crash(self, random: Random) -> None:
+        """What was written since the last sync is there up to any byte of it."""
+        written = bytes(self.data)
+        if written.startswith(self.synced):
+            more = written[len(self.synced) :]
+            kept = more[: random.randint(0, len(more))]
+            hole = bytes(random.choice((0, 0, len(more) - len(kept))))
+            self.data = bytearray(self.synced + kept + hole)
+        else:
+            self.data = bytearray(random.choice((self.synced, written)))
+        self.synced = bytes(self.data)
+
+
+class _File:
+    def __init__(self, disk: SimulatedDisk, content: _Content) -> None:
+        self._disk = disk
+        self._content = content
+
+    def append(self, data: bytes) -> int:
+        taken = self._disk.take(len(data))
+        self._content.data += data[:taken]
+        return taken
+
+    def truncate(self, size: int) -> None:
+        if self._disk.room is not None:
+            self._disk.room += len(self._content.data) - size
+        del self._content.data[size:]
+
+    def sync(self) -> None:
+        self._disk.syncs += 1
+        self._disk.fail()
+        self._content.synced = bytes(self._content.data)
+
+    def close(self) -> None:
+        """Nothing is held."""
+
+
+def _set(names: dict[Path, _Content], path: Path, content: _Content | None) -> None:
+    if content is None:
+        names.pop(path, None)
+    else:
+        names[path] = content

@@ -1,0 +1,195 @@
+"""A record file is whole after whatever happened to it, or says what was lost."""
+
+from __future__ import annotations
+
+import errno
+import stat
+from contextlib import suppress
+from itertools import count
+from pathlib import Path
+from random import Random
+
+import pytest
+
+from hbroker.sim.network.disk import SimulatedDisk
+from hbroker.storage.disk import Disk, LocalDisk
+from hbroker.storage.record_file import RecordFile
+from hbroker.storage.record_format import HEADER_BYTES
+
+PATH = Path("/state/root.cuts")
+KIND = 1
+_IDS = count(7)
+
+
+def a_file(disk: Disk, path: Path = PATH, **options: int) -> RecordFile:
+    return RecordFile(path, KIND, new_id=_IDS.__next__, disk=disk, **options)
+
+
+def three_records(disk: Disk, path: Path = PATH) -> dict[bytes, bytes]:
+    file = a_file(disk, path)
+    file.open()
+    entries = {b"a": b"first", b"bb": b"second", b"ccc": b"third"}
+    file.append(entries.items())
+    file.sync()
+    file.close()
+    return entries
+
+
+def test_the_last_value_of_each_key_counts(tmp_path: Path) -> None:
+    path = tmp_path / "records"
+    file = a_file(LocalDisk(), path)
+    assert file.open().entries == {}
+    file.append([(b"a", b"1"), (b"b", b"2"), (b"a", b"3"), (b"b", b"")])
+    file.sync()
+    opened = a_file(LocalDisk(), path).open()
+    assert opened.entries == {b"a": b"3"}
+    assert not opened.is_incomplete
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+
+
+def test_a_tail_that_is_cut_off_takes_nothing_else_along() -> None:
+    disk = SimulatedDisk(Random(1))
+    entries = three_records(disk)
+    whole = disk.read(PATH)
+    for length in range(1, len(whole) - HEADER_BYTES):
+        disk.damage(PATH, whole + whole[HEADER_BYTES:][:length])
+        opened = a_file(disk).open()
+        assert opened.entries == entries
+        assert not opened.is_incomplete
+        file = a_file(disk)
+        file.open()
+        file.append([(b"d", b"fourth")])
+        assert a_file(disk).open().entries == {**entries, b"d": b"fourth"}
+
+
+def test_no_damage_goes_unnoticed() -> None:
+    """Any bit that is turned, and any cut into what was synced, is told, and the rest is read."""
+    disk = SimulatedDisk(Random(1))
+    entries = three_records(disk)
+    whole = disk.read(PATH)
+    for at in range(len(whole)):
+        spoilt = bytearray(whole)
+        spoilt[at] ^= 1 << at % 8
+        disk.damage(PATH, bytes(spoilt))
+        opened = a_file(disk).open(lambda _: len(whole))
+        assert opened.is_incomplete
+        (damage,) = opened.damage
+        assert damage.offset <= at < damage.offset + damage.length
+        assert damage.kept is not None
+        assert disk.read(damage.kept) == spoilt
+        assert opened.entries.items() < entries.items()
+        assert len(opened.entries) == 2 or at < HEADER_BYTES
+        assert a_file(disk).open().is_incomplete, "the next start knows of it, too"
+        disk.remove(damage.kept)
+    for length in range(len(whole)):
+        disk.damage(PATH, whole[:length])
+        assert a_file(disk).open(lambda _: len(whole)).is_incomplete
+    disk.remove(PATH)
+    assert a_file(disk).open(lambda _: len(whole)).is_incomplete
+
+
+def test_what_was_lost_is_forgotten_once_it_matters_no_longer() -> None:
+    disk = SimulatedDisk(Random(1))
+    three_records(disk)
+    disk.damage(PATH, b"\0" + disk.read(PATH)[1:])
+    file = a_file(disk)
+    assert file.open().is_incomplete
+    file.append([(b"a", b"again")])
+    file.complete()
+    opened = a_file(disk).open()
+    assert not opened.is_incomplete
+    assert opened.entries == {b"a": b"again"}
+
+
+def test_records_of_another_file_are_none_of_this_one() -> None:
+    """A file system may show old blocks after a loss of power."""
+    disk = SimulatedDisk(Random(1))
+    three_records(disk)
+    foreign = disk.read(PATH)[HEADER_BYTES:]
+    file = a_file(disk)
+    file.open()
+    file.replace([(b"z", b"own")])
+    disk.damage(PATH, disk.read(PATH) + foreign)
+    opened = a_file(disk).open()
+    assert opened.entries == {b"z": b"own"}
+    assert opened.is_incomplete
+
+
+@pytest.mark.parametrize("room", range(0, 90, 7))
+def test_what_a_full_disk_took_is_cut_off_again(room: int) -> None:
+    disk = SimulatedDisk(Random(1))
+    entries = three_records(disk)
+    file = a_file(disk)
+    file.open()
+    disk.room = room
+    with pytest.raises(OSError, match="No space"):
+        file.append([(b"d", b"x" * 40), (b"e", b"y" * 40)])
+    disk.room = None
+    file.append([(b"f", b"later")])
+    assert a_file(disk).open().entries == {**entries, b"f": b"later"}
+
+
+def test_after_a_sync_that_failed_everything_is_written_again() -> None:
+    """The kernel tells of a lost page once: another sync would succeed, and the page would be lost."""
+    disk = SimulatedDisk(Random(1))
+    entries = three_records(disk)
+    file = a_file(disk)
+    file.open()
+    file.append([(b"d", b"fourth")])
+    disk.error = errno.EIO
+    with pytest.raises(OSError, match="Input/output"):
+        file.sync()
+    disk.error = None
+    before = file.id
+    file.sync()
+    assert file.id != before
+    disk.crash()
+    assert a_file(disk).open().entries == {**entries, b"d": b"fourth"}
+
+
+def test_it_stays_in_proportion_to_what_counts(tmp_path: Path) -> None:
+    path = tmp_path / "records"
+    file = a_file(LocalDisk(), path, slack_bytes=1_000)
+    file.open()
+    for number in range(1_000):
+        file.append([(b"key", b"%d" % number)])
+        file.compact()
+        assert file.size == path.stat().st_size < 1_300
+    assert a_file(LocalDisk(), path).open().entries == {b"key": b"999"}
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_nothing_that_was_synced_is_lost_whatever_fails(seed: int) -> None:
+    """Appends, syncs and replacements by a random disk that fills up, fails and crashes."""
+    random = Random(seed)
+    disk = SimulatedDisk(random)
+    file = a_file(disk, slack_bytes=200)
+    file.open()
+    synced: dict[bytes, bytes] = {}
+    since: list[tuple[bytes, bytes]] = []
+    for step in range(60):
+        disk.room = random.choice((None, None, random.randrange(200)))
+        disk.error = random.choice((None, None, None, errno.EIO))
+        entries = [(b"k%d" % random.randrange(5), random.choice((b"", b"%d" % step))) for _ in range(2)]
+        with suppress(OSError):
+            file.append(entries)
+            since += entries
+            file.sync()
+            synced = _after(synced, since)
+            since = []
+            file.compact()
+        if random.random() < 0.2:
+            disk.room = disk.error = None
+            disk.crash()
+            file = a_file(disk, slack_bytes=200)
+            opened = file.open()
+            assert not opened.is_incomplete
+            for key, value in synced.items():
+                later = [v for k, v in since if k == key]
+                assert opened.entries.get(key, b"") in (value, *later), (step, key)
+            synced, since = dict(opened.entries), []
+
+
+def _after(before: dict[bytes, bytes], entries: list[tuple[bytes, bytes]]) -> dict[bytes, bytes]:
+    after = {**before, **dict(entries)}
+    return {key: value for key, value in after.items() if value}

@@ -1,0 +1,106 @@
+"""Notes are written together, and nothing that waits is lost while a disk fails."""
+
+from __future__ import annotations
+
+import errno
+from itertools import count
+from pathlib import Path
+from random import Random
+
+from hbroker.sim.network.disk import SimulatedDisk
+from hbroker.storage import checkpoint
+from hbroker.storage.checkpoint import Checkpoint, Instant
+from hbroker.storage.record_file import RecordFile
+from hbroker.storage.store import Store
+
+FOLDER = Path("/state")
+MARK = FOLDER / "checkpoint"
+_IDS = count(1)
+
+
+def a_store(disk: SimulatedDisk, at: int = 0, boot: bytes = bytes(16)) -> Store:
+    names = {1: "one", 2: "two"}
+    files = {
+        kind: RecordFile(FOLDER / name, kind, new_id=_IDS.__next__, disk=disk) for kind, name in names.items()
+    }
+    return Store(files, MARK, disk, lambda: Instant(boot, at))
+
+
+def test_a_storm_of_notes_takes_one_sync_for_each_file() -> None:
+    disk = SimulatedDisk(Random(1))
+    store = a_store(disk)
+    store.open()
+    marks = [store.put(1 + number % 2, b"%d" % number, b"value") for number in range(10_000)]
+    assert store.durable < marks[0]
+    before = disk.syncs
+    assert store.flush()
+    assert store.durable == marks[-1]
+    assert disk.syncs - before <= 4, "each file is made, and synced, once"
+    disk.crash()
+    opened, _ = a_store(disk).open()
+    assert len(opened[1].entries) == len(opened[2].entries) == 5_000
+
+
+def test_what_cannot_be_written_waits_and_later_values_count() -> None:
+    disk = SimulatedDisk(Random(1))
+    store = a_store(disk)
+    store.open()
+    store.put(1, b"a", b"1")
+    assert store.flush()
+    disk.room = 10
+    store.put(1, b"a", b"2")
+    mark = store.put(2, b"b", b"3")
+    assert not store.flush()
+    assert str(store.fault) == "/state/one: No space left on device"
+    assert store.durable < mark
+    store.put(1, b"a", b"4")
+    disk.room = None
+    assert store.flush()
+    assert not store.fault
+    assert store.durable == store.written
+    opened, _ = a_store(disk).open()
+    assert (opened[1].entries, opened[2].entries) == ({b"a": b"4"}, {b"b": b"3"})
+
+
+def test_the_next_run_knows_how_long_nobody_was_alive() -> None:
+    disk = SimulatedDisk(Random(1))
+    store = a_store(disk, at=5_000_000)
+    store.open()
+    store.touch()
+    assert a_store(disk, at=7_000_000).open()[1] == 2_000_000
+    assert a_store(disk, at=7_000_000, boot=b"another boot id!").open()[1] is None
+    spoilt = bytearray(disk.read(MARK))
+    for at in range(len(spoilt)):
+        disk.damage(MARK, bytes(spoilt[:at]) + bytes([spoilt[at] ^ 4]) + bytes(spoilt[at + 1 :]))
+        assert a_store(disk, at=7_000_000).open()[1] is None
+
+
+def test_one_that_cannot_be_written_is_not_left_to_tell_a_former_time() -> None:
+    disk = SimulatedDisk(Random(1))
+    store = a_store(disk)
+    store.open()
+    store.touch()
+    disk.error = errno.EIO
+    store.touch()
+    assert checkpoint.load(disk, MARK) is None
+    assert store.hindrance is not None
+
+
+def test_a_file_that_ends_where_it_was_once_longer_is_damaged() -> None:
+    """At the border of two records nothing in the file itself says that there were more."""
+    disk = SimulatedDisk(Random(1))
+    store = a_store(disk)
+    store.open()
+    store.put(1, b"a", b"1")
+    store.flush()
+    whole = disk.read(FOLDER / "one")
+    store.put(1, b"b", b"2")
+    store.flush()
+    disk.damage(FOLDER / "one", whole)
+    opened, _ = a_store(disk).open()
+    assert opened[1].is_incomplete
+    assert opened[1].entries == {b"a": b"1"}
+    disk.remove(FOLDER / "two") if FOLDER / "two" in disk.paths() else None
+    mark = Checkpoint(Instant(bytes(16), 1), {2: (99, 64)})
+    checkpoint.save(disk, MARK, mark)
+    assert a_store(disk).open()[0][2].is_incomplete, "it is missing"
