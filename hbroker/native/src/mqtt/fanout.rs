@@ -77,6 +77,13 @@ impl Seat {
     }
 }
 
+/// A session that goes to its client's connection.
+pub struct Seated {
+    pub session: Box<Session>,
+    /// It has a subscription without the client's own messages (MQTT 5 §3.8.3.1), made before: these are to bear their origin from the first on.
+    pub has_no_local: bool,
+}
+
 enum Place {
     With(ConnectionId),
     /// Its connection has ended, and the worker has not handed it over yet.
@@ -153,15 +160,17 @@ impl Fanout {
         connection: ConnectionId,
         origin: u64,
         gets_copies: bool,
-    ) -> Option<Box<Session>> {
+    ) -> Option<Seated> {
         let seat = self.sessions.get_mut(&handle)?;
         if !matches!(seat.place, Place::Parked(_)) {
             return None;
         }
         (seat.origin, seat.gets_copies) = (origin, gets_copies);
         self.connections.insert(connection, handle);
+        let listeners = seat.listeners.iter().filter_map(|listener| self.listeners.get(listener));
+        let has_no_local = listeners.into_iter().any(|listener| listener.options.no_local);
         match std::mem::replace(&mut seat.place, Place::With(connection)) {
-            Place::Parked(session) => Some(session),
+            Place::Parked(session) => Some(Seated { session, has_no_local }),
             Place::With(_) | Place::Leaving(_) => None,
         }
     }

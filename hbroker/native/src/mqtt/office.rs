@@ -15,7 +15,7 @@ use crate::mqtt::access::AccessList;
 use crate::mqtt::claim::{Claim, Releases, Ticket};
 use crate::mqtt::command::Command;
 use crate::mqtt::counters::{Counters, Drop as Loss};
-use crate::mqtt::fanout::{Batches, Fanout, Incoming, Options, Parcel};
+use crate::mqtt::fanout::{Batches, Fanout, Incoming, Options, Parcel, Seated};
 use crate::mqtt::io::connections::ConnectionId;
 use crate::mqtt::io::desk::Post;
 use crate::mqtt::news::{News, NewsQueue, SessionHandle};
@@ -170,7 +170,7 @@ impl Office {
 
     // Listeners and sessions
 
-    /// See [`Fanout::attach`].
+    /// See [`Fanout::attach`]. Of a session that is parked `seat` tells the same.
     pub fn attach(&self, listener: u64, session: SessionHandle, options: Options, hold: Option<u16>) {
         let mut fanout = self.fanout.lock();
         fanout.attach(listener, session, options, hold);
@@ -217,7 +217,7 @@ impl Office {
         connection: ConnectionId,
         origin: u64,
         gets_copies: bool,
-    ) -> Option<Box<Session>> {
+    ) -> Option<Seated> {
         self.fanout.lock().seat(session, connection, origin, gets_copies)
     }
 

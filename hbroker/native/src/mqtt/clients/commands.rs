@@ -5,9 +5,9 @@ use std::sync::Arc;
 
 use super::{ClientTurn, Leaving};
 use crate::mqtt::access::{Access, AccessList};
-use crate::mqtt::client::{Client, Name};
+use crate::mqtt::client::{Client, Marks, Name};
 use crate::mqtt::command::{Admitted, Command, ConnectionStatus, Traffic};
-use crate::mqtt::fanout::{Parcel, What};
+use crate::mqtt::fanout::{Parcel, Seated, What};
 use crate::mqtt::io::connections::{ConnectionId, Connections};
 use crate::mqtt::network::Network;
 use crate::mqtt::news::News;
@@ -81,13 +81,14 @@ impl<N: Network> ClientTurn<'_, N> {
         let Admitted { accept, session: handle, settings, rate, client_id, user, access, origin, ack_queued } =
             admitted;
         let gets_copies = client.version == Some(Version::V5);
-        let Some(mut session) = self.office.seat(handle, id, origin, gets_copies) else {
+        let Some(seated) = self.office.seat(handle, id, origin, gets_copies) else {
             return self.disconnect(connections, id, &Reason::UNSPECIFIED.into());
         };
+        let Seated { mut session, has_no_local } = seated;
         session.set_settings(settings);
         session.set_access(access.as_ref().map_or_else(Access::default, |(_, list)| list.access()));
         client.session = handle;
-        client.marks.ack_queued = ack_queued;
+        client.marks = Marks { origin: if has_no_local { origin } else { 0 }, ack_queued };
         let access = access.map(|(number, _)| number);
         client.name = Some(Box::new(Name { client_id, user, access, origin }));
         if let Some(rate) = rate {

@@ -254,7 +254,8 @@ fn a_session_gets_everything_wherever_it_is() {
     assert_eq!(bench.fanout.parked(1).unwrap().load().queued, 2);
     assert!(bench.fanout.take_changed() && !bench.fanout.take_changed());
 
-    let session = bench.fanout.seat(1, connection(0, 8), 1, true).unwrap();
+    let Seated { session, has_no_local } = bench.fanout.seat(1, connection(0, 8), 1, true).unwrap();
+    assert!(!has_no_local);
     assert_eq!(session.load().queued, 2);
     bench.route(message(1, false), false, 0, &[1]);
     assert_eq!(bench.batches[0].len(), 1);
@@ -266,6 +267,20 @@ fn a_session_gets_everything_wherever_it_is() {
     assert_eq!(bench.releases.take().len(), 4);
     bench.route(message(0, false), false, 0, &[1]);
     assert_eq!(bench.fanout.sizes(), (0, 0, 0));
+}
+
+#[test]
+fn a_session_that_is_resumed_says_whether_it_wants_its_own_messages() {
+    let mut bench = Bench::new(0);
+    for (session, no_local) in [(1, false), (2, true)] {
+        bench.fanout.park(NOW, session, new_session());
+        bench.attach(10 * session, session, options(1));
+        bench.attach(10 * session + 1, session, Options { no_local, ..options(0) });
+        assert_eq!(
+            bench.fanout.seat(session, connection(0, session), session, true).unwrap().has_no_local,
+            no_local
+        );
+    }
 }
 
 #[test]
