@@ -157,9 +157,12 @@ class Bridge:
         self, now: int, connection: Connection, subscriptions: tuple[SessionSubscription, ...]
     ) -> None:
         """Makes a session's subscriptions again, without what is retained. The connection awaits them."""
-        for kept in sorted(
-            subscriptions, key=lambda kept: not kept.options.qos
-        ):  # those for its own member first
+
+        def needs_own(kept: SessionSubscription) -> bool:
+            return kept.options.qos > 0 or kept.filter.startswith(sharing.PREFIX)
+
+        # In this order nothing moves from the shared member to the session's own.
+        for kept in sorted(subscriptions, key=needs_own, reverse=True):
             parts = sharing.split(kept.filter)
             if parts is None or kept.filter in connection.subscriptions:
                 continue
@@ -355,6 +358,9 @@ class Bridge:
         self._failed.cancel(former.listener)
         self._listen(now, connection, again, _DO_NOT_SEND, packet_id=None)
         self._moving[again.listener] = former
+        if former.listener in connection.awaited:
+            connection.awaited.discard(former.listener)
+            connection.awaited.add(again.listener)
 
     def _end_moved(self, now: int, listener: int) -> None:
         former = self._moving.pop(listener, None)

@@ -50,6 +50,32 @@ def test_a_session_goes_on_at_the_other_gateway() -> None:
     assert not one.border.listeners
 
 
+@pytest.mark.parametrize(
+    "subscriptions",
+    [
+        (("home/x", 0), ("$share/g/home/x", 0)),
+        (("home/x", 0), ("home/y", 1), ("$share/g/home/x", 0)),
+        (("$share/g/home/x", 0), ("home/x", 0)),
+        (("home/x", 0), ("home/y", 0)),
+    ],
+)
+def test_a_session_is_resumed_as_soon_as_its_subscriptions_are_there(
+    subscriptions: tuple[tuple[str, int], ...],
+) -> None:
+    """Whatever moves from the shared member to the session's own meanwhile."""
+    tree, one, two = two_gateways()
+    client = one.connect("a", **KEPT)
+    for filter, qos in subscriptions:
+        assert client.subscribe(filter, qos=qos) == [qos]
+    for gateway in (one, two):
+        client.disconnect()
+        tree.world.run(SECOND)
+        began = tree.world.now
+        client = gateway.connect("a", **KEPT)
+        assert client.is_present
+        assert tree.world.now - began < SECOND, "it did not wait for anything that was to come no more"
+
+
 def test_a_session_is_taken_over_with_its_connection() -> None:
     tree, one, two = two_gateways()
     client = one.connect("a", **KEPT)
