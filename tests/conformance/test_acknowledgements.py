@@ -62,6 +62,28 @@ def test_a_message_that_is_refused_is_told_so(client: Client, other: Client, nam
     assert client.publish(f"{name}/nobody", qos=1) == 0x10
 
 
+@pytest.mark.parametrize("qos", [1, 2])
+def test_a_message_that_nobody_wanted_is_told_so(client: Client, other: Client, name: str, qos: int) -> None:
+    """MQTT 5 §3.4.2.1, §3.5.2.1: an owner knows it at once."""
+    topic = f"{name}/t"
+    assert client.publish(topic, qos=qos) == 0x10
+    assert client.publish(topic, b"kept", qos=qos, retain=True) == 0x10
+    assert client.publish(topic, bytes(200_000), qos=qos) == 0x10, "in parts"
+    other.subscribe(topic, options=0x20)
+    assert client.publish(topic, b"wanted", qos=qos) == 0
+    assert other.take().payload == b"wanted"
+    assert other.unsubscribe(topic) == [0]
+    assert client.publish(topic, qos=qos) == 0x10
+    other.subscribe(f"$share/g/{topic}")
+    assert client.publish(topic, b"shared", qos=qos) == 0
+    assert other.take().payload == b"shared"
+    other.leave()
+    code = 0
+    while code == 0:  # Its owner hears of the end a moment later.
+        code = client.publish(topic, qos=qos)
+    assert code == 0x10
+
+
 @holds("MQTT-3.7.2-1", "MQTT-4.3.3-11", "MQTT-3.6.2-1")
 def test_pubrel_and_pubrec_of_nothing_have_their_reason(client: Client) -> None:
     client.send(ack(PUBREL, 99))
