@@ -692,6 +692,7 @@ class ConnectEvent:
     listener: int
     peer: _Address
     version: int
+    is_bridge: bool
     client_id: str
     clean_start: bool
     certificate: str

@@ -3,30 +3,34 @@ changes."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import count
 
+from hbroker.gateway.acl import BRIDGE_STATE
 from hbroker.gateway.border import Border, Rule
+from hbroker.gateway.filters import covers
 from hbroker.gateway.policy import Policy
 
 __all__ = ["AccessLists", "guarded"]
 
 
 def guarded(rules: Iterable[Rule]) -> tuple[Rule, ...]:
-    """The rules, less what no policy can give: `$` topics are the network's own, but for reading `$SYS`.
+    """The rules, less what no policy can give: `$` topics are the network's own, but for reading `$SYS`, and
+    for the states of bridges.
 
     A filter with a wildcard at its first level matches none of them; so those that name one are all there
     are.
     """
-    own = (rule for rule in rules if _is_ours(rule))
-    return tuple(
-        Rule(rule.filter, rule.is_allowed, rule.for_read, False) if rule.filter.startswith("$") else rule
-        for rule in own
-    )
+    return tuple(part for rule in rules for part in _parts(rule))
 
 
-def _is_ours(rule: Rule) -> bool:
-    return not rule.filter.startswith("$") or rule.filter.partition("/")[0] == "$SYS"
+def _parts(rule: Rule) -> Iterator[Rule]:
+    if not rule.filter.startswith("$") or (rule.for_write and covers(BRIDGE_STATE, rule.filter)):
+        yield rule
+    elif rule.filter.partition("/")[0] == "$SYS":
+        yield Rule(rule.filter, rule.is_allowed, rule.for_read, False)
+        if rule.for_write and covers(rule.filter, BRIDGE_STATE):
+            yield Rule(BRIDGE_STATE, rule.is_allowed, False, True)
 
 
 class AccessLists:

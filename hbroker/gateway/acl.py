@@ -13,8 +13,10 @@ it stands in the file. The first rule that matches decides; where none does, the
 whose id or user name holds `+`, `#` or `/` gets none of the patterns that name it: it could write itself
 into others'.
 
-Whatever a file says, `$` topics are the network's own: clients write to none of them, and read `$SYS`
-alone, and of that what a rule allows; a rule with a wildcard at its first level says nothing about it.
+Whatever a file says, `$` topics are the network's own: clients read `$SYS` alone, and of that what a rule
+allows; a rule with a wildcard at its first level says nothing about it. They write to none of them but
+`$SYS/broker/connection/<id>/state`, where a bridge tells whether it is connected: with a file of rules if one
+of them allows it, as with mosquitto.
 """
 
 from __future__ import annotations
@@ -29,7 +31,11 @@ from hbroker.errors import ConfigError, ConfigErrors
 from hbroker.gateway.border import Rule
 from hbroker.gateway.filters import covers, overlap
 
-__all__ = ["OPEN", "Acl", "may_read_some", "may_write", "parse"]
+__all__ = ["BRIDGE_STATE", "OPEN", "Acl", "is_writable", "may_read_some", "may_write", "parse"]
+
+BRIDGE_STATE: Final = "$SYS/broker/connection/+/state"
+"""Where bridges of other brokers say whether they are connected: `1`, and as a will `0`, both retained
+(`notifications` in mosquitto.conf)."""
 
 _ACCESS: Final = {
     "read": (True, True, False),
@@ -60,13 +66,23 @@ class Acl:
         return any("%c" in rule.filter for rule in self.patterns)
 
 
-OPEN: Final = (Rule("#", True, True, True), Rule("$SYS/#", True, True, False))
-"""Where there is no file: everything that is not the network's own, and to read `$SYS`."""
+OPEN: Final = (
+    Rule("#", True, True, True),
+    Rule(BRIDGE_STATE, True, True, True),
+    Rule("$SYS/#", True, True, False),
+)
+"""Where there is no file: everything that is not the network's own, the states of bridges, and to read
+`$SYS`."""
+
+
+def is_writable(topic: str) -> bool:
+    """Whether rules can allow clients to publish to a topic."""
+    return not topic.startswith("$") or topic_matches(BRIDGE_STATE, topic)
 
 
 def may_write(rules: Iterable[Rule], topic: str) -> bool:
     """Whether a client with these rules may publish to a topic."""
-    if topic.startswith("$"):
+    if not is_writable(topic):
         return False
     return next((r.is_allowed for r in rules if r.for_write and topic_matches(r.filter, topic)), False)
 

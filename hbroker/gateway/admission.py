@@ -10,6 +10,7 @@ from random import Random
 from typing import Final
 
 from hbroker.config import GatewayLimits
+from hbroker.gateway.acl import is_writable
 from hbroker.gateway.border import ConnectEvent
 from hbroker.gateway.policy import Refusal
 from hbroker.gateway.reasons import MQTT_5, Code
@@ -48,7 +49,7 @@ def admit(
     wrong = _wrong_id(event)
     if wrong is not None:
         return Refusal(Code.CLIENT_IDENTIFIER_NOT_VALID, wrong)
-    if event.will is not None and event.will.topic.startswith("$"):
+    if event.will is not None and not is_writable(event.will.topic):
         return Refusal(Code.NOT_AUTHORIZED, "the will's topic is the network's own")
     asked = _asked_expiry(event)
     expiry_s = min(asked, limits.session_expiry)

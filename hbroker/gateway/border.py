@@ -70,7 +70,8 @@ class ConnectEvent:
     """A CONNECT that is well formed. What it does not hold has the default that MQTT names.
 
     `listener`: the number that `open_listener` was given. `version`: the protocol level, 3 (MQTT 3.1), 4
-    (3.1.1), 5, or another that this server does not speak. `certificate`: the common name of the client's,
+    (3.1.1), 5, or another that this server does not speak. `is_bridge`: it is another broker's bridge, as
+    mosquitto's says before version 5. `certificate`: the common name of the client's,
     empty where it has none. `clean_start`: the clean session flag before version 5. `session_expiry_s`: 0
     before version 5.
     """
@@ -81,6 +82,7 @@ class ConnectEvent:
     version: int
     client_id: str
     clean_start: bool = True
+    is_bridge: bool = False
     certificate: str = ""
     username: str | None = None
     password: bytes | None = field(default=None, repr=False)

@@ -17,7 +17,7 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from hbroker.gateway.acl import may_read_some
-from hbroker.gateway.border import SubscribeEvent, UnsubscribeEvent
+from hbroker.gateway.border import SubscribeEvent, SubscribeOptions, UnsubscribeEvent
 from hbroker.gateway.common import Common
 from hbroker.gateway.connections import Connection, Listening, State
 from hbroker.gateway.members import SHARED
@@ -115,6 +115,8 @@ class Bridge:
                 answer.codes[index] = suback_code(connection.event.version, refusal)
                 continue
             group, plain = sharing.split(filter) or ("", filter)
+            if connection.event.is_bridge:
+                options = _for_bridge(options, group)
             wanted = Listening(0, None, filter, group, plain, options, event.identifier)
             self._make(now, answer, index, wanted)
         self._finish_if_complete(now, answer)
@@ -427,3 +429,9 @@ class Bridge:
     def _finish_if_complete(self, now: int, answer: Answer) -> None:
         if answer.is_complete and not answer.connection.is_over:
             self._complete(now, answer)
+
+
+def _for_bridge(options: SubscribeOptions, group: str) -> SubscribeOptions:
+    """A bridge before MQTT 5 cannot ask that it be spared its own messages, which would go round, and that
+    the retained flag stay: other brokers take both for granted, too."""
+    return replace(options, no_local=not group, retain_as_published=True)

@@ -3,7 +3,7 @@
 A gateway owns no subtree, and `$SYS/nodes/...` is the nodes'. So nothing of this is in the network: the
 gateway answers its own clients, each listener with a filter that can match, as the owner of retained
 messages would. They see their gateway, as they would see their broker; `$SYS/#` brings the nodes' own
-topics besides.
+topics besides, and `$SYS/broker/#` the states of bridges, which are retained in the network.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping
 from typing import Final
 
 from hbroker._native import topic_matches
+from hbroker.gateway.acl import BRIDGE_STATE
 from hbroker.gateway.border import Border
 from hbroker.gateway.filters import covers, overlap
 from hbroker.gateway.load import LoadAverage
@@ -95,7 +96,7 @@ class SysTopics:
 
     def is_all_of(self, filter: str) -> bool:
         """Whether a filter matches nothing but these topics."""
-        return covers(_ALL, filter)
+        return covers(_ALL, filter) and not overlap(BRIDGE_STATE, filter)
 
     def add(self, listener: int, filter: str, connection: int, packet_id: int | None, handling: int) -> None:
         """A listener, if its filter can match; with its SUBACK it gets what there is, if it wants that."""

@@ -114,6 +114,7 @@ def _connect(native: Any) -> ConnectEvent:
         listener=native.listener,
         peer=native.peer,
         version=native.version,
+        is_bridge=native.is_bridge,
         client_id=native.client_id,
         clean_start=native.clean_start,
         certificate=native.certificate_name,

@@ -51,12 +51,36 @@ def test_a_filter_covers_another_where_it_matches_all_of_it(wide: str, narrow: s
 
 @given(RULES, TOPICS)
 def test_clients_never_write_to_the_networks_topics(rules: list[Rule], topic: str) -> None:
-    if topic.startswith("$"):
+    if topic.startswith("$"):  # No topic of these is a bridge's state.
         assert not may_write(rules, topic)
         for rule in guarded(rules):
             assert not (rule.is_allowed and rule.for_write and topic_matches(rule.filter, topic))
         if topic.partition("/")[0] != "$SYS":
             assert not any(topic_matches(rule.filter, topic) for rule in guarded(rules))
+
+
+STATE = "$SYS/broker/connection/house.bridge/state"
+
+
+@pytest.mark.parametrize(
+    ("text", "may"),
+    [
+        ("pattern write $SYS/broker/connection/%c/state", True),  # as mosquitto.conf(5) has it
+        ("topic write $SYS/broker/connection/house.bridge/state", True),
+        ("topic readwrite $SYS/broker/connection/#", True),
+        ("topic readwrite $SYS/#", True),
+        ("topic read $SYS/#", False),
+        ("topic readwrite #", False),
+        ("topic deny $SYS/broker/connection/+/state\ntopic readwrite $SYS/#", False),
+        ("pattern write $SYS/broker/connection/%c/other", False),
+    ],
+)
+def test_a_bridge_writes_its_state_where_a_rule_allows_it(text: str, may: bool) -> None:
+    rules = guarded(parse(text, "acl").rules(None, "house.bridge"))
+    assert may_write(rules, STATE) == may
+    for other in ("$SYS/broker/version", "$SYS/broker/connection", "$SYS/nodes/x", STATE + "/x", "$x"):
+        assert not may_write(rules, other)
+        assert not any(r.for_write and r.is_allowed and topic_matches(r.filter, other) for r in rules)
 
 
 @given(RULES, FILTERS)
@@ -143,5 +167,6 @@ def test_only_config_errors_come_out(text: str) -> None:
 def test_without_a_file_everything_is_open_but_the_network_itself() -> None:
     assert may_write(OPEN, "a/b")
     assert not may_write(OPEN, "$SYS/x")
+    assert may_write(OPEN, STATE)
     assert may_read_some(OPEN, "$SYS/#")
     assert not may_read_some(OPEN, "$gateway/#")

@@ -38,6 +38,20 @@ def test_refusals_have_the_code_that_the_specification_names(fields: dict[str, o
     assert client.refused == code
 
 
+def test_a_bridge_tells_with_its_will_that_it_is_gone() -> None:
+    gateway = one_gateway()
+    state = "$SYS/broker/connection/house.bridge/state"
+    watcher = gateway.connect("watcher")
+    assert watcher.subscribe("$SYS/broker/#", qos=1) == [1]
+    bridge = gateway.connect(
+        "house.bridge", version=4, is_bridge=True, will=WillMessage(state, b"0", 1, True)
+    )
+    gateway.publish(state, b"1", retain=True)
+    bridge.drop()
+    gateway.world.run_until(lambda: (state, b"0") in watcher.taken)
+    assert [text for topic, text in watcher.taken if topic == state] == [b"1", b"0"]
+
+
 @pytest.mark.parametrize(("version", "clean"), [(4, True), (5, True), (5, False)])
 def test_an_empty_id_is_assigned_and_told(version: int, clean: bool) -> None:
     client = one_gateway().connect("", version=version, clean_start=clean)

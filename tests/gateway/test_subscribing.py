@@ -255,6 +255,19 @@ def test_sys_of_all_brings_the_nodes_topics_too() -> None:
     assert any(topic.startswith("$SYS/broker/") for topic, _ in client.taken)
 
 
+def test_a_bridge_before_mqtt_5_is_spared_its_own_messages() -> None:
+    gateway = one_gateway()
+    wants = {"no_local": True, "retain_as_published": True}
+    for is_bridge in (False, True):
+        client = gateway.connect("b", version=4, is_bridge=is_bridge)
+        client.subscribe("home/#", "$share/g/home/#")
+        options = {n.filter: n.options for n in gateway.border.listeners.values()}
+        (own, shared) = (listening.options for listening in gateway.border.listeners.values())
+        assert own == SubscribeOptions(1, **(wants if is_bridge else {})), options
+        assert shared == SubscribeOptions(1, retain_as_published=is_bridge), "a group has no such members"
+        client.disconnect()
+
+
 def at_once(client: Client) -> None:
     wanted = (("home/lamp", SubscribeOptions(0)), ("home/#", SubscribeOptions(1)))
     packet_id = next(client.packet_ids)

@@ -9,6 +9,8 @@ use std::sync::Arc;
 use crate::keyed::Keyed;
 use crate::topic;
 
+/// Where bridges of other brokers say whether they are connected (`notifications` in mosquitto.conf).
+const BRIDGE_STATE: &str = "$SYS/broker/connection/+/state";
 /// Answers that are remembered for each client.
 const SLOTS: usize = 16;
 
@@ -79,7 +81,7 @@ impl Access {
 
     /// Whether it may publish to this topic.
     pub fn may_write(&mut self, topic: &str) -> bool {
-        self.list.as_mut().is_none_or(|list| list.may(Act::Write, topic))
+        is_writable(topic) && self.list.as_mut().is_none_or(|list| list.may(Act::Write, topic))
     }
 }
 
@@ -98,6 +100,11 @@ impl Known {
         let slot = if act == Act::Read { &mut answer.read } else { &mut answer.write };
         *slot.get_or_insert_with(|| decide(&self.rules, act, topic))
     }
+}
+
+/// Whether clients may publish to a topic at all: `$` topics are the network's own, but for the states of bridges.
+fn is_writable(topic: &str) -> bool {
+    !topic.starts_with('$') || topic::matches(BRIDGE_STATE, topic)
 }
 
 fn decide(rules: &[Rule], act: Act, topic: &str) -> bool {
@@ -143,6 +150,9 @@ mod tests {
         }
         assert!(Access::default().may_write("anything") && Access::default().may_read("anything"));
         assert!(!AccessList::new(Vec::new(), 1).access().may_read("a"));
+        let state = "$SYS/broker/connection/x/state";
+        assert!(Access::default().may_write(state) && !Access::default().may_write("$SYS/broker/version"));
+        assert!(!AccessList::new(vec![rule(true, "w", "#")], 1).access().may_write(state));
     }
 
     #[test]

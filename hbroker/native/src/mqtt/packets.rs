@@ -20,6 +20,8 @@ pub type UserProperties = Vec<(String, String)>;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Connect {
     pub version: Version,
+    /// It says that it is another broker's bridge, as mosquitto's does. None does in MQTT 5.
+    pub is_bridge: bool,
     /// Empty: the server is to assign one.
     pub client_id: String,
     pub clean_start: bool,

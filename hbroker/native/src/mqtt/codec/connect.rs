@@ -21,6 +21,8 @@ const CLEAN_START: u8 = 0x02;
 const RESERVED: u8 = 0x01;
 /// Behind the name "MQTT" and the level.
 const V5_FLAGS_AT: usize = 7;
+/// The bit of the protocol level by which mosquitto's bridge says that it is one, before MQTT 5 (`try_private` in mosquitto.conf). Other brokers know it, too.
+const BRIDGE: u8 = 0x80;
 
 /// A first packet that is refused, and the version in which to say so; None: it is not MQTT, and gets no answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -37,22 +39,22 @@ pub fn parse(frame: &Frame<'_>) -> Result<Connect, Unfit> {
     if frame.kind != kind::CONNECT || frame.flags != 0 {
         return Err(Unfit { version: None, reason: Reason::PROTOCOL_ERROR });
     }
-    let version = version(frame.body)?;
-    parse_body(version, frame).map_err(|reason| Unfit { version: Some(version), reason })
+    let (version, is_bridge) = version(frame.body)?;
+    let connect = parse_body(version, frame).map_err(|reason| Unfit { version: Some(version), reason })?;
+    Ok(Connect { is_bridge, ..connect })
 }
 
-fn version(body: &[u8]) -> Result<Version, Unfit> {
+/// The version, and whether the client says that it is a bridge.
+fn version(body: &[u8]) -> Result<(Version, bool), Unfit> {
     let mut body = Reader::new(body);
-    let protocol = body.binary().and_then(|name| Ok((name, body.byte()?)));
-    match protocol {
-        Ok((b"MQIsdp", 3)) => Ok(Version::V31),
-        Ok((b"MQTT", 4)) => Ok(Version::V311),
-        Ok((b"MQTT", 5)) => Ok(Version::V5),
-        // MQTT 3.1.1 §3.1.2.2 and MQTT 5 §3.1.2.2: each level is told in the words of the version nearest to it.
-        Ok((b"MQTT" | b"MQIsdp", level)) => {
-            let version = if level > 5 { Version::V5 } else { Version::V311 };
-            Err(Unfit { version: Some(version), reason: Reason::UNSUPPORTED_VERSION })
-        }
+    let unsupported = |version| Unfit { version: Some(version), reason: Reason::UNSUPPORTED_VERSION };
+    match body.binary().and_then(|name| Ok((name, body.byte()?))) {
+        Ok((b"MQTT", 5)) => Ok((Version::V5, false)),
+        Ok((b"MQTT", level)) if level & !BRIDGE == 4 => Ok((Version::V311, level & BRIDGE != 0)),
+        Ok((b"MQIsdp", level)) if level & !BRIDGE == 3 => Ok((Version::V31, level & BRIDGE != 0)),
+        // MQTT 5 §3.1.2.2, for what comes after it. Whoever speaks MQTT 3 knows its own CONNACK alone (MQTT 3.1.1 §3.1.2.2).
+        Ok((b"MQTT", level)) if level & !BRIDGE >= 5 => Err(unsupported(Version::V5)),
+        Ok((b"MQTT" | b"MQIsdp", _)) => Err(unsupported(Version::V311)),
         _ => Err(Unfit { version: None, reason: Reason::PROTOCOL_ERROR }),
     }
 }
@@ -60,9 +62,13 @@ fn version(body: &[u8]) -> Result<Version, Unfit> {
 fn parse_body(version: Version, frame: &Frame<'_>) -> Checked<Connect> {
     let flags = check(version, Reader::new(frame.body))?;
     let mut bytes = BytesMut::from(frame.bytes);
+    let body = frame.bytes.len() - frame.body.len();
     if version == Version::V5 {
         // MQTT 5 §3.1.3.1: an empty client id may come with any clean start; the crate wants it set.
-        bytes[frame.bytes.len() - frame.body.len() + V5_FLAGS_AT] |= CLEAN_START;
+        bytes[body + V5_FLAGS_AT] |= CLEAN_START;
+    } else {
+        let level = body + 2 + usize::from(u16::from_be_bytes([frame.body[0], frame.body[1]]));
+        bytes[level] &= !BRIDGE;
     }
     let mut connect = match decode_bytes(version, bytes)? {
         Decoded::V3(v3::Packet::Connect(packet)) => from_v3(version, *packet),
@@ -125,6 +131,7 @@ fn check(version: Version, mut body: Reader<'_>) -> Checked<u8> {
 fn from_v3(version: Version, packet: v3::Connect) -> Connect {
     Connect {
         version,
+        is_bridge: false,
         client_id: packet.client_id.into(),
         clean_start: packet.clean_session,
         keep_alive: packet.keep_alive,
@@ -152,6 +159,7 @@ fn from_v3(version: Version, packet: v3::Connect) -> Connect {
 fn from_v5(packet: v5::Connect) -> Connect {
     Connect {
         version: Version::V5,
+        is_bridge: false,
         client_id: packet.client_id.into(),
         clean_start: packet.clean_start,
         keep_alive: packet.keep_alive,

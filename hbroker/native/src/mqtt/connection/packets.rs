@@ -80,9 +80,11 @@ impl Connection {
             }
         }
         let key = (publish.qos > 0).then(|| session.incoming().next_key());
-        let is_allowed = !publish.topic.starts_with('$') && session.may_write(publish.topic);
-        let taken =
-            if is_allowed { upper.publish(&publish, key) } else { Taken::Refused(Reason::NOT_AUTHORIZED) };
+        let taken = if session.may_write(publish.topic) {
+            upper.publish(&publish, key)
+        } else {
+            Taken::Refused(Reason::NOT_AUTHORIZED)
+        };
         if taken == Taken::Yes {
             slate::note_in(turn, publish.topic, publish.payload.len());
         }

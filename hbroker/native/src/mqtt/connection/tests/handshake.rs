@@ -100,13 +100,38 @@ fn a_stream_that_does_not_begin_with_connect_gets_no_answer() {
 
 #[test]
 fn other_versions_are_told_so_in_the_nearest_words() {
-    for (level, expected) in
-        [(3_u8, &[0x20, 2, 0, 1][..]), (0x84, &[0x20, 3, 0, 0x84, 0]), (6, &[0x20, 3, 0, 0x84, 0])]
-    {
+    let (mqtt, before) = (&b"\0\x04MQTT"[..], &b"\0\x06MQIsdp"[..]);
+    let (of_3, of_5) = (&[0x20, 2, 0, 1][..], &[0x20, 3, 0, 0x84, 0][..]);
+    for (name, level, expected) in [
+        (mqtt, 3_u8, of_3),
+        (mqtt, 0, of_3),
+        (mqtt, 0x83, of_3),
+        (before, 4, of_3),
+        (before, 6, of_3),
+        (before, 0x84, of_3),
+        (mqtt, 6, of_5),
+        (mqtt, 0x85, of_5),
+        (mqtt, 0xFF, of_5),
+    ] {
         let mut bench = Bench::new(ListenerSettings::default());
-        bench.feed(&packet(0x10, &[0, 4, b'M', b'Q', b'T', b'T', level, 2, 0, 60, 0, 1, b'c']));
-        assert_eq!(bench.closed(), Some((Cause::Error, Reason::UNSUPPORTED_VERSION)));
-        assert_eq!(bench.take(), [expected]);
+        bench.feed(&packet(0x10, &[name, &[level, 2, 0, 60, 0, 1, b'c']].concat()));
+        assert_eq!(bench.closed(), Some((Cause::Error, Reason::UNSUPPORTED_VERSION)), "{level}");
+        assert_eq!(bench.take(), [expected], "{level}");
+    }
+}
+
+#[test]
+fn a_bridge_says_so_with_a_bit_of_the_level() {
+    for (name, level, version) in
+        [(&b"\0\x04MQTT"[..], 4_u8, Version::V311), (b"\0\x06MQIsdp", 3, Version::V31)]
+    {
+        for is_bridge in [false, true] {
+            let mut bench = Bench::new(ListenerSettings::default());
+            let level = level | if is_bridge { 0x80 } else { 0 };
+            bench.feed(&packet(0x10, &[name, &[level, 2, 0, 60, 0, 1, b'c']].concat()));
+            let connect = connected(&bench);
+            assert_eq!((connect.version, connect.is_bridge), (version, is_bridge));
+        }
     }
 }
 
