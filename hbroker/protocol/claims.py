@@ -49,9 +49,9 @@ class Claims:
             self._uplinks[subtree].start(now)
 
     def hand_back(self, now: int, subtree: str) -> None:
-        """Gives one up. It is still among the claims until its parent has it, or its lease ends."""
-        self._remember([claimed for claimed in self.subtrees if claimed != subtree])
-        self._uplinks[subtree].leave(now)
+        """Gives one up. It is among the claims, also for a later run of this node, until its parent has it:
+        else nobody would own it when this process dies before that."""
+        self._uplinks[subtree].hand_back(now)
 
     def forget(self, subtree: str) -> None:
         """Takes out one that has stopped."""

@@ -176,8 +176,10 @@ class Delegating:
     ) -> None:
         delegation = child.delegation
         if child.machine.state is DelegationState.TAKING_BACK:
-            self._ledger.drop("unexpected_packet")
-            return
+            if delegation.link != link:
+                self._ledger.drop("unexpected_packet")
+                return
+            self._custody.overtake(child)  # It goes on: it takes this node for silent, and has not committed.
         if delegation.link != link and not self._custody.is_cut(child):
             self._turn(Inquiry(applicant.address, session_link=link), join, _STALE)
             return

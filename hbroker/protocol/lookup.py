@@ -158,11 +158,13 @@ class Lookup:
     """One topic that is being resolved.
 
     `ticket`: the application's, None for the messages that wait in the core. `subtree`: what the node that
-    was asked last was said to hold, None at the start. `below`: the node above the owner that the core knew
-    of, None: none. `guide`: who was named last as the holder of what is around the topic, None: nobody.
-    `hops`: how many were asked since the start. `requests`: those to which an answer still counts, the
-    present one last. `turn`: the starting node whose turn this lookup has. `fell_back`: nobody answered in
-    recursive mode. `reason`, `negative_ttl` (microseconds): of the last refusal.
+    was asked last was said to hold, None at the start. `has_silent_owner`: a node has named an owner, who
+    does not answer so far: its lease may have to end first. `is_extended`: the deadline was put off for that.
+    `below`: the node above the owner that the core knew of, None: none. `guide`: who was named last as the
+    holder of what is around the topic, None: nobody. `hops`: how many were asked since the start. `requests`:
+    those to which an answer still counts, the present one last. `turn`: the starting node whose turn this
+    lookup has. `fell_back`: nobody answered in recursive mode. `reason`, `negative_ttl` (microseconds): of
+    the last refusal.
     """
 
     topic: str
@@ -174,6 +176,8 @@ class Lookup:
     machine: Machine[State, Event] = field(default_factory=lambda: Machine(TRANSITIONS, State.QUEUED))
     requests: list[Request[Lookup]] = field(default_factory=list)
     subtree: str | None = None
+    has_silent_owner: bool = False
+    is_extended: bool = False
     below: Address | None = None
     guide: Address | None = None
     hops: int = 0

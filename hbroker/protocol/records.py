@@ -103,6 +103,12 @@ class Inheritance:
             self.queued.extend(record.SerializeToString() for record in transfer.queued)
             self.seen.extend(record.SerializeToString() for record in transfer.seen)
 
+    def precede(self, exported: Iterable[Record]) -> None:
+        """Puts what the new owner has itself, of what waits and what was seen, before what it was handed."""
+        records = list(exported)
+        self.queued[:0] = [r.SerializeToString() for r in records if isinstance(r, pb.QueuedRecord)]
+        self.seen[:0] = [r.SerializeToString() for r in records if isinstance(r, pb.SeenRecord)]
+
     def subscription_of(self, record: pb.SubscriptionRecord) -> Subscription | None:
         """The subscription that a record is about; None: it ended, or makes no sense."""
         return self.subscriptions.get((record.session, record.group, record.filter))

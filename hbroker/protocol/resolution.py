@@ -32,13 +32,24 @@ from hbroker.protocol.outcome import Outcome, Resolved, ResolveFailed
 from hbroker.protocol.packets import Address, Reason, cut_from
 from hbroker.protocol.reasons import RETRIED_REASONS
 from hbroker.protocol.requests import TOKEN_LIFETIME, Request, Requests, keep_token, reachable
-from hbroker.protocol.timers import NEGATIVE_TTL, SEARCH_MOST, SECOND, ZONE_TTL, retry_after
+from hbroker.protocol.timers import (
+    LEASE,
+    LEASE_DRIFT,
+    NEGATIVE_TTL,
+    SEARCH_MOST,
+    SECOND,
+    ZONE_TTL,
+    retry_after,
+)
 from hbroker.subtree import is_within
 
 __all__ = ["PATIENCE", "Resolver"]
 
 PATIENCE: Final = 10 * SECOND
 """How long messages wait for their topic's owner before they fail."""
+FAILOVER: Final = LEASE + LEASE_DRIFT + 4 * SECOND
+"""How long they wait where a node has named an owner and that one is silent: until its lease is over its
+parent cannot take its place (§5.6). The rest is for finding the parent."""
 
 _RECURSIVE_TRIES: Final = 2
 _HOP_TRIES: Final = 3
@@ -47,6 +58,7 @@ _MOST_KEPT: Final = 16
 """Questions of one lookup of which an answer still counts."""
 _MOST_WAITING: Final = 100_000
 _MOST_OPEN: Final = 2_048
+_SILENT_OWNER: Final = (Reason.REASON_OWNER_UNREACHABLE, Reason.REASON_HANDOVER)
 _MOST_TAKEN: Final = 64
 _MOST_NEGATIVES: Final = 4_096
 _LONGEST_NEGATIVE: Final = 60 * SECOND
@@ -135,7 +147,7 @@ class Resolver:
             self._install(referral.zone, request.address, token, ZONE_TTL)
         lookup.machine.handle(Event.REFER)
         self._agenda.set(lookup, lookup.deadline)
-        lookup.subtree, lookup.guide = cut[0], cut[2]
+        lookup.subtree, lookup.guide, lookup.has_silent_owner = cut[0], cut[2], True
         self._requests.settle(lookup.requests[-1])
         self._ask(now, lookup, cut[2], pb.MODE_REFERRAL)
 
@@ -144,6 +156,12 @@ class Resolver:
         for lookup in self._agenda.due(now):
             if self._is_covered(now, lookup):
                 continue
+            if now >= lookup.deadline and _waits_for_lease(lookup):
+                lookup.is_extended = True
+                lookup.deadline += FAILOVER - PATIENCE
+                self._agenda.set(lookup, lookup.deadline)
+                if lookup.machine.state is not State.BACKING_OFF:
+                    continue
             if now >= lookup.deadline:
                 lookup.machine.handle(Event.EXPIRE)
                 self._fail(now, lookup)
@@ -271,6 +289,7 @@ class Resolver:
         owner = reachable(accept.address, request.address)
         self._trace(now, lookup, request, "PUBACCEPT", accept.node, owner, accept.zone, accept.ttl_s)
         lookup.reason = accept.reason
+        lookup.has_silent_owner |= accept.reason in _SILENT_OWNER
         lookup.negative_ttl = min(accept.ttl_s * SECOND, _LONGEST_NEGATIVE) or NEGATIVE_TTL
         if accept.reason in RETRIED_REASONS:
             # One that the root has just named may say so as well: it is to have the subtree, and has not yet.
@@ -349,6 +368,10 @@ class Resolver:
             lookup.trace.append(
                 Hop(node, address, packet, zone.subtree, zone.epoch, ttl_s, time_ms, lookup.cache)
             )
+
+
+def _waits_for_lease(lookup: Lookup) -> bool:
+    return lookup.ticket is None and lookup.has_silent_owner and not lookup.is_extended
 
 
 def _leads_on(lookup: Lookup, subtree: str) -> bool:

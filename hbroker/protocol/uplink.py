@@ -36,6 +36,7 @@ from hbroker.protocol.packets import (
     pack,
 )
 from hbroker.protocol.reasons import PASSING_REASONS
+from hbroker.protocol.records import Inheritance, Record
 from hbroker.protocol.subscribers import Subscription, subscription_from
 from hbroker.protocol.subscribing import Subscribing
 from hbroker.protocol.tenure import Tenure
@@ -101,6 +102,10 @@ class Uplink:
         self._retry_at: int | None = None
         self._taking: Taking | None = None
         self._giving: Giving | None = None
+        self._hands_back = False
+        """An order wants it back with its parent."""
+        self._exported: list[Record] = []
+        """What waited for subscribers when it was handed back, and nobody knows whether the parent has it."""
         self.refused: pb.JoinAck | None = None
         """The last refusal since it last served."""
 
@@ -158,7 +163,9 @@ class Uplink:
             return
         self._link = None
         self._joins.forget()
-        if self._machine.accepts(UplinkEvent.LINK_LOST):
+        if self._hands_back and self._giving is not None:
+            self._handing_back_failed(now, self._giving)
+        elif self._machine.accepts(UplinkEvent.LINK_LOST):
             was = self._machine.state
             state = self._machine.handle(UplinkEvent.LINK_LOST)
             if was is not state:
@@ -167,7 +174,9 @@ class Uplink:
 
     def handle_timeout(self, now: int) -> None:
         """Stops serving first, then whatever else is due."""
-        if self._tenure.is_over(now) and self._machine.accepts(UplinkEvent.FENCED):
+        if self._tenure.is_over(now) and self._hands_back and self._giving is not None:
+            self._handing_back_failed(now, self._giving)
+        elif self._tenure.is_over(now) and self._machine.accepts(UplinkEvent.FENCED):
             self._fence(now)
         if self._giving is not None:
             self._giving.handle_timeout(now)
@@ -175,8 +184,24 @@ class Uplink:
             self._retry_at = None
             self._retry(now)
 
+    def hand_back(self, now: int) -> None:
+        """By order: it ends when the parent has the subtree, or another node turns out to have it. Until then
+        this node goes on, over all that may fail."""
+        self._hands_back = True
+        if self._machine.state is UplinkState.SERVING:
+            self._leave(now)
+        elif self._machine.state is UplinkState.AWAIT_INVITATION:
+            if self.is_covered or (self.refused is not None and not self._is_passing(self.refused)):
+                self._settle(now, self._machine.handle(UplinkEvent.LEAVE))
+            else:
+                self._again_after(now, 0)
+
     def leave(self, now: int) -> None:
-        """Hands the subtree back, with what this node delegated below it."""
+        """The node goes: hands the subtree back, with what was delegated below it, or stops without that."""
+        self._hands_back = False
+        self._leave(now)
+
+    def _leave(self, now: int) -> None:
         if not self._machine.accepts(UplinkEvent.LEAVE):
             return
         self._means.delegating.close(self.subtree)
@@ -282,6 +307,8 @@ class Uplink:
                 self._rejoin(now)
             case UplinkState.AWAIT_TAKE_BACK if self._giving and now < self._giving.moved_at + LEAVE_WAIT:
                 self._retry_at = self._giving.moved_at + LEAVE_WAIT
+            case UplinkState.AWAIT_TAKE_BACK if self._hands_back and self._giving:
+                self._handing_back_failed(now, self._giving)
             case UplinkState.AWAIT_TAKE_BACK:
                 self._settle(now, self._machine.handle(UplinkEvent.TIMED_OUT))
 
@@ -324,16 +351,21 @@ class Uplink:
             self._ledger.note(PolicyLowered(self.subtree, self._parent_name))
         self._hold(serving=self._machine.state is UplinkState.SERVING)
         self._again_after(now, 0 if renewal.is_news else ack.lease_ms * 1000 // timers.LEASE_RENEWALS)
+        if self._hands_back and self._machine.state is UplinkState.SERVING:
+            self._leave(now)
 
     def _refused(self, now: int, ack: pb.JoinAck) -> None:
         state = self._machine.state
         is_final = ack.reason in FINAL_REASONS
-        temporary = ack.reason in PASSING_REASONS
+        temporary = self._is_passing(ack)
         self.refused = ack
         self._ledger.note(Refused(self.subtree, ack.reason, ack.holder.node, is_final))
         if state in (UplinkState.AWAIT_INVITATION, UplinkState.AWAIT_GRANT):
             self._link = None
             self._joins.forget()
+            if self._hands_back and not temporary:  # There is nothing to hand back.
+                self._settle(now, self._machine.handle(UplinkEvent.LEAVE))
+                return
             event = UplinkEvent.TURNED_AWAY if is_final else UplinkEvent.REFUSED
             self._machine.handle(event)
             self._attempt = max(self._attempt, 0 if temporary else REFUSED_WAIT)
@@ -366,6 +398,9 @@ class Uplink:
         if former is not None and former != link:
             self._means.hang_up(former)
 
+    def _is_passing(self, ack: pb.JoinAck) -> bool:
+        return ack.reason in PASSING_REASONS
+
     def _seeks_another(self, reason: pb.Reason) -> bool:
         """While the lease lasts, the parent it was is no longer, and the root may know another."""
         outside = reason == Reason.REASON_OUTSIDE_JURISDICTION
@@ -380,6 +415,7 @@ class Uplink:
         elif state is TakingState.COMPLETE:
             self._taking = None
             self._machine.handle(UplinkEvent.HANDED_OVER)
+            self._take_in_again(taking.inheritance)
             self._means.custody.estate.take_over(now, self.subtree, taking.inheritance)
             self._means.gathering.handle_return(self.subtree)
             self.refused = None
@@ -390,7 +426,16 @@ class Uplink:
             ):  # What touches only those came along with the rest.
                 self._means.custody.sweep()
             self._ledger.note(Joined(self.subtree, self._parent_name, self._tenure.epoch))
+            if self._hands_back:
+                self._leave(now)
         return state is not None
+
+    def _take_in_again(self, inheritance: Inheritance) -> None:
+        """What left with a handing back that failed is here again, where nobody has served the subtree since
+        (§5.4, old cuts). Else the parent has it, or had it."""
+        exported, self._exported = self._exported, []
+        if self.subtree in inheritance.cuts:
+            inheritance.precede(exported)
 
     def _take_strays(self, transfer: pb.Transfer) -> None:
         """A restarted parent took these in before it knew of this node (§5.1)."""
@@ -427,8 +472,22 @@ class Uplink:
 
     # Endings
 
+    def _handing_back_failed(self, now: int, giving: Giving) -> None:
+        """The parent is silent. Before COMMIT it cannot serve: this node serves on, and tries again. After
+        that nobody knows whether it does: this node asks for the subtree, and hands back what it gets."""
+        self._giving = None
+        if not giving.has_committed and not self._tenure.is_over(now):
+            self._means.delegating.open(self.subtree)
+            self._enter(now, self._machine.handle(UplinkEvent.NOT_TAKEN))
+            return
+        self._exported = giving.exported if giving.has_committed else []
+        self._lose(now, self._machine.handle(UplinkEvent.UNDECIDED))
+
     def _fence(self, now: int) -> None:
-        state = self._machine.handle(UplinkEvent.FENCED)
+        self._lose(now, self._machine.handle(UplinkEvent.FENCED))
+
+    def _lose(self, now: int, state: UplinkState) -> None:
+        """It serves no more, though nobody has taken the subtree over."""
         self._ledger.note(LeaseLost(self.subtree))
         missed = list(self._subscribing.subscribers.touching(self.subtree))
         self._means.gathering.handle_loss(now, missed)

@@ -37,6 +37,10 @@ class UplinkEvent(Enum):
     """The node has come to serve what is around the subtree: it owns this as a part of that (§5.1)."""
     LEAVE = auto()
     TAKEN_BACK = auto()
+    NOT_TAKEN = auto()
+    """What an order wants handed back, the parent did not take: this node goes on, and tries again."""
+    UNDECIDED = auto()
+    """The same after COMMIT: the parent may have it, or nobody."""
 
 
 UPLINK: Final = {
@@ -71,6 +75,8 @@ UPLINK: Final = {
     (UplinkState.AWAIT_RENEWAL, UplinkEvent.COVERED): UplinkState.AWAIT_INVITATION,
     (UplinkState.AWAIT_RENEWAL, UplinkEvent.LEAVE): UplinkState.STOPPED,
     (UplinkState.AWAIT_TAKE_BACK, UplinkEvent.TAKEN_BACK): UplinkState.STOPPED,
+    (UplinkState.AWAIT_TAKE_BACK, UplinkEvent.NOT_TAKEN): UplinkState.AWAIT_RENEWAL,
+    (UplinkState.AWAIT_TAKE_BACK, UplinkEvent.UNDECIDED): UplinkState.AWAIT_INVITATION,
     (UplinkState.AWAIT_TAKE_BACK, UplinkEvent.LINK_LOST): UplinkState.STOPPED,
     (UplinkState.AWAIT_TAKE_BACK, UplinkEvent.FENCED): UplinkState.STOPPED,
     (UplinkState.AWAIT_TAKE_BACK, UplinkEvent.TIMED_OUT): UplinkState.STOPPED,
