@@ -250,6 +250,8 @@ class _Core:
         """Node: opens the link of a session that another node handed over (§5.4), or returns the one that is open."""
     def is_one_sided(self, link: int) -> bool:
         """Whether the peer opened the link, and has acknowledged nothing there since."""
+    def prefer(self, link: int) -> None:
+        """Node: the link is a child's. What comes over it waits for the events of nodes alone, and for no client's flood (§3.3)."""
     def peer_of(self, link: int) -> _Address | None:
         """Where the peer of a link is now (§4.4); None: there is no such link."""
     def close(self, link: int) -> None:

@@ -60,6 +60,7 @@ class Custody:
         self._ledger = ledger
         self._estate = Estate(own, core, jurisdiction, subscribing, gathering, self.inherit, keepers)
         self.children: dict[str, Child] = {}
+        self._by_link: dict[int, dict[str, Child]] = {}
         # Of thousands of children few are on the move, and every request of every child asks for those.
         self._uncut: dict[str, Child] = {}
         """Those whose handover has begun, and has not committed."""
@@ -96,7 +97,7 @@ class Custody:
             self.highest_epoch = max(self.highest_epoch, delegation.epoch)
             self._fenced.pop(delegation.subtree, None)
             child = Child(delegation, Machine(DELEGATION, DelegationState.HELD))
-            self.children[delegation.subtree] = child
+            self._enter(child)
             self._cut(child)
 
     def forget_ended(self, subtree: str, inheritance: Inheritance) -> None:
@@ -119,7 +120,8 @@ class Custody:
         if before is not None:
             self._abandon(before)
             child.exported = before.exported
-        self.children[delegation.subtree] = self._uncut[delegation.subtree] = child
+        self._enter(child)
+        self._uncut[delegation.subtree] = child
         self.highest_epoch = max(self.highest_epoch, delegation.epoch)
         self._schedule(child)
         return child
@@ -159,7 +161,7 @@ class Custody:
         delegation = child.delegation
         if delegation.link != link:
             self._abandon(child)
-            delegation.link = link
+            self._set_link(child, link)
             if child.machine.accepts(DelegationEvent.DONE):
                 self._arrived(child)
             self.release_below(delegation.subtree, delegation.as_cut())
@@ -192,8 +194,8 @@ class Custody:
 
     def handle_link_down(self, link: int) -> None:
         """The lease goes on without the link; a handover does not."""
-        for child in [c for c in self.children.values() if c.delegation.link == link]:
-            child.delegation.link = None
+        for child in list(self._by_link.get(link, {}).values()):
+            self._set_link(child, None)
             had_a_chance = child.giving is None or child.giving.has_committed or not child.is_first
             self._abandon(child)
             if self.is_cut(child) and not had_a_chance:
@@ -402,7 +404,34 @@ class Custody:
         self._ends.cancel(subtree)
         for some in (self._uncut, self._given, self._leaving):
             some.pop(subtree, None)
-        return self.children.pop(subtree)
+        child = self.children.pop(subtree)
+        self._leave_link(child)
+        return child
+
+    def _enter(self, child: Child) -> None:
+        """The child of a subtree from now on, in place of the one that there was."""
+        subtree, link = child.delegation.subtree, child.delegation.link
+        before = self.children.get(subtree)
+        if before is not None:
+            self._leave_link(before)
+        self.children[subtree] = child
+        self._set_link(child, link)
+
+    def _set_link(self, child: Child, link: int | None) -> None:
+        """The child has this link from now on: its events come before those of clients (§3.3)."""
+        self._leave_link(child)
+        child.delegation.link = link
+        if link is not None:
+            self._by_link.setdefault(link, {})[child.delegation.subtree] = child
+            self._core.prefer(link)
+
+    def _leave_link(self, child: Child) -> None:
+        link, subtree = child.delegation.link, child.delegation.subtree
+        held = {} if link is None else self._by_link.get(link, {})
+        if held.get(subtree) is child:
+            del held[subtree]
+            if not held and link is not None:
+                del self._by_link[link]
 
     def _abandon(self, child: Child) -> None:
         child.abandon()

@@ -28,10 +28,14 @@ class Inquiry:
 
     def answer(self, core: NodeCore, body: Body) -> None:
         """Answers the one who asked, directly: within its session where it has one here."""
+        self.answer_packed(core, pack(body))
+
+    def answer_packed(self, core: NodeCore, packet: bytes) -> None:
+        """As `answer`, with a serialised packet."""
         if self.session_link is not None:
-            core.send(self.session_link, pack(body))
+            core.send(self.session_link, packet)
         else:
-            core.send_to(self.origin, pack(body))
+            core.send_to(self.origin, packet)
 
     def onward(self) -> pb.Origin | None:
         """What to vouch for when the request is passed down; None: it went far enough."""

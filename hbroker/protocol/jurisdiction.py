@@ -16,15 +16,19 @@ from hbroker._native import filter_touches
 from hbroker._proto import packet_pb2 as pb
 from hbroker.config import LeasePolicy
 from hbroker.protocol.core import NodeCore
+from hbroker.protocol.cuts import CutTree
 from hbroker.protocol.packets import Address, Cut, cut_of
 from hbroker.protocol.timers import LEASE_DRIFT
 from hbroker.subtree import depth, is_within, prefixes
 
-__all__ = ["Delegation", "Grant", "Jurisdiction", "matches_only_below"]
+__all__ = ["Delegation", "Grant", "Jurisdiction"]
 
 MOST_CUTS_TOLD: Final = 16
 MOST_CUT_BYTES: Final = 600
 """A zone that would tell more cuts than this, or longer ones, is narrowed (§5.3)."""
+MOST_ANSWERS: Final = 1_024
+MOST_CUTS_CACHED: Final = 200_000
+"""Filters whose cuts are remembered, and how many cuts these have in all."""
 
 
 @dataclass(slots=True)
@@ -80,14 +84,18 @@ class Jurisdiction:
         self._remember = remember
         self._unix_offset_us = unix_offset_us
         self._grants: dict[str, Grant] = {}
-        self._delegations: dict[str, Delegation] = {}
-        self._cuts_below: dict[str, dict[str, Delegation]] = {}
+        self._cuts: CutTree[Delegation] = CutTree()
         self._successors: set[str] = set()
         """Subtrees that were handed back, for whose topics the core names who has them."""
         self._gathering: dict[str, int] = {}
         self._deepest = 0
         self.is_in_doubt = False
         """It may have delegated what it does not know of, so it serves nothing (§5.9)."""
+        self._touched: dict[tuple[str, int | None], tuple[Delegation, ...]] = {}
+        """What was answered of a filter and a parent link, until something changes."""
+        self._touched_cuts = 0
+        self._deciders: dict[str, Grant | Delegation | None] = {}
+        """Who decides about what is around a cut, until something changes."""
 
     def hold(self, grant: Grant) -> None:
         """Owns a subtree, or changes how: a new epoch, serving or not, a later end of the lease.
@@ -99,7 +107,7 @@ class Jurisdiction:
             self._successors.discard(subtree)
             self._core.uncut(subtree)
         self._grants[grant.subtree] = grant
-        self._measure()
+        self._changed()
         self._tell(grant.subtree)
 
     def drop(self, subtree: str, successor: Cut | None = None) -> None:
@@ -111,7 +119,7 @@ class Jurisdiction:
             self._gathering.pop(subtree, None)
             self._core.revoke(subtree)
             self._tell_gathering(subtree, but=subtree)
-            self._measure()
+            self._changed()
             if successor is not None and self.lookup(subtree) is None:
                 self._successors.add(subtree)
                 self._core.cut(successor)
@@ -129,33 +137,26 @@ class Jurisdiction:
     def merge(self, subtree: str) -> None:
         """Owns a subtree as a part of what is around it, by that grant alone. Who gathers there goes on."""
         if self._grants.pop(subtree, None) is not None:
-            self._measure()
+            self._changed()
             self._tell(subtree)
             self._tell_gathering(subtree, but=subtree)
 
     def delegate(self, delegation: Delegation) -> None:
         """Cuts a subtree out, or replaces the cut of the same subtree."""
-        self._delegations[delegation.subtree] = delegation
-        for prefix in prefixes(delegation.subtree, depth(delegation.subtree)):
-            self._cuts_below.setdefault(prefix, {})[delegation.subtree] = delegation
+        self._cuts.put(delegation)
+        self._changed()
         self._remember(delegation, False)
         self._successors.discard(delegation.subtree)
         self._core.cut(delegation.as_cut())
-        self._deepest = max(self._deepest, depth(delegation.subtree))
         self._tell_gathering(delegation.subtree, but=None)
         self._cuts_changed(delegation.subtree)
 
     def take_back(self, subtree: str) -> None:
         """Ends a delegation: the subtree is this node's again."""
-        delegation = self._delegations.pop(subtree, None)
+        delegation = self._cuts.remove(subtree)
         if delegation is None:
             return
-        for prefix in prefixes(subtree, depth(subtree)):
-            below = self._cuts_below[prefix]
-            del below[subtree]
-            if not below:
-                del self._cuts_below[prefix]
-        self._measure()
+        self._changed()
         for part in [part for part in self._gathering if is_within(part, subtree)]:
             self._gathering[part] = max(self._gathering[part], delegation.epoch + 1)
             self._tell(part)  # Before the cut ends: from then on messages are taken here.
@@ -191,19 +192,19 @@ class Jurisdiction:
 
     @property
     def delegations(self) -> list[Delegation]:
-        return list(self._delegations.values())
+        return list(self._cuts)
 
     def grant_of(self, subtree: str) -> Grant | None:
         return self._grants.get(subtree)
 
     def delegation_of(self, subtree: str) -> Delegation | None:
-        return self._delegations.get(subtree)
+        return self._cuts.get(subtree)
 
     def lookup(self, topic: str) -> Grant | Delegation | None:
         """Who decides about a topic: the longest grant or delegation that holds it."""
         found: Grant | Delegation | None = None
         for prefix in prefixes(topic, self._deepest):
-            found = self._delegations.get(prefix) or self._grants.get(prefix) or found
+            found = self._cuts.get(prefix) or self._grants.get(prefix) or found
         return found
 
     def around(self, subtree: str) -> Grant | Delegation | None:
@@ -227,7 +228,7 @@ class Jurisdiction:
 
     def cuts_below(self, subtree: str) -> list[Delegation]:
         """The delegations at or below a subtree."""
-        return list(self._cuts_below.get(subtree, {}).values())
+        return self._cuts.below(subtree)
 
     def held_below(self, subtree: str) -> list[str]:
         """The grants below a subtree: this node has them from others, so they stay where the subtree goes."""
@@ -257,7 +258,7 @@ class Jurisdiction:
         for prefix in prefixes(delegation.subtree, depth(delegation.subtree) - 1):
             if prefix in self._grants:
                 found = None
-            found = self._delegations.get(prefix, found)
+            found = self._cuts.get(prefix) or found
         same = found is not None and (found.node, found.address) == (delegation.node, delegation.address)
         return None if same else found
 
@@ -277,10 +278,10 @@ class Jurisdiction:
             epoch=grant.epoch,
             serial=grant.serial,
             scope=scope,
-            cuts=_told(self.cuts_below(scope)),
+            cuts=_told(self._cuts.first_below(scope, MOST_CUTS_TOLD)),
         )
 
-    def children(self, filter: str, parent_link: int | None = None) -> list[Delegation]:
+    def children(self, filter: str, parent_link: int | None = None) -> tuple[Delegation, ...]:
         """The delegations that a filter touches; with `parent_link`, those below that parent's grants.
 
         All of them are told (§6.1). But a node is reached from several parents, and each request goes on
@@ -288,13 +289,11 @@ class Jurisdiction:
         round. What this node delegated out of a subtree that it lost is nobody's business here, even if it
         holds more around that: whoever has the subtree now knows of it.
         """
-        touched = (d for d in self._near(filter) if filter_touches(filter, d.subtree))
-        around = ((d, self.lookup(d.subtree.rpartition("/")[0])) for d in touched)
-        return [
-            d
-            for d, decider in around
-            if isinstance(decider, Grant) and (parent_link is None or decider.link == parent_link)
-        ]
+        known = self._touched.get((filter, parent_link))
+        if known is None:
+            known = tuple(d for d in self._cuts.touched(filter) if self._is_told(d, parent_link))
+            self._cache(filter, parent_link, known)
+        return known
 
     def served(self, filter: str) -> list[str]:
         """The subtrees that this node serves and that a filter touches."""
@@ -310,24 +309,27 @@ class Jurisdiction:
 
     def _holding(self, filter: str) -> Iterator[Grant]:
         for grant in self._grants.values():
-            if filter_touches(filter, grant.subtree) and not any(
-                matches_only_below(filter, grant.subtree, cut.subtree)
-                for cut in self.cuts_below(grant.subtree)
-            ):
+            if filter_touches(filter, grant.subtree) and not self._cuts.covers(filter, grant.subtree):
                 yield grant
 
-    def _near(self, filter: str) -> list[Delegation]:
-        """The delegations that a filter can touch by what it names before its first wildcard: those around
-        that, and those below. Most requests name a topic of one child, and there may be thousands."""
-        wildcards = [at for at in map(filter.find, "+#") if at >= 0]
-        named = filter[: min(wildcards, default=len(filter))].rstrip("/")
-        around = (self._delegations.get(prefix) for prefix in prefixes(named, self._deepest))
-        above = [d for d in around if d is not None and d.subtree != named]
-        return above + self.cuts_below(named)
+    def _is_told(self, delegation: Delegation, parent_link: int | None) -> bool:
+        """Whether what is around a cut is this node's, and that parent's grant if one asks."""
+        around = delegation.subtree.rpartition("/")[0]
+        if around not in self._deciders:
+            self._deciders[around] = self.lookup(around)
+        decider = self._deciders[around]
+        return isinstance(decider, Grant) and (parent_link is None or decider.link == parent_link)
+
+    def _cache(self, filter: str, parent_link: int | None, touched: tuple[Delegation, ...]) -> None:
+        if len(self._touched) >= MOST_ANSWERS or self._touched_cuts > MOST_CUTS_CACHED:
+            self._touched.clear()
+            self._touched_cuts = 0
+        self._touched[filter, parent_link] = touched
+        self._touched_cuts += len(touched)
 
     def _is_apart(self, subtree: str, around: str) -> bool:
         between = (p for p in prefixes(subtree, depth(subtree) - 1) if p != around and is_within(p, around))
-        return any(p in self._delegations or p in self._grants for p in between)
+        return any(self._cuts.get(p) or p in self._grants for p in between)
 
     def _is_held(self, subtree: str) -> bool:
         return subtree in self._grants or self.enclosing(subtree) is not None
@@ -365,7 +367,7 @@ class Jurisdiction:
             self._tell(part)
 
     def _can_be_told(self, scope: str) -> bool:
-        below = self.cuts_below(scope) if len(self._cuts_below.get(scope, ())) <= MOST_CUTS_TOLD else None
+        below = self.cuts_below(scope) if self._cuts.count_below(scope) <= MOST_CUTS_TOLD else None
         return below is not None and len(_told(below)) == len(below)
 
     def _cuts_changed(self, subtree: str) -> None:
@@ -373,24 +375,12 @@ class Jurisdiction:
             if is_within(subtree, grant.subtree):
                 grant.serial += 1
 
-    def _measure(self) -> None:
-        held = (*self._grants, *self._delegations)
-        self._deepest = max(map(depth, held), default=0)
-
-
-def matches_only_below(filter: str, subtree: str, cut: str) -> bool:
-    """Whether every topic of `subtree` that the filter matches lies in `cut`.
-
-    Inside the subtree its levels are given, so a wildcard there is no choice; below, each is a choice of
-    endlessly many names, of which a cut takes one. So no set of cuts covers what none of them covers alone.
-    """
-    above = subtree.split("/") if subtree else []
-    levels = filter.split("/")
-    given = above + levels[len(above) :]
-    if "#" in levels[: len(above)]:
-        given = [*above, "#"]
-    wanted = cut.split("/")
-    return given[: len(wanted)] == wanted
+    def _changed(self) -> None:
+        """A grant or a cut came, or went."""
+        self._deepest = max([self._cuts.deepest, *map(depth, self._grants)])
+        self._touched.clear()
+        self._touched_cuts = 0
+        self._deciders.clear()
 
 
 def _told(delegations: list[Delegation]) -> list[pb.Cut]:

@@ -199,8 +199,8 @@ class Node:
             self._jurisdiction.be_sure()
             self._storage.know_delegations()
         for account in self._accounts:
-            if account.is_due(now):
-                self._publish(now, account)
+            if account.is_due(now) and self._serves(account.topic):
+                account.publish(now)
 
     def leave(self, now: int) -> None:
         """Hands back what this node owns. `has_stopped` once it is done, or `uplink.LEAVE_WAIT` is over."""
@@ -417,13 +417,12 @@ class Node:
     def _refresh_accounts(self, now: int, inquiry: Inquiry, filter: str) -> None:
         if inquiry.session_link is not None:
             for account in self._accounts:
-                if account.concerns(filter):
-                    self._publish(now, account)
+                if account.concerns(filter) and self._serves(account.topic):
+                    account.refresh(now)
 
-    def _publish(self, now: int, account: OwnAccount) -> None:
-        owner = self._jurisdiction.lookup(account.topic)
-        if isinstance(owner, Grant) and owner.serving:
-            account.publish(now)
+    def _serves(self, topic: str) -> bool:
+        owner = self._jurisdiction.lookup(topic)
+        return isinstance(owner, Grant) and owner.serving
 
     def _epoch_at(self, now: int) -> int:
         return (now + self._unix_offset_us) // 1000

@@ -92,6 +92,12 @@ def pack(body: Body) -> bytes:
     return packet.SerializeToString()
 
 
+def packed(kind: str, body: bytes) -> bytes:
+    """As `pack`, for a body that is serialised already. `kind`: its field in `Packet`."""
+    tag = pb.Packet.DESCRIPTOR.fields_by_name[kind].number << 3 | 2
+    return _varint(tag) + _varint(len(body)) + body
+
+
 def unpack(packet: bytes) -> pb.Packet:
     """The inverse of `pack`. What does not parse is a packet without a body, which readers skip (§2.3)."""
     try:
@@ -142,3 +148,13 @@ def reason_name(reason: int) -> str:
 def _packed(ip: str) -> bytes:
     """A node names its own address in every answer."""
     return ip_address(ip).packed
+
+
+def _varint(number: int) -> bytes:
+    """As protobuf encodes it: seven bits in each byte, the lowest first."""
+    encoded = bytearray()
+    while number > 0x7F:
+        encoded.append(number & 0x7F | 0x80)
+        number >>= 7
+    encoded.append(number)
+    return bytes(encoded)

@@ -1,42 +1,26 @@
-"""What a node says of its jurisdiction in a SUBACK, and the parts in which that comes if it is long (§6.1).
+"""What a node has said of its jurisdiction, in one SUBACK or in several parts (§6.1).
 
-A node with a thousand children names them all. No path carries that in one datagram, and IP fragments are
-lost together; so the lists are cut where a datagram is full. Outside of a session any part may be lost: the
-request is repeated until every part has come. Parts of two answers complete each other as long as both give
-the same lists, which `list` tells.
+Outside of a session any part may be lost: the request is repeated until every part has come. Parts of two
+answers complete each other as long as both give the same lists, which `list` tells.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Mapping
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 from functools import lru_cache
-from hashlib import blake2b
 from typing import Final
 
 from hbroker._proto import packet_pb2 as pb
-from hbroker.protocol.packets import PACKET_ROOM
 from hbroker.subtree import depth, prefixes
 
-__all__ = ["Answer", "Parts", "in_parts"]
+__all__ = ["Answer", "Parts"]
 
 MOST_PARTS: Final = 10_000
 _NONE: Final[set[str]] = set()
 _NO_CUTS: Final[dict[str, int]] = {}
 """One of each for all answers: most have no cuts, and come in one part."""
-
-
-def in_parts(ack: pb.SubAck, cuts: Sequence[pb.Cut], held: Sequence[str]) -> Iterator[pb.SubAck]:
-    """`ack` with `cuts` as its `passed_to`, and `held`: whole where it fits, else in parts that each fit."""
-    items = [*(pb.SubAck(passed_to=[cut]) for cut in cuts), *(pb.SubAck(held=[subtree]) for subtree in held)]
-    chunks = list(_chunks(items, max(PACKET_ROOM - ack.ByteSize(), PACKET_ROOM // 2))) or [pb.SubAck()]
-    digest = blake2b(b"".join(item.SerializeToString() for item in items), digest_size=8).digest()
-    for number, part in enumerate(chunks):
-        if len(chunks) > 1:
-            part.part, part.parts, part.list = number, len(chunks), int.from_bytes(digest)
-        part.MergeFrom(ack)
-        yield part
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,18 +85,3 @@ class Parts:
 def _shared(held: tuple[str, ...]) -> frozenset[str]:
     """Nodes say the same to thousands of a gateway's clients."""
     return frozenset(held)
-
-
-def _chunks(items: Iterable[pb.SubAck], room: int) -> Iterator[pb.SubAck]:
-    """Runs of items that fit, each in one; a single larger item goes alone."""
-    chunk = pb.SubAck()
-    size = 0
-    for item in items:
-        length = item.ByteSize()
-        if size and size + length > room:
-            yield chunk
-            chunk, size = pb.SubAck(), 0
-        chunk.MergeFrom(item)
-        size += length
-    if size:
-        yield chunk

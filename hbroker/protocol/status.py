@@ -20,6 +20,9 @@ from hbroker.protocol.sessions import Sessions
 __all__ = ["MOST_SESSIONS", "PERIOD", "OwnAccount", "accounts_of", "split_drops"]
 
 PERIOD: Final = 10 * timers.SECOND
+FRESH: Final = timers.SECOND // 50
+"""An account that is no older (µs) is not made anew for the next subscriber: so nobody who subscribes all the
+time takes all of the node's."""
 MOST_SESSIONS: Final = 1_000
 """Sessions in an account; those with the longest queues come first."""
 
@@ -35,12 +38,19 @@ class OwnAccount:
         self._tell = tell
         self._qos = qos
         self._due_at: int | None = None
+        self._published_at: int | None = None
 
     def concerns(self, filter: str) -> bool:
         return topic_matches(filter, self.topic)
 
+    def refresh(self, now: int) -> None:
+        """As `publish`, unless that was just done."""
+        if self._published_at is None or now - self._published_at >= FRESH:
+            self.publish(now)
+
     def publish(self, now: int) -> None:
         """Replaces the retained account; the next is due while somebody listens."""
+        self._published_at = now
         self._core.publish(self.topic, json.dumps(self._tell(now)).encode(), self._qos, True)
         self._due_at = now + PERIOD
 

@@ -13,6 +13,7 @@ from typing import Final, TypeAlias
 
 from hbroker._native import filter_touches
 from hbroker._proto import packet_pb2 as pb
+from hbroker.protocol.filter_index import FilterIndex
 from hbroker.protocol.packets import Address, address_from, address_of
 
 __all__ = [
@@ -72,36 +73,55 @@ class Subscribers:
     def __init__(self, most: int) -> None:
         self._most = most
         self._by_session: dict[int, bytes | _Several] = {}
+        self._index = FilterIndex()
+        """A session that has one subscription by its id, others by their ids and keys."""
         self._count = 0
 
     def add(self, subscription: Subscription) -> None:
         """Adds, or replaces one of the same session, group and filter."""
         session, key, packed = subscription.session, subscription.key, _packed(subscription)
         known = self._by_session.get(session)
-        if isinstance(known, bytes) and _key_of(known) != key:
-            known = self._by_session[session] = _Several({_key_of(known): known}, weight(_key_of(known)))
+        if isinstance(known, bytes) and (only := _key_of(known)) != key:
+            known = self._by_session[session] = _Several({only: known}, weight(only))
+            self._index.remove(only[1], session)
+            self._index.add(only[1], (session, only))
         if isinstance(known, _Several):
-            self._count += key not in known.packed
+            if key not in known.packed:
+                self._count += 1
+                self._index.add(key[1], (session, key))
             known.put(key, packed)
         else:
-            self._count += known is None
+            if known is None:
+                self._count += 1
+                self._index.add(key[1], session)
             self._by_session[session] = packed
 
     def remove(self, session: int, key: Key) -> Subscription | None:
         """Takes one out; None where there was none."""
         removed = self.get(session, key)
-        if removed is not None:
-            self._count -= 1
-            known = self._by_session.pop(session)
-            if isinstance(known, _Several):
-                self._by_session[session] = known.without(key)
+        if removed is None:
+            return None
+        self._count -= 1
+        known = self._by_session.pop(session)
+        if not isinstance(known, _Several):
+            self._index.remove(key[1], session)
+            return removed
+        self._index.remove(key[1], (session, key))
+        left = self._by_session[session] = known.without(key)
+        if isinstance(left, bytes):
+            only = _key_of(left)
+            self._index.remove(only[1], (session, only))
+            self._index.add(only[1], session)
         return removed
 
     def remove_session(self, session: int) -> list[Subscription]:
         """Takes all of a session out."""
         removed = list(self.of(session))
         self._count -= len(removed)
-        self._by_session.pop(session, None)
+        known = self._by_session.pop(session, None)
+        for subscription in removed:
+            entry = (session, subscription.key) if isinstance(known, _Several) else session
+            self._index.remove(subscription.filter, entry)
         return removed
 
     def get(self, session: int, key: Key) -> Subscription | None:
@@ -130,10 +150,13 @@ class Subscribers:
 
     def touching(self, subtree: str) -> Iterator[Subscription]:
         """All whose filter some topic at or below the subtree can match."""
-        for session, known in self._by_session.items():
-            for packed in _each(known):
-                if filter_touches(_key_of(packed)[1], subtree):
-                    yield _unpacked(session, packed)
+        for entry in self._index.near(subtree):
+            session, key = entry if isinstance(entry, tuple) else (entry, None)
+            known = self._by_session[session]
+            packed = known.packed[key] if isinstance(known, _Several) and key is not None else known
+            assert isinstance(packed, bytes), "a session is indexed as it is kept"
+            if filter_touches(_key_of(packed)[1], subtree):
+                yield _unpacked(session, packed)
 
     def __len__(self) -> int:
         return self._count

@@ -19,10 +19,11 @@ from hbroker.protocol.core import NodeCore
 from hbroker.protocol.inquiry import Inquiry
 from hbroker.protocol.jurisdiction import Delegation, Grant, Jurisdiction
 from hbroker.protocol.notices import Ledger
-from hbroker.protocol.packets import Address, Cut, Reason, address_of, cut_of, pack
-from hbroker.protocol.parts import in_parts
+from hbroker.protocol.packets import Address, Cut, Reason, address_of, pack
+from hbroker.protocol.passing import Allowances
 from hbroker.protocol.sessions import Session, Sessions
 from hbroker.protocol.sharing import group_is_valid
+from hbroker.protocol.subacks import SubAcks
 from hbroker.protocol.subscribers import MOST_OVERFLOW, MOST_QOS, Key, Subscribers, Subscription
 
 __all__ = ["Subscribing"]
@@ -47,9 +48,12 @@ class Subscribing:
         self._jurisdiction = jurisdiction
         self._ledger = ledger
         self._watch = watch
+        self._clock = clock
         self._subscribers = Subscribers(settings.limits.subscriptions)
         self._sessions = Sessions(core, settings.limits, self._subscribers, clock)
         self._announcements = Announcements(self._announce)
+        self._subacks = SubAcks()
+        self._allowances = Allowances()
 
     @property
     def subscribers(self) -> Subscribers:
@@ -205,8 +209,8 @@ class Subscribing:
             return
         if request.mode == pb.MODE_RECURSIVE:
             self._pass_down(inquiry, request, self._jurisdiction.children(ack.filter, inquiry.parent_link))
-        for part in self._with(self._cuts(ack.filter), ack):
-            inquiry.answer(self._core, part)
+        for packet in self._with_children(ack):
+            inquiry.answer_packed(self._core, packet)
 
     def _answer_within(self, link: int, address: Address, request: pb.Subscribe, ack: pb.SubAck) -> None:
         session = self._sessions.of_link(link)
@@ -217,8 +221,8 @@ class Subscribing:
             self._store(session, address, request, ack)
         else:
             ack.reason = Reason.REASON_NOT_RESPONSIBLE
-        for part in self._with(self._cuts(ack.filter), ack):
-            self._core.send(link, pack(part))
+        for packet in self._with_children(ack):
+            self._core.send(link, packet)
         # §6.5: nobody knows which member of a group is to have what was retained.
         if ack.active and not request.group and _wants_retained(request.retain_handling, not ack.resumed):
             self._core.send_retained(session.id, request.filter, request.qos, request.listener)
@@ -251,16 +255,23 @@ class Subscribing:
         )
         ack.active = True
 
-    def _pass_down(self, inquiry: Inquiry, request: pb.Subscribe, children: list[Delegation]) -> None:
+    def _pass_down(self, inquiry: Inquiry, request: pb.Subscribe, children: Sequence[Delegation]) -> None:
         origin = inquiry.onward()
         if origin is None:
             self._ledger.drop("too_many_hops")
+            return
+        links = _links(children)
+        # What a parent passes down has been counted by the node that was asked.
+        if inquiry.parent_link is None and not self._allowances.take(
+            self._clock(), inquiry.origin, len(links)
+        ):
+            self._ledger.count("subscribes_not_passed_down")
             return
         onward = pb.Subscribe()
         onward.CopyFrom(request)
         onward.origin.CopyFrom(origin)
         packet = pack(onward)
-        for link in _links(children):
+        for link in links:
             self._core.send(link, packet)
 
     def _add(self, subscription: Subscription) -> None:
@@ -299,25 +310,25 @@ class Subscribing:
             self._watch(subscription, True)
 
     def _tell(self, subscription: Subscription, passed_to: list[Cut], came: Sequence[str] = ()) -> None:
+        """SUBACK unasked (§6.3). `came`: the subtrees that this node was handed, which it may hold as parts
+        of larger ones."""
         session = self._sessions.get(subscription.session)
         if session is None or session.link is None:
             return
         ack = self._ack(0, subscription.key, subscription.qos)
         ack.responsible = ack.active = self._jurisdiction.responsible(subscription.filter) is not None
         ack.resumed = ack.active and not subscription.interrupted
-        for part in self._with(passed_to, ack, came):
-            self._core.send(session.link, pack(part))
+        held = dict.fromkeys([*self._jurisdiction.served(ack.filter), *came])
+        for packet in self._subacks.of(ack, passed_to, list(held)):
+            self._core.send(session.link, packet)
 
     def _cuts(self, filter: str) -> list[Cut]:
         return [delegation.as_cut() for delegation in self._jurisdiction.children(filter)]
 
-    def _with(
-        self, passed_to: Iterable[Cut], ack: pb.SubAck, came: Sequence[str] = ()
-    ) -> Iterator[pb.SubAck]:
-        """SUBACK with what this node says of its jurisdiction, in as many parts as that takes. `came`: the
-        subtrees that it was handed, which it may hold as parts of larger ones."""
-        held = dict.fromkeys([*self._jurisdiction.served(ack.filter), *came])
-        return in_parts(ack, [cut_of(cut) for cut in passed_to], list(held))
+    def _with_children(self, ack: pb.SubAck) -> Iterator[bytes]:
+        """SUBACK with what this node says of its jurisdiction, serialised, in as many parts as that takes."""
+        children = self._jurisdiction.children(ack.filter)
+        return self._subacks.of_children(ack, children, self._jurisdiction.served(ack.filter))
 
     def _ack(self, request: int, key: Key, qos: int = 0) -> pb.SubAck:
         group, filter = key

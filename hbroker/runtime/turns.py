@@ -23,7 +23,7 @@ R = TypeVar("R")
 
 logger = logging.getLogger("hbroker.driver")
 
-EVENTS: Final = 64
+EVENTS: Final = 16
 """Events taken in one turn. One that comes then waits for them, however few others its sender has (§3.3)."""
 HOLD_S: Final = 0.01
 """How often events are taken while the descriptor is not watched, in seconds."""

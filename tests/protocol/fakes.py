@@ -43,6 +43,7 @@ class FakeCore:
         self.waiting: tuple[list[bytes], list[bytes]] = ([], [])
         """Serialised QueuedRecords and SeenRecords."""
         self.open_messages = 0
+        self.preferred: set[int] = set()
 
     def counters(self) -> dict[str, int]:
         return {"messages_in": 0, "drop.no_subscriber": 0}
@@ -60,6 +61,9 @@ class FakeCore:
 
     def is_one_sided(self, link: int) -> bool:
         return False
+
+    def prefer(self, link: int) -> None:
+        self.preferred.add(link)
 
     def peer_of(self, link: int) -> Address | None:
         return None

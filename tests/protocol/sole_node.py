@@ -40,6 +40,7 @@ class ScriptedCore:
         """What the node published itself."""
         self.has_room = True
         self.owns_topics = True
+        self.preferred: list[int] = []
         self._links = count(1_000)
 
     def send(self, link: int, packet: bytes) -> bool:
@@ -51,6 +52,9 @@ class ScriptedCore:
 
     def is_one_sided(self, link: int) -> bool:
         return link in self.one_sided
+
+    def prefer(self, link: int) -> None:
+        self.preferred.append(link)
 
     def peer_of(self, link: int) -> Address | None:
         return self.peers.get(link)
@@ -107,6 +111,8 @@ class ScriptedCore:
     def __getattr__(self, verb: str) -> Any:
         if verb in ("grant", "revoke", "cut", "uncut"):
             return lambda *_, **__: None
+        if verb == "retained":
+            return lambda *_: []
         raise AttributeError(verb)
 
 

@@ -8,9 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hbroker._native import topic_matches
+from hbroker._native import filter_touches, topic_matches
 from hbroker.config import LeasePolicy
-from hbroker.protocol.jurisdiction import Delegation, Grant, Jurisdiction, matches_only_below
+from hbroker.protocol.cuts import CutTree
+from hbroker.protocol.jurisdiction import MOST_ANSWERS, Delegation, Grant, Jurisdiction
 from hbroker.subtree import is_within
 from tests.protocol.fake_network import Network
 from tests.protocol.fakes import FakeCore
@@ -47,7 +48,49 @@ def test_a_cut_takes_a_whole_filter_exactly_where_no_topic_is_left(
     cut = "/".join([*levels_of(subtree), *cut_levels])
     matched = [t for t in TOPICS if is_within(t, subtree) and topic_matches(filter, t)]
     if matched:
-        assert matches_only_below(filter, subtree, cut) == all(is_within(t, cut) for t in matched)
+        assert tree(cut).covers(filter, subtree) == all(is_within(t, cut) for t in matched)
+
+
+@given(steps=st.lists(st.tuples(st.booleans(), subtrees.filter(bool)), max_size=12), filter=filters)
+def test_cuts_are_found_by_filter_and_by_what_holds_them(steps: list[tuple[bool, str]], filter: str) -> None:
+    found = tree("$SYS/a")
+    model = {"$SYS/a"}
+    for comes, subtree in steps:
+        if comes:
+            found.put(delegation(subtree))
+            model.add(subtree)
+        else:
+            assert (found.remove(subtree) is not None) == (subtree in model)
+            model.discard(subtree)
+        assert sorted(d.subtree for d in found) == sorted(model)
+        assert sorted(d.subtree for d in found.touched(filter)) == sorted(
+            subtree for subtree in model if filter_touches(filter, subtree)
+        )
+        for around in ("", "a", "a/b", "$SYS"):
+            below = sorted(each for each in model if is_within(each, around))
+            assert sorted(d.subtree for d in found.below(around)) == below
+            assert found.count_below(around) == len(below)
+        assert found.deepest == max((len(levels_of(each)) for each in model), default=0)
+
+
+def test_what_a_filter_touches_is_worked_out_once_until_something_changes() -> None:
+    held = jurisdiction(*(f"home/{number}" for number in range(1_000)))
+    first = held.children("#")
+    assert (len(first), held.children("#") is first) == (1_000, True)
+    held.delegate(delegation("home/x"))
+    assert len(held.children("#")) == 1_001
+    held.take_back("home/x")
+    assert held.children("#") == first
+    for number in range(5_000):
+        held.children(f"+/{number}")
+    assert len(held._touched) <= MOST_ANSWERS
+
+
+def tree(*subtrees: str) -> CutTree[Delegation]:
+    cuts: CutTree[Delegation] = CutTree()
+    for subtree in subtrees:
+        cuts.put(delegation(subtree))
+    return cuts
 
 
 def levels_of(subtree: str) -> list[str]:

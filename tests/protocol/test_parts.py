@@ -8,10 +8,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hbroker._proto import packet_pb2 as pb
-from hbroker.protocol.packets import PACKET_ROOM, cut_of
-from hbroker.protocol.parts import Answer, Parts, in_parts
+from hbroker.protocol.packets import PACKET_ROOM, Cut, unpack
+from hbroker.protocol.parts import Answer, Parts
+from hbroker.protocol.subacks import SubAcks
 
 _subtrees = st.lists(st.text("abc/", max_size=300), unique=True, max_size=80)
+
+
+def subacks(ack: pb.SubAck, cuts: list[Cut], held: list[str]) -> list[pb.SubAck]:
+    return [unpack(packet).suback for packet in SubAcks().of(ack, cuts, held)]
 
 
 @settings(max_examples=50, deadline=None)
@@ -19,8 +24,8 @@ _subtrees = st.lists(st.text("abc/", max_size=300), unique=True, max_size=80)
 def test_every_part_fits_and_together_they_say_all(
     cuts: list[str], held: list[str], filter: str, data: st.DataObject
 ) -> None:
-    named = [cut_of((cut, "node", ("10.0.0.1", 7000), epoch)) for epoch, cut in enumerate(cuts, 1)]
-    acks = list(in_parts(pb.SubAck(filter=filter, responsible=True), named, held))
+    named = [(cut, "node", ("10.0.0.1", 7000), epoch) for epoch, cut in enumerate(cuts, 1)]
+    acks = subacks(pb.SubAck(filter=filter, responsible=True), named, held)
     assert all(ack.filter == filter and ack.responsible for ack in acks)
     assert all(ack.ByteSize() <= PACKET_ROOM + 32 for ack in acks)
     parts = Parts()
@@ -31,7 +36,7 @@ def test_every_part_fits_and_together_they_say_all(
 
 def test_parts_of_other_lists_do_not_complete_an_answer() -> None:
     def acks(held: list[str]) -> list[pb.SubAck]:
-        return list(in_parts(pb.SubAck(), [], held))
+        return subacks(pb.SubAck(), [], held)
 
     before = acks([f"{'x' * 200}/{number}" for number in range(9)])
     after = acks([f"{'y' * 200}/{number}" for number in range(9)])

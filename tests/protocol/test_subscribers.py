@@ -5,16 +5,21 @@ from __future__ import annotations
 import tracemalloc
 from itertools import count
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from hbroker._native import filter_touches
 from hbroker.config import Limits
 from hbroker.protocol.sessions import Sessions
 from hbroker.protocol.subscribers import Key, Subscribers, Subscription, weight
 from tests.protocol.sole_node import ScriptedCore
 
 _MOST = 12
-_filters = st.sampled_from(["#", "home/+/température", "h/" * 40 + "#", "home"])
+_filters = st.sampled_from(
+    ["#", "home/+/température", "h/" * 40 + "#", "home", "home/hall/#", "home/hall/+", "+/hall", "home//x"]
+)
+_subtrees = ["", "home", "home/hall", "home/hall/lamp", "h", "h/h/h", "$SYS/nodes", "hom"]
 _subscriptions = st.builds(
     Subscription,
     session=st.integers(1, 3),
@@ -55,10 +60,29 @@ def test_it_agrees_with_a_dictionary(steps: list[tuple[str, Subscription]]) -> N
         assert subscribers.has_any(session) is any(each.session == session for each in model.values())
         assert {(each.session, each.key): each for each in subscribers} == model
         assert len(subscribers) == len(list(subscribers)) == len(model)
-        below = [each for each in model.values() if each.filter[0] in "#h"]
-        assert {each.key for each in subscribers.touching("home")} >= {
-            each.key for each in below if each.filter in ("#", "home")
-        }
+        for subtree in _subtrees:
+            touching = list(subscribers.touching(subtree))
+            assert len(touching) == len({(each.session, each.key) for each in touching})
+            assert {(each.session, each.key): each for each in touching} == {
+                at: each for at, each in model.items() if filter_touches(each.filter, subtree)
+            }
+
+
+def test_what_touches_a_subtree_is_found_without_a_look_at_the_rest(monkeypatch: pytest.MonkeyPatch) -> None:
+    subscribers = Subscribers(100_000)
+    for number in range(20_000):
+        filter = f"home/{number % 1_000}/{number}/#"
+        session = number // 2 if number % 3 else 1  # One with thousands, as a gateway has.
+        subscribers.add(Subscription(session, ("10.0.0.1", 5_000), filter, 1))
+    looked_at = []
+
+    def touches(filter: str, subtree: str) -> bool:
+        looked_at.append(filter)
+        return filter_touches(filter, subtree)
+
+    monkeypatch.setattr("hbroker.protocol.subscribers.filter_touches", touches)
+    assert len(list(subscribers.touching("home/7"))) == 20
+    assert len(looked_at) == 20
 
 
 def test_an_idle_session_with_one_subscription_takes_some_hundred_bytes() -> None:

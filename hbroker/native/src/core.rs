@@ -131,6 +131,11 @@ impl Core {
         self.on(link.worker(), |engine, _| engine.is_one_sided(link))
     }
 
+    /// The session of this link is a child's: its events wait for those of nodes alone.
+    pub fn prefer(&self, link: LinkId) {
+        self.on(link.worker(), |engine, _| engine.prefer(link));
+    }
+
     /// Where the peer of a link is now (§4.4); `None`: there is no such link.
     pub fn peer_of(&self, link: LinkId) -> Option<SocketAddr> {
         self.on(link.worker(), |engine, _| engine.peer_of(link))

@@ -399,6 +399,7 @@ impl Engine {
             }
         }
         self.events.push(self.lane_of(peer.session), Event::LinkDown(peer, reason));
+        self.events.unprefer(peer.session);
     }
 
     fn announce(&mut self, id: LinkId) {

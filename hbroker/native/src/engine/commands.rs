@@ -47,6 +47,13 @@ impl Engine {
         self.out.links.get(link).map(Place::address)
     }
 
+    /// What comes in the session of this link waits for the events of nodes alone, as long as it has the link (`turns`).
+    pub fn prefer(&mut self, link: LinkId) {
+        if let Some(entry) = self.out.links.awake(link) {
+            self.events.prefer(entry.session);
+        }
+    }
+
     pub fn close(&mut self, now: Micros, link: LinkId) {
         self.end_link(now, link, DownReason::Closed);
     }

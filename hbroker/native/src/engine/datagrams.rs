@@ -245,7 +245,7 @@ impl Engine {
                     entry.link.answer_ping(*sent_at_us);
                 }
             }
-            Body::Control(_) => self.hand_up(id, source, packet.raw),
+            Body::Control(kind) => self.hand_up(id, source, *kind, packet.raw),
             Body::Again(_) | Body::Reset { .. } | Body::Challenge { .. } => {
                 self.out.counters.drop(Drop::UnexpectedPacket);
             }
@@ -257,7 +257,7 @@ impl Engine {
         }
     }
 
-    fn hand_up(&mut self, id: LinkId, source: SocketAddr, packet: &[u8]) {
+    fn hand_up(&mut self, id: LinkId, source: SocketAddr, kind: Kind, packet: &[u8]) {
         let Some(entry) = self.out.links.awake(id) else {
             return;
         };
@@ -266,7 +266,11 @@ impl Engine {
             self.out.counters.drop(Drop::EventQueueFull);
             return;
         }
-        self.events.push(lane, Event::Control { link: Some(id), source, packet: packet.to_vec(), inbound });
+        let event = Event::Control { link: Some(id), source, packet: packet.to_vec(), inbound };
+        match kind {
+            Kind::Join => self.events.push_join(lane, event),
+            _ => self.events.push(lane, event),
+        }
     }
 
     /// The first datagram of a session that this worker does not have (§3.1).

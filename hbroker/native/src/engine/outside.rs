@@ -29,7 +29,10 @@ impl Engine {
         for packet in view.packets().iter() {
             match (packet.body, &self.side) {
                 (Body::Control(kind), Side::Node(_)) if is_request(kind) && proved => {
-                    self.hand_up_outside(source, &packet);
+                    let host = source.ip().into();
+                    let is_order = matches!(kind, Kind::Join | Kind::Order);
+                    let lane = if is_order { Lane::Order(host) } else { Lane::Outside(host) };
+                    self.hand_up_outside(lane, source, &packet);
                 }
                 (Body::Control(kind), Side::Node(_)) if is_request(kind) => {
                     self.out.counters.drop(Drop::AddressUnproven);
@@ -40,7 +43,7 @@ impl Engine {
                 }
                 (Body::Control(Kind::JoinAck) | Body::Challenge { .. }, Side::Node(_)) => {
                     if self.strangers.take(now) {
-                        self.hand_up_outside(source, &packet);
+                        self.hand_up_outside(Lane::Outside(source.ip().into()), source, &packet);
                     } else {
                         self.out.counters.drop(Drop::RateLimited);
                     }
@@ -51,7 +54,7 @@ impl Engine {
                     )
                     | Body::Challenge { .. },
                     Side::Client(_),
-                ) => self.hand_up_outside(source, &packet),
+                ) => self.hand_up_outside(Lane::Own, source, &packet),
                 (Body::None, _) => {}
                 _ => self.out.counters.drop(Drop::UnexpectedPacket),
             }
@@ -133,11 +136,7 @@ impl Engine {
         }
     }
 
-    fn hand_up_outside(&mut self, source: SocketAddr, packet: &PacketView<'_>) {
-        let lane = match self.side {
-            Side::Node(_) => Lane::Outside(source.ip().into()),
-            Side::Client(_) => Lane::Own,
-        };
+    fn hand_up_outside(&mut self, lane: Lane, source: SocketAddr, packet: &PacketView<'_>) {
         if !self.events.has_room(lane) {
             self.out.counters.drop(Drop::EventQueueFull);
             return;

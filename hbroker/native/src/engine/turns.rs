@@ -3,7 +3,11 @@
 //! Python decides slower than a link delivers. So that nobody waits for another's flood, events wait in *lanes*: one for each session,
 //! one for each address from which requests come outside of sessions, and the engine's own. Lanes that have something take turns,
 //! an event each (round robin, as a fair queue in a router does it); within a lane nothing passes anything. A node's children are
-//! sessions too, and its parents are in the engine's own lane: so leases and handovers wait for a round at most.
+//! sessions too, and its parents are in the engine's own lane.
+//!
+//! A round of all lanes is long where a flood comes from many sessions or addresses. So lanes have one of three *classes* (`Class`), and the
+//! classes take turns before lanes do: leases and handovers of nodes wait for other nodes alone, joins and operators' orders for others of
+//! their kind, whatever clients send.
 //!
 //! How much a lane may hold depends on what is left for all: no more than a part of that (Choudhury and Hahne, "Dynamic queue
 //! length thresholds", 1998). A single flood may be large; many at once leave room for others. A session may always have one event
@@ -13,8 +17,8 @@
 use std::collections::VecDeque;
 use std::net::IpAddr;
 
-use hashbrown::HashMap;
 use hashbrown::hash_map::Entry;
+use hashbrown::{HashMap, HashSet};
 
 use crate::engine::event::Event;
 use crate::keyed::Keyed;
@@ -24,6 +28,9 @@ use crate::shrink::shrink;
 pub const MOST_EVENT_BYTES: usize = 64 << 20;
 /// A lane holds no more than this part of what is left, and what sessions leave to others is this part of all.
 const SHARE: usize = 8;
+/// How many orders and joins may wait that come from outside of sessions, in all and of one host. No other flood takes their room.
+const MOST_ORDERS: usize = 1_024;
+const ORDERS_EACH: usize = 16;
 /// What Python takes at once, but for the last event: what it takes it holds twice, as bytes and parsed.
 const TAKEN_BYTES: usize = 1 << 20;
 
@@ -34,6 +41,23 @@ pub enum Lane {
     Own,
     Session(u64),
     Outside(Prefix),
+    /// JOIN and ORDER from outside of sessions: no flood of other requests from the same host takes their room.
+    Order(Prefix),
+}
+
+/// Which lanes wait for which: the classes take turns, an event each.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Class {
+    /// This engine's own lane, and the sessions of the node's children (§5.1).
+    Nodes,
+    /// Whoever asks to join, or orders something (§5.7).
+    Requests,
+    /// All others.
+    Clients,
+}
+
+impl Class {
+    const COUNT: usize = 3;
 }
 
 /// The part of an address that tells hosts apart: of IPv6 the network, since a host chooses the rest as it likes.
@@ -54,16 +78,22 @@ pub struct Events {
     limit: usize,
     own: Waiting,
     others: HashMap<Lane, Waiting, Keyed>,
-    /// The lanes that have something, the next to take a turn first.
-    turns: VecDeque<Lane>,
+    /// The lanes of each class that have something, the next to take a turn first. A lane whose class has changed since is passed over.
+    turns: [VecDeque<Lane>; Class::COUNT],
+    /// The class whose turn it is.
+    next: usize,
+    /// The sessions of the node's children.
+    children: HashSet<u64, Keyed>,
+    /// How many events wait in lanes of orders.
+    orders: usize,
     count: usize,
     bytes: usize,
 }
 
-#[derive(Default)]
 struct Waiting {
     events: VecDeque<Event>,
     bytes: usize,
+    class: Class,
 }
 
 impl Events {
@@ -71,54 +101,79 @@ impl Events {
     pub fn new(limit: usize, seed: u64) -> Self {
         Self {
             limit,
-            own: Waiting::default(),
+            own: Waiting::new(Class::Nodes),
             others: HashMap::with_hasher(Keyed::new(seed)),
-            turns: VecDeque::new(),
+            turns: Default::default(),
+            next: 0,
+            children: HashSet::with_hasher(Keyed::new(seed)),
+            orders: 0,
             count: 0,
             bytes: 0,
         }
     }
 
+    /// From now on the events of this session, a child's, wait for those of nodes alone.
+    pub fn prefer(&mut self, session: u64) {
+        self.children.insert(session);
+    }
+
+    /// The session's link is gone: what comes in it next is a client's until the node says otherwise.
+    pub fn unprefer(&mut self, session: u64) {
+        self.children.remove(&session);
+    }
+
     /// Adds an event behind those of its lane, or to the last of them.
     pub fn push(&mut self, lane: Lane, event: Event) {
+        let class = match lane {
+            Lane::Own => Class::Nodes,
+            Lane::Session(session) if self.children.contains(&session) => Class::Nodes,
+            Lane::Order(_) => Class::Requests,
+            Lane::Session(_) | Lane::Outside(_) => Class::Clients,
+        };
+        self.push_as(class, lane, event);
+    }
+
+    /// As `push` for a JOIN, with which a session may become a child's.
+    pub fn push_join(&mut self, lane: Lane, event: Event) {
+        let is_child = matches!(lane, Lane::Session(session) if self.children.contains(&session));
+        self.push_as(if is_child { Class::Nodes } else { Class::Requests }, lane, event);
+    }
+
+    /// A better class than that of what waits in the lane counts for all of it: so it stays in order.
+    fn push_as(&mut self, class: Class, lane: Lane, event: Event) {
         let waiting = match lane {
             Lane::Own => &mut self.own,
-            _ => self.others.entry(lane).or_default(),
+            _ => self.others.entry(lane).or_insert_with(|| Waiting::new(class)),
         };
         if waiting.events.back_mut().is_some_and(|last| last.absorb(&event)) {
             return;
         }
-        if waiting.events.is_empty() {
-            self.turns.push_back(lane);
+        if waiting.events.is_empty() || class < waiting.class {
+            waiting.class = class;
+            self.turns[class as usize].push_back(lane);
         }
         let bytes = event.bytes();
         waiting.bytes += bytes;
         waiting.events.push_back(event);
         self.bytes += bytes;
         self.count += 1;
+        self.orders += usize::from(matches!(lane, Lane::Order(_)));
     }
 
-    /// The next events: one of each lane in turn, until there are so many, or they are large.
+    /// The next events: one of each class in turn, and of each lane of it, until there are so many, or they are large.
     pub fn take(&mut self, limit: usize) -> Vec<Event> {
         let mut taken = Vec::with_capacity(self.count.min(limit));
         let mut bytes = 0;
         while taken.len() < limit
             && bytes < TAKEN_BYTES
-            && let Some(lane) = self.turns.pop_front()
+            && let Some(event) = self.pop()
         {
-            let (event, is_left) = match lane {
-                Lane::Own => self.own.pop(),
-                _ => self.pop(lane),
-            };
-            if is_left {
-                self.turns.push_back(lane);
-            }
-            bytes += event.as_ref().map_or(0, Event::bytes);
-            taken.extend(event);
+            bytes += event.bytes();
+            taken.push(event);
         }
         self.bytes -= bytes;
         self.count -= taken.len();
-        shrink(&mut self.turns);
+        self.turns.iter_mut().for_each(shrink);
         taken
     }
 
@@ -132,6 +187,10 @@ impl Events {
 
     /// Whether there is room for another event of this lane.
     pub fn has_room(&self, lane: Lane) -> bool {
+        if let Lane::Order(_) = lane {
+            let waiting = self.others.get(&lane).map_or(0, |waiting| waiting.events.len());
+            return self.orders < MOST_ORDERS && waiting < ORDERS_EACH;
+        }
         let is_session = matches!(lane, Lane::Session(_));
         let left = |most: usize, used: usize| {
             let kept = if is_session { most / SHARE } else { 0 };
@@ -151,11 +210,36 @@ impl Events {
         self.count
     }
 
-    /// The next event of a lane that is not the engine's own, and whether there is another.
-    fn pop(&mut self, lane: Lane) -> (Option<Event>, bool) {
+    /// The next event of the class whose turn it is, or of the next one that has something.
+    fn pop(&mut self) -> Option<Event> {
+        for _ in 0..Class::COUNT {
+            let class = self.next;
+            self.next = (class + 1) % Class::COUNT;
+            while let Some(lane) = self.turns[class].pop_front() {
+                let (event, is_left) = match lane {
+                    Lane::Own => self.own.pop(),
+                    _ => self.pop_lane(lane, class),
+                };
+                if is_left {
+                    self.turns[class].push_back(lane);
+                }
+                if event.is_some() {
+                    self.orders -= usize::from(matches!(lane, Lane::Order(_)));
+                    return event;
+                }
+            }
+        }
+        None
+    }
+
+    /// The next event of a lane that is not the engine's own, and whether there is another; none where the lane has another class now.
+    fn pop_lane(&mut self, lane: Lane, class: usize) -> (Option<Event>, bool) {
         let Entry::Occupied(mut waiting) = self.others.entry(lane) else {
             return (None, false);
         };
+        if waiting.get().class as usize != class {
+            return (None, false);
+        }
         let (event, is_left) = waiting.get_mut().pop();
         if !is_left {
             waiting.remove();
@@ -165,6 +249,10 @@ impl Events {
 }
 
 impl Waiting {
+    fn new(class: Class) -> Self {
+        Self { events: VecDeque::new(), bytes: 0, class }
+    }
+
     /// The next event, and whether there is another.
     fn pop(&mut self) -> (Option<Event>, bool) {
         let event = self.events.pop_front();

@@ -67,6 +67,10 @@ impl Core {
         py.detach(|| self.core.is_one_sided(LinkId(link)))
     }
 
+    fn prefer(&self, py: Python<'_>, link: u64) {
+        py.detach(|| self.core.prefer(LinkId(link)));
+    }
+
     fn peer_of(&self, py: Python<'_>, link: u64) -> Option<Address> {
         py.detach(|| self.core.peer_of(LinkId(link))).map(address_out)
     }

@@ -78,7 +78,7 @@ fn everything_comes_once_and_each_lane_in_order_whatever_the_turns() {
     assert!(refused > 100, "{refused}");
     let left = events.take(usize::MAX).len();
     assert_eq!(pushed.iter().sum::<usize>(), came.iter().sum::<usize>() + left);
-    assert!(events.is_empty() && events.others.is_empty() && events.turns.is_empty());
+    assert!(events.is_empty() && events.others.is_empty() && events.turns.iter().all(VecDeque::is_empty));
     assert_eq!((events.bytes, events.own.bytes), (0, 0));
 }
 
@@ -158,7 +158,7 @@ fn a_burst_that_is_over_holds_no_memory() {
     }
     while !events.take(usize::MAX).is_empty() {}
     assert!(events.is_empty() && events.others.is_empty());
-    assert!(events.own.events.capacity() < 2_000 && events.turns.capacity() < 2_000);
+    assert!(events.own.events.capacity() < 2_000 && events.turns.iter().all(|turns| turns.capacity() < 2_000));
 }
 
 #[test]
@@ -197,4 +197,69 @@ fn answers_to_messages_that_follow_one_another_are_one_event() {
         told.iter().map(|(first, count, topic, reason)| (*first, *count, &**topic, *reason)).eq(expected)
     );
     assert_eq!((events.len(), events.bytes), (0, 0));
+}
+
+fn order(host: u8) -> Lane {
+    Lane::Order(IpAddr::from([192, 0, 2, host]).into())
+}
+
+/// How many events are taken until one of this lane comes.
+fn waits(events: &mut Events, number: u16) -> usize {
+    (1..).find(|_| events.take(1).iter().any(|event| what(event).0 == number)).expect("it comes")
+}
+
+#[test]
+fn nodes_and_orders_wait_for_no_flood_of_clients_however_many_they_are() {
+    let mut events = Events::new(100_000, 1);
+    for session in 1_000..60_000 {
+        events.push(Lane::Session(session), event(60_000, 0));
+    }
+    events.prefer(1);
+    for (lane, number) in [(Lane::Session(1), 1), (Lane::Own, 2), (order(3), 3), (Lane::Session(4), 4)] {
+        match number {
+            4 => events.push_join(lane, event(number, 0)),
+            _ => events.push(lane, event(number, 0)),
+        }
+        assert!(waits(&mut events, number) <= 3, "{lane:?}");
+    }
+    events.unprefer(1);
+    events.push(Lane::Session(1), event(1, 1));
+    assert!(waits(&mut events, 1) > 50_000, "its link is gone: it is a client");
+}
+
+#[test]
+fn clients_have_their_turns_whatever_nodes_send() {
+    let mut events = Events::new(100_000, 1);
+    for number in 0..1_000 {
+        events.push(Lane::Own, event(9, number));
+        events.push(order(1), event(8, number));
+    }
+    events.push(Lane::Session(7), event(7, 0));
+    assert!(waits(&mut events, 7) <= 3);
+}
+
+#[test]
+fn a_session_that_asks_to_join_goes_on_in_order() {
+    let mut events = Events::new(100_000, 1);
+    (0..3).for_each(|place| events.push(Lane::Session(1), event(1, place)));
+    events.push_join(Lane::Session(1), event(1, 3));
+    events.prefer(1);
+    events.push(Lane::Session(1), event(1, 4));
+    (10..90).for_each(|session| events.push(Lane::Session(session), event(2, 0)));
+    let taken: Vec<_> = events.take(15).iter().map(what).filter(|(number, _)| *number == 1).collect();
+    assert_eq!(taken, (0..5).map(|place| (1, place)).collect::<Vec<_>>());
+    assert_eq!(events.take(usize::MAX).len(), 70);
+    assert!(events.is_empty() && events.others.is_empty());
+}
+
+#[test]
+fn no_flood_takes_the_room_of_orders_and_theirs_is_bounded() {
+    let mut events = Events::new(1_000, 1);
+    (8..250).for_each(|host| _ = flood(&mut events, lane(host)));
+    assert!(events.is_full() && events.has_room(order(1)));
+    assert_eq!(flood(&mut events, order(1)), ORDERS_EACH);
+    (2..250).for_each(|host| _ = flood(&mut events, order(host)));
+    assert_eq!(events.orders, MOST_ORDERS);
+    while !events.take(100).is_empty() {}
+    assert_eq!(events.orders, 0);
 }

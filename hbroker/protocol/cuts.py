@@ -1,0 +1,139 @@
+"""The subtrees that a node delegated, as a tree of topic levels (§5.1).
+
+A node may have ten thousand children, and strangers ask it for filters: what a question costs depends on the
+cuts that it touches, and not on how many there are.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from itertools import islice
+from typing import Generic, Protocol, TypeVar
+
+from hbroker.subtree import depth, prefixes
+
+__all__ = ["CutTree"]
+
+
+class _Cut(Protocol):
+    @property
+    def subtree(self) -> str: ...
+
+
+CutT = TypeVar("CutT", bound=_Cut)
+
+
+class CutTree(Generic[CutT]):
+    """One cut for each subtree, found by subtree, by what holds it, and by filter."""
+
+    def __init__(self) -> None:
+        self._by_subtree: dict[str, CutT] = {}
+        self._below: dict[str, dict[str, CutT]] = {}
+        """By each prefix of a cut, the cuts at and below it."""
+        self._next: dict[str, dict[str, None]] = {}
+        """By each prefix above a cut, the prefixes of one level more that have cuts at or below them."""
+        self._depths: Counter[int] = Counter()
+
+    # Change
+
+    def put(self, cut: CutT) -> None:
+        """Adds a cut, or replaces that of the same subtree."""
+        if cut.subtree not in self._by_subtree:
+            self._depths[depth(cut.subtree)] += 1
+        self._by_subtree[cut.subtree] = cut
+        above = None
+        for prefix in prefixes(cut.subtree, depth(cut.subtree)):
+            self._below.setdefault(prefix, {})[cut.subtree] = cut
+            if above is not None:
+                self._next.setdefault(above, {})[prefix] = None
+            above = prefix
+
+    def remove(self, subtree: str) -> CutT | None:
+        """Takes a cut out; None where there was none."""
+        cut = self._by_subtree.pop(subtree, None)
+        if cut is None:
+            return None
+        self._depths[depth(subtree)] -= 1
+        above = None
+        for prefix in prefixes(subtree, depth(subtree)):
+            below = self._below[prefix]
+            del below[subtree]
+            if not below:
+                del self._below[prefix]
+                self._next.pop(prefix, None)
+                if above is not None and above in self._next:
+                    self._next[above].pop(prefix, None)
+            above = prefix
+        return cut
+
+    # Read
+
+    def get(self, subtree: str) -> CutT | None:
+        return self._by_subtree.get(subtree)
+
+    def __iter__(self) -> Iterator[CutT]:
+        return iter(self._by_subtree.values())
+
+    def __len__(self) -> int:
+        return len(self._by_subtree)
+
+    @property
+    def deepest(self) -> int:
+        """The most levels that a cut has."""
+        return max((levels for levels, count in self._depths.items() if count), default=0)
+
+    def below(self, subtree: str) -> list[CutT]:
+        """The cuts at or below a subtree."""
+        return list(self._below.get(subtree, {}).values())
+
+    def first_below(self, subtree: str, most: int) -> list[CutT]:
+        """Some of the cuts at or below a subtree."""
+        return list(islice(self._below.get(subtree, {}).values(), most))
+
+    def count_below(self, subtree: str) -> int:
+        """How many cuts are at or below a subtree."""
+        return len(self._below.get(subtree, ()))
+
+    def touched(self, filter: str) -> list[CutT]:
+        """The cuts that hold a topic, or may hold one, that a filter matches (§6.1)."""
+        found: list[CutT] = []
+        reached = [""]
+        for at, level in enumerate(filter.split("/")):
+            if level == "#":
+                below = (cut for prefix in reached for cut in self.below(prefix))
+                return found + [cut for cut in below if at or not cut.subtree.startswith("$")]
+            found += self._at(reached)
+            reached = self._step(reached, level, is_first=not at)
+        return found + self._at(reached)
+
+    def covers(self, filter: str, subtree: str) -> bool:
+        """Whether every topic of `subtree` that the filter matches lies in one cut at or below it.
+
+        Inside the subtree its levels are given, so a wildcard there is no choice; below, each is a choice of
+        endlessly many names, of which a cut takes one. So no set of cuts covers what none of them covers
+        alone.
+        """
+        above = subtree.split("/") if subtree else []
+        levels = filter.split("/")
+        named = [] if "#" in levels[: len(above)] else levels[len(above) :]
+        prefix = subtree
+        if prefix in self._by_subtree:
+            return True
+        for level in named:
+            prefix = f"{prefix}/{level}" if prefix else level
+            if prefix not in self._below:
+                return False
+            if prefix in self._by_subtree:
+                return True
+        return False
+
+    def _at(self, reached: Iterable[str]) -> list[CutT]:
+        return [cut for prefix in reached if (cut := self._by_subtree.get(prefix)) is not None]
+
+    def _step(self, reached: list[str], level: str, *, is_first: bool) -> list[str]:
+        if level == "+":
+            steps = (step for prefix in reached for step in self._next.get(prefix, ()))
+            return [step for step in steps if not (is_first and step.startswith("$"))]
+        steps = (f"{prefix}/{level}" if prefix else level for prefix in reached)
+        return [step for step in steps if level and step in self._below]

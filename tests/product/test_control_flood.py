@@ -1,0 +1,94 @@
+"""A root with a thousand children, and clients that subscribe to everything as fast as they can (§3.3): the
+children's leases are renewed all the same."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from random import Random
+
+import pytest
+
+from hbroker._native import ControlEvent, Endpoint
+from hbroker._proto import packet_pb2 as pb
+from hbroker.config import LeasePolicy
+from hbroker.protocol.jurisdiction import Delegation
+from hbroker.protocol.packets import address_of, body_of
+from hbroker.runtime.memory import DelegationFile
+from tests.product.network import PATIENCE
+from tests.product.node import Node, node_up
+from tests.product.starvation import Starvation
+from tests.product.test_fair_control import session
+
+CHILDREN = 1_000
+CLIENTS = 8
+FLOOD = 100_000
+RENEWED_WITHIN_S = 0.1
+FLOODED_S = 60.0
+EVERY_S = 0.5
+
+
+@pytest.mark.usefixtures("in_long_form")
+def test_leases_are_renewed_while_clients_subscribe_to_everything(tmp_path: Path) -> None:
+    memory = DelegationFile(tmp_path / "root.cuts")
+    now_ms = time.time_ns() // 1_000_000
+    for number in range(CHILDREN):
+        address = ("127.0.0.1", 10_000 + number)
+        memory.note(
+            Delegation(f"farm/{number}", f"n{number}", address, 1, now_ms, LeasePolicy.SERVE, None, 0), False
+        )
+    with (
+        node_up("--memory", str(tmp_path / "root.cuts")) as node,
+        child(node) as (endpoint, link),
+        flooding(node),
+        Starvation([node.pid, os.getpid()]) as starvation,
+    ):
+        epoch = join(endpoint, link, 1, 0)
+        began, renewals = time.monotonic(), []
+        while time.monotonic() - began < FLOODED_S:
+            asked = time.monotonic_ns()
+            assert join(endpoint, link, len(renewals) + 2, epoch) == epoch, "the lease was lost"
+            renewals.append((asked, time.monotonic_ns()))
+            time.sleep(EVERY_S)
+        subscriptions = node.status()["subscriptions"]
+    slowest = max(starvation.own_s(*times) for times in renewals)
+    print(f"{len(renewals)} renewals, the slowest in {slowest * 1e3:.0f} ms; {subscriptions} subscriptions")
+    assert slowest < RENEWED_WITHIN_S
+
+
+def join(endpoint: Endpoint, link: int, request: int, epoch: int) -> int:
+    """Joins, or renews the lease of an epoch; the epoch that was granted."""
+    packet = pb.Join(request=request, node="kitchen", subtree="kitchen", incarnation=1, epoch=epoch)
+    packet.address.CopyFrom(address_of(("127.0.0.1", 9)))
+    assert endpoint.send(link, pb.Packet(join=packet).SerializeToString())
+    deadline = time.monotonic() + PATIENCE
+    while (left := deadline - time.monotonic()) > 0:
+        endpoint.wait(left)
+        for event in endpoint.poll_events():
+            body = body_of(event.packet) if isinstance(event, ControlEvent) else None
+            if isinstance(body, pb.JoinAck) and body.request == request:
+                return int(body.epoch)
+    raise TimeoutError("nobody answers")
+
+
+@contextmanager
+def child(node: Node) -> Iterator[tuple[Endpoint, int]]:
+    with session(node, Random(99)) as (endpoint, link):
+        yield endpoint, link
+
+
+@contextmanager
+def flooding(node: Node) -> Iterator[None]:
+    """Sessions that each subscribe to everything, again and again, as fast as their links take it."""
+    with ExitStack() as stack:
+        for number in range(CLIENTS):
+            endpoint, link = stack.enter_context(session(node, Random(number)))
+            for request in range(FLOOD):
+                packet = pb.Packet(subscribe=pb.Subscribe(request=request + 1, filter="#"))
+                if not endpoint.send(link, packet.SerializeToString()):
+                    break
+            assert endpoint.wait(PATIENCE), "the flood does not begin"
+        yield

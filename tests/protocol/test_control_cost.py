@@ -1,0 +1,115 @@
+"""What strangers ask for costs a node with a thousand children no more than one with few (§3.3, §4.3).
+
+Costs are counted in packets and in calls of the native core, not in time.
+"""
+
+from __future__ import annotations
+
+from random import Random
+
+from hbroker._native import ControlEvent
+from hbroker._proto import packet_pb2 as pb
+from hbroker.config import LeasePolicy, NodeSettings
+from hbroker.protocol import passing
+from hbroker.protocol.jurisdiction import Delegation
+from hbroker.protocol.node import Node
+from hbroker.protocol.packets import Address, pack
+from hbroker.protocol.passing import Allowances
+from hbroker.protocol.subacks import SubAcks
+from hbroker.protocol.timers import SECOND
+from tests.protocol.sole_node import HERE, HOME, OFFSET_US, ScriptedCore, SoleNode
+
+CHILDREN = 1_000
+
+
+def parent() -> tuple[ScriptedCore, Node]:
+    """A root with so many children, each with a link of its own."""
+    core = ScriptedCore()
+    node = Node(NodeSettings("root", "", HOME), core, Random(1), incarnation=1, unix_offset_us=OFFSET_US)
+    node.start(0)
+    for number in range(CHILDREN):
+        delegation = Delegation(
+            f"farm/{number}", f"n{number}", HERE, 1, 8, LeasePolicy.FENCE, 10_000 + number, SECOND
+        )
+        node.jurisdiction.delegate(delegation)
+    return core, node
+
+
+def ask(node: Node, now: int, filter: str, source: Address) -> None:
+    request = pb.Subscribe(request=1, filter=filter)
+    node.handle_event(now, ControlEvent(None, source, pack(request), True))
+
+
+def test_an_answer_to_many_is_serialised_once() -> None:
+    _, node = parent()
+    first, second = node.jurisdiction.children("#"), node.jurisdiction.children("farm/+/x")
+    subacks = SubAcks()
+    answers = [
+        list(subacks.of_children(pb.SubAck(request=n), first if n % 2 else second, [""])) for n in range(1, 9)
+    ]
+    assert len(subacks._cached) == 1
+    assert {len(answer) for answer in answers} == {len(answers[0])}
+    assert all(
+        unpacked.request == n
+        for n, answer in enumerate(answers, 1)
+        for unpacked in (pb.Packet.FromString(packet).suback for packet in answer)
+    )
+
+
+def test_one_host_cannot_have_more_passed_down_than_its_allowance() -> None:
+    core, node = parent()
+    for _ in range(100):
+        ask(node, 0, "#", ("10.9.9.9", 5_000))
+    passed = [link for link, _ in core.sent if link >= 10_000]
+    assert len(passed) == passing.MOST
+    assert node.status(0)["counters"]["subscribes_not_passed_down"] == 100 - passing.MOST // CHILDREN  # type: ignore[index]
+    answered = [body for _, body in core.sent_outside if isinstance(body, pb.SubAck)]
+    assert sum(body.part == 0 for body in answered) == 100, "all were told where to ask"
+
+
+def test_another_host_has_its_own_and_it_fills_up_with_time() -> None:
+    core, node = parent()
+    for _ in range(passing.MOST // CHILDREN + 1):
+        ask(node, 0, "#", ("10.9.9.9", 5_000))
+    before = len(core.sent)
+    ask(node, 0, "#", ("10.9.9.10", 5_000))
+    assert len(core.sent) - before == CHILDREN
+    ask(node, CHILDREN * SECOND // passing.A_SECOND, "#", ("10.9.9.9", 6_000))
+    assert len(core.sent) - before == 2 * CHILDREN
+
+
+def test_hosts_of_one_ipv6_network_share_an_allowance_and_few_are_remembered() -> None:
+    allowances = Allowances()
+    assert allowances.take(0, ("2001:db8::1", 1), passing.MOST)
+    assert not allowances.take(0, ("2001:db8::ffff:1", 1), 1)
+    assert allowances.take(0, ("2001:db8:0:1::1", 1), 1)
+    for number in range(passing.MOST_HOSTS + 100):
+        allowances.take(0, (f"10.1.{number // 250}.{number % 250}", 1), 1)
+    assert len(allowances._left) == passing.MOST_HOSTS
+
+
+def test_whoever_has_more_children_than_an_allowance_is_asked_all_the_same() -> None:
+    allowances = Allowances()
+    assert allowances.take(0, HERE, 5 * passing.MOST)
+    assert not allowances.take(0, HERE, 5 * passing.MOST)
+
+
+def test_the_nodes_status_is_made_anew_for_no_flood_of_subscribers() -> None:
+    sole = SoleNode()
+    links = [sole.link_up(session) for session in range(1, 101)]
+    for link in links:
+        assert sole.subscribe(link, "$SYS/#").active
+    assert [topic for topic, *_ in sole.core.own].count("$SYS/nodes/root/status") == 1
+    sole.pass_time(0.1)
+    sole.subscribe(links[0], "$SYS/nodes/+/status")
+    assert [topic for topic, *_ in sole.core.own].count("$SYS/nodes/root/status") == 2
+
+
+def test_what_a_child_sends_comes_before_what_clients_send() -> None:
+    sole = SoleNode()
+    client, child = sole.link_up(1), sole.link_up(2)
+    join = pb.Join(request=1, node="kitchen", subtree="home/kitchen", incarnation=1)
+    join.address.ip, join.address.port = bytes([10, 0, 0, 2]), 7_701
+    assert isinstance(sole.tell(child, join), pb.JoinAck)
+    sole.subscribe(client, "home/#")
+    assert sole.core.preferred == [child]
