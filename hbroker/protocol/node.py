@@ -95,14 +95,9 @@ class Node:
             OwnAccount(settings.name, "status", core, self.status, 0),
             OwnAccount(settings.name, "sessions", core, self._sessions_account, 1),
         )
-        self._gathering = Gathering(
-            jurisdiction,
-            recalled,
-            note,
-            self._clock,
-            forgets=forgets_subscriptions,
-            know=self._storage.know_subscriptions,
-        )
+        know = self._storage.know_subscriptions
+        gathered = (jurisdiction, recalled, note, self._clock)
+        self._gathering = Gathering(*gathered, forgets=forgets_subscriptions, know=know)
         self._subscribing = Subscribing(
             settings, address, core, jurisdiction, self._ledger, self._subscription_changed, self._clock
         )

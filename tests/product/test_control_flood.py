@@ -17,7 +17,7 @@ from hbroker._proto import packet_pb2 as pb
 from hbroker.config import LeasePolicy
 from hbroker.protocol.jurisdiction import Delegation
 from hbroker.protocol.packets import address_of, body_of
-from hbroker.runtime.memory import DelegationFile
+from hbroker.runtime.memory import NodeMemory
 from tests.product.network import PATIENCE
 from tests.product.node import Node, node_up
 from tests.product.starvation import Starvation
@@ -33,13 +33,16 @@ EVERY_S = 0.5
 
 @pytest.mark.usefixtures("in_long_form")
 def test_leases_are_renewed_while_clients_subscribe_to_everything(tmp_path: Path) -> None:
-    memory = DelegationFile(tmp_path / "root.cuts")
+    memory = NodeMemory(tmp_path / "root.cuts", [""])
+    memory.recall()
     now_ms = time.time_ns() // 1_000_000
     for number in range(CHILDREN):
         address = ("127.0.0.1", 10_000 + number)
-        memory.note(
+        memory.note_delegation(
             Delegation(f"farm/{number}", f"n{number}", address, 1, now_ms, LeasePolicy.SERVE, None, 0), False
         )
+    assert memory.flush()
+    memory.close()
     with (
         node_up("--memory", str(tmp_path / "root.cuts")) as node,
         child(node) as (endpoint, link),
@@ -47,7 +50,8 @@ def test_leases_are_renewed_while_clients_subscribe_to_everything(tmp_path: Path
         Starvation([node.pid, os.getpid()]) as starvation,
     ):
         epoch = join(endpoint, link, 1, 0)
-        began, renewals = time.monotonic(), []
+        began = time.monotonic()
+        renewals: list[tuple[int, int]] = []
         while time.monotonic() - began < FLOODED_S:
             asked = time.monotonic_ns()
             assert join(endpoint, link, len(renewals) + 2, epoch) == epoch, "the lease was lost"
