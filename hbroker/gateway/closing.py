@@ -42,6 +42,7 @@ class Closing:
         """Ends one that was not accepted yet."""
         event = connection.event
         self._common.count("refused")
+        self._common.notices.refused(now, event, code, text)
         self._common.border.refuse(
             event.connection,
             code,
@@ -67,6 +68,7 @@ class Closing:
             connection.on_end.append(done)
         if connection.state is State.OPEN:
             connection.machine.handle(Event.DISCONNECT)
+            self._common.notices.disconnected(connection.event, connection.client_id, "server", code)
             self._common.border.disconnect(
                 connection.id, code, text=text, server_reference=self._reference(code)
             )

@@ -12,6 +12,7 @@ from hbroker.gateway.border import Border
 from hbroker.gateway.claims import Clock
 from hbroker.gateway.gateways import Gateways
 from hbroker.gateway.members import Members
+from hbroker.gateway.notices import Notices
 from hbroker.gateway.outbox import Outbox
 from hbroker.gateway.policy import Policy
 from hbroker.gateway.records import Records
@@ -38,6 +39,7 @@ class Common:
     limits: GatewayLimits
     counts: dict[str, int] = field(default_factory=dict)
     """What happened, by name, since the start."""
+    notices: Notices = field(default_factory=Notices)
 
     @property
     def key(self) -> bytes:

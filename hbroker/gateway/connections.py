@@ -22,6 +22,8 @@ class State(Symbol):
 
     AUTHENTICATING = auto()
     """The policy's verdict."""
+    QUEUED = auto()
+    """That the connection of its client that came before is accepted, or ends."""
     CLAIMING = auto()
     """The word that no other gateway has its client."""
     RESUMING = auto()
@@ -37,7 +39,9 @@ class Event(Symbol):
     """What happens to a connection."""
 
     ADMIT = auto()
-    """The policy takes it."""
+    """The policy takes it, and nobody has its client who is not accepted yet."""
+    QUEUE = auto()
+    """The policy takes it, and somebody has."""
     OWN = auto()
     """Nobody else has its client, as far as can be known."""
     READY = auto()
@@ -50,7 +54,10 @@ class Event(Symbol):
 
 TRANSITIONS: Final[dict[tuple[State, Event], State]] = {
     (State.AUTHENTICATING, Event.ADMIT): State.CLAIMING,
+    (State.AUTHENTICATING, Event.QUEUE): State.QUEUED,
     (State.AUTHENTICATING, Event.END): State.ENDED,
+    (State.QUEUED, Event.ADMIT): State.CLAIMING,
+    (State.QUEUED, Event.END): State.ENDED,
     (State.CLAIMING, Event.OWN): State.RESUMING,
     (State.CLAIMING, Event.END): State.ENDED,
     (State.RESUMING, Event.READY): State.OPEN,

@@ -36,6 +36,7 @@ from hbroker.gateway.departures import Departures
 from hbroker.gateway.gateways import Gateways, Presence
 from hbroker.gateway.keeping import Keeping
 from hbroker.gateway.members import SHARED, Members
+from hbroker.gateway.notices import Notice
 from hbroker.gateway.opening import Opening
 from hbroker.gateway.orders import Orders
 from hbroker.gateway.outbox import Letter, Outbox
@@ -116,7 +117,9 @@ class Gateway:
         self._opening = Opening(self._common, self._roster, self._bridge, self._keeping, self._closing)
         self._departures = Departures(self._roster, self._closed)
         self._orders = Orders(self._common, self._roster, self._closing)
-        self._yielding = Yielding(self._common, self._roster, self._closing, self._departures)
+        self._yielding = Yielding(
+            self._common, self._roster, self._closing, self._departures, self._opening.succession
+        )
         self._starting = Starting(self._common.members)
         self._refresh_at: int | None = None
         self._presence = Presence(settings.name, run)
@@ -279,6 +282,10 @@ class Gateway:
         """A decision that takes time, to be made in a thread; None: there is none now."""
         return self._opening.poll_check()
 
+    def poll_notice(self) -> Notice | None:
+        """What is to be logged next; None: there is nothing now."""
+        return self._common.notices.poll()
+
     @property
     def is_ready(self) -> bool:
         """Whether it knows the other gateways' sessions, and can take clients."""
@@ -382,6 +389,9 @@ class Gateway:
     # MQTT clients
 
     def _closed(self, now: int, connection: Connection, event: ClosedEvent) -> None:
+        if connection.state is State.OPEN:
+            told = event.cause, event.reason
+            self._common.notices.disconnected(connection.event, connection.client_id, *told)
         changed = event.session_expiry_s
         is_clean = event.reason == Code.SUCCESS
         if changed and not connection.expiry_s and event.reason is not None:

@@ -29,6 +29,7 @@ from hbroker.gateway.policy import Admitted, Candidate, Challenge, Check, Refusa
 from hbroker.gateway.reasons import Code
 from hbroker.gateway.records import Record
 from hbroker.gateway.roster import Roster
+from hbroker.gateway.succession import Succession
 from hbroker.protocol.agenda import Agenda, earliest
 from hbroker.protocol.timers import SECOND
 
@@ -67,6 +68,7 @@ class Opening:
         self._claims: Agenda[Connection] = Agenda()
         self._resumptions: Agenda[Connection] = Agenda()
         self._exchanges: Agenda[Connection] = Agenda()
+        self.succession = Succession(roster, self._claim, self._refuse_waiting)
         self.is_stopping = False
 
     # In
@@ -80,7 +82,7 @@ class Opening:
         elif len(self._common.outbox) >= MOST_LETTERS:
             entrant = Refusal(Code.SERVER_BUSY, "the network does not answer")
         if isinstance(entrant, Refusal):
-            self._refuse_unnamed(event, entrant)
+            self._refuse_unnamed(now, event, entrant)
             return
         connection = Connection(event, entrant)
         self._roster.add(connection)
@@ -138,6 +140,7 @@ class Opening:
 
     def handle_timeout(self, now: int) -> None:
         """Claims those who came, and goes on without what took too long."""
+        self.succession.handle_timeout(now)
         self._claiming.handle_timeout(now)
         for connection in self._exchanges.due(now):
             self._give_up_exchange(now, connection)
@@ -152,6 +155,7 @@ class Opening:
     def poll_timeout(self) -> int | None:
         """When `handle_timeout` is due."""
         return earliest(
+            self.succession.poll_timeout(),
             self._claiming.poll_timeout(),
             self._claims.next(),
             self._resumptions.next(),
@@ -210,8 +214,11 @@ class Opening:
         will = connection.event.will
         if will is not None and not may_write(self._common.access.rules(connection.acl), will.topic):
             self._closing.refuse(now, connection, Code.NOT_AUTHORIZED, "the will's topic is not allowed")
-            return
-        self._claim(now, connection)
+        elif not self.succession.must_wait(now, connection):
+            self._claim(now, connection)
+
+    def _refuse_waiting(self, now: int, connection: Connection) -> None:
+        self._closing.refuse(now, connection, Code.SERVER_BUSY, "this client connects too often")
 
     # Whose it is
 
@@ -366,9 +373,13 @@ class Opening:
             auth_method=event.auth_method,
         )
         self._common.border.accept(connection.id, accept)
+        username, is_present = connection.username, connection.was_present
+        self._common.notices.connected(event, connection.client_id, username, is_present=is_present)
+        self.succession.accepted(now, connection)
 
-    def _refuse_unnamed(self, event: ConnectEvent, refusal: Refusal) -> None:
+    def _refuse_unnamed(self, now: int, event: ConnectEvent, refusal: Refusal) -> None:
         self._common.count("refused")
+        self._common.notices.refused(now, event, refusal.code, refusal.text)
         reference = self._common.settings.server_reference if self.is_stopping else ""
         self._common.border.refuse(
             event.connection,

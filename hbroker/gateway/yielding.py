@@ -6,6 +6,7 @@ them accepts nobody whose session this one still has.
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
 from hbroker.gateway import claims
@@ -19,6 +20,7 @@ from hbroker.gateway.outbox import Done
 from hbroker.gateway.reasons import Code
 from hbroker.gateway.roster import Roster
 from hbroker.gateway.sealing import unseal
+from hbroker.gateway.succession import Succession
 
 if TYPE_CHECKING:
     from hbroker._native import Message
@@ -29,11 +31,19 @@ __all__ = ["Yielding"]
 class Yielding:
     """Ends what this gateway has of clients that are another's now."""
 
-    def __init__(self, common: Common, roster: Roster, closing: Closing, departures: Departures) -> None:
+    def __init__(
+        self,
+        common: Common,
+        roster: Roster,
+        closing: Closing,
+        departures: Departures,
+        succession: Succession,
+    ) -> None:
         self._common = common
         self._roster = roster
         self._closing = closing
         self._departures = departures
+        self._succession = succession
 
     def handle_claims(self, now: int, message: Message, done: Done) -> None:
         """Another gateway connects these clients. `done`: told when what became of them is distributed."""
@@ -64,10 +74,9 @@ class Yielding:
                 self._closing.claimed(now, record, ends_session=claim.ends_session)
         elif connection.stamp < claim.stamp:
             self._common.count("taken_over")
-            self._closing.disconnect(
-                now,
-                connection,
-                Code.SESSION_TAKEN_OVER,
-                ends_session=claim.ends_session,
-                done=barrier.one_more(),
-            )
+            connection.on_end.append(barrier.one_more())
+            take_over = partial(self._take_over, connection=connection, ends_session=claim.ends_session)
+            self._succession.when_accepted(now, connection, take_over)
+
+    def _take_over(self, now: int, connection: Connection, ends_session: bool) -> None:
+        self._closing.disconnect(now, connection, Code.SESSION_TAKEN_OVER, ends_session=ends_session)

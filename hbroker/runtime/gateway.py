@@ -25,6 +25,7 @@ from hbroker.config import GatewaySettings, ListenerSettings, format_address
 from hbroker.errors import ConfigError, ConfigErrors
 from hbroker.gateway.border import Shell
 from hbroker.gateway.control import Gateway
+from hbroker.gateway.notices import Connected, Disconnected, Notice, Refused
 from hbroker.gateway.policy import Check, Refusal, Verdict
 from hbroker.gateway.reasons import Code
 from hbroker.runtime.address import listen_for
@@ -172,8 +173,20 @@ class _Process:
             self._guard(control.handle_timeout, now)
         while (check := control.poll_check()) is not None:
             self._check(*check)
+        while (notice := control.poll_notice()) is not None:
+            self._note(notice)
         self._look(now)
         self._plan(now, at_once=BATCH in (len(events), len(messages), len(asked)))
+
+    def _note(self, notice: Notice) -> None:
+        match notice:
+            case Refused():
+                more = {"more": notice.more} if notice.more else {}
+                self._log.warning("client_refused", **_fields(notice), **more)
+            case Connected():
+                self._log.debug("client_connected", **_fields(notice), session_present=notice.is_present)
+            case Disconnected():
+                self._log.debug("client_disconnected", **_fields(notice))
 
     def _plan(self, now: int, *, at_once: bool) -> None:
         if self._timer is not None:
@@ -314,3 +327,16 @@ def _new_shell(settings: GatewaySettings, publisher: int) -> Shell:
 _RECEIVE_MESSAGES: Final = 65_536
 _RECEIVE_BYTES: Final = 64 << 20
 """What the members take from one owner without having acknowledged it: it is for many clients."""
+
+
+def _fields(notice: Notice) -> dict[str, object]:
+    """Of a line of the log: what is the same in all."""
+    fields: dict[str, object] = {"client": notice.client, "address": notice.address}
+    match notice:
+        case Connected(version=version, username=username):
+            fields |= {"version": version} | ({} if username is None else {"user": username})
+        case Disconnected(cause=cause, reason=reason):
+            fields |= {"cause": cause} | ({} if reason is None else {"reason": f"0x{reason:02X}"})
+        case Refused(version=version, reason=reason, text=text):
+            fields |= {"version": version, "reason": f"0x{reason:02X}", "text": text}
+    return fields

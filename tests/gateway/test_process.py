@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import logging
 import os
 import signal
 import socket
@@ -17,7 +18,7 @@ from hbroker import cli
 from hbroker.cli import gateway as gateway_command
 from hbroker.config import AccessSettings, GatewaySettings, ListenerSettings
 from hbroker.errors import ConfigErrors
-from hbroker.gateway.border import ConnectEvent, SubscribeEvent, SubscribeOptions
+from hbroker.gateway.border import ClosedEvent, ConnectEvent, SubscribeEvent, SubscribeOptions
 from hbroker.gateway.passwords import hash_password
 from hbroker.runtime import gateway, ports
 from hbroker.runtime.gateway import _Process
@@ -259,3 +260,36 @@ def test_passwords_are_set_and_removed(
     file.write_text("ann:plain\n")
     assert cli.main(["passwd", str(file), "eve"]) == 2
     assert "plain text" in capsys.readouterr().err
+
+
+def test_the_log_says_who_came_who_went_and_who_was_refused(
+    start: Callable[..., Running], tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.DEBUG, "hbroker.gateway")
+    passwords = tmp_path / "passwords"
+    passwords.write_text(f"alice:{hash_password('secret')}\n")
+    running = start(access=AccessSettings(passwords=str(passwords)))
+    running.connect(1, "lamp", username="alice", password=b"secret")
+    running.connect(2, "thief", username="alice", password=b"guess")
+    running.shell.tell(ClosedEvent(1, "keep_alive", 0x8D))
+    until(lambda: "client_disconnected" in caplog.messages, "its end", PATIENCE_S)
+    told = {
+        record.getMessage(): (record.levelname, vars(record)["hbroker_fields"]) for record in caplog.records
+    }
+    address = "192.0.2.1:5"
+    assert told["client_connected"] == (
+        "DEBUG",
+        {"client": "lamp", "address": address, "version": 5, "user": "alice", "session_present": False},
+    )
+    level, refused = told["client_refused"]
+    assert (level, refused["client"], refused["address"], refused["reason"]) == (
+        "WARNING",
+        "thief",
+        address,
+        "0x86",
+    )
+    gone = {"client": "lamp", "address": address, "cause": "keep_alive", "reason": "0x8D"}
+    assert told["client_disconnected"] == ("DEBUG", gone)
+    text = str([vars(record) for record in caplog.records])
+    assert "secret" not in text
+    assert "guess" not in text
