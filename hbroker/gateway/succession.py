@@ -53,8 +53,7 @@ class Succession:
         """Whether it waits for the connection of its client that came before. Then `go_on` is told later."""
         client = connection.client_id
         waiting = self._waiting.get(client)
-        former = self._roster.of_client(client)
-        if waiting is None and (former is None or former.state not in _PENDING):
+        if waiting is None and not self._has_pending(client):
             return False
         if waiting is None:
             waiting = self._waiting[client] = deque()
@@ -104,9 +103,13 @@ class Succession:
             former.on_end.append(lambda now, is_distributed: self._next(now, client))
 
     def _next(self, now: int, client: str) -> None:
-        former = self._roster.of_client(client)
-        if former is None or former.state not in _PENDING:
+        if not self._has_pending(client):
             self._begin(now, client)
+
+    def _has_pending(self, client: str) -> bool:
+        """Whether the client has a connection that is not accepted yet."""
+        current = self._roster.of_client(client)
+        return current is not None and current.state in _PENDING
 
     def _begin(self, now: int, client: str) -> None:
         """The next one, if one is still there, has the client now."""
@@ -116,7 +119,7 @@ class Succession:
             if connection.state is not State.QUEUED:
                 continue  # It was closed.
             self._go_on(now, connection)
-            if waiting and connection.state in _PENDING:
+            if waiting and self._has_pending(client):
                 self._await(now, client)
                 return
         self._waiting.pop(client, None)
