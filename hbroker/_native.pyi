@@ -151,6 +151,8 @@ class Message:
     """Sent because it was kept when a subscription was made."""
     publisher: int
     sequence: int
+    copy_id: tuple[int, int]
+    """Names this copy to `handled` and `give_back`: a message may come for a shared subscription and for others, each time once."""
     published_at_us: int
     expiry_s: int | None
     content_type: str
@@ -389,10 +391,13 @@ class _Core:
 
         None of them where as much waits as may. Raises NativeError, as `publish`, where it is the first that is wrong.
         """
-    def listen(self, subscription: int, filter: str, qos: int, retain_as_published: bool = False) -> None:
+    def listen(
+        self, subscription: int, filter: str, qos: int, retain_as_published: bool = False, group: str = ""
+    ) -> None:
         """Client: messages that match are handed up for this subscription, at this QoS at most; in a persistent session those
         too that wait for a `listen`, up to 30 s. Not `retain_as_published`: `Message.retain` is the publisher's flag only for
-        another subscription's sake (§7.6)."""
+        another subscription's sake (§7.6). `group`: of a shared subscription, which gets what owners send for it and nothing else
+        (§6.5)."""
     def unlisten(self, subscription: int, gives_back: bool = False) -> None:
         """Client: hands nothing more up for this listener. `gives_back`: what lies unread for it alone is given back, as by
         `give_back`."""
@@ -932,10 +937,10 @@ def decode(datagram: bytes) -> tuple[tuple[Any, ...], list[tuple[Any, ...]]] | N
 def encode(header: tuple[Any, ...], packets: Sequence[tuple[Any, ...]], padding: int = 0) -> bytes:
     """The datagram that `decode` would read so, and `padding` more bytes (1 is impossible: it adds none)."""
 
-def decode_queued(record: bytes) -> tuple[int, bytes, int, int | None, str, int, bool] | None:
-    """(session, publish, qos, retained_for, group, overflow, launched) of a serialised QueuedRecord. None where it is malformed."""
+def decode_queued(record: bytes) -> tuple[int, bytes, int, tuple[int | None, int], str, int, bool] | None:
+    """(session, publish, qos, (retained_for, shared_for), group, overflow, launched) of a serialised QueuedRecord. None where it is malformed."""
 
-def encode_queued(values: tuple[int, bytes, int, int | None, str, int, bool]) -> bytes:
+def encode_queued(values: tuple[int, bytes, int, tuple[int | None, int], str, int, bool]) -> bytes:
     """The QueuedRecord that `decode_queued` would read so."""
 
 def decode_seen(record: bytes) -> tuple[int, int, list[tuple[int, int]]] | None:

@@ -166,10 +166,11 @@ class Ack(_message.Message):
     def __init__(self, largest: _Optional[int] = ..., delay_us: _Optional[int] = ..., ranges: _Optional[_Iterable[int]] = ...) -> None: ...
 
 class Packet(_message.Message):
-    __slots__ = ("delivery", "after", "retained_for", "publish", "again", "puback", "pubconnect", "pubaccept", "subscribe", "suback", "unsubscribe", "ping", "pong", "join", "joinack", "leave", "challenge", "referral", "reset", "transfer", "credit", "will", "willack", "order", "orderack")
+    __slots__ = ("delivery", "after", "retained_for", "shared_for", "publish", "again", "puback", "pubconnect", "pubaccept", "subscribe", "suback", "unsubscribe", "ping", "pong", "join", "joinack", "leave", "challenge", "referral", "reset", "transfer", "credit", "will", "willack", "order", "orderack")
     DELIVERY_FIELD_NUMBER: _ClassVar[int]
     AFTER_FIELD_NUMBER: _ClassVar[int]
     RETAINED_FOR_FIELD_NUMBER: _ClassVar[int]
+    SHARED_FOR_FIELD_NUMBER: _ClassVar[int]
     PUBLISH_FIELD_NUMBER: _ClassVar[int]
     AGAIN_FIELD_NUMBER: _ClassVar[int]
     PUBACK_FIELD_NUMBER: _ClassVar[int]
@@ -195,6 +196,7 @@ class Packet(_message.Message):
     delivery: int
     after: int
     retained_for: int
+    shared_for: int
     publish: Publish
     again: bytes
     puback: PubAck
@@ -217,7 +219,7 @@ class Packet(_message.Message):
     willack: WillAck
     order: Order
     orderack: OrderAck
-    def __init__(self, delivery: _Optional[int] = ..., after: _Optional[int] = ..., retained_for: _Optional[int] = ..., publish: _Optional[_Union[Publish, _Mapping[str, object]]] = ..., again: _Optional[bytes] = ..., puback: _Optional[_Union[PubAck, _Mapping[str, object]]] = ..., pubconnect: _Optional[_Union[PubConnect, _Mapping[str, object]]] = ..., pubaccept: _Optional[_Union[PubAccept, _Mapping[str, object]]] = ..., subscribe: _Optional[_Union[Subscribe, _Mapping[str, object]]] = ..., suback: _Optional[_Union[SubAck, _Mapping[str, object]]] = ..., unsubscribe: _Optional[_Union[Unsubscribe, _Mapping[str, object]]] = ..., ping: _Optional[_Union[Ping, _Mapping[str, object]]] = ..., pong: _Optional[_Union[Pong, _Mapping[str, object]]] = ..., join: _Optional[_Union[Join, _Mapping[str, object]]] = ..., joinack: _Optional[_Union[JoinAck, _Mapping[str, object]]] = ..., leave: _Optional[_Union[Leave, _Mapping[str, object]]] = ..., challenge: _Optional[_Union[Challenge, _Mapping[str, object]]] = ..., referral: _Optional[_Union[Referral, _Mapping[str, object]]] = ..., reset: _Optional[_Union[Reset, _Mapping[str, object]]] = ..., transfer: _Optional[_Union[Transfer, _Mapping[str, object]]] = ..., credit: _Optional[_Union[Credit, _Mapping[str, object]]] = ..., will: _Optional[_Union[Will, _Mapping[str, object]]] = ..., willack: _Optional[_Union[WillAck, _Mapping[str, object]]] = ..., order: _Optional[_Union[Order, _Mapping[str, object]]] = ..., orderack: _Optional[_Union[OrderAck, _Mapping[str, object]]] = ...) -> None: ...
+    def __init__(self, delivery: _Optional[int] = ..., after: _Optional[int] = ..., retained_for: _Optional[int] = ..., shared_for: _Optional[int] = ..., publish: _Optional[_Union[Publish, _Mapping[str, object]]] = ..., again: _Optional[bytes] = ..., puback: _Optional[_Union[PubAck, _Mapping[str, object]]] = ..., pubconnect: _Optional[_Union[PubConnect, _Mapping[str, object]]] = ..., pubaccept: _Optional[_Union[PubAccept, _Mapping[str, object]]] = ..., subscribe: _Optional[_Union[Subscribe, _Mapping[str, object]]] = ..., suback: _Optional[_Union[SubAck, _Mapping[str, object]]] = ..., unsubscribe: _Optional[_Union[Unsubscribe, _Mapping[str, object]]] = ..., ping: _Optional[_Union[Ping, _Mapping[str, object]]] = ..., pong: _Optional[_Union[Pong, _Mapping[str, object]]] = ..., join: _Optional[_Union[Join, _Mapping[str, object]]] = ..., joinack: _Optional[_Union[JoinAck, _Mapping[str, object]]] = ..., leave: _Optional[_Union[Leave, _Mapping[str, object]]] = ..., challenge: _Optional[_Union[Challenge, _Mapping[str, object]]] = ..., referral: _Optional[_Union[Referral, _Mapping[str, object]]] = ..., reset: _Optional[_Union[Reset, _Mapping[str, object]]] = ..., transfer: _Optional[_Union[Transfer, _Mapping[str, object]]] = ..., credit: _Optional[_Union[Credit, _Mapping[str, object]]] = ..., will: _Optional[_Union[Will, _Mapping[str, object]]] = ..., willack: _Optional[_Union[WillAck, _Mapping[str, object]]] = ..., order: _Optional[_Union[Order, _Mapping[str, object]]] = ..., orderack: _Optional[_Union[OrderAck, _Mapping[str, object]]] = ...) -> None: ...
 
 class Address(_message.Message):
     __slots__ = ("ip", "port")
@@ -650,7 +652,7 @@ class SessionRecord(_message.Message):
     def __init__(self, session: _Optional[int] = ..., session_expiry_s: _Optional[int] = ..., away_us: _Optional[int] = ..., queue_messages: _Optional[int] = ..., queue_bytes: _Optional[int] = ...) -> None: ...
 
 class QueuedRecord(_message.Message):
-    __slots__ = ("session", "publish", "qos", "retained_for", "group", "overflow", "launched")
+    __slots__ = ("session", "publish", "qos", "retained_for", "group", "overflow", "launched", "shared_for")
     SESSION_FIELD_NUMBER: _ClassVar[int]
     PUBLISH_FIELD_NUMBER: _ClassVar[int]
     QOS_FIELD_NUMBER: _ClassVar[int]
@@ -658,6 +660,7 @@ class QueuedRecord(_message.Message):
     GROUP_FIELD_NUMBER: _ClassVar[int]
     OVERFLOW_FIELD_NUMBER: _ClassVar[int]
     LAUNCHED_FIELD_NUMBER: _ClassVar[int]
+    SHARED_FOR_FIELD_NUMBER: _ClassVar[int]
     session: int
     publish: bytes
     qos: Qos
@@ -665,7 +668,8 @@ class QueuedRecord(_message.Message):
     group: str
     overflow: Overflow
     launched: bool
-    def __init__(self, session: _Optional[int] = ..., publish: _Optional[bytes] = ..., qos: _Optional[_Union[Qos, str]] = ..., retained_for: _Optional[int] = ..., group: _Optional[str] = ..., overflow: _Optional[_Union[Overflow, str]] = ..., launched: _Optional[bool] = ...) -> None: ...
+    shared_for: int
+    def __init__(self, session: _Optional[int] = ..., publish: _Optional[bytes] = ..., qos: _Optional[_Union[Qos, str]] = ..., retained_for: _Optional[int] = ..., group: _Optional[str] = ..., overflow: _Optional[_Union[Overflow, str]] = ..., launched: _Optional[bool] = ..., shared_for: _Optional[int] = ...) -> None: ...
 
 class SeenRecord(_message.Message):
     __slots__ = ("publisher", "floor", "words")

@@ -156,7 +156,7 @@ class Gateway:
         topic, payload = message.topic, message.payload
         if member != SHARED:  # of a subscription that ended in the meantime
             if message.qos:
-                self._common.border.member(member).handled([(message.publisher, message.sequence)])
+                self._common.border.member(member).handled([message.copy_id])
             return
         if message.publisher == self._publisher:
             pass  # What this gateway says holds here since it said it.
@@ -384,7 +384,7 @@ class Gateway:
 
     def _handled(self, message: Message) -> None:
         if message.qos:
-            self._common.border.member(SHARED).handled([(message.publisher, message.sequence)])
+            self._common.border.member(SHARED).handled([message.copy_id])
 
     # MQTT clients
 

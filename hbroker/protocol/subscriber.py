@@ -62,7 +62,7 @@ class Subscriber:
     def subscribe(self, now: int, listener: int, key: Key, options: Options, patience: int) -> None:
         """Adds a listener. Messages may come for it from now on; `Subscribed` says that they all do."""
         group, filter = key
-        self._core.listen(listener, filter, options.qos, options.retain_as_published)
+        self._core.listen(listener, filter, options.qos, options.retain_as_published, group)
         self._deadlines.set(listener, now + patience)
         known = self._by_key.get(key)
         is_new = known is None

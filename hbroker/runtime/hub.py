@@ -364,7 +364,7 @@ class Hub:
         inboxes = {id(inbox): inbox for inbox in map(self._inboxes.get, subscriptions) if inbox}
         if self._holds and message.qos:
             if len(inboxes) > 1:
-                self._shared[message.publisher, message.sequence] = len(inboxes)
+                self._shared[message.copy_id] = len(inboxes)
             elif not inboxes and not self._released.intersection(subscriptions):
                 self._on_handled(message, False)
         for inbox in inboxes.values():
@@ -373,7 +373,7 @@ class Hub:
     def _on_handled(self, message: Message, more: bool) -> None:
         """§7.3: tells the core, in batches while there are more."""
         if message.qos and self._is_last(message):
-            self._handled.append((message.publisher, message.sequence))
+            self._handled.append(message.copy_id)
         if not more or len(self._handled) >= _HANDLED_BATCH:
             self._flush_handled()
 
@@ -382,11 +382,11 @@ class Hub:
         if not message.qos or not self._members.issuperset(message.subscriptions):
             self._on_handled(message, False)
         elif self._is_last(message):
-            self._given_back.append((message.publisher, message.sequence))
+            self._given_back.append(message.copy_id)
 
     def _is_last(self, message: Message) -> bool:
         """One inbox less has a message; whether that was the last."""
-        id = message.publisher, message.sequence
+        id = message.copy_id
         others = self._shared.pop(id, 1) - 1
         if others:
             self._shared[id] = others

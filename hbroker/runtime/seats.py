@@ -69,7 +69,7 @@ class Seats:
 
     def acknowledge(self, number: int, messages: list[Message]) -> None:
         """§7.3: a member has these; their owners hear so at the end of the turn."""
-        self._handled += [(number, (m.publisher, m.sequence)) for m in messages if m.qos]
+        self._handled += [(number, m.copy_id) for m in messages if m.qos]
 
     def stop(self) -> None:
         """No more turns, and the hive ends. Idempotent."""

@@ -318,6 +318,6 @@ class FakeBorder:
             self._handled(member, [message])
 
     def _handled(self, member: int, messages: list[Message]) -> None:
-        done = [(m.publisher, m.sequence) for m in messages if m.qos]
+        done = [m.copy_id for m in messages if m.qos]
         if done and member in self.hosts:
             self.member(member).handled(done)

@@ -132,7 +132,7 @@ class House:
             self.node.poll_events()
             for member, message in self.gateway.poll_member_messages():
                 self.own.append(message.topic)
-                self.gateway.handled([(member, (message.publisher, message.sequence))])
+                self.gateway.handled([(member, message.copy_id)])
             for event in self.gateway.poll_mqtt():
                 self.decide(event)
 

@@ -100,7 +100,7 @@ class Gateway:
             if number in self.clients:
                 self.clients[number].messages.append(message)
             if message.qos and self.handles:
-                handled.append((number, (message.publisher, message.sequence)))
+                handled.append((number, message.copy_id))
         self.hive.handled(handled)
         for client in list(self.clients.values()):
             if (deadline := client.control.poll_timeout()) is not None and deadline <= clock():

@@ -155,7 +155,8 @@ bodies = st.one_of(
     st.tuples(st.just("challenge"), st.tuples(st.binary(), U32)),
     st.tuples(st.just("credit"), st.tuples(U32, U64)),
 )
-packets = st.builds(lambda head, body: (*head, *body), st.tuples(U64, U64, st.none() | U64), bodies)
+meant_for = st.tuples(st.none() | U64, st.just(0)) | st.tuples(st.none(), U32)
+packets = st.builds(lambda head, body: (*head, *body), st.tuples(U64, U64, meant_for), bodies)
 headers = st.tuples(U64, U64, U64, acks(), st.binary(max_size=40), U32)
 
 
@@ -173,7 +174,7 @@ def test_what_the_core_writes_protobuf_reads(header: Values, packets: list[Value
 def test_control_packets_pass_unchanged(rng: Random) -> None:
     packet = pb.Packet(subscribe=pb.Subscribe())
     datagrams.fill(rng, packet.subscribe, chance=0.7)
-    data = encode((1, 2, 3, None, b"", 0), [(7, 6, None, "subscribe", packet.SerializeToString())])
+    data = encode((1, 2, 3, None, b"", 0), [(7, 6, (None, 0), "subscribe", packet.SerializeToString())])
     packet.delivery, packet.after = 7, 6
     assert list(pb.Datagram.FromString(data).packets) == [packet]
 
@@ -223,7 +224,13 @@ def header_values(datagram: pb.Datagram) -> Values:
 def packet_values(packet: pb.Packet) -> Values:
     kind = packet.WhichOneof("body") or ""
     retained_for = packet.retained_for if packet.HasField("retained_for") else None
-    return packet.delivery, packet.after, retained_for, kind, content_values(packet, kind)
+    return (
+        packet.delivery,
+        packet.after,
+        (retained_for, packet.shared_for),
+        kind,
+        content_values(packet, kind),
+    )
 
 
 def content_values(packet: pb.Packet, kind: str) -> object:

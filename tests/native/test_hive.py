@@ -51,7 +51,7 @@ def test_what_is_not_handled_holds_the_publisher_back(node: Node) -> None:
         gateway.run_until(lambda: bool(member.messages))
         assert not gateway.first.outcomes[1:], "nobody has handled it"
         (message,) = member.messages
-        gateway.hive.handled([(member.number, (message.publisher, message.sequence))])
+        gateway.hive.handled([(member.number, message.copy_id)])
         gateway.run_until(lambda: any(isinstance(o, Published) for o in gateway.first.outcomes))
 
 

@@ -18,7 +18,7 @@ queued = st.tuples(
     U64,
     st.binary(max_size=40),
     st.integers(0, 2),
-    st.none() | U64,
+    st.tuples(st.none() | U64, st.just(0)) | st.tuples(st.none(), st.integers(0, 2**32 - 1)),
     st.text(),
     st.integers(0, 2),
     st.booleans(),
@@ -28,12 +28,12 @@ steps = st.lists(st.integers(1, 2**30) | st.integers(1, 3), max_size=30)
 
 @given(queued)
 def test_what_the_core_writes_of_a_queue_protobuf_reads(
-    values: tuple[int, bytes, int, int | None, str, int, bool],
+    values: tuple[int, bytes, int, tuple[int | None, int], str, int, bool],
 ) -> None:
     written = encode_queued(values)
     record = pb.QueuedRecord.FromString(written)
     retained_for = record.retained_for if record.HasField("retained_for") else None
-    what = record.session, record.publish, record.qos, retained_for
+    what = record.session, record.publish, record.qos, (retained_for, record.shared_for)
     assert (*what, record.group, record.overflow, record.launched) == values
     assert record.SerializeToString(deterministic=True) == written
     assert decode_queued(written) == values

@@ -374,7 +374,9 @@ class World:
         self.waiting.discard(topic)
         self.rejected[topic] = reason
 
-    def listen(self, subscription: int, filter: str, qos: int, retain_as_published: bool = False) -> None:
+    def listen(
+        self, subscription: int, filter: str, qos: int, retain_as_published: bool = False, group: str = ""
+    ) -> None:
         self.listening[subscription] = filter
 
     def unlisten(self, subscription: int, gives_back: bool = False) -> None:

@@ -37,6 +37,11 @@ class Message:
     publisher: int = 1
     sequence: int = 0
 
+    @property
+    def copy_id(self) -> tuple[int, int]:
+        """As the core has it of one that was not sent for a shared subscription."""
+        return self.publisher, self.sequence
+
 
 class FakeEndpoint:
     """Readable, as the native one, while events or messages wait."""

@@ -50,7 +50,7 @@ use crate::link::mtu::PathMtu;
 use crate::link::outbox::{Outbox, Stretch};
 use crate::link::pubacks::{Pubacks, Success};
 use crate::link::recovery::Recovery;
-use crate::wire::{self, Header};
+use crate::wire::{self, Header, MeantFor};
 pub use config::{Arrival, LinkConfig, LinkStats, Liveness, QueueFull, Role};
 use contents::Contents;
 use lineage::Lineage;
@@ -295,10 +295,10 @@ impl Link {
     pub fn queue_unreliable(
         &mut self,
         body_field: &[u8],
-        retained_for: Option<u64>,
+        meant_for: Option<MeantFor>,
     ) -> Result<(), QueueFull> {
         self.check_unreliable(body_field)?;
-        self.outbox.push_unreliable(body_field, retained_for);
+        self.outbox.push_unreliable(body_field, meant_for);
         Ok(())
     }
 
@@ -343,9 +343,9 @@ impl Link {
         &mut self,
         chain: Chain,
         body_field: Bytes,
-        retained_for: Option<u64>,
+        meant_for: Option<MeantFor>,
     ) -> Result<u64, QueueFull> {
-        self.queue_batch(chain, body_field, 1, retained_for)
+        self.queue_batch(chain, body_field, 1, meant_for)
     }
 
     /// Queues so many packets to be delivered, all or none, whose body fields (one for each) lie end to end; returns the first one's number.
@@ -354,7 +354,7 @@ impl Link {
         chain: Chain,
         body_fields: Bytes,
         count: u32,
-        retained_for: Option<u64>,
+        meant_for: Option<MeantFor>,
     ) -> Result<u64, QueueFull> {
         let reserve = if chain == Chain::Control { CONTROL_RESERVE } else { 0 };
         let queued = self.deliveries.bytes() + body_fields.len();
@@ -362,7 +362,7 @@ impl Link {
             return Err(QueueFull);
         }
         self.outbox.push_reliable(count);
-        Ok(self.deliveries.push(chain, body_fields, count, retained_for))
+        Ok(self.deliveries.push(chain, body_fields, count, meant_for))
     }
 
     /// Unreliable packets queued so far, and those that have left.

@@ -11,6 +11,7 @@
 //! - `reader`: varints, tags, lengths: protobuf's encoding, one field at a time
 //! - `check`: walks the messages that the core hands up unread, by the schema generated from the `.proto`
 //! - `view`, `publish`, `properties`, `acks`: datagram and packets; the message; what only applications read of it; acknowledgements
+//! - `meant_for`: which subscriptions of a session a message is for
 //! - `packets`, `shape`: packets that are like the one before them, and how they are known; `stencil`: how one is written
 //! - `records`: what a handover moves
 //! - `requests`: whose a packet outside of a session is
@@ -19,6 +20,7 @@
 mod acks;
 mod check;
 mod emit;
+mod meant_for;
 mod packets;
 mod properties;
 mod publish;
@@ -40,6 +42,7 @@ pub use emit::{
     put_credit_field, put_header, put_packet, put_padding, put_part_field, put_ping_field, put_pong_field,
     put_puback_field, put_publish_field, put_reset_field,
 };
+pub use meant_for::MeantFor;
 pub use packets::{Packets, Section};
 pub use publish::{FragmentView, PublishView, field_of, first_field, message_of};
 pub use records::{QueuedRecord, SeenRecord, queued_record, seen_record};

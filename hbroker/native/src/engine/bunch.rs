@@ -142,7 +142,7 @@ impl Bunch {
         Some(Message {
             publish,
             whole: None,
-            retained_for: None,
+            meant_for: None,
             retain: false,
             qos: self.qos,
             subscriptions: self.subscriptions.clone(),

@@ -56,7 +56,7 @@ impl Engine {
             return;
         };
         let receipt = (packet.delivery > 0).then_some((id, packet.delivery));
-        let taken = client.inbox.take(now, publish, packet.retained_for, receipt, &mut self.out.counters);
+        let taken = client.inbox.take(now, publish, packet.meant_for(), receipt, &mut self.out.counters);
         let due = client.inbox.take_due();
         if client.inbox.is_waiting() && self.housekeeping == Micros::MAX {
             self.housekeeping = now + HOUSEKEEPING;
@@ -69,9 +69,21 @@ impl Engine {
 
     /// Has messages that match handed up for this listener, at this `QoS` at most, with or without the publisher's `retain` flag.
     pub fn listen(&mut self, now: Micros, listener: u64, filter: &str, qos: u8, retain_as_published: bool) {
+        self.listen_in(now, listener, ("", filter), qos, retain_as_published);
+    }
+
+    /// The same, as a member of a shared group, where it is not empty: then it is what is sent for that group and filter.
+    pub fn listen_in(
+        &mut self,
+        now: Micros,
+        listener: u64,
+        subscription: (&str, &str),
+        qos: u8,
+        retain_as_published: bool,
+    ) {
         if let Side::Client(client) = &mut self.side {
             let listener = Subscriber { retain_as_published, ..Subscriber::new(SessionKey(listener), qos) };
-            client.inbox.listen(now, listener, filter, &mut self.out.counters);
+            client.inbox.listen(now, listener, subscription, &mut self.out.counters);
             self.acknowledge_due();
         }
     }

@@ -156,7 +156,7 @@ fn keep(run: &Run<'_, '_>, notes: &Notes, held: Option<Span>) -> Vec<Consignment
             field,
             chain,
             qos: publish.qos,
-            retained_for: None,
+            meant_for: None,
             overflow: Overflow::default(),
             group: None,
             ticket: held.map(|held| held.part(place as u16, count as u16).first),
@@ -218,7 +218,7 @@ fn run_length(packets: Packets<'_, '_>) -> usize {
         let packet = section.first();
         let is_next = packet.delivery == head.delivery.wrapping_add(length as u64);
         let continues = matches!(&packet.body, Body::Publish(publish) if continues(publish));
-        if !(section.is_reliable() && is_next && continues && packet.retained_for.is_none()) {
+        if !(section.is_reliable() && is_next && continues && packet.meant_for().is_none()) {
             break;
         }
         let count = if first.qos == 1 {

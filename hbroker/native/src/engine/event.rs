@@ -8,7 +8,7 @@ use smallvec::SmallVec;
 
 use crate::engine::held::MessageId;
 use crate::link_id::LinkId;
-use crate::wire::{Body, PacketView, PublishView};
+use crate::wire::{Body, MeantFor, PacketView, PublishView};
 
 /// Why a link is gone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -85,14 +85,14 @@ pub struct Message {
     pub publish: Bytes,
     /// The payload put together from fragments; `None`: it is in `publish`.
     pub whole: Option<Bytes>,
-    /// It was retained, and sent for this listener (0: for all that match); `None`: it was published just now.
-    pub retained_for: Option<u64>,
+    /// As in a packet.
+    pub meant_for: Option<MeantFor>,
     /// The flag that the application sees (§7.6).
     pub retain: bool,
     pub qos: u8,
     /// The listeners that it matches.
     pub subscriptions: SmallVec<[u64; 2]>,
-    /// What is owed an answer once the application has it; `None`: it came at `QoS` 0.
+    /// Names this copy to `handled` and `give_back`; `None`: it came at `QoS` 0.
     pub owed: Option<MessageId>,
 }
 
@@ -111,14 +111,19 @@ impl Message {
         self.whole.clone().unwrap_or_else(|| self.publish.slice_ref(fields.payload))
     }
 
-    /// What its publisher and those who handle it know it by: the number is that of its first part (§7.5). `fields`: its view.
+    /// What those who handle this copy know it by. `fields`: its view.
+    pub fn copy_id(&self, fields: &PublishView<'_>) -> MessageId {
+        self.owed.unwrap_or_else(|| self.id(fields))
+    }
+
+    /// What its publisher knows it by: the number is that of its first part (§7.5). `fields`: its view.
     pub fn id(&self, fields: &PublishView<'_>) -> MessageId {
         let index = fields.fragment.map_or(0, |fragment| u64::from(fragment.index));
         (fields.publisher, fields.sequence.saturating_sub(index))
     }
 
     pub fn is_retained(&self) -> bool {
-        self.retained_for.is_some()
+        self.meant_for.is_some_and(MeantFor::is_retained)
     }
 
     /// What it counts for in a bounded queue.

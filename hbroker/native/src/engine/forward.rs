@@ -25,7 +25,7 @@ use crate::link_id::SessionKey;
 use crate::tables::match_set::Subscriber;
 use crate::tables::retained::{Offer, RetainedPart, RetainedStore};
 use crate::tables::window::{self, DuplicateWindow};
-use crate::wire::{Body, PacketView, PublishView};
+use crate::wire::{Body, MeantFor, PacketView, PublishView};
 
 /// Publishers that are remembered for recognising their messages when they come again.
 const WINDOW_PUBLISHERS: usize = 65_536;
@@ -150,8 +150,8 @@ impl Forwarder {
         let member = publish_of(&parcel.field).and_then(|publish| {
             parcel.expires = publish.expires();
             let groups = self.routes.groups(publish.topic);
-            let mut named = groups.iter().filter(|group| parcel.group.as_ref() == Some(group.name));
-            let target = named.find_map(|group| self.sharing.choose(&group, &publish, out))?;
+            let group = groups.iter().find(|group| parcel.meant_for == Some(MeantFor::Shared(group.id())))?;
+            let target = self.sharing.choose(&group, &publish, out)?;
             Some(Target { qos: target.qos.min(publish.qos), ..target })
         });
         let Some(target) = member else {
@@ -171,12 +171,12 @@ impl Forwarder {
 
     /// Whether a session left the group that it is to get a message for, after another worker had chosen it.
     fn has_left(&mut self, now: Micros, parcel: &Parcel, target: &Target) -> bool {
-        let (Some(name), Some(topic)) = (&target.group, parcel.topic()) else {
+        let (Some(MeantFor::Shared(id)), Some(topic)) = (target.meant_for, parcel.topic()) else {
             return false;
         };
         match self.routes.find(now, topic) {
-            Ok(route) => !route.groups.has_member(name, target.session),
-            Err(_) => !self.routes.groups(topic).has_member(name, target.session),
+            Ok(route) => !route.groups.has_member(id, target.session),
+            Err(_) => !self.routes.groups(topic).has_member(id, target.session),
         }
     }
 
@@ -201,7 +201,7 @@ impl Forwarder {
         if target.qos == 0 {
             return match is_dead {
                 true => out.bury(session),
-                false => out.offer_copy(session, &parcel.field, parcel.retained_for, &parcel.docket),
+                false => out.offer_copy(session, &parcel.field, target.meant_for, &parcel.docket),
             };
         }
         parcel = parcel.addressed(target);
@@ -280,9 +280,9 @@ fn send_retained_part(
     };
     let qos = qos.min(publish.qos);
     if qos == 0 {
-        out.offer_copy(session, field, Some(listener), &Docket::of(&publish));
+        out.offer_copy(session, field, Some(MeantFor::Listener(listener)), &Docket::of(&publish));
     } else {
         let parcel = Parcel::new(&publish, Bytes::copy_from_slice(field));
-        out.offer(now, session, Parcel { qos, retained_for: Some(listener), ..parcel });
+        out.offer(now, session, Parcel { qos, meant_for: Some(MeantFor::Listener(listener)), ..parcel });
     }
 }

@@ -15,6 +15,7 @@ use crate::Micros;
 use crate::engine::partial::Partial;
 use crate::keyed::Keyed;
 use crate::link_id::LinkId;
+use crate::wire::MeantFor;
 
 /// A publisher keeps one message of the largest size, and of others together no more than this part of it.
 const OTHERS_SHARE: usize = 8;
@@ -40,7 +41,7 @@ pub type Receipt = (LinkId, u64);
 
 /// (publisher, the sequence number of part 0, the listener that it was retained for). A retained message comes apart from its
 /// first distribution, and once for each listener.
-pub type MessageId = (u64, u64, Option<u64>);
+pub type MessageId = (u64, u64, Option<MeantFor>);
 
 /// One part of a message, as it came. Each part has its own sequence number, one after the other.
 #[derive(Clone, Copy, Debug)]

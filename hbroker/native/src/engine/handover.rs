@@ -166,7 +166,7 @@ fn record_of(session: u64, parcel: &Parcel) -> Vec<u8> {
         session,
         publish: &wire::message_of(&parcel.field),
         qos: parcel.qos,
-        retained_for: parcel.retained_for,
+        meant_for: parcel.meant_for,
         group: parcel.group.as_deref().unwrap_or_default(),
         overflow: parcel.overflow.on_wire(),
         launched: parcel.expires == Micros::MAX,
@@ -179,10 +179,10 @@ fn parcel_of(record: &QueuedRecord<'_>) -> Option<Parcel> {
     let publish = publish_of(&field).filter(|publish| {
         topic::topic_is_valid(publish.topic) && (1..=2).contains(&publish.qos) && record.qos > 0
     })?;
-    let (qos, retained_for) = (record.qos.min(publish.qos), record.retained_for);
+    let (qos, meant_for) = (record.qos.min(publish.qos), record.meant_for);
     let overflow = Overflow::from_wire(record.overflow);
     let group = (!record.group.is_empty()).then(|| record.group.into());
-    let waits = Parcel { qos, retained_for, overflow, group, ..Parcel::new(&publish, field.clone()) };
+    let waits = Parcel { qos, meant_for, overflow, group, ..Parcel::new(&publish, field.clone()) };
     Some(if record.launched { waits.launched() } else { waits })
 }
 

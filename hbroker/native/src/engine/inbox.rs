@@ -10,6 +10,8 @@
 //! Messages of QoS 1 that came together stay together (`bunch`) for an application that takes over what it reads: nothing looks them up by
 //! their ids meanwhile, as one that came again is another message at this QoS.
 //!
+//! A message that was sent for a shared subscription is for its listeners alone, and any other for those that are not shared (§6.5).
+//!
 //! What was retained is for the listener in whose name it was asked for, and for nobody where that one is gone. It is for all that
 //! match where it was asked for in nobody's name, or by a listener of an earlier run, which this one knows by its id (§7.6). A
 //! listener gets each of these messages once, though it may be asked for again: of an owner that was slow, or of another one (`told`).
@@ -17,6 +19,7 @@
 //! A message that outlived its expiry on the way is handed on: to stop it is its owner's part, and the clock here may be another.
 
 use std::collections::VecDeque;
+use std::hash::BuildHasher;
 
 use bytes::Bytes;
 use smallvec::SmallVec;
@@ -37,7 +40,7 @@ use crate::keyed::Keyed;
 use crate::link_id::LinkId;
 use crate::tables::match_set::Subscriber;
 use crate::tables::window::{self, DuplicateWindow};
-use crate::wire::{Body, FragmentView, PacketView, PublishView};
+use crate::wire::{Body, FragmentView, MeantFor, PacketView, PublishView};
 
 /// Publishers that are remembered for recognising their messages when they come again.
 const WINDOW_PUBLISHERS: usize = 16_384;
@@ -66,6 +69,8 @@ pub struct Inbox {
     limit: usize,
     unclaimed: Unclaimed,
     held: Held,
+    /// For the ids of copies.
+    copies: Keyed,
     blocks: Blocks,
     /// The application takes a message over by reading it, and not by saying `handled`.
     reading_is_handling: bool,
@@ -94,23 +99,32 @@ impl Inbox {
             limit: config.message_queue_bytes,
             unclaimed: Unclaimed::new(config),
             held: Held::new(Keyed::new(config.seed)),
+            copies: Keyed::new(config.seed),
             blocks: Blocks::default(),
             reading_is_handling: !config.hold,
             due: Vec::new(),
         }
     }
 
-    /// Has messages that match handed up for this listener, those too that waited for one.
-    pub fn listen(&mut self, now: Micros, listener: Subscriber, filter: &str, counters: &mut Counters) {
-        self.listeners.add(listener, filter);
+    /// Has messages that match handed up for this listener, those too that waited for one. With a `group` only those that were sent
+    /// for that shared subscription, else none that were sent for any.
+    pub fn listen(
+        &mut self,
+        now: Micros,
+        listener: Subscriber,
+        (group, filter): (&str, &str),
+        counters: &mut Counters,
+    ) {
+        self.listeners.add(listener, group, filter);
         for waiting in self.unclaimed.take_all() {
             let Ok(PacketView { body: Body::Publish(publish), .. }) = PacketView::from_raw(&waiting.field)
             else {
                 continue;
             };
-            if self.listeners.find(publish.topic).is_empty() {
+            self.listeners.find(publish.topic);
+            if self.listeners.wanting(waiting.meant_for).next().is_none() {
                 self.unclaimed.put_back(waiting);
-            } else if self.take(now, &publish, waiting.retained_for, Some(waiting.receipt), counters)
+            } else if self.take(now, &publish, waiting.meant_for, Some(waiting.receipt), counters)
                 == Taken::Done
             {
                 self.due.push(waiting.receipt.into());
@@ -152,7 +166,7 @@ impl Inbox {
         &mut self,
         now: Micros,
         publish: &PublishView<'_>,
-        retained_for: Option<u64>,
+        meant_for: Option<MeantFor>,
         receipt: Option<Receipt>,
         counters: &mut Counters,
     ) -> Taken {
@@ -161,16 +175,15 @@ impl Inbox {
             return Taken::Done;
         }
         self.listeners.find(publish.topic);
-        if self.listeners.wanting(retained_for).next().is_none() {
-            let is_kept = self.listeners.asker(retained_for).is_none()
-                && receipt.is_some_and(|receipt| {
-                    self.unclaimed.keep(now, publish, retained_for, receipt, counters)
-                });
+        if self.listeners.wanting(meant_for).next().is_none() {
+            let is_kept = self.listeners.asker(meant_for).is_none()
+                && receipt
+                    .is_some_and(|receipt| self.unclaimed.keep(now, publish, meant_for, receipt, counters));
             return if is_kept { Taken::Kept } else { Taken::Done };
         }
         match publish.fragment {
-            None => self.take_single(now, publish, retained_for, receipt, counters),
-            Some(fragment) => self.take_part(now, publish, fragment, retained_for, receipt, counters),
+            None => self.take_single(now, publish, meant_for, receipt, counters),
+            Some(fragment) => self.take_part(now, publish, fragment, meant_for, receipt, counters),
         }
     }
 
@@ -314,17 +327,17 @@ impl Inbox {
         &mut self,
         now: Micros,
         publish: &PublishView<'_>,
-        retained_for: Option<u64>,
+        meant_for: Option<MeantFor>,
         receipt: Option<Receipt>,
         counters: &mut Counters,
     ) -> Taken {
         // A retained message comes once for each subscription made, under the id that it always had.
-        let once = receipt.is_some() && publish.qos == 2 && retained_for.is_none();
-        let id = (publish.publisher, publish.sequence);
+        let once = receipt.is_some() && publish.qos == 2 && !is_retained(meant_for);
+        let id = self.copy_id(publish.publisher, publish.sequence, meant_for);
         if once && !self.window.first_seen(now, id.0, id.1) {
             return self.take_again(id, receipt, counters);
         }
-        self.push(publish, id, None, retained_for, receipt, counters)
+        self.push(publish, id, None, meant_for, receipt, counters)
     }
 
     fn take_part(
@@ -332,20 +345,21 @@ impl Inbox {
         now: Micros,
         publish: &PublishView<'_>,
         fragment: FragmentView,
-        retained_for: Option<u64>,
+        meant_for: Option<MeantFor>,
         receipt: Option<Receipt>,
         counters: &mut Counters,
     ) -> Taken {
         let FragmentView { index, count, total } = fragment;
         let first = publish.sequence.wrapping_sub(u64::from(index));
-        let id = (publish.publisher, first, retained_for);
+        let id = (publish.publisher, first, meant_for);
         // A message is known as a whole, once it is whole: had each part been remembered for itself, those of a message that was given
         // up half-way could never complete it when they come again.
-        let once = receipt.is_some() && retained_for.is_none();
-        if once && !self.reassembler.has(id) && self.window.has_seen(publish.publisher, first) {
+        let once = receipt.is_some() && !is_retained(meant_for);
+        let copy = self.copy_id(publish.publisher, first, meant_for);
+        if once && !self.reassembler.has(id) && self.window.has_seen(copy.0, copy.1) {
             // The others were acknowledged when they were kept (§7.5).
             let last = receipt.filter(|_| index + 1 == count);
-            return self.take_again((publish.publisher, first), last, counters);
+            return self.take_again(copy, last, counters);
         }
         let part = Part { id, index, count, total, bytes: publish.payload, receipt };
         let added = self.reassembler.add(now, part);
@@ -354,10 +368,9 @@ impl Inbox {
         match added {
             Added::Whole(payload) => {
                 if once {
-                    self.window.first_seen(now, publish.publisher, first);
+                    self.window.first_seen(now, copy.0, copy.1);
                 }
-                let id = (publish.publisher, first);
-                return self.push(publish, id, Some(payload), retained_for, receipt, counters);
+                return self.push(publish, copy, Some(payload), meant_for, receipt, counters);
             }
             Added::Withheld => return Taken::Kept,
             Added::Known => counters.drop(Drop::DuplicateMessage),
@@ -365,6 +378,15 @@ impl Inbox {
             Added::Kept | Added::GivenUp => {}
         }
         Taken::Done
+    }
+
+    /// What a copy of a message is known by. That for a shared subscription is another message than that for all others, though both
+    /// have one id; no publisher can choose one that becomes the same.
+    fn copy_id(&self, publisher: u64, sequence: u64, meant_for: Option<MeantFor>) -> MessageId {
+        match meant_for {
+            Some(MeantFor::Shared(id)) => (self.copies.hash_one((publisher, id)), sequence),
+            _ => (publisher, sequence),
+        }
     }
 
     /// A message that was here before. One that the application has not taken over yet is acknowledged once it has.
@@ -379,12 +401,12 @@ impl Inbox {
         publish: &PublishView<'_>,
         id: MessageId,
         whole: Option<Vec<u8>>,
-        retained_for: Option<u64>,
+        meant_for: Option<MeantFor>,
         receipt: Option<Receipt>,
         counters: &mut Counters,
     ) -> Taken {
-        let mut wanted: SmallVec<[Subscriber; 2]> = self.listeners.wanting(retained_for).copied().collect();
-        if retained_for.is_some() {
+        let mut wanted: SmallVec<[Subscriber; 2]> = self.listeners.wanting(meant_for).copied().collect();
+        if is_retained(meant_for) {
             wanted.retain(|listener| self.told.is_news(listener.session.0, id));
             if wanted.is_empty() {
                 return self.take_again(id, receipt, counters);
@@ -398,8 +420,8 @@ impl Inbox {
         let message = Message {
             publish: self.blocks.copy(&publish.field()),
             whole: whole.map(Bytes::from),
-            retained_for,
-            retain: retained_for.is_some() || (publish.retain && as_published),
+            meant_for,
+            retain: is_retained(meant_for) || (publish.retain && as_published),
             qos,
             subscriptions: wanted.iter().map(|listener| listener.session.0).collect(),
             owed: receipt.map(|_| id),
@@ -424,6 +446,10 @@ impl Inbox {
         counters.drop_many(Drop::Incomplete, abandoned - self.abandoned);
         self.abandoned = abandoned;
     }
+}
+
+fn is_retained(meant_for: Option<MeantFor>) -> bool {
+    meant_for.is_some_and(MeantFor::is_retained)
 }
 
 /// Each by itself.

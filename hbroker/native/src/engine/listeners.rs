@@ -1,11 +1,13 @@
 //! A client's listeners: who in its application wants what.
 //!
-//! A message is for all whose filters match its topic; one that was retained is for the listener in whose name it was asked for, where
+//! A message is for all whose filters match its topic, and are not shared; one that was sent for a shared subscription is for those that
+//! have that one; and one that was retained is for the listener in whose name it was asked for, where
 //! that is one of this run's.
 
 use crate::link_id::SessionKey;
 use crate::tables::match_set::{MatchSet, Subscriber};
 use crate::tables::trie::SubscriptionTrie;
+use crate::wire::MeantFor;
 
 /// See the module. Of many clients most are idle or only publish: without a listener this is small.
 pub struct Listeners {
@@ -28,7 +30,8 @@ impl Listeners {
         Self { seed, known: None }
     }
 
-    pub fn add(&mut self, listener: Subscriber, filter: &str) {
+    /// `group`: of a shared subscription; empty: it is none.
+    pub fn add(&mut self, listener: Subscriber, group: &str, filter: &str) {
         let SessionKey(id) = listener.session;
         let known = self.known.get_or_insert_with(|| {
             Box::new(Known {
@@ -38,7 +41,7 @@ impl Listeners {
                 matched: String::new(),
             })
         });
-        known.filters.insert(filter, "", listener);
+        known.filters.insert(filter, group, listener);
         known.ids = (known.ids.0.min(id), known.ids.1.max(id));
         known.matched.clear();
     }
@@ -50,7 +53,7 @@ impl Listeners {
         }
     }
 
-    /// Looks for those that match a topic.
+    /// Looks for those that match a topic, and gives those among them that are not shared.
     pub fn find(&mut self, topic: &str) -> &[Subscriber] {
         if let Some(known) = &mut self.known
             && (topic.is_empty() || known.matched != topic)
@@ -63,16 +66,23 @@ impl Listeners {
     }
 
     /// Of those that match the topic that was looked for last those that are to get a message.
-    pub fn wanting(&self, retained_for: Option<u64>) -> impl Iterator<Item = &Subscriber> {
-        let asker = self.asker(retained_for);
+    pub fn wanting(&self, meant_for: Option<MeantFor>) -> impl Iterator<Item = &Subscriber> {
+        let shared = match meant_for {
+            Some(MeantFor::Shared(id)) => Some(id),
+            _ => None,
+        };
+        let asker = self.asker(meant_for);
         let is_meant = move |listener: &&Subscriber| asker.is_none_or(|asker| listener.session.0 == asker);
-        self.found().iter().filter(is_meant)
+        let plain = if shared.is_none() { self.found() } else { &[] };
+        let members = shared.zip(self.known.as_deref());
+        let members = members.into_iter().flat_map(|(id, known)| known.matches.groups().members_of(id));
+        plain.iter().filter(is_meant).chain(members)
     }
 
     /// The listener of this run that a message was retained for, whether or not that is still there.
-    pub fn asker(&self, retained_for: Option<u64>) -> Option<u64> {
+    pub fn asker(&self, meant_for: Option<MeantFor>) -> Option<u64> {
         let (lowest, highest) = self.known.as_ref()?.ids;
-        retained_for.filter(|&listener| listener > 0 && (lowest..=highest).contains(&listener))
+        meant_for?.retained_for().filter(|&listener| listener > 0 && (lowest..=highest).contains(&listener))
     }
 
     fn found(&self) -> &[Subscriber] {

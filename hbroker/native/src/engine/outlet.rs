@@ -22,6 +22,7 @@ use crate::link::{Chain, Link, QueueFull};
 use crate::link_id::{LinkId, SessionKey};
 use crate::load::Load;
 use crate::tables::match_set::{Overflow, Subscriber};
+use crate::wire::MeantFor;
 
 /// What one worker asks of another.
 #[derive(Clone, Debug)]
@@ -69,6 +70,8 @@ impl<T> ByWorker<T> {
 pub struct Target {
     pub session: SessionKey,
     pub qos: u8,
+    /// As in a packet.
+    pub meant_for: Option<MeantFor>,
     pub overflow: Overflow,
     /// The shared group that it gets it for.
     pub group: Option<Arc<str>>,
@@ -77,7 +80,7 @@ pub struct Target {
 impl From<&Subscriber> for Target {
     fn from(subscriber: &Subscriber) -> Self {
         let &Subscriber { session, qos, overflow, .. } = subscriber;
-        Self { session, qos, overflow, group: None }
+        Self { session, qos, meant_for: None, overflow, group: None }
     }
 }
 

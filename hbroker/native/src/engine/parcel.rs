@@ -12,7 +12,7 @@ use crate::engine::parts::chain_of;
 use crate::load::Load;
 use crate::load::latency::Sample;
 use crate::tables::match_set::Overflow;
-use crate::wire::{self, Body, PacketView, PublishView};
+use crate::wire::{self, Body, MeantFor, PacketView, PublishView};
 
 #[derive(Clone, Debug)]
 pub struct Parcel {
@@ -23,7 +23,7 @@ pub struct Parcel {
     /// What the session gets it at.
     pub qos: u8,
     /// As in a packet.
-    pub retained_for: Option<u64>,
+    pub meant_for: Option<MeantFor>,
     pub overflow: Overflow,
     /// The shared group that it came for.
     pub group: Option<Arc<str>>,
@@ -43,7 +43,7 @@ impl Parcel {
             // §7.6: a session gets a topic's messages in the order in which they were taken over, whoever published them.
             chain: chain_of(0, publish.topic.as_bytes()),
             qos: publish.qos,
-            retained_for: None,
+            meant_for: None,
             overflow: Overflow::default(),
             group: None,
             ticket: None,
@@ -64,8 +64,8 @@ impl Parcel {
 
     /// For this target.
     pub fn addressed(self, target: Target) -> Self {
-        let Target { qos, overflow, group, .. } = target;
-        Self { qos, overflow, group, ..self }
+        let Target { qos, meant_for, overflow, group, .. } = target;
+        Self { qos, meant_for, overflow, group, ..self }
     }
 }
 

@@ -17,7 +17,7 @@ use crate::link::{Chain, QueueFull, Queued};
 use crate::link_id::{LinkId, SessionKey};
 use crate::load::Load;
 use crate::tables::groups::Fitness;
-use crate::wire::PubAckView;
+use crate::wire::{MeantFor, PubAckView};
 
 /// What came of messages on their way, to be settled.
 #[derive(Default)]
@@ -38,7 +38,13 @@ impl Loose {
 
 impl Outlet {
     /// Offers a session a message at `QoS` 0.
-    pub fn offer_copy(&mut self, key: SessionKey, field: &[u8], retained_for: Option<u64>, docket: &Docket) {
+    pub fn offer_copy(
+        &mut self,
+        key: SessionKey,
+        field: &[u8],
+        meant_for: Option<MeantFor>,
+        docket: &Docket,
+    ) {
         let Some(session) = self.sessions.get_mut(key) else {
             return;
         };
@@ -47,7 +53,7 @@ impl Outlet {
         let refused = match entry {
             None => Some(Drop::Away),
             Some(entry) => {
-                let queued = entry.link.queue_unreliable(field, retained_for);
+                let queued = entry.link.queue_unreliable(field, meant_for);
                 if queued.is_ok() {
                     docket.copy_leaves(&mut self.load, field, entry, entry.link.last_unreliable());
                 }
@@ -327,7 +333,7 @@ fn give(
 ) {
     let Consignment { parcel, count, timed } = &consignment;
     let (chain, fields) = (Chain::Topic(parcel.chain), parcel.field.clone());
-    let Ok(first) = entry.link.queue_batch(chain, fields, *count, parcel.retained_for) else {
+    let Ok(first) = entry.link.queue_batch(chain, fields, *count, parcel.meant_for) else {
         // No datagram can carry it.
         counters.drop_many(Drop::QueueFull, u64::from(*count));
         return session.drop_all(Drop::QueueFull, consignment, released);

@@ -139,8 +139,8 @@ impl Routes {
     }
 
     /// Whether a group of this name, with whatever filter, gets the messages of a topic.
-    pub fn has_group(&mut self, name: &str, topic: &str) -> bool {
-        self.groups(topic).iter().any(|group| **group.name == *name)
+    pub fn has_group(&mut self, id: u32, topic: &str) -> bool {
+        self.groups(topic).members_of(id).next().is_some()
     }
 
     /// How many subscriptions match a topic.

@@ -11,13 +11,13 @@ use crate::keyed::Keyed;
 use crate::link_id::SessionKey;
 use crate::tables::groups::Group;
 use crate::tables::match_set::Subscriber;
-use crate::wire::PublishView;
+use crate::wire::{MeantFor, PublishView};
 
 /// Messages in parts that are remembered, for each group. More at once are rare; their parts may go to several members.
 const MOST_BEGUN: usize = 4_096;
 
-/// A message's id, (publisher, sequence number of its first part), and the group.
-type Begun = ((u64, u64), Arc<str>);
+/// A message's id, (publisher, sequence number of its first part), and that of the group's shared subscription.
+type Begun = ((u64, u64), u32);
 
 /// The choices of one worker that hold.
 pub struct Sharing {
@@ -38,7 +38,7 @@ impl Sharing {
             None => group.choose((publish.publisher, publish.sequence), standing)?,
             Some(part) => {
                 let first = publish.sequence.wrapping_sub(u64::from(part.index));
-                let begun = ((publish.publisher, first), Arc::clone(group.name));
+                let begun = ((publish.publisher, first), group.id());
                 let holder = self.holders.get(&begun).filter(|holder| out.standing(**holder).is_some());
                 let holder =
                     holder.and_then(|holder| group.members.iter().find(|member| member.session == *holder));
@@ -47,13 +47,14 @@ impl Sharing {
                 member
             }
         };
-        Some(Target { group: Some(Arc::clone(group.name)), ..Target::from(&member) })
+        let meant_for = Some(MeantFor::Shared(group.id()));
+        Some(Target { meant_for, group: Some(Arc::clone(group.name)), ..Target::from(&member) })
     }
 
     fn hold(&mut self, begun: Begun, holder: SessionKey, is_last: bool) {
         if is_last {
             self.holders.remove(&begun);
-        } else if self.holders.insert(begun.clone(), holder).is_none() {
+        } else if self.holders.insert(begun, holder).is_none() {
             self.order.push_back(begun);
             while self.order.len() > MOST_BEGUN
                 && let Some(oldest) = self.order.pop_front()

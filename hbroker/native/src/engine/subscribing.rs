@@ -13,8 +13,9 @@ use crate::engine::outlet::Handoff;
 use crate::engine::session::{Session, Status};
 use crate::engine::session_queue::Bounds;
 use crate::link_id::{LinkId, SessionKey};
+use crate::tables::groups::shared_id;
 use crate::tables::trie::Subscriber;
-use crate::topic;
+use crate::wire::MeantFor;
 
 /// What came of opening a session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -105,10 +106,10 @@ impl Engine {
         };
         let was_there = forwarder.routes.unsubscribe(filter, group, session);
         if was_there && !group.is_empty() {
+            let id = shared_id(group, filter);
             let left = self.out.take(session, Drop::Regrouped, |parcel| {
-                let is_for_another =
-                    |topic| topic::matches(filter, topic) && forwarder.routes.has_group(group, topic);
-                parcel.group.as_deref() == Some(group) && parcel.topic().is_some_and(is_for_another)
+                let is_its = parcel.meant_for == Some(MeantFor::Shared(id));
+                is_its && parcel.topic().is_some_and(|topic| forwarder.routes.has_group(id, topic))
             });
             self.out.loose.orphans.extend(left);
             self.tie_up(now);

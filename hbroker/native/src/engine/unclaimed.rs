@@ -20,7 +20,7 @@ use crate::config::Config;
 use crate::engine::counters::{Counters, Drop};
 use crate::engine::fragment::Receipt;
 use crate::link_id::LinkId;
-use crate::wire::PublishView;
+use crate::wire::{MeantFor, PublishView};
 
 /// How long messages may wait for a listener.
 const PATIENCE: Micros = 30_000_000;
@@ -42,7 +42,7 @@ pub struct Unclaimed {
 pub struct Waiting {
     /// Its field `publish`.
     pub field: Bytes,
-    pub retained_for: Option<u64>,
+    pub meant_for: Option<MeantFor>,
     pub receipt: Receipt,
     until: Micros,
 }
@@ -67,7 +67,7 @@ impl Unclaimed {
         &mut self,
         now: Micros,
         publish: &PublishView<'_>,
-        retained_for: Option<u64>,
+        meant_for: Option<MeantFor>,
         receipt: Receipt,
         counters: &mut Counters,
     ) -> bool {
@@ -83,7 +83,7 @@ impl Unclaimed {
             return false;
         }
         let field: Bytes = field.into_owned().into();
-        self.put_back(Waiting { field, retained_for, receipt, until });
+        self.put_back(Waiting { field, meant_for, receipt, until });
         true
     }
 

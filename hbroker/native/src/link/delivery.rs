@@ -14,7 +14,7 @@ use hashbrown::HashMap;
 use hashbrown::hash_map::Entry;
 
 use crate::broken::Defect;
-use crate::wire::{self, PacketHead};
+use crate::wire::{self, MeantFor, PacketHead};
 
 /// Deliveries that may be sent and not acknowledged, from the oldest (§9).
 pub const WINDOW: u64 = 4_096;
@@ -74,7 +74,7 @@ struct Batch {
     chain: Chain,
     /// That of the first; each of the others follows the one before it.
     after: u64,
-    retained_for: Option<u64>,
+    meant_for: Option<MeantFor>,
     state: State,
 }
 
@@ -95,7 +95,7 @@ impl Deliveries {
     }
 
     /// Numbers packets, whose body fields lie end to end; the number of the first. Their turns to be sent are the caller's to keep.
-    pub fn push(&mut self, chain: Chain, bodies: Bytes, count: u32, retained_for: Option<u64>) -> u64 {
+    pub fn push(&mut self, chain: Chain, bodies: Bytes, count: u32, meant_for: Option<MeantFor>) -> u64 {
         let first = self.newest.1 + 1;
         let last = self.newest.1 + u64::from(count);
         let after = match chain {
@@ -109,15 +109,7 @@ impl Deliveries {
         };
         self.newest.1 = last;
         self.bytes += bodies.len() + count as usize * RECORD_BYTES;
-        self.fresh.push_back(Batch {
-            first,
-            count,
-            bodies,
-            chain,
-            after,
-            retained_for,
-            state: State::Waiting,
-        });
+        self.fresh.push_back(Batch { first, count, bodies, chain, after, meant_for, state: State::Waiting });
         first
     }
 
@@ -359,12 +351,12 @@ impl Batch {
     }
 
     fn head(&self, place: u32, body: &[u8]) -> PacketHead {
-        PacketHead::new(self.number(place), self.after(place), self.retained_for, body.len())
+        PacketHead::new(self.number(place), self.after(place), self.meant_for, body.len())
     }
 
     /// The size of the first packet.
     fn next_len(&self) -> usize {
-        wire::packet_len(self.first, self.after, self.retained_for, self.body(0, &[]).len())
+        wire::packet_len(self.first, self.after, self.meant_for, self.body(0, &[]).len())
     }
 
     fn number(&self, place: u32) -> u64 {

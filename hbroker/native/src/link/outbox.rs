@@ -10,7 +10,7 @@
 use std::collections::VecDeque;
 use std::ops::Range;
 
-use crate::wire;
+use crate::wire::{self, MeantFor};
 
 /// A first-in first-out queue of packets.
 #[derive(Debug, Default)]
@@ -62,10 +62,10 @@ pub enum Turn {
 
 impl Outbox {
     /// Queues an unreliable packet.
-    pub fn push_unreliable(&mut self, body_field: &[u8], retained_for: Option<u64>) {
+    pub fn push_unreliable(&mut self, body_field: &[u8], meant_for: Option<MeantFor>) {
         self.reclaim();
         let before = self.bytes.len();
-        wire::put_packet(&mut self.bytes, 0, 0, retained_for, body_field);
+        wire::put_packet(&mut self.bytes, 0, 0, meant_for, body_field);
         self.push_turns(Stretch::one(self.bytes.len() - before));
     }
 

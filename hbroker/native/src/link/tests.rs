@@ -302,7 +302,7 @@ fn a_full_body_fits_a_bundle_beside_the_largest_header() {
     }
     let full = Bytes::from(vec![0; 1_200 - DATAGRAM_OVERHEAD]);
     link.queue_reliable(Chain::Topic(1), full.clone(), None).unwrap();
-    link.queue_reliable(Chain::Topic(1), full, Some(u64::MAX)).unwrap();
+    link.queue_reliable(Chain::Topic(1), full, Some(MeantFor::Listener(u64::MAX))).unwrap();
     let sizes = pipe::sealed(&mut link, SECOND);
     assert_eq!(sizes.len(), 2);
     assert!(sizes.iter().all(|size| (1_100..=1_200).contains(size)), "{sizes:?}");

@@ -168,7 +168,7 @@ impl MessageSink for Sorter {
 }
 
 fn ticket(member: MemberId, message: &Arrived, fields: &PublishView<'_>) -> Ticket {
-    Ticket { member: member.0, message: message.id(fields) }
+    Ticket { member: member.0, message: message.copy_id(fields) }
 }
 
 fn hand_on(
@@ -182,7 +182,7 @@ fn hand_on(
     turn_to(topic, fields.topic);
     let ticket = ticket(member, arrived, &fields);
     let mut message = Message::from_network(&fields, Arc::clone(topic), arrived.payload(&fields));
-    (message.id, message.qos, message.sample) = (ticket.message, arrived.qos, sample);
+    (message.id, message.qos, message.sample) = (arrived.id(&fields), arrived.qos, sample);
     round.message(Incoming {
         ticket: Some(ticket),
         message,

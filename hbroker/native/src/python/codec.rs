@@ -3,7 +3,7 @@
 //! A datagram is `(header, packets)`:
 //!
 //! - header: `(session, incarnation, number, ack, token, ack_every)`; ack: `(largest, delay_us, [(low, high)])` or None
-//! - packet: `(delivery, after, retained_for, kind, content)`, kind being the body's field name, and content
+//! - packet: `(delivery, after, (retained_for, shared_for), kind, content)`, kind being the body's field name, and content
 //!   - `"publish"`: `(topic, payload, (publisher, sequence), (qos, retain, ack_queued), published_at_us, expiry_s,
 //!     (index, count, total) or None, properties, field)`; properties: `(content_type, payload_format, response_topic,
 //!     correlation_data, [(name, value)], origin)`; field: what a relay copies
@@ -24,8 +24,8 @@ use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 
 use crate::wire::{
-    self, AckOut, AckView, Body, CutView, DatagramView, FragmentView, Header, HeaderOut, Kind, PacketView,
-    PubAckView, PublishOut, PublishView,
+    self, AckOut, AckView, Body, CutView, DatagramView, FragmentView, Header, HeaderOut, Kind, MeantFor,
+    PacketView, PubAckView, PublishOut, PublishView,
 };
 
 type Ranges = Vec<(u64, u64)>;
@@ -42,7 +42,7 @@ type Publish<'py> = (
     Properties,
     Bound<'py, PyAny>,
 );
-type Packet<'py> = (u64, u64, Option<u64>, String, Bound<'py, PyAny>);
+type Packet<'py> = (u64, u64, (Option<u64>, u32), String, Bound<'py, PyAny>);
 type HeaderIn = (u64, u64, u64, Option<(u64, u64, Ranges)>, Vec<u8>, u32);
 
 /// A datagram's values; None where it is malformed.
@@ -79,12 +79,13 @@ pub fn encode<'py>(
             ack_every: *ack_every,
         },
     );
-    for (delivery, after, retained_for, kind, content) in &packets {
+    for (delivery, after, (retained_for, shared_for), kind, content) in &packets {
         let mut body = Vec::new();
         put_body(&mut body, kind, content)?;
         let before = out.len();
-        wire::put_packet(&mut out, *delivery, *after, *retained_for, &body);
-        if out.len() - before != wire::packet_len(*delivery, *after, *retained_for, body.len()) {
+        let meant_for = MeantFor::of(*retained_for, *shared_for);
+        wire::put_packet(&mut out, *delivery, *after, meant_for, &body);
+        if out.len() - before != wire::packet_len(*delivery, *after, meant_for, body.len()) {
             return Err(PyValueError::new_err("packet_len is not the length of the packet"));
         }
     }
@@ -121,7 +122,8 @@ fn packet_values<'py>(py: Python<'py>, packet: &PacketView<'_>) -> PyResult<Boun
         Body::Credit { messages, bytes } => ("credit", object(py, (messages, bytes))?),
         Body::Control(kind) => (kind_name(kind), PyBytes::new(py, packet.raw).into_any()),
     };
-    object(py, (packet.delivery, packet.after, packet.retained_for, kind, content))
+    let meant_for = (packet.retained_for, packet.shared_for);
+    object(py, (packet.delivery, packet.after, meant_for, kind, content))
 }
 
 fn publish_values<'py>(py: Python<'py>, message: &PublishView<'_>) -> PyResult<Bound<'py, PyAny>> {

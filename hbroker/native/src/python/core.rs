@@ -179,7 +179,8 @@ impl Core {
     ) -> PyResult<bool> {
         check_filter(filter, qos)?;
         let overflow = Overflow::from_wire(overflow);
-        let subscriber = |session| Subscriber { session, qos, no_local, retain_as_published, overflow };
+        let subscriber =
+            |session| Subscriber { session, qos, no_local, retain_as_published, overflow, shared: 0 };
         Ok(py.detach(|| self.core.subscribe(session, filter, group, subscriber)))
     }
 
@@ -301,7 +302,7 @@ impl Core {
         publishing::publish_many(py, &self.core, messages, &Said::of(qos, retain, properties)?)
     }
 
-    #[pyo3(signature = (subscription, filter, qos, retain_as_published = false))]
+    #[pyo3(signature = (subscription, filter, qos, retain_as_published = false, group = ""))]
     fn listen(
         &self,
         py: Python<'_>,
@@ -309,10 +310,13 @@ impl Core {
         filter: &str,
         qos: u8,
         retain_as_published: bool,
+        group: &str,
     ) -> PyResult<()> {
         check_filter(filter, qos)?;
         py.detach(|| {
-            self.core.on(0, |engine, now| engine.listen(now, subscription, filter, qos, retain_as_published));
+            self.core.on(0, |engine, now| {
+                engine.listen_in(now, subscription, (group, filter), qos, retain_as_published);
+            });
         });
         Ok(())
     }

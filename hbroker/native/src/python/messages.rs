@@ -52,6 +52,11 @@ impl Message {
     }
 
     #[getter]
+    fn copy_id(&self) -> (u64, u64) {
+        self.message.copy_id(&self.message.view())
+    }
+
+    #[getter]
     fn published_at_us(&self) -> u64 {
         self.message.view().published_at_us
     }

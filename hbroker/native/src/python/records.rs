@@ -4,27 +4,28 @@ use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 
-use crate::wire::{self, QueuedRecord, SeenRecord};
+use crate::wire::{self, MeantFor, QueuedRecord, SeenRecord};
 
-/// `(session, publish, qos, retained_for, group, overflow)`
-type Queued<'py> = (u64, Bound<'py, PyBytes>, u8, Option<u64>, String, i32, bool);
+/// `(session, publish, qos, (retained_for, shared_for), group, overflow, launched)`
+type Queued<'py> = (u64, Bound<'py, PyBytes>, u8, (Option<u64>, u32), String, i32, bool);
 /// `(publisher, floor, [(index, bits)])`
 type Seen = (u64, u64, Vec<(u64, u64)>);
 
 /// The values of a serialised `QueuedRecord`; None where it is malformed.
 #[pyfunction]
 pub fn decode_queued<'py>(py: Python<'py>, record: &[u8]) -> Option<Queued<'py>> {
-    let QueuedRecord { session, publish, qos, retained_for, group, overflow, launched } =
+    let QueuedRecord { session, publish, qos, meant_for, group, overflow, launched } =
         QueuedRecord::parse(record).ok()?;
-    Some((session, PyBytes::new(py, publish), qos, retained_for, group.to_owned(), overflow, launched))
+    let meant_for = (meant_for.and_then(MeantFor::retained_for), meant_for.map_or(0, MeantFor::shared_for));
+    Some((session, PyBytes::new(py, publish), qos, meant_for, group.to_owned(), overflow, launched))
 }
 
 /// The `QueuedRecord` with these values.
 #[pyfunction]
 pub fn encode_queued<'py>(py: Python<'py>, values: Queued<'py>) -> Bound<'py, PyBytes> {
-    let (session, publish, qos, retained_for, group, overflow, launched) = values;
-    let publish = publish.as_bytes();
-    let record = QueuedRecord { session, publish, qos, retained_for, group: &group, overflow, launched };
+    let (session, publish, qos, (retained_for, shared_for), group, overflow, launched) = values;
+    let (publish, meant_for) = (publish.as_bytes(), MeantFor::of(retained_for, shared_for));
+    let record = QueuedRecord { session, publish, qos, meant_for, group: &group, overflow, launched };
     PyBytes::new(py, &wire::queued_record(&record))
 }
 

@@ -10,6 +10,7 @@ use std::sync::Arc;
 
 use hashbrown::HashMap;
 use rustc_hash::FxHasher;
+use siphasher::sip::SipHasher24;
 
 use crate::keyed::Keyed;
 use crate::link_id::SessionKey;
@@ -39,7 +40,22 @@ pub struct Group<'a> {
     pub members: &'a [Subscriber],
 }
 
+/// The id of a shared subscription (§6.5): it follows from group and filter, so an owner and a member come to the same one, in every
+/// run and at every gateway. Never 0.
+pub fn shared_id(group: &str, filter: &str) -> u32 {
+    let mut hasher = SipHasher24::new();
+    for part in [group, "/", filter] {
+        hasher.write(part.as_bytes());
+    }
+    (hasher.finish() as u32).max(1)
+}
+
 impl Group<'_> {
+    /// That of its shared subscription.
+    pub fn id(&self) -> u32 {
+        self.members.first().map_or(0, |member| member.shared)
+    }
+
     /// The member that gets a message, whose id is (publisher, sequence number of its first part). `standing`: the session id of a
     /// member, and how fit it is; `None` where it is gone. `None`: no member is left.
     pub fn choose(
@@ -87,10 +103,14 @@ impl GroupList {
             .map(|((name, end), start)| Group { name, members: &self.members[start..*end] })
     }
 
-    /// Whether a session is in a group of this name.
-    pub fn has_member(&self, name: &str, session: SessionKey) -> bool {
-        let mut named = self.iter().filter(|group| **group.name == *name);
-        named.any(|group| group.members.iter().any(|member| member.session == session))
+    /// Whether a session has the shared subscription with this id.
+    pub fn has_member(&self, id: u32, session: SessionKey) -> bool {
+        self.members_of(id).any(|member| member.session == session)
+    }
+
+    /// Who has the shared subscription with this id.
+    pub fn members_of(&self, id: u32) -> impl Iterator<Item = &Subscriber> {
+        self.members.iter().filter(move |member| member.shared == id)
     }
 
     /// Members, of all groups.

@@ -16,6 +16,8 @@ pub struct Subscriber {
     pub retain_as_published: bool,
     /// What becomes of a message that finds the session's queue full.
     pub overflow: Overflow,
+    /// The id of the shared subscription (§6.5); 0: it is the session's own. The trie knows it.
+    pub shared: u32,
 }
 
 /// What the queue of a session does where it is full (§7.8), as on the wire.
@@ -49,7 +51,8 @@ impl Overflow {
 impl Subscriber {
     /// Wants all that matches.
     pub fn new(session: SessionKey, qos: u8) -> Self {
-        Self { session, qos, no_local: false, retain_as_published: false, overflow: Overflow::default() }
+        let overflow = Overflow::default();
+        Self { session, qos, no_local: false, retain_as_published: false, overflow, shared: 0 }
     }
 
     /// Satisfies two subscriptions of one session: the higher QoS, each message and each flag that one of them

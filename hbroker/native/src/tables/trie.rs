@@ -26,7 +26,7 @@ use crate::keyed::Keyed;
 use crate::link_id::SessionKey;
 use crate::tables::arena::Arena;
 use crate::tables::few::{Crowds, Few};
-use crate::tables::groups::{GroupNames, OWN};
+use crate::tables::groups::{GroupNames, OWN, shared_id};
 pub use crate::tables::match_set::{MatchSet, Overflow, Subscriber};
 use crate::tables::slot_index::SlotIndex;
 use crate::tables::trie::plain::PlainFilters;
@@ -75,8 +75,8 @@ struct Subscription {
     /// Where among the session's filters this one is.
     position: u32,
     options: Options,
-    /// The session's slot says of which group.
-    is_member: bool,
+    /// The id of the shared subscription (§6.5), of whose group the session's slot tells the name; 0: it is not shared.
+    shared: u32,
 }
 
 /// A subscriber less its session.
@@ -137,14 +137,15 @@ impl SubscriptionTrie {
     /// Adds a session's subscription to a valid filter, or replaces its options. `group`: the shared group that it is a member of;
     /// empty: none. Whether it was there before.
     pub fn insert(&mut self, filter: &str, group: &str, subscriber: Subscriber) -> bool {
-        let Subscriber { session, qos, no_local, retain_as_published, overflow } = subscriber;
+        let Subscriber { session, qos, no_local, retain_as_published, overflow, .. } = subscriber;
+        let shared = if group.is_empty() { 0 } else { shared_id(group, filter) };
         let options = Options { qos, no_local, retain_as_published, overflow };
         let (place, session) = (self.make(filter), self.make_session(session, group));
         if let Some(position) = self.position(place, session) {
             self.subscriptions_mut(place)[position as usize].options = options;
             return true;
         }
-        self.attach(place, session, options);
+        self.attach(place, session, options, shared);
         false
     }
 
@@ -243,12 +244,10 @@ impl SubscriptionTrie {
     /// Collects the subscriptions to one filter.
     fn collect(&self, subscriptions: &Few<Subscription>, found: &mut MatchSet) {
         found.begin_filter();
-        for &Subscription { id, session: slot, options, is_member, .. } in
-            subscriptions.as_slice(&self.crowds)
-        {
+        for &Subscription { id, session: slot, options, shared, .. } in subscriptions.as_slice(&self.crowds) {
             let Options { qos, no_local, retain_as_published, overflow } = options;
-            let subscriber = Subscriber { session: id, qos, no_local, retain_as_published, overflow };
-            if is_member {
+            let subscriber = Subscriber { session: id, qos, no_local, retain_as_published, overflow, shared };
+            if shared != 0 {
                 found.add_member(self.sessions[slot].group, subscriber);
             } else {
                 found.add(slot, subscriber);
@@ -279,9 +278,10 @@ impl SubscriptionTrie {
             let Session { id, group, .. } = self.sessions[slot];
             let group = if group == OWN { "" } else { self.groups.name(group) };
             for &Filter { place, position } in self.filters(slot) {
-                let Options { qos, no_local, retain_as_published, overflow } =
-                    self.subscriptions(place)[position as usize].options;
-                let subscriber = Subscriber { session: id, qos, no_local, retain_as_published, overflow };
+                let Subscription { options, shared, .. } = self.subscriptions(place)[position as usize];
+                let Options { qos, no_local, retain_as_published, overflow } = options;
+                let subscriber =
+                    Subscriber { session: id, qos, no_local, retain_as_published, overflow, shared };
                 visit(&self.text(place), group, subscriber);
             }
         }

@@ -8,6 +8,7 @@
 use std::net::{IpAddr, SocketAddr};
 
 use super::acks::CutView;
+use super::meant_for::MeantFor;
 use super::publish::{ACK_MODE_QUEUED, FragmentView};
 use super::reader::MOST_VARINT;
 use crate::schema::{
@@ -78,10 +79,10 @@ pub fn put_packet(
     out: &mut Vec<u8>,
     delivery: u64,
     after: u64,
-    retained_for: Option<u64>,
+    meant_for: Option<MeantFor>,
     body_field: &[u8],
 ) {
-    PacketHead::new(delivery, after, retained_for, body_field.len()).put(out, body_field);
+    PacketHead::new(delivery, after, meant_for, body_field.len()).put(out, body_field);
 }
 
 /// The field `packets` of a message like the one before it (§2.4).
@@ -123,9 +124,9 @@ const MOST_HEAD: usize = 4 * (1 + MOST_VARINT);
 
 impl PacketHead {
     /// See [`put_packet`].
-    pub fn new(delivery: u64, after: u64, retained_for: Option<u64>, body: usize) -> Self {
+    pub fn new(delivery: u64, after: u64, meant_for: Option<MeantFor>, body: usize) -> Self {
         let mut head = Self { bytes: [0; MOST_HEAD], length: 0, numbers: [0; 2], body };
-        head.push(datagram::PACKETS, content_len(delivery, after, retained_for, body) as u64);
+        head.push(datagram::PACKETS, content_len(delivery, after, meant_for, body) as u64);
         // Before the body: a control packet has no numbers of its own.
         if delivery != 0 {
             head.numbers[0] = head.push(packet::DELIVERY, delivery);
@@ -133,8 +134,10 @@ impl PacketHead {
         if after != 0 {
             head.numbers[1] = head.push(packet::AFTER, after);
         }
-        if let Some(listener) = retained_for {
-            head.push(packet::RETAINED_FOR, listener);
+        match meant_for {
+            None => {}
+            Some(MeantFor::Listener(listener)) => _ = head.push(packet::RETAINED_FOR, listener),
+            Some(MeantFor::Shared(id)) => _ = head.push(packet::SHARED_FOR, id.into()),
         }
         head
     }
@@ -193,8 +196,8 @@ pub(super) fn count_up(bytes: &mut [u8]) -> bool {
 }
 
 /// How many bytes [`put_packet`] appends, for a body field of `body_field` bytes.
-pub fn packet_len(delivery: u64, after: u64, retained_for: Option<u64>, body_field: usize) -> usize {
-    let content = content_len(delivery, after, retained_for, body_field);
+pub fn packet_len(delivery: u64, after: u64, meant_for: Option<MeantFor>, body_field: usize) -> usize {
+    let content = content_len(delivery, after, meant_for, body_field);
     varint_len(datagram::PACKETS.into()) + varint_len(content as u64) + content
 }
 
@@ -451,10 +454,13 @@ pub(super) fn put_varint(out: &mut Vec<u8>, mut value: u64) {
 
 // Lengths
 
-fn content_len(delivery: u64, after: u64, retained_for: Option<u64>, body_field: usize) -> usize {
+fn content_len(delivery: u64, after: u64, meant_for: Option<MeantFor>, body_field: usize) -> usize {
     let number_len = |value| if value == 0 { 0 } else { 1 + varint_len(value) };
-    let listener_len = retained_for.map_or(0, |listener| 1 + varint_len(listener));
-    number_len(delivery) + number_len(after) + listener_len + body_field
+    let meant_for_len = meant_for.map_or(0, |meant_for| match meant_for {
+        MeantFor::Listener(listener) => 1 + varint_len(listener),
+        MeantFor::Shared(id) => number_len(id.into()),
+    });
+    number_len(delivery) + number_len(after) + meant_for_len + body_field
 }
 
 #[inline]

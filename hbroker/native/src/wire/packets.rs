@@ -56,10 +56,10 @@ impl<'a> Alike<'a> {
         let Body::Again(payload) = self.first.body else {
             return;
         };
-        let PacketView { raw, delivery, after, retained_for, .. } = self.first;
+        let PacketView { raw, delivery, after, .. } = self.first;
         let is_all = raw.len() == again_content(payload.len());
         if is_all
-            && (delivery, after, retained_for) == (0, 0, None)
+            && (delivery, after, self.first.meant_for()) == (0, 0, None)
             && let Some(before) = before
             && let Some(model) = before.packet(before.count - 1).model()
         {

@@ -6,6 +6,7 @@ use super::emit::{
     put_bytes_unless_empty, put_enum, put_fixed64, put_message_unless_empty, put_number, put_present,
     put_varint,
 };
+use super::meant_for::MeantFor;
 use super::reader::{MAX_DEPTH, Reader, elements};
 use crate::schema::{queued_record, seen_record};
 
@@ -21,7 +22,7 @@ pub struct QueuedRecord<'a> {
     /// The highest of the subscriptions that it matched; as on the wire, `u8::MAX` for whatever does not fit.
     pub qos: u8,
     /// As in a packet.
-    pub retained_for: Option<u64>,
+    pub meant_for: Option<MeantFor>,
     /// The shared group that it came for.
     pub group: &'a str,
     pub overflow: i32,
@@ -33,18 +34,21 @@ impl<'a> QueuedRecord<'a> {
     /// Reads one.
     pub fn parse(bytes: &'a [u8]) -> Result<Self, Malformed> {
         let (mut record, mut message) = (Self::default(), Reader::new(bytes, MAX_DEPTH));
+        let (mut retained_for, mut shared_for) = (None, 0);
         while let Some(tag) = message.tag()? {
             match tag {
                 queued_record::SESSION => record.session = message.fixed64()?,
                 queued_record::PUBLISH => record.publish = message.bytes()?,
                 queued_record::QOS => record.qos = u8::try_from(message.open_enum()?).unwrap_or(u8::MAX),
-                queued_record::RETAINED_FOR => record.retained_for = Some(message.varint()?),
+                queued_record::RETAINED_FOR => retained_for = Some(message.varint()?),
+                queued_record::SHARED_FOR => shared_for = message.varint()? as u32,
                 queued_record::GROUP => record.group = message.text()?,
                 queued_record::OVERFLOW => record.overflow = message.open_enum()?,
                 queued_record::LAUNCHED => record.launched = message.boolean()?,
                 _ => message.skip(tag)?,
             }
         }
+        record.meant_for = MeantFor::of(retained_for, shared_for);
         Ok(record)
     }
 }
@@ -55,10 +59,11 @@ pub fn queued_record(record: &QueuedRecord<'_>) -> Vec<u8> {
     put_fixed64(&mut out, queued_record::SESSION, record.session);
     put_bytes_unless_empty(&mut out, queued_record::PUBLISH, record.publish);
     put_number(&mut out, queued_record::QOS, record.qos.into());
-    put_present(&mut out, queued_record::RETAINED_FOR, record.retained_for);
+    put_present(&mut out, queued_record::RETAINED_FOR, record.meant_for.and_then(MeantFor::retained_for));
     put_bytes_unless_empty(&mut out, queued_record::GROUP, record.group.as_bytes());
     put_enum(&mut out, queued_record::OVERFLOW, record.overflow);
     put_number(&mut out, queued_record::LAUNCHED, record.launched.into());
+    put_number(&mut out, queued_record::SHARED_FOR, record.meant_for.map_or(0, MeantFor::shared_for).into());
     out
 }
 

@@ -202,12 +202,19 @@ fn padding_and_a_header_ask_for_no_acknowledgement() {
 #[test]
 fn packet_len_is_exact() {
     for body in [0, 1, 100, 125, 126, 127, 128, 16_380, 16_384, 60_000] {
-        for (delivery, after, retained_for) in
-            [(0, 0, None), (1, 0, Some(0)), (300, 299, Some(u64::MAX)), (u64::MAX, 1, None)]
-        {
+        let retained = |listener| Some(MeantFor::Listener(listener));
+        let shared = |id| Some(MeantFor::Shared(id));
+        for (delivery, after, meant_for) in [
+            (0, 0, None),
+            (1, 0, retained(0)),
+            (300, 299, retained(u64::MAX)),
+            (u64::MAX, 1, None),
+            (0, 0, shared(1)),
+            (300, 299, shared(u32::MAX)),
+        ] {
             let mut out = Vec::new();
-            put_packet(&mut out, delivery, after, retained_for, &vec![0; body]);
-            assert_eq!(out.len(), packet_len(delivery, after, retained_for, body));
+            put_packet(&mut out, delivery, after, meant_for, &vec![0; body]);
+            assert_eq!(out.len(), packet_len(delivery, after, meant_for, body));
         }
     }
 }
@@ -218,13 +225,13 @@ fn a_packets_numbers_are_read_as_they_were_written() {
     for number in ends.skip(2) {
         let body = field_of(b"");
         let mut out = Vec::new();
-        put_packet(&mut out, number, number - 1, Some(number), &body);
+        put_packet(&mut out, number, number - 1, Some(MeantFor::Listener(number)), &body);
         let view = DatagramView::parse(&out).unwrap();
         let packet = &view.packets().iter().next().unwrap();
         assert_eq!((packet.delivery, packet.after, packet.retained_for), (number, number - 1, Some(number)));
         assert_eq!(
             (out.len(), packet.raw.len()),
-            (packet_len(number, number - 1, Some(number), 2), out.len() - 2)
+            (packet_len(number, number - 1, Some(MeantFor::Listener(number)), 2), out.len() - 2)
         );
     }
 }
@@ -383,11 +390,11 @@ fn messages_like_the_one_before_are_what_they_would_be_said_whole() {
 
 #[test]
 fn what_is_like_no_message_is_none() {
-    let kinds = |first: &[u8], between: &[u8], again: (u64, u64, Option<u64>, &[u8])| {
+    let kinds = |first: &[u8], between: &[u8], again: (u64, u64, Option<MeantFor>, &[u8])| {
         let mut datagram = first.to_vec();
         datagram.extend_from_slice(between);
-        let (delivery, after, retained_for, body) = again;
-        put_packet(&mut datagram, delivery, after, retained_for, body);
+        let (delivery, after, meant_for, body) = again;
+        put_packet(&mut datagram, delivery, after, meant_for, body);
         put_again(&mut datagram, b"1");
         let view = DatagramView::parse(&datagram).unwrap();
         let kind = |packet: PacketView<'_>| match packet.body {
@@ -398,9 +405,9 @@ fn what_is_like_no_message_is_none() {
         };
         view.packets().iter().map(kind).collect::<String>()
     };
-    let packet = |message: &PublishOut<'_>, delivery: u64, retained_for: Option<u64>| {
+    let packet = |message: &PublishOut<'_>, delivery: u64, meant_for: Option<MeantFor>| {
         let mut packet = Vec::new();
-        put_packet(&mut packet, delivery, 0, retained_for, &publish_field(message));
+        put_packet(&mut packet, delivery, 0, meant_for, &publish_field(message));
         packet
     };
     let model = packet(&MODEL, 0, None);
@@ -412,7 +419,8 @@ fn what_is_like_no_message_is_none() {
     // Before it comes something else, or a message of which more is to be known.
     assert_eq!(kinds(&model, b"\x12\x00", alone), "p-aa");
     assert_eq!(kinds(&packet(&MODEL, 5, None), b"", alone), "paa");
-    assert_eq!(kinds(&packet(&MODEL, 0, Some(0)), b"", alone), "paa");
+    assert_eq!(kinds(&packet(&MODEL, 0, Some(MeantFor::Listener(0))), b"", alone), "paa");
+    assert_eq!(kinds(&packet(&MODEL, 0, Some(MeantFor::Shared(7))), b"", alone), "paa");
     for other in [
         PublishOut { qos: 1, ..MODEL },
         PublishOut { retain: true, ..MODEL },
@@ -436,7 +444,7 @@ fn what_is_like_no_message_is_none() {
     put_packet(&mut datagram, 0, 0, None, &torn);
     assert_eq!(kinds(&datagram, b"", alone), "paa");
     // It says more than its payload, or says that in another way. What follows it is like nothing, either.
-    for other in [(5, 0, None, again), (0, 5, None, again), (0, 0, Some(0), again)] {
+    for other in [(5, 0, None, again), (0, 5, None, again), (0, 0, Some(MeantFor::Listener(0)), again)] {
         assert_eq!(kinds(&model, b"", other), "paa");
     }
     assert_eq!(kinds(&model, b"", (0, 0, None, b"\x22\x00\x22\x01x")), "paa", "twice");

@@ -6,6 +6,7 @@ use super::Malformed;
 use super::acks::{AckView, PubAckView};
 use super::check::check;
 use super::emit::put_packet;
+use super::meant_for::MeantFor;
 use super::packets::{Alike, Packets};
 use super::publish::PublishView;
 use super::reader::{MAX_DEPTH, Reader};
@@ -61,6 +62,8 @@ pub struct PacketView<'a> {
     pub after: u64,
     /// It was retained, and is for this listener (0: for all that match); `None`: it was published just now.
     pub retained_for: Option<u64>,
+    /// It is for this shared subscription; 0: it is for those that are not shared.
+    pub shared_for: u32,
     pub body: Body<'a>,
     /// The whole Packet, as it came.
     pub raw: &'a [u8],
@@ -224,7 +227,13 @@ impl<'a> PacketView<'a> {
     /// It is unreliable, and holds one message and nothing else.
     pub fn is_bare(&self) -> bool {
         let is_all = matches!(&self.body, Body::Publish(publish) if publish.fields_len() == self.raw.len());
-        is_all && self.delivery == 0 && self.after == 0 && self.retained_for.is_none()
+        is_all && self.delivery == 0 && self.after == 0 && self.meant_for().is_none()
+    }
+
+    /// Which subscriptions it is for; `None`: all that match, and are not shared.
+    #[inline]
+    pub fn meant_for(&self) -> Option<MeantFor> {
+        MeantFor::of(self.retained_for, self.shared_for)
     }
 
     /// A packet from the bytes of one: of a [`Self::raw`] that was kept, or of a body field alone.
@@ -235,7 +244,7 @@ impl<'a> PacketView<'a> {
     }
 
     pub(super) fn empty(raw: &'a [u8]) -> Self {
-        Self { delivery: 0, after: 0, retained_for: None, body: Body::None, raw }
+        Self { delivery: 0, after: 0, retained_for: None, shared_for: 0, body: Body::None, raw }
     }
 
     /// Takes in what a packet, of which `message` are the bytes, holds, and notes its shape.
@@ -253,6 +262,8 @@ impl<'a> PacketView<'a> {
                 packet::DELIVERY => self.delivery = message.varint_at(raw, &mut shape.delivery)?,
                 packet::AFTER => self.after = message.varint_at(raw, &mut shape.after)?,
                 packet::RETAINED_FOR => self.retained_for = Some(message.varint()?),
+                // A parser of 32 bits takes the lower ones.
+                packet::SHARED_FOR => self.shared_for = message.varint()? as u32,
                 packet::AGAIN => {
                     let payload = message.bytes()?;
                     shape.payload = Span::of(payload, raw);

@@ -81,7 +81,11 @@ fn stays_within_its_limits_whatever_a_liar_sends() {
     for now in 0..60_000 {
         let choose = |random: &mut SmallRng, from: &[u64]| from[random.random_range(0..from.len())];
         let lie = Part {
-            id: (random.random_range(0..5), random.random_range(0..60), random.random_bool(0.1).then_some(7)),
+            id: (
+                random.random_range(0..5),
+                random.random_range(0..60),
+                random.random_bool(0.1).then_some(MeantFor::Listener(7)),
+            ),
             index: random.random_range(0..4),
             count: choose(&mut random, &[0, 1, 2, 3, u64::from(u32::MAX)]) as u32,
             total: choose(&mut random, &[0, 10, 20, 6_000, 20_000, 20_001, u64::MAX]),

@@ -16,7 +16,7 @@ fn parcel(number: u64, length: usize, overflow: Overflow, expires: Micros) -> Pa
         field,
         chain: 0,
         qos: 1,
-        retained_for: None,
+        meant_for: None,
         overflow,
         group: None,
         ticket: None,

@@ -47,7 +47,7 @@ fn a_message_in_parts_goes_to_one_member_though_others_come() {
     let members: Vec<usize> = (0..12)
         .map(|_| {
             let client = network.add_client();
-            network.hosts[client].engines[0].listen(0, 1, "a", 1, false);
+            network.hosts[client].engines[0].listen_in(0, 1, ("g", "a"), 1, false);
             network.connect(client, node);
             client
         })
@@ -191,7 +191,7 @@ fn what_a_member_that_leaves_has_not_handled_goes_to_another() {
         let node = network.add_node("", 2);
         let member = network.add_client_with(|config| config.hold = true);
         let now = network.now;
-        network.hosts[member].engines[0].listen(now, 1, "a/#", 2, false);
+        network.hosts[member].engines[0].listen_in(now, 1, ("g", "a/#"), 2, false);
         network.connect(member, node);
         network.subscribe_in(member, node, "a/#", "g", 2, false);
         network.hosts[member].reads = reads;
@@ -200,8 +200,7 @@ fn what_a_member_that_leaves_has_not_handled_goes_to_another() {
             network.publish(publisher, &message("a/b", b"x", 2));
         }
         network.run(SECOND);
-        let read: Vec<_> =
-            network.hosts[member].read.iter().map(|read| (read.publisher, read.sequence)).collect();
+        let read: Vec<_> = network.hosts[member].read.iter().map(|read| read.copy).collect();
         assert_eq!(read.len(), if reads { 20 } else { 0 });
         let other = network.add_member(node, "a/#", "g", 2);
         begin_to_leave(&mut network, member);
@@ -229,7 +228,7 @@ fn what_a_member_gave_back_is_new_to_it_when_it_is_a_member_again() {
     let member = network.add_client_with(|config| config.hold = true);
     let publisher = network.add_client();
     let now = network.now;
-    network.hosts[member].engines[0].listen(now, 1, "a/#", 2, false);
+    network.hosts[member].engines[0].listen_in(now, 1, ("g", "a/#"), 2, false);
     network.connect(member, node);
     network.subscribe_in(member, node, "a/#", "g", 2, false);
     network.publish(publisher, &message("a/b", b"x", 2));
@@ -239,12 +238,12 @@ fn what_a_member_gave_back_is_new_to_it_when_it_is_a_member_again() {
     let other = network.add_member(node, "a/#", "g", 2);
     network.hosts[other].reads = false;
     begin_to_leave(&mut network, member);
-    let (now, id) = (network.now, (network.hosts[publisher].publisher, sequences[0]));
+    let (now, id) = (network.now, network.hosts[member].read[0].copy);
     network.hosts[member].engines[0].give_back(now, &[id]);
     take_out(&mut network, node, member);
     network.hosts[member].engines[0].set_leaving(false);
     network.run(100 * MILLISECOND);
-    network.hosts[member].engines[0].listen(now, 2, "a/#", 2, false);
+    network.hosts[member].engines[0].listen_in(now, 2, ("g", "a/#"), 2, false);
     network.subscribe_in(member, node, "a/#", "g", 2, false);
     let (now, gone) = (network.now, network.session(other, node));
     network.hosts[node].engines[0].end_session(now, gone, Drop::SessionEnded);

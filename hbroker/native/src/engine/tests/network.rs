@@ -137,7 +137,7 @@ impl Network {
     /// A client with a subscription at a node, as a member of a group.
     pub fn add_member(&mut self, node: usize, filter: &str, group: &str, qos: u8) -> usize {
         let client = self.add_client();
-        self.hosts[client].engines[0].listen(self.now, 1, filter, qos, false);
+        self.hosts[client].engines[0].listen_in(self.now, 1, (group, filter), qos, false);
         self.connect(client, node);
         self.subscribe_in(client, node, filter, group, qos, false);
         client
@@ -331,6 +331,7 @@ impl Network {
                 topic: publish.topic.to_owned(),
                 publisher: publish.publisher,
                 sequence: publish.sequence,
+                copy: message.copy_id(&message.view()),
                 payload: message.payload(&message.view()).to_vec(),
                 retained: message.is_retained(),
             });

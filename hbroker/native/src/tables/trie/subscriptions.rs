@@ -88,11 +88,11 @@ impl SubscriptionTrie {
     }
 
     /// Adds a subscription that is not there yet.
-    pub(super) fn attach(&mut self, place: Place, session: u32, options: Options) {
+    pub(super) fn attach(&mut self, place: Place, session: u32, options: Options, shared: u32) {
         let filter = Filter { place, position: self.subscriptions(place).len() as u32 };
-        let Session { id, group, .. } = self.sessions[session];
+        let Session { id, .. } = self.sessions[session];
         let position = self.filters(session).len() as u32;
-        let subscription = Subscription { id, session, position, options, is_member: group != OWN };
+        let subscription = Subscription { id, session, position, options, shared };
         self.sessions[session].filters.push(filter, &mut self.session_crowds);
         let (list, crowds) = self.list_mut(place);
         list.push(subscription, crowds);

@@ -113,6 +113,7 @@ fn agrees_with_brute_force_under_random_change() {
                     no_local: random.random(),
                     retain_as_published: random.random(),
                     overflow: Overflow::from_wire(random.random_range(0..3)),
+                    shared: if group.is_empty() { 0 } else { shared_id(group, &filter) },
                 };
                 let replaced = trie.insert(&filter, group, subscriber);
                 assert_eq!(replaced, model.insert((filter, group.into(), session), subscriber).is_some());
@@ -211,7 +212,10 @@ fn a_session_in_a_group_is_found_for_itself_and_for_the_group() {
     let groups =
         in_order(found.groups().iter().map(|group| (group.name.to_string(), group.members.to_vec())));
     let of = |members: &[Subscriber]| ("g".to_owned(), members.to_vec());
-    assert_eq!(groups, [of(&[subscriber(1, 1), subscriber(2, 0)]), of(&[subscriber(1, 2)])]);
+    let member =
+        |filter, session, qos| Subscriber { shared: shared_id("g", filter), ..subscriber(session, qos) };
+    assert_ne!(shared_id("g", "a/#"), shared_id("g", "a/+"));
+    assert_eq!(groups, [of(&[member("a/#", 1, 1), member("a/#", 2, 0)]), of(&[member("a/+", 1, 2)])]);
     assert!(!trie.remove("a/+", "h", SessionKey(1)) && trie.remove("a/+", "g", SessionKey(1)));
     assert_eq!((trie.remove_session(SessionKey(1)), trie.remove_session(SessionKey(2))), (2, 1));
 }

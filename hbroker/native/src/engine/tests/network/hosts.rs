@@ -16,6 +16,8 @@ pub struct Read {
     pub topic: String,
     pub publisher: u64,
     pub sequence: u64,
+    /// What it is handled by.
+    pub copy: (u64, u64),
     pub payload: Vec<u8>,
     pub retained: bool,
 }

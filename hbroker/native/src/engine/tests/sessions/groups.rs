@@ -11,7 +11,7 @@ fn each_message_for_a_group_goes_to_one_member_and_to_another_when_that_one_ends
         let node = network.add_node("", workers);
         let members: Vec<usize> = (0..4).map(|_| network.add_client()).collect();
         for &member in &members {
-            network.hosts[member].engines[0].listen(network.now, 1, "a/#", 1, false);
+            network.hosts[member].engines[0].listen_in(network.now, 1, ("g", "a/#"), 1, false);
             network.connect(member, node);
             let session = network.open_session(member, node, false);
             subscribe(&mut network, node, "a/#", "g", Subscriber::new(session, 1));
@@ -54,7 +54,7 @@ fn a_member_that_is_away_or_stalled_gets_nothing_while_others_are_there() {
     let stalled = network.add_client();
     let ready = network.add_client();
     for (client, persistent) in [(away, true), (stalled, false), (ready, true)] {
-        network.hosts[client].engines[0].listen(network.now, 1, "a/#", 1, false);
+        network.hosts[client].engines[0].listen_in(network.now, 1, ("g", "a/#"), 1, false);
         network.connect(client, node);
         let session = network.open_session(client, node, persistent);
         subscribe(&mut network, node, "a/#", "g", Subscriber::new(session, 1));

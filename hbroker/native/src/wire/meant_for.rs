@@ -1,0 +1,38 @@
+//! Which subscriptions of its session a PUBLISH is for, where not for all that match and are not shared.
+
+/// As it stands in a packet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum MeantFor {
+    /// It was retained, and is for the listener in whose name it was asked for; 0: for all that match, and are not shared (§7.6).
+    Listener(u64),
+    /// It is for the shared subscription with this id, which is not 0 (§6.5).
+    Shared(u32),
+}
+
+impl MeantFor {
+    /// `None`: neither is said.
+    pub fn of(retained_for: Option<u64>, shared_for: u32) -> Option<Self> {
+        let shared = (shared_for > 0).then_some(Self::Shared(shared_for));
+        retained_for.map(Self::Listener).or(shared)
+    }
+
+    pub fn is_retained(self) -> bool {
+        matches!(self, Self::Listener(_))
+    }
+
+    /// The field `retained_for`.
+    pub fn retained_for(self) -> Option<u64> {
+        match self {
+            Self::Listener(listener) => Some(listener),
+            Self::Shared(_) => None,
+        }
+    }
+
+    /// The field `shared_for`.
+    pub fn shared_for(self) -> u32 {
+        match self {
+            Self::Listener(_) => 0,
+            Self::Shared(id) => id,
+        }
+    }
+}
