@@ -29,9 +29,10 @@ where. Ctrl-C stops all of them; a second Ctrl-C does so at once. What runs is i
 examples:
   hbroker up                            topologies/home.yaml
   hbroker up topologies/campus.yaml     40 nodes
+  hbroker up --detach && hbroker tree   in the background; `hbroker down` stops it
   hbroker up --any-port my.yaml         on free ports; the ready line tells the root
 
-exit codes: 0 stopped as asked, 1 a port is taken or the network runs already,
+exit codes: 0 stopped as asked (--detach: ready), 1 a port is taken or the network runs already,
   2 the topology is wrong
 """
 
@@ -41,6 +42,11 @@ def add(commands: Commands) -> None:
     parser = command(commands, "up", run, "launch a topology and keep it running", _TEXT)
     parser.add_argument("file", nargs="?", metavar="FILE", help=f"default: {DEFAULT_FILE}")
     parser.add_argument("--no-telemetry", action="store_true", help="write no telemetry, whatever FILE says")
+    parser.add_argument(
+        "--detach",
+        action="store_true",
+        help="go on in the background: return once the network is ready; `hbroker down` stops it",
+    )
     parser.add_argument("--any-port", action="store_true", help="give every node and listener a free port")
     add_state_directory(parser)
     add_logs(parser)
@@ -58,6 +64,10 @@ def run(options: argparse.Namespace) -> int:
     file = options.file or _default_file()
     wanted = topology.load(file)
     directory = RunDirectory(options.state_dir, wanted.name)
+    if options.detach:
+        from hbroker.cli import detaching
+
+        return detaching.launch(options, file, directory.path)
     lock = directory.acquire()
     try:
         network = ports.assign(_with_telemetry(wanted, directory, options), any_port=options.any_port)

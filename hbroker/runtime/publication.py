@@ -20,7 +20,14 @@ class Receipt:
 
 
 def encoded(payload: bytes | str) -> bytes:
-    """A payload as it is sent: text in UTF-8."""
+    """A payload as it is sent: text in UTF-8; of what has a buffer, its bytes. Raises TypeError for anything
+    else: how a number is to be said in bytes its publisher knows."""
     if type(payload) is bytes:
         return payload
-    return payload.encode() if isinstance(payload, str) else bytes(payload)
+    if isinstance(payload, str):
+        return payload.encode()
+    try:
+        return bytes(memoryview(payload))
+    except TypeError:
+        kind = type(payload).__name__
+        raise TypeError(f"a payload is bytes or str, not {kind}: publish str(value), or encode it") from None

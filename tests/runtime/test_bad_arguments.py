@@ -12,6 +12,7 @@ from hbroker.errors import InvalidTopic, PayloadTooLarge
 from hbroker.runtime.delivery import options_of
 from hbroker.runtime.hub import Hub, config_of
 from hbroker.runtime.identity import Identity
+from hbroker.runtime.publication import encoded
 
 LARGEST = 2_000
 
@@ -40,6 +41,9 @@ def publish_many(hub: Hub, topic: str, payload: bytes, said: Any) -> object:
         ("a/+", b"", {}, InvalidTopic),
         ("a", bytes(LARGEST + 1), {}, PayloadTooLarge),
         ("a", b"", {"user_properties": [("name", "x" * 70_000)]}, PayloadTooLarge),
+        ("a", 5, {}, TypeError),
+        ("a", None, {}, TypeError),
+        ("a", [1, 2], {}, TypeError),
         ("a", b"", {"qos": 3}, ValueError),
         ("a", b"", {"qos": -1}, ValueError),
         ("a", b"", {"expiry_s": -1}, ValueError),
@@ -51,9 +55,9 @@ def publish_many(hub: Hub, topic: str, payload: bytes, said: Any) -> object:
 )
 def test_a_message(
     hub: Hub,
-    verb: Callable[[Hub, str, bytes, Any], object],
+    verb: Callable[[Hub, str, Any, Any], object],
     topic: str,
-    payload: bytes,
+    payload: Any,
     said: Any,
     error: type[Exception],
 ) -> None:
@@ -63,6 +67,11 @@ def test_a_message(
     assert hub.counters()["waiting"] == 0
     verb(hub, "a", b"", {"qos": 2, "expiry_s": (1 << 32) - 1, "content_type": "text/plain"})
     assert hub.counters()["waiting"] == 1
+
+
+@pytest.mark.parametrize("payload", [b"21.5", "21.5", bytearray(b"21.5"), memoryview(b"21.5")])
+def test_a_payload_is_bytes_or_text(payload: Any) -> None:
+    assert encoded(payload) == b"21.5"
 
 
 @pytest.mark.parametrize(

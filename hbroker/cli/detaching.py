@@ -1,0 +1,80 @@
+"""`hbroker up --detach`: the launcher in a session of its own, which no terminal ends.
+
+What it says goes to `launcher.log` beside the logs of its nodes. The command repeats it until the network is
+ready, or the launcher has ended.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import IO, Final
+
+from hbroker.cli.exits import DONE, FAILED
+
+_EVERY_S: Final = 0.05
+_PATIENCE_S: Final = 10.0
+"""How long a launcher that was told to stop may take."""
+
+
+def launch(options: argparse.Namespace, file: str, directory: Path) -> int:
+    """Starts `hbroker up` for a file, in the background; returns once the network is ready (DONE), or the
+    launcher has ended, with its exit code. Ctrl-C meanwhile ends the launcher. Raises OSError."""
+    directory.mkdir(parents=True, exist_ok=True)
+    path = directory / "launcher.log"
+    handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+    with open(handle, "wb") as log, path.open(encoding="utf-8", errors="replace") as said:
+        launcher = subprocess.Popen(
+            [sys.executable, "-m", "hbroker", *_arguments(options, file)],
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+        )
+        try:
+            return _await_ready(launcher, said, is_json=options.json)
+        except KeyboardInterrupt:
+            launcher.terminate()
+            launcher.wait(_PATIENCE_S)
+            raise
+
+
+def _arguments(options: argparse.Namespace, file: str) -> list[str]:
+    """The same command, without `--detach`."""
+    flags = [flag for flag in ("any_port", "no_telemetry", "json") if getattr(options, flag)]
+    return [
+        "up",
+        file,
+        *(f"--{flag.replace('_', '-')}" for flag in flags),
+        *("--state-dir", str(options.state_dir)),
+        *("--log-format", options.log_format),
+        *("--log-level", options.log_level),
+    ]
+
+
+def _await_ready(launcher: subprocess.Popen[bytes], said: IO[str], *, is_json: bool) -> int:
+    unfinished = ""
+    while True:
+        has_ended = launcher.poll() is not None
+        *lines, unfinished = (unfinished + said.read()).split("\n")
+        for line in lines:
+            print(line, flush=True)
+            if _is_ready(line, is_json=is_json):
+                return DONE
+        if has_ended:
+            return launcher.returncode or FAILED
+        time.sleep(_EVERY_S)
+
+
+def _is_ready(line: str, *, is_json: bool) -> bool:
+    if not is_json:
+        return line.startswith("ready ")
+    try:
+        return bool(json.loads(line)["event"] == "ready")
+    except (ValueError, KeyError, TypeError):
+        return False

@@ -1,0 +1,63 @@
+"""`hbroker up --detach` (docs/commands.md): ready when it returns, and stopped by `hbroker down` alone."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.product.network import PATIENCE, PROJECT, environment, hbroker
+
+FILE = """
+nodes:
+  - {name: root, subtree: "", listen: "127.0.0.1:7700"}
+  - {name: kitchen, subtree: home/kitchen, listen: "127.0.0.1:7701"}
+"""
+
+
+@pytest.fixture
+def house(tmp_path: Path) -> Iterator[Path]:
+    """A topology file, whose network is stopped at the end."""
+    file = tmp_path / "house.yaml"
+    file.write_text(FILE)
+    try:
+        yield file
+    finally:
+        run("down", "--state-dir", tmp_path / "state", "house")
+
+
+def run(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
+    command = [*hbroker(str(arguments[0])), *map(str, arguments[1:])]
+    return subprocess.run(
+        command, capture_output=True, text=True, timeout=PATIENCE, cwd=PROJECT, env=environment()
+    )
+
+
+def up(house: Path, *flags: str) -> subprocess.CompletedProcess[str]:
+    return run("up", "--detach", "--any-port", "--state-dir", house.parent / "state", *flags, house)
+
+
+def test_it_returns_when_the_network_is_ready_which_then_goes_on(house: Path) -> None:
+    launched = up(house, "--json")
+    assert launched.returncode == 0, launched.stderr
+    ready = json.loads(launched.stdout.splitlines()[-1])
+    assert ready["event"] == "ready"
+    published = run("resolve", "--root", ready["root"], "home/kitchen/oven", "--json")
+    assert json.loads(published.stdout)["owner"] == "kitchen"
+    status = run("status", "--state-dir", house.parent / "state", "--json")
+    assert (status.returncode, json.loads(status.stdout)["up"]) == (0, True)
+    down = run("down", "--state-dir", house.parent / "state")
+    assert (down.returncode, down.stdout) == (0, "stopped house\n")
+    assert "stopped" in (house.parent / "state" / "house" / "launcher.log").read_text()
+
+
+def test_it_tells_why_the_launcher_has_ended(house: Path) -> None:
+    assert up(house).returncode == 0
+    again = up(house)
+    assert again.returncode == 1
+    assert "runs already" in again.stdout
+    house.write_text(FILE.replace("subtree", "subtre"))
+    assert up(house).returncode == 2
