@@ -172,6 +172,8 @@ class Bridge:
             self._open(now, connection, wanted, _DO_NOT_SEND, answer=None)
             if wanted.member is not None:
                 connection.awaited.add(wanted.listener)
+                if wanted.member != SHARED and wanted.options.qos:
+                    connection.unproven.add(wanted.listener)
 
     def sweep(self, now: int, connection: Connection, subscriptions: tuple[SessionSubscription, ...]) -> None:
         """Ends what a session before left at its owners: they are found by its subscriptions (§6.4)."""
@@ -213,12 +215,12 @@ class Bridge:
     def handle_outcome(self, now: int, member: int, outcome: Outcome) -> None:
         """What became of a listener."""
         match outcome:
-            case Subscribed(subscription=listener):
+            case Subscribed(subscription=listener, resumed=is_resumed):
                 self._end_moved(now, listener)
                 self._settle(now, listener, None)
                 self._move_late(now, listener)
                 self._swept_one(now, member, listener)
-                self._restored(now, listener)
+                self._restored(now, listener, is_resumed=is_resumed)
             case Unsubscribed(subscription=listener):
                 self._settle(now, listener, Code.SUCCESS)
             case SubscriptionFailed(subscription=listener, reason=reason):
@@ -337,7 +339,11 @@ class Bridge:
             return SHARED
         if connection.member is None:
             connection.member = self._members.open(
-                now, connection.client_id, connection.expiry_s, clean_start=True, is_kept=False
+                now,
+                connection.client_id,
+                connection.expiry_s,
+                clean_start=connection.starts_clean,
+                is_kept=not connection.starts_clean,
             )
         if connection.is_held:
             for other in list(connection.subscriptions.values()):
@@ -400,7 +406,7 @@ class Bridge:
         if waiting is None:
             if listener in self._by_listener:
                 self._failed.set(listener, now + _AGAIN)
-                self._restored(now, listener)
+                self._restored(now, listener, is_resumed=False)
             return
         connection, listening = waiting.connection, waiting.listening
         self._by_listener.pop(listener, None)
@@ -411,10 +417,12 @@ class Bridge:
         code = _CODES.get(reason, Code.UNSPECIFIED_ERROR)
         self._settle(now, listener, suback_code(connection.event.version, code))
 
-    def _restored(self, now: int, listener: int) -> None:
+    def _restored(self, now: int, listener: int, *, is_resumed: bool) -> None:
         entry = self._by_listener.get(listener)
         if entry is not None and listener in entry[0].awaited:
             entry[0].awaited.discard(listener)
+            if is_resumed:
+                entry[0].unproven.discard(listener)
             self._ready(now, entry[0])
 
     def _swept_one(self, now: int, member: int, listener: int) -> None:

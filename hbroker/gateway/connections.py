@@ -131,6 +131,12 @@ class Connection:
     filters: int = 0
     """Its subscriptions, long ones counted more than once (`subscribers.weight`)."""
     awaited: set[int | str] = field(default_factory=set)
+    unproven: set[int] = field(default_factory=set)
+    """Listeners of a session that is resumed, of which not every owner has said that it still has them."""
+    leftover: tuple[SessionSubscription, ...] = ()
+    """What owners may hold of the session before this one (`leftovers`)."""
+    starts_clean: bool = True
+    """Whatever owners hold of a session before this one ends."""
 
     @property
     def id(self) -> int:
@@ -159,6 +165,22 @@ class Connection:
         if listening is not None:
             self.filters -= weight((listening.group, listening.plain))
         return listening
+
+    def forget_subscriptions(self) -> None:
+        """The session is a new one: it has none."""
+        self.subscriptions.clear()
+        self.unproven.clear()
+        self.filters = 0
+
+    def holds(self, filter: str) -> bool:
+        """Whether its own member has this one."""
+        listening = self.subscriptions.get(filter)
+        return listening is not None and listening.member is not None and listening.member == self.member
+
+    @property
+    def is_forgotten(self) -> bool:
+        """Whether some owner has the session no more, or has not said in time that it has."""
+        return not self.unproven <= self.awaited
 
     @property
     def has_own_subscriptions(self) -> bool:

@@ -119,8 +119,9 @@ class Keeping:
             run=self._common.clock.run,
             expiry_s=connection.expiry_s,
             away_since_us=away_since_us,
-            has_member=connection.member is not None and connection.is_held,
+            has_member=connection.is_held and (connection.member is not None or bool(connection.leftover)),
             subscriptions=tuple(listening.kept() for listening in connection.subscriptions.values()),
+            leftover=connection.leftover,
             state=state,
             will=will,
         )

@@ -25,6 +25,7 @@ from hbroker.gateway.closing import Closing
 from hbroker.gateway.common import Common
 from hbroker.gateway.connections import Connection, Event, State
 from hbroker.gateway.keeping import Keeping
+from hbroker.gateway.leftovers import Leftovers, forgotten
 from hbroker.gateway.policy import Admitted, Candidate, Challenge, Check, Refusal, Verdict
 from hbroker.gateway.reasons import Code
 from hbroker.gateway.records import Record
@@ -43,10 +44,13 @@ MOST_LETTERS: Final = 100_000
 """What the gateway has published and nobody has acknowledged. More than that is not begun."""
 
 _RESUME_PATIENCE: Final = 3 * SECOND
+_DISCARD_PATIENCE: Final = 3 * SECOND // 2
+"""Longer than a member that leaves is waited for."""
 _EXCHANGE_PATIENCE: Final = 10 * SECOND
 """How long an authentication by AUTH may take, with all its steps, at CONNECT or anew."""
 _WILL: Final = "will"
 _RECORD: Final = "record"
+_MEMBER: Final = "member"
 _TOO_LONG: Final = "the authentication took too long"
 _ELSEWHERE: Final = "the client id is claimed by another connection"
 
@@ -69,6 +73,7 @@ class Opening:
         self._resumptions: Agenda[Connection] = Agenda()
         self._exchanges: Agenda[Connection] = Agenda()
         self.succession = Succession(roster, self._claim, self._refuse_waiting)
+        self._leftovers = Leftovers(common, bridge, keeping)
         self.is_stopping = False
 
     # In
@@ -134,7 +139,9 @@ class Opening:
         self.handle_ready(now, connection)
 
     def handle_ready(self, now: int, connection: Connection) -> None:
-        """Something that the connection waited for is there."""
+        """Something that the connection waited for is there, or will not come."""
+        if connection.state is State.RESUMING and connection.is_forgotten:
+            self._discard(now, connection)
         if connection.state is State.RESUMING and not connection.awaited:
             self._accept(now, connection)
 
@@ -149,6 +156,7 @@ class Opening:
         for connection in self._resumptions.due(now):
             connection.awaited.clear()
             self.handle_ready(now, connection)
+        self._leftovers.handle_timeout(now)
 
     # Out
 
@@ -160,6 +168,7 @@ class Opening:
             self._claims.next(),
             self._resumptions.next(),
             self._exchanges.next(),
+            self._leftovers.poll_timeout(),
         )
 
     def poll_check(self) -> tuple[int, Check] | None:
@@ -264,7 +273,9 @@ class Opening:
         connection.machine.handle(Event.OWN)
         connection.expiry_s = connection.entrant.expiry_s
         record = self._common.records.of(connection.client_id)
-        if record is not None and self._common.records.has_ended(now, record):
+        has_ended = record is not None and self._common.records.has_ended(now, record)
+        connection.starts_clean = connection.event.clean_start or has_ended or not connection.expiry_s
+        if record is not None and has_ended:
             self._closing.claimed(now, record, ends_session=True)
             self._begin(now, connection, record)
         elif record is not None and not connection.event.clean_start:
@@ -282,7 +293,9 @@ class Opening:
     # What it had
 
     def _resume(self, now: int, connection: Connection, record: Record) -> None:
-        connection.was_present = connection.has_record = True
+        connection.was_present, connection.has_record = not record.is_forgotten, True
+        connection.leftover = record.leftover
+        self._leftovers.keep(now, connection)
         connection.is_held = connection.expiry_s > 0 or record.has_member
         state, is_known = record.state, record.away_since_us is not None
         if not is_known:  # Its gateway died, and with it what was in flight.
@@ -299,6 +312,45 @@ class Opening:
             self._keeping.changed(now, connection, None)
         else:
             self._await_record(now, connection)
+
+    def _discard(self, now: int, connection: Connection) -> None:
+        """The client begins anew: an owner has its session no more. What others hold waits until it
+        subscribes again. Every gateway knows it before the client does."""
+        assert connection.session is not None, "it was opened"
+        state = self._common.border.export_session(connection.session)
+        kept = {known.filter: known for known in connection.leftover}
+        for filter, listening in connection.subscriptions.items():
+            if connection.holds(filter):
+                kept[filter] = listening.kept()
+        connection.leftover = tuple(kept.values()) if connection.expiry_s else ()
+        self._leftovers.keep(now, connection)
+        self._bridge.release(now, connection)
+        connection.forget_subscriptions()
+        connection.awaited.clear()
+        connection.was_present, connection.starts_clean = False, not connection.expiry_s
+        state = forgotten(state)
+        connection.block = state.block
+        connection.session = self._common.border.open_session(state)
+        self._common.count("sessions_forgotten")
+        self._resumptions.set(connection, now + _DISCARD_PATIENCE)
+        if connection.expiry_s:
+            self._await_record(now, connection)
+        self._await_departure(now, connection)
+
+    def _await_departure(self, now: int, connection: Connection) -> None:
+        """What its member had not answered goes back to its owners."""
+        member, connection.member = connection.member, None
+        assert member is not None, "only what a member of its own has can be forgotten"
+        connection.awaited.add(_MEMBER)
+
+        def gone(now: int) -> None:
+            connection.awaited.discard(_MEMBER)
+            if connection.state is State.RESUMING:
+                self._register(now, connection)
+            self.handle_ready(now, connection)
+
+        self._common.members.when_gone(connection.client_id, gone)
+        self._common.members.leave(now, member, end_session=False)
 
     def _await_record(self, now: int, connection: Connection) -> None:
         """Nothing is sent before all gateways know which packet ids are used from now on."""
@@ -323,7 +375,7 @@ class Opening:
             self._keeping.ended(now, connection.client_id)
         if record.has_member:
             self._open_member(now, connection, clean_start=True)
-            self._bridge.sweep(now, connection, record.subscriptions)
+            self._bridge.sweep(now, connection, record.subscriptions + record.leftover)
 
     def _register(self, now: int, connection: Connection) -> None:
         """Has the will kept by its topic's owner, in case this gateway dies."""
@@ -332,7 +384,7 @@ class Opening:
         if will is None:
             return
         if connection.member is None:
-            self._open_member(now, connection, clean_start=True)
+            self._open_member(now, connection, clean_start=connection.starts_clean)
         assert connection.member is not None, "it was just opened"
         connection.awaited.add(_WILL)
         self._common.members.control(connection.member).set_will(now, will, patience=_RESUME_PATIENCE)

@@ -45,8 +45,8 @@ class Record:
     """One session, as all gateways know it.
 
     `run`: of the gateway that wrote it. `away_since_us`: since the Unix epoch; None: that gateway has its
-    client. `has_member`: owners hold its subscriptions and messages under a session of its own. `will`:
-    what is to be published yet.
+    client. `has_member`: owners hold its subscriptions and messages under a session of its own. `leftover`:
+    of a session before, which its client was told is gone. `will`: what is to be published yet.
     """
 
     client: str
@@ -58,11 +58,17 @@ class Record:
     subscriptions: tuple[SessionSubscription, ...] = ()
     state: SessionState = field(default_factory=SessionState)
     will: PendingWill | None = None
+    leftover: tuple[SessionSubscription, ...] = ()
 
     @property
     def topic(self) -> str:
         """Where it is kept."""
         return SESSIONS + client_hash(self.client)
+
+    @property
+    def is_forgotten(self) -> bool:
+        """Whether its client was told that it has no session, and may not have heard it."""
+        return bool(self.leftover) and not self.subscriptions
 
     def ends_at_us(self, since_us: int) -> int | None:
         """When it ends, if its client went away at `since_us`; None: never."""
@@ -77,10 +83,8 @@ class Record:
             "expiry_s": self.expiry_s,
             "away_since_us": self.away_since_us,
             "member": self.has_member,
-            "subscriptions": [
-                [s.filter, s.options.qos, s.options.no_local, s.options.retain_as_published, s.identifier]
-                for s in self.subscriptions
-            ],
+            "subscriptions": [_entry(subscription) for subscription in self.subscriptions],
+            "leftover": [_entry(subscription) for subscription in self.leftover],
             "in_flight": [
                 [m.packet_id, m.publisher, m.sequence, m.qos, m.is_received] for m in self.state.in_flight
             ],
@@ -103,6 +107,7 @@ class Record:
                 away_since_us=None if away is None else int(away),
                 has_member=bool(body["member"]),
                 subscriptions=tuple(_subscription(entry) for entry in body["subscriptions"]),
+                leftover=tuple(_subscription(entry) for entry in body.get("leftover", ())),
                 state=SessionState(
                     tuple(_in_flight(entry) for entry in body["in_flight"]),
                     tuple(within(id, _PACKET_IDS) for id in body["received"]),
@@ -112,6 +117,11 @@ class Record:
             )
         except (KeyError, TypeError, ValueError):
             return None
+
+
+def _entry(kept: SessionSubscription) -> list[Any]:
+    options = kept.options
+    return [kept.filter, options.qos, options.no_local, options.retain_as_published, kept.identifier]
 
 
 def _subscription(entry: list[Any]) -> SessionSubscription:

@@ -124,6 +124,8 @@ class FakeBorder:
         self.hosts: dict[int, MemberHost] = {}
         self.sessions: dict[int, FakeSession] = {}
         self.listeners: dict[int, FakeListener] = {}
+        self.left: set[int] = set()
+        """Listeners of sessions that have left."""
         self.accepted: dict[int, Accept] = {}
         self.refused: dict[int, int] = {}
         self.closed: dict[int, int] = {}
@@ -231,6 +233,7 @@ class FakeBorder:
         ended = self.sessions.pop(session)
         assert ended.connection not in self.ending
         assert ended.connection is None or not self.is_open(ended.connection)
+        self.left |= {n for n, known in self.listeners.items() if known.session == session}
         self.listeners = {n: known for n, known in self.listeners.items() if known.session != session}
         for member, message, _ in ended.waiting:
             if member == 0 or (is_over and message.qos == 2):
@@ -300,7 +303,7 @@ class FakeBorder:
                 its = [n for n in mine if self.listeners[n].session == session]
                 self.sessions[session].waiting.append((host.number, message, its))
                 self._hand_over(session)
-            if not sessions:
+            if not sessions and not (host.number and self.left.intersection(message.subscriptions)):
                 self.gateway.handle_message(host.clock(), host.number, message)
 
     def _hand_over(self, number: int) -> None:
