@@ -132,7 +132,7 @@ impl Distribution {
                     remote.add(worker, target);
                 }
             } else if target.qos == 0 {
-                out.offer_copy(target.session, &field, target.meant_for, docket);
+                out.offer_copy(target.session, &field, target.meant_for(), docket);
             } else if let Some(target) = last.replace(target) {
                 let parcel = made.get_or_insert_with(|| make(&mut self.blocks)).clone();
                 self.keep(now, parcel, target, out);

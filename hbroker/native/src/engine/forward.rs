@@ -171,7 +171,7 @@ impl Forwarder {
 
     /// Whether a session left the group that it is to get a message for, after another worker had chosen it.
     fn has_left(&mut self, now: Micros, parcel: &Parcel, target: &Target) -> bool {
-        let (Some(MeantFor::Shared(id)), Some(topic)) = (target.meant_for, parcel.topic()) else {
+        let (Some(MeantFor::Shared(id)), Some(topic)) = (target.meant_for(), parcel.topic()) else {
             return false;
         };
         match self.routes.find(now, topic) {
@@ -201,7 +201,7 @@ impl Forwarder {
         if target.qos == 0 {
             return match is_dead {
                 true => out.bury(session),
-                false => out.offer_copy(session, &parcel.field, target.meant_for, &parcel.docket),
+                false => out.offer_copy(session, &parcel.field, target.meant_for(), &parcel.docket),
             };
         }
         parcel = parcel.addressed(target);

@@ -70,8 +70,8 @@ impl<T> ByWorker<T> {
 pub struct Target {
     pub session: SessionKey,
     pub qos: u8,
-    /// As in a packet.
-    pub meant_for: Option<MeantFor>,
+    /// The id of the shared subscription that it gets it for; 0: it is for its own.
+    pub shared: u32,
     pub overflow: Overflow,
     /// The shared group that it gets it for.
     pub group: Option<Arc<str>>,
@@ -80,7 +80,14 @@ pub struct Target {
 impl From<&Subscriber> for Target {
     fn from(subscriber: &Subscriber) -> Self {
         let &Subscriber { session, qos, overflow, .. } = subscriber;
-        Self { session, qos, meant_for: None, overflow, group: None }
+        Self { session, qos, shared: 0, overflow, group: None }
+    }
+}
+
+impl Target {
+    /// As in a packet.
+    pub fn meant_for(&self) -> Option<MeantFor> {
+        MeantFor::of(None, self.shared)
     }
 }
 

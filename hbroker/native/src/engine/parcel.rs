@@ -64,7 +64,8 @@ impl Parcel {
 
     /// For this target.
     pub fn addressed(self, target: Target) -> Self {
-        let Target { qos, meant_for, overflow, group, .. } = target;
+        let meant_for = target.meant_for();
+        let Target { qos, overflow, group, .. } = target;
         Self { qos, meant_for, overflow, group, ..self }
     }
 }

@@ -11,7 +11,7 @@ use crate::keyed::Keyed;
 use crate::link_id::SessionKey;
 use crate::tables::groups::Group;
 use crate::tables::match_set::Subscriber;
-use crate::wire::{MeantFor, PublishView};
+use crate::wire::PublishView;
 
 /// Messages in parts that are remembered, for each group. More at once are rare; their parts may go to several members.
 const MOST_BEGUN: usize = 4_096;
@@ -47,8 +47,7 @@ impl Sharing {
                 member
             }
         };
-        let meant_for = Some(MeantFor::Shared(group.id()));
-        Some(Target { meant_for, group: Some(Arc::clone(group.name)), ..Target::from(&member) })
+        Some(Target { shared: group.id(), group: Some(Arc::clone(group.name)), ..Target::from(&member) })
     }
 
     fn hold(&mut self, begun: Begun, holder: SessionKey, is_last: bool) {
