@@ -52,9 +52,10 @@ class Node:
     since the Unix epoch, for the epochs of delegations (§5.1). `restored`: what an earlier run of this node
     had delegated, as `remember` was told of each cut that was made or changed or (True) has ended; `claims`:
     the subtrees that it was to own, as `remember_claims` was told last (None: it was not); `recalled`: the
-    subscriptions that it held, as `note` was told of each that was made or (True) ended. `storage`: how much
-    of all that is on the disk. `forgets_delegations`, `forgets_subscriptions`: there were more, which nobody
-    knows any more (§5.9). `vitals`: what the process alone knows of itself, for the status.
+    subscriptions that it held, as `note` was told of each that was made or (True) ended; `away`: the sessions
+    of these that had no link then, as `note_away` was told. `storage`: how much of all that is on the disk.
+    `forgets_delegations`, `forgets_subscriptions`: there were more, which nobody knows any more (§5.9).
+    `vitals`: what the process alone knows of itself, for the status.
     """
 
     def __init__(
@@ -71,6 +72,8 @@ class Node:
         remember_claims: Callable[[Sequence[str]], None] = lambda claims: None,
         recalled: Iterable[Subscription] = (),
         note: Callable[[Subscription, bool], None] = lambda subscription, ended: None,
+        away: Iterable[int] = (),
+        note_away: Callable[[int, bool], None] = lambda session, is_away: None,
         storage: Storage | None = None,
         forgets_delegations: bool = False,
         forgets_subscriptions: bool = False,
@@ -95,12 +98,11 @@ class Node:
             OwnAccount(settings.name, "status", core, self.status, 0),
             OwnAccount(settings.name, "sessions", core, self._sessions_account, 1),
         )
-        know = self._storage.know_subscriptions
-        gathered = (jurisdiction, recalled, note, self._clock)
-        self._gathering = Gathering(*gathered, forgets=forgets_subscriptions, know=know)
-        self._subscribing = Subscribing(
-            settings, address, core, jurisdiction, self._ledger, self._subscription_changed, self._clock
-        )
+        self._connected, self._away = _by_presence(recalled, set(away))
+        self._note_away = note_away
+        self._gathering = self._new_gathering(forgets_subscriptions)
+        subscribed = (self._subscription_changed, self._clock, note_away)
+        self._subscribing = Subscribing(settings, address, core, jurisdiction, self._ledger, *subscribed)
         sessions = self._subscribing.sessions
         self._wills = Wills(
             core, jurisdiction, sessions, self._ledger, settings.limits.sessions, self._clock, unix_offset_us
@@ -115,6 +117,17 @@ class Node:
         )
         self._claims = Claims(self._means(incarnation, random), claims, remember_claims)
         self._orders = self._new_orders(random.randbytes(16))
+
+    def _new_gathering(self, forgets: bool) -> Gathering:
+        return Gathering(
+            self._jurisdiction,
+            self._connected,
+            self._note,
+            self._clock,
+            forgets=forgets,
+            know=self._storage.know_subscriptions,
+            end=lambda subscription: self._subscribing.end_restored(subscription),
+        )
 
     def _new_orders(self, secret: bytes) -> Orders:
         parts = (self._core, self._jurisdiction, self._claims, self._ledger)
@@ -141,12 +154,13 @@ class Node:
 
     def start(self, now: int) -> None:
         """The root owns the hierarchy from here on; any other node begins to join."""
+        self._restore_subscribers(now)
         self._gathering.start(now)
         if self._forgets_delegations:
             self._jurisdiction.doubt()
             self._sure_at = now + timers.LEASE + 2 * timers.LEASE_DRIFT
         if self._settings.is_root:
-            self._gathering.handle_return("")
+            self._gathering.handle_return(now, "")
             # All of `$SYS/nodes` is reserved, also for nodes that are still to come.
             for subtree in ("", STATUS_ROOT):
                 self._jurisdiction.hold(Grant(subtree, self._epoch_at(now), None, True, None))
@@ -390,6 +404,14 @@ class Node:
 
     # Shared
 
+    def _restore_subscribers(self, now: int) -> None:
+        """§5.8: what waited for those who were away is lost, and they are to learn it when they come back."""
+        self._subscribing.restore(now, self._connected)
+        for subscription in self._away:
+            self._note(subscription, True)
+        for session in {subscription.session for subscription in self._away}:
+            self._note_away(session, False)
+
     def _subscription_changed(self, subscription: Subscription, ended: bool) -> None:
         self._note(subscription, ended)
         if not ended:
@@ -421,3 +443,14 @@ class Node:
 
     def _epoch_at(self, now: int) -> int:
         return (now + self._unix_offset_us) // 1000
+
+
+def _by_presence(
+    recalled: Iterable[Subscription], away: set[int]
+) -> tuple[list[Subscription], list[Subscription]]:
+    """The subscriptions of those who were connected, and of those who were away."""
+    connected: list[Subscription] = []
+    absent: list[Subscription] = []
+    for subscription in recalled:
+        (absent if subscription.session in away else connected).append(subscription)
+    return connected, absent

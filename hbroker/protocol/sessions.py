@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Final
 
 from hbroker._proto import packet_pb2 as pb
 from hbroker.config import Limits
+from hbroker.protocol import timers
 from hbroker.protocol.agenda import Agenda
 from hbroker.protocol.core import NodeCore
 from hbroker.protocol.machine import step
@@ -64,7 +65,8 @@ TRANSITIONS: Final[dict[tuple[State, Event], State]] = {
 @dataclass(slots=True, eq=False)
 class Session:
     """One client's session here. `link`: None while it is away. `expiry_s`: 0 where it is not persistent.
-    `queue_messages`, `queue_bytes`: as asked for; 0: the node's own. `away_since`: in microseconds."""
+    `queue_messages`, `queue_bytes`: as asked for; 0: the node's own. `away_since`: in microseconds.
+    `is_restored`: it was connected to this node's run before, and has no link since (§5.8)."""
 
     id: int
     client: str = ""
@@ -74,6 +76,7 @@ class Session:
     queue_bytes: int = 0
     away_since: int = 0
     state: State = State.CONNECTED
+    is_restored: bool = False
 
     def handle(self, event: Event) -> None:
         """Something happens to it. Raises ImpossibleTransition."""
@@ -91,10 +94,17 @@ class Session:
 
 
 class Sessions:
-    """All sessions of one node, and what moves of them with a subtree (§5.4). `clock` tells the time."""
+    """All sessions of one node, and what moves of them with a subtree (§5.4). `clock` tells the time.
+    `note_away` is told which have no link, and (with False) of which that is not true any more: after a
+    restart nobody waits for those."""
 
     def __init__(
-        self, core: NodeCore, limits: Limits, subscribers: Subscribers, clock: Callable[[], int]
+        self,
+        core: NodeCore,
+        limits: Limits,
+        subscribers: Subscribers,
+        clock: Callable[[], int],
+        note_away: Callable[[int, bool], None] = lambda session, is_away: None,
     ) -> None:
         self._core = core
         self._limits = limits
@@ -103,6 +113,7 @@ class Sessions:
         self._by_link: dict[int, Session] = {}
         self._expiries: Agenda[int] = Agenda()
         self._clock = clock
+        self._note_away = note_away
 
     # Change
 
@@ -113,6 +124,8 @@ class Sessions:
             known = self._by_id[session] = Session(session)
         elif known.link is not None:
             del self._by_link[known.link]
+        if known.is_away:
+            self._came_back(known)
         known.handle(Event.LINK_UP)
         known.link = link
         self._by_link[link] = known
@@ -128,10 +141,31 @@ class Sessions:
         if session.is_persistent:
             session.handle(Event.LINK_DOWN)
             session.away_since = now
+            self._note_away(session.id, True)
             self._await(session)
         else:
             self._forget(session, Event.END)
         return session
+
+    def restore(self, now: int, session: int) -> bool:
+        """A session that an earlier run of this node had a link to: its client has an idle timeout to come
+        back. False: there is no room for it."""
+        if session in self._by_id:
+            return True
+        restored = Session(session, expiry_s=timers.IDLE_TIMEOUT // SECOND, is_restored=True)
+        if not self.open(restored):
+            return False
+        self._by_id[session] = restored
+        restored.handle(Event.LINK_DOWN)
+        restored.away_since = now
+        self._await(restored)
+        return True
+
+    def end_restored(self, session: int) -> None:
+        """Its client has not come back, or has come for nothing."""
+        known = self._by_id.get(session)
+        if known is not None and known.is_restored and not self._subscribers.has_any(session):
+            self.end(known)
 
     def renew(self, session: Session, request: pb.Subscribe) -> bool:
         """§6.4: what its client wants of it. False: the node has no room for it."""
@@ -208,7 +242,8 @@ class Sessions:
                 session = self._by_id[record.session] = Session(record.session)
                 session.handle(Event.LINK_DOWN)
                 session.away_since = now - record.away_us
-            elif session is None and record.session in addresses:
+                self._note_away(session.id, True)
+            elif _is_wanted(session) and not is_away and record.session in addresses:
                 session = self.adopt(record.session, addresses[record.session])
             if session is not None:
                 self._amend(session, record)
@@ -219,7 +254,7 @@ class Sessions:
         if known is not None and known.link is not None and self._may_be_stale(known):
             self._core.close(known.link)
             self._forget(known, Event.END)
-        elif known is not None and (known.link is not None or known.is_away):
+        elif known is not None and (known.link is not None or not _is_wanted(known)):
             return known
         return self.connect(self._core.adopt(session, address), session)
 
@@ -271,9 +306,21 @@ class Sessions:
     def _await(self, session: Session) -> None:
         self._expiries.set(session.id, session.away_since + session.expiry_s * SECOND)
 
+    def _came_back(self, session: Session) -> None:
+        if not session.is_restored:
+            self._note_away(session.id, False)
+        session.is_restored = False
+
     def _forget(self, session: Session, event: Event) -> None:
+        if session.is_away:
+            self._came_back(session)
         session.handle(event)
         self._expiries.cancel(session.id)
         if session.link is not None:
             self._by_link.pop(session.link, None)
         del self._by_id[session.id]
+
+
+def _is_wanted(session: Session | None) -> bool:
+    """Whether an owner that knows of a link to its client is to open one, too."""
+    return session is None or session.is_restored

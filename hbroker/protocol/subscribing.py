@@ -41,6 +41,7 @@ class Subscribing:
         ledger: Ledger,
         watch: Callable[[Subscription, bool], None],
         clock: Callable[[], int],
+        note_away: Callable[[int, bool], None] = lambda session, is_away: None,
     ) -> None:
         self._name = settings.name
         self._address = address
@@ -50,7 +51,7 @@ class Subscribing:
         self._watch = watch
         self._clock = clock
         self._subscribers = Subscribers(settings.limits.subscriptions)
-        self._sessions = Sessions(core, settings.limits, self._subscribers, clock)
+        self._sessions = Sessions(core, settings.limits, self._subscribers, clock, note_away)
         self._announcements = Announcements(self._announce)
         self._subacks = SubAcks()
         self._allowances = Allowances()
@@ -130,6 +131,18 @@ class Subscribing:
             ack.reason = Reason.REASON_NO_SUBSCRIPTION_EXISTED
         self._core.send(link, pack(ack))
 
+    def restore(self, now: int, subscriptions: Iterable[Subscription]) -> None:
+        """After a restart: makes the subscriptions of those who were connected again, and their sessions, as
+        away. What is published before they are back is queued (§5.8)."""
+        for subscription in subscriptions:
+            if self._sessions.restore(now, subscription.session):
+                self._put(replace(subscription, interrupted=True, is_prepared=False))
+
+    def end_restored(self, subscription: Subscription) -> None:
+        """Nobody has come back for it."""
+        self._remove(subscription.session, subscription.key)
+        self._sessions.end_restored(subscription.session)
+
     def prepare(self, subscription: Subscription) -> None:
         """Makes a subscription that is being handed over, and its session. Its client is not told yet."""
         known = self._subscribers.get(subscription.session, subscription.key)
@@ -161,6 +174,13 @@ class Subscribing:
             self._tell(subscription, self._cuts(subscription.filter))
             if self._jurisdiction.responsible(subscription.filter) is None:
                 self._remove(subscription.session, subscription.key)
+
+    def connected_touching(self, subtree: str) -> Iterator[Subscription]:
+        """The subscriptions that touch a subtree, of clients that are not away."""
+        for subscription in self._subscribers.touching(subtree):
+            session = self._sessions.get(subscription.session)
+            if session is not None and not session.is_away:
+                yield subscription
 
     def interrupt(self, subtree: str) -> None:
         """The owner of a subtree was lost, with what waited there: whoever was away learns it when it comes
@@ -275,8 +295,11 @@ class Subscribing:
             self._core.send(link, packet)
 
     def _add(self, subscription: Subscription) -> None:
-        self._subscribers.add(subscription)
         self._watch(subscription, False)
+        self._put(subscription)
+
+    def _put(self, subscription: Subscription) -> None:
+        self._subscribers.add(subscription)
         self._core.subscribe(
             subscription.session,
             subscription.filter,

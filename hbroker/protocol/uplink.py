@@ -417,7 +417,7 @@ class Uplink:
             self._machine.handle(UplinkEvent.HANDED_OVER)
             self._take_in_again(taking.inheritance)
             self._means.custody.estate.take_over(now, self.subtree, taking.inheritance)
-            self._means.gathering.handle_return(self.subtree)
+            self._means.gathering.handle_return(now, self.subtree)
             self.refused = None
             self._hold(serving=True)
             taking.done()
@@ -489,7 +489,7 @@ class Uplink:
     def _lose(self, now: int, state: UplinkState) -> None:
         """It serves no more, though nobody has taken the subtree over."""
         self._ledger.note(LeaseLost(self.subtree))
-        missed = list(self._subscribing.subscribers.touching(self.subtree))
+        missed = list(self._subscribing.connected_touching(self.subtree))
         self._means.gathering.handle_loss(now, missed)
         self._enter(now, state)
 

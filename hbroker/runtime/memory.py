@@ -56,17 +56,21 @@ _SLACKS: Final = {DELEGATIONS: 1 << 16, CLAIMS: 1 << 12, SUBSCRIPTIONS: 1 << 20}
 """By how many bytes a file may grow beyond twice what counts in it."""
 _CLAIMS_KEY: Final = b"claims"
 _SESSION: Final = struct.Struct("<QI")
+_NO_GROUP: Final = 0xFFFF_FFFF
+"""A group is shorter: what has this length is about the session as such."""
 
 
 @dataclass(slots=True)
 class Recalled:
-    """What the last run knew. `claims`: None where no order changed any. `forgets_delegations`,
-    `forgets_subscriptions`: records of that kind were lost. `damage`: what was found wrong; `torn`: how many
-    bytes of each file were cut off, since they were being written when the last run ended."""
+    """What the last run knew. `claims`: None where no order changed any. `away`: the sessions that had no
+    link. `forgets_delegations`, `forgets_subscriptions`: records of that kind were lost. `damage`: what was
+    found wrong; `torn`: how many bytes of each file were cut off, since they were being written when the last
+    run ended."""
 
     delegations: list[Delegation] = field(default_factory=list)
     claims: list[str] | None = None
     subscriptions: list[Subscription] = field(default_factory=list)
+    away: set[int] = field(default_factory=set)
     forgets_delegations: bool = False
     forgets_subscriptions: bool = False
     damage: list[Damage] = field(default_factory=list)
@@ -142,6 +146,13 @@ class NodeMemory:
     def note_subscription(self, subscription: Subscription, ended: bool) -> None:
         """A subscription was made or changed, or has ended."""
         self._put(SUBSCRIPTIONS, *_subscription_entry(subscription, ended))
+
+    def note_away(self, session: int, is_away: bool) -> None:
+        """A session has no link, or that is not true any more."""
+        record = pb.SubscriptionRecord(session=session, away=True)
+        self._put(
+            SUBSCRIPTIONS, _SESSION.pack(session, _NO_GROUP), record.SerializeToString() if is_away else b""
+        )
 
     def know_delegations(self) -> None:
         """Whoever held what was forgotten has no lease any more, or has told."""
@@ -232,7 +243,11 @@ class NodeMemory:
         if kind == DELEGATIONS:
             recalled.delegations.append(_delegation_from(json.loads(value)))
         elif kind == SUBSCRIPTIONS:
-            subscription = subscription_from(pb.SubscriptionRecord.FromString(value))
+            record = pb.SubscriptionRecord.FromString(value)
+            if record.away:
+                recalled.away.add(record.session)
+                return
+            subscription = subscription_from(record)
             if subscription is None:
                 raise ValueError("it has no address")
             recalled.subscriptions.append(subscription)

@@ -105,6 +105,8 @@ class _Process:
             remember_claims=(lambda subtrees: None) if files is None else files.note_claims,
             recalled=recalled.subscriptions,
             note=(lambda subscription, ended: None) if files is None else files.note_subscription,
+            away=recalled.away,
+            note_away=(lambda session, is_away: None) if files is None else files.note_away,
             storage=self._storing,
             forgets_delegations=recalled.forgets_delegations,
             forgets_subscriptions=recalled.forgets_subscriptions,

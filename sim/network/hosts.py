@@ -181,6 +181,7 @@ class NodeHost(Host):
         recalled: Iterable[Subscription] = (),
         claims: Sequence[str] | None = None,
         *,
+        away: Iterable[int] = (),
         drift_ppm: int = 0,
     ) -> None:
         key = world.random.randbytes(16)
@@ -191,6 +192,8 @@ class NodeHost(Host):
         """What its file of delegations holds, by subtree."""
         self.subscriptions = {(s.session, s.key): s for s in recalled}
         """What its file of subscriptions holds."""
+        self.away = set(away)
+        """Whose sessions have no link, by the same file."""
         self._claims = claims
         self.control: Node = Node(
             settings,
@@ -204,6 +207,8 @@ class NodeHost(Host):
             remember_claims=self._remember_claims,
             recalled=list(self.subscriptions.values()),
             note=self._note,
+            away=set(self.away),
+            note_away=self._note_away,
         )
         self.control.start(self.clock())
         world.add(self)
@@ -226,6 +231,7 @@ class NodeHost(Host):
             self.delegations.values() if remembers else (),
             self.subscriptions.values() if remembers else (),
             self._claims,
+            away=self.away if remembers else (),
             drift_ppm=self.drift_ppm,
         )
 
@@ -257,6 +263,9 @@ class NodeHost(Host):
 
     def _remember_claims(self, claims: Sequence[str]) -> None:
         self._claims = list(claims)
+
+    def _note_away(self, session: int, is_away: bool) -> None:
+        (self.away.add if is_away else self.away.discard)(session)
 
     def _note(self, subscription: Subscription, ended: bool) -> None:
         if ended:

@@ -482,6 +482,7 @@ pub mod subscription_record {
     pub const GROUP: u32 = 0x42;
     pub const OVERFLOW: u32 = 0x48;
     pub const INTERRUPTED: u32 = 0x50;
+    pub const AWAY: u32 = 0x70;
     pub const CHECKS: Checks = &[
         (FILTER, Check::Utf8),
         (ADDRESS, Check::Message(super::address::CHECKS)),
