@@ -28,7 +28,8 @@ MOST_CUT_BYTES: Final = 600
 """A zone that would tell more cuts than this, or longer ones, is narrowed (§5.3)."""
 MOST_ANSWERS: Final = 1_024
 MOST_CUTS_CACHED: Final = 200_000
-"""Filters whose cuts are remembered, and how many cuts these have in all."""
+LONGEST_CACHED: Final = 256
+"""Filters whose cuts are remembered, how many cuts these have in all, and how long such a filter is."""
 
 
 @dataclass(slots=True)
@@ -321,6 +322,8 @@ class Jurisdiction:
         return isinstance(decider, Grant) and (parent_link is None or decider.link == parent_link)
 
     def _cache(self, filter: str, parent_link: int | None, touched: tuple[Delegation, ...]) -> None:
+        if len(filter) > LONGEST_CACHED:
+            return
         if len(self._touched) >= MOST_ANSWERS or self._touched_cuts > MOST_CUTS_CACHED:
             self._touched.clear()
             self._touched_cuts = 0

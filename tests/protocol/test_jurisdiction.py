@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from hbroker._native import filter_touches, topic_matches
 from hbroker.config import LeasePolicy
 from hbroker.protocol.cuts import CutTree
-from hbroker.protocol.jurisdiction import MOST_ANSWERS, Delegation, Grant, Jurisdiction
+from hbroker.protocol.jurisdiction import LONGEST_CACHED, MOST_ANSWERS, Delegation, Grant, Jurisdiction
 from hbroker.subtree import is_within
 from tests.protocol.fake_network import Network
 from tests.protocol.fakes import FakeCore
@@ -84,6 +84,9 @@ def test_what_a_filter_touches_is_worked_out_once_until_something_changes() -> N
     for number in range(5_000):
         held.children(f"+/{number}")
     assert len(held._touched) <= MOST_ANSWERS
+    long = "+/" * LONGEST_CACHED + "#"
+    assert len(held.children(long)) == 1_000
+    assert (long, None) not in held._touched, "what a stranger makes long is not kept"
 
 
 def tree(*subtrees: str) -> CutTree[Delegation]:
