@@ -45,6 +45,7 @@ __all__ = [
     "SubscribeOptions",
     "UnsubscribeEvent",
     "WillMessage",
+    "next_block",
 ]
 
 
@@ -198,10 +199,10 @@ class SessionState:
     received: tuple[int, ...] = ()
     block: int = 0
 
-    @property
-    def next_block(self) -> int:
-        """For one who goes on without knowing what is in flight."""
-        return (self.block + 1) % PACKET_ID_BLOCKS
+
+def next_block(block: int) -> int:
+    """For one who goes on without knowing what is in flight: the block after `SessionState.block`."""
+    return (block + 1) % PACKET_ID_BLOCKS
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,7 @@ from dataclasses import replace
 
 from hbroker._native import NativeError
 from hbroker.gateway.barrier import Barrier
-from hbroker.gateway.border import SessionState
+from hbroker.gateway.border import SessionState, next_block
 from hbroker.gateway.bridge import Bridge
 from hbroker.gateway.common import Common
 from hbroker.gateway.connections import Connection, Event, State
@@ -130,7 +130,7 @@ class Closing:
             return self._common.border.export_session(session, is_over=is_over)
         except NativeError:
             self._common.count("sessions_lost")
-            return SessionState(block=SessionState(block=connection.block).next_block)
+            return SessionState(block=next_block(connection.block))
 
     def _end_session(
         self,

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from hbroker.gateway.border import InFlight, SessionState
+from hbroker.gateway.border import InFlight, SessionState, next_block
 from hbroker.gateway.bridge import Bridge
 from hbroker.gateway.common import Common
 from hbroker.gateway.connections import Connection, State
@@ -28,7 +28,7 @@ def forgotten(state: SessionState) -> SessionState:
     """What is left of a session's state once its client has discarded it: what the client had of QoS 2
     messages is not sent to it again, and no packet id is one of before."""
     had = (InFlight(0, m.publisher, m.sequence, m.qos, True) for m in state.in_flight if m.is_received)
-    return SessionState(tuple(m for m in had if m.publisher), block=state.next_block)
+    return SessionState(tuple(m for m in had if m.publisher), block=next_block(state.block))
 
 
 class Leftovers:

@@ -18,7 +18,7 @@ from typing import Final
 from hbroker.gateway import claims, wills
 from hbroker.gateway.acl import may_write
 from hbroker.gateway.admission import admit
-from hbroker.gateway.border import Accept, AuthEvent, ConnectEvent, SessionState
+from hbroker.gateway.border import Accept, AuthEvent, ConnectEvent, SessionState, next_block
 from hbroker.gateway.bridge import Bridge
 from hbroker.gateway.claiming import Claiming
 from hbroker.gateway.closing import Closing
@@ -299,7 +299,7 @@ class Opening:
         connection.is_held = connection.expiry_s > 0 or record.has_member
         state, is_known = record.state, record.away_since_us is not None
         if not is_known:  # Its gateway died, and with it what was in flight.
-            state = SessionState(block=state.next_block)
+            state = SessionState(block=next_block(state.block))
         connection.block = state.block
         connection.session = self._common.border.open_session(state)
         if record.has_member:

@@ -13,6 +13,8 @@ from typing import Any, Final
 
 import pytest
 
+from hbroker import _native
+from hbroker.gateway import border
 from hbroker.gateway.border import InFlight, SessionState
 from hbroker.gateway.leftovers import PATIENCE, forgotten
 from hbroker.protocol.outcome import Published
@@ -252,9 +254,12 @@ def test_a_will_is_kept_for_a_client_that_begins_anew() -> None:
     tree.world.run_until(lambda: watcher.taken == [("office/will", b"gone")])
 
 
-def test_what_the_client_had_of_qos_2_is_not_sent_again() -> None:
-    state = SessionState(
-        (InFlight(1, 7, 8, 2, True), InFlight(2, 7, 9, 2), InFlight(3, 0, 0, 2, True)), (4,), 7
+@pytest.mark.parametrize("classes", [border, _native])
+def test_what_the_client_had_of_qos_2_is_not_sent_again(classes: Any) -> None:
+    state = classes.SessionState(
+        tuple(classes.InFlight(*m) for m in [(1, 7, 8, 2, True), (2, 7, 9, 2, False), (3, 0, 0, 2, True)]),
+        (4,),
+        7,
     )
     assert forgotten(state) == SessionState((InFlight(0, 7, 8, 2, True),), (), 0)
 
