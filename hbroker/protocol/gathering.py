@@ -45,8 +45,8 @@ SETTLING: Final = timers.SECOND // 2
 class Gathering:
     """For whom a node waits, and where.
 
-    `recalled`: the subscriptions of those who were connected to its earlier run. `end`, and `note` with True,
-    are told which of them nobody has come back for.
+    `recalled`: the subscriptions of those who were connected to its earlier run. `note` is told, with True,
+    which of them nobody has come back for.
     `clock` tells the time. `forgets`: there were others that are not known, so it waits for as long as a
     silent session lives, and calls `know`.
     """
@@ -60,7 +60,6 @@ class Gathering:
         *,
         forgets: bool = False,
         know: Callable[[], None] = lambda: None,
-        end: Callable[[Subscription], None] = lambda subscription: None,
     ) -> None:
         self._jurisdiction = jurisdiction
         self._note = note
@@ -69,7 +68,6 @@ class Gathering:
         self._recalled = set(self._missed)
         self._forgets = forgets
         self._know = know
-        self._end = end
         self._returned: dict[str, int] = {}
         """Where those missed are waited for, and until when."""
         self._patient_until = 0
@@ -126,7 +124,6 @@ class Gathering:
         if self._sessions_end is not None and now >= self._sessions_end:
             for key, subscription in self._missed.items():
                 if key in self._recalled:
-                    self._end(subscription)
                     self._note(subscription, True)
             self._missed.clear()
             self._recalled.clear()

@@ -126,7 +126,6 @@ class Node:
             self._clock,
             forgets=forgets,
             know=self._storage.know_subscriptions,
-            end=lambda subscription: self._subscribing.end_restored(subscription),
         )
 
     def _new_orders(self, secret: bytes) -> Orders:
@@ -384,7 +383,7 @@ class Node:
             self._core.close(link)
 
     def _handle_session_down(self, now: int, event: LinkDownEvent) -> None:
-        self._subscribing.handle_link_down(now, event.link)
+        self._subscribing.handle_link_down(now, event.link, event.reason)
         self._wills.handle_link_down(now, event.session, event.reason)
         if event.reason == "taken_over":
             self._takeovers.handle_link_down(now, event.session, event.address)

@@ -2,8 +2,10 @@
 
 A session is known by its id, whatever link and address it has now. One that is not persistent ends with its
 link. A persistent one then is away: its subscriptions stay, its messages wait in the core, and it ends when
-it has been without a link for its expiry. The core keeps queues and links itself; here is what a decision
-needs: who is away since when, and for how long.
+it has been without a link for its expiry. One that is not persistent lingers, as if it were persistent, for
+an idle timeout after its link ended because its client begins another (§3.6), or this node was restarted
+(§5.8): until then its client may make its subscriptions again. The core keeps queues and links itself; here
+is what a decision needs: who is away since when, and for how long.
 """
 
 from __future__ import annotations
@@ -66,7 +68,7 @@ TRANSITIONS: Final[dict[tuple[State, Event], State]] = {
 class Session:
     """One client's session here. `link`: None while it is away. `expiry_s`: 0 where it is not persistent.
     `queue_messages`, `queue_bytes`: as asked for; 0: the node's own. `away_since`: in microseconds.
-    `is_restored`: it was connected to this node's run before, and has no link since (§5.8)."""
+    `lingers`: its client has subscribed to nothing since the link, or this node's run, that it had before."""
 
     id: int
     client: str = ""
@@ -76,7 +78,7 @@ class Session:
     queue_bytes: int = 0
     away_since: int = 0
     state: State = State.CONNECTED
-    is_restored: bool = False
+    lingers: bool = False
 
     def handle(self, event: Event) -> None:
         """Something happens to it. Raises ImpossibleTransition."""
@@ -132,13 +134,16 @@ class Sessions:
         self._expiries.cancel(session)
         return known
 
-    def disconnect(self, now: int, link: int) -> Session | None:
-        """A link is gone; returns the session whose it was, which is away now or ended."""
+    def disconnect(self, now: int, link: int, *, goes_on: bool = False) -> Session | None:
+        """A link is gone; returns the session whose it was, which is away now or ended. `goes_on`: its client
+        begins another link."""
         session = self._by_link.pop(link, None)
         if session is None:
             return None
         session.link = None
-        if session.is_persistent:
+        if session.lingers or (goes_on and not session.is_persistent):
+            self._linger(now, session)
+        elif session.is_persistent:
             session.handle(Event.LINK_DOWN)
             session.away_since = now
             self._note_away(session.id, True)
@@ -152,24 +157,23 @@ class Sessions:
         back. False: there is no room for it."""
         if session in self._by_id:
             return True
-        restored = Session(session, expiry_s=timers.IDLE_TIMEOUT // SECOND, is_restored=True)
-        if not self.open(restored):
-            return False
+        restored = Session(session)
         self._by_id[session] = restored
-        restored.handle(Event.LINK_DOWN)
-        restored.away_since = now
-        self._await(restored)
-        return True
+        if self._linger(now, restored):
+            return True
+        self._forget(restored, Event.END)
+        return False
 
-    def end_restored(self, session: int) -> None:
-        """Its client has not come back, or has come for nothing."""
+    def end_lingering(self, session: int) -> None:
+        """Its client has not subscribed again; its link, if it has one, begins a session anew."""
         known = self._by_id.get(session)
-        if known is not None and known.is_restored and not self._subscribers.has_any(session):
+        if known is not None and known.lingers and not self._subscribers.has_any(session):
             self.end(known)
 
     def renew(self, session: Session, request: pb.Subscribe) -> bool:
         """§6.4: what its client wants of it. False: the node has no room for it."""
         session.client = request.client
+        session.lingers = False
         session.expiry_s = min(request.session_expiry_s, self._limits.session_expiry)
         session.queue_messages = max(session.queue_messages, request.queue_messages)
         session.queue_bytes = max(session.queue_bytes, request.queue_bytes)
@@ -306,10 +310,16 @@ class Sessions:
     def _await(self, session: Session) -> None:
         self._expiries.set(session.id, session.away_since + session.expiry_s * SECOND)
 
+    def _linger(self, now: int, session: Session) -> bool:
+        session.lingers, session.expiry_s = True, timers.IDLE_TIMEOUT // SECOND
+        session.handle(Event.LINK_DOWN)
+        session.away_since = now
+        self._await(session)
+        return self.open(session)
+
     def _came_back(self, session: Session) -> None:
-        if not session.is_restored:
+        if not session.lingers:
             self._note_away(session.id, False)
-        session.is_restored = False
 
     def _forget(self, session: Session, event: Event) -> None:
         if session.is_away:
@@ -323,4 +333,4 @@ class Sessions:
 
 def _is_wanted(session: Session | None) -> bool:
     """Whether an owner that knows of a link to its client is to open one, too."""
-    return session is None or session.is_restored
+    return session is None or session.lingers

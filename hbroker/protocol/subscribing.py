@@ -13,7 +13,8 @@ from dataclasses import replace
 from hbroker._native import filter_is_valid, filter_touches
 from hbroker._proto import packet_pb2 as pb
 from hbroker.config import NodeSettings
-from hbroker.protocol.agenda import earliest
+from hbroker.protocol import timers
+from hbroker.protocol.agenda import Agenda, earliest
 from hbroker.protocol.announcing import Announcements, Move
 from hbroker.protocol.core import NodeCore
 from hbroker.protocol.inquiry import Inquiry
@@ -52,6 +53,8 @@ class Subscribing:
         self._clock = clock
         self._subscribers = Subscribers(settings.limits.subscriptions)
         self._sessions = Sessions(core, settings.limits, self._subscribers, clock, note_away)
+        self._unconfirmed: Agenda[tuple[int, Key]] = Agenda()
+        """Those that their clients are to make again: this node, or a session's link, was restarted."""
         self._announcements = Announcements(self._announce)
         self._subacks = SubAcks()
         self._allowances = Allowances()
@@ -72,11 +75,19 @@ class Subscribing:
             self._forget(session)
         self._sessions.connect(link, session)
 
-    def handle_link_down(self, now: int, link: int) -> None:
-        """The core has ended the session itself, unless it is persistent."""
-        session = self._sessions.disconnect(now, link)
-        if session is not None and not session.is_away:
+    def handle_link_down(self, now: int, link: int, reason: str) -> None:
+        """The core has ended the session itself, unless it is persistent, or its client begins another link
+        (§3.6)."""
+        before = self._sessions.of_link(link)
+        goes_on = before is not None and reason == "restarted" and self._subscribers.has_any(before.id)
+        session = self._sessions.disconnect(now, link, goes_on=goes_on)
+        if session is None:
+            return
+        if not session.is_away:
             self._forget(session.id)
+        elif session.lingers and goes_on:
+            for subscription in self._subscribers.of(session.id):
+                self._expect(now, subscription)
 
     def handle_overflow(self, session: int) -> None:
         """§7.8: its queue overflowed, and the core has ended it. Its client is told, and may begin anew."""
@@ -101,11 +112,16 @@ class Subscribing:
         """Ends the sessions that have been away for too long."""
         for session in self._sessions.expired(now):
             self._forget(session.id)
+        for session_id, key in self._unconfirmed.due(now):
+            self._remove(session_id, key)
+            self._sessions.end_lingering(session_id)
         self._announcements.handle_timeout(now)
 
     def poll_timeout(self) -> int | None:
         """When `handle_timeout` is due."""
-        return earliest(self._sessions.poll_timeout(), self._announcements.poll_timeout())
+        return earliest(
+            self._sessions.poll_timeout(), self._unconfirmed.next(), self._announcements.poll_timeout()
+        )
 
     def handle_subscribe(self, inquiry: Inquiry, request: pb.Subscribe) -> None:
         """Discovery, outside of a session or from the parent; within a client's session, the subscription."""
@@ -137,11 +153,7 @@ class Subscribing:
         for subscription in subscriptions:
             if self._sessions.restore(now, subscription.session):
                 self._put(replace(subscription, interrupted=True, is_prepared=False))
-
-    def end_restored(self, subscription: Subscription) -> None:
-        """Nobody has come back for it."""
-        self._remove(subscription.session, subscription.key)
-        self._sessions.end_restored(subscription.session)
+                self._expect(now, subscription)
 
     def prepare(self, subscription: Subscription) -> None:
         """Makes a subscription that is being handed over, and its session. Its client is not told yet."""
@@ -203,6 +215,8 @@ class Subscribing:
         `given`: the subtrees that are being handed over just now, with what touches them.
         """
         for subscription in list(self._subscribers):
+            if self._is_unconfirmed(subscription):
+                continue
             is_given = any(filter_touches(subscription.filter, subtree) for subtree in given)
             if not is_given and self._jurisdiction.responsible(subscription.filter) is None:
                 self._remove(subscription.session, subscription.key)
@@ -217,7 +231,7 @@ class Subscribing:
             if is_known and is_responsible:
                 self._tell(subscription, [], [subtree] if is_here else [])
         elif not is_here:
-            if not is_responsible:
+            if not is_responsible and not self._is_unconfirmed(subscription):
                 self._remove(subscription.session, subscription.key)
             self._tell(subscription, [move])
 
@@ -294,7 +308,15 @@ class Subscribing:
         for link in links:
             self._core.send(link, packet)
 
+    def _is_unconfirmed(self, subscription: Subscription) -> bool:
+        """§5.8: after a restart they are for what this node is still to be granted, at whichever try."""
+        return (subscription.session, subscription.key) in self._unconfirmed
+
+    def _expect(self, now: int, subscription: Subscription) -> None:
+        self._unconfirmed.set((subscription.session, subscription.key), now + timers.IDLE_TIMEOUT)
+
     def _add(self, subscription: Subscription) -> None:
+        self._unconfirmed.cancel((subscription.session, subscription.key))
         self._watch(subscription, False)
         self._put(subscription)
 
@@ -316,6 +338,7 @@ class Subscribing:
 
     def _remove(self, session: int, key: Key) -> bool:
         removed = self._subscribers.remove(session, key)
+        self._unconfirmed.cancel((session, key))
         if removed is not None:
             group, filter = key
             self._core.unsubscribe(session, filter, group)
@@ -330,6 +353,7 @@ class Subscribing:
 
     def _forget(self, session: int) -> None:
         for subscription in self._subscribers.remove_session(session):
+            self._unconfirmed.cancel((session, subscription.key))
             self._watch(subscription, True)
 
     def _tell(self, subscription: Subscription, passed_to: list[Cut], came: Sequence[str] = ()) -> None:

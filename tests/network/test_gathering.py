@@ -171,6 +171,78 @@ def test_who_is_cut_off_while_its_owner_restarts_is_queued_for_and_misses_nothin
     assert list(came) == list(range(published, stream.published))
 
 
+BAD = Faults(
+    loss=0.2,
+    delay_us=30_000,
+    jitter_us=40_000,
+    reordering=0.05,
+    late_us=50_000,
+    duplication=0.05,
+    corruption=0.02,
+)
+PARTS = ("hall", "a", "b", "c", "d")
+
+
+class Streams:
+    """Two subscribers of five owners each, and two publishers, over bad paths."""
+
+    def __init__(self, seed: int) -> None:
+        self.tree = Tree.grow(seed, [f"site/{part}" for part in PARTS[1:]])
+        self.world = self.tree.world
+        self.subscribers = [self.subscribe() for _ in range(2)]
+        self.world.faults = BAD
+        self.publishers = [self.tree.client() for _ in range(2)]
+        self.published = [0, 0]
+
+    def subscribe(self) -> ClientHost:
+        client = self.tree.client()
+        for part in PARTS:
+            client.subscribe(f"site/{part}/#", qos=2)
+        self.world.run_until(lambda: sum(isinstance(o, Subscribed) for o in client.outcomes) == len(PARTS))
+        return client
+
+    def publish_for(self, microseconds: int) -> None:
+        for _ in range(microseconds // 7_000):
+            for index, publisher in enumerate(self.publishers):
+                number = self.published[index]
+                topic = f"site/{PARTS[number % len(PARTS)]}/lamp"
+                assert publisher.publish(topic, f"{index} {number}".encode(), qos=1 + index)
+                self.published[index] += 1
+            self.world.run(7_000)
+
+    def restart(self, node: NodeHost) -> None:
+        node.kill()
+        self.publish_for(timers.SECOND // 2)
+        node.restart(remembers=True)
+
+    def await_all(self) -> None:
+        def all_acknowledged() -> bool:
+            counts = [sum(isinstance(o, Published) for o in p.outcomes) for p in self.publishers]
+            return counts == self.published
+
+        self.world.run_until(all_acknowledged)
+        self.world.run(8 * timers.SECOND)
+
+    def missing(self, subscriber: ClientHost) -> list[str]:
+        came = {bytes(message.payload).decode() for message in subscriber.messages}
+        all_of_them = (f"{index} {number}" for index in (0, 1) for number in range(self.published[index]))
+        return [message for message in all_of_them if message not in came]
+
+
+def test_an_owner_and_then_its_parent_that_restart_lose_nothing_over_bad_paths(is_long: bool) -> None:
+    """Seed 13: the parent was away before the owner had its subtree again. 8: a subscriber that was back lost
+    its new link, and began another."""
+    for seed in range(200) if is_long else (8, 13):
+        streams = Streams(seed)
+        streams.publish_for(timers.SECOND + seed % 7 * timers.SECOND // 10)
+        streams.restart(streams.tree.owner("site/a/lamp"))
+        streams.publish_for(2 * timers.SECOND + seed // 7 % 5 * timers.SECOND // 5)
+        streams.restart(streams.tree.root)
+        streams.publish_for(4 * timers.SECOND)
+        streams.await_all()
+        assert [streams.missing(s) for s in streams.subscribers] == [[], []], f"seed {seed}"
+
+
 class Claimed:
     """An owner dies for good. `bedroom` claims its subtree as soon as the parent has taken it back."""
 

@@ -18,7 +18,7 @@ from hbroker.protocol.packets import Reason
 from hbroker.protocol.records import Inheritance
 from hbroker.protocol.sessions import Session
 from hbroker.protocol.subscribers import Subscription, record_of, subscription_from
-from hbroker.protocol.timers import SECOND
+from hbroker.protocol.timers import IDLE_TIMEOUT, SECOND
 from tests.protocol.sole_node import ELSEWHERE, HERE, SoleNode
 
 S = 0x5E55
@@ -41,6 +41,47 @@ def test_a_session_without_an_expiry_ends_with_its_link() -> None:
     assert session_of(node) is None
     assert len(node.node.subscribers) == 0
     assert node.subscribe(node.link_up(S), "home/#").resumed is False
+
+
+def test_one_without_an_expiry_goes_on_over_the_link_that_its_client_begins() -> None:
+    node = SoleNode()
+    link = node.link_up(S)
+    node.subscribe(link, "home/#")
+    node.subscribe(link, "garden/#")
+    node.link_down(link, S, "restarted")
+    again = node.link_up(S)
+    assert node.subscribe(again, "home/#").resumed
+    assert node.core.ended == []
+    assert node.core.opened[S][0] is False
+    node.pass_time(IDLE_TIMEOUT / SECOND + 1)
+    assert {s.filter for s in node.node.subscribers} == {"home/#"}
+    node.link_down(again, S)
+    assert session_of(node) is None
+
+
+def test_one_without_an_expiry_ends_when_its_client_begins_no_other_link() -> None:
+    node = SoleNode()
+    link = node.link_up(S)
+    node.subscribe(link, "home/#")
+    node.link_down(link, S, "restarted")
+    assert is_away(session_of(node))
+    node.pass_time(IDLE_TIMEOUT / SECOND + 1)
+    assert session_of(node) is None
+    assert len(node.node.subscribers) == 0
+    assert [session for session, _ in node.core.ended] == [S]
+
+
+def test_one_without_an_expiry_begins_anew_where_its_client_subscribes_to_nothing_again() -> None:
+    node = SoleNode()
+    link = node.link_up(S)
+    node.subscribe(link, "home/#")
+    node.link_down(link, S, "restarted")
+    again = node.link_up(S)
+    node.pass_time(IDLE_TIMEOUT / SECOND + 1)
+    assert node.core.ended == [(S, "session_ended")]
+    assert len(node.node.subscribers) == 0
+    node.link_down(again, S)
+    assert session_of(node) is None
 
 
 def test_a_persistent_one_is_away_until_its_client_is_back_from_elsewhere() -> None:

@@ -388,7 +388,7 @@ impl Engine {
         };
         let peer = entry.peer();
         match &mut self.side {
-            Side::Node(_) if entry.inbound => self.detach(now, &entry),
+            Side::Node(_) if entry.inbound => self.detach(now, &entry, reason),
             Side::Node(_) => {}
             Side::Client(client) => {
                 let tickets: Vec<_> = entry.ledger.take_all().collect();

@@ -1,13 +1,14 @@
 //! A node's sessions: Python makes and ends them, links come and go (§6).
 //!
 //! Only a session in which something is subscribed is one here; a publisher's link has none. One that is not persistent ends
-//! with its link, by itself: so none is left behind where Python acts on old news.
+//! with its link, by itself: so none is left behind where Python acts on old news. But where its client begins another link it is taken for
+//! persistent until Python says otherwise.
 
 use super::{Engine, Side};
 use crate::Micros;
 use crate::engine::accounts::Accounts;
 use crate::engine::counters::Drop;
-use crate::engine::event::Event;
+use crate::engine::event::{DownReason, Event};
 use crate::engine::links::Entry;
 use crate::engine::outlet::Handoff;
 use crate::engine::session::{Session, Status};
@@ -171,12 +172,14 @@ impl Engine {
     }
 
     /// Such a link is gone: its session is away, or ends with it.
-    pub(super) fn detach(&mut self, now: Micros, gone: &Entry) {
+    pub(super) fn detach(&mut self, now: Micros, gone: &Entry, reason: DownReason) {
         let unsent = gone.link.unsent();
-        let Some(session) = gone.subscriber.and_then(|key| self.out.sessions.get(key)) else {
+        let Some(session) = gone.subscriber.and_then(|key| self.out.sessions.get_mut(key)) else {
             return self.shared.directory.remove(gone.session, self.worker);
         };
         let key = session.key();
+        // §3.6: the session goes on over the link that its client begins.
+        session.persistent |= reason == DownReason::Restarted;
         if session.persistent {
             self.out.park(now, key, unsent);
             self.tie_up(now);

@@ -1,7 +1,7 @@
 //! Who is away, or answers nothing, holds nobody up, and gets what came meanwhile (§7.3, §7.7).
 
 use super::super::network::{Faults, MILLISECOND, Network, SECOND, message};
-use super::{OWN, add_persistent, check, firsts, publish_many, publish_together, put_away, status};
+use super::{OWN, add_persistent, check, firsts, link_to, publish_many, publish_together, put_away, status};
 use crate::engine::session::Status;
 use crate::schema::reason;
 use crate::wire::PublishOut;
@@ -36,6 +36,24 @@ fn what_came_while_a_session_was_away_comes_when_it_is_back_in_order() {
             let Status { accounts, queued, .. } = status(&network, node, subscriber);
             assert_eq!((accounts.accepted, accounts.delivered, queued), (120, 120, 0));
         }
+    }
+}
+
+#[test]
+fn a_client_that_begins_another_link_gets_what_it_had_not_answered() {
+    for workers in [1, 2] {
+        let mut network = Network::new(1, Faults::default());
+        let node = network.add_node("", workers);
+        let subscriber = network.add_subscriber(node, "a/#", 1);
+        let publisher = network.add_client();
+        let (now, link) = (network.now, link_to(&network, subscriber, node).expect("it is connected"));
+        network.hosts[subscriber].engines[0].close(now, link);
+        publish_many(&mut network, publisher, 5, 1);
+        network.connect(subscriber, node);
+        network.run_until_drained();
+        network.assert_all_published(publisher, 5);
+        assert_eq!(firsts(&network.sequences(subscriber, "a/b")), [1, 2, 3, 4, 5]);
+        check(&network, node);
     }
 }
 
