@@ -337,6 +337,14 @@ class _Core:
 
         Asked again until it is 0, or for as long as one may wait, before `export_subtree`.
         """
+    def raise_barrier(self) -> int:
+        """Sends a barrier from every worker to every other, behind all messages that it has for it; returns its number."""
+    def has_passed(self, barrier: int) -> bool:
+        """Whether all that was on its way between the workers when this barrier was raised has come. At once where there is one worker.
+
+        What was acknowledged as queued (`ACK_MODE_QUEUED`) and is on its way is in no account of `export_subtree`: a barrier that was
+        raised after the subtree was cut has to pass first.
+        """
     def export_subtree(self, subtree: str, less: Sequence[str]) -> tuple[list[bytes], list[bytes]]:
         """Takes out what moves with a subtree that is not served any more (§5.4): (queued, seen).
 

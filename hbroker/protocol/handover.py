@@ -197,6 +197,8 @@ class Giving:
         self._stopped_at = 0
         self._drain_at: int | None = None
         """When to see again whether all is distributed."""
+        self._barrier: int | None = None
+        """Raised when the subtree was no longer served."""
 
     def begin(self, now: int) -> None:
         """Sends what there is now."""
@@ -263,6 +265,10 @@ class Giving:
         return self._estate.held_below(self._subtree)
 
     def _is_drained(self, now: int) -> bool:
+        if self._barrier is None:
+            self._barrier = self._core.raise_barrier()
+        if not self._core.has_passed(self._barrier):
+            return False  # §5.4: what is on its way between workers may be acknowledged.
         waited = now - self._stopped_at
         if self._leavers and waited < LEAVERS_WAIT:
             return False

@@ -43,6 +43,8 @@ class FakeCore:
         self.waiting: tuple[list[bytes], list[bytes]] = ([], [])
         """Serialised QueuedRecords and SeenRecords."""
         self.open_messages = 0
+        self.handing_on = False
+        """Messages are on their way between its workers."""
         self.preferred: set[int] = set()
 
     def counters(self) -> dict[str, int]:
@@ -177,6 +179,12 @@ class FakeCore:
 
     def drain_subtree(self, subtree: str, less: Sequence[str]) -> int:
         return self.open_messages
+
+    def raise_barrier(self) -> int:
+        return 1
+
+    def has_passed(self, barrier: int) -> bool:
+        return not self.handing_on
 
     def export_subtree(self, subtree: str, less: Sequence[str]) -> tuple[list[bytes], list[bytes]]:
         """What waits (all of it, whatever the subtree) is taken out."""

@@ -209,6 +209,20 @@ def test_what_is_not_distributed_in_time_does_not_hold_it_up() -> None:
     assert DRAIN_WAIT <= ends.now - began < 2 * DRAIN_WAIT
 
 
+def test_what_is_on_its_way_between_workers_is_waited_for_however_long_it_takes() -> None:
+    ends = Ends()
+    ends.begin()
+    ends.old.handing_on = True
+    ends.old.waiting = ([queued(1)], [])
+    ends.stop_serving()
+    while ends.now < 10 * DRAIN_WAIT:
+        ends.turn()
+    assert not ends.giving.has_committed
+    ends.old.handing_on = False
+    ends.commit()
+    assert ends.taking.inheritance.queued == [queued(1)]
+
+
 def test_a_child_that_hands_back_below_is_waited_for_and_then_overtaken() -> None:
     ends = Ends()
     ends.begin()

@@ -9,6 +9,7 @@ use std::collections::BTreeMap;
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use parking_lot::Mutex;
 
@@ -40,6 +41,8 @@ pub struct Core {
     shared: Shared,
     /// `None`: nothing is counted by topic.
     taker: Option<Mutex<Taker>>,
+    /// How many barriers were raised.
+    barriers: AtomicU64,
 }
 
 enum Driver {
@@ -58,7 +61,12 @@ impl Core {
         let shared = Shared::new(&config, 1);
         let taker = load::taker(&config, 1);
         let engine = Engine::new(config, 0, 1, shared.clone());
-        Self { driver: Driver::Virtual(Box::new(Mutex::new((engine, 0)))), shared, taker }
+        Self {
+            driver: Driver::Virtual(Box::new(Mutex::new((engine, 0)))),
+            shared,
+            taker,
+            barriers: AtomicU64::default(),
+        }
     }
 
     /// One engine for each of `workers` threads, on one address.
@@ -70,17 +78,27 @@ impl Core {
         let taker = load::taker(&config, workers);
         let engines = (0..workers).map(|worker| Engine::new(config.clone(), worker, workers, shared.clone()));
         let endpoint = Endpoint::new(engines.collect(), listen)?;
-        Ok(Self { driver: Driver::Threads(endpoint), shared, taker })
+        Ok(Self { driver: Driver::Threads(endpoint), shared, taker, barriers: AtomicU64::default() })
     }
 
     /// A member of a hive. Once that is closed nothing that is done here has any effect.
     pub fn of_member(hive: Arc<HiveCore>, member: MemberId) -> Self {
-        Self { shared: hive.shared().clone(), driver: Driver::Member(hive, member), taker: None }
+        Self {
+            shared: hive.shared().clone(),
+            driver: Driver::Member(hive, member),
+            taker: None,
+            barriers: AtomicU64::default(),
+        }
     }
 
     /// A client in a load, whose thread others have.
     pub fn of_load(config: &Config, endpoint: Arc<LoadEndpoint>) -> Self {
-        Self { shared: Shared::new(config, 1), driver: Driver::Load(endpoint), taker: None }
+        Self {
+            shared: Shared::new(config, 1),
+            driver: Driver::Load(endpoint),
+            taker: None,
+            barriers: AtomicU64::default(),
+        }
     }
 
     /// The threads and sockets; `None` in virtual time, and for a member of a hive.
@@ -273,7 +291,20 @@ impl Core {
         (0..self.workers()).map(|worker| self.on(worker, |engine, _| engine.unanswered_within(region))).sum()
     }
 
+    /// Has every worker send a barrier to every other, behind all that it has for it: the number to ask [`Self::has_passed`] for.
+    pub fn raise_barrier(&self) -> u64 {
+        let number = self.barriers.fetch_add(1, Ordering::Relaxed) + 1;
+        self.each(|engine, _| engine.raise_barrier(number));
+        number
+    }
+
+    /// Whether what was on its way between the workers when a barrier was raised has come.
+    pub fn has_passed(&self, barrier: u64) -> bool {
+        (0..self.workers()).all(|worker| self.on(worker, |engine, _| engine.has_passed(barrier)))
+    }
+
     /// Takes out what moves with a region, serialised: what waits for sessions, and what was seen. Its open messages are refused.
+    /// A barrier that was raised since it was cut has to have passed.
     pub fn export_subtree(&self, region: Region<'_>) -> (Vec<Vec<u8>>, Vec<Vec<u8>>) {
         let mut open = Vec::new();
         self.each(|engine, now| {

@@ -8,6 +8,7 @@
 pub mod accounts;
 mod at_once;
 pub mod backlog;
+mod barrier;
 pub mod blocks;
 pub mod bunch;
 mod client;
@@ -67,6 +68,7 @@ use parking_lot::Mutex;
 use crate::Micros;
 use crate::config::Config;
 use crate::engine::at_once::Beaten;
+use crate::engine::barrier::Barriers;
 use crate::engine::counters::{Counters, Drop};
 use crate::engine::directory::Directory;
 use crate::engine::event::{DownReason, Event};
@@ -166,6 +168,7 @@ pub struct Engine {
     /// Links whose released packets wait for room (§3.3).
     stalled: Vec<LinkId>,
     throttle: Throttle,
+    barriers: Barriers,
     /// When the messages came that are timed and have just left.
     departed: Vec<Micros>,
     housekeeping: Micros,
@@ -203,6 +206,7 @@ impl Engine {
             strangers: RateLimit::new(config.stranger_rate, config.stranger_rate),
             stalled: Vec::new(),
             throttle: Throttle::default(),
+            barriers: Barriers::new(workers),
             departed: Vec::new(),
             housekeeping: Micros::MAX,
             rooms: Rooms::default(),
@@ -288,6 +292,7 @@ impl Engine {
                 self.throttle.set(worker, is_high);
                 return self.tell_pressure(now);
             }
+            Handoff::Barrier { worker, number } => return self.barriers.come(worker, number),
             Handoff::Datagram { source, datagram } => return self.take_datagram(now, source, &datagram),
         }
         self.tie_up(now);

@@ -37,6 +37,8 @@ pub enum Handoff {
     Gone { session: SessionKey },
     /// What this worker holds for its sessions is too much, or is so no more (§7.7).
     Pressure { worker: u8, is_high: bool },
+    /// All that this worker had for you before its barrier of this number has come.
+    Barrier { worker: u8, number: u64 },
     /// A datagram for a session that you have.
     Datagram { source: std::net::SocketAddr, datagram: Bytes },
 }

@@ -218,6 +218,14 @@ impl Core {
         py.detach(|| self.core.drain_subtree(Region { subtree, less: &less }))
     }
 
+    fn raise_barrier(&self, py: Python<'_>) -> u64 {
+        py.detach(|| self.core.raise_barrier())
+    }
+
+    fn has_passed(&self, py: Python<'_>, barrier: u64) -> bool {
+        py.detach(|| self.core.has_passed(barrier))
+    }
+
     fn export_subtree<'py>(
         &self,
         py: Python<'py>,

@@ -13,7 +13,12 @@ type Records = Vec<Vec<u8>>;
 
 /// What `Core` does with its workers at the old owner.
 fn export<'a>(network: &mut Network, node: usize, region: impl Into<Region<'a>>) -> (Records, Records) {
-    let (now, region) = (network.now, region.into());
+    let region = region.into();
+    raise_barrier(network, node, 1);
+    while !has_passed(network, node, 1) {
+        network.run(MILLISECOND);
+    }
+    let now = network.now;
     let engines = &mut network.hosts[node].engines;
     engines.iter_mut().for_each(|engine| engine.refuse_open(now, region));
     let open: Vec<MessageId> = engines.iter_mut().flat_map(Engine::open_ids).collect();
@@ -21,6 +26,14 @@ fn export<'a>(network: &mut Network, node: usize, region: impl Into<Region<'a>>)
     let seen = engines.iter_mut().flat_map(|engine| engine.export_seen(now, &open)).collect();
     assert_eq!(unanswered_within(network, node, region), 0);
     (queued, seen)
+}
+
+fn raise_barrier(network: &mut Network, node: usize, number: u64) {
+    network.hosts[node].engines.iter_mut().for_each(|engine| engine.raise_barrier(number));
+}
+
+fn has_passed(network: &Network, node: usize, number: u64) -> bool {
+    network.hosts[node].engines.iter().all(|engine| engine.has_passed(number))
 }
 
 fn unanswered_within<'a>(network: &mut Network, node: usize, region: impl Into<Region<'a>>) -> usize {
@@ -440,4 +453,41 @@ fn what_was_in_flight_moves_whatever_its_expiry() {
     assert_eq!((queued.len(), import(&mut network, new, &queued, &seen)), (2, 0));
     let (accounts, queued) = network.hosts[new].engines[0].balance();
     assert_eq!((accounts.accepted, accounts.expired, queued), (2, 1, 1));
+}
+
+/// What is acknowledged as queued may be on its way to another worker: the account is taken when it is there (§5.4).
+#[test]
+fn what_is_on_its_way_to_another_worker_moves() {
+    for (seed, workers) in [(6, 1), (7, 2), (8, 3)] {
+        let mut network = Network::new(seed, Faults::default());
+        let (old, new) = (network.add_node("", workers), network.add_node("elsewhere", 1));
+        let at_worker = |network: &mut Network, worker: u8| loop {
+            let client = network.add_client();
+            if network.hosts[client].address.port() % u16::from(workers) == u16::from(worker) {
+                break client;
+            }
+        };
+        let subscriber = at_worker(&mut network, workers - 1);
+        network.hosts[subscriber].engines[0].listen(network.now, 1, "b/#", 2, false);
+        subscribe_persistently(&mut network, subscriber, old, "b/#");
+        network.run(10 * MILLISECOND);
+        leave(&mut network, subscriber, old);
+        let publisher = at_worker(&mut network, 0);
+        let queued = PublishOut { ack_queued: true, ..message("b/topic", b"x", 1) };
+        network.publish(publisher, &queued);
+        network.run(50 * MILLISECOND);
+        network.holds_handoffs = true;
+        (0..10).for_each(|_| _ = network.publish(publisher, &queued));
+        network.run(50 * MILLISECOND);
+        network.assert_all_published(publisher, 11);
+
+        network.cut(old, "b", new);
+        raise_barrier(&mut network, old, 1);
+        network.run(50 * MILLISECOND);
+        assert_eq!(has_passed(&network, old, 1), workers == 1, "{workers} workers");
+        network.holds_handoffs = false;
+        assert_eq!(export(&mut network, old, "b").0.len(), 11, "{workers} workers");
+        let left: u64 = network.hosts[old].engines.iter().map(|engine| engine.balance().1).sum();
+        assert_eq!(left, 0, "{workers} workers: nothing stays behind");
+    }
 }
