@@ -24,7 +24,7 @@ from hbroker.bench.process import descendants
 from hbroker.spark_analysis import hierarchy, reading
 from hbroker.spark_analysis.batch import Settings, analyse
 from hbroker.spark_analysis.progress import Progression
-from hbroker.spark_analysis.session import LOCAL, session
+from hbroker.spark_analysis.session import session
 from hbroker.spark_analysis.synthesize import main as synthesize
 
 if TYPE_CHECKING:
@@ -58,7 +58,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     print(f"{'rows':>12} {'Spark s':>9} {'rows/s':>11} {'DuckDB s':>9} {'rows/s':>11} {'analysis s':>10}")
     with TemporaryDirectory() as place:
         begun = time.monotonic()
-        with session("bench", LOCAL, Path(place) / "spark.log", {}) as spark:
+        with session("bench", "local[*]", Path(place) / "spark.log", {}) as spark:
             print(f"Spark started in {time.monotonic() - begun:.1f} s", file=sys.stderr)
             for rows in options.rows:
                 _measure(spark, rows, options.dir.resolve() / str(rows), Path(place), options.rounds)

@@ -7,6 +7,9 @@ Ctrl-C reaches Python alone. PySpark would answer it with a call into Java from 
 interrupts, which tears the conversation of the two. So its handler is put aside, and work is done in a thread
 of its own (`interruptible`): the main thread is interrupted where it waits, and cancels the jobs in peace.
 
+The master is what the caller says; else what `spark-submit` or `spark-defaults.conf` says; else this machine
+(`local[*]`, which is Spark's own default). It is known once the Java process runs, before there is a context.
+
 What is left to Spark's own defaults: memory of driver and executors, adaptive execution (AQE), broadcast
 thresholds. On this machine alone (`local…`) there are few cores, so a shuffle has few partitions; a cluster
 keeps Spark's 200, which AQE merges where they are small.
@@ -29,42 +32,52 @@ from pathlib import Path
 from typing import Final, TypeVar
 
 from py4j.protocol import Py4JError
+from pyspark import SparkConf, SparkContext
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from .errors import AnalysisError, NotInstalled
+from .failures import reason_of
 
 Result = TypeVar("Result")
 
-LOCAL: Final = "local[*]"
 OLDEST_JAVA: Final = 17
+_PARTITIONS: Final = "spark.sql.shuffle.partitions"
 _ADVICE: Final = f"install Java {OLDEST_JAVA} or later (Debian, Ubuntu: apt install default-jre-headless)"
 
 
 @contextmanager
-def session(name: str, master: str, log: Path, conf: Mapping[str, str]) -> Iterator[SparkSession]:
-    """A session for one job, with Spark's log in the file `log`. `conf` overrides what is set here.
+def session(name: str, master: str | None, log: Path, conf: Mapping[str, str]) -> Iterator[SparkSession]:
+    """A session for one job, with Spark's log in the file `log`. `conf` overrides what is set here. Without
+    `master` it is that of spark-submit or spark-defaults.conf, or this machine.
 
     Raises NotInstalled without Java, AnalysisError where Spark does not start, or fails at the job.
     """
     require_java()
     log.parent.mkdir(parents=True, exist_ok=True)
     with as_file(files(__package__) / "log4j2.properties") as logging, log.open("ab") as sink:
-        settings = {**_settings(master, logging, log), **conf}
-        builder = SparkSession.builder.appName(name).master(master).config(map=dict(settings))
         try:
             with _standard_error_to(sink.fileno()), _own_interrupts():
-                spark = builder.getOrCreate()
+                spark = _started(name, {**_settings(master, logging, log), **conf})
         except Exception as error:
-            raise AnalysisError(f"Spark did not start with --master {master}; its log is {log}") from error
+            where = f" with --master {master}" if master else ""
+            raise AnalysisError(
+                f"Spark did not start{where}: {reason_of(error)} (its log is {log})"
+            ) from error
         try:
             yield spark
         except (PySparkException, Py4JError) as error:
-            reason = str(error).partition("\n")[0]
-            raise AnalysisError(f"Spark failed: {reason} (its log is {log})") from error
+            raise AnalysisError(f"Spark failed: {reason_of(error)} (its log is {log})") from error
         finally:
             with suppress(Exception):
                 spark.stop()
+
+
+def tasks_of_cpu(spark: SparkSession, tasks: int) -> None:
+    """On this machine alone, a shuffle makes this many tasks for each CPU, unless a setting says how many."""
+    context = spark.sparkContext
+    if _is_local(context.master) and context.getConf().get(_PARTITIONS) is None:
+        spark.conf.set(_PARTITIONS, str(tasks * (os.cpu_count() or 1)))
 
 
 def interruptible(
@@ -98,7 +111,19 @@ def require_java() -> None:
         raise NotInstalled(f"{java} is Java {version[1]}, which Spark does not run on; {_ADVICE}")
 
 
-def _settings(master: str, logging: Path, log: Path) -> dict[str, str]:
+def _started(name: str, settings: Mapping[str, str]) -> SparkSession:
+    """The Java process is started first: it reads spark-defaults.conf, and so knows the master."""
+    given = SparkConf(loadDefaults=False).setAll(list(settings.items()))
+    SparkContext._ensure_initialized(conf=given)
+    conf = {"spark.master": SparkConf().get("spark.master") or "local[*]", **settings}
+    if _is_local(conf["spark.master"]):
+        conf = {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1", **conf}
+    spark = SparkSession.builder.appName(name).config(map={**conf}).getOrCreate()
+    tasks_of_cpu(spark, 4)
+    return spark
+
+
+def _settings(master: str | None, logging: Path, log: Path) -> dict[str, str]:
     options = f"-Dlog4j2.configurationFile={logging.as_uri()} -Dspark_analysis.log={log.resolve()}"
     settings = {
         "spark.driver.extraJavaOptions": options,
@@ -107,13 +132,11 @@ def _settings(master: str, logging: Path, log: Path) -> dict[str, str]:
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
     }
-    if master.startswith("local"):
-        settings |= {
-            "spark.driver.host": "127.0.0.1",
-            "spark.driver.bindAddress": "127.0.0.1",
-            "spark.sql.shuffle.partitions": str(4 * (os.cpu_count() or 1)),
-        }
-    return settings
+    return settings if master is None else {**settings, "spark.master": master}
+
+
+def _is_local(master: str | None) -> bool:
+    return master is not None and master.startswith("local")
 
 
 @contextmanager

@@ -27,7 +27,7 @@ from .errors import AnalysisError
 from .flags import setting
 from .progress import Progression, Reporter
 from .schema import VERSION, VERSION_KEY
-from .session import LOCAL, interruptible, session
+from .session import interruptible, session
 from .storage import Storage, below, literally
 
 ROWS_OF_TASK: Final = 2_000_000
@@ -145,7 +145,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--hours", type=float, default=24.0, help="length of what was observed (default: 24)")
     parser.add_argument("--seed", type=int, default=1, help="equal seeds, equal rows (default: 1)")
     parser.add_argument(
-        "--master", default=LOCAL, metavar="URL", help="Spark's master (default: %(default)s)"
+        "--master", metavar="URL", help="Spark's master (default: that of Spark's settings, or local[*])"
     )
     parser.add_argument(
         "--conf", action="append", default=[], type=setting, metavar="KEY=VALUE", help="a setting of Spark"

@@ -29,7 +29,8 @@ examples:
   hbroker analyze .hbroker/home/telemetry --out analysis
   hbroker analyze .hbroker/home/telemetry --out analysis --window 60 --json
   hbroker analyze s3a://bucket/telemetry --out s3a://bucket/analysis \\
-      --master spark://host:7077 --conf spark.hadoop.fs.s3a.endpoint=…
+      --master spark://host:7077 --conf spark.hadoop.fs.s3a.endpoint=… \\
+      --conf spark.jars.packages=org.apache.hadoop:hadoop-aws:3.5.0
   hbroker analyze --follow .hbroker/home/telemetry --out load --alert-busy 0.5,0.8
   mosquitto_sub -t '$SYS/analysis/#' -v           beside it, through a gateway
 

@@ -34,6 +34,13 @@ _OWN: Final = (
     *("alert_imbalance", "alert_busy", "alert_drops", "alert_after", "alert_load"),
 )
 
+# A batch of the stream has a few rows of each node, and is many small plans: to compile them costs more than
+# it saves.
+_FOR_SMALL_BATCHES: Final = {
+    "spark.sql.codegen.wholeStage": "false",
+    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+}
+
 
 def add_flags(parser: argparse.ArgumentParser) -> None:
     """`--follow`, and what goes with it alone: all None where it was not given."""
@@ -99,13 +106,14 @@ def run(options: argparse.Namespace) -> int:
 
 def _follow(options: argparse.Namespace, announcer: Announcer | None) -> None:
     from hbroker.spark_analysis.follow import Follower
-    from hbroker.spark_analysis.session import interruptible, session
+    from hbroker.spark_analysis.session import interruptible, session, tasks_of_cpu
 
     settings = _settings(options)
     audience = (_Events if options.json else _Lines)(announcer, settings.window_s)
     over = threading.Event()
-    conf = {**_for_small_batches(options.master), **dict(options.conf)}
+    conf = {**_FOR_SMALL_BATCHES, **dict(options.conf)}
     with session("hbroker analyze --follow", options.master, spark_log(options.out), conf) as spark:
+        tasks_of_cpu(spark, 1)
 
         def work() -> None:
             source, out = address_of(options.directory), address_of(options.out)
@@ -192,17 +200,6 @@ class _Events(_Audience):
     def late(self, count: int) -> None:
         """`late`"""
         print_json_line({"event": "late", "windows": count})
-
-
-def _for_small_batches(master: str) -> dict[str, str]:
-    """A batch of the stream has a few rows of each node, and is many small plans: to compile them costs more
-    than it saves. On this host alone there is a task for each CPU."""
-    tasks = {"spark.sql.shuffle.partitions": str(os.cpu_count() or 1)} if master.startswith("local") else {}
-    return {
-        **tasks,
-        "spark.sql.codegen.wholeStage": "false",
-        "spark.sql.codegen.factoryMode": "NO_CODEGEN",
-    }
 
 
 def _root(options: argparse.Namespace) -> str:

@@ -17,7 +17,9 @@ def add_spark(parser: argparse.ArgumentParser) -> None:
     from hbroker.spark_analysis.flags import setting
 
     parser.add_argument(
-        "--master", default="local[*]", metavar="URL", help="Spark's master (default: %(default)s, this host)"
+        "--master",
+        metavar="URL",
+        help="Spark's master (default: that of spark-submit or spark-defaults.conf, or local[*], this host)",
     )
     parser.add_argument(
         "--conf",
