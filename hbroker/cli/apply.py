@@ -108,7 +108,8 @@ def run(options: argparse.Namespace) -> int:
 
     wanted = topology.load(options.file)
     root = options.root or format_address(wanted.root.address)
-    key = join_key(options) or wanted.root.join_key
+    key = wanted.root.join_key if options.join_key_file is None else b""
+    key = key or join_key(options, root)
     statuses, silent = read_statuses(root, options.timeout)
     _require_all(wanted, statuses, silent)
     claimed = {status["name"]: _claims(status) for status in statuses}

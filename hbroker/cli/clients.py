@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 _TEXT = """\
 Each gateway lists the clients that it has, and the sessions without a client that it sees to.
-In a network with a join key the key is needed.
+The network's join key is needed; that of a network of `hbroker up` on this host is found.
 
 examples:
   hbroker clients

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import IO, Final
 
 from hbroker.cli.exits import DONE, FAILED
+from hbroker.storage.disk import make_folder
 
 _EVERY_S: Final = 0.05
 _PATIENCE_S: Final = 10.0
@@ -25,7 +26,7 @@ _PATIENCE_S: Final = 10.0
 def launch(options: argparse.Namespace, file: str, directory: Path) -> int:
     """Starts `hbroker up` for a file, in the background; returns once the network is ready (DONE), or the
     launcher has ended, with its exit code. Ctrl-C meanwhile ends the launcher. Raises OSError."""
-    directory.mkdir(parents=True, exist_ok=True)
+    make_folder(directory)
     path = directory / "launcher.log"
     handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
     with open(handle, "wb") as log, path.open(encoding="utf-8", errors="replace") as said:

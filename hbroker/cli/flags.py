@@ -6,10 +6,12 @@ import argparse
 import os
 from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, TypeAlias, TypeVar
 
 if TYPE_CHECKING:
-    from hbroker.config import TelemetrySettings
+    from hbroker.config import GatewaySettings, NodeSettings, TelemetrySettings
+
+    Process = TypeVar("Process", NodeSettings, GatewaySettings)
 
     Commands: TypeAlias = "argparse._SubParsersAction[argparse.ArgumentParser]"
 
@@ -81,6 +83,20 @@ def telemetry_in(settings: TelemetrySettings, options: argparse.Namespace) -> Te
     from dataclasses import replace
 
     return replace(settings, enabled=True, directory=options.telemetry) if options.telemetry else settings
+
+
+def with_key_of_this_host(settings: Process, options: argparse.Namespace) -> Process:
+    """The settings; where they have no join key, with that of the network of this host that has their root.
+
+    A gateway that has another key than the others neither knows their clients nor is known to them.
+    """
+    from dataclasses import replace
+
+    from hbroker.runtime.network_key import key_at
+
+    if settings.join_key or settings.root is None:
+        return settings
+    return replace(settings, join_key=key_at(options.state_dir, settings.root))
 
 
 def add_root(parser: argparse.ArgumentParser) -> None:

@@ -6,7 +6,15 @@ import argparse
 import re
 from typing import TYPE_CHECKING
 
-from hbroker.cli.flags import add_logs, add_telemetry, command, refuse_beside_config, telemetry_in
+from hbroker.cli.flags import (
+    add_logs,
+    add_state_directory,
+    add_telemetry,
+    command,
+    refuse_beside_config,
+    telemetry_in,
+    with_key_of_this_host,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -71,6 +79,7 @@ def add(commands: Commands) -> None:
     flags.add_argument("--join-key-file", metavar="FILE", help="holds the network's secret")
     for key, text in _LIMITS.items():
         flags.add_argument(f"--{key.replace('_', '-')}", metavar="N", help=text)
+    add_state_directory(parser)
     add_telemetry(parser)
     add_logs(parser)
 
@@ -98,7 +107,7 @@ def run(options: argparse.Namespace) -> int:
 def _settings(options: argparse.Namespace) -> GatewaySettings:
     from dataclasses import replace
 
-    settings = _from_file(options) if options.config else _from_flags(options)
+    settings = with_key_of_this_host(_from_file(options) if options.config else _from_flags(options), options)
     return replace(settings, telemetry=telemetry_in(settings.telemetry, options))
 
 

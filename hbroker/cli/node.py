@@ -6,7 +6,15 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from hbroker.cli.flags import add_logs, add_telemetry, command, refuse_beside_config, telemetry_in
+from hbroker.cli.flags import (
+    add_logs,
+    add_state_directory,
+    add_telemetry,
+    command,
+    refuse_beside_config,
+    telemetry_in,
+    with_key_of_this_host,
+)
 
 if TYPE_CHECKING:
     from hbroker.cli.flags import Commands
@@ -18,11 +26,15 @@ from a topology file (--config, --name), or from flags with the names of the fil
 A `ready` line comes once it has joined; what it logs goes to stderr. Ctrl-C or SIGTERM:
 it gives its subtree back to its parent and ends.
 
+A network of `hbroker up` has a join key. A node on the same host finds it in --state-dir; one on
+another host needs a copy of .hbroker/<network>/join.key, and --join-key-file.
+
 examples:
   hbroker node --config site.yaml --name kitchen
   hbroker node --name root --subtree '' --listen 0.0.0.0:7700 --advertise 192.0.2.1 \\
     --memory /var/lib/hbroker/root.cuts
-  hbroker node --name kitchen --subtree home/kitchen --listen 192.0.2.7:7701 --root 192.0.2.1:7700
+  hbroker node --name kitchen --subtree home/kitchen --listen 192.0.2.7:7701 \\
+    --root 192.0.2.1:7700 --join-key-file home.key
 
 exit codes: 0 ended as asked, 1 it could not run, or not go on, 2 wrong flags or topology
 """
@@ -45,7 +57,9 @@ def add(commands: Commands) -> None:
     flags.add_argument("--advertise", metavar="HOST[:PORT]", help="the address that others are told")
     flags.add_argument("--workers", metavar="N", help="threads that move messages (default: 1)")
     flags.add_argument("--policy", metavar="fence|serve", help="when its lease runs out (default: fence)")
-    flags.add_argument("--join-key-file", metavar="FILE", help="holds the secret that a join must prove")
+    flags.add_argument(
+        "--join-key-file", metavar="FILE", help="holds the secret that a join must prove: the network's"
+    )
     flags.add_argument("--sessions", metavar="N", help="clients and children at most")
     flags.add_argument("--queue-bytes", metavar="N", help="bytes that wait for one session at most")
     flags.add_argument(
@@ -59,6 +73,7 @@ def add(commands: Commands) -> None:
         metavar="FILE",
         help="remember there, for the next start, what it delegated, and who had subscribed",
     )
+    add_state_directory(parser)
     add_telemetry(parser)
     add_logs(parser)
 
@@ -67,7 +82,7 @@ def run(options: argparse.Namespace) -> int:
     """Returns when the node was stopped."""
     from dataclasses import replace
 
-    settings = _from_file(options) if options.config else _from_flags(options)
+    settings = with_key_of_this_host(_from_file(options) if options.config else _from_flags(options), options)
     settings = replace(settings, telemetry=telemetry_in(settings.telemetry, options))
 
     from hbroker.cli.output import print_ready

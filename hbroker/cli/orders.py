@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from hbroker.cli.flags import add_state_directory
 from hbroker.errors import HBrokerError, LocalError, RemoteError
 
 if TYPE_CHECKING:
@@ -18,20 +19,29 @@ TIMEOUT = 30.0
 
 
 def add_orders(parser: argparse.ArgumentParser) -> None:
-    """`--join-key-file`, and a patience that fits what an order may take."""
+    """`--join-key-file`, `--state-dir`, and a patience that fits what an order may take."""
     parser.add_argument(
-        "--join-key-file", type=Path, metavar="FILE", help="the network's secret, where it has one"
+        "--join-key-file",
+        type=Path,
+        metavar="FILE",
+        help="the network's secret (default: that of the network which runs on this host)",
     )
+    add_state_directory(parser)
     parser.set_defaults(timeout=TIMEOUT)
 
 
-def join_key(options: argparse.Namespace) -> bytes:
-    """The network's join key; empty: none was given. Raises ConfigError."""
-    if options.join_key_file is None:
-        return b""
-    from hbroker.topology.flags import join_key_from_file
+def join_key(options: argparse.Namespace, root: str | None = None) -> bytes:
+    """The network's join key; empty: none was given, and none is known here. Raises ConfigError.
 
-    return join_key_from_file(options.join_key_file)
+    `root`: the network's, where it is not `options.root`.
+    """
+    from hbroker.topology.flags import join_key_from_file, root_from_flag
+
+    if options.join_key_file is not None:
+        return join_key_from_file(options.join_key_file)
+    from hbroker.runtime.network_key import key_at
+
+    return key_at(options.state_dir, root_from_flag(root or options.root))
 
 
 def locate(client: Client, node: str) -> Address:

@@ -24,7 +24,9 @@ _TEXT = """\
 Every node and gateway runs as a process of its own. One that dies is started again. A line that
 begins with `ready` comes once every node has joined, and every gateway takes clients; it tells
 where. Ctrl-C stops all of them; a second Ctrl-C does so at once. What runs is in
-.hbroker/<network>/state.json, what the processes say in .hbroker/<network>/<name>.log.
+.hbroker/<network>/state.json, what the processes say in .hbroker/<network>/<name>.log. Where FILE
+names no join key the network has one of its own, in .hbroker/<network>/join.key: nodes and gateways
+of other hosts need a copy of it (--join-key-file).
 
 examples:
   hbroker up                            topologies/home.yaml
@@ -70,7 +72,8 @@ def run(options: argparse.Namespace) -> int:
         return detaching.launch(options, file, directory.path)
     lock = directory.acquire()
     try:
-        network = ports.assign(_with_telemetry(wanted, directory, options), any_port=options.any_port)
+        wanted = _with_key(_with_telemetry(wanted, directory, options), directory)
+        network = ports.assign(wanted, any_port=options.any_port)
         if network.telemetry.is_on:
             # Once, before there are forks: they share its memory.
             from hbroker.runtime.telemetry import preload
@@ -102,6 +105,13 @@ def _with_telemetry(network: Topology, directory: RunDirectory, options: argpars
 
     settings = network.telemetry.inside(str(directory.telemetry.absolute()))
     return network.with_telemetry(replace(settings, enabled=settings.enabled and not options.no_telemetry))
+
+
+def _with_key(network: Topology, directory: RunDirectory) -> Topology:
+    """With the topology's join key, or one of the network's own. Raises ConfigErrors, OSError."""
+    from hbroker.runtime.network_key import own_key
+
+    return network if network.root.join_key else network.with_join_key(own_key(directory))
 
 
 def _forget_the_dead(network: Topology, directory: RunDirectory) -> None:

@@ -3,6 +3,7 @@
 lock          held (flock) by the launcher as long as it lives, so no stale file can claim that it runs;
               holds its process id
 state.json    the launcher and its nodes; replaced by rename, so a reader sees all of it or what was before
+join.key      the network's join key, where its topology names none (`hbroker.runtime.network_key`)
 <node>.log    what the node logs; put aside as <node>.log.1 when the node starts, if it is large
 telemetry/    what the processes write of their load (docs/telemetry.md)
 <node>.cuts   what the node delegated, for its next start, with others beside it (`hbroker.runtime.memory`)
@@ -19,6 +20,7 @@ from pathlib import Path
 from typing import Any, Final, Self
 
 from hbroker.errors import LocalError
+from hbroker.storage.disk import make_folder
 
 LOG_BYTES: Final = 8 * 1024 * 1024
 """A log that is larger when its node starts is put aside."""
@@ -103,6 +105,11 @@ class RunDirectory:
         """Holds the NetworkRun, as JSON."""
         return self.path / "state.json"
 
+    @property
+    def join_key_file(self) -> Path:
+        """Holds the join key of a network whose topology names none."""
+        return self.path / "join.key"
+
     def log_file(self, node: str) -> Path:
         """What the node's process writes to stdout and stderr."""
         return self.path / f"{node}.log"
@@ -121,7 +128,7 @@ class RunDirectory:
 
         Raises AlreadyRunning.
         """
-        self.path.mkdir(parents=True, exist_ok=True)
+        make_folder(self.path)
         lock = os.open(self.path / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)

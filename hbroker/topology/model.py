@@ -55,6 +55,14 @@ class Topology:
             gateways=tuple(replace(gateway, telemetry=settings) for gateway in self.gateways),
         )
 
+    def with_join_key(self, key: bytes) -> Topology:
+        """The same network, whose nodes and gateways all have this key."""
+        return replace(
+            self,
+            nodes=tuple(replace(node, join_key=key) for node in self.nodes),
+            gateways=tuple(replace(gateway, join_key=key) for gateway in self.gateways),
+        )
+
     def on_ports(self, ports: Mapping[str, int]) -> Topology:
         """The same network with these nodes (by name) on other ports, the root's known to all."""
         nodes = [node.on_port(ports[node.name]) if node.name in ports else node for node in self.nodes]

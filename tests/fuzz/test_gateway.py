@@ -118,7 +118,7 @@ def test_broken_captures(house: House, captures: list[list[bytes]], is_long: boo
 
 def _strangers(house: House) -> list[str]:
     done = subprocess.run(
-        [*hbroker("clients"), "--root", house.root, "--json"],
+        [*hbroker("clients"), "--root", house.root, *house.state, "--json"],
         capture_output=True,
         check=True,
         timeout=PATIENCE_S,

@@ -35,7 +35,7 @@ class House:
     """A network, and mosquitto's clients at its gateways."""
 
     def __init__(self, network: Network, root: str) -> None:
-        self.root = root
+        self.place = ("--root", root, "--state-dir", str(network.directory))
         self._network = network
         urls = {gateway["name"]: gateway["listeners"][0] for gateway in network.state()["gateways"]}
         self.ports = {name: url.rpartition(":")[2] for name, url in urls.items()}
@@ -145,14 +145,12 @@ def test_a_session_survives_its_gateway(house: House) -> None:
 
 def test_clients_are_listed_and_kicked(house: House) -> None:
     subscriber = house.subscribe("two", "none", "-i", "kicked", "-V", "5")
-    command = [*hbroker("clients"), "--root", house.root, "--json"]
+    command = [*hbroker("clients"), *house.place, "--json"]
 
     def is_listed() -> bool:
         told = json.loads(subprocess.run(command, capture_output=True, env=environment(), cwd=PROJECT).stdout)
         return not told["silent"] and any(client["client"] == "kicked" for client in told["clients"])
 
     until(is_listed, "all gateways answer, and the client is listed", PATIENCE_S)
-    subprocess.run(
-        [*hbroker("kick"), "kicked", "--root", house.root], check=True, env=environment(), cwd=PROJECT
-    )
+    subprocess.run([*hbroker("kick"), "kicked", *house.place], check=True, env=environment(), cwd=PROJECT)
     assert subscriber.message() == "Received DISCONNECT (152)"

@@ -41,6 +41,11 @@ class House:
         host, _, port = url.removeprefix(scheme).partition("/")[0].rpartition(":")
         return Place(host, int(port), client_id, websocket=websocket, **fields)
 
+    @property
+    def state(self) -> tuple[str, str]:
+        """The flags of commands that must find the network's join key."""
+        return "--state-dir", str(self._network.directory)
+
     def kill(self, gateway: str) -> None:
         """`kill -9`. The launcher will start it again."""
         os.kill(self._run(gateway)["pid"], signal.SIGKILL)

@@ -19,7 +19,7 @@ BETWEEN = 100
 
 
 def move(house: House, node: str) -> None:
-    command = [*hbroker("move"), SUBTREE, node, "--root", house.root]
+    command = [*hbroker("move"), SUBTREE, node, "--root", house.root, *house.state]
     subprocess.run(command, check=True, timeout=PATIENCE_S, cwd=PROJECT, env=environment())
 
 

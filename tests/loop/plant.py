@@ -68,6 +68,7 @@ class Plant:
     def apply(self, plan: Path, measure: float) -> Told:
         """Carries out a plan, and measures for so many seconds."""
         command = [*hbroker("apply"), str(plan), "--measure", str(measure), "--root", self._root, "--json"]
+        command += ["--state-dir", str(self._network.directory)]
         return _told(*command, patience=measure + PATIENCE)
 
     @contextmanager

@@ -21,6 +21,7 @@ nodes:
   - {name: bedroom, subtree: home/bedroom, listen: "127.0.0.1:7703"}
 """
 TOPIC = "home/kitchen/oven"
+KEYED = ("move", "leave", "apply", "clients", "kick")
 EVERY = 0.002
 """Seconds between two messages."""
 
@@ -34,7 +35,7 @@ class House:
     def run(self, *arguments: str) -> subprocess.CompletedProcess[str]:
         """One command to its end."""
         return subprocess.run(
-            [*hbroker(arguments[0]), *arguments[1:], "--root", self.root],
+            [*hbroker(arguments[0]), *arguments[1:], "--root", self.root, *self._state(arguments[0])],
             capture_output=True,
             text=True,
             cwd=PROJECT,
@@ -42,6 +43,10 @@ class House:
             timeout=PATIENCE,
             check=False,
         )
+
+    def _state(self, command: str) -> list[str]:
+        """Where commands that must prove the network's join key find it."""
+        return ["--state-dir", str(self.network.directory)] if command in KEYED else []
 
     def done(self, *arguments: str) -> str:
         """What a command printed that did what it was told to."""

@@ -54,7 +54,7 @@ def test_a_subtree_moves_under_full_load(tmp_path: Path, is_long: bool) -> None:
         began = time.monotonic()
         for owner in ("bedroom", "kitchen") * (10 if is_long else 1):
             time.sleep(LOADED_S)
-            move(root, owner)
+            move(network, root, owner)
         time.sleep(LOADED_S)
         lasted = time.monotonic() - began
         published, came = publishing.end(), reading.end()
@@ -75,10 +75,11 @@ def pids(network: Network, *loads: Load) -> list[int]:
     return [*nodes, *(load.process.pid for load in loads)]
 
 
-def move(root: str, owner: str) -> None:
+def move(network: Network, root: str, owner: str) -> None:
     """`hbroker move home/kitchen`, to its end."""
+    state = ["--state-dir", str(network.directory)]
     subprocess.run(
-        [*hbroker("move"), "home/kitchen", owner, "--root", root],
+        [*hbroker("move"), "home/kitchen", owner, "--root", root, *state],
         stdout=subprocess.DEVNULL,
         cwd=PROJECT,
         env=environment(),

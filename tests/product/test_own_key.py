@@ -1,0 +1,97 @@
+"""A network whose topology names no join key has one of its own: joins and orders must prove it."""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import psutil
+import pytest
+
+from tests.product.house import FILE, House
+from tests.product.network import PATIENCE, PROJECT, Network, environment, hbroker, network_up
+from tests.waiting import until
+
+CELLAR = ("--name", "cellar", "--subtree", "home/cellar", "--listen", "127.0.0.1:0")
+
+
+@pytest.fixture(scope="module")
+def network(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Network, str]]:
+    place = tmp_path_factory.mktemp("own_key")
+    file = place / "house.yaml"
+    file.write_text(FILE)
+    with network_up(file, place / "state") as running:
+        yield running
+
+
+def key_file(network: Network) -> Path:
+    return network.directory / "house" / "join.key"
+
+
+@contextmanager
+def cellar(directory: Path, *flags: str) -> Iterator[str]:
+    """A node started by hand; the first line that it says or logs on which it has joined or was refused."""
+    log = directory / "cellar.log"
+    with log.open("w") as said:
+        process = subprocess.Popen(
+            [*hbroker("node"), *CELLAR, *flags], stdout=said, stderr=said, cwd=PROJECT, env=environment()
+        )
+    try:
+        words = ("ready ", "refused")
+
+        def told() -> list[str]:
+            return [line for line in log.read_text().splitlines() if any(word in line for word in words)]
+
+        until(lambda: bool(told()), "it has joined, or was refused", PATIENCE, found=log.read_text)
+        yield told()[0]
+    finally:
+        process.terminate()
+        process.wait(PATIENCE)
+
+
+def test_a_node_joins_with_the_key_alone(network: tuple[Network, str], tmp_path: Path) -> None:
+    running, root = network
+    nowhere = ("--state-dir", str(tmp_path / "nothing"))
+    with cellar(tmp_path, "--root", root, *nowhere) as outcome:
+        assert "NOT_AUTHORIZED" in outcome
+    # As on another host, to which the file was copied.
+    with cellar(tmp_path, "--root", root, *nowhere, "--join-key-file", str(key_file(running))) as outcome:
+        assert outcome.startswith("ready cellar")
+    with cellar(tmp_path, "--root", root, "--state-dir", str(running.directory)) as outcome:
+        assert outcome.startswith("ready cellar")
+
+
+def test_orders_find_the_key_on_this_host(network: tuple[Network, str], tmp_path: Path) -> None:
+    running, root = network
+    command = [*hbroker("move"), "home/kitchen", "bedroom", "--root", root, "--state-dir", str(tmp_path)]
+    without = subprocess.run(
+        command, capture_output=True, text=True, cwd=PROJECT, env=environment(), timeout=PATIENCE
+    )
+    assert without.returncode == 1
+    assert "give --join-key-file" in without.stderr
+    house = House(running, root)
+    assert house.done("move", "home/kitchen", "bedroom").startswith("home/kitchen went from kitchen")
+    house.done("move", "home/kitchen", "kitchen")
+
+
+def test_the_key_is_in_no_log_and_on_no_command_line(network: tuple[Network, str]) -> None:
+    running, _ = network
+    key = key_file(running).read_text().strip()
+    holding = [
+        path for path in running.directory.rglob("*") if path.is_file() and key in path.read_text("latin-1")
+    ]
+    assert holding == [key_file(running)]
+    processes = [psutil.Process(running.process.pid), *running.processes().values()]
+    assert not any(key in word for process in processes for word in process.cmdline())
+
+
+def test_the_next_start_has_the_same_key(tmp_path: Path) -> None:
+    file = tmp_path / "one.yaml"
+    file.write_text('nodes: [{name: root, subtree: "", listen: "127.0.0.1:0"}]\n')
+    keys = []
+    for _ in range(2):
+        with network_up(file, tmp_path / "state") as (running, _):
+            keys.append((running.directory / "one" / "join.key").read_text())
+    assert keys[0] == keys[1]
