@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import argparse
-import sys
 import time
 from typing import TYPE_CHECKING, Any
 
 from hbroker.cli.exits import DONE, UNREACHABLE
 from hbroker.cli.flags import add_json, add_root, command
-from hbroker.cli.output import Style, duration, print_json, print_table, styled
+from hbroker.cli.output import duration, print_json, print_table
 
 if TYPE_CHECKING:
     from hbroker.cli.flags import Commands
@@ -27,7 +26,8 @@ examples:
   silent: [name]}; those that are away have fewer keys. since_us: connected or away since,
   in microseconds since the Unix epoch
 
-exit codes: 0 every gateway answered, 3 one did not, or the root
+exit codes: 0 every gateway answered, 2 the join key is missing or wrong, 3 a gateway did not
+  answer, or the root
 """
 
 _NUMBERS = ("FILTERS", "IN", "OUT", "QUEUED")
@@ -58,8 +58,7 @@ def run(options: argparse.Namespace) -> int:
         print_json({"clients": clients, "silent": answers.silent})
     else:
         _print(clients)
-        for name in answers.silent:
-            print(styled(f"{name} does not answer", Style.BAD), file=sys.stderr)
+        answers.complain()
     return UNREACHABLE if answers.silent else DONE
 
 

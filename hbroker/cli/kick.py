@@ -22,7 +22,8 @@ examples:
 
 --json prints {client, kicked, gateways: [name], silent: [name]}
 
-exit codes: 0 it was disconnected, 1 no gateway has it, 3 a gateway, or the root, does not answer
+exit codes: 0 it was disconnected, 1 no gateway has it, 2 the join key is missing or wrong,
+  3 a gateway, or the root, does not answer
 """
 
 
@@ -50,6 +51,7 @@ def run(options: argparse.Namespace) -> int:
         print(f"{options.client} was disconnected from {', '.join(had)}")
     else:
         print(f"{options.client} is not connected")
+        answers.complain()
     if had:
         return DONE
     return UNREACHABLE if answers.silent else FAILED

@@ -82,7 +82,8 @@ def start(root: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., 
 
     def begin(name: str = "gate", **fields: object) -> Running:
         listener = ListenerSettings(("127.0.0.1", 0))
-        settings = GatewaySettings(name, (host, int(port)), (listener,), join_key=KEY, **fields)  # type: ignore[arg-type]
+        fields.setdefault("join_key", KEY)
+        settings = GatewaySettings(name, (host, int(port)), (listener,), **fields)  # type: ignore[arg-type]
         started.append(Running(settings))
         return started[-1]
 
@@ -126,14 +127,50 @@ def test_clients_are_listed_and_kicked(
     assert states == {"ann": "away", "bob": "connected"}
 
 
+@pytest.mark.parametrize(
+    ("flags", "told"),
+    [
+        ((), "have a join key, and none was given; give --join-key-file"),
+        (
+            ("--join-key-file", "wrong"),
+            "wrong: this is not the join key that the gateways of this network have",
+        ),
+    ],
+)
+@pytest.mark.parametrize("command", [("clients",), ("clients", "--json"), ("kick", "ann")])
 def test_nobody_is_listed_or_kicked_without_the_key(
-    root: str, start: Callable[..., Running], capsys: pytest.CaptureFixture[str]
+    root: str,
+    start: Callable[..., Running],
+    capsys: pytest.CaptureFixture[str],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    command: tuple[str, ...],
+    flags: tuple[str, ...],
+    told: str,
 ) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "wrong").write_bytes(KEY.swapcase())
     one = start("one")
     one.connect(1, "ann")
-    assert cli.main(["kick", "ann", "--root", root, "--timeout", "2"]) != 0
+    assert cli.main([*command, "--root", root, *flags, "--timeout", "10"]) == 2
+    said = capsys.readouterr()
+    assert said.out == ""
+    assert told in said.err
     assert one.shell.closed == {}
-    capsys.readouterr()
+
+
+def test_a_gateway_with_another_key_is_named(
+    root: str, start: Callable[..., Running], key_file: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    start("one").connect(1, "ann")
+    start("two", join_key=KEY.swapcase())
+    asking = ["--root", root, "--join-key-file", key_file, "--timeout", "10"]
+    assert cli.main(["clients", *asking]) == 3
+    said = capsys.readouterr()
+    assert "ann" in said.out
+    assert "two has another join key" in said.err
+    assert cli.main(["kick", "nobody", *asking]) == 3
+    assert "two has another join key" in capsys.readouterr().err
 
 
 def test_passwords_are_read_again(start: Callable[..., Running], tmp_path: Path) -> None:
