@@ -138,6 +138,48 @@ def test_every_setting_is_read() -> None:
         root.name = "other"  # type: ignore[misc]
 
 
+@pytest.mark.parametrize(
+    ("address", "tls", "auth", "is_refused"),
+    [
+        ("127.0.0.1", "", "", False),
+        ("127.8.0.1", "", "", False),
+        ("[::1]", "", "", False),
+        ("[::ffff:127.0.0.1]", "", "", False),
+        ("0.0.0.0", "", "", True),
+        ("[::]", "", "", True),
+        ("192.0.2.1", "", "", True),
+        ("192.0.2.1", "", "anonymous: true", False),
+        ("192.0.2.1", "", "passwords: users", False),
+        ("192.0.2.1", "", "anonymous: true, passwords: users", False),
+        ("192.0.2.1", "", "anonymous: false", True),  # Any name with any password is taken.
+        ("192.0.2.1", "", "acl: rules", True),
+        ("192.0.2.1", "certificate: c, key: k", "", True),
+        ("192.0.2.1", "certificate: c, key: k, client_ca: a, client_certificate: optional", "", True),
+        ("192.0.2.1", "certificate: c, key: k, client_ca: a, client_certificate: required", "", False),
+        ("192.0.2.1", "certificate: c, key: k, client_ca: a, names_user: true", "", True),
+        ("192.0.2.1", "certificate: c, key: k, client_ca: a, names_user: true", "anonymous: false", False),
+    ],
+)
+def test_a_listener_that_takes_everybody_is_of_this_host_or_said_to_be_open(
+    address: str, tls: str, auth: str, is_refused: bool
+) -> None:
+    secured = f", tls: {{{tls}}}" if tls else ""
+    text = (
+        'nodes: [{name: root, subtree: "", listen: "127.0.0.1:0"}]\n'
+        f'gateways: [{{name: g, listeners: [{{address: "{address}:1883"{secured}}}]}}]\n'
+        + (f"auth: {{{auth}}}\n" if auth else "")
+    )
+    try:
+        topology.parse(text)
+    except ConfigErrors as wrong:
+        (error,) = wrong.errors
+        assert is_refused, error
+        assert (error.line, "takes everybody who reaches it" in error.message) == (2, True)
+    else:
+        assert not is_refused
+    topology.parse(text, has_policy=True)
+
+
 def test_the_join_key_is_read_from_beside_the_file(tmp_path: Path) -> None:
     (tmp_path / "network.key").write_text("a secret of some length\n")
     path = tmp_path / "keyed.yaml"

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from hbroker.cli.flags import Commands
     from hbroker.config import GatewaySettings
 
-DEFAULT_LISTENERS = ("0.0.0.0:1883", "address=0.0.0.0:8083,websocket=/mqtt")
+DEFAULT_LISTENERS = ("127.0.0.1:1883", "address=127.0.0.1:8083,websocket=/mqtt")
 
 _LIMITS = {
     "connections": "clients at most",
@@ -38,19 +38,22 @@ _LIMITS = {
 _TEXT = """\
 MQTT clients of every version attach to the network here. Any number of gateways may run, on any
 hosts: a client id is connected at one of them, and its session is known at all. With nothing but
---root it takes clients on ports 1883 (MQTT) and 8083 (WebSocket) of every address of this host.
+--root it takes clients of this host alone, on ports 1883 (MQTT) and 8083 (WebSocket) of 127.0.0.1.
+A listener for other hosts needs --passwords or client certificates; without them it is refused,
+unless --anonymous true says that everybody may come.
 A `ready` line comes once it takes clients. SIGHUP reads passwords, rules, limits and
 certificates again.
 Ctrl-C or SIGTERM: it says goodbye to its clients and ends.
 
 A listener is HOST:PORT, or the keys of a topology file's as key=value, with commas between them:
-  --listener 0.0.0.0:1883
+  --listener 192.0.2.7:1883
   --listener address=0.0.0.0:8883,tls.certificate=host.pem,tls.key=host.key
   --listener address=0.0.0.0:8084,websocket=/mqtt,tls.certificate=host.pem,tls.key=host.key
 
 examples:
   hbroker gateway --root 192.0.2.1:7700
-  hbroker gateway --root 192.0.2.1:7700 --passwords users --acl rules --join-key-file site.key
+  hbroker gateway --root 192.0.2.1:7700 --join-key-file site.key --passwords users --acl rules \\
+    --listener 0.0.0.0:1883
   hbroker gateway --config site.yaml --name gateway-2
 
 exit codes: 0 ended as asked, 1 it could not run, or not go on, 2 wrong flags or files
@@ -119,7 +122,7 @@ def _from_file(options: argparse.Namespace) -> GatewaySettings:
     from hbroker.topology.flags import GATEWAY_FILE_KEYS, root_from_flag
 
     refuse_beside_config(options, GATEWAY_FILE_KEYS)
-    network = topology.load(options.config)
+    network = topology.load(options.config, has_policy=bool(options.policy))
     settings = network.gateway(options.name or "")
     if settings is None:
         names = ", ".join(gateway.name for gateway in network.gateways) or "none: the file has no gateways"
@@ -154,6 +157,7 @@ def _from_flags(options: argparse.Namespace) -> GatewaySettings:
         },
         limits={key: getattr(options, key) for key in _LIMITS},
         root=options.root or format_address(DEFAULT_ROOT),
+        has_policy=bool(options.policy),
     )
 
 

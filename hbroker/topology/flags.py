@@ -18,7 +18,7 @@ from hbroker.topology.gateways import (
     read_gateway_limits,
     settings_of,
 )
-from hbroker.topology.rules import check_node
+from hbroker.topology.rules import check_node, check_open
 from hbroker.topology.sections import (
     LIMIT_KEYS,
     read_address,
@@ -117,8 +117,9 @@ def gateway_from_flags(
     limits: Mapping[str, str | None],
     root: str,
     resolve: Resolver = resolve_host,
+    has_policy: bool = False,
 ) -> GatewaySettings:
-    """The settings of one gateway; mappings as in `node_from_flags`.
+    """The settings of one gateway; mappings as in `node_from_flags`, `has_policy` as in `load`.
 
     `listeners`: each `<address>:<port>` or `key=value,…` with the keys of a file's listener, those of `tls`
     with `tls.` before them. Raises ConfigErrors with all that is wrong.
@@ -133,6 +134,8 @@ def gateway_from_flags(
     values = read_auth_keys(given, report) if given.value else {}
     join_key = read_join_key(values, given, report, here)
     access = read_access(values, report, here)
+    if not has_policy:
+        check_open([entry], access, report)
     bounds = read_gateway_limits(_mapping(limits), report)
     address = read_address(_scalar(root), "root", report, resolve, None)
     report.raise_if_any()

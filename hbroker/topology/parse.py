@@ -26,12 +26,21 @@ from hbroker.topology.sections import (
 from hbroker.topology.telemetry import read_telemetry
 
 
-def load(path: str | Path, *, resolve: Resolver = resolve_host) -> Topology:
-    """Reads a topology file. Raises ConfigErrors with all that is wrong with it, and nothing else."""
-    return parse(read_text(Path(path)), file=str(path), resolve=resolve)
+def load(path: str | Path, *, resolve: Resolver = resolve_host, has_policy: bool = False) -> Topology:
+    """Reads a topology file. Raises ConfigErrors with all that is wrong with it, and nothing else.
+
+    `has_policy`: who may use its gateways is decided elsewhere, not by `auth`.
+    """
+    return parse(read_text(Path(path)), file=str(path), resolve=resolve, has_policy=has_policy)
 
 
-def parse(text: str, *, file: str = "topology.yaml", resolve: Resolver = resolve_host) -> Topology:
+def parse(
+    text: str,
+    *,
+    file: str = "topology.yaml",
+    resolve: Resolver = resolve_host,
+    has_policy: bool = False,
+) -> Topology:
     """As `load`, of the text of a file. `file` names the network and stands in errors."""
     report = Report(file)
     document = compose(text, report)
@@ -63,6 +72,8 @@ def parse(text: str, *, file: str = "topology.yaml", resolve: Resolver = resolve
         plan = read_plan(sections["plan"], [entry.name for entry in entries if entry.name], report)
     rules.check(entries, report)
     rules.check_gateways(gateways, entries, report)
+    if not has_policy:
+        rules.check_open(gateways, access, report)
     report.raise_if_any()
     nodes = with_root(_settings(entries, join_key, limits))
     root = nodes[0].address

@@ -8,8 +8,9 @@ twice.
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Sequence
+from ipaddress import IPv6Address, ip_address
 
-from hbroker.config import ANY_ADDRESS, Address, format_address
+from hbroker.config import ANY_ADDRESS, AccessSettings, Address, ListenerSettings, format_address
 from hbroker.topology.document import Report
 from hbroker.topology.gateways import GatewayEntry
 from hbroker.topology.sections import NodeEntry
@@ -56,6 +57,39 @@ def check_gateways(gateways: Sequence[GatewayEntry], nodes: Sequence[NodeEntry],
                 report.error(line, message, "choose another port, or 0 for any free one")
             elif address is not None:
                 listening[address] = line
+
+
+def check_open(gateways: Sequence[GatewayEntry], access: AccessSettings, report: Report) -> None:
+    """Notes listeners beyond this host at which clients need to prove nothing, unless `anonymous: true` says
+    that they are meant."""
+    if access.anonymous:
+        return
+    for gateway in gateways:
+        for line, listener in gateway.listeners:
+            if _is_open(listener, access) and not _is_loopback(listener.address[0]):
+                at = format_address(listener.address)
+                message = f"the listener {at} takes everybody who reaches it: there are no passwords"
+                report.error(line, message, _CLOSE_IT)
+
+
+_CLOSE_IT = (
+    "name a file of `passwords` (`hbroker passwd`), ask for client certificates, listen on 127.0.0.1, or say "
+    "`anonymous: true`"
+)
+
+
+def _is_open(listener: ListenerSettings, access: AccessSettings) -> bool:
+    tls = listener.tls
+    if access.passwords or (tls is not None and tls.needs_certificate):
+        return False
+    is_named = tls is not None and tls.names_user and access.anonymous is False
+    return not is_named  # Without passwords any user name is taken.
+
+
+def _is_loopback(host: str) -> bool:
+    address = ip_address(host)
+    mapped = address.ipv4_mapped if isinstance(address, IPv6Address) else None
+    return (mapped or address).is_loopback
 
 
 Explain = Callable[[NodeEntry, NodeEntry], tuple[str, str]]

@@ -238,8 +238,8 @@ class TestFlags:
         assert settings.root == ("192.0.2.1", 7700)
         assert settings.name.startswith("gateway-")
         assert [listener.url for listener in settings.listeners] == [
-            "mqtt://0.0.0.0:1883",
-            "ws://0.0.0.0:8083/mqtt",
+            "mqtt://127.0.0.1:1883",
+            "ws://127.0.0.1:8083/mqtt",
         ]
 
     def test_flags_mirror_the_file(self, key_file: str) -> None:
@@ -255,6 +255,14 @@ class TestFlags:
         assert (second.tls.certificate, second.connections) == ("c", 9)
         assert (settings.workers, settings.limits.in_flight, settings.join_key) == (3, 20, KEY)
         assert settings.access == AccessSettings("users", "", False)
+
+    def test_a_listener_for_other_hosts_needs_proofs(self, capsys: pytest.CaptureFixture[str]) -> None:
+        listener = ("--root", "192.0.2.1:7700", "--listener", "192.0.2.7:1883")
+        assert cli.main(["gateway", *listener]) == 2
+        assert "192.0.2.7:1883 takes everybody who reaches it" in capsys.readouterr().err
+        assert self.settings(*listener, "--passwords", "users").access.passwords == "users"
+        assert self.settings(*listener, "--anonymous", "true").access.anonymous
+        assert self.settings(*listener, "--policy", "site:Policy").listeners[0].address[0] == "192.0.2.7"
 
     def test_every_error_at_once(self, capsys: pytest.CaptureFixture[str]) -> None:
         with pytest.raises(ConfigErrors) as caught:

@@ -23,6 +23,7 @@ TOPICS = ["site/hall/lamp", "site/a/lamp", "site/d/lamp"]
 
 def test_one_command_starts_a_gateway_on_another_host(lab: Lab, network: Network, tmp_path: Path) -> None:
     command = [sys.executable, "-m", "hbroker", "gateway", "--root", f"{lab.address('root')}:{PORT}"]
+    command += ["--listener", f"{lab.address('one')}:1883", "--anonymous", "true"]
     gateway = Program(lab, "one", command, tmp_path / "gateway.log")
     gateway.start()
     gateway.await_ready()
