@@ -12,6 +12,7 @@ from typing import Final, TypeAlias
 from hbroker._proto import packet_pb2 as pb
 
 __all__ = [
+    "DISTURBANCES",
     "USUAL",
     "Action",
     "ClientAction",
@@ -35,6 +36,7 @@ __all__ = [
     "SetWill",
     "Stop",
     "Subscribe",
+    "Succeed",
     "Suspend",
     "Unsubscribe",
     "Wake",
@@ -157,6 +159,16 @@ class Restart:
 
 
 @dataclass(frozen=True, slots=True)
+class Succeed:
+    """A node's process ends for good, and as soon as its parent has taken back what it held, another node is
+    ordered to claim that."""
+
+    at: int
+    host: str
+    heir: str
+
+
+@dataclass(frozen=True, slots=True)
 class Depart:
     """A client closes. A session that is kept goes on without it, unless it is to end."""
 
@@ -239,9 +251,12 @@ class Publish:
 
 NodeAction: TypeAlias = Join | Leave | Dismiss | Move
 PathAction: TypeAlias = Part | Heal
-ProcessAction: TypeAlias = Stop | Continue | Suspend | Wake | Crash | Restart
+ProcessAction: TypeAlias = Stop | Continue | Suspend | Wake | Crash | Restart | Succeed
 ClientAction: TypeAlias = Roam | Depart | SetWill | Subscribe | Unsubscribe | Publish
 Action: TypeAlias = NodeAction | PathAction | ProcessAction | ClientAction
+
+DISTURBANCES: Final = (Part, Stop, Suspend, Crash, Roam, Depart)
+"""After these a subscriber may need longer to come back than it is waited for."""
 
 
 def describe(action: Action) -> str:

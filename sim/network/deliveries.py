@@ -44,6 +44,7 @@ from .losses import Losses
 from .owed import Owed
 from .retention import Retention
 from .sharing import Sharing
+from .successions import Successions
 from .wills import Wills
 from .world import Address
 
@@ -70,6 +71,7 @@ class Deliveries:
         self.expiries = Expiries()
         self._owed = Owed(self._losses)
         self._absences = Absences(ownership)
+        self.successions = Successions()
         self._sharing = Sharing(ownership, now, self._losses)
         self.wills = Wills(ownership, now, self._losses)
         self._applications: dict[int, Application] = {}
@@ -184,6 +186,11 @@ class Deliveries:
     def break_below(self, subtree: str) -> None:
         """The owner of what lies below lost its lease."""
         self._break([topic for topic in self._topics if is_within(topic, subtree)])
+
+    def bequeath(self, owner: NodeHost) -> None:
+        """An owner is about to die for good, and another is to claim what it had."""
+        topics = [topic for topic, last in self._ownership.owners.items() if last is owner]
+        self.successions.begin(topics, self._present)
 
     def break_owner(self, owner: NodeHost) -> None:
         """An owner died. What was on its way to it died too."""
@@ -385,7 +392,8 @@ class Deliveries:
                 is_promised = interest.qos and not interest.group and sent.topic in interest.topics
                 if not is_promised or application.may_lack(sent):
                     continue
-                if interest.since.get(sent.topic, sent.at + 1) > sent.at:
+                is_whole = interest.since.get(sent.topic, sent.at + 1) <= sent.at
+                if not is_whole and not self.successions.promises(interest, sent):
                     is_old = interest.made_at is not None and interest.made_at <= sent.at
                     is_exempt = self._ownership.was_forgotten(sent.topic, sent.at)
                     if application.expiry and is_old and not is_exempt:

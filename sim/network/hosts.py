@@ -260,18 +260,26 @@ class NodeHost(Host):
             self.delegations.pop(delegation.subtree, None)
         else:
             self.delegations[delegation.subtree] = replace(delegation)
+        self._recorded()
 
     def _remember_claims(self, claims: Sequence[str]) -> None:
         self._claims = list(claims)
+        self._recorded()
 
     def _note_away(self, session: int, is_away: bool) -> None:
         (self.away.add if is_away else self.away.discard)(session)
+        self._recorded()
 
     def _note(self, subscription: Subscription, ended: bool) -> None:
         if ended:
             self.subscriptions.pop((subscription.session, subscription.key), None)
         else:
             self.subscriptions[subscription.session, subscription.key] = subscription
+        self._recorded()
+
+    def _recorded(self) -> None:
+        if self.world.recorded is not None:
+            self.world.recorded(self)
 
 
 class ClientHost(Host):

@@ -25,6 +25,7 @@ from typing import Final
 
 from hbroker.config import LeasePolicy
 from hbroker.protocol import timers
+from hbroker.protocol.admission import STATUS_ROOT
 from hbroker.subtree import is_within
 
 from .hosts import Host, NodeHost
@@ -41,6 +42,7 @@ MOST_IN_FLIGHT: Final = 4_096
 class Invariant(Enum):
     ONE_OWNER = "a topic has one owner at most"
     EPOCHS_RISE = "epochs rise"
+    CLAIMED = "what a node was granted its next run claims"
     COMPLETE = "an owner has every subscription that is complete"
     NOTHING_LOST = "what is acknowledged has reached every subscriber connected"
     RESUMED = "who is told that his subscription was there all the time has missed nothing"
@@ -79,7 +81,7 @@ class Violation:
 
 
 class Ownership:
-    """One owner for each topic, and rising epochs."""
+    """One owner for each topic, rising epochs, and claims that last."""
 
     def __init__(self, world: World, topics: tuple[str, ...]) -> None:
         self._world = world
@@ -142,6 +144,7 @@ class Ownership:
             self.changed[topic] = now
             self.changes += 1
         yield from self._look_at_epochs(host)
+        yield from self._look_at_claims(host)
 
     def _look_at_epochs(self, host: NodeHost) -> Iterator[Violation]:
         seen = self._seen.setdefault(host.incarnation, {})
@@ -154,6 +157,15 @@ class Ownership:
                 text = f"{host.settings.name} serves {grant.subtree!r} under {grant.epoch} after {epoch}"
                 yield Violation(self._world.now, Invariant.EPOCHS_RISE, text)
             self._epochs[grant.subtree] = (grant.epoch, host.incarnation)
+
+    def _look_at_claims(self, host: NodeHost) -> Iterator[Violation]:
+        if host.settings.is_root:
+            return
+        claims = {*host.claims, f"{STATUS_ROOT}/{host.settings.name}"}
+        for grant in host.control.jurisdiction.grants:
+            if grant.subtree not in claims:
+                text = f"{host.settings.name} holds {grant.subtree!r}, and would not claim it again"
+                yield Violation(self._world.now, Invariant.CLAIMED, text)
 
     def _owns(self, host: NodeHost, topic: str) -> bool:
         is_alive = self._world.hosts.get(host.address) is host

@@ -3,7 +3,8 @@
 An owner counts for each session what its queue had no room for, and what expired there. Both are read after
 each of its acts, so every loss has a time.
 
-- *Bounded*: what waits for a session that is away is no more than its client asked for.
+- *Bounded*: what waits for a session that is away is no more than its client asked for; but not where its
+  owner was restarted, and has not heard from its client since (docs/guarantees.md).
 - *As asked*: a session ends by its queue only if a subscription of it asked for that, and has no gaps if all
   of them did: what is counted for it then is of QoS 0, which does not wait in its queue but goes onto the
   link or is dropped.
@@ -67,7 +68,8 @@ class Losses:
             loss = _Loss(now, overflowed, counted[1] - before[1])
             self._losses.setdefault(status.session, []).append(loss)
         queue = self._queues.get(status.session)
-        if queue is not None and not status.connected and _is_over(queue, status):
+        is_known = queue is not None and not status.connected and not _is_untold(node, status.session)
+        if queue is not None and is_known and _is_over(queue, status):
             text = f"{node.settings.name} holds {status.queued} messages, {status.queued_bytes} bytes"
             yield Violation(now, Invariant.QUEUES, f"{text}, for a session that asked for {queue}")
 
@@ -102,6 +104,12 @@ class Losses:
 
     def _has_no_gaps(self, session: int) -> bool:
         return self._policies.get(session) == {Overflow.END_SESSION}
+
+
+def _is_untold(node: NodeHost, session: int) -> bool:
+    """Whether a node has made a session again after a restart, and does not know its bounds yet."""
+    known = node.control.sessions.get(session)
+    return known is not None and known.lingers and not (known.queue_messages or known.queue_bytes)
 
 
 def _is_over(queue: Queue, status: SessionStatus) -> bool:

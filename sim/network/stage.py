@@ -33,12 +33,16 @@ class Stage:
         self._ownership = ownership
         self._deliveries = deliveries
         self._bounds = bounds
+        self._heirs: dict[str, str] = {}
+        """Who is to claim a subtree as soon as it has been taken back."""
         self.messages = 0
 
     # Change
 
     def take(self, action: actions.Action) -> None:
         """Carries an action out."""
+        if isinstance(action, actions.DISTURBANCES):
+            self._deliveries.successions.disturb()
         match action:
             case actions.Join() | actions.Leave() | actions.Dismiss() | actions.Move():
                 self._take_for_node(action)
@@ -48,7 +52,7 @@ class Stage:
                 self._fleet.apart.remove(action.hosts)
             case actions.Stop() | actions.Continue() | actions.Suspend() | actions.Wake():
                 self._take_for_process(action)
-            case actions.Crash() | actions.Restart():
+            case actions.Crash() | actions.Restart() | actions.Succeed():
                 self._take_for_process(action)
             case _:
                 client = self._fleet.client(action.client)
@@ -92,6 +96,12 @@ class Stage:
         self._deliveries.publish(sent)
         self._world.settle(client)
         return sent
+
+    def succeed(self, subtree: str) -> None:
+        """A subtree was taken back: its heir claims it, if there is one."""
+        heir = self._fleet.node(self._heirs.pop(subtree, ""))
+        if heir is not None:
+            operators.Operator(self._world, operators.move(subtree, None, heir))
 
     def let_go(self, node: NodeHost) -> None:
         """Ends the process of a node that has left, and that nothing is to start again."""
@@ -137,6 +147,11 @@ class Stage:
                 self._crash(action.host)
             case actions.Restart() if not is_alive:
                 self._restart(action.host, action.remembers)
+            case actions.Succeed() if is_alive and isinstance(host, NodeHost):
+                self._heirs |= dict.fromkeys(host.claims, action.heir)
+                self._deliveries.bequeath(host)
+                self._fleet.left.add(action.host)
+                self._crash(action.host)
             case _:
                 pass
 

@@ -204,6 +204,8 @@ class Trial:
             self._say(f"{host.settings.name}: {notice}")
             if isinstance(notice, LeaseLost | TookBack):
                 self._deliveries.break_below(notice.subtree)
+            if isinstance(notice, TookBack):
+                self._stage.succeed(notice.subtree)
         self._noticed[host.incarnation] = len(host.notices)
 
     def _heard(self, host: Host, event: Event) -> None:

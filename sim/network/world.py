@@ -67,6 +67,8 @@ class World:
         """Called when a host has done what it could."""
         self.heard: Callable[[Host, Event], None] = lambda host, event: None
         """Called for each event of an engine, before its control reads it."""
+        self.recorded: Callable[[Host], None] | None = None
+        """Called when a node has written a record to one of its files."""
         self.sent_bytes: Counter[tuple[Address, Address]] = Counter()
         self.hosts: dict[Address, Host] = {}
         self.chart = Chart(0)

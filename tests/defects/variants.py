@@ -14,8 +14,10 @@ from typing import Any, Final
 from hbroker._proto import packet_pb2 as pb
 from hbroker.config import LeasePolicy
 from hbroker.protocol import (
+    claims,
     custody,
     delegating,
+    gathering,
     handover,
     node,
     sessions,
@@ -123,6 +125,14 @@ def _without_retained(parcels: Callable[..., Iterable[pb.Transfer]]) -> Callable
 
 def _nothing(_: Callable[..., None]) -> Callable[..., None]:
     return lambda *arguments: None
+
+
+def _forgets_first(hand_back: Callable[..., None]) -> Callable[..., None]:
+    def broken(self: claims.Claims, now: int, subtree: str) -> None:
+        self._remember([claim for claim in self.subtrees if claim != subtree])
+        hand_back(self, now, subtree)
+
+    return broken
 
 
 def _zero(_: Callable[..., int]) -> Callable[..., int]:
@@ -243,11 +253,25 @@ CONTROL: Final = (
         _nothing,
     ),
     Variant(
+        "who is waited for is forgotten when a subtree moves",
+        Invariant.NOTHING_LOST,
+        gathering.Gathering,
+        "take_over",
+        _nothing,
+    ),
+    Variant(
         "epochs begin anew with each run of a node",
         Invariant.EPOCHS_RISE,
         node.Node,
         "_epoch_at",
         _zero,
+    ),
+    Variant(
+        "a node forgets a claim before its parent has the subtree",
+        Invariant.CLAIMED,
+        claims.Claims,
+        "hand_back",
+        _forgets_first,
     ),
     Variant(
         "a parent takes a restarted child for the one that it was, whatever its epoch",

@@ -1,23 +1,30 @@
 """A node is killed at any step of a move: the subtree is served again at once, and nobody loses anything.
 
-A step is a datagram of the move, from the first order to the last answer: as soon as so many have left, the
-victim dies. It begins again half a second later, with its files; the operator has gone on giving orders.
+A step is a datagram of the move, from the first order to the last answer, or a record that a node writes to
+its files meanwhile. At the step of a number the victim dies: where it is its own, after it has written the
+record, or before the datagram leaves. It begins again half a second later, with its files, or stays away;
+the operator has gone on giving orders. The parent is a child of the root itself, so that it can stay away,
+too. On half of all paths datagrams are lost and overtake one another.
 """
 
 from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import suppress
 
 import pytest
 
 from hbroker._proto import packet_pb2 as pb
 from hbroker.protocol import timers
 from hbroker.protocol.outcome import Published
-from hbroker.sim.network import Datagram, NodeHost, operators
+from hbroker.sim.network import CLEAR, Datagram, Faults, NodeHost, operators
 from tests.network.networks import Tree
 from tests.network.test_moving import Traffic
 
 SUBTREE, TOPIC = "home/office", "home/office/lamp"
 MOVING = {"order", "orderack", "join", "joinack", "transfer", "leave"}
-MOST_STEPS = 60
+MOST_STEPS = 200
+LOSSY = Faults(loss=0.1, jitter_us=1_000, reordering=0.1)
 VICTIMS = ("source", "target", "parent")
 AWAY = timers.SECOND // 2
 """How long a process is dead."""
@@ -26,23 +33,19 @@ SOON = 5 * timers.SECOND
 
 
 class Killed:
-    """A move between two children of the root, of whose processes one dies."""
+    """A move between two children of one parent, of whose processes one dies."""
 
     def __init__(self, seed: int, victim: str, step: int, *, comes_back: bool = True) -> None:
-        self.tree = Tree.grow(seed, ["home/kitchen", "home/bedroom"])
+        self.tree = Tree.grow(seed, ["home", "home/kitchen", "home/bedroom"], LOSSY if seed % 2 else CLEAR)
         self.world = self.tree.world
-        source, target = self.tree.nodes["home/kitchen"], self.tree.nodes["home/bedroom"]
+        parent, source, target = self.tree.nodes.values()
         self.tree.order(source, pb.ORDER_KIND_CLAIM, SUBTREE)
-        self.nodes = {"source": source, "target": target, "parent": self.tree.root}
+        self.nodes = {"root": self.tree.root, "parent": parent, "source": source, "target": target}
         self.traffic = Traffic(self.tree, TOPIC, 2)
         self.traffic.publish(20)
-        self._steps = 0
-        self._watched, self.world.watch = self.world.watch, self._watch
         self.traffic.publish(1, every=0)
         self.operator = operators.Operator(self.world, operators.move(SUBTREE, source, target))
-        while self._steps < step and not self.operator.has_ended:
-            self.world.step()
-        self.is_over = self.operator.has_ended
+        self.is_over = self._has_ended_before(step, self.nodes[victim])
         self._die(victim, comes_back=comes_back)
 
     @property
@@ -57,6 +60,27 @@ class Killed:
         self.traffic.settle()
         outcomes = [o for o in self.traffic.publisher.outcomes if isinstance(o, Published)]
         assert not [outcome for outcome in outcomes if outcome.reason]
+
+    def _has_ended_before(self, step: int, victim: NodeHost) -> bool:
+        """Lets the move go on until that step, unless it is over before."""
+        steps = 0
+
+        def count(host: object) -> None:
+            nonlocal steps
+            steps += 1
+            if steps == step and host is victim:
+                raise _Dies
+
+        def watch(datagram: Datagram) -> None:
+            if MOVING & set(datagram.kinds()):
+                count(self.world.hosts.get(datagram.source))
+
+        self.world.watch, self.world.recorded = watch, count
+        with suppress(_Dies):
+            while steps < step and not self.operator.has_ended:
+                self.world.step()
+        self.world.watch = self.world.recorded = None
+        return self.operator.has_ended
 
     def _die(self, victim: str, *, comes_back: bool) -> None:
         self.nodes[victim].kill()
@@ -74,31 +98,30 @@ class Killed:
     def _serves(self, node: NodeHost) -> bool:
         return self.world.hosts.get(node.address) is node and node.owns(TOPIC)
 
-    def _watch(self, datagram: Datagram) -> None:
-        assert self._watched is not None
-        self._watched(datagram)
-        self._steps += bool(MOVING & set(datagram.kinds()))
+
+class _Dies(Exception):
+    """Ends what a process does in the middle of it."""
 
 
 @pytest.mark.parametrize("victim", VICTIMS)
 def test_who_is_killed_at_any_step_of_a_move_costs_seconds_and_no_message(victim: str, is_long: bool) -> None:
-    for step in range(1, MOST_STEPS, 1 if is_long else 4):
-        killed = Killed(step, victim, step)
+    for killed in at_each_step(victim, every=1 if is_long else 7):
         killed.settle(SOON)
-        if killed.is_over:
-            break
-    else:
-        pytest.fail(f"a move has more than {MOST_STEPS} steps")
 
 
-@pytest.mark.parametrize("victim", ["source", "target"])
+@pytest.mark.parametrize("victim", VICTIMS)
 def test_who_dies_for_good_at_any_step_of_a_move_costs_its_lease_and_no_message(
     victim: str, is_long: bool
 ) -> None:
-    for step in range(1, MOST_STEPS, 1 if is_long else 9):
-        killed = Killed(step, victim, step, comes_back=False)
+    for killed in at_each_step(victim, every=1 if is_long else 11, comes_back=False):
         killed.settle(timers.LEASE + 2 * timers.LEASE_DRIFT)
+
+
+def at_each_step(victim: str, *, every: int, comes_back: bool = True) -> Iterator[Killed]:
+    """A move for each step, or each so many, until one is over before its victim dies."""
+    for step in range(1, MOST_STEPS, every):
+        killed = Killed(step, victim, step, comes_back=comes_back)
+        yield killed
         if killed.is_over:
-            break
-    else:
-        pytest.fail(f"a move has more than {MOST_STEPS} steps")
+            return
+    pytest.fail(f"a move has more than {MOST_STEPS} steps")

@@ -75,10 +75,10 @@ class House:
 class Traffic:
     """hpub and hsub, and the messages between them."""
 
-    def __init__(self, root: str) -> None:
+    def __init__(self, root: str, filter: str = "home/#") -> None:
         host, port = root.split(":")
         place = ["-h", host, "-p", port]
-        self._sub = self._start("hsub", *place, "-q", "2", "-t", "home/#", "-F", "%U %p")
+        self._sub = self._start("hsub", *place, "-q", "2", "-t", filter, "-F", "%U %p")
         with sync.connect(root) as client:
             until(
                 lambda: client.resolve(TOPIC, trace=True).subscriptions > 0, "hsub has subscribed", PATIENCE

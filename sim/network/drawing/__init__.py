@@ -13,6 +13,7 @@ from .hierarchy import draw_nodes
 from .moves import draw_moves
 from .queues import draw_queues
 from .sessions import draw_sessions
+from .successions import draw_successions
 from .traffic import draw_messages, draw_subscriptions, handovers
 from .wills import draw_wills
 
@@ -43,6 +44,9 @@ def draw(seed: int) -> Plan:
     members, meetings = draw_groups(Random(f"{seed} groups"), topics, length)
     actions += meetings
     actions += draw_wills(Random(f"{seed} wills"), clients, topics, length)
+    paths, actions = draw_successions(
+        Random(f"{seed} successions"), nodes, clients, topics, draw_paths(random), actions
+    )
     credits, actions = draw_queues(Random(f"{seed} queues"), clients, actions)
     actions = draw_expiries(Random(f"{seed} expiry"), actions)
     return Plan(
@@ -52,7 +56,7 @@ def draw(seed: int) -> Plan:
         (*clients, *members),
         expiries | {name: expiry for name, expiry in members.items() if expiry},
         topics,
-        draw_paths(random),
+        paths,
         random.choice((None, None, None, 2_000_000, 20_000_000)),
         tuple(sorted(actions, key=lambda action: action.at)),
         credits,

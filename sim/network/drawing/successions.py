@@ -1,0 +1,54 @@
+"""Nodes that die for good, and whose subtrees others claim at once (§5.8)."""
+
+from __future__ import annotations
+
+from random import Random
+
+from hbroker.config import LeasePolicy
+from hbroker.protocol import timers
+
+from ..actions import DISTURBANCES, Action, Continue, Heal, Publish, Restart, Succeed, Wake
+from ..paths import Faults
+from ..plan import ROOT, SECOND, NodePlan
+
+__all__ = ["draw_successions"]
+
+MEANWHILE = timers.LEASE + 10 * SECOND
+"""Until all has come to rest again."""
+
+
+def draw_successions(
+    random: Random,
+    nodes: list[NodePlan],
+    clients: tuple[str, ...],
+    topics: tuple[str, ...],
+    paths: Faults,
+    actions: list[Action],
+) -> tuple[Faults, list[Action]]:
+    """Four of five plans have none. Returns the paths, and the actions with those deaths, and with messages
+    to what nobody serves then. In half of these plans nothing else goes wrong, so that all must come that was
+    published meanwhile. Not under `serve`: nobody would ever take a subtree back (§5.6)."""
+    mortal = [node for node in nodes if node.name != ROOT and node.policy is LeasePolicy.FENCE]
+    count = random.choice((0, 0, 0, 0, 0, 0, 0, 0, 1, 2))
+    if len(mortal) < 2 or not count:
+        return paths, actions
+    if random.random() < 0.5:
+        paths = Faults(loss=min(paths.loss, 0.01), delay_us=paths.delay_us)
+        actions = [action for action in actions if not isinstance(action, FAULTS)]
+    else:
+        actions = list(actions)
+    for _ in range(count):
+        node, heir = random.sample(mortal, 2)
+        at = random.randrange(SECOND, 10 * SECOND)
+        actions.append(Succeed(at, node.name, heir.name))
+        below = [topic for topic in topics if topic.startswith(f"{node.subtree}/")]
+        publishers = [client for client in clients if client.startswith("p")]
+        for moment in range(at, at + MEANWHILE, SECOND // 4):
+            if below:
+                qos = random.choice((1, 2))
+                actions.append(Publish(moment, random.choice(publishers), random.choice(below), qos, 20))
+    return paths, actions
+
+
+FAULTS = (*DISTURBANCES, Heal, Continue, Wake, Restart)
+"""What goes wrong, and what ends it."""

@@ -1,0 +1,87 @@
+"""kill -9 of whoever takes part in a move, in the middle of it: nobody loses a message or is refused.
+
+The simulated network kills at each step (tests/network/test_kills_while_moving.py). Here they are real
+processes with real files, killed at random times, and started again by their launcher.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import threading
+import time
+from dataclasses import dataclass
+from itertools import pairwise
+from random import Random
+
+from hbroker import sync
+from tests.product.house import TOPIC, House, Traffic
+from tests.product.network import PATIENCE, PROJECT, environment, hbroker
+from tests.product.starvation import waited_s
+from tests.waiting import until
+
+SUBTREE = "home/kitchen"
+RETAINED = 3_000
+"""Messages that a move carries along: it takes longer with them, so that more of it can be hit."""
+LATEST_KILL = 0.9
+"""Seconds after the command was started. Half of that is over before its first order leaves."""
+LONGEST_GAP = 5.0
+ROUNDS, MANY_ROUNDS = 3, 100
+
+
+def test_who_is_killed_while_a_subtree_moves_costs_seconds_and_no_message(
+    house: House, is_long: bool
+) -> None:
+    random, owner = Random(18), "kitchen"
+    with sync.connect(house.root) as client:
+        client.publish_many([(f"{SUBTREE}/kept/{n}", b"x" * 60) for n in range(RETAINED)], qos=1, retain=True)
+    traffic, kills = Traffic(house.root, TOPIC), list[Kill]()
+    try:
+        for number in range(MANY_ROUNDS if is_long else ROUNDS):
+            target = {"kitchen": "bedroom", "bedroom": "kitchen"}[owner]
+            victim = (owner, target, "home")[number % 3]
+            kills.append(
+                killed_while_moving(house, traffic, target, victim, random.uniform(0.3, LATEST_KILL))
+            )
+            owner = target
+        traffic.stop()
+    finally:
+        traffic.kill()
+    if is_long:
+        slow = [kill for kill in kills if gap_at(traffic, kill) > LONGEST_GAP]
+        assert not slow, [(kill, gap_at(traffic, kill)) for kill in slow]
+
+
+@dataclass(frozen=True)
+class Kill:
+    """Of whom, so many seconds after the command to move was started, and when. `starved_s`: how long the
+    process that was started in its place has stood in line for a CPU."""
+
+    victim: str
+    after_s: float
+    at: float
+    starved_s: float
+
+
+def killed_while_moving(house: House, traffic: Traffic, target: str, victim: str, after_s: float) -> Kill:
+    """Returns once the target has the subtree, and messages come."""
+    process = house.network.processes()[victim]
+    command = [*hbroker("move"), SUBTREE, target, "--root", house.root]
+    move = subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, cwd=PROJECT, env=environment()
+    )
+    threading.Event().wait(after_s)
+    process.kill()
+    at = time.time()
+    assert house.network.event("back")["node"] == victim
+    said, _ = move.communicate(timeout=PATIENCE)
+    came = len(traffic.lines)
+    until(lambda: len(traffic.lines) > came, "messages come", PATIENCE, found=lambda: said)
+    if house.owner(TOPIC) != target:  # The command may have found nobody to give its order to.
+        house.done("move", SUBTREE, target)
+    return Kill(victim, after_s, at, waited_s(house.network.processes()[victim].pid))
+
+
+def gap_at(traffic: Traffic, kill: Kill) -> float:
+    """The longest one within ten seconds of a kill, less what the machine is to blame for."""
+    times = [at for at, _ in traffic.lines if kill.at - 1 < at < kill.at + 10]
+    return max(later - earlier for earlier, later in pairwise(times)) - kill.starved_s
