@@ -39,7 +39,7 @@ def other_authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
 def front(tmp_path_factory: pytest.TempPathFactory, authority: Authority) -> Iterator[Front]:
     """The gateway."""
     directory = tmp_path_factory.mktemp("front")
-    with front_up(directory, _listeners(authority), rules=RULES) as front:
+    with front_up(directory, _listeners(authority), rules=RULES, anonymous=True) as front:
         yield front
 
 

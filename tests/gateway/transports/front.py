@@ -42,7 +42,7 @@ class Front:
     """Made by `front_up`. Its listeners have names; `addresses` is where they are."""
 
     def __init__(
-        self, directory: Path, root: str, listeners: Mapping[str, Mapping[str, Any]], **auth: str
+        self, directory: Path, root: str, listeners: Mapping[str, Mapping[str, Any]], **auth: str | bool
     ) -> None:
         self.root = root
         self._file = directory / "site.yaml"
@@ -137,7 +137,7 @@ def flood(connection: socket.socket, piece: bytes, most: int) -> None:
 
 @contextmanager
 def front_up(
-    directory: Path, listeners: Mapping[str, Mapping[str, Any]], *, rules: str, **auth: str
+    directory: Path, listeners: Mapping[str, Mapping[str, Any]], *, rules: str, **auth: str | bool
 ) -> Iterator[Front]:
     """A root and a gateway that takes clients. `rules`: who may read and write what; `auth`: what else the
     topology file says of that."""
