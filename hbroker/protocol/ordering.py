@@ -37,6 +37,8 @@ class Ordering:
         self._join_key = join_key
         self._token = b""
         self._challenges = self._nonces = self._tries = 0
+        self._sent = self._excused = 0
+        """Copies of the order that left; and those that may still be refused for want of the latest nonce."""
         self._due: int | None = None
         self.answer: pb.OrderAck | None = None
         """What the node said last; None: nothing yet."""
@@ -73,12 +75,20 @@ class Ordering:
         return self.answer is not None and (self.answer.done or self.answer.reason != Reason.REASON_SUCCESS)
 
     def _handle_answer(self, answer: pb.OrderAck) -> None:
-        if not answer.nonce or not self._join_key or self._nonces >= MOST_PROOFS:
+        if not answer.nonce or not self._join_key:
             self.answer = answer
-            return
-        self._nonces += 1
-        if answer.nonce != self._order.nonce:  # Else it may be a late answer to the order without proof.
-            self._order.nonce = answer.nonce
+        elif answer.nonce == self._order.nonce and self._excused > 0:
+            self._excused -= 1  # It answers a copy that left before this nonce was known.
+        elif self._nonces >= MOST_PROOFS:
+            self.answer = answer
+        else:
+            self._nonces += 1
+            self._prove(answer.nonce)
+
+    def _prove(self, nonce: int) -> None:
+        if nonce != self._order.nonce:
+            self._excused = self._sent - 1
+            self._order.nonce = nonce
             self._order.credential = order_credential(self._join_key, self._order)
             self._send()
 
@@ -89,6 +99,7 @@ class Ordering:
         self._send()
 
     def _send(self) -> None:
+        self._sent += 1
         self._core.send_to(self._address, pack(self._order), self._token, REQUEST_PADDING)
 
 

@@ -14,6 +14,7 @@ from itertools import pairwise
 from random import Random
 
 from hbroker import sync
+from hbroker.runtime.supervision import RAN_WELL
 from tests.product.house import TOPIC, House, Traffic
 from tests.product.network import PATIENCE, PROJECT, environment, hbroker
 from tests.product.starvation import waited_s
@@ -39,6 +40,8 @@ def test_who_is_killed_while_a_subtree_moves_costs_seconds_and_no_message(
         for number in range(MANY_ROUNDS if is_long else ROUNDS):
             target = {"kitchen": "bedroom", "bedroom": "kitchen"}[owner]
             victim = (owner, target, "home")[number % 3]
+            if is_long:
+                await_good_run(house, victim)
             kills.append(
                 killed_while_moving(house, traffic, target, victim, random.uniform(0.3, LATEST_KILL))
             )
@@ -79,6 +82,12 @@ def killed_while_moving(house: House, traffic: Traffic, target: str, victim: str
     if house.owner(TOPIC) != target:  # The command may have found nobody to give its order to.
         house.done("move", SUBTREE, target)
     return Kill(victim, after_s, at, waited_s(house.network.processes()[victim].pid))
+
+
+def await_good_run(house: House, node: str) -> None:
+    """Until the launcher starts a node again without a longer pause than the first."""
+    served = house.network.processes()[node].create_time() + RAN_WELL + 3
+    until(lambda: time.time() > served, f"{node} has run well", PATIENCE)
 
 
 def gap_at(traffic: Traffic, kill: Kill) -> float:

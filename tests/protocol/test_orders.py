@@ -201,6 +201,25 @@ def test_an_order_that_was_recorded_is_worth_nothing_later() -> None:
     assert (before, ordered(world, "kitchen")) == (2, 0)
 
 
+def test_an_order_is_proved_to_a_node_that_reads_its_first_copies_late() -> None:
+    """Each of them is refused for want of a nonce, and the refusals come after the proof has left."""
+    world = house(KEY)
+    kitchen = world.nodes["kitchen"]
+    handle, late = kitchen.node.handle_event, list[ControlEvent]()
+
+    def hold(now: int, event: object) -> None:
+        if not isinstance(event, ControlEvent) or b"home/kitchen" not in event.packet or len(late) >= 5:
+            handle(now, event)  # type: ignore[arg-type]
+            return
+        late.append(event)
+        for copy in late if len(late) == 5 else []:
+            handle(now, copy)
+
+    kitchen.node.handle_event = hold  # type: ignore[method-assign]
+    assert give(world, "kitchen", HAND_BACK, "home/kitchen", KEY).done
+    assert len(late) == 5
+
+
 def test_an_order_for_another_node_is_not_carried_out() -> None:
     world = house()
     order = pb.Order(request=1, kind="ORDER_KIND_LEAVE", node="garden")
