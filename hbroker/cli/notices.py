@@ -22,6 +22,8 @@ def unbreakable(tell: Callable[[Notice], None]) -> Callable[[Notice], None]:
             tell(notice)
         except BrokenPipeError:
             discard_output()
+        except OSError:
+            pass  # It is told to a file on a disk that is full.
 
     return tell_or_discard
 
@@ -52,6 +54,12 @@ class Console:
                 self._print(f"{styled(f'{name} is back', Style.GOOD)} after {duration(seconds)}")
             case launcher.Left(name=name):
                 self._print(f"{name} has left, as it was ordered to; it is not started again")
+            case launcher.StorageFailed(name=name, error=error):
+                self._print(
+                    f"{styled(f'storage of {name} fails', Style.BAD)}: {error}; it goes on, and tries again"
+                )
+            case launcher.StorageRecovered(name=name):
+                self._print(f"{styled(f'storage of {name} works again', Style.GOOD)}")
             case launcher.Stopped(seconds=seconds):
                 self._print(f"stopped {self._network.name} in {duration(seconds)}")
 
@@ -83,6 +91,10 @@ def tell_json(notice: Notice) -> None:
             entry = {"event": "back", "node": name, "seconds": seconds}
         case launcher.Left(name=name):
             entry = {"event": "left", "node": name}
+        case launcher.StorageFailed(name=name, error=error):
+            entry = {"event": "storage_failed", "process": name, "error": error}
+        case launcher.StorageRecovered(name=name):
+            entry = {"event": "storage_recovered", "process": name}
         case launcher.Stopped(seconds=seconds):
             entry = {"event": "stopped", "seconds": seconds}
     print_json_line(entry)

@@ -28,10 +28,11 @@ examples:
 --json prints {network, up, pid, topology, started_at,
   nodes: [{name, subtree, address, state, pid, started_at, restarts}],
   gateways: [{name, listeners: [url], state, pid, started_at, restarts}],
-  telemetry: the directory of what they write of their load, or null}
+  telemetry: the directory of what they write of their load, or null,
+  storage: {process: what is wrong with its disk, and since when}}
 Times are seconds since the Unix epoch.
 
-exit codes: 0 every node is up, or left by order; 1 one is not, or nothing runs
+exit codes: 0 every node is up, or left by order; 1 one is not, a disk fails, or nothing runs
 """
 
 
@@ -49,20 +50,23 @@ def run(options: argparse.Namespace) -> int:
 
     directory = named(options.state_dir, options.network)
     running = directory.read() if directory and directory.launcher() is not None else None
+    faults = directory.faults() if directory and running else {}
     if options.json:
-        print_json(_as_json(running, options.network))
+        print_json(_as_json(running, options.network, faults))
     elif running is None:
         print(f"{options.network} does not run" if options.network else "no network runs")
     else:
         _print(running)
-    return DONE if running is not None and running.is_up else FAILED
+        for process, fault in faults.items():
+            print(f"storage: {process}: {fault}")
+    return DONE if running is not None and running.is_up and not faults else FAILED
 
 
-def _as_json(running: NetworkRun | None, network: str | None) -> dict[str, Any]:
+def _as_json(running: NetworkRun | None, network: str | None, faults: dict[str, str]) -> dict[str, Any]:
     if running is None:
         return {"network": network, "up": False, "nodes": [], "gateways": []}
     entry = running.to_json()
-    return {"network": entry.pop("name"), "up": running.is_up, **entry}
+    return {"network": entry.pop("name"), "up": running.is_up, **entry, "storage": faults}
 
 
 def _print(running: NetworkRun) -> None:

@@ -147,10 +147,11 @@ def _node_body(directory: RunDirectory, log_format: Style, log_level: str) -> Bo
     """A node's process, with all that it needs loaded already (the launcher forks it)."""
     from hbroker.runtime import logs
     from hbroker.runtime.node import run_node
-    from hbroker.runtime.spawn import say_left
+    from hbroker.runtime.spawn import say_left, say_storage
 
     def body(settings: NodeSettings, ready: Ready) -> int:
         logs.configure(node=settings.name, style=log_format, level=log_level)
-        return run_node(settings, ready=ready, left=say_left, memory=directory.memory_file(settings.name))
+        memory = directory.memory_file(settings.name)
+        return run_node(settings, ready=ready, left=say_left, memory=memory, hindered=say_storage)
 
     return body

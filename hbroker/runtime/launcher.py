@@ -14,17 +14,18 @@ import socket
 import time
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
 from random import Random
 from typing import Final, TypeAlias
-from urllib.parse import urlsplit
+from urllib.parse import unquote, urlsplit
 
 from hbroker.config import GatewaySettings, NodeSettings, format_address
 from hbroker.runtime.spawn import (
     LEFT,
     SIGNALS,
+    STORAGE,
     Body,
     Child,
     GatewayBody,
@@ -37,6 +38,8 @@ from hbroker.runtime.state import GatewayRun, NetworkRun, NodeRun, RunDirectory
 from hbroker.runtime.supervision import Signal, Start, State, Supervisor
 from hbroker.topology import Topology
 
+RETRY_AFTER: Final = 1.0
+"""Seconds after which a disk that failed is tried again."""
 REMIND_AFTER: Final = 5.0
 """Seconds between two reminders of the nodes that have not joined."""
 
@@ -85,13 +88,28 @@ class Left:
 
 
 @dataclass(frozen=True, slots=True)
+class StorageFailed:
+    """A process (the launcher: its network's name) cannot write to the disk. It goes on, and tries again."""
+
+    name: str
+    error: str
+
+
+@dataclass(frozen=True, slots=True)
+class StorageRecovered:
+    """It can again."""
+
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
 class Stopped:
     """No process is left."""
 
     seconds: float
 
 
-Notice: TypeAlias = Ready | Waiting | Ended | Back | Left | Stopped
+Notice: TypeAlias = Ready | Waiting | Ended | Back | Left | StorageFailed | StorageRecovered | Stopped
 
 
 class Launcher:
@@ -126,6 +144,10 @@ class Launcher:
         self._remind_at: float | None = self._began + REMIND_AFTER
         self._stopping_since: float | None = None
         self._written: NetworkRun | None = None
+        self._write_at = 0.0
+        """When the state may be written: a disk that fails is not tried for every change."""
+        self._faults: dict[str, str] = {}
+        """What is wrong with the disk, and since when, by the name of who met it."""
         self._news: deque[Notice] = deque()
 
     def run(self) -> None:
@@ -143,6 +165,7 @@ class Launcher:
             finally:
                 self._kill_all()
                 self._selector.close()
+                self._write_at = 0.0
                 self._publish_state()
         since = self._began if self._stopping_since is None else self._stopping_since
         self._tell(Stopped(time.monotonic() - since))
@@ -166,14 +189,27 @@ class Launcher:
                     node.child.send(number)
 
     def _start(self, node: _Process) -> None:
-        log = self._directory.open_log(node.settings.name)
         try:
-            child = spawn(node.body, log)
-        finally:
-            os.close(log)
+            child = self._spawn(node)
+        except OSError as error:  # No descriptor, no process, no memory is left: there may be soon.
+            self._handle_no_process(node, f"it could not be started: {error.strerror or error}")
+            return
         node.child = child
         node.started_at = time.time()
         self._selector.register(child.ready, selectors.EVENT_READ, lambda _: self._handle_words(node, child))
+
+    def _spawn(self, node: _Process) -> Child:
+        name = node.settings.name
+        try:
+            log = self._directory.open_log(name)
+            self._note_fault(f"{name}.log", "")
+        except OSError as error:
+            log = os.dup(_STDERR)  # A node without a file for its log is better than none.
+            self._note_fault(f"{name}.log", f"{error.strerror or error}: written to stderr")
+        try:
+            return spawn(node.body, log)
+        finally:
+            os.close(log)
 
     def _handle_words(self, node: _Process, child: Child) -> None:
         if node.child is not child:
@@ -183,7 +219,11 @@ class Launcher:
             self._selector.unregister(child.ready)
             return  # It ended; SIGCHLD tells of that.
         now = time.monotonic()
-        if words != [LEFT]:
+        for word in words:
+            if word.startswith(STORAGE):
+                self._note_fault(node.settings.name, unquote(word.removeprefix(STORAGE)))
+        words = [word for word in words if not word.startswith(STORAGE)]
+        if words and words != [LEFT]:
             if isinstance(node.settings, GatewaySettings):
                 node.listeners = tuple(words)
                 node.settings = node.settings.on_ports([urlsplit(url).port or 0 for url in words])
@@ -223,14 +263,18 @@ class Launcher:
             self._handle_words(node, child)  # The last of them is its end.
         os.close(child.ready)
         node.child = None
+        self._note_fault(node.settings.name, "")
+        last_line = self._directory.last_line(node.settings.name) if code > 0 else ""
+        self._handle_no_process(node, describe_exit(code), last_line)
+
+    def _handle_no_process(self, node: _Process, how: str, last_line: str = "") -> None:
         now = time.monotonic()
         pause = self._supervisor.handle_exit(now, node.settings.name)
         if pause is None:
             return
         if node.ended is None:
             node.ended = now
-        last_line = self._directory.last_line(node.settings.name) if code > 0 else ""
-        self._news.append(Ended(node.settings.name, describe_exit(code), last_line, pause))
+        self._news.append(Ended(node.settings.name, how, last_line, pause))
 
     def _handle_left(self, now: float, node: _Process) -> None:
         self._supervisor.handle_leave(now, node.settings.name)
@@ -252,7 +296,8 @@ class Launcher:
             self._news.append(Waiting(tuple(missing), now - self._began))
 
     def _timeout(self) -> float | None:
-        deadlines = [at for at in (self._supervisor.poll_timeout(), self._remind_at) if at is not None]
+        due = (self._supervisor.poll_timeout(), self._remind_at, self._write_at or None)
+        deadlines = [at for at in due if at is not None]
         return max(min(deadlines) - time.monotonic(), 0.0) if deadlines else None
 
     def _kill_all(self) -> None:
@@ -283,9 +328,30 @@ class Launcher:
             gateways,
             os.path.abspath(telemetry.directory) if telemetry.is_on else None,
         )
-        if run != self._written:
+        if run == self._written or time.monotonic() < self._write_at:
+            return
+        try:
             self._directory.write(run)
-            self._written = run
+        except OSError as error:
+            self._write_at = time.monotonic() + RETRY_AFTER
+            self._note_fault(self._topology.name, f"{error.strerror or error}: {self._directory.state_file}")
+            return
+        self._written, self._write_at = run, 0.0
+        self._note_fault(self._topology.name, "")
+
+    def _note_fault(self, name: str, fault: str) -> None:
+        """What is wrong with the disk, as a process met it; empty: nothing any more."""
+        before = self._faults.get(name, "")
+        if bool(fault) == bool(before):
+            return
+        if fault:
+            self._faults[name] = f"{fault}, since {time.strftime('%H:%M:%S')}"
+            self._news.append(StorageFailed(name, fault))
+        else:
+            del self._faults[name]
+            self._news.append(StorageRecovered(name))
+        with suppress(OSError):  # There is no other place to tell it.
+            self._directory.note_faults(self._faults)
 
     def _node_run(self, settings: NodeSettings, node: _Process) -> NodeRun:
         return NodeRun(
@@ -324,6 +390,9 @@ class _Process:
     """Seconds since the Unix epoch."""
     ended: float | None = None
     """When it first ended since it last served (monotonic)."""
+
+
+_STDERR: Final = 2
 
 
 @contextmanager

@@ -46,6 +46,7 @@ def run_node(
     ready: Callable[[Address], None] = lambda address: None,
     left: Callable[[], None] = lambda: None,
     memory: Path | None = None,
+    hindered: Callable[[str], None] = lambda fault: None,
 ) -> int:
     """Runs a node until it is told to end. Returns the exit code: 0 as asked, 1 turned away for good, or
     the endpoint failed.
@@ -54,9 +55,10 @@ def run_node(
     because of an order to leave (§5.7). `memory`: a file for what it delegated, with others beside it
     (`hbroker.runtime.memory`); None: a restart within a lease may give its children's topics two owners until
     they renew, orders are forgotten, and messages are acknowledged before subscribers are back.
+    `hindered(what)` is called, in a thread, when its disk fails, and with an empty text once it works again.
     Raises OSError where the address cannot be had, or a file of the memory cannot be read or made.
     """
-    return asyncio.run(_Process(settings, ready, left, memory).run())
+    return asyncio.run(_Process(settings, ready, left, memory, hindered).run())
 
 
 def core_config(settings: NodeSettings, incarnation: int) -> Config:
@@ -83,11 +85,12 @@ class _Process:
         ready: Callable[[Address], None],
         left: Callable[[], None],
         memory: Path | None,
+        hindered: Callable[[str], None],
     ) -> None:
         incarnation = secrets.randbits(64)
         self._log = EventLog("node")
         files = None if memory is None else NodeMemory(memory, settings.subtrees)
-        self._storing = None if files is None else StoredNotes(files, self._log)
+        self._storing = None if files is None else StoredNotes(files, self._log, hindered)
         recalled = Recalled() if self._storing is None else self._storing.recall()
         self._endpoint = Endpoint(core_config(settings, incarnation), settings.listen, settings.workers)
         self._settings = settings.on_port(self._endpoint.address[1]) if not settings.listen[1] else settings

@@ -20,6 +20,7 @@ import traceback
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final, NoReturn
+from urllib.parse import quote
 
 from hbroker.config import Address, GatewaySettings, NodeSettings, format_address
 
@@ -30,6 +31,8 @@ Listening = Callable[[tuple[str, ...]], None]
 """Called once by a gateway that takes clients, with the URLs of its listeners."""
 
 LEFT: Final = "left"
+STORAGE: Final = "storage:"
+"""Before what is wrong with the disk, with the spaces quoted; before nothing: it takes everything again."""
 
 Body = Callable[[NodeSettings, Ready], int]
 """A node, as a blocking call that returns an exit code."""
@@ -46,14 +49,15 @@ _libc: Final = ctypes.CDLL(None, use_errno=True) if sys.platform == "linux" else
 
 @dataclass(frozen=True, slots=True)
 class Child:
-    """A node's or gateway's process. `ready`: the pipe on which it says, a line each, where it serves and
-    that it left."""
+    """A node's or gateway's process. `ready`: the pipe on which it says, a line each, where it serves, that
+    it left, and whether its disk fails."""
 
     pid: int
     ready: int
 
     def read_words(self) -> list[str]:
-        """What it has said (without waiting): an address, or URLs; `LEFT`. Empty: nothing, or it is gone."""
+        """What it has said (without waiting): an address, or URLs; `LEFT`; `STORAGE`. Empty: nothing, or it
+        is gone."""
         try:
             return os.read(self.ready, 4096).decode().split()
         except BlockingIOError:
@@ -86,6 +90,9 @@ def spawn(body: Callable[[], int], log: int) -> Child:
         pid = os.fork()
         if pid == 0:
             _run_child(body, log, writer, launcher)
+    except OSError:
+        os.close(reader)
+        raise
     finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
         os.close(writer)
@@ -105,6 +112,11 @@ def say_listening(urls: tuple[str, ...]) -> None:
 def say_left() -> None:
     """In the node's process: it ends because it was ordered to leave, and is not to be started again."""
     os.write(_READY_DESCRIPTOR, f"{LEFT}\n".encode())
+
+
+def say_storage(fault: str) -> None:
+    """In a node's process: what is wrong with its disk; empty: it takes everything again."""
+    os.write(_READY_DESCRIPTOR, f"{STORAGE}{quote(fault)}\n".encode())
 
 
 def describe_exit(code: int) -> str:

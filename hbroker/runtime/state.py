@@ -1,7 +1,8 @@
 """What runs: the directory `.hbroker/<network>/` of a launcher, for `status`, `down` and whoever looks.
 
 lock          held (flock) by the launcher as long as it lives, so no stale file can claim that it runs;
-              holds its process id
+              holds its process id, and what is wrong with the disk: it is written in place, which a full
+              disk takes, too
 state.json    the launcher and its nodes; replaced by rename, so a reader sees all of it or what was before
 join.key      the network's join key, where its topology names none (`hbroker.runtime.network_key`)
 <node>.log    what the node logs; put aside as <node>.log.1 when the node starts, if it is large
@@ -15,15 +16,19 @@ import fcntl
 import json
 import os
 import time
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Final, Self
 
 from hbroker.errors import LocalError
-from hbroker.storage.disk import make_folder
+from hbroker.storage.disk import FILE_MODE, make_folder
+from hbroker.storage.whole_file import replace
 
 LOG_BYTES: Final = 8 * 1024 * 1024
 """A log that is larger when its node starts is put aside."""
+_LOCK_BYTES: Final = 4096
+"""The size of the lock's file, from the first: one block."""
 
 
 class AlreadyRunning(LocalError):
@@ -99,6 +104,7 @@ class RunDirectory:
     def __init__(self, base: Path, network: str) -> None:
         self.network = network
         self.path = base / network
+        self._lock: int | None = None
 
     @property
     def state_file(self) -> Path:
@@ -126,10 +132,10 @@ class RunDirectory:
     def acquire(self) -> int:
         """Makes the directory and takes its lock, until the returned descriptor is closed.
 
-        Raises AlreadyRunning.
+        Raises AlreadyRunning and OSError.
         """
         make_folder(self.path)
-        lock = os.open(self.path / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        lock = os.open(self.path / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, FILE_MODE)
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
@@ -137,8 +143,12 @@ class RunDirectory:
             raise AlreadyRunning(
                 f"the network {self.network!r} runs already: `hbroker down {self.network}` ends it"
             ) from None
-        os.truncate(lock, 0)
-        os.write(lock, b"%d\n" % os.getpid())
+        self._lock = lock
+        try:
+            self.note_faults({})
+        except OSError:
+            os.close(lock)
+            raise
         return lock
 
     def launcher(self) -> int | None:
@@ -150,10 +160,28 @@ class RunDirectory:
         try:
             fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
         except BlockingIOError:
-            return int(os.read(lock, 32) or b"0") or None
+            return int(os.read(lock, 32).partition(b"\n")[0] or b"0") or None
         finally:
             os.close(lock)
         return None
+
+    def faults(self) -> dict[str, str]:
+        """What is wrong with the disk, by the name of the process that met it, as the launcher that runs, or
+        the last one, noted it. Empty: nothing."""
+        try:
+            noted = json.loads((self.path / "lock").read_bytes().rstrip(b" \n").partition(b"\n")[2] or b"{}")
+            return {str(name): str(fault) for name, fault in noted.items()}
+        except (OSError, ValueError, AttributeError):
+            return {}
+
+    def note_faults(self, faults: Mapping[str, str]) -> None:
+        """Puts them in the place of those that were noted. Raises OSError. To be called by whoever has the
+        lock."""
+        assert self._lock is not None, "only a launcher notes faults, and it has the lock"
+        kept = dict(faults)
+        while len(text := b"%d\n%s\n" % (os.getpid(), json.dumps(kept).encode())) > _LOCK_BYTES:
+            kept.popitem()
+        os.pwrite(self._lock, text.ljust(_LOCK_BYTES), 0)
 
     def await_end(self, timeout: float) -> bool:
         """Waits until no launcher holds the lock. False: `timeout` seconds are over."""
@@ -165,10 +193,9 @@ class RunDirectory:
         return True
 
     def write(self, run: NetworkRun) -> None:
-        """Replaces what is known of the network."""
-        fresh = self.state_file.with_suffix(".new")
-        fresh.write_text(json.dumps(run.to_json(), indent=1) + "\n")
-        fresh.replace(self.state_file)
+        """Replaces what is known of the network. Raises OSError: then it is as it was."""
+        text = json.dumps(run.to_json(), indent=1) + "\n"
+        replace(self.state_file, [text.encode()], is_lasting=False)
 
     def read(self) -> NetworkRun | None:
         """What the launcher that runs, or the last one that ran, wrote; None: there is nothing to read."""
@@ -178,11 +205,11 @@ class RunDirectory:
             return None
 
     def open_log(self, node: str) -> int:
-        """A descriptor that appends to the node's log. A large log is put aside first."""
+        """A descriptor that appends to the node's log. A large log is put aside first. Raises OSError."""
         path = self.log_file(node)
         if path.exists() and path.stat().st_size > LOG_BYTES:
             path.replace(path.with_name(f"{path.name}.1"))
-        return os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o644)
+        return os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, FILE_MODE)
 
     def last_line(self, node: str) -> str:
         """The end of the node's log: why it ended, most likely. Empty: it says nothing."""

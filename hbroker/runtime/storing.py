@@ -25,11 +25,15 @@ STOP_PATIENCE_S: Final = 2.0
 class StoredNotes:
     """The files of one node as its decisions see them (`hbroker.protocol.storage.Storage`).
 
-    `tell()` is called in the thread, whenever `durable`, `is_failing` or `fault` has changed.
+    In the thread `tell()` is called whenever `durable`, `is_failing` or `fault` has changed, and
+    `hindered(what)` when the disk begins to fail, and with an empty text when it works again.
     """
 
-    def __init__(self, memory: NodeMemory, log: EventLog) -> None:
+    def __init__(
+        self, memory: NodeMemory, log: EventLog, hindered: Callable[[str], None] = lambda fault: None
+    ) -> None:
         self._memory = memory
+        self._hindered = hindered
         self._log = log
         self._tell: Callable[[], None] = lambda: None
         self._wanted = Event()
@@ -124,4 +128,6 @@ class StoredNotes:
             self._log.error("storage_failed", file=fault.path, error=fault.error.strerror or str(fault.error))
         elif fault is None and self._logged is not None:
             self._log.info("storage_recovered", file=self._logged.path)
+        if str(fault) != str(self._logged):
+            self._hindered("" if fault is None else str(fault))
         self._logged = fault

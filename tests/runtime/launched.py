@@ -38,15 +38,16 @@ gateways:
 
 
 class Launched:
-    """A launcher with stand-ins for nodes, and the events that it prints."""
+    """A launcher with stand-ins for nodes, and the events that it prints. `before`: what runs it."""
 
-    def __init__(self, directory: Path, behaviour: str) -> None:
+    def __init__(self, directory: Path, behaviour: str, *before: str) -> None:
         file = directory / "house.yaml"
         file.write_text(FILE + GATEWAYS if behaviour == "gateways" else FILE)
         self.base = directory / "state"
         self.directory = RunDirectory(self.base, "house")
         self.process = subprocess.Popen(
             [
+                *before,
                 sys.executable,
                 str(Path(__file__).with_name("stand_in.py")),
                 str(file),
