@@ -24,7 +24,8 @@ _TEXT = """\
 For a network over many hosts, each under its own service manager. The node's place comes
 from a topology file (--config, --name), or from flags with the names of the file's keys.
 A `ready` line comes once it has joined; what it logs goes to stderr. Ctrl-C or SIGTERM:
-it gives its subtree back to its parent and ends.
+it gives its subtree back to its parent and ends. SIGHUP: it reads its settings again, and
+logs which of them need a restart.
 
 A network of `hbroker up` has a join key. A node on the same host finds it in --state-dir; one on
 another host needs a copy of .hbroker/<network>/join.key, and --join-key-file.
@@ -82,8 +83,12 @@ def run(options: argparse.Namespace) -> int:
     """Returns when the node was stopped."""
     from dataclasses import replace
 
-    settings = with_key_of_this_host(_from_file(options) if options.config else _from_flags(options), options)
-    settings = replace(settings, telemetry=telemetry_in(settings.telemetry, options))
+    def read() -> NodeSettings:
+        told = _from_file(options) if options.config else _from_flags(options)
+        settings = with_key_of_this_host(told, options)
+        return replace(settings, telemetry=telemetry_in(settings.telemetry, options))
+
+    settings = read()
 
     from hbroker.cli.output import print_ready
     from hbroker.config import format_address
@@ -96,7 +101,7 @@ def run(options: argparse.Namespace) -> int:
     def ready(address: Address) -> None:
         print_ready(settings.name, f"{settings.subtree!r} on {format_address(address)}")
 
-    return run_node(settings, ready=ready, memory=options.memory)
+    return run_node(settings, ready=ready, memory=options.memory, reload=read)
 
 
 def _from_file(options: argparse.Namespace) -> NodeSettings:

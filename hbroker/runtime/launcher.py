@@ -151,7 +151,8 @@ class Launcher:
         self._news: deque[Notice] = deque()
 
     def run(self) -> None:
-        """Returns once it was told to stop (SIGINT, SIGTERM or SIGHUP) and no process is left.
+        """Returns once it was told to stop (SIGINT or SIGTERM) and no process is left. SIGHUP, which a
+        terminal sends when it is closed, is passed on: whoever has files to read again reads them.
 
         Raises OSError.
         """
@@ -243,6 +244,10 @@ class Launcher:
         for number in wakeup.recv(4096):
             if number == signal.SIGCHLD:
                 self._reap()
+            elif number == signal.SIGHUP:
+                for node in self._nodes.values():
+                    if node.child is not None:
+                        node.child.send(signal.SIGHUP)
             elif self._stopping_since is None:
                 self._stopping_since = time.monotonic()
                 self._remind_at = None

@@ -1,6 +1,8 @@
 """A node's process: the native endpoint, the control logic over it, and the world's signals.
 
 SIGTERM or SIGINT hands the node's subtrees back to their parents and then ends; a second one ends at once.
+SIGHUP, which a terminal sends when it is closed, ends nothing: the settings are read again, and the log tells
+which of them count from the next start.
 Where the endpoint can go on no more the process ends too: whoever keeps it running starts it again.
 """
 
@@ -19,6 +21,7 @@ from typing import Final
 
 from hbroker._native import Config, Endpoint
 from hbroker.config import Address, NodeSettings, format_address
+from hbroker.errors import ConfigError, ConfigErrors
 from hbroker.protocol.node import Node
 from hbroker.protocol.notices import ChildJoined, LeaseLost, Notice, PolicyLowered, Refused
 from hbroker.protocol.packets import reason_name
@@ -47,6 +50,7 @@ def run_node(
     left: Callable[[], None] = lambda: None,
     memory: Path | None = None,
     hindered: Callable[[str], None] = lambda fault: None,
+    reload: Callable[[], NodeSettings] | None = None,
 ) -> int:
     """Runs a node until it is told to end. Returns the exit code: 0 as asked, 1 turned away for good, or
     the endpoint failed.
@@ -56,9 +60,10 @@ def run_node(
     (`hbroker.runtime.memory`); None: a restart within a lease may give its children's topics two owners until
     they renew, orders are forgotten, and messages are acknowledged before subscribers are back.
     `hindered(what)` is called, in a thread, when its disk fails, and with an empty text once it works again.
+    `reload`: what the settings are when SIGHUP comes; None: as they were.
     Raises OSError where the address cannot be had, or a file of the memory cannot be read or made.
     """
-    return asyncio.run(_Process(settings, ready, left, memory, hindered).run())
+    return asyncio.run(_Process(settings, ready, left, memory, hindered, reload).run())
 
 
 def core_config(settings: NodeSettings, incarnation: int) -> Config:
@@ -86,6 +91,7 @@ class _Process:
         left: Callable[[], None],
         memory: Path | None,
         hindered: Callable[[str], None],
+        reload: Callable[[], NodeSettings] | None,
     ) -> None:
         incarnation = secrets.randbits(64)
         self._log = EventLog("node")
@@ -93,6 +99,7 @@ class _Process:
         self._storing = None if files is None else StoredNotes(files, self._log, hindered)
         recalled = Recalled() if self._storing is None else self._storing.recall()
         self._endpoint = Endpoint(core_config(settings, incarnation), settings.listen, settings.workers)
+        self._configured, self._reload = settings, reload
         self._settings = settings.on_port(self._endpoint.address[1]) if not settings.listen[1] else settings
         self._ready: Callable[[Address], None] | None = ready
         self._left: Callable[[], None] | None = left
@@ -125,6 +132,7 @@ class _Process:
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, self._stop)
+        loop.add_signal_handler(signal.SIGHUP, self._read_again)
         address = format_address(self._settings.address)
         self._log.info("started", address=address, subtree=self._settings.subtree)
         try:
@@ -165,6 +173,20 @@ class _Process:
         self._is_stopping = True
         self._node.leave(clock())
         self._driver.wake()
+
+    def _read_again(self) -> None:
+        """SIGHUP. All that a node is told counts for as long as it runs: others have been told it, too."""
+        try:
+            settings = self._configured if self._reload is None else self._reload()
+        except (ConfigError, ConfigErrors, OSError) as wrong:
+            self._log.error("not_reloaded", errors=str(wrong))
+            return
+        names = (field.name for field in fields(settings))
+        changed = [name for name in names if getattr(settings, name) != getattr(self._configured, name)]
+        if changed:
+            self._log.warning("not_reloaded", changed=",".join(changed), remedy="restart the node")
+        else:
+            self._log.info("reloaded", changed="nothing")
 
     def _after_turn(self, now: int) -> bool:
         while (notice := self._node.poll_notice()) is not None:

@@ -34,6 +34,12 @@ def stubborn(settings: NodeSettings, ready: Ready) -> int:
     _idle()
 
 
+def hearing(settings: NodeSettings, ready: Ready) -> int:
+    """Says that it was told to read its files again."""
+    signal.signal(signal.SIGHUP, lambda *_: print("SIGHUP", flush=True))
+    return well(settings, ready)
+
+
 def failing(settings: NodeSettings, ready: Ready) -> int:
     """Raises before it serves, all but the root."""
     if settings.is_root:
@@ -72,6 +78,7 @@ if __name__ == "__main__":
         "gateways": well,
         "stubborn": stubborn,
         "failing": failing,
+        "hearing": hearing,
         "inspecting": inspecting,
     }[behaviour]
     Launcher(network, file, directory, body, tell_json, gateway).run()

@@ -10,6 +10,7 @@ import pytest
 
 from hbroker.runtime.state import running
 from tests.runtime.launched import PATIENCE, Launch, await_gone, launch
+from tests.waiting import until
 
 __all__ = ["launch"]
 
@@ -27,7 +28,7 @@ def test_ready_comes_once_every_node_is(launch: Launch) -> None:
     assert launched.directory.launcher() == launched.process.pid
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_signal_ends_all_in_time(launch: Launch, number: signal.Signals) -> None:
     launched = launch("well")
     launched.event("ready")
@@ -39,6 +40,20 @@ def test_a_signal_ends_all_in_time(launch: Launch, number: signal.Signals) -> No
     assert launched.directory.launcher() is None
     assert {node.state for node in launched.state().nodes} == {"down"}
     assert launched.pids() == []
+
+
+def test_a_terminal_that_is_closed_ends_nobody(launch: Launch) -> None:
+    launched = launch("hearing")
+    launched.event("ready")
+    before = launched.pids()
+    launched.process.send_signal(signal.SIGHUP)
+    for name in ("root", "kitchen", "bedroom"):
+        log = launched.directory.log_file(name)
+        until(lambda log=log: "SIGHUP" in log.read_text(), f"{name} is told", PATIENCE)  # type: ignore[misc]
+    assert launched.pids() == before
+    assert launched.process.poll() is None
+    launched.process.send_signal(signal.SIGTERM)
+    launched.event("stopped")
 
 
 def test_gateways_are_kept_up_on_their_ports(launch: Launch) -> None:

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import logging
+import os
+import signal
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -47,3 +50,37 @@ def test_a_node_whose_socket_fails_says_so_and_ends_for_its_supervisor(
     assert made[0].is_shut
     failures = [record for record in caplog.records if record.levelno == logging.ERROR]
     assert [record.getMessage() for record in failures] == ["endpoint_failed"]
+
+
+def test_a_terminal_that_is_closed_ends_no_node(caplog: pytest.LogCaptureFixture) -> None:
+    """The first SIGHUP finds a setting changed, the next a file that is wrong, the last one nothing new."""
+    settings = NodeSettings("root", "", ("127.0.0.1", 0))
+    reads = 0
+
+    def reload() -> NodeSettings:
+        nonlocal reads
+        reads += 1
+        if reads == 1:
+            return replace(settings, workers=2)
+        if reads == 2:
+            raise OSError("no such file")
+        return settings
+
+    class Hearing(logging.Handler):
+        def emit(self, record: logging.LogRecord) -> None:
+            if record.getMessage() in ("reloaded", "not_reloaded"):
+                words.append((record.getMessage(), record.levelname))
+                os.kill(os.getpid(), signal.SIGTERM if len(words) == 3 else signal.SIGHUP)
+
+    words: list[tuple[str, str]] = []
+    logger = logging.getLogger("hbroker.node")
+    logger.addHandler(handler := Hearing())
+    try:
+        with caplog.at_level(logging.INFO):
+            code = node.run_node(
+                settings, ready=lambda address: os.kill(os.getpid(), signal.SIGHUP), reload=reload
+            )
+    finally:
+        logger.removeHandler(handler)
+    assert code == 0
+    assert words == [("not_reloaded", "WARNING"), ("not_reloaded", "ERROR"), ("reloaded", "INFO")]
