@@ -15,7 +15,15 @@ from .loads import WINDOW
 from .tables import Rows
 
 LOSSES: Final = frozenset(
-    {"queue_full", "session_ended", "session_expired", "away", "retained_full", "will_unpublished"}
+    {
+        "queue_full",
+        "session_ended",
+        "session_expired",
+        "away",
+        "retained_full",
+        "too_many_records",
+        "will_unpublished",
+    }
 )
 """The reasons by which a message that a node had taken did not arrive."""
 

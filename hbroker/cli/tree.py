@@ -15,7 +15,15 @@ if TYPE_CHECKING:
     from hbroker.cli.flags import Commands
 
 LOSSES = frozenset(
-    {"queue_full", "session_ended", "session_expired", "away", "retained_full", "will_unpublished"}
+    {
+        "queue_full",
+        "session_ended",
+        "session_expired",
+        "away",
+        "retained_full",
+        "too_many_records",
+        "will_unpublished",
+    }
 )
 """The reasons of drops by which a message that a node had taken did not arrive."""
 

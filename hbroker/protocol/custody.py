@@ -357,6 +357,8 @@ class Custody:
             child.machine.handle(DelegationEvent.COMMITTED)
             subtree, node = child.delegation.subtree, child.delegation.node
             self._estate.take_over(now, subtree, taking.inheritance)
+            if taking.inheritance.refused:
+                self._ledger.drop("too_many_records", taking.inheritance.refused)
             self._forget(child)
             self.sweep()
             taking.done()

@@ -132,12 +132,12 @@ class Ledger:
         self.counters: Counter[str] = Counter()
         self._notices: deque[Notice] = deque(maxlen=MOST_NOTICES)
 
-    def count(self, name: str) -> None:
-        self.counters[name] += 1
+    def count(self, name: str, times: int = 1) -> None:
+        self.counters[name] += times
 
-    def drop(self, reason: str) -> None:
+    def drop(self, reason: str, times: int = 1) -> None:
         """Bad network input is dropped and counted, never raised."""
-        self.count(f"drop.{reason}")
+        self.count(f"drop.{reason}", times)
 
     def note(self, notice: Notice) -> None:
         self._notices.append(notice)

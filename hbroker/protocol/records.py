@@ -27,6 +27,7 @@ CHUNK: Final = 900
 A single larger record travels alone.
 """
 MOST_RECORDS: Final = 10_000_000
+"""Of each kind, in one handover: more would end a new owner for want of memory. What is over is counted."""
 
 Record: TypeAlias = (
     bytes
@@ -87,21 +88,24 @@ class Inheritance:
     """By subtree."""
     queued: list[bytes] = field(default_factory=list)
     seen: list[bytes] = field(default_factory=list)
+    most: int = MOST_RECORDS
+    refused: int = 0
+    """Records that there was no room for."""
 
     def take(self, transfer: pb.Transfer) -> None:
         """Adds what a packet holds, but for retained messages, which the core keeps."""
         for subscription in transfer.subscriptions:
             self._take_subscription(subscription)
-        self.sessions.update((record.session, record) for record in transfer.sessions)
+        for session in transfer.sessions:
+            self._replace(self.sessions, session.session, session, True)
         for will in transfer.wills:
-            _replace(self.wills, will.session, will, bool(will.publish))
+            self._replace(self.wills, will.session, will, bool(will.publish))
         for cut in transfer.cuts:
-            _replace(self.cuts, cut.cut.subtree, cut, cut.cut.HasField("address"))
+            self._replace(self.cuts, cut.cut.subtree, cut, cut.cut.HasField("address"))
         for part in transfer.gathering:
-            _replace(self.gathering, part.subtree, part, bool(part.remaining_us))
-        if len(self.queued) < MOST_RECORDS:
-            self.queued.extend(record.SerializeToString() for record in transfer.queued)
-            self.seen.extend(record.SerializeToString() for record in transfer.seen)
+            self._replace(self.gathering, part.subtree, part, bool(part.remaining_us))
+        self._append(self.queued, transfer.queued)
+        self._append(self.seen, transfer.seen)
 
     def precede(self, exported: Iterable[Record]) -> None:
         """Puts what the new owner has itself, of what waits and what was seen, before what it was handed."""
@@ -139,8 +143,23 @@ class Inheritance:
         subscription = subscription_from(record)
         if subscription is None:
             self.subscriptions.pop(key, None)
-        elif filter_is_valid(record.filter) and len(self.subscriptions) < MOST_RECORDS:
-            self.subscriptions[key] = subscription
+        elif filter_is_valid(record.filter):
+            self._replace(self.subscriptions, key, subscription, True)
+
+    def _replace(self, known: dict[KeyT, RecordT], key: KeyT, record: RecordT, is_there: bool) -> None:
+        if not is_there:
+            known.pop(key, None)
+        elif key in known or len(known) < self.most:
+            known[key] = record
+        else:
+            self.refused += 1
+
+    def _append(
+        self, known: list[bytes], records: Sequence[pb.QueuedRecord] | Sequence[pb.SeenRecord]
+    ) -> None:
+        room = max(self.most - len(known), 0)
+        known.extend(record.SerializeToString() for record in records[:room])
+        self.refused += max(len(records) - room, 0)
 
 
 def parcels(records: Iterable[Record]) -> Iterator[pb.Transfer]:
@@ -174,10 +193,3 @@ def _delegation_from(record: pb.CutRecord) -> Delegation | None:
     subtree, node, address, epoch = cut
     policy = LeasePolicy.SERVE if record.policy == pb.LEASE_POLICY_SERVE else LeasePolicy.FENCE
     return Delegation(subtree, node, address, record.incarnation, epoch, policy, None, 0)
-
-
-def _replace(known: dict[KeyT, RecordT], key: KeyT, record: RecordT, is_there: bool) -> None:
-    if not is_there:
-        known.pop(key, None)
-    elif len(known) < MOST_RECORDS:
-        known[key] = record

@@ -417,6 +417,8 @@ class Uplink:
             self._machine.handle(UplinkEvent.HANDED_OVER)
             self._take_in_again(taking.inheritance)
             self._means.custody.estate.take_over(now, self.subtree, taking.inheritance)
+            if taking.inheritance.refused:
+                self._ledger.drop("too_many_records", taking.inheritance.refused)
             self._means.gathering.handle_return(now, self.subtree)
             self.refused = None
             self._hold(serving=True)

@@ -336,3 +336,14 @@ def test_what_either_end_has_of_others_below_is_left_as_it_is() -> None:
         pass
     assert set(ends.old.messages) == {"a/mine/x"}
     assert not any(transfer.retained for transfer in ends.old.sent)
+
+
+def test_records_over_the_bound_are_counted_and_those_that_are_known_still_change() -> None:
+    inheritance = Inheritance(most=2)
+    sessions = [pb.SessionRecord(session=session) for session in (1, 2, 3)]
+    inheritance.take(pb.Transfer(sessions=sessions, queued=[pb.QueuedRecord() for _ in range(3)]))
+    assert (len(inheritance.sessions), len(inheritance.queued), inheritance.refused) == (2, 2, 2)
+    inheritance.take(pb.Transfer(seen=[pb.SeenRecord()], sessions=[pb.SessionRecord(session=1, away_us=5)]))
+    assert inheritance.refused == 2
+    assert inheritance.sessions[1].away_us == 5
+    assert len(inheritance.seen) == 1, "what was seen does not depend on how much waits"
