@@ -29,6 +29,7 @@ from hbroker.protocol.machine import Machine
 from hbroker.protocol.notices import ChildAway, ChildJoined, ChildLeft, Ledger, TookBack
 from hbroker.protocol.packets import Address, Cut, Reason, cut_of, pack
 from hbroker.protocol.records import Inheritance, Keeper, parcels
+from hbroker.protocol.storage import AfterSync
 from hbroker.protocol.subscribers import Subscription
 from hbroker.protocol.subscribing import Subscribing
 from hbroker.subtree import is_within
@@ -50,6 +51,7 @@ class Custody:
         subscribing: Subscribing,
         gathering: Gathering,
         ledger: Ledger,
+        after_sync: AfterSync,
         keepers: Sequence[Keeper] = (),
     ) -> None:
         self._own = own[:2]
@@ -58,6 +60,7 @@ class Custody:
         self._subscribing = subscribing
         self._gathering = gathering
         self._ledger = ledger
+        self._after_sync = after_sync
         self._estate = Estate(own, core, jurisdiction, subscribing, gathering, self.inherit, keepers)
         self.children: dict[str, Child] = {}
         self._by_link: dict[int, dict[str, Child]] = {}
@@ -78,6 +81,8 @@ class Custody:
     def restore(self, now: int, delegations: Iterable[Delegation]) -> None:
         """After a restart: what was delegated before is taken to be held, for as long as a lease may last."""
         self.inherit(now, delegations)
+        for child in self.children.values():
+            child.noted_at = 0  # The file has it.
 
     def inherit(self, now: int, delegations: Iterable[Delegation]) -> None:
         """Takes delegations of others for this node's own: whoever granted them last, their leases are over
@@ -119,7 +124,7 @@ class Custody:
         child = Child(delegation, Machine(DELEGATION, DelegationState.HANDING_OVER))
         if before is not None:
             self._abandon(before)
-            child.exported = before.exported
+            child.exported, child.noted_at = before.exported, before.noted_at
         self._enter(child)
         self._uncut[delegation.subtree] = child
         self.highest_epoch = max(self.highest_epoch, delegation.epoch)
@@ -237,9 +242,12 @@ class Custody:
             self._expire(now, self.children[subtree])
         for subtree in list(self._turns.due(now)):
             child = self.children.get(subtree)
-            if child is not None:  # An earlier one's turn may have ended it.
-                child.handle_timeout(now)
-                self._plan(child)
+            if child is None:  # An earlier one's turn ended it.
+                continue
+            child.handle_timeout(now)
+            self._plan(child)
+            if child.giving is not None and child.giving.is_held_up(now):
+                self._call_off(child)
 
     def follow(self, subscription: Subscription, ended: bool) -> None:
         """A subscription changed: the handovers under way hear of it."""
@@ -299,6 +307,7 @@ class Custody:
             self.leavers(delegation.subtree),
             child.exported,
             is_heirs=not child.is_first,
+            is_noted=lambda: self._is_noted(child),
         )
 
     def _handle_given(self, now: int, child: Child, giving: Giving, transfer: pb.Transfer) -> bool:
@@ -313,6 +322,17 @@ class Custody:
             self._arrived(child)
         self._plan(child)
         return state is not None
+
+    def _is_noted(self, child: Child) -> bool:
+        """Whether the next run of this node knows that the subtree is delegated. Else both would serve it."""
+        return child.noted_at is not None and self._after_sync.has(child.noted_at)
+
+    def _call_off(self, child: Child) -> None:
+        """This node serves the subtree on. The child learns it as by a link that is lost, and joins anew."""
+        link = child.delegation.link
+        if link is not None:
+            self._core.close(link)
+            self.handle_link_down(link)
 
     def _outlast(self, child: Child) -> None:
         """Whoever takes this subtree back takes back what lies below: not before those leases end."""
@@ -339,6 +359,8 @@ class Custody:
 
     def _cut(self, child: Child) -> None:
         self._jurisdiction.delegate(child.delegation)
+        if child.is_first or child.noted_at is None:
+            child.noted_at = self._after_sync.mark()
         self._uncut.pop(child.delegation.subtree, None)
         self._schedule(child)
 
@@ -361,7 +383,7 @@ class Custody:
                 self._ledger.drop("too_many_records", taking.inheritance.refused)
             self._forget(child)
             self.sweep()
-            taking.done()
+            self._after_sync.do(taking.done)
             self._ledger.note(ChildLeft(subtree, node))
         return state is not None
 

@@ -21,6 +21,7 @@ from hbroker.protocol.inquiry import Inquiry
 from hbroker.protocol.jurisdiction import Delegation, Grant, Jurisdiction
 from hbroker.protocol.notices import Ledger
 from hbroker.protocol.packets import Address, Reason, address_of, cut_of, pack
+from hbroker.protocol.storage import AfterSync
 from hbroker.subtree import depth, is_within, prefixes
 
 __all__ = ["Delegating"]
@@ -44,6 +45,7 @@ class Delegating:
         custody: Custody,
         ledger: Ledger,
         epoch_at: Callable[[int], int],
+        after_sync: AfterSync,
     ) -> None:
         self._settings = settings
         self._address = address
@@ -52,6 +54,7 @@ class Delegating:
         self._custody = custody
         self._ledger = ledger
         self._epoch_at = epoch_at
+        self._after_sync = after_sync
         self._closed: set[str] = set()
         self._fencing: ExpiringCache[str, bool] = ExpiringCache(MOST_FENCING)
         """Subtrees whose new owner is to be under `fence`, and what lies below them before it."""
@@ -110,6 +113,8 @@ class Delegating:
         is_new = applicant.subtree not in self._custody.children
         if is_new and not applicant.epoch and self._jurisdiction.is_in_doubt:
             return Turned(Reason.REASON_NOT_SERVING)  # §5.9: another may have it, or something below it.
+        if is_new and not applicant.epoch and self._after_sync.is_failing:
+            return Turned(Reason.REASON_NOT_SERVING)  # What it is given could not be written down.
         if is_new and len(self._custody.children) >= self._settings.limits.delegations:
             return Turned(Reason.REASON_QUOTA_EXCEEDED)
         if self._lease(now, grant) <= 2 * timers.LEASE_DRIFT:

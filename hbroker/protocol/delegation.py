@@ -72,6 +72,8 @@ class Child:
     """What was taken in by mistake for a child that was not known."""
     is_first: bool = True
     """Nobody but this node served its subtree before."""
+    noted_at: int | None = None
+    """Of the note that it is delegated (`AfterSync.mark`)."""
     exported: list[Record] = field(default_factory=list)
     """What waited below the subtree when its handover failed after COMMIT: for the child's next run."""
     below: list[Delegation] = field(default_factory=list)

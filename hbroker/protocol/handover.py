@@ -19,7 +19,7 @@ one where the link has no room. Nothing is dropped on the way, and the rest of t
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from enum import Enum, auto
 from itertools import chain
 from typing import Final, Protocol
@@ -59,6 +59,8 @@ DRAIN_WAIT: Final = timers.SECOND // 10
 """How long what was taken may be on its way to its subscribers once nothing more is taken."""
 LEAVERS_WAIT: Final = timers.SECOND
 """How long a child below, which is just handing back, may hold up the commit."""
+DISK_WAIT: Final = timers.SECOND
+"""How long nobody serves the subtree while the old owner cannot write that it is delegated."""
 
 
 class GivingState(Enum):
@@ -167,7 +169,8 @@ class Giving:
     """The old owner's end.
 
     `is_heirs`: the new owner has the subtree back, and nobody has served it meanwhile. `exported`: what
-    waited below the subtree when an earlier handover of it failed after its COMMIT.
+    waited below the subtree when an earlier handover of it failed after its COMMIT. `is_noted()`: whether the
+    next run of this node will know to whom the right to serve went.
     """
 
     def __init__(
@@ -181,12 +184,14 @@ class Giving:
         exported: Iterable[Record] = (),
         *,
         is_heirs: bool = False,
+        is_noted: Callable[[], bool] = lambda: True,
     ) -> None:
         self._core = core
         self._estate = estate
         self._subtree = subtree
         self._epoch = epoch
         self._is_heirs = is_heirs
+        self._is_noted = is_noted
         self._leavers = leavers
         self._machine = Machine(GIVING, GivingState.AWAIT_READY)
         self._shipment = Shipment(core, subtree, epoch, link)
@@ -255,6 +260,11 @@ class Giving:
         """Whether the right to serve has gone: the new owner's word brings it back, or its lease's end."""
         return self._machine.state in (GivingState.AWAIT_DONE, GivingState.COMPLETE)
 
+    def is_held_up(self, now: int) -> bool:
+        """Whether nobody serves the subtree, only because this node's disk takes nothing."""
+        is_waiting = self._drain_at is not None and now >= self._stopped_at + DISK_WAIT
+        return is_waiting and not self._is_noted()
+
     @property
     def moved_at(self) -> int:
         """When it last got on: sent a packet, or had an answer."""
@@ -270,7 +280,7 @@ class Giving:
         if not self._core.has_passed(self._barrier):
             return False  # §5.4: what is on its way between workers may be acknowledged.
         waited = now - self._stopped_at
-        if self._leavers and waited < LEAVERS_WAIT:
+        if not self._is_noted() or (self._leavers and waited < LEAVERS_WAIT):
             return False
         return waited >= DRAIN_WAIT or not self._core.drain_subtree(self._subtree, self._less)
 

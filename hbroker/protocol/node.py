@@ -30,7 +30,7 @@ from hbroker.protocol.orders import Orders
 from hbroker.protocol.packets import address_from, body_of
 from hbroker.protocol.sessions import Sessions
 from hbroker.protocol.status import OwnAccount, accounts_of, split_drops
-from hbroker.protocol.storage import Storage, Unstored
+from hbroker.protocol.storage import AfterSync, Storage, Unstored
 from hbroker.protocol.subscribers import Subscribers, Subscription
 from hbroker.protocol.subscribing import Subscribing
 from hbroker.protocol.takeover import Takeovers
@@ -88,6 +88,7 @@ class Node:
         self._note = note
         self._vitals = vitals
         self._storage: Storage = storage or Unstored()
+        self._after_sync = AfterSync(self._storage)
         self._forgets_delegations = forgets_delegations
         self._sure_at: int | None = None
         """When every lease that an earlier run may have granted is over."""
@@ -101,7 +102,7 @@ class Node:
         self._connected, self._away = _by_presence(recalled, set(away))
         self._note_away = note_away
         self._gathering = self._new_gathering(forgets_subscriptions)
-        subscribed = (self._subscription_changed, self._clock, note_away)
+        subscribed = (self._after_sync, self._subscription_changed, self._clock, note_away)
         self._subscribing = Subscribing(settings, address, core, jurisdiction, self._ledger, *subscribed)
         sessions = self._subscribing.sessions
         self._wills = Wills(
@@ -110,11 +111,10 @@ class Node:
         self._takeovers = Takeovers(core)
         self._answering = Answering(settings.name, address, core, self._jurisdiction, self._ledger)
         keepers = (sessions, self._wills)
-        parts = (core, jurisdiction, self._subscribing, self._gathering, self._ledger)
+        parts = (core, jurisdiction, self._subscribing, self._gathering, self._ledger, self._after_sync)
         self._custody = Custody((settings.name, address, incarnation), *parts, keepers)
-        self._delegating = Delegating(
-            settings, address, core, self._jurisdiction, self._custody, self._ledger, self._epoch_at
-        )
+        decided = (self._jurisdiction, self._custody, self._ledger, self._epoch_at, self._after_sync)
+        self._delegating = Delegating(settings, address, core, *decided)
         self._claims = Claims(self._means(incarnation, random), claims, remember_claims)
         self._orders = self._new_orders(random.randbytes(16))
 
@@ -145,6 +145,7 @@ class Node:
             self._custody,
             self._delegating,
             self._ledger,
+            self._after_sync,
             random,
             self._hang_up,
         )
@@ -194,6 +195,7 @@ class Node:
         deadline = self.poll_timeout()
         if deadline is None or now < deadline:
             return
+        self._after_sync.handle_timeout()
         self._subscribing.handle_timeout(now)
         self._wills.handle_timeout(now)
         self._takeovers.handle_timeout(now)
@@ -223,6 +225,7 @@ class Node:
         """When to call `handle_timeout` next."""
         deadlines = [u.poll_timeout() for u in self._claims]
         parts = (
+            self._after_sync,
             self._custody,
             self._orders,
             self._gathering,

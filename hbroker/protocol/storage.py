@@ -3,14 +3,20 @@
 A node notes what its next run must know: the subtrees that it delegated, what orders changed, who had
 subscribed. That takes effect at once. But what it says to others on the strength of it (COMMIT and DONE of a
 handover, SUBACK) waits until the note outlives a loss of power. So notes are counted, and the count that is
-on the disk rises later.
+on the disk rises later. `AfterSync` keeps what waits for it.
 """
 
 from __future__ import annotations
 
-from typing import Protocol
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final, Protocol
 
-__all__ = ["Storage", "Unstored"]
+__all__ = ["AfterSync", "Storage", "Unstored"]
+
+MOST_WAITING: Final = 65_536
+"""Actions that wait for the disk at most: one more is not taken, and whoever asked for it asks again."""
 
 
 class Storage(Protocol):
@@ -47,3 +53,69 @@ class Unstored:
 
     def know_subscriptions(self) -> None:
         """Nothing was lost."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Waiting:
+    mark: int
+    act: Callable[[], object]
+    needs_disk: bool
+
+
+class AfterSync:
+    """Actions that wait until what was noted before them is on the disk. They are done in order."""
+
+    def __init__(self, storage: Storage) -> None:
+        self._storage = storage
+        self._waiting: deque[_Waiting] = deque()
+
+    # Change
+
+    def do(self, act: Callable[[], object], *, needs_disk: bool = True) -> bool:
+        """Does it as soon as all that was noted is on the disk: now, where it is. False: too many wait.
+
+        `needs_disk` False: while the disk fails it is not waited for.
+        """
+        if len(self._waiting) >= MOST_WAITING:
+            return False
+        self._waiting.append(_Waiting(self._storage.written, act, needs_disk))
+        self.handle_timeout()
+        return True
+
+    def follow(self, act: Callable[[], object]) -> None:
+        """Does it behind what waits already: now, where nothing does."""
+        if self._waiting:
+            self._waiting.append(_Waiting(0, act, needs_disk=False))
+        else:
+            act()
+
+    def handle_timeout(self) -> None:
+        """Does what has waited long enough."""
+        while self._is_due:
+            self._waiting.popleft().act()
+
+    # Read
+
+    def poll_timeout(self) -> int | None:
+        """0: `handle_timeout` is due. None: nothing waits, or all waits for the disk."""
+        return 0 if self._is_due else None
+
+    def mark(self) -> int:
+        """Of what was noted so far: `has` tells when it is on the disk."""
+        return self._storage.written
+
+    def has(self, mark: int) -> bool:
+        """Whether everything up to a mark is on the disk."""
+        return self._storage.durable >= mark
+
+    @property
+    def is_failing(self) -> bool:
+        """Whether the disk takes nothing now."""
+        return self._storage.is_failing
+
+    @property
+    def _is_due(self) -> bool:
+        if not self._waiting:
+            return False
+        first = self._waiting[0]
+        return self.has(first.mark) or (self.is_failing and not first.needs_disk)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
+from functools import partial
 
 from hbroker._native import filter_is_valid, filter_touches
 from hbroker._proto import packet_pb2 as pb
@@ -24,6 +25,7 @@ from hbroker.protocol.packets import Address, Cut, Reason, address_of, pack
 from hbroker.protocol.passing import Allowances
 from hbroker.protocol.sessions import Session, Sessions
 from hbroker.protocol.sharing import group_is_valid
+from hbroker.protocol.storage import AfterSync
 from hbroker.protocol.subacks import SubAcks
 from hbroker.protocol.subscribers import MOST_OVERFLOW, MOST_QOS, Key, Subscribers, Subscription
 
@@ -40,6 +42,7 @@ class Subscribing:
         core: NodeCore,
         jurisdiction: Jurisdiction,
         ledger: Ledger,
+        after_sync: AfterSync,
         watch: Callable[[Subscription, bool], None],
         clock: Callable[[], int],
         note_away: Callable[[int, bool], None] = lambda session, is_away: None,
@@ -49,6 +52,7 @@ class Subscribing:
         self._core = core
         self._jurisdiction = jurisdiction
         self._ledger = ledger
+        self._after_sync = after_sync
         self._watch = watch
         self._clock = clock
         self._subscribers = Subscribers(settings.limits.subscriptions)
@@ -145,7 +149,7 @@ class Subscribing:
         ack = self._ack(request.request, key)
         if session is None or not self._remove(session.id, key):
             ack.reason = Reason.REASON_NO_SUBSCRIPTION_EXISTED
-        self._core.send(link, pack(ack))
+        self._after_sync.follow(partial(self._core.send, link, pack(ack)))
 
     def restore(self, now: int, subscriptions: Iterable[Subscription]) -> None:
         """After a restart: makes the subscriptions of those who were connected again, and their sessions, as
@@ -255,11 +259,21 @@ class Subscribing:
             self._store(session, address, request, ack)
         else:
             ack.reason = Reason.REASON_NOT_RESPONSIBLE
+        if not ack.active:
+            self._confirm(session.id, link, request, ack)
+        # §6.2: a next run of this node waits for this subscriber, if it can read who had subscribed.
+        elif not self._after_sync.do(
+            partial(self._confirm, session.id, link, request, ack), needs_disk=False
+        ):
+            self._ledger.count("subacks_not_sent")
+
+    def _confirm(self, session: int, link: int, request: pb.Subscribe, ack: pb.SubAck) -> None:
+        """SUBACK within a session, and what was retained."""
         for packet in self._with_children(ack):
             self._core.send(link, packet)
         # §6.5: nobody knows which member of a group is to have what was retained.
         if ack.active and not request.group and _wants_retained(request.retain_handling, not ack.resumed):
-            self._core.send_retained(session.id, request.filter, request.qos, request.listener)
+            self._core.send_retained(session, request.filter, request.qos, request.listener)
 
     def _store(self, session: Session, address: Address, request: pb.Subscribe, ack: pb.SubAck) -> None:
         key = request.group, request.filter
@@ -367,7 +381,7 @@ class Subscribing:
         ack.resumed = ack.active and not subscription.interrupted
         held = dict.fromkeys([*self._jurisdiction.served(ack.filter), *came])
         for packet in self._subacks.of(ack, passed_to, list(held)):
-            self._core.send(session.link, packet)
+            self._after_sync.follow(partial(self._core.send, session.link, packet))
 
     def _cuts(self, filter: str) -> list[Cut]:
         return [delegation.as_cut() for delegation in self._jurisdiction.children(filter)]

@@ -37,6 +37,7 @@ from hbroker.protocol.packets import (
 )
 from hbroker.protocol.reasons import PASSING_REASONS
 from hbroker.protocol.records import Inheritance, Record
+from hbroker.protocol.storage import AfterSync
 from hbroker.protocol.subscribers import Subscription, subscription_from
 from hbroker.protocol.subscribing import Subscribing
 from hbroker.protocol.tenure import Tenure
@@ -74,6 +75,7 @@ class Means:
     custody: Custody
     delegating: Delegating
     ledger: Ledger
+    after_sync: AfterSync
     random: Random
     hang_up: Callable[[int], None]
 
@@ -422,7 +424,7 @@ class Uplink:
             self._means.gathering.handle_return(now, self.subtree)
             self.refused = None
             self._hold(serving=True)
-            taking.done()
+            self._means.after_sync.do(taking.done)
             if self._jurisdiction.cuts_below(
                 self.subtree
             ):  # What touches only those came along with the rest.

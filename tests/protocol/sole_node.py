@@ -11,6 +11,7 @@ from hbroker._proto import packet_pb2 as pb
 from hbroker.config import Limits, NodeSettings
 from hbroker.protocol.node import Node
 from hbroker.protocol.packets import Address, Body, body_of, pack
+from hbroker.protocol.storage import Storage
 from hbroker.protocol.timers import SECOND
 
 HOME: Address = ("10.0.0.1", 7700)
@@ -119,10 +120,12 @@ class ScriptedCore:
 class SoleNode:
     """The node and its time. Times are seconds."""
 
-    def __init__(self, limits: Limits | None = None) -> None:
+    def __init__(self, limits: Limits | None = None, storage: Storage | None = None) -> None:
         self.core = ScriptedCore()
         settings = NodeSettings("root", "", HOME, limits=limits or Limits())
-        self.node = Node(settings, self.core, Random(1), incarnation=1, unix_offset_us=OFFSET_US)
+        self.node = Node(
+            settings, self.core, Random(1), incarnation=1, unix_offset_us=OFFSET_US, storage=storage
+        )
         self.now = 100 * SECOND
         self.node.start(self.now)
         self._links = count(1)

@@ -8,6 +8,7 @@ from hbroker._proto import packet_pb2 as pb
 from hbroker.config import LeasePolicy
 from hbroker.protocol.estate import Estate
 from hbroker.protocol.handover import (
+    DISK_WAIT,
     DRAIN_WAIT,
     GIVING,
     LEAVERS_WAIT,
@@ -347,3 +348,18 @@ def test_records_over_the_bound_are_counted_and_those_that_are_known_still_chang
     assert inheritance.refused == 2
     assert inheritance.sessions[1].away_us == 5
     assert len(inheritance.seen) == 1, "what was seen does not depend on how much waits"
+
+
+def test_the_right_to_serve_waits_until_it_is_written_down_to_whom_it_went() -> None:
+    ends, is_noted = Ends(), False
+    ends.giving = Giving(ends.old, ends.things, "a", 5, 1, ends.leavers, is_noted=lambda: is_noted)
+    ends.begin()
+    ends.stop_serving()
+    while ends.now < DISK_WAIT:
+        assert not ends.giving.is_held_up(ends.now)
+        assert ends.turn()
+    assert ends.giving.is_held_up(ends.now)
+    assert not ends.giving.has_committed
+    is_noted = True
+    assert not ends.giving.is_held_up(ends.now)
+    ends.commit()
