@@ -34,6 +34,12 @@ _AT_ONCE: Final = 1_000
 _RIDGE: Final = 1e-9
 _STILL: Final = 1e-12
 """CPU seconds in a second: what varies by less varies by rounding."""
+_ROUNDING: Final = 1e-6
+"""CPU seconds in a second: a base that is negative by less is none."""
+
+SIGNIFICANT: Final = 0.01
+"""Costs are told where messages that cost nothing would explain as much of the CPU time by chance with no
+more than this probability."""
 
 _RATES: Final = ("in_rate", "out_rate")
 _KEY: Final = "key"
@@ -52,7 +58,8 @@ def costs(nodes: DataFrame) -> DataFrame:
     `base_cpu`: CPU seconds in a second without messages; `in_us`, `out_us`: CPU microseconds for a message
     taken over and for a copy handed on; `r2`: how much of what varies in the CPU time this explains;
     `error_cpu`: root mean square of what is left. A node with too few intervals, or whose load or CPU time
-    never changed, has nulls.
+    never changed, has nulls. So have the first three where the fit is not `SIGNIFICANT`, or makes any of them
+    negative: nothing costs less than nothing, so what was fitted is noise.
     """
     centred = _centred(_rates(nodes))
     told = centred.where(F.col("is_told"))
@@ -110,16 +117,31 @@ def _judged(centred: DataFrame, fitted: DataFrame) -> DataFrame:
     rows = centred.join(F.broadcast(fitted), on=_KEY, how="left")
     explained = F.col("in_cost") * F.col("in_rate_off") + F.col("out_cost") * F.col("out_rate_off")
     left_over = F.sum((F.col("cpu_rate_off") - explained) ** 2)
-    varied = F.sum(F.col("cpu_rate_off") ** 2)
-    base = F.first("cpu_rate_mean") - _at_means()
-    return rows.groupBy("role", "node").agg(
+    unexplained = F.try_divide(left_over, F.sum(F.col("cpu_rate_off") ** 2))
+    fits = rows.groupBy("role", "node").agg(
         F.count(F.lit(1)).alias("intervals"),
-        base.alias("base_cpu"),
-        (F.first("in_cost") * 1e6).alias("in_us"),
-        (F.first("out_cost") * 1e6).alias("out_us"),
-        (1 - F.try_divide(left_over, varied)).alias("r2"),
+        (F.first("cpu_rate_mean") - _at_means()).alias("base"),
+        *[F.first(name).alias(name) for name in ("in_cost", "out_cost")],
+        (1 - unexplained).alias("r2"),
         F.sqrt(left_over / F.count(F.lit(1))).alias("error_cpu"),
     )
+    costs = {"base_cpu": ("base", 1.0), "in_us": ("in_cost", 1e6), "out_us": ("out_cost", 1e6)}
+    told = [
+        F.when(_is_told(), F.greatest(F.col(source), F.lit(0.0)) * unit).alias(name)
+        for name, (source, unit) in costs.items()
+    ]
+    return fits.select("role", "node", "intervals", *told, "r2", "error_cpu")
+
+
+def _is_told() -> Column:
+    """Not where chance may have made the fit, nor where it has negative costs.
+
+    The probability that two rates without influence explain as much is that of the F distribution with 2 and
+    n - 3 degrees of freedom, which has a closed form: (1 - r2) ^ ((n - 3) / 2).
+    """
+    chance = F.pow(1 - F.col("r2"), (F.col("intervals") - 3) / 2)
+    negative = [F.col(name) < -_STILL for name in ("in_cost", "out_cost")]
+    return (chance <= SIGNIFICANT) & (F.col("base") >= -_ROUNDING) & ~negative[0] & ~negative[1]
 
 
 def _at_means() -> Column:

@@ -11,10 +11,10 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime
 from typing import Final
 
 from .markup import Markup, moment, tag
+from .timeline import Timeline
 
 HEAT_LEVELS: Final = 12
 COLOURS: Final = 8
@@ -50,20 +50,25 @@ class Box:
     colour: int
 
 
-def heat_map(rows: Mapping[str, Sequence[Cell]], columns: int, times: Sequence[datetime]) -> Markup:
-    """Rows of coloured cells over time, each under its name."""
+def heat_map(rows: Mapping[str, Sequence[Cell]], timeline: Timeline) -> Markup:
+    """Rows of coloured cells over time, each beside its name. Where a row has no cell, it is hatched."""
     lines = [
-        tag("div", [tag("span", name, class_="name", title=name), _strip(cells, columns)], class_="heat-row")
+        tag(
+            "div",
+            [tag("span", name, class_="name", title=name), _strip(cells, timeline.count)],
+            class_="heat-row",
+        )
         for name, cells in rows.items()
     ]
-    axis = tag("div", [tag("span", "", class_="name"), time_axis(times)], class_="heat-row")
+    axis = tag("div", [tag("span", "", class_="name"), time_axis(timeline)], class_="heat-row")
     return tag("div", [*lines, axis], class_="heat")
 
 
-def heat_legend(low: str, high: str) -> Markup:
+def heat_legend(low: str, high: str, *, has_gaps: bool) -> Markup:
     """What the colours of a heat map stand for."""
     steps = [tag("i", class_=f"h{level}") for level in range(HEAT_LEVELS)]
-    return tag("p", [low, " ", tag("span", steps, class_="ramp"), " ", high], class_="legend")
+    ramp = [low, " ", tag("span", steps, class_="ramp"), " ", high]
+    return tag("p", [*ramp, *(_key_of_gaps() if has_gaps else ())], class_="legend")
 
 
 def icicle(boxes: Sequence[Box]) -> Markup:
@@ -109,7 +114,11 @@ def lorenz(curves: Mapping[str, Sequence[float]]) -> Markup:
 
 
 def lines_over_time(
-    lines: Sequence[Line], times: Sequence[datetime], ticks: Sequence[tuple[float, str]], *, log: bool = False
+    lines: Sequence[Line],
+    timeline: Timeline,
+    ticks: Sequence[tuple[float, str]],
+    *,
+    log: bool = False,
 ) -> Markup:
     """Lines over time. `ticks`: values of y that have a grid line, with their labels, rising."""
     low, high = ticks[0][0], ticks[-1][0]
@@ -119,29 +128,35 @@ def lines_over_time(
             return 100 - 100 * math.log(max(value, low) / low) / math.log(high / low)
         return 100 - 100 * (value - low) / (high - low)
 
-    marks = [tag("path", d=f"M0 {height(value):.2f}H100", class_="grid") for value, _ in ticks]
+    marks = [
+        tag("rect", x=f"{left * 100:.3f}", y=0, width=f"{(right - left) * 100:.3f}", height=100, class_="gap")
+        for left, right in timeline.gaps
+    ]
+    marks += [tag("path", d=f"M0 {height(value):.2f}H100", class_="grid") for value, _ in ticks]
     for index, line in enumerate(lines):
         marks.append(tag("path", d=_path(line, height), class_=f"line s{index}"))
     labels = [tag("span", text, class_="tick", style=f"top:{height(value):.2f}%") for value, text in ticks]
     plot = tag("div", [_plot(marks), *labels], class_="plot wide")
+    names = [line.name for line in lines]
     return tag(
-        "div", [plot, time_axis(times), key_of_lines([line.name for line in lines])], class_="over-time"
+        "div",
+        [plot, time_axis(timeline), key_of_lines(names, has_gaps=bool(timeline.gaps))],
+        class_="over-time",
     )
 
 
-def key_of_lines(names: Sequence[str]) -> Markup:
+def key_of_lines(names: Sequence[str], *, has_gaps: bool = False) -> Markup:
     """Which line is which, where there are several."""
-    if len(names) < 2:
-        return Markup("")
     entries = [tag("span", [tag("i", class_=f"s{index}"), name]) for index, name in enumerate(names)]
-    return tag("p", entries, class_="legend key")
+    shown = [*(entries if names[1:] else ()), *(_key_of_gaps() if has_gaps else ())]
+    return tag("p", shown, class_="legend key") if shown else Markup("")
 
 
-def time_axis(times: Sequence[datetime]) -> Markup:
+def time_axis(timeline: Timeline) -> Markup:
     """Begin, middle and end."""
+    times = timeline.labels()
     one_day = times[0].date() == times[-1].date()
-    shown = (times[0], times[len(times) // 2], times[-1])
-    labels = [tag("span", moment(time, with_day=not one_day)) for time in shown]
+    labels = [tag("span", moment(time, with_day=not one_day)) for time in times]
     return tag("div", labels, class_="time-axis")
 
 
@@ -177,6 +192,10 @@ def span_on_scale(marks: Sequence[tuple[float, str]], low: float, high: float) -
     ]
     whole = tag("i", style=f"left:{first:.2%};width:{last - first:.2%}")
     return tag("div", [whole, *dots], class_="span")
+
+
+def _key_of_gaps() -> tuple[Markup, ...]:
+    return (tag("span", [tag("i", class_="gap"), "no telemetry"], class_="gaps"),)
 
 
 def _strip(cells: Sequence[Cell], columns: int) -> Markup:

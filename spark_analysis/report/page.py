@@ -35,7 +35,8 @@ def page(
         tag("title", "Load of the network"),
         tag("style", _resource("page.css")),
     ]
-    shown: Iterable[Section] = [*sections.of_measurement(tables), *more, *sections.of_files(summary, tables)]
+    measured = sections.of_measurement(summary, tables)
+    shown: Iterable[Section] = [*measured, *more, *sections.of_files(summary, tables)]
     body = [
         sections.header(summary, tables),
         tag("main", [_section(section) for section in shown]),

@@ -37,7 +37,7 @@ def plan(nodes: Rows, moves: Rows) -> Section:
             for move in moves[:MOST_SHOWN]
         ]
         parts.append(tag("h3", "moves"))
-        parts.append(table(["subtree", "from", "to", "load"], steps))
+        parts.append(table(["subtree", "from", "to", "load"], steps, texts=(0, 1, 2)))
     lead = "Nothing is to be moved: the load is as even as the plan would make it."
     if moves:
         highest = [percent(max(loads.values())) for loads in (before, after)]

@@ -6,7 +6,7 @@ Owners come first, and alone wherever their load is compared; gateways are shown
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping
 from datetime import datetime
 from typing import Any
 
@@ -16,6 +16,7 @@ from .places import hierarchy, hot_topics
 from .rows import Tables, of_role, table
 from .service import cost, drops, fan_out, latency
 from .spread import imbalance, load_over_time
+from .timeline import Timeline
 
 
 def header(summary: Mapping[str, Any], tables: Tables) -> Markup:
@@ -43,19 +44,20 @@ def header(summary: Mapping[str, Any], tables: Tables) -> Markup:
     )
 
 
-def of_measurement(tables: Tables) -> list[Section]:
+def of_measurement(summary: Mapping[str, Any], tables: Tables) -> list[Section]:
     """All sections of what was measured. One without data says so."""
-    makers: Sequence[Callable[[Tables], Section | None]] = (
-        load_over_time,
-        imbalance,
-        hierarchy,
-        hot_topics,
-        latency,
-        drops,
-        fan_out,
-        cost,
+    timeline = Timeline.of(tables["node_load"], summary["window_s"])
+    made = (
+        load_over_time(tables, timeline),
+        imbalance(tables, timeline),
+        hierarchy(tables),
+        hot_topics(tables),
+        latency(tables, timeline),
+        drops(tables),
+        fan_out(tables),
+        cost(tables),
     )
-    return [section for make in makers if (section := make(tables)) is not None]
+    return [section for section in made if section is not None]
 
 
 def of_files(summary: Mapping[str, Any], tables: Tables) -> list[Section]:
@@ -75,5 +77,5 @@ def of_files(summary: Mapping[str, Any], tables: Tables) -> list[Section]:
         ]
         parts.append(table(["node", "messages in", "by topics"], body))
     if skipped:
-        parts.append(table(["file", "reason"], [[f["path"], f["reason"]] for f in skipped], numbers=False))
+        parts.append(table(["file", "reason"], [[f["path"], f["reason"]] for f in skipped], texts=(0, 1)))
     return [Section("Files", lead, parts)]

@@ -7,14 +7,16 @@ from typing import Final
 from ..losses import LOSSES, lost
 from . import charts
 from .markup import Content, micros, moment, number, percent, tag
+from .over_time import over_time
 from .page import Section
-from .rows import LISTED, NODES_SHOWN, Row, Tables, over_time, table
+from .rows import LISTED, NODES_SHOWN, Row, Rows, Tables, table
+from .timeline import Timeline
 
 _LATENCY_TICKS: Final = (1, 10, 100, 1_000, 10_000, 100_000, 1_000_000, 10_000_000)
 _REASONS: Final = {"rising": "saturates", "saturated": "saturated", "steady": "steady", "unknown": "not told"}
 
 
-def latency(tables: Tables) -> Section:
+def latency(tables: Tables, timeline: Timeline) -> Section:
     rows = [row for row in tables["latency"] if row["node"] is not None]
     if not rows:
         return Section("Latency", "No latency was measured.", [])
@@ -38,9 +40,8 @@ def latency(tables: Tables) -> Section:
     worst = rows[0]
     p99 = micros(worst["p99_us"])
     lead = f"The slowest node is {worst['node']}: one message in a hundred takes {p99} or more."
-    lines = over_time(
-        tables["latency_over_time"], {"p50": ("node", "p50_us"), "p99": ("node", "p99_us")}, ticks, log=True
-    )
+    percentiles = {"p50": ("node", "p50_us"), "p99": ("node", "p99_us")}
+    lines = over_time(tables["latency_over_time"], timeline, percentiles, ticks, log=True)
     figure = tag("figure", [tag("figcaption", "Owners: p50 and p99 over time"), lines])
     scale = f"{micros(low)} to {micros(high)}"
     values = table(["node", scale, *(_percentile(name) for name in names)], body)
@@ -70,7 +71,7 @@ def drops(tables: Tables) -> Section:
         f"Messages that a node had taken and did not deliver: {number(gone)}. "
         f"The other {number(sum(sums.values()) - gone)} drops are a network at work, such as what came twice."
     )
-    return Section("Drops", lead, table(["node", "reason", "", "dropped"], body, numbers=False))
+    return Section("Drops", lead, table(["node", "reason", "", "dropped"], body, texts=(0, 1)))
 
 
 def fan_out(tables: Tables) -> Section | None:
@@ -91,7 +92,7 @@ def cost(tables: Tables) -> Section:
     body = []
     ordered = sorted(outlooks, key=lambda row: (row["role"] != "node", -(row["busy"] or 0)))
     for row in ordered[:NODES_SHOWN]:
-        cost = _told(costs.get((row["role"], row["node"]), {}))
+        cost = costs.get((row["role"], row["node"]), {})
         when = moment(row["saturates_at"]) if row["saturates_at"] else ""
         body.append(
             [
@@ -105,23 +106,30 @@ def cost(tables: Tables) -> Section:
                 tag("span", f"{_REASONS[row['outlook']]} {when}".strip(), class_=f"badge {row['outlook']}"),
             ]
         )
-    soon = sorted((row for row in outlooks if row["saturates_at"]), key=lambda row: row["saturates_at"])
-    lead = "No node will be saturated within ten times of what was observed."
-    if soon:
-        when = moment(soon[0]["saturates_at"])
-        lead = f"If it goes on like this, {soon[0]['node']} is saturated at {when} UTC."
     header = ["node", "CPU", "messages/s", "at most", "µs in", "µs out", "R²", "outlook"]
     note = (
         "CPU time of a message taken over (in) and of a copy handed on (out), by regression; R² is how much "
-        "of the CPU time that explains. A dash: too little load, or too even, to tell. The outlook is a "
-        "straight line: it knows nothing of day and night. CPU and messages are where it ends."
+        "of the CPU time that explains. A dash: it cannot be told, for there was too little load, or too "
+        "even, or noise explains as much; then nothing is foretold. The outlook is a straight line: it knows "
+        "nothing of day and night. CPU and messages are where it ends."
     )
-    return Section("What a message costs, and how long it will do", lead, table(header, body), note)
+    title = "What a message costs, and how long it will do"
+    return Section(title, _outlook(outlooks), table(header, body, texts=(0, 7)), note)
 
 
-def _told(cost: Row) -> Row:
-    """Without what noise makes of it: no message costs less than nothing."""
-    return {} if any((cost.get(name) or 0) < 0 for name in ("in_us", "out_us")) else cost
+def _outlook(outlooks: Rows) -> str:
+    """What is foretold, and of how many nothing is."""
+    untold = sum(row["outlook"] == "unknown" for row in outlooks)
+    if untold == len(outlooks):
+        return "What a message costs cannot be told of any node, so nothing is foretold."
+    rest = f" Of {untold} of {len(outlooks)} it cannot be told." if untold else ""
+    soon = min(
+        (row for row in outlooks if row["saturates_at"]), key=lambda row: row["saturates_at"], default=None
+    )
+    if soon is not None:
+        when = moment(soon["saturates_at"])
+        return f"If it goes on like this, {soon['node']} is saturated at {when} UTC.{rest}"
+    return f"No node will be saturated within ten times of what was observed.{rest}"
 
 
 def _percentile(name: str) -> str:

@@ -3,26 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from datetime import datetime
 
 from . import charts
 from .markup import Content, Markup, moment, number, percent, tag
+from .over_time import over_time
 from .page import Section
-from .rows import NODES_SHOWN, ROLES, Row, Rows, Tables, of_role, over_time, table, title_of
+from .rows import NODES_SHOWN, ROLES, Row, Rows, Tables, of_role, table, title_of
+from .timeline import Timeline
 
 _SCALES = (0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0)
 """What the darkest colour may stand for, of the CPU that workers have."""
 
 
-def load_over_time(tables: Tables) -> Section:
+def load_over_time(tables: Tables, timeline: Timeline) -> Section:
     rows = tables["node_load"]
     owners = sorted((r for r in tables["nodes"] if r["role"] == "node"), key=lambda r: -r["load"])
-    times = sorted({row["window_start"] for row in rows})
     maps: list[Markup] = []
     for role, title in ROLES.items():
         order = [r["node"] for r in sorted(tables["nodes"], key=lambda r: -r["load"]) if r["role"] == role]
         if order:
-            maps.extend(_heat_maps(title, [r for r in rows if r["role"] == role], order, times))
+            maps.extend(_heat_maps(title, [r for r in rows if r["role"] == role], order, timeline))
     lead = "No owner wrote anything."
     if owners:
         top = owners[0]
@@ -39,7 +39,7 @@ def load_over_time(tables: Tables) -> Section:
     return Section("Load of each node over time", lead, tag("div", maps, class_="pairs"), note)
 
 
-def imbalance(tables: Tables) -> Section:
+def imbalance(tables: Tables, timeline: Timeline) -> Section:
     rows = tables["imbalance"]
     names = {
         "nodes": "nodes",
@@ -66,7 +66,9 @@ def imbalance(tables: Tables) -> Section:
         )
     figures = [
         tag("figure", [tag("figcaption", "Lorenz curve of the load"), charts.lorenz(curves)]),
-        tag("figure", [tag("figcaption", "Largest over mean, over time"), _imbalance_lines(tables)]),
+        tag(
+            "figure", [tag("figcaption", "Largest over mean, over time"), _imbalance_lines(tables, timeline)]
+        ),
     ]
     note = (
         "Variation is standard deviation over mean. Gini is twice the shaded area: 0 is even, near 1 is all "
@@ -76,16 +78,16 @@ def imbalance(tables: Tables) -> Section:
     return Section("How uneven it is", lead, [indices, tag("div", figures, class_="pairs")], note)
 
 
-def _heat_maps(title: str, rows: Rows, order: Sequence[str], times: Sequence[datetime]) -> list[Markup]:
+def _heat_maps(title: str, rows: Rows, order: Sequence[str], timeline: Timeline) -> list[Markup]:
     shown = order[:NODES_SHOWN]
-    place = {time: index for index, time in enumerate(times)}
+    has_gaps = sum(row["node"] in shown for row in rows) < len(shown) * timeline.count
     peak = max((row["load"] / row["seconds"] for row in rows if row["seconds"]), default=0) or 1
     busiest = max((row["busy"] for row in rows if row["busy"] is not None), default=0.0)
     full = next((scale for scale in _SCALES if busiest <= scale), 1.0)
 
     def cells(node: str, level: Callable[[Row], float | None]) -> list[charts.Cell]:
         return [
-            charts.Cell(place[row["window_start"]], level(row) or 0.0, _tip_of_window(row))
+            charts.Cell(timeline.column(row["window_start"]), level(row) or 0.0, _tip_of_window(row))
             for row in rows
             if row["node"] == node
         ]
@@ -102,8 +104,8 @@ def _heat_maps(title: str, rows: Rows, order: Sequence[str], times: Sequence[dat
             "figure",
             [
                 tag("figcaption", f"{title}: {name}"),
-                charts.heat_map({node: cells(node, level) for node in shown}, len(times), times),
-                charts.heat_legend("0", high),
+                charts.heat_map({node: cells(node, level) for node in shown}, timeline),
+                charts.heat_legend("0", high, has_gaps=has_gaps),
             ],
         )
         for name, level, high in figures
@@ -118,10 +120,11 @@ def _tip_of_window(row: Row) -> str:
     )
 
 
-def _imbalance_lines(tables: Tables) -> Markup:
+def _imbalance_lines(tables: Tables, timeline: Timeline) -> Markup:
     rows = tables["imbalance_over_time"]
     highest = max((row["max_over_mean"] or 1.0 for row in rows), default=1.0)
     top = max(2, -(-int(highest * 2 + 1) // 2))
     step = max(1, top // 4)
     ticks = [(float(value), str(value)) for value in range(1, top + step, step)]
-    return over_time(rows, {title: (role, "max_over_mean") for role, title in ROLES.items()}, ticks)
+    lines = {title: (role, "max_over_mean") for role, title in ROLES.items()}
+    return over_time(rows, timeline, lines, ticks)

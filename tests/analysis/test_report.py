@@ -1,4 +1,5 @@
-"""The report in a browser: drawn whole at both widths, nothing on the console, nothing fetched."""
+"""The report in a browser: drawn whole at every width, each moment in its place, nothing on the console,
+nothing fetched."""
 
 from __future__ import annotations
 
@@ -17,7 +18,9 @@ from hbroker.spark_analysis.report.icicle import icicle_of
 from hbroker.spark_analysis.report.markup import micros, number, percent, tag
 from tests.needs import need_chromium
 
-WIDTHS = (1280, 390)
+WIDTHS = (1280, 800, 390)
+NO_TABLE_SCROLLS_FROM = 800
+LONG = "home/outside/garden/behind-the-greenhouse/soil-sensor-2/reading"
 EVIL = "<script>alert('x')</script>&\"'"
 BEGIN = datetime(2026, 3, 1, tzinfo=UTC)
 
@@ -29,10 +32,16 @@ const mark = all("[data-tip]")[3], box = mark.getBoundingClientRect();
 const at = {bubbles: true, clientX: box.x + 1, clientY: box.y + 1};
 mark.dispatchEvent(new view.PointerEvent("pointermove", at));
 const drawn = (e) => { const b = e.getBoundingClientRect(); return b.width > 0 && b.height > 0; };
+const strip = page.querySelector(".heat-row svg"), lies = strip.getBoundingClientRect();
+const begins = (e) => (e.getBoundingClientRect().left - lies.left) / lies.width;
 const told = {
   overflow: page.documentElement.scrollWidth - view.innerWidth,
   sections: all("section h2").map((e) => e.textContent),
-  cells: all("rect").filter(drawn).length,
+  cells: all(".heat rect").filter(drawn).length,
+  places: [...strip.querySelectorAll("rect")].map(begins),
+  strokes: all(".over-time path.line").map((e) => e.getAttribute("d").split("M").length - 1),
+  gaps: all("rect.gap").filter(drawn).length,
+  scrolling: all(".table").filter((e) => e.scrollWidth > e.clientWidth).length,
   boxes: all(".box").filter(drawn).length,
   lines: all("path.line").filter((e) => e.getTotalLength() > 0).length,
   smallest: Math.min(...all("td, th, p, span").map((e) => parseFloat(view.getComputedStyle(e).fontSize))),
@@ -55,7 +64,7 @@ def report() -> str:
 
 @pytest.fixture(scope="module", params=WIDTHS)
 def looked_at(request: pytest.FixtureRequest, report: str, tmp_path_factory: pytest.TempPathFactory) -> Any:
-    """What a browser says of the page at this width, and of its console."""
+    """What a browser says of the page at a width, which it tells as well, and of its console."""
     folder = tmp_path_factory.mktemp("browser")
     style = f"border:0;width:{request.param}px;height:900px"
     frame = f'<iframe style="{style}" srcdoc="{html.escape(report)}"></iframe>'
@@ -76,7 +85,7 @@ def looked_at(request: pytest.FixtureRequest, report: str, tmp_path_factory: pyt
     ran = subprocess.run(command, capture_output=True, text=True, timeout=100, check=True)
     (said,) = re.findall(r"<body>(\{.*\})</body>", ran.stdout, re.DOTALL)
     console = [line for line in ran.stderr.splitlines() if "CONSOLE" in line]
-    return json.loads(html.unescape(said)), console
+    return json.loads(html.unescape(said)) | {"width": request.param}, console
 
 
 def test_it_is_drawn_whole_and_fits(looked_at: Any) -> None:
@@ -84,12 +93,31 @@ def test_it_is_drawn_whole_and_fits(looked_at: Any) -> None:
     assert console == []
     assert told["overflow"] <= 0
     assert told["wide"] == 0
+    assert told["scrolling"] == 0 or told["width"] < NO_TABLE_SCROLLS_FROM
     assert told["cells"] == 2 * 4 * 30
     assert told["boxes"] == 4
     assert told["lines"] == 1 + 1 + 2
     assert told["smallest"] >= 10
     assert "Plan" in told["sections"]
     assert len(told["sections"]) == 10
+
+
+def test_each_window_has_its_place_in_time(looked_at: Any) -> None:
+    """Ten windows are missing behind the twentieth: they are as wide as others, and no line crosses them."""
+    told, _ = looked_at
+    expected = [column / 40 for column in (*range(20), *range(30, 40))]
+    assert told["places"] == pytest.approx(expected, abs=0.002)
+    assert told["strokes"] == [2, 2, 2]
+    assert told["gaps"] == 2
+
+
+def test_what_cannot_be_told_has_no_figure() -> None:
+    """Of no node: neither capacity nor forecast, and the lead says so."""
+    summary, tables = _measured()
+    tables["forecast"] = [row for row in tables["forecast"] if row["outlook"] == "unknown"]
+    document = page(summary, tables)
+    assert "What a message costs cannot be told of any node" in document
+    assert "not told" in document
 
 
 def test_a_mark_says_what_it_stands_for(looked_at: Any) -> None:
@@ -155,12 +183,12 @@ def test_figures(told: str, text: str) -> None:
 
 NODES = ["n0", "n1", "n2", "a-node-with-a-long-name"]
 SHARES = [0.5, 0.2, 0.2, 0.1]
-TIMES = [BEGIN + timedelta(seconds=10 * i) for i in range(30)]
+TIMES = [BEGIN + timedelta(seconds=10 * i) for i in (*range(20), *range(30, 40))]
 OF_NODE = {"role": "node", "node": "n0"}
 
 
 def _measured() -> tuple[dict[str, Any], dict[str, list[dict[str, Any]]]]:
-    """Four owners, the first with half of the load, over 30 windows."""
+    """Four owners, the first with half of the load, over 30 windows and a gap."""
     summary = {
         "begin": TIMES[0].isoformat(),
         "end": TIMES[-1].isoformat(),
@@ -198,11 +226,20 @@ def _spread() -> dict[str, list[dict[str, Any]]]:
 
 
 def _places() -> dict[str, list[dict[str, Any]]]:
-    counts = {"messages_in": 5, "messages_out": 9, "fan_out": 1.8, "main_node": "n0", "nodes": 1}
+    counts = {"messages_in": 5, "messages_out": 9, "fan_out": 1.8, "main_node": NODES[3], "nodes": 1}
     fan_out = [(None, 0, 2), (0, 1, 7), (65_536, None, 1)]
     return {
-        "hot_topics": [{"role": "node", "rank": 1, "topic": EVIL, "load": 9, "share": 0.2, **counts}],
-        "subtrees": [_subtree("a", 0.6), _subtree(EVIL, 0.4), _subtree("a/b", 0.5), _subtree("a/c", 0.1)],
+        "hot_topics": [
+            {"role": "node", "rank": rank, "topic": topic, "load": 9, "share": 0.2, **counts}
+            for rank, topic in enumerate((EVIL, LONG, "t" * 200), start=1)
+        ],
+        "subtrees": [
+            _subtree("a", 0.6),
+            _subtree(EVIL, 0.4),
+            _subtree("a/b", 0.5),
+            _subtree("a/c", 0.1),
+            _subtree(f"a/{LONG}", 0.1),
+        ],
         "fan_out": [
             {"role": "node", "above": above, "at_most": at_most, "topics": topics, **counts}
             for above, at_most, topics in fan_out

@@ -191,6 +191,35 @@ def test_costs_that_cannot_be_told(spark: SparkSession) -> None:
     assert math.isclose(told["base_cpu"], 0.05, rel_tol=1e-3)
 
 
+def test_costs_that_noise_made_are_not_told(spark: SparkSession) -> None:
+    """CPU time that messages do not explain, or only by costs below zero: no cost, no capacity."""
+    generator = random.Random(11)
+    idle = [f"idle{i}" for i in range(60)]
+    rows = [
+        node_row(node, i, messages_in=generator.randrange(90), cpu_s=generator.uniform(0.001, 0.01))
+        for node in idle
+        for i in range(20)
+    ]
+    for i in range(20):
+        taken, handed = generator.randrange(900), generator.randrange(900)
+        busy = {"messages_in": taken, "messages_out": handed}
+        rows.append(node_row("cheaper", i, **busy, cpu_s=0.2 + (90 * taken - 30 * handed) / 1e6))
+        rows.append(node_row("no base", i, **busy, cpu_s=max(0.0, (90 * taken + 60 * handed) / 1e6 - 0.02)))
+    nodes = frame(spark, rows)
+    fitted = cost.costs(nodes)
+    found = by(collected(fitted), "role", "node")
+    told = [node for (_, node), row in found.items() if row["in_us"] is not None]
+    assert len(told) <= 3, "one in a hundred, by chance"
+    assert {"cheaper", "no base"}.isdisjoint(told)
+    for row in found.values():
+        costs = [row[name] for name in ("base_cpu", "in_us", "out_us")]
+        assert costs == [None] * 3 or min(costs) >= 0
+        assert 0 <= row["r2"] <= 1
+    for (_, node), row in by(collected(forecast.forecast(nodes, fitted)), "role", "node").items():
+        assert (row["outlook"] == "unknown") == (node not in told)
+        assert (row["capacity"] is None) == (row["busy"] is None) == (node not in told)
+
+
 def test_forecast_finds_when_a_line_reaches_the_workers(spark: SparkSession) -> None:
     """One worker, 100 µs a message, 20 more messages a second each second: 10,000 a second after 500 s."""
     generator = random.Random(3)
