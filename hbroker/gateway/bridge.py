@@ -28,7 +28,6 @@ from hbroker.protocol import sharing
 from hbroker.protocol.agenda import Agenda
 from hbroker.protocol.outcome import Outcome, Subscribed, SubscriptionFailed, Unsubscribed
 from hbroker.protocol.packets import Reason
-from hbroker.protocol.subscribers import weight
 from hbroker.protocol.subscription import Options
 from hbroker.protocol.timers import SECOND
 
@@ -256,7 +255,7 @@ class Bridge:
         if len(filter.encode()) > LONGEST_FILTER:
             return Code.QUOTA_EXCEEDED
         most = self._common.limits.subscriptions
-        if filter not in connection.subscriptions and connection.filters + weight(parts) > most:
+        if filter not in connection.subscriptions and not connection.has_room(most, *parts):
             return Code.QUOTA_EXCEEDED
         return None
 

@@ -12,6 +12,7 @@ from hbroker.gateway.claims import Stamp
 from hbroker.gateway.outbox import Done
 from hbroker.gateway.records import SessionSubscription
 from hbroker.protocol.machine import Machine, Symbol
+from hbroker.protocol.shapes import Shapes, shape_of
 from hbroker.protocol.subscribers import weight
 
 __all__ = ["TRANSITIONS", "Connection", "Event", "Listening", "State"]
@@ -87,6 +88,9 @@ class Listening:
 
 
 _NONE: Final = Stamp(0, 0)
+MOST_SHAPES: Final = 8
+"""Of one client (`protocol.shapes`). At an owner a session of the gateway may speak for many, and has 64."""
+_NO_SHAPES: Final = Shapes(MOST_SHAPES)
 
 
 @dataclass(slots=True, eq=False)
@@ -130,6 +134,8 @@ class Connection:
     subscriptions: dict[str, Listening] = field(default_factory=dict)
     filters: int = 0
     """Its subscriptions, long ones counted more than once (`subscribers.weight`)."""
+    shapes: Shapes | None = None
+    """Of its filters; None: all are ordinary."""
     awaited: set[int | str] = field(default_factory=set)
     unproven: set[int] = field(default_factory=set)
     """Listeners of a session that is resumed, of which not every owner has said that it still has them."""
@@ -158,12 +164,17 @@ class Connection:
         self.unsubscribe(listening.filter)
         self.subscriptions[listening.filter] = listening
         self.filters += weight((listening.group, listening.plain))
+        if shape_of(listening.plain) is not None:
+            self.shapes = self.shapes or Shapes(MOST_SHAPES)
+            self.shapes.add(self.id, listening.plain)
 
     def unsubscribe(self, filter: str) -> Listening | None:
         """Forgets a subscription, and returns it."""
         listening = self.subscriptions.pop(filter, None)
         if listening is not None:
             self.filters -= weight((listening.group, listening.plain))
+            if self.shapes is not None:
+                self.shapes.remove(self.id, listening.plain)
         return listening
 
     def forget_subscriptions(self) -> None:
@@ -171,6 +182,12 @@ class Connection:
         self.subscriptions.clear()
         self.unproven.clear()
         self.filters = 0
+        self.shapes = None
+
+    def has_room(self, most: int, group: str, plain: str) -> bool:
+        """Whether another subscription stays within the bounds. `most`: what all of them may count for."""
+        shapes = self.shapes or _NO_SHAPES
+        return self.filters + weight((group, plain)) <= most and shapes.has_room(self.id, plain)
 
     def holds(self, filter: str) -> bool:
         """Whether its own member has this one."""

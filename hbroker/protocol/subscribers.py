@@ -15,6 +15,7 @@ from hbroker._native import filter_touches
 from hbroker._proto import packet_pb2 as pb
 from hbroker.protocol.filter_index import FilterIndex
 from hbroker.protocol.packets import Address, address_from, address_of
+from hbroker.protocol.shapes import Shapes
 
 __all__ = [
     "MOST_OVERFLOW",
@@ -75,6 +76,7 @@ class Subscribers:
         self._by_session: dict[int, bytes | _Several] = {}
         self._index = FilterIndex()
         """A session that has one subscription by its id, others by their ids and keys."""
+        self._shapes = Shapes()
         self._count = 0
 
     def add(self, subscription: Subscription) -> None:
@@ -88,11 +90,13 @@ class Subscribers:
         if isinstance(known, _Several):
             if key not in known.packed:
                 self._count += 1
+                self._shapes.add(session, key[1])
                 self._index.add(key[1], (session, key))
             known.put(key, packed)
         else:
             if known is None:
                 self._count += 1
+                self._shapes.add(session, key[1])
                 self._index.add(key[1], session)
             self._by_session[session] = packed
 
@@ -102,6 +106,7 @@ class Subscribers:
         if removed is None:
             return None
         self._count -= 1
+        self._shapes.remove(session, key[1])
         known = self._by_session.pop(session)
         if not isinstance(known, _Several):
             self._index.remove(key[1], session)
@@ -121,6 +126,7 @@ class Subscribers:
         known = self._by_session.pop(session, None)
         for subscription in removed:
             entry = (session, subscription.key) if isinstance(known, _Several) else session
+            self._shapes.remove(session, subscription.filter)
             self._index.remove(subscription.filter, entry)
         return removed
 
@@ -140,13 +146,15 @@ class Subscribers:
         return session in self._by_session
 
     def has_room(self, session: int, key: Key) -> bool:
-        """Whether another one would stay within the limit; one that is there already always does."""
+        """Whether another one would stay within the limits; one that is there already always does."""
         known = self._by_session.get(session)
         if isinstance(known, _Several):
-            return key in known.packed or known.weight + weight(key) <= self._most
-        others = 0 if known is None or _key_of(known) == key else weight(_key_of(known))
-        is_there = known is not None and not others
-        return is_there or others + weight(key) <= self._most
+            is_there, others = key in known.packed, known.weight
+        else:
+            is_there = known is not None and _key_of(known) == key
+            others = 0 if known is None else weight(_key_of(known))
+        fits = others + weight(key) <= self._most and self._shapes.has_room(session, key[1])
+        return is_there or fits
 
     def touching(self, subtree: str) -> Iterator[Subscription]:
         """All whose filter some topic at or below the subtree can match."""

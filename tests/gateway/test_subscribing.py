@@ -10,6 +10,7 @@ import pytest
 from hbroker.config import GatewayLimits
 from hbroker.gateway.acl import parse
 from hbroker.gateway.border import SubscribeEvent, SubscribeOptions
+from hbroker.gateway.connections import MOST_SHAPES
 from hbroker.gateway.policy import FilePolicy
 from hbroker.protocol.client import ClientControl
 from tests.gateway.networks import SECOND, Client, FakeGateway
@@ -108,6 +109,16 @@ def test_a_long_filter_counts_more_than_once() -> None:
     assert client.unsubscribe(long) == [0]
     assert client.subscribe("home/c", long + "x" * 64) == [1, 0x97]
     assert client.subscribe("home/c", long) == [1, 0x97]
+
+
+def test_one_client_cannot_use_up_the_shapes_that_the_gateway_has() -> None:
+    client = one_gateway().connect("a")
+    odd = ["/".join("+" if at in {0, 1, last} else "a" for at in range(20)) for last in range(2, 20)]
+    codes = client.subscribe(*odd)
+    assert codes == [1] * MOST_SHAPES + [0x97] * (len(odd) - MOST_SHAPES)
+    assert client.subscribe(odd[0], "+/a/+/#", "+" + "/a" * 64) == [1, 1, 0x97]
+    assert client.unsubscribe(odd[0]) == [0]
+    assert client.subscribe(odd[-1]) == [1]
 
 
 def test_suback_waits_for_every_owner() -> None:

@@ -84,6 +84,9 @@ pub struct MatchSet {
     /// The trie's nodes that match the levels so far, and one level further.
     pub(crate) frontier: Vec<u32>,
     pub(crate) next: Vec<u32>,
+    /// Nodes that the last look-up visited.
+    #[cfg(test)]
+    pub(crate) visited: usize,
 }
 
 #[derive(Clone, Copy, Default)]
@@ -118,6 +121,8 @@ impl MatchSet {
         self.filters = 0;
         self.frontier.clear();
         self.next.clear();
+        #[cfg(test)]
+        self.forget_visits();
         if self.marks.len() < slots {
             self.marks.resize(slots, Mark::default());
         }
@@ -158,6 +163,16 @@ impl MatchSet {
     pub(crate) fn add_member(&mut self, group: u32, subscriber: Subscriber) {
         self.subscriptions += 1;
         self.members.push((self.filters, group, subscriber));
+    }
+
+    #[cfg(test)]
+    fn forget_visits(&mut self) {
+        self.visited = 0;
+    }
+
+    #[cfg(test)]
+    pub(crate) fn note_visits(&mut self, nodes: usize) {
+        self.visited += nodes;
     }
 
     /// Brings the members of each group and filter together.

@@ -4,7 +4,8 @@
 //! a trie. A node stands for the first levels of some filters; below it hang its named children and, in slots
 //! of their own, two wildcard children, `+` and `#`. A lookup keeps the set of nodes that match the levels so
 //! far and moves it down level by level. So its cost depends on the topic's levels and on the wildcards met on
-//! the way, and not on how many filters there are. It neither recurses nor allocates.
+//! the way, and not on how many filters there are. It neither recurses nor allocates. Of the nodes in the set no two
+//! have their `+` at the same levels: so these are no more than the node takes shapes of filters (§6.3, §9).
 //!
 //! One index holds the named children of all nodes, under (parent, name).
 //!
@@ -211,6 +212,8 @@ impl SubscriptionTrie {
         // By bytes: levels are short, and what finds a slash far away fast costs more than it saves.
         for level in topic.as_bytes().split(|&byte| byte == b'/') {
             let mut level_hash = None;
+            #[cfg(test)]
+            found.note_visits(frontier.len());
             for &node in &frontier {
                 let &Node { plus, hash: rest, children, .. } = &self.nodes[node];
                 if wildcards && rest != NONE {
@@ -231,6 +234,8 @@ impl SubscriptionTrie {
                 break;
             }
         }
+        #[cfg(test)]
+        found.note_visits(frontier.len());
         for &node in &frontier {
             let Node { hash: rest, subscriptions, .. } = &self.nodes[node];
             self.collect(subscriptions, found);

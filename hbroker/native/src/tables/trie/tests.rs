@@ -1,5 +1,7 @@
 //! The trie against a search through all filters.
 
+mod cost;
+
 use std::collections::BTreeMap;
 
 use rand::rngs::SmallRng;
