@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from itertools import islice
-from typing import Generic, Protocol, TypeVar
+from typing import Final, Generic, Protocol, TypeVar
 
 from hbroker.subtree import depth, prefixes
 
@@ -34,6 +34,8 @@ class CutTree(Generic[CutT]):
         self._next: dict[str, dict[str, None]] = {}
         """By each prefix above a cut, the prefixes of one level more that have cuts at or below them."""
         self._depths: Counter[int] = Counter()
+        self._names: Counter[tuple[int, str]] = Counter()
+        """How many prefixes there are whose last level is this one, by its number."""
 
     # Change
 
@@ -44,6 +46,8 @@ class CutTree(Generic[CutT]):
         self._by_subtree[cut.subtree] = cut
         above = None
         for prefix in prefixes(cut.subtree, depth(cut.subtree)):
+            if prefix not in self._below:
+                self._names[_last_of(prefix)] += 1
             self._below.setdefault(prefix, {})[cut.subtree] = cut
             if above is not None:
                 self._next.setdefault(above, {})[prefix] = None
@@ -61,6 +65,9 @@ class CutTree(Generic[CutT]):
             del below[subtree]
             if not below:
                 del self._below[prefix]
+                self._names[_last_of(prefix)] -= 1
+                if not self._names[_last_of(prefix)]:
+                    del self._names[_last_of(prefix)]
                 self._next.pop(prefix, None)
                 if above is not None and above in self._next:
                     self._next[above].pop(prefix, None)
@@ -107,6 +114,17 @@ class CutTree(Generic[CutT]):
             reached = self._step(reached, level, is_first=not at)
         return found + self._at(reached)
 
+    def gist(self, filter: str) -> str:
+        """Of filters that touch the same cuts, whichever these are, mostly the same one: so that what is
+        remembered of one answers those who ask for names that nobody has, and for others each time."""
+        levels, deepest = filter.split("/"), self.deepest
+        for at, level in enumerate(levels):
+            if at and at == deepest:
+                return "/".join([*levels[:at], "#"])
+            if level not in _WILDCARDS and (at + 1, level) not in self._names:
+                return "/".join([*levels[:at], _NO_NAME])
+        return filter
+
     def covers(self, filter: str, subtree: str) -> bool:
         """Whether every topic of `subtree` that the filter matches lies in one cut at or below it.
 
@@ -137,3 +155,12 @@ class CutTree(Generic[CutT]):
             return [step for step in steps if not (is_first and step.startswith("$"))]
         steps = (f"{prefix}/{level}" if prefix else level for prefix in reached)
         return [step for step in steps if level and step in self._below]
+
+
+def _last_of(prefix: str) -> tuple[int, str]:
+    return depth(prefix), prefix.rpartition("/")[2]
+
+
+_WILDCARDS: Final = frozenset("+#")
+_NO_NAME: Final = "\0"
+"""A level that no topic has."""

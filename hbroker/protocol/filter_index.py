@@ -62,9 +62,8 @@ class FilterIndex:
         if not subtree:
             return [buckets.values() for buckets in self._buckets.values()]
         first, second = _levels_of(subtree)
-        within = self._buckets.get(first, {})
-        named = within.values() if second == _ANY else _picked(within, _ANY, second)
-        return self._buckets.get(_ANY, {}).values(), named
+        near = [self._buckets.get(level, {}) for level in (_ANY, first)]
+        return [each.values() if second == _ANY else _picked(each, _ANY, second) for each in near]
 
 
 def _picked(buckets: dict[str, _Bucket], *levels: str) -> list[_Bucket]:
@@ -75,9 +74,7 @@ def _levels_of(filter: str) -> tuple[str, str]:
     """The first two levels, each as far as the filter names it."""
     first, _, rest = filter.partition("/")
     second = rest.partition("/")[0]
-    if first in _WILDCARDS:
-        return _ANY, _ANY
-    return first, _ANY if second in _WILDCARDS else second
+    return _ANY if first in _WILDCARDS else first, _ANY if second in _WILDCARDS else second
 
 
 _WILDCARDS: Final = frozenset("+#")

@@ -290,6 +290,7 @@ class Jurisdiction:
         round. What this node delegated out of a subtree that it lost is nobody's business here, even if it
         holds more around that: whoever has the subtree now knows of it.
         """
+        filter = self._cuts.gist(filter)
         known = self._touched.get((filter, parent_link))
         if known is None:
             known = tuple(d for d in self._cuts.touched(filter) if self._is_told(d, parent_link))

@@ -66,6 +66,9 @@ def test_cuts_are_found_by_filter_and_by_what_holds_them(steps: list[tuple[bool,
         assert sorted(d.subtree for d in found.touched(filter)) == sorted(
             subtree for subtree in model if filter_touches(filter, subtree)
         )
+        assert sorted(d.subtree for d in found.touched(found.gist(filter))) == sorted(
+            d.subtree for d in found.touched(filter)
+        )
         for around in ("", "a", "a/b", "$SYS"):
             below = sorted(each for each in model if is_within(each, around))
             assert sorted(d.subtree for d in found.below(around)) == below
@@ -86,7 +89,23 @@ def test_what_a_filter_touches_is_worked_out_once_until_something_changes() -> N
     assert len(held._touched) <= MOST_ANSWERS
     long = "+/" * LONGEST_CACHED + "#"
     assert len(held.children(long)) == 1_000
-    assert (long, None) not in held._touched, "what a stranger makes long is not kept"
+    assert held._touched.keys() <= {
+        ("#", None),
+        ("+/+/#", None),
+        *((f"+/{n}", None) for n in range(1_000)),
+    } | {("+/\0", None)}
+
+
+def test_filters_that_differ_in_names_that_nobody_has_are_worked_out_once() -> None:
+    held = jurisdiction(*(f"home{number}" for number in range(1_000)))
+    answers = {id(held.children(f"+/{number}/x")) for number in range(5_000)}
+    assert len(answers) == 1
+    assert len(held.children("+/x")) == 1_000
+    assert {id(held.children(f"no{number}/#")) for number in range(5_000)} == {id(held.children("no/#"))}
+    deep = "/".join("abcdefgh" * LONGEST_CACHED)
+    held.delegate(delegation(deep))
+    held.children(deep)
+    assert (deep, None) not in held._touched, "what is long is not kept"
 
 
 def tree(*subtrees: str) -> CutTree[Delegation]:

@@ -71,7 +71,8 @@ def test_it_agrees_with_a_dictionary(steps: list[tuple[str, Subscription]]) -> N
 def test_what_touches_a_subtree_is_found_without_a_look_at_the_rest(monkeypatch: pytest.MonkeyPatch) -> None:
     subscribers = Subscribers(100_000)
     for number in range(20_000):
-        filter = f"home/{number % 1_000}/{number}/#"
+        first = "home" if number % 2 else "+"
+        filter = f"{first}/{number % 1_000}/{number}/#"
         session = number // 2 if number % 3 else 1  # One with thousands, as a gateway has.
         subscribers.add(Subscription(session, ("10.0.0.1", 5_000), filter, 1))
     looked_at = []
