@@ -278,9 +278,10 @@ class Gateway:
             self._refresh_at,
         )
 
-    def poll_check(self) -> tuple[int, Check] | None:
-        """A decision that takes time, to be made in a thread; None: there is none now."""
-        return self._opening.poll_check()
+    def poll_check(self, now: int) -> tuple[int, Check] | None:
+        """A decision that takes time, to be made in a thread; None: there is none now, or enough of them are
+        being made. Asked again after each `handle_verdict`."""
+        return self._opening.poll_check(now)
 
     def poll_notice(self) -> Notice | None:
         """What is to be logged next; None: there is nothing now."""

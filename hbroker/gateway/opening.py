@@ -12,21 +12,22 @@ What is missing then is made up for in the background.
 
 from __future__ import annotations
 
-from collections import deque
 from typing import Final
 
 from hbroker.gateway import claims, wills
 from hbroker.gateway.acl import may_write
 from hbroker.gateway.admission import admit
+from hbroker.gateway.attempts import Attempts, Bound
 from hbroker.gateway.border import Accept, AuthEvent, ConnectEvent, SessionState, next_block
 from hbroker.gateway.bridge import Bridge
+from hbroker.gateway.checks import Attempt, Checks
 from hbroker.gateway.claiming import Claiming
 from hbroker.gateway.closing import Closing
 from hbroker.gateway.common import Common
 from hbroker.gateway.connections import Connection, Event, State
 from hbroker.gateway.keeping import Keeping
 from hbroker.gateway.leftovers import Leftovers, forgotten
-from hbroker.gateway.policy import Admitted, Candidate, Challenge, Check, Refusal, Verdict
+from hbroker.gateway.policy import Admitted, Candidate, Challenge, Check, Policy, Refusal, Verdict
 from hbroker.gateway.reasons import Code
 from hbroker.gateway.records import Record
 from hbroker.gateway.roster import Roster
@@ -34,11 +35,7 @@ from hbroker.gateway.succession import Succession
 from hbroker.protocol.agenda import Agenda, earliest
 from hbroker.protocol.timers import SECOND
 
-__all__ = ["MOST_CHECKS", "MOST_LETTERS", "Opening"]
-
-MOST_CHECKS: Final = 256
-"""Checks of passwords that wait for a thread. More clients are told to come back: a queue of hashes would
-hold up those at its end for longer than they wait."""
+__all__ = ["MOST_LETTERS", "Opening"]
 
 MOST_LETTERS: Final = 100_000
 """What the gateway has published and nobody has acknowledged. More than that is not begun."""
@@ -48,9 +45,15 @@ _DISCARD_PATIENCE: Final = 3 * SECOND // 2
 """Longer than a member that leaves is waited for."""
 _EXCHANGE_PATIENCE: Final = 10 * SECOND
 """How long an authentication by AUTH may take, with all its steps, at CONNECT or anew."""
+_KEY_BYTES: Final = 16
 _WILL: Final = "will"
 _RECORD: Final = "record"
 _MEMBER: Final = "member"
+_COUNTED: Final = {
+    Bound.PAIR: "refused_pair",
+    Bound.ADDRESS: "refused_address",
+    Bound.NAME: "refused_name",
+}
 _TOO_LONG: Final = "the authentication took too long"
 _ELSEWHERE: Final = "the client id is claimed by another connection"
 
@@ -66,8 +69,8 @@ class Opening:
         self._bridge = bridge
         self._keeping = keeping
         self._closing = closing
-        self._checks: deque[tuple[int, Check]] = deque()
-        self._checking = 0
+        self._attempts = Attempts(common.random.randbytes(_KEY_BYTES))
+        self._checks = Checks(self._attempts)
         self._claiming = Claiming(common, roster, self._claimed)
         self._claims: Agenda[Connection] = Agenda()
         self._resumptions: Agenda[Connection] = Agenda()
@@ -94,14 +97,12 @@ class Opening:
         if event.auth_method is not None:
             self._exchange(now, connection, event.auth_method, event.auth_data)
             return
-        answer = self._common.policy.admit(self._candidate(connection))
+        policy = self._common.policy
+        answer = policy.admit(self._candidate(connection))
         if isinstance(answer, Admitted | Refusal):
             self._judge(now, connection, answer)
-        elif self._checking >= MOST_CHECKS:
-            self._closing.refuse(now, connection, Code.SERVER_BUSY, "too many passwords to check")
         else:
-            self._checking += 1
-            self._checks.append((connection.id, answer))
+            self._check(now, connection, policy, answer)
 
     def handle_auth(self, now: int, connection: Connection, event: AuthEvent) -> Code | None:
         """AUTH. Returns the code with which an open connection is to be closed; None: it goes on."""
@@ -128,10 +129,20 @@ class Opening:
 
     def handle_verdict(self, now: int, number: int, verdict: Verdict) -> None:
         """What a check came to."""
-        self._checking -= 1
+        attempt = self._checks.finish(now, number, verdict)
         connection = self._roster.get(number)
-        if connection is not None and connection.state is State.AUTHENTICATING:
-            self._judge(now, connection, verdict)
+        if connection is None or connection.state is not State.AUTHENTICATING:
+            return
+        policy = self._common.policy
+        if (
+            isinstance(verdict, Admitted)
+            and policy is not attempt.policy  # It was read again meanwhile.
+            and not policy.still_admits(verdict.username, connection.client_id, verdict.proof)
+        ):
+            verdict = Refusal(Code.NOT_AUTHORIZED, "the name or its password has changed")
+        elif isinstance(verdict, Refusal):
+            self._common.count("refused_password")
+        self._judge(now, connection, verdict)
 
     def handle_will(self, now: int, connection: Connection) -> None:
         """The owner of the will's topic has it, or nobody takes it: then the gateway alone keeps it."""
@@ -171,9 +182,14 @@ class Opening:
             self._leftovers.poll_timeout(),
         )
 
-    def poll_check(self) -> tuple[int, Check] | None:
+    def poll_check(self, now: int) -> tuple[int, Check] | None:
         """A check to be made in a thread; its verdict comes back with the number."""
-        return self._checks.popleft() if self._checks else None
+        while (attempt := self._checks.poll()) is not None:
+            connection = self._roster.get(attempt.number)
+            if connection is not None and connection.state is State.AUTHENTICATING:
+                return attempt.number, attempt.check
+            self._checks.finish(now, attempt.number, None)
+        return None
 
     # Who it is
 
@@ -190,6 +206,21 @@ class Opening:
             version=event.version,
             names_user=names_user,
         )
+
+    def _check(self, now: int, connection: Connection, policy: Policy, check: Check) -> None:
+        """Has the check made when it is its turn, unless this would be a guess too many."""
+        source = self._attempts.source(connection.event.peer[0], connection.event.username or "")
+        turned = self._checks.enter(now, Attempt(connection.id, source, check, policy))
+        if turned is None:
+            return
+        last, bound = turned
+        refused = self._roster.get(last.number)
+        if bound is not None:
+            self._common.count(_COUNTED[bound])
+            self._closing.refuse(now, connection, Code.CONNECTION_RATE_EXCEEDED, bound.value)
+        elif refused is not None and refused.state is State.AUTHENTICATING:
+            self._common.count("refused_busy")
+            self._closing.refuse(now, refused, Code.SERVER_BUSY, "too many passwords to check")
 
     def _exchange(self, now: int, connection: Connection, method: str, data: bytes) -> None:
         answer = self._step(now, connection, method, data)

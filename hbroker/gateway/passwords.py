@@ -3,7 +3,11 @@
 Hashes are argon2id's, as `hbroker passwd` and mosquitto_passwd since 2.1 write them, or the PBKDF2 hashes
 (`$7$`) of mosquitto_passwd before. A hash costs tens of milliseconds, on purpose. So what was verified once
 is remembered as a keyed hash, whose key this process alone has: devices that all come back at once are not
-kept waiting, and memory holds no password.
+kept waiting, and memory holds no password. It is remembered until the user has another hash in the file.
+
+argon2id costs memory, too, and whoever guesses passwords makes the gateway spend it. So hashes that are made
+here take 12 MiB (RFC 9106 §4 leaves the sizes open; OWASP names these), and all hashes that are computed at
+once share 24 MiB. One that takes more by itself, as mosquitto's with 46 MiB, is computed alone.
 """
 
 from __future__ import annotations
@@ -11,23 +15,32 @@ from __future__ import annotations
 import hmac
 from base64 import b64decode
 from binascii import Error as Base64Error
-from collections.abc import Mapping
-from hashlib import blake2b, pbkdf2_hmac
-from typing import Final
+from collections import Counter
+from collections.abc import Callable, Collection, Mapping
+from contextlib import AbstractContextManager, nullcontext
+from hashlib import pbkdf2_hmac
+from typing import Final, Protocol
 
-from argon2 import PasswordHasher
+from argon2 import PasswordHasher, extract_parameters
 from argon2.exceptions import InvalidHashError, VerificationError
 
 from hbroker.errors import ConfigError, ConfigErrors
 
-__all__ = ["Passwords", "hash_password", "parse", "with_user", "without_user"]
+__all__ = ["MEMORY_KIB", "Passwords", "Remembered", "hash_password", "parse", "with_user", "without_user"]
+
+MEMORY_KIB: Final = 24 * 1024
+"""Of all hashes that are computed at once in this process, but one that takes more by itself."""
 
 _PBKDF2: Final = "$7$"
 _ARGON2: Final = "$argon2id$"
 _MOST_ITERATIONS: Final = 10_000_000
-_MOST_REMEMBERED: Final = 100_000
+_MOST_KIB: Final = 1024 * 1024
 
-_hasher: Final = PasswordHasher()
+_NOBODY: Final = (
+    "$argon2id$v=19$m=12288,t=3,p=1$YXQgcmFuZG9tIG5vYm9keQ$bm9ib2R5IGhhcyB0aGlzIHBhc3N3b3JkIGhlcmUgZXY"
+)
+
+_hasher: Final = PasswordHasher(time_cost=3, memory_cost=MEMORY_KIB // 2, parallelism=1)
 
 
 def hash_password(password: str) -> str:
@@ -35,45 +48,56 @@ def hash_password(password: str) -> str:
     return _hasher.hash(password)
 
 
-class Passwords:
-    """The users of one file. `secret`: a key of this process, for what it remembers. Usable from several
-    threads: each access to what is remembered is one operation of a dictionary."""
+class Remembered(Protocol):
+    """Passwords that were right, as keyed hashes."""
 
-    def __init__(self, hashes: Mapping[str, str], secret: bytes) -> None:
+    def add(self, user: str, hash: str, password: bytes) -> None:
+        """This one was right."""
+
+    def has(self, user: str, hash: str, password: bytes) -> bool:
+        """Whether it was right before, for a user with this hash."""
+
+
+class Passwords:
+    """The users of one file. `verified`: what is remembered, also from former versions of the file.
+    `memory`: waits for so many KiB, and holds them. Usable from several threads where these two are."""
+
+    def __init__(
+        self,
+        hashes: Mapping[str, str],
+        verified: Remembered,
+        memory: Callable[[int], AbstractContextManager[None]] = lambda kib: nullcontext(),
+    ) -> None:
         self._hashes = dict(hashes)
-        self._secret = secret
-        self._verified: dict[str, bytes] = {}
+        self._verified = verified
+        self._memory = memory
+        self._decoy = _decoy(self._hashes.values())
 
     def hash_of(self, user: str) -> str | None:
         """What the file has for a user: it tells whether that changed."""
         return self._hashes.get(user)
 
-    def is_remembered(self, user: str, password: bytes) -> bool | None:
-        """Whether it is right, where that takes no time to say; None: `verify` tells."""
-        if user not in self._hashes:
-            return None  # As slow as a wrong password: the time must not tell which names there are.
-        known = self._verified.get(user)
-        return (
-            True if known is not None and hmac.compare_digest(known, self._digest(user, password)) else None
-        )
+    @property
+    def costly(self) -> list[str]:
+        """Users whose hash takes more memory than all that are computed at once are to take."""
+        return [user for user, hash in self._hashes.items() if _memory_kib(hash) > MEMORY_KIB]
+
+    def is_remembered(self, user: str, password: bytes) -> bool:
+        """Whether it is known to be right; else `verify` tells."""
+        hash = self._hashes.get(user)  # Of no such user: the time must not tell which names there are.
+        return self._verified.has(user, hash or "", password)
 
     def verify(self, user: str, password: bytes) -> bool:
-        """Whether it is this user's password. Takes tens of milliseconds."""
+        """Whether it is this user's password. Takes tens of milliseconds, and longer while others are
+        verified."""
         hash = self._hashes.get(user)
-        if hash is None:
-            _matches(_decoy(), password)
+        compared = self._decoy if hash is None else hash
+        with self._memory(_memory_kib(compared)):
+            is_right = _matches(compared, password)
+        if hash is None or not is_right:
             return False
-        if not _matches(hash, password):
-            return False
-        if len(self._verified) >= _MOST_REMEMBERED:
-            self._verified.clear()
-        self._verified[user] = self._digest(user, password)
+        self._verified.add(user, hash, password)
         return True
-
-    def _digest(self, user: str, password: bytes) -> bytes:
-        key = blake2b(self._secret, digest_size=32).digest()
-        text = self._hashes[user].encode() + b"\0" + password
-        return blake2b(text, key=key, digest_size=32).digest()
 
 
 def parse(text: str, file: str) -> dict[str, str]:
@@ -120,26 +144,28 @@ def without_user(text: str, user: str) -> str | None:
     return None if len(kept) == len(lines) else "".join(f"{line}\n" for line in kept)
 
 
-_decoy_hash: str | None = None
+def _decoy(hashes: Collection[str]) -> str:
+    """What a name that is not in the file is checked against: as costly as most that are."""
+    most = Counter(map(_cost, hashes)).most_common(1)
+    return next(hash for hash in hashes if _cost(hash) == most[0][0]) if most else _NOBODY
 
 
-def _decoy() -> str:
-    global _decoy_hash
-    if _decoy_hash is None:
-        _decoy_hash = _hasher.hash("")
-    return _decoy_hash
+def _cost(hash: str) -> str:
+    """Kind and parameters, without salt and digest."""
+    return hash.rpartition("$")[0].rpartition("$")[0]
+
+
+def _memory_kib(hash: str) -> int:
+    return extract_parameters(hash).memory_cost if hash.startswith(_ARGON2) else 0
 
 
 def _is_hash(hash: str) -> bool:
     if hash.startswith(_PBKDF2):
         return _pbkdf2_parts(hash) is not None
-    if not hash.startswith(_ARGON2):
-        return False
     try:
-        _hasher.check_needs_rehash(hash)
+        return hash.startswith(_ARGON2) and _memory_kib(hash) <= _MOST_KIB
     except InvalidHashError:
         return False
-    return True
 
 
 def _matches(hash: str, password: bytes) -> bool:

@@ -46,6 +46,11 @@ _COUNTED: Final = {
     "heap/current": "rss_bytes",
     "sockets/turned_away": "turned_away",
     "sockets/failed/proxy": "proxy_failed",
+    "sockets/failed/password": "refused_password",
+    "sockets/failed/guesses/address": "refused_address",
+    "sockets/failed/guesses/name": "refused_name",
+    "sockets/failed/guesses/pair": "refused_pair",
+    "sockets/failed/busy": "refused_busy",
     "sockets/failed/tls": "tls_failed",
     "sockets/failed/websocket": "websocket_failed",
 }

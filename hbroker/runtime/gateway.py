@@ -24,6 +24,7 @@ from hbroker._native import Config
 from hbroker.config import GatewaySettings, ListenerSettings, format_address
 from hbroker.errors import ConfigError, ConfigErrors
 from hbroker.gateway.border import Shell
+from hbroker.gateway.checks import MOST_RUNNING
 from hbroker.gateway.control import Gateway
 from hbroker.gateway.notices import Connected, Disconnected, Notice, Refused
 from hbroker.gateway.policy import Check, Refusal, Verdict
@@ -41,8 +42,6 @@ __all__ = ["run_gateway"]
 
 P = ParamSpec("P")
 
-CHECKERS: Final = 4
-"""Threads that check passwords. More would take the processors from messages."""
 STOP_PATIENCE: Final = 1.5
 """Seconds that wills and records may take to be distributed, when the gateway ends: less than a launcher
 waits (`supervision.GRACE`)."""
@@ -113,7 +112,7 @@ class _Process:
             vitals=_vitals,
         )
         self._recorder = Recorder(settings.telemetry, settings.name, "gateway", self._shell.take_load)
-        self._checkers = ThreadPoolExecutor(CHECKERS, thread_name_prefix="passwords")
+        self._checkers = ThreadPoolExecutor(MOST_RUNNING, thread_name_prefix="passwords")
         self._timer: asyncio.TimerHandle | None = None
         self._is_stopping = False
         self._has_failed = False
@@ -171,7 +170,7 @@ class _Process:
         due = control.poll_timeout()
         if due is not None and due <= now:
             self._guard(control.handle_timeout, now)
-        while (check := control.poll_check()) is not None:
+        while (check := control.poll_check(now)) is not None:
             self._check(*check)
         while (notice := control.poll_notice()) is not None:
             self._note(notice)

@@ -9,13 +9,17 @@ from pathlib import Path
 from hbroker.config import AccessSettings
 from hbroker.errors import ConfigError
 from hbroker.gateway import acl, passwords
-from hbroker.gateway.passwords import Passwords
+from hbroker.gateway.acl import Acl
+from hbroker.gateway.passwords import MEMORY_KIB, Passwords
 from hbroker.gateway.policy import FilePolicy, Policy
+from hbroker.runtime.hashing import Memory, Verified
+from hbroker.runtime.logs import EventLog
 from hbroker.topology.document import read_text
 
-__all__ = ["load_policy"]
+__all__ = ["load_policy", "read_access"]
 
-_SECRET = secrets.token_bytes(32)
+_verified = Verified(secrets.token_bytes(32))
+_memory = Memory(MEMORY_KIB)
 
 
 def load_policy(access: AccessSettings, hook: str = "") -> Policy:
@@ -25,13 +29,28 @@ def load_policy(access: AccessSettings, hook: str = "") -> Policy:
     """
     if hook:
         return _hooked(access, hook)
-    users = rules = None
-    if access.passwords:
-        users = Passwords(passwords.parse(read_text(Path(access.passwords)), access.passwords), _SECRET)
-    if access.acl:
-        rules = acl.parse(read_text(Path(access.acl)), access.acl)
+    hashes, rules = read_access(access)
+    users = None if hashes is None else Passwords(hashes, _verified, _memory.taken)
+    if users is not None and users.costly:
+        EventLog("policy").warning(
+            "password_hashes_costly",
+            users=len(users.costly),
+            remedy=f"a guess for one of them takes more than {MEMORY_KIB // 1024} MiB: "
+            f"`hbroker passwd {access.passwords} USER` makes a smaller hash",
+        )
     anonymous = users is None if access.anonymous is None else access.anonymous
     return FilePolicy(users, rules, anonymous=anonymous)
+
+
+def read_access(access: AccessSettings) -> tuple[dict[str, str] | None, Acl | None]:
+    """Hashes by user, and rules; None where the settings name no such file. Raises ConfigErrors with all that
+    is wrong with the first file that is wrong."""
+    hashes = rules = None
+    if access.passwords:
+        hashes = passwords.parse(read_text(Path(access.passwords)), access.passwords)
+    if access.acl:
+        rules = acl.parse(read_text(Path(access.acl)), access.acl)
+    return hashes, rules
 
 
 def _hooked(access: AccessSettings, hook: str) -> Policy:

@@ -5,12 +5,14 @@ from __future__ import annotations
 import pytest
 
 from hbroker.config import GatewayLimits
-from hbroker.gateway import opening
 from hbroker.gateway.acl import parse
+from hbroker.gateway.attempts import PAIR
 from hbroker.gateway.border import AuthEvent, ConnectEvent, Rule, WillMessage
+from hbroker.gateway.checks import MOST_WAITING
 from hbroker.gateway.passwords import Passwords
 from hbroker.gateway.policy import Admitted, Candidate, Challenge, Check, FilePolicy, Refusal, Verdict
 from hbroker.gateway.reasons import Code
+from hbroker.runtime.hashing import Verified
 from tests.gateway.networks import FakeGateway
 from tests.network.networks import Tree
 
@@ -77,7 +79,7 @@ def test_limits_are_kept_and_told() -> None:
 
 
 def with_passwords() -> FakeGateway:
-    passwords = Passwords({"alice": "$7$"}, b"secret")
+    passwords = Passwords({"alice": "$7$", "bob": "$7$b"}, Verified(b"secret"))
     return one_gateway(policy=FilePolicy(passwords, anonymous=False))
 
 
@@ -88,29 +90,56 @@ def test_nobody_without_a_name_where_that_is_off() -> None:
 def test_a_wrong_password_is_said_so() -> None:
     gateway = with_passwords()
     client = gateway.begin("a", username="alice", password=b"wrong")
-    asked = gateway.control.poll_check()
+    asked = gateway.control.poll_check(gateway.world.now)
     assert asked is not None
     number, check = asked
     assert not client.is_answered
     gateway.control.handle_verdict(gateway.world.now, number, check())
     assert client.refused == 0x86
-    assert gateway.control.poll_check() is None
+    assert gateway.control.poll_check(gateway.world.now) is None
 
 
 def test_when_too_many_passwords_wait_the_next_is_told_to_come_back() -> None:
     gateway = with_passwords()
-    for number in range(opening.MOST_CHECKS):
-        gateway.begin(f"c{number}", username="alice", password=b"x")
-    assert gateway.begin("late", username="alice", password=b"x").refused == 0x89
-    asked = gateway.control.poll_check()
-    assert asked is not None
-    gateway.control.handle_verdict(gateway.world.now, asked[0], Admitted("alice"))
-    assert not gateway.begin("next", username="alice", password=b"x").is_answered
+    told = [
+        gateway.begin(f"c{n}", username=f"u{n}", password=b"x", peer=(f"2001:db8:{n:x}::1", 1))
+        for n in range(MOST_WAITING + 1)
+    ]
+    assert [client.refused for client in told] == [None] * MOST_WAITING + [0x89]
+
+
+def test_who_guessed_too_often_is_told_so() -> None:
+    gateway = with_passwords()
+    told = [gateway.begin(f"c{n}", username="alice", password=b"x") for n in range(PAIR.burst + 1)]
+    assert [client.refused for client in told] == [None] * PAIR.burst + [0x9F]
+    assert gateway.control.counters()["refused_pair"] == 1
+
+
+def test_of_those_who_are_gone_no_password_is_checked() -> None:
+    gateway = with_passwords()
+    gateway.begin("a", username="alice", password=b"x").drop()
+    assert gateway.control.poll_check(gateway.world.now) is None
+
+
+def test_whose_password_changed_while_it_was_checked_is_refused() -> None:
+    gateway = with_passwords()
+    clients = {name: gateway.begin(name, username=name, password=b"x") for name in ("alice", "bob")}
+    now = gateway.world.now
+    asked = [gateway.control.poll_check(now) for _ in clients]
+    changed = Passwords({"alice": "other", "bob": "$7$b"}, Verified(b"secret"))
+    gateway.control.reload(now, FilePolicy(changed, anonymous=False), gateway.settings)
+    for check, (name, proof) in zip(asked, (("alice", "$7$"), ("bob", "$7$b")), strict=True):
+        assert check is not None
+        gateway.control.handle_verdict(now, check[0], Admitted(name, proof))
+    gateway.settle()
+    gateway.world.run_until(lambda: clients["bob"].is_accepted)
+    assert clients["alice"].refused == 0x87
 
 
 def test_a_verdict_for_a_client_that_is_gone_is_dropped() -> None:
     gateway = with_passwords()
     client = gateway.begin("a", username="alice", password=b"x")
+    assert gateway.control.poll_check(gateway.world.now) is not None
     client.drop()
     gateway.control.handle_verdict(gateway.world.now, client.number, Admitted("alice"))
     assert not client.is_answered

@@ -13,6 +13,7 @@ from hbroker.gateway.orders import CLIENTS, KICK, Request
 from hbroker.gateway.passwords import Passwords
 from hbroker.gateway.policy import FilePolicy
 from hbroker.gateway.sealing import seal, unseal
+from hbroker.runtime.hashing import Verified
 from hbroker.sim.network import ClientHost
 from tests.gateway.networks import SECOND, FakeGateway, two_gateways
 from tests.network.networks import Tree
@@ -107,7 +108,7 @@ class TestReload:
     """SIGHUP."""
 
     def passwords(self, **hashes: str) -> Passwords:
-        return Passwords(hashes, b"secret")
+        return Passwords(hashes, Verified(b"secret"))
 
     def policy(self, anonymous: bool = True, access: str | None = None, **hashes: str) -> FilePolicy:
         return FilePolicy(
@@ -116,7 +117,7 @@ class TestReload:
 
     def admitted(self, gateway: FakeGateway, user: str) -> Any:
         client = gateway.begin(user, username=user, password=b"x")
-        asked = gateway.control.poll_check()
+        asked = gateway.control.poll_check(gateway.world.now)
         assert asked is not None
         answer = gateway.control._common.policy.admit
         assert answer is not None

@@ -7,7 +7,7 @@ from contextlib import suppress
 from hashlib import pbkdf2_hmac
 
 import pytest
-from argon2 import PasswordHasher
+from argon2 import PasswordHasher, extract_parameters
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -15,9 +15,12 @@ from hbroker.errors import ConfigErrors
 from hbroker.gateway import passwords
 from hbroker.gateway.passwords import Passwords, parse, with_user, without_user
 from hbroker.gateway.policy import Admitted, Candidate, FilePolicy, Refusal
+from hbroker.runtime.hashing import Verified
 
 HASH = PasswordHasher(time_cost=1, memory_cost=8, parallelism=1).hash("right")
 """As `hash_password` makes them, at a hundredth of the cost."""
+LARGE = "$argon2id$v=19$m=47104,t=1,p=1$YWJjZGVmZ2hpamtsbW5vcA$YWJjZGVmZ2hpamtsbW5vcA"
+"""Of the size of mosquitto_passwd 2.1's."""
 
 
 def pbkdf2(password: bytes, iterations: int = 101) -> str:
@@ -28,23 +31,39 @@ def pbkdf2(password: bytes, iterations: int = 101) -> str:
 
 @pytest.mark.parametrize("hash", [HASH, pbkdf2(b"right")], ids=["argon2id", "mosquitto's"])
 def test_a_password_is_right_or_wrong(hash: str) -> None:
-    users = Passwords(parse(f"# users\nann:{hash}\n", "f"), b"secret")
-    assert users.is_remembered("ann", b"right") is None
+    users = Passwords(parse(f"# users\nann:{hash}\n", "f"), Verified(b"secret"))
+    assert users.is_remembered("ann", b"right") is False
     assert users.verify("ann", b"right")
     assert users.is_remembered("ann", b"right") is True
-    assert users.is_remembered("ann", b"wrong") is None
+    assert users.is_remembered("ann", b"wrong") is False
     for user, password in (("ann", b"wrong"), ("ann", b""), ("bob", b"right"), ("ann", b"\xff\x00")):
         assert not users.verify(user, password)
 
 
 def test_nothing_is_remembered_of_a_password_but_a_keyed_hash() -> None:
-    users = Passwords({"ann": HASH}, b"secret")
-    users.verify("ann", b"right")
-    (known,) = users._verified.values()
-    assert b"right" not in known
-    other = Passwords({"ann": HASH}, b"other")
-    other.verify("ann", b"right")
-    assert other._verified["ann"] != known
+    known: list[bytes] = []
+    for secret in (b"secret", b"other"):
+        verified = Verified(secret)
+        Passwords({"ann": HASH}, verified).verify("ann", b"right")
+        known += verified._digests.values()
+    assert len(set(known)) == 2
+    assert not any(b"right" in digest for digest in known)
+
+
+def test_what_is_remembered_holds_until_the_user_has_another_hash() -> None:
+    verified = Verified(b"secret")
+    Passwords({"ann": HASH}, verified).verify("ann", b"right")
+    assert Passwords({"ann": HASH, "bob": HASH}, verified).is_remembered("ann", b"right")
+    assert not Passwords({"ann": HASH, "bob": HASH}, verified).is_remembered("bob", b"right")
+    assert not Passwords({"ann": pbkdf2(b"right")}, verified).is_remembered("ann", b"right")
+    assert not Passwords({}, verified).is_remembered("ann", b"right")
+
+
+def test_new_hashes_take_half_of_the_memory() -> None:
+    hash = passwords.hash_password("right")
+    assert 2 * extract_parameters(hash).memory_cost <= passwords.MEMORY_KIB
+    users = Passwords({"ann": hash, "bob": LARGE}, Verified(b""))
+    assert users.costly == ["bob"]
 
 
 @pytest.mark.parametrize(
@@ -57,9 +76,10 @@ def test_nothing_is_remembered_of_a_password_but_a_keyed_hash() -> None:
         ("ann:$7$x$YQ==$YQ==", "a hash that is not known"),
         ("ann:$7$99999999999$YQ==$YQ==", "a hash that is not known"),
         ("ann:$argon2id$nonsense", "a hash that is not known"),
+        ("ann:$argon2id$v=19$m=4194304,t=1,p=1$YWJjZGVmZ2g$YWJjZGVmZ2g", "a hash that is not known"),
         (f"ok:{HASH}", "has a second password"),
     ],
-    ids=range(8),
+    ids=range(9),
 )
 def test_every_error_has_its_line(line: str, message: str) -> None:
     with pytest.raises(ConfigErrors) as caught:
@@ -106,7 +126,7 @@ def candidate(**fields: object) -> Candidate:
 
 
 def test_what_the_files_decide(monkeypatch: pytest.MonkeyPatch) -> None:
-    users = Passwords({"ann": HASH}, b"secret")
+    users = Passwords({"ann": HASH}, Verified(b"secret"))
     closed, open = FilePolicy(users, anonymous=False), FilePolicy()
     assert open.admit(candidate()) == Admitted(None)
     assert open.admit(candidate(username="x", password=b"any")) == Admitted("x")
@@ -120,9 +140,20 @@ def test_what_the_files_decide(monkeypatch: pytest.MonkeyPatch) -> None:
     assert closed.admit(candidate(username="ann", password=b"right")) == Admitted("ann", HASH)
 
 
-def test_a_wrong_name_takes_as_long_as_a_wrong_password(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    ("hashes", "cost"),
+    [
+        ([], "$argon2id$v=19$m=12288,t=3,p=1$"),
+        ([HASH, pbkdf2(b"x"), HASH], "m=8,t=1"),
+        ([pbkdf2(b"x")], "$7$101$"),
+    ],
+)
+def test_a_wrong_name_takes_as_long_as_a_wrong_password(
+    monkeypatch: pytest.MonkeyPatch, hashes: list[str], cost: str
+) -> None:
     asked: list[str] = []
     monkeypatch.setattr(passwords, "_matches", lambda hash, password: asked.append(hash))
-    assert not Passwords({}, b"").verify("ann", b"x")
+    users = Passwords({str(n): hash for n, hash in enumerate(hashes)}, Verified(b""))
+    assert not users.verify("nobody", b"x")
     assert len(asked) == 1
-    assert asked[0].startswith("$argon2id$")
+    assert cost in asked[0]

@@ -288,13 +288,14 @@ def test_passwords_are_set_and_removed(
     from io import StringIO
 
     from hbroker.gateway.passwords import Passwords, parse
+    from hbroker.runtime.hashing import Verified
 
     file = tmp_path / "users"
     for user, password in (("ann", "1"), ("bob", "2"), ("ann", "3")):
         monkeypatch.setattr("sys.stdin", StringIO(f"{password}\n"))
         assert cli.main(["passwd", str(file), user]) == 0
     assert os.stat(file).st_mode & 0o777 == 0o600
-    users = Passwords(parse(file.read_text(), "users"), b"")
+    users = Passwords(parse(file.read_text(), "users"), Verified(b""))
     assert users.verify("ann", b"3")
     assert cli.main(["passwd", "-D", str(file), "bob"]) == 0
     assert list(parse(file.read_text(), "users")) == ["ann"]

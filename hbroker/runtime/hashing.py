@@ -1,0 +1,86 @@
+"""What the threads that check passwords share: what was right once, and memory for hashes."""
+
+from __future__ import annotations
+
+import hmac
+import threading
+from collections import deque
+from collections.abc import Iterator
+from contextlib import contextmanager
+from hashlib import blake2b
+from typing import Final
+
+__all__ = ["Memory", "Verified"]
+
+MOST_REMEMBERED: Final = 100_000
+
+
+class Verified:
+    """Passwords that were right, as keyed hashes, by user; of many those that were used longest ago are
+    forgotten. `secret`: a key of this process. Usable from several threads, and by one `Passwords` after the
+    other: a digest holds the hash of the file, so it is worth nothing once that has changed."""
+
+    def __init__(self, secret: bytes, most: int = MOST_REMEMBERED) -> None:
+        self._key = blake2b(secret, digest_size=32).digest()
+        self._most = most
+        self._digests: dict[str, bytes] = {}
+        self._lock = threading.Lock()
+
+    def add(self, user: str, hash: str, password: bytes) -> None:
+        """It was right."""
+        digest = self._digest(hash, password)
+        with self._lock:
+            self._digests.pop(user, None)
+            self._digests[user] = digest
+            if len(self._digests) > self._most:
+                del self._digests[next(iter(self._digests))]
+
+    def has(self, user: str, hash: str, password: bytes) -> bool:
+        """Whether it was right before."""
+        digest = self._digest(hash, password)
+        with self._lock:
+            known = self._digests.get(user)
+            if known is None or not hmac.compare_digest(known, digest):
+                return False
+            self._digests[user] = self._digests.pop(user)
+        return True
+
+    def _digest(self, hash: str, password: bytes) -> bytes:
+        return blake2b(hash.encode() + b"\0" + password, key=self._key, digest_size=32).digest()
+
+
+class Memory:
+    """Memory for hashes: who asks first gets it first, so that a large one is not put off for ever."""
+
+    def __init__(self, kib: int) -> None:
+        self._kib = self._free = kib
+        self._asked: deque[object] = deque()
+        self._changed = threading.Condition()
+
+    @contextmanager
+    def taken(self, kib: int) -> Iterator[None]:
+        """Waits for so much, or for all where that is less."""
+        kib = min(kib, self._kib)
+        ticket = object()
+        with self._changed:
+            self._asked.append(ticket)
+            self._changed.wait_for(lambda: self._asked[0] is ticket and self._free >= kib)
+            self._asked.popleft()
+            self._free -= kib
+            self._changed.notify_all()
+        try:
+            yield
+        finally:
+            with self._changed:
+                self._free += kib
+                self._changed.notify_all()
+
+    @property
+    def free(self) -> int:
+        """KiB that nobody has."""
+        return self._free
+
+    @property
+    def waiting(self) -> int:
+        """How many wait for some."""
+        return len(self._asked)

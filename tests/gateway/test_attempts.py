@@ -1,0 +1,319 @@
+"""How many passwords may be guessed, by whom, and who is checked next."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from heapq import heappop, heappush
+from itertools import count, cycle
+from random import Random
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from hbroker.gateway import attempts, checks
+from hbroker.gateway.attempts import ADDRESS, NAME, PAIR, Attempts, Bound, network_of
+from hbroker.gateway.border import ConnectEvent
+from hbroker.gateway.checks import MOST_RUNNING, MOST_WAITING, Attempt, Checks
+from hbroker.gateway.policy import Admitted, Candidate, FilePolicy, Refusal, Verdict
+from hbroker.gateway.reasons import Code
+from tests.gateway.networks import SECOND, Client, FakeGateway
+from tests.network.networks import Tree
+
+WRONG = Refusal(Code.BAD_USER_NAME_OR_PASSWORD)
+HERE, ELSEWHERE = "192.0.2.1", "198.51.100.1"
+
+
+def guess(bounds: Attempts, now: int, host: str, name: str, times: int = 1) -> list[Bound | None]:
+    return [bounds.take(now, bounds.source(host, name)) for _ in range(times)]
+
+
+def test_a_name_is_refused_at_an_address_that_guessed_too_often() -> None:
+    bounds = Attempts(b"key")
+    assert guess(bounds, 0, HERE, "ann", PAIR.burst) == [None] * PAIR.burst
+    assert guess(bounds, 0, HERE, "ann") == [Bound.PAIR]
+    assert guess(bounds, 0, ELSEWHERE, "ann") == [None]
+    assert guess(bounds, 0, HERE, "bob") == [None]
+    later = PAIR.interval
+    assert guess(bounds, later, HERE, "ann", 2) == [None, Bound.PAIR]
+    full = later + PAIR.burst * PAIR.interval
+    assert guess(bounds, full, HERE, "ann", PAIR.burst + 1) == [None] * PAIR.burst + [Bound.PAIR]
+
+
+def test_one_name_that_is_guessed_without_end_leaves_others_at_the_address_in_peace() -> None:
+    bounds = Attempts(b"key")
+    guess(bounds, 0, HERE, "ann", 100_000)
+    assert guess(bounds, 0, HERE, "bob") == [None]
+
+
+def test_an_address_that_goes_through_names_is_refused_and_nobody_else() -> None:
+    bounds = Attempts(b"key")
+    told = [guess(bounds, 0, HERE, f"n{n}")[0] for n in range(ADDRESS.burst + 1)]
+    assert told == [None] * ADDRESS.burst + [Bound.ADDRESS]
+    assert guess(bounds, 0, ELSEWHERE, "n1") == [None]
+
+
+def test_a_name_that_many_addresses_guess_is_refused_but_where_its_owner_was() -> None:
+    bounds = Attempts(b"key")
+    home = bounds.source("2001:db8::1", "ann")
+    assert bounds.take(0, home) is None
+    bounds.succeeded(0, home)
+    told = [guess(bounds, 0, f"10.0.{n // 256}.{n % 256}", "ann")[0] for n in range(NAME.burst + 1)]
+    assert told == [None] * NAME.burst + [Bound.NAME]
+    assert guess(bounds, 0, "2001:db8::2", "ann", PAIR.burst + 1) == [None] * PAIR.burst + [Bound.PAIR]
+    assert guess(bounds, 0, ELSEWHERE, "bob") == [None]
+
+
+def test_who_has_an_address_of_a_network_of_ipv6_has_them_all() -> None:
+    same = ["2001:db8::1", "2001:db8::2:0:0:1", "2001:db8:0:0:ffff:ffff:ffff:ffff"]
+    assert len({network_of(host) for host in same}) == 1
+    assert network_of("2001:db8:0:1::1") != network_of(same[0])
+    assert network_of("::ffff:192.0.2.1") == network_of("192.0.2.1") != network_of("192.0.2.2")
+    assert network_of("fe80::1%eth0") == network_of("fe80::2%eth1")
+    assert network_of("") == b""
+
+
+def test_a_right_password_costs_nothing() -> None:
+    bounds = Attempts(b"key")
+    source = bounds.source(HERE, "ann")
+    for _ in range(10 * NAME.burst):
+        assert bounds.take(0, source) is None
+        bounds.succeeded(0, source)
+    assert guess(bounds, 0, HERE, "ann", PAIR.burst) == [None] * PAIR.burst
+
+
+def test_what_is_kept_is_bounded() -> None:
+    bounds = Attempts(b"key")
+    for n in range(attempts.MOST_REMEMBERED + 100):
+        source = bounds.source(f"10.{n >> 16}.{n >> 8 & 255}.{n & 255}", f"n{n}" + "x" * 100)
+        bounds.take(0, source)
+        bounds.succeeded(0, source) if n % 2 else None
+    tables = [bounds._pairs, bounds._addresses, bounds._names, bounds._asked]
+    assert all(len(table._full_at) <= attempts.MOST_REMEMBERED for table in tables)
+    assert len(bounds._trusted) <= attempts.MOST_REMEMBERED
+    assert all(len(key) <= 16 for table in tables for key in table._full_at)
+
+
+@given(st.lists(st.tuples(st.integers(0, 3 * PAIR.interval), st.booleans()), max_size=60))
+def test_never_more_guesses_than_the_bucket_holds_and_gets(steps: list[tuple[int, bool]]) -> None:
+    bounds, now, taken = Attempts(b"key"), 0, 0
+    source = bounds.source(HERE, "ann")
+    for pause, is_right in steps:
+        now += pause
+        if bounds.take(now, source) is None:
+            taken += not is_right
+            if is_right:
+                bounds.succeeded(now, source)
+    assert taken <= PAIR.burst + now // PAIR.interval
+
+
+# Who is next
+
+
+class Waiting:
+    """Attempts of addresses by number; connections are numbered as they come."""
+
+    def __init__(self) -> None:
+        self.attempts = Attempts(b"key")
+        self.checks = Checks(self.attempts)
+        self.numbers = count()
+        self.hosts: dict[int, str] = {}
+        self.refused: list[str] = []
+
+    def enter(self, host: str, name: str = "", now: int = 0) -> int:
+        number = next(self.numbers)
+        self.hosts[number] = host
+        source = self.attempts.source(host, name or f"{host}-{number}")
+        turned = self.checks.enter(now, Attempt(number, source, lambda: WRONG, FilePolicy()))
+        if turned is not None:
+            self.refused.append(self.hosts[turned[0].number])
+        return number
+
+    def next(self) -> str:
+        """The one whose turn it is; it is wrong at once."""
+        attempt = self.checks.poll()
+        assert attempt is not None
+        self.checks.finish(0, attempt.number, WRONG)
+        return self.hosts[attempt.number]
+
+
+def test_addresses_take_turns() -> None:
+    waiting = Waiting()
+    for host in ["a"] * 5 + ["b"] * 2 + ["c"]:
+        waiting.enter(host)
+    assert [waiting.next() for _ in range(8)] == ["a", "b", "c", "a", "b", "a", "a", "a"]
+    assert waiting.checks.poll() is None
+
+
+def test_so_many_are_checked_at_once_and_no_more() -> None:
+    waiting = Waiting()
+    for n in range(MOST_RUNNING + 1):
+        waiting.enter(f"h{n}")
+    first = [waiting.checks.poll() for _ in range(MOST_RUNNING + 1)]
+    assert first[-1] is None
+    assert first[0] is not None
+    waiting.checks.finish(0, first[0].number, None)
+    assert waiting.checks.poll() is not None
+
+
+def test_whoever_waits_most_makes_room() -> None:
+    waiting = Waiting()
+    hosts = [f"h{n}" for n in range(5)]
+    for n in range(MOST_WAITING):
+        waiting.enter(hosts[n % 5])
+    assert waiting.refused == []
+    for n in range(100):
+        waiting.enter(f"new{n}")
+    assert not any(host.startswith("new") for host in waiting.refused)
+    assert len(waiting.refused) == 100
+
+
+def test_of_those_who_wait_alike_the_one_that_asked_most_makes_room() -> None:
+    waiting = Waiting()
+    for n in range(MOST_WAITING):
+        for _ in range(3):  # Two of these are refused by their bound, and are no less asked for.
+            waiting.attempts._asked.take(0, waiting.attempts.source(f"h{n}", "").address)
+        waiting.enter(f"h{n}")
+    waiting.enter("late", "x")
+    assert "late" not in waiting.refused
+    assert len(waiting.refused) == 1
+    for n in range(5):
+        waiting.enter(f"h{n}", f"again{n}")
+        assert waiting.refused[-1].startswith("h")
+
+
+def test_those_that_are_alike_keep_their_places() -> None:
+    waiting = Waiting()
+    for n in range(MOST_WAITING + 1):
+        waiting.enter(f"h{n}")
+    assert waiting.refused == [f"h{MOST_WAITING}"]
+
+
+def test_what_the_policy_could_not_tell_is_no_guess() -> None:
+    waiting = Waiting()
+    for code in (Code.SERVER_UNAVAILABLE, Code.UNSPECIFIED_ERROR):
+        for _ in range(2 * PAIR.burst):
+            number = waiting.enter(HERE, "ann")
+            assert waiting.checks.poll() is not None
+            waiting.checks.finish(0, number, Refusal(code))
+    assert waiting.refused == []
+
+
+# A gateway
+
+
+class SlowPolicy(FilePolicy):
+    """Whoever's password is his name is who he says; what was right once is known at once."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.known: set[tuple[str | None, bytes | None]] = set()
+
+    def admit(self, candidate: Candidate) -> Verdict | Callable[[], Verdict]:
+        who = candidate.username, candidate.password
+        if who in self.known:
+            return Admitted(candidate.username)
+        return lambda: self._check(who)
+
+    def _check(self, who: tuple[str | None, bytes | None]) -> Verdict:
+        if who[0] is None or who[1] != who[0].encode():
+            return WRONG
+        self.known.add(who)
+        return Admitted(who[0])
+
+
+CHECK_US = 10_000
+
+
+@dataclass
+class Storm:
+    """A gateway under guesses: 10,000 in each second of virtual time, and checks that take 10 ms each."""
+
+    gateway: FakeGateway
+    checks: list[tuple[int, int, Callable[[], Verdict]]] = field(default_factory=list)
+    most_waiting: int = 0
+    numbers: Iterator[int] = field(default_factory=lambda: count(1 << 40))
+
+    def guess(self, guesses: Iterator[tuple[str, str]], seconds: float) -> None:
+        control, world = self.gateway.control, self.gateway.world
+        for _ in range(int(seconds * 100)):
+            for _ in range(100):
+                host, name = next(guesses)
+                number = next(self.numbers)
+                event = ConnectEvent(number, 0, (host, 1), 5, "guess", username=name, password=b"guess")
+                control.handle_mqtt(world.now, event)
+            world.run(SECOND // 100)
+            self.turn()
+
+    def turn(self) -> None:
+        """What the process does: runs checks on its threads."""
+        control, now = self.gateway.control, self.gateway.world.now
+        while self.checks and self.checks[0][0] <= now:
+            _, number, check = heappop(self.checks)
+            control.handle_verdict(now, number, check())
+        while (asked := control.poll_check(now)) is not None:
+            heappush(self.checks, (now + CHECK_US, *asked))
+        self.gateway.settle()
+        self.most_waiting = max(self.most_waiting, control._opening._checks._waiting)
+
+    def log_in(self, name: str, host: str) -> Client:
+        return self.gateway.begin(name, username=name, password=name.encode(), peer=(host, 1))
+
+
+def one_address_one_name() -> Iterator[tuple[str, str]]:
+    return cycle([("203.0.113.9", "mallory")])
+
+
+def one_address_many_names() -> Iterator[tuple[str, str]]:
+    return (("203.0.113.9", f"n{n}") for n in count())
+
+
+def many_addresses_the_names_of_others() -> Iterator[tuple[str, str]]:
+    random = Random(1)
+    return ((f"10.0.{n % 4}.{n // 4 % 250}", random.choice(("known", "other"))) for n in count())
+
+
+def many_addresses_many_names() -> Iterator[tuple[str, str]]:
+    return ((f"10.0.{n % 4}.{n // 4 % 250}", f"n{n}") for n in count())
+
+
+@pytest.mark.parametrize(
+    ("guesses", "neighbour"),
+    [
+        (one_address_one_name, "203.0.113.9"),
+        (one_address_many_names, "192.0.2.7"),
+        (many_addresses_the_names_of_others, "192.0.2.7"),
+        (many_addresses_many_names, "192.0.2.7"),
+    ],
+)
+def test_ten_thousand_guesses_a_second_lock_nobody_out(
+    guesses: Callable[[], Iterator[tuple[str, str]]], neighbour: str
+) -> None:
+    """Who is known comes in at once, from anywhere. Who is not does so within two seconds, also from the
+    guesser's own address, where that guesses one name."""
+    gateway = FakeGateway(Tree.grow(1, ("home",)), "one", policy=SlowPolicy()).ready()
+    storm = Storm(gateway)
+    first = storm.log_in("known", HERE)
+    storm.turn()
+    gateway.world.run(CHECK_US)
+    storm.turn()
+    gateway.world.run_until(lambda: first.is_accepted)
+    flood = guesses()
+    storm.guess(flood, 0.3)
+    for host in (HERE, "203.0.113.9"):
+        known = storm.log_in("known", host)
+        storm.guess(flood, 0.02)
+        assert known.is_accepted
+        known.drop()
+    stranger = storm.log_in("stranger", neighbour)
+    for _ in range(20):
+        storm.guess(flood, 0.1)
+        if stranger.is_accepted:
+            break
+        if stranger.is_answered:
+            stranger = storm.log_in("stranger", neighbour)
+    assert stranger.is_accepted
+    assert storm.most_waiting <= MOST_WAITING == checks.MOST_WAITING
+    counted = gateway.control.counters()
+    assert sum(counted.get(f"refused_{by}", 0) for by in ("pair", "address", "name", "busy")) > 3_000

@@ -1,0 +1,52 @@
+"""What the threads that check passwords share."""
+
+from __future__ import annotations
+
+import threading
+
+from hbroker.runtime.hashing import Memory, Verified
+from tests.waiting import until
+
+PATIENCE_S = 20.0
+
+
+def test_those_are_forgotten_who_have_not_come_for_longest() -> None:
+    verified = Verified(b"secret", most=2)
+    for user in ("ann", "bob"):
+        verified.add(user, "hash", b"right")
+    assert verified.has("ann", "hash", b"right")
+    verified.add("cyd", "hash", b"right")
+    known = [user for user in ("ann", "bob", "cyd") if verified.has(user, "hash", b"right")]
+    assert known == ["ann", "cyd"]
+
+
+def test_hashes_share_their_memory_and_wait_in_turn() -> None:
+    """Two have 12 of 24 MiB each; one that wants more than all has all, and is not put off for ever."""
+    memory = Memory(24)
+    under_way: list[str] = []
+    ended = {name: threading.Event() for name in "abcd"}
+
+    def use(name: str, kib: int) -> None:
+        with memory.taken(kib):
+            under_way.append(name)
+            ended[name].wait(PATIENCE_S)
+            under_way.remove(name)
+
+    threads = []
+    for waiting, (name, kib) in enumerate([("a", 12), ("b", 12), ("c", 64), ("d", 12)]):
+        threads.append(threading.Thread(target=use, args=(name, kib)))
+        threads[-1].start()
+        started = lambda waiting=waiting: len(under_way) + memory.waiting == waiting + 1  # noqa: E731
+        until(started, f"{name} asks", PATIENCE_S)
+    until(lambda: sorted(under_way) == ["a", "b"], "two at once", PATIENCE_S)
+    ended["a"].set()
+    until(lambda: under_way == ["b"], "the large one waits for all", PATIENCE_S)
+    assert memory.waiting == 2
+    ended["b"].set()
+    until(lambda: under_way == ["c"], "the large one is alone", PATIENCE_S)
+    ended["c"].set()
+    until(lambda: under_way == ["d"], "the last one", PATIENCE_S)
+    ended["d"].set()
+    for thread in threads:
+        thread.join(PATIENCE_S)
+    assert memory.free == 24
