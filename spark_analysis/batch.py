@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any, Final
 
@@ -27,11 +27,13 @@ from . import (
     planning,
     reading,
     report,
+    selection,
 )
 from .errors import AnalysisError
 from .loads import WINDOW
 from .progress import Reporter
-from .reading import Found
+from .reading import DAMAGED, Found
+from .runs import Choice, Run, Wanted
 from .storage import FOLLOWED, Storage, below
 from .tables import Tables, collected
 
@@ -42,7 +44,6 @@ PLAN: Final = "plan.yaml"
 MOST_WINDOWS: Final = 1_000
 _WINDOWS_WANTED: Final = 96
 _NICE_SECONDS: Final = (1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 14_400, 43_200, 86_400)
-_DAMAGED: Final = "damaged: its footer is whole, its rows are not"
 
 
 @dataclass(frozen=True)
@@ -53,6 +54,8 @@ class Settings:
     """Length of a window; None: one of a round length, about a hundred of them."""
     first: int = 100
     """How many topics, and subtrees at each depth, the rankings hold."""
+    wanted: Wanted = field(default_factory=Wanted)
+    """Of which run, and of which time: of the latest, all."""
 
 
 def analyse(
@@ -81,7 +84,7 @@ class _Job:
         self._settings = settings
         self._step = progress.step
         self._tables = Tables(spark, out)
-        self._found = self._find(directory)
+        self._choice, self._found = self._find(directory)
 
     def run(self) -> dict[str, Any]:
         """All steps, in their order."""
@@ -101,17 +104,20 @@ class _Job:
             Storage(self._spark).write(below(self._out, SUMMARY), json.dumps(summary, indent=2) + "\n")
         return summary
 
-    def _find(self, directory: str) -> Found:
+    def _find(self, directory: str) -> tuple[Choice, Found]:
         with self._step("files") as step:
-            found = reading.find(self._spark, directory)
-            rows = sum(file.rows for file in found.usable)
+            selected = selection.select(self._spark, directory, self._settings.wanted)
+            choice, found = selected.choice, selected.found
+            rows = sum(found.rows(kind) for kind in ("topics", "nodes"))
             step.tell(f"{len(found.usable):,} with {rows:,} rows, {len(found.skipped):,} skipped")
+        with self._step("run") as step:
+            step.tell(str(choice) if choice.taken else "none")
         if not found.rows("nodes"):
             reasons = "; ".join(f"{file.path}: {file.reason}" for file in found.skipped[:3])
             raise AnalysisError(
                 f"{directory}: no telemetry of nodes is there{f' ({reasons})' if reasons else ''}"
             )
-        return found
+        return choice, found
 
     def _read(self, kind: str) -> DataFrame:
         return reading.read(self._spark, self._found, kind)
@@ -126,7 +132,7 @@ class _Job:
             bad = reading.damaged(self._spark, self._found, kind)
             if not bad:
                 raise AnalysisError(f"{kind}: {rows} rows were read of {self._found.rows(kind)}")
-            self._found = self._found.without(bad, _DAMAGED)
+            self._found = self._found.without(bad, DAMAGED)
 
     def _topics(self) -> DataFrame:
         with self._step("totals of topics") as step:
@@ -222,6 +228,10 @@ class _Job:
         of_role = {row["role"]: row for row in small["imbalance"]}
         return {
             "source": self._found.directory,
+            "runs": [_told(run) for run in self._choice.taken],
+            "left_out": [_told(run) for run in self._choice.left_out],
+            "since": _iso(self._settings.wanted.since),
+            "until": _iso(self._settings.wanted.until),
             "out": self._out,
             "report": below(self._out, REPORT),
             "made_at": datetime.now(UTC).isoformat(timespec="seconds"),
@@ -240,6 +250,14 @@ class _Job:
             "accounts_agree": all(row["agrees"] for row in small["accounts"]),
             "tables": sorted([*small, "topics", "histograms"]),
         }
+
+
+def _told(run: Run) -> dict[str, Any]:
+    return {"begin": _iso(run.begin), "end": _iso(run.end), "processes": len(run.processes)}
+
+
+def _iso(time: datetime | None) -> str | None:
+    return None if time is None else time.isoformat()
 
 
 def _nice(seconds: float) -> int:

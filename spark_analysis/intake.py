@@ -25,7 +25,7 @@ from pyspark.sql import SparkSession
 
 from . import reading
 from .errors import AnalysisError
-from .reading import Found, Skipped, Usable
+from .reading import DAMAGED, Found, Skipped, Usable
 from .schema import FILE_NAME
 from .storage import Storage, below
 
@@ -39,7 +39,6 @@ AHEAD_S: Final = 300
 """Intervals that begin later than this after their file was written are a clock's that is wrong. One such
 file would carry the watermark away, and everything after it would be late."""
 
-_DAMAGED: Final = "damaged: its footer is whole, its rows are not"
 _AHEAD: Final = f"its intervals begin more than {AHEAD_S} s after it was written: a clock is wrong"
 _ROUNDS_KEPT: Final = 100
 _FILE_US: Final = 10_000_000
@@ -104,7 +103,7 @@ class Intake:
                 damaged.append(file.path)
             elif content.last > content.written + AHEAD_S * 1_000_000:
                 ahead.append(file.path)
-        return found.without(damaged, _DAMAGED).without(ahead, _AHEAD)
+        return found.without(damaged, DAMAGED).without(ahead, _AHEAD)
 
     def _decide(self, number: int, taken: list[str], skipped: list[str], there: Iterable[str]) -> None:
         is_whole = number % _ROUNDS_KEPT == _ROUNDS_KEPT - 1

@@ -35,6 +35,9 @@ from pyspark.sql.types import MapType, StructField, StructType
 from .schema import FILE_NAME, SCHEMAS, VERSION, VERSION_KEY
 from .storage import Storage, literally
 
+DAMAGED: Final = "damaged: its footer is whole, its rows are not"
+"""Why a file is skipped of which fewer rows can be read than it has."""
+
 _THREADS: Final = 8
 _LONGEST_REASON: Final = 200
 
@@ -56,6 +59,8 @@ class Usable:
     rows: int
     columns: str
     """What the footer says of its columns. Equal text, equal columns."""
+    within: int | None = None
+    """How many of its rows lie between the bounds of what is analysed; None: all."""
 
 
 @dataclass(frozen=True)
@@ -65,10 +70,23 @@ class Found:
     directory: str
     usable: tuple[Usable, ...]
     skipped: tuple[Skipped, ...]
+    since: int | None = None
+    until: int | None = None
+    """What is analysed begins from the one on and before the other, in microseconds since the epoch; None:
+    without such a bound."""
 
     def rows(self, kind: str) -> int:
-        """How many rows the footers promise."""
-        return sum(file.rows for file in self.usable if file.kind == kind)
+        """How many rows there are to be read."""
+        counts = (
+            file.rows if file.within is None else file.within for file in self.usable if file.kind == kind
+        )
+        return sum(counts)
+
+    def holds(self) -> Column:
+        """Whether a row lies between the bounds."""
+        at = F.unix_micros("at")
+        since = F.lit(True) if self.since is None else at >= self.since
+        return since if self.until is None else since & (at < self.until)
 
     def without(self, paths: Collection[str], reason: str) -> Found:
         """The same, less these files."""
@@ -79,10 +97,11 @@ class Found:
 
 @dataclass(frozen=True)
 class Inside:
-    """What a file holds: how many rows; the begin of its last interval, and when it was written, both in
-    microseconds since the epoch."""
+    """What a file holds: how many rows, and how many of them between the bounds; the begin of its last
+    interval, and when it was written, both in microseconds since the epoch."""
 
     rows: int
+    within: int
     last: int
     written: int
 
@@ -107,7 +126,8 @@ def read(spark: SparkSession, found: Found, kind: str) -> DataFrame:
     removed meanwhile are not there.)"""
     there = _rows(spark, found, kind)
     if there is not None:
-        return there
+        is_bounded = found.since is not None or found.until is not None
+        return there.where(found.holds()) if is_bounded else there
     return spark.range(0).select(*[F.lit(None).cast(f.dataType).alias(f.name) for f in SCHEMAS[kind]])
 
 
@@ -131,11 +151,15 @@ def look_through(spark: SparkSession, found: Found, kind: str) -> dict[str, Insi
     whole = F.hash(*[_hashable(field) for field in frame.schema])
     last, written = F.unix_micros(F.max("at")), F.unix_micros(F.max("_metadata.file_modification_time"))
     files = frame.groupBy(F.col("_metadata.file_path").alias("path")).agg(
-        F.count(F.lit(1)).alias("rows"), last.alias("last"), written.alias("written"), F.max(whole)
+        F.count(F.lit(1)).alias("rows"),
+        F.count_if(found.holds()).alias("within"),
+        last.alias("last"),
+        written.alias("written"),
+        F.max(whole),
     )
     names = {_plain(file.path): file.path for file in found.usable}
     return {
-        names[_plain(unquote(row["path"]))]: Inside(row["rows"], row["last"], row["written"])
+        names[_plain(unquote(row["path"]))]: Inside(row["rows"], row["within"], row["last"], row["written"])
         for row in files.collect()
     }
 

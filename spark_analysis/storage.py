@@ -10,6 +10,7 @@ import re
 from typing import Any, Final
 from urllib.parse import unquote
 
+from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
@@ -111,6 +112,30 @@ class Storage:
         """A Parquet file's footer as JSON. Raises py4j's error where it has none that can be read."""
         footer = self._footers.readFooter(self._configuration, self.path(address))
         return str(self._metadata.toJSON(footer))
+
+    def span(self, address: str, column: str) -> tuple[int, int] | None:
+        """The least and the greatest of a Parquet file's times, in microseconds since the epoch, by its
+        footer; None: it does not say, or cannot be read."""
+        try:
+            footer = self._footers.readFooter(self._configuration, self.path(address))
+            index = footer.getFileMetaData().getSchema().getFieldIndex(column)
+            found = [self._span_of(block.getColumns()[index], column) for block in footer.getBlocks()]
+        except Py4JJavaError:
+            return None
+        spans = [span for span in found if span is not None]
+        if not spans or len(spans) < len(found):
+            return None
+        return min(low for low, _ in spans), max(high for _, high in spans)
+
+    @staticmethod
+    def _span_of(chunk: Any, column: str) -> tuple[int, int] | None:
+        """Of one group of rows. (Columns before it that are no plain ones would shift its place.)"""
+        kind = chunk.getPrimitiveType()
+        statistics = chunk.getStatistics()
+        is_told = chunk.getPath().toDotString() == column and statistics.hasNonNullValue()
+        if not is_told or "MICROS" not in str(kind.getLogicalTypeAnnotation()):
+            return None
+        return int(statistics.genericGetMin()), int(statistics.genericGetMax())
 
 
 def literally(address: str) -> str:

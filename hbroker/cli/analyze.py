@@ -10,6 +10,7 @@ from hbroker.cli.exits import DONE
 from hbroker.cli.flags import add_json, command, whole
 from hbroker.cli.output import print_json, print_table
 from hbroker.cli.spark import add_spark, address_of, errors_of_spark, spark_log
+from hbroker.cli.times import WHEN, time, when
 
 if TYPE_CHECKING:
     from hbroker.cli.flags import Commands
@@ -21,6 +22,9 @@ and subtrees make it, latencies, drops, what a message costs, and when each node
 plan.yaml there says what to move so that the load is even: `hbroker apply` carries it out.
 Files that are no telemetry are skipped and named. docs/analysis.md says what the tables mean.
 
+Where DIR holds several runs of a network, the latest is analysed, and the others are named. A run
+lasts from the begin of its first process to the end of its last one.
+
 With --follow it goes on, over files as they appear, until Ctrl-C: tables grow by the windows that
 are whole, and alerts (a line each, and a retained message below $SYS/analysis/alerts/ in the
 network) say what deserves attention. Run again, it goes on where it ended, also after kill -9.
@@ -28,13 +32,16 @@ network) say what deserves attention. Run again, it goes on where it ended, also
 examples:
   hbroker analyze .hbroker/home/telemetry --out analysis
   hbroker analyze .hbroker/home/telemetry --out analysis --window 60 --json
+  hbroker analyze .hbroker/home/telemetry --out analysis --since 30m
+  hbroker analyze .hbroker/home/telemetry --out analysis --run 2026-03-01T12:00
   hbroker analyze s3a://bucket/telemetry --out s3a://bucket/analysis \\
       --master spark://host:7077 --conf spark.hadoop.fs.s3a.endpoint=… \\
       --conf spark.jars.packages=org.apache.hadoop:hadoop-aws:3.5.0
   hbroker analyze --follow .hbroker/home/telemetry --out load --alert-busy 0.5,0.8
   mosquitto_sub -t '$SYS/analysis/#' -v           beside it, through a gateway
 
---json prints {source, out, report, made_at, begin, end, window_s, files, rows: {topics, nodes},
+--json prints {source, runs: [{begin, end, processes}], left_out: [{begin, end, processes}], since,
+  until, out, report, made_at, begin, end, window_s, files, rows: {topics, nodes},
   skipped: [{path, reason}], imbalance: {role: {nodes, load, largest, mean, max_over_mean,
   variation, gini, jain}}, dropped, lost, accounts_agree, tables, plan: {file,
   max_over_mean: [before, after], moves: [{step, subtree, source, target, merged, load}],
@@ -56,6 +63,7 @@ def add(commands: Commands) -> None:
     parser.add_argument("directory", metavar="DIR", help="the telemetry: a path, or any address Spark reads")
     parser.add_argument("--out", required=True, metavar="OUT", help="where the tables and the report go")
     add_spark(parser)
+    _add_selection(parser)
     parser.add_argument(
         "--window",
         type=whole,
@@ -67,6 +75,22 @@ def add(commands: Commands) -> None:
     )
     following.add_flags(parser)
     add_json(parser)
+
+
+def _add_selection(parser: argparse.ArgumentParser) -> None:
+    """Which part of the telemetry: all None where it was not given."""
+    group = parser.add_argument_group("which part of the telemetry (not with --follow)")
+    group.add_argument("--since", type=when, metavar="WHEN", help=f"leave out what was before: {WHEN}")
+    group.add_argument("--until", type=when, metavar="WHEN", help="leave out what came then and later")
+    which = group.add_mutually_exclusive_group()
+    which.add_argument(
+        "--run",
+        type=time,
+        metavar="TIME",
+        dest="at",
+        help="the run that went on at this time, not the latest",
+    )
+    which.add_argument("--all-runs", action="store_true", default=None, help="all runs, as if they were one")
 
 
 def run(options: argparse.Namespace) -> int:
@@ -86,9 +110,11 @@ def run(options: argparse.Namespace) -> int:
 def _analyse(options: argparse.Namespace) -> dict[str, Any]:
     from hbroker.spark_analysis.batch import Settings, analyse
     from hbroker.spark_analysis.progress import Progression
+    from hbroker.spark_analysis.runs import Wanted
     from hbroker.spark_analysis.session import interruptible, session
 
-    settings = Settings(window_s=options.window, first=options.top or _TOP)
+    wanted = Wanted(options.since, options.until, options.at, bool(options.all_runs))
+    settings = Settings(options.window, options.top or _TOP, wanted)
     log = spark_log(options.out)
     with session("hbroker analyze", options.master, log, dict(options.conf)) as spark:
         source, out, progress = address_of(options.directory), address_of(options.out), Progression(spark)
@@ -102,6 +128,10 @@ def _print(summary: dict[str, Any]) -> None:
     ]
     print_table(["role", *columns], rows, numbers=columns)
     print()
+    if summary["left_out"]:
+        count = len(summary["left_out"])
+        runs = f"{count} other run{'s' if count > 1 else ''} of the network {'are' if count > 1 else 'is'}"
+        print(f"{runs} left out: --all-runs takes all of them, --run TIME the one of that time")
     for file in summary["skipped"]:
         print(f"skipped {file['path']}: {file['reason']}")
     if not summary["accounts_agree"]:

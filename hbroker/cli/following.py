@@ -11,7 +11,7 @@ import json
 import os
 import sys
 import threading
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import asdict
 from datetime import UTC, datetime, timedelta
@@ -29,10 +29,21 @@ if TYPE_CHECKING:
     from hbroker.spark_analysis.follow import Closed, Settings
     from hbroker.spark_analysis.intake import Taken
 
-_OWN: Final = (
-    *("once", "late", "every", "root", "no_publish"),
-    *("alert_imbalance", "alert_busy", "alert_drops", "alert_after", "alert_load"),
-)
+_OWN: Final = {
+    name: f"--{name.replace('_', '-')}"
+    for name in (
+        *("once", "late", "every", "root", "no_publish"),
+        *("alert_imbalance", "alert_busy", "alert_drops", "alert_after", "alert_load"),
+    )
+}
+
+_OF_BATCH: Final = {
+    "top": "--top",
+    "since": "--since",
+    "until": "--until",
+    "at": "--run",
+    "all_runs": "--all-runs",
+}
 
 # A batch of the stream has a few rows of each node, and is many small plans: to compile them costs more than
 # it saves.
@@ -97,7 +108,7 @@ def refuse_without(options: argparse.Namespace) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Follows until Ctrl-C, or once. Raises LocalError, ConfigError, KeyboardInterrupt."""
-    _refuse(options, ("top",), "does not go with --follow", "leave it out: no ranking is made")
+    _refuse(options, _OF_BATCH, "does not go with --follow", "leave it out")
     announcer = nullcontext() if options.no_publish else Announcer(_root(options), _say)
     with announcer as told, errors_of_spark():
         _follow(options, told)
@@ -263,10 +274,9 @@ def _pair(text: str) -> tuple[float, float]:
     return warning, critical
 
 
-def _refuse(options: argparse.Namespace, names: Sequence[str], why: str, remedy: str) -> None:
-    for name in names:
+def _refuse(options: argparse.Namespace, flags: Mapping[str, str], why: str, remedy: str) -> None:
+    for name, flag in flags.items():
         if getattr(options, name) is not None:
-            flag = f"--{name.replace('_', '-')}"
             raise ConfigError(f"{flag} {why}", file="command line", line=None, remedy=remedy)
 
 

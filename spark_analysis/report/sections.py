@@ -24,7 +24,7 @@ def header(summary: Mapping[str, Any], tables: Tables) -> Markup:
     begin, end = (datetime.fromisoformat(summary[name]) for name in ("begin", "end"))
     looked_at = (
         f"{moment(begin)} to {moment(end)} UTC, in windows of {summary['window_s']} s; "
-        f"{number(summary['rows']['topics'])} rows of topics from {summary['files']} files"
+        f"{number(summary['rows']['topics'])} rows of topics from {summary['files']} files. {_runs(summary)}"
     )
     owners = of_role(tables["imbalance"], "node")
     latency = of_role([row for row in tables["latency"] if row["node"] is None], "node")
@@ -42,6 +42,15 @@ def header(summary: Mapping[str, Any], tables: Tables) -> Markup:
     return tag(
         "header", [tag("h1", "Load of the network"), tag("p", looked_at), tag("div", drawn, class_="tiles")]
     )
+
+
+def _runs(summary: Mapping[str, Any]) -> str:
+    """How many runs of the network these are, and how many others there are."""
+    taken, others = len(summary["runs"]), len(summary["left_out"])
+    told = "Of one run of the network" if taken == 1 else f"Of {taken} runs of the network, taken for one"
+    if not others:
+        return f"{told}."
+    return f"{told}; {others} {'others' if others > 1 else 'other'} in the same directory left out."
 
 
 def of_measurement(summary: Mapping[str, Any], tables: Tables) -> list[Section]:

@@ -169,6 +169,17 @@ def ratio(part: float, whole: float) -> float | None:
     return part / whole if whole else None
 
 
+def runs(processes: Sequence[tuple[int, int]]) -> list[list[tuple[int, int]]]:
+    """Processes (began, ended) that hang together in time, as sets of them: two that overlap are in one."""
+    sets = [[process] for process in processes]
+    for one, other in ((a, b) for a in processes for b in processes):
+        if one[0] <= other[1] and other[0] <= one[1]:
+            together = [found for found in sets if one in found or other in found]
+            sets = [found for found in sets if found not in together]
+            sets.append(sorted({process for found in together for process in found}))
+    return sorted(sets)
+
+
 def _sums(rows: Sequence[Row]) -> Row:
     return {**{name: sum(row[name] for row in rows) for name in COUNTS}, "load": load(rows)}
 

@@ -112,6 +112,8 @@ def test_without_pyspark_it_says_what_to_install(
     "arguments",
     [
         *([], ["x"], ["x", "--out", "y", "--window", "0"], ["x", "--out", "y", "--conf", "z"]),
+        *(["x", "--out", "y", "--since", text] for text in ("yesterday", "30")),
+        ["x", "--out", "y", "--all-runs", "--run", "2026-03-01"],
         *(["x", "--out", "y", "--follow", "--alert-busy", pair] for pair in ("0", "0.9,0.5", "high")),
     ],
 )
@@ -127,6 +129,9 @@ def test_wrong_flags(arguments: list[str]) -> None:
         (["--late", "5"], "--late goes with --follow"),
         (["--no-publish"], "--no-publish goes with --follow"),
         (["--follow", "--top", "3"], "--top does not go with --follow"),
+        (["--follow", "--since", "30m"], "--since does not go with --follow"),
+        (["--follow", "--run", "2026-03-01"], "--run does not go with --follow"),
+        (["--follow", "--all-runs"], "--all-runs does not go with --follow"),
     ],
 )
 def test_flags_that_do_not_go_together(flags: list[str], said: str, capsys: Capture) -> None:

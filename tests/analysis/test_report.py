@@ -130,6 +130,10 @@ def test_it_asks_nobody_for_anything(report: str) -> None:
     assert not re.findall(r"\b(?:src|href|srcset|action)\s*=|url\(|@import|fetch\(|https?://", report)
 
 
+def test_it_says_of_which_run_it_is(report: str) -> None:
+    assert "Of one run of the network; 2 others in the same directory left out." in report
+
+
 def test_what_came_from_the_network_is_no_markup(report: str) -> None:
     assert "<script>alert" not in report
     assert "&lt;script&gt;alert" in report
@@ -193,6 +197,8 @@ def _measured() -> tuple[dict[str, Any], dict[str, list[dict[str, Any]]]]:
         "begin": TIMES[0].isoformat(),
         "end": TIMES[-1].isoformat(),
         "window_s": 10,
+        "runs": [{"begin": TIMES[0].isoformat(), "end": TIMES[-1].isoformat(), "processes": 4}],
+        "left_out": [{"begin": BEGIN.isoformat(), "end": BEGIN.isoformat(), "processes": 1}] * 2,
         "files": 12,
         "rows": {"topics": 12_345, "nodes": 1_200},
         "skipped": [{"path": f"file:/{EVIL}", "reason": "empty: no rows"}],

@@ -1,0 +1,187 @@
+"""One run of the network is analysed, and of it the time that is asked for: not a row more or less."""
+
+from __future__ import annotations
+
+import argparse
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from hbroker.cli.times import when
+from hbroker.spark_analysis import reading, selection
+from hbroker.spark_analysis.batch import Settings, analyse
+from hbroker.spark_analysis.errors import AnalysisError
+from hbroker.spark_analysis.progress import Silent
+from hbroker.spark_analysis.runs import Choice, Process, Run, Wanted, choose, runs_of
+from tests.analysis import files, plain
+from tests.analysis.files import Row
+from tests.analysis.networks import BEGIN
+from tests.analysis.test_tables import by, node_row, table
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+pytestmark = pytest.mark.timeout(600)  # Spark takes its time where others want the CPUs, too.
+
+ROWS_OF_FILE = 8
+
+
+def at(second: float) -> datetime:
+    """A time, by seconds."""
+    return BEGIN + timedelta(seconds=second)
+
+
+def micros(second: float) -> int:
+    """The same, as telemetry names a process."""
+    return int(BEGIN.timestamp() * 1_000_000) + int(second * 1_000_000)
+
+
+PROCESSES = st.lists(st.tuples(st.integers(0, 60), st.integers(0, 12)), min_size=1, max_size=9, unique=True)
+
+
+@given(PROCESSES)
+def test_processes_that_overlap_are_of_one_run(lengths: list[tuple[int, int]]) -> None:
+    processes = [(began, began + length) for began, length in lengths]
+    found = runs_of(Process(began, ended, ()) for began, ended in processes)
+    assert [[(p.began, p.ended) for p in run.processes] for run in found] == plain.runs(processes)
+
+
+THREE = [
+    Run((Process(micros(0), micros(20), ()),)),
+    Run((Process(micros(100), micros(120), ()), Process(micros(110), micros(125), ()))),
+    Run((Process(micros(200.75), micros(220), ()),)),
+]
+
+
+@pytest.mark.parametrize(
+    ("wanted", "taken"),
+    [
+        (Wanted(), [2]),
+        (Wanted(every=True), [0, 1, 2]),
+        (Wanted(at=at(115)), [1]),
+        (Wanted(at=at(200)), [2]),  # As it is printed: without a part of a second.
+        (Wanted(since=at(30)), [2]),
+        (Wanted(until=at(150)), [1]),
+        (Wanted(since=at(10), until=at(105), every=True), [0, 1]),
+        (Wanted(since=at(125), until=at(200)), []),
+        (Wanted(at=at(150)), []),
+    ],
+)
+def test_which_run_is_wanted(wanted: Wanted, taken: list[int]) -> None:
+    if not taken:
+        with pytest.raises(
+            AnalysisError, match="no run of the network has telemetry of that time; there are"
+        ):
+            choose(THREE, wanted)
+        return
+    others = tuple(run for index, run in enumerate(THREE) if index not in taken)
+    assert choose(THREE, wanted) == Choice(tuple(THREE[index] for index in taken), others)
+
+
+def test_what_was_left_out_is_told() -> None:
+    told = str(choose(THREE, Wanted()))
+    assert told.startswith("2026-03-02 00:03:00 to 00:03:20 UTC, 1 process; left out: 2 other runs")
+    assert "2026-03-01 23:59:40 to 2026-03-02 00:00:00" in told
+
+
+@pytest.fixture(scope="module")
+def telemetry(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[Row]]:
+    """A network of two nodes that ran twice; in the second run one node was started again. With its rows."""
+    place = tmp_path_factory.mktemp("runs")
+    rows: list[Row] = []
+    for node, began, seconds in (
+        *(("a", 0, range(20)), ("b", 0, range(20))),
+        *(("a", 100, range(100, 130)), ("b", 100, range(100, 109)), ("b", 112, range(112, 130))),
+    ):
+        of_process = [
+            node_row(node, second, run=micros(began), messages_in=1 + second % 7, messages_out=2)
+            for second in seconds
+        ]
+        for number, first in enumerate(range(0, len(of_process), ROWS_OF_FILE)):
+            files.write(place, "nodes", of_process[first : first + ROWS_OF_FILE], number)
+        rows.extend(of_process)
+    (place / "notes.txt").write_text("no telemetry")
+    return place, rows
+
+
+@pytest.mark.parametrize(
+    ("wanted", "low", "high", "taken"),
+    [
+        (Wanted(), 100, 200, 1),
+        (Wanted(every=True), 0, 200, 2),
+        (Wanted(at=at(5)), 0, 50, 1),
+        (Wanted(since=at(105), until=at(119)), 105, 119, 1),
+        (Wanted(since=at(10), every=True), 10, 200, 2),
+        (Wanted(until=at(12.5)), 0, 13, 1),
+    ],
+)
+def test_the_rows_of_what_is_wanted_are_read(
+    spark: SparkSession, telemetry: tuple[Path, list[Row]], wanted: Wanted, low: int, high: int, taken: int
+) -> None:
+    place, rows = telemetry
+    selected = selection.select(spark, f"file://{place}", wanted)
+    expected = sum(at(low) <= row["at"] < at(high) for row in rows)
+    assert selected.found.rows("nodes") == expected
+    assert reading.read(spark, selected.found, "nodes").count() == expected
+    assert len(selected.choice.taken) == taken
+    assert [Path(file.path).name for file in selected.found.skipped] == ["notes.txt"]
+
+
+def test_a_part_of_the_latest_run_is_analysed(
+    spark: SparkSession, telemetry: tuple[Path, list[Row]], tmp_path: Path
+) -> None:
+    """From within one file to within another; of those across the bounds one is damaged."""
+    place, rows = telemetry
+    broken = next(place.rglob(f"nodes-{micros(112)}-0.parquet"))
+    whole = broken.read_bytes()
+    try:
+        files.damage(broken, "messages_in")
+        wanted = Wanted(since=at(103), until=at(119))
+        settings = Settings(window_s=10, wanted=wanted)
+        summary = analyse(spark, f"file://{place}", f"file://{tmp_path}/out", settings, Silent())
+    finally:
+        broken.write_bytes(whole)
+    lost = [row["at"] for row in rows if row["run"] == micros(112)][:ROWS_OF_FILE]
+    there = [row for row in rows if at(103) <= row["at"] < at(119)]
+    there = [row for row in there if not (row["node"] == "b" and row["at"] in lost)]
+    loads = {name: plain.load(of) for name, of in plain.grouped(there, lambda row: row["node"]).items()}
+    found = by(table(tmp_path / "out", "nodes"), "node")
+    assert {name: row["load"] for (name,), row in found.items()} == loads
+    assert [run["processes"] for run in summary["runs"]] == [3]
+    assert [run["processes"] for run in summary["left_out"]] == [2]
+    assert (summary["since"], summary["until"]) == (at(103).isoformat(), at(119).isoformat())
+    assert {Path(file["path"]).name for file in summary["skipped"]} == {"notes.txt", broken.name}
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"), [("90s", 90), ("30m", 1_800), ("1h30m", 5_400), ("2d", 172_800)]
+)
+def test_so_long_ago(text: str, seconds: int) -> None:
+    before = datetime.now(UTC)
+    found = when(text) + timedelta(seconds=seconds)
+    assert before <= found <= datetime.now(UTC)
+
+
+@pytest.mark.parametrize(
+    ("text", "hour"),
+    [
+        ("2026-03-01T12:00", 12),
+        ("2026-03-01 12:00:00+02:00", 10),
+        ("2026-03-01T12:00Z", 12),
+        ("2026-03-01", 0),
+    ],
+)
+def test_a_time_is_in_utc_where_it_names_no_zone(text: str, hour: int) -> None:
+    assert when(text) == datetime(2026, 3, 1, hour, tzinfo=UTC)
+
+
+@pytest.mark.parametrize(
+    "text", ["", "30", "m", "30 m", "1m2h", "yesterday", "2026-13-01", "0001-01-01T00:00+02:00"]
+)
+def test_what_is_no_time_is_refused(text: str) -> None:
+    with pytest.raises(argparse.ArgumentTypeError, match="is no time"):
+        when(text)
