@@ -166,7 +166,7 @@ class Ack(_message.Message):
     def __init__(self, largest: _Optional[int] = ..., delay_us: _Optional[int] = ..., ranges: _Optional[_Iterable[int]] = ...) -> None: ...
 
 class Packet(_message.Message):
-    __slots__ = ("delivery", "after", "retained_for", "shared_for", "publish", "again", "puback", "pubconnect", "pubaccept", "subscribe", "suback", "unsubscribe", "ping", "pong", "join", "joinack", "leave", "challenge", "referral", "reset", "transfer", "credit", "will", "willack", "order", "orderack")
+    __slots__ = ("delivery", "after", "retained_for", "shared_for", "publish", "again", "puback", "pubconnect", "pubaccept", "subscribe", "suback", "unsubscribe", "ping", "pong", "join", "joinack", "leave", "challenge", "referral", "reset", "transfer", "credit", "will", "willack", "order", "orderack", "authenticated")
     DELIVERY_FIELD_NUMBER: _ClassVar[int]
     AFTER_FIELD_NUMBER: _ClassVar[int]
     RETAINED_FOR_FIELD_NUMBER: _ClassVar[int]
@@ -193,6 +193,7 @@ class Packet(_message.Message):
     WILLACK_FIELD_NUMBER: _ClassVar[int]
     ORDER_FIELD_NUMBER: _ClassVar[int]
     ORDERACK_FIELD_NUMBER: _ClassVar[int]
+    AUTHENTICATED_FIELD_NUMBER: _ClassVar[int]
     delivery: int
     after: int
     retained_for: int
@@ -219,7 +220,8 @@ class Packet(_message.Message):
     willack: WillAck
     order: Order
     orderack: OrderAck
-    def __init__(self, delivery: _Optional[int] = ..., after: _Optional[int] = ..., retained_for: _Optional[int] = ..., shared_for: _Optional[int] = ..., publish: _Optional[_Union[Publish, _Mapping[str, object]]] = ..., again: _Optional[bytes] = ..., puback: _Optional[_Union[PubAck, _Mapping[str, object]]] = ..., pubconnect: _Optional[_Union[PubConnect, _Mapping[str, object]]] = ..., pubaccept: _Optional[_Union[PubAccept, _Mapping[str, object]]] = ..., subscribe: _Optional[_Union[Subscribe, _Mapping[str, object]]] = ..., suback: _Optional[_Union[SubAck, _Mapping[str, object]]] = ..., unsubscribe: _Optional[_Union[Unsubscribe, _Mapping[str, object]]] = ..., ping: _Optional[_Union[Ping, _Mapping[str, object]]] = ..., pong: _Optional[_Union[Pong, _Mapping[str, object]]] = ..., join: _Optional[_Union[Join, _Mapping[str, object]]] = ..., joinack: _Optional[_Union[JoinAck, _Mapping[str, object]]] = ..., leave: _Optional[_Union[Leave, _Mapping[str, object]]] = ..., challenge: _Optional[_Union[Challenge, _Mapping[str, object]]] = ..., referral: _Optional[_Union[Referral, _Mapping[str, object]]] = ..., reset: _Optional[_Union[Reset, _Mapping[str, object]]] = ..., transfer: _Optional[_Union[Transfer, _Mapping[str, object]]] = ..., credit: _Optional[_Union[Credit, _Mapping[str, object]]] = ..., will: _Optional[_Union[Will, _Mapping[str, object]]] = ..., willack: _Optional[_Union[WillAck, _Mapping[str, object]]] = ..., order: _Optional[_Union[Order, _Mapping[str, object]]] = ..., orderack: _Optional[_Union[OrderAck, _Mapping[str, object]]] = ...) -> None: ...
+    authenticated: Authenticated
+    def __init__(self, delivery: _Optional[int] = ..., after: _Optional[int] = ..., retained_for: _Optional[int] = ..., shared_for: _Optional[int] = ..., publish: _Optional[_Union[Publish, _Mapping[str, object]]] = ..., again: _Optional[bytes] = ..., puback: _Optional[_Union[PubAck, _Mapping[str, object]]] = ..., pubconnect: _Optional[_Union[PubConnect, _Mapping[str, object]]] = ..., pubaccept: _Optional[_Union[PubAccept, _Mapping[str, object]]] = ..., subscribe: _Optional[_Union[Subscribe, _Mapping[str, object]]] = ..., suback: _Optional[_Union[SubAck, _Mapping[str, object]]] = ..., unsubscribe: _Optional[_Union[Unsubscribe, _Mapping[str, object]]] = ..., ping: _Optional[_Union[Ping, _Mapping[str, object]]] = ..., pong: _Optional[_Union[Pong, _Mapping[str, object]]] = ..., join: _Optional[_Union[Join, _Mapping[str, object]]] = ..., joinack: _Optional[_Union[JoinAck, _Mapping[str, object]]] = ..., leave: _Optional[_Union[Leave, _Mapping[str, object]]] = ..., challenge: _Optional[_Union[Challenge, _Mapping[str, object]]] = ..., referral: _Optional[_Union[Referral, _Mapping[str, object]]] = ..., reset: _Optional[_Union[Reset, _Mapping[str, object]]] = ..., transfer: _Optional[_Union[Transfer, _Mapping[str, object]]] = ..., credit: _Optional[_Union[Credit, _Mapping[str, object]]] = ..., will: _Optional[_Union[Will, _Mapping[str, object]]] = ..., willack: _Optional[_Union[WillAck, _Mapping[str, object]]] = ..., order: _Optional[_Union[Order, _Mapping[str, object]]] = ..., orderack: _Optional[_Union[OrderAck, _Mapping[str, object]]] = ..., authenticated: _Optional[_Union[Authenticated, _Mapping[str, object]]] = ...) -> None: ...
 
 class Address(_message.Message):
     __slots__ = ("ip", "port")
@@ -468,7 +470,7 @@ class Pong(_message.Message):
     def __init__(self, sent_at_us: _Optional[int] = ...) -> None: ...
 
 class Join(_message.Message):
-    __slots__ = ("request", "node", "subtree", "address", "incarnation", "epoch", "policy", "origin", "credential", "fenced")
+    __slots__ = ("request", "node", "subtree", "address", "incarnation", "epoch", "policy", "origin", "credential", "fenced", "nonce")
     REQUEST_FIELD_NUMBER: _ClassVar[int]
     NODE_FIELD_NUMBER: _ClassVar[int]
     SUBTREE_FIELD_NUMBER: _ClassVar[int]
@@ -479,6 +481,7 @@ class Join(_message.Message):
     ORIGIN_FIELD_NUMBER: _ClassVar[int]
     CREDENTIAL_FIELD_NUMBER: _ClassVar[int]
     FENCED_FIELD_NUMBER: _ClassVar[int]
+    NONCE_FIELD_NUMBER: _ClassVar[int]
     request: int
     node: str
     subtree: str
@@ -489,10 +492,11 @@ class Join(_message.Message):
     origin: Origin
     credential: bytes
     fenced: bool
-    def __init__(self, request: _Optional[int] = ..., node: _Optional[str] = ..., subtree: _Optional[str] = ..., address: _Optional[_Union[Address, _Mapping[str, object]]] = ..., incarnation: _Optional[int] = ..., epoch: _Optional[int] = ..., policy: _Optional[_Union[LeasePolicy, str]] = ..., origin: _Optional[_Union[Origin, _Mapping[str, object]]] = ..., credential: _Optional[bytes] = ..., fenced: _Optional[bool] = ...) -> None: ...
+    nonce: int
+    def __init__(self, request: _Optional[int] = ..., node: _Optional[str] = ..., subtree: _Optional[str] = ..., address: _Optional[_Union[Address, _Mapping[str, object]]] = ..., incarnation: _Optional[int] = ..., epoch: _Optional[int] = ..., policy: _Optional[_Union[LeasePolicy, str]] = ..., origin: _Optional[_Union[Origin, _Mapping[str, object]]] = ..., credential: _Optional[bytes] = ..., fenced: _Optional[bool] = ..., nonce: _Optional[int] = ...) -> None: ...
 
 class JoinAck(_message.Message):
-    __slots__ = ("request", "reason", "node", "address", "subtree", "epoch", "lease_ms", "token", "holder", "policy")
+    __slots__ = ("request", "reason", "node", "address", "subtree", "epoch", "lease_ms", "token", "holder", "policy", "nonce", "credential")
     REQUEST_FIELD_NUMBER: _ClassVar[int]
     REASON_FIELD_NUMBER: _ClassVar[int]
     NODE_FIELD_NUMBER: _ClassVar[int]
@@ -503,6 +507,8 @@ class JoinAck(_message.Message):
     TOKEN_FIELD_NUMBER: _ClassVar[int]
     HOLDER_FIELD_NUMBER: _ClassVar[int]
     POLICY_FIELD_NUMBER: _ClassVar[int]
+    NONCE_FIELD_NUMBER: _ClassVar[int]
+    CREDENTIAL_FIELD_NUMBER: _ClassVar[int]
     request: int
     reason: Reason
     node: str
@@ -513,7 +519,21 @@ class JoinAck(_message.Message):
     token: bytes
     holder: Cut
     policy: LeasePolicy
-    def __init__(self, request: _Optional[int] = ..., reason: _Optional[_Union[Reason, str]] = ..., node: _Optional[str] = ..., address: _Optional[_Union[Address, _Mapping[str, object]]] = ..., subtree: _Optional[str] = ..., epoch: _Optional[int] = ..., lease_ms: _Optional[int] = ..., token: _Optional[bytes] = ..., holder: _Optional[_Union[Cut, _Mapping[str, object]]] = ..., policy: _Optional[_Union[LeasePolicy, str]] = ...) -> None: ...
+    nonce: int
+    credential: bytes
+    def __init__(self, request: _Optional[int] = ..., reason: _Optional[_Union[Reason, str]] = ..., node: _Optional[str] = ..., address: _Optional[_Union[Address, _Mapping[str, object]]] = ..., subtree: _Optional[str] = ..., epoch: _Optional[int] = ..., lease_ms: _Optional[int] = ..., token: _Optional[bytes] = ..., holder: _Optional[_Union[Cut, _Mapping[str, object]]] = ..., policy: _Optional[_Union[LeasePolicy, str]] = ..., nonce: _Optional[int] = ..., credential: _Optional[bytes] = ...) -> None: ...
+
+class Authenticated(_message.Message):
+    __slots__ = ("nonce", "sequence", "tag", "packet")
+    NONCE_FIELD_NUMBER: _ClassVar[int]
+    SEQUENCE_FIELD_NUMBER: _ClassVar[int]
+    TAG_FIELD_NUMBER: _ClassVar[int]
+    PACKET_FIELD_NUMBER: _ClassVar[int]
+    nonce: int
+    sequence: int
+    tag: bytes
+    packet: bytes
+    def __init__(self, nonce: _Optional[int] = ..., sequence: _Optional[int] = ..., tag: _Optional[bytes] = ..., packet: _Optional[bytes] = ...) -> None: ...
 
 class Leave(_message.Message):
     __slots__ = ("request", "subtree", "epoch", "reason", "keep_session", "session")

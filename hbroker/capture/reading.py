@@ -39,6 +39,7 @@ _TELLING: Final[dict[str, tuple[str, ...]]] = {
     "willack": ("reason",),
     "order": ("kind", "node", "subtree"),
     "orderack": ("node", "reason", "done"),
+    "authenticated": (),
 }
 
 _ALIKE: Final = ("topic", "payload", "publisher", "sequence", "published_at_us", "origin")
@@ -48,7 +49,8 @@ _MOST_SAID: Final = 256
 
 
 def read(data: bytes) -> pb.Datagram | None:
-    """The datagram in these bytes, all its messages said whole (§2.4); None: they are not one of ours.
+    """The datagram in these bytes, all its messages said whole (§2.4), and of what is proved (§5.5) what it
+    proves; None: they are not one of ours.
 
     Every sender writes its incarnation (§2.2), and fields that the protocol does not have are none of ours:
     so hardly any foreign datagram passes, though protobuf accepts many.
@@ -62,7 +64,17 @@ def read(data: bytes) -> pb.Datagram | None:
     if not ours:
         return None
     _say_whole(datagram)
+    _take_out(datagram)
     return datagram
+
+
+def _take_out(datagram: pb.Datagram) -> None:
+    for packet in datagram.packets:
+        if packet.authenticated.packet:
+            try:
+                packet.MergeFrom(pb.Packet.FromString(packet.authenticated.packet))
+            except DecodeError:
+                continue
 
 
 def _say_whole(datagram: pb.Datagram) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hmac
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final, TypeAlias
@@ -21,7 +20,6 @@ __all__ = [
     "Below",
     "Turned",
     "applicant_from",
-    "credential",
     "judge",
 ]
 
@@ -86,21 +84,6 @@ def applicant_from(join: pb.Join) -> Applicant | None:
     return Applicant(
         join.request, join.node, join.subtree, address, join.incarnation, join.epoch, policy, fenced
     )
-
-
-def credential(key: bytes, join: pb.Join) -> bytes:
-    """The proof of the network's join key (§5.5); empty where there is none."""
-    if not key:
-        return b""
-    address = address_from(join.address)
-    where = "" if address is None else f"{address[0]}:{address[1]}"
-    proof = hmac.new(key, digestmod="sha256")
-    for number in (join.request, join.incarnation, join.epoch):
-        proof.update(number.to_bytes(8, "big"))
-    for text in (join.node, join.subtree, where):
-        encoded = text.encode()
-        proof.update(len(encoded).to_bytes(2, "big") + encoded)
-    return proof.digest()
 
 
 def judge(applicant: Applicant, jurisdiction: Jurisdiction, pending: Iterable[Delegation]) -> Verdict:

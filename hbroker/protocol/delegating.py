@@ -12,7 +12,7 @@ from typing import Final
 from hbroker._proto import packet_pb2 as pb
 from hbroker.config import LeasePolicy, NodeSettings
 from hbroker.protocol import timers
-from hbroker.protocol.admission import Admitted, Applicant, Below, Turned, applicant_from, credential, judge
+from hbroker.protocol.admission import Admitted, Applicant, Below, Turned, applicant_from, judge
 from hbroker.protocol.core import NodeCore
 from hbroker.protocol.custody import Custody
 from hbroker.protocol.delegation import Child, DelegationState
@@ -21,6 +21,7 @@ from hbroker.protocol.inquiry import Inquiry
 from hbroker.protocol.jurisdiction import Delegation, Grant, Jurisdiction
 from hbroker.protocol.notices import Ledger
 from hbroker.protocol.packets import Address, Reason, address_of, cut_of, pack
+from hbroker.protocol.proofs import Nonces, invitation_credential, is_proof, join_credential
 from hbroker.protocol.storage import AfterSync
 from hbroker.subtree import depth, is_within, prefixes
 
@@ -34,7 +35,7 @@ MOST_FENCING: Final = 1_000
 
 
 class Delegating:
-    """Decides about every JOIN. `epoch_at(now)`: the least epoch to grant (§5.1)."""
+    """Decides about every JOIN. `epoch_at(now)`: the least epoch to grant (§5.1); `nonces`: of this run."""
 
     def __init__(
         self,
@@ -46,6 +47,7 @@ class Delegating:
         ledger: Ledger,
         epoch_at: Callable[[int], int],
         after_sync: AfterSync,
+        nonces: Nonces,
     ) -> None:
         self._settings = settings
         self._address = address
@@ -55,6 +57,7 @@ class Delegating:
         self._ledger = ledger
         self._epoch_at = epoch_at
         self._after_sync = after_sync
+        self._nonces = nonces
         self._closed: set[str] = set()
         self._fencing: ExpiringCache[str, bool] = ExpiringCache(MOST_FENCING)
         """Subtrees whose new owner is to be under `fence`, and what lies below them before it."""
@@ -62,16 +65,22 @@ class Delegating:
     # Change
 
     def handle_join(self, now: int, inquiry: Inquiry, join: pb.Join) -> None:
-        """Answers it, or passes it down."""
+        """Answers it, or passes it down. One of a session is proved by that (`channels`)."""
         applicant = applicant_from(join)
         if applicant is None:
             self._turn(inquiry, join, Turned(Reason.REASON_PROTOCOL_ERROR))
-        elif credential(self._settings.join_key, join) != join.credential:
-            self._turn(inquiry, join, Turned(Reason.REASON_NOT_AUTHORIZED))
+        elif not self._is_proved(now, inquiry, join):
+            if join.credential:
+                self._ledger.drop("unauthenticated")
+            self._turn(inquiry, join, _UNPROVED, self._nonces.current(now, "join", *inquiry.origin))
         elif applicant.epoch > self._epoch_at(now) + EPOCHS_AHEAD:
             self._turn(inquiry, join, Turned(Reason.REASON_PROTOCOL_ERROR))
         else:
             self._decide(now, inquiry, join, applicant)
+
+    def refuse(self, link: int, source: Address, join: pb.Join) -> None:
+        """A JOIN came in a session, and without a proof."""
+        self._turn(Inquiry(source, session_link=link), join, _UNPROVED)
 
     def close(self, subtree: str) -> None:
         """This node hands the subtree back: it delegates nothing more of it, or two would own it (§5.4)."""
@@ -84,6 +93,14 @@ class Delegating:
 
     # Deciding
 
+    def _is_proved(self, now: int, inquiry: Inquiry, join: pb.Join) -> bool:
+        """§5.5: in a session the channel proves it, and a parent asks for a proof before it passes down."""
+        key = self._settings.join_key
+        if not key or inquiry.session_link is not None or inquiry.parent_link is not None:
+            return True
+        is_fresh = self._nonces.is_good(now, join.nonce, "join", *inquiry.origin)
+        return is_fresh and is_proof(join_credential(key, join), join.credential)
+
     def _decide(self, now: int, inquiry: Inquiry, join: pb.Join, applicant: Applicant) -> None:
         verdict = self._verdict(inquiry, applicant)
         match verdict:
@@ -94,7 +111,7 @@ class Delegating:
             case Admitted() if (refusal := self._refusal(now, applicant, verdict.grant)) is not None:
                 self._turn(inquiry, join, refusal)
             case Admitted() if inquiry.session_link is None:
-                inquiry.answer(self._core, self._joinack(join, inquiry.origin))
+                self._answer(inquiry, self._joinack(join, inquiry.origin))
             case Admitted():
                 self._admit(now, inquiry.session_link, join, applicant, verdict.grant)
 
@@ -212,12 +229,17 @@ class Delegating:
             onward.origin.CopyFrom(origin)
             self._core.send(below.link, pack(onward))
 
-    def _turn(self, inquiry: Inquiry, join: pb.Join, turned: Turned) -> None:
+    def _turn(self, inquiry: Inquiry, join: pb.Join, turned: Turned, nonce: int = 0) -> None:
         ack = self._joinack(join, inquiry.origin)
-        ack.reason = turned.reason
+        ack.reason, ack.nonce = turned.reason, nonce
         if turned.holder is not None:
             ack.holder.CopyFrom(cut_of(turned.holder.as_cut()))
         self._ledger.count("joins_refused")
+        self._answer(inquiry, ack)
+
+    def _answer(self, inquiry: Inquiry, ack: pb.JoinAck) -> None:
+        if inquiry.session_link is None:
+            ack.credential = invitation_credential(self._settings.join_key, ack)
         inquiry.answer(self._core, ack)
 
     def _grant(
@@ -253,4 +275,5 @@ def _in_force(applicant: Applicant, granted: LeasePolicy) -> LeasePolicy:
     return LeasePolicy.FENCE if granted is LeasePolicy.FENCE and applicant.fenced else LeasePolicy.SERVE
 
 
+_UNPROVED: Final = Turned(Reason.REASON_NOT_AUTHORIZED)
 _STALE: Final = Turned(Reason.REASON_STALE_EPOCH)

@@ -18,6 +18,7 @@ from hbroker.config import NodeSettings, format_address
 from hbroker.protocol import timers
 from hbroker.protocol.admission import STATUS_ROOT
 from hbroker.protocol.answering import Answering
+from hbroker.protocol.channels import Channels
 from hbroker.protocol.claims import Claims
 from hbroker.protocol.core import Event, NodeCore
 from hbroker.protocol.custody import Custody
@@ -27,7 +28,8 @@ from hbroker.protocol.inquiry import Inquiry
 from hbroker.protocol.jurisdiction import Delegation, Grant, Jurisdiction
 from hbroker.protocol.notices import Ledger, Notice
 from hbroker.protocol.orders import Orders
-from hbroker.protocol.packets import address_from, body_of
+from hbroker.protocol.packets import Body, address_from, body_of
+from hbroker.protocol.proofs import Nonces
 from hbroker.protocol.sessions import Sessions
 from hbroker.protocol.status import OwnAccount, accounts_of, split_drops
 from hbroker.protocol.storage import AfterSync, Storage, Unstored
@@ -80,11 +82,13 @@ class Node:
         vitals: Callable[[], Mapping[str, object]] = dict,
     ) -> None:
         self._settings = settings
-        self._core = core
+        self._ledger = Ledger()
+        address = self._address = settings.address
+        nonces = Nonces(random.randbytes(16))
+        self._channels = Channels(core, settings.join_key, address, random, nonces, self._ledger)
+        core = self._core = self._channels.over()
         self._restored = list(restored)
         self._unix_offset_us = unix_offset_us
-        address = settings.address
-        self._address = address
         self._note = note
         self._vitals = vitals
         self._storage: Storage = storage or Unstored()
@@ -93,7 +97,6 @@ class Node:
         self._sure_at: int | None = None
         """When every lease that an earlier run may have granted is over."""
         self._now = 0
-        self._ledger = Ledger()
         jurisdiction = self._jurisdiction = Jurisdiction(core, remember, unix_offset_us)
         self._accounts = (
             OwnAccount(settings.name, "status", core, self.status, 0),
@@ -114,9 +117,9 @@ class Node:
         parts = (core, jurisdiction, self._subscribing, self._gathering, self._ledger, self._after_sync)
         self._custody = Custody((settings.name, address, incarnation), *parts, keepers)
         decided = (self._jurisdiction, self._custody, self._ledger, self._epoch_at, self._after_sync)
-        self._delegating = Delegating(settings, address, core, *decided)
+        self._delegating = Delegating(settings, address, core, *decided, nonces)
         self._claims = Claims(self._means(incarnation, random), claims, remember_claims)
-        self._orders = self._new_orders(random.randbytes(16))
+        self._orders = self._new_orders(nonces)
 
     def _new_gathering(self, forgets: bool) -> Gathering:
         return Gathering(
@@ -128,9 +131,9 @@ class Node:
             know=self._storage.know_subscriptions,
         )
 
-    def _new_orders(self, secret: bytes) -> Orders:
+    def _new_orders(self, nonces: Nonces) -> Orders:
         parts = (self._core, self._jurisdiction, self._claims, self._ledger)
-        return Orders(self._settings, *parts, self.leave, secret)
+        return Orders(self._settings, *parts, self.leave, nonces)
 
     def _means(self, incarnation: int, random: Random) -> Means:
         return Means(
@@ -179,6 +182,7 @@ class Node:
                 self._wills.handle_link_up(event.session)
                 self._takeovers.handle_link_up(event.session, event.address)
             case LinkDownEvent():
+                self._channels.handle_link_down(event.link)
                 if event.inbound:
                     self._handle_session_down(now, event)
                 self._custody.handle_link_down(event.link)
@@ -269,6 +273,10 @@ class Node:
         return self._claims
 
     @property
+    def custody(self) -> Custody:
+        return self._custody
+
+    @property
     def jurisdiction(self) -> Jurisdiction:
         return self._jurisdiction
 
@@ -322,6 +330,19 @@ class Node:
 
     def _handle_packet(self, now: int, event: ControlEvent) -> None:
         body = body_of(event.packet)
+        link = event.link
+        if link is None or self._channels.admits(link, body):
+            self._handle_body(now, event, body)
+        elif isinstance(body, pb.Authenticated):
+            packet = self._channels.open(link, body)
+            if packet is not None:
+                self._handle_body(now, event, body_of(packet))
+        else:
+            self._ledger.drop("unauthenticated")
+            if isinstance(body, pb.Join) and event.inbound:
+                self._delegating.refuse(link, event.source, body)
+
+    def _handle_body(self, now: int, event: ControlEvent, body: Body | None) -> None:
         match body:
             case pb.Join() | pb.Subscribe() | pb.PubConnect():
                 self._handle_request(now, event, body)

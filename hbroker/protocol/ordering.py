@@ -7,7 +7,6 @@ own, so that an order that somebody records is worth nothing later.
 
 from __future__ import annotations
 
-import hmac
 from random import Random
 from typing import Final
 
@@ -16,6 +15,7 @@ from hbroker._proto import packet_pb2 as pb
 from hbroker.protocol import timers
 from hbroker.protocol.core import Core, Event
 from hbroker.protocol.packets import REQUEST_PADDING, Address, Reason, body_of, pack
+from hbroker.protocol.proofs import proof
 
 __all__ = ["Ordering", "order_credential"]
 
@@ -105,12 +105,5 @@ class Ordering:
 
 def order_credential(key: bytes, order: pb.Order) -> bytes:
     """The proof of the network's join key for an order (§5.7); empty where there is none."""
-    if not key:
-        return b""
-    proof = hmac.new(key, b"hbroker order", digestmod="sha256")
-    for number in (order.request, order.nonce, order.kind):
-        proof.update(number.to_bytes(8, "big"))
-    for text in (order.node, order.subtree):
-        encoded = text.encode()
-        proof.update(len(encoded).to_bytes(2, "big") + encoded)
-    return proof.digest()
+    numbers = (order.request, order.nonce, order.kind)
+    return proof(key, b"hbroker order", numbers, (order.node, order.subtree))

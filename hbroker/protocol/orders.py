@@ -8,10 +8,8 @@ then the request is remembered longer than the nonce is good. So nobody can carr
 
 from __future__ import annotations
 
-import hmac
 from collections.abc import Callable
 from dataclasses import dataclass
-from hashlib import blake2b
 from typing import Final
 
 from hbroker._native import topic_is_valid
@@ -25,14 +23,13 @@ from hbroker.protocol.jurisdiction import Grant, Jurisdiction
 from hbroker.protocol.notices import Ledger, Ordered
 from hbroker.protocol.ordering import order_credential
 from hbroker.protocol.packets import Address, Reason, pack, reason_name
+from hbroker.protocol.proofs import NONCE_PERIOD, Nonces, is_proof
 from hbroker.protocol.reasons import PASSING_REASONS
 from hbroker.protocol.uplink import Uplink, UplinkState
 from hbroker.subtree import is_within
 
 __all__ = ["Orders"]
 
-NONCE_PERIOD: Final = 60 * timers.SECOND
-"""A nonce is good for this period and the next."""
 MEMORY: Final = 3 * NONCE_PERIOD
 MOST_ORDERS: Final = 1_000
 LINGER: Final = timers.SECOND
@@ -58,7 +55,7 @@ class _Order:
 class Orders:
     """All orders to one node. `leave(now)` has the node hand back all that it owns.
 
-    `secret`: random, for this run's nonces.
+    `nonces`: of this run.
     """
 
     def __init__(
@@ -69,7 +66,7 @@ class Orders:
         claims: Claims,
         ledger: Ledger,
         leave: Callable[[int], None],
-        secret: bytes,
+        nonces: Nonces,
     ) -> None:
         self._settings = settings
         self._core = core
@@ -77,7 +74,7 @@ class Orders:
         self._claims = claims
         self._ledger = ledger
         self._leave = leave
-        self._secret = secret
+        self._nonces = nonces
         self._known: ExpiringCache[int, _Order] = ExpiringCache(MOST_ORDERS)
         self._under_way: list[_Order] = []
         self.told_to_leave = False
@@ -95,7 +92,7 @@ class Orders:
             text = f"this node is called {self._settings.name!r}"
             self._answer(source, order, Reason.REASON_NOT_RESPONSIBLE, text)
         elif not self._is_proved(now, source, order):
-            nonce = self._nonce(now // NONCE_PERIOD, source, order.request)
+            nonce = self._nonces.current(now, "order", *source, order.request)
             text = "the order does not prove the network's join key: give --join-key-file"
             self._answer(source, order, Reason.REASON_NOT_AUTHORIZED, text, nonce)
         else:
@@ -208,13 +205,8 @@ class Orders:
         key = self._settings.join_key
         if not key:
             return True
-        period = now // NONCE_PERIOD
-        nonces = {self._nonce(p, source, order.request) for p in (period, period - 1)}
-        return order.nonce in nonces and hmac.compare_digest(order_credential(key, order), order.credential)
-
-    def _nonce(self, period: int, source: Address, request: int) -> int:
-        text = f"{period} {source[0]} {source[1]} {request}".encode()
-        return int.from_bytes(blake2b(text, key=self._secret, digest_size=8).digest(), "big") or 1
+        is_fresh = self._nonces.is_good(now, order.nonce, "order", *source, order.request)
+        return is_fresh and is_proof(order_credential(key, order), order.credential)
 
     # Answers
 

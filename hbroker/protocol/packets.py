@@ -52,6 +52,7 @@ Body: TypeAlias = (
     | pb.Transfer
     | pb.Order
     | pb.OrderAck
+    | pb.Authenticated
     | pb.Will
     | pb.WillAck
 )
@@ -79,6 +80,7 @@ _FIELD_OF: Final = {
     "Transfer": "transfer",
     "Order": "order",
     "OrderAck": "orderack",
+    "Authenticated": "authenticated",
     "Will": "will",
     "WillAck": "willack",
 }

@@ -35,6 +35,7 @@ from hbroker.protocol.packets import (
     cut_from,
     pack,
 )
+from hbroker.protocol.proofs import invitation_credential, is_proof
 from hbroker.protocol.reasons import PASSING_REASONS
 from hbroker.protocol.records import Inheritance, Record
 from hbroker.protocol.storage import AfterSync
@@ -95,6 +96,8 @@ class Uplink:
         self._parent: Address | None = None
         self._parent_name = ""
         self._token = b""
+        self._nonce = 0
+        """The root's: what it wants the join key proved over."""
         self._link: int | None = None
         self._former: int | None = None
         """The link to the parent before, until the new one grants."""
@@ -136,15 +139,21 @@ class Uplink:
         """
         if not ack.request and ack.reason == Reason.REASON_HANDOVER:
             return self._is_from_parent(link, ack) and self._follow(now, ack)
-        sent_at = self._joins.answered(ack.request)
-        if sent_at is None or ack.subtree != self.subtree:
+        if not self._joins.is_open(ack.request) or ack.subtree != self.subtree:
             return False
-        if ack.reason != Reason.REASON_SUCCESS:
+        if link is None and not self._is_proved(ack):
+            self._doubt(now, ack)
+            return True
+        sent = self._joins.answered(ack.request)
+        assert sent is not None
+        if link is None and self._settings.join_key and ack.nonce not in (0, sent.nonce):
+            self._prove(now, ack.nonce)
+        elif ack.reason != Reason.REASON_SUCCESS:
             self._refused(now, ack)
         elif link is None:
             self._invited(now, ack)
         elif link == self._link and ack.epoch:
-            self._granted(now, sent_at, link, ack)
+            self._granted(now, sent.at, link, ack)
         return True
 
     def handle_transfer(self, now: int, link: int, transfer: pb.Transfer) -> bool:
@@ -272,7 +281,7 @@ class Uplink:
     # Asking
 
     def _ask_root(self, now: int) -> None:
-        packet = self._join(now)
+        packet = self._join(now, self._nonce)
         self._core.send_to(self._means.root, packet, self._token, REQUEST_PADDING)
         self._again_after(now, timers.retry_after(self._attempt, self._means.random, timers.SEARCH_MOST))
 
@@ -281,8 +290,8 @@ class Uplink:
         self._core.send(self._link, self._join(now))
         self._again_after(now, GRANT_WAIT)
 
-    def _join(self, now: int) -> bytes:
-        return self._joins.make(now, self._tenure.epoch, fenced=self._tenure.fenced)
+    def _join(self, now: int, nonce: int = 0) -> bytes:
+        return self._joins.make(now, self._tenure.epoch, fenced=self._tenure.fenced, nonce=nonce)
 
     def _again_after(self, now: int, period: int) -> None:
         self._retry_at = now + period
@@ -324,6 +333,26 @@ class Uplink:
             self._ask_root(now)
 
     # Answers
+
+    def _is_proved(self, ack: pb.JoinAck) -> bool:
+        """§5.5: whether an answer from outside of sessions comes from a node with the network's join key."""
+        key = self._settings.join_key
+        return not key or is_proof(invitation_credential(key, ack), ack.credential)
+
+    def _doubt(self, now: int, ack: pb.JoinAck) -> None:
+        """An answer that proves no key, or another: it ends nothing that is held, and begins nothing. Who
+        holds nothing yet says why it does not join: the key of either is missing, or wrong."""
+        self._ledger.drop("unauthenticated")
+        if self._machine.state is UplinkState.AWAIT_INVITATION:
+            self._joins.answered(ack.request)
+            unproved = pb.JoinAck(reason=Reason.REASON_NOT_AUTHORIZED, node=ack.node, subtree=self.subtree)
+            self._refused(now, unproved)
+
+    def _prove(self, now: int, nonce: int) -> None:
+        """The root wants the key proved over this nonce: the JOIN goes again, with that."""
+        if nonce != self._nonce:
+            self._nonce = nonce
+            self._ask_root(now)
 
     def _invited(self, now: int, ack: pb.JoinAck) -> None:
         parent = address_from(ack.address)
@@ -528,8 +557,11 @@ class Uplink:
                 self._subscribing.moved(_after(lost))
 
     def _hang_up(self) -> None:
-        self._link = None
+        """The parent has not granted. Where it has not even proved who it is, the next try begins anew."""
+        link, self._link = self._link, None
         self._joins.forget()
+        if link is not None and self._settings.join_key:
+            self._means.hang_up(link)
 
 
 def _after(cut: Cut) -> Cut:

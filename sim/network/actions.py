@@ -11,6 +11,8 @@ from typing import Final, TypeAlias
 
 from hbroker._proto import packet_pb2 as pb
 
+from .attacker import Attack
+
 __all__ = [
     "DISTURBANCES",
     "USUAL",
@@ -31,6 +33,7 @@ __all__ = [
     "ProcessAction",
     "Publish",
     "Queue",
+    "Replay",
     "Restart",
     "Roam",
     "SetWill",
@@ -249,8 +252,16 @@ class Publish:
     expiry: int | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class Replay:
+    """Somebody on the path says again what nodes said to each other."""
+
+    at: int
+    kind: Attack
+
+
 NodeAction: TypeAlias = Join | Leave | Dismiss | Move
-PathAction: TypeAlias = Part | Heal
+PathAction: TypeAlias = Part | Heal | Replay
 ProcessAction: TypeAlias = Stop | Continue | Suspend | Wake | Crash | Restart | Succeed
 ClientAction: TypeAlias = Roam | Depart | SetWill | Subscribe | Unsubscribe | Publish
 Action: TypeAlias = NodeAction | PathAction | ProcessAction | ClientAction

@@ -31,6 +31,7 @@ class Fleet:
         nodes: tuple[NodePlan, ...],
         expiries: Mapping[str, int],
         credits: Mapping[str, int],
+        join_key: bytes,
     ) -> None:
         self._world = world
         self._expiries = expiries
@@ -48,7 +49,9 @@ class Fleet:
         for node in nodes:
             address = world.new_address()
             root = None if node.name == ROOT else self._settings[ROOT].listen
-            settings = NodeSettings(node.name, node.subtree, address, root, policy=node.policy)
+            settings = NodeSettings(
+                node.name, node.subtree, address, root, policy=node.policy, join_key=join_key
+            )
             self._settings[node.name] = settings
 
     # Change

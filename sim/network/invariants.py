@@ -7,6 +7,7 @@ The invariants are those of docs/guarantees.md, made exact:
 - *Epochs rise*: a subtree is served under an epoch lower than one seen before by nobody, and under the same
   one by the same process alone.
 - *Complete*, *nothing lost*, *nothing doubled*, *order*, *intact*, *adds up*: `deliveries`.
+- *Proved*: no node has a link to an attacker for that of a child (`attacker`).
 - *Resumed*: `owed`.
 - *Shared*: `sharing`. *Wills*: `wills`.
 - *Retained*: `retention`. *Queues*: `losses`. *Expires*: `expiries`.
@@ -42,6 +43,7 @@ MOST_IN_FLIGHT: Final = 4_096
 class Invariant(Enum):
     ONE_OWNER = "a topic has one owner at most"
     EPOCHS_RISE = "epochs rise"
+    PROVED = "nobody holds anything by what another said"
     CLAIMED = "what a node was granted its next run claims"
     COMPLETE = "an owner has every subscription that is complete"
     NOTHING_LOST = "what is acknowledged has reached every subscriber connected"

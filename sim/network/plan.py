@@ -40,7 +40,7 @@ class Plan:
     `expiries`: of the sessions that are kept, how long each lives without a link, in seconds, by its client.
     `credits`: how many messages a client takes from an owner without an answer, where that is not the usual.
     `first`: the nodes that are there from the beginning, by their order. `bandwidth_bps`: of the one line
-    that all datagrams share; None: it has no limit.
+    that all datagrams share; None: it has no limit. `join_key`: the network's; empty: it has none.
     """
 
     seed: int
@@ -53,6 +53,7 @@ class Plan:
     bandwidth_bps: int | None
     actions: tuple[Action, ...]
     credits: Mapping[str, int] = field(default_factory=dict)
+    join_key: bytes = b""
 
     @property
     def end(self) -> int:
@@ -62,6 +63,7 @@ class Plan:
     def schedule(self) -> Iterator[str]:
         """The plan less its messages, a line for each fact."""
         yield f"paths: {self.paths}, {self.bandwidth_bps or 'any number of'} bit/s"
+        yield f"{'a' if self.join_key else 'no'} join key"
         for node in self.nodes:
             late = "" if node.name in self.first else ", joins late"
             clock = f", clock {node.drift_ppm:+} ppm" if node.drift_ppm else ""

@@ -11,6 +11,7 @@ from hbroker.protocol.testator import Will
 
 from . import actions, operators
 from .applications import Sent
+from .attacker import Attacker
 from .deliveries import Deliveries
 from .fleet import Fleet
 from .hosts import ClientHost, NodeHost
@@ -26,13 +27,20 @@ class Stage:
     """The processes of one run, as a plan's actions act on them. `messages`: how many were published."""
 
     def __init__(
-        self, world: World, fleet: Fleet, ownership: Ownership, deliveries: Deliveries, bounds: Bounds
+        self,
+        world: World,
+        fleet: Fleet,
+        ownership: Ownership,
+        deliveries: Deliveries,
+        bounds: Bounds,
+        attacker: Attacker | None = None,
     ) -> None:
         self._world = world
         self._fleet = fleet
         self._ownership = ownership
         self._deliveries = deliveries
         self._bounds = bounds
+        self._attacker = attacker
         self._heirs: dict[str, str] = {}
         """Who is to claim a subtree as soon as it has been taken back."""
         self.messages = 0
@@ -50,6 +58,10 @@ class Stage:
                 self._fleet.apart.append(action.hosts)
             case actions.Heal():
                 self._fleet.apart.remove(action.hosts)
+            case actions.Replay():
+                host = None if self._attacker is None else self._attacker.attack(action.kind)
+                if host is not None:
+                    self._bounds.count(host)
             case actions.Stop() | actions.Continue() | actions.Suspend() | actions.Wake():
                 self._take_for_process(action)
             case actions.Crash() | actions.Restart() | actions.Succeed():

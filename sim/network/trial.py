@@ -23,6 +23,7 @@ from hbroker.protocol.notices import LeaseLost, TookBack
 from hbroker.protocol.packets import body_of
 
 from .actions import Publish, describe
+from .attacker import Attacker
 from .deliveries import Deliveries
 from .fleet import Fleet
 from .hosts import ClientHost, Host, NodeHost
@@ -83,11 +84,13 @@ class Trial:
         self._world = World(plan.seed)
         if plan.seed % 2:
             self._world.chart, self._world.answers = Chart(), Answers()
-        self._fleet = Fleet(self._world, plan.nodes, plan.expiries, plan.credits)
+        self._fleet = Fleet(self._world, plan.nodes, plan.expiries, plan.credits, plan.join_key)
         self._ownership = Ownership(self._world, plan.topics)
         self._deliveries = Deliveries(self._ownership, plan.topics, lambda: self._world.now)
         self._bounds = Bounds(self._world)
-        self._stage = Stage(self._world, self._fleet, self._ownership, self._deliveries, self._bounds)
+        self._attacker = Attacker(self._world, plan.seed) if plan.join_key else None
+        watchers = (self._fleet, self._ownership, self._deliveries, self._bounds)
+        self._stage = Stage(self._world, *watchers, self._attacker)
         self._tail: deque[str] = deque(maxlen=KEPT)
         self._has_mortals = any(isinstance(a, Publish) and a.expiry is not None for a in plan.actions)
         self._noticed: dict[int, int] = {}
@@ -135,6 +138,8 @@ class Trial:
     def _end(self) -> None:
         """§4.6 of the design: whatever was broken works again by itself."""
         self._say("all is healed")
+        if self._attacker is not None:
+            self._attacker.end()
         self._fleet.heal()
         self._ownership.heal()
         self._run_until(self._world.now + NOTICING)
@@ -194,6 +199,8 @@ class Trial:
                 self._check(self._ownership.look(host))
                 is_new = self._ownership.changes != before
                 self._check(self._deliveries.look_at_owner(host, closely=is_new))
+                for held in () if self._attacker is None else self._attacker.look(host):
+                    self._fail(Invariant.PROVED, held)
                 self._stage.let_go(host)
             case ClientHost():
                 self._check(self._deliveries.look_at_client(host))
@@ -226,6 +233,8 @@ class Trial:
 
     def _watch(self, datagram: Datagram) -> None:
         self._datagrams += 1
+        if self._attacker is not None:
+            self._attacker.watch(datagram)
         sender = self._world.hosts.get(datagram.source) if self._has_mortals else None
         if isinstance(sender, NodeHost):
             self._check(self._deliveries.expiries.look(sender, datagram.decode(), self._world.now))

@@ -45,8 +45,13 @@ class Datagram:
         return pb.Datagram.FromString(self.data)
 
     def kinds(self) -> list[str]:
-        """The names of the packets in it, in order."""
-        return [packet.WhichOneof("body") or "" for packet in self.decode().packets]
+        """The names of the packets in it, in order; of one that is proved (§5.5), of what it proves."""
+        return [_kind(packet) for packet in self.decode().packets]
+
+
+def _kind(packet: pb.Packet) -> str:
+    proved = packet.authenticated.packet
+    return _kind(pb.Packet.FromString(proved)) if proved else packet.WhichOneof("body") or ""
 
 
 class World:

@@ -103,6 +103,17 @@ def test_a_message_like_the_one_before_is_a_publish_of_its_own() -> None:
     assert packets[4].mysummary() == "AGAIN 3 bytes, like no message"
 
 
+def test_what_is_proved_is_shown_as_what_it_proves() -> None:
+    join = pb.Packet(join=pb.Join(node="n", subtree="a")).SerializeToString()
+    proved = pb.Packet(delivery=3, authenticated=pb.Authenticated(sequence=1, packet=join))
+    begun = pb.Packet(authenticated=pb.Authenticated(nonce=1))
+    odd = pb.Packet(authenticated=pb.Authenticated(packet=b"\xff"))
+    found = read(datagram(proved, begun, odd))
+    assert found is not None
+    assert [kind(packet) for packet in found.packets] == ["JOIN", "AUTHENTICATED", "AUTHENTICATED"]
+    assert (found.packets[0].delivery, found.packets[0].join.subtree) == (3, "a")
+
+
 def test_an_enum_value_of_a_later_version_is_a_number() -> None:
     packet = pb.Packet.FromString(b"\x4a\x02\x10\x63")  # field 9, puback: {reason: 99}
     assert (kind(packet), detail(packet)) == ("PUBACK", "99")

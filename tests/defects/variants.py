@@ -28,6 +28,7 @@ from hbroker.protocol import (
     wills,
 )
 from hbroker.protocol.admission import Applicant
+from hbroker.protocol.channels import Channels
 from hbroker.protocol.delegation import Child
 from hbroker.protocol.jurisdiction import Grant, Jurisdiction
 from hbroker.protocol.records import Record
@@ -70,6 +71,14 @@ def _end_unknown_to_core(hold: Callable[..., None]) -> Callable[..., None]:
         self._core.grant(grant.subtree, grant.epoch, grant.serving, None)
 
     return broken
+
+
+def _whatever_it_proves(_: Callable[..., bool]) -> Callable[..., bool]:
+    return lambda self, link, body: not isinstance(body, pb.Authenticated)
+
+
+def _always_one(_: Callable[..., int]) -> Callable[..., int]:
+    return lambda self, link: 1
 
 
 def _stands_still(clock: Callable[[Host], int]) -> Callable[[Host], int]:
@@ -237,6 +246,20 @@ CONTROL: Final = (
         Host,
         "clock",
         _stands_still,
+    ),
+    Variant(
+        "what nodes say to each other is believed without a proof",
+        Invariant.ONE_OWNER,
+        Channels,
+        "admits",
+        _whatever_it_proves,
+    ),
+    Variant(
+        "a parent proves every link with the same nonce",
+        Invariant.PROVED,
+        Channels,
+        "_own_nonce",
+        _always_one,
     ),
     Variant(
         "a parent takes back without waiting for clocks that differ",

@@ -7,7 +7,7 @@ from random import Random
 from hbroker._proto import packet_pb2 as pb
 from hbroker.config import NodeSettings
 from hbroker.protocol import timers
-from hbroker.protocol.joining import MOST_WAITING, Joins
+from hbroker.protocol.joining import MOST_WAITING, Joins, Sent
 from hbroker.protocol.jurisdiction import Jurisdiction
 from hbroker.protocol.packets import Address, body_of
 from hbroker.protocol.tenure import Renewal, Tenure
@@ -62,7 +62,7 @@ def test_an_answer_is_known_once_and_while_few_newer_wait() -> None:
         assert (join.epoch, join.fenced, join.incarnation, join.subtree) == (3, True, 5, "a")
         requests.append(join.request)
     assert joins.answered(requests[0]) is None
-    assert [joins.answered(requests[1]) for _ in range(2)] == [1, None]
+    assert [joins.answered(requests[1]) for _ in range(2)] == [Sent(1, 0), None]
     joins.forget()
     assert not joins.are_waiting
     assert joins.answered(requests[-1]) is None

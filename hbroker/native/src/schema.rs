@@ -104,6 +104,7 @@ pub mod packet {
     pub const WILLACK: u32 = 0xd2;
     pub const ORDER: u32 = 0xda;
     pub const ORDERACK: u32 = 0xe2;
+    pub const AUTHENTICATED: u32 = 0xea;
     pub const CHECKS: Checks = &[
         (PUBLISH, Check::Message(super::publish::CHECKS)),
         (PUBACK, Check::Message(super::pub_ack::CHECKS)),
@@ -126,6 +127,7 @@ pub mod packet {
         (WILLACK, Check::Message(super::will_ack::CHECKS)),
         (ORDER, Check::Message(super::order::CHECKS)),
         (ORDERACK, Check::Message(super::order_ack::CHECKS)),
+        (AUTHENTICATED, Check::Message(super::authenticated::CHECKS)),
     ];
 }
 
@@ -355,6 +357,7 @@ pub mod join {
     pub const ORIGIN: u32 = 0x42;
     pub const CREDENTIAL: u32 = 0x4a;
     pub const FENCED: u32 = 0x50;
+    pub const NONCE: u32 = 0x59;
     pub const CHECKS: Checks = &[
         (NODE, Check::Utf8),
         (SUBTREE, Check::Utf8),
@@ -376,12 +379,24 @@ pub mod join_ack {
     pub const TOKEN: u32 = 0x42;
     pub const HOLDER: u32 = 0x4a;
     pub const POLICY: u32 = 0x50;
+    pub const NONCE: u32 = 0x59;
+    pub const CREDENTIAL: u32 = 0x62;
     pub const CHECKS: Checks = &[
         (NODE, Check::Utf8),
         (ADDRESS, Check::Message(super::address::CHECKS)),
         (SUBTREE, Check::Utf8),
         (HOLDER, Check::Message(super::cut::CHECKS)),
     ];
+}
+
+pub mod authenticated {
+    use super::Checks;
+
+    pub const NONCE: u32 = 0x09;
+    pub const SEQUENCE: u32 = 0x10;
+    pub const TAG: u32 = 0x1a;
+    pub const PACKET: u32 = 0x22;
+    pub const CHECKS: Checks = &[];
 }
 
 pub mod leave {

@@ -6,6 +6,7 @@ from random import Random
 
 from ..actions import Action, Join
 from ..plan import SECOND, Plan
+from .attacks import draw_attacks
 from .expiry import draw_expiries
 from .faults import draw_faults, draw_paths, draw_suspensions
 from .groups import draw_groups
@@ -49,6 +50,8 @@ def draw(seed: int) -> Plan:
     )
     credits, actions = draw_queues(Random(f"{seed} queues"), clients, actions)
     actions = draw_expiries(Random(f"{seed} expiry"), actions)
+    join_key, attacks = draw_attacks(Random(f"{seed} attacks"), length)
+    actions += attacks
     return Plan(
         seed,
         tuple(nodes),
@@ -60,4 +63,5 @@ def draw(seed: int) -> Plan:
         random.choice((None, None, None, 2_000_000, 20_000_000)),
         tuple(sorted(actions, key=lambda action: action.at)),
         credits,
+        join_key,
     )

@@ -268,7 +268,7 @@ impl Engine {
         }
         let event = Event::Control { link: Some(id), source, packet: packet.to_vec(), inbound };
         match kind {
-            Kind::Join => self.events.push_join(lane, event),
+            Kind::Join | Kind::Authenticated => self.events.push_join(lane, event),
             _ => self.events.push(lane, event),
         }
     }

@@ -133,7 +133,7 @@ impl Events {
         self.push_as(class, lane, event);
     }
 
-    /// As `push` for a JOIN, with which a session may become a child's.
+    /// As `push` for a JOIN, or what proves one (§5.5), with which a session may become a child's.
     pub fn push_join(&mut self, lane: Lane, event: Event) {
         let is_child = matches!(lane, Lane::Session(session) if self.children.contains(&session));
         self.push_as(if is_child { Class::Nodes } else { Class::Requests }, lane, event);

@@ -174,6 +174,7 @@ fn kind_name(kind: Kind) -> &'static str {
         Kind::WillAck => "willack",
         Kind::Order => "order",
         Kind::OrderAck => "orderack",
+        Kind::Authenticated => "authenticated",
     }
 }
 

@@ -118,6 +118,7 @@ pub enum Kind {
     WillAck,
     Order,
     OrderAck,
+    Authenticated,
 }
 
 impl Rooms {
@@ -427,6 +428,7 @@ fn control(tag: u32) -> Option<(Kind, Checks)> {
         packet::WILLACK => (Kind::WillAck, schema::will_ack::CHECKS),
         packet::ORDER => (Kind::Order, schema::order::CHECKS),
         packet::ORDERACK => (Kind::OrderAck, schema::order_ack::CHECKS),
+        packet::AUTHENTICATED => (Kind::Authenticated, schema::authenticated::CHECKS),
         _ => return None,
     })
 }
