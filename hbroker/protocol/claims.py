@@ -57,6 +57,7 @@ class Claims:
         """Takes out one that has stopped."""
         if self._uplinks.pop(subtree, None) is not None:
             self._means.delegating.open(subtree)
+            self._means.jurisdiction.give_up(subtree)
             self._remember(self.subtrees)
 
     def merge(self, now: int) -> None:

@@ -7,7 +7,7 @@ same step, so that what is answered to a look-up and what is done with a PUBLISH
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from itertools import accumulate
 from typing import Final
@@ -89,6 +89,7 @@ class Jurisdiction:
         self._successors: set[str] = set()
         """Subtrees that were handed back, for whose topics the core names who has them."""
         self._gathering: dict[str, int] = {}
+        self._expected: set[str] = set()
         self._deepest = 0
         self.is_in_doubt = False
         """It may have delegated what it does not know of, so it serves nothing (§5.9)."""
@@ -108,6 +109,7 @@ class Jurisdiction:
             self._successors.discard(subtree)
             self._core.uncut(subtree)
         self._grants[grant.subtree] = grant
+        self._expected.discard(grant.subtree)
         self._changed()
         self._tell(grant.subtree)
 
@@ -124,6 +126,15 @@ class Jurisdiction:
             if successor is not None and self.lookup(subtree) is None:
                 self._successors.add(subtree)
                 self._core.cut(successor)
+
+    def expect(self, claims: Iterable[str]) -> None:
+        """After a restart: what of these lies below what this node delegated, it held from somebody else, and
+        may hold again. What it cut out of such a subtree does not move with what is around that."""
+        self._expected = {subtree for subtree in claims if isinstance(self.around(subtree), Delegation)}
+
+    def give_up(self, subtree: str) -> None:
+        """This node claims a subtree no more."""
+        self._expected.discard(subtree)
 
     def doubt(self) -> None:
         """What was delegated is not known completely. Before the first `hold`."""
@@ -241,8 +252,9 @@ class Jurisdiction:
 
     def cuts_of(self, subtree: str) -> list[Delegation]:
         """The delegations below a subtree that move with it: not those that this node cut out of a smaller
-        one, which it has from another."""
-        inner = self.held_below(subtree)
+        one, which it has from another, or had before it was restarted."""
+        expected = (s for s in self._expected if s != subtree and is_within(s, subtree))
+        inner = [*self.held_below(subtree), *expected]
         return [
             d
             for d in self.cuts_below(subtree)

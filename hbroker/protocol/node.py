@@ -168,6 +168,7 @@ class Node:
             for subtree in ("", STATUS_ROOT):
                 self._jurisdiction.hold(Grant(subtree, self._epoch_at(now), None, True, None))
         self._custody.restore(now, self._restored)
+        self._jurisdiction.expect(self._claims.subtrees)
         self._claims.start(now)
 
     def handle_event(self, now: int, event: Event) -> None:

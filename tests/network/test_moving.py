@@ -474,3 +474,24 @@ def test_whatever_breaks_when_a_parent_leaves_nobody_owns_with_another(at_ms: in
     traffic.settle()
     assert tree.root.engine.owns(world.now, "home/x")
     assert tree.nodes["home/kitchen"].engine.owns(world.now, "home/kitchen/oven")
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_what_a_restarted_node_cut_out_of_an_inner_subtree_does_not_move_with_the_outer_one(
+    seed: int,
+) -> None:
+    """It holds `a`, another `a/c`, the first again `a/c/b`, and a third `a/c/b/d`. After a restart it has
+    `a`, and hears of `a/c`, before it has `a/c/b` again."""
+    tree = Tree.grow(seed, ["a", "a/c"])
+    outer = tree.nodes["a"]
+    tree.order(outer, pb.ORDER_KIND_CLAIM, "a/c/b")
+    inmost = tree.join("a/c/b/d")
+    tree.world.run(timers.SECOND)
+    outer.kill()
+    outer = outer.restart(remembers=True)
+    end = tree.world.now + timers.LEASE
+    while tree.world.now < end:
+        tree.world.step()
+        assert not (inmost.owns("a/c/b/d/t") and outer.owns("a/c/b/d/t"))
+    assert outer.holds("a/c/b")
+    assert inmost.owns("a/c/b/d/t")
