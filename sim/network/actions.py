@@ -21,10 +21,16 @@ __all__ = [
     "Continue",
     "Crash",
     "Depart",
+    "DiskAction",
     "Dismiss",
+    "FailDisk",
+    "Falter",
+    "FillDisk",
     "Heal",
     "Join",
     "Leave",
+    "LosePower",
+    "MendDisk",
     "Move",
     "NodeAction",
     "Overflow",
@@ -151,6 +157,49 @@ class Crash:
 
 
 @dataclass(frozen=True, slots=True)
+class LosePower:
+    """A node's machine loses power: its process ends, and what was not synced to its disk is lost."""
+
+    at: int
+    node: str
+
+
+@dataclass(frozen=True, slots=True)
+class Falter:
+    """A node's process ends and will begin anew with its files, where nothing else goes wrong: so whoever is
+    connected to it now is to have what is published meanwhile. `with_machine`: as by `LosePower`."""
+
+    at: int
+    node: str
+    with_machine: bool
+
+
+@dataclass(frozen=True, slots=True)
+class FillDisk:
+    """A node's disk takes only so many bytes more."""
+
+    at: int
+    node: str
+    room: int
+
+
+@dataclass(frozen=True, slots=True)
+class FailDisk:
+    """Every write to a node's disk fails."""
+
+    at: int
+    node: str
+
+
+@dataclass(frozen=True, slots=True)
+class MendDisk:
+    """There is room again on a node's disk, and nothing fails."""
+
+    at: int
+    node: str
+
+
+@dataclass(frozen=True, slots=True)
 class Restart:
     """A process that ended begins anew. `remembers`: a node reads its files of delegations and
     subscriptions. That of its claims it reads in any case: else two nodes might claim one subtree. A client
@@ -262,11 +311,12 @@ class Replay:
 
 NodeAction: TypeAlias = Join | Leave | Dismiss | Move
 PathAction: TypeAlias = Part | Heal | Replay
+DiskAction: TypeAlias = FillDisk | FailDisk | MendDisk | LosePower | Falter
 ProcessAction: TypeAlias = Stop | Continue | Suspend | Wake | Crash | Restart | Succeed
 ClientAction: TypeAlias = Roam | Depart | SetWill | Subscribe | Unsubscribe | Publish
-Action: TypeAlias = NodeAction | PathAction | ProcessAction | ClientAction
+Action: TypeAlias = NodeAction | PathAction | DiskAction | ProcessAction | ClientAction
 
-DISTURBANCES: Final = (Part, Stop, Suspend, Crash, Roam, Depart)
+DISTURBANCES: Final = (Part, Stop, Suspend, Crash, LosePower, FillDisk, FailDisk, Roam, Depart)
 """After these a subscriber may need longer to come back than it is waited for."""
 
 

@@ -188,7 +188,7 @@ class Deliveries:
         self._break([topic for topic in self._topics if is_within(topic, subtree)])
 
     def bequeath(self, owner: NodeHost) -> None:
-        """An owner is about to die for good, and another is to claim what it had."""
+        """An owner is about to die, and whoever serves next what it had is to find its subscribers."""
         topics = [topic for topic, last in self._ownership.owners.items() if last is owner]
         self.successions.begin(topics, self._present)
 
@@ -260,7 +260,7 @@ class Deliveries:
                 continue
             session = application.host.session
             if (session, interest.key) in held:
-                if not self._absences.is_over(session, topic, self._now()):
+                if not self._absences.is_over(session, topic, self._now()) and not _lingers(owner, session):
                     interest.hold(topic, self._now())
             elif topic in interest.since:
                 text = f"{owner.settings.name} serves {topic} without {application.name}'s {interest.title}"
@@ -462,6 +462,13 @@ class Deliveries:
 def _wants(interest: Interest, sent: Sent) -> bool:
     """Whether a subscription is one to a message's topic at QoS 1 or 2, and not shared."""
     return interest.is_made and interest.qos > 0 and not interest.group and sent.topic in interest.topics
+
+
+def _lingers(node: NodeHost, session: int) -> bool:
+    """Whether a node has made a session again after a restart, and ends it if its client does not come: it
+    does not know for how long the session was to be kept."""
+    known = node.control.sessions.get(session)
+    return known is not None and known.lingers
 
 
 def held_by(owner: NodeHost) -> set[tuple[int, Key]]:

@@ -12,7 +12,11 @@ import os
 from pathlib import Path
 from random import Random
 
-__all__ = ["SimulatedDisk"]
+__all__ = ["PowerLost", "SimulatedDisk"]
+
+
+class PowerLost(Exception):
+    """The process ends before this sync."""
 
 
 class SimulatedDisk:
@@ -28,6 +32,8 @@ class SimulatedDisk:
         """How many bytes it takes yet; None: any number."""
         self.error: int | None = None
         """What every write and sync fails with."""
+        self.loses_power = False
+        """Whether the next sync comes too late."""
         self.syncs = 0
         """How often a file was synced."""
 
@@ -36,7 +42,7 @@ class SimulatedDisk:
     def crash(self) -> None:
         """The host loses power, and starts again."""
         names = dict(self._lasting)
-        for path in self._names.keys() | self._lasting.keys():
+        for path in sorted(self._names.keys() | self._lasting.keys()):
             # A name that was not synced may have come to the disk all the same.
             if self._names.get(path) is not self._lasting.get(path) and self._random.random() < 0.5:
                 _set(names, path, self._names.get(path))
@@ -150,6 +156,8 @@ class _File:
         del self._content.data[size:]
 
     def sync(self) -> None:
+        if self._disk.loses_power:
+            raise PowerLost
         self._disk.syncs += 1
         self._disk.fail()
         self._content.synced = bytes(self._content.data)

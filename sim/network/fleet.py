@@ -12,6 +12,7 @@ from typing import TypeVar
 from hbroker.config import NodeSettings
 from hbroker.protocol.terms import SessionTerms, session_id
 
+from .files import NodeFiles
 from .hosts import ClientHost, Host, NodeHost
 from .paths import CLEAR, Faults
 from .plan import ROOT, NodePlan
@@ -59,7 +60,9 @@ class Fleet:
     def start_node(self, name: str) -> NodeHost:
         """Starts a node's first process."""
         plan = self._plans[name]
-        return self._enter(name, NodeHost(self._world, self._settings[name], drift_ppm=plan.drift_ppm))
+        settings = self._settings[name]
+        files = NodeFiles(self._world, settings, plan.sync_us)
+        return self._enter(name, NodeHost(self._world, settings, files, drift_ppm=plan.drift_ppm))
 
     def start_client(self, name: str, *, begins_clean: bool = False) -> ClientHost:
         """Starts a client. Where its session is kept it takes that up, unless it begins clean."""
@@ -75,9 +78,13 @@ class Fleet:
         assert isinstance(before, NodeHost)
         return self._enter(name, before.restart(remembers=remembers))
 
-    def kill(self, name: str) -> None:
-        """Ends a process as by SIGKILL."""
-        self._world.remove(self.hosts[name])
+    def kill(self, name: str, *, with_machine: bool = False) -> None:
+        """Ends a process as by SIGKILL. `with_machine`: its machine loses power."""
+        host = self.hosts[name]
+        if isinstance(host, NodeHost):
+            host.kill(with_machine=with_machine)
+        else:
+            self._world.remove(host)
 
     def roam(self, client: ClientHost) -> None:
         """A client goes on under another address."""
@@ -86,9 +93,11 @@ class Fleet:
         self._names[client.address] = name
 
     def heal(self) -> None:
-        """From now on all paths are clear, and every process runs that is alive."""
+        """From now on all paths are clear, all disks work, and every process runs that is alive."""
         self.paths, self.apart = CLEAR, []
         for host in self.hosts.values():
+            if isinstance(host, NodeHost):
+                host.files.mend()
             if host.is_stopped:
                 host.go_on()
 

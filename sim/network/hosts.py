@@ -7,12 +7,13 @@ engine's verbs.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final, Protocol
 
 from hbroker._native import Config, Engine, Message
 from hbroker.config import NodeSettings
+from hbroker.protocol.agenda import earliest
 from hbroker.protocol.chart import Knowledge
 from hbroker.protocol.client import ClientControl
 from hbroker.protocol.core import Event
@@ -24,6 +25,8 @@ from hbroker.protocol.subscribers import Subscription
 from hbroker.protocol.subscription import Options
 from hbroker.protocol.terms import SessionTerms
 from hbroker.protocol.testator import Will
+
+from .files import NodeFiles, Notes
 
 if TYPE_CHECKING:
     from .world import Address, World
@@ -169,46 +172,42 @@ class Host:
 class NodeHost(Host):
     """A node. Nodes of one world have one token key each, as processes have that share none.
 
-    `restored`: what an earlier run of it had delegated; `recalled`: who had subscribed there; `claims`: what
-    it was to own, where orders changed that. `drift_ppm`: by how much its clock is too fast.
+    `files`: those of its earlier runs; None: it is new, and its disk syncs at once. `drift_ppm`: by how much
+    its clock is too fast.
     """
 
     def __init__(
-        self,
-        world: World,
-        settings: NodeSettings,
-        restored: Iterable[Delegation] = (),
-        recalled: Iterable[Subscription] = (),
-        claims: Sequence[str] | None = None,
-        *,
-        away: Iterable[int] = (),
-        drift_ppm: int = 0,
+        self, world: World, settings: NodeSettings, files: NodeFiles | None = None, *, drift_ppm: int = 0
     ) -> None:
         key = world.random.randbytes(16)
         super().__init__(world, settings.listen, node=True, token_key=key, drift_ppm=drift_ppm)
         self.settings = settings
         self.notices: list[Notice] = []
-        self.delegations = {delegation.subtree: replace(delegation) for delegation in restored}
-        """What its file of delegations holds, by subtree."""
-        self.subscriptions = {(s.session, s.key): s for s in recalled}
-        """What its file of subscriptions holds."""
-        self.away = set(away)
-        """Whose sessions have no link, by the same file."""
-        self._claims = claims
+        self.files = files or NodeFiles(world, settings)
+        self._notes = Notes(self.files, self._synced)
+        recalled = self._notes.recall()
+        self.delegations = {delegation.subtree: replace(delegation) for delegation in recalled.delegations}
+        """What it delegated, by subtree, as it noted it."""
+        self.subscriptions = {(s.session, s.key): s for s in recalled.subscriptions}
+        """Who has subscribed, as it noted it."""
+        self._claims = recalled.claims
         self.control: Node = Node(
             settings,
             self.engine,
             world.random,
             incarnation=self.incarnation,
             unix_offset_us=0,
-            restored=list(self.delegations.values()),
+            restored=recalled.delegations,
             remember=self._remember,
-            claims=claims,
+            claims=recalled.claims,
             remember_claims=self._remember_claims,
-            recalled=list(self.subscriptions.values()),
+            recalled=recalled.subscriptions,
             note=self._note,
-            away=set(self.away),
+            away=recalled.away,
             note_away=self._note_away,
+            storage=self._notes,
+            forgets_delegations=recalled.forgets_delegations,
+            forgets_subscriptions=recalled.forgets_subscriptions,
         )
         self.control.start(self.clock())
         world.add(self)
@@ -218,26 +217,31 @@ class NodeHost(Host):
         while notice := self.control.poll_notice():
             self.notices.append(notice)
 
-    def kill(self) -> None:
-        """Ends as a process does that is killed."""
+    def handle_timeout(self) -> None:
+        if not self.is_stopped:
+            self._notes.handle_timeout()
+        super().handle_timeout()
+
+    def poll_timeout(self) -> int | None:
+        return earliest(super().poll_timeout(), self._notes.due)
+
+    def kill(self, *, with_machine: bool = False) -> None:
+        """Ends as a process does that is killed. `with_machine`: because that loses power."""
         self.world.remove(self)
+        self._notes.die()
+        if with_machine:
+            self.files.lose_power()
 
     def restart(self, *, remembers: bool = False) -> NodeHost:
         """Begins anew, at the same address; `remembers`: it reads all its files, and not that of its
         claims alone."""
-        return NodeHost(
-            self.world,
-            replace(self.settings),
-            self.delegations.values() if remembers else (),
-            self.subscriptions.values() if remembers else (),
-            self._claims,
-            away=self.away if remembers else (),
-            drift_ppm=self.drift_ppm,
-        )
+        if not remembers:
+            self.files.forget()
+        return NodeHost(self.world, replace(self.settings), self.files, drift_ppm=self.drift_ppm)
 
     @property
     def claims(self) -> Sequence[str]:
-        """What it is to own: what its settings say, or what its file of claims holds."""
+        """What it is to own: what its settings say, or what it noted since."""
         return (self.settings.subtree,) if self._claims is None else self._claims
 
     def holds(self, subtree: str) -> bool:
@@ -255,19 +259,25 @@ class NodeHost(Host):
         self.control.leave(self.clock())
         self.world.settle(self)
 
+    def _synced(self) -> None:
+        """More is on the disk, or the disk fails: the control may have waited for that."""
+        self.has_decided = True
+
     def _remember(self, delegation: Delegation, ended: bool) -> None:
         if ended:
             self.delegations.pop(delegation.subtree, None)
         else:
             self.delegations[delegation.subtree] = replace(delegation)
+        self._notes.memory.note_delegation(delegation, ended)
         self._recorded()
 
     def _remember_claims(self, claims: Sequence[str]) -> None:
         self._claims = list(claims)
+        self._notes.memory.note_claims(claims)
         self._recorded()
 
     def _note_away(self, session: int, is_away: bool) -> None:
-        (self.away.add if is_away else self.away.discard)(session)
+        self._notes.memory.note_away(session, is_away)
         self._recorded()
 
     def _note(self, subscription: Subscription, ended: bool) -> None:
@@ -275,6 +285,7 @@ class NodeHost(Host):
             self.subscriptions.pop((subscription.session, subscription.key), None)
         else:
             self.subscriptions[subscription.session, subscription.key] = subscription
+        self._notes.memory.note_subscription(subscription, ended)
         self._recorded()
 
     def _recorded(self) -> None:

@@ -25,12 +25,14 @@ ROOT: Final = "root"
 
 @dataclass(frozen=True, slots=True)
 class NodePlan:
-    """A node, the subtree that it claims, and by how much its clock is too fast."""
+    """A node, the subtree that it claims, by how much its clock is too fast, and how long after it noted
+    something that is on its disk, about."""
 
     name: str
     subtree: str
     policy: LeasePolicy = LeasePolicy.FENCE
     drift_ppm: int = 0
+    sync_us: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +69,8 @@ class Plan:
         for node in self.nodes:
             late = "" if node.name in self.first else ", joins late"
             clock = f", clock {node.drift_ppm:+} ppm" if node.drift_ppm else ""
-            yield f"node {node.name}: {node.subtree or '(root)'}, {node.policy.value}{clock}{late}"
+            disk = f", syncs after {node.sync_us} us" if node.sync_us else ""
+            yield f"node {node.name}: {node.subtree or '(root)'}, {node.policy.value}{clock}{disk}{late}"
         messages = [action for action in self.actions if isinstance(action, Publish)]
         mortal = sum(message.expiry is not None for message in messages)
         yield f"clients: {' '.join(self.clients)}"

@@ -5,6 +5,8 @@ An action that does not apply any more, to a process that is gone, is passed ove
 
 from __future__ import annotations
 
+import errno
+
 from hbroker._proto import packet_pb2 as pb
 from hbroker.protocol.subscription import Options
 from hbroker.protocol.testator import Will
@@ -54,6 +56,14 @@ class Stage:
         match action:
             case actions.Join() | actions.Leave() | actions.Dismiss() | actions.Move():
                 self._take_for_node(action)
+            case (
+                actions.FillDisk()
+                | actions.FailDisk()
+                | actions.MendDisk()
+                | actions.LosePower()
+                | actions.Falter()
+            ):
+                self._take_for_disk(action)
             case actions.Part():
                 self._fleet.apart.append(action.hosts)
             case actions.Heal():
@@ -141,6 +151,26 @@ class Stage:
             case _:
                 pass
 
+    def _take_for_disk(self, action: actions.DiskAction) -> None:
+        host = self._fleet.hosts.get(action.node)
+        if not isinstance(host, NodeHost):
+            return
+        is_alive = self._fleet.is_alive(action.node)
+        match action:
+            case actions.FillDisk():
+                host.files.disk.room = action.room
+            case actions.FailDisk():
+                host.files.disk.error = errno.EIO
+            case actions.MendDisk():
+                host.files.mend()
+            case actions.LosePower() if is_alive:
+                self._crash(action.node, with_machine=True)
+            case actions.Falter() if is_alive:
+                self._deliveries.bequeath(host)
+                self._crash(action.node, with_machine=action.with_machine)
+            case _:
+                pass
+
     def _take_for_process(self, action: actions.ProcessAction) -> None:
         host = self._fleet.hosts.get(action.host)
         if host is None:
@@ -186,12 +216,12 @@ class Stage:
 
     # Processes
 
-    def _crash(self, name: str) -> None:
+    def _crash(self, name: str, *, with_machine: bool = False) -> None:
         host = self._fleet.hosts[name]
         if isinstance(host, ClientHost):
             self._end_client(host, ends_session=False, is_crash=True)
         elif isinstance(host, NodeHost):
-            self._fleet.kill(name)
+            self._fleet.kill(name, with_machine=with_machine)
             self._deliveries.break_owner(host)
 
     def _end_client(self, client: ClientHost, *, ends_session: bool, is_crash: bool) -> None:

@@ -22,6 +22,7 @@ from hbroker.protocol import (
     node,
     sessions,
     sites,
+    storage,
     subscribing,
     subscription,
     timers,
@@ -36,6 +37,7 @@ from hbroker.protocol.site import Event, Site
 from hbroker.protocol.subscribers import Subscription
 from hbroker.sim.network.hosts import Host
 from hbroker.sim.network.invariants import Invariant
+from hbroker.storage import record_file
 
 __all__ = ["CONTROL", "CORE", "VARIANTS", "Variant"]
 
@@ -140,6 +142,18 @@ def _forgets_first(hand_back: Callable[..., None]) -> Callable[..., None]:
     def broken(self: claims.Claims, now: int, subtree: str) -> None:
         self._remember([claim for claim in self.subtrees if claim != subtree])
         hand_back(self, now, subtree)
+
+    return broken
+
+
+def _at_any_time(_: Callable[..., bool]) -> Callable[..., bool]:
+    return lambda self, child: True
+
+
+def _before_it_is_synced(_: Callable[..., bool]) -> Callable[..., bool]:
+    def broken(self: storage.AfterSync, act: Callable[[], object], *, needs_disk: bool = True) -> bool:
+        act()
+        return True
 
     return broken
 
@@ -273,6 +287,27 @@ CONTROL: Final = (
         Invariant.ONE_OWNER,
         custody.Custody,
         "restore",
+        _nothing,
+    ),
+    Variant(
+        "a parent gives a subtree away before it is on the disk to whom",
+        Invariant.ONE_OWNER,
+        custody.Custody,
+        "_is_noted",
+        _at_any_time,
+    ),
+    Variant(
+        "a node says what rests on its files before they are synced",
+        Invariant.NOTHING_LOST,
+        storage.AfterSync,
+        "do",
+        _before_it_is_synced,
+    ),
+    Variant(
+        "a node takes what it wrote for synced",
+        Invariant.NOTHING_LOST,
+        record_file.RecordFile,
+        "sync",
         _nothing,
     ),
     Variant(

@@ -7,6 +7,7 @@ from random import Random
 from ..actions import Action, Join
 from ..plan import SECOND, Plan
 from .attacks import draw_attacks
+from .disks import draw_disks
 from .expiry import draw_expiries
 from .faults import draw_faults, draw_paths, draw_suspensions
 from .groups import draw_groups
@@ -48,6 +49,7 @@ def draw(seed: int) -> Plan:
     paths, actions = draw_successions(
         Random(f"{seed} successions"), nodes, clients, topics, draw_paths(random), actions
     )
+    nodes, paths, actions = draw_disks(Random(f"{seed} disks"), nodes, clients, topics, paths, actions)
     credits, actions = draw_queues(Random(f"{seed} queues"), clients, actions)
     actions = draw_expiries(Random(f"{seed} expiry"), actions)
     join_key, attacks = draw_attacks(Random(f"{seed} attacks"), length)

@@ -1,0 +1,101 @@
+"""Disks that sync late, are full, fail, or lose power; and nodes that die just after a promise."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from random import Random
+
+from hbroker.config import LeasePolicy
+
+from ..actions import (
+    Action,
+    FailDisk,
+    Falter,
+    FillDisk,
+    Join,
+    LosePower,
+    MendDisk,
+    Move,
+    Publish,
+    Restart,
+    Subscribe,
+    Succeed,
+)
+from ..paths import Faults
+from ..plan import SECOND, NodePlan
+from .successions import FAULTS, MEANWHILE
+
+__all__ = ["draw_disks"]
+
+PROMISING = (Join, Move, Subscribe)
+"""After these a node says something on the strength of its files."""
+
+
+def draw_disks(
+    random: Random,
+    nodes: list[NodePlan],
+    clients: tuple[str, ...],
+    topics: tuple[str, ...],
+    paths: Faults,
+    actions: list[Action],
+) -> tuple[list[NodePlan], Faults, list[Action]]:
+    """Returns the nodes, each with its disk, the paths, and the actions, with what becomes of disks.
+
+    Of ten plans six have no fault of a disk; in three of those that have some a node falters, and nothing
+    else goes wrong.
+    """
+    nodes = [replace(node, sync_us=random.choice((500, 5_000, 50_000, 300_000))) for node in nodes]
+    kind = random.randrange(10)
+    if kind < 6:
+        return nodes, paths, actions
+    if kind == 6:
+        return nodes, paths, [*actions, *_faults(random, nodes, actions)]
+    paths = Faults(loss=min(paths.loss, 0.01), delay_us=paths.delay_us)
+    actions = [action for action in actions if not isinstance(action, (*FAULTS, Succeed))]
+    return nodes, paths, [*actions, *_falters(random, nodes, clients, topics, actions)]
+
+
+def _faults(random: Random, nodes: list[NodePlan], actions: list[Action]) -> Iterator[Action]:
+    """Disks that fail for a while; machines that lose power, of which some stay dark. Not for good under
+    `serve`: nobody would ever take its subtree back (§5.6)."""
+    for _ in range(random.randint(1, 5)):
+        at, node = _moment(random, actions), random.choice(nodes)
+        until = at + round(random.choice((0.5, 5.0, 25.0)) * random.random() * SECOND) + 1
+        kind = random.randrange(3)
+        if kind == 0:
+            yield FillDisk(at, node.name, random.choice((0, 10, 200, 3_000)))
+            yield MendDisk(until, node.name)
+        elif kind == 1:
+            yield FailDisk(at, node.name)
+            yield MendDisk(until, node.name)
+        else:
+            yield LosePower(at, node.name)
+            if not node.subtree or node.policy is LeasePolicy.SERVE or random.random() < 0.8:
+                yield Restart(until, node.name)
+
+
+def _falters(
+    random: Random,
+    nodes: list[NodePlan],
+    clients: tuple[str, ...],
+    topics: tuple[str, ...],
+    actions: list[Action],
+) -> Iterator[Action]:
+    """One node dies and comes back, while its topics are published to."""
+    node, at = random.choice(nodes), _moment(random, actions)
+    yield Falter(at, node.name, random.random() < 0.5)
+    yield Restart(at + random.randrange(SECOND // 10, 3 * SECOND), node.name)
+    below = [topic for topic in topics if topic.startswith(f"{node.subtree}/") or not node.subtree]
+    publishers = [client for client in clients if client.startswith("p")]
+    for moment in range(at, at + MEANWHILE, SECOND // 4):
+        if below:
+            qos = random.choice((1, 2))
+            yield Publish(moment, random.choice(publishers), random.choice(below), qos, 20)
+
+
+def _moment(random: Random, actions: list[Action]) -> int:
+    """Mostly just after something that a node makes a promise for."""
+    promising = [action.at for action in actions if isinstance(action, PROMISING)]
+    start = random.choice(promising) if promising and random.random() < 0.8 else 0
+    return start + random.randrange(SECOND // 2 if start else 20 * SECOND)

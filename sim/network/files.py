@@ -1,0 +1,141 @@
+"""The files of one simulated node, over all its runs.
+
+They are the product's own files, on a disk that may be full, fail, or lose power. What a run notes is written
+and synced a while later, as by the thread that does so in a process. A run that is killed loses what it had
+not written; with the power goes what was written and not synced.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from random import Random
+from typing import TYPE_CHECKING, Final
+
+from hbroker.config import NodeSettings
+from hbroker.runtime.memory import NodeMemory, Recalled
+from hbroker.storage.checkpoint import Instant
+
+from .disk import PowerLost, SimulatedDisk
+
+if TYPE_CHECKING:
+    from .world import World
+
+__all__ = ["NodeFiles", "Notes"]
+
+SECOND: Final = 1_000_000
+FOLDER: Final = Path("/")
+
+
+class NodeFiles:
+    """`sync_us`: how long after a note it is on the disk, about; 0: at once."""
+
+    def __init__(self, world: World, settings: NodeSettings, sync_us: int = 0) -> None:
+        self.world = world
+        self.sync_us = sync_us
+        self.random = Random(world.random.getrandbits(64))
+        self.disk = SimulatedDisk(self.random)
+        self._settings = settings
+        self._path = FOLDER / f"{settings.name}.cuts"
+        self._boots = 0
+
+    def open(self) -> NodeMemory:
+        """For another run."""
+        return NodeMemory(
+            self._path,
+            self._settings.subtrees,
+            disk=self.disk,
+            new_id=lambda: self.random.getrandbits(63) + 1,
+            instant=lambda: Instant(self._boots.to_bytes(16, "big"), self.world.now),
+        )
+
+    def forget(self) -> None:
+        """All files are removed but that of the claims."""
+        self.mend()
+        for path in self.disk.paths():
+            if path.suffix != ".claims":
+                self.disk.remove(path)
+        self.disk.sync_folder(FOLDER)
+
+    def lose_power(self) -> None:
+        """The machine begins anew with what was on the disk."""
+        self.disk.crash()
+        self._boots += 1
+
+    def mend(self) -> None:
+        """There is room again, and nothing fails."""
+        self.disk.room = self.disk.error = None
+
+
+class Notes:
+    """What one run notes (`hbroker.protocol.storage.Storage`). `synced` is called when more is on the disk,
+    or the disk begins to fail."""
+
+    def __init__(self, files: NodeFiles, synced: Callable[[], None]) -> None:
+        self._files = files
+        self._memory = files.open()
+        self._synced = synced
+        self.due: int | None = None
+        """When to write and sync, in the world's time; None: nothing waits."""
+
+    # Change
+
+    def recall(self) -> Recalled:
+        """What the run before knew."""
+        recalled = self._memory.recall()
+        self._memory.changed = self._changed
+        return recalled
+
+    def handle_timeout(self) -> None:
+        """Writes and syncs what is due."""
+        if self.due is not None and self._files.world.now >= self.due:
+            self._flush()
+
+    def die(self) -> None:
+        """The run ends: before it has written what it noted, or before it has synced that, or just after."""
+        self._memory.touch()  # As each second.
+        disk, how = self._files.disk, self._files.random.randrange(3)
+        disk.loses_power = how == 1
+        with suppress(PowerLost):
+            if how:
+                self._memory.flush()
+        disk.loses_power, self.due = False, None
+
+    def know_delegations(self) -> None:
+        self._memory.know_delegations()
+
+    def know_subscriptions(self) -> None:
+        self._memory.know_subscriptions()
+
+    # Read
+
+    @property
+    def memory(self) -> NodeMemory:
+        """Where the run notes."""
+        return self._memory
+
+    @property
+    def written(self) -> int:
+        return self._memory.written
+
+    @property
+    def durable(self) -> int:
+        return self._memory.durable
+
+    @property
+    def is_failing(self) -> bool:
+        return self._memory.fault is not None
+
+    def _changed(self) -> None:
+        if self.due is not None:
+            return
+        sync = self._files.sync_us
+        if sync:
+            self.due = self._files.world.now + self._files.random.randint(sync // 2, 2 * sync)
+        else:
+            self._flush()
+
+    def _flush(self) -> None:
+        self.due = None if self._memory.flush() else self._files.world.now + SECOND
+        self._synced()
