@@ -35,6 +35,10 @@ mod commands;
 /// What is said of a connection that says nothing itself.
 const LOST: Closed = Closed { cause: Cause::Lost, reason: Reason::UNSPECIFIED, session_expiry: None };
 
+/// What may wait for Python before no more clients are let in. It is some 50 ms of its work: so much it may be behind, and neither what
+/// it has not read nor who waits for it grows with how fast clients come.
+const MOST_UNREAD: usize = 1_024;
+
 /// One worker's clients.
 pub struct Clients<N: Network> {
     worker: u8,
@@ -91,6 +95,10 @@ impl<N: Network> Protocol for Clients<N> {
             above: Above::new(&*self.network),
             slate: self.slate.as_ref().map(|slate| slate.lock()),
         }
+    }
+
+    fn takes_connections(&self) -> bool {
+        self.office.news.waiting() < MOST_UNREAD
     }
 
     fn poll_timeout(&self) -> Option<Micros> {

@@ -40,7 +40,8 @@ pub struct Arrival {
     pub connect: Connect,
 }
 
-/// The queue to Python. What is in it is bounded by its senders: each connection has a few questions open at most.
+/// The queue to Python. What is in it is bounded by its senders: each connection has a few questions open at most, and new ones are not
+/// accepted while there is much.
 #[derive(Default)]
 pub struct NewsQueue {
     queue: Mutex<Vec<News>>,
@@ -70,6 +71,11 @@ impl NewsQueue {
             fleet.output.light();
         }
         queue.append(news);
+    }
+
+    /// How much waits.
+    pub fn waiting(&self) -> usize {
+        self.queue.lock().len()
     }
 
     pub fn take(&self, limit: usize) -> Vec<News> {

@@ -24,11 +24,13 @@ pub struct Counters {
     pub websocket_failed: AtomicU64,
     /// The kernel had no connection to give: no memory, no descriptors.
     pub accept_errors: AtomicU64,
+    /// Turns in which those who waited were left in the kernel.
+    pub accepts_held: AtomicU64,
 }
 
 impl Counters {
     /// The values by name.
-    pub fn snapshot(&self) -> [(&'static str, u64); 13] {
+    pub fn snapshot(&self) -> [(&'static str, u64); 14] {
         [
             ("mqtt.accepted", &self.accepted),
             ("mqtt.turned_away", &self.turned_away),
@@ -43,6 +45,7 @@ impl Counters {
             ("mqtt.tls_failed", &self.tls_failed),
             ("mqtt.websocket_failed", &self.websocket_failed),
             ("mqtt.accept_errors", &self.accept_errors),
+            ("mqtt.accepts_held", &self.accepts_held),
         ]
         .map(|(name, value)| (name, value.load(Ordering::Relaxed)))
     }

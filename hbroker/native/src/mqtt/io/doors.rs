@@ -18,6 +18,8 @@ use crate::Micros;
 const ACCEPTS: usize = 256;
 /// Where the kernel has none to give (descriptors, memory) it is asked again after this.
 const RETRY: Micros = 100_000;
+/// Where nobody can be let in for the moment it is looked again after this.
+const HOLD: Micros = 1_000;
 /// A peer that is gone without a word is found out by the kernel, however long its keep alive.
 const PROBE_AFTER: Duration = Duration::from_secs(120);
 const PROBE_EVERY: Duration = Duration::from_secs(30);
@@ -72,6 +74,15 @@ impl Doors {
     /// When to ask again.
     pub fn next_deadline(&self) -> Option<Micros> {
         self.doors.iter().map(|(_, door)| door.ready_at).filter(|at| *at < Micros::MAX).min()
+    }
+
+    /// Leaves those who wait in the kernel for a moment.
+    pub fn hold(&mut self, now: Micros) {
+        for (_, door) in &mut self.doors {
+            if door.ready_at <= now {
+                door.ready_at = now + HOLD;
+            }
+        }
     }
 
     /// Takes in who waits. `take`: false where it cannot; then the connection is closed.

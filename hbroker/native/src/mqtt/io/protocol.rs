@@ -21,6 +21,11 @@ pub trait Protocol: Send + 'static {
 
     fn begin_turn(&mut self, now: Micros) -> Self::Turn<'_>;
 
+    /// Whether it can have more connections now. Until then they wait in the kernel.
+    fn takes_connections(&self) -> bool {
+        true
+    }
+
     /// When a turn is due, whether or not anything has happened.
     fn poll_timeout(&self) -> Option<Micros> {
         None

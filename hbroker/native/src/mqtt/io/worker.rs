@@ -212,6 +212,10 @@ impl<P: Protocol> Worker<P> {
 
     /// Has the protocol work through everything that is new.
     fn turn(&mut self, now: Micros) {
+        if self.doors.is_open(now) && !self.protocol.takes_connections() {
+            self.doors.hold(now);
+            add(&self.counters.accepts_held, 1);
+        }
         let connections = &mut self.connections;
         let mut turn = self.protocol.begin_turn(now);
         let count = self.commands.len().min(COMMANDS_PER_TURN);

@@ -3,6 +3,7 @@
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
@@ -34,6 +35,8 @@ pub enum Entry {
 
 #[derive(Default)]
 pub struct Journal {
+    /// Those who come wait in the kernel.
+    pub is_full: AtomicBool,
     entries: Mutex<Vec<Entry>>,
     written: Condvar,
 }
@@ -99,6 +102,10 @@ impl Protocol for Echo {
     fn begin_turn(&mut self, now: Micros) -> &mut Self {
         self.now = now;
         self
+    }
+
+    fn takes_connections(&self) -> bool {
+        !self.journal.is_full.load(Ordering::Relaxed)
     }
 }
 

@@ -1,5 +1,8 @@
 //! Limits: of connections, of their rate, and what they become when they are changed.
 
+use std::io::Write;
+use std::sync::atomic::Ordering;
+
 use super::echo::{Bench, exchange, expect, expect_end};
 use crate::mqtt::io::admission::Limits;
 use crate::mqtt::io::listener::Settings;
@@ -12,7 +15,7 @@ fn who_finds_it_full_is_told_and_others_stay() {
     exchange(&mut first, b"in");
     exchange(&mut second, b"in");
     let mut third = bench.connect();
-    std::io::Write::write_all(&mut third, b"in").unwrap();
+    third.write_all(b"in").unwrap();
     expect(&mut third, b"full");
     expect_end(&mut third);
     bench.listener.set(Settings { limits: Limits { connections: 3, connect_rate: 0 }, ..settings });
@@ -27,7 +30,7 @@ fn who_comes_too_fast_is_told() {
     let mut told = 0;
     for _ in 0..20 {
         let mut client = bench.connect();
-        std::io::Write::write_all(&mut client, b"12345678").unwrap();
+        client.write_all(b"12345678").unwrap();
         let mut answer = [0; 8];
         std::io::Read::read_exact(&mut client, &mut answer).unwrap();
         told += usize::from(&answer == b"too fast");
@@ -49,4 +52,24 @@ fn a_crowd_at_a_closed_door_costs_nothing_lasting() {
     assert_eq!(bench.counter("mqtt.accepted"), 256, "these are told");
     drop(crowd);
     bench.wait_empty();
+}
+
+#[test]
+fn while_there_is_no_room_inside_those_who_come_wait_in_the_kernel() {
+    let bench = Bench::new(Settings::default());
+    let mut inside = bench.connect();
+    exchange(&mut inside, b"in");
+    bench.journal.is_full.store(true, Ordering::Relaxed);
+    let mut crowd: Vec<_> = (0..50).map(|_| bench.connect()).collect();
+    crowd.iter_mut().for_each(|client| client.write_all(b"later").unwrap());
+    let held = bench.counter("mqtt.accepts_held");
+    let deadline = std::time::Instant::now() + super::echo::PATIENCE;
+    while bench.counter("mqtt.accepts_held") < held + 20 {
+        assert!(std::time::Instant::now() < deadline);
+        std::thread::yield_now();
+    }
+    assert_eq!(bench.counter("mqtt.accepted"), 1);
+    exchange(&mut inside, b"still in");
+    bench.journal.is_full.store(false, Ordering::Relaxed);
+    crowd.iter_mut().for_each(|client| expect(client, b"later"));
 }
