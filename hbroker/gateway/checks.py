@@ -1,9 +1,10 @@
 """Checks of passwords that wait for a thread: few, and in turn by address.
 
-A check costs tens of milliseconds of a processor. So few wait, and each address has a lane of its own; lanes
-take turns. Where there is no room for one more, the longest lane loses its last; of lanes as long as each
-other, the one whose address has asked most of late. So whoever guesses a lot waits behind himself, and makes
-room for others.
+A check costs tens of milliseconds of a processor. So few wait, and each address has a lane of its own. Lanes
+take turns, and between two turns comes the one whose address has asked least of late: who comes for the first
+time does not wait behind all who guess, and nobody waits for ever. Where there is no room for one more, the
+longest lane loses its last; of lanes as long as each other, the one whose address has asked most. So whoever
+guesses a lot waits behind himself, and makes room for others.
 """
 
 from __future__ import annotations
@@ -48,6 +49,7 @@ class Checks:
         self._lanes: dict[bytes, dict[int, Attempt]] = {}
         self._waiting = 0
         self._running: dict[int, Attempt] = {}
+        self._is_in_turn = True
 
     def enter(self, now: int, attempt: Attempt) -> tuple[Attempt, Bound | None] | None:
         """Takes an attempt in. Returns one that is to be refused for it, this one or another, with the bound
@@ -65,11 +67,12 @@ class Checks:
         self._attempts.give_back(now, last.source)
         return last, None
 
-    def poll(self) -> Attempt | None:
+    def poll(self, now: int) -> Attempt | None:
         """The next one to be checked; None: there is none, or enough are being checked."""
         if not self._lanes or len(self._running) >= MOST_RUNNING:
             return None
-        address = next(iter(self._lanes))
+        address = next(iter(self._lanes)) if self._is_in_turn else self._modest(now)
+        self._is_in_turn = not self._is_in_turn
         lane = self._lanes[address]
         attempt = lane[next(iter(lane))]
         self._remove(attempt)
@@ -87,6 +90,11 @@ class Checks:
         elif verdict is None or verdict.code not in _WRONG:
             self._attempts.give_back(now, attempt.source)
         return attempt
+
+    def _modest(self, now: int) -> bytes:
+        """The address that has asked least."""
+        firsts = (lane[next(iter(lane))].source for lane in self._lanes.values())
+        return min(firsts, key=lambda source: self._attempts.asked(now, source)).address
 
     def _last(self, now: int, newest: Attempt) -> Attempt:
         """Who makes room: `newest`, unless a longer lane, or one of an address that asked more, can."""

@@ -184,7 +184,7 @@ class Opening:
 
     def poll_check(self, now: int) -> tuple[int, Check] | None:
         """A check to be made in a thread; its verdict comes back with the number."""
-        while (attempt := self._checks.poll()) is not None:
+        while (attempt := self._checks.poll(now)) is not None:
             connection = self._roster.get(attempt.number)
             if connection is not None and connection.state is State.AUTHENTICATING:
                 return attempt.number, attempt.check

@@ -132,7 +132,7 @@ class Waiting:
 
     def next(self) -> str:
         """The one whose turn it is; it is wrong at once."""
-        attempt = self.checks.poll()
+        attempt = self.checks.poll(0)
         assert attempt is not None
         self.checks.finish(0, attempt.number, WRONG)
         return self.hosts[attempt.number]
@@ -142,19 +142,39 @@ def test_addresses_take_turns() -> None:
     waiting = Waiting()
     for host in ["a"] * 5 + ["b"] * 2 + ["c"]:
         waiting.enter(host)
-    assert [waiting.next() for _ in range(8)] == ["a", "b", "c", "a", "b", "a", "a", "a"]
-    assert waiting.checks.poll() is None
+    assert [waiting.next() for _ in range(8)] == ["a", "c", "b", "b", "a", "a", "a", "a"]
+    assert waiting.checks.poll(0) is None
+
+
+def test_who_asks_little_goes_before_many_who_ask_a_lot() -> None:
+    waiting = Waiting()
+    for n in range(MOST_WAITING // 2):
+        waiting.enter(f"h{n}")
+        waiting.enter(f"h{n}")
+    waiting.enter("late")
+    assert "late" in {waiting.next(), waiting.next()}
+
+
+def test_who_asks_a_lot_has_his_turn_however_many_come_for_the_first_time() -> None:
+    waiting = Waiting()
+    for _ in range(3):
+        waiting.enter("a")
+    served = []
+    for n in range(20):
+        waiting.enter(f"new{n}")
+        served.append(waiting.next())
+    assert served.count("a") == 3
 
 
 def test_so_many_are_checked_at_once_and_no_more() -> None:
     waiting = Waiting()
     for n in range(MOST_RUNNING + 1):
         waiting.enter(f"h{n}")
-    first = [waiting.checks.poll() for _ in range(MOST_RUNNING + 1)]
+    first = [waiting.checks.poll(0) for _ in range(MOST_RUNNING + 1)]
     assert first[-1] is None
     assert first[0] is not None
     waiting.checks.finish(0, first[0].number, None)
-    assert waiting.checks.poll() is not None
+    assert waiting.checks.poll(0) is not None
 
 
 def test_whoever_waits_most_makes_room() -> None:
@@ -195,7 +215,7 @@ def test_what_the_policy_could_not_tell_is_no_guess() -> None:
     for code in (Code.SERVER_UNAVAILABLE, Code.UNSPECIFIED_ERROR):
         for _ in range(2 * PAIR.burst):
             number = waiting.enter(HERE, "ann")
-            assert waiting.checks.poll() is not None
+            assert waiting.checks.poll(0) is not None
             waiting.checks.finish(0, number, Refusal(code))
     assert waiting.refused == []
 

@@ -143,7 +143,7 @@ def test_what_the_files_decide(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize(
     ("hashes", "cost"),
     [
-        ([], "$argon2id$v=19$m=12288,t=3,p=1$"),
+        ([], "$argon2id$v=19$m=9216,t=4,p=1$"),
         ([HASH, pbkdf2(b"x"), HASH], "m=8,t=1"),
         ([pbkdf2(b"x")], "$7$101$"),
     ],
