@@ -66,13 +66,27 @@ test: $(CORE) ## All tests, Rust and Python (under 10 minutes)
 	$(PY) -m pytest --quiet --numprocesses 2 --dist loadfile --no-loadscope-reorder
 
 SEEDS ?= 2000
+# Those with a long form, or without a short one.
+LONG_TESTS := tests/analysis/test_cluster.py \
+	tests/analysis/test_following.py \
+	tests/fuzz \
+	tests/gateway/transports/test_guesses.py \
+	tests/lab \
+	tests/loop \
+	tests/network/test_gathering.py \
+	tests/network/test_kills_while_moving.py \
+	tests/product/test_control_flood.py \
+	tests/product/test_kills_while_moving.py \
+	tests/product/test_successions.py \
+	tests/product/test_under_load.py \
+	tests/rooms
 
 .PHONY: soak
 soak: $(CORE) ## Simulated networks from SEEDS (N or A-B), real ones for long, then randomised tests with fresh examples
 	@$(PY) -m hbroker.sim.soak --seeds $(SEEDS)
 	cargo build --release --quiet --features extension-module,broken --target-dir target/broken
 	$(PY) -m tests.defects --core "$$(ls target/broken/release/lib_native.{so,dylib} 2>/dev/null)"
-	$(PY) -m pytest --quiet tests/lab tests/network/test_kills_while_moving.py tests/product/test_kills_while_moving.py tests/product/test_under_load.py tests/product/test_control_flood.py tests/gateway/transports/test_guesses.py tests/network/test_gathering.py tests/fuzz tests/rooms tests/loop tests/analysis/test_cluster.py tests/analysis/test_following.py --long --timeout 3600
+	$(PY) -m pytest --quiet $(LONG_TESTS) --long --timeout 3600
 	$(PY) -m pytest --quiet -m hypothesis --hypothesis-profile soak --timeout 3600
 
 .PHONY: check
