@@ -10,11 +10,13 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 from random import Random
+from typing import Any
 
 import pytest
 
+from hbroker._native import Config, Engine
 from hbroker._proto import packet_pb2 as pb
-from hbroker.protocol.packets import address_of
+from hbroker.protocol.packets import address_of, pack
 from hbroker.sim.network import Datagram
 from tests.network.networks import Tree
 
@@ -155,3 +157,94 @@ def pubconnect(token: bytes = b"") -> pb.Datagram:
     datagram.header.token = token
     datagram.packets.add().pubconnect.CopyFrom(pb.PubConnect(request=1, topic="home"))
     return datagram
+
+
+CLIENT: Address = ("192.0.2.7", 5_000)
+ATTACKER: Address = ("192.0.2.66", 5_000)
+SESSION = 0xABC000
+LEAST_NAMED = pb.Transfer(
+    subscriptions=[pb.SubscriptionRecord(filter="a", session=SESSION, address=address_of(CLIENT))]
+).ByteSize()
+"""Bytes with which a child names an address, at the least."""
+
+
+class Adopter:
+    """A node that was handed a session, with much to say to its client, and what it sends there."""
+
+    def __init__(self) -> None:
+        self.now = 1_000_000_000_000
+        config = Config(node=True, session=1, incarnation=5, publisher=9, token_keys=[b"k" * 16], seed=1)
+        self.node = Engine(config)
+        self.node.handle_timeout(self.now)
+        self.node.grant("", 1, True)
+        self.link = self.node.adopt(SESSION, CLIENT)
+        self.node.open_session(SESSION, persistent=False, queue_messages=0, queue_bytes=0)
+        self.node.subscribe(SESSION, "a", 1)
+        self.sent: list[tuple[Address, bytes]] = []
+        for _ in range(5):
+            self.node.publish("a", bytes(1_000), 1)
+        assert self.node.send(self.link, pack(pb.SubAck(filter="a", active=True)))
+        self.run(0)
+
+    def run(self, microseconds: int) -> None:
+        end = self.now + microseconds
+        while True:
+            self.sent += self.node.poll_transmit()
+            due = self.node.poll_timeout()
+            if due is None or due > end:
+                break
+            self.now = max(self.now, due)
+            self.node.handle_timeout(self.now)
+        self.now = end
+        self.node.handle_timeout(end)
+        self.sent += self.node.poll_transmit()
+
+    def hear(self, source: Address, **header: Any) -> None:
+        packets = [pb.Packet(pong=pb.Pong())]
+        datagram = pb.Datagram(
+            header=pb.Header(session=SESSION, incarnation=77, **header), packets=packets, padding=bytes(64)
+        )
+        self.node.handle_datagram(self.now, source, datagram.SerializeToString())
+        self.run(0)
+
+    def bytes_to(self, address: Address) -> int:
+        return sum(len(data) for destination, data in self.sent if destination == address)
+
+    @property
+    def token(self) -> bytes:
+        """What its client has read in the first datagram."""
+        return pb.Datagram.FromString(self.sent[0][1]).header.token
+
+
+def test_an_address_that_a_child_named_gets_one_small_datagram() -> None:
+    adopter = Adopter()
+    adopter.run(30_000_000)
+    assert [address for address, _ in adopter.sent] == [CLIENT]
+    assert adopter.bytes_to(CLIENT) <= AMPLIFICATION * LEAST_NAMED
+
+
+def test_who_answers_from_there_gets_what_waits() -> None:
+    adopter = Adopter()
+    adopter.hear(CLIENT, number=1, token=adopter.token)
+    kinds = [p.WhichOneof("body") for _, data in adopter.sent for p in pb.Datagram.FromString(data).packets]
+    assert kinds[0] == "ping"
+    assert "suback" in kinds
+    assert kinds.count("publish") == 5
+
+
+def test_a_proof_of_another_address_is_none_of_that_one() -> None:
+    adopter = Adopter()
+    own = adopter.node.token_for(ATTACKER)
+    first = adopter.bytes_to(CLIENT)
+    ack = pb.Ack(largest=1)
+    for header in (
+        {"token": own},
+        {"number": 1, "ack": pb.Ack(largest=10**9), "token": own},
+        {"number": 2, "ack": ack},
+    ):
+        adopter.hear(ATTACKER, **header)
+        adopter.hear(CLIENT, **{**header, "token": b""})
+        adopter.run(100_000)
+    answered = adopter.bytes_to(CLIENT) - first
+    assert answered <= AMPLIFICATION * 3 * 64, "what answers a datagram is no longer than that"
+    assert max(len(data) for to, data in adopter.sent if to == CLIENT) <= 200

@@ -91,6 +91,8 @@ pub struct Link {
     is_mismatched: bool,
     /// Nothing is known of the peer's end but that it answers what this one sends (§3.6).
     awaits_answer: bool,
+    /// It was opened here, to an address that another node named, and nothing came from there yet that proves it.
+    is_unproved: bool,
     lineage: Lineage,
 
     acks: Acks,
@@ -124,6 +126,7 @@ impl Link {
             is_answered: false,
             is_mismatched: false,
             awaits_answer: config.role == Role::Initiator,
+            is_unproved: config.role == Role::Adopter,
             lineage: Lineage::new(config.past),
             acks: Acks::new(),
             arrivals: Arrivals::default(),
@@ -147,6 +150,16 @@ impl Link {
     /// the run of this node before.
     pub fn awaits_token(&self) -> bool {
         self.config.role == Role::Adopter && self.lineage.peer().is_none()
+    }
+
+    /// Whether nothing but one small datagram may go to the peer's address, which is another node's word alone (§5.4).
+    pub fn is_unproved(&self) -> bool {
+        self.is_unproved
+    }
+
+    /// A datagram that was taken came from the peer's address, with a token for that.
+    pub fn prove(&mut self) {
+        self.is_unproved = false;
     }
 
     /// The peer's end took something from an end before this one, so it is of a link with that (§3.6): what it acknowledges and answers
@@ -262,6 +275,7 @@ impl Link {
     /// The peer's address is another now (§4.4). What went to the one before, and the acknowledgements, go again.
     pub fn move_to(&mut self, peer: SocketAddr) {
         self.peer = peer;
+        self.is_unproved = false;
         self.acks.repeat();
         self.send_all_again();
         self.begin_path();

@@ -70,10 +70,13 @@ impl Engine {
         let Some(entry) = self.out.links.get_mut(id) else {
             return;
         };
-        if entry.link.awaits_token() && !self.tokens.verify(clock, source, view.header.token) {
+        let is_unproved = entry.link.awaits_token() || entry.link.is_unproved();
+        let proves = is_unproved && self.tokens.verify(clock, source, view.header.token);
+        if entry.link.awaits_token() && !proves {
             return self.turn_away(now, source, view, received);
         }
         match entry.link.handle_header(now, &view.header, source) {
+            Arrival::Fresh if proves && source == entry.link.peer() => entry.link.prove(),
             Arrival::Fresh => {}
             Arrival::Moved => {
                 if self.tokens.verify(clock, source, view.header.token) {

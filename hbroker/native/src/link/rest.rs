@@ -59,6 +59,7 @@ impl Link {
         let is_over = self.config.role != Role::Initiator
             && self.is_established
             && !self.is_mismatched
+            && !self.is_unproved
             && self.token.is_empty()
             && self.probes == 0
             && self.resume_at.is_none()
@@ -107,6 +108,7 @@ impl AtRest {
             peer: self.peer,
             token: Vec::new(),
             token_since: 1,
+            is_unproved: false,
             is_established: true,
             is_answered: self.is_answered,
             is_mismatched: false,

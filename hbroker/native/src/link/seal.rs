@@ -43,6 +43,9 @@ impl Link {
     /// there may be more.
     pub fn poll_transmit(&mut self, now: Micros, sink: &mut impl DatagramSink) -> bool {
         self.resume_at = None;
+        if self.is_unproved {
+            return self.knock(now, sink);
+        }
         let mut is_due = self.first_due(now);
         while let Some(size) = is_due {
             if sink.is_full() {
@@ -59,6 +62,27 @@ impl Link {
             self.seal_acknowledgement(now, sink);
         }
         self.try_larger(now, sink);
+        false
+    }
+
+    /// §5.4: another node named the peer's address. Until that proves itself all that goes there is one PING, with the token that proves it.
+    fn knock(&mut self, now: Micros, sink: &mut impl DatagramSink) -> bool {
+        self.probes = 0;
+        let has_knocked = self.recovery.next_number() > self.config.first_number;
+        if has_knocked || sink.is_full() {
+            return !has_knocked;
+        }
+        let out = sink.buffer();
+        let start = out.len();
+        let number = self.recovery.next_number();
+        self.put_header(now, number, None, out);
+        self.body_field.clear();
+        wire::put_ping_field(&mut self.body_field, 0);
+        wire::put_packet(out, 0, 0, None, &self.body_field);
+        let contents = Contents { acknowledged_through: 0, carried: SmallVec::new() };
+        self.recovery.on_sent(Sent { at: now, size: out.len() - start, tries_size: false, contents });
+        self.quiet.on_active(now);
+        sink.commit(&self.peer, start);
         false
     }
 

@@ -150,13 +150,27 @@ fn a_renewed_token_sends_all_again_at_once() {
 }
 
 #[test]
-fn an_adopted_link_needs_no_token() {
+fn an_adopted_link_sends_one_small_datagram_until_its_address_is_proved() {
     let mut pair = Pair::new(1, Faults { delay: 1_000, ..Faults::default() });
-    pair.links[1] = Link::new(config(1, Role::Adopter), pair.links[0].peer(), Vec::new(), 0);
+    pair.links[1] = Link::new(config(1, Role::Adopter), pair.links[0].peer(), vec![9; 21], 0);
     pair.links[1].peer = pipe::address(0);
     pair.links[0].begun_by_peer();
     assert!(!pair.links[1].is_established());
     pair.queue_reliable(1, Chain::Control, 0, 10);
+    let sizes = pipe::sealed(&mut pair.links[1], 0);
+    assert!(matches!(sizes[..], [1..=60]), "{sizes:?}");
+    while let Some(at) = pair.links[1].poll_timeout() {
+        pair.links[1].handle_timeout(at);
+        assert!(pipe::sealed(&mut pair.links[1], at).is_empty(), "at {at}");
+    }
+    assert!(pair.links[1].quiet.is_over(), "nobody answered");
+
+    pair.links[1] = Link::new(config(1, Role::Adopter), pair.links[0].peer(), Vec::new(), 0);
+    pair.links[1].peer = pipe::address(0);
+    pair.queue_reliable(1, Chain::Control, 0, 10);
+    pair.run_until(10_000);
+    assert!(pair.received[0].is_empty());
+    pair.links[1].prove();
     pair.run_until_quiet(10 * SECOND);
     assert!(pair.links[1].is_established());
     assert_eq!(pair.received[0], [0]);
