@@ -15,13 +15,14 @@ if TYPE_CHECKING:
     from hbroker.topology import Topology
 
 _TEXT = """\
-Tells every error of every file, with its line and what to do about it.
+Tells every error of every file, with its line and what to do about it. The files that gateways
+need (users, rules, certificates) are read, too.
 
 examples:
   hbroker check topologies/home.yaml
   hbroker check topologies/*.yaml --json
 
---json prints {valid, files: [{file, valid, nodes, errors: [{line, message, remedy}]}]}
+--json prints {valid, files: [{file, valid, nodes, errors: [{file, line, message, remedy}]}]}
 
 exit codes: 0 all are valid, 2 one is not
 """
@@ -49,21 +50,25 @@ def run(options: argparse.Namespace) -> int:
 def _check(file: str) -> dict[str, Any]:
     from hbroker import topology
     from hbroker.errors import ConfigErrors
+    from hbroker.runtime.gateway_files import require_files
 
     network: Topology | None = None
     errors: list[dict[str, Any]] = []
     try:
         network = topology.load(file)
+        require_files(network.gateways)
     except ConfigErrors as wrong:
-        errors = [{"line": e.line, "message": e.message, "remedy": e.remedy} for e in wrong.errors]
+        errors = [
+            {"file": e.file, "line": e.line, "message": e.message, "remedy": e.remedy} for e in wrong.errors
+        ]
     nodes = len(network.nodes) if network else None
-    return {"file": file, "valid": network is not None, "nodes": nodes, "errors": errors}
+    return {"file": file, "valid": not errors, "nodes": nodes, "errors": errors}
 
 
 def _print(result: dict[str, Any]) -> None:
     file = result["file"]
     for error in result["errors"]:
-        where = file if error["line"] is None else f"{file}:{error['line']}"
+        where = error["file"] if error["line"] is None else f"{error['file']}:{error['line']}"
         print(f"{where}: {error['message']}; {error['remedy']}", file=sys.stderr)
     if result["valid"]:
         count = result["nodes"]

@@ -7,7 +7,7 @@ import os
 import sys
 from typing import TYPE_CHECKING
 
-from hbroker.cli.exits import DONE
+from hbroker.cli.exits import DONE, FAILED, USAGE
 from hbroker.cli.flags import add_json, add_logs, add_state_directory, command
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ examples:
   hbroker up --any-port my.yaml         on free ports; the ready line tells the root
 
 exit codes: 0 stopped as asked (--detach: ready), 1 a port is taken or the network runs already,
-  2 the topology is wrong
+  2 the topology is wrong, or a file that it names
 """
 
 
@@ -65,6 +65,10 @@ def run(options: argparse.Namespace) -> int:
 
     file = options.file or _default_file()
     wanted = topology.load(file)
+    if wanted.gateways:
+        from hbroker.runtime.gateway_files import require_files
+
+        require_files(wanted.gateways)
     directory = RunDirectory(options.state_dir, wanted.name)
     if options.detach:
         from hbroker.cli import detaching
@@ -129,16 +133,27 @@ def _forget_the_dead(network: Topology, directory: RunDirectory) -> None:
 
 
 def _gateway_body(log_format: Style, log_level: str) -> GatewayBody:
-    """A gateway's process, likewise."""
+    """A gateway's process, likewise. It ends with USAGE where a file was broken after the network had
+    started."""
     import hbroker
+    from hbroker.errors import ConfigError, ConfigErrors
     from hbroker.runtime import logs
     from hbroker.runtime.gateway import run_gateway
+    from hbroker.runtime.ports import PortTaken
 
     version = hbroker.__version__
 
     def body(settings: GatewaySettings, listening: Listening) -> int:
         logs.configure(node=settings.name, style=log_format, level=log_level)
-        return run_gateway(settings, ready=listening, version=version)
+        log = logs.EventLog("gateway")
+        try:
+            return run_gateway(settings, ready=listening, version=version)
+        except (ConfigError, ConfigErrors) as wrong:
+            log.error("cannot_start", errors=str(wrong))
+            return USAGE
+        except PortTaken as taken:
+            log.error("cannot_start", errors=str(taken))
+            return FAILED
 
     return body
 

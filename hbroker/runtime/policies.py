@@ -4,19 +4,16 @@ from __future__ import annotations
 
 import importlib
 import secrets
-from pathlib import Path
 
 from hbroker.config import AccessSettings
 from hbroker.errors import ConfigError
-from hbroker.gateway import acl, passwords
-from hbroker.gateway.acl import Acl
 from hbroker.gateway.passwords import MEMORY_KIB, Passwords
 from hbroker.gateway.policy import FilePolicy, Policy
+from hbroker.runtime.gateway_files import read_rules, read_users
 from hbroker.runtime.hashing import Memory, Verified
 from hbroker.runtime.logs import EventLog
-from hbroker.topology.document import read_text
 
-__all__ = ["load_policy", "read_access"]
+__all__ = ["load_policy"]
 
 _verified = Verified(secrets.token_bytes(32))
 _memory = Memory(MEMORY_KIB)
@@ -29,7 +26,7 @@ def load_policy(access: AccessSettings, hook: str = "") -> Policy:
     """
     if hook:
         return _hooked(access, hook)
-    hashes, rules = read_access(access)
+    hashes, rules = read_users(access), read_rules(access)
     users = None if hashes is None else Passwords(hashes, _verified, _memory.taken)
     if users is not None and users.costly:
         EventLog("policy").warning(
@@ -40,17 +37,6 @@ def load_policy(access: AccessSettings, hook: str = "") -> Policy:
         )
     anonymous = users is None if access.anonymous is None else access.anonymous
     return FilePolicy(users, rules, anonymous=anonymous)
-
-
-def read_access(access: AccessSettings) -> tuple[dict[str, str] | None, Acl | None]:
-    """Hashes by user, and rules; None where the settings name no such file. Raises ConfigErrors with all that
-    is wrong with the first file that is wrong."""
-    hashes = rules = None
-    if access.passwords:
-        hashes = passwords.parse(read_text(Path(access.passwords)), access.passwords)
-    if access.acl:
-        rules = acl.parse(read_text(Path(access.acl)), access.acl)
-    return hashes, rules
 
 
 def _hooked(access: AccessSettings, hook: str) -> Policy:

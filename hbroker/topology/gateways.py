@@ -143,7 +143,7 @@ def read_listener(
 
 
 def read_access(values: Mapping[str, yaml.Node], report: Report, directory: Path) -> AccessSettings:
-    """What `auth` says of MQTT clients. That the files can be read is seen when a gateway starts."""
+    """What `auth` says of MQTT clients. What stands in the files `runtime.gateway_files` reads."""
     files = {key: _file(values[key], key, report, directory) or "" for key in _FILE_KEYS if key in values}
     return AccessSettings(
         **files,

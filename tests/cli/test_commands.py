@@ -93,7 +93,7 @@ def test_check_as_json(capsys: Capture) -> None:
     result = json.loads(capsys.readouterr().out)
     assert result["valid"] is False
     assert [file["valid"] for file in result["files"]] == [True, False]
-    assert {"line", "message", "remedy"} == set(result["files"][1]["errors"][0])
+    assert {"file", "line", "message", "remedy"} == set(result["files"][1]["errors"][0])
 
 
 def test_up_refuses_what_check_refuses(tmp_path: Path, capsys: Capture) -> None:
