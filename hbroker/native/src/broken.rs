@@ -24,6 +24,10 @@ pub enum Defect {
     ForgetsLateAnswers,
     /// What expired while it waited is sent all the same (§7.8).
     SendsTheDead,
+    /// A queue that is full drops its oldest, and acknowledges the rest (§7.8).
+    DropsWhatWaits,
+    /// A subscriber is waited for as long as it answers anything (§7.3).
+    TakesAnyAnswer,
 }
 
 impl Defect {
@@ -47,7 +51,7 @@ impl Defect {
     }
 
     #[cfg(feature = "broken")]
-    const ALL: [Self; 9] = [
+    const ALL: [Self; 11] = [
         Self::AcknowledgesEarly,
         Self::ForgetsMessageIds,
         Self::SendsOnce,
@@ -57,5 +61,7 @@ impl Defect {
         Self::EndsWithLastPart,
         Self::ForgetsLateAnswers,
         Self::SendsTheDead,
+        Self::DropsWhatWaits,
+        Self::TakesAnyAnswer,
     ];
 }

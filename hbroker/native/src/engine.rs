@@ -25,6 +25,7 @@ pub mod forward;
 pub mod fragment;
 mod handover;
 pub mod held;
+pub mod holds;
 pub mod inbox;
 pub mod ledger;
 pub mod links;
@@ -38,6 +39,7 @@ pub mod partial;
 pub mod parts;
 mod pauses;
 pub mod post;
+pub mod progress;
 pub mod publisher;
 pub mod rate;
 mod refusals;
@@ -73,6 +75,7 @@ use crate::engine::counters::{Counters, Drop};
 use crate::engine::directory::Directory;
 use crate::engine::event::{DownReason, Event};
 use crate::engine::forward::Forwarder;
+use crate::engine::holds::Holds;
 use crate::engine::inbox::Inbox;
 use crate::engine::ledger::{Places, Ticket};
 use crate::engine::links::{Links, Place};
@@ -192,6 +195,8 @@ impl Engine {
                 links: Links::new(worker, keyed, link_config(&config)),
                 sessions: Sessions::new(worker, config.queue_memory / usize::from(workers), keyed),
                 loose: Loose::default(),
+                holds: Holds::default(),
+                others_are_full: false,
                 standings: (workers > 1).then(|| Arc::clone(&shared.standings)),
                 counters: Counters::default(),
                 load: config.counts_load().then(|| Box::new(Load::new())),
@@ -288,10 +293,11 @@ impl Engine {
             Handoff::Copies(copies) => return self.deliver_copies(&copies),
             Handoff::Settled { tickets } => forwarder.settle(tickets, &mut self.out),
             Handoff::Gone { session } => forwarder.routes.forget_session(session),
-            Handoff::Pressure { worker, is_high } => {
-                self.throttle.set(worker, is_high);
-                return self.tell_pressure(now);
+            Handoff::Pressure { worker, is_high, is_full } => {
+                return self.take_pressure(now, worker, is_high, is_full);
             }
+            Handoff::Hold(hold) => return self.hold(now, hold),
+            Handoff::LinkGone { link } => return self.forget_holds(self.worker, link),
             Handoff::Barrier { worker, number } => return self.barriers.come(worker, number),
             Handoff::Datagram { source, datagram } => return self.take_datagram(now, source, &datagram),
         }
@@ -392,6 +398,9 @@ impl Engine {
             return;
         };
         let peer = entry.peer();
+        if entry.holds > 0 {
+            self.end_holds(id);
+        }
         match &mut self.side {
             Side::Node(_) if entry.inbound => self.detach(now, &entry, reason),
             Side::Node(_) => {}

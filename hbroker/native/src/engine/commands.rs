@@ -200,7 +200,10 @@ impl Engine {
             self.out.sessions.iter().filter(|session| session.link.is_none()).count() as u64,
         );
         match &self.side {
-            Side::Node(node) => with("inflight", node.open_messages() as u64),
+            Side::Node(node) => {
+                with("inflight", node.open_messages() as u64);
+                with("holds", self.out.holds.len() as u64);
+            }
             Side::Client(client) => {
                 with("inflight", client.publisher.in_flight() as u64);
                 with("waiting", client.waiting() as u64);

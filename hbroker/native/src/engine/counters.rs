@@ -36,6 +36,8 @@ pub enum Drop {
     InvalidMessage,
     /// A message that a subscriber's queue had no room for (§7.8).
     QueueFull,
+    /// A message of `QoS` 1 or 2 that an owner had no room for in all its queues: its publisher sends it again (§7.7).
+    QueuesFull,
     /// A message that was queued for a session that ended, and not acknowledged.
     SessionEnded,
     /// A message that was queued for a session without a link, for as long as that may be.
@@ -70,7 +72,7 @@ pub enum Drop {
     EgressFull,
 }
 
-const DROPS: [&str; 30] = [
+const DROPS: [&str; 31] = [
     "malformed",
     "unknown_session",
     "address_unproven",
@@ -85,6 +87,7 @@ const DROPS: [&str; 30] = [
     "not_authorized",
     "invalid_message",
     "queue_full",
+    "queues_full",
     "session_ended",
     "session_expired",
     "away",

@@ -95,6 +95,7 @@ impl Forwarder {
         };
         let is_taken = is_open(route)
             && !route.gathering
+            && !out.is_full()
             && (first.qos == 1 || window.all_first_seen(now, first.publisher, first.sequence, count));
         if !is_taken {
             return false;
@@ -119,7 +120,7 @@ impl Forwarder {
                 continue;
             }
             if kept.is_empty() {
-                kept = keep(run, &notes, held);
+                kept = keep(run, &notes, origin.link, held);
             }
             if home != worker {
                 elsewhere.add(home, target);
@@ -142,8 +143,8 @@ impl Forwarder {
     }
 }
 
-/// What a session keeps that gets the messages of a run at `QoS` 1 or 2. `held`: their tickets.
-fn keep(run: &Run<'_, '_>, notes: &Notes, held: Option<Span>) -> Vec<Consignment> {
+/// What a session keeps that gets the messages of a run at `QoS` 1 or 2. `source`: the link that they came over. `held`: their tickets.
+fn keep(run: &Run<'_, '_>, notes: &Notes, source: LinkId, held: Option<Span>) -> Vec<Consignment> {
     let Some(publish) = run.shape() else {
         return Vec::new();
     };
@@ -159,6 +160,7 @@ fn keep(run: &Run<'_, '_>, notes: &Notes, held: Option<Span>) -> Vec<Consignment
             meant_for: None,
             overflow: Overflow::default(),
             group: None,
+            source: Some(source),
             ticket: held.map(|held| held.part(place as u16, count as u16).first),
             docket,
             expires: Micros::MAX,

@@ -14,9 +14,8 @@ use smallvec::SmallVec;
 use crate::Micros;
 use crate::engine::blocks::Blocks;
 use crate::engine::ledger::{Span, Ticket};
-use crate::engine::load::Docket;
 use crate::engine::outlet::{ByWorker, Handoff, Outlet, Target, Targets};
-use crate::engine::parcel::{Consignment, Parcel};
+use crate::engine::parcel::{Consignment, Parcel, Passage};
 use crate::link_id::LinkId;
 use crate::topic::Region;
 use crate::wire::PublishView;
@@ -100,23 +99,23 @@ impl Distribution {
         is_open
     }
 
-    /// Offers a message to its targets, and hands it to the other workers for theirs. Each copy that takes the ticket, if one is
-    /// given, holds it.
+    /// Offers a message to its targets, and hands it to the other workers for theirs. Each copy that takes the ticket, if there
+    /// is one, holds it.
     pub fn distribute(
         &mut self,
         now: Micros,
         publish: &PublishView<'_>,
         targets: impl Iterator<Item = Target>,
-        docket: &Docket,
-        ticket: Option<Ticket>,
+        passage: &Passage,
         out: &mut Outlet,
     ) {
         let field = publish.field();
         // One copy of its bytes serves all that are kept, and is made only if there is one.
         let mut made: Option<Parcel> = None;
         let make = |blocks: &mut Blocks| Parcel {
-            ticket,
-            docket: docket.clone(),
+            source: passage.source,
+            ticket: passage.ticket,
+            docket: passage.docket.clone(),
             ..Parcel::new(publish, blocks.copy(&field))
         };
         let mut last = None;
@@ -132,14 +131,14 @@ impl Distribution {
                     remote.add(worker, target);
                 }
             } else if target.qos == 0 {
-                out.offer_copy(target.session, &field, target.meant_for(), docket);
+                out.offer_copy(target.session, &field, target.meant_for(), &passage.docket);
             } else if let Some(target) = last.replace(target) {
                 let parcel = made.get_or_insert_with(|| make(&mut self.blocks)).clone();
                 self.keep(now, parcel, target, out);
             }
         }
         for (worker, sessions) in copies.drain() {
-            out.copies_for(worker, &sessions, field.len()).add_one(&field, docket);
+            out.copies_for(worker, &sessions, field.len()).add_one(&field, &passage.docket);
         }
         for (worker, targets) in remote.drain() {
             let parcel = made.get_or_insert_with(|| make(&mut self.blocks)).clone();

@@ -16,7 +16,7 @@ use crate::engine::distribution::{Distribution, Origin};
 use crate::engine::ledger::Span;
 use crate::engine::load::Docket;
 use crate::engine::outlet::{Handoff, Outlet, Target, Targets};
-use crate::engine::parcel::{Consignment, Parcel, publish_of};
+use crate::engine::parcel::{Consignment, Parcel, Passage, publish_of};
 use crate::engine::routes::{Refusal, Routes};
 use crate::engine::sharing::Sharing;
 use crate::keyed::Keyed;
@@ -85,6 +85,9 @@ impl Forwarder {
         if reliable.is_some() && route.gathering {
             return Err(Refusal::Handover);
         }
+        if reliable.is_some() && out.is_full() {
+            return Err(Refusal::QueuesFull);
+        }
         let id = (publish.publisher, publish.sequence);
         if publish.qos == 2 && !window.first_seen(now, publish.publisher, publish.sequence) {
             out.counters.drop(Drop::DuplicateMessage);
@@ -99,8 +102,8 @@ impl Forwarder {
         if publish.retain && !retain(now, &mut retained.lock(), publish) {
             out.counters.drop(Drop::RetainedFull);
         }
-        let source = origin.and_then(|origin| out.links.awake(origin.link)?.subscriber);
-        let mut plain = route.subscribers.iter().filter(|subscriber| wants(subscriber, source));
+        let session = origin.and_then(|origin| out.links.awake(origin.link)?.subscriber);
+        let mut plain = route.subscribers.iter().filter(|subscriber| wants(subscriber, session));
         let mut chosen: SmallVec<[Target; 2]> =
             route.groups.iter().filter_map(|group| sharing.choose(&group, publish, out)).collect();
         if chosen.is_empty() && plain.clone().next().is_none() {
@@ -111,7 +114,9 @@ impl Forwarder {
         let ticket = reliable
             .filter(|_| !publish.ack_queued && !Defect::AcknowledgesEarly.is_present())
             .map(|origin| distribution.open(origin, (publish.qos == 2).then_some(id), publish.topic));
-        distribution.distribute(now, publish, targets, &docket, ticket.map(|held| held.first), out);
+        let source = origin.map(|origin| origin.link);
+        let passage = Passage { source, ticket: ticket.map(|held| held.first), docket };
+        distribution.distribute(now, publish, targets, &passage, out);
         match ticket {
             Some(held) => self.settle(held, out),
             None => _ = reliable.inspect(|&origin| out.acknowledge(origin, Success::Done)),

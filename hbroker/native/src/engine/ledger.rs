@@ -42,9 +42,9 @@ pub struct Ledger<T = Ticket> {
     entries: VecDeque<Entry<T>>,
     /// Deliveries that are open.
     open: usize,
-    gaps: usize,
+    gaps: u32,
     /// Steps over gaps since they were closed last.
-    steps: usize,
+    steps: u32,
 }
 
 #[derive(Debug)]
@@ -126,6 +126,21 @@ impl Places {
         self.0 == 0
     }
 
+    /// The first place, where there is one.
+    fn first(self) -> u32 {
+        self.0.trailing_zeros()
+    }
+
+    /// The last place, where there is one.
+    fn last(self) -> u32 {
+        u64::BITS - 1 - self.0.leading_zeros()
+    }
+
+    /// The place behind so many.
+    fn nth(self, before: usize) -> Option<u32> {
+        (0..u64::BITS).filter(|&place| self.contains(place)).nth(before)
+    }
+
     pub fn contains(self, place: u32) -> bool {
         self.0 >> place & 1 == 1
     }
@@ -201,7 +216,8 @@ impl<T> Ledger<T> {
             self.entries.pop_front();
             self.gaps -= 1;
         }
-        if self.gaps > self.entries.len() - self.gaps + FEW_GAPS || self.steps > self.entries.len() {
+        let (gaps, all) = (self.gaps as usize, self.entries.len());
+        if gaps > all - gaps + FEW_GAPS || self.steps as usize > all {
             self.close_gaps();
         }
         shrink(&mut self.entries);
@@ -236,6 +252,25 @@ impl<T> Ledger<T> {
     /// What is open, to change, oldest first.
     pub fn iter_mut(&mut self) -> impl DoubleEndedIterator<Item = (&mut T, Places)> {
         self.entries.iter_mut().filter_map(|entry| Some((entry.value.as_mut()?, entry.open)))
+    }
+
+    /// The oldest that is open.
+    pub fn oldest(&self) -> Option<u64> {
+        self.entries.front().map(|entry| entry.first + u64::from(entry.open.first()))
+    }
+
+    /// The last of the `count` oldest that are open, or of all, if they are fewer.
+    pub fn last_of(&self, count: usize) -> Option<u64> {
+        let mut left = count;
+        for entry in &self.entries {
+            let here = entry.open.len() as usize;
+            if here >= left {
+                return entry.open.nth(left.checked_sub(1)?).map(|place| entry.first + u64::from(place));
+            }
+            left -= here;
+        }
+        let newest = self.entries.iter().rev().find(|entry| !entry.open.is_empty())?;
+        Some(newest.first + u64::from(newest.open.last()))
     }
 
     /// Open deliveries.
@@ -334,6 +369,10 @@ mod tests {
                     assert!(taken.eq(meant));
                 }
                 assert_eq!(ours.len(), plain.len());
+                assert_eq!(ours.oldest(), plain.keys().next().copied());
+                let count = rng.random_range(1..100);
+                let last = plain.keys().take(count).next_back().copied();
+                assert_eq!(ours.last_of(count), last, "the last of {count}");
                 assert!(ours.entries.len() <= 2 * plain.len() + FEW_GAPS);
                 assert!(ours.entries.front().is_none_or(|entry| entry.value.is_some()));
             }

@@ -55,6 +55,10 @@ pub struct Entry {
     pub timed: Timed,
     /// Released packets wait for room (§3.3); it stands in the engine's list of such links.
     pub stalled: bool,
+    /// How many sessions hold its publisher back (§7.7).
+    pub holds: u32,
+    /// Its publisher was told to send nothing more.
+    pub is_held_back: bool,
     id: LinkId,
     dirty: bool,
     /// Its entry among the timers; `Micros::MAX`: none.
@@ -87,6 +91,8 @@ impl Entry {
             subscriber: None,
             timed: Timed::default(),
             stalled: false,
+            holds: 0,
+            is_held_back: false,
             rests_from: 0,
             id,
             dirty: false,

@@ -25,7 +25,7 @@ impl Engine {
         };
         let is_turned_away = entry.refusals.precede(publish, packet.after);
         if !std::mem::replace(&mut entry.published, true) {
-            self.greet_publisher(id);
+            self.greet_publisher(now, id);
         }
         let Side::Node(forwarder) = &mut self.side else {
             return;
@@ -71,9 +71,13 @@ impl Engine {
         while !self.out.loose.is_empty() {
             let mut tickets = std::mem::take(&mut self.out.loose.tickets);
             let overflowed = std::mem::take(&mut self.out.loose.overflowed);
+            let holds = std::mem::take(&mut self.out.loose.holds);
             let orphans = std::mem::take(&mut self.out.loose.orphans);
             for key in overflowed {
                 self.end_overflowed(now, key);
+            }
+            for hold in holds {
+                self.hold(now, hold);
             }
             let Side::Node(forwarder) = &mut self.side else {
                 return;
@@ -105,6 +109,7 @@ impl Engine {
             Refusal::NotResponsible(cut) => (Drop::NotResponsible, reason::NOT_RESPONSIBLE, cut.as_ref()),
             Refusal::Handover => (Drop::Handover, reason::HANDOVER, None),
             Refusal::Expired => (Drop::Expired, reason::MESSAGE_EXPIRED, None),
+            Refusal::QueuesFull => (Drop::QueuesFull, reason::QUOTA_EXCEEDED, None),
             Refusal::NotAuthorized => (Drop::NotAuthorized, reason::NOT_AUTHORIZED, None),
         };
         self.out.counters.drop(why);

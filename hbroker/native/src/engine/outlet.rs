@@ -10,6 +10,7 @@ use smallvec::SmallVec;
 use crate::engine::copies::Copies;
 use crate::engine::counters::{Counters, Drop};
 use crate::engine::distribution::Origin;
+use crate::engine::holds::{Hold, Holds};
 use crate::engine::ledger::Span;
 use crate::engine::links::Links;
 use crate::engine::parcel::Consignment;
@@ -25,6 +26,10 @@ use crate::tables::match_set::{Overflow, Subscriber};
 use crate::wire::MeantFor;
 
 /// What one worker asks of another.
+#[expect(
+    clippy::large_enum_variant,
+    reason = "most bytes are moved in the largest, and a box for it costs more"
+)]
 #[derive(Clone, Debug)]
 pub enum Handoff {
     /// These messages are for these sessions, which are yours. The tickets are held once for each that wants them at `QoS` 1 or 2.
@@ -35,8 +40,12 @@ pub enum Handoff {
     Settled { tickets: Span },
     /// A session has ended: forget its subscriptions.
     Gone { session: SessionKey },
-    /// What this worker holds for its sessions is too much, or is so no more (§7.7).
-    Pressure { worker: u8, is_high: bool },
+    /// What this worker holds for its sessions is too much, or so much that nothing more is taken over for them, or is so no more (§7.7).
+    Pressure { worker: u8, is_high: bool, is_full: bool },
+    /// A session that is mine holds a link that is yours, or lets go of it.
+    Hold(Hold),
+    /// A link is gone that sessions of yours may hold.
+    LinkGone { link: LinkId },
     /// All that this worker had for you before its barrier of this number has come.
     Barrier { worker: u8, number: u64 },
     /// A datagram for a session that you have.
@@ -98,6 +107,9 @@ pub struct Outlet {
     pub links: Links,
     pub sessions: Sessions,
     pub loose: Loose,
+    pub holds: Holds,
+    /// Another worker takes nothing more over for its sessions.
+    pub others_are_full: bool,
     pub counters: Counters,
     /// What is counted by topic; `None`: nobody asks.
     pub load: Option<Box<Load>>,
@@ -106,6 +118,11 @@ pub struct Outlet {
 }
 
 impl Outlet {
+    /// Whether too much waits for sessions that count as connected: then nothing more is taken over at `QoS` 1 and 2 (§7.7).
+    pub fn is_full(&self) -> bool {
+        self.others_are_full || self.sessions.is_full()
+    }
+
     /// Lets a PUBACK go, if its link is still there.
     pub fn acknowledge(&mut self, origin: Origin, success: Success) {
         self.acknowledge_run(origin, 1, success);

@@ -9,6 +9,7 @@ use crate::engine::ledger::{Places, Span, Ticket};
 use crate::engine::load::Docket;
 use crate::engine::outlet::Target;
 use crate::engine::parts::chain_of;
+use crate::link_id::LinkId;
 use crate::load::Load;
 use crate::load::latency::Sample;
 use crate::tables::match_set::Overflow;
@@ -27,6 +28,8 @@ pub struct Parcel {
     pub overflow: Overflow,
     /// The shared group that it came for.
     pub group: Option<Arc<str>>,
+    /// The link that it was published over, here; `None`: none that could be held back.
+    pub source: Option<LinkId>,
     /// Holds its publisher's PUBACK back.
     pub ticket: Option<Ticket>,
     /// What is counted when it leaves.
@@ -46,6 +49,7 @@ impl Parcel {
             meant_for: None,
             overflow: Overflow::default(),
             group: None,
+            source: None,
             ticket: None,
             docket: Docket::of(publish),
             expires: publish.expires(),
@@ -68,6 +72,16 @@ impl Parcel {
         let Target { qos, overflow, group, .. } = target;
         Self { qos, meant_for, overflow, group, ..self }
     }
+}
+
+/// What is known of a message that was taken over, beside its bytes.
+pub struct Passage {
+    /// The link that it was published over.
+    pub source: Option<LinkId>,
+    /// Holds its publisher's PUBACK back.
+    pub ticket: Option<Ticket>,
+    /// What is counted when it leaves.
+    pub docket: Docket,
 }
 
 /// Parcels that differ in their messages alone, and in what belongs to these: a ticket each, one after the other, and a docket.

@@ -6,12 +6,13 @@
 use crate::Micros;
 use crate::broken::Defect;
 use crate::engine::counters::{Counters, Drop};
+use crate::engine::holds::Hold;
 use crate::engine::ledger::Tickets;
 use crate::engine::links::Entry;
 use crate::engine::load::Docket;
 use crate::engine::outlet::{Outlet, Target};
 use crate::engine::parcel::{Consignment, Parcel};
-use crate::engine::session::Session;
+use crate::engine::session::{Session, Waiting};
 use crate::engine::session_queue::{Bounds, Excess};
 use crate::link::{Chain, QueueFull, Queued};
 use crate::link_id::{LinkId, SessionKey};
@@ -28,11 +29,16 @@ pub struct Loose {
     pub overflowed: Vec<SessionKey>,
     /// Messages of shared groups whose member is gone.
     pub orphans: Vec<Parcel>,
+    /// Publishers to be held back, or let go.
+    pub holds: Vec<Hold>,
 }
 
 impl Loose {
     pub fn is_empty(&self) -> bool {
-        self.tickets.is_empty() && self.overflowed.is_empty() && self.orphans.is_empty()
+        self.tickets.is_empty()
+            && self.overflowed.is_empty()
+            && self.orphans.is_empty()
+            && self.holds.is_empty()
     }
 }
 
@@ -91,9 +97,10 @@ impl Outlet {
             give(session, entry, parcel.into(), (counters, load), &mut loose.tickets);
             links.touch(link);
         } else {
-            let before = session.queue.bytes();
+            let (before, beyond) = (session.waiting(), session.beyond());
             session.queue.push(parcel);
-            self.fit(now, key, before);
+            self.fit(now, key, before, beyond);
+            self.hold_source(now, key);
         }
         if !is_watched {
             self.sessions.watch(now, key);
@@ -136,9 +143,12 @@ impl Outlet {
     /// A subscriber's PUBACK.
     pub fn answer(&mut self, now: Micros, key: SessionKey, puback: &PubAckView<'_>) {
         if let Some(session) = self.sessions.get_mut(key) {
+            let before = session.waiting();
             for (first, last) in puback.ranges() {
                 session.answer(now, first, last, &mut self.loose.tickets);
             }
+            let after = session.waiting();
+            self.sessions.recount(before, after);
         }
         self.pump(now, key);
     }
@@ -154,8 +164,11 @@ impl Outlet {
     /// A session has a link.
     pub fn attach(&mut self, now: Micros, key: SessionKey, link: LinkId) {
         if let (Some(session), Some(entry)) = (self.sessions.get_mut(key), self.links.get_mut(link)) {
+            let before = session.waiting();
             session.attach(now, link, entry.credit.granted());
             entry.subscriber = Some(key);
+            let after = session.waiting();
+            self.sessions.recount(before, after);
         }
         self.pump(now, key);
         self.sessions.watch(now, key);
@@ -165,15 +178,18 @@ impl Outlet {
     /// A session's link is gone, with so many unsent messages of `QoS` 0; the session stays.
     pub fn park(&mut self, now: Micros, key: SessionKey, unsent: usize) {
         if let Some(session) = self.sessions.get_mut(key) {
-            let before = session.queue.bytes();
+            let before = session.waiting();
             session.park(unsent as u64, &mut self.loose.tickets);
-            self.fit(now, key, before);
+            let beyond = session.beyond();
+            self.fit(now, key, before, beyond);
+            self.let_go(key);
         }
     }
 
     /// Ends a session; its id and its link.
     pub fn end(&mut self, key: SessionKey, unsent: usize, why: Drop) -> Option<(u64, Option<LinkId>)> {
         let mut session = self.sessions.remove(key)?;
+        self.let_go(key);
         self.standings.iter().filter(|_| session.is_member).for_each(|standings| standings.forget(key));
         let before = session.accounts.dropped_as(why);
         let orphans = session.end(unsent as u64, why, &mut self.loose.tickets);
@@ -190,9 +206,9 @@ impl Outlet {
         let Some(session) = self.sessions.get_mut(key) else {
             return Vec::new();
         };
-        let before = session.queue.bytes();
+        let before = session.waiting();
         let taken = session.take(why, is_meant);
-        let after = session.queue.bytes();
+        let after = session.waiting();
         self.sessions.recount(before, after);
         self.counters.drop_many(why, taken.len() as u64);
         taken
@@ -207,28 +223,33 @@ impl Outlet {
             let Some(session) = self.sessions.get_mut(key) else {
                 continue;
             };
-            if session.is_idle() {
-                session.rest();
-                continue;
-            }
-            if session.is_overdue(now) {
+            let before = session.waiting();
+            if session.look(now) {
                 session.stall(&mut self.loose.tickets);
             }
-            held += if session.is_ready() { session.held_bytes() } else { 0 };
-            if session.link.is_some() {
+            if session.is_idle() {
+                session.rest();
+            }
+            let (is_idle, is_connected) = (session.is_idle(), session.link.is_some());
+            let beyond = session.beyond();
+            self.fit(now, key, before, beyond);
+            self.let_go_unless_crowded(key);
+            if !is_idle && is_connected {
                 self.sessions.watch(now, key);
             }
-            self.tell_standing(key);
+            held +=
+                self.sessions.get(key).filter(|session| session.is_ready()).map_or(0, Session::held_bytes);
         }
         held
     }
 
-    /// Changes the bounds of a session's queue.
-    pub fn set_bounds(&mut self, now: Micros, key: SessionKey, bounds: Bounds) {
+    /// Changes the bounds of a session's queue. `is_wish`: its client asked for less than this node lets wait.
+    pub fn set_bounds(&mut self, now: Micros, key: SessionKey, bounds: Bounds, is_wish: bool) {
         if let Some(session) = self.sessions.get_mut(key) {
             session.queue.set_bounds(bounds);
-            let before = session.queue.bytes();
-            self.fit(now, key, before);
+            session.is_bounded = is_wish;
+            let (before, beyond) = (session.waiting(), session.beyond());
+            self.fit(now, key, before, beyond);
         }
     }
 
@@ -268,7 +289,7 @@ impl Outlet {
         let Some(session) = sessions.get_mut(key).filter(|session| !session.queue.is_empty()) else {
             return;
         };
-        let before = session.queue.bytes();
+        let before = session.waiting();
         while let Some(first) = session.queue.front() {
             let (bytes, is_dead) = (first.field.len(), first.expires <= now);
             if is_dead && !Defect::SendsTheDead.is_present() {
@@ -286,24 +307,41 @@ impl Outlet {
                 give(session, entry, parcel.into(), (counters, load), &mut loose.tickets);
             }
         }
-        let (link, after) = (session.link, session.queue.bytes());
+        let (link, after) = (session.link, session.waiting());
         sessions.recount(before, after);
         link.into_iter().for_each(|link| links.touch(link));
+        self.let_go_unless_crowded(key);
         self.tell_standing(key);
     }
 
-    /// Keeps a queue, which had `before` bytes, within its bounds.
-    fn fit(&mut self, now: Micros, key: SessionKey, before: usize) {
+    /// Keeps a queue, in which `before` waited, within its bounds; `beyond`: or within these. Of one that answers nothing is taken that its publisher
+    /// counts on: that one is held back instead (§7.8).
+    fn fit(&mut self, now: Micros, key: SessionKey, before: Waiting, beyond: Bounds) {
         let Self { sessions, counters, loose, .. } = self;
-        let most = sessions.most_bytes(before);
+        let is_half_full = sessions.is_half_full();
+        let Some(is_ready) = sessions.get(key).map(Session::is_ready) else {
+            return;
+        };
+        let most = sessions.most_bytes(before, is_ready);
         let Some(session) = sessions.get_mut(key) else {
             return;
         };
-        if session.queue.is_over(most) {
+        let limit = session.queue.limit(beyond, most);
+        if session.queue.is_over(limit) {
             for dead in session.queue.take_dead(now) {
                 session.expire(&dead, &mut loose.tickets);
             }
-            while let Some(excess) = session.queue.next_excess(most) {
+            while session.queue.is_over(limit)
+                && let Some(newest) = session.queue.newest()
+            {
+                // A retained message has no publisher that could be held back.
+                let is_retained = matches!(newest.meant_for, Some(MeantFor::Listener(_)));
+                let excess = match session.keeps(newest) && !Defect::DropsWhatWaits.is_present() {
+                    true if is_retained && is_half_full => session.queue.pop_newest().map(Excess::Dropped),
+                    true => break,
+                    false => session.queue.next_excess(limit),
+                };
+                let Some(excess) = excess else { break };
                 let parcel = match excess {
                     Excess::Dropped(parcel) => parcel,
                     Excess::End(parcel) => {
@@ -313,13 +351,48 @@ impl Outlet {
                 };
                 session.drop(Drop::QueueFull, &parcel, &mut loose.tickets);
                 counters.drop(Drop::QueueFull);
-                // §7.3: a queue that is full holds nobody up.
-                session.stall(&mut loose.tickets);
+                if session.is_bounded || Defect::DropsWhatWaits.is_present() {
+                    // §7.3: whoever chose to lose holds nobody up.
+                    session.stall(&mut loose.tickets);
+                }
             }
         }
-        let after = session.queue.bytes();
+        let after = session.waiting();
         sessions.recount(before, after);
         self.tell_standing(key);
+    }
+
+    /// Has whoever published what came last for a session held back, if that is crowded; and has all of them, if too much waits for
+    /// all sessions.
+    fn hold_source(&mut self, now: Micros, key: SessionKey) {
+        if self.sessions.is_full() {
+            self.sessions.look_by(now);
+        }
+        let Some(session) = self.sessions.get(key) else {
+            return;
+        };
+        if let Some(newest) = session.queue.newest()
+            && let Some(source) = newest.source
+            && session.is_crowded_for(newest)
+            && !Defect::DropsWhatWaits.is_present()
+        {
+            self.loose.holds.extend(self.holds.add(key, source));
+        }
+    }
+
+    /// Lets the publishers go that a session holds, unless it is still crowded.
+    fn let_go_unless_crowded(&mut self, key: SessionKey) {
+        let is_crowded = |session: &Session| session.is_ready() && session.queue.is_quarter_full();
+        if !self.holds.is_empty() && !self.sessions.get(key).is_some_and(is_crowded) {
+            self.let_go(key);
+        }
+    }
+
+    /// Lets the publishers go that a session holds.
+    fn let_go(&mut self, key: SessionKey) {
+        if !self.holds.is_empty() {
+            self.loose.holds.extend(self.holds.release(key));
+        }
     }
 }
 

@@ -37,7 +37,7 @@ impl Refusals {
     /// What became of a message: a chain is broken by a refusal after which it comes again, and whole with the next that is taken.
     pub fn note(&mut self, publish: &PublishView<'_>, delivery: u64, taken: &Result<(), Refusal>) {
         match taken {
-            Err(Refusal::NotResponsible(_) | Refusal::Handover) if delivery > 0 => {
+            Err(Refusal::NotResponsible(_) | Refusal::Handover | Refusal::QueuesFull) if delivery > 0 => {
                 if self.last.len() >= MOST {
                     self.last.clear();
                 }

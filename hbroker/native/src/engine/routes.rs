@@ -30,6 +30,8 @@ pub enum Refusal {
     NotAuthorized,
     /// It outlived its expiry on the way (§7.8).
     Expired,
+    /// Too much waits for sessions that count as connected (§7.7).
+    QueuesFull,
 }
 
 /// A topic that is this node's.

@@ -251,7 +251,7 @@ impl Engine {
                 client.answered = answered; // Its memory serves the next ones.
             }
         }
-        if puback.reason == reason::HANDOVER {
+        if waits(puback.reason) {
             self.pause(now, topics);
         } else {
             self.send_topics(now, topics);
@@ -418,7 +418,12 @@ impl Engine {
     }
 }
 
-/// Whether a refusal says that the message belongs elsewhere: it is sent again there, under the same id.
+/// Whether after such a refusal the message is sent again, there or elsewhere, under the same id.
 fn moves(reason: i32) -> bool {
-    matches!(reason, reason::NOT_RESPONSIBLE | reason::HANDOVER)
+    reason == reason::NOT_RESPONSIBLE || waits(reason)
+}
+
+/// Whether it is to be sent again only after a while, and most likely to the same owner.
+fn waits(reason: i32) -> bool {
+    matches!(reason, reason::HANDOVER | reason::QUOTA_EXCEEDED)
 }

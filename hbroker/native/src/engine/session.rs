@@ -13,15 +13,24 @@ use crate::engine::counters::Drop;
 use crate::engine::credit::Credit;
 use crate::engine::ledger::{Ledger, Ticket, Tickets};
 use crate::engine::parcel::{Consignment, Parcel};
+use crate::engine::progress::{FRONT, Front, STALL};
 use crate::engine::session_queue::{Bounds, SessionQueue};
 use crate::link_id::{LinkId, SessionKey};
 use crate::tables::groups::Fitness;
+use crate::tables::match_set::Overflow;
 
-/// A session that leaves messages unanswered for so long is stalled (§9).
-pub const STALL: Micros = 2_000_000;
 /// What the owner gives to a link at most, whatever credit the subscriber grants (§9).
 const MOST_MESSAGES: u32 = 65_536;
 const MOST_BYTES: u64 = 64 << 20;
+
+/// What waits for a session.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Waiting {
+    /// Bytes in its queue, and what keeping them costs.
+    pub bytes: usize,
+    /// It counts as connected.
+    pub is_ready: bool,
+}
 
 #[derive(Debug)]
 pub struct Session {
@@ -33,6 +42,8 @@ pub struct Session {
     pub is_watched: bool,
     /// Is or was in a shared group.
     pub is_member: bool,
+    /// Its client asked for less than a node lets wait: then its queue keeps to that also while it is connected (§7.8).
+    pub is_bounded: bool,
     pub queue: SessionQueue,
     pub accounts: Accounts,
     key: SessionKey,
@@ -42,8 +53,10 @@ pub struct Session {
     in_flight: Ledger<Consignment>,
     /// How many tickets are held by what waits and what is in flight.
     tickets: usize,
-    /// When the subscriber last answered, or when something first waited for its answer since.
-    waiting_since: Micros,
+    /// Since when what is marked waits, or what came first since nothing did.
+    front_since: Micros,
+    /// The oldest messages without an answer, when somebody looked last; `None`: nobody did since nothing waited.
+    front: Option<Box<Front>>,
     /// Messages of `QoS` 0 queued on the link. Those that it still has are not delivered yet.
     copies: u64,
     /// What the other workers were told last of how fit it is.
@@ -70,6 +83,7 @@ impl Session {
             persistent: false,
             is_watched: false,
             is_member: false,
+            is_bounded: false,
             told: None,
             queue: SessionQueue::new(bounds),
             accounts: Accounts::default(),
@@ -78,7 +92,8 @@ impl Session {
             credit: Credit::default(),
             in_flight: Ledger::default(),
             tickets: 0,
-            waiting_since: 0,
+            front_since: 0,
+            front: None,
             copies: 0,
         }
     }
@@ -89,7 +104,7 @@ impl Session {
     pub fn accept(&mut self, now: Micros, count: u32, ticket: &mut Option<Ticket>) {
         self.accounts.accepted += u64::from(count);
         if self.is_idle() {
-            self.waiting_since = now;
+            self.begin(now);
         }
         *ticket = ticket.filter(|_| self.is_ready());
         self.tickets += if ticket.is_some() { count as usize } else { 0 };
@@ -130,15 +145,33 @@ impl Session {
         if answered == 0 {
             return;
         }
-        self.waiting_since = now;
         if self.is_stalled && Defect::ForgetsLateAnswers.is_present() {
             return;
         }
         self.accounts.delivered += answered;
-        // A queue that was full has to come down some way, or it would be full again with the next message.
-        if !self.queue.is_half_full() {
-            self.is_stalled = false;
+        if self.front.is_none() || Defect::TakesAnyAnswer.is_present() {
+            self.begin(now);
         }
+        if self.is_stalled {
+            self.recover(now);
+        }
+    }
+
+    /// Looks how it gets on: whether it counts as connected, but is too slow.
+    pub fn look(&mut self, now: Micros) -> bool {
+        if self.is_stalled {
+            self.recover(now);
+            return false;
+        }
+        if self.is_idle() {
+            return false;
+        }
+        if self.front.is_none() {
+            self.mark(self.front_since);
+        } else if self.is_advanced() {
+            self.mark(now);
+        }
+        self.is_ready() && self.is_overdue(now)
     }
 
     /// A message that waited is gone for this reason; its ticket goes back.
@@ -179,7 +212,7 @@ impl Session {
     /// It has a link, whose peer takes so much.
     pub fn attach(&mut self, now: Micros, link: LinkId, (messages, bytes): (u32, u64)) {
         self.link = Some(link);
-        self.waiting_since = now;
+        self.begin(now);
         self.is_stalled = false;
         self.grant(messages, bytes);
     }
@@ -227,11 +260,14 @@ impl Session {
         taken.extend(self.queue.extract(is_meant));
         self.accounts.drop(why, taken.len() as u64);
         self.tickets -= taken.iter().filter(|parcel| parcel.ticket.is_some()).count();
+        // What was marked may be among them.
+        self.front.iter_mut().for_each(|front| **front = Front::default());
         taken
     }
 
     /// Nothing waits or is in flight: gives back the memory that it took while it was busy.
     pub fn rest(&mut self) {
+        self.front = None;
         self.in_flight.rest();
         self.queue.rest();
     }
@@ -262,9 +298,26 @@ impl Session {
         self.link.is_some() && !self.is_stalled
     }
 
-    /// Whether it has left messages unanswered for too long.
-    pub fn is_overdue(&self, now: Micros) -> bool {
-        self.is_ready() && !self.is_idle() && now > self.waiting_since + STALL
+    /// Whether it gets all of a message like this that waits for it, whatever waits already (§7.8): it answers, and neither it nor the
+    /// subscription chose to lose.
+    pub fn keeps(&self, parcel: &Parcel) -> bool {
+        self.is_ready() && !self.is_bounded && parcel.overflow == Overflow::DropOldest
+    }
+
+    /// Whether whoever publishes a message like this to it is held back (§7.7).
+    pub fn is_crowded_for(&self, parcel: &Parcel) -> bool {
+        self.queue.is_half_full() && self.keeps(parcel)
+    }
+
+    /// How much its queue may have beyond its bounds: what it was given while it counted as connected it keeps, unless its client asked
+    /// for less.
+    pub fn beyond(&self) -> Bounds {
+        if self.is_bounded { Bounds::default() } else { self.queue.size() }
+    }
+
+    /// What waits, and whether it counts as connected.
+    pub fn waiting(&self) -> Waiting {
+        Waiting { bytes: self.queue.bytes(), is_ready: self.is_ready() }
     }
 
     /// Whether nothing waits and nothing is in flight.
@@ -332,6 +385,42 @@ impl Session {
             queued,
             queued_bytes: self.held_bytes(),
         }
+    }
+
+    /// A stalled one counts as connected again when it gets on as one that is not must, and when a queue that was full came down
+    /// some way; else it would be stalled with the next message.
+    fn recover(&mut self, now: Micros) {
+        let (is_made, is_overdue) = (self.is_advanced(), self.is_overdue(now));
+        if self.is_idle() || is_made && !is_overdue && !self.queue.is_half_full() {
+            self.is_stalled = false;
+        }
+        if is_made || is_overdue {
+            self.mark(now);
+        }
+    }
+
+    /// Something waits for an answer from now on.
+    fn begin(&mut self, now: Micros) {
+        self.front_since = now;
+        self.front = None;
+    }
+
+    /// Marks the oldest messages without an answer.
+    fn mark(&mut self, since: Micros) {
+        let through = self.in_flight.last_of(FRONT).unwrap_or(0);
+        let count = FRONT.min(self.in_flight.len() + self.queue.len()) as u64;
+        self.front_since = since;
+        **self.front.get_or_insert_default() = Front { through, due: self.accounts.delivered + count };
+    }
+
+    /// Whether all that is marked is answered.
+    fn is_advanced(&self) -> bool {
+        let is_behind = |front: &Front| front.is_behind(self.in_flight.oldest(), self.accounts.delivered);
+        self.front.as_deref().is_some_and(is_behind)
+    }
+
+    fn is_overdue(&self, now: Micros) -> bool {
+        now > self.front_since + STALL
     }
 
     fn settle_copies(&mut self, unsent: u64, why: Drop) {

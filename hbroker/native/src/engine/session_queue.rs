@@ -14,7 +14,7 @@ use crate::tables::match_set::Overflow;
 const OVERHEAD: usize = size_of::<Parcel>();
 
 /// How much may wait.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Bounds {
     pub messages: usize,
     pub bytes: usize,
@@ -46,6 +46,17 @@ impl SessionQueue {
         self.bounds = bounds;
     }
 
+    /// How much may be in it: its bounds, or what it may have beyond them, but at most so many bytes.
+    pub fn limit(&self, beyond: Bounds, most: usize) -> Bounds {
+        let Bounds { messages, bytes } = self.bounds;
+        Bounds { messages: messages.max(beyond.messages), bytes: bytes.max(beyond.bytes).min(most) }
+    }
+
+    /// How much is in it.
+    pub fn size(&self) -> Bounds {
+        Bounds { messages: self.parcels.len(), bytes: self.bytes }
+    }
+
     /// Puts a message last. There may be too much in it then: call [`Self::next_excess`] until there is not.
     pub fn push(&mut self, parcel: Parcel) {
         self.count(&parcel);
@@ -69,9 +80,9 @@ impl SessionQueue {
         self.discount(parcel)
     }
 
-    /// Whether there is more in it than its bounds, or than `most` bytes.
-    pub fn is_over(&self, most: usize) -> bool {
-        self.parcels.len() > self.bounds.messages || self.bytes > self.bounds.bytes.min(most)
+    /// Whether there is more in it.
+    pub fn is_over(&self, limit: Bounds) -> bool {
+        self.parcels.len() > limit.messages || self.bytes > limit.bytes
     }
 
     /// Takes out what outlived its expiry. The whole queue is searched, but only when something in it can have died since the search
@@ -86,13 +97,13 @@ impl SessionQueue {
     }
 
     /// What must give way next, where there is too much.
-    pub fn next_excess(&mut self, most: usize) -> Option<Excess> {
-        if !self.is_over(most) {
+    pub fn next_excess(&mut self, limit: Bounds) -> Option<Excess> {
+        if !self.is_over(limit) {
             return None;
         }
         let newest = self.parcels.back()?;
         // All of the queue would not make room for one that is larger.
-        let fits = newest.cost() <= self.bounds.bytes.min(most) && self.bounds.messages > 0;
+        let fits = newest.cost() <= limit.bytes && limit.messages > 0;
         let dropped = match newest.overflow {
             Overflow::EndSession => return self.pop_newest().map(Excess::End),
             Overflow::DropOldest if fits => self.pop(),
@@ -119,9 +130,19 @@ impl SessionQueue {
         self.parcels.iter_mut()
     }
 
-    /// Whether so much waits that half of it must go before the queue counts as open again.
+    /// Whether more than half as much waits as its bounds say.
     pub fn is_half_full(&self) -> bool {
-        2 * self.parcels.len() > self.bounds.messages || 2 * self.bytes > self.bounds.bytes
+        self.is_fuller_than(2)
+    }
+
+    /// Whether more than a quarter as much waits as its bounds say.
+    pub fn is_quarter_full(&self) -> bool {
+        self.is_fuller_than(4)
+    }
+
+    /// What came last.
+    pub fn newest(&self) -> Option<&Parcel> {
+        self.parcels.back()
     }
 
     pub fn is_empty(&self) -> bool {
@@ -137,7 +158,8 @@ impl SessionQueue {
         self.bytes
     }
 
-    fn pop_newest(&mut self) -> Option<Parcel> {
+    /// Takes out what came last.
+    pub fn pop_newest(&mut self) -> Option<Parcel> {
         let parcel = self.parcels.pop_back();
         self.discount(parcel)
     }
@@ -151,6 +173,10 @@ impl SessionQueue {
         self.bytes -= parcel.as_ref().map_or(0, Parcel::cost);
         shrink(&mut self.parcels);
         parcel
+    }
+
+    fn is_fuller_than(&self, parts: usize) -> bool {
+        parts * self.parcels.len() > self.bounds.messages || parts * self.bytes > self.bounds.bytes
     }
 }
 

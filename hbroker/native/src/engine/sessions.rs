@@ -8,7 +8,7 @@ use slab::Slab;
 
 use crate::Micros;
 use crate::engine::accounts::Accounts;
-use crate::engine::session::Session;
+use crate::engine::session::{Session, Waiting};
 use crate::engine::session_queue::Bounds;
 use crate::keyed::Keyed;
 use crate::link_id::{LinkId, SessionKey};
@@ -25,9 +25,10 @@ pub struct Sessions {
     /// Those for which something was waiting or in flight when they were last looked at, or since.
     watched: Vec<SessionKey>,
     next_look: Micros,
-    /// What waits in all queues, and how much may.
-    waiting_bytes: usize,
-    memory: usize,
+    /// What waits in the queues of those that count as connected, and of the others; and how much may, of either.
+    ready_bytes: usize,
+    other_bytes: usize,
+    most_bytes: usize,
     /// What was counted for sessions that are gone.
     ended: Accounts,
 }
@@ -42,8 +43,9 @@ impl Sessions {
             by_id: HashMap::with_hasher(hasher),
             watched: Vec::new(),
             next_look: Micros::MAX,
-            waiting_bytes: 0,
-            memory,
+            ready_bytes: 0,
+            other_bytes: 0,
+            most_bytes: memory / 2,
             ended: Accounts::default(),
         }
     }
@@ -62,7 +64,7 @@ impl Sessions {
         self.get(key)?;
         let session = self.sessions.remove(key.slot());
         self.by_id.remove(&session.id);
-        self.waiting_bytes -= session.queue.bytes();
+        self.discount(session.waiting());
         Some(session)
     }
 
@@ -109,14 +111,27 @@ impl Sessions {
         watched
     }
 
-    /// A queue that had `before` bytes has `after` now.
-    pub fn recount(&mut self, before: usize, after: usize) {
-        self.waiting_bytes = self.waiting_bytes + after - before;
+    /// What waited for a session is another thing now.
+    pub fn recount(&mut self, before: Waiting, after: Waiting) {
+        self.discount(before);
+        *self.bytes_of(after) += after.bytes;
     }
 
-    /// How much a queue of so many bytes may grow to, by what all may hold together.
-    pub fn most_bytes(&self, queue: usize) -> usize {
-        queue + self.memory.saturating_sub(self.waiting_bytes)
+    /// How many bytes a queue may have in which so many waited, by what all of its kind may hold together.
+    pub fn most_bytes(&self, before: Waiting, is_ready: bool) -> usize {
+        let all = if is_ready { self.ready_bytes } else { self.other_bytes };
+        let own = if before.is_ready == is_ready { before.bytes } else { 0 };
+        own.max(self.most_bytes.saturating_sub(all - own))
+    }
+
+    /// More waits for those that count as connected than may: nothing more is taken over for them.
+    pub fn is_full(&self) -> bool {
+        self.ready_bytes > self.most_bytes
+    }
+
+    /// Half as much waits for them as may.
+    pub fn is_half_full(&self) -> bool {
+        2 * self.ready_bytes > self.most_bytes
     }
 
     pub fn by_id(&self, id: u64) -> Option<SessionKey> {
@@ -147,7 +162,15 @@ impl Sessions {
 
     /// Bytes that wait in all queues, with the cost of keeping them.
     pub fn waiting_bytes(&self) -> usize {
-        self.waiting_bytes
+        self.ready_bytes + self.other_bytes
+    }
+
+    fn discount(&mut self, before: Waiting) {
+        *self.bytes_of(before) -= before.bytes;
+    }
+
+    fn bytes_of(&mut self, waiting: Waiting) -> &mut usize {
+        if waiting.is_ready { &mut self.ready_bytes } else { &mut self.other_bytes }
     }
 
     /// What was counted for sessions that are gone.

@@ -46,13 +46,14 @@ impl Engine {
             return Opened::At(home);
         }
         let bounds = self.bounds(bounds);
+        let is_wish = bounds != self.own_bounds();
         let opened = match known.and_then(|key| self.out.sessions.get_mut(key)) {
             Some(known) => known,
             None => self.out.sessions.insert(session, link, bounds),
         };
         opened.persistent = persistent;
         let key = opened.key();
-        self.out.set_bounds(now, key, bounds);
+        self.out.set_bounds(now, key, bounds, is_wish);
         if known.is_none()
             && let Some(link) = link
         {
@@ -205,9 +206,12 @@ impl Engine {
 
     fn bounds(&self, wanted: Bounds) -> Bounds {
         let within = |wanted: usize, most: usize| if wanted == 0 { most } else { wanted.min(most) };
-        Bounds {
-            messages: within(wanted.messages, self.config.queue_messages),
-            bytes: within(wanted.bytes, self.config.queue_bytes),
-        }
+        let Bounds { messages, bytes } = self.own_bounds();
+        Bounds { messages: within(wanted.messages, messages), bytes: within(wanted.bytes, bytes) }
+    }
+
+    /// Those that this node's settings give.
+    fn own_bounds(&self) -> Bounds {
+        Bounds { messages: self.config.queue_messages, bytes: self.config.queue_bytes }
     }
 }

@@ -7,6 +7,7 @@ mod copies;
 mod credit;
 mod deliveries;
 mod delivery;
+mod flow;
 mod gathered;
 mod groups;
 mod handover;

@@ -55,6 +55,8 @@ impl Entry {
         self.inbound
             && self.announced
             && !self.stalled
+            && self.holds == 0
+            && !self.is_held_back
             && now >= self.challenge_from
             && self.refusals.is_empty()
             && self.ledger.len() == 0

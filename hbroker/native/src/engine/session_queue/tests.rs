@@ -19,6 +19,7 @@ fn parcel(number: u64, length: usize, overflow: Overflow, expires: Micros) -> Pa
         meant_for: None,
         overflow,
         group: None,
+        source: None,
         ticket: None,
         docket: Docket::default(),
         expires,
@@ -93,9 +94,10 @@ fn gives_way_as_its_policies_say_and_stays_within_its_bounds() {
             let most = if random.random_bool(0.1) { random.random_range(0..2_000) } else { usize::MAX };
             let ends = fit(&mut list, bounds, most, now);
             let mut has_ended = false;
-            if queue.is_over(most) {
+            let limit = queue.limit(Bounds::default(), most);
+            if queue.is_over(limit) {
                 expired += queue.take_dead(now).len();
-                while let Some(excess) = queue.next_excess(most) {
+                while let Some(excess) = queue.next_excess(limit) {
                     dropped += 1;
                     has_ended |= matches!(excess, Excess::End(_));
                 }

@@ -148,7 +148,7 @@ fn of_messages_that_came_together_those_that_were_read_are_acknowledged() {
             );
             payloads.extend_from_slice(message.view().payload);
         }
-        network.run(SECOND);
+        network.run(100 * MILLISECOND);
         assert_eq!(network.hosts[publisher].published.len(), payloads.len());
     }
     let now = network.now;

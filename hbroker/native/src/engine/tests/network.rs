@@ -95,7 +95,17 @@ impl Network {
 
     /// A node that serves `subtree`, with so many workers.
     pub fn add_node(&mut self, subtree: &'static str, workers: u8) -> usize {
-        let node = self.add(true, workers);
+        self.add_node_with(subtree, workers, |_| {})
+    }
+
+    /// One with other settings than `config` gives.
+    pub fn add_node_with(
+        &mut self,
+        subtree: &'static str,
+        workers: u8,
+        change: impl FnOnce(&mut Config),
+    ) -> usize {
+        let node = self.add_with(true, workers, change);
         self.owners.insert(0, (subtree, node));
         for engine in &mut self.hosts[node].engines {
             engine.grant(subtree, GRANT);

@@ -1,0 +1,389 @@
+//! Who publishes more than a subscriber takes: it is held back, and nothing is lost (§7.3, §7.7, §7.8).
+
+use super::network::{Faults, MILLISECOND, Network, SECOND, message};
+use super::sessions::{add_persistent, check, dropped, grant, put_away, status, subscribe};
+use crate::engine::session_queue::Bounds;
+use crate::schema::reason;
+use crate::tables::match_set::{Overflow, Subscriber};
+use crate::wire::PublishOut;
+
+const BOUNDS: Bounds = Bounds { messages: 200, bytes: 1 << 20 };
+
+/// A node whose queues are short, unless a session asks for less, with so many workers.
+fn add_node(network: &mut Network, workers: u8) -> usize {
+    let node = network.add_node("", workers);
+    for engine in &mut network.hosts[node].engines {
+        (engine.config.queue_messages, engine.config.queue_bytes) = (BOUNDS.messages, BOUNDS.bytes);
+    }
+    node
+}
+
+/// Publishers that have a message more to send whenever there is room for it.
+struct Flood {
+    publishers: Vec<usize>,
+    sent: Vec<usize>,
+    each: usize,
+    /// How many of one may be without an answer.
+    window: usize,
+}
+
+impl Flood {
+    fn new(network: &mut Network, publishers: usize, each: usize, window: usize) -> Self {
+        let publishers: Vec<usize> = (0..publishers).map(|_| network.add_client()).collect();
+        Self { sent: vec![0; publishers.len()], publishers, each, window }
+    }
+
+    fn send(&mut self, network: &mut Network, out: &PublishOut<'_>) {
+        for (&publisher, sent) in self.publishers.iter().zip(&mut self.sent) {
+            while *sent < self.each && *sent < network.hosts[publisher].published.len() + self.window {
+                network.publish(publisher, out);
+                *sent += 1;
+            }
+        }
+    }
+
+    fn answered(&self, network: &Network) -> usize {
+        self.publishers.iter().map(|&publisher| network.hosts[publisher].published.len()).sum()
+    }
+
+    fn assert_all_answered(&self, network: &Network) {
+        for &publisher in &self.publishers {
+            network.assert_all_published(publisher, self.each);
+        }
+    }
+}
+
+/// Has a host, which does not read by itself, read so many messages.
+fn read(network: &mut Network, host: usize, count: usize) -> usize {
+    let now = network.now;
+    network.hosts[host].engines[0].take_messages(now, count).len()
+}
+
+/// Nobody holds anybody any more, and every publisher that was told to wait was told to go on.
+fn assert_let_go(network: &Network, node: usize) {
+    for engine in &network.hosts[node].engines {
+        assert_eq!(engine.out.holds.len(), 0);
+        let links = engine.out.links.iter().filter_map(|place| engine.out.links.awake(place.id()));
+        links.for_each(|entry| assert!(entry.holds == 0 && !entry.is_held_back));
+    }
+}
+
+#[test]
+fn a_subscriber_that_is_slower_than_all_its_publishers_loses_nothing() {
+    for (seed, workers) in [(1, 1), (2, 3)] {
+        for (qos, ack_queued) in [(1, false), (2, false), (1, true), (2, true)] {
+            let mut network = Network::new(seed, Faults { loss: 0.02, duplication: 0.02, jitter: 500 });
+            let node = add_node(&mut network, workers);
+            let subscriber = network.add_subscriber(node, "a/#", 2);
+            grant(&mut network, subscriber, node, 64);
+            network.hosts[subscriber].reads = false;
+            let mut flood = Flood::new(&mut network, 8, 1_000, 200);
+            let (mut got, mut most) = (0, 0);
+            while got < 8_000 {
+                flood.send(&mut network, &PublishOut { ack_queued, ..message("a/b", b"x", qos) });
+                network.run(5 * MILLISECOND);
+                got += read(&mut network, subscriber, 40);
+                check(&network, node);
+                assert!(!status(&network, node, subscriber).is_stalled, "it answers eight thousand a second");
+                most = most.max(status(&network, node, subscriber).queued);
+                assert!(network.now < 1_100 * SECOND, "{got} came");
+            }
+            network.run_until_drained();
+            flood.assert_all_answered(&network);
+            let accounts = status(&network, node, subscriber).accounts;
+            assert_eq!((accounts.accepted, accounts.delivered), (8_000, 8_000));
+            assert!(most > BOUNDS.messages as u64, "it was too much for the queue: {most}");
+            let allowed = 8 * 200 + 64;
+            assert!(
+                most < if ack_queued { 2 * allowed } else { allowed },
+                "publishers were held back: {most}"
+            );
+            assert_let_go(&network, node);
+        }
+    }
+}
+
+#[test]
+fn one_that_is_not_published_to_what_is_crowded_is_not_held_back() {
+    let mut network = Network::new(3, Faults::default());
+    let node = add_node(&mut network, 2);
+    let (slow, quick) = (network.add_subscriber(node, "slow", 1), network.add_subscriber(node, "quick", 1));
+    grant(&mut network, slow, node, 16);
+    network.hosts[slow].reads = false;
+    let mut flood = Flood::new(&mut network, 4, 2_000, 100);
+    let other = network.add_client();
+    for _ in 0..400 {
+        flood.send(&mut network, &message("slow", b"x", 1));
+        network.publish(other, &message("quick", b"x", 1));
+        // At QoS 0 nobody is held back.
+        network.publish(flood.publishers[0], &message("quick", b"x", 0));
+        network.run(5 * MILLISECOND);
+        read(&mut network, slow, 1);
+    }
+    let held = network.hosts[node].engines.iter().map(|engine| engine.out.holds.len()).sum::<usize>();
+    assert_eq!(held, 4, "those who publish to the slow one");
+    assert_eq!(network.hosts[other].published.len(), 400);
+    assert_eq!(network.hosts[quick].read.len(), 800);
+}
+
+#[test]
+fn one_that_answers_a_few_of_many_holds_publishers_for_two_seconds_and_no_longer() {
+    let mut network = Network::new(4, Faults::default());
+    let node = network.add_node("", 1);
+    let good = network.add_subscriber(node, "a/#", 1);
+    let drip = add_persistent(&mut network, node, "a/#", 1, Bounds { messages: 0, bytes: 0 });
+    grant(&mut network, drip, node, 1);
+    network.hosts[drip].reads = false;
+    let mut flood = Flood::new(&mut network, 4, 1_000, 1);
+    let mut longest = 0;
+    for round in 0..1_200 {
+        let before = flood.answered(&network);
+        flood.send(&mut network, &message("a/b", b"x", 1));
+        network.run(10 * MILLISECOND);
+        longest = if flood.answered(&network) > before { 0 } else { longest + 10 };
+        assert!(longest <= 2_600, "held for {longest} ms at {round}");
+        if round % 180 == 179 {
+            read(&mut network, drip, 1);
+        }
+        check(&network, node);
+    }
+    assert!(flood.answered(&network) > 2_000, "{}", flood.answered(&network));
+    assert_eq!(network.hosts[good].read.len(), flood.answered(&network));
+    let told = status(&network, node, drip);
+    assert!(told.is_stalled && dropped(&told, "queue_full") == 0, "what it misses is queued");
+}
+
+#[test]
+fn one_message_that_is_left_out_holds_publishers_for_two_seconds_and_no_longer() {
+    let mut network = Network::new(5, Faults::default());
+    let node = network.add_node("", 1);
+    let picky = network.add_client_with(|config| config.hold = true);
+    network.hosts[picky].engines[0].listen(network.now, 1, "a/#", 1, false);
+    network.connect(picky, node);
+    network.subscribe(picky, node, "a/#", 1, false);
+    let publisher = network.add_client();
+    let left_out = network.publish(publisher, &message("a/b", b"x", 1));
+    let id = network.hosts[publisher].publisher;
+    let mut stalled_after = None;
+    for step in 1..=40 {
+        let sent: Vec<_> =
+            (0..20).map(|_| (id, network.publish(publisher, &message("a/b", b"y", 1)))).collect();
+        network.run(50 * MILLISECOND);
+        network.hosts[picky].engines[0].handled(&sent);
+        network.run(50 * MILLISECOND);
+        if status(&network, node, picky).is_stalled {
+            stalled_after.get_or_insert(step * 100);
+        }
+        let is_told = network.hosts[publisher].published.contains_key(&left_out);
+        assert_eq!(is_told, stalled_after.is_some(), "after {step} tenths");
+    }
+    let stalled_after = stalled_after.expect("its oldest message was left out for four seconds");
+    assert!((2_000..=2_600).contains(&stalled_after), "{stalled_after}");
+    network.hosts[picky].engines[0].handled(&[(id, left_out)]);
+    network.run(SECOND);
+    assert!(!status(&network, node, picky).is_stalled, "it got on");
+    network.run_until_drained();
+}
+
+#[test]
+fn one_that_answers_steadily_is_waited_for_and_does_not_stall() {
+    for (each, pause) in [(1, 20), (1, 1), (16, 1_000)] {
+        let mut network = Network::new(6, Faults::default());
+        let node = add_node(&mut network, 1);
+        let subscriber = network.add_subscriber(node, "a/#", 1);
+        network.hosts[subscriber].reads = false;
+        let mut flood = Flood::new(&mut network, 3, 10_000, 400);
+        let start = network.now;
+        while network.now < start + 12 * SECOND {
+            flood.send(&mut network, &message("a/b", b"x", 1));
+            network.run(pause * MILLISECOND);
+            read(&mut network, subscriber, each);
+            assert!(!status(&network, node, subscriber).is_stalled, "{each} each {pause} ms");
+        }
+        let told = status(&network, node, subscriber);
+        assert_eq!(dropped(&told, "queue_full"), 0);
+        assert!(flood.answered(&network) as u64 <= told.accounts.delivered);
+    }
+}
+
+#[test]
+fn a_stalled_one_that_catches_up_counts_as_connected_again_and_once() {
+    let mut network = Network::new(7, Faults::default());
+    let node = network.add_node("", 1);
+    let slow = network.add_subscriber(node, "a/#", 1);
+    network.hosts[slow].reads = false;
+    let mut flood = Flood::new(&mut network, 2, 500, 10);
+    let mut changes = 0;
+    let mut was_stalled = false;
+    for round in 0..800 {
+        flood.send(&mut network, &message("a/b", b"x", 1));
+        network.run(10 * MILLISECOND);
+        if round > 300 {
+            read(&mut network, slow, 10);
+        }
+        let is_stalled = status(&network, node, slow).is_stalled;
+        changes += usize::from(is_stalled != was_stalled);
+        was_stalled = is_stalled;
+    }
+    assert_eq!((changes, was_stalled), (2, false));
+    network.hosts[slow].reads = true;
+    network.run_until_drained();
+    flood.assert_all_answered(&network);
+    assert_eq!(status(&network, node, slow).accounts.delivered, 1_000);
+}
+
+#[test]
+fn two_that_flood_each_other_do_not_block_one_another() {
+    for workers in [1, 2] {
+        let mut network = Network::new(8, Faults::default());
+        let node = add_node(&mut network, workers);
+        let pair: Vec<usize> =
+            ["to/one", "to/other"].map(|topic| network.add_subscriber(node, topic, 1)).into();
+        let mut sent = [0_usize; 2];
+        for _ in 0..3_000 {
+            for (at, topic) in ["to/other", "to/one"].into_iter().enumerate() {
+                let host = pair[at];
+                let open = sent[at] - network.hosts[host].published.len();
+                // Each answers what it has read only while its own messages get through.
+                network.hosts[host].reads = open < 400;
+                if open < 450 && sent[at] < 4_000 {
+                    (0..50).for_each(|_| _ = network.publish(host, &message(topic, b"x", 1)));
+                    sent[at] += 50;
+                }
+            }
+            network.run(5 * MILLISECOND);
+            check(&network, node);
+        }
+        assert_eq!(sent, [4_000; 2], "they got on");
+        pair.iter().for_each(|&host| network.hosts[host].reads = true);
+        network.run_until_drained();
+        for &host in &pair {
+            network.assert_all_published(host, 4_000);
+            assert_eq!(network.hosts[host].read.len(), 4_000);
+        }
+        assert_let_go(&network, node);
+    }
+}
+
+#[test]
+fn what_waits_for_all_is_bounded_and_nothing_that_was_acknowledged_is_lost() {
+    const MEMORY: usize = 150_000;
+    for (workers, size, qos) in [(1, 1_000, 1), (1, 3_000, 2), (3, 1_000, 2)] {
+        let mut network = Network::new(9, Faults { loss: 0.02, duplication: 0.02, jitter: 500 });
+        let node = network.add_node_with("", workers, |config| config.queue_memory = MEMORY);
+        let subscriber = network.add_subscriber(node, "a/#", 2);
+        grant(&mut network, subscriber, node, 16);
+        network.hosts[subscriber].reads = false;
+        let payload = vec![7; size];
+        let mut flood = Flood::new(&mut network, 15, 20, 20);
+        let total = 15 * 20;
+        let (mut got, mut most, start) = (0, 0, network.now);
+        while got < total {
+            flood.send(&mut network, &message("a/b", &payload, qos));
+            network.run(5 * MILLISECOND);
+            got += read(&mut network, subscriber, 4);
+            check(&network, node);
+            let engines = network.hosts[node].engines.iter();
+            most = most.max(engines.map(|engine| engine.out.sessions.waiting_bytes()).sum::<usize>());
+            assert!(network.now < start + 120 * SECOND, "{got} of {total} came");
+        }
+        network.run_until_drained();
+        flood.assert_all_answered(&network);
+        assert_eq!(got, total);
+        assert!(network.counter(node, "drop.queues_full") > 0, "there was no room for all");
+        assert!(most <= MEMORY, "{most} bytes waited");
+        assert_let_go(&network, node);
+    }
+}
+
+#[test]
+fn what_waits_beyond_the_bounds_of_a_session_stays_when_it_goes_away() {
+    let mut network = Network::new(10, Faults::default());
+    let node = add_node(&mut network, 1);
+    let subscriber = add_persistent(&mut network, node, "a/#", 1, Bounds { messages: 0, bytes: 0 });
+    grant(&mut network, subscriber, node, 64);
+    network.hosts[subscriber].reads = false;
+    let mut flood = Flood::new(&mut network, 4, 200, 200);
+    flood.window = 1;
+    flood.send(&mut network, &message("a/b", b"x", 1));
+    network.run(100 * MILLISECOND);
+    flood.window = 200;
+    flood.send(&mut network, &message("a/b", b"x", 1));
+    network.run(100 * MILLISECOND);
+    let queued = status(&network, node, subscriber).queued;
+    assert_eq!(queued, 800);
+    put_away(&mut network, node, subscriber);
+    network.run(SECOND);
+    flood.assert_all_answered(&network);
+    let told = status(&network, node, subscriber);
+    assert_eq!((told.queued, dropped(&told, "queue_full")), (queued, 0), "all that was acknowledged waits");
+    network.publish(flood.publishers[0], &message("a/b", b"x", 1));
+    network.run(SECOND);
+    let told = status(&network, node, subscriber);
+    assert_eq!((told.queued, dropped(&told, "queue_full")), (queued, 1), "but it grows no more");
+    assert_let_go(&network, node);
+}
+
+#[test]
+fn who_chose_to_lose_loses_and_holds_nobody_back() {
+    let bounds = Bounds { messages: 50, bytes: 0 };
+    let own = Bounds { messages: 0, bytes: 0 };
+    for (overflow, bounds) in
+        [(Overflow::DropOldest, bounds), (Overflow::DropNewest, bounds), (Overflow::DropNewest, own)]
+    {
+        let mut network = Network::new(11, Faults::default());
+        let node = add_node(&mut network, 1);
+        let subscriber = network.add_client();
+        network.hosts[subscriber].engines[0].listen(network.now, 1, "a/#", 1, false);
+        network.connect(subscriber, node);
+        let session = network.open_bounded(subscriber, node, false, bounds);
+        subscribe(&mut network, node, "a/#", "", Subscriber { overflow, ..Subscriber::new(session, 1) });
+        grant(&mut network, subscriber, node, 16);
+        network.hosts[subscriber].reads = false;
+        let mut flood = Flood::new(&mut network, 4, 1_000, 200);
+        for _ in 0..200 {
+            flood.send(&mut network, &message("a/b", b"x", 1));
+            network.run(5 * MILLISECOND);
+            read(&mut network, subscriber, 1);
+            let engine = &network.hosts[node].engines[0];
+            assert!(engine.out.holds.is_empty());
+            let most = if bounds == own { BOUNDS.messages } else { bounds.messages };
+            assert!(status(&network, node, subscriber).queued <= 16 + most as u64);
+        }
+        network.run(3 * SECOND);
+        let told = status(&network, node, subscriber);
+        assert!(flood.answered(&network) > 2_000, "{overflow:?}: {}", flood.answered(&network));
+        assert!(dropped(&told, "queue_full") > 1_000, "{overflow:?}: and the account says so");
+        let reasons =
+            flood.publishers.iter().flat_map(|&publisher| network.hosts[publisher].published.values());
+        assert!(reasons.clone().all(|&why| why == reason::SUCCESS));
+    }
+}
+
+#[test]
+fn a_publisher_that_is_held_back_may_leave_and_come_back() {
+    for workers in [1, 3] {
+        let mut network = Network::new(12, Faults::default());
+        let node = add_node(&mut network, workers);
+        let subscriber = network.add_subscriber(node, "a/#", 1);
+        grant(&mut network, subscriber, node, 16);
+        network.hosts[subscriber].reads = false;
+        let mut flood = Flood::new(&mut network, 4, 600, 200);
+        let mut got = 0;
+        for round in 0..400 {
+            flood.send(&mut network, &message("a/b", b"x", 2));
+            network.run(5 * MILLISECOND);
+            got += read(&mut network, subscriber, 8);
+            if round % 50 == 20 {
+                put_away(&mut network, node, flood.publishers[round / 50 % 4]);
+            }
+            let held: usize = network.hosts[node].engines.iter().map(|engine| engine.out.holds.len()).sum();
+            assert!(held <= 8, "links that are gone are held by nobody: {held}");
+        }
+        network.hosts[subscriber].reads = true;
+        network.run_until_drained();
+        flood.assert_all_answered(&network);
+        assert_eq!(got + network.hosts[subscriber].read.len(), 2_400);
+        assert_let_go(&network, node);
+    }
+}
