@@ -206,8 +206,9 @@ class Load:
 
     `counters`: as of the core, since it began, those that only rise. `gauges`: `workers`, `sessions`, `subscriptions`, `publishers`
     (nodes), `connections` (gateways), `queued_messages`, `queued_bytes`. Topics are columns: `names` end to end in UTF-8, `offsets` of
-    each and the end of the last (32 bits each, in the byte order of this machine), and `numbers`: messages in, bytes in, messages out, bytes out (64 bits
-    each). `rest`: these four for topics beyond the 10,000 of an interval. `bytes_in`, `bytes_out`: payloads, all topics together.
+    each and the end of the last (32 bits each, in the byte order of this machine), and `numbers`: messages in, bytes in, messages out, bytes out, and messages
+    in and out of which a large one counts once instead of for each part (64 bits each). `rest`: these six for topics beyond the 10,000 of an interval.
+    `bytes_in`, `bytes_out`, `whole_in`, `whole_out`: of all topics together.
     `latency`: 96 counts; bucket i is from 2^(i/4) to 2^((i+1)/4) µs. `sampled`: of how many messages one was timed.
     """
 
@@ -216,9 +217,11 @@ class Load:
     names: bytes
     offsets: bytes
     numbers: list[bytes]
-    rest: tuple[int, int, int, int]
+    rest: tuple[int, int, int, int, int, int]
     bytes_in: int
     bytes_out: int
+    whole_in: int
+    whole_out: int
     latency: list[int]
     sampled: int
 

@@ -6,26 +6,24 @@ counters. Where they do not, a file of one kind is missing, or its process was k
 
 from __future__ import annotations
 
-from typing import Final
-
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-_COUNTS: Final = ("messages_in", "bytes_in", "messages_out", "bytes_out")
+from .loads import COUNTS
 
 
 def accounts(loads: DataFrame, totals: DataFrame) -> DataFrame:
     """Each node's counters by `node_load`, the sums of its `topic_totals`, and whether they agree."""
-    by_node = loads.groupBy("role", "node").agg(*[F.sum(name).alias(name) for name in _COUNTS])
-    by_topic = totals.groupBy("role", "node").agg(*[F.sum(name).alias(f"topics_{name}") for name in _COUNTS])
+    by_node = loads.groupBy("role", "node").agg(*[F.sum(name).alias(name) for name in COUNTS])
+    by_topic = totals.groupBy("role", "node").agg(*[F.sum(name).alias(f"topics_{name}") for name in COUNTS])
     rows = by_node.join(by_topic, on=["role", "node"], how="full")
-    pairs = [(F.coalesce(name, F.lit(0)), F.coalesce(f"topics_{name}", F.lit(0))) for name in _COUNTS]
+    pairs = [(F.coalesce(name, F.lit(0)), F.coalesce(f"topics_{name}", F.lit(0))) for name in COUNTS]
     agrees = F.lit(True)
     for ours, theirs in pairs:
         agrees = agrees & (ours == theirs)
     columns = [
         column.alias(name)
-        for name, pair in zip(_COUNTS, pairs, strict=True)
+        for name, pair in zip(COUNTS, pairs, strict=True)
         for column, name in zip(pair, (name, f"topics_{name}"), strict=True)
     ]
     return rows.select("role", "node", *columns, agrees.alias("agrees"))

@@ -19,6 +19,7 @@ from typing import Final
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
+from .loads import COUNTS
 from .schema import BUCKETS, GATEWAY, NODE, NODES, TOPICS
 
 BEGIN: Final = datetime(2026, 1, 5, tzinfo=UTC)
@@ -116,14 +117,15 @@ def topic_rows(spark: SparkSession, city: City, tasks: int) -> DataFrame:
         (F.col("messages_in") * size).alias("bytes_in"),
         "messages_out",
         (F.col("messages_out") * size).alias("bytes_out"),
+        F.col("messages_in").alias("whole_in"),
+        F.col("messages_out").alias("whole_out"),
     ).select(*TOPICS.names)
 
 
 def node_rows(topics: DataFrame, city: City) -> DataFrame:
     """The rows of nodes that go with them: sums that agree, and the CPU time that they cost."""
-    counts = ("messages_in", "bytes_in", "messages_out", "bytes_out")
     rows = topics.groupBy("role", "node", "run", "at", "seconds").agg(
-        *[F.sum(name).alias(name) for name in counts]
+        *[F.sum(name).alias(name) for name in COUNTS]
     )
     noise = _hashed(F.xxhash64("node", "at", F.lit(city.seed)))
     messages_us = IN_US * F.col("messages_in") + OUT_US * F.col("messages_out")

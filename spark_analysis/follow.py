@@ -191,7 +191,12 @@ class Follower:
     def _claim(self, directory: str, out: str) -> None:
         """The output is of one directory, with windows of one length."""
         address = below(self._place, _SETTINGS)
-        kept = {"source": directory, "window_s": self._settings.window_s, "late_s": self._settings.late_s}
+        kept = {
+            "source": directory,
+            "window_s": self._settings.window_s,
+            "late_s": self._settings.late_s,
+            "columns": len(NODES),  # The state of the stream holds them.
+        }
         if self._storage.exists(address):
             if (there := json.loads(self._storage.read(address))) != kept:
                 raise AnalysisError(f"{out} follows with other settings ({there}): name another --out")

@@ -18,7 +18,7 @@ from typing import Final
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
-from .loads import load
+from .loads import COUNTS, load
 
 DEEPEST: Final = 8
 """Levels below this are counted with the subtree at this depth."""
@@ -26,12 +26,10 @@ DEEPEST: Final = 8
 FAN_OUT_EDGES: Final = (0, *(2**i for i in range(17)))
 """Copies handed on for each message taken over: a bucket ends at each, and one has no end."""
 
-_COUNTS: Final = ("messages_in", "bytes_in", "messages_out", "bytes_out")
-
 
 def topic_totals(topics: DataFrame) -> DataFrame:
     """Each topic at each node, over all intervals. `intervals`: rows that it was summed from."""
-    sums = [F.sum(name).alias(name) for name in _COUNTS]
+    sums = [F.sum(name).alias(name) for name in COUNTS]
     return topics.groupBy("role", "node", "topic").agg(
         F.count(F.lit(1)).alias("intervals"), *sums, F.sum(load()).alias("load")
     )
@@ -43,7 +41,7 @@ def hot_topics(totals: DataFrame, first: int) -> DataFrame:
     rows = totals.where(F.col("topic").isNotNull()).groupBy("role", "topic").agg(*_sums(), *_nodes())
     ranked = _ranked(rows, ["role"], "topic", first)
     return _with_share(ranked, totals).select(
-        "role", "rank", "topic", "load", "share", *_COUNTS, _fan_out(), "nodes", "main_node"
+        "role", "rank", "topic", "load", "share", *COUNTS, _fan_out(), "nodes", "main_node"
     )
 
 
@@ -60,7 +58,7 @@ def subtrees(totals: DataFrame, first: int) -> DataFrame:
         "node",
         levels.alias("levels"),
         F.explode(depths).alias("depth"),
-        *_COUNTS,
+        *COUNTS,
         "load",
     )
     named = prefixes.withColumn("subtree", F.array_join(F.slice("levels", F.lit(1), F.col("depth")), "/"))
@@ -78,7 +76,7 @@ def subtrees(totals: DataFrame, first: int) -> DataFrame:
         "subtree",
         "load",
         "share",
-        *_COUNTS,
+        *COUNTS,
         _fan_out(),
         "topics",
         "nodes",
@@ -116,7 +114,7 @@ def fan_out(totals: DataFrame) -> DataFrame:
 
 
 def _sums() -> list[Column]:
-    return [F.sum(name).alias(name) for name in (*_COUNTS, "load")]
+    return [F.sum(name).alias(name) for name in (*COUNTS, "load")]
 
 
 def _nodes() -> list[Column]:

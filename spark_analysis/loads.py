@@ -1,7 +1,8 @@
 """How the load is spread over the nodes, and over time.
 
 The **load** of a node is the messages that it handled: those that it took over plus the copies that it handed
-on. Its **share** is its part of the load of all with its role: gateways are counted apart from owners, for a
+on; of a large message each part, for each is handled by itself. (`whole_in` and `whole_out` count it once.)
+Its **share** is its part of the load of all with its role: gateways are counted apart from owners, for a
 message that comes over a gateway is handled by both.
 
 An interval belongs to the window in which it begins. Windows lie on the clock: those of 10 s begin at :00,
@@ -18,7 +19,8 @@ from pyspark.sql import functions as F
 
 WINDOW: Final = "window_start"
 
-_SUMS: Final = ("messages_in", "bytes_in", "messages_out", "bytes_out", "datagrams_in", "datagrams_out")
+COUNTS: Final = ("messages_in", "bytes_in", "messages_out", "bytes_out", "whole_in", "whole_out")
+_SUMS: Final = (*COUNTS, "datagrams_in", "datagrams_out")
 _PEAKS: Final = (
     "rss_bytes",
     "sessions",
@@ -88,8 +90,7 @@ def node_totals(loads: DataFrame) -> DataFrame:
     """
     totals = loads.groupBy("role", "node").agg(
         F.sum("load").alias("load"),
-        F.sum("messages_in").alias("messages_in"),
-        F.sum("messages_out").alias("messages_out"),
+        *[F.sum(name).alias(name) for name in COUNTS],
         F.sum("seconds").alias("seconds"),
         F.sum("cpu_s").alias("cpu_s"),
         F.try_divide(F.sum("cpu_s"), F.sum(F.col("seconds") * F.col("workers"))).alias("busy"),
@@ -105,8 +106,7 @@ def node_totals(loads: DataFrame) -> DataFrame:
         _share_within("role").alias("share"),
         F.try_divide(so_far, everything).alias("cumulative_share"),
         F.try_divide("messages_out", "messages_in").alias("fan_out"),
-        "messages_in",
-        "messages_out",
+        *COUNTS,
         "seconds",
         "cpu_s",
         "busy",

@@ -32,7 +32,7 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import MapType, StructField, StructType
 
-from .schema import FILE_NAME, SCHEMAS, VERSION, VERSION_KEY
+from .schema import FILE_NAME, SCHEMAS, VERSION, VERSION_KEY, WHOLE
 from .storage import Storage, literally
 
 DAMAGED: Final = "damaged: its footer is whole, its rows are not"
@@ -127,7 +127,8 @@ def read(spark: SparkSession, found: Found, kind: str) -> DataFrame:
     there = _rows(spark, found, kind)
     if there is not None:
         is_bounded = found.since is not None or found.until is not None
-        return there.where(found.holds()) if is_bounded else there
+        rows = there.where(found.holds()) if is_bounded else there
+        return rows.withColumns({name: F.coalesce(name, parts) for name, parts in WHOLE.items()})
     return spark.range(0).select(*[F.lit(None).cast(f.dataType).alias(f.name) for f in SCHEMAS[kind]])
 
 
@@ -225,10 +226,13 @@ def _judge(spark: SparkSession, file: Usable) -> str | None:
 
 
 def _difference(ours: StructType, theirs: StructType) -> str | None:
-    """What is missing or of another type. What may be null makes no difference, nor do more columns."""
+    """What is missing or of another type. What may be null makes no difference, nor do more columns, nor the
+    lack of those that were added later."""
     found = {field.name: field.dataType for field in theirs}
     for field in ours:
         if field.name not in found:
+            if field.name in WHOLE:
+                continue
             return f"it has no column {field.name}"
         wanted, there = field.dataType.simpleString(), found[field.name].simpleString()
         if wanted != there:

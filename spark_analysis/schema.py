@@ -53,6 +53,8 @@ TOPICS: Final = _struct(
     bytes_in=LongType(),
     messages_out=LongType(),
     bytes_out=LongType(),
+    whole_in=LongType(),
+    whole_out=LongType(),
 )
 """One row for each interval and topic with any traffic; topic null: the rest, beyond the writer's bound."""
 
@@ -83,7 +85,13 @@ NODES: Final = _struct(
     drops=MapType(StringType(), LongType()),
     latency=ArrayType(LongType()),
     latency_sampled=IntegerType(),
+    whole_in=LongType(),
+    whole_out=LongType(),
 )
 """One row for each interval: the process as a whole."""
 
 SCHEMAS: Final = {"topics": TOPICS, "nodes": NODES}
+
+WHOLE: Final = {"whole_in": "messages_in", "whole_out": "messages_out"}
+"""Messages, a large one counted once; and the columns that count each of its parts, and stand for them in
+files of earlier versions, which do not have them."""

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from .charts import Box
-from .markup import number, percent
+from .markup import number, percent, size
 
 _NARROWEST: Final = 0.002
 """Parts of the whole below this are not drawn."""
@@ -50,8 +50,8 @@ def _boxes(
             return
         name = row["subtree"].rpartition("/")[2] if depth > 1 else row["subtree"]
         tip = (
-            f"{row['subtree']}: {percent(width)} of the load, {number(row['load'])} messages, "
-            f"{number(row['topics'])} topics, most at {row['main_node']}"
+            f"{row['subtree']}: {percent(width)} of the load, {number(row['whole_in'])} messages in, "
+            f"{size(row['bytes_in'])}, {number(row['topics'])} topics, most at {row['main_node']}"
         )
         colour = colours.get(row["main_node"], len(colours))
         yield Box(depth - 1, left, width, f"{name or '(empty)'} {percent(width)}", tip, colour)

@@ -55,6 +55,12 @@ def number(value: float | None, digits: int = 3) -> str:
     return _plain(value, digits)
 
 
+def size(value: float | None) -> str:
+    """Bytes: `512 B`, `48.3 MB`; a dash for None."""
+    told = number(value)
+    return told if value is None else f"{told}B" if told[-1].isalpha() else f"{told} B"
+
+
 def percent(part: float | None) -> str:
     """`41%`, `0.3%`; a dash for None."""
     if part is None:

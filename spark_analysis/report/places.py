@@ -5,9 +5,9 @@ from __future__ import annotations
 from . import charts
 from .charts import COLOURS
 from .icicle import icicle_of, main_nodes
-from .markup import Markup, number, percent, tag
+from .markup import Markup, number, percent, size, tag
 from .page import Section
-from .rows import LISTED, ROLES, Rows, Tables, table
+from .rows import LISTED, PARTS, ROLES, Rows, Tables, table
 
 
 def hierarchy(tables: Tables) -> Section | None:
@@ -51,17 +51,17 @@ def hot_topics(tables: Tables) -> Section | None:
         [
             row["topic"],
             charts.bar((row["share"] or 0) / largest, percent(row["share"])),
-            number(row["messages_in"]),
-            number(row["messages_out"]),
-            number(row["fan_out"]),
+            *(number(row[name]) for name in ("load", "whole_in", "whole_out")),
+            *(size(row[name]) for name in ("bytes_in", "bytes_out")),
             row["main_node"],
         ]
         for row in rows
     ]
     part = sum(row["share"] or 0 for row in rows)
     lead = f"The first {len(rows)} topics make {percent(part)} of the owners' load."
-    header = ["topic", "share", "in", "out", "out / in", "node"]
-    return Section("Hottest topics", lead, table(header, body), "More are in hot_topics.csv.")
+    header = ["topic", "share", "load", "messages in", "out", "payload in", "out", "node"]
+    note = f"{PARTS} More topics are in hot_topics.csv."
+    return Section("Hottest topics", lead, table(header, body, texts=(0, 7)), note)
 
 
 def _hottest_by_depth(rows: Rows) -> list[Markup]:

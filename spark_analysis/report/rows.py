@@ -13,6 +13,7 @@ Tables = Mapping[str, list[dict[str, Any]]]
 
 NODES_SHOWN: Final = 40
 LISTED: Final = 12
+PARTS: Final = "Load is messages, in and out; of a large one it counts each part, for each is work."
 ROLES: Final = {"node": "Owners", "gateway": "Gateways"}
 
 

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from datetime import datetime
 from typing import Any
 
-from .markup import Content, Markup, micros, moment, number, tag
+from .markup import Content, Markup, micros, moment, number, size, tag
 from .page import Section
 from .places import hierarchy, hot_topics
 from .rows import Tables, of_role, table
@@ -28,9 +28,15 @@ def header(summary: Mapping[str, Any], tables: Tables) -> Markup:
     )
     owners = of_role(tables["imbalance"], "node")
     latency = of_role([row for row in tables["latency"] if row["node"] is None], "node")
-    handled = owners["load"] if owners else 0
+    of_owners = [row for row in tables["nodes"] if row["role"] == "node"]
+    handled, payload, load = (
+        sum(row[name] for row in of_owners for name in names)
+        for names in (("whole_in", "whole_out"), ("bytes_in", "bytes_out"), ("load",))
+    )
+    in_parts = f"; {number(load)} with each part of large ones" if load > handled else ""
     tiles = [
-        ("messages handled", number(handled), "by owners, in and out"),
+        ("messages handled", number(handled), f"by owners, in and out{in_parts}"),
+        ("payload", size(payload), "of these, in and out"),
         ("largest over mean", number(owners["max_over_mean"] if owners else None), "1 is even"),
         ("p99 latency", micros(latency["p99_us"] if latency else None), "receipt to hand-over"),
         ("messages lost", number(summary["lost"]), "taken, and not delivered"),

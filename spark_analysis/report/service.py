@@ -106,12 +106,12 @@ def cost(tables: Tables) -> Section:
                 tag("span", f"{_REASONS[row['outlook']]} {when}".strip(), class_=f"badge {row['outlook']}"),
             ]
         )
-    header = ["node", "CPU", "messages/s", "at most", "µs in", "µs out", "R²", "outlook"]
+    header = ["node", "CPU", "load/s", "at most", "µs in", "µs out", "R²", "outlook"]
     note = (
-        "CPU time of a message taken over (in) and of a copy handed on (out), by regression; R² is how much "
+        "CPU time of a message, or part, taken over (in) and handed on (out), by regression; R² is how much "
         "of the CPU time that explains. A dash: it cannot be told, for there was too little load, or too "
         "even, or noise explains as much; then nothing is foretold. The outlook is a straight line: it knows "
-        "nothing of day and night. CPU and messages are where it ends."
+        "nothing of day and night. CPU and load are where it ends."
     )
     title = "What a message costs, and how long it will do"
     return Section(title, _outlook(outlooks), table(header, body, texts=(0, 7)), note)

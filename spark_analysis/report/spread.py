@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from . import charts
-from .markup import Content, Markup, moment, number, percent, tag
+from .markup import Content, Markup, moment, number, percent, size, tag
 from .over_time import over_time
 from .page import Section
-from .rows import NODES_SHOWN, ROLES, Row, Rows, Tables, of_role, table, title_of
+from .rows import NODES_SHOWN, PARTS, ROLES, Row, Rows, Tables, of_role, table, title_of
 from .timeline import Timeline
 
 _SCALES = (0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0)
@@ -31,12 +31,13 @@ def load_over_time(tables: Tables, timeline: Timeline) -> Section:
             f"an even share would be {percent(1 / len(owners))}."
         )
     left_out = max(0, len(owners) - NODES_SHOWN)
-    note = (
-        f"The {NODES_SHOWN} nodes with the largest load; {left_out} more are in node_load.csv."
+    note = PARTS + (
+        f" Shown are the {NODES_SHOWN} nodes with the largest load; {left_out} more are in nodes.csv."
         if left_out
         else ""
     )
-    return Section("Load of each node over time", lead, tag("div", maps, class_="pairs"), note)
+    parts = [tag("div", maps, class_="pairs"), _totals(tables["nodes"])]
+    return Section("Load of each node over time", lead, parts, note)
 
 
 def imbalance(tables: Tables, timeline: Timeline) -> Section:
@@ -78,6 +79,22 @@ def imbalance(tables: Tables, timeline: Timeline) -> Section:
     return Section("How uneven it is", lead, [indices, tag("div", figures, class_="pairs")], note)
 
 
+def _totals(nodes: Rows) -> Markup:
+    """Each node over all time: load, messages, bytes. Owners first."""
+    ordered = sorted(nodes, key=lambda row: (row["role"] != "node", -row["load"]))[:NODES_SHOWN]
+    body: list[list[Content]] = [
+        [
+            row["node"],
+            "owner" if row["role"] == "node" else "gateway",
+            charts.bar(row["share"] or 0.0, percent(row["share"])),
+            *(number(row[name]) for name in ("load", "whole_in", "whole_out")),
+            *(size(row[name]) for name in ("bytes_in", "bytes_out")),
+        ]
+        for row in ordered
+    ]
+    return table(["node", "", "share of its kind", "load", "messages in", "out", "payload in", "out"], body)
+
+
 def _heat_maps(title: str, rows: Rows, order: Sequence[str], timeline: Timeline) -> list[Markup]:
     shown = order[:NODES_SHOWN]
     has_gaps = sum(row["node"] in shown for row in rows) < len(shown) * timeline.count
@@ -96,7 +113,7 @@ def _heat_maps(title: str, rows: Rows, order: Sequence[str], timeline: Timeline)
         return row["load"] / row["seconds"] / peak if row["seconds"] else None
 
     figures: tuple[tuple[str, Callable[[Row], float | None], str], ...] = (
-        ("messages handled", rate, f"{number(peak)} /s"),
+        ("load", rate, f"{number(peak)} /s"),
         ("CPU of the workers", lambda row: (row["busy"] or 0.0) / full, percent(full)),
     )
     return [
@@ -115,7 +132,7 @@ def _heat_maps(title: str, rows: Rows, order: Sequence[str], timeline: Timeline)
 def _tip_of_window(row: Row) -> str:
     rate = row["load"] / row["seconds"] if row["seconds"] else None
     return (
-        f"{row['node']} at {moment(row['window_start'])}: {number(rate)} messages/s, "
+        f"{row['node']} at {moment(row['window_start'])}: {number(rate)} handled/s, "
         f"{percent(row['share'])} of all; CPU {percent(row['busy'])}"
     )
 

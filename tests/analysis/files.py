@@ -21,10 +21,11 @@ _COMMON: Final = [
     ("seconds", pa.float64()),
 ]
 _COUNTS: Final = [(name, pa.int64()) for name in ("messages_in", "bytes_in", "messages_out", "bytes_out")]
+_WHOLE: Final = [("whole_in", pa.int64()), ("whole_out", pa.int64())]
 METADATA: Final = {"hbroker.telemetry": "1"}
 
 SCHEMAS: Final = {
-    "topics": pa.schema([*_COMMON, ("topic", pa.string()), *_COUNTS], metadata=METADATA),
+    "topics": pa.schema([*_COMMON, ("topic", pa.string()), *_COUNTS, *_WHOLE], metadata=METADATA),
     "nodes": pa.schema(
         [
             *_COMMON,
@@ -46,6 +47,7 @@ SCHEMAS: Final = {
             ("drops", pa.map_(pa.string(), pa.int64())),
             ("latency", pa.list_(pa.int64())),
             ("latency_sampled", pa.int32()),
+            *_WHOLE,
         ],
         metadata=METADATA,
     ),

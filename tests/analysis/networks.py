@@ -7,6 +7,7 @@ from datetime import UTC, datetime, timedelta
 
 from hypothesis import strategies as st
 
+from tests.analysis import plain
 from tests.analysis.files import Row
 
 BEGIN = datetime(2026, 3, 1, 23, 59, 40, tzinfo=UTC)
@@ -61,7 +62,7 @@ def networks(draw: st.DrawFn) -> Network:
 
 
 def _topic_rows(common: Row) -> st.SearchStrategy[Row]:
-    counts = {name: COUNTS for name in ("messages_in", "bytes_in", "messages_out", "bytes_out")}
+    counts = {name: COUNTS for name in plain.COUNTS}
     return st.fixed_dictionaries(
         {
             **{name: st.just(value) for name, value in common.items()},
@@ -72,8 +73,7 @@ def _topic_rows(common: Row) -> st.SearchStrategy[Row]:
 
 
 def _node_row(common: Row, topics: list[Row]) -> st.SearchStrategy[Row]:
-    names = ("messages_in", "bytes_in", "messages_out", "bytes_out")
-    sums = {name: sum(row[name] for row in topics) for name in names}
+    sums = {name: sum(row[name] for row in topics) for name in plain.COUNTS}
     some = st.integers(0, 10**6)
     return st.fixed_dictionaries(
         {

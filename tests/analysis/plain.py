@@ -10,7 +10,7 @@ from typing import Any
 
 Row = dict[str, Any]
 
-COUNTS = ("messages_in", "bytes_in", "messages_out", "bytes_out")
+COUNTS = ("messages_in", "bytes_in", "messages_out", "bytes_out", "whole_in", "whole_out")
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
@@ -50,7 +50,7 @@ def node_load(nodes: Sequence[Row], window_s: int) -> dict[Any, Row]:
             ),
             "measured": sum(sum(row["latency"]) * row["latency_sampled"] for row in rows),
             "dropped": sum(sum(row["drops"].values()) for row in rows),
-            "messages_in": sum(row["messages_in"] for row in rows),
+            **{name: sum(row[name] for row in rows) for name in COUNTS},
             "datagrams_out": sum(row["datagrams_out"] for row in rows),
             "rss_bytes": max(row["rss_bytes"] for row in rows),
             "queued_messages": max(row["queued_messages"] for row in rows),

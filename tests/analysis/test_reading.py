@@ -71,6 +71,19 @@ def test_more_columns_do_no_harm(spark: SparkSession, tmp_path: Path) -> None:
     assert reading.read(spark, found, "nodes").columns == SCHEMAS["nodes"].names
 
 
+def test_files_of_before_messages_were_told_apart_from_parts(spark: SparkSession, tmp_path: Path) -> None:
+    """Each part counts as a message there."""
+    rows = [node_row("a", second, messages_in=second, whole_in=1) for second in range(20)]
+    for number in range(2):
+        path = files.write(tmp_path, "nodes", rows, number)
+        if number == 0:
+            pq.write_table(pq.read_table(path).drop_columns(["whole_in", "whole_out"]), path)
+    found = reading.find(spark, f"file://{tmp_path}")
+    assert found.skipped == ()
+    (row,) = reading.read(spark, found, "nodes").groupBy().sum("whole_in", "whole_out").collect()
+    assert tuple(row) == (sum(range(20)) + 20, 0)
+
+
 def test_where_no_telemetry_is(spark: SparkSession, tmp_path: Path) -> None:
     (tmp_path / "in").mkdir()
     (tmp_path / "in" / "readme.txt").write_text("nothing here")

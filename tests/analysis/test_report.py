@@ -15,7 +15,7 @@ import pytest
 from hbroker.spark_analysis.report import Section, page
 from hbroker.spark_analysis.report.charts import COLOURS, HEAT_LEVELS
 from hbroker.spark_analysis.report.icicle import icicle_of
-from hbroker.spark_analysis.report.markup import micros, number, percent, tag
+from hbroker.spark_analysis.report.markup import micros, number, percent, size, tag
 from tests.needs import need_chromium
 
 WIDTHS = (1280, 800, 390)
@@ -111,6 +111,13 @@ def test_each_window_has_its_place_in_time(looked_at: Any) -> None:
     assert told["gaps"] == 2
 
 
+def test_a_large_message_is_one_message(report: str) -> None:
+    """Four nodes with a thousand in, two thousand out; their load counts parts."""
+    assert "<span>messages handled</span><b>12 k</b>" in report
+    assert "by owners, in and out; 3 M with each part of large ones" in report
+    assert "<span>payload</span><b>246 MB</b>" in report
+
+
 def test_what_cannot_be_told_has_no_figure() -> None:
     """Of no node: neither capacity nor forecast, and the lead says so."""
     summary, tables = _measured()
@@ -175,6 +182,9 @@ def test_icicle_draws_a_part_within_its_whole_alone() -> None:
         (number(12_345), "12.3 k"),
         (number(0.3421), "0.34"),
         (number(4.56e9), "4.56 G"),
+        (size(None), "\N{EN DASH}"),
+        (size(512), "512 B"),
+        (size(48_300_000), "48.3 MB"),
         (percent(0.41), "41%"),
         (percent(0.004), "0.4%"),
         (micros(1_580), "1.58 ms"),
@@ -188,6 +198,7 @@ def test_figures(told: str, text: str) -> None:
 NODES = ["n0", "n1", "n2", "a-node-with-a-long-name"]
 SHARES = [0.5, 0.2, 0.2, 0.1]
 TIMES = [BEGIN + timedelta(seconds=10 * i) for i in (*range(20), *range(30, 40))]
+TRAFFIC = {"bytes_in": 20_500_000, "bytes_out": 41_000_000, "whole_in": 1_000, "whole_out": 2_000}
 OF_NODE = {"role": "node", "node": "n0"}
 
 
@@ -220,6 +231,7 @@ def _spread() -> dict[str, list[dict[str, Any]]]:
     totals = [
         {"role": "node", "node": node, "rank": rank, "load": int(3e6 * share), "share": share}
         | {"cumulative_share": sum(sorted(SHARES)[:rank])}
+        | TRAFFIC
         for rank, (node, share) in enumerate(reversed(list(zip(NODES, SHARES, strict=True))), start=1)
     ]
     return {
@@ -233,6 +245,7 @@ def _spread() -> dict[str, list[dict[str, Any]]]:
 
 def _places() -> dict[str, list[dict[str, Any]]]:
     counts = {"messages_in": 5, "messages_out": 9, "fan_out": 1.8, "main_node": NODES[3], "nodes": 1}
+    counts |= TRAFFIC
     fan_out = [(None, 0, 2), (0, 1, 7), (65_536, None, 1)]
     return {
         "hot_topics": [
@@ -293,4 +306,5 @@ def _subtree(name: str, share: float) -> dict[str, Any]:
         "load": int(share * 100),
         "share": share,
         **counts,
+        **TRAFFIC,
     }

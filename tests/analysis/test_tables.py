@@ -72,6 +72,9 @@ def _check_loads(out: Path, nodes: list[Row]) -> None:
     }
     of_nodes = by(table(out, "nodes"), "role", "node")
     assert {key: row["load"] for key, row in of_nodes.items()} == totals
+    for (role, node), row in of_nodes.items():
+        mine = [r for r in nodes if (r["role"], r["node"]) == (role, node)]
+        assert all(row[name] == sum(r[name] for r in mine) for name in plain.COUNTS)
     for role in {role for role, _ in totals}:
         of_role = sorted(load for (its, _), load in totals.items() if its == role)
         ranked = sorted((row for (its, _), row in of_nodes.items() if its == role), key=lambda r: r["rank"])
@@ -140,15 +143,17 @@ def test_too_many_windows_are_refused(spark: SparkSession, tmp_path: Path) -> No
 
 
 def test_books_that_do_not_agree_are_told(spark: SparkSession) -> None:
-    counts = (
-        "role string, node string, messages_in bigint, bytes_in bigint, messages_out bigint, bytes_out bigint"
-    )
+    counts = ", ".join(["role string", "node string", *(f"{name} bigint" for name in plain.COUNTS)])
     nodes = [
-        ("node", "right", 30, 9, 2, 1),
-        ("node", "short", 30, 9, 2, 1),
-        ("gateway", "silent", 1, 0, 0, 0),
+        ("node", "right", 30, 9, 2, 1, 30, 2),
+        ("node", "short", 30, 9, 2, 1, 30, 2),
+        ("gateway", "silent", 1, 0, 0, 0, 1, 0),
     ]
-    topics = [("node", "right", 30, 9, 2, 1), ("node", "short", 29, 9, 2, 1), ("node", "mute", 5, 0, 0, 0)]
+    topics = [
+        ("node", "right", 30, 9, 2, 1, 30, 2),
+        ("node", "short", 29, 9, 2, 1, 30, 2),
+        ("node", "mute", 5, 0, 0, 0, 5, 0),
+    ]
     table = accounts.accounts(spark.createDataFrame(nodes, counts), spark.createDataFrame(topics, counts))
     found = by(collected(table), "role", "node")
     assert {node for (_, node), row in found.items() if row["agrees"]} == {"right"}

@@ -9,7 +9,7 @@ from typing import Any
 
 import pyarrow.parquet as pq
 
-TRAFFIC = ("messages_in", "bytes_in", "messages_out", "bytes_out")
+TRAFFIC = ("messages_in", "bytes_in", "messages_out", "bytes_out", "whole_in", "whole_out")
 
 
 def files(directory: Path, kind: str, node: str = "*") -> list[Path]:

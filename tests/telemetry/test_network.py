@@ -115,6 +115,8 @@ def test_what_devices_sent_is_what_the_files_say(tmp_path: Path) -> None:
         "bytes_in": everything * BYTES,
         "messages_out": 2 * everything,
         "bytes_out": 2 * everything * BYTES,
+        "whole_in": everything,
+        "whole_out": 2 * everything,
     }
     at_gateway = [row for row in rows(network.telemetry, "topics", "gateway") if row["topic"][0] != "$"]
     assert sums(at_gateway) == {
@@ -122,6 +124,8 @@ def test_what_devices_sent_is_what_the_files_say(tmp_path: Path) -> None:
         "bytes_in": OVER_MQTT * BYTES,
         "messages_out": everything,
         "bytes_out": everything * BYTES,
+        "whole_in": OVER_MQTT,
+        "whole_out": everything,
     }
     check_agreement(network.telemetry)
     timed = [sum(row["latency"]) for row in rows(network.telemetry, "nodes", "kitchen")]

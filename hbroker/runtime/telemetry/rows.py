@@ -107,4 +107,6 @@ def _node_row(identity: Identity, interval: Interval) -> dict[str, Any]:
         "drops": sorted(drops.items()),
         "latency": load.latency,
         "latency_sampled": load.sampled,
+        "whole_in": load.whole_in,
+        "whole_out": load.whole_out,
     }

@@ -33,9 +33,10 @@ _COMMON: Final = (
 _TRAFFIC: Final = tuple(
     _column(name, pa.int64()) for name in ("messages_in", "bytes_in", "messages_out", "bytes_out")
 )
+_WHOLE: Final = tuple(_column(name, pa.int64()) for name in ("whole_in", "whole_out"))
 
 TOPICS: Final = pa.schema(
-    (*_COMMON, _column("topic", pa.string(), nullable=True), *_TRAFFIC), metadata=_METADATA
+    (*_COMMON, _column("topic", pa.string(), nullable=True), *_TRAFFIC, *_WHOLE), metadata=_METADATA
 )
 """A row for each interval and topic with traffic."""
 
@@ -60,6 +61,7 @@ NODES: Final = pa.schema(
         _column("drops", pa.map_(pa.string(), _column("value", pa.int64()))),
         _column("latency", pa.list_(_column("element", pa.int64()))),
         _column("latency_sampled", pa.int32()),
+        *_WHOLE,
     ),
     metadata=_METADATA,
 )

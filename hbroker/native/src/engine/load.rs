@@ -30,6 +30,8 @@ pub struct Docket {
     mark: Mark,
     /// Of its payload.
     bytes: u32,
+    /// It is a part of a large message, and not its first (§7.5).
+    is_later_part: bool,
     sample: Option<Arc<Sample>>,
 }
 
@@ -37,12 +39,13 @@ impl Docket {
     /// For a message that was counted as taken over, and is timed where there is a `sample`.
     pub fn new(mark: Mark, payload: &[u8], sample: Option<Arc<Sample>>) -> Self {
         let bytes = u32::try_from(payload.len()).unwrap_or(u32::MAX);
-        Self { mark, bytes, sample }
+        Self { mark, bytes, is_later_part: false, sample }
     }
 
     /// For a message that is not counted as taken over: it was before, or by another node.
     pub fn of(publish: &PublishView<'_>) -> Self {
-        Self::new(Mark::default(), publish.payload, None)
+        let is_later_part = publish.fragment.is_some_and(|part| part.index > 0);
+        Self { is_later_part, ..Self::new(Mark::default(), publish.payload, None) }
     }
 
     /// Counts a message that is taken over. `known`: its route's mark.
@@ -56,6 +59,9 @@ impl Docket {
         if let Some(load) = load {
             docket.mark = load.mark_of(publish.topic, known);
             load.topics.count_in(docket.mark, 1, publish.payload.len() as u64);
+            if docket.is_later_part {
+                load.topics.note_later_in(docket.mark);
+            }
             docket.sample = load.latency.begin(now);
         }
         docket
@@ -68,7 +74,7 @@ impl Docket {
         sample: Option<Arc<Sample>>,
     ) -> Self {
         let mark = load.as_mut().map(|load| load.topics.mark(publish.topic));
-        Self::new(mark.unwrap_or_default(), publish.payload, sample)
+        Self { mark: mark.unwrap_or_default(), sample, ..Self::of(publish) }
     }
 
     /// What times the message.
@@ -79,7 +85,7 @@ impl Docket {
     /// For messages of one topic that were counted as taken over, with so many bytes of payload. `sample`: of one that is timed, where they are
     /// no more than that.
     pub fn of_several(mark: Mark, bytes: u64, sample: Option<Arc<Sample>>) -> Self {
-        Self { mark, bytes: u32::try_from(bytes).unwrap_or(u32::MAX), sample }
+        Self { mark, bytes: u32::try_from(bytes).unwrap_or(u32::MAX), is_later_part: false, sample }
     }
 
     /// For one of several, which are as this docket says. `field`: that message.
@@ -104,6 +110,9 @@ impl Docket {
         if let Some(load) = load {
             let mark = if load.topics.knows(self.mark) { self.mark } else { mark_of(load, field) };
             load.topics.count_out(mark, count, self.bytes.into());
+            if self.is_later_part {
+                load.topics.note_later_out(mark, count);
+            }
             if let Some(sample) = &self.sample {
                 entry.timed.add(packet, sample);
             }

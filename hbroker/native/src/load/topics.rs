@@ -23,13 +23,15 @@ const HEAD: usize = 32;
 /// The slot of all that is not told apart; in the table: there is nothing.
 const REST: u16 = 0;
 
-/// What passed: messages, and bytes of their payloads.
+/// What passed: messages, a large one once for each of its parts, and bytes of their payloads; and messages, a large one once.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Traffic {
     pub messages_in: u64,
     pub bytes_in: u64,
     pub messages_out: u64,
     pub bytes_out: u64,
+    pub whole_in: u64,
+    pub whole_out: u64,
 }
 
 /// A topic's slot, and the interval in which it is that; by default of none.
@@ -46,6 +48,8 @@ pub struct Topics {
     places: Box<[u16]>,
     /// By slot; the first is the rest's, which has no name.
     rows: Vec<Row>,
+    /// By slot, up to the last that has any: so where no message is large this is empty, and rows stay as small as they are.
+    later: Vec<Later>,
     names: String,
     /// The slot that was found last: the next message is often of the same topic.
     last: u16,
@@ -67,13 +71,20 @@ struct Row {
     head: [u8; HEAD],
 }
 
+/// Of what a row counts, the parts of large messages that are not the first of theirs.
+#[derive(Clone, Copy, Default)]
+struct Later {
+    parts_in: u32,
+    parts_out: u32,
+}
+
 /// A table as columns, one row for each topic. Numbers are in the order of [`Traffic`]'s fields.
 #[derive(Default)]
 pub struct Columns {
     pub names: String,
     /// Of each name, and the end of the last.
     pub offsets: Vec<u32>,
-    pub numbers: [Vec<u64>; 4],
+    pub numbers: [Vec<u64>; 6],
     pub rest: Traffic,
 }
 
@@ -83,6 +94,7 @@ impl Topics {
             interval: 1,
             places: vec![REST; PLACES].into(),
             rows: vec![Row::default()],
+            later: Vec::new(),
             names: String::new(),
             last: REST,
         }
@@ -112,6 +124,16 @@ impl Topics {
         row.bytes_out += bytes;
     }
 
+    /// Says of a message that was counted as taken over that it is a later part of a large one.
+    pub fn note_later_in(&mut self, mark: Mark) {
+        self.later_of(mark.slot).parts_in += 1;
+    }
+
+    /// Says of copies that were counted that they are later parts of a large message.
+    pub fn note_later_out(&mut self, mark: Mark, copies: u32) {
+        self.later_of(mark.slot).parts_out += copies;
+    }
+
     /// An empty table becomes that of the interval after this one's.
     pub fn succeed(&mut self, before: &Self) {
         debug_assert!(self.rows.len() == 1, "it was cleared");
@@ -122,6 +144,7 @@ impl Topics {
         self.places.fill(REST);
         self.rows.clear();
         self.rows.push(Row::default());
+        self.later.clear();
         self.names.clear();
         self.last = REST;
     }
@@ -131,6 +154,11 @@ impl Topics {
         for (slot, row) in (0..).zip(&other.rows) {
             let own = if slot == REST { REST } else { self.mark(other.name(slot)).slot };
             self.rows[usize::from(own)].add(row);
+            if let Some(&Later { parts_in, parts_out }) = other.later.get(usize::from(slot)) {
+                let later = self.later_of(own);
+                later.parts_in += parts_in;
+                later.parts_out += parts_out;
+            }
         }
     }
 
@@ -144,13 +172,12 @@ impl Topics {
     /// Over all topics.
     pub fn total(&self) -> Traffic {
         let mut total = Traffic::default();
-        self.rows.iter().for_each(|row| total.add(&row.traffic()));
+        self.traffic().for_each(|traffic| total.add(&traffic));
         total
     }
 
     pub fn columns(&self) -> Columns {
-        let (rest, named) = self.rows.split_first().expect("the rest has a row");
-        let of = |number: fn(&Traffic) -> u64| named.iter().map(|row| number(&row.traffic())).collect();
+        let of = |number: fn(&Traffic) -> u64| self.traffic().skip(1).map(|row| number(&row)).collect();
         Columns {
             names: self.names.clone(),
             offsets: self.rows.iter().map(|row| row.start + row.length).collect(),
@@ -159,9 +186,25 @@ impl Topics {
                 of(|traffic| traffic.bytes_in),
                 of(|traffic| traffic.messages_out),
                 of(|traffic| traffic.bytes_out),
+                of(|traffic| traffic.whole_in),
+                of(|traffic| traffic.whole_out),
             ],
-            rest: rest.traffic(),
+            rest: self.traffic().next().expect("the rest has a row"),
         }
+    }
+
+    /// Of each slot.
+    fn traffic(&self) -> impl Iterator<Item = Traffic> {
+        let later = self.later.iter().copied().chain(std::iter::repeat(Later::default()));
+        self.rows.iter().zip(later).map(|(row, later)| row.traffic(later))
+    }
+
+    fn later_of(&mut self, slot: u16) -> &mut Later {
+        let slot = usize::from(slot);
+        if self.later.len() <= slot {
+            self.later.resize(slot + 1, Later::default());
+        }
+        &mut self.later[slot]
     }
 
     /// The slot of a topic, which gets one if it has none and there is room.
@@ -211,12 +254,14 @@ impl Topics {
 }
 
 impl Row {
-    fn traffic(&self) -> Traffic {
+    fn traffic(&self, later: Later) -> Traffic {
         Traffic {
             messages_in: self.messages_in.into(),
             bytes_in: self.bytes_in,
             messages_out: self.messages_out.into(),
             bytes_out: self.bytes_out,
+            whole_in: self.messages_in.saturating_sub(later.parts_in).into(),
+            whole_out: self.messages_out.saturating_sub(later.parts_out).into(),
         }
     }
 
@@ -229,11 +274,26 @@ impl Row {
 }
 
 impl Traffic {
+    /// Where no message is large.
+    #[cfg(test)]
+    pub fn of_small(messages_in: u64, bytes_in: u64, messages_out: u64, bytes_out: u64) -> Self {
+        Self {
+            messages_in,
+            bytes_in,
+            messages_out,
+            bytes_out,
+            whole_in: messages_in,
+            whole_out: messages_out,
+        }
+    }
+
     pub fn add(&mut self, other: &Self) {
         self.messages_in += other.messages_in;
         self.bytes_in += other.bytes_in;
         self.messages_out += other.messages_out;
         self.bytes_out += other.bytes_out;
+        self.whole_in += other.whole_in;
+        self.whole_out += other.whole_out;
     }
 }
 

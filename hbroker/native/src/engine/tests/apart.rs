@@ -118,7 +118,7 @@ fn they_go_to_it_as_one_and_each_is_acknowledged_for_itself() {
             assert_eq!(apart.acknowledged(), expected, "QoS {qos}");
         }
         let counted = apart.network.counted(apart.node, "t").0;
-        let expected = Traffic { messages_in: 9, bytes_in: 405, messages_out: 9, bytes_out: 405 };
+        let expected = Traffic::of_small(9, 405, 9, 405);
         assert_eq!(counted, expected);
         apart.network.run_until_drained();
     }
@@ -172,7 +172,7 @@ fn each_is_counted_and_timed_however_few_go_together() {
         apart.handle(&sent);
         let (counted, timed) = apart.network.counted(apart.node, "t");
         let bytes = 5 + 8 * length as u64;
-        let expected = Traffic { messages_in: 9, bytes_in: bytes, messages_out: 9, bytes_out: bytes };
+        let expected = Traffic::of_small(9, bytes, 9, bytes);
         assert_eq!((counted, timed), (expected, 9), "{length} bytes");
     }
 }

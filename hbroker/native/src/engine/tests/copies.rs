@@ -48,7 +48,7 @@ fn what_comes_in_one_turn_goes_in_few_pieces_and_each_is_counted_and_timed() {
     hand_over(&mut apart, handed);
     assert_eq!(apart.network.sequences(apart.subscriber, "t"), sent);
     let (counted, timed) = apart.network.counted(apart.node, "t");
-    let expected = Traffic { messages_in: 401, bytes_in: 20_005, messages_out: 401, bytes_out: 20_005 };
+    let expected = Traffic::of_small(401, 20_005, 401, 20_005);
     assert_eq!((counted, timed), (expected, 1 + 64), "as many as a link keeps");
 }
 

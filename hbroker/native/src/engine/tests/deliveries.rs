@@ -50,12 +50,7 @@ fn each_copy_arrives_once_in_order_and_is_acknowledged() {
             let slow = network.sequences(slow, &topic);
             assert_eq!(&slow, if number == 1 { sent } else { &[][..] }, "seed {seed}");
             let (count, copies) = (sent.len() as u64, (sent.len() + shared.len() + slow.len()) as u64);
-            let expected = Traffic {
-                messages_in: count,
-                bytes_in: 50 * count,
-                messages_out: copies,
-                bytes_out: 50 * copies,
-            };
+            let expected = Traffic::of_small(count, 50 * count, copies, 50 * copies);
             assert_eq!(network.counted(node, &topic).0, expected, "seed {seed}, {topic}");
         }
     }

@@ -57,12 +57,7 @@ fn each_copy_arrives_once_in_order_and_is_counted() {
             };
             assert_eq!(extra, if number == 1 || number == 2 { sent.clone() } else { Vec::new() });
             let (count, copies) = (sent.len() as u64, (sent.len() + extra.len()) as u64);
-            let expected = Traffic {
-                messages_in: count,
-                bytes_in: 50 * count,
-                messages_out: copies,
-                bytes_out: 50 * copies,
-            };
+            let expected = Traffic::of_small(count, 50 * count, copies, 50 * copies);
             assert_eq!(network.counted(node, &topic).0, expected, "seed {seed}, {topic}");
             assert_eq!(network.sequences(publisher, &topic), [0; 0], "its own are not for it");
         }

@@ -12,8 +12,9 @@ fn told(topics: &Topics) -> (BTreeMap<String, Traffic>, Traffic) {
     let Columns { names, offsets, numbers, rest } = topics.columns();
     let row = |index: usize| {
         let name = names[offsets[index] as usize..offsets[index + 1] as usize].to_owned();
-        let [messages_in, bytes_in, messages_out, bytes_out] = numbers.each_ref().map(|column| column[index]);
-        (name, Traffic { messages_in, bytes_in, messages_out, bytes_out })
+        let [messages_in, bytes_in, messages_out, bytes_out, whole_in, whole_out] =
+            numbers.each_ref().map(|column| column[index]);
+        (name, Traffic { messages_in, bytes_in, messages_out, bytes_out, whole_in, whole_out })
     };
     ((0..offsets.len() - 1).map(row).collect(), rest)
 }
@@ -34,14 +35,19 @@ fn it_counts_as_a_map_would_over_many_intervals() {
                 let mark = kept.unwrap_or_else(|| topics.mark(&topic));
                 marks.insert(topic.clone(), mark);
                 let expected = model.entry(topic).or_default();
+                let is_later_part = random.random_bool(0.1);
                 if random.random() {
                     topics.count_in(mark, 1, bytes);
                     expected.messages_in += 1;
                     expected.bytes_in += bytes;
+                    expected.whole_in += u64::from(!is_later_part);
+                    is_later_part.then(|| topics.note_later_in(mark));
                 } else {
                     topics.count_out(mark, 1, bytes);
                     expected.messages_out += 1;
                     expected.bytes_out += bytes;
+                    expected.whole_out += u64::from(!is_later_part);
+                    is_later_part.then(|| topics.note_later_out(mark, 1));
                 }
             }
             assert_eq!(told(&topics), (model, Traffic::default()), "seed {seed}");
@@ -66,14 +72,9 @@ fn what_is_beyond_its_bounds_is_the_rest_and_the_sum_is_exact() {
     }
     let (rows, rest) = told(&topics);
     assert_eq!((rows.len(), rest.messages_in, rest.bytes_in), (MOST_TOPICS, 1_000, 3_000), "none collided");
-    assert_eq!(rows["t/7"], Traffic { messages_in: 2, bytes_in: 6, ..Traffic::default() });
+    assert_eq!(rows["t/7"], Traffic::of_small(2, 6, 0, 0));
     let messages = (MOST_TOPICS + 500) as u64;
-    let expected = Traffic {
-        messages_in: 2 * messages,
-        bytes_in: 6 * messages,
-        messages_out: messages / 2,
-        bytes_out: messages / 2,
-    };
+    let expected = Traffic::of_small(2 * messages, 6 * messages, messages / 2, messages / 2);
     assert_eq!(topics.total(), expected);
 }
 
@@ -99,10 +100,16 @@ fn tables_are_added_by_name() {
         for name in names {
             let mark = topics.mark(name);
             topics.count_in(mark, 1, 10);
+            topics.count_out(mark, 3, 10);
         }
     }
+    let (b, c) = (other.mark("b"), other.mark("c"));
+    other.note_later_in(b);
+    other.note_later_out(c, 2);
     one.absorb(&other);
     let (rows, rest) = told(&one);
+    let whole: Vec<_> = rows.values().map(|traffic| (traffic.whole_in, traffic.whole_out)).collect();
+    assert_eq!(whole, [(1, 3), (1, 6), (1, 1)]);
     let counts: Vec<_> = rows.iter().map(|(name, traffic)| (name.as_str(), traffic.bytes_in)).collect();
     assert_eq!((counts, rest), (vec![("a", 10), ("b", 20), ("c", 10)], Traffic::default()));
 }

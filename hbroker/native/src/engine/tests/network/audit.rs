@@ -63,9 +63,9 @@ impl Audit {
         assert_eq!(rest, Traffic::default(), "no test has so many topics");
         for (row, bounds) in offsets.windows(2).enumerate() {
             let name = &names[bounds[0] as usize..bounds[1] as usize];
-            let [messages_in, bytes_in, messages_out, bytes_out] =
+            let [messages_in, bytes_in, messages_out, bytes_out, whole_in, whole_out] =
                 numbers.each_ref().map(|column| column[row]);
-            let traffic = Traffic { messages_in, bytes_in, messages_out, bytes_out };
+            let traffic = Traffic { messages_in, bytes_in, messages_out, bytes_out, whole_in, whole_out };
             self.topics.entry(name.to_owned()).or_default().add(&traffic);
         }
     }
