@@ -24,7 +24,7 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from importlib.resources import as_file, files
@@ -47,9 +47,12 @@ _ADVICE: Final = f"install Java {OLDEST_JAVA} or later (Debian, Ubuntu: apt inst
 
 
 @contextmanager
-def session(name: str, master: str | None, log: Path, conf: Mapping[str, str]) -> Iterator[SparkSession]:
+def session(
+    name: str, master: str | None, log: Path, conf: Mapping[str, str], java: Sequence[str] = ()
+) -> Iterator[SparkSession]:
     """A session for one job, with Spark's log in the file `log`. `conf` overrides what is set here. Without
-    `master` it is that of spark-submit or spark-defaults.conf, or this machine.
+    `master` it is that of spark-submit or spark-defaults.conf, or this machine. `java`: more flags of the
+    driver's Java process.
 
     Raises NotInstalled without Java, AnalysisError where Spark does not start, or fails at the job.
     """
@@ -58,7 +61,7 @@ def session(name: str, master: str | None, log: Path, conf: Mapping[str, str]) -
     with as_file(files(__package__) / "log4j2.properties") as logging, log.open("ab") as sink:
         try:
             with _standard_error_to(sink.fileno()), _own_interrupts():
-                spark = _started(name, {**_settings(master, logging, log), **conf})
+                spark = _started(name, {**_settings(master, logging, log, java), **conf})
         except Exception as error:
             where = f" with --master {master}" if master else ""
             raise AnalysisError(
@@ -123,10 +126,10 @@ def _started(name: str, settings: Mapping[str, str]) -> SparkSession:
     return spark
 
 
-def _settings(master: str | None, logging: Path, log: Path) -> dict[str, str]:
-    options = f"-Dlog4j2.configurationFile={logging.as_uri()} -Dspark_analysis.log={log.resolve()}"
+def _settings(master: str | None, logging: Path, log: Path, java: Sequence[str]) -> dict[str, str]:
+    options = (f"-Dlog4j2.configurationFile={logging.as_uri()}", f"-Dspark_analysis.log={log.resolve()}")
     settings = {
-        "spark.driver.extraJavaOptions": options,
+        "spark.driver.extraJavaOptions": " ".join([*options, *java]),
         "spark.sql.session.timeZone": "UTC",
         "spark.sql.adaptive.enabled": "true",
         "spark.ui.enabled": "false",

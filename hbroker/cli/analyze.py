@@ -112,12 +112,15 @@ def _analyse(options: argparse.Namespace) -> dict[str, Any]:
     from hbroker.spark_analysis.progress import Progression
     from hbroker.spark_analysis.runs import Wanted
     from hbroker.spark_analysis.session import interruptible, session
+    from hbroker.spark_analysis.small import JAVA, SETTINGS, is_small
 
     wanted = Wanted(options.since, options.until, options.at, bool(options.all_runs))
     settings = Settings(options.window, options.top or _TOP, wanted)
-    log = spark_log(options.out)
-    with session("hbroker analyze", options.master, log, dict(options.conf)) as spark:
-        source, out, progress = address_of(options.directory), address_of(options.out), Progression(spark)
+    source, out, log = address_of(options.directory), address_of(options.out), spark_log(options.out)
+    settings_of_spark, java = (SETTINGS, JAVA) if is_small(source) else ({}, ())
+    conf = {**settings_of_spark, **dict(options.conf)}
+    with session("hbroker analyze", options.master, log, conf, java) as spark:
+        progress = Progression(spark)
         return interruptible(spark, lambda: analyse(spark, source, out, settings, progress))
 
 

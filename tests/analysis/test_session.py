@@ -13,6 +13,7 @@ from pathlib import Path
 import pyspark
 import pytest
 
+from hbroker.spark_analysis import small
 from hbroker.spark_analysis.failures import reason_of
 from tests.needs import need
 from tests.product.network import PROJECT
@@ -113,3 +114,19 @@ def test_an_error_without_a_word_is_told_as_such() -> None:
 @pytest.mark.parametrize("length", [10, 10_000])
 def test_a_long_reason_is_cut(length: int) -> None:
     assert len(reason_of(Failure("x" * length))) <= 401
+
+
+def test_what_is_small_lies_on_this_host_and_has_few_bytes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    day = tmp_path / "date=2026-03-01 50%"
+    day.mkdir()
+    directories = sum(path.stat().st_size for path in (tmp_path, *tmp_path.rglob("*")))
+    monkeypatch.setattr(small, "MOST_BYTES", directories + 100)
+    (day / "one").write_bytes(bytes(90))
+    assert small.is_small(f"file://{tmp_path}")
+    assert small.is_small(str(day))
+    assert small.is_small(f"file://{tmp_path}/nowhere")
+    assert not small.is_small("s3a://bucket/telemetry")
+    (day / "two").write_bytes(bytes(directories + 90))
+    assert not small.is_small(f"file://{tmp_path}")
