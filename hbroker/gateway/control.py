@@ -347,10 +347,13 @@ class Gateway:
         here = self._common.records.client_here(topic)
         connection = None if here is None else self._roster.of_client(here)
         self._starting.handle_record(now)
-        if connection is not None and not payload:
-            self._keeping.changed(now, connection, None)  # Somebody took this gateway for gone.
-            return
-        self._common.records.take(now, topic, payload)
+        records = self._common.records
+        is_true = records.take(now, topic, payload)
+        self._common.clock.saw(now, records.stamp_of(topic))
+        if connection is not None and records.is_over(topic):
+            self._keeping.changed(now, connection, None)  # Another took this gateway for gone.
+        elif not is_true:
+            self._keeping.contradict(now, topic)
 
     def _take_presence(self, now: int, topic: str, payload: bytes) -> None:
         body = unseal(self._common.key, topic, payload)
@@ -364,8 +367,10 @@ class Gateway:
         self._common.records.orphaned(now, presence.name)
 
     def _named_alike(self, now: int, presence: Presence) -> None:
-        """An earlier run of this gateway, or its will, which came late."""
-        if self.is_ready and not presence.is_alive:
+        """An earlier run of this gateway, or its will, which came late or is said again. Another gateway that
+        began later under the same name is left alone: else the two would never be quiet."""
+        is_former = presence.run != self._presence.run and presence.since_us <= self._presence.since_us
+        if self.is_ready and (is_former or not presence.is_alive):
             self._say_present(now)
 
     def _lost(self, now: int, member: int) -> None:

@@ -9,14 +9,16 @@ flight.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Final
 
 from hbroker.gateway.border import SessionState, WillMessage
+from hbroker.gateway.claims import Stamp
 from hbroker.gateway.common import Common
 from hbroker.gateway.connections import Connection
 from hbroker.gateway.outbox import Done, Letter
-from hbroker.gateway.records import Record
-from hbroker.gateway.sealing import SESSIONS, client_hash, seal
+from hbroker.gateway.records import Ending, Record
+from hbroker.gateway.sealing import seal
 from hbroker.gateway.wills import PendingWill
 from hbroker.protocol.agenda import Agenda
 from hbroker.protocol.timers import SECOND
@@ -24,6 +26,8 @@ from hbroker.protocol.timers import SECOND
 __all__ = ["Keeping"]
 
 _DEBOUNCE: Final = 50_000
+_RESTORE_PAUSE: Final = SECOND // 10
+"""After which what is not true is put right, however often it was written meanwhile."""
 _REFRESH_PAUSE: Final = SECOND // 10
 _REFRESH_BATCH: Final = 200
 
@@ -34,6 +38,8 @@ class Keeping:
     def __init__(self, common: Common) -> None:
         self._common = common
         self._changed: Agenda[Connection] = Agenda()
+        self._wrong: Agenda[str] = Agenda()
+        """Topics under which something stands that is not true."""
         self._refresh: Iterator[tuple[str, bytes]] | None = None
         self._refresh_at: int | None = None
 
@@ -64,17 +70,25 @@ class Keeping:
         self.write(now, record, is_here=False, done=done)
 
     def ended(self, now: int, client: str, done: Done | None = None) -> None:
-        """The session has ended."""
-        topic = SESSIONS + client_hash(client)
-        self._common.records.take(now, topic, b"")
-        self._post(now, topic, b"", done)
+        """The session has ended. Once every gateway knows, nothing stands under the topic any more."""
+        ending = Ending(client, self._stamp(now, client))
+        payload = seal(self._common.key, ending.topic, ending.body())
+        self._common.records.bury(ending, payload)
+        self._say_ended(now, ending.topic, payload, done)
+
+    def contradict(self, now: int, topic: str) -> None:
+        """Something stands under a topic that is not true: what is true is written again, soon."""
+        if topic not in self._wrong and self._common.records.truth(topic) is not None:
+            self._common.count("records_restored")
+            self._wrong.set(topic, now + _RESTORE_PAUSE)
 
     def forget(self, connection: Connection) -> None:
         """The connection has ended: what was to be written of it is out of date."""
         self._changed.cancel(connection)
 
     def write(self, now: int, record: Record, *, is_here: bool, done: Done | None = None) -> None:
-        """Writes a record. `is_here`: its client is connected to this gateway."""
+        """Writes a record, with a new stamp. `is_here`: its client is connected to this gateway."""
+        record = replace(record, stamp=self._stamp(now, record.client))
         topic = record.topic
         payload = seal(self._common.key, topic, record.body())
         self._common.records.keep(now, record, topic, payload, is_here=is_here)
@@ -90,6 +104,8 @@ class Keeping:
         """Writes what has changed."""
         for connection in self._changed.due(now):
             self._write_connected(now, connection, None)
+        for topic in self._wrong.due(now):
+            self._restore(now, topic)
         if self._refresh_at is not None and self._refresh_at <= now:
             self._refresh_some(now)
 
@@ -97,7 +113,7 @@ class Keeping:
 
     def poll_timeout(self) -> int | None:
         """When `handle_timeout` is due."""
-        due = [at for at in (self._changed.next(), self._refresh_at) if at is not None]
+        due = [at for at in (self._changed.next(), self._wrong.next(), self._refresh_at) if at is not None]
         return min(due, default=None)
 
     def _write_connected(self, now: int, connection: Connection, done: Done | None) -> None:
@@ -134,6 +150,27 @@ class Keeping:
                 self._refresh_at = self._refresh = None
                 return
             self._post(now, topic, payload, None)
+
+    def _stamp(self, now: int, client: str) -> Stamp:
+        return self._common.records.stamp_after(client, self._common.clock.stamp(now))
+
+    def _restore(self, now: int, topic: str) -> None:
+        truth = self._common.records.truth(topic)
+        if truth is not None:
+            payload, has_ended = truth
+            if has_ended:
+                self._say_ended(now, topic, payload, None)
+            else:
+                self._post(now, topic, payload, None)
+
+    def _say_ended(self, now: int, topic: str, payload: bytes, done: Done | None) -> None:
+        def said(now: int, is_distributed: bool) -> None:
+            if is_distributed and self._common.records.is_ending(topic, payload):
+                self._post(now, topic, b"", None)
+            if done is not None:
+                done(now, is_distributed)
+
+        self._post(now, topic, payload, said)
 
     def _post(self, now: int, topic: str, payload: bytes, done: Done | None) -> None:
         message = WillMessage(topic, payload, qos=1, retain=True)

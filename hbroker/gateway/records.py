@@ -2,17 +2,24 @@
 
 A record is a retained message under `$gateway/sessions/<hash of the client id>`. Every gateway keeps all of
 them, as the bytes that came, so that a client that comes back is answered without a question to the
-network. A session that has been away for its expiry ends: the gateway that wrote its record clears it, or, if
+network. A session that has been away for its expiry ends: the gateway that wrote its record ends it, or, if
 that one is gone, the first by rendezvous of those that are there.
+
+Anyone may write to the topic, and say again what stood there before. So each record has a stamp, higher than
+those before it, under the network's key; that a session has ended is said in the same way, and only then is
+the topic cleared. Nothing that is older than what is known here, or that no gateway wrote, changes anything:
+the gateway that sees to the session writes again what is true.
 """
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any, Final
 
 from hbroker.gateway.border import PACKET_ID_BLOCKS, InFlight, SessionState, SubscribeOptions
+from hbroker.gateway.claims import Stamp
 from hbroker.gateway.gateways import Gateways
 from hbroker.gateway.sealing import SESSIONS, client_hash, last_level, unseal, within
 from hbroker.gateway.wills import PendingWill
@@ -20,15 +27,20 @@ from hbroker.protocol.agenda import Agenda
 from hbroker.protocol.terms import LONGEST_EXPIRY_S
 from hbroker.protocol.timers import SECOND
 
-__all__ = ["MOST_RECORDS", "Record", "Records", "SessionSubscription"]
+__all__ = ["MOST_ENDINGS", "MOST_RECORDS", "Ending", "Record", "Records", "SessionSubscription"]
 
 MOST_RECORDS: Final = 2_000_000
+MOST_ENDINGS: Final = 100_000
+"""Sessions of which it is remembered that they have ended; of more the first are forgotten."""
 _PACKET_IDS: Final = 1 << 16
 _WORDS: Final = 1 << 64
 _QOS: Final = 3
 _IDENTIFIERS: Final = 1 << 28
 _AGAIN: Final = 60 * SECOND
 """How often a session that another gateway is to end is looked at: that one may be gone by then."""
+
+
+_NEVER: Final = Stamp(0, 0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +59,7 @@ class Record:
     `run`: of the gateway that wrote it. `away_since_us`: since the Unix epoch; None: that gateway has its
     client. `has_member`: owners hold its subscriptions and messages under a session of its own. `leftover`:
     of a session before, which its client was told is gone. `will`: what is to be published yet.
+    `stamp`: of the client's records the highest counts.
     """
 
     client: str
@@ -59,6 +72,7 @@ class Record:
     state: SessionState = field(default_factory=SessionState)
     will: PendingWill | None = None
     leftover: tuple[SessionSubscription, ...] = ()
+    stamp: Stamp = _NEVER
 
     @property
     def topic(self) -> str:
@@ -91,6 +105,7 @@ class Record:
             "received": list(self.state.received),
             "block": self.state.block,
             "will": None if self.will is None else self.will.body(),
+            "stamp": list(self.stamp),
         }
 
     @classmethod
@@ -114,9 +129,40 @@ class Record:
                     within(body["block"], PACKET_ID_BLOCKS),
                 ),
                 will=will,
+                stamp=_stamp(body["stamp"]),
             )
         except (KeyError, TypeError, ValueError):
             return None
+
+
+@dataclass(frozen=True, slots=True)
+class Ending:
+    """A session has ended: no record with a lower stamp counts."""
+
+    client: str
+    stamp: Stamp
+
+    @property
+    def topic(self) -> str:
+        """Where it is said."""
+        return SESSIONS + client_hash(self.client)
+
+    def body(self) -> dict[str, Any]:
+        """As it travels."""
+        return {"client": self.client, "ended": True, "stamp": list(self.stamp)}
+
+    @classmethod
+    def parse(cls, body: dict[str, Any]) -> Ending | None:
+        """What `body` made; None: it is something else."""
+        try:
+            return cls(str(body["client"]), _stamp(body["stamp"])) if body["ended"] is True else None
+        except (KeyError, TypeError, ValueError):
+            return None
+
+
+def _stamp(entry: Any) -> Stamp:
+    time_us, run = entry
+    return Stamp(within(time_us, _WORDS), within(run, _WORDS))
 
 
 def _entry(kept: SessionSubscription) -> list[Any]:
@@ -146,6 +192,7 @@ class _Kept:
     """A record as it came, and what of it is asked often. `is_here`: this gateway has the client."""
 
     payload: bytes
+    stamp: Stamp
     gateway: str
     run: int
     expiry_s: int
@@ -164,20 +211,38 @@ class Records:
         self._gateways = gateways
         self._unix_offset_us = unix_offset_us
         self._kept: dict[str, _Kept] = {}
+        self._ended: OrderedDict[str, tuple[Stamp, bytes]] = OrderedDict()
+        """Those that are known to have ended: when, and how that was said."""
         self._due: Agenda[str] = Agenda()
         self.refused = 0
         """Records for which there was no room."""
 
     # Change
 
-    def take(self, now: int, topic: str, payload: bytes) -> None:
-        """A record, as another gateway wrote it; an empty payload clears it."""
+    def take(self, now: int, topic: str, payload: bytes) -> bool:
+        """What stands under a topic now. False: not what is true, as far as is known here."""
+        hash = last_level(topic)
         if not payload:
-            self._forget(last_level(topic))
-            return
-        record = self._parse(topic, payload)
-        if record is not None:
-            self.keep(now, record, topic, payload)
+            return hash not in self._kept
+        found, known = self._read(topic, payload), self.stamp_of(topic)
+        if found is None or found.stamp < known:
+            return known == _NEVER
+        if found.stamp == known:
+            return True
+        if isinstance(found, Ending):
+            self.bury(found, payload)
+        else:
+            self.keep(now, found, topic, payload)
+        return True
+
+    def bury(self, ending: Ending, payload: bytes) -> None:
+        """A session has ended, and how that is said."""
+        hash = last_level(ending.topic)
+        self._forget(hash)
+        self._ended[hash] = ending.stamp, payload
+        self._ended.move_to_end(hash)
+        if len(self._ended) > MOST_ENDINGS:
+            self._ended.popitem(last=False)
 
     def keep(self, now: int, record: Record, topic: str, payload: bytes, *, is_here: bool = False) -> None:
         """A record, and how it is written."""
@@ -186,8 +251,9 @@ class Records:
             self.refused += 1
             return
         away = record.away_since_us
+        self._ended.pop(hash, None)
         self._kept[hash] = _Kept(
-            payload, record.gateway, record.run, record.expiry_s, away is not None, is_here
+            payload, record.stamp, record.gateway, record.run, record.expiry_s, away is not None, is_here
         )
         self._due.cancel(hash)
         if not is_here:
@@ -230,6 +296,39 @@ class Records:
         topic = SESSIONS + client_hash(client)
         kept = self._kept.get(last_level(topic))
         return None if kept is None else self._parse(topic, kept.payload)
+
+    def stamp_after(self, client: str, stamp: Stamp) -> Stamp:
+        """`stamp`, or a higher one where more is known of the client's session already."""
+        known = self.stamp_of(SESSIONS + client_hash(client))
+        return stamp if known < stamp else Stamp(known.time_us + 1, stamp.run)
+
+    def truth(self, topic: str) -> tuple[bytes, bool] | None:
+        """What is to stand under a topic, and whether it is that the session has ended, if this gateway is
+        the one to see to that."""
+        hash = last_level(topic)
+        ended = self._ended.get(hash)
+        if ended is not None:
+            return (ended[1], True) if self._gateways.is_first_for(hash) else None
+        kept = self._kept.get(hash)
+        record = None if kept is None else self._parse(topic, kept.payload)
+        if kept is None or record is None or not (kept.is_here or self.is_mine(record)):
+            return None
+        return kept.payload, False
+
+    def stamp_of(self, topic: str) -> Stamp:
+        """Of the newest that is known under a topic."""
+        hash = last_level(topic)
+        kept, ended = self._kept.get(hash), self._ended.get(hash)
+        return ended[0] if ended is not None else kept.stamp if kept is not None else _NEVER
+
+    def is_over(self, topic: str) -> bool:
+        """Whether it is known that the session has ended."""
+        return last_level(topic) in self._ended
+
+    def is_ending(self, topic: str, payload: bytes) -> bool:
+        """Whether that is still what is known of a session: it has ended, as this says."""
+        ended = self._ended.get(last_level(topic))
+        return ended is not None and ended[1] == payload
 
     def client_here(self, topic: str) -> str | None:
         """The client id of a record, if its client is connected to this gateway."""
@@ -291,10 +390,14 @@ class Records:
         if first_us is not None:
             self._due.set(hash, max(now, first_us - self._unix_offset_us))
 
-    def _parse(self, topic: str, payload: bytes) -> Record | None:
+    def _read(self, topic: str, payload: bytes) -> Record | Ending | None:
         body = unseal(self._key, topic, payload)
-        record = None if body is None else Record.parse(body)
-        return record if record is not None and record.topic == topic else None
+        found = None if body is None else Ending.parse(body) or Record.parse(body)
+        return found if found is not None and found.topic == topic else None
+
+    def _parse(self, topic: str, payload: bytes) -> Record | None:
+        found = self._read(topic, payload)
+        return found if isinstance(found, Record) else None
 
     def _forget(self, hash: str) -> None:
         self._kept.pop(hash, None)

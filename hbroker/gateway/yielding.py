@@ -70,7 +70,7 @@ class Yielding:
         if connection is None:
             self._closing.await_end(claim.client, barrier)
             record = self._common.records.of(claim.client)
-            if record is not None:
+            if record is not None and record.stamp < claim.stamp:  # Or it is said again.
                 self._closing.claimed(now, record, ends_session=claim.ends_session)
         elif connection.stamp < claim.stamp:
             self._common.count("taken_over")

@@ -1,0 +1,182 @@
+"""What others write under `$gateway`, and say again of what stood there, changes nothing (§5.5)."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import pytest
+
+from hbroker.gateway.claims import Stamp
+from hbroker.gateway.gateways import Gateways
+from hbroker.gateway.records import MOST_ENDINGS, Ending, Record, Records
+from hbroker.gateway.sealing import SESSIONS, client_hash, seal
+from hbroker.sim.network import ClientHost
+from tests.gateway.networks import SECOND, FakeGateway, two_gateways
+from tests.network.networks import Tree
+
+KEY: Final = b"a secret of enough bytes"
+KEPT: Final[dict[str, Any]] = {"clean_start": False, "session_expiry_s": 3_600}
+TOPIC: Final = SESSIONS + client_hash("a")
+
+
+class Stranger:
+    """Reads and writes natively, and has no key."""
+
+    def __init__(self, tree: Tree, *gateways: FakeGateway) -> None:
+        self.world = tree.world
+        self.gateways = gateways
+        self.host = ClientHost(tree.world, tree.root.address, "stranger")
+        self.host.subscribe("$gateway/#", 1)
+        self.world.run(SECOND)
+
+    def write(self, payload: bytes, topic: str = TOPIC) -> None:
+        self.host.publish(topic, payload, 1, True)
+        for _ in range(2):
+            self.world.run(SECOND)
+            for gateway in self.gateways:
+                gateway.settle()
+
+    def read(self, topic: str = TOPIC) -> list[bytes]:
+        return [message.payload for message in self.host.messages if message.topic == topic]
+
+
+def away(key: bytes = KEY) -> tuple[Stranger, FakeGateway, FakeGateway]:
+    """A client with a kept session has gone, and a message has come since."""
+    tree, one, two = two_gateways(key=key)
+    stranger = Stranger(tree, one, two)
+    client = one.connect("a", **KEPT)
+    client.subscribe("home/#")
+    tree.world.run(SECOND)
+    client.drop()
+    tree.world.run(SECOND)
+    two.publish("home/x", b"1")
+    tree.world.run(SECOND)
+    return stranger, one, two
+
+
+class _Root:
+    def __init__(self, host: ClientHost) -> None:
+        self.address = host.control._root
+
+
+@pytest.mark.parametrize("payload", [b"", b"{}", b"not sealed" * 10])
+def test_a_stranger_ends_no_session(payload: bytes) -> None:
+    stranger, _, two = away()
+    true = stranger.read()[-1]
+    stranger.write(payload)
+    assert stranger.read()[-1] == true, "who sees to it writes it again"
+    again = two.connect("a", **KEPT)
+    assert again.is_present
+    stranger.world.run_until(lambda: ("home/x", b"1") in again.taken)
+
+
+def test_what_a_stranger_writes_of_a_client_who_is_here_is_put_right() -> None:
+    tree, one, two = two_gateways(key=KEY)
+    stranger = Stranger(tree, one, two)
+    client = one.connect("a", **KEPT)
+    client.subscribe("home/#")
+    tree.world.run(SECOND)
+    true = stranger.read()[-1]
+    stranger.write(b"")
+    assert stranger.read()[-1] == true
+    assert client.closed is None
+    assert one.control.counters()["records_restored"] == 1
+
+
+def test_an_older_record_takes_no_newer_ones_place() -> None:
+    tree, one, two = two_gateways(key=KEY)
+    stranger = Stranger(tree, one, two)
+    client = one.connect("a", **KEPT)
+    client.subscribe("home/x")
+    tree.world.run(SECOND)
+    old = stranger.read()[-1]
+    client.subscribe("home/y")
+    tree.world.run(SECOND)
+    client.drop()
+    tree.world.run(SECOND)
+    true = stranger.read()[-1]
+    stranger.write(old)
+    assert stranger.read()[-1] == true
+    assert two.connect("a", **KEPT).is_present
+    tree.world.run(SECOND)
+    assert tree.nodes["home"].engine.matching("home/y") == 1
+
+
+@pytest.mark.parametrize("ahead_s", [-3_600, 0, 3_600])
+def test_a_session_that_has_ended_does_not_come_back(ahead_s: int) -> None:
+    """Whoever ended it, and whatever the clocks of the two show."""
+    stranger, _, two = away()
+    old = stranger.read()[-1]
+    two.control._common.clock._unix_offset_us += ahead_s * SECOND
+    client = two.connect("a", clean_start=True)
+    client.disconnect()
+    stranger.world.run(SECOND)
+    assert stranger.read()[-1] == b"", "once all know, nothing stands there"
+    stranger.write(old)
+    assert stranger.read()[-1] == b""
+    late = FakeGateway(Tree(stranger.world, _Root(stranger.host)), "late", key=KEY)  # type: ignore[arg-type]
+    late.ready()
+    assert not late.connect("a", **KEPT).is_present
+
+
+def test_a_session_goes_from_one_to_another_whatever_their_clocks_show() -> None:
+    for ahead_s in (-600, 600):
+        tree = Tree.grow(1, ["home"])
+        one = FakeGateway(tree, "one", key=KEY, clock_ahead_us=0).ready()
+        two = FakeGateway(tree, "two", key=KEY, clock_ahead_us=ahead_s * SECOND).ready()
+        for turn in range(4):
+            client = (one, two)[turn % 2].connect("a", **KEPT)
+            client.subscribe(f"home/{turn}")
+            assert client.is_present == bool(turn), (ahead_s, turn)
+            tree.world.run(SECOND)
+        tree.world.run(SECOND)
+        assert all(tree.nodes["home"].engine.matching(f"home/{turn}") for turn in range(4))
+
+
+def test_what_a_gateway_said_in_a_former_life_does_not_hide_it() -> None:
+    tree, one, two = two_gateways(key=KEY)
+    stranger = Stranger(tree, one, two)
+    topic = "$gateway/gateways/one"
+    former = stranger.read(topic)[-1]
+    one.kill()
+    tree.world.run(20 * SECOND)
+    dead = stranger.read(topic)[-1]
+    again = FakeGateway(tree, "one", key=KEY).ready()
+    stranger.gateways = again, two
+    for old in (former, dead):
+        stranger.write(old, topic)
+        assert stranger.read(topic)[-1] not in (former, dead)
+        assert two.control._common.gateways.names == ["one", "two"]
+
+
+def test_endings_are_bounded() -> None:
+    records = Records(KEY, Gateways("one", 1), 0)
+    for number in range(MOST_ENDINGS + 10):
+        records.bury(Ending(f"c{number}", Stamp(1, 1)), b"x")
+    assert len(records._ended) == MOST_ENDINGS
+    assert not records.is_over(SESSIONS + client_hash("c9"))
+    assert records.is_over(SESSIONS + client_hash("c10"))
+
+
+def test_the_highest_stamp_counts_in_whatever_order_they_come() -> None:
+    def record(at: int, expiry_s: int) -> bytes:
+        made = Record("a", "g", 7, expiry_s, 20, stamp=Stamp(at, 7))
+        return seal(KEY, TOPIC, made.body())
+
+    ending = Ending("a", Stamp(5, 7))
+    said = seal(KEY, TOPIC, ending.body())
+    records = Records(KEY, Gateways("one", 1), 0)
+    assert records.take(0, TOPIC, record(3, 3))
+    assert not records.take(0, TOPIC, record(2, 2))
+    assert records.take(0, TOPIC, said)
+    assert not records.take(0, TOPIC, record(4, 4))
+    assert records.of("a") is None
+    assert records.take(0, TOPIC, record(6, 6))
+    assert not records.take(0, TOPIC, said)
+    found = records.of("a")
+    assert found is not None
+    assert found.expiry_s == 6
+    assert records.stamp_after("a", Stamp(1, 9)) == Stamp(7, 9)
+    other = SESSIONS + client_hash("b")
+    assert records.take(0, other, record(8, 8)), "it is of another topic, and of nobody who is known"
+    assert records.of("b") is None
