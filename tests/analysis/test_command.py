@@ -63,6 +63,7 @@ def test_ctrl_c_ends_it_and_its_java(tmp_path: Path) -> None:
     try:
         assert process.stderr is not None
         assert "files" in process.stderr.readline()
+        assert "run: " in process.stderr.readline()
         java = psutil.Process(process.pid).children(recursive=True)
         assert java
         process.send_signal(signal.SIGINT)
